@@ -47,9 +47,6 @@ struct Part {
 
 /// Answers `request` of `from`, who waits until `deadline`.
 ///
-/// # Errors
-/// The request is refused as a whole. A neighbor's failure is no error: it makes the answer incomplete.
-///
 /// # Cancel safety
 /// Safe: dropping the future cancels the calls to the neighbors. A scan that has begun ends by itself, and counts
 /// among the running ones until then.

@@ -74,9 +74,6 @@ impl ProbeCounts {
 
 /// Takes a probe of `from`, who waits until `deadline`, and passes it on.
 ///
-/// # Errors
-/// The probe is not allowed, or there is no room for it: the caller is to send fewer at once.
-///
 /// # Cancel safety
 /// Safe: dropping the future cancels the call to the neighbor.
 pub(crate) async fn answer(

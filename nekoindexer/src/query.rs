@@ -24,10 +24,6 @@ use crate::{
 
 /// Answers `request` of `from`, who waits until `deadline`.
 ///
-/// # Errors
-/// The request is refused as a whole. A neighbor's failure is no error: it makes the answer
-/// incomplete.
-///
 /// # Cancel safety
 /// Safe: dropping the future cancels the calls to the neighbors.
 pub(crate) async fn answer(

@@ -85,9 +85,6 @@ impl Default for Scans {
 
 impl Scans {
     /// A turn for a scan of `caller`, who waits `until` then; `None` if others took all the time.
-    ///
-    /// # Errors
-    /// `Busy`: too many are waiting.
     pub(crate) async fn turn(&self, caller: &Caller, until: Instant) -> Result<Option<Turn>, Refusal> {
         let place = Arc::clone(&caller.scans).try_acquire_owned().map_err(|_| Refusal::Busy)?;
         let own = timeout_at(until.into(), Arc::clone(&caller.scan).acquire_owned()).await;

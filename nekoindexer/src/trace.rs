@@ -18,9 +18,6 @@ use crate::{
 
 /// Follows `request` of `from`, who waits until `deadline`.
 ///
-/// # Errors
-/// The request is refused as a whole.
-///
 /// # Cancel safety
 /// Safe: dropping the future cancels the calls to the neighbors.
 pub(crate) async fn answer(

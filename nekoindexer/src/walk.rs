@@ -82,9 +82,6 @@ pub(crate) trait Visitor: Send {
 /// Takes the query `request` of `from`, who waits from `now` until `deadline`, and passes it on.
 /// Returns how many neighbors were asked.
 ///
-/// # Errors
-/// The request is refused as a whole. A neighbor's failure is no error.
-///
 /// # Cancel safety
 /// Safe: dropping the future cancels the calls to the neighbors.
 pub(crate) async fn walk<V: Visitor>(

@@ -23,7 +23,6 @@ mod publish;
 mod reading;
 mod serve;
 mod sets;
-#[cfg(feature = "simulate")]
 pub mod simulate;
 mod state;
 mod storage;

@@ -127,9 +127,6 @@ impl Reading {
 
     /// Finds what to read as `name`; with `origin`, only of origins whose id begins with these digits.
     ///
-    /// # Errors
-    /// See [`ReadError`].
-    ///
     /// # Cancel safety
     /// Safe: what is asked of other nodes ends.
     pub(crate) async fn find(&self, name: &FileName, origin: Option<&str>) -> Result<Found, ReadError> {
@@ -223,9 +220,6 @@ impl Reading {
     }
 
     /// Fetches the bytes in `range` of a version that was found.
-    ///
-    /// # Errors
-    /// Too much is fetched already, or the disk has no room.
     pub(crate) fn fetch(&self, found: Elsewhere, range: Range<u64>) -> Result<Fetch, ReadError> {
         let Elsewhere { target, place, .. } = found;
         if !place.takes(mib(&range), Instant::now()) {
@@ -278,9 +272,6 @@ fn is_fresh(file: &OpenFile) -> bool {
 }
 
 /// A held file although it may not be fresh.
-///
-/// # Errors
-/// Its policy forbids that.
 pub(crate) fn in_spite(file: OpenFile) -> Result<Box<OpenFile>, ReadError> {
     let record = &file.entry.record;
     if is_fresh(&file) || record.policy.serves_stale() {
@@ -292,9 +283,6 @@ pub(crate) fn in_spite(file: OpenFile) -> Result<Box<OpenFile>, ReadError> {
 
 impl Fetch {
     /// How the fetch ended; to be called once `pieces` have ended.
-    ///
-    /// # Errors
-    /// The bytes that came are the beginning of what was asked for, not all of it.
     pub(crate) async fn end(self) -> Result<(), ReadError> {
         ended(self.task).await?.ok_or(ReadError::TooSlow)?.map(drop).map_err(ReadError::from)
     }

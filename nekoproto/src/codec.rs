@@ -45,9 +45,6 @@ pub fn encode_into<T: Serialize>(out: impl io::Write, value: &T, limit: u64) -> 
 
 /// Writes `value` to `out` without a limit, for values that their types bound. A limit has bincode count the
 /// bytes first, which takes nearly as long as writing them.
-///
-/// # Errors
-/// `out` failed, or the value cannot be encoded.
 pub(crate) fn append<T: Serialize>(out: impl io::Write, value: &T) -> Result<(), CodecError> {
     Ok(bincode::DefaultOptions::new().serialize_into(out, value)?)
 }

@@ -20,8 +20,6 @@ pub mod codec;
 mod identity;
 pub mod limits;
 mod messages;
-#[cfg(feature = "rogue")]
-pub mod rogue;
 pub mod small_file;
 pub mod tasks;
 pub mod transport;

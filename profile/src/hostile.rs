@@ -7,8 +7,8 @@ mod victims;
 use std::{path::Path, time::Duration};
 
 use clap::Args;
-use nekoproto::rogue::{Attack, Order};
 use serde_json::json;
+use testkit::rogue::{Attack, Order};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;

@@ -12,9 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{net::SocketAddr, path::PathBuf};
 
 use nekoindexer::ProbeCounts;
-use nekoproto::rogue::{Order, corrupt::Corruption};
 use nekoproto::{NetworkName, transport::Access, transport::NetworkSecret};
 use serde::{Deserialize, Serialize};
+use testkit::rogue::{Order, corrupt::Corruption};
 
 /// What a process is made of.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -114,9 +114,6 @@ pub(super) struct Sending {
 
 impl Sending {
     /// Sends bytes in place of the first `len` of a frame; returns how many.
-    ///
-    /// # Errors
-    /// The connection is lost, or the file is shorter than was said: the answer cannot be completed.
     pub(super) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,

@@ -133,9 +133,6 @@ impl Neighborhood {
     }
 
     /// Takes a message of a neighbor.
-    ///
-    /// # Errors
-    /// It has no place among the neighbors, or there is no room for its summary: nothing that it says is trusted.
     pub(crate) fn hear(
         &self,
         state: &State,

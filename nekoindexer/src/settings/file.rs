@@ -21,9 +21,6 @@ pub(super) struct Entry {
 }
 
 /// Reads the text of the file at `path`.
-///
-/// # Errors
-/// Everything that is wrong, one line each.
 pub(super) fn parse(text: &str, path: &Path, settings: &[Setting]) -> Result<Vec<Entry>, Vec<String>> {
     let path = path.display();
     let table = DeTable::parse(text).map_err(|error| {

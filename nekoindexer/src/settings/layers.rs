@@ -65,9 +65,6 @@ pub(super) struct Layers(Vec<(Source, Vec<OsString>)>);
 
 impl Layers {
     /// Reads the environment and the file.
-    ///
-    /// # Errors
-    /// Everything that is wrong in them, one line each.
     pub(super) fn load(
         settings: &[Setting],
         matches: &ArgMatches,

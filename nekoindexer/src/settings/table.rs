@@ -105,9 +105,6 @@ pub(super) fn settings(command: &Command) -> Vec<Setting> {
 
 impl Setting {
     /// Checks values with the parser of the flag.
-    ///
-    /// # Errors
-    /// Why one of them is wrong.
     pub(super) fn parse(&self, values: &[std::ffi::OsString]) -> Result<(), String> {
         let arg = Arg::new("value").long("value").require_equals(true).action(ArgAction::Append);
         let mut arg = arg.value_parser(self.arg.get_value_parser().clone());

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::{
-    common::{Peer, in_time, record},
+    common::{Peer, record},
     program::{command, ends},
 };
 
@@ -15,7 +15,7 @@ use crate::{
 async fn run(args: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let mut command = command(args);
     command.envs(variables.iter().copied());
-    let Output { status, stdout, stderr } = in_time(command.output()).await.unwrap();
+    let Output { status, stdout, stderr } = command.output().await.unwrap();
     (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
 }
 
@@ -28,7 +28,7 @@ async fn in_force(args: &[&str], variables: &[(&str, &str)]) -> Vec<(String, Val
     rows.map(|row| (text(row, "key"), row["value"].clone(), text(row, "from"))).collect()
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn printed_configuration_has_every_key_and_changes_nothing() {
     let (code, printed, stderr) = run(&["--print-config"], &[]).await;
     assert_eq!(code, Some(0), "{stderr}");
@@ -45,25 +45,23 @@ async fn printed_configuration_has_every_key_and_changes_nothing() {
     }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn environment_wins_over_the_file_and_is_named_when_wrong() {
-    in_time(async {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("indexer.toml");
-        let path = path.to_str().unwrap();
-        fs::write(path, "listen = '127.0.0.1:0'\nlease_secs = 7\n").unwrap();
-        let mut child = command(&[]);
-        child.envs([("NEKO_CONFIG", path), ("NEKO_LEASE_SECS", "8"), ("NEKO_INSECURE", "1")]);
-        // What a peer is told changes nothing here.
-        child.envs([("NEKO_INDEXER", "nowhere"), ("NEKO_TTR", "0"), ("NEKO_NEIGHBORS", "")]);
-        let mut child = child.spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
-        let first = stdout.next_line().await.unwrap().unwrap();
-        let addr = first.strip_prefix("listening on ").unwrap().parse().unwrap();
-        let peer = Peer::join(1, addr, Security::Insecure).await;
-        assert_eq!(peer.register([record(1, "a", 1)]).await.lease.lease_ms, 8000);
-    })
-    .await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("indexer.toml");
+    let path = path.to_str().unwrap();
+    fs::write(path, "listen = '127.0.0.1:0'\nlease_secs = 7\n").unwrap();
+    let mut child = command(&[]);
+    child.envs([("NEKO_CONFIG", path), ("NEKO_LEASE_SECS", "8"), ("NEKO_INSECURE", "1")]);
+    // What a peer is told changes nothing here.
+    child.envs([("NEKO_INDEXER", "nowhere"), ("NEKO_TTR", "0"), ("NEKO_NEIGHBORS", "")]);
+    let mut child = child.spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+    let first = stdout.next_line().await.unwrap().unwrap();
+    let addr = first.strip_prefix("listening on ").unwrap().parse().unwrap();
+    let peer = Peer::join(1, addr, Security::Insecure).await;
+    assert_eq!(peer.register([record(1, "a", 1)]).await.lease.lease_ms, 8000);
+
     for (variable, value) in [
         ("NEKO_LEASE_SECS", "0"),
         ("NEKO_NEIGHBORS", "nowhere"),
@@ -76,7 +74,7 @@ async fn environment_wins_over_the_file_and_is_named_when_wrong() {
     }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn checked_file_shows_where_each_value_comes_from() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("indexer.toml");
@@ -102,7 +100,7 @@ async fn checked_file_shows_where_each_value_comes_from() {
     assert!(stderr.contains("its own neighbor"), "{stderr}");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn version_completions_and_man_page_are_printed() {
     for (args, part) in [
         (&["--version"][..], env!("CARGO_PKG_VERSION")),

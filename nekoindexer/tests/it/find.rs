@@ -9,8 +9,7 @@ use nekoproto::{
 };
 
 use crate::common::{
-    Fake, Peer, eventually, fake::Habit, forged, in_time, indexer, line, mesh, over_both, patient, record,
-    within,
+    Fake, Peer, eventually, fake::Habit, forged, indexer, line, mesh, over_both, patient, record, within,
 };
 
 fn find(terms: &[&str], ttl_hops: u8, after: Option<Position>, limit: u16) -> FindRequest {
@@ -42,7 +41,7 @@ async fn publishers(indexers: &[IndexerHandle], security: Security) -> Vec<Peer>
     peers
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn glob_is_found_exactly_as_far_as_its_ttl() {
     over_both(async |security| {
         let indexers = line(security, 3).await;
@@ -60,131 +59,112 @@ async fn glob_is_found_exactly_as_far_as_its_ttl() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn pages_of_a_mesh_go_on_where_the_last_ended_and_ask_each_indexer_once() {
-    in_time(async {
-        let indexers = mesh(Security::Insecure, 4).await;
-        let peers = publishers(&indexers, Security::Insecure).await;
-        let (mut shown, mut after) = (Vec::new(), None);
-        loop {
-            let reply = found(&peers[2], find(&["*"], 3, after, 3)).await;
-            assert_eq!((reply.complete, reply.messages), (true, 3));
-            shown.extend(names(&reply).into_iter().map(str::to_owned));
-            after = reply.hits.last().map(|hit| Position::of(hit.record.unverified()));
-            if !reply.more {
-                break;
-            }
+    let indexers = mesh(Security::Insecure, 4).await;
+    let peers = publishers(&indexers, Security::Insecure).await;
+    let (mut shown, mut after) = (Vec::new(), None);
+    loop {
+        let reply = found(&peers[2], find(&["*"], 3, after, 3)).await;
+        assert_eq!((reply.complete, reply.messages), (true, 3));
+        shown.extend(names(&reply).into_iter().map(str::to_owned));
+        after = reply.hits.last().map(|hit| Position::of(hit.record.unverified()));
+        if !reply.more {
+            break;
         }
-        let expected =
-            ["data", "models"].iter().flat_map(|kind| (0..4).map(move |n| format!("{kind}/{n}.bin")));
-        assert_eq!(shown, expected.collect::<Vec<_>>());
-    })
-    .await;
+    }
+    let expected = ["data", "models"].iter().flat_map(|kind| (0..4).map(move |n| format!("{kind}/{n}.bin")));
+    assert_eq!(shown, expected.collect::<Vec<_>>());
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn neighbor_that_hangs_or_refuses_leaves_the_answer_incomplete_and_in_time() {
-    in_time(async {
-        for habit in [Habit::NeverAnswers, Habit::Refuses(Refusal::Busy), Habit::Panics] {
-            let fake = Fake::begin(90, Security::Insecure, habit.clone());
-            let indexer = indexer(Security::Insecure, &[fake.addr]).await;
-            indexer.neighbors_reach(1).await;
-            let peer = Peer::join(1, indexer.local_addr(), Security::Insecure).await;
-            peer.register([record(1, "a.bin", 1)]).await;
-            // On a busy machine the answer may come after the deadline.
-            let reply = eventually(async || {
-                let context = within(Duration::from_millis(700));
-                peer.client.find(context, find(&["*.bin"], 1, None, 9)).await.ok()
-            });
-            let reply = reply.await.unwrap();
-            assert_eq!((names(&reply), reply.complete), (vec!["a.bin"], false), "{habit:?}");
-        }
-    })
-    .await;
+    for habit in [Habit::NeverAnswers, Habit::Refuses(Refusal::Busy), Habit::Panics] {
+        let fake = Fake::begin(90, Security::Insecure, habit.clone());
+        let indexer = indexer(Security::Insecure, &[fake.addr]).await;
+        indexer.neighbors_reach(1).await;
+        let peer = Peer::join(1, indexer.local_addr(), Security::Insecure).await;
+        peer.register([record(1, "a.bin", 1)]).await;
+        // On a busy machine the answer may come after the deadline.
+        let reply = eventually(async || {
+            let context = within(Duration::from_millis(700));
+            peer.client.find(context, find(&["*.bin"], 1, None, 9)).await.ok()
+        });
+        let reply = reply.await.unwrap();
+        assert_eq!((names(&reply), reply.complete), (vec!["a.bin"], false), "{habit:?}");
+    }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn page_of_a_hostile_neighbor_does_not_count() {
-    in_time(async {
-        let good = |text: &str| hit(record(7, text, 1));
-        let pages: [(Vec<Hit>, bool); 5] = [
-            (vec![good("c.bin"), good("b.bin")], false), // not in order
-            (vec![good("b.bin"), good("c.txt")], false), // foreign
-            (vec![good("b.bin"), hit(forged(7, 1, "c.bin", 9))], false), // forged
-            (vec![good("b.bin")], true),                 // would hold up whoever follows the pages
-            ((0..9).map(|n| good(&format!("b{n}.bin"))).collect(), false), // too many
-        ];
-        for (hits, more) in pages {
-            let reply = FindReply { hits: List::first_of(hits), more, complete: true, messages: 0 };
-            let fake = Fake::begin(90, Security::Insecure, Habit::Shows(reply.clone()));
-            let indexer = indexer(Security::Insecure, &[fake.addr]).await;
-            indexer.neighbors_reach(1).await;
-            let peer = Peer::join(1, indexer.local_addr(), Security::Insecure).await;
-            peer.register([record(1, "a.bin", 1), record(1, "d.bin", 1)]).await;
-            let got = found(&peer, find(&["*.bin"], 1, None, 8)).await;
-            assert_eq!(names(&got), ["a.bin", "d.bin"], "{reply:?}");
-            assert_eq!((got.complete, got.more), (false, false));
-        }
-    })
-    .await;
+    let good = |text: &str| hit(record(7, text, 1));
+    let pages: [(Vec<Hit>, bool); 5] = [
+        (vec![good("c.bin"), good("b.bin")], false), // not in order
+        (vec![good("b.bin"), good("c.txt")], false), // foreign
+        (vec![good("b.bin"), hit(forged(7, 1, "c.bin", 9))], false), // forged
+        (vec![good("b.bin")], true),                 // would hold up whoever follows the pages
+        ((0..9).map(|n| good(&format!("b{n}.bin"))).collect(), false), // too many
+    ];
+    for (hits, more) in pages {
+        let reply = FindReply { hits: List::first_of(hits), more, complete: true, messages: 0 };
+        let fake = Fake::begin(90, Security::Insecure, Habit::Shows(reply.clone()));
+        let indexer = indexer(Security::Insecure, &[fake.addr]).await;
+        indexer.neighbors_reach(1).await;
+        let peer = Peer::join(1, indexer.local_addr(), Security::Insecure).await;
+        peer.register([record(1, "a.bin", 1), record(1, "d.bin", 1)]).await;
+        let got = found(&peer, find(&["*.bin"], 1, None, 8)).await;
+        assert_eq!(names(&got), ["a.bin", "d.bin"], "{reply:?}");
+        assert_eq!((got.complete, got.more), (false, false));
+    }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn record_that_its_origin_did_not_sign_is_shown_to_nobody() {
-    in_time(async {
-        let indexers = line(Security::Insecure, 2).await;
-        let asker = Peer::join(1, indexers[0].local_addr(), Security::Insecure).await;
-        let liar = Peer::join(2, indexers[1].local_addr(), Security::Insecure).await;
-        // An origin is believed when it lists its own file, so the index holds it.
-        let unsigned = (0..9).map(|n| forged(3, 2, &format!("a{n}.bin"), 1));
-        liar.register(unsigned.chain([record(2, "b.bin", 1), record(2, "c.bin", 1)])).await;
-        assert_eq!(asker.query("a3.bin", 1).await.hits.len(), 0);
-        let reply = found(&asker, find(&["*.bin"], 1, None, 2)).await;
-        assert_eq!(names(&reply), ["b.bin", "c.bin"]);
-        let reply = found(&asker, find(&["*.bin"], 1, None, 9)).await;
-        assert_eq!((names(&reply), reply.complete), (vec!["b.bin", "c.bin"], true));
-    })
-    .await;
+    let indexers = line(Security::Insecure, 2).await;
+    let asker = Peer::join(1, indexers[0].local_addr(), Security::Insecure).await;
+    let liar = Peer::join(2, indexers[1].local_addr(), Security::Insecure).await;
+    // An origin is believed when it lists its own file, so the index holds it.
+    let unsigned = (0..9).map(|n| forged(3, 2, &format!("a{n}.bin"), 1));
+    liar.register(unsigned.chain([record(2, "b.bin", 1), record(2, "c.bin", 1)])).await;
+    assert_eq!(asker.query("a3.bin", 1).await.hits.len(), 0);
+    let reply = found(&asker, find(&["*.bin"], 1, None, 2)).await;
+    assert_eq!(names(&reply), ["b.bin", "c.bin"]);
+    let reply = found(&asker, find(&["*.bin"], 1, None, 9)).await;
+    assert_eq!((names(&reply), reply.complete), (vec!["b.bin", "c.bin"], true));
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn glob_that_cannot_be_read_is_refused() {
-    in_time(async {
-        let indexers = line(Security::Insecure, 2).await;
-        let peer = Peer::join(1, indexers[0].local_addr(), Security::Insecure).await;
-        for ttl in [0, 1] {
-            let refused = peer.client.find(patient(), find(&["[a"], ttl, None, 9)).await.unwrap();
-            assert_eq!(refused, Err(Refusal::BadPattern));
-        }
-        let refused = peer.client.find(patient(), find(&["a"], 17, None, 9)).await.unwrap();
-        assert_eq!(refused, Err(Refusal::TtlTooLarge(17)));
-        let reply = found(&peer, find(&["a"], 0, None, u16::MAX)).await;
-        assert!(reply.complete, "a limit past the largest is the largest");
-    })
-    .await;
+    let indexers = line(Security::Insecure, 2).await;
+    let peer = Peer::join(1, indexers[0].local_addr(), Security::Insecure).await;
+    for ttl in [0, 1] {
+        let refused = peer.client.find(patient(), find(&["[a"], ttl, None, 9)).await.unwrap();
+        assert_eq!(refused, Err(Refusal::BadPattern));
+    }
+    let refused = peer.client.find(patient(), find(&["a"], 17, None, 9)).await.unwrap();
+    assert_eq!(refused, Err(Refusal::TtlTooLarge(17)));
+    let reply = found(&peer, find(&["a"], 0, None, u16::MAX)).await;
+    assert!(reply.complete, "a limit past the largest is the largest");
 }
 
 /// Goal: lookups are answered while names are scanned, and of many scans at once those without a place are refused.
-#[tokio::test]
+#[testkit::test]
 async fn scans_beyond_their_places_are_refused_and_lookups_are_not() {
-    in_time(async {
-        let indexer = indexer(Security::Insecure, &[]).await;
-        let peer = Peer::join(1, indexer.local_addr(), Security::Insecure).await;
-        for batch in 0..40u32 {
-            peer.register((0..100).map(|n| record(1, &format!("d/{batch}-{n}.bin"), 1))).await;
-        }
-        let refused = eventually(async || {
-            let asking = (0..300).map(|_| peer.client.find(patient(), find(&["*x*y*z"], 0, None, 9)));
-            let lookup = peer.search("d/0-0.bin");
-            let (answers, hit) = tokio::join!(futures::future::join_all(asking), lookup);
-            assert_eq!(hit.hits.len(), 1);
-            let refused = answers.iter().filter(|answer| matches!(answer, Ok(Err(Refusal::Busy)))).count();
-            let answered =
-                answers.iter().filter(|answer| matches!(answer, Ok(Ok(reply)) if reply.complete)).count();
-            assert_eq!(refused + answered, 300);
-            (refused > 0).then_some(refused)
-        });
-        assert!(refused.await < 300);
-    })
-    .await;
+    let indexer = indexer(Security::Insecure, &[]).await;
+    let peer = Peer::join(1, indexer.local_addr(), Security::Insecure).await;
+    for batch in 0..40u32 {
+        peer.register((0..100).map(|n| record(1, &format!("d/{batch}-{n}.bin"), 1))).await;
+    }
+    let refused = eventually(async || {
+        let asking = (0..300).map(|_| peer.client.find(patient(), find(&["*x*y*z"], 0, None, 9)));
+        let lookup = peer.search("d/0-0.bin");
+        let (answers, hit) = tokio::join!(futures::future::join_all(asking), lookup);
+        assert_eq!(hit.hits.len(), 1);
+        let refused = answers.iter().filter(|answer| matches!(answer, Ok(Err(Refusal::Busy)))).count();
+        let answered =
+            answers.iter().filter(|answer| matches!(answer, Ok(Ok(reply)) if reply.complete)).count();
+        assert_eq!(refused + answered, 300);
+        (refused > 0).then_some(refused)
+    });
+    assert!(refused.await < 300);
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::common::{
-    Fake, Peer, fake::Habit, forged, hits, identity, in_time, indexer, line, nodes, over_both, patient,
+    Fake, Peer, fake::Habit, forged, hits, identity, indexer, line, nodes, over_both, patient,
     peer::endpoint, query, record, registration,
 };
 use nekoproto::{
@@ -44,7 +44,7 @@ async fn closes(io: &mut (impl AsyncReadExt + Unpin)) {
     while io.read(&mut [0; 1024]).await.is_ok_and(|read| read > 0) {}
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn forged_record_refuses_the_whole_registration() {
     over_both(async |security| {
         let indexer = indexer(security, &[]).await;
@@ -63,7 +63,7 @@ async fn forged_record_refuses_the_whole_registration() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn replayed_older_record_replaces_nothing() {
     over_both(async |security| {
         let indexers = line(security, 2).await;
@@ -85,7 +85,7 @@ async fn replayed_older_record_replaces_nothing() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn nobody_invalidates_the_file_of_another() {
     over_both(async |security| {
         let indexer = indexer(security, &[]).await;
@@ -110,7 +110,7 @@ async fn nobody_invalidates_the_file_of_another() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn lies_of_a_neighbor_are_left_out() {
     let junk = (0..HITS_MAX).map(|n| forged(ATTACKER + u16::try_from(n).unwrap(), ORIGIN, "a", 99));
     let cases = [
@@ -136,7 +136,7 @@ async fn lies_of_a_neighbor_are_left_out() {
     }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn origin_that_signs_wrongly_harms_its_own_file_alone() {
     over_both(async |security| {
         let far = indexer(security, &[]).await;
@@ -153,7 +153,7 @@ async fn origin_that_signs_wrongly_harms_its_own_file_alone() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn neighbor_that_lies_cannot_shadow_the_real_record() {
     let of_its_own = record(ATTACKER, "a", u64::MAX);
     let replayed = record(ORIGIN, "a", 1);
@@ -176,41 +176,38 @@ async fn neighbor_that_lies_cannot_shadow_the_real_record() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn one_peer_cannot_fill_a_name_and_an_origin_is_found_among_many() {
-    in_time(async {
-        let indexer = indexer(Security::Tls, &[]).await;
-        let asked = self::indexer(Security::Tls, &[indexer.local_addr()]).await;
-        asked.neighbors_reach(1).await;
-        let attacker = Peer::join(ATTACKER, indexer.local_addr(), Security::Tls).await;
-        let origins = 1000..1003 + u16::try_from(HITS_MAX).unwrap();
-        let reply = attacker.register(origins.clone().map(|origin| record(origin, "a", 1))).await;
-        assert_eq!((reply.unlisted.len(), reply.lease.names), (0, 1));
-        assert_eq!(attacker.search("a").await.hits.len(), 1, "a node holds one file under a name");
-        let mut peers = Vec::new();
-        for origin in origins.chain([ORIGIN]) {
-            let peer = Peer::join(origin, indexer.local_addr(), Security::Tls).await;
-            assert_eq!(peer.register([record(origin, "a", 1)]).await.unlisted.len(), 0);
-            peers.push(peer);
-        }
-        let asker = Peer::join(2, asked.local_addr(), Security::Tls).await;
-        for ttl_hops in [0, 1] {
-            let [near, far] = [&attacker, &asker];
-            let asker = if ttl_hops == 0 { near } else { far };
-            let reply = asker.query("a", ttl_hops).await;
-            assert_eq!((reply.hits.len(), reply.complete), (HITS_MAX, false), "not all have room");
-            let origin = identity(ORIGIN).id().to_string()[..8].to_owned().try_into().ok();
-            let wanted = QueryRequest { origin, ..query("a", ttl_hops) };
-            let reply = asker.client.query(patient(), wanted).await.unwrap().unwrap();
-            assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([ORIGIN]))], true));
-        }
-    })
-    .await;
+    let indexer = indexer(Security::Tls, &[]).await;
+    let asked = self::indexer(Security::Tls, &[indexer.local_addr()]).await;
+    asked.neighbors_reach(1).await;
+    let attacker = Peer::join(ATTACKER, indexer.local_addr(), Security::Tls).await;
+    let origins = 1000..1003 + u16::try_from(HITS_MAX).unwrap();
+    let reply = attacker.register(origins.clone().map(|origin| record(origin, "a", 1))).await;
+    assert_eq!((reply.unlisted.len(), reply.lease.names), (0, 1));
+    assert_eq!(attacker.search("a").await.hits.len(), 1, "a node holds one file under a name");
+    let mut peers = Vec::new();
+    for origin in origins.chain([ORIGIN]) {
+        let peer = Peer::join(origin, indexer.local_addr(), Security::Tls).await;
+        assert_eq!(peer.register([record(origin, "a", 1)]).await.unlisted.len(), 0);
+        peers.push(peer);
+    }
+    let asker = Peer::join(2, asked.local_addr(), Security::Tls).await;
+    for ttl_hops in [0, 1] {
+        let [near, far] = [&attacker, &asker];
+        let asker = if ttl_hops == 0 { near } else { far };
+        let reply = asker.query("a", ttl_hops).await;
+        assert_eq!((reply.hits.len(), reply.complete), (HITS_MAX, false), "not all have room");
+        let origin = identity(ORIGIN).id().to_string()[..8].to_owned().try_into().ok();
+        let wanted = QueryRequest { origin, ..query("a", ttl_hops) };
+        let reply = asker.client.query(patient(), wanted).await.unwrap().unwrap();
+        assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([ORIGIN]))], true));
+    }
 }
 
 /// Goal: a neighbor that names many holders of its making fills half of the places at most, and the real holders behind
 /// the honest one are among the first. What is not signed by the holder itself does not count.
-#[tokio::test]
+#[testkit::test]
 async fn neighbor_that_makes_up_holders_leaves_room_for_the_real_ones() {
     let real = record(ORIGIN, "a", 1);
     let made_up = hit_of_many(real.clone());
@@ -245,7 +242,7 @@ fn hit_of_many(record: SignedRecord) -> Hit {
     Hit { record, holders: List::first_of((2000..).map(holder).take(HOLDERS_MAX)) }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn holders_in_the_words_of_others_are_left_out() {
     let real = record(ORIGIN, "a", 1);
     over_both(async |security| {
@@ -270,7 +267,7 @@ async fn holders_in_the_words_of_others_are_left_out() {
 }
 
 /// Goal: a peer is listed only where its connection comes from, in its own words, and if the clocks agree.
-#[tokio::test]
+#[testkit::test]
 async fn peer_is_listed_where_its_connection_comes_from() {
     over_both(async |security| {
         let indexer = indexer(security, &[]).await;
@@ -296,7 +293,7 @@ async fn peer_is_listed_where_its_connection_comes_from() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn garbage_and_silence_on_the_port_leave_the_others_served() {
     over_both(async |security| {
         let indexer = indexer(security, &[]).await;
@@ -318,7 +315,7 @@ async fn garbage_and_silence_on_the_port_leave_the_others_served() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn frame_over_the_limit_or_without_sense_ends_only_its_connection() {
     over_both(async |security| {
         let indexer = indexer(security, &[]).await;

@@ -33,7 +33,7 @@ fn hello(addr: SocketAddr) -> String {
     ask(addr, "GET", "/hello", "", "")
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn answers_carry_the_headers_that_keep_pages_apart() {
     let door = open(echo(), Guard::default());
     let answer = hello(door.local_addr());
@@ -49,7 +49,7 @@ async fn answers_carry_the_headers_that_keep_pages_apart() {
     door.shutdown().await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn every_error_is_a_problem() {
     let door = open(echo(), Guard::default());
     let addr = door.local_addr();
@@ -77,7 +77,7 @@ async fn every_error_is_a_problem() {
     door.shutdown().await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn changing_routes_take_the_token_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let token = Arc::new(Token::load_or_create(&folder.path().join("http.token")).unwrap());
@@ -95,7 +95,7 @@ async fn changing_routes_take_the_token_and_nothing_else() {
     door.shutdown().await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn heads_that_are_too_large_are_refused() {
     let door = open(echo(), Guard::default());
     let addr = door.local_addr();
@@ -109,7 +109,7 @@ async fn heads_that_are_too_large_are_refused() {
 }
 
 /// Clients that begin requests and never end them, at once: all are cut, and nobody waits for them.
-#[tokio::test]
+#[testkit::test]
 async fn slow_heads_are_cut_and_hold_up_nobody() {
     let door = open(echo(), Guard::default());
     let addr = door.local_addr();
@@ -125,7 +125,7 @@ async fn slow_heads_are_cut_and_hold_up_nobody() {
     door.shutdown().await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn events_come_in_order_and_what_was_missed_is_told() {
     let news = broadcast::Sender::<u32>::new(4);
     let sender = news.clone();

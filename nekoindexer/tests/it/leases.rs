@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{
-    Peer, config, eventually, hits, in_time, name, nodes, over_both, patient, record, registration,
-};
+use crate::common::{Peer, config, eventually, hits, name, nodes, over_both, patient, record, registration};
 use nekoindexer::{Config, Indexer, IndexerHandle};
 use nekoproto::{Names, Refusal, Role, limits::BATCH_MAX, transport::Security};
 
@@ -30,7 +28,7 @@ async fn time_until_gone(watcher: &Peer, began: Instant) -> Duration {
     .await
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn holder_that_does_not_renew_leaves_with_its_lease_and_not_before() {
     over_both(async |security| {
         let indexer = indexer(security, LEASE).await;
@@ -47,7 +45,7 @@ async fn holder_that_does_not_renew_leaves_with_its_lease_and_not_before() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn disconnected_holder_stays_until_its_lease_ends() {
     over_both(async |security| {
         let indexer = indexer(security, LEASE).await;
@@ -62,7 +60,7 @@ async fn disconnected_holder_stays_until_its_lease_ends() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn holder_that_renews_stays() {
     over_both(async |security| {
         let indexer = indexer(security, LEASE).await;
@@ -81,7 +79,7 @@ async fn holder_that_renews_stays() {
 }
 
 /// The connection lives on while the lease ends, as when a computer sleeps.
-#[tokio::test]
+#[testkit::test]
 async fn holder_that_missed_its_lease_learns_it_and_registers_anew_on_the_same_connection() {
     over_both(async |security| {
         let indexer = indexer(security, Duration::from_millis(100)).await;
@@ -97,7 +95,7 @@ async fn holder_that_missed_its_lease_learns_it_and_registers_anew_on_the_same_c
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn holder_that_reconnects_is_listed_once_with_its_new_address() {
     over_both(async |security| {
         let indexer = indexer(security, LEASE).await;
@@ -122,22 +120,19 @@ async fn holder_that_reconnects_is_listed_once_with_its_new_address() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn registering_again_changes_nothing() {
-    in_time(async {
-        let indexer = indexer(Security::Tls, LEASE * 10).await;
-        let peer = Peer::join(1, indexer.local_addr(), Security::Tls).await;
-        for _ in 0..3 {
-            let reply = peer.register([record(ORIGIN, "a", 1), record(ORIGIN, "a", 1)]).await;
-            assert_eq!((reply.unlisted.len(), reply.newer.len(), reply.lease.names), (0, 0, 1));
-        }
-        assert_eq!(hits(&peer.search("a").await), [(1, nodes([1]))]);
-        assert_eq!(indexer.names(), 1);
-    })
-    .await;
+    let indexer = indexer(Security::Tls, LEASE * 10).await;
+    let peer = Peer::join(1, indexer.local_addr(), Security::Tls).await;
+    for _ in 0..3 {
+        let reply = peer.register([record(ORIGIN, "a", 1), record(ORIGIN, "a", 1)]).await;
+        assert_eq!((reply.unlisted.len(), reply.newer.len(), reply.lease.names), (0, 0, 1));
+    }
+    assert_eq!(hits(&peer.search("a").await), [(1, nodes([1]))]);
+    assert_eq!(indexer.names(), 1);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn withdrawal_acts_on_the_caller_alone() {
     over_both(async |security| {
         let indexer = indexer(security, LEASE * 10).await;
@@ -160,7 +155,7 @@ async fn withdrawal_acts_on_the_caller_alone() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn who_does_not_listen_or_is_no_peer_is_no_holder() {
     over_both(async |security| {
         let indexer = indexer(security, LEASE * 10).await;
@@ -179,7 +174,7 @@ async fn who_does_not_listen_or_is_no_peer_is_no_holder() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn a_peer_that_leaves_takes_all_its_registrations_and_nobody_elses() {
     over_both(async |security| {
         let indexer = indexer(security, LEASE * 10).await;

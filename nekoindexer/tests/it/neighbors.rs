@@ -9,7 +9,7 @@ use std::{
 use crate::common::{
     Fake, PATIENCE, Peer, config, eventually,
     fake::{Habit, deaf_neighbor},
-    hits, in_time, indexer, kept_port, line, nodes, over_both, query, record, within,
+    hits, indexer, kept_port, line, nodes, over_both, query, record, within,
 };
 use futures::future::join_all;
 use nekoindexer::{
@@ -40,7 +40,7 @@ async fn indexer_at(
     Indexer::spawn(Config { listen: addr, data_dir, ..config(security, neighbors) }).await.unwrap()
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn neighbor_named_on_one_side_is_asked_in_both_directions() {
     over_both(async |security| {
         let indexers = line(security, 2).await;
@@ -54,7 +54,7 @@ async fn neighbor_named_on_one_side_is_asked_in_both_directions() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn neighbors_named_on_both_sides_are_asked_once() {
     over_both(async |security| {
         let (_keep, addr) = kept_port();
@@ -79,19 +79,16 @@ async fn neighbors_named_on_both_sides_are_asked_once() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn neighbor_named_twice_is_asked_once() {
-    in_time(async {
-        let neighbor = indexer(Security::Tls, &[]).await;
-        let indexer = indexer(Security::Tls, &[neighbor.local_addr(); 2]).await;
-        let peer = holder(0, &indexer, Security::Tls).await;
-        let reply = eventually(async || Some(peer.query("a", 1).await).filter(|reply| reply.complete)).await;
-        assert_eq!(reply.messages, 1);
-    })
-    .await;
+    let neighbor = indexer(Security::Tls, &[]).await;
+    let indexer = indexer(Security::Tls, &[neighbor.local_addr(); 2]).await;
+    let peer = holder(0, &indexer, Security::Tls).await;
+    let reply = eventually(async || Some(peer.query("a", 1).await).filter(|reply| reply.complete)).await;
+    assert_eq!(reply.messages, 1);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn neighbor_down_from_the_start_is_missed_until_it_comes_up() {
     over_both(async |security| {
         let (_keep, addr) = kept_port();
@@ -111,7 +108,7 @@ async fn neighbor_down_from_the_start_is_missed_until_it_comes_up() {
 }
 
 /// Once the indexer that stays names the other, once the other way round: then it is a guest, whose going leaves no gap.
-#[tokio::test]
+#[testkit::test]
 async fn neighbor_that_goes_away_is_missed_until_it_returns() {
     for stays_connecting in [true, false] {
         over_both(async |security| {
@@ -141,7 +138,7 @@ async fn neighbor_that_goes_away_is_missed_until_it_returns() {
     }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn indexer_named_as_its_own_neighbor_is_left_out() {
     over_both(async |security| {
         let (_keep, addr) = kept_port();
@@ -155,7 +152,7 @@ async fn indexer_named_as_its_own_neighbor_is_left_out() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn stuck_neighbors_cost_the_deadline_and_no_hit() {
     over_both(async |security| {
         let indexers = line(security, 2).await;
@@ -178,58 +175,52 @@ async fn stuck_neighbors_cost_the_deadline_and_no_hit() {
 }
 
 /// The indexer between the asker and a stuck one gives up in time for its own answer to arrive.
-#[tokio::test]
+#[testkit::test]
 async fn stuck_indexer_far_away_does_not_hide_what_is_before_it() {
-    in_time(async {
-        let security = Security::Insecure;
-        let stuck = Fake::begin(500, security, Habit::NeverAnswers);
-        let far = indexer(security, &[stuck.addr]).await;
-        let near = indexer(security, &[far.local_addr()]).await;
-        far.neighbors_reach(2).await;
-        near.neighbors_reach(1).await;
-        let peer = holder(0, &near, security).await;
-        let _holder = holder(1, &far, security).await;
-        let reply = peer.client.query(within(Duration::from_secs(2)), query("a", 3)).await.unwrap().unwrap();
-        assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes(0..2))], false));
-    })
-    .await;
+    let security = Security::Insecure;
+    let stuck = Fake::begin(500, security, Habit::NeverAnswers);
+    let far = indexer(security, &[stuck.addr]).await;
+    let near = indexer(security, &[far.local_addr()]).await;
+    far.neighbors_reach(2).await;
+    near.neighbors_reach(1).await;
+    let peer = holder(0, &near, security).await;
+    let _holder = holder(1, &far, security).await;
+    let reply = peer.client.query(within(Duration::from_secs(2)), query("a", 3)).await.unwrap().unwrap();
+    assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes(0..2))], false));
 }
 
 /// A neighbor that lets many queries wait and answers none is asked no more: its answer is missing at once.
-#[tokio::test]
+#[testkit::test]
 async fn query_behind_many_that_are_stuck_is_answered_at_once() {
     const OTHERS: u16 = 9;
-    in_time(async {
-        let security = Security::Insecure;
-        let mut stuck = Fake::begin(500, security, Habit::NeverAnswers);
-        let indexer = indexer(security, &[stuck.addr]).await;
-        indexer.neighbors_reach(1).await;
-        // Enough of them that none has more queries in flight than one caller may.
-        let others: Vec<_> = (1..=OTHERS).map(|n| holder(n, &indexer, security)).collect();
-        let others: Vec<_> = join_all(others).await.into_iter().map(Arc::new).collect();
-        let mut waiting = JoinSet::new();
-        for n in 0..LINK_FORWARDS_MAX + 50 {
-            let other = Arc::clone(&others[n % others.len()]);
-            waiting.spawn(async move { other.query("b", 1).await });
-        }
-        for _ in 0..LINK_FORWARDS_MAX {
-            stuck.asked.recv().await.unwrap();
-        }
-        let peer = holder(0, &indexer, security).await;
-        // Not at first: it might only have much to do.
-        let deadline = 4 * STUCK_AFTER;
-        let reply = eventually(async || {
-            let began = Instant::now();
-            let reply = peer.client.query(within(deadline), query("a", 1)).await.unwrap().unwrap();
-            (began.elapsed() < deadline / 2).then_some(reply)
-        })
-        .await;
-        assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes(0..=OTHERS))], false));
+    let security = Security::Insecure;
+    let mut stuck = Fake::begin(500, security, Habit::NeverAnswers);
+    let indexer = indexer(security, &[stuck.addr]).await;
+    indexer.neighbors_reach(1).await;
+    // Enough of them that none has more queries in flight than one caller may.
+    let others: Vec<_> = (1..=OTHERS).map(|n| holder(n, &indexer, security)).collect();
+    let others: Vec<_> = join_all(others).await.into_iter().map(Arc::new).collect();
+    let mut waiting = JoinSet::new();
+    for n in 0..LINK_FORWARDS_MAX + 50 {
+        let other = Arc::clone(&others[n % others.len()]);
+        waiting.spawn(async move { other.query("b", 1).await });
+    }
+    for _ in 0..LINK_FORWARDS_MAX {
+        stuck.asked.recv().await.unwrap();
+    }
+    let peer = holder(0, &indexer, security).await;
+    // Not at first: it might only have much to do.
+    let deadline = 4 * STUCK_AFTER;
+    let reply = eventually(async || {
+        let began = Instant::now();
+        let reply = peer.client.query(within(deadline), query("a", 1)).await.unwrap().unwrap();
+        (began.elapsed() < deadline / 2).then_some(reply)
     })
     .await;
+    assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes(0..=OTHERS))], false));
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn neighbor_that_refuses_or_panics_makes_the_answer_incomplete_at_once() {
     for habit in [Habit::Refuses(Refusal::Busy), Habit::Panics, Habit::Says(QueryReply::default())] {
         over_both(async |security| {

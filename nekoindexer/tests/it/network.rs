@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use crate::common::{
-    Fake, Peer, eventually, fake::Habit, hits, in_time, indexer, line, mesh, name, network, nodes, over_both,
-    patient, query, record, registration, within,
+    Fake, Peer, eventually, fake::Habit, hits, indexer, line, mesh, name, network, nodes, over_both, patient,
+    query, record, registration, within,
 };
 use nekoindexer::IndexerHandle;
 use nekoproto::{
@@ -29,7 +29,7 @@ async fn holders_everywhere(indexers: &[IndexerHandle], security: Security) -> V
     peers
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn query_on_a_line_reaches_exactly_as_far_as_its_ttl() {
     over_both(async |security| {
         let indexers = line(security, 4).await;
@@ -43,7 +43,7 @@ async fn query_on_a_line_reaches_exactly_as_far_as_its_ttl() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn part_of_a_file_is_found_from_anywhere_as_a_part_until_it_is_the_whole() {
     over_both(async |security| {
         let indexers = line(security, 2).await;
@@ -71,7 +71,7 @@ async fn part_of_a_file_is_found_from_anywhere_as_a_part_until_it_is_the_whole()
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn many_names_in_one_call_are_answered_as_one_by_one() {
     over_both(async |security| {
         let indexers = mesh(security, 4).await;
@@ -107,7 +107,7 @@ async fn many_names_in_one_call_are_answered_as_one_by_one() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn a_query_goes_only_as_far_as_somebody_may_have_the_name() {
     over_both(async |security| {
         let indexers = line(security, 5).await;
@@ -138,7 +138,7 @@ async fn a_query_goes_only_as_far_as_somebody_may_have_the_name() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn query_on_a_ring_goes_both_ways_round() {
     over_both(async |security| {
         let links = |n: usize| if n == 4 { vec![3, 0] } else { n.checked_sub(1).into_iter().collect() };
@@ -155,7 +155,7 @@ async fn query_on_a_ring_goes_both_ways_round() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn mesh_of_10_costs_9_messages_at_any_ttl() {
     over_both(async |security| {
         let indexers = mesh(security, 10).await;
@@ -169,71 +169,62 @@ async fn mesh_of_10_costs_9_messages_at_any_ttl() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn query_without_a_holder_anywhere_is_empty_and_complete() {
-    in_time(async {
-        let indexers = mesh(Security::Tls, 3).await;
-        let peers = holders_everywhere(&indexers, Security::Tls).await;
-        let reply = peers[0].query("nowhere", 3).await;
-        assert_eq!(reply, QueryReply { complete: true, messages: 2, ..QueryReply::default() });
-    })
-    .await;
+    let indexers = mesh(Security::Tls, 3).await;
+    let peers = holders_everywhere(&indexers, Security::Tls).await;
+    let reply = peers[0].query("nowhere", 3).await;
+    assert_eq!(reply, QueryReply { complete: true, messages: 2, ..QueryReply::default() });
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn search_asks_no_neighbor() {
-    in_time(async {
-        let mut neighbor = Fake::begin(500, Security::Insecure, Habit::Says(QueryReply::default()));
-        let indexer = indexer(Security::Insecure, &[neighbor.addr]).await;
-        indexer.neighbors_reach(1).await;
-        let peer = Peer::join(1, indexer.local_addr(), Security::Insecure).await;
-        peer.register([record(ORIGIN, "a", 1)]).await;
-        assert_eq!(hits(&peer.search("a").await), [(1, nodes([1]))]);
-        assert_eq!(hits(&peer.query("b", 1).await), []);
-        let (_, request) = neighbor.asked.recv().await.unwrap();
-        assert_eq!(request.name.as_str(), "b", "the search went to the neighbor");
-    })
-    .await;
+    let mut neighbor = Fake::begin(500, Security::Insecure, Habit::Says(QueryReply::default()));
+    let indexer = indexer(Security::Insecure, &[neighbor.addr]).await;
+    indexer.neighbors_reach(1).await;
+    let peer = Peer::join(1, indexer.local_addr(), Security::Insecure).await;
+    peer.register([record(ORIGIN, "a", 1)]).await;
+    assert_eq!(hits(&peer.search("a").await), [(1, nodes([1]))]);
+    assert_eq!(hits(&peer.query("b", 1).await), []);
+    let (_, request) = neighbor.asked.recv().await.unwrap();
+    assert_eq!(request.name.as_str(), "b", "the search went to the neighbor");
 }
 
 /// Fifty clients, forty queries each, all at once: the system that this one replaces stops here
 /// forever, since every indexer holds a slot while it waits for another.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[testkit::test(multi_thread)]
 async fn mesh_of_10_serves_50_clients_at_once() {
     const CLIENTS: u16 = 50;
-    in_time(async {
-        let indexers = mesh(Security::Insecure, 10).await;
-        let mut clients = Vec::new();
-        for seed in 0..CLIENTS {
-            let at = &indexers[usize::from(seed) % 10];
-            let client = Peer::join(seed, at.local_addr(), Security::Insecure).await;
-            client.register([record(seed, &format!("file-{seed}"), 1)]).await;
-            clients.push(client);
-        }
-        let mut working = JoinSet::new();
-        for (seed, client) in (0..CLIENTS).zip(clients) {
-            working.spawn(async move {
-                for n in 0..40 {
-                    let wanted = (seed * 7 + n * 11) % CLIENTS;
-                    let reply = client.query(&format!("file-{wanted}"), 3).await;
-                    assert_eq!(hits(&reply), [(1, nodes([wanted]))], "client {seed}, query {n}");
-                    assert!(
-                        reply.complete && reply.messages <= 3,
-                        "client {seed}, query {n}: {}",
-                        reply.messages
-                    );
-                    let reply = client.query(&format!("nobody-{n}"), 3).await;
-                    assert_eq!((reply.complete, reply.messages), (true, 9), "client {seed}, query {n}");
-                }
-                client // stays connected, and so a holder, until all are done
-            });
-        }
-        assert_eq!(working.join_all().await.len(), usize::from(CLIENTS));
-    })
-    .await;
+    let indexers = mesh(Security::Insecure, 10).await;
+    let mut clients = Vec::new();
+    for seed in 0..CLIENTS {
+        let at = &indexers[usize::from(seed) % 10];
+        let client = Peer::join(seed, at.local_addr(), Security::Insecure).await;
+        client.register([record(seed, &format!("file-{seed}"), 1)]).await;
+        clients.push(client);
+    }
+    let mut working = JoinSet::new();
+    for (seed, client) in (0..CLIENTS).zip(clients) {
+        working.spawn(async move {
+            for n in 0..40 {
+                let wanted = (seed * 7 + n * 11) % CLIENTS;
+                let reply = client.query(&format!("file-{wanted}"), 3).await;
+                assert_eq!(hits(&reply), [(1, nodes([wanted]))], "client {seed}, query {n}");
+                assert!(
+                    reply.complete && reply.messages <= 3,
+                    "client {seed}, query {n}: {}",
+                    reply.messages
+                );
+                let reply = client.query(&format!("nobody-{n}"), 3).await;
+                assert_eq!((reply.complete, reply.messages), (true, 9), "client {seed}, query {n}");
+            }
+            client // stays connected, and so a holder, until all are done
+        });
+    }
+    assert_eq!(working.join_all().await.len(), usize::from(CLIENTS));
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn ttl_past_the_limit_is_refused_and_not_cut() {
     over_both(async |security| {
         let indexers = line(security, 2).await;
@@ -247,26 +238,23 @@ async fn ttl_past_the_limit_is_refused_and_not_cut() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn deadline_of_an_hour_is_cut_and_the_query_served() {
-    in_time(async {
-        let answer = QueryReply { complete: true, ..QueryReply::default() };
-        let mut neighbor = Fake::begin(500, Security::Tls, Habit::Says(answer));
-        let indexer = indexer(Security::Tls, &[neighbor.addr]).await;
-        indexer.neighbors_reach(1).await;
-        let peer = Peer::join(1, indexer.local_addr(), Security::Tls).await;
-        peer.register([record(ORIGIN, "a", 1)]).await;
-        let hour = within(Duration::from_secs(3600));
-        let reply = peer.client.query(hour, query("a", 1)).await.unwrap().unwrap();
-        assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([1]))], true));
-        let (context, _) = neighbor.asked.recv().await.unwrap();
-        let left = context.deadline.saturating_duration_since(Instant::now());
-        assert!(left < DEADLINE_MAX && left > DEADLINE_MAX / 2, "the neighbor has {left:?}");
-    })
-    .await;
+    let answer = QueryReply { complete: true, ..QueryReply::default() };
+    let mut neighbor = Fake::begin(500, Security::Tls, Habit::Says(answer));
+    let indexer = indexer(Security::Tls, &[neighbor.addr]).await;
+    indexer.neighbors_reach(1).await;
+    let peer = Peer::join(1, indexer.local_addr(), Security::Tls).await;
+    peer.register([record(ORIGIN, "a", 1)]).await;
+    let hour = within(Duration::from_secs(3600));
+    let reply = peer.client.query(hour, query("a", 1)).await.unwrap().unwrap();
+    assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([1]))], true));
+    let (context, _) = neighbor.asked.recv().await.unwrap();
+    let left = context.deadline.saturating_duration_since(Instant::now());
+    assert!(left < DEADLINE_MAX && left > DEADLINE_MAX / 2, "the neighbor has {left:?}");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn tiny_deadline_gives_a_right_answer_or_none_and_harms_nobody() {
     over_both(async |security| {
         let indexers = line(security, 2).await;

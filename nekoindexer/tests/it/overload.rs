@@ -15,8 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
     common::{
-        Peer, eventually, hits, in_time, indexer, long_name, nodes, peer::endpoint, record, registration,
-        verified,
+        Peer, eventually, hits, indexer, long_name, nodes, peer::endpoint, record, registration, verified,
     },
     program::Running,
 };
@@ -51,119 +50,105 @@ async fn is_served(peer: &Peer) {
 }
 
 /// Goal: frames that are begun and not finished take a bounded memory. Method: twice what is allowed, by as many nodes.
-#[tokio::test]
+#[testkit::test]
 async fn frames_that_are_not_finished_take_a_bounded_memory() {
     const FRAMES: u16 = 1000;
     nekoproto::transport::raise_file_limit();
-    in_time(async {
-        let running = Running::begin(&[]).await;
-        let peer = honest(running.addr).await;
-        let open: Vec<_> = stream::iter(0..FRAMES)
-            .map(async |n| {
-                let mut io = attack(ATTACKER + n, running.addr).await.io;
-                io.write_u32(u32::try_from(FRAME_BYTES_MAX).unwrap()).await.unwrap();
-                // It may be closed before all is written.
-                let written = io.write_all(&vec![0; FRAME_BYTES_MAX - 1]).await;
-                let _ = written.and(io.flush().await);
-                io
-            })
-            .buffer_unordered(16)
-            .collect()
-            .await;
-        is_served(&peer).await;
-        let peak = memory_peak(&running);
-        assert!(peak < MEMORY_MAX, "{} MiB", peak >> 20);
-        drop(open);
-        honest(running.addr).await;
-    })
-    .await;
+    let running = Running::begin(&[]).await;
+    let peer = honest(running.addr).await;
+    let open: Vec<_> = stream::iter(0..FRAMES)
+        .map(async |n| {
+            let mut io = attack(ATTACKER + n, running.addr).await.io;
+            io.write_u32(u32::try_from(FRAME_BYTES_MAX).unwrap()).await.unwrap();
+            // It may be closed before all is written.
+            let written = io.write_all(&vec![0; FRAME_BYTES_MAX - 1]).await;
+            let _ = written.and(io.flush().await);
+            io
+        })
+        .buffer_unordered(16)
+        .collect()
+        .await;
+    is_served(&peer).await;
+    let peak = memory_peak(&running);
+    assert!(peak < MEMORY_MAX, "{} MiB", peak >> 20);
+    drop(open);
+    honest(running.addr).await;
 }
 
 /// Goal: answers that are not read take a bounded memory. Method: queries for many long names, each of which waits for a
 /// neighbor, as many as may be in flight on each of some connections; nothing is read.
-#[tokio::test]
+#[testkit::test]
 async fn answers_that_are_not_read_take_a_bounded_memory() {
-    in_time(async {
-        let neighbor = indexer(Security::Tls, &[]).await;
-        let running = Running::begin(&["--neighbors", &neighbor.local_addr().to_string()]).await;
-        let peer = honest(running.addr).await;
-        let names: Vec<FileName> = (0..BATCH_MAX).map(long_name).collect();
-        let records =
-            names.iter().map(|name| verified(ORIGIN, name.clone(), 1).to_signed()).collect::<Vec<_>>();
-        let there = Peer::join(2, neighbor.local_addr(), Security::Tls).await;
-        for holder in [&peer, &there] {
-            let all = registration(records.clone());
-            holder.client.register(crate::common::patient(), all).await.unwrap().unwrap();
-        }
-        let asking = (0..8).map(async |n| {
-            let mut io = attack(ATTACKER + n, running.addr).await.io;
-            for id in 0..400 {
-                let call = IndexerServiceRequest::QueryAll {
-                    request: QueryAllRequest {
-                        msg_id: MsgId::random(),
-                        names: List::first_of(names.clone()),
-                        ttl_hops: 1,
-                    },
-                };
-                let envelope = Envelope::<_, PeerServiceResponse>::Request { id, deadline_ms: 60_000, call };
-                let body = codec::encode(&envelope).unwrap();
-                io.write_u32(u32::try_from(body.len()).unwrap()).await.unwrap();
-                if io.write_all(&body).await.is_err() {
-                    break; // it is closed
-                }
+    let neighbor = indexer(Security::Tls, &[]).await;
+    let running = Running::begin(&["--neighbors", &neighbor.local_addr().to_string()]).await;
+    let peer = honest(running.addr).await;
+    let names: Vec<FileName> = (0..BATCH_MAX).map(long_name).collect();
+    let records = names.iter().map(|name| verified(ORIGIN, name.clone(), 1).to_signed()).collect::<Vec<_>>();
+    let there = Peer::join(2, neighbor.local_addr(), Security::Tls).await;
+    for holder in [&peer, &there] {
+        let all = registration(records.clone());
+        holder.client.register(crate::common::patient(), all).await.unwrap().unwrap();
+    }
+    let asking = (0..8).map(async |n| {
+        let mut io = attack(ATTACKER + n, running.addr).await.io;
+        for id in 0..400 {
+            let call = IndexerServiceRequest::QueryAll {
+                request: QueryAllRequest {
+                    msg_id: MsgId::random(),
+                    names: List::first_of(names.clone()),
+                    ttl_hops: 1,
+                },
+            };
+            let envelope = Envelope::<_, PeerServiceResponse>::Request { id, deadline_ms: 60_000, call };
+            let body = codec::encode(&envelope).unwrap();
+            io.write_u32(u32::try_from(body.len()).unwrap()).await.unwrap();
+            if io.write_all(&body).await.is_err() {
+                break; // it is closed
             }
-            let _ = io.flush().await; // likewise
-            io
-        });
-        let open = futures::future::join_all(asking).await;
-        is_served(&peer).await;
-        let peak = memory_peak(&running);
-        assert!(peak < MEMORY_MAX, "{} MiB", peak >> 20);
-        drop(open);
-    })
-    .await;
+        }
+        let _ = io.flush().await; // likewise
+        io
+    });
+    let open = futures::future::join_all(asking).await;
+    is_served(&peer).await;
+    let peak = memory_peak(&running);
+    assert!(peak < MEMORY_MAX, "{} MiB", peak >> 20);
+    drop(open);
 }
 
 /// Goal: who opens all connections there are keeps nobody out. Method: more idle connections of one node than the
 /// program may have descriptors.
-#[tokio::test]
+#[testkit::test]
 async fn who_takes_all_connections_keeps_nobody_out() {
-    in_time(async {
-        let running = Running::begin_with_files(256).await;
-        let peer = honest(running.addr).await;
-        let mut open = Vec::new();
-        for _ in 0..300 {
-            open.push(attack(ATTACKER, running.addr).await);
-        }
-        is_served(&peer).await;
-        let newcomer = Peer::join(2, running.addr, Security::Tls).await;
-        is_served(&newcomer).await;
-        is_served(&peer).await;
-        let (mut closed, mut buf) = (0, [0; 1]);
-        for connection in &mut open {
-            let ended = async { connection.io.read(&mut buf).await };
-            closed +=
-                usize::from(tokio::time::timeout(std::time::Duration::from_millis(1), ended).await.is_ok());
-        }
-        assert!(closed > 44, "{closed} of them closed");
-    })
-    .await;
+    let running = Running::begin_with_files(256).await;
+    let peer = honest(running.addr).await;
+    let mut open = Vec::new();
+    for _ in 0..300 {
+        open.push(attack(ATTACKER, running.addr).await);
+    }
+    is_served(&peer).await;
+    let newcomer = Peer::join(2, running.addr, Security::Tls).await;
+    is_served(&newcomer).await;
+    is_served(&peer).await;
+    let (mut closed, mut buf) = (0, [0; 1]);
+    for connection in &mut open {
+        let ended = async { connection.io.read(&mut buf).await };
+        closed += usize::from(tokio::time::timeout(std::time::Duration::from_millis(1), ended).await.is_ok());
+    }
+    assert!(closed > 44, "{closed} of them closed");
 }
 
 /// The same before the handshake.
-#[tokio::test]
+#[testkit::test]
 async fn who_connects_and_says_nothing_keeps_nobody_out() {
-    in_time(async {
-        let running = Running::begin_with_files(256).await;
-        let peer = honest(running.addr).await;
-        let mut silent = Vec::new();
-        for _ in 0..400 {
-            silent.push(tokio::net::TcpStream::connect(running.addr).await.unwrap());
-        }
-        let newcomer = eventually(async || Some(Peer::join(2, running.addr, Security::Tls).await)).await;
-        is_served(&newcomer).await;
-        is_served(&peer).await;
-        drop(silent);
-    })
-    .await;
+    let running = Running::begin_with_files(256).await;
+    let peer = honest(running.addr).await;
+    let mut silent = Vec::new();
+    for _ in 0..400 {
+        silent.push(tokio::net::TcpStream::connect(running.addr).await.unwrap());
+    }
+    let newcomer = eventually(async || Some(Peer::join(2, running.addr, Security::Tls).await)).await;
+    is_served(&newcomer).await;
+    is_served(&peer).await;
+    drop(silent);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Fake, Peer, config, fake::Habit, in_time, indexer, network, within};
+use crate::common::{Fake, Peer, config, fake::Habit, indexer, network, within};
 use futures::future::join_all;
 use nekoindexer::{Config, Indexer, IndexerHandle};
 use nekoproto::{
@@ -27,86 +27,73 @@ fn nodes(way: &ProbeReply) -> Vec<NodeTag> {
     way.stops.iter().map(|stop| stop.node).collect()
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn probe_goes_round_a_ring_and_is_dropped_where_arithmetic_says() {
-    in_time(async {
-        let links = |n: usize| if n == 2 { vec![0, 1] } else { n.checked_sub(1).into_iter().collect() };
-        let ring = network(SECURITY, 3, links).await;
-        let tags: Vec<NodeTag> = ring.iter().map(|indexer| indexer.node().tag()).collect();
-        for last in [0, 1, 2, 10] {
-            let way = probed(&ring[0], hops(last)).await.unwrap();
-            let step = if way.stops.get(1).is_some_and(|stop| stop.node == tags[2]) { 2 } else { 1 };
-            let round: Vec<NodeTag> =
-                (0..=usize::from(last)).map(|hop| tags[hop * step % ring.len()]).collect();
-            assert_eq!((nodes(&way), way.end), (round, ProbeEnd::Hops));
-            let again: Vec<bool> = way.stops.iter().map(|stop| stop.again).collect();
-            assert_eq!(again, (0..=usize::from(last)).map(|hop| hop >= 3).collect::<Vec<_>>());
-            for (stop, next) in way.stops.iter().zip(&way.stops[1..]) {
-                let at = ring.iter().find(|indexer| indexer.node().tag() == next.node).unwrap();
-                assert!(stop.waited_us >= next.waited_us, "{way:?}");
-                assert!(stop.next.is_some_and(|addr| addr.ip() == at.local_addr().ip()), "{way:?}");
-            }
+    let links = |n: usize| if n == 2 { vec![0, 1] } else { n.checked_sub(1).into_iter().collect() };
+    let ring = network(SECURITY, 3, links).await;
+    let tags: Vec<NodeTag> = ring.iter().map(|indexer| indexer.node().tag()).collect();
+    for last in [0, 1, 2, 10] {
+        let way = probed(&ring[0], hops(last)).await.unwrap();
+        let step = if way.stops.get(1).is_some_and(|stop| stop.node == tags[2]) { 2 } else { 1 };
+        let round: Vec<NodeTag> = (0..=usize::from(last)).map(|hop| tags[hop * step % ring.len()]).collect();
+        assert_eq!((nodes(&way), way.end), (round, ProbeEnd::Hops));
+        let again: Vec<bool> = way.stops.iter().map(|stop| stop.again).collect();
+        assert_eq!(again, (0..=usize::from(last)).map(|hop| hop >= 3).collect::<Vec<_>>());
+        for (stop, next) in way.stops.iter().zip(&way.stops[1..]) {
+            let at = ring.iter().find(|indexer| indexer.node().tag() == next.node).unwrap();
+            assert!(stop.waited_us >= next.waited_us, "{way:?}");
+            assert!(stop.next.is_some_and(|addr| addr.ip() == at.local_addr().ip()), "{way:?}");
         }
-    })
-    .await;
+    }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn probe_ends_where_there_is_no_neighbor_and_says_who_did_not_answer() {
-    in_time(async {
-        let alone = indexer(SECURITY, &[]).await;
-        let way = probed(&alone, hops(3)).await.unwrap();
-        assert_eq!((nodes(&way), way.end), (vec![alone.node().tag()], ProbeEnd::Nowhere));
-        for (seed, (habit, why)) in (20..).zip([
-            (Habit::NeverAnswers, NoAnswer::Late),
-            (Habit::Refuses(Refusal::Busy), NoAnswer::Refused(Refusal::Busy)),
-        ]) {
-            let fake = Fake::begin(seed, SECURITY, habit);
-            let asker = indexer(SECURITY, &[fake.addr]).await;
-            asker.neighbors_reach(1).await;
-            let way = probed(&asker, hops(3)).await.unwrap();
-            assert_eq!((nodes(&way), way.end), (vec![asker.node().tag()], ProbeEnd::Lost(why)));
-            assert_eq!(way.stops[0].next, Some(fake.addr));
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn probe_with_too_many_hops_or_bytes_is_refused_and_one_with_the_most_is_passed_on() {
-    in_time(async {
-        let pair = network(SECURITY, 2, |n| n.checked_sub(1).into_iter().collect()).await;
-        let way = probed(&pair[0], hops(PROBE_HOPS_MAX)).await.unwrap();
-        assert_eq!((way.stops.len(), way.end), (usize::from(PROBE_HOPS_MAX) + 1, ProbeEnd::Hops));
-        let with = |bytes, last| ProbeRequest { payload: vec![1; bytes], ..hops(last) };
-        for too_large in [hops(PROBE_HOPS_MAX + 1), with(1, 0)] {
-            assert_eq!(probed(&pair[0], too_large).await, Err(Refusal::ProbeTooLarge));
-        }
-        let config = |neighbors| Config { carries_probes: true, ..config(SECURITY, neighbors) };
-        let far = Indexer::spawn(config(&[])).await.unwrap();
-        let near = Indexer::spawn(config(&[far.local_addr()])).await.unwrap();
-        near.neighbors_reach(1).await;
-        far.neighbors_reach(1).await;
-        let way = probed(&near, with(PROBE_PAYLOAD_MAX, 5)).await.unwrap();
-        assert_eq!(way.stops.len(), 6);
-        for too_large in [with(PROBE_PAYLOAD_MAX, 6), with(PROBE_PAYLOAD_MAX + 1, 0)] {
-            assert_eq!(probed(&near, too_large).await, Err(Refusal::ProbeTooLarge));
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn few_probes_of_a_peer_are_passed_on_at_once() {
-    in_time(async {
-        let fake = Fake::begin(20, SECURITY, Habit::NeverAnswers);
+    let alone = indexer(SECURITY, &[]).await;
+    let way = probed(&alone, hops(3)).await.unwrap();
+    assert_eq!((nodes(&way), way.end), (vec![alone.node().tag()], ProbeEnd::Nowhere));
+    for (seed, (habit, why)) in (20..).zip([
+        (Habit::NeverAnswers, NoAnswer::Late),
+        (Habit::Refuses(Refusal::Busy), NoAnswer::Refused(Refusal::Busy)),
+    ]) {
+        let fake = Fake::begin(seed, SECURITY, habit);
         let asker = indexer(SECURITY, &[fake.addr]).await;
         asker.neighbors_reach(1).await;
-        let peer = Peer::join(1, asker.local_addr(), SECURITY).await;
-        let probe = |_| peer.client.probe(within(Duration::from_secs(2)), hops(3));
-        let answers = join_all((0..5).map(probe)).await;
-        let refused = answers.into_iter().filter(|answer| matches!(answer, Ok(Err(Refusal::Busy))));
-        assert_eq!(refused.count(), 1, "of five, four are passed on");
-    })
-    .await;
+        let way = probed(&asker, hops(3)).await.unwrap();
+        assert_eq!((nodes(&way), way.end), (vec![asker.node().tag()], ProbeEnd::Lost(why)));
+        assert_eq!(way.stops[0].next, Some(fake.addr));
+    }
+}
+
+#[testkit::test]
+async fn probe_with_too_many_hops_or_bytes_is_refused_and_one_with_the_most_is_passed_on() {
+    let pair = network(SECURITY, 2, |n| n.checked_sub(1).into_iter().collect()).await;
+    let way = probed(&pair[0], hops(PROBE_HOPS_MAX)).await.unwrap();
+    assert_eq!((way.stops.len(), way.end), (usize::from(PROBE_HOPS_MAX) + 1, ProbeEnd::Hops));
+    let with = |bytes, last| ProbeRequest { payload: vec![1; bytes], ..hops(last) };
+    for too_large in [hops(PROBE_HOPS_MAX + 1), with(1, 0)] {
+        assert_eq!(probed(&pair[0], too_large).await, Err(Refusal::ProbeTooLarge));
+    }
+    let config = |neighbors| Config { carries_probes: true, ..config(SECURITY, neighbors) };
+    let far = Indexer::spawn(config(&[])).await.unwrap();
+    let near = Indexer::spawn(config(&[far.local_addr()])).await.unwrap();
+    near.neighbors_reach(1).await;
+    far.neighbors_reach(1).await;
+    let way = probed(&near, with(PROBE_PAYLOAD_MAX, 5)).await.unwrap();
+    assert_eq!(way.stops.len(), 6);
+    for too_large in [with(PROBE_PAYLOAD_MAX, 6), with(PROBE_PAYLOAD_MAX + 1, 0)] {
+        assert_eq!(probed(&near, too_large).await, Err(Refusal::ProbeTooLarge));
+    }
+}
+
+#[testkit::test]
+async fn few_probes_of_a_peer_are_passed_on_at_once() {
+    let fake = Fake::begin(20, SECURITY, Habit::NeverAnswers);
+    let asker = indexer(SECURITY, &[fake.addr]).await;
+    asker.neighbors_reach(1).await;
+    let peer = Peer::join(1, asker.local_addr(), SECURITY).await;
+    let probe = |_| peer.client.probe(within(Duration::from_secs(2)), hops(3));
+    let answers = join_all((0..5).map(probe)).await;
+    let refused = answers.into_iter().filter(|answer| matches!(answer, Ok(Err(Refusal::Busy))));
+    assert_eq!(refused.count(), 1, "of five, four are passed on");
 }

@@ -10,7 +10,7 @@ use nekoproto::{
 use crate::common::{
     Peer, config, eventually,
     fake::{Fake, Habit},
-    hits, in_time, indexer, long_name, nodes, patient, query, record, registration, verified, within,
+    hits, indexer, long_name, nodes, patient, query, record, registration, verified, within,
 };
 
 /// The seed of the node that wants too much.
@@ -38,163 +38,145 @@ async fn register(peer: &Peer, seed: u16, range: std::ops::Range<usize>) -> Vec<
 }
 
 /// Goal: a peer past its share of names is told which are not listed; what is listed stays, and others register.
-#[tokio::test]
+#[testkit::test]
 async fn names_past_a_share_are_told_and_nobody_else_notices() {
-    in_time(async {
-        let indexer = small(config(Security::Insecure, &[])).await;
-        let greedy = Peer::join(GREEDY, indexer.local_addr(), Security::Insecure).await;
-        let honest = Peer::join(HONEST, indexer.local_addr(), Security::Insecure).await;
-        honest.register([record(HONEST, "before", 1)]).await;
-        let unlisted = register(&greedy, GREEDY, 0..3000).await;
-        let listed = 3000 - unlisted.len();
-        assert!((1500..2800).contains(&listed), "a third of the budget holds {listed}");
-        // The frame in which they come is on the same account: near the limit it decides which are left out.
-        assert!((0..listed / 2).all(|n| !unlisted.contains(&long_name(n))), "the first ones are listed");
-        assert_eq!(greedy.search_for(long_name(0)).await.hits.len(), 1);
-        assert_eq!(greedy.search_for(unlisted[0].clone()).await.hits.len(), 0);
-        assert!(honest.register([record(HONEST, "after", 1)]).await.unlisted.is_empty());
-        for name in ["before", "after"] {
-            assert_eq!(hits(&greedy.search(name).await), [(1, nodes([HONEST]))]);
-        }
-        // What it withdraws makes room for others of its names.
-        let names = Names::first_of((0..9).map(long_name));
-        greedy.client.deregister(patient(), names).await.unwrap().unwrap();
-        assert!(register(&greedy, GREEDY, 5000..5009).await.is_empty());
-    })
-    .await;
+    let indexer = small(config(Security::Insecure, &[])).await;
+    let greedy = Peer::join(GREEDY, indexer.local_addr(), Security::Insecure).await;
+    let honest = Peer::join(HONEST, indexer.local_addr(), Security::Insecure).await;
+    honest.register([record(HONEST, "before", 1)]).await;
+    let unlisted = register(&greedy, GREEDY, 0..3000).await;
+    let listed = 3000 - unlisted.len();
+    assert!((1500..2800).contains(&listed), "a third of the budget holds {listed}");
+    // The frame in which they come is on the same account: near the limit it decides which are left out.
+    assert!((0..listed / 2).all(|n| !unlisted.contains(&long_name(n))), "the first ones are listed");
+    assert_eq!(greedy.search_for(long_name(0)).await.hits.len(), 1);
+    assert_eq!(greedy.search_for(unlisted[0].clone()).await.hits.len(), 0);
+    assert!(honest.register([record(HONEST, "after", 1)]).await.unlisted.is_empty());
+    for name in ["before", "after"] {
+        assert_eq!(hits(&greedy.search(name).await), [(1, nodes([HONEST]))]);
+    }
+    // What it withdraws makes room for others of its names.
+    let names = Names::first_of((0..9).map(long_name));
+    greedy.client.deregister(patient(), names).await.unwrap().unwrap();
+    assert!(register(&greedy, GREEDY, 5000..5009).await.is_empty());
 }
 
 /// Goal: when all is used up the largest makes room at once, not when its lease ends; small ones stay.
-#[tokio::test]
+#[testkit::test]
 async fn the_largest_loses_its_names_at_once_when_all_is_used_up() {
-    in_time(async {
-        let indexer = small(config(Security::Insecure, &[])).await;
-        let honest = Peer::join(HONEST, indexer.local_addr(), Security::Insecure).await;
-        honest.register([record(HONEST, "mine", 1)]).await;
-        let mut greedy = Vec::new();
-        for n in 0..4 {
-            let seed = GREEDY + n;
-            let peer = Peer::join(seed, indexer.local_addr(), Security::Insecure).await;
-            let range = usize::from(n) * 10_000..usize::from(n) * 10_000 + 2000 + usize::from(n) * 10;
-            register(&peer, seed, range).await;
-            greedy.push(peer);
-        }
-        // One of four is gone: three of them fit, and the honest one.
-        let left = eventually(async || Some(indexer.names()).filter(|names| *names < 3 * 2100)).await;
-        assert!(left > 3000, "{left} names are left");
-        assert_eq!(hits(&honest.search("mine").await), [(1, nodes([HONEST]))]);
-        assert!(honest.register([record(HONEST, "more", 1)]).await.unlisted.is_empty());
-    })
-    .await;
+    let indexer = small(config(Security::Insecure, &[])).await;
+    let honest = Peer::join(HONEST, indexer.local_addr(), Security::Insecure).await;
+    honest.register([record(HONEST, "mine", 1)]).await;
+    let mut greedy = Vec::new();
+    for n in 0..4 {
+        let seed = GREEDY + n;
+        let peer = Peer::join(seed, indexer.local_addr(), Security::Insecure).await;
+        let range = usize::from(n) * 10_000..usize::from(n) * 10_000 + 2000 + usize::from(n) * 10;
+        register(&peer, seed, range).await;
+        greedy.push(peer);
+    }
+    // One of four is gone: three of them fit, and the honest one.
+    let left = eventually(async || Some(indexer.names()).filter(|names| *names < 3 * 2100)).await;
+    assert!(left > 3000, "{left} names are left");
+    assert_eq!(hits(&honest.search("mine").await), [(1, nodes([HONEST]))]);
+    assert!(honest.register([record(HONEST, "more", 1)]).await.unlisted.is_empty());
 }
 
 /// Goal: many keys that come late, each with fewer names, throw out nobody who came before them, also when they have left.
-#[tokio::test]
+#[testkit::test]
 async fn keys_that_come_late_throw_out_nobody_who_came_first() {
-    in_time(async {
-        let indexer = small(config(Security::Insecure, &[])).await;
-        let honest = Peer::join(HONEST, indexer.local_addr(), Security::Insecure).await;
-        assert!(register(&honest, HONEST, 0..1500).await.is_empty());
-        let mut rogues = Vec::new();
-        for n in 1..14 {
-            let peer = Peer::join(GREEDY + n, indexer.local_addr(), Security::Insecure).await;
-            let start = usize::from(n) * 10_000;
-            register(&peer, GREEDY + n, start..start + 600).await;
-            rogues.push(peer);
-            if n == 10 {
-                rogues.clear();
-            }
+    let indexer = small(config(Security::Insecure, &[])).await;
+    let honest = Peer::join(HONEST, indexer.local_addr(), Security::Insecure).await;
+    assert!(register(&honest, HONEST, 0..1500).await.is_empty());
+    let mut rogues = Vec::new();
+    for n in 1..14 {
+        let peer = Peer::join(GREEDY + n, indexer.local_addr(), Security::Insecure).await;
+        let start = usize::from(n) * 10_000;
+        register(&peer, GREEDY + n, start..start + 600).await;
+        rogues.push(peer);
+        if n == 10 {
+            rogues.clear();
         }
-        assert!(honest.register([record(HONEST, "more", 1)]).await.unlisted.is_empty(), "it is connected");
-        for n in [0, 700, 1499] {
-            assert_eq!(rogues[0].search_for(long_name(n)).await.hits.len(), 1);
-        }
-    })
-    .await;
+    }
+    assert!(honest.register([record(HONEST, "more", 1)]).await.unlisted.is_empty(), "it is connected");
+    for n in [0, 700, 1499] {
+        assert_eq!(rogues[0].search_for(long_name(n)).await.hits.len(), 1);
+    }
 }
 
 /// Goal: a peer that asks for much at once is answered: its queries wait for their places at a neighbor, none is refused.
-#[tokio::test]
+#[testkit::test]
 async fn queries_of_one_peer_wait_for_their_places() {
-    in_time(async {
-        let far = indexer(Security::Insecure, &[]).await;
-        let near = indexer(Security::Insecure, &[far.local_addr()]).await;
-        near.neighbors_reach(1).await;
-        let peer = Peer::join(HONEST, near.local_addr(), Security::Insecure).await;
-        let asking = (0..600).map(|n| peer.client.query(patient(), query(&format!("none-{n}"), 1)));
-        for answer in futures::future::join_all(asking).await {
-            assert!(answer.unwrap().unwrap().complete);
-        }
-    })
-    .await;
+    let far = indexer(Security::Insecure, &[]).await;
+    let near = indexer(Security::Insecure, &[far.local_addr()]).await;
+    near.neighbors_reach(1).await;
+    let peer = Peer::join(HONEST, near.local_addr(), Security::Insecure).await;
+    let asking = (0..600).map(|n| peer.client.query(patient(), query(&format!("none-{n}"), 1)));
+    for answer in futures::future::join_all(asking).await {
+        assert!(answer.unwrap().unwrap().complete);
+    }
 }
 
 /// Goal: whoever floods message ids is answered from this indexer alone, and told so; others are answered as before.
-#[tokio::test]
+#[testkit::test]
 async fn ids_past_a_share_leave_queries_of_others_forwarded() {
-    in_time(async {
-        let far = indexer(Security::Insecure, &[]).await;
-        let near = small(config(Security::Insecure, &[far.local_addr()])).await;
-        near.neighbors_reach(1).await;
-        let holder = Peer::join(2, far.local_addr(), Security::Insecure).await;
-        holder.register([record(2, "far", 1)]).await;
-        let [greedy, honest] =
-            [GREEDY, HONEST].map(|seed| Peer::join(seed, near.local_addr(), Security::Insecure));
-        let (greedy, honest) = (greedy.await, honest.await);
-        let names = Names::first_of((0..BATCH_MAX).map(|n| FileName::new(&format!("none-{n}")).unwrap()));
-        let mut complete = 0;
-        for _ in 0..400 {
-            let request = QueryAllRequest { msg_id: MsgId::random(), names: names.clone(), ttl_hops: 1 };
-            let answers = greedy.client.query_all(patient(), request).await.unwrap().unwrap();
-            complete += BATCH_MAX;
-            if answers.iter().flatten().any(|answer| !answer.complete) {
-                break;
-            }
+    let far = indexer(Security::Insecure, &[]).await;
+    let near = small(config(Security::Insecure, &[far.local_addr()])).await;
+    near.neighbors_reach(1).await;
+    let holder = Peer::join(2, far.local_addr(), Security::Insecure).await;
+    holder.register([record(2, "far", 1)]).await;
+    let [greedy, honest] =
+        [GREEDY, HONEST].map(|seed| Peer::join(seed, near.local_addr(), Security::Insecure));
+    let (greedy, honest) = (greedy.await, honest.await);
+    let names = Names::first_of((0..BATCH_MAX).map(|n| FileName::new(&format!("none-{n}")).unwrap()));
+    let mut complete = 0;
+    for _ in 0..400 {
+        let request = QueryAllRequest { msg_id: MsgId::random(), names: names.clone(), ttl_hops: 1 };
+        let answers = greedy.client.query_all(patient(), request).await.unwrap().unwrap();
+        complete += BATCH_MAX;
+        if answers.iter().flatten().any(|answer| !answer.complete) {
+            break;
         }
-        assert!((10_000..25_000).contains(&complete), "{complete} ids of one peer are remembered");
-        assert!(!greedy.query("far", 1).await.complete);
-        let found = honest.query("far", 1).await;
-        assert_eq!((hits(&found), found.complete), (vec![(1, nodes([2]))], true));
-    })
-    .await;
+    }
+    assert!((10_000..25_000).contains(&complete), "{complete} ids of one peer are remembered");
+    assert!(!greedy.query("far", 1).await.complete);
+    let found = honest.query("far", 1).await;
+    assert_eq!((hits(&found), found.complete), (vec![(1, nodes([2]))], true));
 }
 
 /// Goal: whoever sends many lists of names at once has them answered one after the other: others that ask wait for no more
 /// than a part of one.
-#[tokio::test]
+#[testkit::test]
 async fn lists_of_one_caller_are_answered_in_turns() {
-    in_time(async {
-        let mut far = Fake::begin(900, Security::Insecure, Habit::NeverAnswers);
-        let near = indexer(Security::Insecure, &[far.addr]).await;
-        near.neighbors_reach(1).await;
-        let [greedy, honest] =
-            [GREEDY, HONEST].map(|seed| Peer::join(seed, near.local_addr(), Security::Insecure));
-        let (greedy, honest) = (greedy.await, honest.await);
-        let list = |n: usize| QueryAllRequest {
-            msg_id: MsgId::random(),
-            names: Names::first_of((0..BATCH_MAX).map(|k| FileName::new(&format!("{n}-{k}")).unwrap())),
-            ttl_hops: 1,
+    let mut far = Fake::begin(900, Security::Insecure, Habit::NeverAnswers);
+    let near = indexer(Security::Insecure, &[far.addr]).await;
+    near.neighbors_reach(1).await;
+    let [greedy, honest] =
+        [GREEDY, HONEST].map(|seed| Peer::join(seed, near.local_addr(), Security::Insecure));
+    let (greedy, honest) = (greedy.await, honest.await);
+    let list = |n: usize| QueryAllRequest {
+        msg_id: MsgId::random(),
+        names: Names::first_of((0..BATCH_MAX).map(|k| FileName::new(&format!("{n}-{k}")).unwrap())),
+        ttl_hops: 1,
+    };
+    let lists = futures::future::join_all((0..4).map(|n| greedy.client.query_all(patient(), list(n))));
+    let asked = async {
+        let mut asked = Vec::new();
+        asked.push(far.asked.recv().await.unwrap().1.name);
+        let asking = honest.client.query(within(Duration::from_secs(2)), query("honest", 1));
+        let seen = async {
+            while asked.last().is_some_and(|name| name.as_str() != "honest") {
+                asked.push(far.asked.recv().await.unwrap().1.name);
+            }
         };
-        let lists = futures::future::join_all((0..4).map(|n| greedy.client.query_all(patient(), list(n))));
-        let asked = async {
-            let mut asked = Vec::new();
-            asked.push(far.asked.recv().await.unwrap().1.name);
-            let asking = honest.client.query(within(Duration::from_secs(2)), query("honest", 1));
-            let seen = async {
-                while asked.last().is_some_and(|name| name.as_str() != "honest") {
-                    asked.push(far.asked.recv().await.unwrap().1.name);
-                }
-            };
-            let _ = futures::join!(asking, seen); // nobody answers
-            asked.len() - 1
-        };
-        tokio::select! {
-            _ = lists => panic!("nobody answers"),
-            asked = asked => assert!(asked <= 16, "{asked} of the lists went before"),
-        }
-        while let Ok((_, request)) = far.asked.try_recv() {
-            assert!(request.name.as_str().starts_with("0-"), "the others wait: {}", request.name.as_str());
-        }
-    })
-    .await;
+        let _ = futures::join!(asking, seen); // nobody answers
+        asked.len() - 1
+    };
+    tokio::select! {
+        _ = lists => panic!("nobody answers"),
+        asked = asked => assert!(asked <= 16, "{asked} of the lists went before"),
+    }
+    while let Ok((_, request)) = far.asked.try_recv() {
+        assert!(request.name.as_str().starts_with("0-"), "the others wait: {}", request.name.as_str());
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Fake, Peer, fake::Habit, in_time, indexer, line, mesh, network, query, record, within};
+use crate::common::{Fake, Peer, fake::Habit, indexer, line, mesh, network, query, record, within};
 use nekoindexer::IndexerHandle;
 use nekoproto::{
     List, NoAnswer, Refusal, TraceAnswer, TraceHop, TraceReply, WhyUnasked, limits::TTL_MAX,
@@ -40,116 +40,96 @@ fn unasked(hop: &TraceHop) -> Vec<WhyUnasked> {
     answer(hop).unasked.iter().map(|unasked| unasked.why).collect()
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn a_line_is_a_path_and_ends_where_no_hops_are_left() {
-    in_time(async {
-        let indexers = line(SECURITY, 3).await;
-        let holder = Peer::join(2, indexers[2].local_addr(), SECURITY).await;
-        holder.register([record(9, "a", 3)]).await;
-        let between = Peer::join(3, indexers[1].local_addr(), SECURITY).await;
-        between.register([record(9, "a", 3)]).await;
-        let node = |n: usize| Some(indexers[n].node());
-        let whole = traced(&indexers[0], 2).await;
-        assert_eq!(way(&whole), [(0, None, 0), (1, node(1), 1), (2, node(2), 1)]);
-        assert_eq!(answer(&whole.hops[2]).found[0].version.get(), 3);
-        assert!(whole.hops.iter().all(|hop| unasked(hop).is_empty()), "{whole:?}");
-        let short = traced(&indexers[0], 1).await;
-        assert_eq!(way(&short), [(0, None, 0), (1, node(1), 1)]);
-        assert_eq!(unasked(&short.hops[1]), [WhyUnasked::NoHopsLeft]);
-        assert_eq!(answer(&short.hops[1]).unasked[0].node, Some(indexers[2].node().tag()));
-    })
-    .await;
+    let indexers = line(SECURITY, 3).await;
+    let holder = Peer::join(2, indexers[2].local_addr(), SECURITY).await;
+    holder.register([record(9, "a", 3)]).await;
+    let between = Peer::join(3, indexers[1].local_addr(), SECURITY).await;
+    between.register([record(9, "a", 3)]).await;
+    let node = |n: usize| Some(indexers[n].node());
+    let whole = traced(&indexers[0], 2).await;
+    assert_eq!(way(&whole), [(0, None, 0), (1, node(1), 1), (2, node(2), 1)]);
+    assert_eq!(answer(&whole.hops[2]).found[0].version.get(), 3);
+    assert!(whole.hops.iter().all(|hop| unasked(hop).is_empty()), "{whole:?}");
+    let short = traced(&indexers[0], 1).await;
+    assert_eq!(way(&short), [(0, None, 0), (1, node(1), 1)]);
+    assert_eq!(unasked(&short.hops[1]), [WhyUnasked::NoHopsLeft]);
+    assert_eq!(answer(&short.hops[1]).unasked[0].node, Some(indexers[2].node().tag()));
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn in_a_mesh_each_is_asked_once_and_the_others_are_covered() {
-    in_time(async {
-        let indexers = mesh(SECURITY, 4).await;
-        for (seed, indexer) in (10..).zip(&indexers) {
-            Box::leak(Box::new(Peer::join(seed, indexer.local_addr(), SECURITY).await))
-                .register([record(9, "a", 1)])
-                .await;
-        }
-        let reply = traced(&indexers[0], 3).await;
-        let depths: Vec<u8> = reply.hops.iter().map(|hop| hop.depth).collect();
-        assert_eq!(depths, [0, 1, 1, 1]);
-        for hop in &reply.hops[1..] {
-            assert_eq!(unasked(hop), [WhyUnasked::Covered; 2], "who asked is not named");
-            assert_eq!(answer(hop).found[0].holders, 1);
-        }
-    })
-    .await;
+    let indexers = mesh(SECURITY, 4).await;
+    for (seed, indexer) in (10..).zip(&indexers) {
+        Box::leak(Box::new(Peer::join(seed, indexer.local_addr(), SECURITY).await))
+            .register([record(9, "a", 1)])
+            .await;
+    }
+    let reply = traced(&indexers[0], 3).await;
+    let depths: Vec<u8> = reply.hops.iter().map(|hop| hop.depth).collect();
+    assert_eq!(depths, [0, 1, 1, 1]);
+    for hop in &reply.hops[1..] {
+        assert_eq!(unasked(hop), [WhyUnasked::Covered; 2], "who asked is not named");
+        assert_eq!(answer(hop).found[0].holders, 1);
+    }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn in_a_ring_the_second_copy_is_not_answered_again() {
-    in_time(async {
-        let links = |n: usize| if n == 3 { vec![0, 2] } else { n.checked_sub(1).into_iter().collect() };
-        let indexers = network(SECURITY, 4, links).await;
-        let holder = Peer::join(2, indexers[2].local_addr(), SECURITY).await;
-        holder.register([record(9, "a", 1)]).await;
-        let reply = traced(&indexers[0], 3).await;
-        let far: Vec<&TraceHop> =
-            reply.hops.iter().filter(|hop| hop.node == Some(indexers[2].node())).collect();
-        assert_eq!(far.len(), 2, "it is two hops away over both: {reply:?}");
-        let again: Vec<bool> = far.iter().map(|hop| answer(hop).again).collect();
-        assert!(again == [true, false] || again == [false, true], "{again:?}");
-        assert!(far.iter().all(|hop| answer(hop).found.is_empty() == answer(hop).again), "{far:?}");
-    })
-    .await;
+    let links = |n: usize| if n == 3 { vec![0, 2] } else { n.checked_sub(1).into_iter().collect() };
+    let indexers = network(SECURITY, 4, links).await;
+    let holder = Peer::join(2, indexers[2].local_addr(), SECURITY).await;
+    holder.register([record(9, "a", 1)]).await;
+    let reply = traced(&indexers[0], 3).await;
+    let far: Vec<&TraceHop> = reply.hops.iter().filter(|hop| hop.node == Some(indexers[2].node())).collect();
+    assert_eq!(far.len(), 2, "it is two hops away over both: {reply:?}");
+    let again: Vec<bool> = far.iter().map(|hop| answer(hop).again).collect();
+    assert!(again == [true, false] || again == [false, true], "{again:?}");
+    assert!(far.iter().all(|hop| answer(hop).found.is_empty() == answer(hop).again), "{far:?}");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn a_neighbor_whose_summary_rules_the_name_out_is_left_out_or_asked_last() {
-    in_time(async {
-        let indexers = network(SECURITY, 3, |n| if n == 0 { vec![] } else { vec![0] }).await;
-        let holder = Peer::join(2, indexers[1].local_addr(), SECURITY).await;
-        holder.register([record(9, "a", 1)]).await;
-        let found = traced(&indexers[0], 2).await;
-        assert_eq!(way(&found), [(0, None, 0), (1, Some(indexers[1].node()), 1)]);
-        assert_eq!(unasked(&found.hops[0]), [WhyUnasked::RuledOut]);
-        holder.client.deregister_all(within(Duration::from_secs(9))).await.unwrap().unwrap();
-        // The filter still has the name; the indexer does not, so the other one is asked, too.
-        let lost = traced(&indexers[0], 2).await;
-        let despite: Vec<bool> = lost.hops[1..].iter().map(|hop| hop.despite_summary).collect();
-        assert_eq!(despite, [false, true], "{lost:?}");
-        assert_eq!(
-            unasked(&traced(&indexers[0], 1).await.hops[0]),
-            [WhyUnasked::RuledOut],
-            "at the last hop"
-        );
-    })
-    .await;
+    let indexers = network(SECURITY, 3, |n| if n == 0 { vec![] } else { vec![0] }).await;
+    let holder = Peer::join(2, indexers[1].local_addr(), SECURITY).await;
+    holder.register([record(9, "a", 1)]).await;
+    let found = traced(&indexers[0], 2).await;
+    assert_eq!(way(&found), [(0, None, 0), (1, Some(indexers[1].node()), 1)]);
+    assert_eq!(unasked(&found.hops[0]), [WhyUnasked::RuledOut]);
+    holder.client.deregister_all(within(Duration::from_secs(9))).await.unwrap().unwrap();
+    // The filter still has the name; the indexer does not, so the other one is asked, too.
+    let lost = traced(&indexers[0], 2).await;
+    let despite: Vec<bool> = lost.hops[1..].iter().map(|hop| hop.despite_summary).collect();
+    assert_eq!(despite, [false, true], "{lost:?}");
+    assert_eq!(unasked(&traced(&indexers[0], 1).await.hops[0]), [WhyUnasked::RuledOut], "at the last hop");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn whoever_hangs_refuses_lies_or_is_away_is_a_hop_with_the_reason() {
-    in_time(async {
-        let tall = || {
-            let hop = |depth| TraceHop { depth, ..TraceHop::of(Ok(TraceAnswer::default())) };
-            TraceReply { hops: List::first_of([0, 1, 2, 3].map(hop)), whole: true }
-        };
-        let cases = [
-            (Habit::NeverAnswers, NoAnswer::Late),
-            (Habit::Refuses(Refusal::Busy), NoAnswer::Refused(Refusal::Busy)),
-            (Habit::Traces(tall()), NoAnswer::Nonsense),
-        ];
-        for (seed, (habit, why)) in (20..).zip(cases) {
-            let fake = Fake::begin(seed, SECURITY, habit);
-            let asker = indexer(SECURITY, &[fake.addr]).await;
-            asker.neighbors_reach(1).await;
-            let reply = traced(&asker, 2).await;
-            assert_eq!(reply.hops[1].answer, Err(why), "{reply:?}");
-            assert_eq!(reply.hops[1].addr, Some(fake.addr));
-            drop(fake);
-            asker.neighbors_reach(0).await;
-            let away = traced(&asker, 2).await;
-            assert_eq!(unasked(&away.hops[0]), [WhyUnasked::Away]);
-        }
-        let one = indexer(SECURITY, &[]).await;
-        let peer = Peer::join(1, one.local_addr(), SECURITY).await;
-        let far = peer.client.trace(within(Duration::from_secs(9)), query("a", TTL_MAX + 1)).await.unwrap();
-        assert_eq!(far, Err(Refusal::TtlTooLarge(TTL_MAX + 1)));
-    })
-    .await;
+    let tall = || {
+        let hop = |depth| TraceHop { depth, ..TraceHop::of(Ok(TraceAnswer::default())) };
+        TraceReply { hops: List::first_of([0, 1, 2, 3].map(hop)), whole: true }
+    };
+    let cases = [
+        (Habit::NeverAnswers, NoAnswer::Late),
+        (Habit::Refuses(Refusal::Busy), NoAnswer::Refused(Refusal::Busy)),
+        (Habit::Traces(tall()), NoAnswer::Nonsense),
+    ];
+    for (seed, (habit, why)) in (20..).zip(cases) {
+        let fake = Fake::begin(seed, SECURITY, habit);
+        let asker = indexer(SECURITY, &[fake.addr]).await;
+        asker.neighbors_reach(1).await;
+        let reply = traced(&asker, 2).await;
+        assert_eq!(reply.hops[1].answer, Err(why), "{reply:?}");
+        assert_eq!(reply.hops[1].addr, Some(fake.addr));
+        drop(fake);
+        asker.neighbors_reach(0).await;
+        let away = traced(&asker, 2).await;
+        assert_eq!(unasked(&away.hops[0]), [WhyUnasked::Away]);
+    }
+    let one = indexer(SECURITY, &[]).await;
+    let peer = Peer::join(1, one.local_addr(), SECURITY).await;
+    let far = peer.client.trace(within(Duration::from_secs(9)), query("a", TTL_MAX + 1)).await.unwrap();
+    assert_eq!(far, Err(Refusal::TtlTooLarge(TTL_MAX + 1)));
 }

@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use crate::common::{
-    Fake, PATIENCE, Peer, fake::Habit, hits, identity, in_time, indexer, line, long_name, name, nodes,
-    over_both, patient, peer::Manners, record, verified,
+    Fake, PATIENCE, Peer, fake::Habit, hits, identity, indexer, line, long_name, name, nodes, over_both,
+    patient, peer::Manners, record, verified,
 };
 use crate::http_indexer::{answering, metrics};
 use nekoindexer::IndexerHandle;
@@ -22,7 +22,7 @@ fn invalidation(records: impl IntoIterator<Item = SignedRecord>, ttl_hops: u8) -
     InvalidateRequest { msg_id: MsgId::random(), records, ttl_hops, covered: Covered::new() }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn newer_version_reaches_holders_two_hops_away_over_their_own_connection() {
     over_both(async |security| {
         let indexers = line(security, 3).await;
@@ -50,54 +50,51 @@ async fn newer_version_reaches_holders_two_hops_away_over_their_own_connection()
 }
 
 /// Once the summaries are known, which takes a moment: news goes where a copy may be, and nowhere if there is none.
-#[tokio::test]
+#[testkit::test]
 async fn news_goes_to_the_indexers_that_it_concerns_alone() {
-    in_time(async {
-        let (mut indexers, mut pages) = (Vec::new(), Vec::new());
-        for _ in 0..5 {
-            let neighbors: Vec<_> = indexers.iter().map(IndexerHandle::local_addr).collect();
-            let (indexer, page) = answering(&neighbors).await;
-            indexers.push(indexer);
-            pages.push(page);
+    let (mut indexers, mut pages) = (Vec::new(), Vec::new());
+    for _ in 0..5 {
+        let neighbors: Vec<_> = indexers.iter().map(IndexerHandle::local_addr).collect();
+        let (indexer, page) = answering(&neighbors).await;
+        indexers.push(indexer);
+        pages.push(page);
+    }
+    for indexer in &indexers {
+        indexer.neighbors_reach(4).await;
+    }
+    let told = async || {
+        let sent = "nekop2p_indexer_invalidations_sent_total{to=\"neighbor\"}";
+        let mut calls = 0.0;
+        for page in &pages {
+            calls += metrics(*page).await[sent];
         }
-        for indexer in &indexers {
-            indexer.neighbors_reach(4).await;
-        }
-        let told = async || {
-            let sent = "nekop2p_indexer_invalidations_sent_total{to=\"neighbor\"}";
-            let mut calls = 0.0;
-            for page in &pages {
-                calls += metrics(*page).await[sent];
-            }
-            calls
-        };
-        let origin = Peer::join(ORIGIN, indexers[0].local_addr(), Security::Insecure).await;
-        let mut holder = Peer::join(2, indexers[3].local_addr(), Security::Insecure).await;
-        let marker = Peer::join(3, indexers[0].local_addr(), Security::Insecure).await;
-        origin.register([record(ORIGIN, "a", 1), record(ORIGIN, "alone", 1)]).await;
-        for peer in [&holder, &marker] {
-            peer.register([record(ORIGIN, "a", 1)]).await;
-        }
-        for version in 2.. {
-            let before = told().await;
-            origin.register([record(ORIGIN, "alone", version), record(ORIGIN, "a", version)]).await;
-            assert_eq!(holder.is_told().await, [("a".to_owned(), version)], "whatever is known");
-            let is_directed = told().await - before <= 1.0;
-            holder.register([record(ORIGIN, "a", version)]).await;
-            if is_directed {
-                break;
-            }
-        }
+        calls
+    };
+    let origin = Peer::join(ORIGIN, indexers[0].local_addr(), Security::Insecure).await;
+    let mut holder = Peer::join(2, indexers[3].local_addr(), Security::Insecure).await;
+    let marker = Peer::join(3, indexers[0].local_addr(), Security::Insecure).await;
+    origin.register([record(ORIGIN, "a", 1), record(ORIGIN, "alone", 1)]).await;
+    for peer in [&holder, &marker] {
+        peer.register([record(ORIGIN, "a", 1)]).await;
+    }
+    for version in 2.. {
         let before = told().await;
-        origin.register([record(ORIGIN, "alone", 1000)]).await;
-        origin.register([record(ORIGIN, "a", 3000)]).await;
-        assert_eq!(holder.is_told().await, [("a".to_owned(), 3000)]);
-        assert!(told().await - before <= 1.0, "nobody has a copy of the other");
-    })
-    .await;
+        origin.register([record(ORIGIN, "alone", version), record(ORIGIN, "a", version)]).await;
+        assert_eq!(holder.is_told().await, [("a".to_owned(), version)], "whatever is known");
+        let is_directed = told().await - before <= 1.0;
+        holder.register([record(ORIGIN, "a", version)]).await;
+        if is_directed {
+            break;
+        }
+    }
+    let before = told().await;
+    origin.register([record(ORIGIN, "alone", 1000)]).await;
+    origin.register([record(ORIGIN, "a", 3000)]).await;
+    assert_eq!(holder.is_told().await, [("a".to_owned(), 3000)]);
+    assert!(told().await - before <= 1.0, "nobody has a copy of the other");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn each_holder_is_told_once_of_what_it_holds_and_the_origin_of_nothing() {
     over_both(async |security| {
         let indexer = indexer(security, &[]).await;
@@ -128,7 +125,7 @@ async fn each_holder_is_told_once_of_what_it_holds_and_the_origin_of_nothing() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn holder_of_an_older_version_is_told_the_newer_when_it_registers() {
     over_both(async |security| {
         let indexer = indexer(security, &[]).await;
@@ -143,7 +140,7 @@ async fn holder_of_an_older_version_is_told_the_newer_when_it_registers() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn neighbors_hear_of_updates_and_of_nothing_else() {
     over_both(async |security| {
         let mut neighbor = Fake::begin(500, security, Habit::Says(QueryReply::default()));
@@ -164,7 +161,7 @@ async fn neighbors_hear_of_updates_and_of_nothing_else() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn origin_has_the_network_told_of_what_it_registered_quietly_and_no_holder_has() {
     over_both(async |security| {
         let mut neighbor = Fake::begin(500, security, Habit::Says(QueryReply::default()));
@@ -187,7 +184,7 @@ async fn origin_has_the_network_told_of_what_it_registered_quietly_and_no_holder
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn invalidation_is_acknowledged_passed_on_and_not_passed_on_twice() {
     over_both(async |security| {
         let mut beyond = Fake::begin(500, security, Habit::Says(QueryReply::default()));
@@ -223,7 +220,7 @@ async fn invalidation_is_acknowledged_passed_on_and_not_passed_on_twice() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn who_brings_news_is_not_told_of_it_and_others_are() {
     over_both(async |security| {
         let indexer = indexer(security, &[]).await;
@@ -244,7 +241,7 @@ async fn who_brings_news_is_not_told_of_it_and_others_are() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn who_never_acknowledges_holds_up_nobody() {
     over_both(async |security| {
         let stuck = Fake::begin(500, security, Habit::NeverAnswers);
@@ -271,7 +268,7 @@ async fn who_never_acknowledges_holds_up_nobody() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn full_batch_of_the_longest_names_is_registered_found_and_announced() {
     over_both(async |security| {
         let indexers = line(security, 2).await;
@@ -296,22 +293,19 @@ async fn full_batch_of_the_longest_names_is_registered_found_and_announced() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn holder_that_lost_its_connection_is_told_nothing_and_learns_it_when_it_returns() {
-    in_time(async {
-        let indexer = indexer(Security::Tls, &[]).await;
-        let addr = indexer.local_addr();
-        let origin = Peer::join(ORIGIN, addr, Security::Tls).await;
-        let holder = Peer::join(2, addr, Security::Tls).await;
-        for peer in [&origin, &holder] {
-            peer.register([record(ORIGIN, "a", 1)]).await;
-        }
-        drop(holder);
-        origin.register([record(ORIGIN, "a", 2)]).await;
-        assert_eq!(hits(&origin.search("a").await), [(2, nodes([ORIGIN]))]);
-        let returned = Peer::join(2, addr, Security::Tls).await;
-        let reply = returned.register([record(ORIGIN, "a", 1)]).await;
-        assert_eq!(reply.newer.to_vec(), [record(ORIGIN, "a", 2)]);
-    })
-    .await;
+    let indexer = indexer(Security::Tls, &[]).await;
+    let addr = indexer.local_addr();
+    let origin = Peer::join(ORIGIN, addr, Security::Tls).await;
+    let holder = Peer::join(2, addr, Security::Tls).await;
+    for peer in [&origin, &holder] {
+        peer.register([record(ORIGIN, "a", 1)]).await;
+    }
+    drop(holder);
+    origin.register([record(ORIGIN, "a", 2)]).await;
+    assert_eq!(hits(&origin.search("a").await), [(2, nodes([ORIGIN]))]);
+    let returned = Peer::join(2, addr, Security::Tls).await;
+    let reply = returned.register([record(ORIGIN, "a", 1)]).await;
+    assert_eq!(reply.newer.to_vec(), [record(ORIGIN, "a", 2)]);
 }

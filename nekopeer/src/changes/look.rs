@@ -116,9 +116,6 @@ pub(super) fn to_withdraw(library: &Library, trees: &[Tree], path: &Path) -> Vec
 }
 
 /// The file at `path` under each of its names.
-///
-/// # Errors
-/// It cannot have that name, or another watched file has it.
 pub(super) fn to_publish(
     library: &Library,
     trees: &[Tree],
@@ -152,9 +149,6 @@ pub(super) fn to_publish(
 }
 
 /// Compares what is in these trees with what is published.
-///
-/// # Errors
-/// The catalogue failed.
 pub(super) fn scan(library: &Library, trees: &[Tree]) -> Result<Scan, CatalogueError> {
     let (mut scan, mut looker) = (Scan::default(), Looker::default());
     for tree in trees {

@@ -85,9 +85,6 @@ pub(crate) struct Watching {
 impl Watching {
     /// Watches what is at `paths`, or the one file or set that is called as the options say; what changes is published under
     /// its policy before, but for what they say. `told` gets what is done. It is done while [`run`](Self::run) is polled.
-    ///
-    /// # Errors
-    /// A path cannot be published as requested.
     pub(crate) async fn new(
         (library, publisher): (&Arc<Library>, &Arc<Publisher>),
         paths: Vec<PathBuf>,

@@ -70,9 +70,6 @@ impl Signs {
     }
 
     /// Watches `folder`, anew if it was watched before, and with `is_deep` all folders below it. Blocking.
-    ///
-    /// # Errors
-    /// Why this is not possible, or not completely.
     pub(super) fn watch(&self, folder: &Path, is_deep: bool) -> Result<(), String> {
         let mut watcher = self.watcher.lock();
         let Some(watcher) = &mut *watcher else {

@@ -7,9 +7,6 @@ use super::{args::NodeArgs, output::Output, reach::Need};
 use crate::{commands::Command, door::Facts, state::freshness::OnStale};
 
 /// The flags among `args` that differ from what the running peer was told, for a command with this need.
-///
-/// # Errors
-/// The command must not be carried out by this peer.
 fn not_followed(
     args: &NodeArgs,
     facts: &Facts,
@@ -68,9 +65,6 @@ pub(super) const fn stores_files(command: &Command) -> bool {
 }
 
 /// Says which flags the running peer with these facts does not follow.
-///
-/// # Errors
-/// It must not carry out the command.
 pub(super) fn check(
     args: &NodeArgs,
     facts: &Facts,

@@ -43,9 +43,6 @@ pub(super) struct Hosted {
 
 impl Hosted {
     /// Starts a peer, which serves if `serving`, and opens its door.
-    ///
-    /// # Errors
-    /// Nothing is left running but `indexers`, which are handed back.
     pub(super) async fn start(
         args: &NodeArgs,
         indexers: Indexers,

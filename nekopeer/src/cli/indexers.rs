@@ -196,9 +196,6 @@ async fn answers(endpoint: &Arc<Endpoint>, addr: SocketAddr, expected: Option<No
 }
 
 /// The same.
-///
-/// # Errors
-/// There is no connection.
 async fn probe(
     endpoint: &Arc<Endpoint>,
     addr: SocketAddr,

@@ -33,9 +33,6 @@ struct Report<'a> {
 }
 
 /// Runs it.
-///
-/// # Errors
-/// A peer runs on the data folder, there is no key, or the catalogue cannot be examined or written.
 pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
     let folder = args.data_dir();
     let (examined, salvaged) = blocking(move || -> anyhow::Result<(Examined, Salvaged)> {

@@ -52,9 +52,6 @@ impl From<Shown> for Run {
 }
 
 /// Runs `command` on the peer that was reached, and shows its answer.
-///
-/// # Errors
-/// The answer cannot be shown.
 pub(super) async fn run(
     reached: &mut Reached,
     command: &Command,

@@ -252,9 +252,6 @@ fn id_digits(text: &str) -> Result<String, String> {
 impl Verb {
     /// The command that this means; `None` if it is wrong usage, which was said. Reads the files of names that it
     /// mentions.
-    ///
-    /// # Errors
-    /// Such a file cannot be read.
     pub(super) fn command(self, saying: Saying, output: Output) -> anyhow::Result<Option<Command>> {
         let has_policy = saying.line.is_some_and(|said| said != PolicyChange::default());
         let why = match self.meaning(saying) {

@@ -31,9 +31,6 @@ use crate::{
 
 /// Carries out `command`; all of the answer but its end goes to `answer`.
 ///
-/// # Errors
-/// The command failed. Rows sent before it are valid.
-///
 /// # Cancel safety
 /// Dropping the future interrupts the command: what came so far is kept.
 pub(crate) async fn carry_out(

@@ -9,9 +9,6 @@ use super::{
 use crate::{listing::Listing, peer::PeerHandle};
 
 /// Asks the origins of copies, and lists what is published or held under `names`.
-///
-/// # Errors
-/// The catalogue failed, or nothing is here under one of the names.
 pub(super) async fn list(peer: &PeerHandle, names: Vec<FileName>, answer: &Answer) -> Result<(), Failure> {
     let mut missing = names.clone();
     let mut listing: Listing = peer.listing_of(names, true);

@@ -55,9 +55,6 @@ pub(crate) struct Part {
 
 impl Finding {
     /// A search for these words and globs, all of which must match.
-    ///
-    /// # Errors
-    /// A line for the user.
     pub(crate) fn new(words: &[String], filters: Filters, part: Part) -> Result<Self, String> {
         if words.len() > TERMS_MAX {
             return Err(format!("a search has at most {TERMS_MAX} terms"));

@@ -9,9 +9,6 @@ use super::{Answer, Failure, Host, Row, answer::pass_events_if, jobs::JobKind};
 use crate::{download::DownloadOptions, follow::Hook, library::events::Event, peer::PeerHandle};
 
 /// Follows names and tells what happens to them, until nobody listens or the peer has ended.
-///
-/// # Errors
-/// A name cannot be followed until the user does something.
 pub(super) async fn follow(
     peer: &PeerHandle,
     names: Vec<FileName>,
@@ -31,9 +28,6 @@ pub(super) async fn follow(
 }
 
 /// Puts an earlier version back in its place, as a job.
-///
-/// # Errors
-/// It is not kept, or cannot be restored.
 pub(super) async fn roll_back(
     host: &Arc<Host>,
     name: &FileName,

@@ -311,9 +311,6 @@ impl Host {
     }
 
     /// A place among those of commands, which `command` keeps while it is carried out for another process.
-    ///
-    /// # Errors
-    /// All are taken. To stop always has room.
     pub(crate) fn place(&self, command: &Command) -> Result<Option<OwnedSemaphorePermit>, Failure> {
         if *command == Command::Stop {
             return Ok(None);

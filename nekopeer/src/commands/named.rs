@@ -28,9 +28,6 @@ fn split(whole: &FileName) -> Option<(FileName, String)> {
 }
 
 /// Takes the origins off `names`, and puts them into `wanted`.
-///
-/// # Errors
-/// Files of two origins under one name are wanted.
 pub(super) async fn resolve(
     peer: &PeerHandle,
     names: Vec<FileName>,
@@ -74,9 +71,6 @@ async fn is_there(peer: &PeerHandle, name: &FileName, ttl_hops: u8, via: &Via) -
 
 /// The answer to each of `names`, from the own indexers or those within `ttl_hops`: of `NAME@ORIGIN` the hits of that
 /// origin, unless it offers nothing and there is a file with the whole as its name.
-///
-/// # Errors
-/// The search failed.
 pub(super) async fn search(
     peer: &PeerHandle,
     names: &[FileName],

@@ -22,9 +22,6 @@ pub(super) fn title(paths: &[PathBuf]) -> String {
 }
 
 /// Publishes files and folders, and tells what became of each.
-///
-/// # Errors
-/// A path does not exist, or nobody takes the answer.
 pub(super) async fn publish(
     peer: &PeerHandle,
     paths: Vec<PathBuf>,

@@ -51,9 +51,6 @@ pub(super) async fn make(peer: &PeerHandle, names: Vec<FileName>, answer: &Answe
 }
 
 /// Connects to the indexers that a command names, and says which of them cannot be used.
-///
-/// # Errors
-/// The command is for another network than this peer's.
 pub(super) async fn connect(peer: &PeerHandle, wanted: &Wanted, answer: &Answer) -> Result<Via, Failure> {
     if let Some(home) = &wanted.home {
         let own = peer.home();

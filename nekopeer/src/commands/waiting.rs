@@ -31,9 +31,6 @@ pub(super) struct For {
 
 /// Waits, at most `within`; returns the version that is there.
 ///
-/// # Errors
-/// It is not there in time, or this peer cannot know.
-///
 /// # Cancel safety
 /// Safe.
 pub(super) async fn wait(

@@ -41,9 +41,6 @@ impl Wanted {
     }
 
     /// The names that `words` mean, and what is known of these.
-    ///
-    /// # Errors
-    /// Their files cannot be fetched together, for this reason.
     pub(crate) fn of_words(
         words: &[Word],
         origin: Option<String>,
@@ -65,9 +62,6 @@ impl Wanted {
     }
 
     /// Wants the file of a ticket too; its name is to be among those of the command.
-    ///
-    /// # Errors
-    /// It cannot be fetched together with the others, for this reason.
     fn add(&mut self, ticket: &Ticket) -> Result<(), &'static str> {
         let home = Home { network: ticket.network.clone(), insecure: ticket.insecure };
         if self.home.get_or_insert_with(|| home.clone()) != &home {
@@ -83,9 +77,6 @@ impl Wanted {
     }
 
     /// Wants the file of one origin under a name.
-    ///
-    /// # Errors
-    /// The file of another origin under this name is wanted already.
     pub(crate) fn choose(&mut self, name: FileName, named: Named) -> Result<(), &'static str> {
         match self.named.entry(name) {
             Entry::Occupied(known) if known.get().origin != named.origin => {

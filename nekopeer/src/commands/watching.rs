@@ -15,9 +15,6 @@ use crate::{
 const TOLD_WAITING_MAX: usize = 4;
 
 /// Publishes and withdraws what changes at `paths`. What is not news is not told: unchanged files and copies.
-///
-/// # Errors
-/// A path cannot be watched, or nobody takes the answer.
 pub(super) async fn watch(
     peer: &PeerHandle,
     paths: Vec<PathBuf>,

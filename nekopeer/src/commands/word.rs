@@ -35,9 +35,6 @@ pub enum WordError {
 
 impl Word {
     /// What was said at the command line, where a wrong ticket is told in one line of its own.
-    ///
-    /// # Errors
-    /// It is no name.
     pub(crate) fn said(text: &str) -> Result<Self, WordError> {
         match text.parse() {
             Err(WordError::Ticket(why)) => {

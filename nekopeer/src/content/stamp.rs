@@ -31,9 +31,6 @@ pub(crate) struct Looker(Option<(PathBuf, OwnedFd)>);
 
 impl Looker {
     /// The stamp of what is at `path`; a symbolic link is not followed. Blocking.
-    ///
-    /// # Errors
-    /// Nothing is there, or the system failed.
     pub(crate) fn stamp(&mut self, path: &Path) -> io::Result<Stamp> {
         let (Some(folder), Some(file)) = (path.parent(), path.file_name()) else {
             return symlink_metadata(path).map(|metadata| Stamp::of(&metadata));
@@ -50,9 +47,6 @@ impl Looker {
 }
 
 /// Opens the file at `path` for reading. Blocking, but not for another program, as opening a pipe would.
-///
-/// # Errors
-/// Nothing is there, it is no file, or it cannot be read.
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC; // no matter to files
     let file = File::from(open(path, flags, Mode::empty())?);

@@ -9,9 +9,6 @@ use tokio_util::sync::CancellationToken;
 const READ_BYTES: usize = 1024 * 1024;
 
 /// The hash of all that `file` has; `None` if `stop` came first. Blocking.
-///
-/// # Errors
-/// It cannot be read.
 pub(crate) fn hash_of(file: &mut impl Read, stop: &CancellationToken) -> io::Result<Option<ContentHash>> {
     let (mut whole, mut buffer) = (blake3::Hasher::new(), vec![0; READ_BYTES]);
     while !stop.is_cancelled() {

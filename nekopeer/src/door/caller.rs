@@ -28,9 +28,6 @@ pub(crate) struct Caller {
 
 /// Knocks at the door of a data folder. Waits while the peer does not answer.
 ///
-/// # Errors
-/// Nobody listens there, or the peer cannot be asked.
-///
 /// # Cancel safety
 /// Safe.
 pub(crate) async fn knock(data_dir: &Path) -> Result<Caller, DoorError> {
@@ -71,9 +68,6 @@ async fn connect(data_dir: &Path) -> Result<UnixStream, DoorError> {
 
 impl Caller {
     /// Has the peer carry out `command`; all of the answer but its end goes to `answer`.
-    ///
-    /// # Errors
-    /// It failed, or the peer ended meanwhile.
     ///
     /// # Cancel safety
     /// The command goes on until [`interrupt`](Self::interrupt) is called or this is dropped.

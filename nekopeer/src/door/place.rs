@@ -58,9 +58,6 @@ impl Place {
     }
 
     /// Listens. The caller holds the lock of the data folder, so a socket that is there is a leftover.
-    ///
-    /// # Errors
-    /// Something that is no socket stands there, or the file system has no sockets.
     pub(super) fn listen(&self) -> io::Result<UnixListener> {
         match std::fs::symlink_metadata(self.short_path()) {
             Ok(metadata) if metadata.file_type().is_socket() => self.remove()?,

@@ -93,9 +93,6 @@ impl Drop for Door {
 
 impl Door {
     /// Opens the door of `data_dir`, whose lock this process holds.
-    ///
-    /// # Errors
-    /// There cannot be a socket.
     pub(crate) fn open(data_dir: &Path, host: &Arc<Host>, facts: Facts) -> io::Result<Self> {
         let place = Place::make(data_dir)?;
         let listener = place.listen()?;

@@ -31,9 +31,6 @@ pub(super) enum ByNumber {
 
 impl Downloader {
     /// Finds `version` of `name`.
-    ///
-    /// # Errors
-    /// Nobody has it, as far as is known, or the file cannot be found.
     pub(super) async fn find_version(
         &self,
         name: &FileName,

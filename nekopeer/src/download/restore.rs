@@ -32,10 +32,6 @@ impl Downloader {
     /// went back, those up to the newest one that is known do not take its place by themselves any more. If `refused`, that
     /// one does not, and what is put back takes the place of no other.
     ///
-    /// # Errors
-    /// It is not kept here, or cannot be restored; or what is there is not the one that is `refused`. The file in its place is
-    /// unchanged.
-    ///
     /// # Cancel safety
     /// Safe.
     pub(crate) async fn restore(

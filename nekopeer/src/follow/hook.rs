@@ -84,9 +84,6 @@ impl Drop for Group {
 impl Hook {
     /// Runs the command to its end.
     ///
-    /// # Errors
-    /// It failed, or took too long.
-    ///
     /// # Cancel safety
     /// It is killed, with all that it started.
     pub(super) async fn run(&self, told: Told<'_>) -> Result<(), HookError> {

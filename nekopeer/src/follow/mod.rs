@@ -62,9 +62,6 @@ enum Step {
 impl Follower {
     /// Follows all of `names` until the peer stops.
     ///
-    /// # Errors
-    /// One of them cannot be followed until the user does something. The others are followed no more either.
-    ///
     /// # Cancel safety
     /// Safe: a running command is killed, and is run again by the next follower.
     pub(crate) async fn follow(&self, names: Vec<FileName>) -> Result<Infallible, DownloadError> {

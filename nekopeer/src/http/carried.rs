@@ -32,9 +32,6 @@ pub(crate) struct Carried {
 
 impl Inside {
     /// Has a command carried out on the runtime of the peer.
-    ///
-    /// # Errors
-    /// The peer carries out as many commands as it may.
     pub(crate) fn carry_out(&self, command: Command, input: Input) -> Result<Carried, Problem> {
         let (at_host, place) = self.place(&command)?;
         let own = place.clone();
@@ -97,9 +94,6 @@ impl Carried {
     }
 
     /// All rows and the end.
-    ///
-    /// # Errors
-    /// The command failed, or there are too many rows.
     pub(crate) async fn rows(mut self) -> Result<(Vec<Row>, Summary), Problem> {
         let mut all = Vec::new();
         loop {

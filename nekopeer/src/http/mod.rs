@@ -48,9 +48,6 @@ pub(crate) struct Inside {
 impl HttpServer {
     /// Opens the door at `listen`. Changing routes ask for `token`; so does everything but whether the process lives,
     /// where the network `is_private` and others than this machine reach the door. To be called on the runtime of the peer.
-    ///
-    /// # Errors
-    /// The address is in use or not of this host, or the system gives no thread. Nothing is left open.
     pub(crate) fn open(
         listen: SocketAddr,
         host: &Arc<Host>,

@@ -32,9 +32,6 @@ pub struct Found {
 impl Indexers {
     /// The first `limit` files behind `after` that match, at most [`FOUND_MAX`], known to the own indexers and those
     /// within `ttl_hops` of them.
-    ///
-    /// # Errors
-    /// No indexer answered, or a glob cannot be read. If only some answered, the page is incomplete.
     pub(crate) async fn find(
         &self,
         search: &Search,

@@ -37,9 +37,6 @@ impl Introduction {
 
     /// The indexer's answer to it. If it sees another address, as the connection is translated on its way, that one is
     /// said next.
-    ///
-    /// # Errors
-    /// The indexer cannot list this peer.
     pub(super) fn taken(&mut self, answer: nekoproto::Introduction) -> Result<(), Refusal> {
         if answer.listed_at != 0 {
             self.taken = Some(clock::now());
@@ -55,9 +52,6 @@ impl Introduction {
     }
 
     /// Whether the indexer can list this peer.
-    ///
-    /// # Errors
-    /// It cannot.
     pub(super) fn check(&self) -> Result<(), Refusal> {
         self.taken.map(drop).ok_or(Refusal::NotListening)
     }

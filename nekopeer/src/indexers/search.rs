@@ -139,9 +139,6 @@ impl SearchError {
 impl Indexers {
     /// Searches for all of `names`, many per call, at the own indexers and at those of `via`; returns answers in the
     /// order of `names`.
-    ///
-    /// # Errors
-    /// No indexer answered. If some did not answer a call, the answers of that call are incomplete.
     pub(crate) async fn search_all(
         &self,
         names: &[FileName],
@@ -152,9 +149,6 @@ impl Indexers {
     }
 
     /// Searches for all that is known of one name and meets `wishes`. See [`search_all`](Self::search_all).
-    ///
-    /// # Errors
-    /// No indexer answered.
     pub(crate) async fn search_again(
         &self,
         name: &FileName,

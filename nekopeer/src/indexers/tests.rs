@@ -7,7 +7,7 @@ use nekoproto::{
     ContentHash, Holder, Identity, ManifestHash, Names, Policy, Record, Version, transport::call_within,
 };
 use tempfile::TempDir;
-use tokio::{sync::broadcast, time::timeout};
+use tokio::sync::broadcast;
 
 use super::*;
 use crate::{
@@ -129,103 +129,84 @@ const OWN_PART: (bool, bool) = (true, true);
 const OWN_WHOLE: (bool, bool) = (true, false);
 const OTHER_WHOLE: (bool, bool) = (false, false);
 
-async fn in_time<T>(case: impl Future<Output = T>) -> T {
-    timeout(LIMIT, case).await.expect("hangs")
-}
-
-#[tokio::test]
+#[testkit::test]
 async fn part_is_listed_until_its_download_is_given_up() {
-    in_time(async {
-        let indexer = indexer(any_port()).await;
-        let reader = Reader::start(&indexer).await;
-        reader.indexers().offer_part(&record(1)).await;
-        assert_eq!(reader.listed().await, Some((1, vec![OWN_PART])));
-        reader.indexers().end_part(&name()).await;
-        assert_eq!((reader.listed().await, indexer.names()), (None, 0));
-        reader.indexers().end_part(&name()).await; // a no-op
-    })
-    .await;
+    let indexer = indexer(any_port()).await;
+    let reader = Reader::start(&indexer).await;
+    reader.indexers().offer_part(&record(1)).await;
+    assert_eq!(reader.listed().await, Some((1, vec![OWN_PART])));
+    reader.indexers().end_part(&name()).await;
+    assert_eq!((reader.listed().await, indexer.names()), (None, 0));
+    reader.indexers().end_part(&name()).await; // a no-op
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn part_becomes_the_whole_when_its_download_is_done() {
-    in_time(async {
-        let indexer = indexer(any_port()).await;
-        let (origin, reader) = (Reader::start(&indexer).await, Reader::start(&indexer).await);
-        let (paths, options) = (vec![origin.write()], PublishOptions::default());
-        let mut outcome = origin.peer.publish(paths, options, &Arc::default()).await.unwrap();
-        let published = outcome.published.remove(0);
-        reader.indexers().offer_part(&published).await;
-        assert_eq!(reader.listed().await, Some((1, vec![OTHER_WHOLE, OWN_PART])));
-        reader.peer.download(&name(), DownloadOptions::default(), &Arc::default()).await.unwrap();
-        assert!(!reader.indexers().registrations.lock().has_part(&name()));
-        reader.indexers().end_part(&name()).await;
-        let (_, mut holders) = reader.listed().await.unwrap();
-        holders.sort();
-        assert_eq!(holders, [OTHER_WHOLE, OWN_WHOLE]);
-    })
-    .await;
+    let indexer = indexer(any_port()).await;
+    let (origin, reader) = (Reader::start(&indexer).await, Reader::start(&indexer).await);
+    let (paths, options) = (vec![origin.write()], PublishOptions::default());
+    let mut outcome = origin.peer.publish(paths, options, &Arc::default()).await.unwrap();
+    let published = outcome.published.remove(0);
+    reader.indexers().offer_part(&published).await;
+    assert_eq!(reader.listed().await, Some((1, vec![OTHER_WHOLE, OWN_PART])));
+    reader.peer.download(&name(), DownloadOptions::default(), &Arc::default()).await.unwrap();
+    assert!(!reader.indexers().registrations.lock().has_part(&name()));
+    reader.indexers().end_part(&name()).await;
+    let (_, mut holders) = reader.listed().await.unwrap();
+    holders.sort();
+    assert_eq!(holders, [OTHER_WHOLE, OWN_WHOLE]);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn older_copy_is_listed_again_when_the_download_of_a_newer_version_is_given_up() {
-    in_time(async {
-        let indexer = indexer(any_port()).await;
-        let (reader, viewer) = (Reader::start(&indexer).await, Reader::start(&indexer).await);
-        reader.holds(record(1), &reader.write());
-        reader.indexers().offer(&[record(1)]).await;
-        assert_eq!(reader.listed_for(&viewer).await, Some((1, vec![OWN_WHOLE])));
-        reader.indexers().offer_part(&record(2)).await;
-        assert_eq!(reader.listed_for(&viewer).await, Some((2, vec![OWN_PART])));
-        reader.indexers().offer(&[record(1)]).await;
-        assert_eq!(reader.listed_for(&viewer).await, Some((2, vec![OWN_PART])), "the download goes on");
-        reader.indexers().end_part(&name()).await;
-        assert_eq!(reader.listed_for(&viewer).await, Some((1, vec![OWN_WHOLE])));
-        let registrations = reader.indexers().registrations.lock();
-        assert!(registrations.counted(0) == 1 && registrations.is_all(0, 1) && !registrations.is_all(0, 0));
-    })
-    .await;
+    let indexer = indexer(any_port()).await;
+    let (reader, viewer) = (Reader::start(&indexer).await, Reader::start(&indexer).await);
+    reader.holds(record(1), &reader.write());
+    reader.indexers().offer(&[record(1)]).await;
+    assert_eq!(reader.listed_for(&viewer).await, Some((1, vec![OWN_WHOLE])));
+    reader.indexers().offer_part(&record(2)).await;
+    assert_eq!(reader.listed_for(&viewer).await, Some((2, vec![OWN_PART])));
+    reader.indexers().offer(&[record(1)]).await;
+    assert_eq!(reader.listed_for(&viewer).await, Some((2, vec![OWN_PART])), "the download goes on");
+    reader.indexers().end_part(&name()).await;
+    assert_eq!(reader.listed_for(&viewer).await, Some((1, vec![OWN_WHOLE])));
+    let registrations = reader.indexers().registrations.lock();
+    assert!(registrations.counted(0) == 1 && registrations.is_all(0, 1) && !registrations.is_all(0, 0));
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn part_is_registered_again_when_the_indexer_restarts_or_loses_it() {
-    in_time(async {
-        let first = indexer(any_port()).await;
-        let addr = first.local_addr();
-        let mut reader = Reader::start(&first).await;
-        reader.holds(record(1), &reader.write());
-        reader.indexers().offer_part(&record(2)).await;
-        first.shutdown().await;
-        let second = indexer(addr).await;
-        reader.registers(1).await;
-        assert_eq!(reader.listed().await, Some((2, vec![OWN_PART])), "and not the older copy");
-        let client = reader.indexers().sessions[0].client_within(LIMIT).await.unwrap();
-        client.deregister(call_within(LIMIT), Names::first_of([name()])).await.unwrap().unwrap();
-        reader.registers(1).await; // the renewal shows the missing name
-        reader.becomes(Some((2, vec![OWN_PART]))).await;
-        drop(second);
-    })
-    .await;
+    let first = indexer(any_port()).await;
+    let addr = first.local_addr();
+    let mut reader = Reader::start(&first).await;
+    reader.holds(record(1), &reader.write());
+    reader.indexers().offer_part(&record(2)).await;
+    first.shutdown().await;
+    let second = indexer(addr).await;
+    reader.registers(1).await;
+    assert_eq!(reader.listed().await, Some((2, vec![OWN_PART])), "and not the older copy");
+    let client = reader.indexers().sessions[0].client_within(LIMIT).await.unwrap();
+    client.deregister(call_within(LIMIT), Names::first_of([name()])).await.unwrap().unwrap();
+    reader.registers(1).await; // the renewal shows the missing name
+    reader.becomes(Some((2, vec![OWN_PART]))).await;
+    drop(second);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn part_that_ends_while_it_is_registered_is_not_left_behind() {
-    in_time(async {
-        let indexer = indexer(any_port()).await;
-        let reader = Reader::start(&indexer).await;
-        let (name, newer) = (name(), record(2));
-        let both = async || {
-            let indexers = reader.indexers();
-            tokio::join!(indexers.offer_part(&newer), indexers.end_part(&name));
-            reader.listed().await
-        };
-        for _ in 0..50 {
-            assert_eq!(both().await, None);
-        }
-        reader.holds(record(1), &reader.write());
-        for _ in 0..50 {
-            assert_eq!(both().await, Some((1, vec![OWN_WHOLE])));
-        }
-    })
-    .await;
+    let indexer = indexer(any_port()).await;
+    let reader = Reader::start(&indexer).await;
+    let (name, newer) = (name(), record(2));
+    let both = async || {
+        let indexers = reader.indexers();
+        tokio::join!(indexers.offer_part(&newer), indexers.end_part(&name));
+        reader.listed().await
+    };
+    for _ in 0..50 {
+        assert_eq!(both().await, None);
+    }
+    reader.holds(record(1), &reader.write());
+    for _ in 0..50 {
+        assert_eq!(both().await, Some((1, vec![OWN_WHOLE])));
+    }
 }

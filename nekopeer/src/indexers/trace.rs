@@ -17,9 +17,6 @@ use super::{Indexers, SearchError, session::Session};
 impl Indexers {
     /// Follows a query for `name`: one tree for each own indexer, in the order in which they were given. Nothing in
     /// it is signed; see [`TraceReply`].
-    ///
-    /// # Errors
-    /// No indexer is given, or one refuses this node and no other answers.
     pub(crate) async fn trace(&self, name: &FileName, ttl_hops: u8) -> Result<Vec<TraceReply>, SearchError> {
         if self.sessions.is_empty() {
             return Err(SearchError::NoIndexer);
@@ -39,9 +36,6 @@ impl Indexers {
 
     /// Sends a route probe with this number of hops through each own indexer, in the order in which they were given.
     /// Nothing in what they answer is signed; see [`ProbeReply`].
-    ///
-    /// # Errors
-    /// No indexer is given, or one refuses this node and no other answers.
     pub(crate) async fn probe(&self, hops: u8) -> Result<Vec<Probed>, SearchError> {
         if self.sessions.is_empty() {
             return Err(SearchError::NoIndexer);

@@ -44,9 +44,6 @@ pub(crate) struct Census {
 
 impl Library {
     /// Counts the files. Takes some microseconds for each, and looks at none of them on disk. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue failed.
     pub(crate) fn census(&self) -> Result<Census, CatalogueError> {
         let now = clock::now();
         let mut census = Census { changed: self.changed_files().len() as u64, ..Census::default() };

@@ -62,9 +62,6 @@ impl Library {
     }
 
     /// Changes what the reader wants of `name`, which takes effect at once. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn change_wish(
         &self,
         name: &FileName,
@@ -106,9 +103,6 @@ impl Library {
     }
 
     /// Starts to watch all copies. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue failed; some are watched.
     pub(crate) fn watch_all(&self) -> Result<(), CatalogueError> {
         self.copies.lock().reserve(self.catalogue.len()?);
         let mut start = Some(PageStart::default());
@@ -123,9 +117,6 @@ impl Library {
     /// Ends what was interrupted in the placing of `name`, as
     /// [`Catalogue::settle`](crate::storage::catalogue::Catalogue::settle); a copy that reached its place is
     /// watched. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn settle_placing(&self, name: &FileName) -> Result<(), CatalogueError> {
         let settled = self.catalogue.settle(name)?;
         self.keep(settled.as_slice());

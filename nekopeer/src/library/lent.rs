@@ -99,9 +99,6 @@ impl Lent {
 impl Library {
     /// The record of a version of another origin's file that is held or kept here; its bytes can be read for a while.
     /// Blocking.
-    ///
-    /// # Errors
-    /// The catalogue cannot be read.
     pub(crate) fn lend(&self, wanted: &Numbered) -> Result<Option<VerifiedRecord>, CatalogueError> {
         let Numbered { origin, name, version } = wanted;
         let is_wanted =

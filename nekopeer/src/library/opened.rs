@@ -79,9 +79,6 @@ impl Library {
 }
 
 /// Opens the file of `entry` if it is unchanged since it was hashed. Blocking.
-///
-/// # Errors
-/// What is wrong with it: missing, which includes unreadable, or changed.
 pub(crate) fn open_unchanged(entry: &Entry) -> Result<File, Condition> {
     let file = open_file(&entry.path).map_err(|_| Condition::Missing)?;
     let metadata = file.metadata().map_err(|_| Condition::Missing)?;

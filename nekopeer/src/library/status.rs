@@ -121,9 +121,6 @@ impl Library {
     /// The records of the files from `start` on, at most [`ENTRIES_AT_ONCE`], whether this peer can serve each, and
     /// where the next ones begin. A file is served if it is unchanged on disk and not an outdated copy. Sends an
     /// event for each file that changed. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue failed.
     pub(crate) fn offered(&self, start: &PageStart) -> Result<(LookedAt, Option<PageStart>), CatalogueError> {
         let Page { entries, next } = self.catalogue.stated_page(start, ENTRIES_AT_ONCE)?;
         let mut looker = Looker::default();

@@ -72,7 +72,6 @@ impl Default for Table {
 
 impl Subscribers {
     /// None yet; time is counted from `began`.
-    #[cfg(feature = "simulate")]
     pub(crate) fn new(began: Instant) -> Self {
         Self(Mutex::new(Table::new(began)))
     }

@@ -67,9 +67,6 @@ impl PeerHandle {
 
     /// Watches what is at `paths`, or one file under its `name`, to publish and withdraw what changes there while the
     /// result [runs](Watching::run). `told` gets what was done.
-    ///
-    /// # Errors
-    /// A path cannot be published as requested.
     pub(crate) async fn watching(
         &self,
         paths: Vec<PathBuf>,
@@ -116,9 +113,6 @@ impl PeerHandle {
     }
 
     /// What else is known of the file of `name`, whose version here is `record`.
-    ///
-    /// # Errors
-    /// The catalogue failed.
     pub(crate) async fn reading_of(&self, name: &FileName) -> Result<ReadBy, CatalogueError> {
         let name = name.clone();
         let look = move |library: &Arc<Library>| {
@@ -135,9 +129,6 @@ impl PeerHandle {
 
     /// Changes what is wanted of `name`, at once and durably: what `wish` says; the rest stays, or with `anew` is taken
     /// back. Returns what is wanted then.
-    ///
-    /// # Errors
-    /// The catalogue failed, or too many names have wishes. Nothing is changed.
     pub(crate) async fn change_wish(
         &self,
         name: &FileName,
@@ -248,9 +239,6 @@ impl PeerHandle {
     /// Follows `names` until the peer stops: the newest version of each takes its place, `hook` is run on it, and where
     /// that fails the version before is put back. The last `keep` versions that were replaced are kept, or as many as
     /// before.
-    ///
-    /// # Errors
-    /// A name cannot be followed until the user does something.
     ///
     /// # Cancel safety
     /// Safe.

@@ -43,9 +43,6 @@ impl PeerHandle {
     }
 
     /// As [`query_all`](Self::query_all), with further indexers.
-    ///
-    /// # Errors
-    /// No indexer answered.
     pub(crate) async fn query_via(
         &self,
         names: &[FileName],

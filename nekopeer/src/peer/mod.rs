@@ -227,9 +227,6 @@ impl PeerHandle {
     }
 
     /// Brings back what a lost catalogue said. See [`repair`](crate::publish::repair).
-    ///
-    /// # Errors
-    /// The catalogue failed; what was stored until then is there.
     pub(crate) async fn repair(&self, salvaged: Salvaged) -> Result<Repaired, CatalogueError> {
         repair(&self.library, &self.indexers, &self.peers, salvaged).await
     }

@@ -60,9 +60,6 @@ impl Peers {
     }
 
     /// Sends newer versions to `peer`. Returns once it has acknowledged all of them.
-    ///
-    /// # Errors
-    /// The call failed; the peer may have received some of them.
     pub(crate) async fn invalidate(&self, peer: Holder, records: &[VerifiedRecord]) -> Result<(), CallError> {
         let batches = u32::try_from(records.len().div_ceil(BATCH_MAX)).unwrap_or(u32::MAX);
         let patience = ANSWER_WITHIN.saturating_mul(batches);
@@ -80,9 +77,6 @@ impl Peers {
 
     /// Asks `peer` for one version by its number; its record, if the peer holds or keeps it, and sends its bytes for a
     /// while.
-    ///
-    /// # Errors
-    /// The call failed, or what came is not that version.
     pub(crate) async fn lend(
         &self,
         peer: Holder,

@@ -15,9 +15,6 @@ const FOLDERS_MAX: usize = ORIGINS_AT_ONCE;
 
 impl Peers {
     /// Searches for `name`, as [`search_all`](Self::search_all).
-    ///
-    /// # Errors
-    /// No indexer answered. If only some did, the answer is incomplete.
     pub(crate) async fn search(
         &self,
         name: &FileName,
@@ -30,9 +27,6 @@ impl Peers {
 
     /// Searches as [`Indexers::search_all`](crate::indexers::Indexers::search_all). Where an origin published two
     /// files under one number, waits until its folders were told, or do not answer.
-    ///
-    /// # Errors
-    /// See there.
     pub(crate) async fn search_all(
         &self,
         names: &[FileName],

@@ -157,10 +157,6 @@ impl Publisher {
     }
 
     /// Changes the catalogue.
-    ///
-    /// # Errors
-    /// The user was told. What was done before the failure is done, and registered with the next full
-    /// registration.
     async fn carry_out(&self, plan: Plan) -> Result<Done, CatalogueError> {
         let Plan { mut adopt, mut renumber, superseded, wait: _ } = plan;
         let heard = adopt.first().or(renumber.first()).or(superseded.first()).cloned();

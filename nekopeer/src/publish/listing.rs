@@ -62,9 +62,6 @@ impl Listed {
 
 /// The files at `paths`, including those in folders, by name. Files of a folder that cannot be shared go to
 /// `outcome`.
-///
-/// # Errors
-/// A path cannot be published as requested.
 pub(super) fn list_files(
     library: &Library,
     paths: Vec<PathBuf>,
@@ -83,9 +80,6 @@ pub(super) fn list_files(
 }
 
 /// The same, of one tree; a file may be listed twice.
-///
-/// # Errors
-/// The tree is a file, and cannot be read; or the catalogue cannot.
 pub(crate) fn list_tree(
     library: &Library,
     tree: &Tree,
@@ -105,9 +99,6 @@ pub(crate) fn list_tree(
 }
 
 /// Removes those that are listed again.
-///
-/// # Errors
-/// Two different files have one name.
 fn each_once(files: &mut Vec<Listed>) -> Result<(), PublishError> {
     let mut by_name: Vec<usize> = (0..files.len()).collect();
     by_name.sort_by(|a, b| files[*a].name.cmp(&files[*b].name)); // stable: the first of a name stays first

@@ -94,9 +94,6 @@ pub(super) struct Stored {
 }
 
 /// Lists, reads and stores the files, and calls `each` after each batch, in the order of the list. Blocking.
-///
-/// # Errors
-/// Nothing was read. If the catalogue fails, the files that it did not store are in the outcome.
 pub(super) fn read_and_store(
     library: &Arc<Library>,
     asking: &Asking,

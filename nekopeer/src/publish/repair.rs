@@ -60,9 +60,6 @@ struct Knowledge {
 }
 
 /// Brings back what is published and held. What the catalogue has is left as it is.
-///
-/// # Errors
-/// The catalogue failed; what was stored until then is there.
 pub(crate) async fn repair(
     library: &Arc<Library>,
     indexers: &Indexers,

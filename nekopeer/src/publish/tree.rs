@@ -35,9 +35,6 @@ pub(super) fn is_ours(name: &OsStr) -> bool {
 }
 
 /// `name`, if it may be a new one or was published here before.
-///
-/// # Errors
-/// See [`FileName::check_new`].
 pub(super) fn may_be_shared(library: &Library, name: FileName) -> Result<FileName, NameError> {
     let is_known = || library.catalogue.get(&name).is_some();
     match name.check_new() {
@@ -48,9 +45,6 @@ pub(super) fn may_be_shared(library: &Library, name: FileName) -> Result<FileNam
 
 impl Tree {
     /// What is at `path`, as a file under `name` if one is given. Blocking.
-    ///
-    /// # Errors
-    /// It cannot be published as requested.
     pub(crate) fn of(library: &Library, path: &Path, name: Option<&FileName>) -> Result<Self, PublishError> {
         let unreadable = |source| PublishError::Unreadable { path: path.to_owned(), source };
         let is_folder = std::fs::metadata(path).map_err(unreadable)?.is_dir();
@@ -76,9 +70,6 @@ impl Tree {
     }
 
     /// The folder at the only one of `paths`, and the name of the set that it becomes. Blocking.
-    ///
-    /// # Errors
-    /// It cannot be published as requested.
     pub(crate) fn of_set(
         library: &Library,
         paths: &[PathBuf],
@@ -121,9 +112,6 @@ impl Tree {
     }
 
     /// The name of the file at `path`; `None` if that is not covered.
-    ///
-    /// # Errors
-    /// It cannot have that name.
     pub(crate) fn name_of(&self, path: &Path) -> Option<Result<FileName, NameError>> {
         match &self.base {
             _ if !self.covers(path) => None,
@@ -136,9 +124,6 @@ impl Tree {
     }
 
     /// The same, of a file that is to be published.
-    ///
-    /// # Errors
-    /// It cannot have that name, or a new file should not.
     pub(crate) fn new_name_of(
         &self,
         library: &Library,

@@ -62,8 +62,6 @@ impl Share {
 }
 
 impl Sending {
-    /// # Errors
-    /// Never for a reply of this program.
     pub(super) fn new(reply: Result<Reply, FetchRefusal>) -> Result<Self, DataError> {
         let (header, body): (DataReply, Body) = match reply {
             Ok(Reply { freshness, body }) => (Ok(Grant { len: body.len(), freshness }), body),

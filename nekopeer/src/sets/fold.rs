@@ -46,9 +46,6 @@ struct Found {
 
 /// Writes the set of all files below `folder`, an absolute path without links, to `out`; what is below `without` is left
 /// out. A link to a file of the folder counts as a file. `None` if something changed meanwhile. Blocking.
-///
-/// # Errors
-/// The folder cannot be a set, or `out` failed.
 pub(super) fn fold(
     folder: &Path,
     without: &Path,

@@ -34,9 +34,6 @@ pub(crate) struct Index(Vec<Member>);
 
 impl Index {
     /// The index of these files, which need not be in order.
-    ///
-    /// # Errors
-    /// They are no tree, or too many.
     pub(super) fn new(mut members: Vec<Member>) -> Result<Self, BadSet> {
         members.sort_unstable_by(|a, b| a.path.as_path().cmp(b.path.as_path()));
         Self::checked(members)
@@ -60,9 +57,6 @@ impl Index {
     }
 
     /// Digits of its hash, which stand for all bytes of the set.
-    ///
-    /// # Errors
-    /// The index is too long.
     pub(super) fn digits(&self) -> Result<String, BadSet> {
         let mut hasher = blake3::Hasher::new();
         codec::encode_into(&mut hasher, &self.0, INDEX_BYTES_MAX).map_err(|_| BadSet::LongIndex)?;
@@ -75,9 +69,6 @@ impl Index {
     }
 
     /// Writes what stands behind the bytes of the files.
-    ///
-    /// # Errors
-    /// The index is too long, or `out` failed.
     pub(super) fn write(&self, out: &mut impl Write) -> Result<(), SetError> {
         let mut encoded = Vec::new();
         codec::encode_into(&mut encoded, &self.0, INDEX_BYTES_MAX).map_err(|_| BadSet::LongIndex)?;
@@ -86,9 +77,6 @@ impl Index {
     }
 
     /// The index of the set in `file`, which has `size` bytes. Blocking.
-    ///
-    /// # Errors
-    /// The file is no set, or cannot be read.
     pub(super) fn read(file: &File, size: u64) -> Result<Self, SetError> {
         let mut tail = [0; TAIL_BYTES];
         let end = size.checked_sub(TAIL_BYTES as u64).ok_or(BadSet::NoIndex)?;

@@ -66,18 +66,12 @@ fn files(library: &Library) -> Result<PathBuf, StoreError> {
 }
 
 /// The place of the one file of a set that is held. Blocking.
-///
-/// # Errors
-/// The data folder cannot be used.
 pub(crate) fn place_of_file(library: &Library, name: &FileName) -> Result<Place, StoreError> {
     Place::anywhere(&files(library)?.join(digits(name)))
 }
 
 /// Makes the one file of a set of `folder`, to be published as `name`; returns its path. The one that is published stays.
 /// Blocking.
-///
-/// # Errors
-/// The folder cannot be a set, or the disk failed.
 pub(crate) fn fold(
     library: &Library,
     name: &FileName,
@@ -111,9 +105,6 @@ pub(crate) fn fold(
 }
 
 /// Notes that what is published as `name` is `folder`, and removes the files of its other versions. Blocking.
-///
-/// # Errors
-/// The catalogue failed.
 pub(crate) fn note_published(library: &Library, name: &FileName, folder: &Path) -> Result<(), SetError> {
     match library.catalogue.entry(name)? {
         Some(own) if library.catalogue.is_own(&own) && own.record.policy.is_set() => {
@@ -147,9 +138,6 @@ fn remove_files(library: &Library, name: &FileName, but: Option<&Path>) {
 
 /// Brings the folder of the set `name` to the version that is held, which may be there already; returns its path. The name
 /// has to be reserved.
-///
-/// # Errors
-/// The folder is as before.
 ///
 /// # Cancel safety
 /// Safe: once started it runs to its end.
@@ -270,9 +258,6 @@ pub(crate) fn output_of(library: &Library, entry: &Entry) -> Option<PathBuf> {
 }
 
 /// The folders that sets of other origins were unfolded to, by name: their files are parts of copies. Blocking.
-///
-/// # Errors
-/// The catalogue failed.
 pub(crate) fn folders_of_copies(library: &Library) -> Result<Vec<(FileName, PathBuf)>, CatalogueError> {
     let catalogue = &library.catalogue;
     let mut folders = Vec::new();

@@ -58,9 +58,6 @@ impl Stage {
     }
 
     /// Where a new folder is to be made; nothing is there. Blocking.
-    ///
-    /// # Errors
-    /// The disk failed.
     pub(super) fn new_folder(&self) -> Result<PathBuf, StoreError> {
         fs::create_dir_all(&self.0).map_err(|error| StoreError::at(&self.0, error))?;
         let new = self.0.join(NEW);

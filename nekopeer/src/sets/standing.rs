@@ -30,9 +30,6 @@ pub(super) struct Standing {
 }
 
 /// What is in the place of the set `name`, which is `output` or below the share folder. Blocking.
-///
-/// # Errors
-/// Something else, or somebody changed it, unless `force` is given.
 pub(super) fn standing(
     library: &Library,
     name: &FileName,
@@ -56,9 +53,6 @@ pub(super) fn standing(
 }
 
 /// Whether the set `name` may be unfolded to `output`, or below the share folder. Blocking.
-///
-/// # Errors
-/// Something else is there, or somebody changed it, and `force` is not given.
 pub(crate) fn check_place(
     library: &Library,
     name: &FileName,

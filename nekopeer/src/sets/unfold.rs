@@ -28,9 +28,6 @@ const READ_BYTES: usize = 1024 * 1024;
 
 /// Makes `folder` of the set in `pack`. A file that `before` has, in its own folder, gets a second name there instead of a
 /// second place on the disk. What is made is durable. Returns the files. Blocking.
-///
-/// # Errors
-/// The set is not valid, or the disk failed; `folder` is incomplete.
 pub(super) fn unfold(
     (pack, index): (&File, &Index),
     folder: &Path,

@@ -37,9 +37,6 @@ pub(crate) enum NoChoice {
 /// complete holders, or of the smallest id among equals, so that every node chooses the same; the sources
 /// are the holders of all of them. If the bytes differ, the user must choose. Where one origin's number stands for
 /// two files, every node chooses the one that [outranks](Record::outranks) the other.
-///
-/// # Errors
-/// See [`NoChoice`].
 pub(crate) fn choose(candidates: Vec<Candidate>, origin: Option<&str>) -> Result<Target, NoChoice> {
     let outranks = |other: &Record, record: &Record| other.contradicts(record) && other.outranks(record);
     let is_outranked =

@@ -68,9 +68,6 @@ impl Drop for DataLock {
 
 impl DataLock {
     /// Creates the folder if needed and locks it.
-    ///
-    /// # Errors
-    /// The folder cannot be locked. It may have been created.
     pub(crate) fn take(folder: &Path) -> Result<Self, LockError> {
         let unusable = |source| LockError::Unusable { path: folder.to_owned(), source };
         private_folder(folder)?;
@@ -95,9 +92,6 @@ impl DataLock {
     }
 
     /// Notes that the catalogue is there: from now on it is lost if it is missing.
-    ///
-    /// # Errors
-    /// The system failed.
     pub(crate) fn note_catalogue(&mut self) -> io::Result<()> {
         match std::mem::replace(&mut self.had_catalogue, true) {
             true => Ok(()),
@@ -115,9 +109,6 @@ impl DataLock {
     }
 
     /// The id of the process that has locked the folder; `None` if none has.
-    ///
-    /// # Errors
-    /// The lock cannot be examined.
     pub(crate) fn holder(folder: &Path) -> io::Result<Option<u32>> {
         let mut file = match open_private(&folder.join("lock"), OpenOptions::new().read(true)) {
             Ok(file) => file,

@@ -23,9 +23,6 @@ impl ShareFolder {
     /// or Unicode form, so that some file systems treat them as equal. `None` if `name` itself exists.
     ///
     /// Only the first 16 384 entries of a folder are compared.
-    ///
-    /// # Errors
-    /// A leading part of `name` is not a folder, or leads out of the share folder.
     pub(crate) fn look_alike(&self, name: &FileName) -> Result<Option<PathBuf>, StoreError> {
         let whole = self.root.join(name.as_path());
         let failed = error_at(&whole);
@@ -48,9 +45,6 @@ impl ShareFolder {
 
     /// The entries of `folder`, a path within the share folder, by case-folded, normalized name. Empty if the
     /// folder does not exist; only the first 16 384 entries are listed.
-    ///
-    /// # Errors
-    /// The folder cannot be read.
     pub(crate) fn entries_by_look(&self, folder: &Path) -> Result<HashMap<String, PathBuf>, StoreError> {
         let path = self.root.join(folder);
         let opened = if folder.as_os_str().is_empty() {

@@ -42,9 +42,6 @@ pub(super) fn look(folder: &Dir, name: &Path) -> io::Result<Entry> {
 }
 
 /// Opens the file `name`, one component, in `folder`; also for writing, and made if nothing is there, if `is_ours`.
-///
-/// # Errors
-/// `InvalidInput`: it is no file. Otherwise the system failed.
 pub(super) fn open(folder: &Dir, name: &Path, is_ours: bool) -> io::Result<File> {
     let how = if is_ours { OFlags::RDWR | OFlags::CREATE } else { OFlags::RDONLY };
     let flags = how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -62,9 +59,6 @@ pub(super) fn open(folder: &Dir, name: &Path, is_ours: bool) -> io::Result<File>
 /// moment `to` is the file before or the new one. What turns out to be something else is moved back.
 ///
 /// A file system that can neither refuse to replace nor exchange two names compares right before the move.
-///
-/// # Errors
-/// Both names are as before, unless the system failed to undo the move.
 pub(super) fn rename(
     folder: &Dir,
     from: &Path,

@@ -15,9 +15,6 @@ use crate::content::chunker::hash;
 
 /// Writes the chunks of `file`, whose manifest is `before`, that `next` does not have, each once, into the file `path`,
 /// durably. Returns the encoded manifest of what was written; `None` if `file` is not what its manifest says. Blocking.
-///
-/// # Errors
-/// The system failed; there is no file at `path`.
 pub(super) fn write_pack(
     path: &Path,
     file: &File,

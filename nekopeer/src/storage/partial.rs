@@ -58,9 +58,6 @@ impl Place {
     }
 
     /// The partial file with `content` for this place: the existing one, or an empty one.
-    ///
-    /// # Errors
-    /// It cannot be created, or another process has locked it. Blocks for up to 5 s to find out.
     pub(crate) fn partial(self, content: &ContentHash) -> Result<Partial, StoreError> {
         let name = self.partial_name(content);
         let until = Instant::now() + LET_GO_WITHIN;
@@ -132,9 +129,6 @@ impl Partial {
     }
 
     /// Truncates it to 0 bytes.
-    ///
-    /// # Errors
-    /// The system failed.
     pub(crate) fn clear(&self) -> Result<(), StoreError> {
         self.change(|file| file.set_len(0)).map_err(error_at(&self.place.path))
     }
@@ -146,17 +140,11 @@ impl Partial {
 
     /// Whether it is certain that no other program wrote into it since it was opened, or since this was asked last. If
     /// not, it has to be read.
-    ///
-    /// # Errors
-    /// The system failed.
     pub(crate) fn is_untouched(&self) -> Result<bool, StoreError> {
         self.untouched.is_proven(&self.file).map_err(error_at(&self.place.path))
     }
 
     /// Its stamp, unless another program was seen to write into it.
-    ///
-    /// # Errors
-    /// The system failed.
     pub(crate) fn stamp(&self) -> Result<Option<Stamp>, StoreError> {
         self.untouched.left(&self.file).map_err(error_at(&self.place.path))
     }
@@ -167,26 +155,17 @@ impl Partial {
     }
 
     /// Another handle, for readers; it does not hold the lock.
-    ///
-    /// # Errors
-    /// The system failed.
     pub(crate) fn reopen(&self) -> Result<Arc<File>, StoreError> {
         let opened = no_follow::open(&self.place.folder, &self.name, false);
         opened.map(Arc::new).map_err(error_at(&self.place.path))
     }
 
     /// Removes its name; the file is deleted when its last handle is closed.
-    ///
-    /// # Errors
-    /// The system failed.
     pub(crate) fn unlink(&self) -> Result<(), StoreError> {
         self.place.folder.remove_file(&self.name).map_err(error_at(&self.place.path))
     }
 
     /// Makes all writes so far durable.
-    ///
-    /// # Errors
-    /// The system failed.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         self.file.sync_data().map_err(error_at(&self.place.path))
     }
@@ -201,9 +180,6 @@ impl Partial {
     }
 
     /// Makes `range` a hole, which reads as zeros, or writes zeros.
-    ///
-    /// # Errors
-    /// `FullDownload`, or the system failed.
     pub(crate) fn write_zeros(&self, range: Range<u64>) -> Result<(), StoreError> {
         use rustix::fs::{FallocateFlags, fallocate};
         if range.end <= self.bytes()? && !self.is_written(range.clone()) {
@@ -229,9 +205,6 @@ impl Partial {
     }
 
     /// Makes it at least `size` bytes long; what is new is a hole. Nothing else may write meanwhile.
-    ///
-    /// # Errors
-    /// The system failed.
     pub(crate) fn lengthen(&self, size: u64) -> Result<(), StoreError> {
         if self.bytes()? >= size {
             return Ok(());
@@ -240,25 +213,16 @@ impl Partial {
     }
 
     /// Length of the file in bytes.
-    ///
-    /// # Errors
-    /// The system failed.
     pub(crate) fn bytes(&self) -> Result<u64, StoreError> {
         self.file.metadata().map(|metadata| metadata.len()).map_err(error_at(&self.place.path))
     }
 
     /// Fills `buffer` from `offset`.
-    ///
-    /// # Errors
-    /// The file has fewer bytes.
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), StoreError> {
         self.file.read_exact_at(buffer, offset).map_err(error_at(&self.place.path))
     }
 
     /// Writes all of `bytes` at `offset`.
-    ///
-    /// # Errors
-    /// `FullDownload`, or the system failed. Some of the bytes may have been written.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
         let written =
             self.change(|file| file.write_all_at(bytes, offset)).map_err(error_at(&self.place.path));
@@ -273,9 +237,6 @@ impl Partial {
     }
 
     /// Truncates it to `size` and makes it durable; returns its stamp.
-    ///
-    /// # Errors
-    /// The system failed.
     pub(crate) fn complete(&self, size: u64) -> Result<Stamp, StoreError> {
         let stamp = self.cut(size)?;
         self.file.sync_all().map_err(error_at(&self.place.path))?;
@@ -283,10 +244,6 @@ impl Partial {
     }
 
     /// Truncates it to `size`; returns its stamp. Nothing else may change it before it is moved to its place.
-    ///
-    /// # Errors
-    /// `Swapped`: another program wrote into it since it was [found untouched](Self::is_untouched), or opened. Or the
-    /// system failed.
     pub(crate) fn cut(&self, size: u64) -> Result<Stamp, StoreError> {
         if self.bytes()? != size {
             self.change(|file| file.set_len(size)).map_err(error_at(&self.place.path))?;
@@ -296,9 +253,6 @@ impl Partial {
 
     /// Moves it, which is [complete](Self::complete), to its place atomically. The place must be empty or hold the file
     /// with the stamp `replaceable`.
-    ///
-    /// # Errors
-    /// The file in its place is unchanged, unless only making its new name durable failed.
     pub(crate) fn commit_synced(self, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
         let path = self.place.path.clone();
         let folder = self.place.folder.open(".").map_err(error_at(&path))?;
@@ -309,10 +263,6 @@ impl Partial {
 
     /// As [`commit_synced`](Self::commit_synced); does not sync the folder. That it is this file that moved, as it was
     /// when it was complete, and that is in the place then, is seen by its stamp.
-    ///
-    /// # Errors
-    /// `Swapped`, `FolderMoved`, `ChangedMeanwhile` or `NotAPlace`; what is in the place is what another program put there. Otherwise
-    /// the file in its place is unchanged.
     pub(crate) fn rename(self, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
         let (place, failed) = (&self.place, error_at(&self.place.path));
         if !place.is_still(&self.name, &self.file)? {
@@ -336,9 +286,6 @@ impl Partial {
     }
 
     /// Makes many durable at once: syncs each file system that they are on.
-    ///
-    /// # Errors
-    /// The system failed; some may be durable.
     pub(crate) fn sync_all<'a>(partials: impl Iterator<Item = &'a Self>) -> Result<(), StoreError> {
         let mut devices = Vec::new();
         for partial in partials {
@@ -353,9 +300,6 @@ impl Partial {
     }
 
     /// Deletes it.
-    ///
-    /// # Errors
-    /// The system failed.
     pub(crate) fn discard(self) -> Result<(), StoreError> {
         match self.place.folder.remove_file(&self.name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()), // already deleted

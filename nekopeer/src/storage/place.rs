@@ -27,9 +27,6 @@ pub(crate) struct Place {
 
 impl Place {
     /// The place of any path that the user gave. Its folder must exist.
-    ///
-    /// # Errors
-    /// The folder does not exist, or the path names no file.
     pub(crate) fn anywhere(path: &Path) -> Result<Self, StoreError> {
         let failed = error_at(path);
         let path = std::path::absolute(path).map_err(&failed)?;
@@ -46,9 +43,6 @@ impl Place {
     }
 
     /// The stamp of the file in this place; `None` if nothing is there.
-    ///
-    /// # Errors
-    /// Something else has its place, such as a link or a pipe, or the system failed.
     pub(crate) fn stamp(&self) -> Result<Option<Stamp>, StoreError> {
         match no_follow::look(&self.folder, &self.file_name).map_err(error_at(&self.path))? {
             Entry::Nothing => Ok(None),
@@ -58,9 +52,6 @@ impl Place {
     }
 
     /// The same, if it is not in the data folder `data_dir`, an absolute path without links.
-    ///
-    /// # Errors
-    /// `InDataFolder`, or the system failed.
     pub(crate) fn outside(self, data_dir: &Path) -> Result<Self, StoreError> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let folder = folder.canonicalize().map_err(error_at(folder))?;
@@ -68,9 +59,6 @@ impl Place {
     }
 
     /// Whether its path still leads to its folder.
-    ///
-    /// # Errors
-    /// `FolderMoved`, or the system failed.
     pub(super) fn check_folder(&self) -> Result<(), StoreError> {
         let open = self.folder.dir_metadata().map_err(error_at(&self.path))?;
         let there = self.path.parent().and_then(|parent| std::fs::metadata(parent).ok());
@@ -81,9 +69,6 @@ impl Place {
     }
 
     /// Opens the file in this place for reading.
-    ///
-    /// # Errors
-    /// It does not exist, or cannot be read.
     pub(crate) fn open(&self) -> Result<File, StoreError> {
         no_follow::open(&self.folder, &self.file_name, false).map_err(error_at(&self.path))
     }

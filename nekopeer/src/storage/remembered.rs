@@ -50,9 +50,6 @@ pub(crate) fn remembered(data_dir: &Path, home: &Home) -> Vec<IndexerAddr> {
 }
 
 /// Puts these indexers first, and forgets the oldest beyond [`REMEMBERED_MAX`]. Blocking.
-///
-/// # Errors
-/// The file is as before.
 pub(crate) fn remember(data_dir: &Path, home: &Home, indexers: &[IndexerAddr]) -> io::Result<()> {
     let before = read(data_dir);
     let mut kept: Vec<Kept> = Vec::new();

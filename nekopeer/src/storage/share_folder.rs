@@ -23,9 +23,6 @@ pub(crate) struct ShareFolder {
 
 impl ShareFolder {
     /// Opens the folder at `root`; creates it if needed.
-    ///
-    /// # Errors
-    /// The folder cannot be used.
     pub(crate) fn open(root: &Path) -> Result<Self, StoreError> {
         let failed = error_at(root);
         std::fs::create_dir_all(root).map_err(&failed)?;
@@ -40,9 +37,6 @@ impl ShareFolder {
     }
 
     /// The place of `name`; creates its folders.
-    ///
-    /// # Errors
-    /// The place is not inside the share folder, or its folders cannot be created.
     pub(crate) fn place(&self, name: &FileName) -> Result<Place, StoreError> {
         let path = self.root.join(name.as_path());
         let failed = error_at(&path);

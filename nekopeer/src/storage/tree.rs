@@ -24,9 +24,6 @@ pub(crate) struct FolderId {
 
 impl FolderId {
     /// The folder at `path`. Blocking.
-    ///
-    /// # Errors
-    /// There is none, or the system failed.
     pub(crate) fn of(path: &Path) -> Result<Self, StoreError> {
         let metadata = path.symlink_metadata().map_err(error_at(path))?;
         Ok(Self { device: metadata.dev(), inode: metadata.ino() })
@@ -35,9 +32,6 @@ impl FolderId {
 
 impl Place {
     /// The folder in this place; `None` if nothing is there. Blocking.
-    ///
-    /// # Errors
-    /// Something else has its place, or the system failed.
     pub(crate) fn folder_id(&self) -> Result<Option<FolderId>, StoreError> {
         found(&self.folder, &self.file_name, &self.path)
     }
@@ -50,9 +44,6 @@ impl Place {
 
     /// Puts the folder at `staged` in this place: where `replaced` is `None`, only if nothing is there, otherwise only in
     /// place of that folder, which is at `staged` afterwards. It is atomic, and durable. Blocking.
-    ///
-    /// # Errors
-    /// Both are as before, unless the system failed to undo the move.
     pub(crate) fn put_folder(&self, staged: &Path, replaced: Option<FolderId>) -> Result<(), StoreError> {
         let failed = |error: Errno| match error {
             error if is_unknown(error) => StoreError::NoExchange(self.path.clone()),

@@ -26,17 +26,11 @@ struct State {
 
 impl Untouched {
     /// From now on.
-    ///
-    /// # Errors
-    /// The system failed.
     pub(super) fn new(file: &File) -> io::Result<Self> {
         Ok(Self(Mutex::new(State { left: stamp(file)?, is_touched: false })))
     }
 
     /// Runs `change`, an own change of `file`; one at a time.
-    ///
-    /// # Errors
-    /// The system failed.
     pub(super) fn change<T>(&self, file: &File, change: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let mut state = self.0.lock();
         state.look(file)?;
@@ -47,9 +41,6 @@ impl Untouched {
 
     /// The stamp that the last own change left, unless another program wrote into `file` since it was
     /// [asked](Self::is_proven) last.
-    ///
-    /// # Errors
-    /// The system failed.
     pub(super) fn left(&self, file: &File) -> io::Result<Option<Stamp>> {
         let mut state = self.0.lock();
         state.look(file)?;
@@ -57,9 +48,6 @@ impl Untouched {
     }
 
     /// Whether it is certain that no other program wrote into `file` since this was asked last.
-    ///
-    /// # Errors
-    /// The system failed.
     pub(super) fn is_proven(&self, file: &File) -> io::Result<bool> {
         let mut state = self.0.lock();
         state.look(file)?;

@@ -163,7 +163,7 @@ fn what_the_other_program_is_told_changes_nothing_here() {
 }
 
 /// Both programs obey `NEKO_DATA_DIR`.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testkit::test(multi_thread)]
 async fn an_indexer_and_a_peer_can_have_the_same_data_folder() {
     let home = Home::with(&[]);
     let data_dir = home.path("data");

@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common::{
-    Folder, Goods, Holder, Node, bytes, holder::patient, identity, in_time, indexer, kept_port, name, peer,
-    policy,
+    Folder, Goods, Holder, Node, bytes, holder::patient, identity, indexer, kept_port, name, peer, policy,
 };
 use nekoindexer::IndexerHandle;
 use nekopeer::{Config, Event, OnStale};
@@ -52,28 +51,25 @@ fn lasting_push() -> Policy {
     policy(Mode::Push, 600)
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn push_reaches_holders_two_indexers_away() {
-    in_time(async {
-        let first = indexer(&[]).await;
-        let second = indexer(&[first.local_addr()]).await;
-        let third = indexer(&[second.local_addr()]).await;
-        second.neighbors_reach(2).await;
-        let from = Folder::new();
-        let config = from.config(&[first.local_addr()]);
-        let origin = Node::registered(Config { policy: lasting_push(), ..config }).await;
-        let (_to, mut reader) = peer(&[third.local_addr()]).await;
-        let record = origin.publish(&from.write("a", b"version 1")).await;
-        // A holder that never calls the origin: only its indexer tells it.
-        let mut remote = Holder::idle(identity(2));
-        remote.register(third.local_addr(), [record.to_signed()]).await;
-        reader.get("a").await.unwrap();
-        let newer = origin.publish(&from.write("a", b"version 2")).await;
-        reader.invalidated("a", 2).await;
-        assert!(reader.is("a", Freshness::Stale).await);
-        assert_eq!(remote.told.recv().await.unwrap().into_vec(), [newer.to_signed()]);
-    })
-    .await;
+    let first = indexer(&[]).await;
+    let second = indexer(&[first.local_addr()]).await;
+    let third = indexer(&[second.local_addr()]).await;
+    second.neighbors_reach(2).await;
+    let from = Folder::new();
+    let config = from.config(&[first.local_addr()]);
+    let origin = Node::registered(Config { policy: lasting_push(), ..config }).await;
+    let (_to, mut reader) = peer(&[third.local_addr()]).await;
+    let record = origin.publish(&from.write("a", b"version 1")).await;
+    // A holder that never calls the origin: only its indexer tells it.
+    let mut remote = Holder::idle(identity(2));
+    remote.register(third.local_addr(), [record.to_signed()]).await;
+    reader.get("a").await.unwrap();
+    let newer = origin.publish(&from.write("a", b"version 2")).await;
+    reader.invalidated("a", 2).await;
+    assert!(reader.is("a", Freshness::Stale).await);
+    assert_eq!(remote.told.recv().await.unwrap().into_vec(), [newer.to_signed()]);
 }
 
 /// An origin behind one indexer that knows who confirmed a copy, and behind another one who never asks it: only
@@ -109,92 +105,77 @@ impl Quiet {
     }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn update_goes_to_subscribers_alone_and_through_indexers_if_one_is_silent() {
-    in_time(async {
-        let Quiet { from, origin, mut unknown, first: _first, _second } = Quiet::set().await;
-        let addr = origin.peer.local_addr().unwrap();
-        let mut known = Holder::idle(identity(3));
-        let second = origin.publish(&from.write("a", b"version 2")).await;
-        known.subscribe(addr, &second).await;
-        let third = origin.publish(&from.write("a", b"version 3")).await;
-        assert_eq!(known.told.recv().await.unwrap().into_vec(), [third.to_signed()]);
-        known.subscribe(addr, &third).await;
-        known.hangs();
-        let fourth = origin.publish(&from.write("a", b"version 4")).await;
-        assert_eq!(known.told.recv().await.unwrap().into_vec(), [fourth.to_signed()]);
-        assert_eq!(unknown.told.recv().await.unwrap().into_vec(), [fourth.to_signed()], "and of no other");
-    })
-    .await;
+    let Quiet { from, origin, mut unknown, first: _first, _second } = Quiet::set().await;
+    let addr = origin.peer.local_addr().unwrap();
+    let mut known = Holder::idle(identity(3));
+    let second = origin.publish(&from.write("a", b"version 2")).await;
+    known.subscribe(addr, &second).await;
+    let third = origin.publish(&from.write("a", b"version 3")).await;
+    assert_eq!(known.told.recv().await.unwrap().into_vec(), [third.to_signed()]);
+    known.subscribe(addr, &third).await;
+    known.hangs();
+    let fourth = origin.publish(&from.write("a", b"version 4")).await;
+    assert_eq!(known.told.recv().await.unwrap().into_vec(), [fourth.to_signed()]);
+    assert_eq!(unknown.told.recv().await.unwrap().into_vec(), [fourth.to_signed()], "and of no other");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn origin_that_starts_has_all_told_of_what_was_published_within_the_bound() {
-    in_time(async {
-        let Quiet { first, from, origin, mut unknown, _second } = Quiet::set().await;
-        let second = origin.publish(&from.write("a", b"version 2")).await;
-        origin.peer.abort().await;
-        let _origin = Node::registered(Quiet::config(&from, &first)).await;
-        assert_eq!(unknown.told.recv().await.unwrap().into_vec(), [second.to_signed()]);
-    })
-    .await;
+    let Quiet { first, from, origin, mut unknown, _second } = Quiet::set().await;
+    let second = origin.publish(&from.write("a", b"version 2")).await;
+    origin.peer.abort().await;
+    let _origin = Node::registered(Quiet::config(&from, &first)).await;
+    assert_eq!(unknown.told.recv().await.unwrap().into_vec(), [second.to_signed()]);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn push_reaches_subscribers_while_all_indexers_are_away() {
-    in_time(async {
-        let Stage { indexer, from, origin, mut reader, to: _to } = Stage::set(lasting_push(), |_| {}).await;
-        indexer.shutdown().await;
-        origin.publish(&from.write("a", b"version 2")).await;
-        reader.invalidated("a", 2).await;
-        assert!(reader.is("a", Freshness::Stale).await);
-    })
-    .await;
+    let Stage { indexer, from, origin, mut reader, to: _to } = Stage::set(lasting_push(), |_| {}).await;
+    indexer.shutdown().await;
+    origin.publish(&from.write("a", b"version 2")).await;
+    reader.invalidated("a", 2).await;
+    assert!(reader.is("a", Freshness::Stale).await);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn lost_push_is_made_up_for_within_the_lease() {
-    in_time(async {
-        const LEASE_SECS: u32 = 2;
-        let (_port, listen) = kept_port();
-        let indexer = indexer(&[]).await;
-        let from = Folder::new();
-        let policy = policy(Mode::Push, LEASE_SECS);
-        let config = |indexers: &[_]| Config { policy, listen: Some(listen), ..from.config(indexers) };
-        let origin = Node::registered(config(&[indexer.local_addr()])).await;
-        let (_to, mut reader) = peer(&[indexer.local_addr()]).await;
-        origin.publish(&from.write("a", b"version 1")).await;
-        reader.get("a").await.unwrap();
-        reader.peer.check_copies().await;
-        assert!(reader.is("a", Freshness::Fresh).await);
-        // No indexer, and a restarted origin without subscribers: nobody sends an invalidation.
-        indexer.shutdown().await;
-        origin.peer.abort().await;
-        let origin = Node::start(config(&[])).await;
-        origin.publish(&from.write("a", b"version 2")).await;
-        let since = Instant::now();
-        reader.invalidated("a", 2).await;
-        assert!(since.elapsed() < Duration::from_secs(LEASE_SECS.into()) * 2, "{:?}", since.elapsed());
-    })
-    .await;
+    const LEASE_SECS: u32 = 2;
+    let (_port, listen) = kept_port();
+    let indexer = indexer(&[]).await;
+    let from = Folder::new();
+    let policy = policy(Mode::Push, LEASE_SECS);
+    let config = |indexers: &[_]| Config { policy, listen: Some(listen), ..from.config(indexers) };
+    let origin = Node::registered(config(&[indexer.local_addr()])).await;
+    let (_to, mut reader) = peer(&[indexer.local_addr()]).await;
+    origin.publish(&from.write("a", b"version 1")).await;
+    reader.get("a").await.unwrap();
+    reader.peer.check_copies().await;
+    assert!(reader.is("a", Freshness::Fresh).await);
+    // No indexer, and a restarted origin without subscribers: nobody sends an invalidation.
+    indexer.shutdown().await;
+    origin.peer.abort().await;
+    let origin = Node::start(config(&[])).await;
+    origin.publish(&from.write("a", b"version 2")).await;
+    let since = Instant::now();
+    reader.invalidated("a", 2).await;
+    assert!(since.elapsed() < Duration::from_secs(LEASE_SECS.into()) * 2, "{:?}", since.elapsed());
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn pull_pushes_nothing_and_finds_and_refetches_the_newer_version() {
-    in_time(async {
-        let refetch = |config: &mut Config| config.on_stale = OnStale::Refetch;
-        let mut stage = Stage::set(policy(Mode::Pull, 1), refetch).await;
-        let mut watcher = Holder::idle(identity(2));
-        let held = stage.reader.status("a").await.unwrap().record;
-        watcher.register(stage.indexer.local_addr(), [held.to_signed()]).await;
-        stage.publish(2).await;
-        let (version, moved) = stage.reader.event(refreshed).await;
-        assert_eq!((version, moved), (2, 9));
-        assert_eq!(stage.to.read("a"), b"version 2");
-        assert_eq!(stage.reader.status("a").await.unwrap().record.version.get(), 2);
-        assert!(watcher.told.try_recv().is_err(), "holders under pull receive no invalidation");
-    })
-    .await;
+    let refetch = |config: &mut Config| config.on_stale = OnStale::Refetch;
+    let mut stage = Stage::set(policy(Mode::Pull, 1), refetch).await;
+    let mut watcher = Holder::idle(identity(2));
+    let held = stage.reader.status("a").await.unwrap().record;
+    watcher.register(stage.indexer.local_addr(), [held.to_signed()]).await;
+    stage.publish(2).await;
+    let (version, moved) = stage.reader.event(refreshed).await;
+    assert_eq!((version, moved), (2, 9));
+    assert_eq!(stage.to.read("a"), b"version 2");
+    assert_eq!(stage.reader.status("a").await.unwrap().record.version.get(), 2);
+    assert!(watcher.told.try_recv().is_err(), "holders under pull receive no invalidation");
 }
 
 /// The version and the bytes moved of a refresh.
@@ -206,124 +187,103 @@ fn refreshed(event: &Event) -> Option<(u64, u64)> {
     }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn stricter_reader_asks_before_the_policy_requires_it() {
-    in_time(async {
-        let strict = |config: &mut Config| config.ttr = Some(Duration::from_secs(1));
-        let mut stage = Stage::set(lazy_pull(), strict).await;
-        stage.publish(2).await;
-        stage.reader.invalidated("a", 2).await;
-    })
-    .await;
+    let strict = |config: &mut Config| config.ttr = Some(Duration::from_secs(1));
+    let mut stage = Stage::set(lazy_pull(), strict).await;
+    stage.publish(2).await;
+    stage.reader.invalidated("a", 2).await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn pushed_refetch_replaces_the_file_each_time() {
-    in_time(async {
-        let refetch = |config: &mut Config| config.on_stale = OnStale::Refetch;
-        let mut stage = Stage::set(lasting_push(), refetch).await;
-        for version in 2..6 {
-            stage.publish(version).await;
-            assert_eq!(stage.reader.event(refreshed).await.0, version);
-            assert_eq!(stage.to.read("a"), format!("version {version}").as_bytes());
-        }
-    })
-    .await;
+    let refetch = |config: &mut Config| config.on_stale = OnStale::Refetch;
+    let mut stage = Stage::set(lasting_push(), refetch).await;
+    for version in 2..6 {
+        stage.publish(version).await;
+        assert_eq!(stage.reader.event(refreshed).await.0, version);
+        assert_eq!(stage.to.read("a"), format!("version {version}").as_bytes());
+    }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn refetch_of_a_copy_elsewhere_replaces_it_there() {
-    in_time(async {
-        let elsewhere = Folder::new();
-        let refetch = |config: &mut Config| config.on_stale = OnStale::Refetch;
-        let mut stage = Stage::set(lasting_push(), refetch).await;
-        stage.origin.publish(&stage.from.write("b", b"version 1")).await;
-        let output = Some(elsewhere.path("copy"));
-        let options = nekopeer::DownloadOptions { output, ..Default::default() };
-        stage.reader.get_with("b", options).await.unwrap();
-        stage.reader.peer.check_copies().await;
-        stage.origin.publish(&stage.from.write("b", b"version 2")).await;
-        stage.reader.event(refreshed).await;
-        assert_eq!(elsewhere.read("copy"), b"version 2");
-        assert!(!stage.to.has("b"));
-    })
-    .await;
+    let elsewhere = Folder::new();
+    let refetch = |config: &mut Config| config.on_stale = OnStale::Refetch;
+    let mut stage = Stage::set(lasting_push(), refetch).await;
+    stage.origin.publish(&stage.from.write("b", b"version 1")).await;
+    let output = Some(elsewhere.path("copy"));
+    let options = nekopeer::DownloadOptions { output, ..Default::default() };
+    stage.reader.get_with("b", options).await.unwrap();
+    stage.reader.peer.check_copies().await;
+    stage.origin.publish(&stage.from.write("b", b"version 2")).await;
+    stage.reader.event(refreshed).await;
+    assert_eq!(elsewhere.read("copy"), b"version 2");
+    assert!(!stage.to.has("b"));
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn refetch_that_finds_nothing_newer_is_tried_again_until_it_does() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (old, new) =
-            (Goods::new(&identity(1), "a", 1, bytes(1, 9)), Goods::new(&identity(1), "a", 2, bytes(2, 9)));
-        let (scripts, to) = ([old.clone(), new.clone()], Folder::new());
-        let origin = Holder::begin(identity(1), move |request| match request {
-            DataRequest::Get { content, .. } if *content == scripts[0].record.content => {
-                scripts[0].honest(request)
-            }
-            _ => scripts[1].honest(request),
-        });
-        origin.register(indexer.local_addr(), [old.record.to_signed()]).await;
-        let config = to.config(&[indexer.local_addr()]);
-        let mut reader = Node::registered(Config { on_stale: OnStale::Refetch, ..config }).await;
-        reader.get("a").await.unwrap();
-        let news = Records::first_of([new.record.to_signed()]); // listed nowhere
-        origin.call(reader.addr()).await.invalidate(patient(), news).await.unwrap().unwrap();
-        let failed = |event: &Event| match event {
-            Event::Failed { why, .. } => Some(why.clone()),
-            _ => None,
-        };
-        assert_eq!(reader.event(failed).await, "only version 1 can be found");
-        assert_eq!(to.read("a"), old.bytes);
-        origin.register(indexer.local_addr(), [new.record.to_signed()]).await;
-        assert_eq!(reader.event(refreshed).await.0, 2);
-        assert_eq!(to.read("a"), new.bytes);
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn outdated_copy_is_dropped_where_configured() {
-    in_time(async {
-        let mut stage = Stage::set(lasting_push(), |config| config.on_stale = OnStale::Drop).await;
-        stage.publish(2).await;
-        stage.reader.sees(&Event::Dropped(name("a"))).await;
-        assert!(!stage.to.has("a"));
-        assert!(stage.reader.peer.files().await.is_empty());
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn outdated_copy_that_somebody_changed_is_not_dropped() {
-    in_time(async {
-        let mut stage = Stage::set(lasting_push(), |config| config.on_stale = OnStale::Drop).await;
-        stage.to.write("a", b"my own work");
-        stage.publish(2).await;
-        let kept = |event: &Event| match event {
-            Event::Failed { why, .. } => Some(why.clone()),
-            Event::Dropped(_) => panic!("it was dropped"),
-            _ => None,
-        };
-        let why = stage.reader.event(kept).await;
-        assert!(why.contains("kept"), "{why}");
-        assert_eq!(stage.to.read("a"), b"my own work");
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn download_that_finds_its_copy_outdated_is_not_dropped_itself() {
-    in_time(async {
-        let mut stage = Stage::set(lazy_pull(), |config| config.on_stale = OnStale::Drop).await;
-        for version in 2..12 {
-            stage.publish(version).await;
-            let done = stage.reader.get("a").await.unwrap();
-            assert_eq!(done.record.version.get(), version);
-            stage.reader.peer.check_copies().await;
-            assert!(stage.reader.is("a", Freshness::Fresh).await, "{:?}", stage.reader.unseen());
-            assert_eq!(stage.to.read("a"), format!("version {version}").as_bytes());
+    let indexer = indexer(&[]).await;
+    let (old, new) =
+        (Goods::new(&identity(1), "a", 1, bytes(1, 9)), Goods::new(&identity(1), "a", 2, bytes(2, 9)));
+    let (scripts, to) = ([old.clone(), new.clone()], Folder::new());
+    let origin = Holder::begin(identity(1), move |request| match request {
+        DataRequest::Get { content, .. } if *content == scripts[0].record.content => {
+            scripts[0].honest(request)
         }
-    })
-    .await;
+        _ => scripts[1].honest(request),
+    });
+    origin.register(indexer.local_addr(), [old.record.to_signed()]).await;
+    let config = to.config(&[indexer.local_addr()]);
+    let mut reader = Node::registered(Config { on_stale: OnStale::Refetch, ..config }).await;
+    reader.get("a").await.unwrap();
+    let news = Records::first_of([new.record.to_signed()]); // listed nowhere
+    origin.call(reader.addr()).await.invalidate(patient(), news).await.unwrap().unwrap();
+    let failed = |event: &Event| match event {
+        Event::Failed { why, .. } => Some(why.clone()),
+        _ => None,
+    };
+    assert_eq!(reader.event(failed).await, "only version 1 can be found");
+    assert_eq!(to.read("a"), old.bytes);
+    origin.register(indexer.local_addr(), [new.record.to_signed()]).await;
+    assert_eq!(reader.event(refreshed).await.0, 2);
+    assert_eq!(to.read("a"), new.bytes);
+}
+
+#[testkit::test]
+async fn outdated_copy_is_dropped_where_configured() {
+    let mut stage = Stage::set(lasting_push(), |config| config.on_stale = OnStale::Drop).await;
+    stage.publish(2).await;
+    stage.reader.sees(&Event::Dropped(name("a"))).await;
+    assert!(!stage.to.has("a"));
+    assert!(stage.reader.peer.files().await.is_empty());
+}
+
+#[testkit::test]
+async fn outdated_copy_that_somebody_changed_is_not_dropped() {
+    let mut stage = Stage::set(lasting_push(), |config| config.on_stale = OnStale::Drop).await;
+    stage.to.write("a", b"my own work");
+    stage.publish(2).await;
+    let kept = |event: &Event| match event {
+        Event::Failed { why, .. } => Some(why.clone()),
+        Event::Dropped(_) => panic!("it was dropped"),
+        _ => None,
+    };
+    let why = stage.reader.event(kept).await;
+    assert!(why.contains("kept"), "{why}");
+    assert_eq!(stage.to.read("a"), b"my own work");
+}
+
+#[testkit::test]
+async fn download_that_finds_its_copy_outdated_is_not_dropped_itself() {
+    let mut stage = Stage::set(lazy_pull(), |config| config.on_stale = OnStale::Drop).await;
+    for version in 2..12 {
+        stage.publish(version).await;
+        let done = stage.reader.get("a").await.unwrap();
+        assert_eq!(done.record.version.get(), version);
+        stage.reader.peer.check_copies().await;
+        assert!(stage.reader.is("a", Freshness::Fresh).await, "{:?}", stage.reader.unseen());
+        assert_eq!(stage.to.read("a"), format!("version {version}").as_bytes());
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::{os::unix::fs::PermissionsExt, sync::Arc};
 
-use crate::common::{Folder, Node, Proxy, eventually, in_time, indexer, kept_port, name, peer};
+use crate::common::{Folder, Node, Proxy, eventually, indexer, kept_port, name, peer};
 use nekopeer::{Event, PublishOptions};
 use nekoproto::{Freshness, VerifiedRecord};
 
@@ -48,204 +48,179 @@ pub(crate) fn renumbered(event: &Event) -> Option<(u64, u64)> {
     }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn lost_catalogue_takes_no_number_again_and_nothing_spins() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let at = [indexer.local_addr()];
-        let (from, origin) = peer(&at).await;
-        let (to, reader) = peer(&at).await;
-        assert_eq!(publish(&origin, &from, "first").await, 1);
-        reader.get("a").await.unwrap(); // keeps version 1 listed
-        origin.peer.abort().await;
-        lose_catalogue(&from);
-        let mut origin = from.peer(&at).await;
-        assert_eq!(publish(&origin, &from, "other").await, 2, "the number that stands is reported");
-        assert_eq!(reader.get("a").await.unwrap().record.version.get(), 2);
-        assert_eq!(to.read("a"), b"other");
-        let registered = |event: &Event| matches!(event, Event::Registered { .. });
-        let registrations = origin.unseen().iter().filter(|event| registered(event)).count();
-        assert!(registrations <= 2, "{registrations} registrations");
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let at = [indexer.local_addr()];
+    let (from, origin) = peer(&at).await;
+    let (to, reader) = peer(&at).await;
+    assert_eq!(publish(&origin, &from, "first").await, 1);
+    reader.get("a").await.unwrap(); // keeps version 1 listed
+    origin.peer.abort().await;
+    lose_catalogue(&from);
+    let mut origin = from.peer(&at).await;
+    assert_eq!(publish(&origin, &from, "other").await, 2, "the number that stands is reported");
+    assert_eq!(reader.get("a").await.unwrap().record.version.get(), 2);
+    assert_eq!(to.read("a"), b"other");
+    let registered = |event: &Event| matches!(event, Event::Registered { .. });
+    let registrations = origin.unseen().iter().filter(|event| registered(event)).count();
+    assert!(registrations <= 2, "{registrations} registrations");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn lost_catalogue_finds_the_number_of_bytes_that_did_not_change() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let at = [indexer.local_addr()];
-        let (from, origin) = peer(&at).await;
-        let (_to, reader) = peer(&at).await;
-        publish(&origin, &from, "first").await;
-        publish(&origin, &from, "second").await;
-        reader.get("a").await.unwrap();
-        origin.peer.abort().await;
-        lose_catalogue(&from);
-        let origin = from.peer(&at).await;
-        let outcome = origin.publish_all(&[&from.path("a")]).await;
-        let unchanged: Vec<u64> = outcome.unchanged.iter().map(|record| record.version.get()).collect();
-        assert_eq!((outcome.published.len(), unchanged), (0, vec![2]));
-        assert_eq!(publish(&origin, &from, "third").await, 3);
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let at = [indexer.local_addr()];
+    let (from, origin) = peer(&at).await;
+    let (_to, reader) = peer(&at).await;
+    publish(&origin, &from, "first").await;
+    publish(&origin, &from, "second").await;
+    reader.get("a").await.unwrap();
+    origin.peer.abort().await;
+    lose_catalogue(&from);
+    let origin = from.peer(&at).await;
+    let outcome = origin.publish_all(&[&from.path("a")]).await;
+    let unchanged: Vec<u64> = outcome.unchanged.iter().map(|record| record.version.get()).collect();
+    assert_eq!((outcome.published.len(), unchanged), (0, vec![2]));
+    assert_eq!(publish(&origin, &from, "third").await, 3);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn folder_restored_by_one_or_two_versions_publishes_above_all_of_them() {
-    in_time(async {
-        for behind in [1, 2] {
-            let indexer = indexer(&[]).await;
-            let at = [indexer.local_addr()];
-            let (from, origin) = peer(&at).await;
-            let (to, reader) = peer(&at).await;
-            publish(&origin, &from, "version 1").await;
-            origin.peer.abort().await;
-            let backup = Folder::new();
-            copy_data(&from, &backup);
-            let origin = from.peer(&at).await;
-            for n in 0..behind {
-                assert_eq!(publish(&origin, &from, &format!("version {}", n + 2)).await, n + 2);
-            }
-            reader.get("a").await.unwrap();
-            origin.peer.abort().await;
-            copy_data(&backup, &from);
-            let origin = from.peer(&at).await;
-            assert_eq!(publish(&origin, &from, "after the restore").await, behind + 2);
-            assert_eq!(reader.get("a").await.unwrap().record.version.get(), behind + 2);
-            assert_eq!(to.read("a"), b"after the restore");
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn old_backup_that_starts_does_not_replace_what_was_published_since() {
-    in_time(async {
+    for behind in [1, 2] {
         let indexer = indexer(&[]).await;
         let at = [indexer.local_addr()];
         let (from, origin) = peer(&at).await;
-        publish(&origin, &from, "old").await;
-        origin.peer.abort().await;
-        let restored = Folder::new();
-        copy_data(&from, &restored);
-        let origin = from.peer(&at).await;
-        publish(&origin, &from, "new").await;
         let (to, reader) = peer(&at).await;
+        publish(&origin, &from, "version 1").await;
+        origin.peer.abort().await;
+        let backup = Folder::new();
+        copy_data(&from, &backup);
+        let origin = from.peer(&at).await;
+        for n in 0..behind {
+            assert_eq!(publish(&origin, &from, &format!("version {}", n + 2)).await, n + 2);
+        }
         reader.get("a").await.unwrap();
-        origin.peer.shutdown().await;
-        restored.write("a", b"old");
-        let mut origin = restored.peer(&at).await;
-        let outcome = origin.publish_all(&[&restored.path("a")]).await;
-        assert!(outcome.published.is_empty(), "{outcome:?}");
-        assert_eq!(origin.event(elsewhere).await, 2);
-        assert_eq!(reader.get("a").await.unwrap().record.version.get(), 2);
-        assert_eq!(to.read("a"), b"new");
-        let outcome = origin.publish_all(&[&restored.path("a")]).await;
-        assert_eq!(outcome.published[0].version.get(), 3, "told of it, the user publishes again");
-        reader.get("a").await.unwrap();
-        assert_eq!(to.read("a"), b"old");
-    })
-    .await;
+        origin.peer.abort().await;
+        copy_data(&backup, &from);
+        let origin = from.peer(&at).await;
+        assert_eq!(publish(&origin, &from, "after the restore").await, behind + 2);
+        assert_eq!(reader.get("a").await.unwrap().record.version.get(), behind + 2);
+        assert_eq!(to.read("a"), b"after the restore");
+    }
 }
 
-#[tokio::test]
+#[testkit::test]
+async fn old_backup_that_starts_does_not_replace_what_was_published_since() {
+    let indexer = indexer(&[]).await;
+    let at = [indexer.local_addr()];
+    let (from, origin) = peer(&at).await;
+    publish(&origin, &from, "old").await;
+    origin.peer.abort().await;
+    let restored = Folder::new();
+    copy_data(&from, &restored);
+    let origin = from.peer(&at).await;
+    publish(&origin, &from, "new").await;
+    let (to, reader) = peer(&at).await;
+    reader.get("a").await.unwrap();
+    origin.peer.shutdown().await;
+    restored.write("a", b"old");
+    let mut origin = restored.peer(&at).await;
+    let outcome = origin.publish_all(&[&restored.path("a")]).await;
+    assert!(outcome.published.is_empty(), "{outcome:?}");
+    assert_eq!(origin.event(elsewhere).await, 2);
+    assert_eq!(reader.get("a").await.unwrap().record.version.get(), 2);
+    assert_eq!(to.read("a"), b"new");
+    let outcome = origin.publish_all(&[&restored.path("a")]).await;
+    assert_eq!(outcome.published[0].version.get(), 3, "told of it, the user publishes again");
+    reader.get("a").await.unwrap();
+    assert_eq!(to.read("a"), b"old");
+}
+
+#[testkit::test]
 async fn of_two_clones_the_one_that_published_last_is_offered() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let at = [indexer.local_addr()];
-        let (one, first) = peer(&at).await;
-        publish(&first, &one, "version 1").await;
-        first.peer.abort().await;
-        let other = Folder::new();
-        copy_data(&one, &other);
-        other.write("a", &one.read("a"));
-        let (mut first, mut second) = (one.peer(&at).await, other.peer(&at).await);
-        assert_eq!(publish(&first, &one, "by the first").await, 2);
-        assert_eq!(publish(&second, &other, "by the second").await, 3, "2 was taken");
-        assert_eq!(hears_elsewhere(&mut first).await, 3);
-        assert!(first.is("a", Freshness::Stale).await);
-        let (to, reader) = peer(&at).await;
-        reader.get("a").await.unwrap();
-        assert_eq!(to.read("a"), b"by the second");
-        assert_eq!(first.publish_all(&[&one.path("a")]).await.published[0].version.get(), 4);
-        while hears_elsewhere(&mut second).await < 4 {} // of 2 it heard before
-        reader.get("a").await.unwrap();
-        assert_eq!(to.read("a"), b"by the first");
-        let noisy = |event: &Event| renumbered(event).is_some();
-        assert!(!first.unseen().iter().any(noisy) && !second.unseen().iter().any(noisy));
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let at = [indexer.local_addr()];
+    let (one, first) = peer(&at).await;
+    publish(&first, &one, "version 1").await;
+    first.peer.abort().await;
+    let other = Folder::new();
+    copy_data(&one, &other);
+    other.write("a", &one.read("a"));
+    let (mut first, mut second) = (one.peer(&at).await, other.peer(&at).await);
+    assert_eq!(publish(&first, &one, "by the first").await, 2);
+    assert_eq!(publish(&second, &other, "by the second").await, 3, "2 was taken");
+    assert_eq!(hears_elsewhere(&mut first).await, 3);
+    assert!(first.is("a", Freshness::Stale).await);
+    let (to, reader) = peer(&at).await;
+    reader.get("a").await.unwrap();
+    assert_eq!(to.read("a"), b"by the second");
+    assert_eq!(first.publish_all(&[&one.path("a")]).await.published[0].version.get(), 4);
+    while hears_elsewhere(&mut second).await < 4 {} // of 2 it heard before
+    reader.get("a").await.unwrap();
+    assert_eq!(to.read("a"), b"by the first");
+    let noisy = |event: &Event| renumbered(event).is_some();
+    assert!(!first.unseen().iter().any(noisy) && !second.unseen().iter().any(noisy));
 }
 
 /// Two indexers that do not know each other list two contents under one number; then one origin comes to both.
-#[tokio::test]
+#[testkit::test]
 async fn two_contents_under_one_number_are_replaced_by_one_version_above() {
-    in_time(async {
-        let (near, far) = (indexer(&[]).await, indexer(&[]).await);
-        let (one, first) = peer(&[near.local_addr()]).await;
-        publish(&first, &one, "version 1").await;
-        first.peer.abort().await;
-        let other = Folder::new();
-        copy_data(&one, &other);
-        let (mut first, second) =
-            (one.peer(&[near.local_addr()]).await, other.peer(&[far.local_addr()]).await);
-        let two = |record: VerifiedRecord| assert_eq!(record.version.get(), 2);
-        two(first.publish(&one.write("a", b"by the first")).await);
-        two(second.publish(&other.write("a", b"by the second")).await);
-        second.peer.shutdown().await;
-        let mut second = Node::start(other.config(&[far.local_addr(), near.local_addr()])).await;
-        assert_eq!(second.event(renumbered).await, (2, 3));
-        assert_eq!(hears_elsewhere(&mut first).await, 3);
-        for indexer in [&near, &far] {
-            let (to, reader) = peer(&[indexer.local_addr()]).await;
-            assert_eq!(reader.get("a").await.unwrap().record.version.get(), 3);
-            assert_eq!(to.read("a"), b"by the second");
-        }
-        assert!(!first.unseen().iter().any(|event| renumbered(event).is_some()));
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn number_that_nobody_confirmed_changes_when_the_indexer_is_back_and_an_event_says_so() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (_port, addr) = kept_port();
-        let way = Proxy::begin(addr, indexer.local_addr());
-        let (from, origin) = peer(&[addr]).await;
+    let (near, far) = (indexer(&[]).await, indexer(&[]).await);
+    let (one, first) = peer(&[near.local_addr()]).await;
+    publish(&first, &one, "version 1").await;
+    first.peer.abort().await;
+    let other = Folder::new();
+    copy_data(&one, &other);
+    let (mut first, second) = (one.peer(&[near.local_addr()]).await, other.peer(&[far.local_addr()]).await);
+    let two = |record: VerifiedRecord| assert_eq!(record.version.get(), 2);
+    two(first.publish(&one.write("a", b"by the first")).await);
+    two(second.publish(&other.write("a", b"by the second")).await);
+    second.peer.shutdown().await;
+    let mut second = Node::start(other.config(&[far.local_addr(), near.local_addr()])).await;
+    assert_eq!(second.event(renumbered).await, (2, 3));
+    assert_eq!(hears_elsewhere(&mut first).await, 3);
+    for indexer in [&near, &far] {
         let (to, reader) = peer(&[indexer.local_addr()]).await;
-        publish(&origin, &from, "first").await;
-        reader.get("a").await.unwrap();
-        origin.peer.abort().await;
-        drop(way);
-        lose_catalogue(&from);
-        let mut origin = Node::start(from.config(&[addr])).await;
-        let outcome = origin.publish_all(&[&from.write("a", b"other")]).await;
-        assert_eq!((outcome.published[0].version.get(), outcome.indexers_told), (1, 0));
-        assert!(!outcome.is_confirmed);
-        let _way = Proxy::begin(addr, indexer.local_addr());
-        assert_eq!(origin.event(renumbered).await, (1, 2));
-        assert_eq!(reader.get("a").await.unwrap().record.version.get(), 2);
-        assert_eq!(to.read("a"), b"other");
-        assert!(origin.publish_all(&[&from.write("a", b"third")]).await.is_confirmed);
-    })
-    .await;
+        assert_eq!(reader.get("a").await.unwrap().record.version.get(), 3);
+        assert_eq!(to.read("a"), b"by the second");
+    }
+    assert!(!first.unseen().iter().any(|event| renumbered(event).is_some()));
 }
 
-#[tokio::test]
+#[testkit::test]
+async fn number_that_nobody_confirmed_changes_when_the_indexer_is_back_and_an_event_says_so() {
+    let indexer = indexer(&[]).await;
+    let (_port, addr) = kept_port();
+    let way = Proxy::begin(addr, indexer.local_addr());
+    let (from, origin) = peer(&[addr]).await;
+    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    publish(&origin, &from, "first").await;
+    reader.get("a").await.unwrap();
+    origin.peer.abort().await;
+    drop(way);
+    lose_catalogue(&from);
+    let mut origin = Node::start(from.config(&[addr])).await;
+    let outcome = origin.publish_all(&[&from.write("a", b"other")]).await;
+    assert_eq!((outcome.published[0].version.get(), outcome.indexers_told), (1, 0));
+    assert!(!outcome.is_confirmed);
+    let _way = Proxy::begin(addr, indexer.local_addr());
+    assert_eq!(origin.event(renumbered).await, (1, 2));
+    assert_eq!(reader.get("a").await.unwrap().record.version.get(), 2);
+    assert_eq!(to.read("a"), b"other");
+    assert!(origin.publish_all(&[&from.write("a", b"third")]).await.is_confirmed);
+}
+
+#[testkit::test]
 async fn deregistered_name_goes_on_above_what_its_copies_have() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, origin) = peer(&[indexer.local_addr()]).await;
-        publish(&origin, &from, "first").await;
-        origin.peer.deregister(&name("a")).await.unwrap();
-        let (options, progress) = (PublishOptions::default(), Arc::default());
-        let twice = vec![from.path("a"), from.path("a")];
-        let outcome = origin.peer.publish(twice, options, &progress).await.unwrap();
-        let published: Vec<u64> = outcome.published.iter().map(|record| record.version.get()).collect();
-        assert_eq!(published, [3], "a path that is given twice is one version, above the withdrawal");
-        eventually(async || (indexer.names() == 1).then_some(())).await;
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    publish(&origin, &from, "first").await;
+    origin.peer.deregister(&name("a")).await.unwrap();
+    let (options, progress) = (PublishOptions::default(), Arc::default());
+    let twice = vec![from.path("a"), from.path("a")];
+    let outcome = origin.peer.publish(twice, options, &progress).await.unwrap();
+    let published: Vec<u64> = outcome.published.iter().map(|record| record.version.get()).collect();
+    assert_eq!(published, [3], "a path that is given twice is one version, above the withdrawal");
+    eventually(async || (indexer.names() == 1).then_some(())).await;
 }

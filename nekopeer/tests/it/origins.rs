@@ -3,20 +3,20 @@
 use std::{os::unix::fs::PermissionsExt, time::Duration};
 
 use crate::common::{
-    Folder, Goods, Holder, Node, eventually, holder::Question, holder::patient, identity, in_time, indexer,
-    kept_port, name, peer, policy,
+    Folder, Goods, Holder, Node, eventually, holder::Question, holder::patient, identity, indexer, kept_port,
+    name, peer, policy,
 };
 use nekopeer::{Condition, Config, Doubt, Event, OnStale};
 use nekoproto::{Freshness, Mode, Records, Verdict, Version};
 
 /// Version `version` of `text`, confirmed every second.
-fn goods(origin: u8, text: &str, version: u64) -> Goods {
+fn goods(origin: u16, text: &str, version: u64) -> Goods {
     let content = format!("{text} {version}").into_bytes();
     Goods::with(&identity(origin), text, version, content, |record| record.policy = policy(Mode::Pull, 1))
 }
 
 /// An origin of these goods that confirms them.
-async fn origin(seed: u8, goods: &Goods, indexer: &nekoindexer::IndexerHandle) -> Holder {
+async fn origin(seed: u16, goods: &Goods, indexer: &nekoindexer::IndexerHandle) -> Holder {
     let script = goods.clone();
     let holder = Holder::begin(identity(seed), move |request| script.honest(request));
     holder.confirms(Verdict::Current);
@@ -24,74 +24,65 @@ async fn origin(seed: u8, goods: &Goods, indexer: &nekoindexer::IndexerHandle) -
     holder
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn origin_that_hangs_delays_no_question_to_another() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (_to, reader) = peer(&[indexer.local_addr()]).await;
-        let mut hanging = origin(1, &goods(1, "a", 1), &indexer).await;
-        let mut living = origin(2, &goods(2, "b", 1), &indexer).await;
-        reader.get("a").await.unwrap();
-        reader.get("b").await.unwrap();
-        hanging.hangs();
-        while hanging.questions.try_recv().is_ok() {}
-        assert!(matches!(hanging.questions.recv().await, Some(Question::Asked(_))));
-        while living.questions.try_recv().is_ok() {}
-        tokio::select! {
-            biased;
-            asked = living.questions.recv() => assert!(asked.is_some()),
-            given_up = hanging.questions.recv() => panic!("nobody else was asked meanwhile: {given_up:?}"),
-        }
-        reader.becomes("b", Freshness::Fresh).await;
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (_to, reader) = peer(&[indexer.local_addr()]).await;
+    let mut hanging = origin(1, &goods(1, "a", 1), &indexer).await;
+    let mut living = origin(2, &goods(2, "b", 1), &indexer).await;
+    reader.get("a").await.unwrap();
+    reader.get("b").await.unwrap();
+    hanging.hangs();
+    while hanging.questions.try_recv().is_ok() {}
+    assert!(matches!(hanging.questions.recv().await, Some(Question::Asked(_))));
+    while living.questions.try_recv().is_ok() {}
+    tokio::select! {
+        biased;
+        asked = living.questions.recv() => assert!(asked.is_some()),
+        given_up = hanging.questions.recv() => panic!("nobody else was asked meanwhile: {given_up:?}"),
+    }
+    reader.becomes("b", Freshness::Fresh).await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn stale_copy_is_asked_about_again_and_knows_the_newest_version() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (_to, mut reader) = peer(&[indexer.local_addr()]).await;
-        let origin = origin(1, &goods(1, "a", 1), &indexer).await;
-        reader.get("a").await.unwrap();
-        let client = origin.call(reader.addr()).await;
-        let news = Records::first_of([goods(1, "a", 3).record.to_signed()]);
-        client.invalidate(patient(), news).await.unwrap().unwrap();
-        reader.invalidated("a", 3).await;
-        origin.confirms(Verdict::Newer(Box::new(goods(1, "a", 7).record.to_signed())));
-        reader.invalidated("a", 7).await;
-        let status = reader.status("a").await.unwrap();
-        assert_eq!((status.condition, status.newest), (Condition::Good(Freshness::Stale), Version::new(7)));
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (_to, mut reader) = peer(&[indexer.local_addr()]).await;
+    let origin = origin(1, &goods(1, "a", 1), &indexer).await;
+    reader.get("a").await.unwrap();
+    let client = origin.call(reader.addr()).await;
+    let news = Records::first_of([goods(1, "a", 3).record.to_signed()]);
+    client.invalidate(patient(), news).await.unwrap().unwrap();
+    reader.invalidated("a", 3).await;
+    origin.confirms(Verdict::Newer(Box::new(goods(1, "a", 7).record.to_signed())));
+    reader.invalidated("a", 7).await;
+    let status = reader.status("a").await.unwrap();
+    assert_eq!((status.condition, status.newest), (Condition::Good(Freshness::Stale), Version::new(7)));
 }
 
 /// What is asked about a stale copy is its newest known version, so that the origin pushes the next one.
-#[tokio::test]
+#[testkit::test]
 async fn stale_copy_is_subscribed_to_what_comes_next() {
-    in_time(async {
-        let (_port, listen) = kept_port();
-        let indexer = indexer(&[]).await;
-        let from = Folder::new();
-        let config = || Config {
-            policy: policy(Mode::Push, 600),
-            listen: Some(listen),
-            ..from.config(&[indexer.local_addr()])
-        };
-        let origin = Node::registered(config()).await;
-        let (_to, mut reader) = peer(&[indexer.local_addr()]).await;
-        origin.publish(&from.write("a", b"version 1")).await;
-        reader.get("a").await.unwrap();
-        origin.peer.shutdown().await; // it forgets who subscribed
-        let origin = Node::registered(config()).await;
-        origin.publish(&from.write("a", b"version 2")).await;
-        reader.invalidated("a", 2).await;
-        reader.peer.check_copies().await;
-        indexer.shutdown().await;
-        origin.publish(&from.write("a", b"version 3")).await;
-        reader.invalidated("a", 3).await;
-    })
-    .await;
+    let (_port, listen) = kept_port();
+    let indexer = indexer(&[]).await;
+    let from = Folder::new();
+    let config = || Config {
+        policy: policy(Mode::Push, 600),
+        listen: Some(listen),
+        ..from.config(&[indexer.local_addr()])
+    };
+    let origin = Node::registered(config()).await;
+    let (_to, mut reader) = peer(&[indexer.local_addr()]).await;
+    origin.publish(&from.write("a", b"version 1")).await;
+    reader.get("a").await.unwrap();
+    origin.peer.shutdown().await; // it forgets who subscribed
+    let origin = Node::registered(config()).await;
+    origin.publish(&from.write("a", b"version 2")).await;
+    reader.invalidated("a", 2).await;
+    reader.peer.check_copies().await;
+    indexer.shutdown().await;
+    origin.publish(&from.write("a", b"version 3")).await;
+    reader.invalidated("a", 3).await;
 }
 
 /// An origin that pushed version 2 of `a` and `b` to a reader with version 1, while no indexer is there.
@@ -115,142 +106,122 @@ async fn pushed_without_indexer(on_stale: OnStale) -> (Folder, Node, Folder, Nod
     (from, origin, to, reader)
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn origin_is_asked_for_a_copy_when_no_indexer_answers() {
-    in_time(async {
-        let (_from, _origin, to, reader) = pushed_without_indexer(OnStale::Keep).await;
-        let done = reader.get("a").await.unwrap();
-        assert_eq!((done.record.version.get(), done.freshness), (2, Freshness::Fresh));
-        assert_eq!(to.read("a"), b"a 2");
-        let names = [name("a"), name("b"), name("unknown")];
-        let options = nekopeer::DownloadOptions::default();
-        let outcomes = reader.peer.download_all(&names, &options, &Default::default()).await;
-        let versions: Vec<_> = outcomes
-            .iter()
-            .map(|(_, done)| done.as_ref().map(|done| done.record.version.get()).ok())
-            .collect();
-        assert_eq!(versions, [Some(2), Some(2), None]);
-        assert_eq!(to.read("b"), b"b 2");
-        reader.peer.deregister(&name("a")).await.unwrap();
-        std::fs::remove_file(to.path("a")).unwrap();
-        assert_eq!(reader.get("a").await.unwrap().record.version.get(), 2, "held before");
-    })
-    .await;
+    let (_from, _origin, to, reader) = pushed_without_indexer(OnStale::Keep).await;
+    let done = reader.get("a").await.unwrap();
+    assert_eq!((done.record.version.get(), done.freshness), (2, Freshness::Fresh));
+    assert_eq!(to.read("a"), b"a 2");
+    let names = [name("a"), name("b"), name("unknown")];
+    let options = nekopeer::DownloadOptions::default();
+    let outcomes = reader.peer.download_all(&names, &options, &Default::default()).await;
+    let versions: Vec<_> =
+        outcomes.iter().map(|(_, done)| done.as_ref().map(|done| done.record.version.get()).ok()).collect();
+    assert_eq!(versions, [Some(2), Some(2), None]);
+    assert_eq!(to.read("b"), b"b 2");
+    reader.peer.deregister(&name("a")).await.unwrap();
+    std::fs::remove_file(to.path("a")).unwrap();
+    assert_eq!(reader.get("a").await.unwrap().record.version.get(), 2, "held before");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn refetch_needs_no_indexer() {
-    in_time(async {
-        let (_from, _origin, to, _reader) = pushed_without_indexer(OnStale::Refetch).await;
-        // The first may be refreshed before the second is invalidated: its event may be past.
-        let both = (b"a 2".to_vec(), b"b 2".to_vec());
-        eventually(async || ((to.read("a"), to.read("b")) == both).then_some(())).await;
-    })
-    .await;
+    let (_from, _origin, to, _reader) = pushed_without_indexer(OnStale::Refetch).await;
+    // The first may be refreshed before the second is invalidated: its event may be past.
+    let both = (b"a 2".to_vec(), b"b 2".to_vec());
+    eventually(async || ((to.read("a"), to.read("b")) == both).then_some(())).await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn copy_that_its_origin_withdrew_is_called_so() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let from = Folder::new();
-        let config = Config { policy: policy(Mode::Pull, 1), ..from.config(&[indexer.local_addr()]) };
-        let origin = Node::registered(config).await;
-        let (to, mut reader) = peer(&[indexer.local_addr()]).await;
-        origin.publish(&from.write("a", b"content")).await;
-        reader.get("a").await.unwrap();
-        origin.peer.deregister(&name("a")).await.unwrap();
-        let said = |event: &Event| match event {
-            Event::Withdrawn { name, .. } => Some(name.clone()),
-            Event::OriginAway(_) => panic!("the origin answers"),
-            _ => None,
-        };
-        assert_eq!(reader.event(said).await, name("a"));
-        assert_eq!(reader.status("a").await.unwrap().condition, Condition::Doubtful(Doubt::Withdrawn));
-        assert_eq!(to.read("a"), b"content", "it is kept");
-        origin.publish(&from.write("a", b"content again")).await;
-        reader.invalidated("a", 3).await;
-        assert!(reader.is("a", Freshness::Stale).await);
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let from = Folder::new();
+    let config = Config { policy: policy(Mode::Pull, 1), ..from.config(&[indexer.local_addr()]) };
+    let origin = Node::registered(config).await;
+    let (to, mut reader) = peer(&[indexer.local_addr()]).await;
+    origin.publish(&from.write("a", b"content")).await;
+    reader.get("a").await.unwrap();
+    origin.peer.deregister(&name("a")).await.unwrap();
+    let said = |event: &Event| match event {
+        Event::Withdrawn { name, .. } => Some(name.clone()),
+        Event::OriginAway(_) => panic!("the origin answers"),
+        _ => None,
+    };
+    assert_eq!(reader.event(said).await, name("a"));
+    assert_eq!(reader.status("a").await.unwrap().condition, Condition::Doubtful(Doubt::Withdrawn));
+    assert_eq!(to.read("a"), b"content", "it is kept");
+    origin.publish(&from.write("a", b"content again")).await;
+    reader.invalidated("a", 3).await;
+    assert!(reader.is("a", Freshness::Stale).await);
 }
 
 /// The indexers know nothing: the copy alone shows the origin the version that it signed.
-#[tokio::test]
+#[testkit::test]
 async fn origin_that_lost_its_data_is_told_by_a_copy() {
-    in_time(async {
-        let (_port, listen) = kept_port();
-        let indexer = indexer(&[]).await;
-        let (from, (_to, mut reader)) = (Folder::new(), peer(&[indexer.local_addr()]).await);
-        let policy = policy(Mode::Pull, 1);
-        let config = Config { policy, listen: Some(listen), ..from.config(&[indexer.local_addr()]) };
-        let origin = Node::registered(config).await;
-        for content in ["1", "2", "3"] {
-            origin.publish(&from.write("a", content.as_bytes())).await;
-        }
-        reader.get("a").await.unwrap();
-        origin.peer.shutdown().await;
-        indexer.shutdown().await;
-        let fresh = Folder::new();
-        let key = fresh.write(".neko/peer.key", &from.read(".neko/peer.key"));
-        std::fs::set_permissions(key, std::fs::Permissions::from_mode(0o600)).unwrap();
-        let origin = Node::start(Config { policy, listen: Some(listen), ..fresh.config(&[]) }).await;
-        assert_eq!(origin.publish(&fresh.write("a", b"4")).await.version.get(), 1);
-        reader.invalidated("a", 4).await;
-        let version = async || origin.status("a").await.filter(|file| file.record.version.get() == 4);
-        eventually(version).await;
-    })
-    .await;
+    let (_port, listen) = kept_port();
+    let indexer = indexer(&[]).await;
+    let (from, (_to, mut reader)) = (Folder::new(), peer(&[indexer.local_addr()]).await);
+    let policy = policy(Mode::Pull, 1);
+    let config = Config { policy, listen: Some(listen), ..from.config(&[indexer.local_addr()]) };
+    let origin = Node::registered(config).await;
+    for content in ["1", "2", "3"] {
+        origin.publish(&from.write("a", content.as_bytes())).await;
+    }
+    reader.get("a").await.unwrap();
+    origin.peer.shutdown().await;
+    indexer.shutdown().await;
+    let fresh = Folder::new();
+    let key = fresh.write(".neko/peer.key", &from.read(".neko/peer.key"));
+    std::fs::set_permissions(key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let origin = Node::start(Config { policy, listen: Some(listen), ..fresh.config(&[]) }).await;
+    assert_eq!(origin.publish(&fresh.write("a", b"4")).await.version.get(), 1);
+    reader.invalidated("a", 4).await;
+    let version = async || origin.status("a").await.filter(|file| file.record.version.get() == 4);
+    eventually(version).await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn questions_about_many_copies_of_one_origin_travel_together() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (_to, reader) = peer(&[indexer.local_addr()]).await;
-        let all: Vec<Goods> = (0..200).map(|n| goods(1, &format!("f{n}"), 1)).collect();
-        let script = all.clone();
-        let mut origin = Holder::begin(identity(1), move |request| match request {
-            nekoproto::DataRequest::Get { content, .. } => {
-                script.iter().find(|goods| goods.record.content == *content).unwrap().honest(request)
-            }
-            _ => crate::common::ScriptedReply::refusal(nekoproto::FetchRefusal::NotShared),
-        });
-        origin.confirms(Verdict::Current);
-        for some in all.chunks(100) {
-            origin.register(indexer.local_addr(), some.iter().map(|goods| goods.record.to_signed())).await;
+    let indexer = indexer(&[]).await;
+    let (_to, reader) = peer(&[indexer.local_addr()]).await;
+    let all: Vec<Goods> = (0..200).map(|n| goods(1, &format!("f{n}"), 1)).collect();
+    let script = all.clone();
+    let mut origin = Holder::begin(identity(1), move |request| match request {
+        nekoproto::DataRequest::Get { content, .. } => {
+            script.iter().find(|goods| goods.record.content == *content).unwrap().honest(request)
         }
-        let names: Vec<_> = all.iter().map(|goods| goods.record.name.clone()).collect();
-        let options = nekopeer::DownloadOptions::default();
-        for (name, outcome) in reader.peer.download_all(&names, &options, &Default::default()).await {
-            assert_eq!(outcome.map(|done| done.freshness).unwrap(), Freshness::Fresh, "{name}");
-        }
-        while origin.questions.try_recv().is_ok() {}
-        tokio::time::timeout(Duration::from_secs(30), reader.peer.check_copies()).await.unwrap();
-        let mut asked = Vec::new();
-        while let Ok(Question::Asked(held)) = origin.questions.try_recv() {
-            asked.push(held.len());
-        }
-        assert!(asked.len() < 20 && asked.iter().sum::<usize>() >= 200, "{asked:?}");
-    })
-    .await;
+        _ => crate::common::ScriptedReply::refusal(nekoproto::FetchRefusal::NotShared),
+    });
+    origin.confirms(Verdict::Current);
+    for some in all.chunks(100) {
+        origin.register(indexer.local_addr(), some.iter().map(|goods| goods.record.to_signed())).await;
+    }
+    let names: Vec<_> = all.iter().map(|goods| goods.record.name.clone()).collect();
+    let options = nekopeer::DownloadOptions::default();
+    for (name, outcome) in reader.peer.download_all(&names, &options, &Default::default()).await {
+        assert_eq!(outcome.map(|done| done.freshness).unwrap(), Freshness::Fresh, "{name}");
+    }
+    while origin.questions.try_recv().is_ok() {}
+    tokio::time::timeout(Duration::from_secs(30), reader.peer.check_copies()).await.unwrap();
+    let mut asked = Vec::new();
+    while let Ok(Question::Asked(held)) = origin.questions.try_recv() {
+        asked.push(held.len());
+    }
+    assert!(asked.len() < 20 && asked.iter().sum::<usize>() >= 200, "{asked:?}");
 }
 
 /// Each answer costs a write to the disk.
-#[tokio::test]
+#[testkit::test]
 async fn origin_that_tells_of_a_later_version_each_time_is_asked_again_after_a_pause() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (_to, reader) = peer(&[indexer.local_addr()]).await;
-        let mut hostile = origin(1, &goods(1, "a", 1), &indexer).await;
-        reader.get("a").await.unwrap();
-        while hostile.questions.try_recv().is_ok() {}
-        let began = std::time::Instant::now();
-        for version in 2..7 {
-            hostile.confirms(Verdict::Newer(Box::new(goods(1, "a", version).record.to_signed())));
-            assert!(matches!(hostile.questions.recv().await, Some(Question::Asked(_))));
-        }
-        assert!(began.elapsed() > Duration::from_millis(4 * 400), "{:?}", began.elapsed());
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (_to, reader) = peer(&[indexer.local_addr()]).await;
+    let mut hostile = origin(1, &goods(1, "a", 1), &indexer).await;
+    reader.get("a").await.unwrap();
+    while hostile.questions.try_recv().is_ok() {}
+    let began = std::time::Instant::now();
+    for version in 2..7 {
+        hostile.confirms(Verdict::Newer(Box::new(goods(1, "a", version).record.to_signed())));
+        assert!(matches!(hostile.questions.recv().await, Some(Question::Asked(_))));
+    }
+    assert!(began.elapsed() > Duration::from_millis(4 * 400), "{:?}", began.elapsed());
 }

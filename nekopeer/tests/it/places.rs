@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::common::{Folder, MIB, Node, bytes, in_time, indexer, peer};
+use crate::common::{Folder, MIB, Node, bytes, indexer, peer};
 use nekopeer::{DownloadError, DownloadOptions, Event, StoreError};
 use nekoproto::Freshness;
 
@@ -15,223 +15,180 @@ async fn stage(text: &str, content: &[u8]) -> (nekoindexer::IndexerHandle, Folde
     (indexer, from, origin, to, reader)
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn foreign_file_in_the_place_is_kept_unless_forced() {
-    in_time(async {
-        let (_indexer, _from, _origin, to, reader) = stage("a", b"theirs").await;
-        to.write("a", b"mine!!");
-        let error = reader.get("a").await.unwrap_err();
-        assert!(matches!(&error, DownloadError::Exists(path) if *path == to.path("a")), "{error}");
-        assert_eq!((to.read("a").as_slice(), to.partials().len()), (b"mine!!".as_slice(), 0));
-        reader.get_with("a", DownloadOptions { force: true, ..Default::default() }).await.unwrap();
-        assert_eq!(to.read("a"), b"theirs");
-    })
-    .await;
+    let (_indexer, _from, _origin, to, reader) = stage("a", b"theirs").await;
+    to.write("a", b"mine!!");
+    let error = reader.get("a").await.unwrap_err();
+    assert!(matches!(&error, DownloadError::Exists(path) if *path == to.path("a")), "{error}");
+    assert_eq!((to.read("a").as_slice(), to.partials().len()), (b"mine!!".as_slice(), 0));
+    reader.get_with("a", DownloadOptions { force: true, ..Default::default() }).await.unwrap();
+    assert_eq!(to.read("a"), b"theirs");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn copy_with_other_permissions_and_the_same_bytes_is_updated() {
-    in_time(async {
-        let (_indexer, from, origin, to, reader) = stage("a", b"version 1").await;
-        reader.get("a").await.unwrap();
-        std::fs::set_permissions(to.path("a"), std::fs::Permissions::from_mode(0o600)).unwrap();
-        std::fs::copy(to.path("a"), to.path("b")).unwrap();
-        std::fs::rename(to.path("b"), to.path("a")).unwrap();
-        origin.publish(&from.write("a", b"version 22")).await;
-        reader.get("a").await.unwrap();
-        assert_eq!(to.read("a"), b"version 22");
-    })
-    .await;
+    let (_indexer, from, origin, to, reader) = stage("a", b"version 1").await;
+    reader.get("a").await.unwrap();
+    std::fs::set_permissions(to.path("a"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::copy(to.path("a"), to.path("b")).unwrap();
+    std::fs::rename(to.path("b"), to.path("a")).unwrap();
+    origin.publish(&from.write("a", b"version 22")).await;
+    reader.get("a").await.unwrap();
+    assert_eq!(to.read("a"), b"version 22");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn copy_that_somebody_changed_is_kept_unless_forced() {
-    in_time(async {
-        let (_indexer, from, origin, to, reader) = stage("a", b"version 1").await;
-        reader.get("a").await.unwrap();
-        to.write("a", b"my own work");
-        origin.publish(&from.write("a", b"version 2")).await;
-        let error = reader.get("a").await.unwrap_err();
-        assert!(matches!(error, DownloadError::Exists(_)), "{error}");
-        assert_eq!(to.read("a"), b"my own work");
-        reader.get_with("a", DownloadOptions { force: true, ..Default::default() }).await.unwrap();
-        assert_eq!(to.read("a"), b"version 2");
-    })
-    .await;
+    let (_indexer, from, origin, to, reader) = stage("a", b"version 1").await;
+    reader.get("a").await.unwrap();
+    to.write("a", b"my own work");
+    origin.publish(&from.write("a", b"version 2")).await;
+    let error = reader.get("a").await.unwrap_err();
+    assert!(matches!(error, DownloadError::Exists(_)), "{error}");
+    assert_eq!(to.read("a"), b"my own work");
+    reader.get_with("a", DownloadOptions { force: true, ..Default::default() }).await.unwrap();
+    assert_eq!(to.read("a"), b"version 2");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn identical_bytes_in_the_place_move_nothing_and_become_a_copy() {
-    in_time(async {
-        let content = bytes(1, 2 * MIB);
-        let (_indexer, _from, _origin, to, reader) = stage("a", &content).await;
-        to.write("a", &content);
-        let done = reader.get("a").await.unwrap();
-        assert_eq!((done.bytes_moved, done.record.version.get()), (0, 1));
-        assert!(to.read("a") == content);
-        assert!(!reader.status("a").await.unwrap().own);
-    })
-    .await;
+    let content = bytes(1, 2 * MIB);
+    let (_indexer, _from, _origin, to, reader) = stage("a", &content).await;
+    to.write("a", &content);
+    let done = reader.get("a").await.unwrap();
+    assert_eq!((done.bytes_moved, done.record.version.get()), (0, 1));
+    assert!(to.read("a") == content);
+    assert!(!reader.status("a").await.unwrap().own);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn folder_in_the_place_is_an_error_and_keeps_its_files() {
-    in_time(async {
-        let (_indexer, _from, _origin, to, reader) = stage("a", b"content").await;
-        to.write("a/precious", b"precious");
+    let (_indexer, _from, _origin, to, reader) = stage("a", b"content").await;
+    to.write("a/precious", b"precious");
+    for force in [false, true] {
+        let error = reader.get_with("a", DownloadOptions { force, ..Default::default() }).await.unwrap_err();
+        assert!(matches!(error, DownloadError::Store(StoreError::NotAPlace { .. })), "{error}");
+    }
+    assert_eq!(to.read("a/precious"), b"precious");
+}
+
+#[testkit::test]
+async fn link_or_pipe_in_the_place_is_named_and_left_and_nothing_waits_for_it() {
+    let (_indexer, _from, _origin, to, reader) = stage("a", b"content").await;
+    let (path, other) = (to.path("a"), to.write("other", b"content"));
+    for what in ["a symbolic link", "a named pipe"] {
+        match what {
+            "a named pipe" => {
+                use rustix::fs::{CWD, FileType, Mode, mknodat};
+                mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+            }
+            _ => std::os::unix::fs::symlink(&other, &path).unwrap(),
+        }
         for force in [false, true] {
             let error =
                 reader.get_with("a", DownloadOptions { force, ..Default::default() }).await.unwrap_err();
-            assert!(matches!(error, DownloadError::Store(StoreError::NotAPlace { .. })), "{error}");
+            assert!(error.to_string().contains(what), "{error}");
         }
-        assert_eq!(to.read("a/precious"), b"precious");
-    })
-    .await;
+        assert!(!std::fs::symlink_metadata(&path).unwrap().is_file());
+        std::fs::remove_file(&path).unwrap();
+    }
+    reader.get("a").await.unwrap();
 }
 
-#[tokio::test]
-async fn link_or_pipe_in_the_place_is_named_and_left_and_nothing_waits_for_it() {
-    in_time(async {
-        let (_indexer, _from, _origin, to, reader) = stage("a", b"content").await;
-        let (path, other) = (to.path("a"), to.write("other", b"content"));
-        for what in ["a symbolic link", "a named pipe"] {
-            match what {
-                "a named pipe" => {
-                    use rustix::fs::{CWD, FileType, Mode, mknodat};
-                    mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-                }
-                _ => std::os::unix::fs::symlink(&other, &path).unwrap(),
-            }
-            for force in [false, true] {
-                let error =
-                    reader.get_with("a", DownloadOptions { force, ..Default::default() }).await.unwrap_err();
-                assert!(error.to_string().contains(what), "{error}");
-            }
-            assert!(!std::fs::symlink_metadata(&path).unwrap().is_file());
-            std::fs::remove_file(&path).unwrap();
-        }
-        reader.get("a").await.unwrap();
-    })
-    .await;
-}
-
-#[tokio::test]
+#[testkit::test]
 async fn name_that_is_another_s_but_for_case_or_form_is_refused_unless_forced_or_put_elsewhere() {
-    in_time(async {
-        let (decomposed, composed) = ("docs/cafe\u{301}", "docs/caf\u{e9}");
-        for (wanted, there, existing) in [
-            ("docs/readme.md", "docs/README.md", "docs/README.md"),
-            ("Docs/readme.md", "docs/other.md", "docs"),
-            (decomposed, composed, composed),
-            (composed, decomposed, decomposed),
-        ] {
-            let (_indexer, _from, _origin, to, reader) = stage(wanted, b"theirs").await;
-            to.write(there, b"mine");
-            let error = reader.get(wanted).await.unwrap_err();
-            let DownloadError::Collides { existing: found, .. } = &error else { panic!("{error}") };
-            assert_eq!(*found, to.path(existing));
-            let text = error.to_string();
-            assert!(text.contains(wanted) && text.contains("--force") && text.contains("-o"), "{text}");
-            assert!(!to.has(wanted) && !to.has("Docs"), "no folder is created");
+    let (decomposed, composed) = ("docs/cafe\u{301}", "docs/caf\u{e9}");
+    for (wanted, there, existing) in [
+        ("docs/readme.md", "docs/README.md", "docs/README.md"),
+        ("Docs/readme.md", "docs/other.md", "docs"),
+        (decomposed, composed, composed),
+        (composed, decomposed, decomposed),
+    ] {
+        let (_indexer, _from, _origin, to, reader) = stage(wanted, b"theirs").await;
+        to.write(there, b"mine");
+        let error = reader.get(wanted).await.unwrap_err();
+        let DownloadError::Collides { existing: found, .. } = &error else { panic!("{error}") };
+        assert_eq!(*found, to.path(existing));
+        let text = error.to_string();
+        assert!(text.contains(wanted) && text.contains("--force") && text.contains("-o"), "{text}");
+        assert!(!to.has(wanted) && !to.has("Docs"), "no folder is created");
 
-            let output = Some(to.path("elsewhere"));
-            reader.get_with(wanted, DownloadOptions { output, ..Default::default() }).await.unwrap();
-            assert_eq!((to.read("elsewhere").as_slice(), to.has(wanted)), (b"theirs".as_slice(), false));
-            reader.get_with(wanted, DownloadOptions { force: true, ..Default::default() }).await.unwrap();
-            assert_eq!(
-                (to.read(wanted).as_slice(), to.read(there).as_slice()),
-                (&b"theirs"[..], &b"mine"[..])
-            );
-            reader.get(wanted).await.expect("it is a copy now");
-        }
-    })
-    .await;
+        let output = Some(to.path("elsewhere"));
+        reader.get_with(wanted, DownloadOptions { output, ..Default::default() }).await.unwrap();
+        assert_eq!((to.read("elsewhere").as_slice(), to.has(wanted)), (b"theirs".as_slice(), false));
+        reader.get_with(wanted, DownloadOptions { force: true, ..Default::default() }).await.unwrap();
+        assert_eq!((to.read(wanted).as_slice(), to.read(there).as_slice()), (&b"theirs"[..], &b"mine"[..]));
+        reader.get(wanted).await.expect("it is a copy now");
+    }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn name_that_a_symlink_leads_outside_is_refused_and_nothing_is_written_there() {
-    in_time(async {
-        let (_indexer, _from, _origin, to, reader) = stage("way/out/a", b"content").await;
-        let outside = tempfile::tempdir().unwrap();
-        std::os::unix::fs::symlink(outside.path(), to.path("way")).unwrap();
-        let error = reader.get("way/out/a").await.unwrap_err();
-        assert!(matches!(error, DownloadError::Store(StoreError::Escapes(_))), "{error}");
-        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
-    })
-    .await;
+    let (_indexer, _from, _origin, to, reader) = stage("way/out/a", b"content").await;
+    let outside = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(outside.path(), to.path("way")).unwrap();
+    let error = reader.get("way/out/a").await.unwrap_err();
+    assert!(matches!(error, DownloadError::Store(StoreError::Escapes(_))), "{error}");
+    assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn different_files_under_one_name_are_ambiguous_until_an_origin_is_chosen() {
-    in_time(async {
-        let (indexer, _from, _origin, to, reader) = stage("a", b"one").await;
-        let (other_folder, other) = peer(&[indexer.local_addr()]).await;
-        other.publish(&other_folder.write("a", b"two")).await;
-        let error = reader.get("a").await.unwrap_err();
-        assert!(matches!(&error, DownloadError::Ambiguous { origins, .. } if origins.len() == 2), "{error}");
-        assert!(!to.has("a"));
-        let origin = Some(other.peer.node().short());
-        reader.get_with("a", DownloadOptions { origin, ..Default::default() }).await.unwrap();
-        assert_eq!(to.read("a"), b"two");
-        reader.get("a").await.expect("the existing copy determines the origin");
-    })
-    .await;
+    let (indexer, _from, _origin, to, reader) = stage("a", b"one").await;
+    let (other_folder, other) = peer(&[indexer.local_addr()]).await;
+    other.publish(&other_folder.write("a", b"two")).await;
+    let error = reader.get("a").await.unwrap_err();
+    assert!(matches!(&error, DownloadError::Ambiguous { origins, .. } if origins.len() == 2), "{error}");
+    assert!(!to.has("a"));
+    let origin = Some(other.peer.node().short());
+    reader.get_with("a", DownloadOptions { origin, ..Default::default() }).await.unwrap();
+    assert_eq!(to.read("a"), b"two");
+    reader.get("a").await.expect("the existing copy determines the origin");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn same_bytes_of_several_origins_are_one_file_from_all_of_them() {
-    in_time(async {
-        let content = bytes(1, 20 * MIB);
-        let (indexer, _from, _origin, to, reader) = stage("a", &content).await;
-        let (other_folder, other) = peer(&[indexer.local_addr()]).await;
-        other.publish(&other_folder.write("a", &content)).await;
-        assert_eq!(reader.get("a").await.unwrap().sources.len(), 2);
-        assert!(to.read("a") == content);
-    })
-    .await;
+    let content = bytes(1, 20 * MIB);
+    let (indexer, _from, _origin, to, reader) = stage("a", &content).await;
+    let (other_folder, other) = peer(&[indexer.local_addr()]).await;
+    other.publish(&other_folder.write("a", &content)).await;
+    assert_eq!(reader.get("a").await.unwrap().sources.len(), 2);
+    assert!(to.read("a") == content);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn file_that_changed_since_it_was_published_is_not_delivered() {
-    in_time(async {
-        let content = bytes(1, MIB);
-        let (_indexer, from, _origin, to, reader) = stage("a", &content).await;
-        from.write("a", &bytes(2, MIB + 1));
-        let error = reader.get("a").await.unwrap_err().to_string();
-        assert!(error.contains("changed on the holder's disk"), "{error}");
-        assert!(!to.has("a"));
-    })
-    .await;
+    let content = bytes(1, MIB);
+    let (_indexer, from, _origin, to, reader) = stage("a", &content).await;
+    from.write("a", &bytes(2, MIB + 1));
+    let error = reader.get("a").await.unwrap_err().to_string();
+    assert!(error.contains("changed on the holder's disk"), "{error}");
+    assert!(!to.has("a"));
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn file_that_changed_at_its_origin_comes_whole_from_a_copy() {
-    in_time(async {
-        let content = bytes(1, MIB);
-        let (indexer, from, _origin, to, reader) = stage("a", &content).await;
-        let (_cache, cache) = peer(&[indexer.local_addr()]).await;
-        cache.get("a").await.unwrap();
-        from.write("a", &bytes(2, MIB + 1));
-        let done = reader.get("a").await.unwrap();
-        assert_eq!(done.sources.len(), 1);
-        assert!(to.read("a") == content);
-    })
-    .await;
+    let content = bytes(1, MIB);
+    let (indexer, from, _origin, to, reader) = stage("a", &content).await;
+    let (_cache, cache) = peer(&[indexer.local_addr()]).await;
+    cache.get("a").await.unwrap();
+    from.write("a", &bytes(2, MIB + 1));
+    let done = reader.get("a").await.unwrap();
+    assert_eq!(done.sources.len(), 1);
+    assert!(to.read("a") == content);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn changed_file_is_not_offered_after_a_restart() {
-    in_time(async {
-        let (indexer, from, origin, _to, reader) = stage("a", b"content").await;
-        origin.peer.shutdown().await;
-        from.write("a", b"something else");
-        let mut origin = Node::start(from.config(&[indexer.local_addr()])).await;
-        origin.sees(&Event::Changed(crate::common::name("a"))).await;
-        origin.sees(&Event::Registered { indexer: indexer.local_addr(), files: 0 }).await;
-        let error = reader.get("a").await.unwrap_err();
-        assert!(matches!(error, DownloadError::NotFound { .. }), "{error}");
-        assert_eq!(origin.publish(&from.path("a")).await.version.get(), 2);
-        assert_eq!(reader.get("a").await.unwrap().freshness, Freshness::Fresh);
-    })
-    .await;
+    let (indexer, from, origin, _to, reader) = stage("a", b"content").await;
+    origin.peer.shutdown().await;
+    from.write("a", b"something else");
+    let mut origin = Node::start(from.config(&[indexer.local_addr()])).await;
+    origin.sees(&Event::Changed(crate::common::name("a"))).await;
+    origin.sees(&Event::Registered { indexer: indexer.local_addr(), files: 0 }).await;
+    let error = reader.get("a").await.unwrap_err();
+    assert!(matches!(error, DownloadError::NotFound { .. }), "{error}");
+    assert_eq!(origin.publish(&from.path("a")).await.version.get(), 2);
+    assert_eq!(reader.get("a").await.unwrap().freshness, Freshness::Fresh);
 }

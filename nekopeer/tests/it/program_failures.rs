@@ -289,7 +289,7 @@ fn nothing_is_received_into_the_data_folder() {
 }
 
 /// What cannot be stored is not acknowledged, however often it is told.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testkit::test(multi_thread)]
 async fn news_on_a_full_disk_is_never_acknowledged() {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
@@ -321,7 +321,7 @@ async fn news_on_a_full_disk_is_never_acknowledged() {
 
 /// Goal: who opens data streams and asks for nothing keeps no reader out. Method: more of them than the program may have
 /// descriptors.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testkit::test(multi_thread)]
 async fn idle_data_streams_keep_no_reader_out() {
     let indexer = indexer(&[]).await;
     let addr = indexer.local_addr().to_string();

@@ -12,7 +12,7 @@ use crate::{
 /// Kills of one reader.
 const KILLS: u64 = 40;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testkit::test(multi_thread)]
 async fn copy_of_a_reader_that_is_killed_again_and_again_follows_without_force() {
     let indexer = indexer(&[]).await;
     let (from, origin) = peer(&[indexer.local_addr()]).await;
@@ -47,7 +47,7 @@ async fn copy_of_a_reader_that_is_killed_again_and_again_follows_without_force()
 }
 
 /// A folder is usable whenever its first process was killed.
-#[tokio::test]
+#[testkit::test]
 async fn a_process_that_is_killed_in_its_first_moments_leaves_a_folder_that_works() {
     for after_ms in 1..30 {
         let home = Home::with(&["--indexer", "127.0.0.1:1"]);

@@ -1,7 +1,7 @@
 //! Refetches and drops of outdated copies: none waits for another for good.
 
 use crate::common::{
-    Folder, Goods, Holder, Node, ScriptedReply, holder::patient, identity, in_time, indexer, name, policy,
+    Folder, Goods, Holder, Node, ScriptedReply, holder::patient, identity, indexer, name, policy,
 };
 use nekopeer::{Config, Event, OnStale};
 use nekoproto::{DataRequest, FetchRefusal, Mode, Policy, Records};
@@ -73,40 +73,31 @@ impl Stage {
     }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn copies_of_a_dead_origin_do_not_stop_the_refetch_of_others() {
-    in_time(async {
-        let dead = ["d0", "d1", "d2", "d3"];
-        Stage::set(&dead, &dead.map(|text| (text, 2))).await.refreshes_the_living().await;
-    })
-    .await;
+    let dead = ["d0", "d1", "d2", "d3"];
+    Stage::set(&dead, &dead.map(|text| (text, 2))).await.refreshes_the_living().await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn four_invalidations_of_one_file_do_not_stop_the_refetch_of_others() {
-    in_time(async {
-        let news = [2, 3, 4, 5].map(|version| ("d", version));
-        Stage::set(&["d"], &news).await.refreshes_the_living().await;
-    })
-    .await;
+    let news = [2, 3, 4, 5].map(|version| ("d", version));
+    Stage::set(&["d"], &news).await.refreshes_the_living().await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn outdated_copy_that_is_gone_from_disk_is_dropped_too() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, to) = (Folder::new(), Folder::new());
-        let config = Config { policy: lasting(), ..from.config(&[indexer.local_addr()]) };
-        let origin = Node::registered(config).await;
-        origin.publish(&from.write("a", b"version 1")).await;
-        let config = Config { on_stale: OnStale::Drop, ..to.config(&[indexer.local_addr()]) };
-        let mut reader = Node::registered(config).await;
-        reader.get("a").await.unwrap();
-        reader.peer.check_copies().await;
-        std::fs::remove_file(to.path("a")).unwrap(); // as a drop that was killed leaves it
-        origin.publish(&from.write("a", b"version 2")).await;
-        reader.sees(&Event::Dropped(name("a"))).await;
-        assert!(reader.peer.files().await.is_empty());
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (from, to) = (Folder::new(), Folder::new());
+    let config = Config { policy: lasting(), ..from.config(&[indexer.local_addr()]) };
+    let origin = Node::registered(config).await;
+    origin.publish(&from.write("a", b"version 1")).await;
+    let config = Config { on_stale: OnStale::Drop, ..to.config(&[indexer.local_addr()]) };
+    let mut reader = Node::registered(config).await;
+    reader.get("a").await.unwrap();
+    reader.peer.check_copies().await;
+    std::fs::remove_file(to.path("a")).unwrap(); // as a drop that was killed leaves it
+    origin.publish(&from.write("a", b"version 2")).await;
+    reader.sees(&Event::Dropped(name("a"))).await;
+    assert!(reader.peer.files().await.is_empty());
 }

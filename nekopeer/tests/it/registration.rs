@@ -4,8 +4,8 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use crate::common::{
-    Folder, Holder, Node, Proxy, eventually, fake_indexer::FakeIndexer, identity, in_time, indexer,
-    kept_port, name, peer, policy,
+    Folder, Holder, Node, Proxy, eventually, fake_indexer::FakeIndexer, identity, indexer, kept_port, name,
+    peer, policy,
 };
 use nekopeer::{Condition, Config, Event, PolicyChange, PublishOptions, PublishOutcome};
 use nekoproto::{Mode, Policy, Staleness};
@@ -16,235 +16,204 @@ async fn publish_with(origin: &Node, from: &Folder, content: &str, policy: Polic
     origin.peer.publish(paths, options, &Arc::default()).await.unwrap()
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn version_published_while_the_indexer_is_away_is_announced_after_a_restart_of_the_origin() {
-    in_time(async {
-        let near = indexer(&[]).await;
-        let far = indexer(&[near.local_addr()]).await;
-        far.neighbors_reach(1).await;
-        near.neighbors_reach(1).await; // news goes to a guest once it has proved itself
-        let (_port, addr) = kept_port();
-        let way = Proxy::begin(addr, near.local_addr());
-        let (from, mut origin) = peer(&[addr]).await;
-        let old = origin.publish(&from.write("a", b"version 1")).await;
-        let mut holder = Holder::idle(identity(2));
-        holder.register(far.local_addr(), [old.to_signed()]).await;
-        drop(way);
-        origin.event(|event| matches!(event, Event::Away { .. }).then_some(())).await;
-        let outcome = origin.publish_all(&[&from.write("a", b"version 2")]).await;
-        assert_eq!((outcome.published.len(), outcome.indexers_told), (1, 0));
-        origin.peer.abort().await;
-        let _way = Proxy::begin(addr, near.local_addr());
-        let _origin = from.peer(&[addr]).await;
-        let news = holder.told.recv().await.unwrap().into_vec();
-        assert_eq!(news, [outcome.published[0].to_signed()], "a peer of the neighboring indexer is told");
-    })
-    .await;
+    let near = indexer(&[]).await;
+    let far = indexer(&[near.local_addr()]).await;
+    far.neighbors_reach(1).await;
+    near.neighbors_reach(1).await; // news goes to a guest once it has proved itself
+    let (_port, addr) = kept_port();
+    let way = Proxy::begin(addr, near.local_addr());
+    let (from, mut origin) = peer(&[addr]).await;
+    let old = origin.publish(&from.write("a", b"version 1")).await;
+    let mut holder = Holder::idle(identity(2));
+    holder.register(far.local_addr(), [old.to_signed()]).await;
+    drop(way);
+    origin.event(|event| matches!(event, Event::Away { .. }).then_some(())).await;
+    let outcome = origin.publish_all(&[&from.write("a", b"version 2")]).await;
+    assert_eq!((outcome.published.len(), outcome.indexers_told), (1, 0));
+    origin.peer.abort().await;
+    let _way = Proxy::begin(addr, near.local_addr());
+    let _origin = from.peer(&[addr]).await;
+    let news = holder.told.recv().await.unwrap().into_vec();
+    assert_eq!(news, [outcome.published[0].to_signed()], "a peer of the neighboring indexer is told");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn indexer_that_hangs_delays_neither_a_publish_nor_a_withdrawal_nor_the_other_indexers() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (hanging, unanswered) = FakeIndexer::that_hangs();
-        let from = Folder::new();
-        let mut origin = Node::start(from.config(&[indexer.local_addr(), hanging.addr])).await;
-        let both = [indexer.local_addr(), hanging.addr];
-        for _ in both {
-            origin.event(|event| matches!(event, Event::Connected(_)).then_some(())).await;
-        }
-        let outcome = origin.publish_all(&[&from.write("a", b"content")]).await;
-        assert_eq!(unanswered.load(Ordering::Relaxed), 1, "its call is still open");
-        assert_eq!((outcome.indexers_told, outcome.is_confirmed, indexer.names()), (1, true, 1));
-        let again = origin.publish_all(&[&from.write("a", b"changed")]).await;
-        assert_eq!((again.indexers_told, unanswered.load(Ordering::Relaxed)), (1, 1));
-        origin.peer.deregister(&name("a")).await.unwrap();
-        assert_eq!(unanswered.load(Ordering::Relaxed), 1);
-        let (_to, reader) = peer(&[indexer.local_addr()]).await;
-        let found = reader.peer.search(&name("a")).await.unwrap();
-        assert_eq!((found.candidates.len(), found.withdrawn.len()), (0, 1));
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn only_indexer_hangs_and_the_publish_is_not_confirmed() {
-    in_time(async {
-        let (hanging, unanswered) = FakeIndexer::that_hangs();
-        let from = Folder::new();
-        let mut origin = Node::start(from.config(&[hanging.addr])).await;
+    let indexer = indexer(&[]).await;
+    let (hanging, unanswered) = FakeIndexer::that_hangs();
+    let from = Folder::new();
+    let mut origin = Node::start(from.config(&[indexer.local_addr(), hanging.addr])).await;
+    let both = [indexer.local_addr(), hanging.addr];
+    for _ in both {
         origin.event(|event| matches!(event, Event::Connected(_)).then_some(())).await;
-        let outcome = origin.publish_all(&[&from.write("a", b"content")]).await;
-        assert_eq!(unanswered.load(Ordering::Relaxed), 1, "its call is still open");
-        assert_eq!((outcome.indexers_told, outcome.is_confirmed), (0, false));
-    })
-    .await;
+    }
+    let outcome = origin.publish_all(&[&from.write("a", b"content")]).await;
+    assert_eq!(unanswered.load(Ordering::Relaxed), 1, "its call is still open");
+    assert_eq!((outcome.indexers_told, outcome.is_confirmed, indexer.names()), (1, true, 1));
+    let again = origin.publish_all(&[&from.write("a", b"changed")]).await;
+    assert_eq!((again.indexers_told, unanswered.load(Ordering::Relaxed)), (1, 1));
+    origin.peer.deregister(&name("a")).await.unwrap();
+    assert_eq!(unanswered.load(Ordering::Relaxed), 1);
+    let (_to, reader) = peer(&[indexer.local_addr()]).await;
+    let found = reader.peer.search(&name("a")).await.unwrap();
+    assert_eq!((found.candidates.len(), found.withdrawn.len()), (0, 1));
 }
 
-#[tokio::test]
+#[testkit::test]
+async fn only_indexer_hangs_and_the_publish_is_not_confirmed() {
+    let (hanging, unanswered) = FakeIndexer::that_hangs();
+    let from = Folder::new();
+    let mut origin = Node::start(from.config(&[hanging.addr])).await;
+    origin.event(|event| matches!(event, Event::Connected(_)).then_some(())).await;
+    let outcome = origin.publish_all(&[&from.write("a", b"content")]).await;
+    assert_eq!(unanswered.load(Ordering::Relaxed), 1, "its call is still open");
+    assert_eq!((outcome.indexers_told, outcome.is_confirmed), (0, false));
+}
+
+#[testkit::test]
 async fn file_has_one_name_whether_it_or_its_folder_is_published_and_folders_do_not_collide() {
-    in_time(async {
-        let (from, origin) = peer(&[]).await;
-        let elsewhere = Folder::new();
-        let file = from.write("many/f1", b"one");
-        from.write("more/f1", b"another");
-        elsewhere.write("other/f1", b"a third");
-        let names = |outcome: &PublishOutcome| {
-            outcome.published.iter().map(|record| record.name.to_string()).collect::<Vec<_>>()
-        };
-        let first = origin.publish_all(&[&file]).await;
-        assert_eq!(names(&first), ["many/f1"]);
-        let all = origin
-            .publish_all(&[&from.path("many"), &from.path("more"), &elsewhere.path("other"), &file])
-            .await;
-        assert_eq!(names(&all), ["more/f1", "other/f1"]);
-        assert_eq!(all.unchanged, first.published);
-        assert_eq!(origin.publish_all(&[&from.path("")]).await.unchanged.len(), 2);
-    })
-    .await;
+    let (from, origin) = peer(&[]).await;
+    let elsewhere = Folder::new();
+    let file = from.write("many/f1", b"one");
+    from.write("more/f1", b"another");
+    elsewhere.write("other/f1", b"a third");
+    let names = |outcome: &PublishOutcome| {
+        outcome.published.iter().map(|record| record.name.to_string()).collect::<Vec<_>>()
+    };
+    let first = origin.publish_all(&[&file]).await;
+    assert_eq!(names(&first), ["many/f1"]);
+    let all =
+        origin.publish_all(&[&from.path("many"), &from.path("more"), &elsewhere.path("other"), &file]).await;
+    assert_eq!(names(&all), ["more/f1", "other/f1"]);
+    assert_eq!(all.unchanged, first.published);
+    assert_eq!(origin.publish_all(&[&from.path("")]).await.unchanged.len(), 2);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn policy_is_kept_but_for_what_is_said() {
-    in_time(async {
-        let from = Folder::new();
-        let default = policy(Mode::Pull, 60);
-        let origin = Node::start(Config { policy: default, ..from.config(&[]) }).await;
-        let nothing = PolicyChange::default();
-        let publish = async |content: &str, policy| publish_with(&origin, &from, content, policy).await;
-        assert_eq!(publish("1", nothing).await.published[0].policy, default);
-        let push = Policy::new(Mode::Push, 5, 7, Staleness::Bounded).unwrap();
-        assert_eq!(publish("2", push.into()).await.published[0].policy, push);
-        assert_eq!(publish("3", nothing).await.published[0].policy, push, "kept");
-        assert_eq!(publish("3", nothing).await.unchanged.len(), 1);
-        let lease = PolicyChange { lease_secs: Some(9), ..nothing };
-        let changed = publish("3", lease).await.published.remove(0);
-        assert_eq!(changed.policy, Policy::new(Mode::Push, 9, 7, Staleness::Bounded).unwrap());
-        assert_eq!(changed.version.get(), 4, "a policy of its own is a version of its own");
-        let bad = PolicyChange { ttr_secs: Some(0), ..nothing };
-        assert_eq!(publish("4", bad).await.failed.len(), 1);
-    })
-    .await;
+    let from = Folder::new();
+    let default = policy(Mode::Pull, 60);
+    let origin = Node::start(Config { policy: default, ..from.config(&[]) }).await;
+    let nothing = PolicyChange::default();
+    let publish = async |content: &str, policy| publish_with(&origin, &from, content, policy).await;
+    assert_eq!(publish("1", nothing).await.published[0].policy, default);
+    let push = Policy::new(Mode::Push, 5, 7, Staleness::Bounded).unwrap();
+    assert_eq!(publish("2", push.into()).await.published[0].policy, push);
+    assert_eq!(publish("3", nothing).await.published[0].policy, push, "kept");
+    assert_eq!(publish("3", nothing).await.unchanged.len(), 1);
+    let lease = PolicyChange { lease_secs: Some(9), ..nothing };
+    let changed = publish("3", lease).await.published.remove(0);
+    assert_eq!(changed.policy, Policy::new(Mode::Push, 9, 7, Staleness::Bounded).unwrap());
+    assert_eq!(changed.version.get(), 4, "a policy of its own is a version of its own");
+    let bad = PolicyChange { ttr_secs: Some(0), ..nothing };
+    assert_eq!(publish("4", bad).await.failed.len(), 1);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn file_that_changes_is_withdrawn_until_it_is_published_again() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, mut origin) = peer(&[indexer.local_addr()]).await;
-        origin.publish_all(&[&from.write("a", b"content"), &from.write("b", b"content")]).await;
-        assert_eq!(indexer.names(), 2);
-        from.write("a", b"changed");
-        origin.sees(&Event::Changed(name("a"))).await;
-        eventually(async || (indexer.names() == 1).then_some(())).await;
-        std::fs::remove_file(from.path("b")).unwrap();
-        assert_eq!(origin.peer.files().await.len(), 2, "`ls` notices too");
-        eventually(async || (indexer.names() == 0).then_some(())).await;
-        assert_eq!(origin.publish(&from.path("a")).await.version.get(), 2);
-        assert_eq!(indexer.names(), 1);
-        let changed = |event: &Event| matches!(event, Event::Changed(changed) if *changed == name("a"));
-        assert!(!origin.unseen().iter().any(changed), "it is told once");
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (from, mut origin) = peer(&[indexer.local_addr()]).await;
+    origin.publish_all(&[&from.write("a", b"content"), &from.write("b", b"content")]).await;
+    assert_eq!(indexer.names(), 2);
+    from.write("a", b"changed");
+    origin.sees(&Event::Changed(name("a"))).await;
+    eventually(async || (indexer.names() == 1).then_some(())).await;
+    std::fs::remove_file(from.path("b")).unwrap();
+    assert_eq!(origin.peer.files().await.len(), 2, "`ls` notices too");
+    eventually(async || (indexer.names() == 0).then_some(())).await;
+    assert_eq!(origin.publish(&from.path("a")).await.version.get(), 2);
+    assert_eq!(indexer.names(), 1);
+    let changed = |event: &Event| matches!(event, Event::Changed(changed) if *changed == name("a"));
+    assert!(!origin.unseen().iter().any(changed), "it is told once");
 }
 
 /// As after `touch`, `chmod` or a restored backup.
-#[tokio::test]
+#[testkit::test]
 async fn file_with_another_stamp_and_the_same_bytes_is_offered_again_and_nobody_is_told() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, mut origin) = peer(&[indexer.local_addr()]).await;
-        let (to, mut reader) = peer(&[indexer.local_addr()]).await;
-        let record = origin.publish(&from.write("a", b"content")).await;
-        reader.get("a").await.unwrap();
-        let readable = std::os::unix::fs::PermissionsExt::from_mode(0o640);
-        std::fs::set_permissions(from.path("a"), readable).unwrap();
-        to.write("a", b"content"); // the copy is written anew
-        for node in [&mut origin, &mut reader] {
-            eventually(async || {
-                let status = node.status("a").await.unwrap();
-                matches!(status.condition, Condition::Good(_)).then_some(())
-            })
-            .await;
-            assert!(!node.unseen().iter().any(|event| matches!(event, Event::Changed(_))));
-        }
-        let (there, late) = peer(&[indexer.local_addr()]).await;
-        eventually(async || late.get("a").await.ok()).await;
-        assert_eq!(there.read("a"), b"content");
-        let again = async || origin.publish_all(&[&from.path("a")]).await.unchanged;
-        assert_eq!(again().await, std::slice::from_ref(&record), "no new version");
-
-        from.write("a", b"changed");
-        origin.sees(&Event::Changed(name("a"))).await;
-        from.write("a", b"content");
+    let indexer = indexer(&[]).await;
+    let (from, mut origin) = peer(&[indexer.local_addr()]).await;
+    let (to, mut reader) = peer(&[indexer.local_addr()]).await;
+    let record = origin.publish(&from.write("a", b"content")).await;
+    reader.get("a").await.unwrap();
+    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o640);
+    std::fs::set_permissions(from.path("a"), readable).unwrap();
+    to.write("a", b"content"); // the copy is written anew
+    for node in [&mut origin, &mut reader] {
         eventually(async || {
-            let status = origin.status("a").await.unwrap();
+            let status = node.status("a").await.unwrap();
             matches!(status.condition, Condition::Good(_)).then_some(())
         })
         .await;
-        assert_eq!(origin.publish_all(&[&from.path("a")]).await.unchanged, [record]);
+        assert!(!node.unseen().iter().any(|event| matches!(event, Event::Changed(_))));
+    }
+    let (there, late) = peer(&[indexer.local_addr()]).await;
+    eventually(async || late.get("a").await.ok()).await;
+    assert_eq!(there.read("a"), b"content");
+    let again = async || origin.publish_all(&[&from.path("a")]).await.unchanged;
+    assert_eq!(again().await, std::slice::from_ref(&record), "no new version");
+
+    from.write("a", b"changed");
+    origin.sees(&Event::Changed(name("a"))).await;
+    from.write("a", b"content");
+    eventually(async || {
+        let status = origin.status("a").await.unwrap();
+        matches!(status.condition, Condition::Good(_)).then_some(())
     })
     .await;
+    assert_eq!(origin.publish_all(&[&from.path("a")]).await.unchanged, [record]);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn policy_is_kept_where_the_catalogue_was_lost() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let at = [indexer.local_addr()];
-        let (from, origin) = peer(&at).await;
-        let (_to, reader) = peer(&at).await;
-        let said = Policy::new(Mode::Push, 33, 60, Staleness::ServeStale).unwrap();
-        publish_with(&origin, &from, "first", said.into()).await;
-        reader.get("a").await.unwrap();
-        origin.peer.abort().await;
-        std::fs::remove_file(from.path(".neko/catalogue.redb")).unwrap();
-        let origin = from.peer(&at).await;
-        let unchanged = publish_with(&origin, &from, "first", PolicyChange::default()).await.unchanged;
-        assert_eq!((unchanged[0].version.get(), unchanged[0].policy), (1, said));
-        let published = publish_with(&origin, &from, "second", PolicyChange::default()).await.published;
-        assert_eq!((published[0].version.get(), published[0].policy), (2, said));
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let at = [indexer.local_addr()];
+    let (from, origin) = peer(&at).await;
+    let (_to, reader) = peer(&at).await;
+    let said = Policy::new(Mode::Push, 33, 60, Staleness::ServeStale).unwrap();
+    publish_with(&origin, &from, "first", said.into()).await;
+    reader.get("a").await.unwrap();
+    origin.peer.abort().await;
+    std::fs::remove_file(from.path(".neko/catalogue.redb")).unwrap();
+    let origin = from.peer(&at).await;
+    let unchanged = publish_with(&origin, &from, "first", PolicyChange::default()).await.unchanged;
+    assert_eq!((unchanged[0].version.get(), unchanged[0].policy), (1, said));
+    let published = publish_with(&origin, &from, "second", PolicyChange::default()).await.published;
+    assert_eq!((published[0].version.get(), published[0].policy), (2, said));
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn indexer_that_cannot_list_a_peer_is_named_and_holds_nothing_up() {
-    in_time(async {
-        let (indexer, from) = (indexer(&[]).await, Folder::new());
-        // It does not listen on the address from which it connects.
-        let listen = Some(([127, 0, 0, 2], 0).into());
-        let mut origin = Node::start(Config { listen, ..from.config(&[indexer.local_addr()]) }).await;
-        let named = origin.event(|event| match event {
-            Event::NotListed(indexer) => Some(*indexer),
-            _ => None,
-        });
-        assert_eq!(named.await, indexer.local_addr());
-        let outcome = origin.publish_all(&[&from.write("a", b"bytes")]).await;
-        assert_eq!((outcome.published.len(), outcome.indexers_told), (1, 0));
-        assert_eq!(indexer.names(), 0);
-    })
-    .await;
+    let (indexer, from) = (indexer(&[]).await, Folder::new());
+    // It does not listen on the address from which it connects.
+    let listen = Some(([127, 0, 0, 2], 0).into());
+    let mut origin = Node::start(Config { listen, ..from.config(&[indexer.local_addr()]) }).await;
+    let named = origin.event(|event| match event {
+        Event::NotListed(indexer) => Some(*indexer),
+        _ => None,
+    });
+    assert_eq!(named.await, indexer.local_addr());
+    let outcome = origin.publish_all(&[&from.write("a", b"bytes")]).await;
+    assert_eq!((outcome.published.len(), outcome.indexers_told), (1, 0));
+    assert_eq!(indexer.names(), 0);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn file_whose_withdrawal_is_interrupted_is_withdrawn_everywhere() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, origin) = peer(&[indexer.local_addr()]).await;
-        origin.publish(&from.write("a", b"content")).await;
-        assert_eq!(indexer.names(), 1);
-        {
-            let name = name("a");
-            let mut withdrawing = Box::pin(origin.peer.deregister(&name));
-            assert!(futures::poll!(&mut withdrawing).is_pending());
-        }
-        let (_to, reader) = peer(&[indexer.local_addr()]).await;
-        eventually(async || {
-            let found = reader.peer.search(&name("a")).await.unwrap();
-            (found.candidates.is_empty() && found.withdrawn[0].version.get() == 2).then_some(())
-        })
-        .await;
+    let indexer = indexer(&[]).await;
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    origin.publish(&from.write("a", b"content")).await;
+    assert_eq!(indexer.names(), 1);
+    {
+        let name = name("a");
+        let mut withdrawing = Box::pin(origin.peer.deregister(&name));
+        assert!(futures::poll!(&mut withdrawing).is_pending());
+    }
+    let (_to, reader) = peer(&[indexer.local_addr()]).await;
+    eventually(async || {
+        let found = reader.peer.search(&name("a")).await.unwrap();
+        (found.candidates.is_empty() && found.withdrawn[0].version.get() == 2).then_some(())
     })
     .await;
 }

@@ -7,7 +7,7 @@ use nekoproto::{FileName, Hit, List, NoAnswer, Search, SignedRecord, Term, Terms
 use serde_json::Value;
 
 use crate::{
-    common::{Folder, Goods, Node, fake_indexer::FakeIndexer, goods, identity, in_time, indexer, name, peer},
+    common::{Folder, Goods, Node, fake_indexer::FakeIndexer, goods, identity, indexer, name, peer},
     program::{Ended, Home, Indexers, bytes, has_keys, two_homes},
 };
 
@@ -147,55 +147,49 @@ fn globs(text: &str) -> Search {
     Search { terms: Terms::first_of([Term::new(text).unwrap()]), ..Search::default() }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn page_of_a_hostile_indexer_does_not_count_and_says_so() {
-    in_time(async {
-        let record = |text: &str| Goods::new(&identity(1), text, 1, vec![1]).record.to_signed();
-        let hit = |record: SignedRecord| Hit { record, holders: List::new() };
-        let forged = {
-            let genuine = Goods::new(&identity(1), "b.bin", 1, vec![1]).record;
-            goods::forged(&genuine, 2)
-        };
-        let pages = [
-            vec![record("b.bin"), record("a.bin")], // not in order
-            vec![record("b.txt")],                  // foreign
-            vec![forged],
-        ];
-        let honest = indexer(&[]).await;
-        let (folder, origin) = peer(&[honest.local_addr()]).await;
-        origin.publish(&folder.write("own.bin", b"x")).await;
-        for page in pages {
-            let fake = FakeIndexer::says(page.into_iter().map(hit).collect());
-            let (_folder, reader) = peer(&[honest.local_addr(), fake.addr]).await;
-            let found = reader.peer.find(&globs("*.bin"), None, 50, 1).await.unwrap();
-            let names: Vec<&FileName> = found.matches.iter().map(|found| &found.record.name).collect();
-            assert_eq!((names.len(), names[0].as_str()), (1, "own.bin"));
-            assert!(!found.complete && !found.more);
-            let (_folder, alone) = peer(&[fake.addr]).await;
-            let found = alone.peer.find(&globs("*.bin"), None, 50, 1).await.unwrap();
-            assert!(found.matches.is_empty() && !found.complete);
-        }
-    })
-    .await;
+    let record = |text: &str| Goods::new(&identity(1), text, 1, vec![1]).record.to_signed();
+    let hit = |record: SignedRecord| Hit { record, holders: List::new() };
+    let forged = {
+        let genuine = Goods::new(&identity(1), "b.bin", 1, vec![1]).record;
+        goods::forged(&genuine, 2)
+    };
+    let pages = [
+        vec![record("b.bin"), record("a.bin")], // not in order
+        vec![record("b.txt")],                  // foreign
+        vec![forged],
+    ];
+    let honest = indexer(&[]).await;
+    let (folder, origin) = peer(&[honest.local_addr()]).await;
+    origin.publish(&folder.write("own.bin", b"x")).await;
+    for page in pages {
+        let fake = FakeIndexer::says(page.into_iter().map(hit).collect());
+        let (_folder, reader) = peer(&[honest.local_addr(), fake.addr]).await;
+        let found = reader.peer.find(&globs("*.bin"), None, 50, 1).await.unwrap();
+        let names: Vec<&FileName> = found.matches.iter().map(|found| &found.record.name).collect();
+        assert_eq!((names.len(), names[0].as_str()), (1, "own.bin"));
+        assert!(!found.complete && !found.more);
+        let (_folder, alone) = peer(&[fake.addr]).await;
+        let found = alone.peer.find(&globs("*.bin"), None, 50, 1).await.unwrap();
+        assert!(found.matches.is_empty() && !found.complete);
+    }
 }
 
 /// Whatever is asked: one of two indexers that takes connections and says nothing is given up long before the deadline.
-#[tokio::test]
+#[testkit::test]
 async fn silent_indexer_is_waited_for_by_nothing_that_others_answer() {
-    in_time(async {
-        let (silent, indexer) = (FakeIndexer::that_is_silent(), indexer(&[]).await);
-        let (from, origin) = peer(&[indexer.local_addr()]).await;
-        origin.publish(&from.write("a", b"content")).await;
-        let query_deadline = Duration::from_secs(3600);
-        let config = Folder::new().config(&[silent.addr, indexer.local_addr()]);
-        let reader = Node::start(Config { query_deadline, listen: None, ..config }).await;
-        let answer = reader.peer.query(&name("a"), 0).await.unwrap();
-        assert_eq!((answer.candidates.len(), answer.complete), (1, false));
-        let found = reader.peer.find(&Search::default(), None, 9, 0).await.unwrap();
-        assert_eq!((found.matches.len(), found.complete), (1, false));
-        let trees = reader.peer.trace(&name("a"), 0).await.unwrap();
-        assert_eq!(trees[0].hops[0].answer.clone().err(), Some(NoAnswer::Late));
-        assert!(trees[1].hops[0].answer.is_ok());
-    })
-    .await;
+    let (silent, indexer) = (FakeIndexer::that_is_silent(), indexer(&[]).await);
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    origin.publish(&from.write("a", b"content")).await;
+    let query_deadline = Duration::from_secs(3600);
+    let config = Folder::new().config(&[silent.addr, indexer.local_addr()]);
+    let reader = Node::start(Config { query_deadline, listen: None, ..config }).await;
+    let answer = reader.peer.query(&name("a"), 0).await.unwrap();
+    assert_eq!((answer.candidates.len(), answer.complete), (1, false));
+    let found = reader.peer.find(&Search::default(), None, 9, 0).await.unwrap();
+    assert_eq!((found.matches.len(), found.complete), (1, false));
+    let trees = reader.peer.trace(&name("a"), 0).await.unwrap();
+    assert_eq!(trees[0].hops[0].answer.clone().err(), Some(NoAnswer::Late));
+    assert!(trees[1].hops[0].answer.is_ok());
 }

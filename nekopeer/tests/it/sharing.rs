@@ -9,7 +9,7 @@ use std::{
 
 use crate::common::{
     Folder, Goods, Holder, MIB, Node, ScriptedReply, bytes, eventually, goods::CHUNK_BYTES, identity,
-    in_time, indexer, name, peer,
+    indexer, name, peer,
 };
 use nekopeer::{Config, DownloadError, DownloadOptions, Progress};
 use nekoproto::{DataRequest, FetchRefusal};
@@ -21,198 +21,179 @@ fn slow(config: Config) -> Config {
     Config { limit_up: NonZeroU64::new(SLOW), ..config }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testkit::test(multi_thread)]
 async fn readers_of_one_slow_origin_share_what_they_have() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let from = Folder::new();
-        let origin = Node::registered(slow(from.config(&[indexer.local_addr()]))).await;
-        let content = bytes(1, 48 * MIB);
-        origin.publish(&from.write("a", &content)).await;
-        let mut readers = Vec::new();
-        for _ in 0..4 {
-            let folder = Folder::new();
-            let node = Node::registered(slow(folder.config(&[indexer.local_addr()]))).await;
-            readers.push((folder, node));
-        }
-        let done = futures::future::join_all(readers.iter().map(|(_, reader)| reader.get("a"))).await;
-        let mut from_origin = 0;
-        for (done, (folder, _)) in done.into_iter().zip(&readers) {
-            let done = done.unwrap();
-            assert!(folder.read("a") == content);
-            let of_origin = done.sources.iter().filter(|source| source.node == origin.peer.node());
-            from_origin += of_origin.map(|source| source.bytes).sum::<u64>();
-            assert!(done.sources.len() > 1, "other readers helped: {:?}", done.sources);
-        }
-        // Without sharing: 4 copies. With it: one, and what several request before they find each other.
-        let copies = from_origin as f64 / content.len() as f64;
-        assert!(copies < 2.5, "the origin sent {copies} copies");
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let from = Folder::new();
+    let origin = Node::registered(slow(from.config(&[indexer.local_addr()]))).await;
+    let content = bytes(1, 48 * MIB);
+    origin.publish(&from.write("a", &content)).await;
+    let mut readers = Vec::new();
+    for _ in 0..4 {
+        let folder = Folder::new();
+        let node = Node::registered(slow(folder.config(&[indexer.local_addr()]))).await;
+        readers.push((folder, node));
+    }
+    let done = futures::future::join_all(readers.iter().map(|(_, reader)| reader.get("a"))).await;
+    let mut from_origin = 0;
+    for (done, (folder, _)) in done.into_iter().zip(&readers) {
+        let done = done.unwrap();
+        assert!(folder.read("a") == content);
+        let of_origin = done.sources.iter().filter(|source| source.node == origin.peer.node());
+        from_origin += of_origin.map(|source| source.bytes).sum::<u64>();
+        assert!(done.sources.len() > 1, "other readers helped: {:?}", done.sources);
+    }
+    // Without sharing: 4 copies. With it: one, and what several request before they find each other.
+    let copies = from_origin as f64 / content.len() as f64;
+    assert!(copies < 2.5, "the origin sent {copies} copies");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testkit::test(multi_thread)]
 async fn a_peer_that_is_still_downloading_is_listed_so_and_serves_what_it_has() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let goods = Goods::new(&identity(1), "a", 1, bytes(1, 16 * MIB));
-        let script = goods.clone();
-        // The origin sends the first half only.
-        let half = goods.bytes.len() as u64 / 2;
-        let origin = Holder::begin(identity(1), move |request| match request {
-            DataRequest::Get { ranges, .. } if ranges.iter().any(|range| range.offset + range.len > half) => {
-                ScriptedReply::refusal(FetchRefusal::Busy)
-            }
-            request => script.honest(request),
-        });
-        origin.register(indexer.local_addr(), [goods.record.to_signed()]).await;
-        let (_to, reader) = peer(&[indexer.local_addr()]).await;
-        let (file, options, progress) =
-            (name("a"), DownloadOptions::default(), Arc::new(Progress::default()));
-        let downloading = reader.peer.download(&file, options, &progress);
-        let looking = async {
-            let listed = async || {
-                let found = reader.peer.query(&file, 0).await.ok()?.candidates.into_iter().next()?;
-                found.holders.into_iter().find(|holder| holder.partial)
-            };
-            let partial = eventually(listed).await;
-            assert_eq!(partial.node, reader.peer.node());
-            let stranger = Holder::idle(identity(66));
-            let ask = async |offset: u64| {
-                let range = nekoproto::ByteRange { offset, len: 10 };
-                let ranges = nekoproto::List::first_of([range]);
-                let content = goods.record.content;
-                stranger.ask(partial.addr, &DataRequest::Get { content, ranges }).await
-            };
-            eventually(async || ask(0).await.ok()).await;
-            assert_eq!(ask(half + CHUNK_BYTES as u64).await, Err(FetchRefusal::NotYet));
-            let manifest = stranger.ask(partial.addr, &DataRequest::Manifest(goods.record.manifest)).await;
-            assert!(manifest.is_ok());
-            let have = stranger.ask(partial.addr, &DataRequest::Have(goods.record.content)).await.unwrap();
-            assert_eq!(have.len, goods.bytes.len().div_ceil(CHUNK_BYTES).div_ceil(8) as u64);
-        };
-        tokio::select! {
-            ended = downloading => panic!("{ended:?}"),
-            () = looking => {}
+    let indexer = indexer(&[]).await;
+    let goods = Goods::new(&identity(1), "a", 1, bytes(1, 16 * MIB));
+    let script = goods.clone();
+    // The origin sends the first half only.
+    let half = goods.bytes.len() as u64 / 2;
+    let origin = Holder::begin(identity(1), move |request| match request {
+        DataRequest::Get { ranges, .. } if ranges.iter().any(|range| range.offset + range.len > half) => {
+            ScriptedReply::refusal(FetchRefusal::Busy)
         }
-        // The download was given up: the reader is not listed any more.
-        let gone = async || {
-            let candidates = reader.peer.query(&file, 0).await.ok()?.candidates;
-            let holders = candidates.into_iter().flat_map(|found| found.holders);
-            holders.into_iter().all(|holder| holder.node != reader.peer.node()).then_some(())
+        request => script.honest(request),
+    });
+    origin.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+    let (_to, reader) = peer(&[indexer.local_addr()]).await;
+    let (file, options, progress) = (name("a"), DownloadOptions::default(), Arc::new(Progress::default()));
+    let downloading = reader.peer.download(&file, options, &progress);
+    let looking = async {
+        let listed = async || {
+            let found = reader.peer.query(&file, 0).await.ok()?.candidates.into_iter().next()?;
+            found.holders.into_iter().find(|holder| holder.partial)
         };
-        eventually(gone).await;
-    })
-    .await;
+        let partial = eventually(listed).await;
+        assert_eq!(partial.node, reader.peer.node());
+        let stranger = Holder::idle(identity(66));
+        let ask = async |offset: u64| {
+            let range = nekoproto::ByteRange { offset, len: 10 };
+            let ranges = nekoproto::List::first_of([range]);
+            let content = goods.record.content;
+            stranger.ask(partial.addr, &DataRequest::Get { content, ranges }).await
+        };
+        eventually(async || ask(0).await.ok()).await;
+        assert_eq!(ask(half + CHUNK_BYTES as u64).await, Err(FetchRefusal::NotYet));
+        let manifest = stranger.ask(partial.addr, &DataRequest::Manifest(goods.record.manifest)).await;
+        assert!(manifest.is_ok());
+        let have = stranger.ask(partial.addr, &DataRequest::Have(goods.record.content)).await.unwrap();
+        assert_eq!(have.len, goods.bytes.len().div_ceil(CHUNK_BYTES).div_ceil(8) as u64);
+    };
+    tokio::select! {
+        ended = downloading => panic!("{ended:?}"),
+        () = looking => {}
+    }
+    // The download was given up: the reader is not listed any more.
+    let gone = async || {
+        let candidates = reader.peer.query(&file, 0).await.ok()?.candidates;
+        let holders = candidates.into_iter().flat_map(|found| found.holders);
+        holders.into_iter().all(|holder| holder.node != reader.peer.node()).then_some(())
+    };
+    eventually(gone).await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn chunks_of_other_files_are_not_fetched() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, origin) = peer(&[indexer.local_addr()]).await;
-        let (to, reader) = peer(&[indexer.local_addr()]).await;
-        let first = bytes(1, 6 * MIB);
-        let second = [&first[MIB..5 * MIB], &bytes(2, MIB)].concat();
-        origin.publish(&from.write("a", &first)).await;
-        reader.get("a").await.unwrap();
-        origin.publish(&from.write("b", &second)).await;
-        let done = reader.get("b").await.unwrap();
-        assert!(to.read("b") == second);
-        assert!(done.bytes_moved < 2 * MIB as u64, "{} bytes moved", done.bytes_moved);
-        // Equal bytes under another name are not fetched again.
-        origin.publish(&from.write("c", &second)).await;
-        assert_eq!(reader.get("c").await.unwrap().bytes_moved, 0);
-        assert!(to.read("c") == second);
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    let first = bytes(1, 6 * MIB);
+    let second = [&first[MIB..5 * MIB], &bytes(2, MIB)].concat();
+    origin.publish(&from.write("a", &first)).await;
+    reader.get("a").await.unwrap();
+    origin.publish(&from.write("b", &second)).await;
+    let done = reader.get("b").await.unwrap();
+    assert!(to.read("b") == second);
+    assert!(done.bytes_moved < 2 * MIB as u64, "{} bytes moved", done.bytes_moved);
+    // Equal bytes under another name are not fetched again.
+    origin.publish(&from.write("c", &second)).await;
+    assert_eq!(reader.get("c").await.unwrap().bytes_moved, 0);
+    assert!(to.read("c") == second);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn zeros_are_not_fetched_and_stay_a_hole() {
     use std::os::unix::fs::{FileExt, MetadataExt};
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, origin) = peer(&[indexer.local_addr()]).await;
-        let (to, reader) = peer(&[indexer.local_addr()]).await;
-        let path = from.write("a", b"");
-        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-        file.set_len(64 * MIB as u64).unwrap();
-        file.write_all_at(&bytes(1, 100_000), 30 * MIB as u64).unwrap();
-        origin.publish(&path).await;
-        let done = reader.get("a").await.unwrap();
-        assert!(to.read("a") == from.read("a"));
-        assert!(done.bytes_moved < MIB as u64, "{} bytes moved", done.bytes_moved);
-        let on_disk = std::fs::metadata(to.path("a")).unwrap().blocks() * 512;
-        assert!(on_disk < 4 * MIB as u64, "{on_disk} bytes on disk");
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    let path = from.write("a", b"");
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(64 * MIB as u64).unwrap();
+    file.write_all_at(&bytes(1, 100_000), 30 * MIB as u64).unwrap();
+    origin.publish(&path).await;
+    let done = reader.get("a").await.unwrap();
+    assert!(to.read("a") == from.read("a"));
+    assert!(done.bytes_moved < MIB as u64, "{} bytes moved", done.bytes_moved);
+    let on_disk = std::fs::metadata(to.path("a")).unwrap().blocks() * 512;
+    assert!(on_disk < 4 * MIB as u64, "{on_disk} bytes on disk");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn many_files_come_together_and_each_has_its_outcome() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, origin) = peer(&[indexer.local_addr()]).await;
-        let (to, reader) = peer(&[indexer.local_addr()]).await;
-        let mut names = Vec::new();
-        for n in 0..300u32 {
-            let text = format!("d{}/f{n}", n % 7);
-            from.write(&text, &bytes(u8::try_from(n % 251).unwrap(), n as usize * 40));
-            names.push(name(&text));
-        }
-        let large = bytes(9, 3 * MIB);
-        from.write("large", &large);
-        origin.publish_all(&[&from.path("")]).await;
-        to.write("d0/f7", b"somebody's own work");
-        names.extend([name("large"), name("nobody has this"), name("d1/f1")]);
-        let outcomes = reader.peer.download_all(&names, &DownloadOptions::default(), &Arc::default()).await;
-        assert_eq!(outcomes.len(), 302, "a duplicate name has one outcome");
-        for (name, outcome) in outcomes {
-            match (name.as_str(), outcome) {
-                ("nobody has this", Err(DownloadError::NotFound { .. })) => {}
-                ("d0/f7", Err(DownloadError::Exists(_))) => {}
-                (text, Ok(done)) => {
-                    assert!(to.read(text) == from.read(text), "{text}");
-                    assert_eq!(done.freshness, nekoproto::Freshness::Fresh, "{text}");
-                }
-                (text, Err(error)) => panic!("{text}: {error}"),
+    let indexer = indexer(&[]).await;
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    let mut names = Vec::new();
+    for n in 0..300u32 {
+        let text = format!("d{}/f{n}", n % 7);
+        from.write(&text, &bytes(u8::try_from(n % 251).unwrap(), n as usize * 40));
+        names.push(name(&text));
+    }
+    let large = bytes(9, 3 * MIB);
+    from.write("large", &large);
+    origin.publish_all(&[&from.path("")]).await;
+    to.write("d0/f7", b"somebody's own work");
+    names.extend([name("large"), name("nobody has this"), name("d1/f1")]);
+    let outcomes = reader.peer.download_all(&names, &DownloadOptions::default(), &Arc::default()).await;
+    assert_eq!(outcomes.len(), 302, "a duplicate name has one outcome");
+    for (name, outcome) in outcomes {
+        match (name.as_str(), outcome) {
+            ("nobody has this", Err(DownloadError::NotFound { .. })) => {}
+            ("d0/f7", Err(DownloadError::Exists(_))) => {}
+            (text, Ok(done)) => {
+                assert!(to.read(text) == from.read(text), "{text}");
+                assert_eq!(done.freshness, nekoproto::Freshness::Fresh, "{text}");
             }
+            (text, Err(error)) => panic!("{text}: {error}"),
         }
-        assert_eq!(to.read("d0/f7"), b"somebody's own work");
-        assert_eq!(reader.peer.files().await.len(), 300);
-        assert!(to.partials().is_empty());
-        // They are listed, and a second download moves nothing.
-        let found = origin.peer.query(&name("d2/f2"), 0).await.unwrap();
-        assert_eq!(found.candidates[0].holders.len(), 2);
-        let again = reader.peer.download_all(&names[..5], &DownloadOptions::default(), &Arc::default()).await;
-        assert!(again.iter().skip(1).all(|(_, outcome)| outcome.as_ref().unwrap().bytes_moved == 0));
-    })
-    .await;
+    }
+    assert_eq!(to.read("d0/f7"), b"somebody's own work");
+    assert_eq!(reader.peer.files().await.len(), 300);
+    assert!(to.partials().is_empty());
+    // They are listed, and a second download moves nothing.
+    let found = origin.peer.query(&name("d2/f2"), 0).await.unwrap();
+    assert_eq!(found.candidates[0].holders.len(), 2);
+    let again = reader.peer.download_all(&names[..5], &DownloadOptions::default(), &Arc::default()).await;
+    assert!(again.iter().skip(1).all(|(_, outcome)| outcome.as_ref().unwrap().bytes_moved == 0));
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn small_file_that_is_corrupted_by_one_source_comes_from_another() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let goods = Goods::new(&identity(1), "a", 1, bytes(1, 5000));
-        let script = goods.clone();
-        let liar = Holder::begin(identity(1), move |request| {
-            let mut bytes = script.asked(request);
-            bytes[0] ^= 1;
-            ScriptedReply::of(bytes)
-        });
-        liar.register(indexer.local_addr(), [goods.record.to_signed()]).await;
-        let script = goods.clone();
-        let honest = Holder::begin(identity(2), move |request| script.honest(request));
-        honest.register(indexer.local_addr(), [goods.record.to_signed()]).await;
-        let (to, reader) = peer(&[indexer.local_addr()]).await;
-        let names = [name("a")];
-        let outcomes = reader.peer.download_all(&names, &DownloadOptions::default(), &Arc::default()).await;
-        outcomes[0].1.as_ref().unwrap();
-        assert!(to.read("a") == goods.bytes);
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let goods = Goods::new(&identity(1), "a", 1, bytes(1, 5000));
+    let script = goods.clone();
+    let liar = Holder::begin(identity(1), move |request| {
+        let mut bytes = script.asked(request);
+        bytes[0] ^= 1;
+        ScriptedReply::of(bytes)
+    });
+    liar.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+    let script = goods.clone();
+    let honest = Holder::begin(identity(2), move |request| script.honest(request));
+    honest.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    let names = [name("a")];
+    let outcomes = reader.peer.download_all(&names, &DownloadOptions::default(), &Arc::default()).await;
+    outcomes[0].1.as_ref().unwrap();
+    assert!(to.read("a") == goods.bytes);
 }
 
 /// Keeps what is written to it.
@@ -229,84 +210,75 @@ impl Write for Sink {
     }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn a_file_that_is_read_comes_in_order_and_leaves_nothing() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, origin) = peer(&[indexer.local_addr()]).await;
-        let (to, reader) = peer(&[indexer.local_addr()]).await;
-        for (text, len, seed) in [("a", 20 * MIB, 1), ("small", 10, 2), ("empty", 0, 3)] {
-            let content = bytes(seed, len);
-            origin.publish(&from.write(text, &content)).await;
-            let sink = Sink::default();
-            let options = DownloadOptions::default();
-            let done = reader.peer.read(&name(text), &options, sink.clone(), &Arc::default()).await.unwrap();
-            assert_eq!(done.bytes_moved, len as u64);
-            assert!(*sink.0.lock().unwrap() == content, "{text}");
-        }
-        assert!(!to.has("a") && to.partials().is_empty() && reader.peer.files().await.is_empty());
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn what_a_liar_sends_is_not_read() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let goods = Goods::new(&identity(1), "a", 1, bytes(1, 2 * MIB));
-        let script = goods.clone();
-        let liar = Holder::begin(identity(1), move |request| {
-            let mut bytes = script.asked(request);
-            if let (DataRequest::Get { .. }, Some(byte)) = (request, bytes.get_mut(5 * CHUNK_BYTES)) {
-                *byte ^= 1;
-            }
-            ScriptedReply::of(bytes)
-        });
-        liar.register(indexer.local_addr(), [goods.record.to_signed()]).await;
-        let (_to, reader) = peer(&[indexer.local_addr()]).await;
+    let indexer = indexer(&[]).await;
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    for (text, len, seed) in [("a", 20 * MIB, 1), ("small", 10, 2), ("empty", 0, 3)] {
+        let content = bytes(seed, len);
+        origin.publish(&from.write(text, &content)).await;
         let sink = Sink::default();
         let options = DownloadOptions::default();
-        let error = reader.peer.read(&name("a"), &options, sink.clone(), &Arc::default()).await.unwrap_err();
-        assert!(matches!(error, DownloadError::SourcesExhausted { .. }), "{error}");
-        let read = sink.0.lock().unwrap().clone();
-        assert!(
-            read.len() <= 5 * CHUNK_BYTES && goods.bytes.starts_with(&read),
-            "only verified chunks are written"
-        );
-    })
-    .await;
+        let done = reader.peer.read(&name(text), &options, sink.clone(), &Arc::default()).await.unwrap();
+        assert_eq!(done.bytes_moved, len as u64);
+        assert!(*sink.0.lock().unwrap() == content, "{text}");
+    }
+    assert!(!to.has("a") && to.partials().is_empty() && reader.peer.files().await.is_empty());
 }
 
-#[tokio::test]
+#[testkit::test]
+async fn what_a_liar_sends_is_not_read() {
+    let indexer = indexer(&[]).await;
+    let goods = Goods::new(&identity(1), "a", 1, bytes(1, 2 * MIB));
+    let script = goods.clone();
+    let liar = Holder::begin(identity(1), move |request| {
+        let mut bytes = script.asked(request);
+        if let (DataRequest::Get { .. }, Some(byte)) = (request, bytes.get_mut(5 * CHUNK_BYTES)) {
+            *byte ^= 1;
+        }
+        ScriptedReply::of(bytes)
+    });
+    liar.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+    let (_to, reader) = peer(&[indexer.local_addr()]).await;
+    let sink = Sink::default();
+    let options = DownloadOptions::default();
+    let error = reader.peer.read(&name("a"), &options, sink.clone(), &Arc::default()).await.unwrap_err();
+    assert!(matches!(error, DownloadError::SourcesExhausted { .. }), "{error}");
+    let read = sink.0.lock().unwrap().clone();
+    assert!(
+        read.len() <= 5 * CHUNK_BYTES && goods.bytes.starts_with(&read),
+        "only verified chunks are written"
+    );
+}
+
+#[testkit::test]
 async fn what_comes_through_a_pipe_is_stored_whole_and_overwrites_nothing_unasked() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, origin) = peer(&[indexer.local_addr()]).await;
-        let content = bytes(1, 5 * MIB);
-        let store = async |text: &str, content: &[u8], force| {
-            let from = std::io::Cursor::new(content.to_vec());
-            origin.peer.store(&name(text), from, force, &Arc::default()).await
-        };
-        let path = store("logs/today", &content, false).await.unwrap();
-        assert_eq!(path, from.path("logs/today"));
-        assert!(from.read("logs/today") == content);
-        store("logs/today", b"stored, and not published", false).await.unwrap();
-        from.write("logs/today", b"my own work");
-        let error = store("logs/today", b"other", false).await.unwrap_err();
-        assert!(matches!(error, DownloadError::NotPublished(_)), "{error}");
-        let error = store("logs/Today", b"other", false).await.unwrap_err();
-        assert!(matches!(error, DownloadError::Collides { .. }), "{error}");
-        origin.publish(&path).await;
-        store("logs/today", b"the next version", false).await.unwrap();
-        assert_eq!(from.read("logs/today"), b"the next version");
-        store("logs/today", b"forced", true).await.unwrap();
-        assert_eq!(from.read("logs/today"), b"forced");
-        assert!(from.partials().is_empty());
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let content = bytes(1, 5 * MIB);
+    let store = async |text: &str, content: &[u8], force| {
+        let from = std::io::Cursor::new(content.to_vec());
+        origin.peer.store(&name(text), from, force, &Arc::default()).await
+    };
+    let path = store("logs/today", &content, false).await.unwrap();
+    assert_eq!(path, from.path("logs/today"));
+    assert!(from.read("logs/today") == content);
+    store("logs/today", b"stored, and not published", false).await.unwrap();
+    from.write("logs/today", b"my own work");
+    let error = store("logs/today", b"other", false).await.unwrap_err();
+    assert!(matches!(error, DownloadError::NotPublished(_)), "{error}");
+    let error = store("logs/Today", b"other", false).await.unwrap_err();
+    assert!(matches!(error, DownloadError::Collides { .. }), "{error}");
+    origin.publish(&path).await;
+    store("logs/today", b"the next version", false).await.unwrap();
+    assert_eq!(from.read("logs/today"), b"the next version");
+    store("logs/today", b"forced", true).await.unwrap();
+    assert_eq!(from.read("logs/today"), b"forced");
+    assert!(from.partials().is_empty());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testkit::test(multi_thread)]
 async fn a_file_that_changes_or_goes_while_it_is_served_never_arrives_half_and_half() {
     type Change = fn(&std::path::Path);
     let changes: [Change; 3] = [
@@ -314,26 +286,23 @@ async fn a_file_that_changes_or_goes_while_it_is_served_never_arrives_half_and_h
         |path| drop(std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(MIB as u64)),
         |path| std::fs::remove_file(path).unwrap(),
     ];
-    in_time(async {
-        for (change, number) in changes.into_iter().zip(0..) {
-            let indexer = indexer(&[]).await;
-            let from = Folder::new();
-            let origin = Node::registered(slow(from.config(&[indexer.local_addr()]))).await;
-            let content = bytes(1, 24 * MIB);
-            let path = from.write("a", &content);
-            origin.publish(&path).await;
-            let (to, reader) = peer(&[indexer.local_addr()]).await;
-            let (file, options, progress) = (name("a"), DownloadOptions::default(), Arc::default());
-            let downloading = reader.peer.download(&file, options, &progress);
-            let changing = async {
-                eventually(async || (progress.done() > 2 * MIB as u64).then_some(())).await;
-                change(&path);
-            };
-            let (done, ()) = tokio::join!(downloading, changing);
-            let error = done.expect_err("no source has the second half");
-            assert!(matches!(error, DownloadError::SourcesExhausted { .. }), "change {number}: {error}");
-            assert!(!to.has("a"), "change {number}");
-        }
-    })
-    .await;
+    for (change, number) in changes.into_iter().zip(0..) {
+        let indexer = indexer(&[]).await;
+        let from = Folder::new();
+        let origin = Node::registered(slow(from.config(&[indexer.local_addr()]))).await;
+        let content = bytes(1, 24 * MIB);
+        let path = from.write("a", &content);
+        origin.publish(&path).await;
+        let (to, reader) = peer(&[indexer.local_addr()]).await;
+        let (file, options, progress) = (name("a"), DownloadOptions::default(), Arc::default());
+        let downloading = reader.peer.download(&file, options, &progress);
+        let changing = async {
+            eventually(async || (progress.done() > 2 * MIB as u64).then_some(())).await;
+            change(&path);
+        };
+        let (done, ()) = tokio::join!(downloading, changing);
+        let error = done.expect_err("no source has the second half");
+        assert!(matches!(error, DownloadError::SourcesExhausted { .. }), "change {number}: {error}");
+        assert!(!to.has("a"), "change {number}");
+    }
 }

@@ -10,8 +10,8 @@ use std::{
 
 use crate::{
     common::{
-        Goods, Holder, MIB, Node, ScriptedReply, bytes, eventually, goods::CHUNK_BYTES, identity, in_time,
-        indexer, name, peer,
+        Goods, Holder, MIB, Node, ScriptedReply, bytes, eventually, goods::CHUNK_BYTES, identity, indexer,
+        name, peer,
     },
     program,
 };
@@ -35,7 +35,7 @@ async fn stage(
 
 async fn holder(
     indexer: &IndexerHandle,
-    seed: u8,
+    seed: u16,
     goods: &Goods,
     script: impl Fn(&Goods, &DataRequest) -> ScriptedReply + Send + Sync + 'static,
 ) -> Holder {
@@ -76,101 +76,78 @@ async fn gives_up(reader: &Node, limit: Duration) -> String {
     ended.unwrap_err().to_string()
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn sole_holder_that_trickles_is_given_up() {
-    in_time(async {
-        let (_indexer, reader, _to, _holder) = stage(&goods(), data_trickles).await;
-        let why = gives_up(&reader, Duration::from_secs(30)).await;
-        assert!(why.contains("no source sent anything of use for 20 s"), "{why}");
-        assert!(why.contains("less than 4 KiB/s"), "{why}");
-    })
-    .await;
+    let (_indexer, reader, _to, _holder) = stage(&goods(), data_trickles).await;
+    let why = gives_up(&reader, Duration::from_secs(30)).await;
+    assert!(why.contains("no source sent anything of use for 20 s"), "{why}");
+    assert!(why.contains("less than 4 KiB/s"), "{why}");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn sole_holder_whose_manifest_trickles_is_given_up() {
-    in_time(async {
-        let (_indexer, reader, _to, _holder) = stage(&goods(), manifest_trickles).await;
-        let why = gives_up(&reader, Duration::from_secs(20)).await;
-        assert!(why.contains("less than 4 KiB/s"), "{why}");
-    })
-    .await;
+    let (_indexer, reader, _to, _holder) = stage(&goods(), manifest_trickles).await;
+    let why = gives_up(&reader, Duration::from_secs(20)).await;
+    assert!(why.contains("less than 4 KiB/s"), "{why}");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn holder_that_trickles_does_not_delay_others() {
-    in_time(async {
-        for trickles in [data_trickles, manifest_trickles] {
-            let goods = goods();
-            let (indexer, reader, to, _slow) = stage(&goods, trickles).await;
-            let _honest = holder(&indexer, 2, &goods, Goods::honest).await;
-            let done = reader.get("a").await.unwrap();
-            assert!(to.read("a") == goods.bytes);
-            assert!(done.took < Duration::from_secs(8), "{:?}", done.took);
-        }
-    })
-    .await;
+    for trickles in [data_trickles, manifest_trickles] {
+        let goods = goods();
+        let (indexer, reader, to, _slow) = stage(&goods, trickles).await;
+        let _honest = holder(&indexer, 2, &goods, Goods::honest).await;
+        let done = reader.get("a").await.unwrap();
+        assert!(to.read("a") == goods.bytes);
+        assert!(done.took < Duration::from_secs(8), "{:?}", done.took);
+    }
 }
 
 /// The best of some downloads: each of them would take a second if the slow one were waited for.
-#[tokio::test]
+#[testkit::test]
 async fn holder_that_trickles_is_not_waited_for_when_another_is_there() {
-    in_time(async {
-        for trickles in [data_trickles, manifest_trickles] {
-            for len in [CHUNK_BYTES / 2, MIB] {
-                let goods = Goods::new(&identity(1), "a", 1, bytes(1, len));
-                let mut best = Duration::MAX;
-                for _ in 0..5 {
-                    let (indexer, reader, to, _slow) = stage(&goods, trickles).await;
-                    let _honest = holder(&indexer, 2, &goods, Goods::honest).await;
-                    best = best.min(reader.get("a").await.unwrap().took);
-                    assert!(to.read("a") == goods.bytes);
-                }
-                assert!(best < Duration::from_millis(500), "{best:?} for {len} bytes");
-            }
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn busy_source_is_asked_again_and_is_no_failure() {
-    in_time(async {
+    for trickles in [data_trickles, manifest_trickles] {
         for len in [CHUNK_BYTES / 2, MIB] {
             let goods = Goods::new(&identity(1), "a", 1, bytes(1, len));
-            let left = AtomicUsize::new(8);
-            let (_indexer, reader, to, _holder) = stage(&goods, move |goods, request| {
-                let is_busy =
-                    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-                if is_busy.is_ok() {
-                    ScriptedReply::refusal(FetchRefusal::Busy)
-                } else {
-                    goods.honest(request)
-                }
-            })
-            .await;
-            reader.get("a").await.unwrap();
-            assert!(to.read("a") == goods.bytes);
+            let mut best = Duration::MAX;
+            for _ in 0..5 {
+                let (indexer, reader, to, _slow) = stage(&goods, trickles).await;
+                let _honest = holder(&indexer, 2, &goods, Goods::honest).await;
+                best = best.min(reader.get("a").await.unwrap().took);
+                assert!(to.read("a") == goods.bytes);
+            }
+            assert!(best < Duration::from_millis(500), "{best:?} for {len} bytes");
         }
-    })
-    .await;
+    }
 }
 
-#[tokio::test]
+#[testkit::test]
+async fn busy_source_is_asked_again_and_is_no_failure() {
+    for len in [CHUNK_BYTES / 2, MIB] {
+        let goods = Goods::new(&identity(1), "a", 1, bytes(1, len));
+        let left = AtomicUsize::new(8);
+        let (_indexer, reader, to, _holder) = stage(&goods, move |goods, request| {
+            let is_busy = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            if is_busy.is_ok() { ScriptedReply::refusal(FetchRefusal::Busy) } else { goods.honest(request) }
+        })
+        .await;
+        reader.get("a").await.unwrap();
+        assert!(to.read("a") == goods.bytes);
+    }
+}
+
+#[testkit::test]
 async fn file_larger_than_the_disk_is_refused_before_its_manifest_is_fetched() {
-    in_time(async {
-        let goods = Goods::with(&identity(1), "a", 1, bytes(1, MIB), |record| record.size = FILE_BYTES_MAX);
-        let (_indexer, reader, to, mut holder) = stage(&goods, Goods::honest).await;
-        let disk = rustix::fs::statvfs(to.path("")).unwrap();
-        if disk.f_bavail * disk.f_frsize >= FILE_BYTES_MAX {
-            return; // it fits
-        }
-        let error = reader.get("a").await.unwrap_err();
-        assert!(matches!(error, DownloadError::Store(StoreError::TooLarge { .. })), "{error}");
-        assert!(error.to_string().contains("1024.0 GiB"), "{error}");
-        assert!(holder.asked.try_recv().is_err() && to.partials().is_empty());
-    })
-    .await;
+    let goods = Goods::with(&identity(1), "a", 1, bytes(1, MIB), |record| record.size = FILE_BYTES_MAX);
+    let (_indexer, reader, to, mut holder) = stage(&goods, Goods::honest).await;
+    let disk = rustix::fs::statvfs(to.path("")).unwrap();
+    if disk.f_bavail * disk.f_frsize >= FILE_BYTES_MAX {
+        return; // it fits
+    }
+    let error = reader.get("a").await.unwrap_err();
+    assert!(matches!(error, DownloadError::Store(StoreError::TooLarge { .. })), "{error}");
+    assert!(error.to_string().contains("1024.0 GiB"), "{error}");
+    assert!(holder.asked.try_recv().is_err() && to.partials().is_empty());
 }
 
 #[test]

@@ -5,227 +5,189 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use crate::common::{
-    Folder, Goods, Holder, MIB, ScriptedReply, bytes, identity, in_time, indexer, name, peer,
-};
+use crate::common::{Folder, Goods, Holder, MIB, ScriptedReply, bytes, identity, indexer, name, peer};
 use nekopeer::{DownloadError, DownloadOptions, Progress, PublishOptions};
 use nekoproto::{FetchRefusal, Freshness};
 
-#[tokio::test]
+#[testkit::test]
 async fn files_of_every_size_arrive_as_they_are() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, origin) = peer(&[indexer.local_addr()]).await;
-        let (to, reader) = peer(&[indexer.local_addr()]).await;
-        let files = [("empty", 0), ("deep/er/one", 1), ("a b/ü.bin", 5 * MIB), ("large", 40 * MIB)];
-        for ((text, len), seed) in files.into_iter().zip(0..) {
-            let content = bytes(seed, len);
-            let record = origin.publish(&from.write(text, &content)).await;
-            assert_eq!(record.content.as_bytes(), blake3::hash(&content).as_bytes());
-            let done = reader.get(text).await.unwrap();
-            assert_eq!((done.path, done.record), (to.path(text), record));
-            assert_eq!((done.bytes_moved, done.freshness), (len as u64, Freshness::Fresh));
-            assert!(to.read(text) == content, "{text}");
-            assert!(to.partials().is_empty());
-        }
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    let files = [("empty", 0), ("deep/er/one", 1), ("a b/ü.bin", 5 * MIB), ("large", 40 * MIB)];
+    for ((text, len), seed) in files.into_iter().zip(0..) {
+        let content = bytes(seed, len);
+        let record = origin.publish(&from.write(text, &content)).await;
+        assert_eq!(record.content.as_bytes(), blake3::hash(&content).as_bytes());
+        let done = reader.get(text).await.unwrap();
+        assert_eq!((done.path, done.record), (to.path(text), record));
+        assert_eq!((done.bytes_moved, done.freshness), (len as u64, Freshness::Fresh));
+        assert!(to.read(text) == content, "{text}");
+        assert!(to.partials().is_empty());
+    }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn files_of_a_folder_elsewhere_are_named_by_its_own_name_and_their_paths_within() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (_from, origin) = peer(&[indexer.local_addr()]).await;
-        let (to, reader) = peer(&[indexer.local_addr()]).await;
-        let tree = Folder::new();
-        for text in ["tree/a.txt", "tree/sub/b.txt", "tree/.neko/secret", "tree/sub/.neko-part-x"] {
-            tree.write(text, text.as_bytes());
-        }
-        let outcome = origin.publish_all(&[&tree.path("tree")]).await;
-        let names: Vec<_> = outcome.published.iter().map(|record| record.name.to_string()).collect();
-        assert_eq!(names, ["tree/a.txt", "tree/sub/b.txt"]);
-        for text in names {
-            reader.get(&text).await.unwrap();
-            assert_eq!(to.read(&text), text.as_bytes());
-        }
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (_from, origin) = peer(&[indexer.local_addr()]).await;
+    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    let tree = Folder::new();
+    for text in ["tree/a.txt", "tree/sub/b.txt", "tree/.neko/secret", "tree/sub/.neko-part-x"] {
+        tree.write(text, text.as_bytes());
+    }
+    let outcome = origin.publish_all(&[&tree.path("tree")]).await;
+    let names: Vec<_> = outcome.published.iter().map(|record| record.name.to_string()).collect();
+    assert_eq!(names, ["tree/a.txt", "tree/sub/b.txt"]);
+    for text in names {
+        reader.get(&text).await.unwrap();
+        assert_eq!(to.read(&text), text.as_bytes());
+    }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn unchanged_republish_keeps_the_version() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, origin) = peer(&[indexer.local_addr()]).await;
-        let path = from.write("a", b"same");
-        let first = origin.publish(&path).await;
-        std::fs::write(&path, b"same").unwrap(); // a new stamp, the same bytes
-        let outcome = origin.publish_all(&[&path]).await;
-        assert_eq!((outcome.unchanged, outcome.published.len()), (vec![first], 0));
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let path = from.write("a", b"same");
+    let first = origin.publish(&path).await;
+    std::fs::write(&path, b"same").unwrap(); // a new stamp, the same bytes
+    let outcome = origin.publish_all(&[&path]).await;
+    assert_eq!((outcome.unchanged, outcome.published.len()), (vec![first], 0));
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn changed_republish_moves_only_the_changed_chunks() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, origin) = peer(&[indexer.local_addr()]).await;
-        let (to, reader) = peer(&[indexer.local_addr()]).await;
-        let before = bytes(1, 5 * MIB);
-        origin.publish(&from.write("a", &before)).await;
-        assert_eq!(reader.get("a").await.unwrap().bytes_moved, before.len() as u64);
-        assert_eq!(reader.get("a").await.unwrap().bytes_moved, 0, "it is here already");
-        let after = [&before[..2 * MIB], b"an insertion", &before[2 * MIB..]].concat();
-        assert_eq!(origin.publish(&from.write("a", &after)).await.version.get(), 2);
-        let done = reader.get("a").await.unwrap();
-        assert_eq!(done.record.version.get(), 2);
-        assert!((1..512 * 1024).contains(&done.bytes_moved), "{} bytes moved", done.bytes_moved);
-        assert!(to.read("a") == after);
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    let before = bytes(1, 5 * MIB);
+    origin.publish(&from.write("a", &before)).await;
+    assert_eq!(reader.get("a").await.unwrap().bytes_moved, before.len() as u64);
+    assert_eq!(reader.get("a").await.unwrap().bytes_moved, 0, "it is here already");
+    let after = [&before[..2 * MIB], b"an insertion", &before[2 * MIB..]].concat();
+    assert_eq!(origin.publish(&from.write("a", &after)).await.version.get(), 2);
+    let done = reader.get("a").await.unwrap();
+    assert_eq!(done.record.version.get(), 2);
+    assert!((1..512 * 1024).contains(&done.bytes_moved), "{} bytes moved", done.bytes_moved);
+    assert!(to.read("a") == after);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testkit::test(multi_thread)]
 async fn two_sources_share_the_work() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, origin) = peer(&[indexer.local_addr()]).await;
-        let (_cache, cache) = peer(&[indexer.local_addr()]).await;
-        let (to, reader) = peer(&[indexer.local_addr()]).await;
-        let content = bytes(1, 24 * MIB);
-        origin.publish(&from.write("a", &content)).await;
-        cache.get("a").await.unwrap();
-        let done = reader.get("a").await.unwrap();
-        assert_eq!((done.sources.len(), done.bytes_moved), (2, content.len() as u64));
-        assert!(to.read("a") == content);
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (_cache, cache) = peer(&[indexer.local_addr()]).await;
+    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    let content = bytes(1, 24 * MIB);
+    origin.publish(&from.write("a", &content)).await;
+    cache.get("a").await.unwrap();
+    let done = reader.get("a").await.unwrap();
+    assert_eq!((done.sources.len(), done.bytes_moved), (2, content.len() as u64));
+    assert!(to.read("a") == content);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn copy_serves_while_its_origin_is_gone() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, origin) = peer(&[indexer.local_addr()]).await;
-        let (_cache, cache) = peer(&[indexer.local_addr()]).await;
-        let (to, reader) = peer(&[indexer.local_addr()]).await;
-        origin.publish(&from.write("a", b"content")).await;
-        let node = origin.peer.node();
-        cache.get("a").await.unwrap();
-        origin.peer.shutdown().await;
-        let done = reader.get("a").await.unwrap();
-        assert_eq!((done.record.origin, to.read("a").as_slice()), (node, b"content".as_slice()));
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (_cache, cache) = peer(&[indexer.local_addr()]).await;
+    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    origin.publish(&from.write("a", b"content")).await;
+    let node = origin.peer.node();
+    cache.get("a").await.unwrap();
+    origin.peer.shutdown().await;
+    let done = reader.get("a").await.unwrap();
+    assert_eq!((done.record.origin, to.read("a").as_slice()), (node, b"content".as_slice()));
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn output_elsewhere_is_where_the_file_stands_and_is_served_from() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, origin) = peer(&[indexer.local_addr()]).await;
-        let (to, cache) = peer(&[indexer.local_addr()]).await;
-        let (third, reader) = peer(&[indexer.local_addr()]).await;
-        origin.publish(&from.write("a", b"content")).await;
-        let elsewhere = Folder::new();
-        let output = Some(elsewhere.path("renamed"));
-        let done = cache.get_with("a", DownloadOptions { output, ..Default::default() }).await.unwrap();
-        assert_eq!(done.path, elsewhere.path("renamed"));
-        assert!(elsewhere.read("renamed") == b"content" && !to.has("a"));
-        origin.peer.shutdown().await;
-        reader.get("a").await.unwrap();
-        assert_eq!(third.read("a"), b"content");
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (to, cache) = peer(&[indexer.local_addr()]).await;
+    let (third, reader) = peer(&[indexer.local_addr()]).await;
+    origin.publish(&from.write("a", b"content")).await;
+    let elsewhere = Folder::new();
+    let output = Some(elsewhere.path("renamed"));
+    let done = cache.get_with("a", DownloadOptions { output, ..Default::default() }).await.unwrap();
+    assert_eq!(done.path, elsewhere.path("renamed"));
+    assert!(elsewhere.read("renamed") == b"content" && !to.has("a"));
+    origin.peer.shutdown().await;
+    reader.get("a").await.unwrap();
+    assert_eq!(third.read("a"), b"content");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn own_and_unknown_names_are_told_apart() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, origin) = peer(&[indexer.local_addr()]).await;
-        origin.publish(&from.write("mine", b"content")).await;
-        let error = origin.get("mine").await.unwrap_err();
-        assert!(matches!(error, DownloadError::Own(_)), "{error}");
-        let error = origin.get("nobody's").await.unwrap_err();
-        assert!(matches!(error, DownloadError::NotFound { complete: true, .. }), "{error}");
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    origin.publish(&from.write("mine", b"content")).await;
+    let error = origin.get("mine").await.unwrap_err();
+    assert!(matches!(error, DownloadError::Own(_)), "{error}");
+    let error = origin.get("nobody's").await.unwrap_err();
+    assert!(matches!(error, DownloadError::NotFound { complete: true, .. }), "{error}");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn second_download_of_a_name_at_the_same_time_is_refused() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, origin) = peer(&[indexer.local_addr()]).await;
-        let (_to, reader) = peer(&[indexer.local_addr()]).await;
-        origin.publish(&from.write("a", b"content")).await;
-        let (first, second) = tokio::join!(reader.get("a"), reader.get("a"));
-        assert_eq!(first.unwrap().bytes_moved, 7);
-        assert!(matches!(second, Err(DownloadError::AlreadyRunning(_))), "{second:?}");
-        assert_eq!(reader.get("a").await.unwrap().bytes_moved, 0);
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (_to, reader) = peer(&[indexer.local_addr()]).await;
+    origin.publish(&from.write("a", b"content")).await;
+    let (first, second) = tokio::join!(reader.get("a"), reader.get("a"));
+    assert_eq!(first.unwrap().bytes_moved, 7);
+    assert!(matches!(second, Err(DownloadError::AlreadyRunning(_))), "{second:?}");
+    assert_eq!(reader.get("a").await.unwrap().bytes_moved, 0);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn progress_ends_at_the_size_whatever_was_there() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, origin) = peer(&[indexer.local_addr()]).await;
-        let (_to, reader) = peer(&[indexer.local_addr()]).await;
-        let path = from.write("a", &bytes(1, MIB));
+    let indexer = indexer(&[]).await;
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (_to, reader) = peer(&[indexer.local_addr()]).await;
+    let path = from.write("a", &bytes(1, MIB));
+    let progress = Arc::new(Progress::default());
+    let paths = vec![path.clone()];
+    origin.peer.publish(paths, PublishOptions::default(), &progress).await.unwrap();
+    assert_eq!((progress.done(), progress.total()), (MIB as u64, MIB as u64));
+    for _ in 0..2 {
         let progress = Arc::new(Progress::default());
-        let paths = vec![path.clone()];
-        origin.peer.publish(paths, PublishOptions::default(), &progress).await.unwrap();
+        let options = DownloadOptions::default();
+        reader.peer.download(&name("a"), options, &progress).await.unwrap();
         assert_eq!((progress.done(), progress.total()), (MIB as u64, MIB as u64));
-        for _ in 0..2 {
-            let progress = Arc::new(Progress::default());
-            let options = DownloadOptions::default();
-            reader.peer.download(&name("a"), options, &progress).await.unwrap();
-            assert_eq!((progress.done(), progress.total()), (MIB as u64, MIB as u64));
-        }
-    })
-    .await;
+    }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn busy_source_is_asked_again_until_it_has_room() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (to, reader) = peer(&[indexer.local_addr()]).await;
-        let goods = Goods::new(&identity(1), "a", 1, bytes(1, 2 * MIB));
-        let (script, refusals) = (goods.clone(), AtomicUsize::new(0));
-        let busy = Holder::begin(identity(1), move |request| {
-            let refused = refusals.fetch_add(1, Ordering::Relaxed);
-            if refused < 3 { ScriptedReply::refusal(FetchRefusal::Busy) } else { script.honest(request) }
-        });
-        busy.register(indexer.local_addr(), [goods.record.to_signed()]).await;
-        reader.get("a").await.unwrap();
-        assert!(to.read("a") == goods.bytes);
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    let goods = Goods::new(&identity(1), "a", 1, bytes(1, 2 * MIB));
+    let (script, refusals) = (goods.clone(), AtomicUsize::new(0));
+    let busy = Holder::begin(identity(1), move |request| {
+        let refused = refusals.fetch_add(1, Ordering::Relaxed);
+        if refused < 3 { ScriptedReply::refusal(FetchRefusal::Busy) } else { script.honest(request) }
+    });
+    busy.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+    reader.get("a").await.unwrap();
+    assert!(to.read("a") == goods.bytes);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn progress_of_many_files_counts_all_of_them_and_what_was_there_apart() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (from, origin) = peer(&[indexer.local_addr()]).await;
-        let (_to, reader) = peer(&[indexer.local_addr()]).await;
-        let sizes = [("there", MIB), ("large", 2 * MIB), ("larger", 3 * MIB), ("small", 10)];
-        for ((text, size), seed) in sizes.into_iter().zip(1..) {
-            origin.publish(&from.write(text, &bytes(seed, size))).await;
-        }
-        reader.get("there").await.unwrap();
-        let (names, progress) = (sizes.map(|(text, _)| name(text)), Arc::new(Progress::default()));
-        let outcomes = reader.peer.download_all(&names, &DownloadOptions::default(), &progress).await;
-        assert!(outcomes.iter().all(|(_, outcome)| outcome.is_ok()), "{outcomes:?}");
-        let all: usize = sizes.iter().map(|(_, size)| size).sum();
-        assert_eq!((progress.done(), progress.total()), (all as u64, all as u64));
-        assert_eq!(progress.kept(), MIB as u64);
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (_to, reader) = peer(&[indexer.local_addr()]).await;
+    let sizes = [("there", MIB), ("large", 2 * MIB), ("larger", 3 * MIB), ("small", 10)];
+    for ((text, size), seed) in sizes.into_iter().zip(1..) {
+        origin.publish(&from.write(text, &bytes(seed, size))).await;
+    }
+    reader.get("there").await.unwrap();
+    let (names, progress) = (sizes.map(|(text, _)| name(text)), Arc::new(Progress::default()));
+    let outcomes = reader.peer.download_all(&names, &DownloadOptions::default(), &progress).await;
+    assert!(outcomes.iter().all(|(_, outcome)| outcome.is_ok()), "{outcomes:?}");
+    let all: usize = sizes.iter().map(|(_, size)| size).sum();
+    assert_eq!((progress.done(), progress.total()), (all as u64, all as u64));
+    assert_eq!(progress.kept(), MIB as u64);
 }

@@ -3,12 +3,12 @@
 use std::{fs, sync::Arc, time::Duration};
 
 use crate::{
-    common::{Folder, Holder, MIB, Node, bytes, holder::blocking, identity, in_time, indexer, peer},
+    common::{Folder, Holder, MIB, Node, bytes, holder::blocking, identity, indexer, peer},
     program,
 };
 use nekopeer::Downloaded;
 use nekoproto::{
-    ByteRange, DataReply, DataRequest, Identity, List, NetworkName, Purpose, Role, VerifiedRecord,
+    ByteRange, DataReply, DataRequest, List, NetworkName, Purpose, Role, VerifiedRecord,
     transport::{Access, DataStream, Endpoint, EndpointConfig, Security, encoded},
 };
 
@@ -22,7 +22,7 @@ fn all_of(record: &VerifiedRecord) -> DataRequest {
 }
 
 /// Streams of `count` readers that ask for all of a file and do not read it.
-async fn ask_and_read_nothing(sharer: &Node, record: &VerifiedRecord, count: u8) -> Vec<DataStream> {
+async fn ask_and_read_nothing(sharer: &Node, record: &VerifiedRecord, count: u16) -> Vec<DataStream> {
     let mut streams = Vec::new();
     for reader in 0..count {
         let reader = Holder::idle(identity(100 + reader));
@@ -54,81 +54,69 @@ async fn is_served(indexer: &nekoindexer::IndexerHandle, from: &Folder, sharer: 
     done
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testkit::test(multi_thread)]
 async fn readers_that_read_nothing_keep_no_slot() {
-    in_time(async {
-        let (indexer, from, sharer, record) = sharer_of_a_large_file().await;
-        let mut streams = ask_and_read_nothing(&sharer, &record, 5).await;
-        let granted = blocking(move || {
-            for stream in streams.iter_mut().take(32) {
-                stream.receive::<DataReply>(Duration::from_secs(20)).unwrap().unwrap();
-            }
-            streams
-        });
-        let streams = granted.await; // as many as there are slots
-        is_served(&indexer, &from, &sharer).await;
-        // They are still served: one that reads gets all it asked for.
-        let mut late = streams.into_iter().next().unwrap();
-        let got = blocking(move || {
-            let mut got = vec![0; usize::try_from(record.size).unwrap()];
-            late.receive_bytes(&mut got).unwrap();
-            got
-        });
-        assert!(got.await == from.read("a"));
-    })
-    .await;
+    let (indexer, from, sharer, record) = sharer_of_a_large_file().await;
+    let mut streams = ask_and_read_nothing(&sharer, &record, 5).await;
+    let granted = blocking(move || {
+        for stream in streams.iter_mut().take(32) {
+            stream.receive::<DataReply>(Duration::from_secs(20)).unwrap().unwrap();
+        }
+        streams
+    });
+    let streams = granted.await; // as many as there are slots
+    is_served(&indexer, &from, &sharer).await;
+    // They are still served: one that reads gets all it asked for.
+    let mut late = streams.into_iter().next().unwrap();
+    let got = blocking(move || {
+        let mut got = vec![0; usize::try_from(record.size).unwrap()];
+        late.receive_bytes(&mut got).unwrap();
+        got
+    });
+    assert!(got.await == from.read("a"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testkit::test(multi_thread)]
 async fn more_readers_that_read_nothing_than_places_give_way() {
-    in_time(async {
-        let (indexer, from, sharer, record) = sharer_of_a_large_file().await;
-        let _streams = ask_and_read_nothing(&sharer, &record, 40).await;
-        is_served(&indexer, &from, &sharer).await;
-    })
-    .await;
+    let (indexer, from, sharer, record) = sharer_of_a_large_file().await;
+    let _streams = ask_and_read_nothing(&sharer, &record, 40).await;
+    is_served(&indexer, &from, &sharer).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testkit::test(multi_thread)]
 async fn unfinished_requests_keep_no_slot() {
-    in_time(async {
-        let (indexer, from, sharer, record) = sharer_of_a_large_file().await;
-        let request = encoded(&all_of(&record), 0).unwrap();
-        let mut streams = Vec::new();
-        for reader in 0..5 {
-            let reader = Holder::idle(identity(100 + reader));
-            for _ in 0..OF_ONE {
-                let mut stream = reader.data(sharer.addr()).await;
-                stream.send_bytes(&request[..7]).unwrap();
-                streams.push(stream);
-            }
+    let (indexer, from, sharer, record) = sharer_of_a_large_file().await;
+    let request = encoded(&all_of(&record), 0).unwrap();
+    let mut streams = Vec::new();
+    for reader in 0..5 {
+        let reader = Holder::idle(identity(100 + reader));
+        for _ in 0..OF_ONE {
+            let mut stream = reader.data(sharer.addr()).await;
+            stream.send_bytes(&request[..7]).unwrap();
+            streams.push(stream);
         }
-        let done = is_served(&indexer, &from, &sharer).await;
-        assert!(done.took < Duration::from_secs(1), "{:?}", done.took);
-    })
-    .await;
+    }
+    let done = is_served(&indexer, &from, &sharer).await;
+    assert!(done.took < Duration::from_secs(1), "{:?}", done.took);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn of_too_many_streams_without_a_request_the_oldest_are_closed() {
-    in_time(async {
-        let indexer = indexer(&[]).await;
-        let (_from, sharer) = peer(&[indexer.local_addr()]).await;
-        let reader = Holder::idle(identity(100));
-        let mut oldest = reader.data(sharer.addr()).await;
-        let mut later = Vec::new();
-        for _ in 0..64 {
-            later.push(reader.data(sharer.addr()).await);
-        }
-        let ended = blocking(move || oldest.receive_some(&mut [0]).unwrap_err()).await;
-        assert!(matches!(ended, nekoproto::transport::DataError::Io(_)), "{ended:?}");
-    })
-    .await;
+    let indexer = indexer(&[]).await;
+    let (_from, sharer) = peer(&[indexer.local_addr()]).await;
+    let reader = Holder::idle(identity(100));
+    let mut oldest = reader.data(sharer.addr()).await;
+    let mut later = Vec::new();
+    for _ in 0..64 {
+        later.push(reader.data(sharer.addr()).await);
+    }
+    let ended = blocking(move || oldest.receive_some(&mut [0]).unwrap_err()).await;
+    assert!(matches!(ended, nekoproto::transport::DataError::Io(_)), "{ended:?}");
 }
 
-fn reader(seed: u8) -> Arc<Endpoint> {
+fn reader(seed: u16) -> Arc<Endpoint> {
     let (role, network, security) = (Role::Peer, NetworkName::default(), Security::Tls);
-    let identity = Identity::from_seed(&[seed; 32]);
+    let identity = identity(seed);
     Endpoint::new(EndpointConfig { identity, role, network, security, access: Access::default() }).unwrap()
 }
 
@@ -142,7 +130,7 @@ fn taken_by(process: i32) -> (usize, u64) {
 
 #[test]
 fn streams_without_a_request_take_one_descriptor_and_no_buffer() {
-    const READERS: u8 = 10;
+    const READERS: u16 = 10;
     const EACH: usize = 40;
     let (_indexers, home) = program::one_home();
     home.write("a", b"some bytes");

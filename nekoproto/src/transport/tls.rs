@@ -9,7 +9,7 @@ use rustls::{
         AlwaysResolvesClientRawPublicKeys, Resumption,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
-    crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature_with_raw_key},
+    crypto::{CryptoProvider, ring, verify_tls13_signature_with_raw_key},
     pki_types::{
         CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
     },
@@ -38,7 +38,7 @@ pub(super) struct Tls {
 
 /// The crypto provider, named only here.
 fn provider() -> CryptoProvider {
-    aws_lc_rs::default_provider()
+    ring::default_provider()
 }
 
 impl Tls {

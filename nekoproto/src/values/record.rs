@@ -162,7 +162,9 @@ pub struct SignedRecord {
 }
 
 impl SignedRecord {
-    pub(crate) const fn new(record: Record, signature: Signature) -> Self {
+    /// A record as it came, with whatever signature: nothing is checked.
+    #[must_use]
+    pub const fn new(record: Record, signature: Signature) -> Self {
         Self { record, signature }
     }
 

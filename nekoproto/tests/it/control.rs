@@ -70,7 +70,7 @@ fn answered(id: u64, messages: u32) -> ToPeer {
     ToPeer::Response { id, answer: Ok(IndexerServiceResponse::Search(Ok(reply(messages)))) }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn one_connection_carries_calls_both_ways() {
     over_both(async |security| {
         let pair = pair(security).await;
@@ -93,7 +93,7 @@ async fn one_connection_carries_calls_both_ways() {
 }
 
 /// A task that used up its budget cannot poll timers in that turn: the deadline must fire nevertheless.
-#[tokio::test]
+#[testkit::test]
 async fn a_deadline_set_in_a_long_turn_is_kept() {
     over_both(async |security| {
         let (dialed, accepted) = connected(security, Role::Indexer, Purpose::Control).await;
@@ -119,7 +119,7 @@ async fn a_deadline_set_in_a_long_turn_is_kept() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn answers_to_many_names_fill_a_frame_and_the_rest_is_to_be_asked_for_again() {
     over_both(async |security| {
         let pair = pair(security).await;
@@ -135,7 +135,7 @@ async fn answers_to_many_names_fill_a_frame_and_the_rest_is_to_be_asked_for_agai
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testkit::test(multi_thread)]
 async fn crowd_of_calls_both_ways_is_answered_each_with_its_own_answer() {
     const CALLS: u32 = 2000;
     over_both(async |security| {
@@ -171,7 +171,7 @@ async fn crowd_of_calls_both_ways_is_answered_each_with_its_own_answer() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn broken_frame_closes_its_connection_and_no_other() {
     let over_the_limit = u32::MAX.to_be_bytes();
     let garbage = [0, 0, 0, 3, 0xff, 0xff, 0xff];
@@ -190,7 +190,7 @@ async fn broken_frame_closes_its_connection_and_no_other() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn longest_deadline_is_served_and_the_connection_lives_on() {
     over_both(async |security| {
         let (mut io, _indexer, mut events) = by_hand(security).await;
@@ -204,7 +204,7 @@ async fn longest_deadline_is_served_and_the_connection_lives_on() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn a_handler_may_drive_another_connection_itself() {
     over_both(async |security| {
         let (dialed, accepted) = connected(security, Role::Indexer, Purpose::Control).await;
@@ -220,7 +220,7 @@ async fn a_handler_may_drive_another_connection_itself() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn panic_of_a_handler_is_answered_at_once_and_the_connection_works_on() {
     over_both(async |security| {
         let pair = pair(security).await;
@@ -233,7 +233,7 @@ async fn panic_of_a_handler_is_answered_at_once_and_the_connection_works_on() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn surplus_of_requests_is_answered_busy_and_the_rest_is_served() {
     const SURPLUS: u64 = 50;
     let limit = REQUESTS_IN_FLIGHT_MAX as u64;
@@ -257,7 +257,7 @@ async fn surplus_of_requests_is_answered_busy_and_the_rest_is_served() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn repeated_request_id_is_answered_once() {
     over_both(async |security| {
         let (mut io, _indexer, mut events) = by_hand(security).await;
@@ -272,7 +272,7 @@ async fn repeated_request_id_is_answered_once() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn dropped_call_cancels_its_handler_at_the_other_end() {
     over_both(async |security| {
         let Pair { to_indexer, mut events, to_peer: _to_peer, .. } = pair(security).await;
@@ -286,7 +286,7 @@ async fn dropped_call_cancels_its_handler_at_the_other_end() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn lost_connection_ends_both_drivers_their_calls_and_their_handlers() {
     over_both(async |security| {
         let Pair { to_indexer, to_peer, mut events, peer, indexer } = pair(security).await;
@@ -303,7 +303,7 @@ async fn lost_connection_ends_both_drivers_their_calls_and_their_handlers() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn lost_connection_of_a_node_that_never_called_ends_its_handlers_too() {
     over_both(async |security| {
         let (mut io, indexer, mut events) = by_hand(security).await; // its client is dropped
@@ -316,7 +316,7 @@ async fn lost_connection_of_a_node_that_never_called_ends_its_handlers_too() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn answers_that_nobody_awaits_do_not_stop_the_connection() {
     over_both(async |security| {
         let (mut io, _indexer, _events) = by_hand(security).await; // its client is dropped
@@ -331,7 +331,7 @@ async fn answers_that_nobody_awaits_do_not_stop_the_connection() {
 }
 
 /// Messages of one kind must not delay one of the other kind that follows them.
-#[tokio::test]
+#[testkit::test]
 async fn burst_of_one_kind_does_not_bury_the_message_behind_it() {
     over_both(async |security| {
         let (dialed, accepted) = connected(security, Role::Indexer, Purpose::Control).await;
@@ -370,7 +370,7 @@ async fn burst_of_one_kind_does_not_bury_the_message_behind_it() {
 }
 
 /// Requests that keep arriving must not starve the indexer's own calls.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testkit::test(multi_thread)]
 async fn flood_of_requests_does_not_starve_own_calls() {
     over_both(async |security| {
         let pair = pair(security).await;
@@ -393,7 +393,7 @@ async fn flood_of_requests_does_not_starve_own_calls() {
 }
 
 /// A late response must not be taken for that of the next call, which uses the same slot.
-#[tokio::test]
+#[testkit::test]
 async fn call_past_its_deadline_fails_is_cancelled_and_its_late_answer_ignored() {
     over_both(async |security| {
         let (dialed, accepted) = connected(security, Role::Indexer, Purpose::Control).await;
@@ -429,7 +429,7 @@ async fn call_past_its_deadline_fails_is_cancelled_and_its_late_answer_ignored()
 }
 
 /// Each answer is about 70 KiB; far more are requested than may wait to be read.
-#[tokio::test]
+#[testkit::test]
 async fn answers_to_one_who_does_not_read_are_bounded_and_come_when_it_does() {
     const ASKED: u64 = 500;
     over_both(async |security| {
@@ -452,7 +452,7 @@ async fn answers_to_one_who_does_not_read_are_bounded_and_come_when_it_does() {
 }
 
 /// Requests held back for a caller that does not read are bounded too: the surplus is answered `Busy`.
-#[tokio::test]
+#[testkit::test]
 async fn flood_of_one_who_does_not_read_is_answered_busy_in_the_end() {
     over_both(async |security| {
         let (mut io, _indexer, _events) = by_hand(security).await;

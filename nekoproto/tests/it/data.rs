@@ -55,7 +55,7 @@ fn is_early_end(error: &DataError) -> bool {
     matches!(error, DataError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[testkit::test(multi_thread)]
 async fn messages_and_raw_bytes_arrive_in_order_and_whole() {
     let file = file();
     over_both(async |security| {
@@ -97,7 +97,7 @@ async fn messages_and_raw_bytes_arrive_in_order_and_whole() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn bytes_that_break_off_are_an_early_end() {
     over_both(async |security| {
         let (mut downloader, mut holder) = streams(security).await;
@@ -111,7 +111,7 @@ async fn bytes_that_break_off_are_an_early_end() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn message_that_breaks_off_is_an_early_end() {
     over_both(async |security| {
         for sent in [&[][..], &[0, 0], &[0, 0, 0, 9, 1, 2]] {
@@ -126,7 +126,7 @@ async fn message_that_breaks_off_is_an_early_end() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn over_long_message_is_refused_on_both_ways() {
     let limit = u32::try_from(DATA_MESSAGE_BYTES_MAX).unwrap();
     over_both(async |security| {
@@ -147,7 +147,7 @@ async fn over_long_message_is_refused_on_both_ways() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn message_that_breaks_a_rule_is_malformed() {
     over_both(async |security| {
         for body in [&[][..], &[2], &[0, 1, 0, 0], &[1, 99]] {
@@ -165,7 +165,7 @@ async fn message_that_breaks_a_rule_is_malformed() {
 /// A short stall timeout, to keep tests short.
 const STALL: Duration = Duration::from_millis(50);
 
-#[tokio::test]
+#[testkit::test]
 async fn holder_that_falls_silent_is_given_up() {
     over_both(async |security| {
         let (downloader, mut holder) = streams(security).await;
@@ -182,7 +182,7 @@ async fn holder_that_falls_silent_is_given_up() {
 }
 
 /// A request that comes in pieces, with others behind it, is received without a thread and without a wait in between.
-#[tokio::test]
+#[testkit::test]
 async fn requests_are_received_as_they_arrive() {
     over_both(async |security| {
         let (mut downloader, holder) = streams(security).await;
@@ -213,7 +213,7 @@ async fn requests_are_received_as_they_arrive() {
 }
 
 /// A sender goes on where the socket took no more, and the bytes arrive whole.
-#[tokio::test]
+#[testkit::test]
 async fn what_the_socket_does_not_take_is_sent_later() {
     let mut source = tempfile::tempfile().unwrap();
     io::Write::write_all(&mut source, &file()).unwrap();
@@ -237,7 +237,7 @@ async fn what_the_socket_does_not_take_is_sent_later() {
 }
 
 /// A downloader that does not read blocks the sender's thread for a while and uses no memory.
-#[tokio::test]
+#[testkit::test]
 async fn downloader_that_does_not_read_is_given_up() {
     over_both(async |security| {
         let (downloader, holder) = streams(security).await;
@@ -249,7 +249,7 @@ async fn downloader_that_does_not_read_is_given_up() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn ranges_of_a_file_arrive_and_a_file_that_was_cut_is_an_early_end() {
     use std::io::Write;
     let content = file();
@@ -275,7 +275,7 @@ async fn ranges_of_a_file_arrive_and_a_file_that_was_cut_is_an_early_end() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn a_stream_that_is_hung_up_ends_the_wait_of_its_reader() {
     over_both(async |security| {
         let (mut downloader, holder) = streams(security).await;

@@ -12,11 +12,11 @@ use tokio::{
 };
 
 use crate::common::{
-    ANY_PORT, Listening, closes, endpoint, endpoint_in, hello, identity, in_time, kept_port, over_both,
+    ANY_PORT, Listening, closes, endpoint, endpoint_in, hello, identity, kept_port, over_both,
     wire::{fake_server, header, message, proof, read_message, send_raw},
 };
 
-#[tokio::test]
+#[testkit::test]
 async fn both_ends_learn_who_is_at_the_other() {
     over_both(async |security| {
         let indexer = endpoint(2, Role::Indexer, security);
@@ -39,7 +39,7 @@ async fn both_ends_learn_who_is_at_the_other() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn another_node_than_the_expected_one_is_refused() {
     over_both(async |security| {
         let listening = Listening::begin(&endpoint(2, Role::Indexer, security));
@@ -52,7 +52,7 @@ async fn another_node_than_the_expected_one_is_refused() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn wrong_network_purpose_or_node_is_refused_by_name() {
     over_both(async |security| {
         let indexer = endpoint(2, Role::Indexer, security);
@@ -76,7 +76,7 @@ async fn wrong_network_purpose_or_node_is_refused_by_name() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn address_where_nobody_listens_is_unreachable() {
     over_both(async |security| {
         let (_kept, addr) = kept_port();
@@ -86,7 +86,7 @@ async fn address_where_nobody_listens_is_unreachable() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn one_end_with_tls_and_one_without_tell_their_users_so() {
     over_both(async |security| {
         let other = if security == Security::Tls { Security::Insecure } else { Security::Tls };
@@ -99,51 +99,39 @@ async fn one_end_with_tls_and_one_without_tell_their_users_so() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn node_of_another_version_is_told_ours() {
-    in_time(async {
-        let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Insecure));
-        let mut stream = send_raw(listening.addr, &message(999, &"a body of another age")).await;
-        assert_eq!(read_message(&mut stream).await.unwrap(), header(PROTOCOL_VERSION, 0));
-        closes(&mut stream).await;
-        listening.admits_first(&endpoint(3, Role::Peer, Security::Insecure)).await;
-    })
-    .await;
+    let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Insecure));
+    let mut stream = send_raw(listening.addr, &message(999, &"a body of another age")).await;
+    assert_eq!(read_message(&mut stream).await.unwrap(), header(PROTOCOL_VERSION, 0));
+    closes(&mut stream).await;
+    listening.admits_first(&endpoint(3, Role::Peer, Security::Insecure)).await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn server_of_another_version_is_told_apart() {
-    in_time(async {
-        let addr = fake_server(|_| message(999, &[0u8; 4])).await;
-        let dialer = endpoint(1, Role::Peer, Security::Insecure);
-        let error = dialer.dial(addr, Purpose::Control, None).await.unwrap_err();
-        assert!(matches!(error, ConnectError::VersionDiffers { theirs: 999 }), "{error}");
-    })
-    .await;
+    let addr = fake_server(|_| message(999, &[0u8; 4])).await;
+    let dialer = endpoint(1, Role::Peer, Security::Insecure);
+    let error = dialer.dial(addr, Purpose::Control, None).await.unwrap_err();
+    assert!(matches!(error, ConnectError::VersionDiffers { theirs: 999 }), "{error}");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn server_that_is_no_node_is_told_apart() {
-    in_time(async {
-        let dialer = endpoint(1, Role::Peer, Security::Insecure);
-        let malformed = [
-            message(PROTOCOL_VERSION, &0xffu8),
-            header(PROTOCOL_VERSION, u16::MAX),
-            header(PROTOCOL_VERSION, 0),
-        ];
-        for answer in malformed {
-            let addr = fake_server(|_| answer).await;
-            let error = dialer.dial(addr, Purpose::Control, None).await.unwrap_err();
-            assert!(matches!(error, ConnectError::Malformed), "{error}");
-        }
-        let addr = fake_server(|_| b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()).await;
+    let dialer = endpoint(1, Role::Peer, Security::Insecure);
+    let malformed =
+        [message(PROTOCOL_VERSION, &0xffu8), header(PROTOCOL_VERSION, u16::MAX), header(PROTOCOL_VERSION, 0)];
+    for answer in malformed {
+        let addr = fake_server(|_| answer).await;
         let error = dialer.dial(addr, Purpose::Control, None).await.unwrap_err();
-        assert!(matches!(error, ConnectError::NotNekop2p), "{error}");
-    })
-    .await;
+        assert!(matches!(error, ConnectError::Malformed), "{error}");
+    }
+    let addr = fake_server(|_| b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()).await;
+    let error = dialer.dial(addr, Purpose::Control, None).await.unwrap_err();
+    assert!(matches!(error, ConnectError::NotNekop2p), "{error}");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn whatever_is_no_hello_is_closed_and_harms_nobody() {
     let over_long = u16::try_from(HELLO_BYTES_MAX + 1).unwrap();
     let cases: [Vec<u8>; 6] = [
@@ -167,75 +155,66 @@ async fn whatever_is_no_hello_is_closed_and_harms_nobody() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn caller_that_says_nothing_is_closed_after_the_handshake_limit_over_tls() {
     silent_caller_is_closed(Security::Tls).await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn caller_that_says_nothing_is_closed_after_the_handshake_limit_in_the_clear() {
     silent_caller_is_closed(Security::Insecure).await;
 }
 
 async fn silent_caller_is_closed(security: Security) {
-    in_time(async {
-        let listening = Listening::begin(&endpoint(2, Role::Indexer, security));
-        let mut stream = TcpStream::connect(listening.addr).await.unwrap();
-        tokio::time::pause();
-        let before = Instant::now();
-        closes(&mut stream).await;
-        let waited = before.elapsed();
-        tokio::time::resume();
-        assert!(waited <= nekoproto::limits::HANDSHAKE_TIMEOUT * 2, "{waited:?}");
-    })
-    .await;
+    let listening = Listening::begin(&endpoint(2, Role::Indexer, security));
+    let mut stream = TcpStream::connect(listening.addr).await.unwrap();
+    tokio::time::pause();
+    let before = Instant::now();
+    closes(&mut stream).await;
+    let waited = before.elapsed();
+    tokio::time::resume();
+    assert!(waited <= nekoproto::limits::HANDSHAKE_TIMEOUT * 2, "{waited:?}");
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn id_without_its_proof_never_reaches_the_handler() {
-    in_time(async {
-        let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Insecure));
-        let (victim, attacker) = (1, 9);
-        let sent = message(PROTOCOL_VERSION, &hello(victim));
+    let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Insecure));
+    let (victim, attacker) = (1, 9);
+    let sent = message(PROTOCOL_VERSION, &hello(victim));
 
-        let mut honest = send_raw(listening.addr, &sent).await;
-        let answer = read_message(&mut honest).await.unwrap();
-        assert_eq!(read_message(&mut honest).await.unwrap(), proof(2, 1, &sent, &answer));
-        let good = proof(victim, 0, &sent, &answer);
-        honest.write_all(&good).await.unwrap();
-        assert_eq!(listening.next().await.remote.node, identity(victim).id());
+    let mut honest = send_raw(listening.addr, &sent).await;
+    let answer = read_message(&mut honest).await.unwrap();
+    assert_eq!(read_message(&mut honest).await.unwrap(), proof(2, 1, &sent, &answer));
+    let good = proof(victim, 0, &sent, &answer);
+    honest.write_all(&good).await.unwrap();
+    assert_eq!(listening.next().await.remote.node, identity(victim).id());
 
-        for forgery in ["another key", "as the other side", "replayed", "no signature"] {
-            let mut stream = send_raw(listening.addr, &sent).await;
-            let answer = read_message(&mut stream).await.unwrap();
-            read_message(&mut stream).await.unwrap();
-            let forged = match forgery {
-                "another key" => proof(attacker, 0, &sent, &answer),
-                "as the other side" => proof(victim, 1, &sent, &answer),
-                "replayed" => good.clone(),
-                _ => message(PROTOCOL_VERSION, &(64u8, [0u8; 32], [0u8; 32])),
-            };
-            assert_eq!(forged.len(), good.len());
-            stream.write_all(&forged).await.unwrap();
-            closes(&mut stream).await;
-        }
-        listening.admits_first(&endpoint(3, Role::Peer, Security::Insecure)).await;
-    })
-    .await;
+    for forgery in ["another key", "as the other side", "replayed", "no signature"] {
+        let mut stream = send_raw(listening.addr, &sent).await;
+        let answer = read_message(&mut stream).await.unwrap();
+        read_message(&mut stream).await.unwrap();
+        let forged = match forgery {
+            "another key" => proof(attacker, 0, &sent, &answer),
+            "as the other side" => proof(victim, 1, &sent, &answer),
+            "replayed" => good.clone(),
+            _ => message(PROTOCOL_VERSION, &(64u8, [0u8; 32], [0u8; 32])),
+        };
+        assert_eq!(forged.len(), good.len());
+        stream.write_all(&forged).await.unwrap();
+        closes(&mut stream).await;
+    }
+    listening.admits_first(&endpoint(3, Role::Peer, Security::Insecure)).await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn server_without_the_key_of_its_id_is_refused() {
-    in_time(async {
-        let addr = fake_server(|theirs| {
-            let answer = message(PROTOCOL_VERSION, &Ok::<_, HelloRefusal>(hello(2)));
-            let forged = proof(9, 1, &theirs, &answer);
-            [answer, forged].concat()
-        })
-        .await;
-        let dialer = endpoint(1, Role::Peer, Security::Insecure);
-        let error = dialer.dial(addr, Purpose::Control, Some(identity(2).id())).await.unwrap_err();
-        assert!(matches!(error, ConnectError::Unproven), "{error}");
+    let addr = fake_server(|theirs| {
+        let answer = message(PROTOCOL_VERSION, &Ok::<_, HelloRefusal>(hello(2)));
+        let forged = proof(9, 1, &theirs, &answer);
+        [answer, forged].concat()
     })
     .await;
+    let dialer = endpoint(1, Role::Peer, Security::Insecure);
+    let error = dialer.dial(addr, Purpose::Control, Some(identity(2).id())).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Unproven), "{error}");
 }

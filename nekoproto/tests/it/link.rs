@@ -27,7 +27,7 @@ struct Server {
 
 impl Server {
     /// Node `seed` listens on exactly `addr`, a reserved port.
-    fn begin(seed: u8, addr: SocketAddr, security: Security) -> Self {
+    fn begin(seed: u16, addr: SocketAddr, security: Security) -> Self {
         let listener = endpoint(seed, Role::Indexer, security).bind(addr).unwrap();
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let (service, events) = Indexer::new();
@@ -69,7 +69,7 @@ impl Linked {
     }
 
     /// Waits until it is up; returns the client, and the seed of the other end.
-    async fn up(&mut self) -> (IndexerServiceClient, u8) {
+    async fn up(&mut self) -> (IndexerServiceClient, u16) {
         match self.state.wait_for(|state| matches!(state, LinkState::Up { .. })).await.unwrap().clone() {
             LinkState::Up { client, remote } => {
                 let seed = (0..9).find(|seed| crate::common::identity(*seed).id() == remote.node);
@@ -92,7 +92,7 @@ async fn calls_work(client: &IndexerServiceClient) {
     assert_eq!(client.search(patient(), name("abc")).await.unwrap(), Ok(reply(3)));
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn lost_server_is_noticed_and_its_successor_is_found() {
     over_both(async |security| {
         let (_kept, addr) = kept_port();
@@ -117,7 +117,7 @@ async fn lost_server_is_noticed_and_its_successor_is_found() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn server_that_is_not_there_at_start_is_found_later() {
     over_both(async |security| {
         let (_kept, addr) = kept_port();
@@ -134,7 +134,7 @@ async fn server_that_is_not_there_at_start_is_found_later() {
 }
 
 /// A handler that still works for the lost server must not keep the link from reconnecting.
-#[tokio::test]
+#[testkit::test]
 async fn link_comes_back_although_calls_were_in_flight_both_ways() {
     over_both(async |security| {
         let (_kept, addr) = kept_port();
@@ -159,7 +159,7 @@ async fn link_comes_back_although_calls_were_in_flight_both_ways() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn link_that_is_stopped_ends_its_connection() {
     over_both(async |security| {
         let (_kept, addr) = kept_port();

@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use crate::common::{
-    Listening, closes, endpoint, in_time, name, over_both, read_body, reads,
+    Listening, closes, endpoint, name, over_both, read_body, reads,
     services::{Event, Indexer, Peer, open_as_indexer, open_as_peer, patient, record, reply},
     write_frame, write_frames,
 };
@@ -50,7 +50,7 @@ impl Site {
     }
 
     /// A connection of node `seed`, written by hand, to `service`.
-    async fn by_hand(&mut self, seed: u8, service: Indexer) -> (NodeIo, JoinHandle<()>) {
+    async fn by_hand(&mut self, seed: u16, service: Indexer) -> (NodeIo, JoinHandle<()>) {
         let peer = endpoint(seed, Role::Peer, self.security);
         let dialed = peer.dial(self.listening.addr, Purpose::Control, None).await.unwrap();
         let (_, driver) = open_as_indexer(self.listening.next().await, service);
@@ -76,43 +76,40 @@ async fn is_served(io: &mut NodeIo, id: u64) {
 }
 
 /// Time is paused once in a runtime: timers that are set after it goes on may fire late.
-#[tokio::test]
+#[testkit::test]
 async fn frame_that_is_not_finished_is_counted_and_ends_its_connection_in_time_over_tls() {
     unfinished_frame_ends_its_connection(Security::Tls).await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn frame_that_is_not_finished_is_counted_and_ends_its_connection_in_time_in_the_clear() {
     unfinished_frame_ends_its_connection(Security::Insecure).await;
 }
 
 async fn unfinished_frame_ends_its_connection(security: Security) {
-    in_time(async {
-        let mut site = Site::begin(security);
-        let (mut other, _running) = site.by_hand(1, Indexer::new().0).await;
-        let (mut io, ends) = site.by_hand(3, Indexer::new().0).await;
-        is_served(&mut io, 1).await;
-        assert_eq!(site.budget().used(), 0, "a small request costs nothing");
-        io.write_u32(u32::try_from(FRAME_BYTES_MAX).unwrap()).await.unwrap();
-        io.write_all(&vec![0; FRAME_BYTES_MAX - 1]).await.unwrap();
-        io.flush().await.unwrap();
-        site.until_used(|used| used > FRAME_BYTES_MAX / 2).await;
-        assert!(site.budget().used() < FRAME_BYTES_MAX + MIB / 4, "{}", site.budget().used());
-        tokio::time::pause();
-        let before = Instant::now();
-        closes(&mut io).await;
-        let waited = before.elapsed();
-        tokio::time::resume();
-        assert!(waited <= FRAME_WITHIN * 2, "{waited:?}");
-        ends.await.unwrap();
-        assert_eq!(site.budget().used(), 0, "all of it is given back");
-        is_served(&mut other, 1).await;
-    })
-    .await;
+    let mut site = Site::begin(security);
+    let (mut other, _running) = site.by_hand(1, Indexer::new().0).await;
+    let (mut io, ends) = site.by_hand(3, Indexer::new().0).await;
+    is_served(&mut io, 1).await;
+    assert_eq!(site.budget().used(), 0, "a small request costs nothing");
+    io.write_u32(u32::try_from(FRAME_BYTES_MAX).unwrap()).await.unwrap();
+    io.write_all(&vec![0; FRAME_BYTES_MAX - 1]).await.unwrap();
+    io.flush().await.unwrap();
+    site.until_used(|used| used > FRAME_BYTES_MAX / 2).await;
+    assert!(site.budget().used() < FRAME_BYTES_MAX + MIB / 4, "{}", site.budget().used());
+    tokio::time::pause();
+    let before = Instant::now();
+    closes(&mut io).await;
+    let waited = before.elapsed();
+    tokio::time::resume();
+    assert!(waited <= FRAME_WITHIN * 2, "{waited:?}");
+    ends.await.unwrap();
+    assert_eq!(site.budget().used(), 0, "all of it is given back");
+    is_served(&mut other, 1).await;
 }
 
 /// A frame that comes in pieces is as good as any other.
-#[tokio::test]
+#[testkit::test]
 async fn frame_in_pieces_is_served_and_its_room_given_back() {
     over_both(async |security| {
         let mut site = Site::begin(security);
@@ -140,7 +137,7 @@ async fn frame_in_pieces_is_served_and_its_room_given_back() {
 
 /// Goal: answers to one who does not read take a bounded memory, whenever they are there. Method: as many handlers as may
 /// wait, all of which answer at the same moment, 70 KiB each.
-#[tokio::test]
+#[testkit::test]
 async fn answers_that_come_at_once_and_are_not_read_are_bounded() {
     const ASKED: u64 = 900;
     over_both(async |security| {
@@ -175,7 +172,7 @@ async fn answers_that_come_at_once_and_are_not_read_are_bounded() {
     .await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn who_asks_on_and_never_reads_is_closed_and_others_are_served() {
     over_both(async |security| {
         let mut site = Site::begin(security);
@@ -200,7 +197,7 @@ async fn who_asks_on_and_never_reads_is_closed_and_others_are_served() {
 }
 
 /// Own calls to one who does not read wait with their callers, who give up by their deadlines.
-#[tokio::test]
+#[testkit::test]
 async fn calls_to_one_who_does_not_read_wait_with_their_callers() {
     over_both(async |security| {
         let mut site = Site::begin(security);
@@ -239,7 +236,7 @@ async fn calls_to_one_who_does_not_read_wait_with_their_callers() {
 }
 
 /// Goal: all connections of an evicted account end, and no other.
-#[tokio::test]
+#[testkit::test]
 async fn connections_of_an_evicted_account_end_and_no_other() {
     over_both(async |security| {
         let mut listening = Listening::begin(&endpoint(2, Role::Peer, security));
@@ -271,27 +268,24 @@ async fn connections_of_an_evicted_account_end_and_no_other() {
 
 /// Goal: whoever connects and says nothing, or begins a handshake and does not go on, keeps nobody out. Method: more of
 /// both than there are places for handshakes.
-#[tokio::test]
+#[testkit::test]
 async fn handshakes_that_do_not_go_on_keep_nobody_out() {
     nekoproto::transport::raise_file_limit();
-    in_time(async {
-        let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Tls));
-        let mut open = Vec::new();
-        for n in 0..1500 {
-            let mut stream = tokio::net::TcpStream::connect(listening.addr).await.unwrap();
-            if n % 2 == 0 {
-                stream.write_all(&[0x16, 0x03, 0x01, 0x02, 0x00]).await.unwrap(); // a TLS record begins
-            }
-            open.push(stream);
+    let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Tls));
+    let mut open = Vec::new();
+    for n in 0..1500 {
+        let mut stream = tokio::net::TcpStream::connect(listening.addr).await.unwrap();
+        if n % 2 == 0 {
+            stream.write_all(&[0x16, 0x03, 0x01, 0x02, 0x00]).await.unwrap(); // a TLS record begins
         }
-        listening.admits_first(&endpoint(1, Role::Peer, Security::Tls)).await;
-        let mut closed = [0; 2];
-        for (n, stream) in open.iter_mut().enumerate() {
-            let mut byte = [0];
-            let read = tokio::time::timeout(Duration::ZERO, stream.read(&mut byte)).await;
-            closed[n % 2] += usize::from(read.is_ok());
-        }
-        assert!(closed[0] > 200 && closed[1] == 0, "of those who began, and of the silent: {closed:?}");
-    })
-    .await;
+        open.push(stream);
+    }
+    listening.admits_first(&endpoint(1, Role::Peer, Security::Tls)).await;
+    let mut closed = [0; 2];
+    for (n, stream) in open.iter_mut().enumerate() {
+        let mut byte = [0];
+        let read = tokio::time::timeout(Duration::ZERO, stream.read(&mut byte)).await;
+        closed[n % 2] += usize::from(read.is_ok());
+    }
+    assert!(closed[0] > 200 && closed[1] == 0, "of those who began, and of the silent: {closed:?}");
 }

@@ -13,7 +13,7 @@ use rustls::{
         AlwaysResolvesClientRawPublicKeys,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
-    crypto::{CryptoProvider, aws_lc_rs},
+    crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime},
     server::{
         AlwaysResolvesServerRawPublicKeys,
@@ -29,7 +29,7 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 
 use crate::common::{
-    ANY_PORT, Listening, endpoint, hello, identity, in_time,
+    ANY_PORT, Listening, endpoint, hello, identity,
     wire::{header, message, read_message},
 };
 
@@ -37,12 +37,12 @@ use crate::common::{
 const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 fn provider() -> Arc<CryptoProvider> {
-    Arc::new(aws_lc_rs::default_provider())
+    Arc::new(ring::default_provider())
 }
 
 /// Shows the public key of node `shown` and signs with the private key of node `used`.
-fn raw_key(shown: u8, used: u8) -> Arc<CertifiedKey> {
-    let pkcs8 = SigningKey::from_bytes(&[used; 32]).to_pkcs8_der().unwrap();
+fn raw_key(shown: u16, used: u16) -> Arc<CertifiedKey> {
+    let pkcs8 = SigningKey::from_bytes(&testkit::values::key(used)).to_pkcs8_der().unwrap();
     let key = PrivateKeyDer::try_from(pkcs8.as_bytes().to_vec()).unwrap();
     let key = provider().key_provider.load_private_key(key).unwrap();
     let spki = [SPKI_PREFIX.as_slice(), identity(shown).id().as_bytes()].concat();
@@ -152,80 +152,65 @@ async fn connect(
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn hello_that_names_another_node_than_the_key_is_refused() {
-    in_time(async {
-        let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Tls));
-        let mut stream = connect(listening.addr, Some(raw_key(9, 9))).await.unwrap();
-        stream.write_all(&message(PROTOCOL_VERSION, &hello(1))).await.unwrap();
-        let answer = read_message(&mut stream).await.unwrap();
-        let answer: Result<Hello, HelloRefusal> = codec::decode(&answer[8..]).unwrap();
-        assert_eq!(answer, Err(HelloRefusal::NotYourKey));
+    let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Tls));
+    let mut stream = connect(listening.addr, Some(raw_key(9, 9))).await.unwrap();
+    stream.write_all(&message(PROTOCOL_VERSION, &hello(1))).await.unwrap();
+    let answer = read_message(&mut stream).await.unwrap();
+    let answer: Result<Hello, HelloRefusal> = codec::decode(&answer[8..]).unwrap();
+    assert_eq!(answer, Err(HelloRefusal::NotYourKey));
 
-        let mut stream = connect(listening.addr, Some(raw_key(9, 9))).await.unwrap();
-        stream.write_all(&message(PROTOCOL_VERSION, &hello(9))).await.unwrap();
-        assert_eq!(listening.next().await.remote.node, identity(9).id());
-    })
-    .await;
+    let mut stream = connect(listening.addr, Some(raw_key(9, 9))).await.unwrap();
+    stream.write_all(&message(PROTOCOL_VERSION, &hello(9))).await.unwrap();
+    assert_eq!(listening.next().await.remote.node, identity(9).id());
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn caller_without_a_key_is_refused() {
-    in_time(async {
-        let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Tls));
-        connect(listening.addr, None).await.unwrap_err();
-        listening.admits_first(&endpoint(3, Role::Peer, Security::Tls)).await;
-    })
-    .await;
+    let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Tls));
+    connect(listening.addr, None).await.unwrap_err();
+    listening.admits_first(&endpoint(3, Role::Peer, Security::Tls)).await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn key_that_is_shown_but_not_had_is_refused() {
-    in_time(async {
-        let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Tls));
-        let stream = connect(listening.addr, Some(raw_key(1, 9))).await;
-        let mut stream = stream.unwrap(); // the client finishes its side of the handshake first
-        let _ = stream.write_all(&message(PROTOCOL_VERSION, &hello(1))).await; // may come too late
-        read_message(&mut stream).await.unwrap_err();
-        listening.admits_first(&endpoint(3, Role::Peer, Security::Tls)).await;
-    })
-    .await;
+    let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Tls));
+    let stream = connect(listening.addr, Some(raw_key(1, 9))).await;
+    let mut stream = stream.unwrap(); // the client finishes its side of the handshake first
+    let _ = stream.write_all(&message(PROTOCOL_VERSION, &hello(1))).await; // may come too late
+    read_message(&mut stream).await.unwrap_err();
+    listening.admits_first(&endpoint(3, Role::Peer, Security::Tls)).await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn node_of_another_version_is_told_ours_under_tls() {
-    in_time(async {
-        let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Tls));
-        let mut stream = connect(listening.addr, Some(raw_key(1, 1))).await.unwrap();
-        stream.write_all(&message(999, &"a body of another age")).await.unwrap();
-        assert_eq!(read_message(&mut stream).await.unwrap(), header(PROTOCOL_VERSION, 0));
-        listening.admits_first(&endpoint(3, Role::Peer, Security::Tls)).await;
-    })
-    .await;
+    let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Tls));
+    let mut stream = connect(listening.addr, Some(raw_key(1, 1))).await.unwrap();
+    stream.write_all(&message(999, &"a body of another age")).await.unwrap();
+    assert_eq!(read_message(&mut stream).await.unwrap(), header(PROTOCOL_VERSION, 0));
+    listening.admits_first(&endpoint(3, Role::Peer, Security::Tls)).await;
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn server_that_claims_another_node_than_its_key_is_refused() {
-    in_time(async {
-        let config = ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&TLS13])
-            .unwrap()
-            .with_client_cert_verifier(Arc::new(Gullible))
-            .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(raw_key(9, 9))));
-        let listener = TcpListener::bind(ANY_PORT).await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        let serving = async {
-            let (stream, _) = listener.accept().await.unwrap();
-            let mut stream = TlsAcceptor::from(Arc::new(config)).accept(stream).await.unwrap();
-            read_message(&mut stream).await.unwrap();
-            let answer = message(PROTOCOL_VERSION, &Ok::<_, HelloRefusal>(hello(2)));
-            stream.write_all(&answer).await.unwrap();
-        };
-        let dialer = endpoint(1, Role::Peer, Security::Tls);
-        let dialing = dialer.dial(addr, Purpose::Control, Some(identity(2).id()));
-        let ((), dialed) = futures::join!(serving, dialing);
-        let error = dialed.unwrap_err();
-        assert!(matches!(error, ConnectError::Unproven), "{error}");
-    })
-    .await;
+    let config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .unwrap()
+        .with_client_cert_verifier(Arc::new(Gullible))
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(raw_key(9, 9))));
+    let listener = TcpListener::bind(ANY_PORT).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let serving = async {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = TlsAcceptor::from(Arc::new(config)).accept(stream).await.unwrap();
+        read_message(&mut stream).await.unwrap();
+        let answer = message(PROTOCOL_VERSION, &Ok::<_, HelloRefusal>(hello(2)));
+        stream.write_all(&answer).await.unwrap();
+    };
+    let dialer = endpoint(1, Role::Peer, Security::Tls);
+    let dialing = dialer.dial(addr, Purpose::Control, Some(identity(2).id()));
+    let ((), dialed) = futures::join!(serving, dialing);
+    let error = dialed.unwrap_err();
+    assert!(matches!(error, ConnectError::Unproven), "{error}");
 }

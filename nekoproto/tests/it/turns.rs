@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use crate::common::{
-    ANY_PORT, Listening, endpoint, in_time, name, over_both, reads,
+    ANY_PORT, Listening, endpoint, name, over_both, reads,
     services::{Indexer, open_as_indexer, reply},
     write_frame, write_frames,
 };
@@ -29,7 +29,7 @@ use crate::common::{
 type ToIndexer = Envelope<IndexerServiceRequest, PeerServiceResponse>;
 
 /// Nodes that keep an indexer busy, and the requests that each sends at once.
-const GREEDY: u8 = 8;
+const GREEDY: u16 = 8;
 const REQUESTS: u64 = if cfg!(debug_assertions) { 100 } else { 400 };
 /// Requests of others that may be answered before an honest one: a round on its way in, one on its way out, and what those
 /// that have not had anything yet get.
@@ -40,7 +40,7 @@ fn search(id: u64, text: &str) -> ToIndexer {
     ToIndexer::Request { id, deadline_ms: 60_000, call }
 }
 
-async fn connect(listening: &mut Listening, seed: u8, security: Security, service: &Indexer) -> NodeIo {
+async fn connect(listening: &mut Listening, seed: u16, security: Security, service: &Indexer) -> NodeIo {
     let peer = endpoint(seed, Role::Peer, security);
     let dialed = peer.dial(listening.addr, Purpose::Control, None).await.unwrap();
     let (_, driver) = open_as_indexer(listening.next().await, service.clone());
@@ -49,7 +49,7 @@ async fn connect(listening: &mut Listening, seed: u8, security: Security, servic
 }
 
 /// Goal: a request is answered after some slices of others, not after all that they have asked for.
-#[tokio::test]
+#[testkit::test]
 async fn who_asks_little_waits_for_some_slices_of_those_who_ask_much() {
     over_both(async |security| {
         let mut listening = Listening::begin(&endpoint(2, Role::Indexer, security));
@@ -85,7 +85,7 @@ async fn who_asks_little_waits_for_some_slices_of_those_who_ask_much() {
 const SILENT: usize = 600;
 
 /// Goal: who says nothing takes nothing that others need, and is not closed while there is room.
-#[tokio::test]
+#[testkit::test]
 async fn silent_connections_neither_take_places_of_handshakes_nor_give_way_for_them() {
     over_both(async |security| {
         let mut listening = Listening::begin(&endpoint(2, Role::Indexer, security));
@@ -130,25 +130,22 @@ async fn resetting(to: SocketAddr, resets: Arc<AtomicUsize>, seen: Arc<AtomicUsi
 
 /// Goal: a reader of a peer that many connect to gets its stream in the end; an address that proved nothing is connected
 /// to twice, and no more.
-#[tokio::test]
+#[testkit::test]
 async fn streams_are_dialed_again_after_a_reset() {
-    in_time(async {
-        let seeder = endpoint(2, Role::Peer, Security::Tls);
-        let listening = Listening::begin(&seeder);
-        let (resets, seen) = (Arc::new(AtomicUsize::new(1)), Arc::default());
-        let addr = resetting(listening.addr, Arc::clone(&resets), Arc::clone(&seen)).await;
-        let dial = async |reader: &Endpoint| reader.dial_node(addr, Purpose::Data, seeder.node()).await;
-        let reader = endpoint(1, Role::Peer, Security::Tls);
-        dial(&reader).await.unwrap();
-        resets.store(4, Relaxed);
-        dial(&reader).await.unwrap();
-        assert_eq!(seen.swap(0, Relaxed), 2 + 5);
-        resets.store(usize::MAX, Relaxed);
-        let stranger = endpoint(3, Role::Peer, Security::Tls);
-        let error = dial(&stranger).await.unwrap_err();
-        assert!(matches!(error, ConnectError::Handshake(_)), "{error}");
-        assert!(matches!(dial(&stranger).await, Err(ConnectError::LeftAlone(_))));
-        assert_eq!(seen.load(Relaxed), 2);
-    })
-    .await;
+    let seeder = endpoint(2, Role::Peer, Security::Tls);
+    let listening = Listening::begin(&seeder);
+    let (resets, seen) = (Arc::new(AtomicUsize::new(1)), Arc::default());
+    let addr = resetting(listening.addr, Arc::clone(&resets), Arc::clone(&seen)).await;
+    let dial = async |reader: &Endpoint| reader.dial_node(addr, Purpose::Data, seeder.node()).await;
+    let reader = endpoint(1, Role::Peer, Security::Tls);
+    dial(&reader).await.unwrap();
+    resets.store(4, Relaxed);
+    dial(&reader).await.unwrap();
+    assert_eq!(seen.swap(0, Relaxed), 2 + 5);
+    resets.store(usize::MAX, Relaxed);
+    let stranger = endpoint(3, Role::Peer, Security::Tls);
+    let error = dial(&stranger).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Handshake(_)), "{error}");
+    assert!(matches!(dial(&stranger).await, Err(ConnectError::LeftAlone(_))));
+    assert_eq!(seen.load(Relaxed), 2);
 }

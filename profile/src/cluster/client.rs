@@ -8,9 +8,10 @@ use std::time::Duration;
 use nekoproto::transport::{Endpoint, Listener, Security, control};
 use nekoproto::{
     FileName, Holder, Identity, IndexerServiceClient, PeerService, Purpose, Records, RegisterRequest, Role,
-    SignedRecord, VerifiedReach, rogue::Silent,
+    SignedRecord, VerifiedReach,
 };
 use tarpc::context;
+use testkit::rogue::Silent;
 use tokio::{task::JoinHandle, time::sleep};
 
 use super::deployment::ANY_PORT;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::{fs, os::unix::fs::MetadataExt, path::Path, path::PathBuf, time::Duration};
 
-use nekoproto::rogue::Attack;
+use testkit::rogue::Attack;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};

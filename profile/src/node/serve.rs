@@ -10,9 +10,9 @@ use nekoindexer::logging::{self, LogArgs, LogFormat};
 use nekoindexer::{Indexer, IndexerHandle, Routing};
 use nekopeer::{Config, OnStale, Peer, PeerHandle};
 use nekoproto::Holder;
-use nekoproto::rogue::{RogueError, corrupt::CorruptHolder};
 use serde::Serialize;
 use serde_json::{Value, json};
+use testkit::rogue::{RogueError, corrupt::CorruptHolder};
 use tokio::{net::TcpListener, runtime::Handle, sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 

@@ -37,9 +37,6 @@ pub(crate) struct Stand {
 }
 
 /// Gives the calling thread, and what it starts, a network of its own.
-///
-/// # Errors
-/// It is not allowed, or a program for that is missing: nothing has changed.
 pub(crate) fn leave_network() -> anyhow::Result<()> {
     // Tried first in a process that ends at once: a thread cannot return to the network that it left.
     let veth = ["--net", "--", "ip", "link", "add", "near", "type", "veth", "peer", "name", "far"];

@@ -5,8 +5,9 @@ use std::{collections::HashMap, fs, net::SocketAddr, time::Duration};
 
 use anyhow::{Context, ensure};
 use blake3::Hash;
-use nekoproto::{FileName, Identity, rogue::corrupt::Corruption};
+use nekoproto::{FileName, Identity};
 use tarpc::context;
+use testkit::rogue::corrupt::Corruption;
 use tokio::time::{Instant, sleep};
 
 use super::scenario::{Scenario, What};

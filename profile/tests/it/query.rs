@@ -53,7 +53,7 @@ async fn spoiled(spoil: impl AsyncFnOnce(&Cluster) -> Option<Client>) -> Vec<Ver
     samples.wrong().into_keys().collect()
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn every_answer_is_right_in_every_topology() {
     for topology in [Topology::Mesh, Topology::Ring, Topology::Line, Topology::Tree, Topology::Random] {
         for (ttl_hops, holders) in [(1, 1), (2, 2)] {
@@ -68,7 +68,7 @@ async fn every_answer_is_right_in_every_topology() {
     }
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn a_holder_too_many_is_noticed() {
     let verdicts = spoiled(async |cluster| {
         let copy = cluster.client(1, Identity::generate()).await.unwrap();
@@ -78,7 +78,7 @@ async fn a_holder_too_many_is_noticed() {
     assert_eq!(verdicts.await, [Verdict::Unexpected]);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn a_holder_too_few_is_noticed() {
     let verdicts = spoiled(async |cluster| {
         let name = cluster.workload().records()[2].unverified().name.clone();
@@ -88,7 +88,7 @@ async fn a_holder_too_few_is_noticed() {
     assert_eq!(verdicts.await, [Verdict::Missing]);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn an_unexpected_origin_is_noticed() {
     let verdicts = spoiled(async |cluster| {
         let name = cluster.workload().records()[0].unverified().name.to_string();
@@ -101,7 +101,7 @@ async fn an_unexpected_origin_is_noticed() {
     assert_eq!(verdicts.await, [Verdict::Unexpected]);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn an_open_loop_begins_every_request_at_its_time() {
     let scenario = Scenario { rate: Some(2000.0), ..scenario() };
     let cluster = Cluster::start(&scenario, &deployment()).await.unwrap();
@@ -116,7 +116,7 @@ async fn an_open_loop_begins_every_request_at_its_time() {
 }
 
 /// Everything here is on one thread; while that is held up, requests fall due and cannot be sent.
-#[tokio::test]
+#[testkit::test]
 async fn times_of_an_open_loop_count_from_when_requests_were_due() {
     const HELD_UP: Duration = Duration::from_millis(150);
     let scenario = Scenario { rate: Some(1000.0), requests: 200, clients: 1, warm_up: 0, ..scenario() };
@@ -137,7 +137,7 @@ async fn times_of_an_open_loop_count_from_when_requests_were_due() {
     assert!(samples.figures().max >= 100_000.0, "the longest took {} us", samples.figures().max);
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn a_stopped_run_keeps_what_was_measured() {
     let scenario = Scenario { requests: 1_000_000, clients: 2, ..scenario() };
     let cluster = Cluster::start(&scenario, &deployment()).await.unwrap();
@@ -155,7 +155,7 @@ async fn a_stopped_run_keeps_what_was_measured() {
     assert!((2..2_000_000).contains(&samples.answered()));
 }
 
-#[tokio::test]
+#[testkit::test]
 async fn an_indexer_that_is_gone_is_a_failure_and_no_answer() {
     let cluster = Cluster::start(&scenario(), &deployment()).await.unwrap();
     let client = cluster.client(0, Identity::generate()).await.unwrap();

@@ -9,9 +9,6 @@ use crate::{
 };
 
 /// Starts `work` about the job that `begin` begins, and answers with that at once. Its end is an event.
-///
-/// # Errors
-/// The peer ends, does not keep running after its command, or has enough to do.
 pub(crate) async fn in_background<F: Future<Output = Result<(), Failure>> + Send + 'static>(
     host: &Arc<Host>,
     answer: &Answer,

@@ -109,9 +109,6 @@ impl Jobs {
     }
 
     /// Cancels the job with this id, or those about this name alone; returns them when they have ended.
-    ///
-    /// # Errors
-    /// There is none, or only one about further names too.
     pub(super) async fn cancel(&self, what: &str, peer: &PeerHandle) -> Result<Vec<JobRow>, Failure> {
         let found = self.table.lock().find(what, peer.writing())?;
         let mut rows = Vec::with_capacity(found.len());
@@ -152,9 +149,6 @@ impl Jobs {
 
 impl Job {
     /// Waits for the end of `work`, unless the job is cancelled before.
-    ///
-    /// # Errors
-    /// Those of `work`, or the job was cancelled.
     pub(super) async fn unless_cancelled<T>(
         &self,
         work: impl Future<Output = Result<T, Failure>>,

@@ -186,9 +186,6 @@ impl Table {
     }
 
     /// The jobs that `what` means: the one with this id, otherwise those about this name alone.
-    ///
-    /// # Errors
-    /// There is none.
     pub(super) fn find(&mut self, what: &str, writing: Writing) -> Result<Vec<Found>, Failure> {
         let id = what.parse().ok();
         let of_peer = self.written(writing).into_iter().filter_map(|row| {

@@ -81,10 +81,6 @@ enum Halt {
 /// Reads and chunks the file at `path`, adding the bytes read to `progress`, until `stop`. Blocking.
 ///
 /// `last_average` is the average of the previous version, if any: reusing it keeps most chunks the same.
-///
-/// # Errors
-/// The file cannot be published as it is now. Nothing was changed; for a file that keeps changing,
-/// nothing was added to `progress` either.
 pub(crate) fn chunk_file(
     path: &Path,
     last_average: Option<u32>,

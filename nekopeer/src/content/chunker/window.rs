@@ -94,9 +94,6 @@ impl<'a, S: Source> Window<'a, S> {
     }
 
     /// The next chunk. `fresh` gets every byte that has to be read for it, once and in order.
-    ///
-    /// # Errors
-    /// The file is shorter than its size, cannot be read, or `fresh` returned an error.
     pub(super) fn next(&mut self, mut fresh: impl FnMut(&[u8]) -> Result<(), Halt>) -> Result<&[u8], Halt> {
         let wanted = self.cutter.max.min(usize::try_from(self.limit - self.at).unwrap_or(usize::MAX));
         if self.held.len() < wanted {

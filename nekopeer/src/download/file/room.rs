@@ -11,9 +11,6 @@ const BLOCK_BYTES: u64 = 512;
 
 /// Refuses a file of `size` bytes for the folder of `path`, if fewer are free there. What its `partial` file takes
 /// counts as free. Blocking.
-///
-/// # Errors
-/// `TooLarge`.
 pub(crate) fn refuse_too_large(path: &Path, partial: &Path, size: u64) -> Result<(), StoreError> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Ok(disk) = rustix::fs::statvfs(folder) else { return Ok(()) }; // writing tells what is wrong

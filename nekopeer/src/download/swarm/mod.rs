@@ -67,9 +67,6 @@ pub(super) type Begin = Vec<(Holder, Option<Source>)>;
 impl Downloader {
     /// Fetches what the transfer lacks from `begin`, from disk, and from the holders that `look` finds.
     ///
-    /// # Errors
-    /// The disk failed. Failing sources are not an error: see [`Fetched::left`].
-    ///
     /// # Cancel safety
     /// Safe: all threads end. What was written stays in the partial file, and a checkpoint is written.
     pub(super) async fn fetch<L, F>(

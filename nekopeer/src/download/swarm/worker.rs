@@ -50,9 +50,6 @@ enum State {
 }
 
 /// Works until all is fetched, the source has no wanted chunk, or the download ends.
-///
-/// # Errors
-/// The source failed; its leased chunks are leased to others.
 pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Result<(), FetchError> {
     let Some(id) = transfer.opened(holder.node, &source) else { return Ok(()) };
     let verifier = Verifier::new(transfer.assembly().outboard().cloned(), transfer.size());

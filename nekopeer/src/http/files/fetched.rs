@@ -8,9 +8,6 @@ use crate::reading::{Fetch, ReadError};
 /// Waits for the first bytes of `fetch`, so that a file that nobody delivers is an error and no broken answer, and
 /// returns the body. Each piece is sent when the next one is there, and the last one once all was verified: if the
 /// fetch fails, the body fails before its end, and with it the connection.
-///
-/// # Errors
-/// Nothing came.
 pub(super) async fn body(mut fetch: Fetch) -> Result<Body, ReadError> {
     let Some(first) = fetch.pieces.recv().await else {
         fetch.end().await?;

@@ -216,9 +216,6 @@ pub(super) async fn withdraw(
 }
 
 /// Passes a body on to a command, as fast as that takes it. One that is cut off is no complete input.
-///
-/// # Errors
-/// It comes too slowly. The command is to be interrupted.
 async fn feed(body: Body, pieces: mpsc::Sender<Piece>) -> Result<(), Problem> {
     let mut body = body.into_data_stream();
     while let Some(bytes) = body.next().await {

@@ -3,9 +3,6 @@
 use serde::{Deserialize, Deserializer, de::Error};
 
 /// Reads a whole number of at most 32 bits, or null.
-///
-/// # Errors
-/// It is no such number.
 pub(super) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
     let Some(number) = Option::<f64>::deserialize(from)? else { return Ok(None) };
     if number.fract() != 0.0 || !(0.0..=f64::from(u32::MAX)).contains(&number) {

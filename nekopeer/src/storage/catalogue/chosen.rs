@@ -6,17 +6,11 @@ use super::{Catalogue, CatalogueError, schema::CHOSEN};
 
 impl Catalogue {
     /// The origin that was chosen for `name`.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn chosen(&self, name: &FileName) -> Result<Option<NodeId>, CatalogueError> {
         Ok(self.tables.chosen(name.as_str())?.map(NodeId::from_bytes))
     }
 
     /// Remembers these choices in place of earlier ones; with `None` a choice is forgotten. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn note_chosen(&self, choices: &[(FileName, Option<NodeId>)]) -> Result<(), CatalogueError> {
         let mut changed = Vec::with_capacity(choices.len());
         for choice @ (name, chosen) in choices {

@@ -9,9 +9,6 @@ use super::{Catalogue, CatalogueError, Copy, Entry, progress::set_partials};
 impl Catalogue {
     /// Whether a copy of `record` may be stored: the name is not published here, and no later version of the
     /// same file is or was held, unless the reader passes that over.
-    ///
-    /// # Errors
-    /// `Overtaken`, or the entry of the name is damaged.
     pub(crate) fn may_hold(&self, record: &Record) -> Result<(), CatalogueError> {
         let (known, floor) = (self.entry(&record.name)?, self.floor(&record.name, &record.origin)?);
         let is_own = known.as_ref().is_some_and(|known| self.is_own(known));
@@ -25,18 +22,12 @@ impl Catalogue {
     }
 
     /// Stores a downloaded copy; it replaces any earlier one. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn put_copy(&self, copy: Copy) -> Result<(), CatalogueError> {
         self.put_copies(vec![copy])?.remove(0)
     }
 
     /// Stores many downloaded copies in one transaction; each replaces any earlier one. Forgets their partial
     /// downloads, and that they are on their way. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before. The error of a single copy is in its result; the others are stored.
     pub(crate) fn put_copies(
         &self,
         copies: Vec<Copy>,
@@ -80,9 +71,6 @@ impl Catalogue {
     }
 
     /// Changes the entry of `name`, if it exists and `change` returns that it changed. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn update(
         &self,
         name: &FileName,
@@ -101,9 +89,6 @@ impl Catalogue {
 
     /// Records, in one transaction, later versions of files held here; returns the entries that are newly
     /// outdated. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn note_newer(&self, records: &[VerifiedRecord]) -> Result<Vec<Arc<Entry>>, CatalogueError> {
         let write = self.tables.begin()?;
         let mut outdated: HashMap<FileName, Entry> = HashMap::new();

@@ -96,10 +96,6 @@ impl LiveDatabase {
     }
 
     /// Makes a transaction durable, then visible.
-    ///
-    /// # Errors
-    /// The disk failed. The whole change may have become durable, and is then visible when the database is opened
-    /// again; or nothing of it.
     pub(super) fn commit(&self, write: Write<'_>) -> Result<(), CatalogueError> {
         let writing = write.commit()?;
         let database = writing.borrow();

@@ -7,17 +7,11 @@ use super::{Catalogue, CatalogueError, Copy, Entry, write::Write};
 impl Catalogue {
     /// The last entries of the copies of `name` that were dropped, deregistered, or replaced by a copy of another
     /// origin's file; one for each origin.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn floors(&self, name: &FileName) -> Result<Vec<Entry>, CatalogueError> {
         self.tables.floors(name)
     }
 
     /// The last entry of a copy of `name` from `origin`, if it is held no more.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn floor(&self, name: &FileName, origin: &NodeId) -> Result<Option<Entry>, CatalogueError> {
         Ok(self.floors(name)?.into_iter().find(|floor| floor.record.origin == *origin))
     }

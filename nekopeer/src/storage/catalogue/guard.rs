@@ -15,9 +15,6 @@ thread_local! {
 }
 
 /// Does `work`, which calls the database library and may panic there.
-///
-/// # Errors
-/// That of `work`, or `Corrupted` instead of a panic, which is not printed.
 pub(super) fn guarded<T, E: Into<Error>>(work: impl FnOnce() -> Result<T, E>) -> Result<T, Error> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -40,9 +40,6 @@ pub(crate) struct Kept {
 
 impl Catalogue {
     /// The earlier versions of `name` that are kept, the last that was replaced first. Blocking.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn kept(&self, name: &FileName) -> Result<Vec<Kept>, CatalogueError> {
         let name = name.as_str();
         self.tables.database.read(|committed| {
@@ -80,9 +77,6 @@ impl Catalogue {
 
     /// Keeps the version of `name` that stands in its place, if the reader wants that, before a file with the chunks of
     /// `next` takes it. One that was changed on disk is not kept. Blocking.
-    ///
-    /// # Errors
-    /// It cannot be kept: the disk is full, say. Nothing is changed.
     pub(crate) fn keep_before(&self, name: &FileName, next: &Manifest) -> Result<(), CatalogueError> {
         if self.reader(name)?.keep == 0 {
             return Ok(());
@@ -120,9 +114,6 @@ impl Catalogue {
 
     /// Removes what is kept of `name` beyond what the reader wants, and the version that stands in its place; a version
     /// that stands there is not passed over any more. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn trim_kept(&self, name: &FileName) -> Result<(), CatalogueError> {
         let (reader, held, kept) = (self.reader(name)?, self.entry(name)?, self.kept(name)?);
         let is_there = |passed: PassedOver| {

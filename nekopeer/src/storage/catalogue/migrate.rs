@@ -33,9 +33,6 @@ const ENTRIES_FIRST: Definition<&str, &[u8]> = Definition::new("entries");
 
 impl Write<'_> {
     /// Creates every table, and brings an older form to this one; whether anything was to be done.
-    ///
-    /// # Errors
-    /// The database is another node's, or of a later version of the program.
     pub(super) fn prepare(&self, node: NodeId) -> Result<bool, CatalogueError> {
         let meta = |key| self.with(META, |table| Ok(table.get(key)?.map(|found| found.value().to_vec())));
         if meta("node")?.is_some_and(|found| found != node.as_bytes()) {

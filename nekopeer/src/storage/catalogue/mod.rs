@@ -79,9 +79,6 @@ pub(crate) struct Catalogue {
 
 impl Catalogue {
     /// Opens the catalogue in `folder`, or creates an empty one. Blocking.
-    ///
-    /// # Errors
-    /// It cannot be used; the files are unchanged.
     pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, CatalogueError> {
         let tables = Tables::open(&folder.join(FILE), identity.id())?;
         let (noted, placing) = Default::default();
@@ -98,25 +95,16 @@ impl Catalogue {
     }
 
     /// The entry of `name`. A name that was withdrawn here has none: see [`stated`](Self::stated).
-    ///
-    /// # Errors
-    /// It is damaged, or the database failed.
     pub(crate) fn entry(&self, name: &FileName) -> Result<Option<Arc<Entry>>, CatalogueError> {
         Ok(self.tables.get(name.as_str())?.filter(|entry| !entry.record.is_withdrawal()).map(Arc::new))
     }
 
     /// The number of entries.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn len(&self) -> Result<usize, CatalogueError> {
         self.tables.len()
     }
 
     /// At most `limit` entries from `start` on, by name; a page may be empty although there are more. Blocking.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn page(&self, start: &PageStart, limit: usize) -> Result<Page, CatalogueError> {
         let mut page = self.tables.page(start, limit)?;
         page.entries.retain(|entry| entry.as_ref().map_or(true, |entry| !entry.record.is_withdrawal()));
@@ -125,9 +113,6 @@ impl Catalogue {
 
     /// At most `max` names, those after `last` in the order of their text; from the first with `None`.
     /// Blocking.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn names_after(
         &self,
         last: Option<&FileName>,
@@ -162,9 +147,6 @@ impl Catalogue {
 
     /// The encoded manifest of `entry`: that of a file of one chunk follows from its record, and is not stored.
     /// Blocking.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn manifest_of(&self, entry: &Entry) -> Result<Option<Vec<u8>>, CatalogueError> {
         match Manifest::implied_by(&entry.record) {
             Some((_, encoded)) => Ok(Some(encoded)),
@@ -174,18 +156,12 @@ impl Catalogue {
 
     /// The outboard of the file whose manifest has this hash. None is kept for small files and for those
     /// stored by an older version of the program. Blocking.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn outboard(&self, hash: &ManifestHash) -> Result<Option<Vec<u8>>, CatalogueError> {
         self.tables.outboard(hash)
     }
 
     /// Removes `name`, also a damaged entry; its version counter stays, or what is known of a copy. Whether there was
     /// one. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     #[cfg(test)]
     pub(crate) fn remove(&self, name: &FileName) -> Result<bool, CatalogueError> {
         self.remove_if(name, |_| true)
@@ -194,9 +170,6 @@ impl Catalogue {
     /// Removes `name` if `is_it` returns true of its entry, which is `None` if it is damaged; nothing changes the
     /// catalogue meanwhile. A copy that is on its way to its place is not stored then. Whether it was removed.
     /// Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn remove_if(
         &self,
         name: &FileName,

@@ -9,9 +9,6 @@ use crate::content::stamp::Stamp;
 impl Catalogue {
     /// Notes that a file with this stamp, from a pipe, will be moved to the place of `name`; it is no partial file
     /// any more. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn note_piped(&self, name: &FileName, stamp: Stamp) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
         let row = codec::encode(&stamp).unwrap_or_default(); // numbers only
@@ -22,9 +19,6 @@ impl Catalogue {
 
     /// Whether the file with the stamp `there`, in the place of `name`, came from a pipe and was not published.
     /// Blocking.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn is_piped(&self, name: &FileName, there: Option<Stamp>) -> Result<bool, CatalogueError> {
         let noted: Option<Stamp> = self.tables.piped(name)?.and_then(|row| codec::decode(&row).ok());
         Ok(noted.zip(there).is_some_and(|(noted, there)| noted.is_moved_to(&there)))

@@ -29,9 +29,6 @@ impl Catalogue {
     /// place, unless it is not wanted any more or may not be held: see [`Placing::check`]. Its entry has the
     /// stamp of the partial file. [`put_copies`](Self::put_copies) ends that; if the process ends before,
     /// [`settle`](Self::settle) does. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn place<'a>(
         &self,
         copies: impl Iterator<Item = ToPlace<'a>>,
@@ -61,9 +58,6 @@ impl Catalogue {
 
     /// Ends what was interrupted in the placing of `name`: a copy that reached its place is catalogued, any other is
     /// forgotten. The name must not be in use. Returns the entry of a copy that is catalogued now. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn settle(&self, name: &FileName) -> Result<Option<Entry>, CatalogueError> {
         let Some(copy) = self.tables.placing(name)? else { return Ok(None) };
         let moved = symlink_metadata(&copy.entry.path).map(|metadata| Stamp::of(&metadata));
@@ -88,9 +82,6 @@ impl Catalogue {
     }
 
     /// Ends all that the last process left. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue failed; some may be left.
     pub(crate) fn settle_all(&self) -> Result<(), CatalogueError> {
         self.tables.all_placing()?.iter().try_for_each(|name| self.settle(name).map(drop))?;
         self.sweep_packs()
@@ -104,9 +95,6 @@ impl Catalogue {
 
 impl Placing<'_> {
     /// Whether the copy of this name is to be moved to its place.
-    ///
-    /// # Errors
-    /// It is not wanted any more, or may not be held.
     pub(crate) fn check(&self, name: &FileName) -> Result<(), CatalogueError> {
         if self.names.contains(name) { Ok(()) } else { Err(CatalogueError::Overtaken(name.clone())) }
     }

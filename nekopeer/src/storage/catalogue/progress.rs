@@ -8,18 +8,12 @@ use super::{Catalogue, CatalogueError, write::Write};
 
 impl Catalogue {
     /// The path of the partial download of `name`. Blocking.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn partial(&self, name: &FileName) -> Result<Option<PathBuf>, CatalogueError> {
         self.tables.partial(name)
     }
 
     /// Notes where the partial files of these names will be, before they are made, so that no crash leaves one of
     /// which nobody knows. One of another version, which will not be completed, is deleted. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before; some of the other versions are deleted.
     pub(crate) fn begin_partials(&self, partials: &[(&FileName, PathBuf)]) -> Result<(), CatalogueError> {
         for (name, path) in partials {
             if let Some(abandoned) = self.partial(name)?.filter(|noted| noted != path) {
@@ -33,9 +27,6 @@ impl Catalogue {
     }
 
     /// Stores the checkpoint of the partial download at `path`. Blocking.
-    ///
-    /// # Errors
-    /// The previous checkpoint still holds.
     pub(crate) fn note_progress(&self, path: &Path, note: &[u8]) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
         write.set_progress(path, note)?;
@@ -43,9 +34,6 @@ impl Catalogue {
     }
 
     /// The checkpoint of the partial download at `path`. Blocking.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn progress(&self, path: &Path) -> Result<Option<Vec<u8>>, CatalogueError> {
         self.tables.progress(path)
     }

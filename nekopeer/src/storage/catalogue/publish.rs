@@ -58,9 +58,6 @@ pub(super) enum Next {
 
 impl Catalogue {
     /// Whether `name` may be published here: it is not a copy of another origin's file.
-    ///
-    /// # Errors
-    /// `CopyOfOther`, or the entry of the name is damaged.
     pub(crate) fn may_publish(&self, name: &FileName) -> Result<(), CatalogueError> {
         match self.entry(name)?.filter(|known| !self.is_own(known)) {
             Some(other) => {
@@ -71,9 +68,6 @@ impl Catalogue {
     }
 
     /// The average chunk length in bytes of the last version of `name` published here, if any. Blocking.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn last_average(&self, name: &FileName) -> Result<Option<u32>, CatalogueError> {
         let noted = self.tables.average(name)?;
         // Older versions of the program did not store it; they derived it from the file's size.
@@ -83,9 +77,6 @@ impl Catalogue {
     /// Gives each draft its version, signs them on all cores, and stores all in one transaction. New versions
     /// are pending. A draft that cannot be published has its error as its result; the others are stored.
     /// Blocking.
-    ///
-    /// # Errors
-    /// The database failed: nothing was stored and no version number was used.
     pub(crate) fn publish(
         &self,
         drafts: Vec<Draft>,
@@ -162,9 +153,6 @@ impl Catalogue {
     /// Publishes the bytes of each name in `above` once more, under a number above that record and above
     /// every number used here; returns the new versions, which are pending, each with the number before. A
     /// name that was withdrawn, or is above already, is left out. Blocking.
-    ///
-    /// # Errors
-    /// Nothing was stored and no version number was used.
     pub(crate) fn renumber(
         &self,
         above: &[VerifiedRecord],
@@ -194,9 +182,6 @@ impl Catalogue {
 
     /// Takes over `records`, which this key published elsewhere, as the versions of the same bytes here;
     /// returns those that it took. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn adopt(&self, records: &[VerifiedRecord]) -> Result<Vec<VerifiedRecord>, CatalogueError> {
         let write = self.tables.begin()?;
         let (mut adopted, mut entries) = (Vec::new(), Vec::new());
@@ -220,9 +205,6 @@ impl Catalogue {
 
     /// The file of `seen` has this stamp now, and its bytes were read and are the same. Nothing is noted if another entry has
     /// taken the place of `seen`. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn restamp(
         &self,
         seen: &Entry,

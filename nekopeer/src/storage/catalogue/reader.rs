@@ -56,18 +56,12 @@ impl Reader {
 
 impl Catalogue {
     /// What is wanted of `name`.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn reader(&self, name: &FileName) -> Result<Reader, CatalogueError> {
         let decode = |row: &[u8]| codec::decode(row).unwrap_or_default(); // was stored here
         Ok(self.tables.read_if_there(READERS, name.as_str(), decode)?.unwrap_or_default())
     }
 
     /// Changes what is wanted of `name`; returns what is now. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn change_reader(
         &self,
         name: &FileName,

@@ -21,9 +21,6 @@ pub(crate) struct Restored {
 impl Catalogue {
     /// Stores files, and last numbers, below which none is given again, in one transaction. A name that has an entry
     /// keeps it. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn restore(
         &self,
         files: Vec<Restored>,
@@ -56,9 +53,6 @@ impl Catalogue {
 
     /// From now on every new number is above the seconds since 1970: the names may have been published before, also later
     /// than is known, but not once a second. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn number_above_all(&self) -> Result<(), CatalogueError> {
         let seconds = u64::try_from(now_ns() / 1_000_000_000).unwrap_or_default();
         let write = self.tables.begin()?;
@@ -73,9 +67,6 @@ impl Catalogue {
     }
 
     /// Notes whether an earlier catalogue was lost, and nothing was brought back yet. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn set_lost(&self, is_lost: bool) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
         write.with(META, |meta| match is_lost {
@@ -86,9 +77,6 @@ impl Catalogue {
     }
 
     /// Whether an earlier catalogue was lost, and nothing was brought back yet. Blocking.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn is_lost(&self) -> Result<bool, CatalogueError> {
         self.tables.is_lost()
     }

@@ -51,9 +51,6 @@ pub(crate) struct Salvaged {
 
 /// Examines every page of the catalogue in `folder`, which is locked and in which no peer runs. Moves a damaged one
 /// aside and reads what it can of it. Blocking.
-///
-/// # Errors
-/// It is another node's, of a later program, exposed, or the disk failed. Nothing was moved.
 pub(crate) fn examine(folder: &Path, node: NodeId) -> Result<(Examined, Salvaged), CatalogueError> {
     let path = folder.join(FILE);
     let failed = |error: io::Error| CatalogueError::database(&path, error);

@@ -76,9 +76,6 @@ fn path(bytes: &[u8]) -> PathBuf {
 
 impl Catalogue {
     /// Where the set `name` is unfolded to. Blocking.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn trees(&self, name: &FileName) -> Result<Option<Trees>, CatalogueError> {
         let decode = |(at, trees): (&[u8], &[u8])| {
             Some(Trees { path: path(at), trees: codec::decode(trees).ok()? }) // was stored here
@@ -87,17 +84,11 @@ impl Catalogue {
     }
 
     /// The path of the folder of the set `name`. Blocking.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn place_of_trees(&self, name: &FileName) -> Result<Option<PathBuf>, CatalogueError> {
         self.tables.read_if_there(TREES, name.as_str(), |(at, _)| path(at))
     }
 
     /// The names of all sets here. Blocking.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn sets(&self) -> Result<Vec<FileName>, CatalogueError> {
         self.tables.database.read(|committed| {
             let table = match committed.table(TREES) {
@@ -114,9 +105,6 @@ impl Catalogue {
     }
 
     /// Notes where the set `name` is unfolded to, or that it is not any more. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn set_trees(&self, name: &FileName, trees: Option<&Trees>) -> Result<(), CatalogueError> {
         let mut row = Vec::new();
         if let Some(Trees { path, trees }) = trees {

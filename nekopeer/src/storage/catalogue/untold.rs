@@ -75,9 +75,6 @@ impl Catalogue {
 
     /// Stores durably what [`note_told`](Self::note_told) noted. Until then an old copy of the folder takes a version
     /// for pending that stands, and would outbid what was published since. Blocking.
-    ///
-    /// # Errors
-    /// It is stored with the next call.
     pub(crate) fn save_told(&self) -> Result<(), CatalogueError> {
         if self.unsaved() == 0 {
             return Ok(());

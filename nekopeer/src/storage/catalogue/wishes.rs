@@ -31,18 +31,12 @@ impl Wish {
 
 impl Catalogue {
     /// What the reader wants of `name`.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn wish(&self, name: &FileName) -> Result<Wish, CatalogueError> {
         let decode = |row: &[u8]| codec::decode(row).unwrap_or_default(); // was stored here
         Ok(self.tables.read_if_there(WISHES, name.as_str(), decode)?.unwrap_or_default())
     }
 
     /// Changes what the reader wants of `name`; returns what is wanted now. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn change_wish(
         &self,
         name: &FileName,

@@ -29,9 +29,6 @@ pub(crate) enum Gone {
 impl Catalogue {
     /// What this peer states of `name`: its entry, or the version that withdraws it, whose entry has neither a path nor
     /// a stamp.
-    ///
-    /// # Errors
-    /// It is damaged, or the database failed.
     pub(crate) fn stated(&self, name: &FileName) -> Result<Option<Arc<Entry>>, CatalogueError> {
         Ok(self.tables.get(name.as_str())?.map(Arc::new))
     }
@@ -45,18 +42,12 @@ impl Catalogue {
     }
 
     /// What this peer states from `start` on, as [`page`](Self::page). Blocking.
-    ///
-    /// # Errors
-    /// The database failed.
     pub(crate) fn stated_page(&self, start: &PageStart, limit: usize) -> Result<Page, CatalogueError> {
         self.tables.page(start, limit)
     }
 
     /// Withdraws `name` if it is published here, durably: the next version, pending like any other. A copy is removed.
     /// `before` is called before that changes anything, if anything does. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before, and no number was used.
     pub(crate) fn withdraw(&self, name: &FileName, before: impl Fn()) -> Result<Gone, CatalogueError> {
         self.withdraw_within(name, before, WITHDRAWALS_MAX)
     }
@@ -118,9 +109,6 @@ impl Catalogue {
 
 impl Catalogue {
     /// Brings back withdrawals of names of which nothing is stated, to be told once more. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
     pub(crate) fn restore_withdrawals(&self, records: &[VerifiedRecord]) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
         let most = usize::try_from(WITHDRAWALS_MAX).unwrap_or(usize::MAX);

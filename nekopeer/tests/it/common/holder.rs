@@ -11,17 +11,17 @@ use nekoproto::{
     PeerService, PeerServiceClient, Purpose, Records, Refusal, RegisterReply, RegisterRequest, Role,
     SignedRecord, Verdict, VerifiedRecord,
     limits::BATCH_MAX,
-    rogue::serve_data,
     transport::{Access, Connection, DataStream, Endpoint, EndpointConfig, Security, control},
 };
 use tarpc::context::{self, Context};
+use testkit::rogue::serve_data;
 use tokio::sync::mpsc;
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
 };
 
-pub(crate) use nekoproto::rogue::{ScriptedReply, Then};
+pub(crate) use testkit::rogue::{ScriptedReply, Then};
 
 use super::ANY_PORT;
 

@@ -1,11 +1,10 @@
-//! Helpers for the tests of the peer: folders, files, indexers and peers on free ports, time limits.
+//! Helpers for the tests of the peer: folders, files, indexers and peers on free ports.
 #![allow(clippy::expect_used, reason = "a helper of tests fails by panicking")]
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use nekoindexer::{Indexer, IndexerHandle};
@@ -13,13 +12,9 @@ use nekopeer::{
     Condition, Config, DownloadError, DownloadOptions, Downloaded, Event, FileStatus, Peer, PeerHandle,
     Progress, PublishOptions, PublishOutcome,
 };
-use nekoproto::{FileName, Freshness, Identity, Mode, Policy, Staleness, VerifiedRecord};
+use nekoproto::{Freshness, Mode, Policy, Staleness, VerifiedRecord};
 use tempfile::TempDir;
-use tokio::{
-    net::TcpSocket,
-    sync::broadcast::{self, error::RecvError},
-    time::timeout,
-};
+use tokio::sync::broadcast::{self, error::RecvError};
 
 pub(crate) mod fake_indexer;
 pub(crate) mod goods;
@@ -27,51 +22,24 @@ pub(crate) mod holder;
 pub(crate) mod http;
 pub(crate) mod proxy;
 
+pub(crate) use testkit::{
+    eventually,
+    network::{ANY_PORT, kept_port},
+    values::{identity, name},
+};
+
 pub(crate) use goods::Goods;
 pub(crate) use holder::{Holder, ScriptedReply, Then};
 pub(crate) use proxy::Proxy;
 
-/// Time limit of a test; a test that exceeds it hangs, and fails.
-pub(crate) const TEST_LIMIT: Duration = Duration::from_secs(60);
-/// Interval between checks of a state that sends no event.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Loopback, a free port.
-pub(crate) const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// One mebibyte.
 pub(crate) const MIB: usize = 1024 * 1024;
-
-/// Runs `case` within the time limit.
-pub(crate) async fn in_time<T>(case: impl Future<Output = T>) -> T {
-    timeout(TEST_LIMIT, case).await.unwrap_or_else(|_| panic!("hangs"))
-}
-
-/// Calls `sight` at intervals until it returns `Some`, for states that send no event. The time limit of the
-/// test bounds it.
-pub(crate) async fn eventually<T>(sight: impl AsyncFn() -> Option<T>) -> T {
-    let mut looks = tokio::time::interval(LOOK_EVERY);
-    loop {
-        looks.tick().await;
-        if let Some(seen) = sight().await {
-            return seen;
-        }
-    }
-}
 
 /// Bytes that do not repeat; equal for equal seeds.
 pub(crate) fn bytes(seed: u8, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     blake3::Hasher::new().update(&[seed]).finalize_xof().fill(&mut bytes);
     bytes
-}
-
-/// The identity with this seed.
-pub(crate) fn identity(seed: u8) -> Identity {
-    Identity::from_seed(&[seed; 32])
-}
-
-/// A name.
-pub(crate) fn name(text: &str) -> FileName {
-    FileName::new(text).unwrap()
 }
 
 /// A policy with a bound of `secs` seconds in every mode.
@@ -88,16 +56,6 @@ pub(crate) async fn indexer(neighbors: &[SocketAddr]) -> IndexerHandle {
 pub(crate) async fn indexer_at(listen: SocketAddr, neighbors: &[SocketAddr]) -> IndexerHandle {
     let neighbors = neighbors.to_vec();
     Indexer::spawn(nekoindexer::Config { listen, neighbors, ..Default::default() }).await.unwrap()
-}
-
-/// A free port, reserved while the socket lives. Nothing answers there until an indexer or a peer of the
-/// test listens on it.
-pub(crate) fn kept_port() -> (TcpSocket, SocketAddr) {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_reuseaddr(true).unwrap();
-    socket.bind(ANY_PORT).unwrap();
-    let addr = socket.local_addr().unwrap();
-    (socket, addr)
 }
 
 /// The folder of one peer; it outlives the peer.

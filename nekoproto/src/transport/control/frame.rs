@@ -60,9 +60,6 @@ pub(super) const fn fault_of(error: &ServerError) -> Fault {
 }
 
 /// Takes the next whole frame from the front of `bytes`, without its prefix; `None` while it is incomplete.
-///
-/// # Errors
-/// Its announced length is over the limit.
 pub(super) fn next_frame<'a>(bytes: &mut &'a [u8]) -> Result<Option<&'a [u8]>, FrameError> {
     let Some(whole) = whole_bytes(bytes)? else { return Ok(None) };
     let Some((frame, rest)) = bytes.split_at_checked(whole) else { return Ok(None) };
@@ -71,9 +68,6 @@ pub(super) fn next_frame<'a>(bytes: &mut &'a [u8]) -> Result<Option<&'a [u8]>, F
 }
 
 /// Length of the frame that `bytes` begin with, its prefix included; `None` while the prefix is incomplete.
-///
-/// # Errors
-/// It is over the limit.
 pub(super) fn whole_bytes(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
     let Some(prefix) = bytes.first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
     let len = usize::try_from(u32::from_be_bytes(*prefix)).unwrap_or(usize::MAX);
@@ -81,9 +75,6 @@ pub(super) fn whole_bytes(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
 }
 
 /// Appends `envelope` to `out` as a frame.
-///
-/// # Errors
-/// It does not fit a frame; `out` is unchanged.
 pub(super) fn put_frame<Req: Serialize, Resp: Serialize>(
     out: &mut Vec<u8>,
     envelope: &Envelope<Req, Resp>,

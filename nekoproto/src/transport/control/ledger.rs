@@ -25,9 +25,6 @@ impl Ledger {
     }
 
     /// Takes what is missing to `bytes` in all.
-    ///
-    /// # Errors
-    /// There is no room; what was taken before stays.
     pub(super) fn cover(&mut self, bytes: usize) -> Result<(), NoRoom> {
         if bytes <= self.covered() {
             return Ok(());

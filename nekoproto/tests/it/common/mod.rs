@@ -1,22 +1,15 @@
-//! What the transport tests share: nodes on free ports, both securities, raw frames, a time limit.
+//! What the transport tests share: nodes on free ports, both securities, raw frames.
 
-use std::{
-    fmt::Debug,
-    net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt::Debug, net::SocketAddr, sync::Arc};
 
 use nekoproto::{
-    FileName, Hello, Identity, NetworkName, Purpose, Role,
+    Hello, NetworkName, Purpose, Role,
     transport::{Access, Connection, Endpoint, EndpointConfig, NodeIo, Security},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpSocket,
     sync::mpsc,
-    time::timeout,
 };
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
@@ -26,37 +19,20 @@ use tokio_util::{
 pub(crate) mod services;
 pub(crate) mod wire;
 
-/// Longer than any test needs: a test that takes longer hangs, and fails.
-const TEST_LIMIT: Duration = Duration::from_secs(30);
-
-/// Loopback, a free port.
-pub(crate) const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+pub(crate) use testkit::{
+    network::{ANY_PORT, kept_port},
+    values::{identity, name},
+};
 
 /// Runs `case` once over TLS and once in the clear.
 pub(crate) async fn over_both(case: impl AsyncFn(Security)) {
     for security in [Security::Tls, Security::Insecure] {
-        let ended = timeout(TEST_LIMIT, case(security)).await;
-        assert!(ended.is_ok(), "hangs over {security:?}");
+        case(security).await;
     }
 }
 
-/// Runs `case` within the limit.
-pub(crate) async fn in_time<T>(case: impl Future<Output = T>) -> T {
-    timeout(TEST_LIMIT, case).await.unwrap_or_else(|_| panic!("hangs"))
-}
-
-/// The node with this seed.
-pub(crate) fn identity(seed: u8) -> Identity {
-    Identity::from_seed(&[seed; 32])
-}
-
-/// A name.
-pub(crate) fn name(text: &str) -> FileName {
-    FileName::new(text).unwrap()
-}
-
 /// A hello of the node with this seed.
-pub(crate) fn hello(seed: u8) -> Hello {
+pub(crate) fn hello(seed: u16) -> Hello {
     Hello {
         node: identity(seed).id(),
         role: Role::Peer,
@@ -64,17 +40,17 @@ pub(crate) fn hello(seed: u8) -> Hello {
         network: NetworkName::default(),
         private: false,
         listen_port: 0,
-        nonce: [seed; 32],
+        nonce: [7; 32],
     }
 }
 
 /// The endpoint of the node with this seed, in the default network.
-pub(crate) fn endpoint(seed: u8, role: Role, security: Security) -> Arc<Endpoint> {
+pub(crate) fn endpoint(seed: u16, role: Role, security: Security) -> Arc<Endpoint> {
     endpoint_in(NetworkName::default(), seed, role, security)
 }
 
 /// The endpoint of the node with this seed.
-pub(crate) fn endpoint_in(network: NetworkName, seed: u8, role: Role, security: Security) -> Arc<Endpoint> {
+pub(crate) fn endpoint_in(network: NetworkName, seed: u16, role: Role, security: Security) -> Arc<Endpoint> {
     let access = Access::default();
     Endpoint::new(EndpointConfig { identity: identity(seed), role, network, security, access }).unwrap()
 }
@@ -120,16 +96,6 @@ pub(crate) async fn connected(security: Security, role: Role, purpose: Purpose) 
     let mut listening = Listening::begin(&endpoint(2, role, security));
     let dialed = endpoint(1, Role::Peer, security).dial(listening.addr, purpose, None).await.unwrap();
     (dialed, listening.next().await)
-}
-
-/// A port that is reserved while the socket lives: nobody listens on it, and only a listener of this test can
-/// bind it.
-pub(crate) fn kept_port() -> (TcpSocket, SocketAddr) {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_reuseaddr(true).unwrap();
-    socket.bind(ANY_PORT).unwrap();
-    let addr = socket.local_addr().unwrap();
-    (socket, addr)
 }
 
 /// Writes one control frame by hand.

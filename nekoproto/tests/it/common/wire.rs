@@ -10,6 +10,8 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
+use testkit::values::key;
+
 use super::{ANY_PORT, closes};
 
 /// The eight bytes before each body of the handshake: they never change.
@@ -35,10 +37,10 @@ pub(crate) async fn read_message(stream: &mut (impl AsyncRead + Unpin)) -> io::R
 
 /// The proof that the node with this seed took part in an exchange. `side` is 0 for the one that
 /// connects, 1 for the one that accepts.
-pub(crate) fn proof(seed: u8, side: u8, sent_by_dialer: &[u8], sent_by_listener: &[u8]) -> Vec<u8> {
+pub(crate) fn proof(seed: u16, side: u8, sent_by_dialer: &[u8], sent_by_listener: &[u8]) -> Vec<u8> {
     let transcript = blake3::hash(&[sent_by_dialer, sent_by_listener].concat());
     let signed = [b"nekop2p hello v1\0".as_slice(), &[side], transcript.as_bytes()].concat();
-    let signature = SigningKey::from_bytes(&[seed; 32]).sign(&signed).to_bytes();
+    let signature = SigningKey::from_bytes(&key(seed)).sign(&signed).to_bytes();
     let (first, second): (&[u8; 32], _) = signature.split_first_chunk().unwrap();
     message(PROTOCOL_VERSION, &(64u8, first, <&[u8; 32]>::try_from(second).unwrap()))
 }

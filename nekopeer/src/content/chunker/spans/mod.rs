@@ -119,9 +119,6 @@ struct Work<'a, S> {
 }
 
 /// Cuts and hashes `source`. `go_on` takes the number of bytes just read and returns an error to stop.
-///
-/// # Errors
-/// The file cannot be read to its end. `go_on` may have counted any part of it.
 pub(super) fn cut_all<S: Source>(
     source: &S,
     plan: Plan,

@@ -5,9 +5,8 @@ use std::{future::Future, io, sync::Arc, thread, time::Duration};
 use tokio::{sync::Notify, task::spawn_blocking};
 
 use super::peer::Silent;
-use crate::{
-    PeerServiceClient,
-    messages::{DataReply, DataRequest, FetchRefusal, Freshness, Grant, Purpose},
+use nekoproto::{
+    DataReply, DataRequest, FetchRefusal, Freshness, Grant, PeerServiceClient, Purpose,
     peer::PeerService,
     transport::{Connection, DataStream, control},
 };
@@ -131,7 +130,7 @@ pub async fn serve_data(connection: Connection, script: impl Fn(&DataRequest) ->
                     stream.send_bytes(byte)?;
                 }
             }
-            Ok::<(), crate::transport::DataError>(())
+            Ok::<(), nekoproto::transport::DataError>(())
         })
         .await;
         let Some((back, sent)) = sent else { return };

@@ -5,10 +5,10 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-pub(crate) use nekoproto::rogue::Habit;
+pub use crate::rogue::Habit;
+use crate::rogue::{Heard, Pretender};
 use nekoproto::{
     IndexerServiceClient, List, NodeTag, Purpose, QueryRequest, Role,
-    rogue::{Heard, Pretender},
     summary::{Change, Filter, NameKey, SummaryNews, What},
     transport::{Connection, NodeIo, Security, control::Driver},
 };
@@ -19,11 +19,12 @@ use tokio_util::{
     task::{AbortOnDropHandle, TaskTracker},
 };
 
-use super::{ANY_PORT, name, peer::endpoint};
+use crate::{network::ANY_PORT, peer::endpoint, values::name};
 
 /// A made-up indexer that listens. Dropping it ends it.
-pub(crate) struct Fake {
-    pub(crate) addr: SocketAddr,
+pub struct Fake {
+    /// Where it listens.
+    pub addr: SocketAddr,
     heard: Heard,
     pretender: Pretender,
     _stop: DropGuard,
@@ -45,7 +46,7 @@ impl DerefMut for Fake {
 
 impl Fake {
     /// A node with this seed in the role of an indexer.
-    pub(crate) fn begin(seed: u16, security: Security, habit: Habit) -> Self {
+    pub fn begin(seed: u16, security: Security, habit: Habit) -> Self {
         let listener = endpoint(seed, Role::Indexer, security).bind(ANY_PORT).unwrap();
         let addr = listener.local_addr();
         let (pretender, heard) = Pretender::new(habit);
@@ -63,7 +64,7 @@ impl Fake {
     }
 
     /// Connects to the indexer at `addr` as a neighbor with these manners, for as long as the runtime lives.
-    pub(crate) async fn dial(&self, seed: u16, addr: SocketAddr) -> IndexerServiceClient {
+    pub async fn dial(&self, seed: u16, addr: SocketAddr) -> IndexerServiceClient {
         let connection = deaf_neighbor(seed, addr, Security::Insecure).await;
         let (client, driver) = self.pretender.clone().open(connection.io);
         tokio::spawn(driver);
@@ -73,26 +74,26 @@ impl Fake {
 
 /// Connects to the indexer at `addr` as a neighbor that never answers anything: it does not even
 /// read. The connection lives as long as what is returned.
-pub(crate) async fn deaf_neighbor(seed: u16, addr: SocketAddr, security: Security) -> Connection {
+pub async fn deaf_neighbor(seed: u16, addr: SocketAddr, security: Security) -> Connection {
     endpoint(seed, Role::Indexer, security).dial(addr, Purpose::Control, None).await.unwrap()
 }
 
 /// A made-up indexer that connected to another, and never answers a query. Dropping it closes the connection.
-pub(crate) struct Dialed {
+pub struct Dialed {
     /// Calls the other.
-    pub(crate) client: IndexerServiceClient,
+    pub client: IndexerServiceClient,
     /// The queries that it is asked.
-    pub(crate) asked: mpsc::UnboundedReceiver<(Context, QueryRequest)>,
+    pub asked: mpsc::UnboundedReceiver<(Context, QueryRequest)>,
     _driver: AbortOnDropHandle<()>,
 }
 
 /// Connects to the indexer at `addr` as a neighbor that never answers a query.
-pub(crate) async fn dial(seed: u16, addr: SocketAddr, security: Security) -> Dialed {
+pub async fn dial(seed: u16, addr: SocketAddr, security: Security) -> Dialed {
     dial_with(seed, addr, security, Habit::NeverAnswers).await
 }
 
 /// Connects to the indexer at `addr` as a neighbor.
-pub(crate) async fn dial_with(seed: u16, addr: SocketAddr, security: Security, habit: Habit) -> Dialed {
+pub async fn dial_with(seed: u16, addr: SocketAddr, security: Security, habit: Habit) -> Dialed {
     let connection = deaf_neighbor(seed, addr, security).await;
     let (pretender, Heard { asked, .. }) = Pretender::new(habit);
     let (client, driver) = pretender.open(connection.io);
@@ -100,12 +101,12 @@ pub(crate) async fn dial_with(seed: u16, addr: SocketAddr, security: Security, h
 }
 
 /// What a node without names says of itself, whose only neighbor is this one.
-pub(crate) fn summary_of_none(of: NodeTag, neighbor: NodeTag) -> SummaryNews {
+pub fn summary_of_none(of: NodeTag, neighbor: NodeTag) -> SummaryNews {
     summary_of([], of, neighbor)
 }
 
 /// What a node with these names says of itself, whose only neighbor is this one.
-pub(crate) fn summary_of<const N: usize>(names: [&str; N], of: NodeTag, neighbor: NodeTag) -> SummaryNews {
+pub fn summary_of<const N: usize>(names: [&str; N], of: NodeTag, neighbor: NodeTag) -> SummaryNews {
     let filter = Filter::for_keys(N.max(1));
     names.iter().for_each(|text| filter.insert(NameKey::of(&name(text))));
     let part = filter.parts().next().unwrap();
@@ -115,6 +116,6 @@ pub(crate) fn summary_of<const N: usize>(names: [&str; N], of: NodeTag, neighbor
 }
 
 /// Speaks as an indexer over a connection that was dialed.
-pub(crate) fn speak(io: NodeIo) -> (IndexerServiceClient, Driver) {
+pub fn speak(io: NodeIo) -> (IndexerServiceClient, Driver) {
     Pretender::new(Habit::NeverAnswers).0.open(io)
 }

@@ -5,10 +5,9 @@ use std::{fmt, io, net::SocketAddr, str::FromStr, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{connections, holder, indexer, peer, pretender::Habit, streams};
-use crate::{
+use nekoproto::{
+    Identity, Role,
     codec::CodecError,
-    identity::Identity,
-    messages::Role,
     transport::{ConnectError, Endpoint, EndpointConfig, EndpointError, Security},
 };
 

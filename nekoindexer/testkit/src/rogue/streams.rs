@@ -12,10 +12,7 @@ use super::{
     peer::Peer,
     raw::{crowd, flood, message},
 };
-use crate::{
-    messages::{ByteRange, DataRequest, Purpose, Role},
-    values::List,
-};
+use nekoproto::{ByteRange, DataRequest, List, Purpose, Role};
 
 /// Bytes of one request.
 const REQUEST_BYTES: u64 = 32 << 20;

@@ -10,10 +10,9 @@ use super::{
     peer::{Peer, record},
     script::{self, ScriptedReply},
 };
-use crate::{
+use nekoproto::{
+    Chunk, ChunkHash, ContentHash, DataRequest, FetchRefusal, FileName, Manifest, SignedRecord,
     limits::{BATCH_MAX, CHUNK_AVERAGE_MIN, CHUNKS_MAX, FILE_BYTES_MAX},
-    messages::{DataRequest, FetchRefusal},
-    values::{Chunk, ChunkHash, ContentHash, FileName, Manifest, SignedRecord},
 };
 
 /// Zeros that are sent at a time.

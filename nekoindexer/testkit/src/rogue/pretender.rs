@@ -9,17 +9,14 @@ use tokio::{
     time::sleep,
 };
 
-use crate::{
-    IndexerServiceClient,
+use nekoproto::{
+    Answers, FileName, FindReply, FindRequest, IndexerServiceClient, Introduction, InvalidateRequest,
+    LeaseReply, Names, QueryAllRequest, QueryReply, QueryRequest, Refusal, RegisterReply, RegisterRequest,
+    SignedReach, TraceReply,
     indexer::IndexerService,
-    messages::probe::{ProbeReply, ProbeRequest},
-    messages::{
-        Answers, FindReply, FindRequest, Introduction, InvalidateRequest, LeaseReply, Names, QueryAllRequest,
-        QueryReply, QueryRequest, Refusal, RegisterReply, RegisterRequest, TraceReply,
-        summary::{SummaryNews, SummaryReply},
-    },
+    probe::{ProbeReply, ProbeRequest},
+    summary::{SummaryNews, SummaryReply},
     transport::{NodeIo, control, control::Driver},
-    values::{FileName, SignedReach},
 };
 
 /// What it does with queries. Summaries and heartbeats it confirms.
@@ -69,7 +66,7 @@ pub struct Heard {
 }
 
 const fn nothing() -> QueryReply {
-    QueryReply { hits: crate::values::List::new(), complete: true, messages: 0 }
+    QueryReply { hits: nekoproto::List::new(), complete: true, messages: 0 }
 }
 
 impl Habit {

@@ -15,13 +15,12 @@ use super::{
     peer::{LONG_NAME_BYTES, Peer, made_up, made_up_records},
     raw::{crowd, discard, flood as crowd_at_once, frame},
 };
-use crate::{
+use nekoproto::{
+    FileName, FindRequest, List, MsgId, Names, Purpose, QueryAllRequest, QueryRequest, Role, Search, Term,
     indexer::IndexerServiceRequest,
     limits::{BATCH_MAX, FRAME_BYTES_MAX, PROBE_HOPS_MAX},
-    messages::probe::ProbeRequest,
-    messages::{FindRequest, Names, Purpose, QueryAllRequest, QueryRequest, Role, Search, Term},
+    probe::ProbeRequest,
     transport::NodeIo,
-    values::{FileName, List, MsgId},
 };
 
 /// How often an answer is read.

@@ -25,12 +25,10 @@ use super::{
     peer::Peer,
     script::{self, ScriptedReply},
 };
-use crate::{
-    IndexerServiceClient,
+use nekoproto::{
+    ByteRange, DataReply, DataRequest, FetchRefusal, Holder, IndexerServiceClient, Manifest, Purpose, Record,
     limits::STALL_TIMEOUT,
-    messages::{ByteRange, DataReply, DataRequest, FetchRefusal, Holder, Purpose},
     transport::{DataStream, Endpoint},
-    values::{Manifest, Record},
 };
 
 /// Bytes sent at once.
@@ -218,7 +216,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::values::{Chunk, ChunkHash};
+    use nekoproto::{Chunk, ChunkHash};
 
     #[test]
     fn the_seed_chooses_which_chunks_are_corrupted() {

@@ -10,7 +10,7 @@ use tokio::{
 };
 
 use super::RogueError;
-use crate::{codec, indexer::IndexerServiceRequest, limits::DATA_MESSAGE_BYTES_MAX, transport::Envelope};
+use nekoproto::{codec, indexer::IndexerServiceRequest, limits::DATA_MESSAGE_BYTES_MAX, transport::Envelope};
 
 /// Pause before what failed or was ended is tried again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);

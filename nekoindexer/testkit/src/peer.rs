@@ -12,22 +12,28 @@ use nekoproto::{
 use tarpc::context::Context;
 use tokio::{sync::mpsc, task::AbortHandle};
 
-use super::{ANY_PORT, identity, name, patient, query, registration};
+use crate::{
+    network::ANY_PORT,
+    values::{identity, name, patient, query, registration},
+};
 
 /// A connected peer. Dropping it closes its connection.
-pub(crate) struct Peer {
-    pub(crate) client: IndexerServiceClient,
+pub struct Peer {
+    /// Calls the indexer.
+    pub client: IndexerServiceClient,
     /// What the indexer tells it.
-    pub(crate) invalidations: mpsc::UnboundedReceiver<Records>,
+    pub invalidations: mpsc::UnboundedReceiver<Records>,
     /// Where others would reach it; nobody accepts there.
-    pub(crate) holder: Option<Holder>,
+    pub holder: Option<Holder>,
     driver: AbortHandle,
 }
 
 /// Whether a peer acknowledges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manners {
+pub enum Manners {
+    /// It answers each call at once.
     Acknowledges,
+    /// It answers no invalidation.
     NeverAnswers,
 }
 
@@ -61,7 +67,7 @@ impl PeerService for Told {
 }
 
 /// The endpoint of the node with this seed, in the default network.
-pub(crate) fn endpoint(seed: u16, role: Role, security: Security) -> Arc<Endpoint> {
+pub fn endpoint(seed: u16, role: Role, security: Security) -> Arc<Endpoint> {
     let identity = identity(seed);
     let (network, access) = (NetworkName::default(), Access::default());
     Endpoint::new(EndpointConfig { identity, role, network, security, access }).unwrap()
@@ -69,12 +75,12 @@ pub(crate) fn endpoint(seed: u16, role: Role, security: Security) -> Arc<Endpoin
 
 impl Peer {
     /// The peer with this seed, connected to the indexer at `addr`. It listens, so it may register.
-    pub(crate) async fn join(seed: u16, addr: SocketAddr, security: Security) -> Self {
+    pub async fn join(seed: u16, addr: SocketAddr, security: Security) -> Self {
         Self::join_with(seed, addr, security, Manners::Acknowledges).await
     }
 
     /// The same with `manners`.
-    pub(crate) async fn join_with(seed: u16, addr: SocketAddr, security: Security, manners: Manners) -> Self {
+    pub async fn join_with(seed: u16, addr: SocketAddr, security: Security, manners: Manners) -> Self {
         let endpoint = endpoint(seed, Role::Peer, security);
         let listener = endpoint.bind(ANY_PORT).unwrap();
         let holder = Holder::new(endpoint.node(), listener.local_addr());
@@ -82,7 +88,7 @@ impl Peer {
     }
 
     /// A node that does not listen.
-    pub(crate) async fn join_unheard(seed: u16, addr: SocketAddr, role: Role, security: Security) -> Self {
+    pub async fn join_unheard(seed: u16, addr: SocketAddr, role: Role, security: Security) -> Self {
         Self::connect(endpoint(seed, role, security), role, None, addr, Manners::Acknowledges).await
     }
 
@@ -96,7 +102,7 @@ impl Peer {
         let Connection { io, .. } = endpoint.dial(addr, Purpose::Control, None).await.unwrap();
         let (told, invalidations) = mpsc::unbounded_channel();
         let (client, driver) = match role {
-            Role::Indexer => super::fake::speak(io),
+            Role::Indexer => crate::fake::speak(io),
             Role::Peer => {
                 let service = Told { told, manners }.serve();
                 let (client, driver) = control::open(io, service, IndexerServiceClient::from);
@@ -112,27 +118,27 @@ impl Peer {
     }
 
     /// Registers and announces.
-    pub(crate) async fn register(&self, records: impl IntoIterator<Item = SignedRecord>) -> RegisterReply {
+    pub async fn register(&self, records: impl IntoIterator<Item = SignedRecord>) -> RegisterReply {
         self.client.register(patient(), registration(records)).await.unwrap().unwrap()
     }
 
     /// Asks its indexer alone.
-    pub(crate) async fn search(&self, text: &str) -> QueryReply {
+    pub async fn search(&self, text: &str) -> QueryReply {
         self.search_for(name(text)).await
     }
 
     /// Asks its indexer alone.
-    pub(crate) async fn search_for(&self, name: FileName) -> QueryReply {
+    pub async fn search_for(&self, name: FileName) -> QueryReply {
         self.client.search(patient(), name).await.unwrap().unwrap()
     }
 
     /// Asks the network.
-    pub(crate) async fn query(&self, text: &str, ttl_hops: u8) -> QueryReply {
+    pub async fn query(&self, text: &str, ttl_hops: u8) -> QueryReply {
         self.client.query(patient(), query(text, ttl_hops)).await.unwrap().unwrap()
     }
 
     /// The next thing it is told: names and versions.
-    pub(crate) async fn is_told(&mut self) -> Vec<(String, u64)> {
+    pub async fn is_told(&mut self) -> Vec<(String, u64)> {
         let records = self.invalidations.recv().await.unwrap();
         records
             .into_iter()

@@ -13,14 +13,12 @@ use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Order, RogueError, indexer::refused, raw::crowd};
-use crate::{
-    IndexerServiceClient,
-    identity::Identity,
+use nekoproto::{
+    ContentHash, FileName, Held, Hit, Identity, IndexerServiceClient, List, ManifestHash, Numbered, Policy,
+    Purpose, QueryReply, Record, Records, Refusal, RegisterRequest, Role, SignedRecord, Verdict, Version,
     limits::{BATCH_MAX, HOLDERS_MAX, NAME_BYTES_MAX},
-    messages::{Held, Hit, Numbered, Purpose, QueryReply, Records, Refusal, RegisterRequest, Role, Verdict},
     peer::PeerService,
     transport::{Endpoint, Listener, control},
-    values::{ContentHash, FileName, List, ManifestHash, Policy, Record, SignedRecord, Version},
 };
 
 /// Bytes of a long name.
@@ -89,7 +87,7 @@ impl Peer {
         let mut hits = Vec::new();
         for name in &order.names {
             let name = FileName::new(name).map_err(refused)?;
-            let request = crate::messages::QueryRequest::new(crate::values::MsgId::random(), name, 3);
+            let request = nekoproto::QueryRequest::new(nekoproto::MsgId::random(), name, 3);
             let reply = self.client.query(context::current(), request).await;
             hits.extend(reply.map_err(refused)?.map_err(refused)?.hits);
         }
@@ -157,7 +155,7 @@ pub(super) async fn false_hits(order: &Order) -> Result<HashMap<FileName, QueryR
     let hits = Peer::connect(order).await?.hits(order).await?;
     let reply = |hit: Hit| {
         let name = hit.record.unverified().name.clone();
-        let holder = |_| crate::messages::ListedHolder::new(Identity::generate().fresh_reach([third]));
+        let holder = |_| nekoproto::ListedHolder::new(Identity::generate().fresh_reach([third]));
         let holders = (0..HOLDERS_MAX).map(holder);
         let hit = Hit { record: hit.record, holders: List::first_of(holders) };
         (name, QueryReply { hits: List::first_of([hit]), complete: true, messages: 0 })

@@ -14,14 +14,10 @@ use super::{
     pretender::{Habit, Pretender},
     raw::crowd,
 };
-use crate::{
-    IndexerServiceClient,
-    messages::{
-        Purpose, Role,
-        summary::{Change, Filter, SummaryNews, What},
-    },
+use nekoproto::{
+    IndexerServiceClient, List, Purpose, Role,
+    summary::{Change, Filter, SummaryNews, What},
     transport::{Connection, Endpoint, Link, control::Driver},
-    values::List,
 };
 
 /// How often the slow one answers.

@@ -1,0 +1,65 @@
+//! For tests and measurements: a time limit, names and records, networks of indexers, made-up peers and indexers, and
+//! nodes that break the rules.
+//!
+//! | room | what it holds |
+//! |---|---|
+//! | [`test`], [`run`], [`eventually`] | a test with a runtime and a time limit; waiting for a state that sends no event |
+//! | [`values`] | identities, names, records, requests, the same for the same seed |
+//! | [`network`] | real indexers on free ports, alone, in a line, in a mesh |
+//! | [`peer`], [`fake`] | a peer and an indexer that do what a test says |
+//! | [`rogue`] | nodes that attack |
+#![allow(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
+
+use std::time::Duration;
+
+use tokio::{runtime::Builder, time::timeout};
+
+pub mod fake;
+pub mod network;
+pub mod peer;
+pub mod rogue;
+pub mod values;
+
+pub use testkit_attribute::test;
+
+/// Time limit of a test. It is longer than any test needs, also where many run side by side: one that takes longer
+/// waits for what does not come.
+pub const TEST_LIMIT: Duration = Duration::from_secs(120);
+/// Deadline of calls that no test waits for.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Interval between two looks at a state that sends no event.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Runs a test on a runtime of one thread. `#[testkit::test]` calls it.
+///
+/// # Panics
+/// After [`TEST_LIMIT`].
+pub fn run<T>(case: impl Future<Output = T>) -> T {
+    run_on(&mut Builder::new_current_thread(), case)
+}
+
+/// Runs a test on a runtime of two threads. `#[testkit::test(multi_thread)]` calls it.
+///
+/// # Panics
+/// After [`TEST_LIMIT`].
+pub fn run_on_threads<T>(case: impl Future<Output = T>) -> T {
+    run_on(Builder::new_multi_thread().worker_threads(2), case)
+}
+
+fn run_on<T>(runtime: &mut Builder, case: impl Future<Output = T>) -> T {
+    let runtime = runtime.enable_all().build().unwrap();
+    let ended = runtime.block_on(async { timeout(TEST_LIMIT, case).await });
+    ended.unwrap_or_else(|_| panic!("has not ended within {TEST_LIMIT:?}"))
+}
+
+/// Calls `look` every 10 ms until it returns `Some`, for a state that sends no event. The time limit of the test bounds
+/// it.
+pub async fn eventually<T>(look: impl AsyncFn() -> Option<T>) -> T {
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    loop {
+        looks.tick().await;
+        if let Some(seen) = look().await {
+            return seen;
+        }
+    }
+}
