@@ -34,6 +34,9 @@ static RECORDS: LazyLock<Vec<Vec<ListedRecord>>> = LazyLock::new(|| {
 /// Runs `case` with many seeds and names the one that fails.
 #[expect(clippy::print_stderr, reason = "the seed of a failure is what repeats it")]
 fn for_each_seed(mut case: impl FnMut(&mut StdRng)) {
+    // The table of message ids needs a timer, even though nothing here waits.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let _entered = runtime.enter();
     for seed in 0..SEEDS {
         let mut run = || case(&mut StdRng::seed_from_u64(seed));
         if let Err(panic) = catch_unwind(AssertUnwindSafe(&mut run)) {
