@@ -47,7 +47,7 @@ pub(crate) type Outcomes = Vec<(FileName, Result<Downloaded, DownloadError>)>;
 /// Downloads of many files, whose outcomes come in pieces: what it takes grows with the list of names alone.
 /// Dropped, it stops; complete files stay, the others are as before.
 #[derive(Debug)]
-pub struct Downloads {
+pub(crate) struct Downloads {
     downloader: Arc<Downloader>,
     /// Names that are not begun, the next one last.
     names: Vec<FileName>,
@@ -96,7 +96,7 @@ impl Downloads {
     ///
     /// # Cancel safety
     /// The outcomes of the call are lost, the files are not.
-    pub async fn next(&mut self) -> Option<Vec<(FileName, Result<Downloaded, DownloadError>)>> {
+    pub(crate) async fn next(&mut self) -> Option<Outcomes> {
         loop {
             let mut done = self.done.take();
             let records =
