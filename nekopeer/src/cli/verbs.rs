@@ -211,8 +211,7 @@ pub struct Which {
     /// remembered for the name; `any` forgets it
     #[arg(long, value_name = "ID", value_parser = id_digits)]
     origin: Option<String>,
-    /// Replace a file that stands there and is no copy from here, or keep both where its name differs
-    /// only in case or in the Unicode form of its letters; fetch a file larger than the free disk
+    /// Replace a file that stands there and is no copy from here; fetch a file larger than the free disk
     #[arg(long)]
     force: bool,
 }

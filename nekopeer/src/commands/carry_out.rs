@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     commands::in_one_line,
-    download::{DownloadError, DownloadOptions},
+    download::{DownloadError, DownloadOptions, Downloads},
     follow::Hook,
     indexers::{self, via::Via},
     listing::Listing,
@@ -62,10 +62,10 @@ pub(crate) async fn carry_out(
             found(names, answers, answer).await?;
         }
         Command::List { first, after } => {
-            list(peer.listing_after(after.as_ref(), at_most(first), false), first, answer).await?;
+            list(peer, false, first, after.as_ref(), answer).await?;
         }
         Command::Check { names, first, after } => match names.is_empty() {
-            true => list(peer.listing_after(after.as_ref(), at_most(first), true), first, answer).await?,
+            true => list(peer, true, first, after.as_ref(), answer).await?,
             false => detailed::list(peer, names, answer).await?,
         },
         Command::Wait { name, version, by_all, within_secs } => {
@@ -100,17 +100,13 @@ pub(crate) async fn carry_out(
                 answer.rows(vec![Row::Trace(reply)]).await?;
             }
         }
-        Command::Probe { hops } => answer.rows_of(peer.probe(hops).await?, Row::Probe).await?,
+        Command::Probe { hops } => answer.rows_of(peer.indexers.probe(hops).await?, Row::Probe).await?,
         Command::Jobs => answer.rows_of(host.jobs.rows(peer), Row::Job).await?,
         Command::Cancel { what } => {
             answer.rows_of(host.jobs.cancel(&what, peer).await?, Row::Cancelled).await?;
         }
     }
     Ok(Summary::Done)
-}
-
-fn at_most(first: Option<u32>) -> usize {
-    first.map_or(usize::MAX, |first| first as usize)
 }
 
 /// Carries out a command that may take long, as a job.
@@ -210,7 +206,7 @@ async fn get(
     while !left.is_empty() {
         let mut running = Vec::new();
         let downloading = async {
-            let mut downloads = peer.downloads(&left, &options, progress);
+            let mut downloads = Downloads::new(&peer.downloader, &left, &options, progress);
             while let Some(mut outcomes) = downloads.next().await {
                 let is_running =
                     |(_, outcome): &mut _| matches!(outcome, Err(DownloadError::AlreadyRunning(_)));
@@ -232,8 +228,8 @@ async fn get(
 
 /// Waits for another download of `name`, whose end is that of this one if it succeeds.
 async fn until_free(peer: &PeerHandle, name: &FileName, answer: &Answer) {
-    if let Some(progress) = peer.in_use(name) {
-        answer.reporting(&progress, peer.until_free(name)).await;
+    if let Some(progress) = peer.library.in_use(name) {
+        answer.reporting(&progress, peer.library.until_free(name)).await;
     }
 }
 
@@ -243,8 +239,15 @@ async fn found(names: Vec<FileName>, found: Vec<indexers::Answer>, answer: &Answ
 }
 
 /// Lists at most `first` files, piece by piece as they are read.
-async fn list(mut listing: Listing, first: Option<u32>, answer: &Answer) -> Result<(), Failure> {
-    let mut left = at_most(first);
+async fn list(
+    peer: &PeerHandle,
+    asks: bool,
+    first: Option<u32>,
+    after: Option<&FileName>,
+    answer: &Answer,
+) -> Result<(), Failure> {
+    let mut left = first.map_or(usize::MAX, |first| first as usize);
+    let mut listing = Listing::new(&peer.library, asks.then_some(&peer.peers), after, left);
     while left > 0 {
         let Some(mut files) = listing.next().await.map_err(|error| Failure::new(in_one_line(&error)))? else {
             break;
@@ -259,6 +262,6 @@ async fn list(mut listing: Listing, first: Option<u32>, answer: &Answer) -> Resu
 /// The indexers of a ticket have brought what was wanted: later commands on this folder find it by them.
 async fn remember(peer: &PeerHandle, via: &Via) {
     if !via.good.is_empty() {
-        peer.remember(via).await;
+        peer.indexers.remember(via).await;
     }
 }

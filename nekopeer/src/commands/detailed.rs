@@ -11,7 +11,7 @@ use crate::{listing::Listing, peer::PeerHandle};
 /// Asks the origins of copies, and lists what is published or held under `names`.
 pub(super) async fn list(peer: &PeerHandle, names: Vec<FileName>, answer: &Answer) -> Result<(), Failure> {
     let mut missing = names.clone();
-    let mut listing: Listing = peer.listing_of(names, true);
+    let mut listing = Listing::of(&peer.library, Some(&peer.peers), names);
     while let Some(files) = listing.next().await.map_err(|error| Failure::new(in_one_line(&error)))? {
         for file in files {
             let policy = file.as_ref().ok().map(|file| file.record.policy);

@@ -129,7 +129,6 @@ impl From<&DownloadError> for FailureKind {
             | DownloadError::Judged(_)
             | DownloadError::Exists(_)
             | DownloadError::NotPublished(_)
-            | DownloadError::Collides { .. }
             | DownloadError::Older { .. } => Self::Conflict,
             DownloadError::Unsettled(_)
             | DownloadError::Unconfirmed(_)

@@ -11,6 +11,7 @@ use crate::{
         events::Event,
         status::{Condition, FileStatus},
     },
+    listing::Listing,
     peer::PeerHandle,
     state::freshness::Doubt,
 };
@@ -70,8 +71,8 @@ fn may_matter(event: &Event, name: &FileName) -> bool {
 
 /// The version that is there, or why what is waited for is not.
 async fn look(peer: &PeerHandle, name: &FileName, wanted: For) -> Result<Result<Version, String>, Failure> {
-    let asks = wanted.version.is_none();
-    let mut listing = peer.listing_of(vec![name.clone()], asks);
+    let asked = wanted.version.is_none().then_some(&peer.peers);
+    let mut listing = Listing::of(&peer.library, asked, vec![name.clone()]);
     let found = listing.next().await.map_err(|error| Failure::new(in_one_line(&error)))?;
     let found = found.unwrap_or_default().into_iter().next().transpose();
     let Some(file) = found.map_err(|error| Failure::new(in_one_line(&error)))? else {

@@ -109,15 +109,6 @@ pub enum DownloadError {
     /// What comes from a pipe was to replace a file that is not the published one.
     #[error("{} exists and is not what was published: publish it with share, or replace it with --force", .0.display())]
     NotPublished(PathBuf),
-    /// A file system that ignores case or Unicode form would treat the name and an existing one as equal.
-    #[error("{name} and {} are one name on many systems, which tell neither case nor the form of letters: \
-        choose another place with -o, or keep both with --force", .existing.display())]
-    Collides {
-        /// The name.
-        name: FileName,
-        /// The existing file.
-        existing: PathBuf,
-    },
     /// Every version found is older than one that is or was held.
     #[error(
         "only version {found} of {name} can be found, and version {held} is or was here: try again when who has a newer one is back"
@@ -272,7 +263,6 @@ impl DownloadError {
             | Self::Own(_)
             | Self::Exists(_)
             | Self::NotPublished(_)
-            | Self::Collides { .. }
             | Self::OriginLies(_)
             | Self::Pipe { .. } => false,
             Self::Store(error) | Self::Set(SetError::Store(error)) => store_may_pass(error),

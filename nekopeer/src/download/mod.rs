@@ -31,9 +31,9 @@ use nekoproto::{
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::file::look_alikes::LookAlikes;
+pub use self::error::DownloadError;
+pub(crate) use self::many::Downloads;
 use self::{earlier::ByNumber, file::destination::Destination, swarm::Report};
-pub use self::{error::DownloadError, many::Downloads};
 use crate::{
     content::stamp::Stamp,
     indexers::{Answer, Indexers, Scope, Wishes, via::Via},
@@ -60,11 +60,10 @@ pub struct DownloadOptions {
     /// If several origins publish different files under the name: the first digits of the wanted origin's
     /// id, or `any`. The choice is remembered.
     pub origin: Option<String>,
-    /// Replace an existing file that is not a copy of this peer's; store the file next to one whose name
-    /// other systems treat as equal; fetch one that is larger than what the disk has free.
+    /// Replace an existing file that is not a copy of this peer's; fetch one that is larger than what the disk has free.
     pub force: bool,
     /// This version instead of the newest, as long as somebody holds or keeps it. It takes its place as
-    /// [`rollback`](crate::PeerHandle::rollback) does. Of a single file, and without `output`.
+    /// `nekopeer rollback` does. Of a single file, and without `output`.
     pub version: Option<Version>,
     /// Hops the query travels.
     pub ttl_hops: u8,

@@ -54,16 +54,18 @@ pub enum CatalogueError {
         /// Whose entry.
         name: String,
     },
-    /// A later version of the program wrote the database.
+    /// Another version of the program wrote the database.
     #[error(
-        "the catalogue {path} has format {found}, and this nekopeer knows formats up to {known}: use the newer nekopeer that wrote it, or another --data-dir"
+        "the catalogue {path} has format {found}, and this nekopeer reads format {known}: use the nekopeer that wrote it, \
+         or another --data-dir; or move it away and run nekopeer repair, which rebuilds it from the files and from what \
+         indexers know"
     )]
-    OtherProgram {
+    OtherFormat {
         /// Its file.
         path: PathBuf,
         /// Its format.
         found: u64,
-        /// The newest format that this program knows.
+        /// The format that this program reads.
         known: u64,
     },
     /// The database belongs to another key.

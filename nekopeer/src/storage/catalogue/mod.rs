@@ -16,7 +16,6 @@ mod error;
 mod floors;
 mod guard;
 mod kept;
-mod migrate;
 pub(crate) mod numbering;
 mod piped;
 mod placing;

@@ -67,7 +67,7 @@ pub(super) struct Counts {
 }
 
 impl Tables {
-    /// Opens the database in the file `path`, or creates it. An older form is brought to this one.
+    /// Opens the database in the file `path`, or creates it.
     pub(super) fn open(path: &Path, node: NodeId) -> Result<Self, CatalogueError> {
         Ok(Self {
             database: LiveDatabase::open(path, node)?,
@@ -272,7 +272,7 @@ impl Tables {
 
     /// The origin that was chosen for `name`.
     pub(super) fn chosen(&self, name: &str) -> Result<Option<[u8; 32]>, CatalogueError> {
-        self.read_if_there(CHOSEN, name, |origin| *origin)
+        self.read(CHOSEN, name, |origin| *origin)
     }
 
     pub(super) fn progress(&self, path: &Path) -> Result<Option<Vec<u8>>, CatalogueError> {
@@ -305,20 +305,6 @@ impl Tables {
         from_row(name, row).ok_or_else(|| CatalogueError::DamagedEntry {
             path: self.database.path.clone(),
             name: name.to_owned(),
-        })
-    }
-
-    /// As [`read`](Self::read); a table that was never written to has nothing.
-    pub(super) fn read_if_there<K: redb::Key + 'static, V: redb::Value + 'static, T>(
-        &self,
-        table: Definition<K, V>,
-        key: K::SelfType<'_>,
-        take: impl Fn(V::SelfType<'_>) -> T,
-    ) -> Result<Option<T>, CatalogueError> {
-        self.database.read(|committed| match committed.table(table) {
-            Ok(table) => Ok(table.get(&key)?.map(|found| take(found.value()))),
-            Err(redb::Error::TableDoesNotExist(_)) => Ok(None),
-            Err(error) => Err(error),
         })
     }
 
