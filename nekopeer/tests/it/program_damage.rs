@@ -291,7 +291,9 @@ fn catalogue_of_a_newer_program_is_refused_with_both_numbers_and_of_an_older_one
         [&format!("has format 99, and this nekopeer knows formats up to {known}")[..], "--data-dir"];
     home.run(&["ls"]).failed_with(3, &numbers);
     assert_eq!(form(&home, None), 99, "it is left as it is");
-    for older in 1..known {
+    form(&home, Some(known - 1));
+    home.run(&["ls"]).failed_with(3, &[&format!("has format {}", known - 1)]);
+    for older in 1..known - 1 {
         form(&home, Some(older));
         home.done(&["ls"]);
         assert_eq!(form(&home, None), known, "from form {older}");

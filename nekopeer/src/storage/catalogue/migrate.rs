@@ -9,14 +9,14 @@ use super::{
     entry::{Entry, from_row_without_sum, row_of_untimed},
     error::CatalogueError,
     schema::{
-        AVERAGES, CHOSEN, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, META, OUTBOARDS,
-        PARTIALS, PIPED, PLACING, PROGRESS, SIZES, UNTOLD, VERSIONS,
+        AVERAGES, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, META, OUTBOARDS, PARTIALS,
+        PIPED, PLACING, PROGRESS, SIZES, UNTOLD, VERSIONS,
     },
     write::Write,
 };
 
 /// Number of the stored forms; changes with each of them.
-pub(super) const SCHEMA: u64 = 5;
+pub(super) const SCHEMA: u64 = 6;
 /// The form with an index in memory: rows without a checksum, and the manifests of small files stored.
 const SCHEMA_FIRST: u64 = 1;
 /// The form without the files that came from pipes.
@@ -69,7 +69,6 @@ impl Write<'_> {
         self.with(SIZES, |_| Ok(()))?;
         self.with(VERSIONS, |_| Ok(()))?;
         self.with(AVERAGES, |_| Ok(()))?;
-        self.with(CHOSEN, |_| Ok(()))?;
         self.with(PIPED, |_| Ok(()))?;
         self.with(MANIFESTS, |_| Ok(()))?;
         self.with(PARTIALS, |_| Ok(()))?;

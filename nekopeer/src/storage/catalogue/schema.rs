@@ -40,20 +40,15 @@ pub(super) const OUTBOARDS: Definition<&[u8; 32], &[u8]> = Definition::new("outl
 pub(super) const PROGRESS: Definition<&[u8], &[u8]> = Definition::new("progress");
 /// Name -> the version published here that not every indexer has listed.
 pub(super) const UNTOLD: Definition<&str, &[u8]> = Definition::new("untold");
-/// Name -> the origin whose file was chosen where several publish different ones. Missing until
-/// the first choice in databases that were made before this table existed.
-pub(super) const CHOSEN: Definition<&str, &[u8; 32]> = Definition::new("chosen");
-/// Name -> what the reader here wants of it. Missing as `CHOSEN`.
+/// Name -> what the reader here wants of it. Missing until the first row is written.
 pub(super) const READERS: Definition<&str, &[u8]> = Definition::new("readers");
-/// Name -> what the reader here wants of this one. Missing as `CHOSEN`.
-pub(super) const WISHES: Definition<&str, &[u8]> = Definition::new("wishes");
 /// Name and sequence number -> an earlier version of a copy that is kept, and the manifest of its pack. Missing as
-/// `CHOSEN`.
+/// `READERS`.
 pub(super) const KEPT: Definition<(&str, u64), (Placed, &[u8])> = Definition::new("kept");
 
-/// Time and name of each version here that withdraws its name: the oldest first. Missing as `CHOSEN`.
+/// Time and name of each version here that withdraws its name: the oldest first. Missing as `READERS`.
 pub(super) const WITHDRAWN: Definition<(u64, &str), ()> = Definition::new("withdrawn");
-/// Name -> path of the folder of a set, and what is there. Missing as `CHOSEN`.
+/// Name -> path of the folder of a set, and what is there. Missing as `READERS`.
 pub(super) const TREES: Definition<&str, (&[u8], &[u8])> = Definition::new("trees");
 
 /// The first half of `hash`.
