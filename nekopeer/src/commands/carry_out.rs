@@ -26,7 +26,7 @@ use crate::{
     listing::Listing,
     peer::PeerHandle,
     publish::PublishOptions,
-    storage::catalogue::Wish,
+    storage::catalogue::PreferenceChange,
 };
 
 /// Carries out `command`; all of the answer but its end goes to `answer`.
@@ -77,20 +77,15 @@ pub(crate) async fn carry_out(
         Command::Events => pass_events(peer.events(), answer, &CancellationToken::new()).await,
         Command::Stop => host.stop.cancel(),
         Command::Find(finding) => find(peer, finding, answer).await?,
-        Command::Wish { name, anew, bound_secs, on_stale } => {
-            let wish = peer.change_wish(&name, anew, Wish { bound_secs, on_stale }).await;
-            let wish = wish.map_err(|error| Failure::new(in_one_line(&error)))?;
-            answer.rows(vec![Row::Wish { name, wish }]).await?;
-        }
         Command::Rollback { name, version } => Box::pin(roll_back(host, &name, version, answer)).await?,
-        Command::Follow { names, exec, folder, exec_secs, keep, force, mut wanted } => {
+        Command::Follow { names, exec, folder, exec_secs, keep, force, wanted, preference } => {
             let hook = exec.map(|command| Hook {
                 command,
                 folder: folder.0,
                 time: Duration::from_secs(exec_secs.into()),
             });
+            prefer(peer, &names, preference).await?;
             let via = tickets::connect(peer, &wanted, answer).await?;
-            let names = named::resolve(peer, names, &mut wanted, &via).await?;
             let job = host.jobs.begin(JobKind::Follow, &names, String::new(), false);
             let options = named::options(&wanted, &via, force);
             job.unless_cancelled(Box::pin(follow(peer, names, hook, keep, options, answer))).await?;
@@ -143,9 +138,9 @@ async fn long(
             };
             job.unless_cancelled(storing).await
         }
-        Command::Download { names, output, force, mut wanted, background } => {
+        Command::Download { names, output, force, wanted, preference, background } => {
+            prefer(peer, &names, preference).await?;
             let via = tickets::connect(peer, &wanted, answer).await?;
-            let names = named::resolve(peer, names, &mut wanted, &via).await?;
             let options =
                 DownloadOptions { output: output.map(|path| path.0), ..named::options(&wanted, &via, force) };
             if background {
@@ -166,9 +161,8 @@ async fn long(
             }
             Ok(Summary::Done)
         }
-        Command::Read { name, mut wanted } => {
+        Command::Read { name, wanted } => {
             let via = tickets::connect(peer, &wanted, answer).await?;
-            let name = named::resolve(peer, vec![name], &mut wanted, &via).await?.remove(0);
             let options = named::options(&wanted, &via, false);
             let job = begin(JobKind::Read, std::slice::from_ref(&name), String::new());
             let reading = async {
@@ -182,6 +176,14 @@ async fn long(
         }
         _ => Err(Failure::new("it is no long command")), // unreachable: see the caller
     }
+}
+
+/// Notes how the copies of `names` are kept coherent, whether they are here already or not.
+async fn prefer(peer: &PeerHandle, names: &[FileName], change: PreferenceChange) -> Result<(), Failure> {
+    if change == PreferenceChange::default() {
+        return Ok(());
+    }
+    Ok(peer.prefer(names.to_vec(), change).await.map_err(DownloadError::from)?)
 }
 
 async fn get(

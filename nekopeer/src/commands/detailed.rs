@@ -45,6 +45,6 @@ async fn detail(peer: &PeerHandle, file: &FileRow, policy: nekoproto::Policy) ->
         readers: readers.collect(),
         kept: read.kept.into_iter().filter(|kept| *kept != file.record.version).collect(),
         passed_over: passed_over.map(|passed| (passed.version, passed.why)),
-        wish: read.wish,
+        preference: read.preference,
     })
 }

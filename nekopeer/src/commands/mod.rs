@@ -38,11 +38,11 @@ pub(crate) use self::{
     jobs::{JobRow, JobState, Jobs},
     path::LocalPath,
     rows::{Detail, DownloadedRow, FileRow, FoundRow, MatchRow, PublishedRow, ReaderRow, Row, VersionRow},
-    wanted::{Named, Wanted},
+    wanted::Wanted,
     word::Word,
 };
 use crate::{
-    library::events::Event, peer::PeerHandle, publish::PolicyChange, state::freshness::OnStale,
+    library::events::Event, peer::PeerHandle, publish::PolicyChange, storage::catalogue::PreferenceChange,
     util::progress::Progress,
 };
 
@@ -94,6 +94,8 @@ pub(crate) enum Command {
         force: bool,
         /// Which file, and how far it is looked for.
         wanted: Wanted,
+        /// How the copies are kept coherent from now on.
+        preference: PreferenceChange,
         /// Answer with [`Row::Job`] at once, and go on; only a peer that keeps serving does.
         background: bool,
     },
@@ -164,6 +166,8 @@ pub(crate) enum Command {
         force: bool,
         /// Which files, and how far they are looked for.
         wanted: Wanted,
+        /// How the copies are kept coherent from now on.
+        preference: PreferenceChange,
     },
     /// Wait until a version is in its place. Answers with [`Row::Reached`].
     Wait {
@@ -182,17 +186,6 @@ pub(crate) enum Command {
         name: FileName,
         /// The version; `None`: the last one that was replaced.
         version: Option<Version>,
-    },
-    /// Change what is wanted of a name. Answers with [`Row::Wish`].
-    Wish {
-        /// The name.
-        name: FileName,
-        /// The other wishes are taken back before.
-        anew: bool,
-        /// How long a copy counts as fresh at most, in seconds; `None`: as before.
-        bound_secs: Option<u32>,
-        /// What is done with an outdated copy; `None`: as before.
-        on_stale: Option<OnStale>,
     },
     /// Find files by name or pattern. Answers with [`Row::Match`] by name, then [`Row::Further`].
     Find(Finding),

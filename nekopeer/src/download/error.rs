@@ -31,11 +31,23 @@ fn not_kept(name: &FileName, version: Option<Version>, kept: &[Version]) -> Stri
     }
 }
 
-/// Some of these origins, in short.
-fn some_of<'a>(origins: impl IntoIterator<Item = &'a NodeId>) -> String {
+/// What to type for the file of each of these origins.
+fn of_each<'a>(name: &FileName, origins: impl IntoIterator<Item = &'a NodeId>) -> String {
     let mut origins = origins.into_iter();
-    let named: Vec<String> = origins.by_ref().take(NAMED_MAX).map(NodeId::short).collect();
+    let named = origins.by_ref().take(NAMED_MAX).map(|origin| format!("{name}@{}", origin.short()));
+    let named: Vec<String> = named.collect();
     format!("{}{}", named.join(" or "), if origins.next().is_some() { " or another" } else { "" })
+}
+
+/// Why the origin that was asked for has no such file.
+fn not_of_origin(name: &FileName, origin: &str, others: &[NodeId]) -> String {
+    if others.is_empty() {
+        return format!(
+            "nobody offers {name} of origin {origin}: check both, and name a file called {name}@{origin} as \
+             {name}@{origin}@ID"
+        );
+    }
+    format!("no origin {origin} offers {name}, but there is {}", of_each(name, others))
 }
 
 /// Why a download failed. The file that was in the destination is unchanged, and the verified chunks of
@@ -55,7 +67,7 @@ pub enum DownloadError {
     },
     /// Its origin withdrew the file.
     #[error("{name} was withdrawn by its origin {} as version {version}: nobody offers it until the origin publishes it \
-        again; --origin ID takes the file of another origin, if there is one", .origin.short())]
+        again; {name}@ID takes the file of another origin, if there is one", .origin.short())]
     Withdrawn {
         /// The name.
         name: FileName,
@@ -65,29 +77,29 @@ pub enum DownloadError {
         version: Version,
     },
     /// Several origins publish different files under the name.
-    #[error("{} origins publish different files as {name}: choose one with --origin {}", .origins.len(),
-        some_of(.origins.iter().map(|record| &record.origin)))]
+    #[error("{} origins publish different files as {name}: say which, {}", .origins.len(),
+        of_each(.name, .origins.iter().map(|record| &record.origin)))]
     Ambiguous {
         /// The name.
         name: FileName,
         /// The origins' records.
         origins: Vec<VerifiedRecord>,
     },
-    /// The origin of the copy here, or the one chosen before, offers the file no longer; others do.
-    #[error("origin {}, whose {name} was chosen here before, offers it no longer; --origin {} takes the one of \
-        another", .origin.short(), some_of(.others))]
-    ChosenGone {
+    /// The origin of the copy here offers the file no longer; others do.
+    #[error("origin {}, whose {name} is here, offers it no longer; {} takes the one of another", .origin.short(),
+        of_each(.name, .others))]
+    OriginGone {
         /// The name.
         name: FileName,
-        /// The origin that was chosen.
+        /// The origin of the copy.
         origin: NodeId,
         /// Those that offer a file under the name.
         others: Vec<NodeId>,
     },
-    /// The origin that was asked for does not offer the file; others do.
-    #[error("no origin {origin} offers {name}, but {} does{}", some_of(.others),
+    /// The origin that was asked for does not offer the file; others may.
+    #[error("{}{}", not_of_origin(.name, .origin, .others),
         if *.complete { "" } else { " (the answer is incomplete: not all that offer it are listed)" })]
-    OthersOffer {
+    NotOfOrigin {
         /// The name.
         name: FileName,
         /// The first digits of the id that was asked for.
@@ -218,7 +230,7 @@ pub enum DownloadError {
 impl DownloadError {
     /// Whether an answer with room for more might have had it.
     pub(super) const fn is_incomplete(&self) -> bool {
-        matches!(self, Self::NotFound { complete: false, .. } | Self::OthersOffer { complete: false, .. })
+        matches!(self, Self::NotFound { complete: false, .. } | Self::NotOfOrigin { complete: false, .. })
     }
 
     /// The file of `withdrawal` was withdrawn.
@@ -233,8 +245,8 @@ impl DownloadError {
             self,
             Self::Search(_)
                 | Self::NotFound { .. }
-                | Self::ChosenGone { .. }
-                | Self::OthersOffer { .. }
+                | Self::OriginGone { .. }
+                | Self::NotOfOrigin { .. }
                 | Self::NobodyAsked { .. }
                 | Self::Older { .. }
         )
@@ -246,8 +258,8 @@ impl DownloadError {
         match self {
             Self::Search(_)
             | Self::NotFound { .. }
-            | Self::ChosenGone { .. }
-            | Self::OthersOffer { .. }
+            | Self::OriginGone { .. }
+            | Self::NotOfOrigin { .. }
             | Self::NobodyAsked { .. }
             | Self::AlreadyRunning(_)
             | Self::Judged(_)
@@ -299,6 +311,8 @@ pub(super) fn exhausted(record: &VerifiedRecord, why: Option<String>) -> Downloa
 
 #[cfg(test)]
 mod tests {
+    use nekoproto::{ContentHash, Identity, ManifestHash, Policy};
+
     use super::*;
 
     #[test]
@@ -319,5 +333,35 @@ mod tests {
             StoreError::ChangedMeanwhile(path).into(),
         ];
         assert!(!lasting.iter().any(DownloadError::may_pass), "{lasting:?}");
+    }
+
+    #[test]
+    fn of_many_origins_few_are_named() {
+        let record = |n: u16| {
+            let mut seed = [0; 32];
+            seed[..2].copy_from_slice(&n.to_be_bytes());
+            let origin = Identity::from_seed(&seed);
+            let record = Record {
+                origin: origin.id(),
+                name: FileName::new("a").unwrap(),
+                version: Version::FIRST,
+                size: 1,
+                content: ContentHash::from_bytes(seed),
+                manifest: ManifestHash::from_bytes(seed),
+                policy: Policy::default(),
+                published_ms: 1_795_000_000_000,
+            };
+            record.sign(&origin).unwrap()
+        };
+        let said = |count| {
+            let origins: Vec<_> = (0..count).map(record).collect();
+            let ids: Vec<_> = origins.iter().map(|record| record.origin).collect();
+            (DownloadError::Ambiguous { name: FileName::new("a").unwrap(), origins }.to_string(), ids)
+        };
+        let (all, ids) = said(8);
+        assert!(ids.iter().all(|id| all.contains(&format!("a@{}", id.short()))), "{all}");
+        assert!(!all.contains("another"), "{all}");
+        let many = said(500).0;
+        assert!(many.len() < 250 && many.contains("500") && many.ends_with("or another"), "{many}");
     }
 }

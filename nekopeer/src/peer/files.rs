@@ -15,7 +15,7 @@ use crate::{
     library::{Library, status::FileStatus, subscribers::Subscribed},
     listing::Listing,
     publish::{PublishError, PublishOptions, PublishOutcome},
-    storage::catalogue::{CatalogueError, PassedOver, Wish},
+    storage::catalogue::{CatalogueError, PassedOver, Preference, PreferenceChange},
     util::{clock, progress::Progress},
 };
 
@@ -24,7 +24,7 @@ pub(crate) struct ReadBy {
     pub(crate) readers: Vec<Subscribed>,
     pub(crate) kept: Vec<Version>,
     pub(crate) passed_over: Option<PassedOver>,
-    pub(crate) wish: Wish,
+    pub(crate) preference: Preference,
 }
 
 impl PeerHandle {
@@ -89,33 +89,24 @@ impl PeerHandle {
     pub(crate) async fn reading_of(&self, name: &FileName) -> Result<ReadBy, CatalogueError> {
         let name = name.clone();
         let look = move |library: &Arc<Library>| {
-            let kept = library.catalogue.kept(&name)?;
+            let (kept, reader) = (library.catalogue.kept(&name)?, library.catalogue.reader(&name)?);
             Ok(ReadBy {
                 readers: library.subscribers.of(&name, clock::now()),
                 kept: kept.iter().map(|kept| kept.copy.entry.record.version).collect(),
-                passed_over: library.catalogue.reader(&name)?.passed_over,
-                wish: library.catalogue.wish(&name)?,
+                passed_over: reader.passed_over,
+                preference: reader.preference,
             })
         };
         self.library.blocking(look).await
     }
 
-    /// Changes what is wanted of `name`, at once and durably: what `wish` says; the rest stays, or with `anew` is taken
-    /// back. Returns what is wanted then.
-    pub(crate) async fn change_wish(
+    /// Changes what is wanted of the copies of `names`, durably.
+    pub(crate) async fn prefer(
         &self,
-        name: &FileName,
-        anew: bool,
-        wish: Wish,
-    ) -> Result<Wish, CatalogueError> {
-        let (name, said) = (name.clone(), wish);
-        let change = move |wish: &mut Wish| {
-            let before = if anew { Wish::default() } else { *wish };
-            let (bound_secs, on_stale) =
-                (said.bound_secs.or(before.bound_secs), said.on_stale.or(before.on_stale));
-            *wish = Wish { bound_secs, on_stale };
-        };
-        self.library.blocking(move |library| library.change_wish(&name, change)).await
+        names: Vec<FileName>,
+        change: PreferenceChange,
+    ) -> Result<(), CatalogueError> {
+        self.library.blocking(move |library| library.prefer(&names, change)).await
     }
 
     /// The version of `name` that is published or held here.

@@ -39,16 +39,6 @@ impl PeerHandle {
         self.peers.search_all(names, Scope::Network { ttl_hops }, &Via::default()).await
     }
 
-    /// As [`query_all`](Self::query_all), with further indexers.
-    pub(crate) async fn query_via(
-        &self,
-        names: &[FileName],
-        ttl_hops: u8,
-        via: &Via,
-    ) -> Result<Vec<Answer>, SearchError> {
-        self.peers.search_all(names, Scope::Network { ttl_hops }, via).await
-    }
-
     /// Follows a query for `name`: one tree of hops for each own indexer. Nothing in it is signed.
     ///
     /// # Errors

@@ -145,7 +145,7 @@ impl Watch {
         }
         let of_all = self.on_stale;
         let wanted = move |library: &Arc<Library>| {
-            news.retain(|(name, _)| library.wish(name).on_stale.unwrap_or(of_all) != OnStale::Keep);
+            news.retain(|(name, _)| library.preference(name).on_stale.unwrap_or(of_all) != OnStale::Keep);
             news
         };
         let news = self.library.blocking(wanted).await;
@@ -168,8 +168,8 @@ impl Watch {
     async fn attempt(&self, name: FileName) -> (FileName, Ended, Option<String>) {
         let attempt = async {
             let asked = name.clone();
-            let wish = self.library.blocking(move |library| library.wish(&asked)).await;
-            match wish.on_stale.unwrap_or(self.on_stale) {
+            let preference = self.library.blocking(move |library| library.preference(&asked)).await;
+            match preference.on_stale.unwrap_or(self.on_stale) {
                 OnStale::Keep => (Ended::GivenUp, None),
                 OnStale::Refetch => self.refetch(&name).await,
                 OnStale::Drop => self.drop_copy(&name).await,

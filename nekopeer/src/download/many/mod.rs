@@ -179,7 +179,6 @@ impl Downloads {
                 Err(error) => self.ended(&name, Err(error)),
             }
         }
-        self.downloader.note_choices(targets.iter(), &self.options).await;
         let bytes: u64 = targets.iter().map(|target| target.record.size).sum();
         self.progress.set_total(self.progress.total() + bytes);
         targets

@@ -9,7 +9,6 @@ mod params;
 mod publish;
 mod rollback;
 mod whole;
-mod wish;
 
 use std::sync::Arc;
 
@@ -91,7 +90,6 @@ fn routes() -> OpenApiRouter<Arc<Inside>> {
         .routes(routes!(publish::store, publish::withdraw))
         .routes(routes!(jobs::get))
         .routes(routes!(rollback::rollback))
-        .routes(routes!(wish::wish))
         .routes(routes!(jobs::jobs))
         .routes(routes!(jobs::job, jobs::cancel))
         .routes(routes!(jobs::stop))

@@ -25,14 +25,6 @@ pub enum CatalogueError {
     /// The disk is full, or a quota or file size limit is reached. The next operation tries again.
     #[error("no space is left to write {0}: free some and try again, what is there already is kept")]
     Full(PathBuf),
-    /// There are as many names with wishes as may be. Nothing is changed.
-    #[error(
-        "{max} names have wishes of their own, and no more may have: take some back with wish NAME --none"
-    )]
-    TooManyWishes {
-        /// How many may have.
-        max: u64,
-    },
     /// The database contains something that this program did not write.
     #[error(
         "the catalogue {path} is damaged ({what}): run nekopeer repair, which rebuilds it from the files and from what \

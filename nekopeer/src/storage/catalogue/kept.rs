@@ -117,7 +117,7 @@ impl Catalogue {
             })
         };
         if reader.passed_over.is_some_and(is_there) {
-            self.change_reader(name, |reader| reader.passed_over = None)?;
+            self.change_readers([name], |reader| reader.passed_over = None)?;
         }
         if kept.is_empty() {
             return Ok(());

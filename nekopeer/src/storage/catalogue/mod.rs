@@ -8,7 +8,6 @@
 //! An entry is verified before it is stored, and not again when it is read: a checksum shows that it is what
 //! was stored. One that is not is an error of its name alone.
 
-mod chosen;
 mod copies;
 mod database;
 mod entry;
@@ -28,7 +27,6 @@ mod schema;
 mod tables;
 mod trees;
 mod untold;
-mod wishes;
 mod withdraw;
 mod write;
 
@@ -48,12 +46,11 @@ pub(crate) use self::{
     entry::{Copy, Entry},
     placing::ToPlace,
     publish::{Draft, Published},
-    reader::{PassedOver, Reader, Why},
+    reader::{PassedOver, Preference, PreferenceChange, Reader, Why},
     restore::Restored,
     salvage::{Examined, Salvaged, examine},
     tables::{Page, PageStart},
     trees::{Tree, TreeFile, Trees},
-    wishes::Wish,
     withdraw::Gone,
 };
 

@@ -6,7 +6,7 @@ use redb::{ReadableTable, TableDefinition};
 use super::{error::CatalogueError, guard::guarded, write::Write};
 
 /// Number of the stored format; changes with it.
-const SCHEMA: u64 = 5;
+const SCHEMA: u64 = 6;
 
 /// The first half of a hash. Two hashes with the same half share a key in an index; the entries tell them apart.
 pub(super) type HalfHash = [u8; 16];
@@ -45,12 +45,8 @@ pub(super) const OUTBOARDS: Definition<&[u8; 32], &[u8]> = Definition::new("outl
 pub(super) const PROGRESS: Definition<&[u8], &[u8]> = Definition::new("progress");
 /// Name -> the version published here that not every indexer has listed.
 pub(super) const UNTOLD: Definition<&str, &[u8]> = Definition::new("untold");
-/// Name -> the origin whose file was chosen where several publish different ones.
-pub(super) const CHOSEN: Definition<&str, &[u8; 32]> = Definition::new("chosen");
 /// Name -> what the reader here wants of it.
 pub(super) const READERS: Definition<&str, &[u8]> = Definition::new("readers");
-/// Name -> what the reader here wants of this one.
-pub(super) const WISHES: Definition<&str, &[u8]> = Definition::new("wishes");
 /// Name and sequence number -> an earlier version of a copy that is kept, and the manifest of its pack.
 pub(super) const KEPT: Definition<(&str, u64), (Placed, &[u8])> = Definition::new("kept");
 /// Time and name of each version here that withdraws its name: the oldest first.
@@ -94,7 +90,6 @@ impl Write<'_> {
         self.with(SIZES, |_| Ok(()))?;
         self.with(VERSIONS, |_| Ok(()))?;
         self.with(AVERAGES, |_| Ok(()))?;
-        self.with(CHOSEN, |_| Ok(()))?;
         self.with(PIPED, |_| Ok(()))?;
         self.with(MANIFESTS, |_| Ok(()))?;
         self.with(PARTIALS, |_| Ok(()))?;
@@ -104,7 +99,6 @@ impl Write<'_> {
         self.with(PROGRESS, |_| Ok(()))?;
         self.with(UNTOLD, |_| Ok(()))?;
         self.with(READERS, |_| Ok(()))?;
-        self.with(WISHES, |_| Ok(()))?;
         self.with(KEPT, |_| Ok(()))?;
         self.with(WITHDRAWN, |_| Ok(()))?;
         self.with(TREES, |_| Ok(()))

@@ -19,8 +19,8 @@ use super::{
     entry::{Copy, Entry, from_row},
     error::CatalogueError,
     schema::{
-        AVERAGES, CHOSEN, Definition, HalfHash, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS, PIPED,
-        PLACING, PROGRESS, SIZES, half,
+        AVERAGES, Definition, HalfHash, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS, PIPED, PLACING,
+        PROGRESS, SIZES, half,
     },
     untold::Row,
     write::Write,
@@ -268,11 +268,6 @@ impl Tables {
             }
             Ok(names)
         })
-    }
-
-    /// The origin that was chosen for `name`.
-    pub(super) fn chosen(&self, name: &str) -> Result<Option<[u8; 32]>, CatalogueError> {
-        self.read(CHOSEN, name, |origin| *origin)
     }
 
     pub(super) fn progress(&self, path: &Path) -> Result<Option<Vec<u8>>, CatalogueError> {

@@ -1,4 +1,5 @@
-//! `wish`: what a reader wants of single names, each node in a process of its own.
+//! `--bound` and `--when-stale` of `get` and `follow`: how copies of single names are kept coherent, each node in a process
+//! of its own.
 
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ fn status(reader: &Home, name: &str) -> Value {
 }
 
 #[test]
-fn names_have_wishes_of_their_own_which_outlive_the_process_and_count_for_outdated_copies_too() {
+fn outdated_copies_are_treated_by_name_as_was_said_also_by_a_later_process() {
     let (_indexers, origin, reader) = two_homes();
     let publish = |text: &str| {
         origin.write("a", text);
@@ -21,54 +22,67 @@ fn names_have_wishes_of_their_own_which_outlive_the_process_and_count_for_outdat
     let _sharing = origin.share(&["a", "b"]);
     let mut serving = reader.serve(&[]);
     reader.done(&["get", "a", "b"]);
-    assert_eq!(reader.done(&["wish", "a"]).out, ["wanted of a: what is wanted of all"]);
-    reader.done(&["wish", "a", "--when-stale", "refetch"]);
+    assert_eq!(status(&reader, "a").get("on_stale"), None);
+    reader.done(&["get", "a", "--when-stale", "refetch"]);
     publish("two");
     until(&mut serving, "a is refetched", || reader.read("a") == b"two");
     until(&mut serving, "b is stale", || status(&reader, "b")["condition"] == "stale");
     assert_eq!(reader.read("b"), b"one");
-    reader.done(&["wish", "b", "--when-stale", "refetch"]);
-    until(&mut serving, "b is refetched", || reader.read("b") == b"two");
+    reader.done(&["get", "b", "--when-stale", "refetch"]);
+    assert_eq!(reader.read("b"), b"two");
 
     reader.done(&["stop"]);
     serving.wait();
     let mut serving = reader.serve(&[]);
     publish("three");
-    until(&mut serving, "a is refetched again", || reader.read("a") == b"three");
-    reader.done(&["wish", "a", "--when-stale", "drop"]);
+    for name in ["a", "b"] {
+        until(&mut serving, "it is refetched again", || reader.read(name) == b"three");
+    }
+    let mut following = reader.start(&["follow", "a", "--when-stale", "drop"]);
+    following.out_line("a is at version 3");
+    following.signal("INT");
+    assert_eq!(following.wait().code, Some(0));
+    assert_eq!(status(&reader, "a")["on_stale"], "drop");
     publish("four");
     until(&mut serving, "a is dropped", || !reader.path("a").exists());
+    until(&mut serving, "b is not", || reader.read("b") == b"four");
 }
 
 #[test]
 fn bound_of_a_name_is_the_stricter_one_and_can_be_taken_back() {
     let (_indexers, origin, reader) = two_homes();
     origin.write("a", "one");
-    let _sharing = origin.share(&["a"]);
+    origin.write("b", "one");
+    let _sharing = origin.share(&["a", "b"]);
     let mut serving = reader.serve(&[]);
-    reader.done(&["get", "a"]);
-    let mut fresh_for = |secs: u64| {
+    reader.done(&["get", "a", "b"]);
+    let mut fresh_for = |name: &str, secs: u64| {
         until(&mut serving, "the bound counts", || {
-            let file = status(&reader, "a");
+            let file = status(&reader, name);
             let at = |key| file[key].as_u64();
             at("fresh_until_ms")
                 .zip(at("confirmed_ms"))
                 .is_some_and(|(end, begin)| end - begin == secs * 1000)
         });
     };
-    fresh_for(60);
-    let wish = reader.done(&["wish", "a", "--bound", "7", "--json"]).json();
-    assert_eq!(wish, serde_json::json!({ "name": "a", "wish": { "bound_secs": 7 } }));
-    fresh_for(7);
+    fresh_for("a", 60);
+    reader.done(&["get", "a", "b", "--bound", "7"]);
+    fresh_for("a", 7);
+    fresh_for("b", 7);
+    assert_eq!(status(&reader, "a")["bound_secs"], 7);
     let said = reader.done(&["status", "a"]).out.join("\n");
     assert!(said.contains("wanted here: fresh for 7 s at most"), "{said}");
-    reader.done(&["wish", "a", "--bound", "600"]);
-    fresh_for(60);
-    reader.done(&["wish", "a", "--none"]);
+    reader.done(&["get", "a", "--bound", "600"]);
+    fresh_for("a", 60);
+    reader.done(&["get", "a", "--no-preference"]);
     assert_eq!(status(&reader, "a").get("bound_secs"), None);
-    for wrong in
-        [&["wish", "a", "--bound", "0"][..], &["wish", "a", "--when-stale", "burn"], &["wish", "../a"]]
-    {
+    fresh_for("b", 7);
+    for wrong in [
+        &["get", "a", "--bound", "0"][..],
+        &["get", "a", "--when-stale", "burn"],
+        &["follow", "../a", "--bound", "5"],
+        &["get", "a", "-o", "-", "--bound", "5"],
+    ] {
         assert_eq!(reader.run(wrong).code, Some(2), "{wrong:?}");
     }
 }
