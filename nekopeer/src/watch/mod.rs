@@ -5,7 +5,7 @@
 
 mod attempts;
 
-use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, mem, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use nekoproto::{FileName, NodeId, VerifiedRecord};
@@ -81,7 +81,7 @@ impl Watch {
         let (mut attempts, mut asking) = (FuturesUnordered::new(), FuturesUnordered::new());
         let mut asked = Turns::new(ASKED);
         loop {
-            let News { outdated: news, mut heard, changed } = self.library.take_news();
+            let News { outdated: news, mut heard, changed } = mem::take(&mut *self.library.news.lock());
             self.act(changed);
             self.line_up(&mut outdated, news.into_iter().collect()).await;
             let now = clock::now();
