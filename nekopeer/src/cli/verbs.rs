@@ -19,7 +19,7 @@ use self::follow::FollowArgs;
 use super::{args::seconds, names, output::Output, units};
 use crate::{
     commands::{Command, Filters, Finding, LocalPath, MATCHES_DEFAULT, MATCHES_MAX, Part, Wanted, Word},
-    publish::PolicyChange,
+    publish::{PolicyChange, PublishOptions},
     state::freshness::OnStale,
     storage::catalogue::{Preference, PreferenceChange},
 };
@@ -390,7 +390,7 @@ impl Files {
             _ if force => Err(NoCommand::Usage("--force is about what comes on stdin (`-`)".into())),
             name => {
                 let paths = paths.iter().map(|path| find(path, saying.dir).into()).collect();
-                Ok(Command::Publish { paths, name, is_set, policy })
+                Ok(Command::Publish { paths, options: PublishOptions { name, is_set, policy } })
             }
         }
     }
@@ -501,7 +501,7 @@ mod tests {
                 set: false,
             };
             match Verb::Register(files).meaning(saying) {
-                Ok(Command::Publish { paths, name, .. }) => (paths.len(), name),
+                Ok(Command::Publish { paths, options }) => (paths.len(), options.name),
                 other => panic!("{other:?}"),
             }
         };

@@ -42,7 +42,10 @@ pub(crate) use self::{
     word::Word,
 };
 use crate::{
-    library::events::Event, peer::PeerHandle, publish::PolicyChange, storage::catalogue::PreferenceChange,
+    library::events::Event,
+    peer::PeerHandle,
+    publish::{PolicyChange, PublishOptions},
+    storage::catalogue::PreferenceChange,
     util::progress::Progress,
 };
 
@@ -56,12 +59,8 @@ pub(crate) enum Command {
     Publish {
         /// Files and folders.
         paths: Vec<LocalPath>,
-        /// The name of a single file, or of a set.
-        name: Option<FileName>,
-        /// The path is a folder, all of which becomes one version of one name.
-        is_set: bool,
-        /// What was said about the policy.
-        policy: PolicyChange,
+        /// How.
+        options: PublishOptions,
     },
     /// Store the input as a file in the share folder, and publish it. Answers with [`Row::Published`].
     Store {
@@ -194,12 +193,8 @@ pub(crate) enum Command {
     Watch {
         /// Files and folders.
         paths: Vec<LocalPath>,
-        /// The name of a single file, or of a set.
-        name: Option<FileName>,
-        /// The path is a folder, all of which becomes one version of one name.
-        is_set: bool,
-        /// What was said about the policy.
-        policy: PolicyChange,
+        /// How.
+        options: PublishOptions,
     },
 }
 
@@ -218,9 +213,7 @@ impl Command {
     /// What publishes and then watches: the second command. `None` if this publishes no files.
     pub(crate) fn watching(&self) -> Option<Self> {
         match self.clone() {
-            Self::Publish { paths, name, is_set, policy } => {
-                Some(Self::Watch { paths, name, is_set, policy })
-            }
+            Self::Publish { paths, options } => Some(Self::Watch { paths, options }),
             _ => None,
         }
     }
