@@ -18,7 +18,9 @@ use nekoproto::{
 use self::follow::FollowArgs;
 use super::{args::seconds, names, output::Output, units};
 use crate::{
-    commands::{Command, Filters, Finding, LocalPath, MATCHES_DEFAULT, MATCHES_MAX, Part, Wanted, Word},
+    commands::{
+        Command, Filters, Finding, LocalPath, MATCHES_DEFAULT, MATCHES_MAX, Part, Wanted, Word, id_digits,
+    },
     publish::{PolicyChange, PublishOptions},
     state::freshness::OnStale,
     storage::catalogue::{Preference, PreferenceChange},
@@ -255,15 +257,6 @@ pub(super) struct Saying<'a> {
     pub(super) policy: PolicyChange,
     /// The same in this line of the REPL; `None` if no lines are read, and stdin is free to be read by the command.
     pub(super) line: Option<PolicyChange>,
-}
-
-fn id_digits(text: &str) -> Result<String, String> {
-    let digits = text.to_ascii_lowercase();
-    if !digits.is_empty() && digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
-        Ok(digits)
-    } else {
-        Err("expected hexadecimal digits".to_owned())
-    }
 }
 
 impl Verb {

@@ -36,6 +36,7 @@ pub(crate) use self::{
     finding::{Filters, Finding, MATCHES_DEFAULT, MATCHES_MAX, Part},
     input::{INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, no_input},
     jobs::{JobRow, JobState, Jobs},
+    named::id_digits,
     path::LocalPath,
     rows::{Detail, DownloadedRow, FileRow, FoundRow, MatchRow, PublishedRow, ReaderRow, Row, VersionRow},
     wanted::Wanted,
