@@ -18,8 +18,10 @@ use nekoproto::{
 use self::follow::FollowArgs;
 use super::{args::seconds, names, output::Output, units};
 use crate::{
-    commands::{Command, Filters, Finding, LocalPath, MATCHES_DEFAULT, MATCHES_MAX, Part, Wanted, Word},
-    publish::PolicyChange,
+    commands::{
+        Command, Filters, Finding, LocalPath, MATCHES_DEFAULT, MATCHES_MAX, Part, Wanted, Word, id_digits,
+    },
+    publish::{PolicyChange, PublishOptions},
     state::freshness::OnStale,
     storage::catalogue::{Preference, PreferenceChange},
 };
@@ -256,15 +258,6 @@ pub(super) struct Saying<'a> {
     pub(super) line: Option<PolicyChange>,
 }
 
-fn id_digits(text: &str) -> Result<String, String> {
-    let digits = text.to_ascii_lowercase();
-    if !digits.is_empty() && digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
-        Ok(digits)
-    } else {
-        Err("expected hexadecimal digits".to_owned())
-    }
-}
-
 impl Verb {
     /// The command that this means; `None` if it is wrong usage, which was said. Reads the files of names that it
     /// mentions.
@@ -389,7 +382,7 @@ impl Files {
             _ if force => Err(NoCommand::Usage("--force is about what comes on stdin (`-`)".into())),
             name => {
                 let paths = paths.iter().map(|path| find(path, saying.dir).into()).collect();
-                Ok(Command::Publish { paths, name, is_set, policy })
+                Ok(Command::Publish { paths, options: PublishOptions { name, is_set, policy } })
             }
         }
     }
@@ -500,7 +493,7 @@ mod tests {
                 set: false,
             };
             match Verb::Register(files).meaning(saying) {
-                Ok(Command::Publish { paths, name, .. }) => (paths.len(), name),
+                Ok(Command::Publish { paths, options }) => (paths.len(), options.name),
                 other => panic!("{other:?}"),
             }
         };

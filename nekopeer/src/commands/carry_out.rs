@@ -19,10 +19,9 @@ use super::{
     watching::watch,
 };
 use crate::{
-    commands::in_one_line,
     download::{DownloadError, DownloadOptions, Downloads},
     follow::Hook,
-    indexers::{self, via::Via},
+    indexers::via::Via,
     listing::Listing,
     peer::PeerHandle,
     publish::PublishOptions,
@@ -59,7 +58,8 @@ pub(crate) async fn carry_out(
         }
         Command::Query { names, ttl_hops } => {
             let answers = named::search(peer, &names, Some(ttl_hops)).await?;
-            found(names, answers, answer).await?;
+            let found: Vec<_> = names.into_iter().zip(answers).collect();
+            answer.rows_of(&found, |(name, found)| Row::found(name, found)).await?;
         }
         Command::List { first, after } => {
             list(peer, false, first, after.as_ref(), answer).await?;
@@ -114,16 +114,16 @@ async fn long(
     let begin = |kind, names: &[FileName], title| host.jobs.begin(kind, names, title, false);
     let peer = &host.peer;
     match command {
-        Command::Publish { paths, name, is_set, policy } => {
+        Command::Publish { paths, options } => {
             let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.0).collect();
-            let job = begin(JobKind::Publish, name.as_slice(), title(&paths));
-            let publishing = publish(peer, paths, PublishOptions { name, is_set, policy }, &job, answer);
+            let job = begin(JobKind::Publish, options.name.as_slice(), title(&paths));
+            let publishing = publish(peer, paths, options, &job, answer);
             job.unless_cancelled(publishing).await
         }
-        Command::Watch { paths, name, is_set, policy } => {
+        Command::Watch { paths, options } => {
             let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.0).collect();
-            let job = begin(JobKind::Watch, name.as_slice(), title(&paths));
-            let watching = watch(peer, paths, PublishOptions { name, is_set, policy }, &job, answer);
+            let job = begin(JobKind::Watch, options.name.as_slice(), title(&paths));
+            let watching = watch(peer, paths, options, &job, answer);
             job.unless_cancelled(watching).await?;
             Ok(Summary::Done)
         }
@@ -183,7 +183,7 @@ async fn prefer(peer: &PeerHandle, names: &[FileName], change: PreferenceChange)
     if change == PreferenceChange::default() {
         return Ok(());
     }
-    Ok(peer.prefer(names.to_vec(), change).await.map_err(DownloadError::from)?)
+    Ok(peer.prefer(names.to_vec(), change).await?)
 }
 
 async fn get(
@@ -235,11 +235,6 @@ async fn until_free(peer: &PeerHandle, name: &FileName, answer: &Answer) {
     }
 }
 
-async fn found(names: Vec<FileName>, found: Vec<indexers::Answer>, answer: &Answer) -> Result<(), Failure> {
-    let found: Vec<_> = names.into_iter().zip(found).collect();
-    answer.rows_of(&found, |(name, found)| Row::found(name, found)).await
-}
-
 /// Lists at most `first` files, piece by piece as they are read.
 async fn list(
     peer: &PeerHandle,
@@ -251,7 +246,7 @@ async fn list(
     let mut left = first.map_or(usize::MAX, |first| first as usize);
     let mut listing = Listing::new(&peer.library, asks.then_some(&peer.peers), after, left);
     while left > 0 {
-        let Some(mut files) = listing.next().await.map_err(|error| Failure::new(in_one_line(&error)))? else {
+        let Some(mut files) = listing.next().await? else {
             break;
         };
         files.truncate(left);

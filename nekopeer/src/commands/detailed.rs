@@ -3,7 +3,7 @@
 use nekoproto::FileName;
 
 use super::{
-    Answer, Failure, FileRow, Row, in_one_line,
+    Answer, Failure, FileRow, Row,
     rows::{Detail, ReaderRow},
 };
 use crate::{listing::Listing, peer::PeerHandle};
@@ -12,7 +12,7 @@ use crate::{listing::Listing, peer::PeerHandle};
 pub(super) async fn list(peer: &PeerHandle, names: Vec<FileName>, answer: &Answer) -> Result<(), Failure> {
     let mut missing = names.clone();
     let mut listing = Listing::of(&peer.library, Some(&peer.peers), names);
-    while let Some(files) = listing.next().await.map_err(|error| Failure::new(in_one_line(&error)))? {
+    while let Some(files) = listing.next().await? {
         for file in files {
             let policy = file.as_ref().ok().map(|file| file.record.policy);
             let mut row = Row::listed(file);
@@ -32,8 +32,7 @@ pub(super) async fn list(peer: &PeerHandle, names: Vec<FileName>, answer: &Answe
 }
 
 async fn detail(peer: &PeerHandle, file: &FileRow, policy: nekoproto::Policy) -> Result<Detail, Failure> {
-    let read = peer.reading_of(&file.record.name).await;
-    let read = read.map_err(|error| Failure::new(in_one_line(&error)))?;
+    let read = peer.reading_of(&file.record.name).await?;
     let readers = read.readers.into_iter().filter(|_| file.own).map(|reader| ReaderRow {
         holder: reader.holder,
         version: reader.version,

@@ -80,6 +80,12 @@ impl From<DownloadError> for Failure {
     }
 }
 
+impl From<CatalogueError> for Failure {
+    fn from(error: CatalogueError) -> Self {
+        Self::of((&error).into(), &error)
+    }
+}
+
 impl From<PublishError> for Failure {
     fn from(error: PublishError) -> Self {
         Self::of((&error).into(), &error)

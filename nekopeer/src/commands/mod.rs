@@ -36,13 +36,17 @@ pub(crate) use self::{
     finding::{Filters, Finding, MATCHES_DEFAULT, MATCHES_MAX, Part},
     input::{INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, no_input},
     jobs::{JobRow, JobState, Jobs},
+    named::id_digits,
     path::LocalPath,
     rows::{Detail, DownloadedRow, FileRow, FoundRow, MatchRow, PublishedRow, ReaderRow, Row, VersionRow},
     wanted::Wanted,
     word::Word,
 };
 use crate::{
-    library::events::Event, peer::PeerHandle, publish::PolicyChange, storage::catalogue::PreferenceChange,
+    library::events::Event,
+    peer::PeerHandle,
+    publish::{PolicyChange, PublishOptions},
+    storage::catalogue::PreferenceChange,
     util::progress::Progress,
 };
 
@@ -56,12 +60,8 @@ pub(crate) enum Command {
     Publish {
         /// Files and folders.
         paths: Vec<LocalPath>,
-        /// The name of a single file, or of a set.
-        name: Option<FileName>,
-        /// The path is a folder, all of which becomes one version of one name.
-        is_set: bool,
-        /// What was said about the policy.
-        policy: PolicyChange,
+        /// How.
+        options: PublishOptions,
     },
     /// Store the input as a file in the share folder, and publish it. Answers with [`Row::Published`].
     Store {
@@ -194,12 +194,8 @@ pub(crate) enum Command {
     Watch {
         /// Files and folders.
         paths: Vec<LocalPath>,
-        /// The name of a single file, or of a set.
-        name: Option<FileName>,
-        /// The path is a folder, all of which becomes one version of one name.
-        is_set: bool,
-        /// What was said about the policy.
-        policy: PolicyChange,
+        /// How.
+        options: PublishOptions,
     },
 }
 
@@ -218,9 +214,7 @@ impl Command {
     /// What publishes and then watches: the second command. `None` if this publishes no files.
     pub(crate) fn watching(&self) -> Option<Self> {
         match self.clone() {
-            Self::Publish { paths, name, is_set, policy } => {
-                Some(Self::Watch { paths, name, is_set, policy })
-            }
+            Self::Publish { paths, options } => Some(Self::Watch { paths, options }),
             _ => None,
         }
     }

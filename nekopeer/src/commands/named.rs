@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use nekoproto::FileName;
+use nekoproto::{FileName, IdDigits};
 
 use super::Wanted;
 use crate::{
@@ -16,19 +16,20 @@ use crate::{
 
 /// Digits of an id after `@`: fewer, such as a date has, are part of the name.
 const DIGITS_MIN: usize = 10;
-const DIGITS_MAX: usize = 64;
+
+/// The first digits of an id, in lower case.
+pub(crate) fn id_digits(text: &str) -> Result<String, String> {
+    let digits = IdDigits::try_from(text.to_ascii_lowercase());
+    digits.map(String::from).map_err(|error| error.to_string())
+}
 
 /// The name, and the digits of an origin if it ends with some.
 pub(super) fn split(whole: &FileName) -> (FileName, Option<String>) {
-    let is_id = |digits: &str| {
-        (DIGITS_MIN..=DIGITS_MAX).contains(&digits.len())
-            && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    let of_origin = || {
+        let (name, digits) = whole.as_str().rsplit_once('@').filter(|(_, text)| text.len() >= DIGITS_MIN)?;
+        Some((FileName::new(name).ok()?, Some(id_digits(digits).ok()?)))
     };
-    let of_origin = whole.as_str().rsplit_once('@').filter(|(_, digits)| is_id(digits));
-    match of_origin.and_then(|(name, digits)| Some((FileName::new(name).ok()?, digits))) {
-        Some((name, digits)) => (name, Some(digits.to_ascii_lowercase())),
-        None => (whole.clone(), None),
-    }
+    of_origin().unwrap_or_else(|| (whole.clone(), None))
 }
 
 /// The answer to each of `names`, from the own indexers or those within `ttl_hops`: of `NAME@ID` the hits of that origin.

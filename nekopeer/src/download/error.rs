@@ -41,13 +41,19 @@ fn of_each<'a>(name: &FileName, origins: impl IntoIterator<Item = &'a NodeId>) -
 
 /// Why the origin that was asked for has no such file.
 fn not_of_origin(name: &FileName, origin: &str, others: &[NodeId]) -> String {
-    if others.is_empty() {
-        return format!(
-            "nobody offers {name} of origin {origin}: check both, and name a file called {name}@{origin} as \
-             {name}@{origin}@ID"
-        );
+    let short = origin.get(..10).unwrap_or(origin); // as lists show it
+    match (others.is_empty(), origin.len()) {
+        (false, _) => format!("no origin {short} offers {name}, but there is {}", of_each(name, others)),
+        (true, 10..64) => format!(
+            "nobody offers {name} of origin {short}: check both, or try again when its holders are back; what is called \
+             {name}@{origin} is {name}@{origin}@ID"
+        ),
+        (true, _) => {
+            format!(
+                "nobody offers {name} of origin {short}: check both, or try again when its holders are back"
+            )
+        }
     }
-    format!("no origin {origin} offers {name}, but there is {}", of_each(name, others))
 }
 
 /// Why a download failed. The file that was in the destination is unchanged, and the verified chunks of

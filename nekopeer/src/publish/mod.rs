@@ -15,6 +15,7 @@ pub(crate) mod tree;
 use std::{collections::HashMap, path::PathBuf, pin::pin, sync::Arc, time::Duration};
 
 use nekoproto::{FileName, Policy, VerifiedRecord, Version};
+use serde::{Deserialize, Serialize};
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_util::sync::DropGuard;
 
@@ -40,7 +41,7 @@ use crate::{
 const TELL_AFTER: Duration = Duration::from_millis(250);
 
 /// How files are published.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublishOptions {
     /// The name of a single file, or of a set; `None`: derived from its path.
     pub name: Option<FileName>,

@@ -73,7 +73,7 @@ impl View for Files {
     }
 
     fn abandon(&mut self, output: Output) -> io::Result<()> {
-        if self.list.is_begun() { self.list.end(&[], output) } else { Ok(()) }
+        self.list.abandon(&[], output)
     }
 }
 

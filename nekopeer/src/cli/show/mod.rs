@@ -30,7 +30,9 @@ trait View {
     fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()>;
 
     /// The answer is complete.
-    fn finish(&mut self, summary: Summary, output: Output) -> io::Result<Ended>;
+    fn finish(&mut self, _summary: Summary, _output: Output) -> io::Result<Ended> {
+        Ok(Ended::Well)
+    }
 
     /// The command failed or was interrupted; what was begun to be shown is completed.
     fn abandon(&mut self, _output: Output) -> io::Result<()> {

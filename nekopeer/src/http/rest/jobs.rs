@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 
 use super::whole::whole;
 use crate::{
-    commands::{Command, JobRow, Row, Wanted, Word, no_input},
+    commands::{Command, JobRow, Row, Wanted, Word, id_digits, no_input},
     http::{
         Inside,
         described::{self, Refused},
@@ -84,11 +84,9 @@ pub(super) async fn get(
     if ttl_hops > TTL_MAX {
         return Err(Problem::bad_request(format!("\"ttl\" is at most {TTL_MAX}")));
     }
-    let is_id = |text: &String| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_hexdigit());
-    if origin.as_ref().is_some_and(|text| !is_id(text)) {
-        return Err(Problem::bad_request("\"origin\" is the first hexadecimal digits of an id"));
-    }
-    let wanted = Wanted::of_words(&names, origin.map(|text| text.to_ascii_lowercase()), ttl_hops);
+    let origin = origin.map(|text| id_digits(&text)).transpose();
+    let origin = origin.map_err(|why| Problem::bad_request(format!("\"origin\": {why}")))?;
+    let wanted = Wanted::of_words(&names, origin, ttl_hops);
     let (names, mut wanted) = wanted.map_err(|why| Problem::new(StatusCode::CONFLICT, "conflict", why))?;
     if version.is_some() && names.len() > 1 {
         return Err(Problem::bad_request("\"version\" is of a single file"));
