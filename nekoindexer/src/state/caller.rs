@@ -12,8 +12,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::tab::Tab;
 
-/// Bytes of one message id in the table of those seen.
-pub const ID_BYTES: usize = 80;
+/// Bytes of one message id in the table of those seen, at most: 138 mostly, more when a map has just grown.
+pub const ID_BYTES: usize = 224;
 /// Bytes of a query while neighbors are asked: its calls, and what they answer.
 const FORWARD_BYTES: usize = 4 * 1024;
 /// Queries of one peer that are forwarded at once; further ones wait for a place. Others that ask wait for no more
@@ -21,6 +21,9 @@ const FORWARD_BYTES: usize = 4 * 1024;
 pub const FORWARDS_OF_PEER_MAX: usize = 112;
 /// The same of one neighbor, behind which there are many peers; further ones are refused as `Busy`.
 pub const FORWARDS_OF_NEIGHBOR_MAX: usize = 1024;
+/// One of this many parts of its account is what a peer may use for message ids, where the budget is small: a neighbor, to
+/// which they go on from here with those of others, has to remember them all on one account.
+const PEER_ID_PARTS: usize = 2;
 /// Lists of names of one caller, over all its connections, that are answered at once: others that ask wait for no more
 /// work than that, and no more answers are kept until their list is whole.
 const LISTS_AT_ONCE: usize = 1;
@@ -69,12 +72,13 @@ pub struct Forwarding<'a> {
 }
 
 impl Caller {
-    /// A peer, or `neighbor`. Without an `account` its message ids are not bounded, nor the bytes of other things.
+    /// A peer, or `neighbor`. Without an `account` only the numbers of things are bounded.
     #[must_use]
     pub fn new(neighbor: Option<NodeTag>, account: Option<Account>) -> Self {
+        let share = account.as_ref().map_or(usize::MAX, |account| account.share() / ID_BYTES);
         let (ids_max, forwards) = match neighbor {
             Some(_) => (SEEN_OF_NEIGHBOR_MAX, FORWARDS_OF_NEIGHBOR_MAX),
-            None => (SEEN_OF_PEER_MAX, FORWARDS_OF_PEER_MAX),
+            None => (SEEN_OF_PEER_MAX.min(share / PEER_ID_PARTS), FORWARDS_OF_PEER_MAX),
         };
         let (traces, probes, scans) = match neighbor {
             Some(_) => (TRACES_OF_NEIGHBOR_MAX, PROBE_PARTS_OF_NEIGHBOR_MAX, SCANS_OF_NEIGHBOR_MAX),
@@ -82,7 +86,7 @@ impl Caller {
         };
         Self {
             neighbor,
-            ids_max: if account.is_some() { ids_max } else { usize::MAX },
+            ids_max,
             ids: Arc::new(Mutex::new(Tab::of(account.clone()))),
             forwards: Semaphore::new(forwards),
             forwards_tab: Mutex::new(Tab::of(account)),

@@ -166,7 +166,11 @@ impl Shard {
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::{Identity, budget::Budget, limits::SEEN_OF_PEER_MAX};
+    use nekoproto::{
+        Identity,
+        budget::{BUDGET_DEFAULT, Budget},
+        limits::SEEN_OF_PEER_MAX,
+    };
     use tokio::{task::spawn_blocking, time::sleep};
 
     use super::{super::caller::ID_BYTES, *};
@@ -240,7 +244,7 @@ mod tests {
     /// Goal: whoever sends more ids than its share is not taken any more, also over a new connection; others are.
     #[tokio::test]
     async fn one_caller_fills_its_own_share_alone() {
-        let (seen, budget, now) = (table().0, Budget::new(64 << 20), Instant::now());
+        let (seen, budget, now) = (table().0, Budget::new(BUDGET_DEFAULT), Instant::now());
         let greedy = caller(&seen, &budget, 1);
         let mut ids = 0..;
         let taken =
