@@ -1,7 +1,6 @@
-//! Compares README.md and docs/ with the code. A table whose first heading is one of those below has a row for all that
-//! the code has; a failure names the document, the heading, and the row that one of the two lacks.
+//! Compares README.md and docs/ with the code: a table with a heading that is named here has a row for all the code has.
 
-use std::{collections::BTreeMap, collections::BTreeSet, fs};
+use std::{cell::RefCell, collections::BTreeMap, collections::BTreeSet, fs};
 
 use clap::{Arg, CommandFactory};
 use walkdir::WalkDir;
@@ -10,13 +9,8 @@ use walkdir::WalkDir;
 #[expect(dead_code, reason = "only its flags are read")]
 mod indexer_program;
 
-type Texts = BTreeMap<String, String>;
-const PROTOCOL: &str = "docs/protocol.md";
-const OPERATIONS: &str = "docs/operations.md";
-const LIMITS: &str = "nekoproto/src/limits.rs";
-
 /// The files below these folders of the repository, by their paths.
-fn texts(folders: &[&str], end: &str) -> Texts {
+fn texts(folders: &[&str], end: &str) -> BTreeMap<String, String> {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
     let entries = folders.iter().flat_map(|folder| WalkDir::new(root.to_owned() + folder));
     let paths = entries.map(|entry| entry.unwrap().path().to_str().unwrap().to_owned());
@@ -24,50 +18,37 @@ fn texts(folders: &[&str], end: &str) -> Texts {
     paths.filter(|path| path.ends_with(end)).map(text).collect()
 }
 
-/// The rows of the tables with this first heading: words of the first column, or pairs of columns.
-fn rows(docs: &Texts, page: &str, heading: &str, columns: usize) -> Vec<String> {
+/// The rows of the tables with this first heading: pairs of columns, or else the words of the first column.
+fn rows(page: &str, heading: &str, pairs: bool) -> Vec<String> {
     let begin = format!("| {heading} |");
-    let tables = docs[page].split("\n\n").filter(|part| part.starts_with(&begin));
+    let tables = page.split("\n\n").filter(|part| part.starts_with(&begin));
     let lines = tables.flat_map(|table| table.lines().skip(2)).map(|line| line.replace("\\|", "\0"));
     let rows = lines.flat_map(|line| {
         let cells = line.trim_matches('|').split('|').map(|cell| cell.trim().replace('\0', "|"));
-        let cells: Vec<_> = cells.collect();
-        match columns {
-            1 => quoted(&cells[0]).map(|word| format!("`{word}`")).collect(),
-            _ => cells.chunks_exact(2).map(|cells| cells.join(" | ")).collect::<Vec<_>>(),
-        }
+        let cells = cells.collect::<Vec<_>>();
+        let pairs = pairs.then(|| cells.chunks_exact(2).map(|pair| pair.join(" | ")).collect::<Vec<_>>());
+        pairs.unwrap_or_else(|| quoted(&cells[0]).map(|word| format!("`{word}`")).collect())
     });
     rows.filter(|row| row.starts_with('`')).collect()
-}
-
-fn compare(what: &str, said: Vec<String>, is: impl Iterator<Item = String>) -> Vec<String> {
-    let [said, is] = [BTreeSet::from_iter(said), BTreeSet::from_iter(is)];
-    let missing = said.difference(&is).map(|row| format!("{what}: the code lacks {row}"));
-    missing.chain(is.difference(&said).map(|row| format!("{what} lacks {row}"))).collect()
 }
 
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-fn words(text: &str) -> impl Iterator<Item = String> {
+fn words(text: &str) -> impl DoubleEndedIterator<Item = String> {
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
     words.filter(|word| !word.is_empty()).map(str::to_owned)
 }
 
-fn word(text: &str) -> String {
-    words(text).next().unwrap()
-}
-
 /// The value of a constant as the code writes it, if the name stands for one only.
 fn constant(code: &str, name: &str) -> Option<String> {
-    let begin = format!("const {name}: ");
-    let (_, rest) = code.split_once(&begin).filter(|(_, rest)| !rest.contains(&begin))?;
-    let value = rest.split(';').next()?.split_once('=')?.1.trim();
-    let time = |call: &str, unit| Some(value.strip_prefix(call)?.trim_end_matches(')').to_owned() + unit);
-    let time = time("Duration::from_secs(", " s").or(time("Duration::from_millis(", " ms"));
-    let value = time.unwrap_or(value.to_owned()).replace(" * 1024 * 1024", " Mi").replace(" * 1024", " Ki");
-    Some(format!("`{name}` | {value}"))
+    let mut items = code.split("const ").filter_map(|item| item.strip_prefix(name)?.strip_prefix(": "));
+    let value = items.next()?.split(';').next()?.split_once('=')?.1.trim();
+    let seconds = value.strip_prefix("Duration::from_secs(").map(|number| number.replace(')', " s"));
+    let value =
+        seconds.unwrap_or(value.to_owned()).replace(" * 1024 * 1024", " Mi").replace(" * 1024", " Ki");
+    items.next().is_none().then(|| format!("`{name}` | {value}"))
 }
 
 /// A flag with what it takes, and its default.
@@ -83,86 +64,87 @@ fn flag(arg: &Arg) -> Option<String> {
 
 #[test]
 fn documents_list_what_the_code_has() {
-    let docs = texts(&["README.md", "docs"], ".md");
+    let (docs, faults) = (texts(&["README.md", "docs"], ".md"), RefCell::new(Vec::new()));
     let files = texts(&["nekoproto", "nekoindexer", "nekopeer", "profile"], ".rs");
     let lines = files.values().flat_map(|text| text.lines()).map(str::trim_start);
     let line = |line: &str| line.strip_suffix('\\').map_or(format!("{line}\n"), str::to_owned);
     let code = lines.map(line).collect::<String>(); // a literal of several lines is in one
-    let messages = files.iter().filter(|(path, _)| path.starts_with("nekoproto")).map(|(_, text)| text);
-    let item = |begin: &str| messages.clone().find_map(|text| text.split_once(begin)?.1.split("\n}").next());
-    let (mut faults, mut others) = (Vec::new(), Vec::new());
-    let mut check = |page, heading: &str, columns, is: &mut dyn Iterator<Item = String>| {
-        faults.extend(compare(&format!("{page}, {heading}"), rows(&docs, page, heading, columns), is));
+    let compare = |what: &str, said: Vec<String>, is: &mut dyn Iterator<Item = String>| {
+        let [said, is] = [BTreeSet::from_iter(said), is.collect()];
+        faults.borrow_mut().extend(said.difference(&is).map(|row| format!("{what}: the code lacks {row}")));
+        faults.borrow_mut().extend(is.difference(&said).map(|row| format!("{what} lacks {row}")));
     };
-
-    let items = files[LIMITS].split("pub const ").skip(1);
-    let items = items.filter(|item| !item.split(';').next().unwrap().contains(" + ")); // sizes of encoded values
-    let value = |name: String| constant(&files[LIMITS], &name).or_else(|| constant(&code, &name));
-    let named = |page, heading| rows(&docs, page, heading, 2).into_iter().map(|row| word(&row));
-    check(PROTOCOL, "limit", 2, &mut items.map(word).chain(named(PROTOCOL, "limit")).filter_map(value));
-    check(OPERATIONS, "limit", 2, &mut named(OPERATIONS, "limit").filter_map(value));
+    let rows = |page, heading: &str, pairs| rows(&docs[&format!("docs/{page}.md")], heading, pairs);
+    let table = |page, heading: &str, pairs, is: &mut dyn Iterator<Item = String>| {
+        compare(&format!("docs/{page}.md, {heading},"), rows(page, heading, pairs), is);
+    };
+    let word = |text: &str| words(text).next().unwrap();
+    let limits = &files["nekoproto/src/limits.rs"]; // but for sizes of encoded values, which are sums
+    let items = limits.split("pub const ").skip(1).filter(|at| !at[..at.find(';').unwrap()].contains(" + "));
+    let value = |name: String| constant(limits, &name).or_else(|| constant(&code, &name));
+    let named = |page, heading| rows(page, heading, true).into_iter().map(|row| word(&row));
+    let items = items.map(word).chain(named("protocol", "limit"));
+    table("protocol", "limit", true, &mut items.filter_map(value));
+    table("operations", "limit", true, &mut named("operations", "limit").filter_map(value));
+    let item = |begin: &str| files.values().find_map(|text| text.split_once(begin)?.1.split("\n}").next());
     let variants = |name: String| {
         let lines = item(&format!("pub enum {name}"))?.lines().filter_map(|line| line.strip_prefix("    "));
         let names = lines.filter(|line| line.starts_with(char::is_uppercase)).map(word);
         Some(format!("`{name}` | {}", names.collect::<Vec<_>>().join(", ")))
     };
-    check(PROTOCOL, "enum", 2, &mut named(PROTOCOL, "enum").filter_map(variants));
+    table("protocol", "enum", true, &mut named("protocol", "enum").filter_map(variants));
     for service in ["IndexerService", "PeerService"] {
-        let calls = item(&format!("trait {service} {{")).unwrap().split("async fn ").skip(1);
-        let mut calls = calls.map(|call| format!("`{}`", word(call)));
-        check(PROTOCOL, &format!("call of `{service}`"), 1, &mut calls);
+        let calls = item(&format!("trait {service} {{")).unwrap().split("async fn ").skip(1).map(word);
+        table("protocol", &format!("call of `{service}`"), false, &mut calls.map(|call| format!("`{call}`")));
     }
-
-    let [indexer, peer] = [indexer_program::Args::command(), nekopeer::cli::Args::command()];
-    let mut is = Vec::new();
-    for command in [&indexer, &peer].into_iter().chain(peer.get_subcommands()) {
-        let words: String = command.get_positionals().map(|arg| format!(" {arg}")).collect();
+    let (mut said, mut is) = (Vec::new(), Vec::new());
+    let programs = [indexer_program::Args::command(), nekopeer::cli::Args::command()];
+    for command in programs.iter().chain(programs[1].get_subcommands()) {
+        let words = command.get_positionals().map(|arg| format!(" {arg}")).collect::<String>();
         let name = format!("{}{words}", command.get_name());
         is.extend(command.get_arguments().filter_map(flag).map(|flag| format!("{name} {flag}")));
         is.push(name);
     }
-    let said = rows(&docs, OPERATIONS, "command", 2).into_iter().flat_map(|row| {
+    for row in rows("operations", "command", true) {
         let (names, flags) = row.split_once(" | ").unwrap();
-        let row = |name: &str| quoted(flags).map(|flag| format!("{name} {flag}")).chain([name.to_owned()]).collect::<Vec<_>>();
-        quoted(names).flat_map(row).collect::<Vec<_>>()
-    });
-    others.extend(compare(&format!("{OPERATIONS}, command"), said.collect(), is.into_iter()));
+        let flags = |name| quoted(flags).map(move |flag| format!("{name} {flag}"));
+        quoted(names).for_each(|name| said.extend(flags(name).chain([name.to_owned()])));
+    }
+    compare("docs/operations.md, command,", said, &mut is.into_iter());
     for program in ["indexer", "peer"] {
         let texts = files.iter().filter(|(path, _)| path.starts_with(&format!("neko{program}/src")));
         let routes = texts.clone().flat_map(|(_, text)| text.split("utoipa::path(").skip(1));
-        let mut routes = routes.map(|item| format!("`{} {}`", word(item).to_uppercase(), item.split('"').nth(1).unwrap()));
-        check(OPERATIONS, &format!("route of neko{program}"), 1, &mut routes);
+        let route = |at: &str| format!("`{} {}`", word(at).to_uppercase(), at.split('"').nth(1).unwrap());
+        table("operations", &format!("route of neko{program}"), false, &mut routes.map(route));
         let prefix = format!("nekop2p_{program}_");
         let texts = texts.filter(|(_, text)| text.contains(&prefix) || text.contains("Self::ProbeLost, "));
         let literals = texts.flat_map(|(_, text)| text.split('"').skip(1).step_by(2));
-        let is_word = |text: &&str| text.bytes().all(|c| c.is_ascii_lowercase() || c == b'_');
-        let literals = literals.map(|text| text.trim_start_matches(&prefix)).filter(is_word);
-        let said = rows(&docs, OPERATIONS, &format!("`{prefix}...`"), 2).join("").replace("_total", "");
+        let literals = literals.map(|text| text.trim_start_matches(&prefix).to_owned());
+        let mut literals = literals.filter(|text| text.bytes().all(|c| c.is_ascii_lowercase() || c == b'_'));
+        let said = rows("operations", &format!("`{prefix}...`"), true).join("").replace("_total", "");
         let said = quoted(&said).flat_map(words).collect();
-        others.extend(compare(&format!("{OPERATIONS}, {prefix}"), said, literals.map(str::to_owned)));
+        compare(&format!("docs/operations.md, {prefix}"), said, &mut literals);
     }
-
     for (heading, between, quote) in [("file", "/", "\""), ("what you see", "...", "")] {
         let has = |part: &str| part.is_empty() || code.contains(&format!("{quote}{}{quote}", part.trim()));
-        let is_there = |row: &String| quoted(row).all(|text| text.split(between).all(has));
-        check(OPERATIONS, heading, 1, &mut rows(&docs, OPERATIONS, heading, 1).into_iter().filter(is_there));
+        let said = rows("operations", heading, false).into_iter();
+        let mut said = said.filter(|row| quoted(row).all(|text| text.split(between).all(has)));
+        table("operations", heading, false, &mut said);
     }
-    let rooms = files.keys().filter_map(|path| path.strip_prefix("nekopeer/src/")).map(word);
-    let rooms = rooms.filter(|room| !["lib", "main", "config"].contains(&room.as_str()));
-    check("docs/architecture.md", "room", 1, &mut rooms.map(|room| format!("`{room}`")));
-    let has_field = |name: &str| code.contains(&format!("{}: ", name.to_lowercase().replace('-', "_")));
+    let modules = files.keys().filter_map(|path| path.strip_prefix("nekopeer/src/")).map(word);
+    let modules = modules.filter(|name| !["lib", "main", "config"].contains(&name.as_str()));
+    table("architecture", "room", false, &mut modules.map(|name| format!("`{name}`")));
+    let ids: BTreeSet<_> = code.split(": ").filter_map(|before| words(before).next_back()).collect();
     for (page, text) in &docs {
-        let lines = text.lines().filter(|line| !line.contains("cargo "));
-        let words =
-            lines.flat_map(|line| line.split(|c: char| !c.is_ascii_alphanumeric() && !"-_".contains(c)));
-        let is_unknown = |word: &&str| match word.split_at_checked(2) {
-            Some(("--", flag)) => flag.starts_with(char::is_alphabetic) && !has_field(flag),
-            _ if word.starts_with("NEKO_") => !code.contains(word) && !has_field(&word[5..]),
-            _ => word.starts_with("nekop2p_") && !code.contains(word.trim_end_matches("_total")),
+        let lines = text.lines().filter(|line| !line.contains("cargo ") && !line.starts_with("|-"));
+        let ends = |c: char| !c.is_ascii_alphanumeric() && !"-_".contains(c);
+        let words = lines.flat_map(|line| line.split(ends)).map(str::to_owned).collect::<Vec<_>>();
+        let is_known = |word: &String| match word.split_at_checked(2) {
+            Some(("--", flag)) => ids.contains(&flag.replace('-', "_")),
+            _ if word.starts_with("NEKO_") => code.contains(word) || ids.contains(&word[5..].to_lowercase()),
+            _ => !word.starts_with("nekop2p_") || code.contains(word.trim_end_matches("_total")),
         };
-        let unknown = words.collect::<BTreeSet<_>>().into_iter().filter(is_unknown);
-        faults.extend(unknown.map(|word| format!("{page}: the code lacks {word}")));
+        compare(page, words.clone(), &mut words.into_iter().filter(is_known));
     }
-    faults.extend(others);
-    assert!(faults.is_empty(), "\n{}", faults.join("\n"));
+    assert!(faults.borrow().is_empty(), "\n{}", faults.borrow().join("\n"));
 }
