@@ -24,8 +24,8 @@ fn rows(page: &str, heading: &str, pairs: bool) -> Vec<String> {
     let tables = page.split("\n\n").filter(|part| part.starts_with(&begin));
     let lines = tables.flat_map(|table| table.lines().skip(2)).map(|line| line.replace("\\|", "\0"));
     let rows = lines.flat_map(|line| {
-        let cells = line.trim_matches('|').split('|').map(|cell| cell.trim().replace('\0', "|"));
-        let cells = cells.collect::<Vec<_>>();
+        let cells = line.trim_matches('|').split('|').map(|at| at.trim().replace('\0', "|"));
+        let cells: Vec<_> = cells.collect();
         let pairs = pairs.then(|| cells.chunks_exact(2).map(|pair| pair.join(" | ")).collect::<Vec<_>>());
         pairs.unwrap_or_else(|| quoted(&cells[0]).map(|word| format!("`{word}`")).collect())
     });
@@ -63,12 +63,13 @@ fn flag(arg: &Arg) -> Option<String> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one comparison after the other")]
 fn documents_list_what_the_code_has() {
     let (docs, faults) = (texts(&["README.md", "docs"], ".md"), RefCell::new(Vec::new()));
     let files = texts(&["nekoproto", "nekoindexer", "nekopeer", "profile"], ".rs");
-    let lines = files.values().flat_map(|text| text.lines()).map(str::trim_start);
     let line = |line: &str| line.strip_suffix('\\').map_or(format!("{line}\n"), str::to_owned);
-    let code = lines.map(line).collect::<String>(); // a literal of several lines is in one
+    let lines = files.values().flat_map(|text| text.lines()); // a literal of several lines is in one
+    let code: String = lines.map(|text| line(text.trim_start())).collect();
     let compare = |what: &str, said: Vec<String>, is: &mut dyn Iterator<Item = String>| {
         let [said, is] = [BTreeSet::from_iter(said), is.collect()];
         faults.borrow_mut().extend(said.difference(&is).map(|row| format!("{what}: the code lacks {row}")));
@@ -80,11 +81,10 @@ fn documents_list_what_the_code_has() {
     };
     let word = |text: &str| words(text).next().unwrap();
     let limits = &files["nekoproto/src/limits.rs"]; // but for sizes of encoded values, which are sums
-    let items = limits.split("pub const ").skip(1).filter(|at| !at[..at.find(';').unwrap()].contains(" + "));
+    let all = limits.split("pub const ").skip(1).filter(|at| !at[..at.find(';').unwrap()].contains(" + "));
     let value = |name: String| constant(limits, &name).or_else(|| constant(&code, &name));
     let named = |page, heading| rows(page, heading, true).into_iter().map(|row| word(&row));
-    let items = items.map(word).chain(named("protocol", "limit"));
-    table("protocol", "limit", true, &mut items.filter_map(value));
+    table("protocol", "limit", true, &mut all.map(word).chain(named("protocol", "limit")).filter_map(value));
     table("operations", "limit", true, &mut named("operations", "limit").filter_map(value));
     let item = |begin: &str| files.values().find_map(|text| text.split_once(begin)?.1.split("\n}").next());
     let variants = |name: String| {
@@ -116,14 +116,14 @@ fn documents_list_what_the_code_has() {
         let routes = texts.clone().flat_map(|(_, text)| text.split("utoipa::path(").skip(1));
         let route = |at: &str| format!("`{} {}`", word(at).to_uppercase(), at.split('"').nth(1).unwrap());
         table("operations", &format!("route of neko{program}"), false, &mut routes.map(route));
-        let prefix = format!("nekop2p_{program}_");
-        let texts = texts.filter(|(_, text)| text.contains(&prefix) || text.contains("Self::ProbeLost, "));
+        let what = format!("docs/operations.md, nekop2p_{program}_");
+        let prefix = &what["docs/operations.md, ".len()..];
+        let texts = texts.filter(|(_, text)| text.contains(prefix) || text.contains("Self::ProbeLost, "));
         let literals = texts.flat_map(|(_, text)| text.split('"').skip(1).step_by(2));
-        let literals = literals.map(|text| text.trim_start_matches(&prefix).to_owned());
+        let literals = literals.map(|text| text.trim_start_matches(prefix).to_owned());
         let mut literals = literals.filter(|text| text.bytes().all(|c| c.is_ascii_lowercase() || c == b'_'));
         let said = rows("operations", &format!("`{prefix}...`"), true).join("").replace("_total", "");
-        let said = quoted(&said).flat_map(words).collect();
-        compare(&format!("docs/operations.md, {prefix}"), said, &mut literals);
+        compare(&what, quoted(&said).flat_map(words).collect(), &mut literals);
     }
     for (heading, between, quote) in [("file", "/", "\""), ("what you see", "...", "")] {
         let has = |part: &str| part.is_empty() || code.contains(&format!("{quote}{}{quote}", part.trim()));
