@@ -31,7 +31,7 @@ use tracing::warn;
 #[derive(Debug, Parser)]
 #[command(name = "nekoindexer", version = env!("NEKO_VERSION"), after_help = AFTER_HELP)]
 #[command(subcommand_precedence_over_arg = true)]
-struct Args {
+pub(crate) struct Args {
     /// Address to listen on; port 0 picks a free one
     #[arg(long, value_name = "ADDR", value_parser = resolve, default_value_t = Config::default().listen)]
     listen: SocketAddr,

@@ -9,6 +9,7 @@ mod config;
 mod consistency;
 mod demo;
 mod discovery;
+mod docs;
 mod hostile;
 mod http_client;
 mod http_figures;
