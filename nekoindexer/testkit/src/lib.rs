@@ -4,6 +4,7 @@
 //! | room | what it holds |
 //! |---|---|
 //! | [`test`], [`run`], [`eventually`] | a test with a runtime and a time limit; waiting for a state that sends no event |
+//! | [`fuzz`] | a fuzz target and the replay of its corpus |
 //! | [`values`] | identities, names, records, requests, the same for the same seed |
 //! | [`network`] | real indexers on free ports, alone, in a line, in a mesh |
 //! | [`peer`], [`fake`] | a peer and an indexer that do what a test says |
@@ -15,11 +16,13 @@ use std::time::Duration;
 use tokio::{runtime::Builder, time::timeout};
 
 pub mod fake;
+mod fuzz;
 pub mod network;
 pub mod peer;
 pub mod rogue;
 pub mod values;
 
+pub use fuzz::fuzz;
 pub use testkit_attribute::test;
 
 /// Time limit of a test. It is longer than any test needs, also where many run side by side: one that takes longer
