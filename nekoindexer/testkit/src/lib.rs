@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`test`], [`run`], [`over_both`], [`eventually`] | a test with a runtime and a time limit; waiting for a state that sends no event |
 //! | [`seeds`] | the seeds of a simulation |
+//! | [`fuzz`] | a fuzz target and the replay of its corpus |
 //! | [`values`] | identities, names, records, requests, the same for the same seed |
 //! | [`network`] | real indexers on free ports, alone, in a line, in a mesh |
 //! | [`peer`], [`fake`], [`service`] | a peer and an indexer that do what a test says |
@@ -20,6 +21,7 @@ use tokio::{runtime::Builder, time::timeout};
 
 pub mod fake;
 pub mod frames;
+mod fuzz;
 pub mod http;
 pub mod network;
 pub mod peer;
@@ -28,7 +30,10 @@ mod seeds;
 pub mod service;
 pub mod values;
 
-pub use self::seeds::{Seeds, seeds};
+pub use self::{
+    fuzz::fuzz,
+    seeds::{Seeds, seeds},
+};
 pub use testkit_attribute::test;
 
 /// Time limit of a test. It is longer than any test needs, also where many run side by side: one that takes longer

@@ -76,7 +76,7 @@ impl PeerHandle {
     }
 
     /// What is held here under each of `names`, in their order.
-    pub(crate) async fn held(&self, names: Vec<FileName>) -> Vec<Option<FileStatus>> {
+    pub async fn held(&self, names: Vec<FileName>) -> Vec<Option<FileStatus>> {
         let look = move |library: &Arc<Library>| {
             let mut looker = Looker::default();
             let entries = names.iter().map(|name| library.catalogue.get(name));

@@ -102,8 +102,8 @@ mod tests {
     /// A damaged row is none, and one that is taken is the same when it is written again. The checksum is made right:
     /// no fuzzing would find it.
     #[test]
-    fn rows() {
-        bolero::check!().for_each(|stored: &[u8]| {
+    fn catalogue_rows() {
+        testkit::fuzz("catalogue_rows", |stored: &[u8]| {
             let row = [&sum(stored)[..], stored].concat();
             let Ok(decoded) = codec::decode::<StoredEntry>(stored) else { return };
             let name = decoded.record.unverified().name.clone();
