@@ -25,6 +25,12 @@ impl Iterator for Seeds {
     }
 }
 
+impl ExactSizeIterator for Seeds {
+    fn len(&self) -> usize {
+        usize::try_from(self.0.end - self.0.start).unwrap()
+    }
+}
+
 impl Drop for Seeds {
     fn drop(&mut self) {
         if panicking() {

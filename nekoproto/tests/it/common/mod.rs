@@ -159,14 +159,16 @@ impl Wire {
         self.answers(id, 3).await;
     }
 
-    /// Reads `count` answers; how many of them are some, and how many `Busy`.
+    /// Reads `count` answers; how many of them are long replies, and how many `Busy`.
     pub(crate) async fn served_and_busy(&mut self, count: u64) -> (usize, usize) {
         let (mut served, mut busy) = (0, 0);
         for _ in 0..count {
-            match self.next().await {
-                ToPeer::Response { answer: Ok(_), .. } => served += 1,
-                ToPeer::Response { answer: Err(Fault::Busy), .. } => busy += 1,
-                other => panic!("{other:?}"),
+            match read_body(&mut self.io).await {
+                body if body.len() > 32 << 10 => served += 1,
+                body => match codec::decode(&body).unwrap() {
+                    ToPeer::Response { answer: Err(Fault::Busy), .. } => busy += 1,
+                    other => panic!("{other:?}"),
+                },
             }
         }
         (served, busy)
