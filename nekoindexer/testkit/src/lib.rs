@@ -7,19 +7,29 @@
 //! | [`values`] | identities, names, records, requests, the same for the same seed |
 //! | [`network`] | real indexers on free ports, alone, in a line, in a mesh |
 //! | [`peer`], [`fake`] | a peer and an indexer that do what a test says |
+//! | [`goods`], [`holder`], [`fake_indexer`] | the same as peers see them: files, who holds them, who lists them |
+//! | [`proxy`] | a connection that can be cut |
+//! | [`seeds`] | the seeds of a simulation |
 //! | [`rogue`] | nodes that attack |
 #![allow(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
+#![allow(clippy::print_stderr, reason = "a test that fails shows it")]
 
 use std::time::Duration;
 
 use tokio::{runtime::Builder, time::timeout};
 
 pub mod fake;
+pub mod fake_indexer;
+pub mod goods;
+pub mod holder;
 pub mod network;
 pub mod peer;
+pub mod proxy;
 pub mod rogue;
+mod seeds;
 pub mod values;
 
+pub use self::seeds::{Seeds, seeds};
 pub use testkit_attribute::test;
 
 /// Time limit of a test. It is longer than any test needs, also where many run side by side: one that takes longer
