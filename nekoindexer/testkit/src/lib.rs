@@ -10,6 +10,8 @@
 //! | [`network`] | real indexers on free ports, alone, in a line, in a mesh |
 //! | [`peer`], [`fake`], [`service`] | a peer and an indexer that do what a test says |
 //! | [`frames`], [`http`] | control frames and HTTP requests written by hand |
+//! | [`goods`], [`holder`], [`fake_indexer`] | the same as peers see them: files, who holds them, who lists them |
+//! | [`proxy`] | a connection that can be cut |
 //! | [`rogue`] | nodes that attack |
 #![allow(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 #![allow(clippy::print_stderr, reason = "a test that fails shows it")]
@@ -20,11 +22,15 @@ use nekoproto::transport::Security;
 use tokio::{runtime::Builder, time::timeout};
 
 pub mod fake;
+pub mod fake_indexer;
 pub mod frames;
 mod fuzz;
+pub mod goods;
+pub mod holder;
 pub mod http;
 pub mod network;
 pub mod peer;
+pub mod proxy;
 pub mod rogue;
 mod seeds;
 pub mod service;

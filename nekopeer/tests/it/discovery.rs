@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::program::{Home, Running};
+use crate::program::*;
 
 /// Two machines that see each other; `there` runs a command on the other one. All of it ends with the script.
 const MACHINES: &str = r#"

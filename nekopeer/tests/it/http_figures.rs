@@ -1,9 +1,6 @@
 //! What a running peer tells of itself over HTTP.
 
-use crate::{
-    http_client::Http,
-    program::{Home, MIB, bytes, two_homes, until},
-};
+use crate::{common::http::Http, program::*};
 
 /// The value of a metric.
 fn metric(text: &str, sample: &str) -> f64 {
@@ -13,9 +10,9 @@ fn metric(text: &str, sample: &str) -> f64 {
 
 fn metrics(http: &Http) -> String {
     let answer = http.get("/metrics");
-    assert_eq!(answer.status, 200, "{}", answer.head);
-    assert!(answer.head.contains("application/openmetrics-text"), "{}", answer.head);
-    let text = String::from_utf8(answer.body).unwrap();
+    assert_eq!(answer.status, 200);
+    assert!(answer.header("content-type").starts_with("application/openmetrics-text"));
+    let text = answer.text();
     assert!(text.ends_with("# EOF\n"));
     let mut described: Vec<_> = text.lines().filter(|line| line.starts_with("# TYPE ")).collect();
     let all = described.len();

@@ -5,12 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use socket2::{Domain, Socket, Type};
 use tokio::time::timeout;
 
-use crate::common::{
-    MIB, bytes, eventually,
-    holder::blocking,
-    http::{door, get},
-    indexer, peer,
-};
+use crate::common::{http::door, *};
 
 /// More readers than may be fetched for at once.
 const SLOW: usize = 64;
@@ -32,16 +27,14 @@ fn slow(addr: SocketAddr, path: &str) -> Socket {
 /// Goal: readers that take nothing do not keep all places. Method: as many as there are places; another one asks.
 #[testkit::test(multi_thread)]
 async fn readers_that_take_nothing_make_room_for_others() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
-    let (_to, reader) = peer(&[indexer.local_addr()]).await;
-    let door = door(&reader.peer);
+    let (_indexer, [(from, origin), (_to, reader)]) = network().await;
+    let (_door, http) = door(&reader.peer);
     let (small, large) = (bytes(1, 100), bytes(2, 4 * MIB));
     origin.publish(&from.write("small", &small)).await;
     origin.publish(&from.write("large", &large)).await;
-    let addr = door.local_addr();
+    let addr = http.addr;
     let readers = blocking(move || (0..SLOW).map(|_| slow(addr, "/f/large")).collect::<Vec<_>>()).await;
-    let served = eventually(async || Some(get(addr, "/f/small").await).filter(|answer| answer.status == 200));
+    let served = eventually(async || Some(http.gets("/f/small").await).filter(|answer| answer.status == 200));
     let answer = timeout(SOON, served).await.expect("a place before the slow ones are cut");
     assert!(answer.body == small);
     drop(readers);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::program::{Home, MIB, Running, bytes, two_homes, until};
+use crate::program::*;
 
 /// An origin that shares `big.bin`, and a peer that runs, fetches slowly and holds nothing yet.
 fn slow_reader(origin: &Home, reader: &Home, flags: &[&str]) -> (Running, Running) {
@@ -28,7 +28,7 @@ fn moving(home: &Home, serving: &mut Running) -> Value {
 }
 
 #[test]
-fn download_of_one_shell_is_cancelled_by_another() {
+fn download_of_one_shell_is_cancelled_by_another_or_by_its_interruption() {
     let (_indexers, origin, reader) = two_homes();
     let (_sharing, mut serving) = slow_reader(&origin, &reader, &[]);
     let getting = reader.start(&["get", "big.bin"]);
@@ -44,30 +44,18 @@ fn download_of_one_shell_is_cancelled_by_another() {
     assert_eq!(jobs(&reader)[0]["state"], "cancelled");
     reader.run(&["cancel", "big.bin"]).failed_with(1, &["no job runs under big.bin"]);
     reader.run(&["cancel", &job["id"].to_string()]).failed_with(1, &["has ended: cancelled"]);
-}
 
-#[test]
-fn interrupted_command_is_a_cancelled_job() {
-    let (_indexers, origin, reader) = two_homes();
-    let (_sharing, mut serving) = slow_reader(&origin, &reader, &[]);
     let getting = reader.start(&["get", "big.bin"]);
     moving(&reader, &mut serving);
-    getting.signal("INT");
-    getting.wait();
+    getting.interrupt();
     until(&mut serving, "it is cancelled", || jobs(&reader)[0]["state"] == "cancelled");
-}
-
-#[test]
-fn storing_that_is_cancelled_stores_nothing() {
-    let (_indexers, home, _) = two_homes();
-    let mut serving = home.serve(&[]);
-    let mut sharing = home.start(&["share", "-", "--name", "piped.txt"]);
+    let mut sharing = reader.start(&["share", "-", "--name", "piped.txt"]);
     sharing.type_line("the beginning");
-    until(&mut serving, "the job runs", || jobs(&home).iter().any(|job| job["kind"] == "store"));
-    home.done(&["cancel", "piped.txt"]);
+    until(&mut serving, "the job runs", || jobs(&reader).iter().any(|job| job["kind"] == "store"));
+    reader.done(&["cancel", "piped.txt"]);
     let ended = sharing.wait_with_input_open();
     assert_eq!(ended.code, Some(3), "{ended:?}");
-    assert!(!home.path("piped.txt").exists());
+    assert!(!reader.path("piped.txt").exists(), "nothing is stored");
 }
 
 #[test]
@@ -106,8 +94,7 @@ fn jobs_in_the_background_are_bounded_and_end_with_the_peer() {
     reader.run(&["get", &names[16], "--background"]).failed_with(3, &["16 jobs run in the background"]);
     reader.done(&["cancel", &names[3]]);
     reader.done(&["get", &names[16], "--background"]);
-    serving.signal("INT");
-    let ended = serving.wait();
+    let ended = serving.interrupt();
     assert_eq!(ended.code, Some(0), "{ended:?}");
 }
 
@@ -127,40 +114,27 @@ fn refetch_of_an_outdated_copy_is_listed_and_cancelled_too() {
 }
 
 #[test]
-fn line_that_ends_with_an_ampersand_runs_in_the_background() {
+fn line_that_ends_with_an_ampersand_runs_in_the_background_and_the_end_of_the_script_waits_for_it() {
     let (_indexers, origin, reader) = two_homes();
     origin.write("a.bin", bytes(2, MIB));
-    let _sharing = origin.share(&["a.bin"]);
-    let mut repl = reader.start(&[]);
-    repl.type_line("get a.bin &");
-    repl.out_line("job 1 runs in the background: get a.bin");
-    repl.err_line("job 1 done: get a.bin");
-    repl.type_line("jobs");
-    repl.out_line("done");
-    assert_eq!(repl.wait().code, Some(0));
-}
-
-#[test]
-fn end_of_a_script_waits_for_its_jobs_in_the_background() {
-    let (_indexers, origin, reader) = two_homes();
-    origin.write("a.bin", bytes(2, 2 * MIB));
-    let _sharing = origin.share(&["a.bin"]);
+    origin.write("slow.bin", bytes(3, 16 * MIB));
+    let _sharing = origin.share(&["a.bin", "slow.bin"]);
     let mut repl = reader.start(&["--limit-down", "2MB"]);
     repl.type_line("get a.bin &");
     let ended = repl.wait();
     assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(ended.out, ["job 1 runs in the background: get a.bin"]);
     assert!(ended.err.iter().any(|line| line == "job 1 done: get a.bin"), "{ended:?}");
-    assert_eq!(reader.read("a.bin"), bytes(2, 2 * MIB));
+    assert_eq!(reader.read("a.bin"), bytes(2, MIB));
     let mut repl = reader.start(&[]);
     repl.type_line("get nothing &");
     assert_eq!(repl.wait().code, Some(3));
     // Ctrl-C ends the wait.
-    origin.write("slow.bin", bytes(3, 16 * MIB));
-    origin.done(&["share", "slow.bin"]);
     let mut repl = reader.start(&["--limit-down", "100KB"]);
     repl.type_line("get slow.bin &");
     repl.out_line("job 1 runs in the background");
+    repl.type_line("jobs");
+    repl.out_line("running");
     repl.close_input();
-    repl.signal("INT");
-    assert_eq!(repl.wait().code, Some(3));
+    assert_eq!(repl.interrupt().code, Some(3));
 }

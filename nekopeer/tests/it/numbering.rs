@@ -3,7 +3,7 @@
 
 use std::{os::unix::fs::PermissionsExt, sync::Arc};
 
-use crate::common::{Folder, Node, Proxy, eventually, indexer, kept_port, name, peer};
+use crate::common::*;
 use nekopeer::{Event, PublishOptions};
 use nekoproto::{Freshness, VerifiedRecord};
 
@@ -16,6 +16,13 @@ pub(crate) fn copy_data(from: &Folder, to: &Folder) {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
         }
     }
+}
+
+/// A copy of the data of a folder whose peer does not run.
+pub(crate) fn backup(from: &Folder) -> Folder {
+    let backup = Folder::new();
+    copy_data(from, &backup);
+    backup
 }
 
 fn lose_catalogue(folder: &Folder) {
@@ -49,11 +56,9 @@ pub(crate) fn renumbered(event: &Event) -> Option<(u64, u64)> {
 }
 
 #[testkit::test]
-async fn lost_catalogue_takes_no_number_again_and_nothing_spins() {
-    let indexer = indexer(&[]).await;
+async fn lost_catalogue_takes_no_number_again_finds_that_of_the_same_bytes_and_nothing_spins() {
+    let (indexer, [(from, origin), (to, reader)]) = network().await;
     let at = [indexer.local_addr()];
-    let (from, origin) = peer(&at).await;
-    let (to, reader) = peer(&at).await;
     assert_eq!(publish(&origin, &from, "first").await, 1);
     reader.get("a").await.unwrap(); // keeps version 1 listed
     origin.peer.abort().await;
@@ -65,17 +70,6 @@ async fn lost_catalogue_takes_no_number_again_and_nothing_spins() {
     let registered = |event: &Event| matches!(event, Event::Registered { .. });
     let registrations = origin.unseen().iter().filter(|event| registered(event)).count();
     assert!(registrations <= 2, "{registrations} registrations");
-}
-
-#[testkit::test]
-async fn lost_catalogue_finds_the_number_of_bytes_that_did_not_change() {
-    let indexer = indexer(&[]).await;
-    let at = [indexer.local_addr()];
-    let (from, origin) = peer(&at).await;
-    let (_to, reader) = peer(&at).await;
-    publish(&origin, &from, "first").await;
-    publish(&origin, &from, "second").await;
-    reader.get("a").await.unwrap();
     origin.peer.abort().await;
     lose_catalogue(&from);
     let origin = from.peer(&at).await;
@@ -88,14 +82,11 @@ async fn lost_catalogue_finds_the_number_of_bytes_that_did_not_change() {
 #[testkit::test]
 async fn folder_restored_by_one_or_two_versions_publishes_above_all_of_them() {
     for behind in [1, 2] {
-        let indexer = indexer(&[]).await;
+        let (indexer, [(from, origin), (to, reader)]) = network().await;
         let at = [indexer.local_addr()];
-        let (from, origin) = peer(&at).await;
-        let (to, reader) = peer(&at).await;
         publish(&origin, &from, "version 1").await;
         origin.peer.abort().await;
-        let backup = Folder::new();
-        copy_data(&from, &backup);
+        let backup = backup(&from);
         let origin = from.peer(&at).await;
         for n in 0..behind {
             assert_eq!(publish(&origin, &from, &format!("version {}", n + 2)).await, n + 2);
@@ -112,13 +103,11 @@ async fn folder_restored_by_one_or_two_versions_publishes_above_all_of_them() {
 
 #[testkit::test]
 async fn old_backup_that_starts_does_not_replace_what_was_published_since() {
-    let indexer = indexer(&[]).await;
+    let (indexer, [(from, origin)]) = network().await;
     let at = [indexer.local_addr()];
-    let (from, origin) = peer(&at).await;
     publish(&origin, &from, "old").await;
     origin.peer.abort().await;
-    let restored = Folder::new();
-    copy_data(&from, &restored);
+    let restored = backup(&from);
     let origin = from.peer(&at).await;
     publish(&origin, &from, "new").await;
     let (to, reader) = peer(&at).await;
@@ -139,13 +128,11 @@ async fn old_backup_that_starts_does_not_replace_what_was_published_since() {
 
 #[testkit::test]
 async fn of_two_clones_the_one_that_published_last_is_offered() {
-    let indexer = indexer(&[]).await;
+    let (indexer, [(one, first)]) = network().await;
     let at = [indexer.local_addr()];
-    let (one, first) = peer(&at).await;
     publish(&first, &one, "version 1").await;
     first.peer.abort().await;
-    let other = Folder::new();
-    copy_data(&one, &other);
+    let other = backup(&one);
     other.write("a", &one.read("a"));
     let (mut first, mut second) = (one.peer(&at).await, other.peer(&at).await);
     assert_eq!(publish(&first, &one, "by the first").await, 2);
@@ -170,8 +157,7 @@ async fn two_contents_under_one_number_are_replaced_by_one_version_above() {
     let (one, first) = peer(&[near.local_addr()]).await;
     publish(&first, &one, "version 1").await;
     first.peer.abort().await;
-    let other = Folder::new();
-    copy_data(&one, &other);
+    let other = backup(&one);
     let (mut first, second) = (one.peer(&[near.local_addr()]).await, other.peer(&[far.local_addr()]).await);
     let two = |record: VerifiedRecord| assert_eq!(record.version.get(), 2);
     two(first.publish(&one.write("a", b"by the first")).await);
@@ -213,8 +199,7 @@ async fn number_that_nobody_confirmed_changes_when_the_indexer_is_back_and_an_ev
 
 #[testkit::test]
 async fn deregistered_name_goes_on_above_what_its_copies_have() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (indexer, [(from, origin)]) = network().await;
     publish(&origin, &from, "first").await;
     origin.peer.deregister(&name("a")).await.unwrap();
     let (options, progress) = (PublishOptions::default(), Arc::default());

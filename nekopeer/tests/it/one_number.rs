@@ -2,8 +2,8 @@
 //! not where two indexers that listed two files under one number become neighbors.
 
 use crate::{
-    common::{Folder, Node, Proxy, indexer, kept_port, name, peer, policy},
-    numbering::{copy_data, hears_elsewhere, publish, renumbered},
+    common::*,
+    numbering::{backup, copy_data, hears_elsewhere, publish, renumbered},
 };
 use nekopeer::{Condition, Config, Doubt, DownloadError, Event};
 use nekoproto::{Freshness, Mode};
@@ -21,8 +21,7 @@ async fn restored_folder_hands_out_no_number_before_an_indexer_has_answered() {
     reader.get("a").await.unwrap();
     reader.peer.shutdown().await;
     origin.peer.abort().await;
-    let backup = Folder::new();
-    copy_data(&from, &backup);
+    let backup = backup(&from);
     let origin = Node::registered(config()).await;
     assert_eq!(publish(&origin, &from, "second").await, 2);
     let (_ahead, other) = peer(&[addr]).await;
@@ -89,8 +88,7 @@ async fn two_files_under_one_number_are_one_to_all_readers_and_one_version_above
     let (one, first) = peer(&[near.local_addr()]).await;
     publish(&first, &one, "version 1").await;
     first.peer.abort().await;
-    let other = Folder::new();
-    copy_data(&one, &other);
+    let other = backup(&one);
     let (first, second) = (one.peer(&[near.local_addr()]).await, other.peer(&[far.local_addr()]).await);
     assert_eq!(publish(&first, &one, "by the first").await, 2);
     assert_eq!(publish(&second, &other, "by the second").await, 2);

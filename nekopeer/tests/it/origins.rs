@@ -2,34 +2,21 @@
 
 use std::{os::unix::fs::PermissionsExt, time::Duration};
 
-use crate::common::{
-    Folder, Goods, Holder, Node, eventually, holder::Question, holder::patient, identity, indexer, kept_port,
-    name, peer, policy,
-};
+use crate::common::*;
 use nekopeer::{Condition, Config, Doubt, Event, OnStale};
-use nekoproto::{Freshness, Mode, Records, Verdict, Version};
+use nekoproto::{DataRequest, FetchRefusal, Freshness, Mode, Verdict};
 
 /// Version `version` of `text`, confirmed every second.
 fn goods(origin: u16, text: &str, version: u64) -> Goods {
     let content = format!("{text} {version}").into_bytes();
-    Goods::with(&identity(origin), text, version, content, |record| record.policy = policy(Mode::Pull, 1))
-}
-
-/// An origin of these goods that confirms them.
-async fn origin(seed: u16, goods: &Goods, indexer: &nekoindexer::IndexerHandle) -> Holder {
-    let script = goods.clone();
-    let holder = Holder::begin(identity(seed), move |request| script.honest(request));
-    holder.confirms(Verdict::Current);
-    holder.register(indexer.local_addr(), [goods.record.to_signed()]).await;
-    holder
+    Goods::with(origin, text, version, content, |record| record.policy = policy(Mode::Pull, 1))
 }
 
 #[testkit::test]
 async fn origin_that_hangs_delays_no_question_to_another() {
-    let indexer = indexer(&[]).await;
-    let (_to, reader) = peer(&[indexer.local_addr()]).await;
-    let mut hanging = origin(1, &goods(1, "a", 1), &indexer).await;
-    let mut living = origin(2, &goods(2, "b", 1), &indexer).await;
+    let (indexer, [(_to, reader)]) = network().await;
+    let mut hanging = goods(1, "a", 1).held(1, indexer.local_addr()).await;
+    let mut living = goods(2, "b", 1).held(2, indexer.local_addr()).await;
     reader.get("a").await.unwrap();
     reader.get("b").await.unwrap();
     hanging.hangs();
@@ -46,18 +33,15 @@ async fn origin_that_hangs_delays_no_question_to_another() {
 
 #[testkit::test]
 async fn stale_copy_is_asked_about_again_and_knows_the_newest_version() {
-    let indexer = indexer(&[]).await;
-    let (_to, mut reader) = peer(&[indexer.local_addr()]).await;
-    let origin = origin(1, &goods(1, "a", 1), &indexer).await;
+    let (indexer, [(_to, mut reader)]) = network().await;
+    let origin = goods(1, "a", 1).held(1, indexer.local_addr()).await;
     reader.get("a").await.unwrap();
-    let client = origin.call(reader.addr()).await;
-    let news = Records::first_of([goods(1, "a", 3).record.to_signed()]);
-    client.invalidate(patient(), news).await.unwrap().unwrap();
+    origin.tell(reader.addr(), [goods(1, "a", 3).record.to_signed()]).await.unwrap();
     reader.invalidated("a", 3).await;
     origin.confirms(Verdict::Newer(Box::new(goods(1, "a", 7).record.to_signed())));
     reader.invalidated("a", 7).await;
-    let status = reader.status("a").await.unwrap();
-    assert_eq!((status.condition, status.newest), (Condition::Good(Freshness::Stale), Version::new(7)));
+    assert!(reader.is("a", Freshness::Stale).await);
+    assert_eq!(reader.versions("a").await, (1, Some(7)));
 }
 
 /// What is asked about a stale copy is its newest known version, so that the origin pushes the next one.
@@ -182,15 +166,14 @@ async fn origin_that_lost_its_data_is_told_by_a_copy() {
 
 #[testkit::test]
 async fn questions_about_many_copies_of_one_origin_travel_together() {
-    let indexer = indexer(&[]).await;
-    let (_to, reader) = peer(&[indexer.local_addr()]).await;
+    let (indexer, [(_to, reader)]) = network().await;
     let all: Vec<Goods> = (0..200).map(|n| goods(1, &format!("f{n}"), 1)).collect();
     let script = all.clone();
-    let mut origin = Holder::begin(identity(1), move |request| match request {
-        nekoproto::DataRequest::Get { content, .. } => {
+    let mut origin = Holder::begin(1, move |request| match request {
+        DataRequest::Get { content, .. } => {
             script.iter().find(|goods| goods.record.content == *content).unwrap().honest(request)
         }
-        _ => crate::common::ScriptedReply::refusal(nekoproto::FetchRefusal::NotShared),
+        _ => ScriptedReply::refusal(FetchRefusal::NotShared),
     });
     origin.confirms(Verdict::Current);
     for some in all.chunks(100) {
@@ -213,9 +196,8 @@ async fn questions_about_many_copies_of_one_origin_travel_together() {
 /// Each answer costs a write to the disk.
 #[testkit::test]
 async fn origin_that_tells_of_a_later_version_each_time_is_asked_again_after_a_pause() {
-    let indexer = indexer(&[]).await;
-    let (_to, reader) = peer(&[indexer.local_addr()]).await;
-    let mut hostile = origin(1, &goods(1, "a", 1), &indexer).await;
+    let (indexer, [(_to, reader)]) = network().await;
+    let mut hostile = goods(1, "a", 1).held(1, indexer.local_addr()).await;
     reader.get("a").await.unwrap();
     while hostile.questions.try_recv().is_ok() {}
     let began = std::time::Instant::now();

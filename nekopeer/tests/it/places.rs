@@ -2,58 +2,32 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::common::{Folder, MIB, Node, bytes, indexer, peer};
+use crate::common::*;
 use nekopeer::{DownloadError, DownloadOptions, Event, StoreError};
 use nekoproto::Freshness;
 
 /// An indexer, an origin that publishes `content` as `text`, and a reader with its folder.
 async fn stage(text: &str, content: &[u8]) -> (nekoindexer::IndexerHandle, Folder, Node, Folder, Node) {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
-    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    let (indexer, [(from, origin), (to, reader)]) = network().await;
     origin.publish(&from.write(text, content)).await;
     (indexer, from, origin, to, reader)
 }
 
+fn forced(force: bool) -> DownloadOptions {
+    DownloadOptions { force, ..Default::default() }
+}
+
 #[testkit::test]
-async fn foreign_file_in_the_place_is_kept_unless_forced() {
-    let (_indexer, _from, _origin, to, reader) = stage("a", b"theirs").await;
+async fn file_of_somebody_else_in_the_place_is_kept_unless_forced_and_identical_bytes_become_a_copy() {
+    let content = bytes(1, 2 * MIB);
+    let (_indexer, _from, _origin, to, reader) = stage("a", &content).await;
     to.write("a", b"mine!!");
     let error = reader.get("a").await.unwrap_err();
     assert!(matches!(&error, DownloadError::Exists(path) if *path == to.path("a")), "{error}");
     assert_eq!((to.read("a").as_slice(), to.partials().len()), (b"mine!!".as_slice(), 0));
-    reader.get_with("a", DownloadOptions { force: true, ..Default::default() }).await.unwrap();
-    assert_eq!(to.read("a"), b"theirs");
-}
+    reader.get_with("a", forced(true)).await.unwrap();
+    assert!(to.read("a") == content);
 
-#[testkit::test]
-async fn copy_with_other_permissions_and_the_same_bytes_is_updated() {
-    let (_indexer, from, origin, to, reader) = stage("a", b"version 1").await;
-    reader.get("a").await.unwrap();
-    std::fs::set_permissions(to.path("a"), std::fs::Permissions::from_mode(0o600)).unwrap();
-    std::fs::copy(to.path("a"), to.path("b")).unwrap();
-    std::fs::rename(to.path("b"), to.path("a")).unwrap();
-    origin.publish(&from.write("a", b"version 22")).await;
-    reader.get("a").await.unwrap();
-    assert_eq!(to.read("a"), b"version 22");
-}
-
-#[testkit::test]
-async fn copy_that_somebody_changed_is_kept_unless_forced() {
-    let (_indexer, from, origin, to, reader) = stage("a", b"version 1").await;
-    reader.get("a").await.unwrap();
-    to.write("a", b"my own work");
-    origin.publish(&from.write("a", b"version 2")).await;
-    let error = reader.get("a").await.unwrap_err();
-    assert!(matches!(error, DownloadError::Exists(_)), "{error}");
-    assert_eq!(to.read("a"), b"my own work");
-    reader.get_with("a", DownloadOptions { force: true, ..Default::default() }).await.unwrap();
-    assert_eq!(to.read("a"), b"version 2");
-}
-
-#[testkit::test]
-async fn identical_bytes_in_the_place_move_nothing_and_become_a_copy() {
-    let content = bytes(1, 2 * MIB);
     let (_indexer, _from, _origin, to, reader) = stage("a", &content).await;
     to.write("a", &content);
     let done = reader.get("a").await.unwrap();
@@ -63,35 +37,48 @@ async fn identical_bytes_in_the_place_move_nothing_and_become_a_copy() {
 }
 
 #[testkit::test]
-async fn folder_in_the_place_is_an_error_and_keeps_its_files() {
-    let (_indexer, _from, _origin, to, reader) = stage("a", b"content").await;
-    to.write("a/precious", b"precious");
-    for force in [false, true] {
-        let error = reader.get_with("a", DownloadOptions { force, ..Default::default() }).await.unwrap_err();
-        assert!(matches!(error, DownloadError::Store(StoreError::NotAPlace { .. })), "{error}");
-    }
-    assert_eq!(to.read("a/precious"), b"precious");
+async fn copy_that_somebody_changed_is_kept_unless_forced_and_its_permissions_are_no_change() {
+    let (_indexer, from, origin, to, reader) = stage("a", b"version 1").await;
+    reader.get("a").await.unwrap();
+    std::fs::set_permissions(to.path("a"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::copy(to.path("a"), to.path("b")).unwrap();
+    std::fs::rename(to.path("b"), to.path("a")).unwrap();
+    origin.publish(&from.write("a", b"version 22")).await;
+    reader.get("a").await.unwrap();
+    assert_eq!(to.read("a"), b"version 22");
+    to.write("a", b"my own work");
+    origin.publish(&from.write("a", b"version 333")).await;
+    let error = reader.get("a").await.unwrap_err();
+    assert!(matches!(error, DownloadError::Exists(_)), "{error}");
+    assert_eq!(to.read("a"), b"my own work");
+    reader.get_with("a", forced(true)).await.unwrap();
+    assert_eq!(to.read("a"), b"version 333");
 }
 
 #[testkit::test]
-async fn link_or_pipe_in_the_place_is_named_and_left_and_nothing_waits_for_it() {
+async fn folder_link_or_pipe_in_the_place_is_named_and_left_and_nothing_waits_for_it() {
     let (_indexer, _from, _origin, to, reader) = stage("a", b"content").await;
     let (path, other) = (to.path("a"), to.write("other", b"content"));
-    for what in ["a symbolic link", "a named pipe"] {
+    for what in ["a symbolic link", "a named pipe", "a folder"] {
         match what {
             "a named pipe" => {
                 use rustix::fs::{CWD, FileType, Mode, mknodat};
                 mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
             }
+            "a folder" => drop(to.write("a/precious", b"precious")),
             _ => std::os::unix::fs::symlink(&other, &path).unwrap(),
         }
         for force in [false, true] {
-            let error =
-                reader.get_with("a", DownloadOptions { force, ..Default::default() }).await.unwrap_err();
+            let error = reader.get_with("a", forced(force)).await.unwrap_err();
             assert!(error.to_string().contains(what), "{error}");
         }
         assert!(!std::fs::symlink_metadata(&path).unwrap().is_file());
-        std::fs::remove_file(&path).unwrap();
+        if what == "a folder" {
+            assert_eq!(to.read("a/precious"), b"precious");
+            std::fs::remove_dir_all(&path).unwrap();
+        } else {
+            std::fs::remove_file(&path).unwrap();
+        }
     }
     reader.get("a").await.unwrap();
 }
@@ -131,17 +118,7 @@ async fn same_bytes_of_several_origins_are_one_file_from_all_of_them() {
 }
 
 #[testkit::test]
-async fn file_that_changed_since_it_was_published_is_not_delivered() {
-    let content = bytes(1, MIB);
-    let (_indexer, from, _origin, to, reader) = stage("a", &content).await;
-    from.write("a", &bytes(2, MIB + 1));
-    let error = reader.get("a").await.unwrap_err().to_string();
-    assert!(error.contains("changed on the holder's disk"), "{error}");
-    assert!(!to.has("a"));
-}
-
-#[testkit::test]
-async fn file_that_changed_at_its_origin_comes_whole_from_a_copy() {
+async fn file_that_changed_since_it_was_published_is_not_delivered_but_by_a_copy() {
     let content = bytes(1, MIB);
     let (indexer, from, _origin, to, reader) = stage("a", &content).await;
     let (_cache, cache) = peer(&[indexer.local_addr()]).await;
@@ -150,6 +127,12 @@ async fn file_that_changed_at_its_origin_comes_whole_from_a_copy() {
     let done = reader.get("a").await.unwrap();
     assert_eq!(done.sources.len(), 1);
     assert!(to.read("a") == content);
+
+    let (_indexer, from, _origin, to, reader) = stage("a", &content).await;
+    from.write("a", &bytes(2, MIB + 1));
+    let error = reader.get("a").await.unwrap_err().to_string();
+    assert!(error.contains("changed on the holder's disk"), "{error}");
+    assert!(!to.has("a"));
 }
 
 #[testkit::test]
@@ -158,7 +141,7 @@ async fn changed_file_is_not_offered_after_a_restart() {
     origin.peer.shutdown().await;
     from.write("a", b"something else");
     let mut origin = Node::start(from.config(&[indexer.local_addr()])).await;
-    origin.sees(&Event::Changed(crate::common::name("a"))).await;
+    origin.sees(&Event::Changed(name("a"))).await;
     origin.sees(&Event::Registered { indexer: indexer.local_addr(), files: 0 }).await;
     let error = reader.get("a").await.unwrap_err();
     assert!(matches!(error, DownloadError::NotFound { .. }), "{error}");

@@ -1,13 +1,10 @@
 //! Private networks, lists of allowed nodes, and indexers that fail, with real programs.
 
-use std::{fs, net::SocketAddr, os::unix::fs::PermissionsExt};
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use serde_json::Value;
 
-use crate::{
-    common::http::Client,
-    program::{Home, Running, until},
-};
+use crate::{common::http::Http, program::*};
 
 /// A file with a secret, which nobody else may read.
 fn secret(home: &Home, name: &str, byte: &str) -> String {
@@ -77,45 +74,35 @@ fn secret_is_shown_by_no_command_and_no_door_and_the_door_asks_for_the_token() {
     let path = secret(&files, "secret", "s3cr3t-");
     let text = fs::read_to_string(&path).unwrap().trim().to_owned();
     let mut inside = with_indexer(&["--network-secret", &path, "--http", "0.0.0.0:0", "--log", "trace"]);
-    let http = inside.running.out_line("http on http://");
-    let port = http.trim_end_matches('/').rsplit(':').next().unwrap();
-    let http: SocketAddr = format!("127.0.0.1:{port}").parse().unwrap();
+    let http = Http::of(&inside.home, &mut inside.running);
     inside.home.write("f", "x");
     let said = inside.home.done(&["share", "f"]);
     let checked = inside.home.done(&["config", "check", "--network-secret", &path]);
     for ended in [said, checked, inside.home.done(&["status", "--json"])] {
         assert!(!format!("{ended:?}").contains(&text), "{ended:?}");
     }
-    let token = String::from_utf8(inside.home.read(".neko/http.token")).unwrap();
-    let bearer = format!("authorization: Bearer {}", token.trim());
+    let bearer = http.authorization();
     let find = ["/api/v1/catalogue", "/api/v1/search?q=*", "/api/v1/query?name=f", "/api/v1/jobs"];
     for route in ["/status", "/metrics", "/", "/f/f", "/api/v1/openapi.json"].into_iter().chain(find) {
-        assert_eq!(Client::new(http).ask("GET", route, &[]).status, 401, "{route}");
-        let answer = Client::new(http).ask("GET", route, &[&bearer]);
-        assert_eq!(answer.status, 200, "{route}: {}", String::from_utf8_lossy(&answer.body));
-        assert!(!String::from_utf8_lossy(&answer.body).contains(&text), "{route}");
+        assert_eq!(http.get(route).status, 401, "{route}");
+        let answer = http.ask("GET", route, &[&bearer], b"");
+        assert!(answer.status == 200 && !answer.text().contains(&text), "{route}: {}", answer.text());
     }
     for route in ["/healthz", "/readyz"] {
-        assert_eq!(Client::new(http).ask("GET", route, &[]).status, 200, "{route}");
+        assert_eq!(http.get(route).status, 200, "{route}");
     }
-    assert_eq!(Client::new(http).ask("GET", "/f/f", &[&bearer]).body, b"x");
+    assert_eq!(http.ask("GET", "/f/f", &[&bearer], b"").body, b"x");
     let other = secret(&files, "other", "other-");
     let refused = inside.home.run(&["--network-secret", &other, "ls"]);
     refused.failed_with(3, &["has another secret of its network"]);
     inside.home.done(&["--network-secret", &path, "ls"]);
     assert!(!inside.running.said().contains(&text));
-}
-
-#[test]
-fn files_need_no_token_on_loopback() {
-    let files = Home::with(&[]);
-    let path = secret(&files, "secret", "a");
-    let mut inside = with_indexer(&["--network-secret", &path, "--http", "127.0.0.1:0"]);
-    let http = inside.running.out_line("http on http://");
-    let http = http.trim_start_matches("http on http://").trim_end_matches('/').parse().unwrap();
-    inside.home.write("f", "x");
-    inside.home.done(&["share", "f"]);
-    assert_eq!(Client::new(http).ask("GET", "/f/f", &[]).body, b"x");
+    // Files need no token on loopback.
+    let mut near = with_indexer(&["--network-secret", &path, "--http", "127.0.0.1:0"]);
+    let http = Http::of(&near.home, &mut near.running);
+    near.home.write("f", "x");
+    near.home.done(&["share", "f"]);
+    assert_eq!(http.get("/f/f").body, b"x");
 }
 
 #[test]
@@ -137,12 +124,6 @@ fn node_that_is_taken_off_the_list_is_refused_after_a_reload() {
     sharer.running.signal("HUP");
     sharer.running.err_line("0 added, 1 removed");
     asks().failed_with(3, &["not on its list of allowed nodes"]);
-}
-
-#[test]
-fn empty_name_of_a_network_is_refused() {
-    let ended = Home::with(&[]).run(&["--network", "", "ls"]);
-    assert!(ended.code == Some(2) && ended.err[0].contains("a network needs a name"), "{ended:?}");
 }
 
 /// What the second indexer lists is found while the first is stopped, and after it was killed.

@@ -1,13 +1,15 @@
 //! Processes on a data folder in which one entry of the catalogue is damaged: it would stop whoever loads all.
 
+use std::{fs, os::unix::fs::PermissionsExt};
+
 use redb::ReadableTable;
 
-use crate::program::{FreeAddr, Home, Indexers, Running, one_home, two_homes, until};
+use crate::program::*;
 
 /// Flips a bit in each stored form of `text`.
 fn damage(home: &Home, text: &str) {
     let path = home.path(".neko/catalogue.redb");
-    let mut bytes = std::fs::read(&path).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
     let places: Vec<usize> = bytes
         .windows(text.len())
         .enumerate()
@@ -16,16 +18,14 @@ fn damage(home: &Home, text: &str) {
         .collect();
     assert!(!places.is_empty(), "{text} is stored");
     places.into_iter().for_each(|at| bytes[at] ^= 1);
-    std::fs::write(path, bytes).unwrap();
+    fs::write(path, bytes).unwrap();
 }
 
 #[test]
 fn damaged_entry_is_named_and_stops_nothing_else() {
     let (indexers, home) = one_home();
     (0..300).for_each(|n| drop(home.write(&format!("many/f{n}"), n.to_string())));
-    let sharer = home.share(&["many"]);
-    sharer.signal("INT");
-    sharer.wait();
+    home.publish(&["many"]);
     // The path occurs in the row alone; the key is the name.
     damage(&home, &home.path("many/f299").to_string_lossy());
     let listed = home.run(&["ls"]);
@@ -37,16 +37,12 @@ fn damaged_entry_is_named_and_stops_nothing_else() {
     let reader = Home::at(&indexers, 0);
     reader.done(&["get", "one"]);
     reader.done(&["get", "many/f8"]);
-    sharer.signal("INT");
-    sharer.wait();
+    sharer.interrupt();
     let mut refused = home.start(&["share", "many/f299"]);
     refused.err_line("damaged: deregister many/f299, then share");
-    refused.signal("INT");
-    refused.wait();
+    refused.interrupt();
     home.done(&["deregister", "many/f299"]);
-    let sharer = home.share(&["many/f299"]);
-    sharer.signal("INT");
-    sharer.wait();
+    home.publish(&["many/f299"]);
     assert_eq!(about(&home.done(&["ls"]).out, "many/"), 300);
 }
 
@@ -72,13 +68,13 @@ fn lost_catalogue_is_told_and_repaired_from_files_and_indexers_with_no_number_gi
     sharer.signal("KILL");
     sharer.wait();
     home.write("b", "of b, changed since");
-    std::fs::remove_file(home.path("c")).unwrap();
+    fs::remove_file(home.path("c")).unwrap();
     let catalogue = home.path(".neko/catalogue.redb");
-    let whole = std::fs::read(&catalogue).unwrap();
+    let whole = fs::read(&catalogue).unwrap();
     for way in ["cut to nothing", "cut", "removed"] {
         match way {
-            "removed" => std::fs::remove_file(&catalogue).unwrap(),
-            way => std::fs::write(&catalogue, &whole[..if way == "cut" { 6000 } else { 0 }]).unwrap(),
+            "removed" => fs::remove_file(&catalogue).unwrap(),
+            way => fs::write(&catalogue, &whole[..if way == "cut" { 6000 } else { 0 }]).unwrap(),
         }
         let listed = home.run(&["ls"]);
         let said = listed.err.join("\n");
@@ -108,72 +104,35 @@ fn lost_catalogue_is_told_and_repaired_from_files_and_indexers_with_no_number_gi
     assert_eq!(reader.read("b"), b"of b, changed since");
 }
 
-/// The indexers forgot what was withdrawn, and nobody else was asked.
+/// The indexers forgot what was withdrawn, and who has the later version is away: nobody remembers the name, or one with
+/// an older version does.
 #[test]
 fn number_that_nobody_remembers_is_not_given_again_after_a_repair() {
-    let (_indexers, home, reader) = two_homes();
-    for content in ["first", "second"] {
-        home.write("a", content);
-        let sharer = home.share(&["a"]);
-        reader.done(&["get", "a"]);
-        sharer.signal("INT");
-        sharer.wait();
+    for is_behind_there in [false, true] {
+        let (_port, addr) = kept_port();
+        let indexers = Indexers::at(addr);
+        let [home, ahead, behind] = [(); 3].map(|()| Home::at(&indexers, 0));
+        for (content, reader) in [("first", &behind), ("second", &ahead)] {
+            home.write("a", content);
+            let sharer = home.share(&["a"]);
+            reader.done(&["get", "a"]);
+            sharer.interrupt();
+        }
+        drop(indexers);
+        let _indexers = Indexers::at(addr);
+        let _serving = is_behind_there.then(|| {
+            let mut serving = behind.start(&["serve"]);
+            serving.err_line("registered 1 file");
+            serving
+        });
+        fs::write(home.path(".neko/catalogue.redb"), []).unwrap();
+        home.done(&["repair"]);
+        home.write("a", "third");
+        let _sharer = home.share(&["a"]);
+        let got = ahead.done(&["get", "a", "--json"]).json();
+        assert!(got["version"].as_u64() > Some(2), "{got}");
+        assert_eq!(ahead.read("a"), b"third");
     }
-    std::fs::write(home.path(".neko/catalogue.redb"), []).unwrap();
-    home.done(&["repair"]);
-    home.write("a", "third");
-    let _sharer = home.share(&["a"]);
-    let got = reader.done(&["get", "a", "--json"]).json();
-    assert!(got["version"].as_u64() > Some(2), "{got}");
-    assert_eq!(reader.read("a"), b"third");
-}
-
-/// Who remembers the name has an older version, and who has the later one is away.
-#[test]
-fn number_after_one_that_is_remembered_is_not_given_again_after_a_repair() {
-    let free = FreeAddr::reserve().addr;
-    let indexers = Indexers::at(free);
-    let (home, ahead, behind) = (Home::at(&indexers, 0), Home::at(&indexers, 0), Home::at(&indexers, 0));
-    for (content, reader) in [("first", &behind), ("second", &ahead)] {
-        home.write("a", content);
-        let sharer = home.share(&["a"]);
-        reader.done(&["get", "a"]);
-        sharer.signal("INT");
-        sharer.wait();
-    }
-    drop(indexers);
-    let _indexers = Indexers::at(free);
-    let mut serving = behind.start(&["serve"]);
-    serving.err_line("registered 1 file");
-    std::fs::write(home.path(".neko/catalogue.redb"), []).unwrap();
-    home.done(&["repair"]);
-    home.write("a", "third");
-    let _sharer = home.share(&["a"]);
-    let got = ahead.done(&["get", "a", "--json"]).json();
-    assert!(got["version"].as_u64() > Some(2), "{got}");
-    assert_eq!(ahead.read("a"), b"third");
-}
-
-#[test]
-fn folder_that_is_in_the_way_of_a_new_catalogue_is_named() {
-    let home = Home::with(&["--indexer", "127.0.0.1:1"]);
-    home.write(".neko/catalogue.redb.new/x", "");
-    std::fs::set_permissions(home.path(".neko"), std::os::unix::fs::PermissionsExt::from_mode(0o700))
-        .unwrap();
-    home.run(&["ls"]).failed_with(3, &["catalogue.redb.new is a folder, move it away"]);
-}
-
-/// A pipe there would keep a repair waiting.
-#[test]
-fn what_is_no_file_in_the_place_of_the_catalogue_is_named() {
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
-
-    let (_indexers, home) = one_home();
-    home.done(&["ls"]);
-    let path = home.path(".neko/catalogue.redb");
-    std::fs::remove_file(&path).unwrap();
-    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    home.run(&["repair"]).failed_with(3, &["it is no file"]);
 }
 
 #[test]
@@ -181,9 +140,7 @@ fn damaged_catalogue_keeps_what_can_be_read_and_its_numbers_when_nobody_else_kno
     let (_indexers, home) = one_home();
     for content in ["first", "second"] {
         (0..300).for_each(|n| drop(home.write(&format!("many/f{n}"), format!("{content} {n}"))));
-        let sharer = home.share(&["many"]);
-        sharer.signal("INT");
-        sharer.wait();
+        home.publish(&["many"]);
     }
     damage(&home, &home.path("many/f299").to_string_lossy());
     let report = home.done(&["repair", "--json"]).json();
@@ -196,31 +153,33 @@ fn damaged_catalogue_keeps_what_can_be_read_and_its_numbers_when_nobody_else_kno
     let mut versions: Vec<u64> = versions.collect();
     versions.sort_unstable();
     assert_eq!((versions[298], versions[299]), (2, 3), "f299 has a new number, above all it had");
-    sharer.signal("INT");
-    sharer.wait();
+    sharer.interrupt();
 }
 
 #[test]
-fn exposed_folder_is_refused_with_the_command_that_mends_it_and_nothing_is_repaired_where_nothing_was() {
-    use std::os::unix::fs::PermissionsExt;
+fn what_is_in_the_way_or_exposed_is_refused_and_named_and_nothing_is_repaired_where_nothing_was() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
     let (_indexers, home) = one_home();
     home.run(&["repair"]).failed_with(3, &["no peer was here"]);
     home.done(&["ls"]);
-    let data = home.path(".neko");
-    assert_eq!(std::fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o700);
-    for (path, mode) in
-        [(data.clone(), 0o777), (data.join("catalogue.redb"), 0o666), (data.join("peer.key"), 0o604)]
-    {
-        let before = std::fs::metadata(&path).unwrap().permissions();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+    let (data, catalogue) = (home.path(".neko"), home.path(".neko/catalogue.redb"));
+    assert_eq!(fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o700);
+    for (path, mode) in [(&data, 0o777), (&catalogue, 0o666), (&data.join("peer.key"), 0o604)] {
+        let before = fs::metadata(path).unwrap().permissions();
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         for words in [["ls"], ["repair"]] {
-            let refused = home.run(&words);
-            refused.failed_with(3, &["others may", "run: chmod "]);
-            assert_eq!(refused.err.len(), 1, "{refused:?}");
+            home.run(&words).failed_with(3, &["others may", "run: chmod "]);
         }
-        std::fs::set_permissions(&path, before).unwrap();
+        fs::set_permissions(path, before).unwrap();
     }
     home.done(&["ls"]);
+    // A pipe there would keep a repair waiting.
+    fs::remove_file(&catalogue).unwrap();
+    mknodat(CWD, &catalogue, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    home.run(&["repair"]).failed_with(3, &["it is no file"]);
+    fs::remove_file(&catalogue).unwrap();
+    home.write(".neko/catalogue.redb.new/x", "");
+    home.run(&["ls"]).failed_with(3, &["catalogue.redb.new is a folder, move it away"]);
 }
 
 /// The files of a data folder whose peer does not run.
@@ -230,19 +189,18 @@ fn data_of(home: &Home) -> [(&'static str, Vec<u8>); 2] {
 
 #[test]
 fn restored_folder_gives_no_reader_a_number_that_others_have_while_its_indexer_is_away() {
-    let (free, listen) = (FreeAddr::reserve().addr, FreeAddr::reserve().addr.to_string());
+    let ((_port, free), (_other, listen)) = (kept_port(), kept_port());
     let indexers = Indexers::at(free);
-    let (home, behind, ahead) = (Home::at(&indexers, 0), Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let [home, behind, ahead] = [(); 3].map(|()| Home::at(&indexers, 0));
     let share = |content: &str| {
         home.write("a", content);
-        let mut sharer = home.start(&["share", "a", "--listen", &listen]);
+        let mut sharer = home.start(&["share", "a", "--listen", &listen.to_string()]);
         sharer.err_line("serving on ");
         sharer
     };
     let sharer = share("first");
     behind.done(&["get", "a"]);
-    sharer.signal("INT");
-    sharer.wait();
+    sharer.interrupt();
     let backup = data_of(&home);
     let sharer = share("second");
     ahead.done(&["get", "a"]);
@@ -250,7 +208,7 @@ fn restored_folder_gives_no_reader_a_number_that_others_have_while_its_indexer_i
     sharer.wait();
     drop(indexers);
     for (file, bytes) in backup {
-        std::fs::write(home.path(file), bytes).unwrap();
+        fs::write(home.path(file), bytes).unwrap();
     }
     let mut sharer = share("other");
     sharer.out_line("not confirmed by an indexer yet");
@@ -313,7 +271,7 @@ fn name_that_was_withdrawn_stays_withdrawn_when_its_catalogue_is_repaired() {
     sharer.signal("KILL");
     sharer.wait();
     let catalogue = home.path(".neko/catalogue.redb");
-    std::fs::write(&catalogue, &std::fs::read(&catalogue).unwrap()[..6000]).unwrap();
+    fs::write(&catalogue, &fs::read(&catalogue).unwrap()[..6000]).unwrap();
     let report = home.done(&["repair", "--json"]).json();
     let has_a = |key: &str| report[key].as_array().unwrap().iter().any(|name| name == "a");
     assert!(!["published", "copies", "changed", "missing"].into_iter().any(has_a), "{report}");

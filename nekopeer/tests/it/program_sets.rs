@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::program::{Home, Indexers, LIMIT, MIB, Running, bytes, two_homes, until};
+use crate::program::*;
 
 /// Files below `folder` and their bytes, and whether each is executable.
 type Tree = BTreeMap<String, (Vec<u8>, bool)>;

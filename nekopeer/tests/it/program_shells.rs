@@ -2,44 +2,45 @@
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::{fs::PermissionsExt, net::UnixStream},
     process::Stdio,
     time::{Duration, Instant},
 };
 
-use rexpect::{reader::Options, session::spawn_with_options};
+use crate::program::*;
 
-use crate::program::{Ended, Home, Indexers, LIMIT, MIB, Running, bytes, one_home, same, two_homes, until};
+/// Bytes of a file that takes 3 s at [`SLOW`].
+const BIG: usize = 12 * MIB;
+const SLOW: [&str; 2] = ["--limit-down", "4MB"];
 
 /// A reader's running download of a large file, of which more bytes have come than were there.
 fn downloading(home: &Home, name: &str) -> Running {
     let before = home.partial_len();
-    let mut getting = home.start(&["get", name, "--limit-down", "40MB"]);
-    until(&mut getting, "more bytes came", || home.partial_len() > before + MIB as u64);
+    let mut getting = home.start(&["get", name, SLOW[0], SLOW[1]]);
+    until(&mut getting, "more bytes came", || home.partial_len() > before + MIB as u64 / 2);
     getting
 }
 
 /// What a program says, without what differs from run to run.
-fn steady(ended: &Ended) -> (Option<i32>, Vec<String>) {
+fn steady(home: &Home, ended: &Ended) -> (Option<i32>, Vec<String>) {
+    let root = fs::canonicalize(home.path("")).unwrap().to_str().unwrap().to_owned();
     // A peer that lives longer remembers what origins confirmed.
-    let line = |line: &String| line.split(" moved in ").next().unwrap().replace("unverified", "fresh");
+    let line = |line: &String| {
+        line.split(" moved in ").next().unwrap().replace("unverified", "fresh").replace(&root, "")
+    };
     (ended.code, ended.out.iter().map(line).collect())
 }
 
 #[test]
 fn commands_beside_a_running_share_answer_as_they_would_alone() {
     let indexers = Indexers::one();
-    let (origin, home, other) = (Home::at(&indexers, 0), Home::at(&indexers, 0), Home::at(&indexers, 0));
-    for n in 0..3 {
-        origin.write(&format!("{n}.txt"), format!("{n}\n"));
-    }
+    let [origin, home, other] = [(); 3].map(|()| Home::at(&indexers, 0));
+    (0..3).for_each(|n| drop(origin.write(&format!("{n}.txt"), format!("{n}\n"))));
     let _theirs = origin.share(&["0.txt", "1.txt", "2.txt"]);
     home.write("mine.txt", "mine\n");
     other.write("mine.txt", "mine\n");
     let mut sharing = home.share(&["mine.txt"]);
-    let alone = other.share(&["mine.txt"]);
-    alone.signal("INT");
-    alone.wait();
+    other.publish(&["mine.txt"]);
     for words in [
         &["get", "0.txt"][..],
         &["get", "1.txt", "2.txt"],
@@ -58,12 +59,7 @@ fn commands_beside_a_running_share_answer_as_they_would_alone() {
             assert_eq!(beside.code, alone.code, "{words:?}: {beside:?} {alone:?}");
             continue; // the first one's copy is a hit for the second
         }
-        let strip = |home: &Home, ended: &Ended| {
-            let (code, out) = steady(ended);
-            let root = fs::canonicalize(home.path("")).unwrap().to_str().unwrap().to_owned();
-            (code, out.iter().map(|line| line.replace(&root, "")).collect::<Vec<_>>())
-        };
-        assert_eq!(strip(&home, &beside), strip(&other, &alone), "{words:?}: {beside:?} {alone:?}");
+        assert_eq!(steady(&home, &beside), steady(&other, &alone), "{words:?}: {beside:?} {alone:?}");
         assert_eq!(beside.err.len(), alone.err.len(), "{words:?}: {beside:?} {alone:?}");
     }
     assert!(sharing.is_running());
@@ -71,7 +67,7 @@ fn commands_beside_a_running_share_answer_as_they_would_alone() {
 }
 
 #[test]
-fn share_beside_a_running_peer_publishes_and_returns() {
+fn share_beside_a_running_peer_publishes_and_returns_and_flags_that_it_does_not_follow_are_named() {
     let (_indexers, home, reader) = two_homes();
     home.write("a.txt", "a\n");
     home.write("b.txt", "b\n");
@@ -84,12 +80,24 @@ fn share_beside_a_running_peer_publishes_and_returns() {
     // What was not said about the policy stays as it was.
     home.write("b.txt", "b again\n");
     home.done(&["register", "b.txt"]);
-    let row =
-        |home: &Home| home.done(&["ls"]).out.into_iter().find(|line| line.starts_with("b.txt")).unwrap();
-    assert!(row(&home).contains("push"), "{}", row(&home));
+    let rows = home.done(&["ls"]).out;
+    assert!(rows.iter().any(|row| row.starts_with("b.txt") && row.contains("push")), "{rows:?}");
     home.done(&["deregister", "b.txt"]);
     reader.run(&["query", "b.txt", "--ttl", "0"]).failed_with(1, &["nobody offers b.txt"]);
     home.run(&["share", "missing.txt"]).failed_with(3, &["missing.txt", "No such file"]);
+
+    let shared = home.done(&["share", "a.txt", "--limit-up", "1MB", "--listen", "127.0.0.1:1", "--ttr", "9"]);
+    let named: Vec<_> = shared.err.iter().filter(|line| line.starts_with("note: ")).collect();
+    let [note] = named.as_slice() else { panic!("one note: {shared:?}") };
+    assert!(note.contains("keeps its own --listen, --limit-up"), "{note}");
+    home.run(&["query", "a.txt", "--insecure"]).failed_with(3, &["TLS", "--insecure", "nekopeer stop"]);
+    for words in [&["query", "a.txt"][..], &["ls"], &["status"], &["deregister", "a.txt"], &["stop"]] {
+        home.run(&[words, &["--insecure"]].concat()).failed_with(3, &["TLS", "--insecure"]);
+        home.run(&[words, &["--network", "x"]].concat()).failed_with(3, &["network nekop2p", "--network x"]);
+    }
+    let listed = home.done(&["ls", "--listen", "127.0.0.1:1", "--limit-down", "1MB"]);
+    assert!(listed.err[0].contains("keeps its own --listen, --limit-down"), "{listed:?}");
+    assert!(listed.out.join("\n").contains("a.txt"), "{listed:?}");
 }
 
 #[test]
@@ -100,17 +108,11 @@ fn paths_are_those_of_the_callers_folder_and_then_of_the_share_folder() {
     home.write("share/inside.txt", "inside\n");
     home.write("elsewhere/outside.txt", "outside\n");
     let node = ["--indexer", &addr, "--dir", &home.text("share")];
-    let _serving = {
-        let mut serving = home.start(&[&node[..], &["serve"]].concat());
-        serving.err_line("serving on ");
-        serving
-    };
-    let at_elsewhere = |words: &[&str]| {
-        let mut command = home.command([&node[..], words].concat());
-        command.current_dir(home.path("elsewhere"));
-        Running::start(command).wait()
-    };
-    let shared = at_elsewhere(&["share", "outside.txt", "inside.txt"]);
+    let mut serving = home.start(&[&node[..], &["serve"]].concat());
+    serving.err_line("serving on ");
+    let mut command = home.command([&node[..], &["share", "outside.txt", "inside.txt"]].concat());
+    command.current_dir(home.path("elsewhere"));
+    let shared = Running::start(command).wait();
     assert_eq!(shared.code, Some(0), "{shared:?}");
     assert!(shared.out.join("\n").contains("2 new"), "{shared:?}");
     let reader = Home::at(&indexers, 0);
@@ -126,34 +128,27 @@ fn paths_are_those_of_the_callers_folder_and_then_of_the_share_folder() {
 #[test]
 fn bytes_travel_through_the_running_peers_of_both_ends() {
     let (_indexers, origin, reader) = two_homes();
-    for home in [&origin, &reader] {
-        home.write(".keep", "");
-    }
-    let serving = [&origin, &reader].map(|home| home.serve(&[]));
-    let content = bytes(1, 9 * MIB);
-    origin.write("source.bin", &content);
+    let _serving = [&origin, &reader].map(|home| home.serve(&[]));
+    let content = bytes(1, 3 * MIB);
+    let source = origin.write("source.bin", &content);
     let mut command = origin.command(["share", "-", "--name", "piped.bin"]);
-    command
-        .stdin(fs::File::open(origin.path("source.bin")).unwrap())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
+    command.stdin(fs::File::open(source).unwrap());
     let shared = command.output().unwrap();
     assert!(shared.status.success(), "{}", String::from_utf8_lossy(&shared.stderr));
     assert!(origin.read("piped.bin") == content);
     let mut command = reader.command(["get", "piped.bin", "-o", "-"]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(Stdio::null());
     let got = command.output().unwrap();
     assert!(got.status.success(), "{}", String::from_utf8_lossy(&got.stderr));
     assert!(got.stdout == content, "{} bytes came", got.stdout.len());
-    drop(serving);
 }
 
 #[test]
-fn interrupted_download_in_the_running_peer_stops_and_goes_on_later() {
+fn interrupted_download_in_the_running_peer_stops_and_goes_on_by_itself_when_that_is_killed() {
     let (_indexers, origin, reader) = two_homes();
-    let source = origin.write("big.bin", bytes(2, 96 * MIB));
+    let source = origin.write("big.bin", bytes(2, BIG));
     let _sharing = origin.share(&["big.bin"]);
-    let mut serving = reader.serve(&["--limit-down", "40MB"]);
+    let serving = reader.serve(&SLOW);
     for signal in ["INT", "KILL"] {
         let getting = downloading(&reader, "big.bin");
         getting.signal(signal);
@@ -166,11 +161,17 @@ fn interrupted_download_in_the_running_peer_stops_and_goes_on_later() {
         assert!(!reader.path("big.bin").exists());
     }
     // Nothing is left of the interrupted ones that would refuse the next.
-    let got = reader.done(&["get", "big.bin", "--json"]);
-    let moved = got.json()["bytes_moved"].as_u64().unwrap();
-    assert!(0 < moved && moved < 96 * MIB as u64, "{moved} bytes moved");
-    assert!(same(&source, &reader.path("big.bin")));
-    assert!(serving.is_running());
+    let before = reader.partial_len();
+    let mut getting = reader.start(&["get", "big.bin", "--json"]);
+    until(&mut getting, "more bytes came", || reader.partial_len() > before + MIB as u64 / 2);
+    serving.signal("KILL");
+    serving.wait();
+    let ended = getting.wait();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let moved = ended.json()["bytes_moved"].as_u64().unwrap();
+    assert!(0 < moved && moved < BIG as u64, "{moved} bytes moved");
+    assert!(same(&source, &reader.path("big.bin")) && reader.partials().is_empty());
+    assert!(!reader.path(".neko/run/peer.sock").exists(), "the killed peer's is replaced");
 }
 
 #[test]
@@ -193,16 +194,6 @@ fn stop_ends_the_peer_and_says_when_there_is_none() {
         assert!(!home.path(".neko/run/peer.sock").exists());
         home.run(&["stop"]).failed_with(1, &["no peer runs on"]);
     }
-    home.done(&["ls"]);
-}
-
-#[test]
-fn serve_serves_what_was_published_and_refuses_a_second() {
-    let (_indexers, home, reader) = two_homes();
-    home.write("a.txt", "a\n");
-    let sharing = home.share(&["a.txt"]);
-    sharing.signal("INT");
-    assert_eq!(sharing.wait().code, Some(0));
     for signal in ["KILL", "TERM", "INT"] {
         let mut serving = home.serve(&[]);
         serving.err_line("registered 1 file");
@@ -211,24 +202,12 @@ fn serve_serves_what_was_published_and_refuses_a_second() {
         serving.signal(signal);
         let code = serving.wait().code;
         assert_eq!(code, (signal != "KILL").then_some(0), "{signal}");
+        if code == Some(0) {
+            reader.run(&["query", "a.txt"]).failed_with(1, &["nobody offers a.txt"]);
+        }
     }
     // After the kill its socket stood there; nobody minded.
     home.done(&["ls"]);
-}
-
-#[test]
-fn download_goes_on_by_itself_when_the_running_peer_is_killed() {
-    let (_indexers, origin, reader) = two_homes();
-    let source = origin.write("big.bin", bytes(3, 96 * MIB));
-    let _sharing = origin.share(&["big.bin"]);
-    let serving = reader.serve(&["--limit-down", "40MB"]);
-    let getting = downloading(&reader, "big.bin");
-    serving.signal("KILL");
-    serving.wait();
-    let ended = getting.wait();
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(same(&source, &reader.path("big.bin")));
-    assert!(!reader.path(".neko/run/peer.sock").exists(), "the killed peer's is replaced");
 }
 
 #[test]
@@ -236,17 +215,20 @@ fn stopped_peer_is_waited_for_and_ctrl_c_ends_the_waiting() {
     let (_indexers, home) = one_home();
     home.write("a.txt", "a\n");
     let sharing = home.share(&["a.txt"]);
+    let mut attached = home.start(&[]);
+    attached.type_line("ls");
+    attached.out_line("a.txt");
     sharing.signal("STOP");
-    let mut listing = home.start(&["ls"]);
-    listing.err_line("does not answer");
-    listing.signal("INT");
-    assert_eq!(listing.wait().code, Some(3));
-    let mut listing = home.start(&["ls"]);
-    listing.err_line("does not answer");
+    attached.type_line("stop");
+    let mut listing = [(); 2].map(|()| home.start(&["ls"]));
+    listing.iter_mut().chain([&mut attached]).for_each(|waiting| drop(waiting.err_line("does not answer")));
+    attached.signal("INT");
+    assert_eq!(attached.wait_with_input_open().code, Some(3));
+    let [interrupted, waiting] = listing;
+    assert_eq!(interrupted.interrupt().code, Some(3));
     sharing.signal("CONT");
-    let listed = listing.wait();
-    assert_eq!(listed.code, Some(0), "{listed:?}");
-    assert!(listed.out.join("\n").contains("a.txt"));
+    let listed = waiting.wait();
+    assert!(listed.code == Some(0) && listed.out.join("\n").contains("a.txt"), "{listed:?}");
 }
 
 #[test]
@@ -257,7 +239,7 @@ fn shells_that_start_at_once_all_get_their_answer() {
         home.write(&format!("own-{n}.txt"), format!("{n}\n"));
     }
     let _theirs = origin.share(&["0.txt", "1.txt", "2.txt", "3.txt", "4.txt", "5.txt"]);
-    for round in 0..3 {
+    for round in 0..2 {
         let getting: Vec<Running> = (0..6)
             .map(|n| home.start(&["get", &format!("{n}.txt"), "--force"]))
             .chain((0..3).map(|_| home.start(&["ls"])))
@@ -281,77 +263,46 @@ fn shells_that_start_at_once_all_get_their_answer() {
 }
 
 #[test]
-fn commands_beside_one_that_does_not_serve_wait_or_run_in_it() {
+fn commands_beside_one_that_does_not_serve_run_in_it_or_wait_and_go_on_when_it_leaves() {
     let (_indexers, origin, home) = two_homes();
-    origin.write("big.bin", bytes(4, 64 * MIB));
+    let source = origin.write("big.bin", bytes(4, BIG));
+    origin.write("other.bin", bytes(6, BIG));
     origin.write("small.txt", "small\n");
-    let _theirs = origin.share(&["big.bin", "small.txt"]);
+    let _theirs = origin.share(&["big.bin", "other.bin", "small.txt"]);
     home.write("mine.txt", "mine\n");
-    let mut getting = home.start(&["get", "big.bin", "--limit-down", "24MB"]);
-    until(&mut getting, "some bytes came", || home.partial_len() > MIB as u64);
+    let mut getting = downloading(&home, "other.bin");
     home.done(&["get", "small.txt"]);
     assert!(home.done(&["ls"]).out.join("\n").contains("small.txt"));
     let mut sharing = home.start(&["share", "mine.txt"]);
     sharing.err_line("waits for process ");
+    let mut second = home.start(&["get", "big.bin", "--json"]);
+    until(&mut second, "its first bytes came", || home.partials().len() == 2);
     assert!(getting.is_running(), "make the file larger");
-    assert_eq!(getting.wait().code, Some(0));
+    assert_eq!(getting.interrupt().code, Some(3));
+    let second = second.wait();
+    assert_eq!(second.code, Some(0), "{second:?}");
+    assert_eq!(second.json()["size"], BIG);
+    assert!(same(&source, &home.path("big.bin")));
     sharing.err_line("serving on ");
 }
 
 #[test]
-fn command_goes_on_by_itself_when_the_process_that_carries_it_out_leaves() {
-    let (_indexers, origin, home) = two_homes();
-    let source = origin.write("big.bin", bytes(5, 64 * MIB));
-    origin.write("other.bin", bytes(6, 64 * MIB));
-    let _theirs = origin.share(&["big.bin", "other.bin"]);
-    let first = downloading(&home, "other.bin");
-    let mut second = home.start(&["get", "big.bin", "--json"]);
-    let partials = || {
-        let entries = fs::read_dir(home.path("")).unwrap().map(Result::unwrap);
-        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(".neko-part-")).count()
-    };
-    until(&mut second, "its first bytes came", || partials() == 2);
-    first.signal("INT");
-    assert_eq!(first.wait().code, Some(3));
-    let second = second.wait();
-    assert_eq!(second.code, Some(0), "{second:?}");
-    assert_eq!(second.json()["size"], 64 * MIB);
-    assert!(same(&source, &home.path("big.bin")));
-}
-
-#[test]
-fn folder_that_is_locked_for_a_moment_is_waited_for() {
-    let home = Home::with(&["--indexer", "127.0.0.1:1"]);
+fn folder_that_is_locked_for_a_moment_is_waited_for_by_one_that_starts_no_indexer_meanwhile() {
+    let home = Home::with(&["--discover", "127.0.0.1:0"]);
+    home.write("a.txt", "a\n");
     home.done(&["ls"]);
     let lock = fs::File::open(home.path(".neko/lock")).unwrap();
     lock.lock().unwrap();
-    let mut listing = home.start(&["ls"]);
-    std::thread::sleep(Duration::from_millis(300)); // it may or may not have looked by now
-    assert!(listing.is_running());
+    let mut sharing = home.start(&["share", "a.txt"]);
+    sharing.err_line("takes no commands");
+    assert!(sharing.is_running() && !sharing.err_was("started one at"), "{}", sharing.said());
     drop(lock);
-    assert_eq!(listing.wait().code, Some(0));
+    sharing.err_line("started one at");
+    sharing.err_line("serving on ");
 }
 
 #[test]
-fn progress_is_drawn_by_the_caller_and_not_for_what_takes_a_moment() {
-    let (_indexers, origin, reader) = two_homes();
-    origin.write("big.bin", bytes(7, 16 * MIB));
-    origin.write("small.txt", "small\n");
-    let _theirs = origin.share(&["big.bin", "small.txt"]);
-    let _serving = reader.serve(&["--limit-down", "10MB"]);
-    for (name, has_bar) in [("small.txt", false), ("big.bin", true)] {
-        let limit = u64::try_from(LIMIT.as_millis()).unwrap();
-        let options = Options::new().timeout_ms(Some(limit)).strip_ansi_escape_codes(true);
-        let mut terminal = spawn_with_options(reader.command(["get", name]), options).unwrap();
-        let drawn = terminal.exp_string(" moved in ").unwrap();
-        assert_eq!(drawn.contains("MiB/s"), has_bar, "{drawn}");
-        assert!(!drawn.contains("0 B/0 B"), "{drawn}");
-        terminal.exp_eof().unwrap();
-    }
-}
-
-#[test]
-fn what_stands_in_the_sockets_place_is_left_alone_and_long_paths_work() {
+fn what_stands_in_the_sockets_place_is_left_alone_and_one_that_was_removed_is_put_back() {
     let (_indexers, home) = one_home();
     home.write("a.txt", "a\n");
     home.write(".neko/run/peer.sock", "a user's file");
@@ -366,30 +317,16 @@ fn what_stands_in_the_sockets_place_is_left_alone_and_long_paths_work() {
     let data = ["--data-dir", &home.text(&format!("{deep}/data"))];
     let mut sharing = home.start(&[&data[..], &["share", "a.txt"]].concat());
     sharing.err_line("serving on ");
-    assert!(home.done(&[&data[..], &["ls"]].concat()).out[1].starts_with("a.txt"));
-    let mode =
-        |name: &str| fs::metadata(home.path(&format!("{deep}/data/{name}"))).unwrap().permissions().mode();
+    let list = || home.done(&[&data[..], &["ls"]].concat()).out[1].clone();
+    assert!(list().starts_with("a.txt"));
+    let path = |name: &str| home.path(&format!("{deep}/data/{name}"));
+    let mode = |name: &str| fs::metadata(path(name)).unwrap().permissions().mode();
     assert_eq!((mode("run") & 0o777, mode("run/peer.sock") & 0o777), (0o700, 0o600));
-}
-
-#[test]
-fn flags_that_the_running_peer_does_not_follow_are_named() {
-    let (_indexers, home) = one_home();
-    home.write("a.txt", "a\n");
-    let _sharing = home.share(&["a.txt"]);
-    let shared = home.done(&["share", "a.txt", "--limit-up", "1MB", "--listen", "127.0.0.1:1", "--ttr", "9"]);
-    let named: Vec<_> = shared.err.iter().filter(|line| line.starts_with("note: ")).collect();
-    let [note] = named.as_slice() else { panic!("one note: {shared:?}") };
-    assert!(note.contains("keeps its own --listen, --limit-up"), "{note}");
-    home.run(&["query", "a.txt", "--insecure"]).failed_with(3, &["TLS", "--insecure", "nekopeer stop"]);
-    home.run(&["query", "a.txt", "--network", "x"]).failed_with(3, &["network nekop2p", "--network x"]);
-    for words in [&["ls"][..], &["status"], &["deregister", "a.txt"], &["stop"]] {
-        home.run(&[words, &["--insecure"]].concat()).failed_with(3, &["TLS", "--insecure"]);
-        home.run(&[words, &["--network", "x"]].concat()).failed_with(3, &["network nekop2p", "--network x"]);
-    }
-    let listed = home.done(&["ls", "--listen", "127.0.0.1:1", "--limit-down", "1MB"]);
-    assert!(listed.err[0].contains("keeps its own --listen, --limit-down"), "{listed:?}");
-    assert!(listed.out.join("\n").contains("a.txt"), "{listed:?}");
+    fs::remove_file(path("run/peer.sock")).unwrap();
+    assert!(list().starts_with("a.txt"));
+    fs::remove_dir_all(path("run")).unwrap();
+    home.done(&[&data[..], &["stop"]].concat());
+    assert_eq!(sharing.wait().code, Some(0));
 }
 
 #[test]
@@ -397,9 +334,7 @@ fn file_that_the_command_publishes_is_not_said_to_have_changed_before() {
     let (_indexers, home) = one_home();
     home.write("f", "1");
     home.write("g", "1");
-    let sharing = home.share(&["f", "g"]);
-    sharing.signal("INT");
-    sharing.wait();
+    home.publish(&["f", "g"]);
     home.write("f", "22");
     home.write("g", "22");
     let mut sharing = home.share(&["f"]);
@@ -410,10 +345,10 @@ fn file_that_the_command_publishes_is_not_said_to_have_changed_before() {
 #[test]
 fn second_get_of_a_file_waits_for_the_first() {
     let (_indexers, origin, reader) = two_homes();
-    let source = origin.write("big.bin", bytes(8, 48 * MIB));
+    let source = origin.write("big.bin", bytes(8, BIG));
     origin.write("small.txt", "small\n");
     let _theirs = origin.share(&["big.bin", "small.txt"]);
-    let _serving = reader.serve(&["--limit-down", "40MB"]);
+    let _serving = reader.serve(&SLOW);
     let first = downloading(&reader, "big.bin");
     let alone = reader.start(&["get", "big.bin"]);
     let among = reader.start(&["get", "big.bin", "small.txt"]);
@@ -426,19 +361,7 @@ fn second_get_of_a_file_waits_for_the_first() {
 }
 
 #[test]
-fn socket_that_was_removed_is_put_back() {
-    let (_indexers, home) = one_home();
-    home.write("a.txt", "a\n");
-    let sharing = home.share(&["a.txt"]);
-    fs::remove_file(home.path(".neko/run/peer.sock")).unwrap();
-    assert!(home.done(&["ls"]).out.join("\n").contains("a.txt"));
-    fs::remove_dir_all(home.path(".neko/run")).unwrap();
-    home.done(&["stop"]);
-    assert_eq!(sharing.wait().code, Some(0));
-}
-
-#[test]
-fn repl_attaches_to_the_running_peer_and_takes_over_when_it_is_gone() {
+fn repl_attaches_to_the_running_peer_takes_over_when_it_is_gone_and_follows_one_that_starts() {
     let (_indexers, origin, home) = two_homes();
     origin.write("a.txt", "first\n");
     let _theirs = origin.share(&["a.txt"]);
@@ -457,62 +380,20 @@ fn repl_attaches_to_the_running_peer_and_takes_over_when_it_is_gone() {
     sharing.err_line("invalidated a.txt");
     sharing.signal("KILL");
     sharing.wait();
-    attached.type_line("get a.txt");
-    attached.out_line("a.txt version 2");
-    attached.type_line("nonsense");
-    assert_eq!(attached.wait().code, Some(2));
-    assert_eq!(home.read("a.txt"), b"second\n");
-}
-
-#[test]
-fn attached_repl_follows_the_peer_that_was_started_again() {
-    let (_indexers, home) = one_home();
-    home.write("mine.txt", "mine\n");
-    let serving = home.serve(&[]);
-    let mut attached = home.start(&[]);
-    attached.type_line("ls");
-    attached.err_line("nothing is published");
-    serving.signal("KILL");
-    serving.wait();
     let again = home.serve(&["--limit-up", "1MB"]);
-    attached.type_line("share mine.txt --limit-up 2MB");
-    attached.type_line("share mine.txt");
-    attached.out_line("published mine.txt");
-    attached.err_line("registered 1 file"); // an event of the peer that is there now
+    home.write("third.txt", "third\n");
+    attached.type_line("share third.txt --limit-up 2MB");
+    attached.type_line("share third.txt");
+    attached.out_line("published third.txt");
+    origin.write("a.txt", "third\n");
+    origin.done(&["share", "a.txt"]);
+    attached.err_line("version 3 is out"); // an event of the peer that is there now
     again.signal("KILL");
     again.wait();
-    attached.type_line("ls");
-    attached.out_line("mine.txt");
+    attached.type_line("get a.txt");
+    attached.out_line("a.txt version 3");
     assert_eq!(attached.wait().code, Some(2));
-}
-
-#[test]
-fn stop_in_a_repl_can_be_interrupted() {
-    let (_indexers, home) = one_home();
-    let serving = home.serve(&[]);
-    let mut attached = home.start(&[]);
-    attached.type_line("ls");
-    attached.err_line("nothing is published");
-    serving.signal("STOP");
-    attached.type_line("stop");
-    attached.err_line("does not answer");
-    attached.signal("INT");
-    assert_eq!(attached.wait_with_input_open().code, Some(3));
-}
-
-#[test]
-fn only_who_holds_the_folder_tells_of_an_indexer_started_here() {
-    let home = Home::with(&["--discover", "127.0.0.1:0"]);
-    home.write("a.txt", "a\n");
-    home.done(&["ls"]);
-    let lock = fs::File::open(home.path(".neko/lock")).unwrap();
-    lock.lock().unwrap();
-    let mut sharing = home.start(&["share", "a.txt"]);
-    sharing.err_line("takes no commands");
-    assert!(!sharing.err_was("started one at"), "{}", sharing.said());
-    drop(lock);
-    sharing.err_line("started one at");
-    sharing.err_line("serving on ");
+    assert_eq!(home.read("a.txt"), b"third\n");
 }
 
 #[test]
@@ -528,17 +409,11 @@ fn interrupted_share_of_stdin_ends_at_once_and_leaves_nothing() {
         let ended = sharing.wait_with_input_open();
         assert_eq!(ended.code, Some(3), "{ended:?}");
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-        until_gone(&home);
+        while !home.partials().is_empty() {
+            assert!(began.elapsed() < LIMIT, "the partial file stays");
+            std::thread::yield_now();
+        }
         assert!(!home.path("piped.bin").exists());
-    }
-}
-
-/// Waits until no partial file is left.
-fn until_gone(home: &Home) {
-    let began = Instant::now();
-    while home.partial_len() > 0 {
-        assert!(began.elapsed() < LIMIT, "the partial file stays");
-        std::thread::yield_now();
     }
 }
 
@@ -549,18 +424,20 @@ fn interrupted_publish_of_a_large_file_ends_soon_in_the_running_peer() {
     // Sparse, but to be read to its end.
     fs::File::create(home.path("huge.bin")).unwrap().set_len(64 << 30).unwrap();
     let mut sharing = home.start(&["share", "huge.bin"]);
-    let lock = String::from_utf8(home.read(".neko/lock")).unwrap();
-    let open_files = format!("/proc/{}/fd", lock.lines().next().unwrap().trim());
+    let open_files = format!("/proc/{}/fd", serving.id());
     let is_read = || {
         let mut files = fs::read_dir(&open_files).unwrap().flatten();
         files.any(|file| fs::read_link(file.path()).is_ok_and(|path| path.ends_with("huge.bin")))
     };
     until(&mut sharing, "the running peer read the file", is_read);
     home.done(&["ls"]); // the peer answers others meanwhile
-    sharing.signal("INT");
-    sharing.wait().failed_with(3, &["interrupted"]);
+    sharing.interrupt().failed_with(3, &["interrupted"]);
     until(&mut serving, "the end of the reading", || !is_read());
-    home.done(&["stop"]);
+    // Connections that say nothing keep no command waiting.
+    let connect = || UnixStream::connect(home.path(".neko/run/peer.sock"));
+    let _silent: Vec<_> = (0..600).map_while(|_| connect().ok()).collect();
+    let stopped = home.done(&["stop"]);
+    assert!(stopped.err.iter().all(|line| !line.contains("does not answer")), "{stopped:?}");
     assert!(home.run(&["ls"]).out.is_empty(), "nothing was published");
     assert_eq!(serving.wait().code, Some(0));
 }
@@ -585,14 +462,4 @@ fn script_at_its_end_waits_for_what_another_shell_is_doing() {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert_eq!(home.read("x"), b"one\ntwo\n");
     assert_eq!(script.wait().code, Some(0));
-}
-
-#[test]
-fn connections_that_say_nothing_keep_no_command_waiting() {
-    let (_indexers, home) = one_home();
-    let _serving = home.serve(&[]);
-    let connect = || std::os::unix::net::UnixStream::connect(home.path(".neko/run/peer.sock"));
-    let _silent: Vec<_> = (0..600).map_while(|_| connect().ok()).collect();
-    let listed = home.done(&["ls"]);
-    assert!(listed.err.iter().all(|line| !line.contains("does not answer")), "{listed:?}");
 }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use nekoproto::transport::Security;
 
-use crate::program::{Home, Indexers, two_homes};
+use crate::program::*;
 
 fn readers(origin: &Home) -> Vec<Value> {
     let status = origin.done(&["status", "f", "--json"]).json();

@@ -4,7 +4,7 @@ use std::{fs, io::Write, os::unix::fs::PermissionsExt, thread::sleep, time::Dura
 
 use serde_json::Value;
 
-use crate::program::{Home, Running, bytes, one_home, two_homes, until};
+use crate::program::*;
 
 /// Starts to share and watch; returns once it watches.
 fn watch(home: &Home, words: &[&str]) -> Running {
@@ -53,8 +53,12 @@ fn created_changed_and_replaced_files_are_published_as_new_versions_that_others_
     let names: Vec<String> = listed(&origin).into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, ["d/a.txt", "d/last.txt", "d/new/deep/b.txt"]);
     assert!(!sharing.said().contains("withdrew"), "{}", sharing.said());
-    sharing.signal("INT");
-    assert_eq!(sharing.wait().code, Some(0));
+    // A folder in place of a file withdraws that, and what is in it is published.
+    fs::remove_file(origin.path("d/last.txt")).unwrap();
+    origin.write("d/last.txt/y", "in a folder");
+    sharing.out_line("withdrew d/last.txt: its file is gone");
+    sharing.out_line("published d/last.txt/y");
+    assert_eq!(sharing.interrupt().code, Some(0));
 }
 
 #[test]
@@ -132,11 +136,11 @@ fn burst_of_files_is_published_completely() {
     for n in 0..200 {
         origin.write(&format!("d/{}/{n}", n % 7), format!("{n}\n"));
     }
-    until(&mut sharing, "all were published", || {
-        sleep(Duration::from_millis(100));
-        listed(&origin).len() == 200
-    });
-    assert!(listed(&origin).iter().all(|(_, version, _)| *version == 1), "each once");
+    for n in 0..200 {
+        sharing.out_line(&format!("published d/{}/{n} version 1", n % 7));
+    }
+    let listed = listed(&origin);
+    assert!(listed.len() == 200 && listed.iter().all(|(_, version, _)| *version == 1), "each once");
 }
 
 #[test]
@@ -150,15 +154,13 @@ fn running_peer_watches_for_another_command_which_takes_over_when_it_ends() {
     origin.write("d/a.txt", "22");
     watching.out_line("published d/a.txt version 2, 2 B");
     assert!(origin.done(&["jobs"]).out.iter().any(|line| line.contains("watch")), "it is a job");
-    serving.signal("INT");
-    assert_eq!(serving.wait().code, Some(0));
+    assert_eq!(serving.interrupt().code, Some(0));
     watching.err_line("serving on ");
     until(&mut watching, "it watches again", || listed(&origin).len() == 1);
     origin.write("d/a.txt", "333");
     watching.out_line("published d/a.txt version 3, 3 B");
     reader.done(&["get", "d/a.txt"]);
-    watching.signal("INT");
-    assert_eq!(watching.wait().code, Some(0));
+    assert_eq!(watching.interrupt().code, Some(0));
 }
 
 #[test]
@@ -178,14 +180,6 @@ fn copies_that_are_replaced_stay_copies() {
     // A copy that is changed here is told, once.
     reader.write("a.txt", "mine\n");
     ours.err_line("error: a.txt");
-}
-
-#[test]
-fn watch_is_for_files_and_a_shell_of_its_own() {
-    let (_indexers, origin) = one_home();
-    origin.run(&["share", "-", "--name", "a", "--watch"]).failed_with(2, &["not stdin"]);
-    let missing = origin.run(&["share", "nothing", "--watch"]);
-    assert!(missing.code == Some(3) && missing.err.concat().contains("cannot read"), "{missing:?}");
 }
 
 #[test]
@@ -223,15 +217,4 @@ fn folder_that_is_watched_as_a_set_becomes_one_version_with_each_change() {
     following.out_line("app is at version 7");
     assert_eq!(reader.read("app/a"), b"three");
     assert!(origin.done(&["share", "--set", "d", "app"]).out[0].starts_with("unchanged app version 7"));
-}
-
-#[test]
-fn file_that_is_replaced_by_a_folder_is_withdrawn_and_what_is_in_it_published() {
-    let (_indexers, origin) = one_home();
-    origin.write("d/x", "a file");
-    let mut sharing = watch(&origin, &["d"]);
-    fs::remove_file(origin.path("d/x")).unwrap();
-    origin.write("d/x/y", "in a folder");
-    sharing.out_line("withdrew d/x: its file is gone");
-    sharing.out_line("published d/x/y");
 }

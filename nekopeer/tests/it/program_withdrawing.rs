@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::program::{Home, Indexers, LIMIT, Running, two_homes, until};
+use crate::program::*;
 
 /// What `ls` says of `f`.
 fn listed(home: &Home) -> Option<Value> {
@@ -59,7 +59,7 @@ fn copy_learns_of_a_withdrawal_by_push_and_stays_withdrawn_until_the_name_is_pub
 }
 
 #[test]
-fn copy_that_was_away_learns_of_a_withdrawal_although_its_origin_was_restarted_in_between() {
+fn copy_that_was_away_learns_of_a_withdrawal_although_its_origin_was_restarted_and_does_not_bring_the_name_back() {
     let (indexers, origin, reader, sharing, reading) = shared(&[]);
     kill(reading);
     origin.done(&["deregister", "f"]);
@@ -71,24 +71,13 @@ fn copy_that_was_away_learns_of_a_withdrawal_although_its_origin_was_restarted_i
         let ended = other.run(&["get", "f"]);
         ended.code == Some(1) && ended.err.iter().any(|line| line.contains("withdrawn by its origin"))
     });
-    let mut reading = reader.serve(&[]);
-    until(&mut reading, "the withdrawal", || is_withdrawn(&reader, 2));
-    assert_eq!(reader.read("f"), b"one");
-}
-
-#[test]
-fn late_registration_of_an_older_version_does_not_bring_a_withdrawn_name_back() {
-    let (indexers, origin, reader, sharing, reading) = shared(&[]);
-    kill(reading);
-    origin.done(&["deregister", "f"]);
     // The holder comes back, and offers what it has; it is not told before.
     let mut reading = reader.serve(&[]);
     until(&mut reading, "the withdrawal", || is_withdrawn(&reader, 2));
-    let other = Home::at(&indexers, 0);
     other.run(&["query", "f"]).failed_with(1, &["f"]);
     other.run(&["get", "f"]).failed_with(1, &["withdrawn by its origin"]);
     // Also while the origin is away, whoever knows of it takes no older version.
-    kill(sharing);
+    kill(serving);
     reader.run(&["get", "f"]).failed_with(1, &["withdrawn by its origin"]);
     assert_eq!(reader.read("f"), b"one");
 }

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
-use crate::common::{indexer, name, peer};
+use crate::common::*;
 use nekopeer::{DownloadError, PublishOptions};
 use nekoproto::VerifiedRecord;
 
@@ -11,8 +11,7 @@ const FILES: usize = 1100;
 
 #[testkit::test]
 async fn folder_of_many_files_is_published_in_order_but_for_the_bad_ones() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (indexer, [(from, origin)]) = network().await;
     for n in 0..FILES {
         from.write(&format!("many/{n:05}"), n.to_string().as_bytes());
     }
@@ -41,8 +40,7 @@ async fn folder_of_many_files_is_published_in_order_but_for_the_bad_ones() {
 /// As a kill, or an interruption, leaves it between the move to its place and the publish.
 #[testkit::test]
 async fn file_from_a_pipe_that_was_not_published_is_replaced_by_the_next_one() {
-    let indexer = indexer(&[]).await;
-    let (folder, mut origin) = peer(&[indexer.local_addr()]).await;
+    let (indexer, [(folder, mut origin)]) = network().await;
     let name = name("a");
     for bytes in ["one", "two", "three"] {
         let from = std::io::Cursor::new(bytes);

@@ -3,10 +3,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use crate::common::{
-    Folder, Holder, Node, Proxy, eventually, fake_indexer::FakeIndexer, identity, indexer, kept_port, name,
-    peer, policy,
-};
+use crate::common::*;
 use nekopeer::{Condition, Config, Event, PolicyChange, PublishOptions, PublishOutcome};
 use nekoproto::{Mode, Policy, Staleness};
 
@@ -14,29 +11,6 @@ async fn publish_with(origin: &Node, from: &Folder, content: &str, policy: Polic
     let paths = vec![from.write("a", content.as_bytes())];
     let options = PublishOptions { policy, ..PublishOptions::default() };
     origin.peer.publish(paths, options, &Arc::default()).await.unwrap()
-}
-
-#[testkit::test]
-async fn version_published_while_the_indexer_is_away_is_announced_after_a_restart_of_the_origin() {
-    let near = indexer(&[]).await;
-    let far = indexer(&[near.local_addr()]).await;
-    far.neighbors_reach(1).await;
-    near.neighbors_reach(1).await; // news goes to a guest once it has proved itself
-    let (_port, addr) = kept_port();
-    let way = Proxy::begin(addr, near.local_addr());
-    let (from, mut origin) = peer(&[addr]).await;
-    let old = origin.publish(&from.write("a", b"version 1")).await;
-    let mut holder = Holder::idle(identity(2));
-    holder.register(far.local_addr(), [old.to_signed()]).await;
-    drop(way);
-    origin.event(|event| matches!(event, Event::Away { .. }).then_some(())).await;
-    let outcome = origin.publish_all(&[&from.write("a", b"version 2")]).await;
-    assert_eq!((outcome.published.len(), outcome.indexers_told), (1, 0));
-    origin.peer.abort().await;
-    let _way = Proxy::begin(addr, near.local_addr());
-    let _origin = from.peer(&[addr]).await;
-    let news = holder.told.recv().await.unwrap().into_vec();
-    assert_eq!(news, [outcome.published[0].to_signed()], "a peer of the neighboring indexer is told");
 }
 
 #[testkit::test]
@@ -59,16 +33,11 @@ async fn indexer_that_hangs_delays_neither_a_publish_nor_a_withdrawal_nor_the_ot
     let (_to, reader) = peer(&[indexer.local_addr()]).await;
     let found = reader.peer.search(&name("a")).await.unwrap();
     assert_eq!((found.candidates.len(), found.withdrawn.len()), (0, 1));
-}
-
-#[testkit::test]
-async fn only_indexer_hangs_and_the_publish_is_not_confirmed() {
-    let (hanging, unanswered) = FakeIndexer::that_hangs();
     let from = Folder::new();
-    let mut origin = Node::start(from.config(&[hanging.addr])).await;
-    origin.event(|event| matches!(event, Event::Connected(_)).then_some(())).await;
-    let outcome = origin.publish_all(&[&from.write("a", b"content")]).await;
-    assert_eq!(unanswered.load(Ordering::Relaxed), 1, "its call is still open");
+    let mut alone = Node::start(from.config(&[hanging.addr])).await;
+    alone.event(|event| matches!(event, Event::Connected(_)).then_some(())).await;
+    let outcome = alone.publish_all(&[&from.write("a", b"content")]).await;
+    assert_eq!(unanswered.load(Ordering::Relaxed), 2, "its call is still open");
     assert_eq!((outcome.indexers_told, outcome.is_confirmed), (0, false));
 }
 
@@ -113,8 +82,7 @@ async fn policy_is_kept_but_for_what_is_said() {
 
 #[testkit::test]
 async fn file_that_changes_is_withdrawn_until_it_is_published_again() {
-    let indexer = indexer(&[]).await;
-    let (from, mut origin) = peer(&[indexer.local_addr()]).await;
+    let (indexer, [(from, mut origin)]) = network().await;
     origin.publish_all(&[&from.write("a", b"content"), &from.write("b", b"content")]).await;
     assert_eq!(indexer.names(), 2);
     from.write("a", b"changed");
@@ -132,9 +100,7 @@ async fn file_that_changes_is_withdrawn_until_it_is_published_again() {
 /// As after `touch`, `chmod` or a restored backup.
 #[testkit::test]
 async fn file_with_another_stamp_and_the_same_bytes_is_offered_again_and_nobody_is_told() {
-    let indexer = indexer(&[]).await;
-    let (from, mut origin) = peer(&[indexer.local_addr()]).await;
-    let (to, mut reader) = peer(&[indexer.local_addr()]).await;
+    let (indexer, [(from, mut origin), (to, mut reader)]) = network().await;
     let record = origin.publish(&from.write("a", b"content")).await;
     reader.get("a").await.unwrap();
     let readable = std::os::unix::fs::PermissionsExt::from_mode(0o640);
@@ -201,8 +167,7 @@ async fn indexer_that_cannot_list_a_peer_is_named_and_holds_nothing_up() {
 
 #[testkit::test]
 async fn file_whose_withdrawal_is_interrupted_is_withdrawn_everywhere() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (indexer, [(from, origin)]) = network().await;
     origin.publish(&from.write("a", b"content")).await;
     assert_eq!(indexer.names(), 1);
     {

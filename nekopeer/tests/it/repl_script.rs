@@ -1,6 +1,6 @@
 //! The REPL with a script: every command, exit codes, JSON, and events while it waits for input.
 
-use crate::program::{Ended, Home, Indexers, MIB, Running, bytes, one_home, same, two_homes};
+use crate::program::*;
 use serde_json::Value;
 
 /// Runs these lines until the end of input.
@@ -15,21 +15,17 @@ fn objects(ended: &Ended) -> Vec<Value> {
     ended.out.iter().map(object).collect()
 }
 
-/// Another user's file, being shared.
-fn sharing(indexers: &Indexers, name: &str, content: &[u8]) -> (Home, Running) {
-    let origin = Home::at(indexers, 0);
-    origin.write(name, content);
-    let running = origin.share(&[name]);
-    (origin, running)
-}
-
 #[test]
 fn every_command_works_from_a_script() {
     let indexers = Indexers::one();
     let content = bytes(20, MIB);
-    let (origin, _sharing) = sharing(&indexers, "theirs.bin", &content);
+    let origin = Home::at(&indexers, 0);
+    origin.write("theirs.bin", &content);
+    origin.write("my notes.txt", "notes\n");
+    let _sharing = origin.share(&["theirs.bin", "my notes.txt"]);
     let home = Home::at(&indexers, 0);
     home.write("mine.txt", "mine\n");
+    home.write("a file", "file\n");
     let ended = script(
         &home,
         &[],
@@ -43,6 +39,9 @@ fn every_command_works_from_a_script() {
             "help",
             "?",
             "deregister mine.txt",
+            "download 'my notes.txt' -o \"a copy\"",
+            "register \"a file\" 'two words/named so'",
+            "search two\\ words/named\\ so",
             "exit",
             "deregister theirs.bin",
         ],
@@ -58,24 +57,21 @@ fn every_command_works_from_a_script() {
         assert!(text.contains(part), "{part} in {text}");
     }
     let lines = |begin: &str| ended.out.iter().filter(|line| line.starts_with(begin)).count();
-    assert_eq!(lines("NAME"), 4, "search, query, ls and status show tables: {text}");
+    assert_eq!(home.read("a copy"), b"notes\n");
+    assert!(ended.out.last().unwrap().starts_with("two words/named so"), "{ended:?}");
+    assert_eq!(lines("NAME"), 5, "search, query, ls and status show tables: {text}");
     assert_eq!(lines("get NAME"), 2, "help and ? show the commands: {text}");
     assert_eq!(lines("theirs.bin is no longer"), 0, "nothing runs after exit: {text}");
 }
 
 #[test]
-fn comments_and_blank_lines_do_nothing_and_end_of_input_ends_well() {
+fn comments_and_blank_lines_do_nothing_and_wrong_usage_is_one_clear_line() {
     let (_indexers, home) = one_home();
     let ended = script(&home, &[], &["# a comment", "", "   ", "  # another", "ls"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.out.is_empty(), "{ended:?}");
     assert!(ended.err.iter().any(|line| line == "nothing is published or held here"), "{ended:?}");
     assert_eq!(script(&home, &[], &[]).code, Some(0));
-}
-
-#[test]
-fn unknown_command_is_one_clear_line_and_wrong_usage_at_the_end() {
-    let (_indexers, home) = one_home();
     for (line, part) in [
         ("query", "NAME"),
         ("register 'a", "quot"),
@@ -107,27 +103,10 @@ fn first_failure_decides_the_code_and_later_lines_still_run() {
 }
 
 #[test]
-fn quoted_names_may_have_spaces() {
-    let indexers = Indexers::one();
-    let (_origin, _sharing) = sharing(&indexers, "my notes.txt", b"notes\n");
-    let home = Home::at(&indexers, 0);
-    home.write("a file", "file\n");
-    let lines = [
-        "download 'my notes.txt' -o \"a copy\"",
-        "register \"a file\" 'two words/named so'",
-        "search two\\ words/named\\ so",
-    ];
-    let ended = script(&home, &[], &lines);
-    assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert_eq!(home.read("a copy"), b"notes\n");
-    assert!(ended.out.last().unwrap().starts_with("two words/named so"), "{ended:?}");
-}
-
-#[test]
 fn json_in_a_script_is_one_object_for_each_command() {
-    let indexers = Indexers::one();
-    let (_origin, _sharing) = sharing(&indexers, "theirs.txt", b"theirs\n");
-    let home = Home::at(&indexers, 0);
+    let (_indexers, origin, home) = two_homes();
+    origin.write("theirs.txt", "theirs\n");
+    let _sharing = origin.share(&["theirs.txt"]);
     home.write("mine.txt", "mine\n");
     let lines = [
         "register mine.txt",
@@ -182,20 +161,18 @@ fn news_of_a_newer_version_arrives_while_the_script_waits() {
 
 #[test]
 fn terminated_script_ends_whether_it_waits_or_works() {
-    let (indexers, home) = one_home();
+    let (_indexers, origin, home) = two_homes();
     let mut waiting = home.start(&[]);
     waiting.type_line("help");
     waiting.out_line("share PATH");
     waiting.signal("TERM");
     assert_eq!(waiting.wait_with_input_open().code, Some(0));
 
-    let (_origin, _sharing) = sharing(&indexers, "big.bin", &bytes(21, 128 * MIB));
-    let mut working = home.start(&[]);
+    origin.write("big.bin", bytes(21, 12 * MIB));
+    let _sharing = origin.share(&["big.bin"]);
+    let mut working = home.start(&["--limit-down", "4MB"]);
     working.type_line("download big.bin");
-    while home.partial_len() < MIB as u64 {
-        assert!(working.is_running(), "the download ended before the interrupt");
-        std::thread::yield_now();
-    }
+    until(&mut working, "some came", || home.partial_len() > 0);
     working.signal("TERM");
     let ended = working.wait_with_input_open();
     assert_eq!(ended.code, Some(3), "{ended:?}");

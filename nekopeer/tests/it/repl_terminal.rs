@@ -1,8 +1,4 @@
-//! The REPL on a terminal, key by key: completion, history, interruption, events.
-
-use std::time::Instant;
-
-use crate::program::{Home, LIMIT, MIB, Running, bytes, one_home, two_homes};
+//! The REPL on a terminal, key by key: completion, history, interruption, events, bars, and terminals that can do less.
 
 use rexpect::{
     process::{Signal, WaitStatus},
@@ -10,235 +6,178 @@ use rexpect::{
     session::{PtySession, spawn_with_options},
 };
 
+use crate::program::*;
+
 const PROMPT: &str = "neko> ";
 const ARROW_UP: &str = "\x1b[A";
 
 /// A terminal session.
-struct Terminal {
-    session: PtySession,
-}
+struct Terminal(PtySession);
 
 impl Terminal {
-    /// Starts the REPL.
-    fn start(home: &Home) -> Self {
-        let limit = u64::try_from(LIMIT.as_millis()).unwrap();
-        let options = Options::new().timeout_ms(Some(limit)).strip_ansi_escape_codes(true);
-        Self { session: spawn_with_options(home.command::<&str>([]), options).unwrap() }
+    /// Starts the program with these words, the REPL without any.
+    fn start(home: &Home, words: &[&str]) -> Self {
+        let options = Options::new().timeout_ms(u64::try_from(LIMIT.as_millis()).ok());
+        let options = options.strip_ansi_escape_codes(true);
+        Self(spawn_with_options(home.command(words), options).unwrap())
     }
 
-    /// Starts the REPL in a terminal with this many columns, whose escape codes are seen, and these variables.
-    fn sized(home: &Home, columns: u16, variables: &[(&str, &str)]) -> Self {
-        let limit = u64::try_from(LIMIT.as_millis()).unwrap();
-        let options = Options::new().timeout_ms(Some(limit));
+    /// Starts the REPL in a terminal with this many columns, whose escape codes are seen, and this variable.
+    fn sized(home: &Home, columns: u16, variable: (&str, &str)) -> Self {
         let program = home.command::<&str>([]);
         let mut command = std::process::Command::new("sh");
         let script = format!("stty rows 24 cols {columns}; exec \"$0\" \"$@\"");
         command.args(["-c", &script]).arg(program.get_program()).args(program.get_args());
         home.settle(&mut command);
-        command.env_remove("NO_COLOR").envs(variables.iter().copied());
-        Self { session: spawn_with_options(command, options).unwrap() }
+        command.env_remove("NO_COLOR").env(variable.0, variable.1);
+        let options = Options::new().timeout_ms(u64::try_from(LIMIT.as_millis()).ok());
+        Self(spawn_with_options(command, options).unwrap())
     }
 
     /// Starts the REPL and waits until the events of the start are shown.
     fn open(home: &Home) -> Self {
-        let mut terminal = Self::start(home);
+        let mut terminal = Self::start(home, &[]);
         terminal.sees("* connected ");
-        terminal.keys("help");
-        terminal.enter("(also: Ctrl-D)");
+        terminal.line("help", "(also: Ctrl-D)");
         terminal
     }
 
     fn keys(&mut self, keys: &str) {
-        self.session.send(keys).unwrap();
-        self.session.flush().unwrap();
-    }
-
-    fn control(&mut self, key: char) {
-        self.session.send_control(key).unwrap();
+        self.0.send(keys).unwrap();
+        self.0.flush().unwrap();
     }
 
     /// Waits for this text; returns what came before it.
     fn sees(&mut self, text: &str) -> String {
-        self.session.exp_string(text).unwrap_or_else(|error| panic!("no {text:?}: {error}"))
+        self.0.exp_string(text).unwrap_or_else(|error| panic!("no {text:?}: {error}"))
     }
 
-    /// Presses Enter; waits for `answer` and the next prompt.
+    /// Types these keys and Enter; waits for `answer` and the next prompt.
+    fn line(&mut self, keys: &str, answer: &str) {
+        self.keys(keys);
+        self.enter(answer);
+    }
+
     fn enter(&mut self, answer: &str) {
         self.keys("\r");
         self.sees(answer);
         self.sees(PROMPT);
     }
 
-    /// Waits until the program ends with this exit code.
-    fn ends(mut self, code: i32) {
-        self.session.exp_eof().unwrap();
-        let status = self.session.process().wait().unwrap();
-        assert!(matches!(status, WaitStatus::Exited(_, found) if found == code), "{status:?}");
+    fn interrupt(&mut self) {
+        self.0.send_control('c').unwrap();
+        self.sees(PROMPT);
+    }
+
+    /// Waits until the program ends well.
+    fn ends(mut self) -> String {
+        let said = self.0.exp_eof().unwrap();
+        let status = self.0.process().wait().unwrap();
+        assert!(matches!(status, WaitStatus::Exited(_, 0)), "{status:?}");
+        said
+    }
+
+    fn terminated_ends(mut self) {
+        self.0.process_mut().signal(Signal::SIGTERM).unwrap();
+        self.ends();
     }
 }
 
-#[test]
-fn tab_completes_commands_names_and_paths() {
-    let (_indexers, home) = one_home();
-    home.write("some notes.txt", "notes\n");
-    home.write("another.txt", "another\n");
-    let mut terminal = Terminal::open(&home);
-    terminal.keys("reg\t");
-    terminal.sees("register ");
-    terminal.keys("some\\ n\t");
-    terminal.sees("notes.txt");
-    terminal.enter("published some notes.txt version 1");
-    terminal.keys("register ano\t");
-    terminal.sees("another.txt");
-    terminal.enter("published another.txt version 1");
-    terminal.keys("search some\t");
-    terminal.sees("'some notes.txt'");
-    terminal.enter("HOLDER"); // a table of hits
-    terminal.keys("search ano\t");
-    terminal.sees("another.txt");
-    terminal.enter("HOLDER");
+/// Files of the folder and names of the network, with what a shell would take apart quoted.
+fn tab_completes_commands_paths_and_names(terminal: &mut Terminal) {
+    for (typed, completed, further, answer) in [
+        ("reg\t", "register ", "ano\t", "published another.txt version 1"),
+        ("register some\\ n\t", "notes.txt", "", "published some notes.txt version 1"),
+        ("search some\t", "'some notes.txt'", "", "HOLDER"),
+        ("search ano\t", "another.txt", "", "HOLDER"),
+        ("get mod\t", "'models/", "pl\t", "models/plain.bin version 1"),
+        ("get 'models/large o\t", "'models/large one.bin'", "", "models/large one.bin version 1"),
+        ("get nobody-has-th\tis", "nobody-has-this", "", "nobody offers nobody-has-this"),
+    ] {
+        terminal.keys(typed);
+        terminal.sees(completed);
+        terminal.line(further, answer);
+    }
 }
 
-#[test]
-fn history_is_there_after_a_restart() {
-    let (_indexers, home) = one_home();
-    let mut terminal = Terminal::open(&home);
-    terminal.keys("search first.bin");
-    terminal.enter("nobody offers first.bin");
-    terminal.keys("search second.bin");
-    terminal.enter("nobody offers second.bin");
-    terminal.keys("exit\r");
-    terminal.ends(0);
-
-    let mut terminal = Terminal::open(&home);
-    terminal.keys(ARROW_UP);
-    terminal.sees("help");
-    terminal.keys(ARROW_UP);
-    terminal.sees("exit");
-    terminal.keys(ARROW_UP);
-    terminal.sees("search second.bin");
-    terminal.keys(ARROW_UP);
-    terminal.sees("search first.bin");
-    terminal.enter("nobody offers first.bin");
-}
-
-#[test]
-fn ctrl_c_drops_the_line_and_ctrl_d_ends() {
-    let (_indexers, home) = one_home();
-    let mut terminal = Terminal::open(&home);
-    terminal.keys("search half");
-    terminal.sees("alf"); // a hint that ends draws the line anew
-    terminal.control('c');
-    terminal.sees(PROMPT);
-    terminal.keys("search whole.bin");
-    terminal.enter("nobody offers whole.bin");
-    terminal.control('d');
-    terminal.ends(0);
-}
-
-#[test]
-fn event_leaves_the_half_typed_line_as_it_was() {
-    let (_indexers, origin, reader) = two_homes();
-    origin.write("a.txt", "first\n");
-    let mut publishing: Running = origin.start(&[]);
-    publishing.type_line("register a.txt");
-    publishing.out_line("published a.txt version 1");
-    let mut terminal = Terminal::open(&reader);
-    terminal.keys("download a.txt");
-    terminal.enter("a.txt version 1");
-
+/// Neither an event, nor the end of a job, nor Ctrl-C and an error harm the line being typed or the next.
+fn line_being_typed_stays(terminal: &mut Terminal, publish: impl Fn(&str)) {
+    terminal.line("get a.txt", "a.txt version 1");
     terminal.keys("search nobody-");
-    terminal.sees("obody-");
-    origin.write("a.txt", "second\n");
-    publishing.type_line("register a.txt");
+    terminal.sees("obody-"); // a hint that ends draws the line anew
+    publish("a.txt");
     terminal.sees("* invalidated a.txt: version 2 is out");
     terminal.sees("neko> search nobody-");
-    terminal.keys("has-this.bin");
-    terminal.enter("nobody offers nobody-has-this.bin");
+    terminal.line("has-this.bin", "nobody offers nobody-has-this.bin");
+    terminal.line("get one.bin &", "runs in the background: get one.bin");
+    terminal.line("jobs", "running");
+    terminal.keys("search half");
+    terminal.sees("alf");
+    terminal.sees("* job 1 done: get one.bin");
+    terminal.sees("neko> search half");
+    terminal.interrupt();
+    terminal.line("download ../x", "error: invalid value '../x'");
+    terminal.line("nonsense", "help lists the commands");
 }
 
-#[test]
-fn terminated_while_it_waits_for_a_line_ends_well() {
-    let (_indexers, home) = one_home();
-    let mut terminal = Terminal::open(&home);
-    terminal.session.process_mut().signal(Signal::SIGTERM).unwrap();
-    terminal.ends(0);
-}
-
-#[test]
-fn terminated_while_a_command_runs_ends() {
-    let (indexers, origin) = one_home();
-    origin.write("big.bin", bytes(1, 16 * MIB));
-    let _sharing = origin.share(&["big.bin"]);
-    let reader = Home::with(&["--indexer", &indexers.addr(0), "--limit-down", "1MB"]);
-    let mut terminal = Terminal::open(&reader);
-    terminal.keys("get big.bin\r");
-    let began = Instant::now();
-    while reader.partial_len() == 0 {
-        assert!(began.elapsed() < LIMIT, "no bytes came");
-        std::thread::yield_now();
-    }
-    terminal.session.process_mut().signal(Signal::SIGTERM).unwrap();
-    terminal.ends(0);
-}
-
-#[test]
-fn failed_command_is_said_and_the_next_one_runs() {
-    let (_indexers, home) = one_home();
-    let mut terminal = Terminal::open(&home);
-    terminal.keys("download ../x");
-    terminal.enter("error: invalid value '../x'");
-    terminal.keys("nonsense");
-    terminal.enter("help lists the commands");
-    terminal.keys("ls");
-    terminal.enter("nothing is published or held here");
-}
-
-#[test]
-fn shells_on_one_folder_keep_each_others_history() {
-    let (_indexers, home) = one_home();
-    let mut shells = [Terminal::open(&home), Terminal::start(&home)];
+/// What shells on one folder were told is there in their order after a restart.
+fn history_is_shared_and_stays(home: &Home, first: Terminal) -> Terminal {
+    let mut shells = [first, Terminal::start(home, &[])];
     shells[1].sees(PROMPT);
     for (shell, line) in [(0, "search one"), (1, "search two"), (0, "search three")] {
-        shells[shell].keys(line);
-        shells[shell].enter("nobody offers");
+        shells[shell].line(line, "nobody offers");
     }
-    let history = String::from_utf8(home.read(".neko/history")).unwrap();
-    let typed: Vec<&str> = history.lines().filter(|line| line.starts_with("search ")).collect();
-    assert_eq!(typed, ["search one", "search two", "search three"], "{history}");
+    let [mut first, mut second] = shells;
+    second.keys("exit\r");
+    second.ends();
+    first.0.send_control('d').unwrap();
+    first.ends();
+    let mut terminal = Terminal::open(home);
+    for line in ["help", "exit", "search three", "search two", "search one"] {
+        terminal.keys(ARROW_UP);
+        terminal.sees(line);
+    }
+    terminal.enter("nobody offers one");
+    terminal
 }
 
 #[test]
-fn tab_completes_names_that_only_the_network_knows() {
-    let (_indexers, origin, reader) = two_homes();
-    origin.write("models/large one.bin", "a\n");
-    origin.write("models/plain.bin", "b\n");
-    let _sharing = origin.share(&["models"]);
-    let mut terminal = Terminal::open(&reader);
-    terminal.keys("get mod\t");
-    terminal.sees("'models/");
-    terminal.keys("pl\t");
-    terminal.sees("models/plain.bin");
-    terminal.enter("models/plain.bin version 1");
-    terminal.keys("get 'models/large o\t");
-    terminal.sees("'models/large one.bin'");
-    terminal.enter("models/large one.bin version 1");
-    terminal.keys("get nobody-has-th\tis");
-    terminal.enter("nobody offers nobody-has-this");
-}
-
-#[test]
-fn several_files_have_a_bar_each_and_events_stand_beside_them() {
+fn terminal_journey() {
     let (indexers, origin) = one_home();
-    origin.write("a.txt", "first\n");
+    for (name, len) in [("a.txt", 1), ("models/large one.bin", 1), ("models/plain.bin", 1), ("one.bin", 3 * MIB)] {
+        origin.write(name, bytes(1, len));
+    }
+    let _sharing = origin.share(&["a.txt", "models", "one.bin"]);
+    let reader = Home::with(&["--indexer", &indexers.addr(0), "--limit-down", "2MB"]);
+    reader.write("some notes.txt", "notes\n");
+    reader.write("another.txt", "another\n");
+    let mut terminal = Terminal::open(&reader);
+    tab_completes_commands_paths_and_names(&mut terminal);
+    line_being_typed_stays(&mut terminal, |name| {
+        origin.write(name, "another version");
+        origin.done(&["share", name]);
+    });
+    let mut terminal = history_is_shared_and_stays(&reader, terminal);
+    // Terminated while a command runs, and while it waits for a line, it ends well.
+    origin.write("big.bin", bytes(2, 12 * MIB));
+    origin.done(&["share", "big.bin"]);
+    terminal.keys("get big.bin\r");
+    terminal.sees("MiB/s");
+    terminal.terminated_ends();
+    Terminal::open(&reader).terminated_ends();
+}
+
+#[test]
+fn bars_are_drawn_for_each_file_by_whoever_asks_and_not_for_what_takes_a_moment() {
+    let (indexers, origin) = one_home();
     for (seed, name) in [(1, "one.bin"), (2, "two.bin")] {
         origin.write(name, bytes(seed, 6 * MIB));
     }
-    let mut publishing: Running = origin.start(&[]);
-    publishing.type_line("share a.txt one.bin two.bin");
-    publishing.out_line("3 new");
-    let reader = Home::with(&["--indexer", &indexers.addr(0), "--limit-down", "3MB"]);
-    let mut terminal = Terminal::sized(&reader, 40, &[]);
+    origin.write("a.txt", "first\n");
+    origin.write("small.txt", "small\n");
+    let _sharing = origin.share(&["a.txt", "small.txt", "one.bin", "two.bin"]);
+    let reader = Home::with(&["--indexer", &indexers.addr(0), "--limit-down", "4MB"]);
+    let mut terminal = Terminal::sized(&reader, 40, ("TERM", "xterm"));
     terminal.sees("* connected ");
     terminal.keys("get a.txt\r");
     terminal.sees("a.txt version 1");
@@ -246,114 +185,86 @@ fn several_files_have_a_bar_each_and_events_stand_beside_them() {
     for bar in ["one.bin ", "MiB/6.0 MiB", "two.bin ", "MiB/6.0 MiB", "2 files", "MiB/12 MiB"] {
         terminal.sees(bar);
     }
+    // Events stand beside them.
     origin.write("a.txt", "second\n");
-    publishing.type_line("share a.txt");
+    origin.done(&["share", "a.txt"]);
     terminal.sees("* invalidated a.txt: version 2 is out");
     terminal.sees("two.bin ");
     terminal.sees("2 of 2 files here");
     terminal.sees(PROMPT);
+    // The same in a command of its own, which the peer of that terminal carries out.
+    origin.write("one.bin", bytes(3, 6 * MIB));
+    origin.done(&["share", "one.bin"]);
+    for (name, has_bar) in [("small.txt", false), ("one.bin", true)] {
+        let mut getting = Terminal::start(&reader, &["get", name]);
+        let drawn = getting.sees(" moved in ");
+        assert_eq!(drawn.contains("MiB/s"), has_bar, "{drawn}");
+        assert!(!drawn.contains("0 B/0 B"), "{drawn}");
+        getting.ends();
+    }
 }
 
-#[test]
-fn download_in_the_background_ends_with_a_line_above_the_one_being_typed() {
-    let (indexers, origin) = one_home();
-    origin.write("big.bin", bytes(1, 6 * MIB));
-    let _sharing = origin.share(&["big.bin"]);
-    let reader = Home::with(&["--indexer", &indexers.addr(0), "--limit-down", "1MB"]);
-    let mut terminal = Terminal::open(&reader);
-    terminal.keys("get big.bin &");
-    terminal.enter("runs in the background: get big.bin");
-    terminal.keys("jobs");
-    terminal.enter("running");
-    terminal.keys("search half");
-    terminal.sees("alf"); // a hint that ends draws the line anew
-    terminal.sees("* job 1 done: get big.bin");
-    terminal.sees("neko> search half");
-    terminal.control('c');
-    terminal.sees(PROMPT);
-}
-
-#[test]
-fn hints_are_grey_and_without_colors_in_brackets() {
-    const GREY: &str = "\x1b[90m";
-    let (_indexers, home) = one_home();
-    let mut terminal = Terminal::sized(&home, 80, &[]);
-    terminal.sees(PROMPT);
-    terminal.keys("quer");
-    terminal.sees(&format!("{GREY}y\x1b[0m"));
-    terminal.control('c');
-    terminal.sees(PROMPT);
-    terminal.keys("exit\r");
-    terminal.ends(0);
-
-    let mut terminal = Terminal::sized(&home, 80, &[("NO_COLOR", "1")]);
+/// Without colors hints stand in brackets, and nothing is longer than the terminal is wide.
+fn narrow_terminal_without_colors(home: &Home) {
+    const NEXT: &str = "\x1b[?2004h"; // the editor takes the next line
+    let mut terminal = Terminal::sized(home, 40, ("NO_COLOR", "1"));
     terminal.sees("* connected ");
     terminal.keys("quer");
     let mut said = terminal.sees("  [y]");
-    terminal.control('c');
-    terminal.sees(PROMPT);
+    terminal.interrupt();
     terminal.keys("get ");
     said += &terminal.sees("[NAME...");
-    terminal.control('c');
-    terminal.sees(PROMPT);
-    terminal.keys("nonsense\r");
-    said += &terminal.sees("help lists the commands");
-    terminal.keys("trace nobody-has-this\r");
-    said += &terminal.sees("nobody offers");
-    terminal.keys("exit\r");
-    let colors = said.split("\x1b[").skip(1).filter(|rest| {
-        let end = rest.find(|c: char| c.is_ascii_alphabetic()).map(|at| &rest[at..=at]);
-        end == Some("m")
-    });
-    assert_eq!(colors.count(), 0, "{said:?}");
-    terminal.ends(0);
-}
-
-#[test]
-fn terminal_that_can_only_print_still_takes_lines() {
-    let (_indexers, home) = one_home();
-    let mut terminal = Terminal::sized(&home, 80, &[("TERM", "dumb")]);
-    terminal.sees("help lists the commands");
-    terminal.keys("ls\r");
-    terminal.sees("nothing is published or held here");
-    terminal.keys("exit\r");
-    let said = terminal.session.exp_eof().unwrap();
-    assert!(!said.contains('\x1b'), "{said:?}");
-}
-
-#[test]
-fn nothing_wraps_in_forty_columns() {
-    let (_indexers, home) = one_home();
-    home.write("models/資料-最終版-with-a-long-name-that-does-not-fit.bin", "a\n");
-    let mut terminal = Terminal::sized(&home, 40, &[("NO_COLOR", "1")]);
-    terminal.sees("* connected ");
+    terminal.interrupt();
     terminal.keys("share models\r");
-    terminal.sees("1 new");
+    said += &terminal.sees("1 new");
     terminal.sees("nekopeer get neko:"); // one line, however long: it is to be copied
-    terminal.sees("\x1b[?2004h");
+    terminal.sees(NEXT);
     for command in ["ls", "help", "trace nobody-has-this", "jobs"] {
         terminal.keys(command);
         terminal.keys("\r");
         terminal.sees("\r\n");
-        let said = terminal.sees("\x1b[?2004h"); // the editor takes the next line
-        let said: Vec<u8> = said.chars().map(|c| u8::try_from(c).unwrap()).collect(); // it is read byte by byte
-        let said = String::from_utf8(said).unwrap();
-        for line in said.split("\r\n").map(|line| line.split('\x1b').next().unwrap_or_default()) {
+        let shown = terminal.sees(NEXT);
+        let read: Vec<u8> = shown.chars().map(|c| u8::try_from(c).unwrap()).collect(); // it is read byte by byte
+        let read = String::from_utf8(read).unwrap();
+        for line in read.split("\r\n").map(|line| line.split('\x1b').next().unwrap_or_default()) {
             let columns: usize = line.chars().map(|c| if c.is_ascii() || c == '…' { 1 } else { 2 }).sum();
             assert!(columns <= 40, "{command}: {columns} in {line:?}");
         }
+        said += &shown;
     }
+    terminal.keys("nonsense\r");
+    said += &terminal.sees("help lists the commands");
+    let is_color = |rest: &str| {
+        let end = rest.find(|c: char| c.is_ascii_alphabetic());
+        end.is_some_and(|end| rest[end..].starts_with('m'))
+    };
+    assert!(!said.split("\x1b[").skip(1).any(is_color), "{said:?}");
+    terminal.keys("exit\r");
+    terminal.ends();
 }
 
 #[test]
-fn ctrl_c_at_the_prompt_of_a_dumb_terminal_ends_nothing() {
+fn terminals_that_can_do_less_still_take_lines() {
     let (_indexers, home) = one_home();
-    let mut terminal = Terminal::sized(&home, 80, &[("TERM", "dumb")]);
+    home.write("models/資料-最終版-with-a-long-name-that-does-not-fit.bin", "a\n");
+    narrow_terminal_without_colors(&home);
+
+    let mut terminal = Terminal::sized(&home, 80, ("TERM", "xterm"));
     terminal.sees(PROMPT);
-    terminal.control('c');
-    terminal.sees("exit or Ctrl-D ends");
+    terminal.keys("quer");
+    terminal.sees("\x1b[90my\x1b[0m"); // a hint in grey
+    terminal.interrupt();
+    terminal.keys("exit\r");
+    terminal.ends();
+
+    // One that can only print.
+    let mut terminal = Terminal::sized(&home, 80, ("TERM", "dumb"));
+    let mut said = terminal.sees(PROMPT);
+    terminal.0.send_control('c').unwrap();
+    said += &terminal.sees("exit or Ctrl-D ends");
     terminal.keys("search nothing\n");
-    terminal.sees("nobody offers nothing");
+    said += &terminal.sees("nobody offers nothing");
     terminal.keys("exit\n");
-    terminal.ends(0);
+    said += &terminal.ends();
+    assert!(!said.contains('\x1b'), "{said:?}");
 }

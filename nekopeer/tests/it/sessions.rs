@@ -2,9 +2,7 @@
 
 use std::{ffi::OsStr, net::SocketAddr, os::unix::ffi::OsStrExt, sync::Arc};
 
-use crate::common::{
-    ANY_PORT, Folder, Holder, Node, Proxy, eventually, identity, indexer, indexer_at, kept_port, name, peer,
-};
+use crate::common::*;
 use nekopeer::{Config, DownloadError, Event, LockError, Peer, PublishError, PublishOptions, StartError};
 use nekoproto::{DataRequest, NetworkName, limits::TTL_DEFAULT, transport::Security};
 
@@ -24,7 +22,7 @@ fn registered(event: &Event) -> Option<usize> {
 }
 
 #[testkit::test]
-async fn peer_whose_indexer_is_away_serves_and_registers_when_it_comes() {
+async fn peer_whose_indexer_is_away_serves_and_registers_when_it_comes_and_comes_again() {
     let (_port, addr) = kept_port();
     let from = Folder::new();
     let mut origin = Node::start(from.config(&[addr])).await;
@@ -33,49 +31,45 @@ async fn peer_whose_indexer_is_away_serves_and_registers_when_it_comes() {
     let outcome = origin.publish_all(&[&from.write("a", b"content")]).await;
     assert_eq!((outcome.published.len(), outcome.indexers_told), (1, 0));
     let request = DataRequest::Manifest(outcome.published[0].manifest);
-    assert!(Holder::idle(identity(2)).ask(origin.addr(), &request).await.is_ok());
-    let _indexer = indexer_at(addr, &[]).await;
-    assert_eq!(origin.event(registered).await, 1);
-    let (to, reader) = peer(&[addr]).await;
-    reader.get("a").await.unwrap();
-    assert_eq!(to.read("a"), b"content");
+    assert!(Holder::idle(2).ask(origin.addr(), &request).await.is_ok());
+    for _ in 0..2 {
+        let indexer = indexer_at(addr, &[]).await;
+        assert_eq!(origin.event(registered).await, 1);
+        assert_eq!(indexer.names(), 1);
+        let (to, reader) = peer(&[addr]).await;
+        reader.get("a").await.unwrap();
+        assert_eq!(to.read("a"), b"content");
+        indexer.shutdown().await;
+        origin.event(away).await;
+    }
 }
 
 #[testkit::test]
-async fn peer_registers_again_when_its_indexer_restarts() {
-    let (_port, addr) = kept_port();
-    let indexer = indexer_at(addr, &[]).await;
-    let (from, mut origin) = peer(&[addr]).await;
-    origin.publish(&from.write("a", b"content")).await;
-    indexer.shutdown().await;
-    origin.event(away).await;
-    let indexer = indexer_at(addr, &[]).await;
-    assert_eq!(origin.event(registered).await, 1);
-    assert_eq!(indexer.names(), 1);
-    let (_to, reader) = peer(&[addr]).await;
-    reader.get("a").await.unwrap();
-}
-
-#[testkit::test]
-async fn version_published_while_the_indexer_is_away_is_announced_when_it_is_back() {
-    let near = indexer(&[]).await;
-    let far = indexer(&[near.local_addr()]).await;
-    far.neighbors_reach(1).await;
-    near.neighbors_reach(1).await; // news goes to a guest once it has proved itself
-    let (_port, addr) = kept_port();
-    let way = Proxy::begin(addr, near.local_addr());
-    let (from, mut origin) = peer(&[addr]).await;
-    let old = origin.publish(&from.write("a", b"version 1")).await;
-    let mut holder = Holder::idle(identity(2));
-    holder.register(far.local_addr(), [old.to_signed()]).await;
-    drop(way);
-    origin.event(away).await;
-    let outcome = origin.publish_all(&[&from.write("a", b"version 2")]).await;
-    assert_eq!((outcome.published.len(), outcome.indexers_told), (1, 0));
-    assert!(holder.told.try_recv().is_err());
-    let _way = Proxy::begin(addr, near.local_addr());
-    let news = holder.told.recv().await.unwrap().into_vec();
-    assert_eq!(news, [outcome.published[0].to_signed()], "a peer of the neighboring indexer is told");
+async fn version_published_while_the_indexer_is_away_is_announced_when_it_is_back_also_after_a_restart() {
+    for restarts in [false, true] {
+        let near = indexer(&[]).await;
+        let far = indexer(&[near.local_addr()]).await;
+        far.neighbors_reach(1).await;
+        near.neighbors_reach(1).await; // news goes to a guest once it has proved itself
+        let (_port, addr) = kept_port();
+        let way = Proxy::begin(addr, near.local_addr());
+        let (from, mut origin) = peer(&[addr]).await;
+        let old = origin.publish(&from.write("a", b"version 1")).await;
+        let mut holder = Holder::idle(2);
+        holder.register(far.local_addr(), [old.to_signed()]).await;
+        drop(way);
+        origin.event(away).await;
+        let outcome = origin.publish_all(&[&from.write("a", b"version 2")]).await;
+        assert_eq!((outcome.published.len(), outcome.indexers_told), (1, 0));
+        assert!(holder.told.try_recv().is_err());
+        if restarts {
+            origin.peer.abort().await;
+        }
+        let _way = Proxy::begin(addr, near.local_addr());
+        let _restarted = if restarts { Some(from.peer(&[addr]).await) } else { None };
+        let news = holder.told.recv().await.unwrap().into_vec();
+        assert_eq!(news, [outcome.published[0].to_signed()], "a peer of the neighboring indexer is told");
+    }
 }
 
 #[testkit::test]
@@ -123,9 +117,7 @@ async fn indexer_of_another_network_or_security_is_away_for_a_reason() {
 
 #[testkit::test]
 async fn deregistered_name_is_found_no_more_and_its_file_stays() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
-    let (_to, reader) = peer(&[indexer.local_addr()]).await;
+    let (_indexer, [(from, origin), (_to, reader)]) = network().await;
     origin.publish(&from.write("a", b"content")).await;
     origin.peer.deregister(&name("a")).await.unwrap();
     let error = reader.get("a").await.unwrap_err();
@@ -140,9 +132,7 @@ async fn deregistered_name_is_found_no_more_and_its_file_stays() {
 
 #[testkit::test]
 async fn shutdown_withdraws_everything() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
-    let (_to, reader) = peer(&[indexer.local_addr()]).await;
+    let (_indexer, [(from, origin), (_to, reader)]) = network().await;
     for text in ["a", "b"] {
         origin.publish(&from.write(text, b"content")).await;
     }
@@ -194,8 +184,7 @@ async fn address_in_use_is_named_and_leaves_the_data_folder_free() {
 
 #[testkit::test]
 async fn peer_that_does_not_listen_downloads_and_is_nobody_s_holder() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (indexer, [(from, origin)]) = network().await;
     origin.publish(&from.write("a", b"content")).await;
     let to = Folder::new();
     let config = Config { listen: None, ..to.config(&[indexer.local_addr()]) };
@@ -211,43 +200,37 @@ async fn peer_that_does_not_listen_downloads_and_is_nobody_s_holder() {
 }
 
 #[testkit::test]
-async fn publish_says_which_path_is_missing_and_publishes_nothing() {
+async fn what_cannot_be_published_is_named_and_the_rest_of_its_folder_is_published() {
     let (from, origin) = peer(&[]).await;
-    let paths = vec![from.write("a", b"content"), from.path("missing")];
-    let error = origin.peer.publish(paths, PublishOptions::default(), &Default::default()).await.unwrap_err();
+    let publish = async |paths: Vec<_>, name: Option<&str>| {
+        let options = PublishOptions { name: name.map(testkit::values::name), ..Default::default() };
+        origin.peer.publish(paths, options, &Default::default()).await
+    };
+    let error = publish(vec![from.write("a", b"content"), from.path("missing")], None).await.unwrap_err();
     assert!(matches!(&error, PublishError::Unreadable { path, .. } if path.ends_with("missing")), "{error}");
-    assert!(origin.peer.files().await.is_empty());
-}
+    assert!(origin.peer.files().await.is_empty(), "nothing is published");
+    let (one, two) = (from.write("one/a", b"1"), from.write("two/a", b"2"));
+    let error = publish(vec![from.path("one")], Some("a")).await.unwrap_err();
+    assert!(matches!(error, PublishError::NameForFolder(_)), "{error}");
+    let error = publish(vec![one, two], Some("a")).await.unwrap_err();
+    assert!(matches!(error, PublishError::SameName { .. }), "{error}");
 
-#[testkit::test]
-async fn folder_with_unusable_names_is_published_without_them() {
-    let (_home, origin) = peer(&[]).await;
     let tree = Folder::new();
     tree.write("good", b"content");
     let bad = tree.path("").join(OsStr::from_bytes(b"b\xffd"));
     std::fs::write(&bad, b"content").unwrap();
     tree.write("back\\slash", b"content");
-    let outcome = origin.publish_all(&[&tree.path("")]).await;
+    assert!(std::process::Command::new("mkfifo").arg(tree.path("pipe")).status().unwrap().success());
+    let outcome = origin.publish_all(&[&tree.path(""), &tree.path("pipe")]).await;
     assert_eq!(outcome.published.len(), 1);
     let failed: Vec<_> = outcome.failed.into_iter().map(|(path, error)| (path, error.to_string())).collect();
-    assert_eq!(failed.len(), 2, "{failed:?}");
-    assert!(failed.iter().any(|(path, why)| *path == bad && why.contains("UTF-8")), "{failed:?}");
-}
-
-#[testkit::test]
-async fn folder_and_two_files_cannot_be_published_under_one_name() {
-    let (from, origin) = peer(&[]).await;
-    let (one, two) = (from.write("one/a", b"1"), Folder::new());
-    let two = two.write("a", b"2");
-    let publish = async |paths: Vec<_>| {
-        let options = PublishOptions { name: Some(name("a")), ..PublishOptions::default() };
-        origin.peer.publish(paths, options, &Default::default()).await.unwrap_err()
+    let fails = |path: &std::path::Path, text: &str| {
+        assert!(failed.iter().any(|(at, why)| at == path && why.contains(text)), "{text}: {failed:?}");
     };
-    let error = publish(vec![from.path("one")]).await;
-    assert!(matches!(error, PublishError::NameForFolder(_)), "{error}");
-    drop(two);
-    let error = publish(vec![one, from.write("two/a", b"2")]).await;
-    assert!(matches!(error, PublishError::SameName { .. }), "{error}");
+    fails(&bad, "UTF-8");
+    fails(&tree.path("back\\slash"), "backslash");
+    fails(&tree.path("pipe"), "not a regular file"); // nothing waits for it
+    assert_eq!(failed.len(), 3, "{failed:?}");
 }
 
 #[testkit::test]
@@ -265,15 +248,4 @@ async fn data_folder_with_the_private_key_is_never_shared() {
         let refused = origin.peer.publish(vec![path], PublishOptions::default(), &Arc::default()).await;
         assert!(matches!(refused, Err(PublishError::OwnData(_))), "{refused:?}");
     }
-}
-
-#[testkit::test]
-async fn pipe_is_refused_and_not_waited_for() {
-    let (_home, origin) = peer(&[]).await;
-    let folder = Folder::new();
-    let pipe = folder.path("pipe");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let outcome = origin.publish_all(&[&pipe]).await;
-    assert!(outcome.published.is_empty());
-    assert!(outcome.failed[0].1.to_string().contains("not a regular file"), "{:?}", outcome.failed);
 }

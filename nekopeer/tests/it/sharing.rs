@@ -7,10 +7,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use crate::common::{
-    Folder, Goods, Holder, MIB, Node, ScriptedReply, bytes, eventually, goods::CHUNK_BYTES, identity,
-    indexer, name, peer,
-};
+use crate::common::*;
 use nekopeer::{Config, DownloadError, DownloadOptions, Progress};
 use nekoproto::{DataRequest, FetchRefusal};
 
@@ -50,19 +47,17 @@ async fn readers_of_one_slow_origin_share_what_they_have() {
 
 #[testkit::test(multi_thread)]
 async fn a_peer_that_is_still_downloading_is_listed_so_and_serves_what_it_has() {
-    let indexer = indexer(&[]).await;
-    let goods = Goods::new(&identity(1), "a", 1, bytes(1, 16 * MIB));
-    let script = goods.clone();
+    let (indexer, [(_to, reader)]) = network().await;
+    let goods = Goods::new(1, "a", 1, bytes(1, 4 * MIB));
     // The origin sends the first half only.
     let half = goods.bytes.len() as u64 / 2;
-    let origin = Holder::begin(identity(1), move |request| match request {
+    let script = move |goods: &Goods, request: &DataRequest| match request {
         DataRequest::Get { ranges, .. } if ranges.iter().any(|range| range.offset + range.len > half) => {
             ScriptedReply::refusal(FetchRefusal::Busy)
         }
-        request => script.honest(request),
-    });
-    origin.register(indexer.local_addr(), [goods.record.to_signed()]).await;
-    let (_to, reader) = peer(&[indexer.local_addr()]).await;
+        request => goods.honest(request),
+    };
+    let _origin = goods.served(1, indexer.local_addr(), script).await;
     let (file, options, progress) = (name("a"), DownloadOptions::default(), Arc::new(Progress::default()));
     let downloading = reader.peer.download(&file, options, &progress);
     let looking = async {
@@ -72,7 +67,7 @@ async fn a_peer_that_is_still_downloading_is_listed_so_and_serves_what_it_has() 
         };
         let partial = eventually(listed).await;
         assert_eq!(partial.node, reader.peer.node());
-        let stranger = Holder::idle(identity(66));
+        let stranger = Holder::idle(66);
         let ask = async |offset: u64| {
             let range = nekoproto::ByteRange { offset, len: 10 };
             let ranges = nekoproto::List::first_of([range]);
@@ -101,9 +96,7 @@ async fn a_peer_that_is_still_downloading_is_listed_so_and_serves_what_it_has() 
 
 #[testkit::test]
 async fn chunks_of_other_files_are_not_fetched() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
-    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    let (_indexer, [(from, origin), (to, reader)]) = network().await;
     let first = bytes(1, 6 * MIB);
     let second = [&first[MIB..5 * MIB], &bytes(2, MIB)].concat();
     origin.publish(&from.write("a", &first)).await;
@@ -121,9 +114,7 @@ async fn chunks_of_other_files_are_not_fetched() {
 #[testkit::test]
 async fn zeros_are_not_fetched_and_stay_a_hole() {
     use std::os::unix::fs::{FileExt, MetadataExt};
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
-    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    let (_indexer, [(from, origin), (to, reader)]) = network().await;
     let path = from.write("a", b"");
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(64 * MIB as u64).unwrap();
@@ -138,13 +129,11 @@ async fn zeros_are_not_fetched_and_stay_a_hole() {
 
 #[testkit::test]
 async fn many_files_come_together_and_each_has_its_outcome() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
-    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    let (_indexer, [(from, origin), (to, reader)]) = network().await;
     let mut names = Vec::new();
-    for n in 0..300u32 {
+    for n in 0..300u64 {
         let text = format!("d{}/f{n}", n % 7);
-        from.write(&text, &bytes(u8::try_from(n % 251).unwrap(), n as usize * 40));
+        from.write(&text, &bytes(n, usize::try_from(n).unwrap() * 40));
         names.push(name(&text));
     }
     let large = bytes(9, 3 * MIB);
@@ -177,19 +166,15 @@ async fn many_files_come_together_and_each_has_its_outcome() {
 
 #[testkit::test]
 async fn small_file_that_is_corrupted_by_one_source_comes_from_another() {
-    let indexer = indexer(&[]).await;
-    let goods = Goods::new(&identity(1), "a", 1, bytes(1, 5000));
-    let script = goods.clone();
-    let liar = Holder::begin(identity(1), move |request| {
-        let mut bytes = script.asked(request);
+    let (indexer, [(to, reader)]) = network().await;
+    let goods = Goods::new(1, "a", 1, bytes(1, 5000));
+    let lies = |goods: &Goods, request: &DataRequest| {
+        let mut bytes = goods.asked(request);
         bytes[0] ^= 1;
         ScriptedReply::of(bytes)
-    });
-    liar.register(indexer.local_addr(), [goods.record.to_signed()]).await;
-    let script = goods.clone();
-    let honest = Holder::begin(identity(2), move |request| script.honest(request));
-    honest.register(indexer.local_addr(), [goods.record.to_signed()]).await;
-    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    };
+    let _liar = goods.served(1, indexer.local_addr(), lies).await;
+    let _honest = goods.held(2, indexer.local_addr()).await;
     let names = [name("a")];
     let outcomes = reader.peer.download_all(&names, &DownloadOptions::default(), &Arc::default()).await;
     outcomes[0].1.as_ref().unwrap();
@@ -212,9 +197,7 @@ impl Write for Sink {
 
 #[testkit::test]
 async fn a_file_that_is_read_comes_in_order_and_leaves_nothing() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
-    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    let (_indexer, [(from, origin), (to, reader)]) = network().await;
     for (text, len, seed) in [("a", 20 * MIB, 1), ("small", 10, 2), ("empty", 0, 3)] {
         let content = bytes(seed, len);
         origin.publish(&from.write(text, &content)).await;
@@ -229,20 +212,17 @@ async fn a_file_that_is_read_comes_in_order_and_leaves_nothing() {
 
 #[testkit::test]
 async fn what_a_liar_sends_is_not_read() {
-    let indexer = indexer(&[]).await;
-    let goods = Goods::new(&identity(1), "a", 1, bytes(1, 2 * MIB));
-    let script = goods.clone();
-    let liar = Holder::begin(identity(1), move |request| {
-        let mut bytes = script.asked(request);
+    let (indexer, [(_to, reader)]) = network().await;
+    let goods = Goods::new(1, "a", 1, bytes(1, 2 * MIB));
+    let lies = |goods: &Goods, request: &DataRequest| {
+        let mut bytes = goods.asked(request);
         if let (DataRequest::Get { .. }, Some(byte)) = (request, bytes.get_mut(5 * CHUNK_BYTES)) {
             *byte ^= 1;
         }
         ScriptedReply::of(bytes)
-    });
-    liar.register(indexer.local_addr(), [goods.record.to_signed()]).await;
-    let (_to, reader) = peer(&[indexer.local_addr()]).await;
-    let sink = Sink::default();
-    let options = DownloadOptions::default();
+    };
+    let _liar = goods.served(1, indexer.local_addr(), lies).await;
+    let (sink, options) = (Sink::default(), DownloadOptions::default());
     let error = reader.peer.read(&name("a"), &options, sink.clone(), &Arc::default()).await.unwrap_err();
     assert!(matches!(error, DownloadError::SourcesExhausted { .. }), "{error}");
     let read = sink.0.lock().unwrap().clone();
@@ -254,8 +234,7 @@ async fn what_a_liar_sends_is_not_read() {
 
 #[testkit::test]
 async fn what_comes_through_a_pipe_is_stored_whole_and_overwrites_nothing_unasked() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (_indexer, [(from, origin)]) = network().await;
     let content = bytes(1, 5 * MIB);
     let store = async |text: &str, content: &[u8], force| {
         let from = std::io::Cursor::new(content.to_vec());

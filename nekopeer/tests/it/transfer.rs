@@ -1,20 +1,15 @@
 //! Publishing and downloading between real peers: whole files, and only the missing chunks.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
-use crate::common::{Folder, Goods, Holder, MIB, ScriptedReply, bytes, identity, indexer, name, peer};
+use crate::common::*;
 use nekopeer::{DownloadError, DownloadOptions, Progress, PublishOptions};
-use nekoproto::{FetchRefusal, Freshness};
+use nekoproto::Freshness;
 
 #[testkit::test]
 async fn files_of_every_size_arrive_as_they_are() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
-    let (to, reader) = peer(&[indexer.local_addr()]).await;
-    let files = [("empty", 0), ("deep/er/one", 1), ("a b/ü.bin", 5 * MIB), ("large", 40 * MIB)];
+    let (_indexer, [(from, origin), (to, reader)]) = network().await;
+    let files = [("empty", 0), ("deep/er/one", 1), ("a b/ü.bin", 5 * MIB), ("large", 24 * MIB)];
     for ((text, len), seed) in files.into_iter().zip(0..) {
         let content = bytes(seed, len);
         let record = origin.publish(&from.write(text, &content)).await;
@@ -29,9 +24,7 @@ async fn files_of_every_size_arrive_as_they_are() {
 
 #[testkit::test]
 async fn files_of_a_folder_elsewhere_are_named_by_its_own_name_and_their_paths_within() {
-    let indexer = indexer(&[]).await;
-    let (_from, origin) = peer(&[indexer.local_addr()]).await;
-    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    let (_indexer, [(_from, origin), (to, reader)]) = network().await;
     let tree = Folder::new();
     for text in ["tree/a.txt", "tree/sub/b.txt", "tree/.neko/secret", "tree/sub/.neko-part-x"] {
         tree.write(text, text.as_bytes());
@@ -46,23 +39,12 @@ async fn files_of_a_folder_elsewhere_are_named_by_its_own_name_and_their_paths_w
 }
 
 #[testkit::test]
-async fn unchanged_republish_keeps_the_version() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
-    let path = from.write("a", b"same");
-    let first = origin.publish(&path).await;
-    std::fs::write(&path, b"same").unwrap(); // a new stamp, the same bytes
-    let outcome = origin.publish_all(&[&path]).await;
-    assert_eq!((outcome.unchanged, outcome.published.len()), (vec![first], 0));
-}
-
-#[testkit::test]
-async fn changed_republish_moves_only_the_changed_chunks() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
-    let (to, reader) = peer(&[indexer.local_addr()]).await;
+async fn unchanged_republish_keeps_the_version_and_a_changed_one_moves_only_the_changed_chunks() {
+    let (_indexer, [(from, origin), (to, reader)]) = network().await;
     let before = bytes(1, 5 * MIB);
-    origin.publish(&from.write("a", &before)).await;
+    let first = origin.publish(&from.write("a", &before)).await;
+    let outcome = origin.publish_all(&[&from.write("a", &before)]).await; // a new stamp, the same bytes
+    assert_eq!((outcome.unchanged, outcome.published.len()), (vec![first], 0));
     assert_eq!(reader.get("a").await.unwrap().bytes_moved, before.len() as u64);
     assert_eq!(reader.get("a").await.unwrap().bytes_moved, 0, "it is here already");
     let after = [&before[..2 * MIB], b"an insertion", &before[2 * MIB..]].concat();
@@ -75,10 +57,7 @@ async fn changed_republish_moves_only_the_changed_chunks() {
 
 #[testkit::test(multi_thread)]
 async fn two_sources_share_the_work() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
-    let (_cache, cache) = peer(&[indexer.local_addr()]).await;
-    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    let (_indexer, [(from, origin), (_cache, cache), (to, reader)]) = network().await;
     let content = bytes(1, 24 * MIB);
     origin.publish(&from.write("a", &content)).await;
     cache.get("a").await.unwrap();
@@ -88,40 +67,25 @@ async fn two_sources_share_the_work() {
 }
 
 #[testkit::test]
-async fn copy_serves_while_its_origin_is_gone() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
-    let (_cache, cache) = peer(&[indexer.local_addr()]).await;
-    let (to, reader) = peer(&[indexer.local_addr()]).await;
-    origin.publish(&from.write("a", b"content")).await;
-    let node = origin.peer.node();
-    cache.get("a").await.unwrap();
-    origin.peer.shutdown().await;
-    let done = reader.get("a").await.unwrap();
-    assert_eq!((done.record.origin, to.read("a").as_slice()), (node, b"content".as_slice()));
-}
-
-#[testkit::test]
-async fn output_elsewhere_is_where_the_file_stands_and_is_served_from() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
-    let (to, cache) = peer(&[indexer.local_addr()]).await;
-    let (third, reader) = peer(&[indexer.local_addr()]).await;
-    origin.publish(&from.write("a", b"content")).await;
-    let elsewhere = Folder::new();
+async fn copy_is_served_from_where_it_stands_while_its_origin_is_gone() {
+    let (_indexer, [(from, origin), (to, cache), (third, reader)]) = network().await;
+    origin.publish_all(&[&from.write("a", b"content"), &from.write("b", b"more")]).await;
+    let (node, elsewhere) = (origin.peer.node(), Folder::new());
+    cache.get("b").await.unwrap();
     let output = Some(elsewhere.path("renamed"));
     let done = cache.get_with("a", DownloadOptions { output, ..Default::default() }).await.unwrap();
     assert_eq!(done.path, elsewhere.path("renamed"));
     assert!(elsewhere.read("renamed") == b"content" && !to.has("a"));
     origin.peer.shutdown().await;
-    reader.get("a").await.unwrap();
-    assert_eq!(third.read("a"), b"content");
+    for (text, content) in [("a", &b"content"[..]), ("b", b"more")] {
+        let done = reader.get(text).await.unwrap();
+        assert_eq!((done.record.origin, third.read(text).as_slice()), (node, content));
+    }
 }
 
 #[testkit::test]
 async fn own_and_unknown_names_are_told_apart() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (_indexer, [(from, origin)]) = network().await;
     origin.publish(&from.write("mine", b"content")).await;
     let error = origin.get("mine").await.unwrap_err();
     assert!(matches!(error, DownloadError::Own(_)), "{error}");
@@ -131,9 +95,7 @@ async fn own_and_unknown_names_are_told_apart() {
 
 #[testkit::test]
 async fn second_download_of_a_name_at_the_same_time_is_refused() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
-    let (_to, reader) = peer(&[indexer.local_addr()]).await;
+    let (_indexer, [(from, origin), (_to, reader)]) = network().await;
     origin.publish(&from.write("a", b"content")).await;
     let (first, second) = tokio::join!(reader.get("a"), reader.get("a"));
     assert_eq!(first.unwrap().bytes_moved, 7);
@@ -142,48 +104,19 @@ async fn second_download_of_a_name_at_the_same_time_is_refused() {
 }
 
 #[testkit::test]
-async fn progress_ends_at_the_size_whatever_was_there() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
-    let (_to, reader) = peer(&[indexer.local_addr()]).await;
-    let path = from.write("a", &bytes(1, MIB));
-    let progress = Arc::new(Progress::default());
-    let paths = vec![path.clone()];
-    origin.peer.publish(paths, PublishOptions::default(), &progress).await.unwrap();
-    assert_eq!((progress.done(), progress.total()), (MIB as u64, MIB as u64));
-    for _ in 0..2 {
-        let progress = Arc::new(Progress::default());
-        let options = DownloadOptions::default();
-        reader.peer.download(&name("a"), options, &progress).await.unwrap();
-        assert_eq!((progress.done(), progress.total()), (MIB as u64, MIB as u64));
-    }
-}
-
-#[testkit::test]
-async fn busy_source_is_asked_again_until_it_has_room() {
-    let indexer = indexer(&[]).await;
-    let (to, reader) = peer(&[indexer.local_addr()]).await;
-    let goods = Goods::new(&identity(1), "a", 1, bytes(1, 2 * MIB));
-    let (script, refusals) = (goods.clone(), AtomicUsize::new(0));
-    let busy = Holder::begin(identity(1), move |request| {
-        let refused = refusals.fetch_add(1, Ordering::Relaxed);
-        if refused < 3 { ScriptedReply::refusal(FetchRefusal::Busy) } else { script.honest(request) }
-    });
-    busy.register(indexer.local_addr(), [goods.record.to_signed()]).await;
-    reader.get("a").await.unwrap();
-    assert!(to.read("a") == goods.bytes);
-}
-
-#[testkit::test]
-async fn progress_of_many_files_counts_all_of_them_and_what_was_there_apart() {
-    let indexer = indexer(&[]).await;
-    let (from, origin) = peer(&[indexer.local_addr()]).await;
-    let (_to, reader) = peer(&[indexer.local_addr()]).await;
+async fn progress_ends_at_the_size_of_all_files_and_counts_apart_what_was_there() {
+    let (_indexer, [(from, origin), (_to, reader)]) = network().await;
     let sizes = [("there", MIB), ("large", 2 * MIB), ("larger", 3 * MIB), ("small", 10)];
     for ((text, size), seed) in sizes.into_iter().zip(1..) {
-        origin.publish(&from.write(text, &bytes(seed, size))).await;
+        let (paths, progress) = (vec![from.write(text, &bytes(seed, size))], Arc::new(Progress::default()));
+        origin.peer.publish(paths, PublishOptions::default(), &progress).await.unwrap();
+        assert_eq!((progress.done(), progress.total()), (size as u64, size as u64));
     }
-    reader.get("there").await.unwrap();
+    for _ in 0..2 {
+        let (name, progress) = (name("there"), Arc::new(Progress::default()));
+        reader.peer.download(&name, DownloadOptions::default(), &progress).await.unwrap();
+        assert_eq!((progress.done(), progress.total()), (MIB as u64, MIB as u64));
+    }
     let (names, progress) = (sizes.map(|(text, _)| name(text)), Arc::new(Progress::default()));
     let outcomes = reader.peer.download_all(&names, &DownloadOptions::default(), &progress).await;
     assert!(outcomes.iter().all(|(_, outcome)| outcome.is_ok()), "{outcomes:?}");

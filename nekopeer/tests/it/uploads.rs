@@ -1,34 +1,33 @@
 //! Readers that hold what they do not use: they read hardly anything, ask for nothing, or half. Others are served.
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{fs, net::SocketAddr, time::Duration};
 
-use crate::{
-    common::{Folder, Holder, MIB, Node, bytes, holder::blocking, identity, indexer, peer},
-    program,
-};
+use crate::{common::*, program};
+use nekoindexer::IndexerHandle;
 use nekopeer::Downloaded;
 use nekoproto::{
-    ByteRange, DataReply, DataRequest, List, NetworkName, Purpose, Role, VerifiedRecord,
-    transport::{Access, DataStream, Endpoint, EndpointConfig, Security, encoded},
+    ByteRange, ContentHash, DataReply, DataRequest, List, Purpose, Role, VerifiedRecord,
+    transport::{DataStream, Security, encoded},
 };
+use testkit::peer::endpoint;
+use tokio::runtime::Runtime;
 
 /// Data streams of one reader that a peer serves at once.
 const OF_ONE: usize = 8;
 
-/// Asks for as much as one request may.
-fn all_of(record: &VerifiedRecord) -> DataRequest {
-    let ranges = List::first_of([ByteRange { offset: 0, len: record.size }]);
-    DataRequest::Get { content: record.content, ranges }
+/// Asks for all of a file.
+fn all_of(content: ContentHash, len: u64) -> DataRequest {
+    DataRequest::Get { content, ranges: List::first_of([ByteRange { offset: 0, len }]) }
 }
 
-/// Streams of `count` readers that ask for all of a file and do not read it.
-async fn ask_and_read_nothing(sharer: &Node, record: &VerifiedRecord, count: u16) -> Vec<DataStream> {
+/// Streams of `count` readers to the sharer, each begun by `begin`.
+async fn streams(sharer: &Node, count: u16, begin: impl Fn(&mut DataStream)) -> Vec<DataStream> {
     let mut streams = Vec::new();
     for reader in 0..count {
-        let reader = Holder::idle(identity(100 + reader));
+        let reader = Holder::idle(100 + reader);
         for _ in 0..OF_ONE {
             let mut stream = reader.data(sharer.addr()).await;
-            stream.send(&all_of(record)).unwrap();
+            begin(&mut stream);
             streams.push(stream);
         }
     }
@@ -36,15 +35,15 @@ async fn ask_and_read_nothing(sharer: &Node, record: &VerifiedRecord, count: u16
 }
 
 /// The largest file that one request may ask for: more than the buffers between the two ends hold.
-async fn sharer_of_a_large_file() -> (nekoindexer::IndexerHandle, Folder, Node, VerifiedRecord) {
-    let indexer = indexer(&[]).await;
-    let (from, sharer) = peer(&[indexer.local_addr()]).await;
+async fn sharer_of_a_large_file() -> (IndexerHandle, Folder, Node, VerifiedRecord, DataRequest) {
+    let (indexer, [(from, sharer)]) = network().await;
     let record = sharer.publish(&from.write("a", &bytes(1, 32 * MIB))).await;
-    (indexer, from, sharer, record)
+    let all = all_of(record.content, record.size);
+    (indexer, from, sharer, record, all)
 }
 
 /// Gets a small file from the sharer, and asserts that it did not wait for the others.
-async fn is_served(indexer: &nekoindexer::IndexerHandle, from: &Folder, sharer: &Node) -> Downloaded {
+async fn is_served(indexer: &IndexerHandle, from: &Folder, sharer: &Node) -> Downloaded {
     let content = bytes(2, 3 * MIB);
     sharer.publish(&from.write("b", &content)).await;
     let (to, reader) = peer(&[indexer.local_addr()]).await;
@@ -56,18 +55,18 @@ async fn is_served(indexer: &nekoindexer::IndexerHandle, from: &Folder, sharer: 
 
 #[testkit::test(multi_thread)]
 async fn readers_that_read_nothing_keep_no_slot() {
-    let (indexer, from, sharer, record) = sharer_of_a_large_file().await;
-    let mut streams = ask_and_read_nothing(&sharer, &record, 5).await;
+    let (indexer, from, sharer, record, all) = sharer_of_a_large_file().await;
+    let mut unread = streams(&sharer, 5, |stream| stream.send(&all).unwrap()).await;
     let granted = blocking(move || {
-        for stream in streams.iter_mut().take(32) {
+        for stream in unread.iter_mut().take(32) {
             stream.receive::<DataReply>(Duration::from_secs(20)).unwrap().unwrap();
         }
-        streams
+        unread
     });
-    let streams = granted.await; // as many as there are slots
+    let unread = granted.await; // as many as there are slots
     is_served(&indexer, &from, &sharer).await;
     // They are still served: one that reads gets all it asked for.
-    let mut late = streams.into_iter().next().unwrap();
+    let mut late = unread.into_iter().next().unwrap();
     let got = blocking(move || {
         let mut got = vec![0; usize::try_from(record.size).unwrap()];
         late.receive_bytes(&mut got).unwrap();
@@ -77,34 +76,21 @@ async fn readers_that_read_nothing_keep_no_slot() {
 }
 
 #[testkit::test(multi_thread)]
-async fn more_readers_that_read_nothing_than_places_give_way() {
-    let (indexer, from, sharer, record) = sharer_of_a_large_file().await;
-    let _streams = ask_and_read_nothing(&sharer, &record, 40).await;
+async fn more_readers_that_read_nothing_than_places_give_way_and_unfinished_requests_keep_no_slot() {
+    let (indexer, from, sharer, _, all) = sharer_of_a_large_file().await;
+    let unread = streams(&sharer, 40, |stream| stream.send(&all).unwrap()).await;
     is_served(&indexer, &from, &sharer).await;
-}
-
-#[testkit::test(multi_thread)]
-async fn unfinished_requests_keep_no_slot() {
-    let (indexer, from, sharer, record) = sharer_of_a_large_file().await;
-    let request = encoded(&all_of(&record), 0).unwrap();
-    let mut streams = Vec::new();
-    for reader in 0..5 {
-        let reader = Holder::idle(identity(100 + reader));
-        for _ in 0..OF_ONE {
-            let mut stream = reader.data(sharer.addr()).await;
-            stream.send_bytes(&request[..7]).unwrap();
-            streams.push(stream);
-        }
-    }
+    drop(unread);
+    let request = encoded(&all, 0).unwrap();
+    let _unfinished = streams(&sharer, 5, |stream| stream.send_bytes(&request[..7]).unwrap()).await;
     let done = is_served(&indexer, &from, &sharer).await;
     assert!(done.took < Duration::from_secs(1), "{:?}", done.took);
 }
 
 #[testkit::test]
 async fn of_too_many_streams_without_a_request_the_oldest_are_closed() {
-    let indexer = indexer(&[]).await;
-    let (_from, sharer) = peer(&[indexer.local_addr()]).await;
-    let reader = Holder::idle(identity(100));
+    let (_indexer, [(_from, sharer)]) = network().await;
+    let reader = Holder::idle(100);
     let mut oldest = reader.data(sharer.addr()).await;
     let mut later = Vec::new();
     for _ in 0..64 {
@@ -114,10 +100,18 @@ async fn of_too_many_streams_without_a_request_the_oldest_are_closed() {
     assert!(matches!(ended, nekoproto::transport::DataError::Io(_)), "{ended:?}");
 }
 
-fn reader(seed: u16) -> Arc<Endpoint> {
-    let (role, network, security) = (Role::Peer, NetworkName::default(), Security::Tls);
-    let identity = identity(seed);
-    Endpoint::new(EndpointConfig { identity, role, network, security, access: Access::default() }).unwrap()
+/// A program that shares `a`, and where it serves.
+fn sharing(home: &program::Home, content: &[u8]) -> (program::Running, SocketAddr) {
+    home.write("a", content);
+    let mut sharer = home.start(&["share", "a", "--listen", "127.0.0.1:0"]);
+    let addr = sharer.serves_at();
+    (sharer, addr)
+}
+
+/// A data stream of the node with this seed.
+async fn data_stream(seed: u16, addr: SocketAddr) -> DataStream {
+    let endpoint = endpoint(seed, Role::Peer, Security::Tls);
+    DataStream::new(endpoint.dial(addr, Purpose::Data, None).await.unwrap().io).unwrap()
 }
 
 /// Open descriptors and resident memory, in KiB, of a process.
@@ -133,20 +127,13 @@ fn streams_without_a_request_take_one_descriptor_and_no_buffer() {
     const READERS: u16 = 10;
     const EACH: usize = 40;
     let (_indexers, home) = program::one_home();
-    home.write("a", b"some bytes");
-    let mut sharer = home.start(&["share", "a", "--listen", "127.0.0.1:0"]);
-    let line = sharer.err_line("serving on ");
-    let addr = line.split_whitespace().find_map(|word| word.trim_end_matches(',').parse().ok()).unwrap();
+    let (mut sharer, addr) = sharing(&home, b"some bytes");
     let (process, before) = (sharer.id(), taken_by(sharer.id()));
-    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let runtime = Runtime::new().unwrap();
     let streams: Vec<DataStream> = runtime.block_on(async {
         let mut streams = Vec::new();
-        for seed in 0..READERS {
-            let reader = reader(100 + seed);
-            for _ in 0..EACH {
-                let connection = reader.dial(addr, Purpose::Data, None).await.unwrap();
-                streams.push(DataStream::new(connection.io).unwrap());
-            }
+        for seed in (0..READERS).flat_map(|seed| [100 + seed; EACH]) {
+            streams.push(data_stream(seed, addr).await);
         }
         streams
     });
@@ -164,19 +151,11 @@ fn streams_without_a_request_take_one_descriptor_and_no_buffer() {
 fn terminated_sharer_first_ends_the_upload_to_a_slow_reader() {
     let (_indexers, home) = program::one_home();
     let content = bytes(1, 32 * MIB);
-    home.write("a", &content);
-    let mut sharer = home.start(&["share", "a", "--listen", "127.0.0.1:0"]);
-    let line = sharer.err_line("serving on ");
-    let addr = line.split_whitespace().find_map(|word| word.trim_end_matches(',').parse().ok()).unwrap();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let stream = runtime.block_on(async {
-        let connection = reader(100).dial(addr, Purpose::Data, None).await.unwrap();
-        DataStream::new(connection.io).unwrap()
-    });
-    let mut stream = stream;
-    let hash = nekoproto::ContentHash::from_bytes(*blake3::hash(&content).as_bytes());
-    let ranges = List::first_of([ByteRange { offset: 0, len: content.len() as u64 }]);
-    stream.send(&DataRequest::Get { content: hash, ranges }).unwrap();
+    let (sharer, addr) = sharing(&home, &content);
+    let runtime = Runtime::new().unwrap();
+    let mut stream = runtime.block_on(data_stream(100, addr));
+    let hash = ContentHash::from_bytes(*blake3::hash(&content).as_bytes());
+    stream.send(&all_of(hash, content.len() as u64)).unwrap();
     stream.receive::<DataReply>(Duration::from_secs(20)).unwrap().unwrap();
     std::thread::sleep(Duration::from_millis(300)); // the sockets are full by now; if not, the test shows less
     sharer.signal("TERM");

@@ -77,69 +77,14 @@ pub(super) fn headers(
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::{ContentHash, FileName, Identity, ManifestHash, Policy, Record, Version};
-
     use super::*;
-
-    fn record(published_ms: u64) -> VerifiedRecord {
-        let origin = Identity::from_seed(&[1; 32]);
-        let record = Record {
-            origin: origin.id(),
-            name: FileName::new("a").unwrap(),
-            version: Version::new(7).unwrap(),
-            size: 1,
-            content: ContentHash::from_bytes([0xab; 32]),
-            manifest: ManifestHash::from_bytes([0; 32]),
-            policy: Policy::default(),
-            published_ms,
-        };
-        record.sign(&origin).unwrap()
-    }
-
-    fn at(ms: u64) -> SystemTime {
-        UNIX_EPOCH + Duration::from_millis(ms)
-    }
-
-    fn said(freshness: Freshness, left: u64, age: u64) -> HeaderMap {
-        let record = record(1_000);
-        let (left, age) = (Duration::from_millis(left), Duration::from_millis(age));
-        let validity = Validity { freshness, left, age };
-        headers(&record, &validators(&record, None, at(90_000)), Some(validity))
-    }
-
-    #[test]
-    fn what_is_left_of_the_bound_is_said_and_age_only_where_nothing_is_left() {
-        let fresh = said(Freshness::Fresh, 59_900, 100);
-        assert_eq!(fresh[CACHE_CONTROL], "max-age=59, must-revalidate");
-        assert_eq!(fresh[ETAG], format!("\"v7-{}\"", "ab".repeat(32)));
-        assert_eq!(
-            (&fresh[X_NEKO_VERSION], &fresh[X_NEKO_FRESHNESS]),
-            (&"7".parse().unwrap(), &"fresh".parse().unwrap())
-        );
-        assert!(!fresh.contains_key(AGE) && !fresh.contains_key(WARNING));
-        for (freshness, warning) in [(Freshness::Stale, "110 "), (Freshness::Unverified, "111 ")] {
-            let aged = said(freshness, 0, 75_400);
-            assert_eq!(
-                (&aged[CACHE_CONTROL], &aged[AGE]),
-                (&"max-age=0, must-revalidate".parse().unwrap(), &"75".parse().unwrap())
-            );
-            assert!(aged[WARNING].to_str().unwrap().starts_with(warning));
-        }
-    }
-
-    #[test]
-    fn what_was_only_found_may_not_be_kept_without_asking_again_but_is_not_called_stale() {
-        let record = record(1_000);
-        let found = headers(&record, &validators(&record, None, at(90_000)), None);
-        assert_eq!(found[CACHE_CONTROL], "max-age=0, must-revalidate");
-        assert_eq!(found[X_NEKO_FRESHNESS], "unverified");
-        assert!(!found.contains_key(AGE) && !found.contains_key(WARNING));
-    }
 
     #[test]
     fn a_date_is_said_once_its_second_brings_no_other_version_and_never_one_to_come() {
+        let at = |ms| UNIX_EPOCH + Duration::from_millis(ms);
         let modified = |published, stored: Option<u64>, now| {
-            validators(&record(published), stored.map(at), at(now)).modified
+            let record = testkit::goods::record(1, "a", 7, |record| record.published_ms = published);
+            validators(&record, stored.map(at), at(now)).modified
         };
         assert_eq!(modified(5_700, None, 90_000), Some(at(5_000)));
         assert_eq!(modified(5_700, None, 6_900), None);

@@ -13,7 +13,7 @@ use nekoindexer::{Config, Indexer, IndexerHandle};
 
 use crate::{
     common::ANY_PORT,
-    program::{FreeAddr, Home, MIB, Running, bytes, two_homes},
+    program::{Home, MIB, Running, bytes, kept_port, two_homes},
 };
 
 /// Time limit of a test, for a browser that hangs.
@@ -365,8 +365,8 @@ async fn indexer(neighbors: &[SocketAddr]) -> IndexerHandle {
 fn an_indexer_shows_its_neighbors_and_what_it_is_asked() {
     in_browser(async |browser| {
         let other = indexer(&[]).await;
-        let away = FreeAddr::reserve();
-        let shown = indexer(&[other.local_addr(), away.addr]).await;
+        let (_port, away) = kept_port();
+        let shown = indexer(&[other.local_addr(), away]).await;
         timeout(LIMIT, shown.neighbors_reach(1)).await.unwrap();
         let theirs = Home::with(&["--indexer", &shown.local_addr().to_string()]);
         for n in 0..30 {
@@ -377,7 +377,7 @@ fn an_indexer_shows_its_neighbors_and_what_it_is_asked() {
         open_live(browser, &format!("http://{host}")).await;
         let neighbor = other.local_addr().to_string();
         browser.until(&row("neighbors", &[&neighbor, "up", &other.node().to_string()[..8], "trusted"])).await;
-        browser.until(&row("neighbors", &[&away.addr.to_string(), "away"])).await;
+        browser.until(&row("neighbors", &[&away.to_string(), "away"])).await;
         browser.until(&row("tiles", &["Names", "30"])).await;
         browser.until(&row("tiles", &["Holders", "1"])).await;
         browser.until(&row("tiles", &["Memory", "MiB"])).await;

@@ -12,35 +12,22 @@ use nekopeer::{
     Condition, Config, DownloadError, DownloadOptions, Downloaded, Event, FileStatus, Peer, PeerHandle,
     Progress, PublishOptions, PublishOutcome,
 };
-use nekoproto::{Freshness, Mode, Policy, Staleness, VerifiedRecord};
+use nekoproto::{Freshness, Mode, Policy, Staleness, VerifiedRecord, Version};
 use tempfile::TempDir;
 use tokio::sync::broadcast::{self, error::RecvError};
 
-pub(crate) mod fake_indexer;
-pub(crate) mod goods;
-pub(crate) mod holder;
 pub(crate) mod http;
-pub(crate) mod proxy;
 
 pub(crate) use testkit::{
     eventually,
+    fake_indexer::{FakeIndexer, hit},
+    goods::{CHUNK_BYTES, Goods, MIB, bytes},
+    holder::{Holder, Question, blocking},
     network::{ANY_PORT, kept_port},
-    values::{identity, name},
+    proxy::Proxy,
+    rogue::{ScriptedReply, Then},
+    values::{forged, identity, name},
 };
-
-pub(crate) use goods::Goods;
-pub(crate) use holder::{Holder, ScriptedReply, Then};
-pub(crate) use proxy::Proxy;
-
-/// One mebibyte.
-pub(crate) const MIB: usize = 1024 * 1024;
-
-/// Bytes that do not repeat; equal for equal seeds.
-pub(crate) fn bytes(seed: u8, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    blake3::Hasher::new().update(&[seed]).finalize_xof().fill(&mut bytes);
-    bytes
-}
 
 /// A policy with a bound of `secs` seconds in every mode.
 pub(crate) fn policy(mode: Mode, secs: u32) -> Policy {
@@ -103,6 +90,16 @@ impl Folder {
     pub(crate) async fn peer(&self, indexers: &[SocketAddr]) -> Node {
         Node::registered(self.config(indexers)).await
     }
+}
+
+/// An indexer, and peers that are registered with it, each with a folder of its own.
+pub(crate) async fn network<const N: usize>() -> (IndexerHandle, [(Folder, Node); N]) {
+    let indexer = indexer(&[]).await;
+    let mut peers = Vec::new();
+    for _ in 0..N {
+        peers.push(peer(&[indexer.local_addr()]).await);
+    }
+    (indexer, peers.try_into().ok().unwrap())
 }
 
 /// A peer with a folder of its own, registered with all of these indexers.
@@ -184,6 +181,12 @@ impl Node {
     pub(crate) async fn publish_all(&self, paths: &[&Path]) -> PublishOutcome {
         let paths = paths.iter().map(|path| path.to_path_buf()).collect();
         self.peer.publish(paths, PublishOptions::default(), &Arc::default()).await.unwrap()
+    }
+
+    /// The version in `text`'s place, and the newest that is known.
+    pub(crate) async fn versions(&self, text: &str) -> (u64, Option<u64>) {
+        let file = self.status(text).await.unwrap();
+        (file.record.version.get(), file.newest.map(Version::get))
     }
 
     /// Publishes one file with new bytes, and waits until all indexers acknowledged.

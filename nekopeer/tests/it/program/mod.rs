@@ -7,6 +7,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
     net::SocketAddr,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
@@ -15,13 +16,11 @@ use std::{
 
 use nekoindexer::{Config, Indexer, IndexerHandle};
 use nekoproto::transport::Security;
-use rand::{Rng, SeedableRng, rngs::StdRng};
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::{net::TcpSocket, runtime::Runtime};
+use tokio::runtime::Runtime;
 
-use crate::common::ANY_PORT;
-pub(crate) use crate::common::MIB;
+pub(crate) use crate::common::{MIB, bytes, kept_port};
 
 /// Time limit of a program's run; one that exceeds it hangs, and fails the test.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
@@ -40,18 +39,7 @@ impl Indexers {
 
     pub(crate) fn line(count: usize, security: Security) -> Self {
         let runtime = Runtime::new().unwrap();
-        let mut handles: Vec<IndexerHandle> = Vec::new();
-        for _ in 0..count {
-            let neighbors = handles.last().map(IndexerHandle::local_addr).into_iter().collect();
-            let config = Config { listen: ANY_PORT, neighbors, security, ..Config::default() };
-            handles.push(runtime.block_on(Indexer::spawn(config)).unwrap());
-        }
-        // Each asks both sides: whoever only connected is a guest at first, which proves itself.
-        for (place, handle) in handles.iter().enumerate() {
-            let neighbors = usize::from(place > 0) + usize::from(place + 1 < count);
-            let linked = async { tokio::time::timeout(LIMIT, handle.neighbors_reach(neighbors)).await };
-            runtime.block_on(linked).unwrap();
-        }
+        let handles = runtime.block_on(testkit::network::line(security, count));
         let addrs = handles.iter().map(IndexerHandle::local_addr).collect();
         Self { addrs, _handles: handles, _runtime: runtime }
     }
@@ -66,20 +54,6 @@ impl Indexers {
 
     pub(crate) fn addr(&self, place: usize) -> String {
         self.addrs[place].to_string()
-    }
-}
-
-/// A free address, reserved until the guard is dropped.
-pub(crate) struct FreeAddr {
-    pub(crate) addr: SocketAddr,
-    _socket: TcpSocket,
-}
-
-impl FreeAddr {
-    pub(crate) fn reserve() -> Self {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.bind(ANY_PORT).unwrap();
-        Self { addr: socket.local_addr().unwrap(), _socket: socket }
     }
 }
 
@@ -120,12 +94,16 @@ impl Home {
         fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Bytes of the running download's partial file; 0 before it exists.
-    pub(crate) fn partial_len(&self) -> u64 {
+    /// What is known of the partial files of running downloads.
+    pub(crate) fn partials(&self) -> Vec<fs::Metadata> {
         let entries = fs::read_dir(self.folder.path()).unwrap().map(Result::unwrap);
-        let mut partial =
-            entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(".neko-part-"));
-        partial.next().and_then(|entry| entry.metadata().ok()).map_or(0, |metadata| metadata.len())
+        let partials = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(".neko-part-"));
+        partials.filter_map(|entry| entry.metadata().ok()).collect()
+    }
+
+    /// Bytes of partial files on disk: they have holes.
+    pub(crate) fn partial_len(&self) -> u64 {
+        self.partials().iter().map(|partial| partial.len().min(partial.blocks() * 512)).sum()
     }
 
     /// The program with these arguments, in this home's folder and environment.
@@ -173,11 +151,14 @@ impl Home {
         running
     }
 
+    /// Publishes these paths and ends.
+    pub(crate) fn publish(&self, paths: &[&str]) -> Ended {
+        self.share(paths).interrupt()
+    }
+
     /// Starts to share these paths; returns once they are served and registered.
     pub(crate) fn share(&self, paths: &[&str]) -> Running {
-        let mut words = vec!["share"];
-        words.extend(paths);
-        let mut running = self.start(&words);
+        let mut running = self.start(&[&["share"], paths].concat());
         running.err_line("serving on ");
         running
     }
@@ -277,6 +258,19 @@ impl Running {
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
     }
 
+    /// Interrupts it, and waits for its end.
+    pub(crate) fn interrupt(self) -> Ended {
+        self.signal("INT");
+        self.wait()
+    }
+
+    /// Where it serves, once it does.
+    pub(crate) fn serves_at(&mut self) -> SocketAddr {
+        let line = self.err_line("serving on ");
+        let addr = line.split_whitespace().find_map(|word| word.trim_end_matches(',').parse().ok());
+        addr.unwrap_or_else(|| panic!("{line}"))
+    }
+
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
@@ -334,6 +328,11 @@ impl Ended {
         serde_json::from_str(&self.out[0]).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
+    /// Asserts this exit code, and that stderr contains `text`.
+    pub(crate) fn ended_with(&self, code: i32, text: &str) {
+        assert!(self.code == Some(code) && self.err.join("\n").contains(text), "{code} {text:?}: {self:?}");
+    }
+
     /// Asserts this exit code, and one line on stderr that contains these texts.
     pub(crate) fn failed_with(&self, code: i32, texts: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -383,13 +382,6 @@ impl Lines {
             }
         }
     }
-}
-
-/// Bytes that do not repeat; equal for equal seeds.
-pub(crate) fn bytes(seed: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    StdRng::seed_from_u64(seed).fill_bytes(&mut bytes);
-    bytes
 }
 
 /// Whether both files have equal bytes.

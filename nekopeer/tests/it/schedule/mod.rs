@@ -1,7 +1,7 @@
 //! A history checker for coherent copies: a random schedule over real processes, judged by what was recorded. An
 //! origin, three indexers and five readers with different policies are killed, paused, restored from old copies,
-//! multiplied, cut off from the network and driven from several shells. `NEKO_SCHEDULE_SEEDS` (`FIRST..END`) and
-//! `NEKO_SCHEDULE_SECONDS` make it longer; docs/consistency.md has more.
+//! multiplied, cut off from the network and driven from several shells. `NEKO_SEEDS` and `NEKO_SCHEDULE_SECONDS` make it
+//! longer; docs/consistency.md has more.
 
 mod faults;
 mod judge;
@@ -13,7 +13,6 @@ mod world;
 
 use std::{
     env,
-    ops::Range,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
@@ -29,7 +28,7 @@ use self::{
 };
 
 /// How long the schedule lasts unless told otherwise.
-const SECONDS: u64 = 12;
+const SECONDS: u64 = 6;
 
 #[test]
 fn random_schedule_keeps_the_promises() {
@@ -55,21 +54,13 @@ fn be_an_indexer() {
     node::be_an_indexer();
 }
 
-#[expect(clippy::print_stdout, reason = "says which seed fails")]
 fn each_seed(mut network: impl FnMut() -> Option<Option<Network>>) {
     let seconds = env::var("NEKO_SCHEDULE_SECONDS").map_or(SECONDS, |text| text.parse().unwrap());
-    for seed in seeds() {
+    for seed in testkit::seeds(1) {
         let Some(network) = network() else { return };
-        println!("seed {seed}, {seconds} s");
         let record = run(seed, Duration::from_secs(seconds), network);
-        println!("{}", record.summary());
+        println!("seed {seed}, {seconds} s: {}", record.summary());
     }
-}
-
-fn seeds() -> Range<u64> {
-    let Ok(text) = env::var("NEKO_SCHEDULE_SEEDS") else { return 1..2 };
-    let (first, end) = text.split_once("..").unwrap();
-    first.parse().unwrap()..end.parse().unwrap()
 }
 
 fn run(seed: u64, lasts: Duration, network: Option<Network>) -> Record {

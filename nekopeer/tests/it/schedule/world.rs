@@ -18,7 +18,7 @@ use super::{
     record::Record,
     seen::{content_of, note_copy, publish_at, who},
 };
-use crate::program::FreeAddr;
+use crate::program::kept_port;
 
 /// Number of indexers, all neighbors of each other.
 pub(super) const INDEXERS: usize = 3;
@@ -73,12 +73,11 @@ impl World {
     /// Starts everything, on hosts of their own if there is a network.
     pub(super) fn start(network: Option<Network>) -> Self {
         let host = |target: Target| network.as_ref().map(|network| network.host(target.host()));
-        let reserved: Vec<FreeAddr> = (0..HOSTS).map(|_| FreeAddr::reserve()).collect();
-        let addr = |target: Target| host(target).map_or(reserved[target.host()].addr, |host: Host| host.addr);
+        let reserved: Vec<_> = (0..HOSTS).map(|_| kept_port()).collect();
+        let addr = |target: Target| host(target).map_or(reserved[target.host()].1, |host: Host| host.addr);
         let origin = addr(Target::Origin);
         let readers: Vec<_> = (0..READERS.len()).map(|number| addr(Target::Reader(number))).collect();
         let indexer_addrs: Vec<_> = (0..INDEXERS).map(|number| addr(Target::Indexer(number))).collect();
-        drop(reserved);
         let indexer = |number: usize| {
             let mut others = indexer_addrs.clone();
             let own = others.remove(number);
@@ -197,7 +196,7 @@ impl World {
     fn run_clone(&self, file: usize, seed: u64, record: &Record) {
         let _publishing = self.publishing.lock().unwrap();
         self.origin.kill();
-        let addr = FreeAddr::reserve().addr;
+        let (_port, addr) = kept_port();
         let clone = Node::peer(addr, &self.indexer_addrs, &[], None, Some(&self.origin));
         self.origin.start();
         publish_at(&clone, "clone", file, seed, record);

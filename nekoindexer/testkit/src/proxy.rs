@@ -9,10 +9,11 @@ use tokio::{
 };
 
 /// Forwards connections from one address to another. Dropping it cuts them all.
-pub(crate) struct Proxy(JoinHandle<()>);
+pub struct Proxy(JoinHandle<()>);
 
 impl Proxy {
-    pub(crate) fn begin(from: SocketAddr, to: SocketAddr) -> Self {
+    /// Forwards what connects to `from` to `to`.
+    pub fn begin(from: SocketAddr, to: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_reuseaddr(true).unwrap();
         socket.bind(from).unwrap();

@@ -3,44 +3,45 @@
 use std::{
     net::SocketAddr,
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
 };
 
 use nekoproto::{
-    DataReply, DataRequest, FetchRefusal, Held, Identity, IndexerServiceClient, List, NetworkName, Numbered,
-    PeerService, PeerServiceClient, Purpose, Records, Refusal, RegisterReply, RegisterRequest, Role,
-    SignedRecord, Verdict, VerifiedRecord,
+    DataReply, DataRequest, FetchRefusal, Held, IndexerServiceClient, List, Numbered, PeerService,
+    PeerServiceClient, Purpose, Records, Refusal, RegisterReply, Role, SignedRecord, Verdict, VerifiedRecord,
     limits::BATCH_MAX,
-    transport::{Access, Connection, DataStream, Endpoint, EndpointConfig, Security, control},
+    transport::{Connection, DataStream, Endpoint, Security, control},
 };
-use tarpc::context::{self, Context};
-use testkit::rogue::serve_data;
+use tarpc::context::Context;
 use tokio::sync::mpsc;
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
 };
 
-pub(crate) use testkit::rogue::{ScriptedReply, Then};
-
-use super::ANY_PORT;
-
-/// Deadline of calls that no test waits for.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::{
+    PATIENCE,
+    goods::Goods,
+    network::ANY_PORT,
+    peer::endpoint,
+    rogue::{ScriptedReply, serve_data},
+    values::{patient, registration},
+};
 
 /// Maps a data request to a reply.
 type Script = Arc<dyn Fn(&DataRequest) -> ScriptedReply + Send + Sync>;
 
 /// A scripted holder. Dropping it closes all its connections.
-pub(crate) struct Holder {
-    pub(crate) endpoint: Arc<Endpoint>,
-    pub(crate) addr: SocketAddr,
+pub struct Holder {
+    /// Its key, and how it connects.
+    pub endpoint: Arc<Endpoint>,
+    /// Where it listens.
+    pub addr: SocketAddr,
     /// The data requests received.
-    pub(crate) asked: mpsc::UnboundedReceiver<DataRequest>,
+    pub asked: mpsc::UnboundedReceiver<DataRequest>,
     /// The invalidations received.
-    pub(crate) told: mpsc::UnboundedReceiver<Records>,
+    pub told: mpsc::UnboundedReceiver<Records>,
     /// The questions received.
-    pub(crate) questions: mpsc::UnboundedReceiver<Question>,
+    pub questions: mpsc::UnboundedReceiver<Question>,
     calls: Calls,
     sessions: Mutex<Vec<IndexerServiceClient>>,
     stop: CancellationToken,
@@ -49,7 +50,7 @@ pub(crate) struct Holder {
 
 /// What happened to a question to confirm copies.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Question {
+pub enum Question {
     /// It was asked about these.
     Asked(List<Held, BATCH_MAX>),
     /// It hangs, and the asker waits no longer.
@@ -58,7 +59,7 @@ pub(crate) enum Question {
 
 /// Answers its control calls.
 #[derive(Clone)]
-pub(crate) struct Calls {
+struct Calls {
     told: mpsc::UnboundedSender<Records>,
     questions: mpsc::UnboundedSender<Question>,
     /// Its verdict on every copy that it is asked to confirm; `None`: it hangs.
@@ -82,9 +83,7 @@ impl PeerService for Calls {
         let _ = self.questions.send(Question::Asked(held.clone())); // few tests receive it
         let verdict = self.verdict.lock().unwrap().clone();
         let Some(verdict) = verdict else {
-            let _given_up = scopeguard::guard(self.questions, |questions| {
-                let _ = questions.send(Question::GivenUp);
-            });
+            scopeguard::defer! { let _ = self.questions.send(Question::GivenUp); }
             return std::future::pending().await;
         };
         Ok(List::first_of(held.iter().map(|_| verdict.clone())))
@@ -95,20 +94,35 @@ impl PeerService for Calls {
     }
 }
 
+impl Goods {
+    /// A holder, the node with this seed, that is registered at `indexer` and replies as `script` says.
+    pub async fn served(
+        &self,
+        seed: u16,
+        indexer: SocketAddr,
+        script: impl Fn(&Self, &DataRequest) -> ScriptedReply + Send + Sync + 'static,
+    ) -> Holder {
+        let goods = self.clone();
+        let holder = Holder::begin(seed, move |request| script(&goods, request));
+        holder.register(indexer, [self.record.to_signed()]).await;
+        holder
+    }
+
+    /// The same, honest, and confirming that the version is the newest.
+    pub async fn held(&self, seed: u16, indexer: SocketAddr) -> Holder {
+        let holder = self.served(seed, indexer, Self::honest).await;
+        holder.confirms(Verdict::Current);
+        holder
+    }
+}
+
 impl Holder {
-    /// Listens as `identity` and replies as `script` says. Confirms nothing.
-    pub(crate) fn begin(
-        identity: Identity,
+    /// The node with this seed: listens and replies as `script` says. Confirms nothing.
+    pub fn begin(
+        seed: u16,
         script: impl Fn(&DataRequest) -> ScriptedReply + Send + Sync + 'static,
     ) -> Self {
-        let config = EndpointConfig {
-            identity,
-            role: Role::Peer,
-            network: NetworkName::default(),
-            security: Security::Tls,
-            access: Access::default(),
-        };
-        let endpoint = Endpoint::new(config).unwrap();
+        let endpoint = endpoint(seed, Role::Peer, Security::Tls);
         let listener = endpoint.bind(ANY_PORT).unwrap();
         let addr = listener.local_addr();
         let (asked_sender, asked) = mpsc::unbounded_channel();
@@ -131,22 +145,22 @@ impl Holder {
     }
 
     /// A node that serves nothing.
-    pub(crate) fn idle(identity: Identity) -> Self {
-        Self::begin(identity, |_| ScriptedReply::refusal(FetchRefusal::NotShared))
+    pub fn idle(seed: u16) -> Self {
+        Self::begin(seed, |_| ScriptedReply::refusal(FetchRefusal::NotShared))
     }
 
     /// Gives this verdict from now on.
-    pub(crate) fn confirms(&self, verdict: Verdict) {
+    pub fn confirms(&self, verdict: Verdict) {
         *self.calls.verdict.lock().unwrap() = Some(verdict);
     }
 
     /// Answers no question and acknowledges nothing from now on.
-    pub(crate) fn hangs(&self) {
+    pub fn hangs(&self) {
         *self.calls.verdict.lock().unwrap() = None;
     }
 
     /// Registers these records with the indexer at `addr`, and stays connected to it.
-    pub(crate) async fn register(
+    pub async fn register(
         &self,
         addr: SocketAddr,
         records: impl IntoIterator<Item = SignedRecord>,
@@ -157,14 +171,13 @@ impl Holder {
         self.spawn(driver);
         let reach = self.endpoint.identity().fresh_reach([self.addr]).into_signed();
         client.introduce(patient(), reach).await.unwrap().unwrap();
-        let request = RegisterRequest { records: Records::first_of(records), announce: true, partial: false };
-        let reply = client.register(patient(), request).await.unwrap().unwrap();
+        let reply = client.register(patient(), registration(records)).await.unwrap().unwrap();
         self.sessions.lock().unwrap().push(client);
         reply
     }
 
     /// Subscribes to new versions at the origin, which listens at `addr`, as one that holds this version.
-    pub(crate) async fn subscribe(&self, addr: SocketAddr, held: &VerifiedRecord) {
+    pub async fn subscribe(&self, addr: SocketAddr, held: &VerifiedRecord) {
         let held = Held { name: held.name.clone(), version: held.version, content: held.content };
         let client = self.call(addr).await;
         let verdicts = client.confirm(patient(), List::first_of([held])).await.unwrap().unwrap();
@@ -172,7 +185,7 @@ impl Holder {
     }
 
     /// Calls to the peer at `addr`.
-    pub(crate) async fn call(&self, addr: SocketAddr) -> PeerServiceClient {
+    pub async fn call(&self, addr: SocketAddr) -> PeerServiceClient {
         let connection = self.endpoint.dial(addr, Purpose::Control, None).await.unwrap();
         let (client, driver) =
             control::open(connection.io, self.calls.clone().serve(), PeerServiceClient::from);
@@ -180,13 +193,22 @@ impl Holder {
         client
     }
 
+    /// Tells the peer at `addr` of these versions; its reply.
+    pub async fn tell(
+        &self,
+        addr: SocketAddr,
+        news: impl IntoIterator<Item = SignedRecord>,
+    ) -> Result<(), Refusal> {
+        self.call(addr).await.invalidate(patient(), Records::first_of(news)).await.unwrap()
+    }
+
     /// A data stream to the peer at `addr`.
-    pub(crate) async fn data(&self, addr: SocketAddr) -> DataStream {
+    pub async fn data(&self, addr: SocketAddr) -> DataStream {
         DataStream::new(self.endpoint.dial(addr, Purpose::Data, None).await.unwrap().io).unwrap()
     }
 
     /// The reply of the peer at `addr` to one request; its bytes are not received.
-    pub(crate) async fn ask(&self, addr: SocketAddr, request: &DataRequest) -> DataReply {
+    pub async fn ask(&self, addr: SocketAddr, request: &DataRequest) -> DataReply {
         ask_over(self.data(addr).await, request).await.1
     }
 
@@ -205,7 +227,7 @@ async fn run(connection: Connection, script: Script, calls: Calls) {
 }
 
 /// The reply to one request over `stream`; its bytes are not received.
-pub(crate) async fn ask_over(mut stream: DataStream, request: &DataRequest) -> (DataStream, DataReply) {
+pub async fn ask_over(mut stream: DataStream, request: &DataRequest) -> (DataStream, DataReply) {
     stream.send(request).unwrap();
     blocking(move || {
         let reply = stream.receive(PATIENCE).unwrap();
@@ -215,13 +237,6 @@ pub(crate) async fn ask_over(mut stream: DataStream, request: &DataRequest) -> (
 }
 
 /// Runs `work`, which blocks, off the runtime's threads: the peers of a test run on them.
-pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.unwrap()
-}
-
-/// A context with a deadline that no test waits for.
-pub(crate) fn patient() -> Context {
-    let mut context = context::current();
-    context.deadline = Instant::now() + PATIENCE;
-    context
 }

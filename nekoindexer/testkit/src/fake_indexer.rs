@@ -1,4 +1,4 @@
-//! An indexer that gives every query the answer that a test wants, true or not.
+//! An indexer that gives every peer the answer that a test wants, true or not.
 
 use std::{
     net::SocketAddr,
@@ -10,11 +10,12 @@ use std::{
 
 use nekoproto::{
     Answers, FileName, FindReply, FindRequest, Hit, IndexerService, Introduction, InvalidateRequest,
-    LeaseReply, List, Names, NetworkName, PeerServiceClient, QueryAllRequest, QueryReply, QueryRequest,
-    Records, Refusal, RegisterReply, RegisterRequest, Role, SignedReach,
+    LeaseReply, List, ListedHolder, Names, PeerServiceClient, QueryAllRequest, QueryReply, QueryRequest,
+    Records, Refusal, RegisterReply, RegisterRequest, Role, SignedReach, SignedRecord, TraceReply,
     indexer::answers,
     probe::{ProbeReply, ProbeRequest},
-    transport::{Access, Connection, Endpoint, EndpointConfig, Security, control},
+    summary::{SummaryNews, SummaryReply},
+    transport::{Connection, Security, control},
 };
 use tarpc::context::Context;
 use tokio_util::{
@@ -22,12 +23,18 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-use super::{ANY_PORT, identity};
+use crate::{network::ANY_PORT, peer::endpoint, values::identity};
 
 /// A fake indexer that listens. Dropping it stops it.
-pub(crate) struct FakeIndexer {
-    pub(crate) addr: SocketAddr,
+pub struct FakeIndexer {
+    /// Where it listens.
+    pub addr: SocketAddr,
     _stop: DropGuard,
+}
+
+/// A hit: this record, held by the node with the seed `node` at this address.
+pub fn hit(record: SignedRecord, node: u16, addr: SocketAddr) -> Hit {
+    Hit { record, holders: List::first_of([ListedHolder::new(identity(node).fresh_reach([addr]))]) }
 }
 
 #[derive(Clone)]
@@ -39,18 +46,18 @@ struct Service {
 
 impl FakeIndexer {
     /// Answers every query with `hits`, as complete.
-    pub(crate) fn says(hits: Vec<Hit>) -> Self {
-        Self::start(Service { hits, unanswered: None })
+    pub fn says(hits: impl IntoIterator<Item = Hit>) -> Self {
+        Self::start(Service { hits: hits.into_iter().collect(), unanswered: None })
     }
 
     /// Answers no registration and no withdrawal. Also returns how many wait for their answer.
-    pub(crate) fn that_hangs() -> (Self, Arc<AtomicUsize>) {
+    pub fn that_hangs() -> (Self, Arc<AtomicUsize>) {
         let unanswered = Arc::<AtomicUsize>::default();
         (Self::start(Service { hits: Vec::new(), unanswered: Some(Arc::clone(&unanswered)) }), unanswered)
     }
 
     /// Takes connections, and answers nothing at all.
-    pub(crate) fn that_is_silent() -> Self {
+    pub fn that_is_silent() -> Self {
         Self::serving(|connection: Connection| async move {
             let _open = connection;
             std::future::pending().await
@@ -58,30 +65,25 @@ impl FakeIndexer {
     }
 
     fn start(service: Service) -> Self {
-        Self::serving(move |connection| run(connection, service.clone()))
+        Self::serving(move |connection| {
+            let service = service.clone();
+            async move {
+                let (_client, driver) =
+                    control::open(connection.io, service.serve(), PeerServiceClient::from);
+                driver.await;
+            }
+        })
     }
 
     fn serving<S: Future<Output = ()> + Send + 'static>(
         serve: impl Fn(Connection) -> S + Clone + Send + 'static,
     ) -> Self {
-        let config = EndpointConfig {
-            identity: identity(200),
-            role: Role::Indexer,
-            network: NetworkName::default(),
-            security: Security::Tls,
-            access: Access::default(),
-        };
-        let listener = Endpoint::new(config).unwrap().bind(ANY_PORT).unwrap();
+        let listener = endpoint(200, Role::Indexer, Security::Tls).bind(ANY_PORT).unwrap();
         let addr = listener.local_addr();
         let stop = CancellationToken::new();
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serve));
         Self { addr, _stop: stop.drop_guard() }
     }
-}
-
-async fn run(connection: Connection, service: Service) {
-    let (_client, driver) = control::open(connection.io, service.serve(), PeerServiceClient::from);
-    driver.await;
 }
 
 impl Service {
@@ -94,8 +96,8 @@ impl Service {
         }
     }
 
-    fn reply(self) -> QueryReply {
-        QueryReply { hits: List::first_of(self.hits), complete: true, messages: 0 }
+    fn reply(&self) -> QueryReply {
+        QueryReply { hits: List::first_of(self.hits.clone()), complete: true, messages: 0 }
     }
 }
 
@@ -124,38 +126,21 @@ impl IndexerService for Service {
         Ok(self.reply())
     }
 
-    async fn summarize(
-        self,
-        _: tarpc::context::Context,
-        _: nekoproto::summary::SummaryNews,
-    ) -> Result<nekoproto::summary::SummaryReply, Refusal> {
-        Ok(nekoproto::summary::SummaryReply { is_taken: true, ..Default::default() })
-    }
-
     async fn query(self, _: Context, _: QueryRequest) -> Result<QueryReply, Refusal> {
         Ok(self.reply())
     }
 
-    async fn trace(self, _: Context, _: QueryRequest) -> Result<nekoproto::TraceReply, Refusal> {
-        Ok(nekoproto::TraceReply::of(Default::default()))
-    }
-
-    async fn probe(self, _: Context, _: ProbeRequest) -> Result<ProbeReply, Refusal> {
-        Err(Refusal::Busy)
-    }
-
     async fn search_all(self, _: Context, names: Names) -> Result<Answers, Refusal> {
-        Ok(answers(names.iter().map(|_| self.clone().reply())))
+        Ok(answers(names.iter().map(|_| self.reply())))
     }
 
     async fn query_all(self, _: Context, request: QueryAllRequest) -> Result<Answers, Refusal> {
-        Ok(answers(request.names.iter().map(|_| self.clone().reply())))
+        Ok(answers(request.names.iter().map(|_| self.reply())))
     }
 
     async fn find(self, _: Context, _: FindRequest) -> Result<FindReply, Refusal> {
         self.hang().await;
-        let hits = List::first_of(self.hits);
-        Ok(FindReply { hits, more: false, complete: true, messages: 0 })
+        Ok(FindReply { hits: List::first_of(self.hits), more: false, complete: true, messages: 0 })
     }
 
     async fn deregister_all(self, _: Context) -> Result<(), Refusal> {
@@ -164,5 +149,17 @@ impl IndexerService for Service {
 
     async fn invalidate(self, _: Context, _: InvalidateRequest) -> Result<(), Refusal> {
         Ok(())
+    }
+
+    async fn summarize(self, _: Context, _: SummaryNews) -> Result<SummaryReply, Refusal> {
+        Err(Refusal::Busy)
+    }
+
+    async fn trace(self, _: Context, _: QueryRequest) -> Result<TraceReply, Refusal> {
+        Err(Refusal::Busy)
+    }
+
+    async fn probe(self, _: Context, _: ProbeRequest) -> Result<ProbeReply, Refusal> {
+        Err(Refusal::Busy)
     }
 }

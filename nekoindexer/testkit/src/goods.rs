@@ -1,0 +1,107 @@
+//! Files made up for tests: bytes, manifest and signed record, for scripted holders.
+
+use nekoproto::{
+    Chunk, ChunkHash, ContentHash, DataRequest, Identity, Manifest, ManifestHash, Policy, Record,
+    VerifiedRecord, Version,
+};
+
+use crate::{
+    rogue::ScriptedReply,
+    values::{identity, name},
+};
+
+/// One mebibyte.
+pub const MIB: usize = 1024 * 1024;
+/// Length of each chunk except the last, in bytes.
+pub const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Bytes that do not repeat; equal for equal seeds.
+pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+/// A version of `text`, signed by the node with the seed `origin`, with what `change` makes of it.
+pub fn record(origin: u16, text: &str, version: u64, change: impl FnOnce(&mut Record)) -> VerifiedRecord {
+    signed(&identity(origin), text, version, change)
+}
+
+/// The same, signed by `origin`.
+pub fn signed(
+    origin: &Identity,
+    text: &str,
+    version: u64,
+    change: impl FnOnce(&mut Record),
+) -> VerifiedRecord {
+    let mut record = Record {
+        origin: origin.id(),
+        name: name(text),
+        version: Version::new(version).unwrap(),
+        size: 1,
+        content: ContentHash::from_bytes([1; 32]),
+        manifest: ManifestHash::from_bytes([1; 32]),
+        policy: Policy::default(),
+        published_ms: 1_795_000_000_000,
+    };
+    change(&mut record);
+    record.sign(origin).unwrap()
+}
+
+/// One version of a file that no peer published.
+#[derive(Clone)]
+pub struct Goods {
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// Its manifest, encoded.
+    pub manifest: Vec<u8>,
+    /// What its origin signed.
+    pub record: VerifiedRecord,
+}
+
+impl Goods {
+    /// Version `version` of `text`, signed by the node with the seed `origin`.
+    pub fn new(origin: u16, text: &str, version: u64, bytes: Vec<u8>) -> Self {
+        Self::with(origin, text, version, bytes, |_| {})
+    }
+
+    /// As [`new`](Self::new), with a change to the record before it is signed.
+    pub fn with(
+        origin: u16,
+        text: &str,
+        version: u64,
+        bytes: Vec<u8>,
+        change: impl FnOnce(&mut Record),
+    ) -> Self {
+        let hash = |bytes: &[u8]| ChunkHash::from_bytes(*blake3::hash(bytes).as_bytes());
+        let chunk = |bytes: &[u8]| Chunk { len: u32::try_from(bytes.len()).unwrap(), hash: hash(bytes) };
+        let manifest = Manifest::new(bytes.chunks(CHUNK_BYTES).map(chunk).collect()).unwrap();
+        let (manifest, manifest_hash) = manifest.encode().unwrap();
+        let record = record(origin, text, version, |record| {
+            record.size = bytes.len() as u64;
+            record.content = ContentHash::from_bytes(*blake3::hash(&bytes).as_bytes());
+            record.manifest = manifest_hash;
+            change(record);
+        });
+        Self { bytes, manifest, record }
+    }
+
+    /// The bytes that an honest holder sends for `request`.
+    pub fn asked(&self, request: &DataRequest) -> Vec<u8> {
+        let at = |offset: u64| usize::try_from(offset).unwrap();
+        match request {
+            DataRequest::Manifest(_) => self.manifest.clone(),
+            DataRequest::Have(_) | DataRequest::Outboard(_) => Vec::new(), // all chunks, and no outboard
+            DataRequest::Get { ranges, .. } => ranges
+                .iter()
+                .flat_map(|range| &self.bytes[at(range.offset)..at(range.offset + range.len)])
+                .copied()
+                .collect(),
+        }
+    }
+
+    /// The reply of an honest holder.
+    pub fn honest(&self, request: &DataRequest) -> ScriptedReply {
+        ScriptedReply::of(self.asked(request))
+    }
+}
