@@ -1,22 +1,22 @@
 //! A small network of real processes that is watched while something is done to it: indexers, a peer that
 //! shares files, readers that get them, and clients that ask at a steady rate.
 
-pub(crate) mod gauge;
 pub mod load;
 
 use std::path::{Path, PathBuf};
 use std::{fs, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
-use nekoproto::{FileName, Identity, SignedRecord, limits::BATCH_MAX, transport::Security};
-use tokio::time::{Instant, sleep};
+use nekoproto::{Identity, SignedRecord, limits::BATCH_MAX, transport::Security};
+use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
 use self::load::{Asker, Load, Target};
 use crate::cluster::client::Client;
-use crate::cluster::deployment::{Deployment, Node};
-use crate::node::{Downloads, PeerOptions, Request, Role, process::Process};
+use crate::cluster::deployment::{Deployment, Node, Peers};
+use crate::node::{Downloads, Request, Role, process::Process};
 use crate::plan::workload::sign_record;
+use crate::run::watch::{LINKED_WITHIN, until};
 use crate::transfer::files;
 
 /// Files that readers get, one after the other.
@@ -27,8 +27,6 @@ const SHARED: &str = "small";
 /// The file that is larger than what sockets hold.
 const LARGE: &str = "large.bin";
 const LARGE_BYTES: u64 = 48 << 20;
-const LINKED_WITHIN: Duration = Duration::from_secs(30);
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 const CLIENTS: usize = 4;
 /// Pause before who was cut off registers again.
 const REGISTERS_AGAIN_AFTER: Duration = Duration::from_millis(250);
@@ -64,10 +62,10 @@ impl Arena {
         let mut arena = Self { deployment, folder, indexers: nodes, peers, registered, load };
         for n in 0..indexers {
             let target = arena.register(n, &format!("indexer-{n}/file.bin")).await?;
-            arena.found(&target).await?;
+            arena.found(&target, LINKED_WITHIN).await?;
             arena.load.add(target);
         }
-        arena.load.add(Target::missing("nobody/file.bin")?);
+        arena.load.add(Target::missing("nobody/file.bin"));
         Ok(arena)
     }
 
@@ -119,19 +117,15 @@ impl Arena {
     }
 
     /// Waits until the clients find this.
-    async fn found(&self, target: &Target) -> anyhow::Result<()> {
-        let deadline = Instant::now() + LINKED_WITHIN;
-        while !self.load.finds(target).await {
-            ensure!(Instant::now() < deadline, "{} is not found", target.name);
-            sleep(LOOK_AGAIN_AFTER).await;
-        }
-        Ok(())
+    pub(crate) async fn found(&self, target: &Target, within: Duration) -> anyhow::Result<()> {
+        let is_missing = || format!("{} is not found", target.name);
+        until(within, async || Ok((!self.load.finds(target).await).then(is_missing))).await
     }
 
     /// How peers are started at indexer `n`.
-    pub(crate) fn peers_at(&self, n: usize) -> PeersAt {
+    pub(crate) fn peers_at(&self, n: usize) -> Peers {
         let (deployment, folder) = (self.deployment.clone(), self.folder.clone());
-        PeersAt { deployment, folder, indexer: self.addr_of(n) }
+        Peers { deployment, folder, indexer: self.addr_of(n) }
     }
 
     /// Starts the peer that shares the files, at the last indexer; their names, the large one first.
@@ -195,22 +189,6 @@ async fn registered(
     Ok(client)
 }
 
-/// How peers are started.
-pub(crate) struct PeersAt {
-    deployment: Deployment,
-    folder: PathBuf,
-    indexer: SocketAddr,
-}
-
-impl PeersAt {
-    /// Starts a peer, in a folder that is called as it is.
-    pub(crate) async fn start(&self, label: &str) -> anyhow::Result<Process> {
-        let (dir, indexers) = (self.folder.join(label), vec![self.indexer]);
-        let peer = PeerOptions { dir, indexers, cap_up: None, cap_down: None, refetches: false };
-        self.deployment.process(label, Role::Peer(peer)).await
-    }
-}
-
 /// Gets a file of the seeder that `reader` does not have yet, and compares all bytes; `Err`: what went wrong.
 pub(crate) async fn get(reader: &mut Process, seeder_dir: &Path, name: &str) -> anyhow::Result<()> {
     let request = Request::Download { names: vec![name.to_owned()], at_s: 0.0 };
@@ -224,8 +202,3 @@ pub(crate) async fn get(reader: &mut Process, seeder_dir: &Path, name: &str) -> 
 
 /// What is said of a file that is not what was published.
 pub(crate) const WRONG: &str = "the file is not the one that was published";
-
-/// A name that is allowed.
-pub(crate) fn name(text: &str) -> anyhow::Result<FileName> {
-    FileName::new(text).with_context(|| format!("{text} is no name"))
-}

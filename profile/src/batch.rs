@@ -15,7 +15,7 @@ use crate::index::subject::{Sample, Subject, Timing};
 use crate::index::{Origin, inside::Inside, sign};
 use crate::outcome::{Begin, Fault};
 use crate::plot::{Picture, Points, curves::rates};
-use crate::report::{Report, Row, Section, count, machine, option_name, security_name};
+use crate::report::{Proof, Report, Row, Section, count, machine, option_name};
 use crate::run::{progress::Progress, setup::within};
 
 /// Records signed, and then registered, at a time: only the registering is timed.
@@ -25,8 +25,7 @@ const IN_A_CALL_MAX: usize = 10_000;
 /// Goals: in times of single calls, and of the rate without a network.
 const TIMES_SINGLE_MIN: f64 = 5.0;
 const OF_INSIDE_PERCENT_MIN: f64 = 50.0;
-const COLUMNS: [&str; 7] =
-    ["scenario", "per_s", "register_us", "look_up_us", "times_single", "index_percent", "ipc_percent"];
+const COLUMNS: &str = "scenario per_s register_us look_up_us times_single index_percent ipc_percent";
 
 /// Whose files are registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -71,7 +70,7 @@ struct Compared {
 }
 
 /// What came of all of it.
-pub(crate) struct Batched {
+struct Batched {
     all: Vec<Compared>,
     floor: Floor,
     /// What ended it early, by itself.
@@ -87,14 +86,15 @@ struct Compare {
 }
 
 /// Measures all that `options` name, each on an indexer of its own; ends early when stopped.
-pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Batched, Fault> {
+pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Proof, Fault> {
     let watch = &deployment.watch;
     let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
     let mut batched = Batched { all: Vec::new(), floor, fault: None };
     if let Err(fault) = batched.fill(options, deployment).await {
         batched.fault = Some(fault.after(batched.all.iter().any(|one| !one.rows.is_empty()))?);
     }
-    Ok(batched)
+    let (report, is_all_well) = (batched.report(options, deployment), batched.fault.is_none());
+    Ok(Proof { report, picture: batched.picture(), is_all_well })
 }
 
 /// Registers and looks up all names; how long that took in this process, and between processes.
@@ -207,19 +207,14 @@ impl Compared {
     fn goals(&self) -> impl Iterator<Item = Goal> {
         let best = self.rates().fold(0.0, f64::max);
         let single = self.rates().next().unwrap_or(f64::NAN);
-        let (what, kind) = (self.what(), option_name(&self.kind));
-        let command = format!("profile batch --names {} --kinds {kind}", self.names);
-        let goal = move |of: &str, least, measured| {
-            let (what, bound) = (format!("{what}: {of}"), Bound::AtLeast(least));
-            Goal { what, bound, measured, command: command.clone(), all_right: true }
+        let command = format!("profile batch --names {} --kinds {}", self.names, option_name(&self.kind));
+        let goal = |of: &str, least, measured| {
+            Goal::new(format!("{}: {of}", self.what()), Bound::AtLeast(least), measured, &command)
         };
+        let of_inside = best / self.inside().per_s() * 100.0;
         [
             goal("best batch, in times of single calls", TIMES_SINGLE_MIN, best / single),
-            goal(
-                "best batch, % of the rate without a network",
-                OF_INSIDE_PERCENT_MIN,
-                best / self.inside().per_s() * 100.0,
-            ),
+            goal("best batch, % of the rate without a network", OF_INSIDE_PERCENT_MIN, of_inside),
         ]
         .into_iter()
     }
@@ -245,49 +240,37 @@ impl Batched {
         Ok(())
     }
 
-    /// All of it was measured, or a user ended it.
-    pub(crate) const fn is_all_well(&self) -> bool {
-        self.fault.is_none()
-    }
-
-    pub(crate) fn report(&self, options: &Options, deployment: &Deployment) -> Report {
+    fn report(&self, options: &Options, deployment: &Deployment) -> Report {
         let Self { all, floor, fault } = self;
-        let tables = all.iter().map(|one| Section::new(format!("{}:", one.what()), &COLUMNS, one.rows()));
+        let tables = all.iter().map(|one| Section::new(format!("{}:", one.what()), COLUMNS, one.rows()));
         let goals: Vec<Goal> =
             all.iter().filter(|one| one.rows.len() > 1).flat_map(Compared::goals).collect();
-        let is_stopped = deployment.watch.is_stopped();
-        let mut foot = vec![
-        format!(
-            "Index: the share of the time that the same work takes without a network; IPC: the rest. Calls of more than {BATCH_MAX} names \
-             travel as several at once. All answers were those of the index in this process."
-        ),
-        "A pipeline of services that was measured elsewhere: 25 000 events a second alone, 77 000 in batches of 100 (3.0 times), \
-         44 000 in one process; another machine and other work.".to_owned(),
-    ];
-        foot.extend(is_stopped.then(|| "Interrupted: rows are missing.".to_owned()));
-        foot.extend(fault.iter().map(|fault| format!("Ended early: {fault}.")));
-        let (raw, call) = (floor.raw.p50, floor.call.p50);
+        let foot = vec![
+            format!(
+                "Index: the share of the time that the same work takes without a network; IPC: the rest. Calls of more \
+                 than {BATCH_MAX} names travel as several at once. All answers were those of the index in this process."
+            ),
+            "A pipeline of services that was measured elsewhere: 25 000 events a second alone, 77 000 in batches of 100 \
+             (3.0 times), 44 000 in one process; another machine and other work."
+                .to_owned(),
+        ];
         Report {
             kind: Some("batch"),
             head: format!(
-                "One indexer in a process of its own, one connection, one call of a user after the other, {}, {}.\n\
-             Floor between two processes: raw TCP p50 {raw:.1} us, echo call p50 {call:.1} us.",
-                security_name(deployment.security),
-                machine::in_words()
+                "One indexer in a process of its own, one connection, one call of a user after the other, {}.\n{}",
+                deployment.in_words(),
+                floor.in_words()
             ),
-            sections: tables.chain(goals::report(&goals, "", false).sections).collect(),
+            sections: tables.chain([goals::section(&goals)]).collect(),
             foot,
-            facts: Row::default()
-                .with("seed", options.seed)
-                .figure("floor_us", raw)
-                .figure("floor_call_us", call)
-                .with("fault", fault.clone()),
-            interrupted: is_stopped,
+            facts: floor.facts().with("seed", options.seed).with("fault", fault.clone()),
+            ..Report::default()
         }
+        .ended(deployment.watch.is_stopped(), "Interrupted: rows are missing.", fault.as_ref())
     }
 
     /// Names a second by names in a call, beside those in one process.
-    pub(crate) fn picture(&self) -> Picture {
+    fn picture(&self) -> Picture {
         let lines = self.all.iter().flat_map(|one| {
             let at = |rate: fn(&Compare) -> f64| {
                 one.rows.iter().map(|(batch, took)| (count(*batch), rate(took))).collect::<Points>()

@@ -3,13 +3,12 @@
 pub mod affinity;
 pub mod client;
 pub mod deployment;
-pub(crate) mod endpoint;
 pub mod layout;
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::{Context, ensure};
-use nekoproto::{FileName, Holder, Identity, MsgId, QueryReply, QueryRequest, limits::BATCH_MAX};
+use anyhow::Context;
+use nekoproto::{FileName, Holder, Identity, MsgId, QueryRequest};
 use tarpc::context;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
@@ -19,10 +18,8 @@ use self::deployment::{Deployment, Node};
 use crate::plan::expected::{Expected, Verdict};
 use crate::plan::workload::{Ask, Workload};
 use crate::report::{Row, count, machine};
+use crate::run::watch::{LINKED_WITHIN, until};
 use crate::{plan::scenario::Scenario, plan::topology::Graph};
-
-const LINKED_WITHIN: Duration = Duration::from_secs(30);
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// A running cluster; dropping it ends it.
 #[derive(Debug)]
@@ -62,9 +59,7 @@ impl Cluster {
             self.peers.push(self.client(n, identity).await?);
         }
         for (n, peer) in self.peers.iter().enumerate() {
-            for batch in self.workload.registered_at(n).chunks(BATCH_MAX) {
-                peer.register(batch.to_vec()).await?;
-            }
+            peer.register_all(&self.workload.registered_at(n)).await?;
         }
         self.settled().await
     }
@@ -75,33 +70,16 @@ impl Cluster {
         for (n, peer) in self.peers.iter().enumerate() {
             let expected = self.expected(n, 1);
             for ask in (1..=peers).map(|end| Ask::File(end * files / peers - 1)) {
-                let found = self.ask_until(peer, ask, |reply| expected.judge(ask, reply) == Verdict::Right);
+                let name = self.workload.name(ask);
+                let found = until(LINKED_WITHIN, async || {
+                    let reply = peer.calls.query(context::current(), request(name, 1)).await??;
+                    let is_right = expected.judge(ask, &reply) == Verdict::Right;
+                    Ok((!is_right).then(|| format!("the last answer: {reply:?}")))
+                });
                 found.await.with_context(|| format!("indexer {n} does not find what is registered"))?;
             }
         }
         Ok(())
-    }
-
-    /// Asks again until the answer is as it must become.
-    async fn ask_until(
-        &self,
-        peer: &Client,
-        ask: Ask,
-        is_so: impl Fn(&QueryReply) -> bool,
-    ) -> anyhow::Result<()> {
-        let deadline = Instant::now() + LINKED_WITHIN;
-        loop {
-            let reply = self.ask(peer, ask).await?;
-            if is_so(&reply) {
-                return Ok(());
-            }
-            ensure!(Instant::now() < deadline, "the last answer: {reply:?}");
-            sleep(LOOK_AGAIN_AFTER).await;
-        }
-    }
-
-    async fn ask(&self, peer: &Client, ask: Ask) -> anyhow::Result<QueryReply> {
-        Ok(peer.calls.query(context::current(), request(self.workload.name(ask), 1)).await??)
     }
 
     /// Connects a peer with this identity to indexer `n`.

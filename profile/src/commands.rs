@@ -10,11 +10,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use self::args::Args;
-use self::args::{Alone, Command, Detailed, Drawn, Output, Proof};
+use self::args::{Apart, Command, Drawn, Output, Plain};
 use crate::measure::{Measured, measure};
 use crate::outcome::{Begin, Fault, Outcome};
-use crate::plot::Picture;
-use crate::report::{Report, option_name};
+use crate::report::{Proof, Report, option_name};
 use crate::run::progress::note;
 use crate::run::setup::{Connecting, Setup};
 use crate::{
@@ -44,17 +43,17 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
     match args.command {
         Command::Query(query) => run_query(&query),
         Command::Floor(output) => run_floor(&output),
-        Command::Index(args) => run_alone(&args, async |on| index::run(&args.options, &on).await),
+        Command::Index(args) => run_alone(&args, index::run),
         Command::Goals(goals) => run_goals(&goals),
-        Command::Connections(args) => run_alone(&args, async |on| connections::run(&args.options, &on).await),
+        Command::Connections(args) => run_alone(&args, connections::run),
         Command::Matrix(matrix) => run_matrix(&matrix),
         Command::Transfer(args) => run_transfer(&args),
-        Command::Hostile(args) => run_hostile(&args),
-        Command::Soak(args) => run_soak(&args),
-        Command::Batch(args) => run_batch(&args),
-        Command::Pipeline(args) => run_pipeline(&args),
-        Command::Relay(args) => run_relay(&args),
-        Command::Load(args) => run_load(&args),
+        Command::Hostile(args) => run_proof(&args, "hostile", hostile::run),
+        Command::Soak(args) => run_proof(&args, "soak", soak::run),
+        Command::Batch(args) => run_proof(&args, "batch", batch::run),
+        Command::Pipeline(args) => run_proof(&args, "pipeline", pipeline::run),
+        Command::Relay(args) => run_proof(&args, "relay", relay::run),
+        Command::Load(args) => run_proof(&args, "load", load::run),
         Command::Consistency(args) => run_consistency(&args),
         Command::Compare(compare) => run_compare(&compare),
         Command::Instructions(instructions) => run_instructions(&instructions),
@@ -70,7 +69,7 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
 fn run_query(args: &args::Query) -> Result<Outcome, Fault> {
     let scenario = args.scenario();
     scenario.graph().or_cannot_begin()?;
-    let outputs = prepare_all(&args.output)?;
+    let outputs = args.output.prepare()?;
     let measured =
         args.setup.on_threads(&Arc::default(), async |deployment| measure(&scenario, &deployment).await)?;
     let csv = |out: &mut dyn Write| measured.samples.write_csv(out);
@@ -84,7 +83,7 @@ fn run_matrix(args: &args::Matrix) -> Result<Outcome, Fault> {
     for (indexers, clients, ttl_hops) in matrix::ROWS {
         Scenario { indexers, clients, ttl_hops, ..base.clone() }.graph().or_cannot_begin()?;
     }
-    let outputs = prepare(&args.output.output, None, args.output.plot.as_deref())?;
+    let outputs = args.output.prepare(None)?;
     let matrix =
         args.setup.on_threads(&Arc::default(), async |deployment| matrix::run(&base, &deployment).await)?;
     finish(&matrix.report(), outputs.draw(|folder| matrix::draw(folder, &matrix.rows))?)?;
@@ -93,21 +92,22 @@ fn run_matrix(args: &args::Matrix) -> Result<Outcome, Fault> {
 }
 
 fn run_floor(output: &Output) -> Result<Outcome, Fault> {
-    let outputs = prepare(output, None, None)?;
+    let outputs = output.prepare()?;
     measured(&layouts::measure(&Arc::default())?, outputs)
 }
 
 /// Measures one indexer in a process of its own.
 fn run_alone<O: clap::Args + Sync>(
-    args: &Alone<O>,
-    work: impl AsyncFnOnce(Deployment) -> Result<Report, Fault> + Send,
+    args: &Apart<O, Output>,
+    work: impl AsyncFnOnce(&O, &Deployment) -> Result<Report, Fault> + Send,
 ) -> Result<Outcome, Fault> {
-    let outputs = prepare(&args.output, None, None)?;
-    measured(&Setup::apart(args.connecting.clone()).on_threads(&Arc::default(), work)?, outputs)
+    let outputs = args.output.prepare()?;
+    let done = async |on: Deployment| work(&args.options, &on).await;
+    measured(&Setup::apart(args.connecting.clone()).on_threads(&Arc::default(), done)?, outputs)
 }
 
-fn run_goals(args: &args::Goals) -> Result<Outcome, Fault> {
-    let (outputs, watch) = (prepare(&args.output, None, None)?, Arc::<Watch>::default());
+fn run_goals(args: &Plain<goals::search::Options, Output>) -> Result<Outcome, Fault> {
+    let (outputs, watch) = (args.output.prepare()?, Arc::<Watch>::default());
     let goals = goals::search::run(&args.options, &watch)?;
     finish(&goals::report(&goals, "", watch.is_stopped()), outputs)?;
     // A goal that is missed is a result; a wrong answer is not.
@@ -120,7 +120,7 @@ fn run_transfer(args: &args::Transfer) -> Result<Outcome, Fault> {
     let folder = Folder::prepare(args.dir.as_deref()).or_cannot_begin()?;
     let most = scenarios.iter().map(transfer::scenario::Scenario::disk_bytes).max();
     folder.has_room(most.unwrap_or(0)).or_cannot_begin()?;
-    let outputs = prepare_all(&args.output)?;
+    let outputs = args.output.prepare()?;
     let setup = Setup::apart(Connecting { insecure: args.insecure, threads: THREADS_DEFAULT });
     let watch = Arc::<Watch>::default();
     if args.goals {
@@ -140,71 +140,21 @@ fn run_transfer(args: &args::Transfer) -> Result<Outcome, Fault> {
     Ok(outcome(transfers.is_all_well()))
 }
 
-/// Does something to real processes, draws a picture of it, called `name`, and says whether all is well.
+/// Does something to real processes, and draws a picture of it, called `name`.
 fn run_proof<O: clap::Args + Sync>(
-    args: &Proof<O>,
+    args: &Apart<O, Drawn>,
     name: &str,
-    work: impl AsyncFnOnce(Deployment) -> Result<(bool, Report, Picture), Fault> + Send,
+    work: impl AsyncFnOnce(&O, &Deployment) -> Result<Proof, Fault> + Send,
 ) -> Result<Outcome, Fault> {
-    let outputs = prepare(&args.output.output, None, args.output.plot.as_deref())?;
-    let setup = Setup::apart(args.connecting.clone());
-    let (is_all_well, report, picture) = setup.on_threads(&Arc::default(), work)?;
-    finish(&report, outputs.draw(|folder| plot::save(folder, name, &picture))?)?;
-    Ok(outcome(is_all_well && !report.interrupted))
+    let outputs = args.output.prepare(None)?;
+    let done = async |on: Deployment| work(&args.options, &on).await;
+    let proof = Setup::apart(args.connecting.clone()).on_threads(&Arc::default(), done)?;
+    finish(&proof.report, outputs.draw(|folder| plot::save(folder, name, &proof.picture))?)?;
+    Ok(outcome(proof.is_all_well && !proof.report.interrupted))
 }
 
-fn run_hostile(args: &Proof<hostile::Options>) -> Result<Outcome, Fault> {
-    run_proof(args, "hostile", async |on| {
-        let all = hostile::run(&args.options, &on).await?;
-        // An attack that harms is a result; a run that was ended early is not all of it.
-        Ok((true, hostile::report(&all, &args.options, &on), plot::proof::attacks(&all)))
-    })
-}
-
-fn run_soak(args: &Proof<soak::Options>) -> Result<Outcome, Fault> {
-    run_proof(args, "soak", async |on| {
-        let soaked = soak::run(&args.options, &on).await?;
-        Ok((soaked.is_all_well(), soaked.report(&args.options, &on), soaked.picture()))
-    })
-}
-
-fn run_batch(args: &Proof<batch::Options>) -> Result<Outcome, Fault> {
-    run_proof(args, "batch", async |on| {
-        let batched = batch::run(&args.options, &on).await?;
-        Ok((batched.is_all_well(), batched.report(&args.options, &on), batched.picture()))
-    })
-}
-
-fn run_pipeline(args: &Proof<pipeline::Options>) -> Result<Outcome, Fault> {
-    run_proof(args, "pipeline", async |on| {
-        let piped = pipeline::run(&args.options, &on).await?;
-        let report = piped.report(&args.options, &on);
-        Ok((piped.is_all_well(&args.options), report, piped.picture()))
-    })
-}
-
-fn run_relay(args: &Proof<relay::Options>) -> Result<Outcome, Fault> {
-    run_proof(args, "relay", async |on| {
-        let relayed = relay::run(&args.options, &on).await?;
-        Ok((relayed.is_all_well(), relayed.report(&on), relayed.picture()))
-    })
-}
-
-fn run_load(args: &Proof<load::Options>) -> Result<Outcome, Fault> {
-    // For what is busy in this process: all cores, beside the thread that watches.
-    let busy = tokio::runtime::Builder::new_multi_thread().enable_all().build().or_cannot_begin()?;
-    let runtime = busy.handle().clone();
-    let outcome = run_proof(args, "load", async |on| {
-        let loaded = load::run(&args.options, &on, &runtime).await?;
-        let picture = loaded.picture();
-        Ok((loaded.is_all_well, loaded.report, picture))
-    });
-    busy.shutdown_background();
-    outcome
-}
-
-fn run_consistency(args: &args::Consistency) -> Result<Outcome, Fault> {
-    let outputs = prepare(&args.output.output, None, args.output.plot.as_deref())?;
+fn run_consistency(args: &Plain<consistency::Options, Drawn>) -> Result<Outcome, Fault> {
+    let outputs = args.output.prepare(None)?;
     let tables = consistency::run(&args.options)?;
     let draw = |folder: &Path| {
         let pictures = consistency::pictures(&tables);
@@ -252,14 +202,6 @@ fn run_instructions(args: &args::Instructions) -> Result<Outcome, Fault> {
 fn read<T: DeserializeOwned>(path: &Path, cannot: &str) -> Result<T, Fault> {
     let text = std::fs::read_to_string(path).with_context(|| cannot.to_owned()).or_cannot_begin()?;
     serde_json::from_str(&text).with_context(|| cannot.to_owned()).or_cannot_begin()
-}
-
-fn prepare(output: &Output, csv: Option<&Path>, plot: Option<&Path>) -> Result<Outputs, Fault> {
-    Outputs::prepare(output.json.as_deref(), csv, plot).or_cannot_begin()
-}
-
-fn prepare_all(Detailed { drawn: Drawn { output, plot }, csv }: &Detailed) -> Result<Outputs, Fault> {
-    prepare(output, csv.as_deref(), plot.as_deref())
 }
 
 /// Writes and prints what was measured, all of which is right unless it was ended early.

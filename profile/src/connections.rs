@@ -48,10 +48,8 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Re
     let (opened, opening) = (facts.get("connections"), facts.get("opening_s"));
     let last = (opened - count(options.active)).max(0.0);
     let [each, after] = ["bytes_each", "bytes_each_after"].map(|key| facts.get(key) / 1024.0);
-    let columns = ["scenario", "times", "per_s", "p50_us", "p99_us", "max_us"];
     let rows = rows.into_iter().map(|row| row.with("security", security)).collect();
-    let foot = watch.is_stopped().then(|| "Interrupted: not all of it was measured.".to_owned());
-    Ok(Report {
+    let report = Report {
         kind: Some("connections"),
         head: format!(
             "One indexer in a process of its own, {security}, {}.\n\
@@ -60,11 +58,11 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Re
              Resident memory of the indexer for each idle one: {each:.1} KiB; after each was used: {after:.1} KiB.",
             machine::in_words()
         ),
-        sections: vec![Section::new("Lookups:", &columns, rows)],
-        foot: foot.into_iter().collect(),
+        sections: vec![Section::new("Lookups:", "scenario times per_s p50_us p99_us max_us", rows)],
         facts: facts.figure("floor_us", raw),
-        interrupted: watch.is_stopped(),
-    })
+        ..Report::default()
+    };
+    Ok(report.ended(watch.is_stopped(), "Interrupted: not all of it was measured.", None))
 }
 
 /// What the connections cost, and a row for each kind of lookups.

@@ -63,6 +63,11 @@ fn shown(figure: f64) -> String {
 }
 
 impl Goal {
+    /// A goal of what was right.
+    pub(crate) fn new(what: impl Into<String>, bound: Bound, measured: f64, command: &str) -> Self {
+        Self { what: what.into(), bound, measured, command: command.to_owned(), all_right: true }
+    }
+
     fn verdict(&self) -> &'static str {
         match (self.all_right, self.bound.is_reached(self.measured)) {
             (false, _) => "**wrong answers**",
@@ -89,14 +94,20 @@ impl Goal {
     }
 }
 
-/// The table of `goals`; `place` says where they were measured.
-pub fn report(goals: &[Goal], place: &str, interrupted: bool) -> Report {
+/// The table of `goals`.
+pub(crate) fn section(goals: &[Goal]) -> Section {
     let table = Table::new(["what", "goal", "measured", "verdict", "command"]);
     let table = goals.iter().fold(table, |table, goal| table.line(goal.line()));
+    Section::of(table, goals.iter().map(Goal::row).collect())
+}
+
+/// That table alone; `place` says where they were measured.
+pub fn report(goals: &[Goal], place: &str, interrupted: bool) -> Report {
+    let (kind, sections) = (Some("goals"), vec![section(goals)]);
     Report {
-        kind: Some("goals"),
+        kind,
         head: format!("{place}{}.", machine::in_words()),
-        sections: vec![Section::of(table, goals.iter().map(Goal::row).collect())],
+        sections,
         interrupted,
         ..Report::default()
     }

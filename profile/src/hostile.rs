@@ -8,6 +8,7 @@ use std::{path::Path, time::Duration};
 
 use clap::Args;
 use serde_json::json;
+use testkit::network::ANY_PORT;
 use testkit::rogue::{Attack, Order};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -15,12 +16,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::judge::{Judged, PHASES};
 use self::victims::Victims;
-use crate::arena::{Arena, gauge, load::Sample};
-use crate::cluster::deployment::{ANY_PORT, Deployment};
+use crate::arena::{Arena, load::Sample};
+use crate::cluster::deployment::Deployment;
 use crate::goals::{Bound, Goal};
 use crate::node::{Request, Role, usage::Usage};
 use crate::outcome::Fault;
-use crate::report::{Report, Row, Section, Table, machine, security_name};
+use crate::plot::proof;
+use crate::report::{Proof, Report, Row, Section, Table, machine};
 use crate::transfer::folder::Folder;
 
 /// Queries a second, of all clients together.
@@ -63,7 +65,7 @@ pub(crate) struct Attacked {
 }
 
 /// Runs the attacks one after the other, each on nodes of its own.
-pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Vec<Attacked>, Fault> {
+pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Proof, Fault> {
     let folder = Folder::prepare(None)?;
     let every = || Attack::ALL.iter().map(|(attack, _)| *attack).collect();
     let attacks = if options.attack.is_empty() { every() } else { options.attack.clone() };
@@ -73,7 +75,8 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Ve
         let lasts = Duration::from_secs(options.seconds.into());
         all.push(run_one(*attack, lasts, deployment, &folder.path).await?);
     }
-    Ok(all)
+    // An attack that harms is a result; a run that was ended early is not all of it.
+    Ok(Proof { report: report(&all, options, deployment), picture: proof::attacks(&all), is_all_well: true })
 }
 
 async fn run_one(
@@ -113,7 +116,7 @@ async fn run_one(
     pause(WARM_UP).await;
     let begin = load.now();
     pause(lasts).await;
-    arena.ids().iter().for_each(|(_, pid)| gauge::forget_peak(*pid));
+    arena.ids().iter().for_each(|(_, pid)| machine::forget_peak(*pid));
     let attacked = load.now();
     let mut rogue = arena.process("rogue", Role::Rogue(order.clone())).await?;
     let until = Instant::now() + lasts;
@@ -150,15 +153,15 @@ async fn run_one(
 
 impl Attacked {
     fn row(&self) -> Row {
-        let row = Row::named(self.attack.name()).figure("peak_mib", self.peak_mib);
-        let row = row.figure("rogue_percent", self.rogue_percent);
-        let recovered = self.judged.recovered.map(|after| after.as_secs_f64());
-        let row = row.figure("recovered_s", recovered).with("held", self.judged.missed.is_empty());
-        let row = row.with("missed", json!(self.judged.missed)).with("notes", json!(self.notes));
-        PHASES
-            .into_iter()
-            .zip(&self.judged.phases)
-            .fold(row, |row, (phase, seen)| row.with(phase, seen.json()))
+        let Judged { missed, phases, recovered } = &self.judged;
+        let row = Row::named(self.attack.name())
+            .figure("peak_mib", self.peak_mib)
+            .figure("rogue_percent", self.rogue_percent)
+            .figure("recovered_s", recovered.map(|after| after.as_secs_f64()))
+            .with("held", missed.is_empty())
+            .with("missed", json!(missed))
+            .with("notes", json!(self.notes));
+        PHASES.into_iter().zip(phases).fold(row, |row, (phase, seen)| row.with(phase, seen.json()))
     }
 
     fn line(&self) -> Vec<String> {
@@ -176,18 +179,8 @@ impl Attacked {
             false => format!("**missed**: {}", self.judged.missed.join("; ")),
         };
         let [peak, rogue] = [self.peak_mib, self.rogue_percent].map(|figure| format!("{figure:.0}"));
-        let name = self.attack.name().to_owned();
-        vec![
-            name,
-            of(|s| s.figures.p50),
-            of(|s| s.figures.p99),
-            counts,
-            counts_after,
-            peak,
-            rogue,
-            recovered,
-            verdict,
-        ]
+        let (name, p50, p99) = (self.attack.name().to_owned(), of(|s| s.figures.p50), of(|s| s.figures.p99));
+        vec![name, p50, p99, counts, counts_after, peak, rogue, recovered, verdict]
     }
 
     /// What must hold, as goals.
@@ -203,50 +196,36 @@ impl Attacked {
             ("wrong, incomplete, failed", Bound::Exactly(0.0), faults),
         ];
         let command = format!("profile hostile --attack {} --seconds {seconds}", self.attack);
-        figures
-            .into_iter()
-            .map(|(what, bound, measured)| Goal {
-                what: format!("{}: {what}", self.attack),
-                bound,
-                measured,
-                command: command.clone(),
-                all_right: self.judged.phases.iter().all(|seen| seen.wrong == 0),
-            })
-            .collect()
+        let all_right = self.judged.phases.iter().all(|seen| seen.wrong == 0);
+        let goal = |(what, bound, measured)| Goal {
+            all_right,
+            ..Goal::new(format!("{}: {what}", self.attack), bound, measured, &command)
+        };
+        figures.into_iter().map(goal).collect()
     }
 }
 
 /// The table of what was measured, or the goals beside it.
-pub(crate) fn report(all: &[Attacked], options: &Options, deployment: &Deployment) -> Report {
+fn report(all: &[Attacked], options: &Options, deployment: &Deployment) -> Report {
     let interrupted = deployment.watch.is_stopped();
     if options.goals {
         let goals: Vec<Goal> = all.iter().flat_map(|attacked| attacked.goals(options.seconds)).collect();
         return crate::goals::report(&goals, "", interrupted);
     }
-    let heads = [
-        "attack",
-        "p50 ms, before / during / after",
-        "p99 ms",
-        "wrong / incomplete / failed during",
-        "after",
-        "peak MiB",
-        "rogue CPU %",
-        "recovered s",
-        "verdict",
-    ];
-    let table = all.iter().fold(Table::new(heads), |table, attacked| table.line(attacked.line()));
+    let heads = "attack|p50 ms, before / during / after|p99 ms|wrong / incomplete / failed during|after|peak MiB|\
+                 rogue CPU %|recovered s|verdict";
+    let table = all.iter().fold(Table::new(heads.split('|')), |table, attacked| table.line(attacked.line()));
     let notes = all.iter().filter(|attacked| !attacked.notes.is_empty());
     let notes = notes.map(|attacked| format!("{}: {}.", attacked.attack, attacked.notes.join("; ")));
     let held = all.iter().filter(|attacked| attacked.judged.missed.is_empty()).count();
     Report {
         kind: Some("hostile"),
         head: format!(
-            "Honest clients under attack, {}, {}. Each attack lasts {} s, with figures of as long before.\n\
+            "Honest clients under attack, {}. Each attack lasts {} s, with figures of as long before.\n\
              The attacked nodes run as users get them; the rogue process stands for another machine and runs at nice 19.\n\
              Must hold: p99 <= 3 x before + 5 ms; each honest node <= {} MiB; recovered within {} s; no answer wrong, \
              incomplete or missing.",
-            security_name(deployment.security),
-            machine::in_words(),
+            deployment.in_words(),
             options.seconds,
             judge::MEMORY_MIB,
             judge::RECOVERED_WITHIN.as_secs()

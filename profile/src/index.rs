@@ -19,11 +19,12 @@ use self::subject::{Sample, Subject};
 use self::{inside::Costs, tables::Tables};
 use crate::cluster::{affinity, deployment::Deployment};
 use crate::outcome::{Begin, Fault};
+use crate::report::{Report, amount};
 use crate::run::{progress::Progress, setup::within};
-use crate::{floor::Floor, plan::workload::sign_record, report::Report};
+use crate::{floor::Floor, plan::workload::sign_record};
 
 /// Names of each row by batch size.
-const BATCHED_NAMES: usize = 10_000;
+const BATCHED_NAMES: usize = amount(10_000);
 /// Lookups of many names each that are in flight.
 const LOOKUPS_IN_FLIGHT: usize = 16;
 /// Lookups in batches are up to this many times faster, so that this many times more are measured.

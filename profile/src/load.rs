@@ -14,7 +14,7 @@ mod work;
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
-use tokio::runtime::Handle;
+use tokio::runtime::{Builder, Handle};
 
 use self::origin::Protocol;
 pub(crate) use self::origin::{DAEMON, run_daemon};
@@ -26,7 +26,7 @@ use crate::cluster::deployment::Deployment;
 use crate::node::Private;
 use crate::outcome::{Begin, Fault};
 use crate::plot::{Lines, Picture, Points, curves::shares};
-use crate::report::{Report, Row, Section, machine, option_name, security_name};
+use crate::report::{Proof, Report, Row, Section, machine, option_name, security_name};
 use crate::run::setup::within;
 use crate::transfer::folder::Folder;
 
@@ -39,18 +39,8 @@ const ALONE_LABEL: &str = "one at a time";
 /// What a message broker says of itself with as many workers, messages a second, and what is aimed at, times that.
 const THEIRS: [(Protocol, f64, f64); 2] = [(Protocol::Native, 1438.29, 20.0), (Protocol::Rest, 842.68, 10.0)];
 /// Of the table, by key.
-const COLUMNS: [&str; 10] = [
-    "scenario",
-    "publications_per_s",
-    "lookups_per_s",
-    "p50_us",
-    "p99_us",
-    "twice",
-    "skipped",
-    "lost",
-    "peak_mib_receiver",
-    "verdict",
-];
+const COLUMNS: &str =
+    "scenario publications_per_s lookups_per_s p50_us p99_us twice skipped lost peak_mib_receiver verdict";
 
 /// How much, for how long, and what happens meanwhile.
 #[derive(Clone, Debug, Args)]
@@ -100,33 +90,29 @@ fn seconds(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "a run lasts 0.1 to 3600 seconds".to_owned())
 }
 
-/// What came of all runs.
-pub(crate) struct Loaded {
-    pub(crate) report: Report,
-    pub(crate) is_all_well: bool,
-    lines: Vec<(Protocol, String, Points)>,
+/// How long versions took to arrive, of each run in which they were followed.
+fn picture(all: &[(Protocol, String, Points)]) -> Picture {
+    let of = |protocol: Protocol| {
+        let lines = all.iter().filter(|(of, ..)| *of == protocol);
+        lines.map(|(_, label, points)| (label.clone(), points.clone())).collect()
+    };
+    let charts = [Protocol::Native, Protocol::Rest].map(of);
+    let charts = charts.into_iter().filter(|lines: &Lines| !lines.is_empty()).collect();
+    let title = "From a publication to its arrival at the reader";
+    shares(title, machine::in_words(), "arrived by then, % of those that arrived", charts)
 }
 
-impl Loaded {
-    /// How long versions took to arrive, of each run in which they were followed.
-    pub(crate) fn picture(&self) -> Picture {
-        let of = |protocol: Protocol| {
-            let lines = self.lines.iter().filter(|(of, ..)| *of == protocol);
-            lines.map(|(_, label, points)| (label.clone(), points.clone())).collect()
-        };
-        let charts = [Protocol::Native, Protocol::Rest].map(of);
-        let charts = charts.into_iter().filter(|lines: &Lines| !lines.is_empty()).collect();
-        let title = "From a publication to its arrival at the reader";
-        shares(title, machine::in_words(), "arrived by then, % of those that arrived", charts)
-    }
+/// Runs all that is asked for.
+pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Proof, Fault> {
+    // For what is busy in this process: all cores, beside the thread that watches.
+    let busy = Builder::new_multi_thread().enable_all().build().or_cannot_begin()?;
+    let done = run_all(options, deployment, busy.handle()).await;
+    busy.shutdown_background();
+    done
 }
 
-/// Runs all that is asked for; origins and workers of this process run on `runtime`.
-pub(crate) async fn run(
-    options: &Options,
-    deployment: &Deployment,
-    runtime: &Handle,
-) -> Result<Loaded, Fault> {
+/// The same; origins and workers of this process run on `runtime`.
+async fn run_all(options: &Options, deployment: &Deployment, runtime: &Handle) -> Result<Proof, Fault> {
     if let Some(broken) = options.broken
         && let Some(whole) = options.scenarios().into_iter().find(|scenario| !broken.is_of(*scenario))
     {
@@ -179,14 +165,14 @@ pub(crate) async fn run(
         machine::in_words()
     );
     let interrupted = deployment.watch.is_stopped();
-    let sections = vec![Section::new("", &COLUMNS, rows)];
+    let sections = vec![Section::new("", COLUMNS, rows)];
     let facts = Row::default()
         .with("workers", options.workers)
         .with("names", options.names)
         .with("duration_s", options.duration)
         .with("rate", options.rate);
     let report = Report { kind: Some("load"), head, sections, foot: goals, facts, interrupted };
-    Ok(Loaded { report, is_all_well, lines })
+    Ok(Proof { report, picture: picture(&lines), is_all_well })
 }
 
 async fn one(

@@ -52,15 +52,11 @@ pub(crate) async fn run(base: &Scenario, deployment: &Deployment) -> Result<Matr
 impl Matrix {
     pub(crate) fn report(&self) -> Report {
         let setting = self.rows.first().map(Measured::setting).unwrap_or_default();
-        let foot = self.interrupted.then(|| format!("interrupted: {} whole rows were meant", ROWS.len()));
-        Report {
-            kind: Some("matrix"),
-            head: format!("{setting}, {}", machine::in_words()),
-            sections: vec![Section::new("", &COLUMNS, self.rows.iter().map(Measured::row).collect())],
-            foot: foot.into_iter().collect(),
-            interrupted: self.interrupted,
-            ..Report::default()
-        }
+        let (head, rows) =
+            (format!("{setting}, {}", machine::in_words()), self.rows.iter().map(Measured::row));
+        let sections = vec![Section::new("", COLUMNS, rows.collect())];
+        let report = Report { kind: Some("matrix"), head, sections, ..Report::default() };
+        report.ended(self.interrupted, &format!("interrupted: {} whole rows were meant", ROWS.len()), None)
     }
 }
 

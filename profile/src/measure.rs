@@ -40,14 +40,17 @@ impl Measured {
     /// A raw TCP round trip on the same threads: of the two measurements the one that the machine
     /// disturbed less.
     pub(crate) fn floor(&self) -> &Figures {
-        let [before, after] = &self.floors;
-        if after.raw.p50 < before.raw.p50 { &after.raw } else { &before.raw }
+        self.lower(|floor| &floor.raw)
     }
 
     /// An echo call through our own transport, likewise.
     pub(crate) fn floor_call(&self) -> &Figures {
-        let [before, after] = &self.floors;
-        if after.call.p50 < before.call.p50 { &after.call } else { &before.call }
+        self.lower(|floor| &floor.call)
+    }
+
+    fn lower(&self, of: fn(&Floor) -> &Figures) -> &Figures {
+        let [before, after] = self.floors.each_ref().map(of);
+        if after.p50 < before.p50 { after } else { before }
     }
 }
 

@@ -69,7 +69,7 @@ pub(crate) enum Role {
 }
 
 /// What a peer is made of.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct PeerOptions {
     /// Its folder, in the folder of the run, which is removed when whoever started it is gone.
     pub dir: PathBuf,

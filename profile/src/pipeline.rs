@@ -12,7 +12,6 @@ use anyhow::ensure;
 use clap::Args;
 use nekoindexer::ProbeCounts;
 use nekoproto::limits::{BATCH_MAX, PROBE_PAYLOAD_MAX};
-use tokio::time::{Instant, sleep};
 
 use self::news::Announced;
 use self::offer::{Offered, offer};
@@ -20,8 +19,9 @@ use self::stand::{Stand, leave_network};
 use crate::cluster::deployment::Deployment;
 use crate::node::{Probes, Request};
 use crate::outcome::{Begin, Fault};
-use crate::report::machine;
+use crate::report::{Proof, machine};
 use crate::run::progress::note;
+use crate::run::watch::{LINKED_WITHIN, until};
 use crate::run::{progress::Progress, setup::within};
 use crate::transfer::folder::Folder;
 
@@ -76,7 +76,7 @@ struct Ran {
 }
 
 /// What came of it.
-pub(crate) struct Piped {
+struct Piped {
     ran: Vec<Ran>,
     announced: Option<Announced>,
     /// Why the nodes were on loopback, if they were.
@@ -86,7 +86,7 @@ pub(crate) struct Piped {
 }
 
 /// Measures each row on indexers of its own; ends early when stopped, with what was measured by then.
-pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Piped, Fault> {
+pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Proof, Fault> {
     let folder = Folder::prepare(None).or_cannot_begin()?;
     let loopback = match options.loopback {
         true => Some("as asked for".to_owned()),
@@ -105,7 +105,8 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Pi
         let fault = fault.after(!piped.ran.is_empty())?;
         piped.fault = Some(fault).filter(|_| !deployment.watch.is_stopped());
     }
-    Ok(piped)
+    let (report, picture) = (piped.report(options, deployment), piped.picture());
+    Ok(Proof { report, picture, is_all_well: piped.is_all_well(options) })
 }
 
 async fn measure(
@@ -131,13 +132,12 @@ async fn measure(
 async fn linked(stand: &Stand, options: &Options, deployment: &Deployment) -> anyhow::Result<()> {
     let client = stand.client(false, deployment).await?;
     let one = Options { messages: 1, in_a_call: 1, ..options.clone() };
-    let until = Instant::now() + stand::LINKED_WITHIN;
-    while offer(&client, 0, &one, &deployment.watch).await.arrived == 0 {
+    let come = async || {
         ensure!(!deployment.watch.is_stopped(), "interrupted before it was measured");
-        ensure!(Instant::now() < until, "the indexers do not find each other");
-        sleep(stand::LOOK_AGAIN_AFTER).await;
-    }
-    Ok(())
+        let arrived = offer(&client, 0, &one, &deployment.watch).await.arrived;
+        Ok((arrived == 0).then(|| "the indexers do not find each other".to_owned()))
+    };
+    until(LINKED_WITHIN, come).await
 }
 
 async fn counts(stand: &mut Stand) -> anyhow::Result<Vec<ProbeCounts>> {
@@ -192,7 +192,7 @@ impl Piped {
     }
 
     /// Nothing was lost, and everything is accounted for.
-    pub(crate) fn is_all_well(&self, options: &Options) -> bool {
+    fn is_all_well(&self, options: &Options) -> bool {
         let rows = self.ran.iter().all(|ran| ran.unaccounted(options) == 0 && ran.offered.lost() == 0);
         rows && self.fault.is_none()
             && self.announced.is_none_or(|announced| announced.told >= announced.acknowledged)

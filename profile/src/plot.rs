@@ -104,6 +104,18 @@ impl Series {
 }
 
 impl Axis {
+    /// A logarithmic one with room for the legend above the lines.
+    fn logarithmic(
+        label: &'static str,
+        lines: &Lines,
+        shown: impl Fn(&f64) -> String + Send + 'static,
+    ) -> Self {
+        let (_, least, most) = extent(lines);
+        let least = least.min(most); // also without lines
+        let room = (most / least).powf(0.4).max(2.0);
+        Self { range: least / 1.5..most * room, is_logarithmic: true, ..Self::new(label, most, shown) }
+    }
+
     /// A linear one from 0 to `end`.
     pub(crate) fn new(
         label: &'static str,
@@ -224,6 +236,11 @@ impl Chart {
             .margin(8)
             .draw()
     }
+}
+
+/// A series for each of `lines`, in colours from `first` on.
+fn series(first: usize, shape: Shape, lines: Lines) -> Vec<Series> {
+    (first..).zip(lines).map(|(colour, (label, points))| Series::new(label, shape, colour, points)).collect()
 }
 
 /// How far these points reach to the right, down and up: at least to a height of 1.

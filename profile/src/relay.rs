@@ -14,12 +14,12 @@ use nekoproto::probe::{ProbeEnd, ProbeReply, ProbeRequest};
 use nekoproto::{MsgId, NodeTag, transport::call_until};
 
 use self::ring::{Ring, off};
-use crate::arena::gauge::{self, Taken};
 use crate::cluster::{Cluster, client::Client, deployment::Deployment};
 use crate::floor::Floor;
 use crate::outcome::{Begin, Fault};
 use crate::plan::{scenario::Scenario, topology::Topology};
-use crate::report::figures::Times;
+use crate::report::machine::{self, Taken};
+use crate::report::{Proof, amount, figures::Times};
 use crate::run::progress::note;
 use crate::run::{progress::Progress, setup::within};
 
@@ -28,7 +28,7 @@ const NODES_MAX: usize = 20;
 const REQUESTS_MAX: usize = 100_000_000;
 const IN_FLIGHT_MAX: usize = 256;
 /// Probes before those that count.
-const WARM_UP: usize = 500;
+const WARM_UP: usize = amount(500);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// The processes are looked at this often in a run, and not more often than that.
 const LOOKS_MAX: u32 = 600;
@@ -68,7 +68,7 @@ struct Seen {
 }
 
 /// What came of it.
-pub(crate) struct Relayed {
+struct Relayed {
     ring: Ring,
     probes: u64,
     wall: Duration,
@@ -83,14 +83,16 @@ pub(crate) struct Relayed {
 }
 
 /// Sends the probes; ends early when stopped, with what was measured by then.
-pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Relayed, Fault> {
+pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Proof, Fault> {
     let watch = &deployment.watch;
     let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
     let scenario = Scenario { indexers: options.nodes, topology: Topology::Ring, ..Scenario::default() };
     let mut cluster = watch.unless_stopped(Cluster::start(&scenario, deployment)).await.or_cannot_begin()?;
     let relayed = relay(options, &mut cluster, deployment, floor).await;
     cluster.stop().await;
-    Ok(relayed?)
+    let relayed = relayed?;
+    let (report, picture) = (relayed.report(deployment), relayed.picture());
+    Ok(Proof { report, picture, is_all_well: relayed.is_all_well() })
 }
 
 async fn relay(
@@ -236,14 +238,14 @@ impl Relayed {
         for (seen, (n, _)) in self.nodes.iter_mut().zip(order) {
             let node = &mut cluster.nodes()[*n];
             let tasks = node.probes().await?.1;
-            let taken = node.of_process(Some).and_then(|pid| gauge::taken(pid, at.as_secs_f64()));
+            let taken = node.of_process(Some).and_then(|pid| machine::taken(pid, at.as_secs_f64()));
             seen.taken.extend(taken.map(|taken| (taken, tasks)));
         }
         Ok(())
     }
 
     /// Everything was as computed.
-    pub(crate) const fn is_all_well(&self) -> bool {
+    const fn is_all_well(&self) -> bool {
         self.errors == 0 && self.fault.is_none()
     }
 }

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use self::figures::{Figures, rounded};
 pub(crate) use self::table::Table;
+use crate::plot::Picture;
 
 /// One row: values by key. `metrics` says what the keys mean.
 #[derive(Clone, Debug, Default)]
@@ -73,9 +74,9 @@ impl Section {
         Self { title: String::new(), table, rows }
     }
 
-    /// Rows whose table has these columns, by key.
-    pub(crate) fn new(title: impl Into<String>, columns: &[&'static str], rows: Vec<Row>) -> Self {
-        Self { title: title.into(), table: Table::of(&rows, columns), rows }
+    /// Rows whose table has these columns, by key, separated by blanks.
+    pub(crate) fn new(title: impl Into<String>, columns: &'static str, rows: Vec<Row>) -> Self {
+        Self { title: title.into(), table: Table::of(&rows, columns.split_whitespace()), rows }
     }
 }
 
@@ -95,6 +96,14 @@ pub struct Report {
 }
 
 impl Report {
+    /// The same of a run that was ended early: by a user, so that something is missing, or by itself for `fault`.
+    pub(crate) fn ended(mut self, interrupted: bool, missing: &str, fault: Option<&String>) -> Self {
+        self.interrupted = interrupted;
+        self.foot.extend(interrupted.then(|| missing.to_owned()));
+        self.foot.extend(fault.map(|fault| format!("Ended early: {fault}.")));
+        self
+    }
+
     /// A figure of the row of this scenario; not a number if there is none.
     pub fn of(&self, scenario: &str, key: &str) -> f64 {
         let mut rows = self.sections.iter().flat_map(|section| &section.rows);
@@ -127,6 +136,14 @@ impl Report {
     }
 }
 
+/// What came of something that was done to real processes.
+pub(crate) struct Proof {
+    pub(crate) report: Report,
+    pub(crate) picture: Picture,
+    /// Whatever was promised held.
+    pub(crate) is_all_well: bool,
+}
+
 /// Writes a line for each of `lines`, under `heads`.
 pub fn write_csv(
     out: &mut dyn Write,
@@ -147,6 +164,11 @@ pub(crate) const fn security_name(security: Security) -> &'static str {
     }
 }
 
+/// How much of something is measured: of a debug build, whose figures say little, a twentieth.
+pub(crate) const fn amount(most: usize) -> usize {
+    if cfg!(debug_assertions) { most.div_ceil(20) } else { most }
+}
+
 /// A count as a figure.
 #[expect(clippy::cast_precision_loss, reason = "figures are shown with a few digits")]
 pub const fn count(count: usize) -> f64 {
@@ -161,6 +183,14 @@ pub const fn bytes(bytes: u64) -> f64 {
 
 pub(crate) fn mib(count: u64) -> f64 {
     bytes(count) / f64::from(1 << 20)
+}
+
+/// What there is any of, in words.
+pub(crate) fn some_of(
+    counts: impl IntoIterator<Item = (usize, &'static str)>,
+) -> impl Iterator<Item = String> {
+    let some = counts.into_iter().filter(|(count, _)| *count > 0);
+    some.map(|(count, what)| format!("{count} {what}"))
 }
 
 /// The median of `figures`: of an even number the upper one; of none, not a number.

@@ -8,17 +8,17 @@ use std::{fs, path::Path, sync::Arc, time::Duration};
 use clap::Args;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::json;
-use tokio::time::{Instant, interval, sleep};
+use tokio::time::{Instant, interval};
 use tokio_util::sync::CancellationToken;
 
 use self::growth::Growth;
-use crate::arena::gauge::{self, Taken};
 use crate::arena::{self, Arena, load::Found};
 use crate::cluster::deployment::Deployment;
 use crate::node::{Request, process::Process};
 use crate::outcome::Fault;
-use crate::plot::{Lines, Picture};
-use crate::report::{Report, Row, Section, Table, figures::Figures, machine, security_name};
+use crate::plot::{Picture, proof::over_minutes};
+use crate::report::machine::{self, Taken};
+use crate::report::{Proof, Report, Row, Section, Table, figures::Figures};
 use crate::transfer::folder::Folder;
 
 const INDEXERS: usize = 3;
@@ -52,7 +52,7 @@ pub struct Options {
 
 /// What came of it.
 #[derive(Default)]
-pub(crate) struct Soaked {
+struct Soaked {
     /// What each process took, by its label.
     taken: Vec<(String, Vec<Taken>)>,
     /// How often each kind of thing was done, and what went wrong.
@@ -64,7 +64,7 @@ pub(crate) struct Soaked {
 }
 
 /// Runs it until its time is over or it is stopped.
-pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Soaked, Fault> {
+pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Proof, Fault> {
     let folder = Folder::prepare(None)?;
     let mut arena = Arena::start(deployment, &folder.path, INDEXERS).await?;
     let names = arena.share().await?;
@@ -98,7 +98,8 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<So
     soaked.figures = Some(Figures::of(samples.iter().map(|sample| sample.took)));
     events.reader.kill().await;
     arena.stop().await;
-    Ok(soaked)
+    let (report, picture) = (soaked.report(options, deployment), soaked.picture());
+    Ok(Proof { report, picture, is_all_well: soaked.is_all_well() })
 }
 
 /// Looks at the processes from time to time until stopped.
@@ -113,7 +114,7 @@ async fn look(
     let mut ticks = interval(every);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         for ((_, pid), (_, of)) in ids.iter().zip(&mut taken) {
-            of.extend(gauge::taken(*pid, began.elapsed().as_secs_f64()));
+            of.extend(machine::taken(*pid, began.elapsed().as_secs_f64()));
         }
     }
     taken
@@ -144,11 +145,7 @@ impl Events {
     async fn visit(&mut self, arena: &mut Arena) -> anyhow::Result<()> {
         let at = self.random.random_range(0..INDEXERS);
         let target = arena.register(at, &format!("visitor-{}/file.bin", self.number)).await?;
-        let until = Instant::now() + FOUND_WITHIN;
-        while !arena.load.finds(&target).await {
-            anyhow::ensure!(Instant::now() < until, "{} is not found", target.name);
-            sleep(Duration::from_millis(20)).await;
-        }
+        arena.found(&target, FOUND_WITHIN).await?;
         arena.leave();
         Ok(())
     }
@@ -189,24 +186,16 @@ impl Soaked {
     }
 
     /// Nothing grew, and every answer was right.
-    pub(crate) fn is_all_well(&self) -> bool {
+    fn is_all_well(&self) -> bool {
         self.faults.is_empty() && self.found[1..] == [0; 3] && !self.growths().any(|(_, growth)| growth.grows)
     }
 
-    pub(crate) fn report(&self, options: &Options, deployment: &Deployment) -> Report {
+    fn report(&self, options: &Options, deployment: &Deployment) -> Report {
         let heads = ["process", "what", "after warm-up", "at the end", "growth an hour", "noise", "verdict"];
         let line = |table: Table, (label, growth): (&str, Growth)| {
             let verdict = if growth.grows { "**grows**" } else { "steady" };
-            let [first, last, per_hour, noise] = growth.shown();
-            table.line([
-                label.to_owned(),
-                growth.what.to_owned(),
-                first,
-                last,
-                per_hour,
-                noise,
-                verdict.to_owned(),
-            ])
+            let [label, what, verdict] = [label, growth.what, verdict].map(str::to_owned);
+            table.line([label, what].into_iter().chain(growth.shown()).chain([verdict]))
         };
         let table = self.growths().fold(Table::new(heads), line);
         let row = |(label, growth): (&str, Growth)| {
@@ -214,6 +203,7 @@ impl Soaked {
         };
         let [visits, updates, gets, more] = self.done;
         let [right, incomplete, wrong, failed] = self.found;
+        let answers = json!({"right": right, "incomplete": incomplete, "wrong": wrong, "failed": failed});
         let faults = self.faults.len();
         let mut foot = vec![format!(
             "{visits} visitors, {updates} updates, {} downloads: {faults} failed. {right} right answers to queries, \
@@ -225,18 +215,14 @@ impl Soaked {
         Report {
             kind: Some("soak"),
             head: format!(
-                "{INDEXERS} indexers and peers for {} min, {}, {}.",
+                "{INDEXERS} indexers and peers for {} min, {}.",
                 options.minutes,
-                security_name(deployment.security),
-                machine::in_words()
+                deployment.in_words()
             ),
             sections: vec![Section::of(table, self.growths().map(row).collect())],
             foot,
             facts: figures
-                .with(
-                    "answers",
-                    json!({"right": right, "incomplete": incomplete, "wrong": wrong, "failed": failed}),
-                )
+                .with("answers", answers)
                 .with("faults", json!(self.faults))
                 .with("taken", json!(self.taken)),
             interrupted: deployment.watch.is_stopped(),
@@ -244,16 +230,16 @@ impl Soaked {
     }
 
     /// A chart for each of memory, descriptors and threads.
-    pub(crate) fn picture(&self) -> Picture {
-        let lines = |figure: fn(&Taken) -> f64| -> Lines {
-            let points =
-                |taken: &[Taken]| taken.iter().map(|taken| (taken.at_s / 60.0, figure(taken))).collect();
-            self.taken.iter().map(|(label, taken)| (label.clone(), points(taken))).collect()
-        };
-        crate::plot::proof::over_minutes([
-            ("resident, MiB", lines(|taken| taken.memory_mib)),
-            ("descriptors", lines(|taken| taken.descriptors)),
-            ("threads", lines(|taken| taken.threads)),
-        ])
+    fn picture(&self) -> Picture {
+        let processes = self.taken.iter().map(|(label, taken)| (label.clone(), &taken[..]));
+        over_minutes(
+            processes,
+            |taken| taken.at_s,
+            [
+                ("resident, MiB", |taken| taken.memory_mib),
+                ("descriptors", |taken| taken.descriptors),
+                ("threads", |taken| taken.threads),
+            ],
+        )
     }
 }

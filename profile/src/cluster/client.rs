@@ -5,17 +5,15 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nekoproto::transport::{Endpoint, Listener, Security, control};
+use nekoproto::transport::{Endpoint, EndpointConfig, Listener, Security, control};
 use nekoproto::{
     FileName, Holder, Identity, IndexerServiceClient, PeerService, Purpose, Records, RegisterRequest, Role,
-    SignedRecord, VerifiedReach,
+    SignedRecord, VerifiedReach, limits::BATCH_MAX,
 };
 use tarpc::context;
-use testkit::rogue::Silent;
-use tokio::{task::JoinHandle, time::sleep};
-
-use super::deployment::ANY_PORT;
-use super::endpoint::endpoint;
+use testkit::{network::ANY_PORT, rogue::Silent};
+use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
 
 /// How long it takes to ask again whether the lease is renewed.
 const RENEW_AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -33,7 +31,7 @@ pub struct Client {
     pub told: Arc<Mutex<HashSet<FileName>>>,
     /// Holds the port that the indexer lists.
     listener: Option<Listener>,
-    driver: JoinHandle<()>,
+    driver: AbortOnDropHandle<()>,
 }
 
 impl Client {
@@ -49,32 +47,26 @@ impl Client {
         identity: Identity,
         security: Security,
     ) -> anyhow::Result<Self> {
-        let node = identity.id();
-        let endpoint = endpoint(identity, Role::Peer, security)?;
+        let (network, access) = Default::default();
+        let endpoint =
+            Endpoint::new(EndpointConfig { identity, role: Role::Peer, network, security, access })?;
         let listener = endpoint.bind(at)?;
-        let holder = Holder::new(node, listener.local_addr());
-        let mut client = Self::over(&endpoint, addr, holder).await?;
-        client.listener = Some(listener);
-        Ok(client)
-    }
-
-    /// Connects `endpoint`, which is listed as `holder`, to the indexer at `addr`.
-    pub async fn over(endpoint: &Arc<Endpoint>, addr: SocketAddr, holder: Holder) -> anyhow::Result<Self> {
+        let holder = Holder::new(endpoint.node(), listener.local_addr());
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
         let silent = Silent::default();
         let (calls, driver) =
             control::open(connection.io, silent.clone().serve(), IndexerServiceClient::from);
         let renewals = stay_listed(calls.clone());
         let reach = endpoint.identity().fresh_reach([holder.addr]);
-        let driver = tokio::spawn(async move {
+        let driver = AbortOnDropHandle::new(tokio::spawn(async move {
             tokio::select! {
                 () = driver => {}
                 () = renewals => {}
             }
-        });
+        }));
         let introduced = calls.introduce(context::current(), reach.signed().clone()).await??;
         anyhow::ensure!(introduced.listed_at == 1, "the client cannot be listed");
-        Ok(Self { calls, holder, reach, told: silent.told, listener: None, driver })
+        Ok(Self { calls, holder, reach, told: silent.told, listener: Some(listener), driver })
     }
 
     /// The same without the port, for thousands of them: it is listed, and nobody is to connect there.
@@ -96,6 +88,14 @@ impl Client {
         anyhow::ensure!(reply.unlisted.is_empty() && reply.newer.is_empty(), "not all records were listed");
         Ok(())
     }
+
+    /// The same of any number of them.
+    pub(crate) async fn register_all(&self, records: &[SignedRecord]) -> anyhow::Result<()> {
+        for batch in records.chunks(BATCH_MAX) {
+            self.register(batch.to_vec()).await?;
+        }
+        Ok(())
+    }
 }
 
 /// Renews the lease for as long as the indexer is there.
@@ -106,11 +106,5 @@ async fn stay_listed(calls: IndexerServiceClient) {
         let lease =
             renewed.ok().and_then(Result::ok).map(|lease| Duration::from_millis(lease.lease_ms.into()));
         sleep(lease.map_or(RENEW_AGAIN_AFTER, |lease| lease / 3)).await;
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.driver.abort();
     }
 }

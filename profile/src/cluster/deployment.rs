@@ -1,19 +1,22 @@
 //! How nodes are run: as tasks of this process, or as processes of their own.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::{num::NonZeroUsize, sync::Arc};
+use std::path::PathBuf;
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use nekoindexer::{Indexer, IndexerHandle, Routing};
+use nekoindexer::{Config, Indexer, IndexerHandle, Routing};
 use nekoproto::transport::Security;
+use testkit::network::ANY_PORT;
 use tokio::runtime::Handle;
 
-use super::endpoint::indexer_config;
-use crate::node::{Options, Probes, Request, Role};
+use crate::node::{Options, PeerOptions, Probes, Request, Role};
+use crate::report::{machine, security_name};
 use crate::{cluster::layout::Layout, node::process::Process, run::watch::Watch};
 
-/// Loopback, a free port.
-pub const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// How long a peer of a measured cluster stays listed without a renewal: no renewal shows in a measurement.
+pub(crate) const LEASE: Duration = Duration::from_secs(3600);
+const _: () = assert!(LEASE.as_secs() <= nekoindexer::config::LEASE_SECS_MAX as u64);
 
 /// How nodes are run.
 #[derive(Clone, Debug)]
@@ -45,6 +48,11 @@ pub(crate) enum Node {
 }
 
 impl Deployment {
+    /// How connections are secured, and the machine.
+    pub(crate) fn in_words(&self) -> String {
+        format!("{}, {}", security_name(self.security), machine::in_words())
+    }
+
     /// The runtime of the n-th node, if it is in this process.
     pub fn runtime(&self, n: usize) -> &Handle {
         &self.runtimes[n % self.runtimes.len()]
@@ -83,6 +91,42 @@ impl Deployment {
     pub(crate) fn options(&self, role: Role) -> Options {
         let insecure = self.security == Security::Insecure;
         Options { role, insecure, threads: self.threads, log: None, network: None, http: None }
+    }
+}
+
+/// How an indexer is made: as users get it, or with room for a million names of one peer, which may take a third of it.
+pub(crate) fn indexer_config(
+    listen: SocketAddr,
+    neighbors: Vec<SocketAddr>,
+    security: Security,
+    routing: Routing,
+    by_default: bool,
+) -> Config {
+    let config = Config { listen, neighbors, security, routing, ..Config::default() };
+    if by_default { config } else { Config { lease: LEASE, memory: 2 << 30, carries_probes: true, ..config } }
+}
+
+pub(crate) const fn security(insecure: bool) -> Security {
+    if insecure { Security::Insecure } else { Security::Tls }
+}
+
+/// How peers are started at one indexer, each in a folder of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Peers {
+    pub(crate) deployment: Deployment,
+    pub(crate) folder: PathBuf,
+    pub(crate) indexer: SocketAddr,
+}
+
+impl Peers {
+    /// How the peer called `label` is made; its folder is called so too.
+    pub(crate) fn options(&self, label: &str) -> PeerOptions {
+        let (dir, indexers) = (self.folder.join(label.replace(' ', "-")), vec![self.indexer]);
+        PeerOptions { dir, indexers, ..PeerOptions::default() }
+    }
+
+    pub(crate) async fn start(&self, label: &str) -> anyhow::Result<Process> {
+        self.deployment.process(label, Role::Peer(self.options(label))).await
     }
 }
 

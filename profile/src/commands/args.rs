@@ -2,12 +2,17 @@
 
 pub(crate) mod transfer;
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use nekoproto::limits::TTL_MAX;
 
 pub(crate) use self::transfer::Transfer;
+use crate::outcome::{Begin, Fault};
+use crate::report::outputs::Outputs;
 use crate::run::setup::{Connecting, Setup};
 use crate::{
     batch, connections, consistency, goals, hostile, index, instructions, load, pipeline,
@@ -34,29 +39,29 @@ pub(crate) enum Command {
     /// The round trips that no query can be faster than, in every layout of threads
     Floor(Output),
     /// One indexer: registrations, lookups, memory, beside the index without a network
-    Index(Alone<index::Options>),
+    Index(Apart<index::Options, Output>),
     /// All goals of the search in one run: what is aimed at, what was measured, reached or missed
-    Goals(Goals),
+    Goals(Plain<goals::search::Options, Output>),
     /// Many connections to one indexer, few of them busy: what an idle one costs, and whether all are served
-    Connections(Alone<connections::Options>),
+    Connections(Apart<connections::Options, Output>),
     /// The whole table of scenarios, from 1 indexer and 1 client to 10 indexers and 30 clients with 7 hops
     Matrix(Matrix),
     /// Files from peer to peer: how fast beside a plain copy, what it takes, from whom
     Transfer(Box<Transfer>),
     /// Attacks: what honest clients see before, during and after, and what the attacked node takes
-    Hostile(Proof<hostile::Options>),
+    Hostile(Apart<hostile::Options, Drawn>),
     /// A small network for a long time, and whether memory, descriptors or threads of a process grow
-    Soak(Proof<soak::Options>),
+    Soak(Apart<soak::Options, Drawn>),
     /// Messages down a line of three indexers: rates, what waits, what is lost, and what logging costs
-    Pipeline(Proof<pipeline::Options>),
+    Pipeline(Apart<pipeline::Options, Drawn>),
     /// Names registered and looked up between processes, by names in a call, beside the same without a network
-    Batch(Proof<batch::Options>),
+    Batch(Apart<batch::Options, Drawn>),
     /// Probes round a ring of indexers: where they are dropped, and how long each node has them
-    Relay(Proof<relay::Options>),
+    Relay(Apart<relay::Options, Drawn>),
     /// Many workers that publish and look up, and whether all that was acknowledged arrives
-    Load(Proof<load::Options>),
+    Load(Apart<load::Options, Drawn>),
     /// How coherent copies are, simulated in virtual time: tables c1 to c6
-    Consistency(Consistency),
+    Consistency(Plain<consistency::Options, Drawn>),
     /// Two results beside each other; exit code 1 if the second is worse
     Compare(Compare),
     /// Instructions of the hot functions, counted by valgrind and compared with the recorded numbers
@@ -99,6 +104,27 @@ pub(crate) struct Detailed {
     /// Write every single request or round into this file
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
+}
+
+impl Output {
+    /// Makes sure that they can be written.
+    pub(crate) fn prepare(&self) -> Result<Outputs, Fault> {
+        Outputs::prepare(self.json.as_deref(), None, None).or_cannot_begin()
+    }
+}
+
+impl Drawn {
+    /// The same.
+    pub(crate) fn prepare(&self, csv: Option<&Path>) -> Result<Outputs, Fault> {
+        Outputs::prepare(self.output.json.as_deref(), csv, self.plot.as_deref()).or_cannot_begin()
+    }
+}
+
+impl Detailed {
+    /// The same.
+    pub(crate) fn prepare(&self) -> Result<Outputs, Fault> {
+        self.drawn.prepare(self.csv.as_deref())
+    }
 }
 
 /// A share that a figure may be off by.
@@ -179,44 +205,24 @@ impl Query {
     }
 }
 
-/// Measurements of one indexer in a process of its own.
+/// Measurements of processes of their own, and where the results go.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Alone<O: ClapArgs> {
+pub(crate) struct Apart<O: ClapArgs, W: ClapArgs> {
     #[command(flatten)]
     pub(crate) options: O,
     #[command(flatten)]
     pub(crate) connecting: Connecting,
     #[command(flatten)]
-    pub(crate) output: Output,
+    pub(crate) output: W,
 }
 
-/// Something done to real processes, with a picture.
+/// Measurements that choose how nodes run, and simulations.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Proof<O: ClapArgs> {
+pub(crate) struct Plain<O: ClapArgs, W: ClapArgs> {
     #[command(flatten)]
     pub(crate) options: O,
     #[command(flatten)]
-    pub(crate) connecting: Connecting,
-    #[command(flatten)]
-    pub(crate) output: Drawn,
-}
-
-/// Simulations, which need no network.
-#[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Consistency {
-    #[command(flatten)]
-    pub(crate) options: consistency::Options,
-    #[command(flatten)]
-    pub(crate) output: Drawn,
-}
-
-/// All goals.
-#[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Goals {
-    #[command(flatten)]
-    pub(crate) options: goals::search::Options,
-    #[command(flatten)]
-    pub(crate) output: Output,
+    pub(crate) output: W,
 }
 
 /// The whole table.

@@ -24,13 +24,8 @@ impl Which {
             Self::C6 => c6(rows),
         };
         let name = option_name(&self);
-        let goal = |(what, bound, measured): Aim| Goal {
-            what: format!("{name}: {what}"),
-            bound,
-            measured,
-            command: format!("profile consistency --table {name} --seeds {seeds}"),
-            all_right: true, // what is wrong is measured
-        };
+        let command = format!("profile consistency --table {name} --seeds {seeds}");
+        let goal = |(what, bound, is): Aim| Goal::new(format!("{name}: {what}"), bound, is, &command);
         aims.into_iter().map(goal).collect()
     }
 }

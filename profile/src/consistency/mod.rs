@@ -15,12 +15,11 @@ pub mod tables;
 pub mod tally;
 pub mod world;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use self::tables::{Measured, Which};
-use crate::outcome::Fault;
-use crate::plot::Picture;
-use crate::report::{Report, Row, Section};
+use crate::report::{Report, Row, Section, option_name};
+use crate::{outcome::Fault, plot::Picture, run::progress::note};
 
 /// Which tables, and how often.
 #[derive(Clone, Debug, Args)]
@@ -48,10 +47,10 @@ pub struct Table {
 /// # Errors
 /// The indexers of a line cannot be linked.
 pub fn run(options: &Options) -> Result<Vec<Table>, Fault> {
-    let tables = if options.table.is_empty() { &Which::ALL[..] } else { &options.table };
+    let tables = if options.table.is_empty() { Which::value_variants() } else { &options.table };
     let table = |which: &Which| {
         let seeds = options.seeds.unwrap_or(which.seeds());
-        crate::run::progress::note(&format!("table {}", crate::report::option_name(which)));
+        note(&format!("table {}", option_name(which)));
         let lines =
             which.cells().iter().map(|cell| which.measure(cell, 1..=seeds)).collect::<Result<_, _>>()?;
         Ok(Table { which: *which, seeds, lines })
@@ -66,10 +65,9 @@ impl Table {
 
     fn section(&self) -> Section {
         let (rows, columns) = (self.rows(), self.which.columns());
-        let shown =
-            rows.iter().map(|row| columns.iter().fold(row.clone(), |row, key| with_interval(row, key)));
-        let shown: Vec<Row> = shown.collect();
-        let name = crate::report::option_name(&self.which);
+        let shown = |row: &Row| columns.split(' ').fold(row.clone(), with_interval);
+        let shown: Vec<Row> = rows.iter().map(shown).collect();
+        let name = option_name(&self.which);
         let title = format!("{}, {} seeds:", name.to_uppercase(), self.seeds);
         let rows = rows.into_iter().map(|row| row.with("table", name.clone())).collect();
         Section { rows, ..Section::new(title, columns, shown) }
@@ -89,14 +87,13 @@ fn with_interval(row: Row, key: &str) -> Row {
 /// The tables, behind the goals if they are asked for.
 pub fn report(tables: &[Table], options: &Options) -> Report {
     let goals = tables.iter().flat_map(|table| table.which.goals(&table.rows(), table.seeds));
-    let goals: Vec<_> = goals.filter(|_| options.goals).collect();
-    let goals = (!goals.is_empty()).then(|| crate::goals::report(&goals, "", false).sections);
+    let goals = crate::goals::section(&goals.filter(|_| options.goals).collect::<Vec<_>>());
     Report {
         kind: Some("consistency"),
         head: "Coherence of copies, simulated in virtual time with the nodes' own decisions. Means of the seeds ± half of \
                the 95 % interval; of maxima the largest."
             .to_owned(),
-        sections: goals.into_iter().flatten().chain(tables.iter().map(Table::section)).collect(),
+        sections: [goals].into_iter().chain(tables.iter().map(Table::section)).collect(),
         ..Report::default()
     }
 }
@@ -104,7 +101,7 @@ pub fn report(tables: &[Table], options: &Options) -> Report {
 /// A picture of each table that has one.
 pub fn pictures(tables: &[Table]) -> Vec<(String, Picture)> {
     let picture = |table: &Table| {
-        let name = format!("consistency-{}", crate::report::option_name(&table.which));
+        let name = format!("consistency-{}", option_name(&table.which));
         Some((name, crate::plot::consistency::picture(table.which, &table.lines)?))
     };
     tables.iter().filter_map(picture).collect()

@@ -36,9 +36,6 @@ pub struct Measured {
 }
 
 impl Which {
-    /// All of them.
-    pub const ALL: [Self; 6] = [Self::C1, Self::C2, Self::C3, Self::C4, Self::C5, Self::C6];
-
     /// Seeds, unless told otherwise.
     pub const fn seeds(self) -> u64 {
         match self {
@@ -48,75 +45,28 @@ impl Which {
     }
 
     /// Its columns.
-    pub const fn columns(self) -> &'static [&'static str] {
+    pub const fn columns(self) -> &'static str {
         match self {
-            Self::C1 => &[
-                "topology",
-                "readers",
-                "update_s",
-                "invalid_percent",
-                "invalid_late_percent",
-                "stale_percent",
-                "stale_max_s",
-                "messages_per_update",
-                "questions_per_update",
-                "bytes_per_update",
-                "origin_per_update",
-            ],
-            Self::C2 => &[
-                "update_s",
-                "ttr_s",
-                "stale_percent",
-                "theory_percent",
-                "off_points",
-                "off_asked_points",
-                "stale_mean_s",
-                "stale_max_s",
-                "questions_per_update",
-            ],
-            Self::C3 => &[
-                "mode",
-                "session_min",
-                "loss_percent",
-                "fidelity_percent",
-                "fresh_percent",
-                "stale_mean_s",
-                "stale_max_s",
-                "messages_per_update",
-                "questions_per_update",
-                "all_per_update",
-                "flood",
-                "bytes_per_update",
-                "origin_per_update",
-            ],
-            Self::C4 => &[
-                "cut",
-                "lease_s",
-                "fresh_percent",
-                "stale_percent",
-                "stale_mean_s",
-                "stale_max_s",
-                "past_bound",
-            ],
-            Self::C5 => &[
-                "mishaps",
-                "updates",
-                "forged",
-                "fresh_percent",
-                "past_bound",
-                "went_back",
-                "never_published",
-                "two_contents",
-            ],
-            Self::C6 => &[
-                "indexers",
-                "readers",
-                "messages_per_update",
-                "questions_per_update",
-                "flood",
-                "bytes_per_update",
-                "origin_per_update",
-            ],
+            Self::C1 => {
+                "topology readers update_s invalid_percent invalid_late_percent stale_percent stale_max_s \
+                 messages_per_update questions_per_update bytes_per_update origin_per_update"
+            }
+            Self::C2 => {
+                "update_s ttr_s stale_percent theory_percent off_points off_asked_points stale_mean_s stale_max_s \
+                 questions_per_update"
+            }
+            Self::C3 => {
+                "mode session_min loss_percent fidelity_percent fresh_percent stale_mean_s stale_max_s \
+                 messages_per_update questions_per_update all_per_update flood bytes_per_update origin_per_update"
+            }
+            Self::C4 => "cut lease_s fresh_percent stale_percent stale_mean_s stale_max_s past_bound",
+            Self::C5 => {
+                "mishaps updates forged fresh_percent past_bound went_back never_published two_contents"
+            }
+            Self::C6 => {
+                "indexers readers messages_per_update questions_per_update flood bytes_per_update \
+                 origin_per_update"
+            }
         }
     }
 

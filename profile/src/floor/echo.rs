@@ -3,19 +3,22 @@
 use std::{io, net::SocketAddr};
 
 use nekoproto::transport::{Calls, Connection, Security, control};
-use nekoproto::{ContentHash, Identity, Purpose, Role};
+use nekoproto::{ContentHash, Purpose, Role};
 use tarpc::context;
+use testkit::{network::ANY_PORT, peer::endpoint, values::patient};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::net::TcpListener;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::TaskTracker;
-
-use crate::cluster::{deployment::ANY_PORT, endpoint::endpoint};
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 pub(crate) const MESSAGE_BYTES: usize = 64;
+/// The seeds of the keys of both ends.
+const SERVER: u16 = 1;
+const CLIENT: u16 = 2;
 
 /// The message of an echo call: 64 bytes.
-pub(crate) type Payload = (ContentHash, ContentHash);
+type Payload = (ContentHash, ContentHash);
+const PAYLOAD: Payload = (ContentHash::from_bytes([3; 32]), ContentHash::from_bytes([4; 32]));
 
 /// A call that costs nothing but itself.
 #[tarpc::service]
@@ -53,8 +56,7 @@ pub(crate) struct Server {
 impl Server {
     /// Begins to answer, on the runtime that this is called on.
     pub(crate) fn start(security: Security) -> anyhow::Result<Self> {
-        let endpoint = endpoint(Identity::generate(), Role::Indexer, security)?;
-        let listener = endpoint.bind(ANY_PORT)?;
+        let listener = endpoint(SERVER, Role::Indexer, security).bind(ANY_PORT)?;
         let (addr, stop) = (listener.local_addr(), CancellationToken::new());
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), |connection: Connection| async {
             control::open(connection.io, Handler.serve(), EchoServiceClient::from).1.await;
@@ -66,21 +68,21 @@ impl Server {
 /// Calls a [`Server`]; dropping it closes the connection.
 #[derive(Debug)]
 pub(crate) struct Client {
-    pub(crate) calls: EchoServiceClient<Calls<EchoServiceRequest, EchoServiceResponse>>,
-    driver: JoinHandle<()>,
+    calls: EchoServiceClient<Calls<EchoServiceRequest, EchoServiceResponse>>,
+    _driver: AbortOnDropHandle<()>,
 }
 
 impl Client {
     pub(crate) async fn connect(addr: SocketAddr, security: Security) -> anyhow::Result<Self> {
-        let endpoint = endpoint(Identity::generate(), Role::Peer, security)?;
-        let connection = endpoint.dial(addr, Purpose::Control, None).await?;
+        let connection = endpoint(CLIENT, Role::Peer, security).dial(addr, Purpose::Control, None).await?;
         let (calls, driver) = control::open(connection.io, Handler.serve(), EchoServiceClient::from);
-        Ok(Self { calls, driver: tokio::spawn(driver) })
+        Ok(Self { calls, _driver: AbortOnDropHandle::new(tokio::spawn(driver)) })
     }
-}
 
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.driver.abort();
+    /// One call; the same must come back.
+    pub(crate) async fn echo(&self) -> anyhow::Result<()> {
+        let returned = self.calls.echo(patient(), PAYLOAD).await?;
+        anyhow::ensure!(returned == PAYLOAD, "the echo returned other bytes");
+        Ok(())
     }
 }

@@ -36,11 +36,7 @@ pub(crate) fn measure(watch: &Arc<Watch>) -> Result<Report, Fault> {
             "{title}, {}; floor: raw TCP in the same layout; a second: with {DEPTH} in flight.",
             machine::in_words()
         ),
-        sections: vec![Section::new(
-            "",
-            &["layout", "scenario", "p50_us", "p90_us", "p99_us", "ratio_to_floor", "per_s"],
-            rows,
-        )],
+        sections: vec![Section::new("", "layout scenario p50_us p90_us p99_us ratio_to_floor per_s", rows)],
         interrupted: watch.is_stopped(),
         ..Report::default()
     })

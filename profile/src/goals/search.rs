@@ -10,7 +10,7 @@ use nekoproto::limits::CONNECTIONS_MAX;
 use super::{Bound, Goal};
 use crate::measure::{Measured, measure};
 use crate::plan::scenario::{CLIENTS_MAX, INDEXERS_MAX, Scenario};
-use crate::report::{Report, bytes, count, median, option_name};
+use crate::report::{Report, amount, bytes, count, median, option_name};
 use crate::run::setup::{Connecting, Setup, within};
 use crate::{cluster::deployment::Deployment, cluster::layout::Layout, outcome::Fault};
 use crate::{connections, index, run::Watch};
@@ -18,9 +18,9 @@ use crate::{connections, index, run::Watch};
 /// Hops whose mean must be that of one hop.
 const HOPS: [u8; 4] = [2, 3, 7, 16];
 /// How often what is compared is measured, in turn: of each the median counts.
-const ROUNDS: usize = 3;
+const ROUNDS: usize = amount(3);
 /// The same for lookups between processes, which depend on where the system puts these.
-const LOOKUP_ROUNDS: usize = 9;
+const LOOKUP_ROUNDS: usize = amount(9);
 
 /// How much is measured.
 #[derive(Clone, Debug, Args)]
@@ -165,16 +165,12 @@ impl Search<'_> {
             add(&format!("{names} names, renewed/s"), &renew, "per_s", Bound::AtLeast(500_000.0));
         }
         if let Some(names) = names.last() {
-            let register = format!("{names} names, register");
-            let bytes = format!("bytes of each name, {names} names");
+            let [register, search] =
+                ["register", "search data-set/p*7?77?7.bin"].map(|what| format!("{names} names, {what}"));
+            let [bytes, us] =
+                ["bytes of each name", "us of a search by glob"].map(|what| format!("{what}, {names} names"));
             add(&bytes, &register, "bytes_per_name", Bound::AtMost(352.0));
-            let search = format!("{names} names, search data-set/p*7?77?7.bin");
-            add(
-                &format!("us of a search by glob, {names} names"),
-                &search,
-                "p50_us",
-                Bound::AtMost(50_000.0),
-            );
+            add(&us, &search, "p50_us", Bound::AtMost(50_000.0));
         }
         let meanwhile = format!("lookups while {leave} leave");
         let gone = format!("ms until {leave} registrations are gone");
@@ -196,7 +192,8 @@ impl Search<'_> {
     fn scenario(&self, indexers: usize, clients: usize, ttl_hops: u8) -> Scenario {
         // One client asks five times as often: a median of few is moved by little.
         let requests = self.options.requests * if clients == 1 { 5 } else { 1 };
-        Scenario { indexers, clients, ttl_hops, requests, ..Scenario::default() }
+        let warm_up = self.options.requests.min(Scenario::default().warm_up);
+        Scenario { indexers, clients, ttl_hops, requests, warm_up, ..Scenario::default() }
     }
 
     fn measure(&self, scenario: &Scenario, setup: &Setup) -> Result<Measured, Fault> {
@@ -239,12 +236,12 @@ impl Search<'_> {
         let counts = format!("-i {indexers} -c {clients} --ttl {ttl_hops} -n {requests}");
         let command = format!("profile query {counts}{routing}{layout}{insecure}");
         let all_right = runs.iter().all(|run| run.is_all_well());
-        self.goals.push(Goal { what: format!("{what}, {how}"), bound, measured, command, all_right });
+        let goal = Goal::new(format!("{what}, {how}"), bound, measured, &command);
+        self.goals.push(Goal { all_right, ..goal });
     }
 
     fn add(&mut self, what: impl Into<String>, measured: f64, bound: Bound, command: &str) {
-        let (what, command) = (what.into(), command.to_owned());
-        self.goals.push(Goal { what, bound, measured, command, all_right: true });
+        self.goals.push(Goal::new(what, bound, measured, command));
     }
 }
 

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::arena::load::{Found, Sample};
 use crate::report::figures::{Figures, rounded};
+use crate::report::some_of;
 
 /// The parts of a run, as results name them.
 pub const PHASES: [&str; 3] = ["before", "during", "after"];
@@ -100,15 +101,8 @@ impl Judged {
         }
         // After the attack `recovered` judges those that say themselves that something is missing.
         let [_, during, after] = &phases;
-        for (what, count) in [
-            ("wrong", during.wrong + after.wrong),
-            ("incomplete", during.incomplete),
-            ("failed", during.failed),
-        ] {
-            if count > 0 {
-                missed.push(format!("{count} {what}"));
-            }
-        }
+        let wrong = (during.wrong + after.wrong, "wrong");
+        missed.extend(some_of([wrong, (during.incomplete, "incomplete"), (during.failed, "failed")]));
         if recovered.is_none_or(|after| after > RECOVERED_WITHIN) {
             missed.push("not recovered in time".to_owned());
         }

@@ -11,9 +11,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, tim
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::judge::{Judged, RECOVERED_WITHIN};
-use crate::arena::{self, Arena, PeersAt, load::Found};
+use crate::arena::{self, Arena, load::Found};
+use crate::cluster::deployment::Peers;
 use crate::node::{Downloads, Request, locked, process::Process};
-use crate::report::{machine, mib};
+use crate::report::{amount, machine, mib};
 
 /// Files that are got a second.
 const GETS_PER_S: u32 = 8;
@@ -24,7 +25,7 @@ const PROVOKED_AFTER: Duration = Duration::from_secs(1);
 /// An honest node that has come is part of the network by then.
 const LINKED_AFTER: Duration = Duration::from_secs(2);
 /// Names of a peer that was there before.
-const ELDER_NAMES: usize = 20_000;
+const ELDER_NAMES: usize = amount(20_000);
 /// How many of them are asked for.
 const ELDER_ASKED: usize = 4;
 /// Connections that a download may make to an address where no key proved itself.
@@ -187,7 +188,7 @@ impl Victims {
 
 /// A reader, and the next one when it hangs.
 struct Readers {
-    start: PeersAt,
+    start: Peers,
     reader: Process,
     readers: usize,
     seeder: PathBuf,

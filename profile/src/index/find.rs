@@ -8,7 +8,7 @@ use nekoproto::{Covered, FindRequest, MsgId, Search, Term, Terms, limits::FOUND_
 
 use super::subject::{Sample, Subject, Timing};
 use super::{leave::LEFT_WITHIN, name_of, tables::Tables};
-use crate::report::{count, machine};
+use crate::report::{amount, count, machine};
 
 type Glob = (&'static str, fn(usize) -> bool);
 /// Globs, and the names that they match by number: one with letters that few names have, and one that is compared with each name.
@@ -16,7 +16,7 @@ const GLOBS: [Glob; 2] = [
     ("*7777.bin", |n| n % 10_000 == 7777),
     ("data-set/p*7?77?7.bin", |n| n % 10 == 7 && n / 100 % 100 == 77 && n / 100_000 % 10 == 7),
 ];
-const SEARCHES: usize = 50;
+const SEARCHES: usize = amount(50);
 const IN_FLIGHT: usize = 16;
 
 /// Searches all `names`, alone and beside lookups of the `sample`. Every answer is checked.

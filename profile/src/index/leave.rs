@@ -4,17 +4,17 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use nekoproto::{Names, VerifiedRecord, limits::BATCH_MAX, transport::call_until};
+use nekoproto::{Names, VerifiedRecord, transport::call_until};
 
 use super::subject::{Sample, Subject, Timing};
 use super::{Options, Origin, sign, tables::Tables};
-use crate::{cluster::client::Client, run::progress::Progress};
+use crate::{cluster::client::Client, report::amount, run::progress::Progress};
 
 /// Names of the peer that stays, which are looked up.
-const STAYING_NAMES: usize = 10_000;
+const STAYING_NAMES: usize = amount(10_000);
 const IN_FLIGHT: usize = 16;
 /// How often the peer leaves.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = amount(5);
 pub(super) const LEFT_WITHIN: Duration = Duration::from_secs(60);
 
 /// Has a peer with `names` registrations leave, several times; less often if stopped.
@@ -23,17 +23,14 @@ pub(crate) async fn leave(subject: &Subject, names: usize, tables: &mut Tables) 
     let identity = Origin::Other.identity(seed);
     let leaver = Client::connect(subject.node.addr(), identity, subject.deployment.security).await?;
     let sample = Sample::of(&sign(Origin::Own, seed, 0..STAYING_NAMES), subject.client.reach.clone());
-    for batch in sample.records.chunks(BATCH_MAX) {
-        subject.client.register(batch.to_vec()).await?;
-    }
+    subject.client.register_all(&sample.records).await?;
     let leaving = sign(Origin::Other, seed, STAYING_NAMES..STAYING_NAMES + names);
+    let leaving: Vec<_> = leaving.iter().map(VerifiedRecord::to_signed).collect();
     let _progress = Progress::begin(&format!("{names} leave"), ROUNDS * (names + lookups), watch);
     let (mut longest, mut quiet, mut busy) = (Duration::ZERO, Timing::default(), Timing::default());
     for _ in (0..ROUNDS).take_while(|_| !watch.is_stopped()) {
-        for batch in leaving.chunks(BATCH_MAX) {
-            leaver.register(batch.iter().map(VerifiedRecord::to_signed).collect()).await?;
-            watch.add_done(batch.len() as u64);
-        }
+        leaver.register_all(&leaving).await?;
+        watch.add_done(names as u64);
         let goes_on = |n| n < lookups && !watch.is_stopped();
         let before = subject.look_up_while(&sample, true, goes_on, IN_FLIGHT).await?;
         let leave = async {
@@ -42,7 +39,7 @@ pub(crate) async fn leave(subject: &Subject, names: usize, tables: &mut Tables) 
             anyhow::Ok((done??, sent.elapsed()).1)
         };
         let (took, meanwhile) = subject.look_up_beside(&sample, IN_FLIGHT, leave).await?;
-        let gone = Names::first_of(leaving.iter().map(|record| record.name.clone()));
+        let gone = Names::first_of(leaving.iter().map(|record| record.unverified().name.clone()));
         let answers = leaver.calls.search_all(call_until(Instant::now() + LEFT_WITHIN), gone).await??;
         let is_gone = answers.iter().flatten().all(|answer| answer.hits.is_empty());
         ensure!(is_gone, "a peer that left is still found");

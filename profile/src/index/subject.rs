@@ -12,11 +12,12 @@ use tarpc::context;
 
 use super::inside::Inside;
 use crate::cluster::deployment::{Deployment, Node};
+use crate::report::{amount, count, figures::Figures};
 use crate::run::progress::Progress;
-use crate::{cluster::client::Client, report::count, report::figures::Figures, run::Watch};
+use crate::{cluster::client::Client, run::Watch};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-const WARM_UP: usize = 500;
+const WARM_UP: usize = amount(500);
 
 /// A number of calls, and how long they took.
 #[derive(Clone, Debug, Default)]

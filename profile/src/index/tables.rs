@@ -8,20 +8,8 @@ use crate::floor::Floor;
 use crate::report::{Report, Row, Section, figures::P99_FROM, machine, security_name};
 
 /// The columns of every table of timings; those without a value are left out.
-const COLUMNS: [&str; 12] = [
-    "names",
-    "scenario",
-    "per_s",
-    "p50_us",
-    "p99_us",
-    "first_tenth_per_s",
-    "last_tenth_per_s",
-    "bytes_per_name",
-    "cpu_ms",
-    "left_after_ms",
-    "p99_ratio",
-    "times",
-];
+const COLUMNS: &str = "names scenario per_s p50_us p99_us first_tenth_per_s last_tenth_per_s bytes_per_name cpu_ms \
+    left_after_ms p99_ratio times";
 
 /// The rows that were measured.
 #[derive(Debug)]
@@ -59,31 +47,23 @@ impl Tables {
     }
 
     pub(crate) fn report(self, interrupted: bool) -> Report {
-        let (raw, call) = (self.floor.raw.p50, self.floor.call.p50);
         let (security, machine) = (security_name(self.security), machine::in_words());
         let process = format!("One indexer in a process of its own, one connection, {security}, {machine}.");
-        let floor =
-            format!("Floor between two processes: raw TCP p50 {raw:.1} us, echo call p50 {call:.1} us.");
         let Options { names, seed, lookups, .. } = self.options;
         let names = names.first().copied().unwrap_or_default();
-        let shares = ["scenario", "us_each", "index_us", "index_percent", "ipc_percent"];
+        let shares = "scenario us_each index_us index_percent ipc_percent";
         let title = "Where the time goes (index: the same work in this process, without a network; IPC: all the rest):";
-        let shares = Section { rows: Vec::new(), ..Section::new(title, &shares, self.shares) };
+        let shares = Section { rows: Vec::new(), ..Section::new(title, shares, self.shares) };
+        let depths = format!("Lookups by calls in flight, {names} names, one name in a call:");
+        let batches =
+            format!("By names in a call, one registration or {LOOKUPS_IN_FLIGHT} lookups in flight:");
         Report {
             kind: Some("index"),
-            head: format!("{process}\n{floor}"),
+            head: format!("{process}\n{}", self.floor.in_words()),
             sections: vec![
                 table("By number of names (registered in batches of 100, 4 calls in flight):", self.grown),
-                table(
-                    &format!("Lookups by calls in flight, {names} names, one name in a call:"),
-                    self.depths,
-                ),
-                table(
-                    &format!(
-                        "By names in a call, one registration or {LOOKUPS_IN_FLIGHT} lookups in flight:"
-                    ),
-                    self.batches,
-                ),
+                table(&depths, self.depths),
+                table(&batches, self.batches),
                 table(
                     "Searches by glob one after the other, and lookups beside them, 16 in flight:",
                     self.found,
@@ -91,14 +71,10 @@ impl Tables {
                 table("A peer leaves, and others look up meanwhile, 16 in flight:", self.left),
                 shares,
             ],
-            foot: Vec::from_iter(interrupted.then(|| "Interrupted: rows are missing.".to_owned())),
-            facts: Row::default()
-                .with("seed", seed)
-                .with("lookups", lookups)
-                .figure("floor_us", raw)
-                .figure("floor_call_us", call),
-            interrupted,
+            facts: self.floor.facts().with("seed", seed).with("lookups", lookups),
+            ..Report::default()
         }
+        .ended(interrupted, "Interrupted: rows are missing.", None)
     }
 }
 
@@ -107,5 +83,5 @@ fn table(title: &str, rows: Vec<Row>) -> Section {
     let is_few = |row: &Row| row.0.get("times").and_then(Value::as_u64).is_some_and(|times| times < P99_FROM);
     let shown = |row: &Row| if is_few(row) { row.clone().figure("p99_us", None) } else { row.clone() };
     let shown: Vec<Row> = rows.iter().map(shown).collect();
-    Section { rows, ..Section::new(title, &COLUMNS, shown) }
+    Section { rows, ..Section::new(title, COLUMNS, shown) }
 }

@@ -6,6 +6,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
+use crate::report::some_of;
+
 /// A version of a name that its publisher was told of as listed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Acknowledged {
@@ -103,9 +105,6 @@ impl Judged {
             (self.never_published, "never published"),
             (self.wrong, "wrong bytes"),
         ];
-        all.into_iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, what)| format!("{count} {what}"))
-            .collect()
+        some_of(all).collect()
     }
 }

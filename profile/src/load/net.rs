@@ -2,15 +2,18 @@
 
 use std::{fs, sync::Arc, time::Duration};
 
-use tokio::task::JoinHandle;
+use anyhow::ensure;
+
+use testkit::network::ANY_PORT;
+use tokio::{process::Command, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::auditor::{Auditor, Figures};
 use super::judge::Held;
 use super::plan::{Broken, Plan, Scenario};
-use super::stage::{INDEXERS, Stage, copy_folder};
+use super::stage::{INDEXERS, Stage};
 use super::work::{Done, Job, Worker};
-use crate::cluster::deployment::ANY_PORT;
+use crate::report::some_of;
 
 /// A running network, and what came of it so far.
 pub(crate) struct Net {
@@ -45,7 +48,9 @@ impl Net {
             ready.push(worker.await??);
         }
         if plan.broken == Some(Broken::Lose) {
-            copy_folder(&stage.origin_dir(), &stage.origin_dir().with_extension("before"))?;
+            let (from, to) = (stage.origin_dir(), stage.origin_dir().with_extension("before"));
+            let copied = Command::new("cp").arg("-r").args([from, to]).status().await?;
+            ensure!(copied.success(), "cannot copy the folder of the origin");
         }
         let (first, figures) = (job.names.count(), stage.figures()?);
         let (working, held, faults) = Default::default();
@@ -144,10 +149,8 @@ impl Net {
             (done.foreign, "lookups with files of others"),
             (strange, "names of others arrived"),
         ];
-        let broken =
-            all.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
         let is_said = done.failed + unanswered > 0;
-        broken.chain(done.faults.iter().filter(|_| is_said).cloned()).collect()
+        some_of(all).chain(done.faults.iter().filter(|_| is_said).cloned()).collect()
     }
 
     pub(crate) async fn stop(mut self) {

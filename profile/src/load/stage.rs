@@ -1,16 +1,15 @@
 //! One network under load: three indexers in a line, the origin at one end, a reader at the other.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::{fs, io, net::SocketAddr};
+use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use anyhow::Context;
+use testkit::network::ANY_PORT;
 use tokio::runtime::Handle;
 
 use super::auditor::{Auditor, Figures};
 use super::origin::{Home, Origin, Protocol};
 use super::work::{Asker, Names};
-use crate::cluster::deployment::{ANY_PORT, Deployment};
+use crate::cluster::deployment::Deployment;
 use crate::node::{Options, PeerOptions, Private, Request, Role, process::Process};
 
 /// Indexers of a network.
@@ -140,7 +139,7 @@ impl Stage {
     /// Starts a reader of all names.
     pub(crate) async fn auditor(&self, pause_ms: u64) -> anyhow::Result<Auditor> {
         let (dir, indexers) = (self.dir("reader"), self.far_indexers());
-        let peer = PeerOptions { dir, indexers, cap_up: None, cap_down: None, refetches: false };
+        let peer = PeerOptions { dir, indexers, ..PeerOptions::default() };
         let options = self.options(Role::Peer(peer));
         let follow = Request::Follow { pause_ms };
         Auditor::start(options, follow, ANY_PORT, self.setting.names.clone()).await
@@ -161,19 +160,4 @@ impl Stage {
             self.kill_indexer(n).await;
         }
     }
-}
-
-/// Copies a folder and all in it.
-pub(crate) fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let (kind, to) = (entry.file_type()?, to.join(entry.file_name()));
-        if kind.is_dir() {
-            copy_folder(&entry.path(), &to)?;
-        } else if kind.is_file() {
-            fs::copy(entry.path(), to)?;
-        }
-    }
-    Ok(())
 }

@@ -14,26 +14,9 @@ use crate::report::{
 /// By how much the floor may move during a run before that is said.
 const FLOORS_APART: f64 = 1.3;
 
-/// What is shown of indexers that nobody asks.
-const IDLE: [&str; 3] = ["idle_links", "idle_percent", "idle_us"];
-
 /// What is shown of each scenario in a table of several.
-pub(crate) const COLUMNS: [&str; 14] = [
-    "scenario",
-    "mean_us",
-    "p50_us",
-    "p90_us",
-    "p99_us",
-    "max_us",
-    "queries_per_s",
-    "messages_per_query",
-    "floor_us",
-    "ratio_to_floor",
-    "forerunner_published_us",
-    "forerunner_rebuilt_us",
-    "hits_wrong",
-    "errors",
-];
+pub(crate) const COLUMNS: &str = "scenario mean_us p50_us p90_us p99_us max_us queries_per_s messages_per_query floor_us \
+    ratio_to_floor forerunner_published_us forerunner_rebuilt_us hits_wrong errors";
 
 impl Measured {
     /// Answers that were not what they must be.
@@ -86,15 +69,13 @@ impl Measured {
         if self.scenario.rate.is_some() {
             rows.insert(1, Row::named("of it sent late").times(&self.samples.lateness()));
         }
-        let columns = ["scenario", "times", "mean_us", "p50_us", "p90_us", "p99_us", "p999_us", "max_us"];
-        let idle = self.idle.clone().map(|row| Section::new("Idle before:", &IDLE, vec![row]));
+        let columns = "scenario times mean_us p50_us p90_us p99_us p999_us max_us".split(' ');
+        let idle = |row| Section::new("Idle before:", "idle_links idle_percent idle_us", vec![row]);
+        let alone = Section::of(Table::of(&rows, columns), vec![self.row()]);
         let (name, interrupted) = (self.scenario.name(), self.samples.interrupted);
         Report {
             head: format!("{name} (indexers/clients/ttl), {}, {}", self.setting(), machine::in_words()),
-            sections: [Section::of(Table::of(&rows, &columns), vec![self.row()])]
-                .into_iter()
-                .chain(idle)
-                .collect(),
+            sections: [alone].into_iter().chain(self.idle.clone().map(idle)).collect(),
             foot: self.summary(),
             interrupted,
             ..Report::default()

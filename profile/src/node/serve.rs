@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::usage::{Meter, Usage, cpu_s, now_s};
 use super::{Options, PeerOptions, Request, Response, Role, Started, network};
 use super::{fetch, follow, follow::Follower};
-use crate::cluster::endpoint::{indexer_config, security};
+use crate::cluster::deployment::{indexer_config, security};
 use crate::{floor::echo, transfer::folder};
 
 /// How much a rogue node yields to others: as if it had a machine of its own.

@@ -2,7 +2,7 @@
 //! asked by the process itself.
 
 use std::sync::{Arc, Mutex};
-use std::{fs, io, thread, time::Duration};
+use std::{io, thread, time::Duration};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -12,8 +12,6 @@ use crate::report::machine;
 
 /// How often memory, and the bytes of each source, are looked at.
 pub const SAMPLED_EVERY: Duration = Duration::from_millis(50);
-/// Makes the system forget the peak of memory so far.
-const FORGET_PEAK: &str = "5";
 
 /// Seconds by a clock that all processes of this machine share.
 pub fn now_s() -> f64 {
@@ -68,8 +66,7 @@ impl Meter {
 
     /// What comes from now on counts.
     pub fn reset(&mut self) {
-        // Where this is not allowed the peak is that of the whole life of the process, which is no less.
-        let _ = fs::write("/proc/self/clear_refs", FORGET_PEAK);
+        machine::forget_peak(std::process::id());
         locked(&self.memory).clear();
         self.cpu_before_s = cpu_s();
     }

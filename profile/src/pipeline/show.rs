@@ -1,5 +1,7 @@
 //! What came of the messages, as tables: a row for each rate and log, and for each node.
 
+use std::collections::BTreeSet;
+
 use nekoindexer::ProbeCounts;
 use serde_json::json;
 
@@ -10,7 +12,7 @@ use crate::cluster::deployment::Deployment;
 use crate::goals::{self, Bound, Goal};
 use crate::plot::{Picture, Points, curves::rates};
 use crate::report::figures::Times;
-use crate::report::{Report, Row, Section, bytes, count, machine, median, security_name};
+use crate::report::{Report, Row, Section, bytes, count, machine, median};
 
 /// Goals: messages a second through all hops, and what logging at info may cost, in percent.
 const PER_S_MIN: f64 = 307_000.0;
@@ -102,23 +104,18 @@ impl Piped {
     }
 
     fn goals(&self, options: &Options) -> Vec<Goal> {
-        let command = "profile pipeline".to_owned();
-        let goal = |what: &str, bound, measured| {
-            let (what, command) = (what.to_owned(), command.clone());
-            Goal { what, bound, measured, command, all_right: true }
-        };
+        let goal = |what, bound, measured| Goal::new(what, bound, measured, "profile pipeline");
         let best = self.ran.iter().filter(|ran| ran.log == OFF).map(Ran::per_s).fold(f64::NAN, f64::max);
         let lost = self.ran.iter().map(|ran| ran.offered.lost() + ran.unaccounted(options)).sum();
-        let goals = [
+        let info = self.slower(INFO, options);
+        vec![
             goal("messages lost or unaccounted for", Bound::Exactly(0.0), bytes(lost)),
             goal("messages a second over all three hops, log off", Bound::AtLeast(PER_S_MIN), best),
-        ];
-        let info = self.slower(INFO, options);
-        let info = goal("slower with log info, %, medians", Bound::AtMost(INFO_PERCENT_MAX), info);
-        goals.into_iter().chain([info]).collect()
+            goal("slower with log info, %, medians", Bound::AtMost(INFO_PERCENT_MAX), info),
+        ]
     }
 
-    fn foot(&self, options: &Options, is_stopped: bool) -> Vec<String> {
+    fn foot(&self, options: &Options) -> Vec<String> {
         let mut foot = vec![
             "Held back: from when messages were due until they were sent. Refused for want of room and sent again is not lost.".to_owned(),
             "A relay that was measured elsewhere, multicast over veth, a core for each node: 490 000 messages a second in, \
@@ -132,49 +129,19 @@ impl Piped {
             let lost = ran.offered.lost.iter();
             foot.extend(lost.map(|(why, lost)| format!("{}: {lost} lost: {why}.", ran.label())));
         }
-        foot.extend(is_stopped.then(|| "Interrupted: rows are missing.".to_owned()));
-        foot.extend(self.fault.iter().map(|fault| format!("Ended early: {fault}.")));
         foot
     }
 
-    pub(crate) fn report(&self, options: &Options, deployment: &Deployment) -> Report {
-        let columns = [
-            "scenario",
-            "per_s",
-            "mbytes_per_s",
-            "sent",
-            "arrived",
-            "again",
-            "lost",
-            "unaccounted",
-            "held_back_ms",
-            "took_p50_ms",
-            "took_p99_ms",
-            "cpu_percent",
-        ];
-        let hops = [
-            "scenario",
-            "in_per_s",
-            "out_per_s",
-            "mbytes_per_s",
-            "refused",
-            "lost",
-            "own_p50_us",
-            "own_p99_us",
-            "link_p50_us",
-            "link_p99_us",
-            "cpu_percent",
-        ];
+    pub(super) fn report(&self, options: &Options, deployment: &Deployment) -> Report {
+        let columns = "scenario per_s mbytes_per_s sent arrived again lost unaccounted held_back_ms took_p50_ms \
+                       took_p99_ms cpu_percent";
+        let hops = "scenario in_per_s out_per_s mbytes_per_s refused lost own_p50_us own_p99_us link_p50_us link_p99_us \
+                    cpu_percent";
         let rows = self.ran.iter().map(|ran| ran.row(options));
         let rows = rows.chain(self.announced.map(Announced::row)).collect();
         // In turn they say the same again.
-        let of_hops = self
-            .ran
-            .iter()
-            .take(options.rates.len() + 1 + options.logs.len())
-            .flat_map(|ran| ran.hops(options))
-            .collect();
-        let is_stopped = deployment.watch.is_stopped();
+        let once = self.ran.iter().take(options.rates.len() + 1 + options.logs.len());
+        let of_hops = once.flat_map(|ran| ran.hops(options)).collect();
         let place = match &self.loopback {
             None => "networks of their own, joined by pairs of virtual Ethernet devices".to_owned(),
             Some(why) => format!("loopback ({why})"),
@@ -183,44 +150,34 @@ impl Piped {
             kind: Some("pipeline"),
             head: format!(
                 "{} messages of {} bytes, {} in a call, {} calls under way, through {HOPS} indexers in a line, each a process of its own, \
-                 on {place}; {}, {}.",
+                 on {place}; {}.",
                 options.messages,
                 options.bytes,
                 options.in_a_call,
                 options.in_flight,
-                security_name(deployment.security),
-                machine::in_words()
+                deployment.in_words()
             ),
-            sections: [
-                Section::new("By what was offered:", &columns, rows),
-                Section::new("At each node:", &hops, of_hops),
-            ]
-            .into_iter()
-            .chain(goals::report(&self.goals(options), "", false).sections)
-            .collect(),
-            foot: self.foot(options, is_stopped),
+            sections: vec![
+                Section::new("By what was offered:", columns, rows),
+                Section::new("At each node:", hops, of_hops),
+                goals::section(&self.goals(options)),
+            ],
+            foot: self.foot(options),
             facts: Row::default().with("loopback", self.loopback.clone()).with("fault", self.fault.clone()),
-            interrupted: is_stopped,
+            ..Report::default()
         }
+        .ended(deployment.watch.is_stopped(), "Interrupted: rows are missing.", self.fault.as_ref())
     }
 
     /// Messages a second through all hops by how many are offered, where that is said.
-    pub(crate) fn picture(&self) -> Picture {
+    pub(super) fn picture(&self) -> Picture {
         let at = |log: &str| -> Points {
-            let mut rates: Vec<u64> =
-                self.ran.iter().filter(|ran| ran.log == log).map(|ran| ran.rate).collect();
-            rates.sort_unstable();
-            rates.dedup();
-            let usual = |rate| {
-                median(
-                    self.ran.iter().filter(|ran| (ran.rate, ran.log.as_str()) == (rate, log)).map(Ran::per_s),
-                )
-            };
-            rates.into_iter().filter(|rate| *rate > 0).map(|rate| (bytes(rate), usual(rate))).collect()
+            let of_log = || self.ran.iter().filter(|ran| ran.log == log && ran.rate > 0);
+            let rates: BTreeSet<u64> = of_log().map(|ran| ran.rate).collect();
+            let usual = |rate| median(of_log().filter(|ran| ran.rate == rate).map(Ran::per_s));
+            rates.into_iter().map(|rate| (bytes(rate), usual(rate))).collect()
         };
-        let mut logs: Vec<&str> = self.ran.iter().map(|ran| ran.log.as_str()).collect();
-        logs.sort_unstable();
-        logs.dedup();
+        let logs: BTreeSet<&str> = self.ran.iter().map(|ran| ran.log.as_str()).collect();
         let offered = at(OFF).into_iter().map(|(rate, _)| (rate, rate)).collect();
         let through = logs.into_iter().map(|log| (format!("through all hops, log {log}"), at(log)));
         let lines = through.chain([("offered".to_owned(), offered)]).collect();

@@ -6,22 +6,19 @@ use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use nix::sched::{CloneFlags, unshare};
+use testkit::network::ANY_PORT;
 
 use crate::cluster::client::Client;
-use crate::cluster::deployment::{ANY_PORT, Deployment};
+use crate::cluster::deployment::Deployment;
 use crate::node::{Role, process::Launch, process::Process};
 
 /// Indexers, each of which has the one before it as neighbor.
 pub(crate) const HOPS: usize = PASSED_ON as usize + 1;
 /// How often each message is passed on.
 pub(crate) const PASSED_ON: u8 = 2;
-/// How long, and how often, the links are waited for.
-pub(crate) const LINKED_WITHIN: Duration = Duration::from_secs(30);
-pub(crate) const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Where each listens in its own network.
 const PORT: u16 = 7707;
 /// The network between this process and the last indexer; that before indexer n has number n.

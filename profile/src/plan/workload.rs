@@ -29,17 +29,12 @@ pub enum Ask {
     Missing(usize),
 }
 
-#[expect(clippy::expect_used, reason = "letters, digits, dots, dashes and slashes are an allowed name")]
-fn allowed(text: &str) -> FileName {
-    FileName::new(text).expect("an allowed name")
-}
-
 /// The record of a made-up file called `name`, which must be an allowed name.
 #[expect(clippy::expect_used, reason = "a record signed by its own origin cannot be refused")]
 pub fn sign_record(origin: &Identity, name: &str) -> VerifiedRecord {
     let record = Record {
         origin: origin.id(),
-        name: allowed(name),
+        name: testkit::values::name(name),
         version: Version::FIRST,
         size: name.len() as u64,
         content: ContentHash::from_bytes([1; 32]),
@@ -58,7 +53,7 @@ impl Workload {
             let name = |file| format!("indexer-{place}/file-{file}.bin");
             records.extend((0..scenario.files).map(|file| sign_record(origin, &name(file)).to_signed()));
         }
-        let missing = (0..MISSING_NAMES).map(|n| allowed(&format!("nobody/file-{n}.bin")));
+        let missing = (0..MISSING_NAMES).map(|n| testkit::values::name(&format!("nobody/file-{n}.bin")));
         Self {
             records,
             missing: missing.collect(),

@@ -2,7 +2,7 @@
 
 use plotters::prelude::SeriesLabelPosition::UpperLeft;
 
-use super::{Axis, Chart, Lines, Picture, Series, Shape, extent, many, whole};
+use super::{Axis, Chart, Lines, Picture, Shape, many, series, whole};
 
 /// Rates by how much of something is asked for; both are more than 0.
 pub(crate) fn rates(
@@ -13,16 +13,8 @@ pub(crate) fn rates(
     lines: Lines,
 ) -> Picture {
     let (lines, left, right) = logarithmic(lines);
-    let (_, least, most) = extent(&lines);
-    let least = least.min(most); // also without lines
-    let room = (most / least).powf(0.4).max(2.0); // the legend lies above the lines
-    let range = least / 1.5..most * room;
-    let chart = Chart {
-        x: axis(along, left, right, many),
-        y: Axis { range, is_logarithmic: true, ..Axis::new(up, most, many) },
-        series: series(lines, Shape::Marked),
-        legend: UpperLeft,
-    };
+    let (x, y) = (axis(along, left, right, many), Axis::logarithmic(up, &lines, many));
+    let chart = Chart { x, y, series: series(1, Shape::Marked, lines), legend: UpperLeft };
     Picture { title: title.to_owned(), subtitle, charts: vec![chart] }
 }
 
@@ -34,7 +26,7 @@ pub(crate) fn shares(title: &str, subtitle: String, up: &'static str, charts: Ve
         Chart {
             x: axis("time (logarithmic)", left - room, right, decade),
             y: Axis::new(up, 104.0, whole),
-            series: series(lines, Shape::Line),
+            series: series(1, Shape::Line, lines),
             legend: UpperLeft,
         }
     };
@@ -69,8 +61,4 @@ fn decade(us: &f64) -> String {
         us if us < 1e6 => format!("{:.0} ms", us / 1e3),
         us => format!("{:.0} s", us / 1e6),
     }
-}
-
-fn series(lines: Lines, shape: Shape) -> Vec<Series> {
-    (1..).zip(lines).map(|(colour, (label, points))| Series::new(label, shape, colour, points)).collect()
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use plotters::prelude::SeriesLabelPosition::UpperLeft;
 
-use super::{Axis, Chart, Lines, Picture, Points, Series, Shape, extent, whole};
+use super::{Axis, Chart, Lines, Picture, Points, Shape, extent, series, whole};
 use crate::report::{bytes, mib};
 use crate::{node::usage::SAMPLED_EVERY, transfer::figures::Round};
 
@@ -39,16 +39,9 @@ fn picture(title: String, subtitle: String, up: &'static str, mut lines: Lines) 
     let (right, _, top) = extent(&lines);
     let (right, top) = (right.max(0.05), top * 1.35); // the legend lies above
     let decimals = if right < 5.0 { 2 } else { usize::from(right < 20.0) };
-    let along = "seconds since the readers began";
-    let series =
-        (0..).zip(lines).map(|(colour, (label, points))| Series::new(label, Shape::Line, colour, points));
-    let series: Vec<Series> = series.collect();
-    let chart = Chart {
-        x: Axis::new(along, right * 1.02, move |x| format!("{x:.decimals$}")),
-        y: Axis::new(up, top, whole),
-        series,
-        legend: UpperLeft,
-    };
+    let x = Axis::new("seconds since the readers began", right * 1.02, move |x| format!("{x:.decimals$}"));
+    let y = Axis::new(up, top, whole);
+    let chart = Chart { x, y, series: series(0, Shape::Line, lines), legend: UpperLeft };
     (!chart.series.is_empty()).then(|| Picture { title, subtitle, charts: vec![chart] })
 }
 

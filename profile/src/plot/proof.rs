@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plotters::prelude::SeriesLabelPosition::UpperRight;
 
-use super::{Axis, Chart, Lines, Picture, Points, Series, Shape, extent, micros, whole};
+use super::{Axis, Chart, Lines, Picture, Points, Series, Shape, extent, micros, series, whole};
 use crate::arena::load::Found;
 use crate::hostile::Attacked;
 use crate::report::figures::Figures;
@@ -58,19 +58,24 @@ fn chart(attacked: &Attacked) -> Chart {
     }
 }
 
-/// A chart for each kind of thing that processes take.
-pub(crate) fn over_minutes(charts: [(&'static str, Lines); 3]) -> Picture {
-    let chart = |(up, lines): (&'static str, Lines)| {
+/// A chart for each of three `figures` of what processes took, a line for each process; `at_s`: when that was looked at.
+pub(crate) fn over_minutes<'a, T: 'a>(
+    processes: impl Iterator<Item = (String, &'a [T])> + Clone,
+    at_s: fn(&T) -> f64,
+    figures: [(&'static str, fn(&T) -> f64); 3],
+) -> Picture {
+    let chart = |(up, figure): (&'static str, fn(&T) -> f64)| {
+        let points = |taken: &[T]| taken.iter().map(|one| (at_s(one) / 60.0, figure(one))).collect();
+        let lines: Lines = processes.clone().map(|(label, taken)| (label, points(taken))).collect();
         let (right, _, most) = extent(&lines);
         let decimals = usize::from(right < 10.0); // so that labels do not touch
-        let line = |(colour, (label, points))| Series::new(label, Shape::Line, colour, points);
         Chart {
             x: Axis::new("minutes", right.max(0.01), move |x| format!("{x:.decimals$}")),
             y: Axis::new(up, most * 1.4, whole),
-            series: (0..).zip(lines).map(line).collect(),
+            series: series(0, Shape::Line, lines),
             legend: UpperRight,
         }
     };
     let subtitle = "of each process of the network".to_owned();
-    Picture { title: "What a long run takes".to_owned(), subtitle, charts: charts.map(chart).into() }
+    Picture { title: "What a long run takes".to_owned(), subtitle, charts: figures.map(chart).into() }
 }

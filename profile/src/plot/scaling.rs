@@ -2,7 +2,7 @@
 
 use plotters::prelude::SeriesLabelPosition::UpperLeft;
 
-use super::{Axis, Chart, Lines, Picture, Series, Shape, extent, many, micros, whole};
+use super::{Axis, Chart, Lines, Picture, Shape, extent, many, micros, series, whole};
 use crate::measure::Measured;
 use crate::report::{count, reference};
 
@@ -45,15 +45,7 @@ pub(crate) fn picture(
 
 fn chart(along: &'static str, up: &'static str, mut lines: Lines, shown: fn(&f64) -> String) -> Chart {
     lines.retain(|(_, points)| !points.is_empty());
-    let (right, least, most) = extent(&lines);
-    let room = (most / least).powf(0.4).max(2.0); // the legend lies above the lines
-    let range = least / 1.5..most * room;
-    let series =
-        (1..).zip(lines).map(|(colour, (label, points))| Series::new(label, Shape::Marked, colour, points));
-    Chart {
-        x: Axis::new(along, right.max(1.0) * 1.05, whole),
-        y: Axis { range, is_logarithmic: true, ..Axis::new(up, most, shown) },
-        series: series.collect(),
-        legend: UpperLeft,
-    }
+    let x = Axis::new(along, extent(&lines).0.max(1.0) * 1.05, whole);
+    let y = Axis::logarithmic(up, &lines, shown);
+    Chart { x, y, series: series(1, Shape::Marked, lines), legend: UpperLeft }
 }

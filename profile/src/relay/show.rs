@@ -5,12 +5,11 @@ use serde_json::json;
 
 use super::ring::off;
 use super::{Relayed, Seen};
-use crate::arena::gauge::Taken;
 use crate::cluster::deployment::Deployment;
 use crate::goals::{self, Bound, Goal};
-use crate::plot::{Lines, Picture, proof::over_minutes};
+use crate::plot::{Picture, proof::over_minutes};
 use crate::report::figures::Times;
-use crate::report::{Report, Row, Section, bytes, machine, security_name};
+use crate::report::{Report, Row, Section, bytes, count, machine, security_name};
 use crate::soak::growth::Growth;
 
 /// Share of a run after which memory must not grow, and by how much it may.
@@ -21,12 +20,13 @@ const PROCESSING_US_MAX: f64 = 10.0;
 const FLOORS_MAX: f64 = 3.0;
 
 impl Relayed {
-    /// How the memory of a node went after the warm-up.
-    fn growth(seen: &Seen) -> Option<Growth> {
+    /// By how many MiB the memory of a node grew after the warm-up.
+    fn grown(seen: &Seen) -> Option<f64> {
         let from_s = seen.taken.last()?.0.at_s * WARM_UP_SHARE;
         let warm = seen.taken.iter().map(|(taken, _)| taken).filter(|taken| taken.at_s >= from_s);
         let points: Vec<(f64, f64)> = warm.map(|taken| (taken.at_s, taken.memory_mib)).collect();
-        Growth::of("memory MiB", &points, GROWN_MIB_MAX)
+        let [first, last] = Growth::of("memory MiB", &points, GROWN_MIB_MAX)?.line;
+        Some(last - first)
     }
 
     fn rows(&self) -> [Vec<Row>; 3] {
@@ -39,10 +39,9 @@ impl Relayed {
             let errors = off(&seen.counted, &self.ring.counts(n, self.probes));
             let row = row.with("drops", json!({"nowhere": nowhere, "lost": lost, "refused": refused}));
             let last = seen.taken.last().map(|(taken, tasks)| (taken.memory_mib, *tasks));
-            let grown = Self::growth(seen).map(|growth| growth.line[1] - growth.line[0]);
             row.with("errors", errors)
                 .figure("memory_mib", last.map(|(mib, _)| mib))
-                .figure("grown_mib", grown)
+                .figure("grown_mib", Self::grown(seen))
                 .with("tasks", last.map(|(_, tasks)| tasks))
         };
         let times = |of: fn(&Seen) -> &Times| {
@@ -58,59 +57,39 @@ impl Relayed {
     fn goals(&self) -> Vec<Goal> {
         let worst = |of: &dyn Fn(&Seen) -> f64| self.nodes.iter().map(of).fold(0.0, f64::max);
         let command = format!("profile relay --nodes {} --hops {}", self.ring.nodes, self.ring.hops);
-        let goal = |what: &str, most, measured| {
-            let (what, bound, command) = (what.to_owned(), Bound::AtMost(most), command.clone());
-            Goal { what, bound, measured, command, all_right: self.is_all_well() }
+        let all_right = self.is_all_well();
+        let goal = |what, most, measured| Goal {
+            all_right,
+            ..Goal::new(what, Bound::AtMost(most), measured, &command)
         };
+        let processing = worst(&|seen| seen.processing.figures().mean);
         let forwarding = worst(&|seen| seen.forwarding.figures().p50);
-        let grown =
-            |seen: &Seen| Self::growth(seen).map_or(f64::NAN, |growth| growth.line[1] - growth.line[0]);
+        let [raw, call] = [&self.floor.raw, &self.floor.call].map(|floor| forwarding / floor.p50);
+        let grown = worst(&|seen| Self::grown(seen).unwrap_or(f64::NAN));
         vec![
-            goal(
-                "processing in a node, mean us, worst",
-                PROCESSING_US_MAX,
-                worst(&|seen| seen.processing.figures().mean),
-            ),
-            goal("forwarding, p50, in floors of raw TCP, worst", FLOORS_MAX, forwarding / self.floor.raw.p50),
-            goal(
-                "forwarding, p50, in floors of an echo call, worst",
-                FLOORS_MAX,
-                forwarding / self.floor.call.p50,
-            ),
+            goal("processing in a node, mean us, worst", PROCESSING_US_MAX, processing),
+            goal("forwarding, p50, in floors of raw TCP, worst", FLOORS_MAX, raw),
+            goal("forwarding, p50, in floors of an echo call, worst", FLOORS_MAX, call),
             goal("what was not as computed", 0.0, bytes(self.errors)),
-            goal("memory of a node, grown MiB after a third of the run, worst", GROWN_MIB_MAX, worst(&grown)),
+            goal("memory of a node, grown MiB after a third of the run, worst", GROWN_MIB_MAX, grown),
         ]
     }
 
-    pub(crate) fn report(&self, deployment: &Deployment) -> Report {
+    pub(super) fn report(&self, deployment: &Deployment) -> Report {
         let Self { ring, probes, .. } = *self;
         let [counts, processing, forwarding] = self.rows();
-        let times = ["scenario", "times", "min_us", "mean_us", "p50_us", "p99_us", "max_us"];
-        let counted = [
-            "scenario",
-            "received",
-            "forwarded",
-            "dropped",
-            "circles",
-            "errors",
-            "memory_mib",
-            "grown_mib",
-            "tasks",
-        ];
-        let (raw, call) = (self.floor.raw.p50, self.floor.call.p50);
-        let goals = goals::report(&self.goals(), "", false).sections;
-        let sections = [
-            Section::new("Counted at each node, in the order of the way:", &counted, counts),
-            Section::new("In each node, without waiting for the next:", &times, processing),
-            Section::new(
-                "From each node to the next and back, with writing and reading the call:",
-                &times,
-                forwarding,
-            ),
+        let times = "scenario times min_us mean_us p50_us p99_us max_us";
+        let counted = "scenario received forwarded dropped circles errors memory_mib grown_mib tasks";
+        let onward = "From each node to the next and back, with writing and reading the call:";
+        let sections = vec![
+            Section::new("Counted at each node, in the order of the way:", counted, counts),
+            Section::new("In each node, without waiting for the next:", times, processing),
+            Section::new(onward, times, forwarding),
+            goals::section(&self.goals()),
         ];
         let dropped_at = ring.dropped_at() + 1;
         let last = usize::from(ring.hops) + 1;
-        let mut foot = vec![
+        let foot = vec![
             format!(
                 "Computed: node {dropped_at} is stop {last} and has no hops left. {} of {probes} probes ended there.",
                 self.nodes[ring.dropped_at()].counted.out_of_hops
@@ -118,49 +97,49 @@ impl Relayed {
             "A relay that was measured elsewhere, over HTTP, for 1.25 h: 6 234 requests, 116 to 157 us in a node, \
              1 870 to 2 060 us to the next, another machine.".to_owned(),
         ];
-        foot.extend(
-            deployment.watch.is_stopped().then(|| "Interrupted: not all of it was measured.".to_owned()),
-        );
-        foot.extend(self.fault.iter().map(|fault| format!("Ended early: {fault}.")));
-        foot.extend(self.faults.iter().cloned());
         let per_s = bytes(probes) / self.wall.as_secs_f64();
-        Report {
+        let report = Report {
             kind: Some("relay"),
             head: format!(
-                "{probes} probes of {} hops round {} indexers, each a process of its own, {}, {:.1} s, {per_s:.0} a second; {}.\n\
-                 Floor between two processes: raw TCP p50 {raw:.1} us, an echo call {call:.1} us.",
+                "{probes} probes of {} hops round {} indexers, each a process of its own, {}, {:.1} s, {per_s:.0} a second; {}.\n{}",
                 ring.hops,
                 ring.nodes,
                 security_name(deployment.security),
                 self.wall.as_secs_f64(),
-                machine::in_words()
+                machine::in_words(),
+                self.floor.in_words()
             ),
-            sections: sections.into_iter().chain(goals).collect(),
+            sections,
             foot,
-            facts: Row::default()
+            facts: self
+                .floor
+                .facts()
                 .with("probes", probes)
                 .with("errors", self.errors)
                 .with("dropped_at", dropped_at)
                 .figure("per_s", per_s)
-                .figure("floor_us", raw)
-                .figure("floor_call_us", call)
                 .with("fault", self.fault.clone())
                 .with("faults", json!(self.faults)),
-            interrupted: deployment.watch.is_stopped(),
-        }
+            ..Report::default()
+        };
+        let missing = "Interrupted: not all of it was measured.";
+        let mut report = report.ended(deployment.watch.is_stopped(), missing, self.fault.as_ref());
+        report.foot.extend(self.faults.iter().cloned());
+        report
     }
 
     /// A chart for each of memory, tasks and descriptors.
-    pub(crate) fn picture(&self) -> Picture {
-        let lines = |figure: fn(&(Taken, usize)) -> f64| -> Lines {
-            let points =
-                |seen: &Seen| seen.taken.iter().map(|one| (one.0.at_s / 60.0, figure(one))).collect();
-            self.nodes.iter().enumerate().map(|(n, seen)| (format!("node {}", n + 1), points(seen))).collect()
-        };
-        over_minutes([
-            ("resident, MiB", lines(|(taken, _)| taken.memory_mib)),
-            ("tasks", lines(|(_, tasks)| crate::report::count(*tasks))),
-            ("descriptors", lines(|(taken, _)| taken.descriptors)),
-        ])
+    pub(super) fn picture(&self) -> Picture {
+        let nodes =
+            self.nodes.iter().enumerate().map(|(n, seen)| (format!("node {}", n + 1), &seen.taken[..]));
+        over_minutes(
+            nodes,
+            |(taken, _)| taken.at_s,
+            [
+                ("resident, MiB", |(taken, _)| taken.memory_mib),
+                ("tasks", |(_, tasks)| count(*tasks)),
+                ("descriptors", |(taken, _)| taken.descriptors),
+            ],
+        )
     }
 }

@@ -2,9 +2,10 @@
 
 use std::fs;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::bytes;
+use super::{bytes, count, mib};
 use crate::cluster::affinity::cores;
 
 /// The commit this program was built from, with `-dirty` if files were changed; empty if unknown.
@@ -56,6 +57,29 @@ pub fn rss_bytes(pid: u32) -> Option<u64> {
 /// forget that; `None` where the system does not say.
 pub fn peak_bytes(pid: u32) -> Option<u64> {
     kib_to_bytes(&line_of(&format!("/proc/{pid}/status"), "VmHWM:")?)
+}
+
+/// Makes the system forget the most memory of process `pid` so far.
+pub fn forget_peak(pid: u32) {
+    // Where this is not allowed the peak is that of the whole life of the process, which is no less.
+    let _ = fs::write(format!("/proc/{pid}/clear_refs"), "5");
+}
+
+/// What one process takes at a moment.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Taken {
+    /// Seconds since the beginning.
+    pub(crate) at_s: f64,
+    pub(crate) memory_mib: f64,
+    pub(crate) descriptors: f64,
+    pub(crate) threads: f64,
+}
+
+/// What process `pid` takes; `None` if it is gone.
+pub(crate) fn taken(pid: u32, at_s: f64) -> Option<Taken> {
+    let entries = |what: &str| fs::read_dir(format!("/proc/{pid}/{what}")).ok().map(Iterator::count);
+    let (descriptors, threads) = (count(entries("fd")?), count(entries("task")?));
+    Some(Taken { at_s, memory_mib: mib(rss_bytes(pid)?), descriptors, threads })
 }
 
 /// Memory in bytes that programs can still have; `None` where the system does not say.

@@ -53,7 +53,7 @@ const fn free(key: &'static str, label: &'static str, better: Better) -> Metric 
 }
 
 /// All that have a heading or a direction of their own; comparisons follow this order.
-pub(crate) const METRICS: [Metric; 104] = [
+pub(crate) const METRICS: [Metric; 96] = [
     fixed("scenario", "what", Better::Aside, 0),
     fixed("min_us", "min us", Better::Aside, 1),
     fixed("mean_us", "mean us", Better::Lower, 1),
@@ -72,17 +72,11 @@ pub(crate) const METRICS: [Metric; 104] = [
     fixed("rss_mib", "resident MiB", Better::Shown, 1),
     fixed("forerunner_published_us", "forerunner, published mean us", Better::Aside, 0),
     fixed("forerunner_rebuilt_us", "forerunner, rebuilt mean us", Better::Aside, 0),
-    fixed("received", "received", Better::Aside, 0),
-    fixed("forwarded", "forwarded", Better::Aside, 0),
     fixed("dropped", "dropped: no hops left", Better::Aside, 0),
-    fixed("circles", "circles", Better::Aside, 0),
-    fixed("tasks", "tasks", Better::Aside, 0),
     fixed("grown_mib", "grown, MiB", Better::Aside, 2),
     fixed("sent", "offered", Better::Aside, 0),
-    fixed("arrived", "arrived", Better::Aside, 0),
     fixed("again", "sent again", Better::Aside, 0),
     fixed("lost", "lost", Better::NoMore, 0),
-    fixed("refused", "refused", Better::Aside, 0),
     fixed("unaccounted", "unaccounted", Better::NoMore, 0),
     fixed("held_back_ms", "held back p50 ms", Better::Aside, 1),
     fixed("took_p50_ms", "p50 ms", Better::Shown, 1),
@@ -152,8 +146,6 @@ pub(crate) const METRICS: [Metric; 104] = [
     fixed("went_back", "older after newer", Better::NoMore, 0),
     fixed("never_published", "never published", Better::NoMore, 0),
     fixed("twice", "came twice", Better::Aside, 0),
-    fixed("skipped", "skipped", Better::Aside, 0),
-    fixed("lost", "lost", Better::NoMore, 0),
     fixed("two_contents", "two contents", Better::NoMore, 0),
     free("hits_wrong", "wrong", Better::NoMore),
     free("wrong", "wrong files", Better::NoMore),

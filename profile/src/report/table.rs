@@ -22,10 +22,10 @@ impl Table {
     }
 
     /// The columns of `rows` that these keys name; a column without any value is left out.
-    pub(crate) fn of(rows: &[Row], keys: &[&'static str]) -> Self {
+    pub(crate) fn of(rows: &[Row], keys: impl IntoIterator<Item = &'static str>) -> Self {
         let has_value =
-            |key: &str| rows.iter().any(|row| row.0.get(key).is_some_and(|value| !value.is_null()));
-        let keys: Vec<&'static str> = keys.iter().copied().filter(|key| has_value(key)).collect();
+            |key: &&str| rows.iter().any(|row| row.0.get(*key).is_some_and(|value| !value.is_null()));
+        let keys: Vec<&'static str> = keys.into_iter().filter(has_value).collect();
         let lines = rows.iter().map(|row| keys.iter().map(|key| shown(key, row.0.get(*key))).collect());
         let mut table = Self::new(keys.iter().map(|key| metric(key).label));
         table.lines.extend(lines);

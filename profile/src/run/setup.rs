@@ -7,9 +7,10 @@ use nekoindexer::{Routing, threads::THREADS_DEFAULT};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Watch;
+use crate::cluster::affinity::on_own_thread;
+use crate::cluster::deployment::{Deployment, security};
 use crate::cluster::layout::{Layout, Runtimes};
 use crate::outcome::{Begin, Fault};
-use crate::{cluster::affinity::on_own_thread, cluster::deployment::Deployment, cluster::endpoint::security};
 
 /// TLS or not, and the threads of a process.
 #[derive(Clone, Debug, Args)]

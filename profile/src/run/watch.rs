@@ -1,9 +1,28 @@
-//! What watches a run and may end it.
+//! What watches a run and may end it, and what waits for a state that sends no event.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
+
+/// How long nodes may take to find each other, and each other's files.
+pub(crate) const LINKED_WITHIN: Duration = Duration::from_secs(30);
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// Looks until nothing is amiss; what is amiss when the time is over is the error.
+pub(crate) async fn until(
+    within: Duration,
+    look: impl AsyncFn() -> anyhow::Result<Option<String>>,
+) -> anyhow::Result<()> {
+    let deadline = Instant::now() + within;
+    while let Some(amiss) = look().await? {
+        ensure!(Instant::now() < deadline, "{amiss}");
+        sleep(LOOK_AGAIN_AFTER).await;
+    }
+    Ok(())
+}
 
 /// How far a run has come, and whether it should go on.
 #[derive(Debug, Default)]

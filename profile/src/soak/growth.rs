@@ -3,8 +3,7 @@
 
 use serde_json::json;
 
-use crate::arena::gauge::Taken;
-use crate::report::{Row, count};
+use crate::report::{Row, count, machine::Taken};
 
 type Figure = fn(&Taken) -> f64;
 /// What may come and go for no reason, by figure: less is no growth.

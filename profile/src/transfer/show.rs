@@ -41,18 +41,18 @@ impl Transfers {
         if errors.len() > ERRORS_SHOWN {
             foot.push(format!("failed: {} more", errors.len() - ERRORS_SHOWN));
         }
-        foot.extend(self.interrupted.then(|| "interrupted: rounds are missing".to_owned()));
-        let keys: Vec<&'static str> = ["scenario"].into_iter().chain(METRICS.map(|(key, _)| key)).collect();
+        let keys = ["scenario"].into_iter().chain(METRICS.map(|(key, _)| key));
         let shown: Vec<Row> = self.rows.iter().map(medians).collect();
-        let table = Table::of(&shown, &keys).transposed();
+        let table = Table::of(&shown, keys).transposed();
         Report {
             kind: Some("transfer"),
             head: format!("{head}; medians of {rounds} round(s)."),
             sections: vec![Section::of(table, self.rows.iter().map(all_rounds).collect())],
             foot,
             facts: Row::default().with("files", self.folder.clone()),
-            interrupted: self.interrupted,
+            ..Report::default()
         }
+        .ended(self.interrupted, "interrupted: rounds are missing", None)
     }
 
     /// Writes a line for each round.

@@ -1,33 +1,31 @@
 //! Who is there when the readers begin: an indexer, the origin, holders of copies, a hostile one.
 
 use std::path::{Path, PathBuf};
-use std::{collections::HashMap, fs, net::SocketAddr, time::Duration};
+use std::{collections::HashMap, fs};
 
 use anyhow::{Context, ensure};
 use blake3::Hash;
 use nekoproto::{FileName, Identity};
 use tarpc::context;
 use testkit::rogue::corrupt::Corruption;
-use tokio::time::{Instant, sleep};
 
 use super::scenario::{Scenario, What};
 use super::{apart, figures::ORIGIN, files};
-use crate::cluster::deployment::{Deployment, Node};
+use crate::cluster::deployment::{Deployment, Node, Peers};
 use crate::node::{Downloads, PeerOptions, Request, Role};
+use crate::run::watch::{LINKED_WITHIN, until};
 use crate::{cluster::client::Client, node::process::Process, node::usage::now_s};
 
 const NAME: &str = "data.bin";
 const SMALL: &str = "small";
 /// Where a peer keeps its key and its catalogue, in its folder.
 const DATA: &str = ".neko";
-const LISTED_WITHIN: Duration = Duration::from_secs(30);
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// All nodes but the readers; dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) scenario: Scenario,
-    start: Starting,
+    peers: Peers,
     indexer: Node,
     asker: Client,
     pub(crate) origin: Process,
@@ -49,15 +47,15 @@ impl Stage {
         clear(folder)?;
         let indexer = deployment.indexer(0, Vec::new()).await?;
         let asker = Client::connect(indexer.addr(), Identity::generate(), scenario.security).await?;
-        let start = Starting { deployment, indexer: indexer.addr(), folder: folder.to_owned() };
+        let peers = Peers { deployment, indexer: indexer.addr(), folder: folder.to_owned() };
         // The copies are not what is measured: they come as fast as they can.
-        let origin =
-            start.peer(ORIGIN, &Scenario { cap_up: None, cap_down: None, ..scenario.clone() }).await?;
+        let uncapped = Scenario { cap_up: None, cap_down: None, ..scenario.clone() };
+        let origin = start(&peers, ORIGIN, &uncapped).await?;
         let (scenario, of, folder) = (scenario.clone(), scenario.clone(), folder.to_owned());
         // The origin is there before its files: it removes them should this process be killed.
         let goods = apart(move || make_goods(&of, &folder)).await?;
         let (copies, hostile) = (Vec::new(), None);
-        let mut stage = Self { scenario, start, indexer, asker, origin, copies, hostile, goods };
+        let mut stage = Self { scenario, peers, indexer, asker, origin, copies, hostile, goods };
         stage.fill().await?;
         Ok(stage)
     }
@@ -69,7 +67,7 @@ impl Stage {
         let uncapped = Scenario { cap_up: None, cap_down: None, ..self.scenario.clone() };
         let honest = self.scenario.sources - usize::from(self.scenario.corrupt.is_some());
         for n in 1..honest {
-            let mut copy = self.start.peer(&format!("source {n}"), &uncapped).await?;
+            let mut copy = start(&self.peers, &format!("source {n}"), &uncapped).await?;
             self.listed(n).await?;
             let failed = copy.call::<Downloads>(&self.download(now_s())).await?.failed;
             ensure!(failed.is_empty(), "{}: {}", copy.label, failed.join("; "));
@@ -79,15 +77,15 @@ impl Stage {
             // Again, now with their caps, on what they have on disk.
             for node in [&mut self.origin].into_iter().chain(&mut self.copies) {
                 node.end().await?;
-                *node = self.start.peer(&node.label, &self.scenario).await?;
+                *node = start(&self.peers, &node.label, &self.scenario).await?;
             }
         }
         if let Some(percent) = self.scenario.corrupt {
             let (file, name, seed) = (self.path(), NAME.to_owned(), self.scenario.seed);
             let corruption = Corruption { file, name, percent, seed, per_s: self.scenario.cap_up };
             self.listed(honest).await?;
-            let role = Role::Corrupt(self.start.indexer, corruption);
-            self.hostile = Some(self.start.deployment.process("hostile", role).await?);
+            let role = Role::Corrupt(self.peers.indexer, corruption);
+            self.hostile = Some(self.peers.deployment.process("hostile", role).await?);
         }
         Ok(())
     }
@@ -96,7 +94,7 @@ impl Stage {
     pub(crate) async fn fresh_origin(&mut self) -> anyhow::Result<()> {
         self.origin.end().await?;
         fs::remove_dir_all(self.origin.dir.join(DATA)).context("cannot remove what was published")?;
-        self.origin = self.start.peer(ORIGIN, &self.scenario).await?;
+        self.origin = start(&self.peers, ORIGIN, &self.scenario).await?;
         Ok(())
     }
 
@@ -110,7 +108,7 @@ impl Stage {
     pub(crate) async fn readers(&self) -> anyhow::Result<Vec<Process>> {
         let mut readers = Vec::new();
         for n in 1..=self.scenario.readers {
-            readers.push(self.start.peer(&format!("reader {n}"), &self.scenario).await?);
+            readers.push(start(&self.peers, &format!("reader {n}"), &self.scenario).await?);
         }
         Ok(readers)
     }
@@ -129,16 +127,12 @@ impl Stage {
     pub(crate) async fn listed(&self, holders: usize) -> anyhow::Result<()> {
         let Some((name, _)) = self.goods.last() else { return Ok(()) };
         let name = FileName::new(name)?;
-        let deadline = Instant::now() + LISTED_WITHIN;
-        loop {
+        let listed = async || {
             let reply = self.asker.calls.search(context::current(), name.clone()).await??;
             let listed = reply.hits.first().map_or(0, |hit| hit.holders.len());
-            if listed == holders {
-                return Ok(());
-            }
-            ensure!(Instant::now() < deadline, "the indexer lists {listed} holders, not {holders}");
-            sleep(LOOK_AGAIN_AFTER).await;
-        }
+            Ok((listed != holders).then(|| format!("the indexer lists {listed} holders, not {holders}")))
+        };
+        until(LINKED_WITHIN, listed).await
     }
 
     pub(crate) fn download(&self, at_s: f64) -> Request {
@@ -158,7 +152,7 @@ impl Stage {
 
     /// The file that is published, or the folder.
     pub(crate) fn path(&self) -> PathBuf {
-        path_in(&self.scenario, &self.start.folder)
+        path_in(&self.scenario, &self.peers.folder)
     }
 
     /// Bytes of all that one reader fetches.
@@ -181,25 +175,11 @@ impl Stage {
     }
 }
 
-/// How peers are started.
-#[derive(Debug)]
-struct Starting {
-    deployment: Deployment,
-    indexer: SocketAddr,
-    folder: PathBuf,
-}
-
-impl Starting {
-    /// Starts the peer called `label`, in its folder, with the caps of `scenario`.
-    async fn peer(&self, label: &str, scenario: &Scenario) -> anyhow::Result<Process> {
-        self.deployment.process(label, Role::Peer(self.options(label, scenario))).await
-    }
-
-    fn options(&self, label: &str, scenario: &Scenario) -> PeerOptions {
-        let Scenario { cap_up, cap_down, .. } = *scenario;
-        let dir = self.folder.join(label.replace(' ', "-"));
-        PeerOptions { dir, indexers: vec![self.indexer], cap_up, cap_down, refetches: scenario.by_news }
-    }
+/// Starts the peer called `label`, in its folder, with the caps of `scenario`.
+async fn start(peers: &Peers, label: &str, scenario: &Scenario) -> anyhow::Result<Process> {
+    let Scenario { cap_up, cap_down, by_news: refetches, .. } = *scenario;
+    let peer = PeerOptions { cap_up, cap_down, refetches, ..peers.options(label) };
+    peers.deployment.process(label, Role::Peer(peer)).await
 }
 
 fn path_in(scenario: &Scenario, folder: &Path) -> PathBuf {

@@ -7,6 +7,7 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 pub(crate) fn profile(args: &[&str]) -> Command {
@@ -39,6 +40,14 @@ pub(crate) fn ok(args: &[&str]) -> String {
     stdout.lines().map(words).collect::<Vec<_>>().join("\n")
 }
 
+/// What is in `folder`, sorted.
+pub(crate) fn files_in(folder: &Path) -> Vec<String> {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
 pub(crate) fn read_json(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
@@ -66,6 +75,15 @@ pub(crate) fn ended(mut child: Child) -> (String, Option<i32>) {
     let mut stdout = String::new();
     child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
     (stdout, child.wait().unwrap().code())
+}
+
+/// Begins, is interrupted once it says `text`, and ends with 3; what it prints.
+pub(crate) fn interrupted(args: &[&str], text: &str) -> String {
+    let child = begun(args, text);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let (stdout, code) = ended(child);
+    assert_eq!(code, Some(3), "{stdout}");
+    stdout
 }
 
 /// The processes that it has started, in their order.

@@ -6,11 +6,11 @@ use std::{fs, net::TcpListener};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::common::{begun, children, ended, ends, ok, processes_with, read_json, refused};
+use crate::common::{begun, children, ended, ends, interrupted, ok, processes_with, read_json, refused};
 
 /// A small load, with its files in `dir`.
 fn small<'a>(dir: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let args = ["load", "--workers", "2", "--names", "3", "--duration", "1", "--dir", dir];
+    let args = ["load", "--workers", "2", "--names", "3", "--duration", "0.6", "--rate", "200", "--dir", dir];
     [&args[..], more].concat()
 }
 
@@ -95,10 +95,8 @@ fn an_origin_that_comes_back_without_what_it_published_is_seen() {
 #[test]
 fn an_indexer_that_was_killed_by_others_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    let more = ["--scenario", "live", "--protocol", "native", "--duration", "2"];
-    let args = [&["load", "--workers", "2", "--names", "3"], &more[..]].concat();
-    let child =
-        begun(&[&args[..], &["--dir", folder.path().to_str().unwrap()]].concat(), "measuring live native");
+    let args = small(folder.path().to_str().unwrap(), &["--scenario", "live", "--protocol", "native"]);
+    let child = begun(&args, "measuring live native");
     let started = children(&child); // the indexers come first
     kill_process(Pid::from_raw(started[2]).unwrap(), Signal::KILL).unwrap();
     let (stdout, code) = ended(child);
@@ -109,12 +107,9 @@ fn an_indexer_that_was_killed_by_others_is_named() {
 fn an_interrupted_load_prints_what_was_measured() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().to_str().unwrap();
-    let args =
-        ["load", "--workers", "2", "--names", "3", "--duration", "600", "--protocol", "rest", "--dir", dir];
-    let child = begun(&args, "measuring live rest");
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let (stdout, code) = ended(child);
-    assert_eq!(code, Some(3), "{stdout}");
+    let args = ["load", "--workers", "2", "--names", "3", "--duration", "600", "--rate", "200"];
+    let args = [&args[..], &["--protocol", "rest", "--dir", dir]].concat();
+    let stdout = interrupted(&args, "measuring live rest");
     assert!(stdout.contains("| live rest") && stdout.contains("| interrupted"), "{stdout}");
     assert_eq!((fs::read_dir(folder.path()).unwrap().count(), processes_with(dir)), (0, 0));
 }

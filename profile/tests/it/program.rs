@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
     net::TcpListener,
     path::Path,
     process::{Command, Output},
@@ -11,10 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::common::{ends, ok, processes_with, profile, read_json, refused};
+use crate::common::{begun, ends, files_in, interrupted, ok, processes_with, read_json, refused};
 
 /// Three ports in a row, the last of them taken as long as the listener lives. Below the range that
 /// the system hands out, so that no other test gets them meanwhile.
@@ -130,13 +128,11 @@ fn a_query_run_writes_all_that_was_asked_for() {
     ]);
     assert_eq!(exact, json!(["3/2/1", 1, 50, 0, 2.0]));
     assert_eq!(fs::read_to_string(&csv).unwrap().lines().count(), 51);
-    let mut drawn: Vec<String> = fs::read_dir(&plots)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    drawn.sort();
     let [h, s] = ["query-3-2-1-histogram", "query-3-2-1-scatter"];
-    assert_eq!(drawn, [format!("{h}.png"), format!("{h}.svg"), format!("{s}.png"), format!("{s}.svg")]);
+    assert_eq!(
+        files_in(&plots),
+        [format!("{h}.png"), format!("{h}.svg"), format!("{s}.png"), format!("{s}.svg")]
+    );
 }
 
 #[test]
@@ -155,17 +151,8 @@ fn processes_serve_a_run_and_are_gone_after_it() {
     assert_eq!(processes_with(&format!("127.0.0.1:{first}")), 0);
 }
 
-/// A run that would last for hours, at the moment when it is measuring.
-fn endless(args: &[&str]) -> (std::process::Child, BufReader<std::process::ChildStderr>) {
-    let endless = ["query", "-i", "2", "-c", "2", "-n", "5000000", "--warm-up", "0", "--insecure"];
-    let mut child = profile(&[&endless, args].concat()).spawn().unwrap();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("measuring 2/2/1") {
-        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "{line}");
-    }
-    (child, stderr)
-}
+/// A run that would last for hours.
+const ENDLESS: [&str; 10] = ["query", "-i", "2", "-c", "2", "-n", "5000000", "--warm-up", "0", "--insecure"];
 
 #[test]
 fn an_interrupted_run_prints_what_was_measured() {
@@ -174,11 +161,8 @@ fn an_interrupted_run_prints_what_was_measured() {
     let (first, taken) = third_port_taken();
     drop(taken);
     let port = first.to_string();
-    let (mut child, _stderr) = endless(&["--processes", "--json", path.to_str().unwrap(), "--port", &port]);
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let mut stdout = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(3), "{stdout}");
+    let more = ["--processes", "--json", path.to_str().unwrap(), "--port", &port];
+    let stdout = interrupted(&[&ENDLESS[..], &more].concat(), "measuring 2/2/1");
     assert!(stdout.contains("interrupted: 10000000 requests were meant"), "{stdout}");
     assert_eq!(processes_with(&format!("127.0.0.1:{first}")), 0);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -192,17 +176,8 @@ fn an_interrupted_matrix_keeps_its_rows() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.json");
     let json = path.to_str().unwrap();
-    let mut child =
-        profile(&["matrix", "-n", "20", "--warm-up", "0", "--insecure", "--json", json]).spawn().unwrap();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("measuring 10/1/1") {
-        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "{line}");
-    }
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let mut stdout = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(3), "{stdout}");
+    let args = ["matrix", "-n", "20", "--warm-up", "0", "--insecure", "--json", json];
+    let stdout = interrupted(&args, "measuring 10/1/1");
     let json = read_json(&path);
     let rows = json["rows"].as_array().unwrap();
     assert_eq!(json["interrupted"], true);
@@ -215,7 +190,7 @@ fn processes_end_when_whoever_started_them_is_killed() {
     let (first, taken) = third_port_taken();
     drop(taken);
     let port = first.to_string();
-    let (mut child, _stderr) = endless(&["--processes", "--port", &port]);
+    let mut child = begun(&[&ENDLESS[..], &["--processes", "--port", &port]].concat(), "measuring 2/2/1");
     let text = format!("--listen=127.0.0.1:{first}");
     assert_eq!(processes_with(&text), 1);
     child.kill().unwrap();

@@ -1,21 +1,9 @@
 //! Attacks, relays and long runs, for seconds: what they measure, write and say. Whether a figure is good depends on the
 //! machine, and is no part of these tests.
 
-use std::{fs, path::Path};
-
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::common::{begun, ended, ends, ok, read_json, refused};
-
-fn files_in(folder: &Path) -> Vec<String> {
-    let mut names: Vec<String> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    names
-}
+use crate::common::{ends, files_in, interrupted, ok, read_json, refused};
 
 #[test]
 fn attacks_that_do_not_exist_are_refused() {
@@ -29,7 +17,7 @@ fn attacks_on_queries_and_on_downloads_are_measured_and_drawn() {
     let folder = tempfile::tempdir().unwrap();
     let [json, plots] = ["out.json", "plots"].map(|name| folder.path().join(name));
     let [json_path, plots_path] = [&json, &plots].map(|path| path.to_str().unwrap());
-    let args = ["hostile", "--attack", "replay,slow-readers", "--seconds", "2", "--insecure"];
+    let args = ["hostile", "--attack", "replay,slow-readers", "--seconds", "1", "--insecure"];
     let stdout = ok(&[&args[..], &["--json", json_path, "--plot", plots_path]].concat());
     assert!(stdout.contains("| replay |") && stdout.contains("| slow-readers |"), "{stdout}");
     let json = read_json(&json);
@@ -49,7 +37,7 @@ fn attacks_on_queries_and_on_downloads_are_measured_and_drawn() {
 
 #[test]
 fn attacks_are_held_against_goals() {
-    let stdout = ok(&["hostile", "--attack", "names", "--seconds", "2", "--insecure", "--goals"]);
+    let stdout = ok(&["hostile", "--attack", "names", "--seconds", "1", "--insecure", "--goals"]);
     for goal in ["names: p99, ms", "names: memory peak, MiB", "names: recovered after, s", "names: wrong"] {
         assert!(stdout.contains(goal), "{stdout}");
     }
@@ -60,7 +48,7 @@ fn a_short_soak_checks_all_answers_and_shows_what_processes_take() {
     let folder = tempfile::tempdir().unwrap();
     let [json, plots] = ["out.json", "plots"].map(|name| folder.path().join(name));
     let [json_path, plots_path] = [&json, &plots].map(|path| path.to_str().unwrap());
-    let args = ["soak", "--minutes", "0.1", "--rate", "8", "--json", json_path, "--plot", plots_path];
+    let args = ["soak", "--minutes", "0.05", "--rate", "16", "--json", json_path, "--plot", plots_path];
     let (code, stdout, stderr) = ends(&args);
     // Within seconds memory may still grow: that is said, and is 3.
     assert!(code == 0 || code == 3 && stdout.contains("**grows**"), "{code}: {stdout}{stderr}");
@@ -101,15 +89,6 @@ fn probes_go_round_as_computed_and_every_node_counts_them() {
     refused(&["relay", "--hops", "65"], "65 is not in 1..=64");
 }
 
-/// Begins, is interrupted once it says `text`, and ends with 3; what it prints.
-fn interrupted(args: &[&str], text: &str) -> String {
-    let child = begun(args, text);
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let (stdout, code) = ended(child);
-    assert_eq!(code, Some(3), "{stdout}");
-    stdout
-}
-
 #[test]
 fn an_interrupted_relay_prints_what_was_measured() {
     let stdout = interrupted(&["relay", "--minutes", "60"], "relaying for");
@@ -145,7 +124,7 @@ fn messages_go_down_the_line_and_none_is_lost() {
         let args = [
             "pipeline",
             "-n",
-            "2000",
+            "600",
             "--rates",
             "0",
             "--logs",

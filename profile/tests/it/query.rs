@@ -119,7 +119,7 @@ async fn an_open_loop_begins_every_request_at_its_time() {
 #[testkit::test]
 async fn times_of_an_open_loop_count_from_when_requests_were_due() {
     const HELD_UP: Duration = Duration::from_millis(150);
-    let scenario = Scenario { rate: Some(1000.0), requests: 200, clients: 1, warm_up: 0, ..scenario() };
+    let scenario = Scenario { rate: Some(1000.0), requests: 1000, clients: 1, warm_up: 0, ..scenario() };
     let cluster = Cluster::start(&scenario, &deployment()).await.unwrap();
     let watch = Arc::new(Watch::default());
     let holding_up = Arc::clone(&watch);

@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -11,7 +10,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::common::{ok, processes_with, profile, read_json, refused};
+use crate::common::{begun, ended, ok, processes_with, read_json, refused};
 
 /// Nothing of a run with its files in `dir` is left.
 fn nothing_left(dir: &Path) {
@@ -149,12 +148,7 @@ fn an_interrupted_run_keeps_its_rounds_and_a_killed_one_leaves_nothing() {
         let (dir, json) = (folder.path().to_str().unwrap(), out.path().join("out.json"));
         let endless = ["transfer", "--size", "1MiB", "--rounds", "1000", "--dir", dir];
         let args = [&endless[..], &["--json", json.to_str().unwrap()]].concat();
-        let mut child = profile(&args).spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("measuring 1 MiB") {
-            assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "{line}");
-        }
+        let child = begun(&args, "measuring 1 MiB");
         // A round has begun.
         let has_reader = || {
             let runs = fs::read_dir(dir).unwrap().filter_map(Result::ok);
@@ -166,9 +160,7 @@ fn an_interrupted_run_keeps_its_rounds_and_a_killed_one_leaves_nothing() {
             thread::sleep(Duration::from_millis(2));
         }
         kill_process(Pid::from_child(&child), signal).unwrap();
-        let mut stdout = String::new();
-        child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
-        let code = child.wait().unwrap().code();
+        let (stdout, code) = ended(child);
         nothing_left(folder.path());
         if signal == Signal::INT {
             assert_eq!(code, Some(3), "{stdout}");

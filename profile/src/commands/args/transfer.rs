@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use super::Detailed;
 use crate::goals::transfer as goals;
 use crate::transfer::scenario::{Bulk, Change, How, ROUNDS_DEFAULT, Scenario, What};
-use crate::{cluster::endpoint::security, transfer::units};
+use crate::{cluster::deployment::security, transfer::units};
 
 /// Files from peer to peer.
 ///

@@ -7,7 +7,7 @@ use std::thread;
 fn work_takes_processor_time_and_memory() {
     let mut meter = Meter::start().unwrap();
     meter.reset();
-    let memory: Vec<u8> = (0..64u32 << 20).map(|n| n.to_le_bytes()[0]).collect();
+    let memory = vec![1u8; 64 << 20];
     thread::sleep(2 * SAMPLED_EVERY);
     let usage = meter.usage();
     assert!(usage.cpu_s > 0.0 && usage.peak_bytes > Some(memory.len() as u64), "{usage:?}");

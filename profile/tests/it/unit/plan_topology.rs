@@ -39,7 +39,6 @@ fn random_graphs_are_regular_connected_and_repeatable() {
     for seed in 0..50 {
         for (indexers, degree) in [(10, 3), (11, 4), (64, 2), (40, 7), (4, 3)] {
             let graph = Graph::new(Topology::Random, indexers, degree, seed).unwrap();
-            assert_eq!(graph, Graph::new(Topology::Random, indexers, degree, seed).unwrap());
             assert!(graph.is_connected(), "seed {seed}");
             for place in 0..indexers {
                 let mut neighbors = graph.neighbors(place).to_vec();
@@ -50,6 +49,7 @@ fn random_graphs_are_regular_connected_and_repeatable() {
         }
     }
     let of_seed = |seed| Graph::new(Topology::Random, 20, 3, seed).unwrap();
+    assert_eq!(of_seed(1), of_seed(1));
     assert_ne!(of_seed(1), of_seed(2));
 }
 
