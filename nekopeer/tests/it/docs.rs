@@ -73,11 +73,11 @@ fn documents_list_what_the_code_has() {
     let compare = |what: &str, said: Vec<String>, is: &mut dyn Iterator<Item = String>| {
         let [said, is] = [BTreeSet::from_iter(said), is.collect()];
         faults.borrow_mut().extend(said.difference(&is).map(|row| format!("{what}: the code lacks {row}")));
-        faults.borrow_mut().extend(is.difference(&said).map(|row| format!("{what} lacks {row}")));
+        faults.borrow_mut().extend(is.difference(&said).map(|row| format!("{what}: the page lacks {row}")));
     };
     let rows = |page, heading: &str, pairs| rows(&docs[&format!("docs/{page}.md")], heading, pairs);
     let table = |page, heading: &str, pairs, is: &mut dyn Iterator<Item = String>| {
-        compare(&format!("docs/{page}.md, {heading},"), rows(page, heading, pairs), is);
+        compare(&format!("docs/{page}.md, {heading}"), rows(page, heading, pairs), is);
     };
     let word = |text: &str| words(text).next().unwrap();
     let limits = &files["nekoproto/src/limits.rs"]; // but for sizes of encoded values, which are sums
@@ -110,7 +110,7 @@ fn documents_list_what_the_code_has() {
         let flags = |name| quoted(flags).map(move |flag| format!("{name} {flag}"));
         quoted(names).for_each(|name| said.extend(flags(name).chain([name.to_owned()])));
     }
-    compare("docs/operations.md, command,", said, &mut is.into_iter());
+    compare("docs/operations.md, command", said, &mut is.into_iter());
     for program in ["indexer", "peer"] {
         let texts = files.iter().filter(|(path, _)| path.starts_with(&format!("neko{program}/src")));
         let routes = texts.clone().flat_map(|(_, text)| text.split("utoipa::path(").skip(1));
