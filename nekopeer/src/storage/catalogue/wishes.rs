@@ -33,7 +33,7 @@ impl Catalogue {
     /// What the reader wants of `name`.
     pub(crate) fn wish(&self, name: &FileName) -> Result<Wish, CatalogueError> {
         let decode = |row: &[u8]| codec::decode(row).unwrap_or_default(); // was stored here
-        Ok(self.tables.read(WISHES, name.as_str(), decode)?.unwrap_or_default())
+        Ok(self.tables.value(WISHES, name.as_str(), decode)?.unwrap_or_default())
     }
 
     /// Changes what the reader wants of `name`; returns what is wanted now. Blocking.
