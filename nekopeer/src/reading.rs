@@ -228,7 +228,7 @@ impl Reading {
         let (downloader, options) = (Arc::clone(&self.downloader), DownloadOptions::default());
         let task = self.spawn(async move {
             let progress = Arc::default();
-            let reading = downloader.read_found(target, range, &options, out, &progress);
+            let reading = downloader.read_found(target, None, range, &options, (out, &progress));
             place.ended().run_until_cancelled(reading).await
         });
         Ok(Fetch { pieces, task })

@@ -118,10 +118,7 @@ impl Goods {
 
 impl Holder {
     /// The node with this seed: listens and replies as `script` says. Confirms nothing.
-    pub fn begin(
-        seed: u16,
-        script: impl Fn(&DataRequest) -> ScriptedReply + Send + Sync + 'static,
-    ) -> Self {
+    pub fn begin(seed: u16, script: impl Fn(&DataRequest) -> ScriptedReply + Send + Sync + 'static) -> Self {
         let endpoint = endpoint(seed, Role::Peer, Security::Tls);
         let listener = endpoint.bind(ANY_PORT).unwrap();
         let addr = listener.local_addr();

@@ -33,7 +33,7 @@ const USUAL_SPEED: u64 = 4 * 1024 * 1024;
 const CHUNK_ENTRY_BYTES: u64 = 36;
 
 /// What to fetch, and the sources to start with.
-pub(super) struct Plan {
+pub(crate) struct Plan {
     pub(super) manifest: Arc<Manifest>,
     pub(super) encoded: Arc<[u8]>,
     /// The outboard, if a holder has it. Bytes are verified by its segments, and the whole file with them.

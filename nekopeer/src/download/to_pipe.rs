@@ -62,26 +62,15 @@ impl Downloader {
             return Err(SetError::IsFolder(name.clone()).into());
         }
         let whole = 0..target.record.size;
-        self.read_planned(target, plan, whole, options, (out, progress)).await
+        self.read_found(target, plan, whole, options, (out, progress)).await
     }
 
-    /// As [`read`](Self::read), of a version that was found, the bytes in `range` only: no others are fetched but
-    /// those of the same chunks.
+    /// As [`read`](Self::read), of a version that was found, and its plan if that is known, the bytes in `range` only: no
+    /// others are fetched but those of the same chunks.
     ///
     /// A part is verified by the hashes of its chunks, which the record's signature covers. That the whole file has
     /// the content hash of the record is verified only if all of it is read, after its last byte was written.
     pub(crate) async fn read_found(
-        &self,
-        target: Target,
-        range: Range<u64>,
-        options: &DownloadOptions,
-        out: impl Write + Send + 'static,
-        progress: &Arc<Progress>,
-    ) -> Result<Downloaded, DownloadError> {
-        self.read_planned(target, None, range, options, (out, progress)).await
-    }
-
-    async fn read_planned(
         &self,
         target: Target,
         plan: Option<Plan>,

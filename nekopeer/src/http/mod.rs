@@ -80,7 +80,7 @@ impl HttpServer {
 }
 
 fn router(inside: &Arc<Inside>, guards_all: bool) -> Router {
-    let files = files::router(Arc::clone(&inside.host));
+    let files = files::routes(&inside.host.peer);
     let router = rest::router(inside).merge(files).merge(dashboard::router());
     let router = if guards_all { router.route_layer(from_extractor::<Authorized>()) } else { router };
     router.merge(figures::health(inside))

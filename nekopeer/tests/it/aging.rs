@@ -182,9 +182,8 @@ async fn origin_that_lost_its_data_publishes_beyond_what_others_have_seen() {
 
 #[testkit::test]
 async fn news_during_a_download_is_not_forgotten_when_it_ends() {
-    let [first, second, third] = [1, 2, 3].map(|version| {
-        Goods::new(1, "a", version, bytes(version, 2 * CHUNK_BYTES))
-    });
+    let [first, second, third] =
+        [1, 2, 3].map(|version| Goods::new(1, "a", version, bytes(version, 2 * CHUNK_BYTES)));
     let (indexer, [(to, reader)]) = network().await;
     let served = first.held(1, indexer.local_addr()).await;
     reader.get("a").await.unwrap();

@@ -80,8 +80,7 @@ async fn update_goes_to_subscribers_alone_and_through_indexers_if_one_is_silent_
     let second = indexer(&[first.local_addr()]).await;
     second.neighbors_reach(1).await;
     let from = Folder::new();
-    let config =
-        || Config { policy: policy(Mode::Push, LEASE_SECS), ..from.config(&[first.local_addr()]) };
+    let config = || Config { policy: policy(Mode::Push, LEASE_SECS), ..from.config(&[first.local_addr()]) };
     let origin = Node::registered(config()).await;
     let record = origin.publish(&from.write("a", b"version 1")).await;
     let (mut unknown, mut known) = (Holder::idle(2), Holder::idle(3));

@@ -9,7 +9,9 @@ use crate::common::*;
 use futures::future::join_all;
 use nekoindexer::IndexerHandle;
 use nekopeer::{DownloadError, DownloadOptions};
-use nekoproto::{ContentHash, DataRequest, FetchRefusal, Hit, List, ListedHolder, NodeId, limits::TTL_DEFAULT};
+use nekoproto::{
+    ContentHash, DataRequest, FetchRefusal, Hit, List, ListedHolder, NodeId, limits::TTL_DEFAULT,
+};
 
 /// How a hostile origin replies to data requests.
 type Trick = fn(&Goods, &DataRequest) -> ScriptedReply;

@@ -106,10 +106,12 @@ const REQUESTS: &str = r#"
 #[testkit::test(multi_thread)]
 async fn conditions_and_ranges_decide_what_is_sent() {
     let (indexer, [(_folder, reader)]) = network().await;
-    let files = [("a", "0123456789", 1_600_000_000), ("undated", "0123456789", 4_000_000_000), ("empty", "", 0)];
+    let files =
+        [("a", "0123456789", 1_600_000_000), ("undated", "0123456789", 4_000_000_000), ("empty", "", 0)];
     let mut origins = Vec::new();
     for ((text, content, published), seed) in files.into_iter().zip(1..) {
-        let goods = Goods::with(seed, text, 1, content.into(), |record| record.published_ms = published * 1000);
+        let goods =
+            Goods::with(seed, text, 1, content.into(), |record| record.published_ms = published * 1000);
         origins.push(goods.held(seed, indexer.local_addr()).await);
         reader.get(text).await.unwrap();
     }
@@ -121,8 +123,7 @@ async fn conditions_and_ranges_decide_what_is_sent() {
     for line in requests.lines().filter(|line| !line.is_empty()) {
         let (expected, request) = line.split_once(" <- ").unwrap();
         let mut headers: Vec<&str> = request.split(" | ").collect();
-        let (name, (header, values)) =
-            (headers.remove(0), headers.pop().unwrap().split_once(": ").unwrap());
+        let (name, (header, values)) = (headers.remove(0), headers.pop().unwrap().split_once(": ").unwrap());
         for value in values.split(" OR ") {
             let last = format!("{header}: {value}");
             let answer = http.asks("GET", &format!("/f/{name}"), &[&headers[..], &[&last]].concat()).await;
@@ -131,7 +132,11 @@ async fn conditions_and_ranges_decide_what_is_sent() {
                 _ => answer.text(),
             };
             let answered = format!("{} {said}", answer.status);
-            let is_it = if answer.status < 400 { answered.trim() == expected } else { answered.starts_with(expected) };
+            let is_it = if answer.status < 400 {
+                answered.trim() == expected
+            } else {
+                answered.starts_with(expected)
+            };
             assert!(is_it, "{answered} for {line}: {value}");
             let range = match answer.status {
                 206 if last == "range: bytes=2-4" => "bytes 2-4/10",
@@ -419,7 +424,8 @@ async fn names_of_several_origins_are_chosen_by_origin() {
 }
 
 #[testkit::test(multi_thread)]
-async fn an_outdated_or_changed_copy_gives_way_to_the_newest_version_and_is_sent_as_stale_where_that_cannot_be_had() {
+async fn an_outdated_or_changed_copy_gives_way_to_the_newest_version_and_is_sent_as_stale_where_that_cannot_be_had()
+ {
     let (_indexer, [(from, origin), (to, mut reader)]) = network().await;
     origin.publish_all(&[&from.write("a", b"version 1"), &from.write("b", b"as published")]).await;
     reader.get("a").await.unwrap();

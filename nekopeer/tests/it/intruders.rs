@@ -62,7 +62,10 @@ async fn garbage_ends_its_own_connection_and_nothing_else() {
     send_raw(addr, &bytes(3, MIB)).await;
     drop(TcpStream::connect(addr).await.unwrap()); // sends nothing
     let prefixes: [&[u8]; 3] = [&[0xff; 4], &[0, 0, 0, 5, 9, 9, 9, 9, 9], &[0, 0, 0, 0]];
-    for (purpose, bytes) in [Purpose::Data, Purpose::Control].into_iter().flat_map(|purpose| prefixes.map(|bytes| (purpose, bytes))) {
+    for (purpose, bytes) in [Purpose::Data, Purpose::Control]
+        .into_iter()
+        .flat_map(|purpose| prefixes.map(|bytes| (purpose, bytes)))
+    {
         let mut io = stage.stranger.endpoint.dial(addr, purpose, None).await.unwrap().io;
         io.write_all(bytes).await.unwrap();
         io.flush().await.unwrap();

@@ -59,7 +59,8 @@ fn copy_learns_of_a_withdrawal_by_push_and_stays_withdrawn_until_the_name_is_pub
 }
 
 #[test]
-fn copy_that_was_away_learns_of_a_withdrawal_although_its_origin_was_restarted_and_does_not_bring_the_name_back() {
+fn copy_that_was_away_learns_of_a_withdrawal_although_its_origin_was_restarted_and_does_not_bring_the_name_back()
+ {
     let (indexers, origin, reader, sharing, reading) = shared(&[]);
     kill(reading);
     origin.done(&["deregister", "f"]);

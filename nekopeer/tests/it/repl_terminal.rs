@@ -144,7 +144,9 @@ fn history_is_shared_and_stays(home: &Home, first: Terminal) -> Terminal {
 #[test]
 fn terminal_journey() {
     let (indexers, origin) = one_home();
-    for (name, len) in [("a.txt", 1), ("models/large one.bin", 1), ("models/plain.bin", 1), ("one.bin", 3 * MIB)] {
+    for (name, len) in
+        [("a.txt", 1), ("models/large one.bin", 1), ("models/plain.bin", 1), ("one.bin", 3 * MIB)]
+    {
         origin.write(name, bytes(1, len));
     }
     let _sharing = origin.share(&["a.txt", "models", "one.bin"]);

@@ -10,9 +10,9 @@ use std::{
 };
 
 use crate::common::*;
+use nekoindexer::IndexerHandle;
 use nekopeer::{DownloadError, DownloadOptions, Progress};
 use nekoproto::{DataRequest, FetchRefusal};
-use nekoindexer::IndexerHandle;
 
 /// Bytes that a failing holder delivers: whole chunks, and a part of the next.
 const DELIVERED: usize = MIB / 2;

@@ -138,7 +138,8 @@ fn another_key_or_nobody_at_an_address_is_passed_over_and_the_next_one_is_asked(
 }
 
 #[test]
-fn a_running_peer_with_other_indexers_fetches_by_ticket_and_keeps_the_copy_coherent_wherever_its_origin_moves() {
+fn a_running_peer_with_other_indexers_fetches_by_ticket_and_keeps_the_copy_coherent_wherever_its_origin_moves()
+ {
     let (_indexers, origin) = one_home();
     origin.write("f.txt", "one\n");
     let mut sharing = origin.share(&["f.txt"]);

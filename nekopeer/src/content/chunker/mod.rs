@@ -12,6 +12,7 @@ use std::{
 use nekoproto::{ChunkHash, ContentHash, Cut, Manifest, ManifestError, ManifestHash, limits::FILE_BYTES_MAX};
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::spans::takes_all_cores;
 use crate::content::stamp::{Stamp, now_ns, open_file};
 
 /// Attempts at a file that changes while it is read.
@@ -111,11 +112,6 @@ fn chunk_unchanged(
         progress.fetch_sub(counted.into_inner(), Ordering::Relaxed);
     }
     Err(ChunkError::KeepsChanging(path.to_owned()))
-}
-
-/// Whether a file of `size` bytes is chunked on all cores.
-pub(crate) fn takes_all_cores(size: u64) -> bool {
-    spans::is_shared_out(size)
 }
 
 /// `None` if the file changed while it was read.

@@ -34,16 +34,10 @@ use serde::Deserialize;
 
 use self::{body::FileBody, conditions::Outcome, conditions::Validators, refusal::Refusal};
 use crate::{
-    commands::Host,
     library::opened::OpenFile,
     peer::PeerHandle,
     reading::{Elsewhere, Found, Reading, in_spite},
 };
-
-/// The routes of files of the peer of `host`. To be called on its runtime.
-pub(crate) fn router(host: Arc<Host>) -> Router {
-    routes(&host.peer)
-}
 
 /// The routes `GET /f/NAME` and `HEAD /f/NAME` of `peer`, for any HTTP server. To be called on the runtime of the
 /// peer, which drives the connections to other nodes; the server may run on another one.

@@ -31,11 +31,11 @@ const CACHE_BYTES: usize = 4 * 1024 * 1024;
 /// writer may itself wait for the threads that read.
 const OPENED_WITHIN: Duration = Duration::from_secs(10);
 
-/// The open database.
+/// The open database. It is its own index: opening it loads nothing, and a lookup decodes what it returns.
 ///
 /// After an error of the disk redb refuses everything but to be closed and opened again, which repairs it. The next
 /// operation does that, a read too, once: if the disk still fails, it says so, and the one after it tries again.
-pub(super) struct LiveDatabase {
+pub(super) struct Tables {
     pub(super) path: PathBuf,
     /// Whose it is.
     node: NodeId,
@@ -47,6 +47,8 @@ pub(super) struct LiveDatabase {
     database: ReentrantMutex<RefCell<Option<Guarded<Database>>>>,
     #[cfg(test)]
     pub(super) faults: Arc<super::faults::Faults>,
+    #[cfg(test)]
+    pub(super) rows_read: std::sync::atomic::AtomicU64,
 }
 
 /// The state after one commit.
@@ -63,7 +65,7 @@ pub(super) struct Committed {
     pub(super) floors: ReadOnlyTable<(&'static str, &'static [u8; 32]), &'static [u8]>,
 }
 
-impl LiveDatabase {
+impl Tables {
     /// Opens the database in the file `path`, or creates it.
     pub(super) fn open(path: &Path, node: NodeId) -> Result<Self, CatalogueError> {
         let live = Self {
@@ -73,6 +75,8 @@ impl LiveDatabase {
             committed: RwLock::default(),
             #[cfg(test)]
             faults: Arc::default(),
+            #[cfg(test)]
+            rows_read: Default::default(),
         };
         if !path.try_exists().map_err(|error| live.failed(StorageError::from(error)))? {
             create(path).map_err(|error| live.failed(error))?;
@@ -195,9 +199,9 @@ impl Committed {
     }
 }
 
-impl fmt::Debug for LiveDatabase {
+impl fmt::Debug for Tables {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LiveDatabase").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("Tables").field("path", &self.path).finish_non_exhaustive()
     }
 }
 

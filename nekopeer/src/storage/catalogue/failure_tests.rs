@@ -27,7 +27,7 @@ fn version(catalogue: &Catalogue, text: &str) -> Option<u64> {
 fn failed_commit_leaves_the_old_or_the_new_state_and_the_next_operation_works() {
     let folder = Folder::new();
     let catalogue = folder.open();
-    let faults = Arc::clone(&catalogue.tables.database.faults);
+    let faults = Arc::clone(&catalogue.tables.faults);
     let mut last = 1;
     catalogue.put_copy(copy(&folder, "a", last, 3)).unwrap();
     for changes in 0..CHANGES_MAX {
@@ -67,7 +67,7 @@ fn catalogue_that_was_removed_is_not_taken_for_an_empty_one() {
     let folder = Folder::new();
     let catalogue = folder.open();
     catalogue.put_copy(copy(&folder, "a", 1, 3)).unwrap();
-    let faults = Arc::clone(&catalogue.tables.database.faults);
+    let faults = Arc::clone(&catalogue.tables.faults);
     faults.begin_after(0);
     catalogue.put_copy(copy(&folder, "a", 2, 3)).unwrap_err();
     faults.end();
@@ -87,7 +87,7 @@ fn catalogue_that_was_removed_is_not_taken_for_an_empty_one() {
 fn readers_beside_failing_commits_find_every_entry() {
     let folder = Folder::new();
     let catalogue = folder.open();
-    let faults = Arc::clone(&catalogue.tables.database.faults);
+    let faults = Arc::clone(&catalogue.tables.faults);
     let names: Vec<String> = (0..40).map(|n| format!("f{n}")).collect();
     let put = |version| names.iter().map(|name| copy(&folder, name, version, 3)).collect();
     catalogue.put_copies(put(1)).unwrap();

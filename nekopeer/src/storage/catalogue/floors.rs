@@ -9,7 +9,7 @@ impl Catalogue {
     /// origin's file; one for each origin. A damaged one is left out.
     pub(crate) fn floors(&self, name: &FileName) -> Result<Vec<Entry>, CatalogueError> {
         let name = name.as_str();
-        self.tables.database.read(|committed| {
+        self.tables.read(|committed| {
             let mut floors = Vec::new();
             for row in committed.floors.range((name, &[0; 32])..=(name, &[u8::MAX; 32]))? {
                 floors.extend(from_row(name, row?.1.value()));

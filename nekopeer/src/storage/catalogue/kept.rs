@@ -42,7 +42,7 @@ impl Catalogue {
     /// The earlier versions of `name` that are kept, the last that was replaced first. Blocking.
     pub(crate) fn kept(&self, name: &FileName) -> Result<Vec<Kept>, CatalogueError> {
         let name = name.as_str();
-        self.tables.database.read(|committed| {
+        self.tables.read(|committed| {
             let mut kept = Vec::new();
             for found in committed.table(KEPT)?.range((name, 0)..=(name, u64::MAX))?.rev() {
                 let (key, row) = found?;
@@ -157,7 +157,7 @@ impl Catalogue {
     /// Removes the packs that nothing refers to. Blocking.
     pub(super) fn sweep_packs(&self) -> Result<(), CatalogueError> {
         let Ok(folder) = fs::read_dir(&self.packs) else { return Ok(()) }; // nothing was ever kept
-        let known = self.tables.database.read(|committed| {
+        let known = self.tables.read(|committed| {
             let mut known = HashSet::new();
             for row in committed.table(KEPT)?.range::<(&str, u64)>(..)? {
                 let (key, _) = row?;

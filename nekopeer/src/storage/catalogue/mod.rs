@@ -32,14 +32,21 @@ mod write;
 
 use std::{
     collections::HashSet,
+    ops::Bound,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use nekoproto::{ContentHash, FileName, Identity, Manifest, ManifestHash};
 use parking_lot::Mutex;
+use redb::ReadableTableMetadata;
 
 pub use self::error::CatalogueError;
+use self::{
+    database::Tables,
+    schema::{MANIFESTS, OUTBOARDS, SIZES},
+    untold::Noted,
+};
 pub(crate) use self::{
     entry::{Copy, Entry},
     placing::ToPlace,
@@ -50,11 +57,6 @@ pub(crate) use self::{
     tables::{Page, PageStart},
     trees::{Tree, TreeFile, Trees},
     withdraw::Gone,
-};
-use self::{
-    schema::{MANIFESTS, OUTBOARDS},
-    tables::Tables,
-    untold::Noted,
 };
 
 /// Name of the database's file in the data folder.
@@ -100,7 +102,8 @@ impl Catalogue {
 
     /// The number of entries.
     pub(crate) fn len(&self) -> Result<usize, CatalogueError> {
-        self.tables.len()
+        let len = self.tables.read(|committed| Ok(committed.files.len()?))?;
+        Ok(usize::try_from(len).unwrap_or(usize::MAX))
     }
 
     /// At most `limit` entries from `start` on, by name; a page may be empty although there are more. Blocking.
@@ -117,7 +120,14 @@ impl Catalogue {
         last: Option<&FileName>,
         max: usize,
     ) -> Result<Vec<FileName>, CatalogueError> {
-        self.tables.names_after(last.map_or("", FileName::as_str), max)
+        let after = Bound::Excluded(last.map_or("", FileName::as_str));
+        self.tables.read(|committed| {
+            let mut names = Vec::new();
+            for row in committed.files.range::<&str>((after, Bound::Unbounded))?.take(max) {
+                names.extend(FileName::new(row?.0.value())); // what is no name has no entry either
+            }
+            Ok(names)
+        })
     }
 
     /// Entries whose file has this content, at most [`SAME_BYTES_MAX`]. Blocking.
@@ -132,11 +142,23 @@ impl Catalogue {
 
     /// Names of files of more than one chunk, at most `limit`, those of the most similar size first. Blocking.
     pub(crate) fn near_in_size(&self, size: u64, limit: usize) -> Vec<FileName> {
-        let names = self.tables.near_in_size(size, limit).unwrap_or_else(|error| {
+        let near = self.tables.read(|committed| {
+            let sizes = committed.table(SIZES)?;
+            let mut near = Vec::new();
+            let below = sizes.range(..(size, ""))?.rev().take(limit);
+            let above = sizes.range((size, "")..)?.take(limit);
+            for found in below.chain(above) {
+                let (found, _) = found?;
+                near.push((found.value().0.abs_diff(size), found.value().1.to_owned()));
+            }
+            Ok(near)
+        });
+        let mut near = near.unwrap_or_else(|error| {
             tracing::error!(%error, "files of similar size are not searched");
             Vec::new()
         });
-        names.iter().filter_map(|name| FileName::new(name).ok()).collect()
+        near.sort_unstable();
+        near.iter().take(limit).filter_map(|(_, name)| FileName::new(name).ok()).collect()
     }
 
     /// Whether this peer is the origin of `entry`.
@@ -149,13 +171,13 @@ impl Catalogue {
     pub(crate) fn manifest_of(&self, entry: &Entry) -> Result<Option<Vec<u8>>, CatalogueError> {
         match Manifest::implied_by(&entry.record) {
             Some((_, encoded)) => Ok(Some(encoded)),
-            None => self.tables.read(MANIFESTS, entry.record.manifest.as_bytes(), <[u8]>::to_vec),
+            None => self.tables.value(MANIFESTS, entry.record.manifest.as_bytes(), <[u8]>::to_vec),
         }
     }
 
     /// The outboard of the file whose manifest has this hash. None is kept for small files. Blocking.
     pub(crate) fn outboard(&self, hash: &ManifestHash) -> Result<Option<Vec<u8>>, CatalogueError> {
-        self.tables.read(OUTBOARDS, hash.as_bytes(), <[u8]>::to_vec)
+        self.tables.value(OUTBOARDS, hash.as_bytes(), <[u8]>::to_vec)
     }
 
     /// Removes `name`, also a damaged entry; its version counter stays, or what is known of a copy. Whether there was

@@ -21,7 +21,7 @@ impl Catalogue {
     /// Blocking.
     pub(crate) fn is_piped(&self, name: &FileName, there: Option<Stamp>) -> Result<bool, CatalogueError> {
         let noted: Option<Stamp> =
-            self.tables.read(PIPED, name.as_str(), |row| codec::decode(row).ok())?.flatten();
+            self.tables.value(PIPED, name.as_str(), |row| codec::decode(row).ok())?.flatten();
         Ok(noted.zip(there).is_some_and(|(noted, there)| noted.is_moved_to(&there)))
     }
 }

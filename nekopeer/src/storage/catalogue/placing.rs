@@ -59,7 +59,7 @@ impl Catalogue {
     /// Ends what was interrupted in the placing of `name`: a copy that reached its place is catalogued, any other is
     /// forgotten. The name must not be in use. Returns the entry of a copy that is catalogued now. Blocking.
     pub(crate) fn settle(&self, name: &FileName) -> Result<Option<Entry>, CatalogueError> {
-        let copy = self.tables.read(PLACING, name.as_str(), |(row, manifest, outboard)| {
+        let copy = self.tables.value(PLACING, name.as_str(), |(row, manifest, outboard)| {
             let entry = from_row(name.as_str(), row)?; // a damaged one is none
             Some(Copy { entry, manifest: manifest.to_vec(), outboard: outboard.to_vec() })
         });
@@ -87,7 +87,7 @@ impl Catalogue {
 
     /// Ends all that the last process left. Blocking.
     pub(crate) fn settle_all(&self) -> Result<(), CatalogueError> {
-        let placing = self.tables.database.read(|committed| {
+        let placing = self.tables.read(|committed| {
             let mut names = Vec::new();
             for row in committed.table(PLACING)?.range::<&str>(..)? {
                 names.extend(FileName::new(row?.0.value()));

@@ -17,7 +17,7 @@ use super::{
 impl Catalogue {
     /// The path of the partial download of `name`. Blocking.
     pub(crate) fn partial(&self, name: &FileName) -> Result<Option<PathBuf>, CatalogueError> {
-        self.tables.read(PARTIALS, name.as_str(), |path| PathBuf::from(OsStr::from_bytes(path)))
+        self.tables.value(PARTIALS, name.as_str(), |path| PathBuf::from(OsStr::from_bytes(path)))
     }
 
     /// Notes where the partial files of these names will be, before they are made, so that no crash leaves one of
@@ -43,7 +43,7 @@ impl Catalogue {
 
     /// The checkpoint of the partial download at `path`. Blocking.
     pub(crate) fn progress(&self, path: &Path) -> Result<Option<Vec<u8>>, CatalogueError> {
-        self.tables.read(PROGRESS, path.as_os_str().as_bytes(), <[u8]>::to_vec)
+        self.tables.value(PROGRESS, path.as_os_str().as_bytes(), <[u8]>::to_vec)
     }
 }
 

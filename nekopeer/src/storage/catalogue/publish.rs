@@ -70,7 +70,7 @@ impl Catalogue {
 
     /// The average chunk length in bytes of the last version of `name` published here, if any. Blocking.
     pub(crate) fn last_average(&self, name: &FileName) -> Result<Option<u32>, CatalogueError> {
-        self.tables.read(AVERAGES, name.as_str(), |average| average)
+        self.tables.value(AVERAGES, name.as_str(), |average| average)
     }
 
     /// Gives each draft its version, signs them on all cores, and stores all in one transaction. New versions

@@ -100,7 +100,7 @@ impl Catalogue {
     /// What is wanted of `name`.
     pub(crate) fn reader(&self, name: &FileName) -> Result<Reader, CatalogueError> {
         let decode = |row: &[u8]| codec::decode(row).unwrap_or_default(); // was stored here
-        Ok(self.tables.read(READERS, name.as_str(), decode)?.unwrap_or_default())
+        Ok(self.tables.value(READERS, name.as_str(), decode)?.unwrap_or_default())
     }
 
     /// Changes what is wanted of `names`, in one transaction. Blocking.

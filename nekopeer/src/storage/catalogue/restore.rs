@@ -62,7 +62,7 @@ impl Catalogue {
 
     /// The last number that may have been used for any name; see [`number_above_all`](Self::number_above_all).
     pub(super) fn above(&self) -> Result<Option<Version>, CatalogueError> {
-        let bytes = self.tables.read(META, ABOVE, |bytes| bytes.first_chunk().copied())?;
+        let bytes = self.tables.value(META, ABOVE, |bytes| bytes.first_chunk().copied())?;
         Ok(bytes.flatten().and_then(|bytes| Version::new(u64::from_be_bytes(bytes))))
     }
 
@@ -82,9 +82,9 @@ impl Catalogue {
     }
 }
 
-impl super::tables::Tables {
+impl super::database::Tables {
     /// See [`Catalogue::is_lost`].
     pub(super) fn is_lost(&self) -> Result<bool, CatalogueError> {
-        Ok(self.read(META, LOST, |_| ())?.is_some())
+        Ok(self.value(META, LOST, |_| ())?.is_some())
     }
 }

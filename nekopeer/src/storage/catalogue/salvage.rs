@@ -11,10 +11,11 @@ use tempfile::NamedTempFile;
 
 use super::{
     CatalogueError, Entry, FILE,
+    database::Tables,
     entry::from_row,
     guard::{Guarded, guarded},
     schema::{Definition, FILES, FLOORS, VERSIONS},
-    tables::{PageStart, Tables},
+    tables::PageStart,
 };
 
 /// Entries that are read at once.

@@ -1,31 +1,23 @@
 //! What is read from the catalogue: each operation asks what was committed last, without waiting for a writer.
 
+use std::ops::Bound;
 #[cfg(test)]
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::{ops::Bound, path::Path};
+use std::sync::atomic::Ordering;
 
-use nekoproto::{ContentHash, FileName, ManifestHash, NodeId, codec};
-use redb::{ReadOnlyTable, ReadableTableMetadata};
+use nekoproto::{ContentHash, FileName, ManifestHash, codec};
+use redb::ReadOnlyTable;
+#[cfg(test)]
+use redb::ReadableTableMetadata;
 
 #[cfg(test)]
-use super::schema::{CONTENTS, FILES, MANIFESTS};
+use super::schema::{CONTENTS, FILES, MANIFESTS, SIZES};
 use super::{
-    database::{Committed, LiveDatabase},
+    database::{Committed, Tables},
     entry::{Entry, from_row},
     error::CatalogueError,
-    schema::{Definition, HalfHash, MANIFEST_USERS, SIZES, half},
+    schema::{Definition, HalfHash, MANIFEST_USERS, half},
     untold::Row,
-    write::Write,
 };
-
-/// The tables of the open database. It is its own index: opening it loads nothing, and a lookup decodes what it
-/// returns.
-#[derive(Debug)]
-pub(super) struct Tables {
-    pub(super) database: LiveDatabase,
-    #[cfg(test)]
-    rows_read: AtomicU64,
-}
 
 /// Some entries, in the order of their names.
 #[derive(Debug)]
@@ -59,34 +51,9 @@ pub(super) struct Counts {
 }
 
 impl Tables {
-    /// Opens the database in the file `path`, or creates it.
-    pub(super) fn open(path: &Path, node: NodeId) -> Result<Self, CatalogueError> {
-        Ok(Self {
-            database: LiveDatabase::open(path, node)?,
-            #[cfg(test)]
-            rows_read: AtomicU64::new(0),
-        })
-    }
-
-    /// See [`LiveDatabase::begin`].
-    pub(super) fn begin(&self) -> Result<Write<'_>, CatalogueError> {
-        self.database.begin()
-    }
-
-    /// See [`LiveDatabase::commit`].
-    pub(super) fn commit(&self, write: Write<'_>) -> Result<(), CatalogueError> {
-        self.database.commit(write)
-    }
-
-    /// The number of entries.
-    pub(super) fn len(&self) -> Result<usize, CatalogueError> {
-        let len = self.database.read(|committed| Ok(committed.files.len()?))?;
-        Ok(usize::try_from(len).unwrap_or(usize::MAX))
-    }
-
     /// The entry of `name`.
     pub(super) fn get(&self, name: &str) -> Result<Option<Entry>, CatalogueError> {
-        self.database.read(|committed| self.entry_in(committed, name))?.transpose()
+        self.read(|committed| self.entry_in(committed, name))?.transpose()
     }
 
     fn entry_in(
@@ -100,7 +67,7 @@ impl Tables {
     /// At most `limit` entries from `start` on.
     pub(super) fn page(&self, start: &PageStart, limit: usize) -> Result<Page, CatalogueError> {
         let after = start.0.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        self.database.read(|committed| {
+        self.read(|committed| {
             let (mut entries, mut last) = (Vec::with_capacity(limit), None);
             for row in committed.files.range::<&str>((after, Bound::Unbounded))?.take(limit) {
                 let (name, row) = row?;
@@ -120,7 +87,7 @@ impl Tables {
         limit: usize,
     ) -> Result<Vec<Entry>, CatalogueError> {
         let has = |entry: &Entry| entry.record.content == *content;
-        self.database.read(|committed| {
+        self.read(|committed| {
             self.named_in(committed, &committed.contents, half(content.as_bytes()), limit, has)
         })
     }
@@ -132,7 +99,7 @@ impl Tables {
         limit: usize,
     ) -> Result<Vec<Entry>, CatalogueError> {
         let has = |entry: &Entry| entry.record.manifest == *hash;
-        self.database.read(|committed| {
+        self.read(|committed| {
             let users = committed.table(MANIFEST_USERS)?;
             self.named_in(committed, &users, half(hash.as_bytes()), limit, has)
         })
@@ -160,27 +127,9 @@ impl Tables {
         Ok(entries)
     }
 
-    /// Names of entries with a stored manifest, at most `limit`, those of the most similar size first.
-    pub(super) fn near_in_size(&self, size: u64, limit: usize) -> Result<Vec<String>, CatalogueError> {
-        let mut near = self.database.read(|committed| {
-            let sizes = committed.table(SIZES)?;
-            let mut near = Vec::new();
-            let below = sizes.range(..(size, ""))?.rev().take(limit);
-            let above = sizes.range((size, "")..)?.take(limit);
-            for found in below.chain(above) {
-                let (found, _) = found?;
-                near.push((found.value().0.abs_diff(size), found.value().1.to_owned()));
-            }
-            Ok(near)
-        })?;
-        near.sort_unstable();
-        near.truncate(limit);
-        Ok(near.into_iter().map(|(_, name)| name).collect())
-    }
-
     /// The version of `name` that not every indexer has listed. A damaged row counts as none.
     pub(super) fn untold(&self, name: &FileName) -> Result<Option<Row>, CatalogueError> {
-        self.database.read(|committed| {
+        self.read(|committed| {
             let row = committed.untold.get(name.as_str())?;
             Ok(row.and_then(|row| codec::decode(row.value()).ok()))
         })
@@ -188,7 +137,7 @@ impl Tables {
 
     /// Whether `is_it` returns true of one of these versions.
     pub(super) fn any_untold(&self, is_it: impl Fn(&str, &Row) -> bool) -> Result<bool, CatalogueError> {
-        self.database.read(|committed| {
+        self.read(|committed| {
             for row in committed.untold.range::<&str>(..)? {
                 let (name, row) = row?;
                 if codec::decode(row.value()).is_ok_and(|row| is_it(name.value(), &row)) {
@@ -196,17 +145,6 @@ impl Tables {
                 }
             }
             Ok(false)
-        })
-    }
-
-    /// At most `max` names of entries, those after `last` in the order of their text.
-    pub(super) fn names_after(&self, last: &str, max: usize) -> Result<Vec<FileName>, CatalogueError> {
-        self.database.read(|committed| {
-            let mut names = Vec::new();
-            for row in committed.files.range::<&str>((Bound::Excluded(last), Bound::Unbounded))?.take(max) {
-                names.extend(FileName::new(row?.0.value())); // what is no name has no entry either
-            }
-            Ok(names)
         })
     }
 
@@ -219,7 +157,7 @@ impl Tables {
     /// Number of rows of the tables that follow from the entries.
     #[cfg(test)]
     pub(super) fn counts(&self) -> Result<Counts, CatalogueError> {
-        self.database.read(|committed| {
+        self.read(|committed| {
             Ok(Counts {
                 files: committed.table(FILES)?.len()?,
                 contents: committed.table(CONTENTS)?.len()?,
@@ -233,19 +171,18 @@ impl Tables {
     fn decode(&self, name: &str, row: &[u8]) -> Result<Entry, CatalogueError> {
         #[cfg(test)]
         self.rows_read.fetch_add(1, Ordering::Relaxed);
-        from_row(name, row).ok_or_else(|| CatalogueError::DamagedEntry {
-            path: self.database.path.clone(),
-            name: name.to_owned(),
-        })
+        from_row(name, row)
+            .ok_or_else(|| CatalogueError::DamagedEntry { path: self.path.clone(), name: name.to_owned() })
     }
 
-    pub(super) fn read<K: redb::Key + 'static, V: redb::Value + 'static, T>(
+    /// What `take` makes of the value of one key.
+    pub(super) fn value<K: redb::Key + 'static, V: redb::Value + 'static, T>(
         &self,
         table: Definition<K, V>,
         key: K::SelfType<'_>,
         take: impl Fn(V::SelfType<'_>) -> T,
     ) -> Result<Option<T>, CatalogueError> {
-        self.database.read(|committed| {
+        self.read(|committed| {
             let found = committed.table(table)?.get(&key)?;
             Ok(found.map(|found| take(found.value())))
         })

@@ -80,17 +80,17 @@ impl Catalogue {
         let decode = |(at, trees): (&[u8], &[u8])| {
             Some(Trees { path: path(at), trees: codec::decode(trees).ok()? }) // was stored here
         };
-        Ok(self.tables.read(TREES, name.as_str(), decode)?.flatten())
+        Ok(self.tables.value(TREES, name.as_str(), decode)?.flatten())
     }
 
     /// The path of the folder of the set `name`. Blocking.
     pub(crate) fn place_of_trees(&self, name: &FileName) -> Result<Option<PathBuf>, CatalogueError> {
-        self.tables.read(TREES, name.as_str(), |(at, _)| path(at))
+        self.tables.value(TREES, name.as_str(), |(at, _)| path(at))
     }
 
     /// The names of all sets here. Blocking.
     pub(crate) fn sets(&self) -> Result<Vec<FileName>, CatalogueError> {
-        self.tables.database.read(|committed| {
+        self.tables.read(|committed| {
             let mut names = Vec::new();
             for found in committed.table(TREES)?.range::<&str>(..)? {
                 names.extend(FileName::new(found?.0.value()).ok());

@@ -54,7 +54,7 @@ fn span_bytes(size: u64, cut: Cut) -> u64 {
 }
 
 /// Whether [`Plan::new`] divides a file of `size` bytes among several threads.
-pub(super) fn is_shared_out(size: u64) -> bool {
+pub(crate) fn takes_all_cores(size: u64) -> bool {
     size > span_bytes(size, Cut::for_size(size))
 }
 
