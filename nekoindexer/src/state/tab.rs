@@ -85,8 +85,9 @@ impl Tab {
     pub fn set(&mut self, used: usize) -> Result<(), NoRoom> {
         let needed = used.saturating_sub(FREE).next_multiple_of(STEP);
         let leased = self.leased();
-        // One step is kept, so that what comes and goes does not ask the account each time.
-        if needed > leased || needed + STEP < leased {
+        // One step is kept, so that what comes and goes does not ask the account each time; none where nothing is left.
+        let spare = if used == 0 { 0 } else { STEP };
+        if needed > leased || needed + spare < leased {
             self.resize(leased, needed)?;
         }
         self.used = used;
