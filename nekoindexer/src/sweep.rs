@@ -30,12 +30,12 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
         shared.state.index.forget_departed(now);
         renew_own_summary(shared).await;
         let renewing = Arc::clone(shared);
-        // On a blocking thread: a million names take some hundred milliseconds. The task ends with the node.
+        // On a blocking thread: a million names take some hundred milliseconds. The node ends after it, and its timer too.
         let renew = move || {
             renewing.state.seen.forget_expired(now);
             renewing.state.index.renew_log();
         };
-        drop(spawn_blocking(renew).await);
+        drop(shared.tasks.spawn_blocking(renew).await);
     }
 }
 

@@ -1,18 +1,16 @@
-//! [`Figures`]: what a running peer tells of itself, put together from its rooms.
+//! [`Figures`]: what a running peer tells of itself and no other room knows.
 
 use std::{
-    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use nekoindexer::http::exposition::Process;
-use nekoproto::{NetworkName, NodeId, budget::Budget, transport::Arrivals};
+use nekoproto::{budget::Budget, transport::Arrivals};
 use tokio::sync::Mutex;
 
 use crate::{
-    indexers::{IndexerLink, Indexers},
-    library::{Library, census::Census, counters::Counters},
+    library::{Library, census::Census},
     serve::{Slots, Uploads},
 };
 
@@ -24,16 +22,12 @@ const CENSUS_SHARE: u32 = 20;
 /// What a running peer tells of itself.
 #[derive(Debug)]
 pub(crate) struct Figures {
-    pub(crate) network: NetworkName,
-    /// Where it serves, if it does.
-    pub(crate) listen: Option<SocketAddr>,
     pub(crate) began: Instant,
     /// The bytes that are kept for other nodes.
     pub(crate) budget: Arc<Budget>,
     /// What the process takes of the system.
     pub(crate) process: Process,
     library: Arc<Library>,
-    indexers: Arc<Indexers>,
     serving: Option<(Arc<Uploads>, Arc<Arrivals>)>,
     census: Mutex<Option<Taken>>,
 }
@@ -48,25 +42,13 @@ struct Taken {
 impl Figures {
     /// Of a peer that begins now. `serving`: its uploads, and the connections that it accepts.
     pub(crate) fn new(
-        (network, budget): (NetworkName, &Arc<Budget>),
-        listen: Option<SocketAddr>,
-        (library, indexers): (&Arc<Library>, &Arc<Indexers>),
+        budget: &Arc<Budget>,
+        library: &Arc<Library>,
         serving: Option<(Arc<Uploads>, Arc<Arrivals>)>,
     ) -> Arc<Self> {
-        let (library, indexers) = (Arc::clone(library), Arc::clone(indexers));
+        let (budget, library) = (Arc::clone(budget), Arc::clone(library));
         let (began, process, census) = (Instant::now(), Process::starts_now(), Mutex::default());
-        let budget = Arc::clone(budget);
-        Arc::new(Self { network, listen, began, budget, process, library, indexers, serving, census })
-    }
-
-    /// Who it is.
-    pub(crate) fn node(&self) -> NodeId {
-        self.library.node
-    }
-
-    /// What it has done so far.
-    pub(crate) fn counters(&self) -> &Counters {
-        &self.library.counters
+        Arc::new(Self { began, budget, process, library, serving, census })
     }
 
     /// Its files: a count that is some seconds old, or one that is taken now. Whoever comes meanwhile waits for it, as
@@ -86,16 +68,6 @@ impl Figures {
                 taken.insert(Taken { census, until }).census.clone()
             }
         }
-    }
-
-    /// How it stands with its indexers.
-    pub(crate) fn links(&self) -> Vec<IndexerLink> {
-        self.indexers.links()
-    }
-
-    /// Files that are being written.
-    pub(crate) fn writing(&self) -> usize {
-        self.library.writing().len()
     }
 
     /// Its upload slots; without any where it does not serve.

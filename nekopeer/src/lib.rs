@@ -31,16 +31,15 @@ mod watch;
 
 pub use config::Config;
 pub use content::chunker::ChunkError;
-pub use download::{Delivery, DownloadError, DownloadOptions, Downloaded, Downloads};
+pub use download::{Delivery, DownloadError, DownloadOptions, Downloaded};
 pub use http::files::routes as file_routes;
-pub use indexers::{Answer, Found, Probed, SearchError, via::Via};
+pub use indexers::{Answer, Found, SearchError, via::Via};
 pub use library::{
     events::Event,
     status::{Condition, FileStatus},
 };
-pub use listing::Listing;
 pub use peer::{Peer, PeerHandle, StartError};
-pub use publish::{PolicyChange, PublishError, PublishOptions, PublishOutcome, Publishing};
+pub use publish::{PolicyChange, PublishError, PublishOptions, PublishOutcome};
 pub use sets::{BadSet, SetError};
 pub use state::{
     choice::Candidate,

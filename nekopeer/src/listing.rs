@@ -19,7 +19,7 @@ type Read = (Vec<Result<Entry, CatalogueError>>, Option<Next>);
 
 /// Files by name, in pieces: what it takes does not grow with the number of files.
 #[derive(Debug)]
-pub struct Listing {
+pub(crate) struct Listing {
     library: Arc<Library>,
     /// Who asks the origins; `None`: they are not asked.
     peers: Option<Arc<Peers>>,
@@ -64,12 +64,11 @@ impl Listing {
     /// The next files, at most some thousand, with an error for each whose entry is damaged; `None` after the
     /// last.
     ///
-    /// # Errors
-    /// The catalogue failed; the next call tries again.
-    ///
     /// # Cancel safety
     /// Safe: the next call returns the same files.
-    pub async fn next(&mut self) -> Result<Option<Vec<Result<FileStatus, CatalogueError>>>, CatalogueError> {
+    pub(crate) async fn next(
+        &mut self,
+    ) -> Result<Option<Vec<Result<FileStatus, CatalogueError>>>, CatalogueError> {
         let (Some(start), at_once) = (self.next.clone(), self.at_once) else { return Ok(None) };
         let Some(peers) = self.peers.clone() else {
             let read = move |library: &Arc<Library>| {

@@ -114,15 +114,11 @@ pub(crate) enum ReadError {
 }
 
 impl Reading {
-    pub(crate) fn new(
-        library: &Arc<Library>,
-        peers: &Arc<Peers>,
-        downloader: &Arc<Downloader>,
-        runtime: Handle,
-    ) -> Self {
+    /// To be called on the runtime of the peer.
+    pub(crate) fn new(library: &Arc<Library>, peers: &Arc<Peers>, downloader: &Arc<Downloader>) -> Self {
         let (library, peers, downloader) = (Arc::clone(library), Arc::clone(peers), Arc::clone(downloader));
         let places = Places::new(FETCHES_MAX, FETCHED_MIB_MAX);
-        Self { library, peers, downloader, runtime, places }
+        Self { library, peers, downloader, runtime: Handle::current(), places }
     }
 
     /// Finds what to read as `name`; with `origin`, only of origins whose id begins with these digits.

@@ -91,6 +91,10 @@ pub const QUERY_DEADLINE_DEFAULT: Duration = Duration::from_secs(2);
 /// How long a message id is remembered. It must outlive every copy of its message.
 pub const SEEN_FOR: Duration = Duration::from_secs(90);
 const _: () = assert!(SEEN_FOR.as_secs() > DEADLINE_MAX.as_secs());
+/// Message ids of one peer that an indexer remembers at once: with the default deadline, those of 13 107 queries a second.
+pub const SEEN_OF_PEER_MAX: usize = 64 * 1024;
+/// The same of one neighbor, which sends those of its peers too.
+pub const SEEN_OF_NEIGHBOR_MAX: usize = 3 * SEEN_OF_PEER_MAX;
 
 /// Time for connecting, TLS and the exchange of hellos together.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,8 +1,7 @@
 //! Fuzz targets of everything that arrives as bytes or text: no input panics, and what is taken in means the same
 //! after it was written and read again.
 //!
-//! `cargo test` replays the corpora beside this file and tries some random inputs; `.ci/fuzz SECONDS` follows the
-//! coverage.
+//! `cargo test` replays the corpora; `.ci/fuzz SECONDS` follows the coverage.
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
 
 use nekoproto::{
@@ -25,21 +24,21 @@ fn round<T: Serialize + DeserializeOwned>(bytes: &[u8]) -> Option<T> {
 
 #[test]
 fn frames_to_an_indexer() {
-    bolero::check!().for_each(|bytes: &[u8]| {
+    testkit::fuzz("frames_to_an_indexer", |bytes: &[u8]| {
         round::<Envelope<IndexerServiceRequest, PeerServiceResponse>>(bytes);
     });
 }
 
 #[test]
 fn frames_to_a_peer() {
-    bolero::check!().for_each(|bytes: &[u8]| {
+    testkit::fuzz("frames_to_a_peer", |bytes: &[u8]| {
         round::<Envelope<PeerServiceRequest, IndexerServiceResponse>>(bytes);
     });
 }
 
 #[test]
 fn messages_of_a_handshake() {
-    bolero::check!().for_each(|bytes: &[u8]| {
+    testkit::fuzz("messages_of_a_handshake", |bytes: &[u8]| {
         round::<Hello>(bytes);
         round::<Result<Hello, HelloRefusal>>(bytes);
         round::<Signature>(bytes);
@@ -48,7 +47,7 @@ fn messages_of_a_handshake() {
 
 #[test]
 fn messages_of_a_data_stream() {
-    bolero::check!().for_each(|bytes: &[u8]| {
+    testkit::fuzz("messages_of_a_data_stream", |bytes: &[u8]| {
         round::<DataRequest>(bytes);
         round::<DataReply>(bytes);
     });
@@ -56,7 +55,7 @@ fn messages_of_a_data_stream() {
 
 #[test]
 fn records() {
-    bolero::check!().for_each(|bytes: &[u8]| {
+    testkit::fuzz("records", |bytes: &[u8]| {
         if let Some(record) = round::<SignedRecord>(bytes) {
             let _: Result<_, _> = record.verify();
         }
@@ -65,7 +64,7 @@ fn records() {
 
 #[test]
 fn manifests() {
-    bolero::check!().for_each(|bytes: &[u8]| {
+    testkit::fuzz("manifests", |bytes: &[u8]| {
         let Ok(manifest) = Manifest::decode(bytes) else { return };
         let chunks = manifest.chunks().len();
         assert!(bytes.len() >= chunks * 33, "each chunk has a hash and a length");
@@ -78,7 +77,7 @@ fn manifests() {
 
 #[test]
 fn names_tickets_and_networks() {
-    bolero::check!().for_each(|bytes: &[u8]| {
+    testkit::fuzz("names_tickets_and_networks", |bytes: &[u8]| {
         let Ok(text) = std::str::from_utf8(bytes) else { return };
         if let Ok(name) = FileName::new(text) {
             assert_eq!(name.as_str(), text);

@@ -3,13 +3,13 @@
 use std::{cell::Cell, sync::mpsc, time::Duration};
 
 use futures::poll;
-use nekoproto::{FileName, MsgId, Record, Search, Term, Terms, budget::Budget, codec};
+use nekoproto::budget::Budget;
 
 use super::*;
 use crate::{
     config::Config,
     scans::SCANS_MAX,
-    state::testing::{record, session},
+    state::testing::{find, named, record, session},
 };
 
 /// An indexer where a peer has registered `names`, none of which it has signed but the last one.
@@ -17,20 +17,14 @@ fn shared(names: impl IntoIterator<Item = String>, last: &str) -> Arc<Shared> {
     let signed = record(1, last, 1);
     let shared = Shared::new(signed.origin, &Config::default(), false, &Budget::new(0));
     let session = session(&shared.state.index, 1, Duration::from_secs(99), Instant::now());
-    for name in names {
-        let record = Record { name: FileName::new(&name).unwrap(), ..Record::clone(&signed) };
-        let record = codec::encode(&(record, *signed.signed().signature())).unwrap();
-        let record: SignedRecord = codec::decode(&record).unwrap();
-        shared.state.index.register(&session, &record.said_by(&signed.origin).unwrap());
+    for record in names.into_iter().map(|name| named(&name, &signed)).chain([signed.clone()]) {
+        shared.state.index.register(&session, &record);
     }
-    shared.state.index.register(&session, &signed);
     Arc::new(shared)
 }
 
 fn request(term: &str, limit: u16) -> FindRequest {
-    let search = Search { terms: Terms::first_of([Term::new(term).unwrap()]), ..Search::default() };
-    let msg_id = MsgId::from_u128(1);
-    FindRequest { msg_id, search, after: None, limit, ttl_hops: 0, covered: Covered::new() }
+    FindRequest { ttl_hops: 0, ..find(term, None, limit) }
 }
 
 fn scanned(shared: &Shared, request: &FindRequest, is_over: impl Fn() -> bool) -> (Vec<String>, bool, bool) {

@@ -75,3 +75,30 @@ pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationT
         debug!(%error, "HTTP connection ended"); // by a client that left, was too slow, or spoke no HTTP
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+        time::Instant,
+    };
+
+    use super::*;
+
+    /// Clients that begin a request and never end it. Paused time runs on when nothing else happens.
+    #[tokio::test(start_paused = true)]
+    async fn slow_heads_are_cut() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        for head in ["", "G", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n"] {
+            let mut client = TcpStream::connect(addr).await.unwrap();
+            client.write_all(head.as_bytes()).await.unwrap();
+            let place = room::enter(&room::places(), addr.ip()).unwrap();
+            let began = Instant::now();
+            serve(listener.accept().await.unwrap().0, Router::new(), CancellationToken::new(), place).await;
+            assert!(began.elapsed() < HEAD_TIMEOUT * 2, "{head:?}");
+            let _ = client.read_to_end(&mut Vec::new()).await; // closed or reset, but not left open
+        }
+    }
+}

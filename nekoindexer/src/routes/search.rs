@@ -145,20 +145,18 @@ impl From<Hit> for Match {
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::{Identity, List, Policy, Record, Version};
+    use nekoproto::{List, Policy, Record, Version};
 
     use super::*;
-    use crate::state::testing::record;
+    use crate::state::testing::{name, record, signed};
 
     #[test]
     fn withdrawn_name_is_no_match_and_a_page_that_ends_with_one_goes_on_behind_it() {
-        let identity = Identity::from_seed(&[1; 32]);
         let file = record(1, "a", 1);
-        let name = nekoproto::FileName::new("b").unwrap();
-        let withdrawal = Record::withdrawal(identity.id(), name, Version::FIRST, Policy::default(), 1);
-        let withdrawal = withdrawal.sign(&identity).unwrap();
-        let hits = [file.to_signed(), withdrawal.to_signed()];
-        let hits = hits.map(|record| Hit { record, holders: List::new() });
+        let (version, policy) = (Version::FIRST, Policy::default());
+        let withdrawal = signed(1, Record::withdrawal(file.origin, name("b"), version, policy, 1));
+        let hits =
+            [&file, &withdrawal].map(|record| Hit { record: record.to_signed(), holders: List::new() });
         let reply =
             FindReply { hits: List::first_of(hits), more: true, complete: true, ..FindReply::default() };
         let matches = Matches::from(reply);

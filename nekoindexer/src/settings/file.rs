@@ -95,7 +95,7 @@ fn values(setting: &Setting, written: &str, value: &Spanned<DeValue>) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use std::{num::NonZeroU64, panic::AssertUnwindSafe};
+    use std::num::NonZeroU64;
 
     use clap::Parser;
 
@@ -119,13 +119,10 @@ mod tests {
 
     #[test]
     fn configuration_files() {
-        // Nothing in it changes, so that a panic leaves nothing half done.
-        let settings =
-            AssertUnwindSafe(table::settings(&table::prepared(<Args as clap::CommandFactory>::command())));
-        bolero::check!().for_each(|bytes: &[u8]| {
+        let settings = table::settings(&table::prepared(<Args as clap::CommandFactory>::command()));
+        testkit::fuzz("configuration_files", |bytes: &[u8]| {
             let Ok(text) = std::str::from_utf8(bytes) else { return };
-            let settings: &AssertUnwindSafe<Vec<Setting>> = &settings;
-            match parse(text, Path::new("f"), settings) {
+            match parse(text, Path::new("f"), &settings) {
                 Ok(entries) => assert!(entries.iter().all(|entry| entry.line >= 1)),
                 Err(faults) => assert!(faults.iter().all(|fault| fault.starts_with("f:"))),
             }

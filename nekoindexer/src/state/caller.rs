@@ -1,15 +1,19 @@
 //! [`Caller`]: one node that asks, and what it takes of the tables that all who ask have in common.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
-use nekoproto::{MsgId, NodeTag, budget::Account};
+use nekoproto::{
+    NodeTag,
+    budget::Account,
+    limits::{SEEN_OF_NEIGHBOR_MAX, SEEN_OF_PEER_MAX},
+};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::tab::Tab;
 
-/// Bytes of one message id in the table of those seen.
-pub const ID_BYTES: usize = 80;
+/// Bytes of one message id in the table of those seen, at most: 138 mostly, more when a map has just grown.
+pub const ID_BYTES: usize = 224;
 /// Bytes of a query while neighbors are asked: its calls, and what they answer.
 const FORWARD_BYTES: usize = 4 * 1024;
 /// Queries of one peer that are forwarded at once; further ones wait for a place. Others that ask wait for no more
@@ -17,9 +21,9 @@ const FORWARD_BYTES: usize = 4 * 1024;
 pub const FORWARDS_OF_PEER_MAX: usize = 112;
 /// The same of one neighbor, behind which there are many peers; further ones are refused as `Busy`.
 pub const FORWARDS_OF_NEIGHBOR_MAX: usize = 1024;
-/// One of this many parts of its account is what a peer may use for message ids: a neighbor, to which they go on from
-/// here with those of others, has to remember them all on one account.
-const PEER_ID_PARTS: usize = 4;
+/// One of this many parts of its account is what a peer may use for message ids, where the budget is small: a neighbor, to
+/// which they go on from here with those of others, has to remember them all on one account.
+const PEER_ID_PARTS: usize = 2;
 /// Lists of names of one caller, over all its connections, that are answered at once: others that ask wait for no more
 /// work than that, and no more answers are kept until their list is whole.
 const LISTS_AT_ONCE: usize = 1;
@@ -39,9 +43,9 @@ const SCANS_OF_NEIGHBOR_MAX: usize = 32;
 pub struct Caller {
     /// Who it is, if it is an indexer.
     pub neighbor: Option<NodeTag>,
-    /// The most bytes of message ids.
+    /// The most message ids.
     ids_max: usize,
-    ids: Mutex<Ids>,
+    ids: Arc<Mutex<Tab>>,
     /// Places for its queries that are forwarded.
     pub(crate) forwards: Semaphore,
     forwards_tab: Mutex<Tab>,
@@ -56,14 +60,9 @@ pub struct Caller {
     pub(crate) scan: Arc<Semaphore>,
 }
 
-/// The ids of its messages, by the second in which they are forgotten.
-#[derive(Debug, Default)]
-struct Ids {
-    tab: Tab,
-    /// The account was evicted: no id may be added, which nobody would forget.
-    is_closed: bool,
-    due: BTreeMap<u32, Vec<MsgId>>,
-}
+/// A message id of a caller that is remembered, until dropped.
+#[derive(Debug)]
+pub(super) struct Remembered(Arc<Mutex<Tab>>);
 
 /// A query that is being forwarded, until dropped.
 #[derive(Debug)]
@@ -76,10 +75,10 @@ impl Caller {
     /// A peer, or `neighbor`. Without an `account` only the numbers of things are bounded.
     #[must_use]
     pub fn new(neighbor: Option<NodeTag>, account: Option<Account>) -> Self {
-        let share = account.as_ref().map_or(usize::MAX, Account::share);
+        let share = account.as_ref().map_or(usize::MAX, |account| account.share() / ID_BYTES);
         let (ids_max, forwards) = match neighbor {
-            Some(_) => (share, FORWARDS_OF_NEIGHBOR_MAX),
-            None => (share / PEER_ID_PARTS, FORWARDS_OF_PEER_MAX),
+            Some(_) => (SEEN_OF_NEIGHBOR_MAX, FORWARDS_OF_NEIGHBOR_MAX),
+            None => (SEEN_OF_PEER_MAX.min(share / PEER_ID_PARTS), FORWARDS_OF_PEER_MAX),
         };
         let (traces, probes, scans) = match neighbor {
             Some(_) => (TRACES_OF_NEIGHBOR_MAX, PROBE_PARTS_OF_NEIGHBOR_MAX, SCANS_OF_NEIGHBOR_MAX),
@@ -88,7 +87,7 @@ impl Caller {
         Self {
             neighbor,
             ids_max,
-            ids: Mutex::new(Ids { tab: Tab::of(account.clone()), ..Ids::default() }),
+            ids: Arc::new(Mutex::new(Tab::of(account.clone()))),
             forwards: Semaphore::new(forwards),
             forwards_tab: Mutex::new(Tab::of(account)),
             lists: Semaphore::new(LISTS_AT_ONCE),
@@ -108,36 +107,37 @@ impl Caller {
         has_room.then(|| Forwarding { caller: self, _place: place })
     }
 
-    /// Remembers `id` until the second `due`; false if too many are remembered already.
-    pub(super) fn remember(&self, id: MsgId, due: u32) -> bool {
+    /// Room for one more message id, unless it has too many, or its account has no room or was evicted.
+    pub(super) fn remember(&self) -> Option<Remembered> {
         let mut ids = self.ids.lock();
-        let bytes = ids.tab.used() + ID_BYTES;
-        let has_room = !ids.is_closed && bytes <= self.ids_max && ids.tab.set(bytes).is_ok();
-        if has_room {
-            ids.due.entry(due).or_default().push(id);
-        }
-        has_room
-    }
-
-    /// The next ids that are due in the second `now`; all of them if the account was evicted.
-    pub(super) fn next_due(&self, now: u32) -> Option<Vec<MsgId>> {
-        let mut ids = self.ids.lock();
-        ids.is_closed |= ids.tab.is_evicted();
-        let is_closed = ids.is_closed;
-        let first = ids.due.first_entry().filter(|first| is_closed || *first.key() <= now)?.remove();
-        let left = ids.tab.used().saturating_sub(first.len() * ID_BYTES);
-        let _ = ids.tab.set(left); // less than before
-        Some(first)
+        let bytes = ids.used() + ID_BYTES;
+        let has_room = bytes / ID_BYTES <= self.ids_max && !ids.is_evicted() && ids.set(bytes).is_ok();
+        has_room.then(|| Remembered(Arc::clone(&self.ids)))
     }
 
     /// Message ids that are remembered.
     pub(super) fn remembered(&self) -> usize {
-        self.ids.lock().tab.used() / ID_BYTES
+        self.ids.lock().used() / ID_BYTES
     }
 
     /// Whether the account had to give back all it has.
     pub(super) fn is_evicted(&self) -> bool {
-        self.ids.lock().tab.is_evicted()
+        self.ids.lock().is_evicted()
+    }
+}
+
+impl Remembered {
+    /// Whether the account of its caller had to give back all it has.
+    pub(super) fn is_evicted(&self) -> bool {
+        self.0.lock().is_evicted()
+    }
+}
+
+impl Drop for Remembered {
+    fn drop(&mut self) {
+        let mut ids = self.0.lock();
+        let left = ids.used() - ID_BYTES;
+        let _ = ids.set(left); // less than before
     }
 }
 

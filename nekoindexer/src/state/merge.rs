@@ -160,33 +160,29 @@ impl Merge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::testing::{holder, listed, record};
+    use crate::state::testing::{holder, listed, record, signed};
 
     fn found(origin: u8, version: u64, holders: &[u8]) -> Found {
         Found { record: record(origin, "a", version), holders: holders.iter().map(|n| listed(*n)).collect() }
     }
 
-    #[test]
-    fn newest_version_wins_in_any_order() {
-        let all = [found(1, 1, &[1]), found(1, 3, &[3]), found(1, 2, &[2])];
-        for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
-            let mut merge = Merge::new(Vec::new());
-            order.iter().for_each(|i| merge.absorb(all[*i].clone()));
-            let reply = merge.finish();
-            assert_eq!(reply.hits.len(), 1);
-            assert_eq!(reply.hits[0].record.unverified().version.get(), 3);
-            assert_eq!(reply.hits[0].at(), [holder(3)]);
-        }
+    /// The answer to which all of these are added.
+    fn merged(found: impl IntoIterator<Item = Found>) -> QueryReply {
+        let mut merge = Merge::new(Vec::new());
+        found.into_iter().for_each(|found| merge.absorb(found));
+        merge.finish()
+    }
+
+    fn holders(nodes: impl IntoIterator<Item = u8>) -> Vec<Holder> {
+        nodes.into_iter().map(holder).collect()
     }
 
     /// Whoever is asked, in whatever order the answers come: the same two of three, and each with its holders.
     #[test]
     fn number_that_stands_for_several_files_is_shown_by_the_two_that_rank_first() {
         let contents = [1, 2, 3].map(|content| {
-            let origin = nekoproto::Identity::from_seed(&[1; 32]);
             let content = nekoproto::ContentHash::from_bytes([content; 32]);
-            let record = nekoproto::Record { content, ..nekoproto::Record::clone(&record(1, "a", 2)) };
-            nekoproto::ListedRecord::from(record.sign(&origin).unwrap())
+            signed(1, nekoproto::Record { content, ..nekoproto::Record::clone(&record(1, "a", 2)) })
         });
         let hit = |n: usize, at: u8| Found { record: contents[n].clone(), holders: vec![listed(at)] };
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
@@ -205,28 +201,28 @@ mod tests {
     }
 
     #[test]
-    fn holders_of_one_version_come_together_without_repeats() {
-        let mut merge = Merge::new(vec![found(1, 1, &[1, 2])]);
-        merge.absorb(found(1, 1, &[2, 3]));
-        assert_eq!(merge.finish().hits[0].at(), [holder(1), holder(2), holder(3)]);
+    fn holders_of_one_version_come_together_without_repeats_and_are_bounded() {
+        let reply = merged([found(1, 1, &[1, 2]), found(1, 1, &[2, 3])]);
+        assert_eq!(reply.hits[0].at(), holders(1..4));
+        let many = [0..50, 50..99].map(|nodes| found(1, 1, &nodes.collect::<Vec<_>>()));
+        assert_eq!(merged(many).hits[0].holders.len(), HOLDERS_MAX);
+        for order in [[partial(1), listed(1)], [listed(1), partial(1)]] {
+            let answers = order.map(|holder| Found { record: record(1, "a", 1), holders: vec![holder] });
+            assert_eq!(
+                merged(answers).hits[0].at(),
+                holders([1]),
+                "one word that a node holds all is enough"
+            );
+        }
     }
 
     #[test]
     fn origins_are_kept_apart_and_cut_off_with_notice() {
-        let mut merge = Merge::new(Vec::new());
         let origins = u8::try_from(HITS_MAX).unwrap();
-        (0..origins).for_each(|origin| merge.absorb(found(origin, 1, &[1])));
-        assert!(merge.complete);
-        merge.absorb(found(origins, 1, &[1]));
-        let reply = merge.finish();
-        assert_eq!((reply.hits.len(), reply.complete), (HITS_MAX, false));
-    }
-
-    #[test]
-    fn holders_are_bounded() {
-        let mut merge = Merge::new(vec![found(1, 1, &(0..50).collect::<Vec<_>>())]);
-        merge.absorb(found(1, 1, &(50..99).collect::<Vec<_>>()));
-        assert_eq!(merge.finish().hits[0].holders.len(), HOLDERS_MAX);
+        for (count, is_complete) in [(origins, true), (origins + 1, false)] {
+            let reply = merged((0..count).map(|origin| found(origin, 1, &[1])));
+            assert_eq!((reply.hits.len(), reply.complete), (HITS_MAX, is_complete));
+        }
     }
 
     /// Whoever answers first: a guest that replays a record with made-up holders pushes nobody out.
@@ -236,13 +232,10 @@ mod tests {
         let guests = [vec![found(1, 1, &made_up)], vec![found(1, 1, &[50, 51])]];
         let mut merge = Merge::new(vec![found(1, 1, &(0..12).collect::<Vec<_>>())]);
         merge.absorb_guests(&guests);
-        let expected: Vec<u8> = (0..12).chain([100, 50, 101, 51]).collect();
-        let reply = merge.finish();
-        assert_eq!(reply.hits[0].at(), expected.into_iter().map(holder).collect::<Vec<_>>());
+        assert_eq!(merge.finish().hits[0].at(), holders((0..12).chain([100, 50, 101, 51])));
         let mut full = Merge::new(vec![found(1, 1, &(0..16).collect::<Vec<_>>())]);
         full.absorb_guests(&guests);
-        let expected: Vec<_> = (0..16).map(holder).collect();
-        assert_eq!(full.finish().hits[0].at(), expected);
+        assert_eq!(full.finish().hits[0].at(), holders(0..16));
     }
 
     /// The next indexer takes the first of them only: none that a guest names comes before one of others, be that of a part
@@ -268,8 +261,7 @@ mod tests {
 
     #[test]
     fn hits_of_guests_push_no_hit_out_and_make_no_answer_incomplete() {
-        let spam =
-            |from| vec![found(from, 1, &[1]); 1].into_iter().chain((200..=255).map(|n| found(n, 1, &[2])));
+        let spam = |from| [found(from, 1, &[1])].into_iter().chain((200..=255).map(|n| found(n, 1, &[2])));
         let mut merge = Merge::new((0..30).map(|origin| found(origin, 2, &[3])).collect());
         merge.absorb_guests(&[spam(5).collect(), vec![found(100, 1, &[4])]]);
         let reply = merge.finish();
@@ -283,27 +275,6 @@ mod tests {
 
     fn part(n: u8) -> Holder {
         Holder { partial: true, ..holder(n) }
-    }
-
-    #[test]
-    fn whoever_holds_all_comes_before_whoever_holds_a_part() {
-        let mut merge = Merge::new(vec![Found {
-            record: record(1, "a", 1),
-            holders: vec![partial(1), partial(2), listed(3)],
-        }]);
-        merge.absorb(Found { record: record(1, "a", 1), holders: vec![partial(4), listed(5)] });
-        let expected = [holder(3), holder(5), part(1), part(2), part(4)];
-        assert_eq!(merge.finish().hits[0].at(), expected);
-    }
-
-    #[test]
-    fn one_word_that_a_node_holds_all_is_enough() {
-        for order in [[partial(1), listed(1)], [listed(1), partial(1)]] {
-            let answers = order.map(|holder| Found { record: record(1, "a", 1), holders: vec![holder] });
-            let mut merge = Merge::new(Vec::new());
-            answers.into_iter().for_each(|found| merge.absorb(found));
-            assert_eq!(merge.finish().hits[0].at(), [holder(1)]);
-        }
     }
 
     #[test]

@@ -90,18 +90,6 @@ mod tests {
     use crate::state::testing::tag;
 
     #[test]
-    fn a_full_mesh_is_asked_once() {
-        let mesh: Vec<NodeTag> = (0..10).map(tag).collect();
-        let others =
-            |me: usize| -> Vec<NodeTag> { mesh.iter().copied().filter(|node| *node != mesh[me]).collect() };
-        let first = route(mesh[0], &others(0), &[], &Covered::new());
-        assert_eq!(first.ask.len(), 9);
-        for (me, tag) in mesh.iter().enumerate().skip(1) {
-            assert_eq!(route(*tag, &others(me), &[], &first.covered).ask, [0usize; 0], "node {me}");
-        }
-    }
-
-    #[test]
     fn a_neighbor_away_is_a_gap_unless_someone_else_covers_it() {
         let covered = Covered::first_of([tag(1)]);
         assert!(!route(tag(0), &[], &[Some(tag(1))], &covered).gap);

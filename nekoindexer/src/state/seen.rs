@@ -1,21 +1,25 @@
-//! Message ids already seen, each with the largest TTL it came with. Bounded for each caller, and expiring.
+//! Message ids already seen, each with the largest TTL it came with, in maps whose entries expire. Bounded for each caller.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::HashMap,
+    mem,
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use futures::{FutureExt, StreamExt};
+use hashmap_delay::HashMapDelay;
 use nekoproto::{MsgId, NodeId, NodeTag, budget::Account, limits::SEEN_FOR};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::caller::Caller;
+use super::caller::{Caller, Remembered};
 
-/// Locks the ids are spread over, by their low bits. A power of two.
-const SHARDS: usize = 16;
+/// Locks the ids are spread over, by their low bits. A power of two; few, as an empty map takes 6 KB.
+const SHARDS: usize = 4;
 const _: () = assert!(SHARDS.is_power_of_two() && SHARDS <= 256);
-/// A shard with room for this many times its ids gives memory back.
+/// A shard that had this many times its ids gives memory back.
 const SPARSE: usize = 4;
+const SECOND: Duration = Duration::from_secs(1);
 
 /// What this copy of a message is to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,14 +34,23 @@ pub enum Sight {
     Full,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Sighting {
     /// The second in which it is forgotten.
     due: u32,
     ttl_hops: u8,
+    place: Remembered,
 }
 
-/// Remembers message ids, on the account of those from whom they came first.
+#[derive(Debug, Default)]
+struct Shard {
+    ids: HashMapDelay<MsgId, Sighting>,
+    /// The most ids that this map had.
+    most: usize,
+}
+
+/// Remembers message ids, on the account of those from whom they came first. To be used within a tokio runtime, whose
+/// timer the maps need.
 ///
 /// Invariants:
 /// - an id is remembered at least as long as asked, at most [`SEEN_FOR`] and a second, unless the account of its caller
@@ -48,7 +61,7 @@ struct Sighting {
 #[derive(Debug)]
 pub struct Seen {
     made: Instant,
-    shards: Box<[Mutex<HashMap<MsgId, Sighting>>]>,
+    shards: [Mutex<Shard>; SHARDS],
     /// All that are connected, or have ids here; a node in two roles is two of them.
     callers: Mutex<HashMap<(NodeId, bool), Arc<Caller>>>,
 }
@@ -57,25 +70,20 @@ impl Seen {
     /// Nothing was seen; seconds are counted from `now`.
     #[must_use]
     pub fn new(now: Instant) -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { made: now, shards, callers: Mutex::default() }
+        Self { made: now, shards: Default::default(), callers: Mutex::default() }
     }
 
     /// The caller that `node` is, as a peer or as `neighbor`: over another connection it is the same as before, as long
     /// as ids of it are remembered.
     pub fn caller(&self, node: NodeId, neighbor: Option<NodeTag>, account: Account) -> Arc<Caller> {
+        let new = || Arc::new(Caller::new(neighbor, Some(account.clone())));
         let mut callers = self.callers.lock();
-        let new = || Arc::new(Caller::new(neighbor, Some(account)));
-        let (caller, evicted) = match callers.entry((node, neighbor.is_some())) {
-            Entry::Vacant(free) => (Arc::clone(free.insert(new())), None),
-            Entry::Occupied(mut known) => {
-                let evicted = known.get().is_evicted().then(|| known.insert(new()));
-                (Arc::clone(known.get()), evicted)
-            }
-        };
+        let known = callers.entry((node, neighbor.is_some())).or_insert_with(new);
+        let evicted = known.is_evicted().then(|| mem::replace(known, new()));
+        let caller = Arc::clone(known);
         drop(callers);
-        if let Some(evicted) = evicted {
-            self.forget(&evicted, 0);
+        if evicted.is_some_and(|evicted| evicted.remembered() > 0) {
+            self.forget_evicted();
         }
         caller
     }
@@ -83,76 +91,87 @@ impl Seen {
     /// Notes a copy of message `id` of `caller` with `ttl_hops` left. It is remembered for `keep`, which
     /// must cover the life of every other copy.
     pub fn sight(&self, caller: &Caller, id: MsgId, ttl_hops: u8, keep: Duration, now: Instant) -> Sight {
-        let due = self.second(now + keep.min(SEEN_FOR)).saturating_add(1);
-        let fresh = Sighting { due, ttl_hops };
-        match self.shard(id).entry(id) {
+        let keep = keep.min(SEEN_FOR); // a map panics at an expiry in years
+        let (due, now) = (self.second(now + keep).saturating_add(1), self.second(now));
+        let mut shard = self.shard(id);
+        match shard.ids.get_mut(&id) {
             // They are dropped now and then, so look at the time too.
-            Entry::Occupied(known) if known.get().due > self.second(now) => {
-                let sighting = known.into_mut();
-                if sighting.ttl_hops >= ttl_hops {
+            Some(known) if known.due > now => {
+                if known.ttl_hops >= ttl_hops {
                     return Sight::Duplicate;
                 }
-                sighting.ttl_hops = ttl_hops;
-                Sight::Deeper
+                known.ttl_hops = ttl_hops;
+                return Sight::Deeper;
             }
-            _ if !caller.remember(id, due) => Sight::Full,
-            entry => {
-                entry.insert_entry(fresh);
-                Sight::First
-            }
+            Some(_) => drop(shard.ids.remove(&id)), // inserted again, an id keeps its old value
+            None => {}
         }
+        let Some(place) = caller.remember() else { return Sight::Full };
+        shard.ids.insert_at(id, Sighting { due, ttl_hops, place }, keep + SECOND);
+        shard.most = shard.most.max(shard.ids.len());
+        Sight::First
     }
 
     /// Drops the ids that have expired by `now` and those of evicted accounts, and callers that have left. One task of
-    /// the node does this, each second.
+    /// the node does this, each second, on a blocking thread: in a task tokio ends a poll after some 128 timers.
     pub fn forget_expired(&self, now: Instant) {
         let now = self.second(now);
-        let callers: Vec<_> = self.callers.lock().values().map(Arc::clone).collect();
-        callers.iter().for_each(|caller| self.forget(caller, now));
-        drop(callers);
+        for shard in &self.shards {
+            // Locked for one id at a time. An empty map says that it ends, and goes on when it has ids again.
+            while let Some(Some(_)) = shard.lock().ids.next().now_or_never() {}
+            shard.lock().give_memory_back(now);
+        }
+        let is_due = |caller: &Arc<Caller>| caller.is_evicted() && caller.remembered() > 0;
+        if self.callers.lock().values().any(is_due) {
+            self.forget_evicted();
+        }
         // Under the lock nobody takes another clone.
         self.callers.lock().retain(|_, caller| Arc::strong_count(caller) > 1 || caller.remembered() > 0);
-        for shard in &self.shards {
-            let mut shard = shard.lock();
-            let few = shard.len() * SPARSE;
-            if shard.capacity() > few {
-                shard.shrink_to(few / 2);
-            }
-        }
     }
 
-    fn forget(&self, caller: &Caller, now: u32) {
-        let is_evicted = caller.is_evicted();
-        while let Some(ids) = caller.next_due(now) {
-            for id in ids {
-                if let Entry::Occupied(known) = self.shard(id).entry(id)
-                    && (is_evicted || known.get().due <= now)
-                {
-                    known.remove(); // an id that came again after it had expired is due later
-                }
-            }
-        }
+    fn forget_evicted(&self) {
+        self.shards.iter().for_each(|shard| shard.lock().ids.retain(|_, known| !known.place.is_evicted()));
     }
 
     fn second(&self, at: Instant) -> u32 {
         u32::try_from(at.saturating_duration_since(self.made).as_secs()).unwrap_or(u32::MAX)
     }
 
-    fn shard(&self, id: MsgId) -> MutexGuard<'_, HashMap<MsgId, Sighting>> {
-        let index = usize::from(id.low_bits()) & (SHARDS - 1);
-        self.shards[index].lock()
+    fn shard(&self, id: MsgId) -> MutexGuard<'_, Shard> {
+        self.shards[usize::from(id.low_bits()) & (SHARDS - 1)].lock()
     }
 
     /// How many ids are remembered, expired ones that are still there among them.
     #[must_use]
     pub fn remembered(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
+        self.shards.iter().map(|shard| shard.lock().ids.len()).sum()
+    }
+}
+
+impl Shard {
+    /// A map keeps the room of the ids that have left: the few that are there move to a new one.
+    fn give_memory_back(&mut self, now: u32) {
+        if self.ids.len() * SPARSE >= self.most {
+            return;
+        }
+        let mut old = mem::take(&mut self.ids);
+        let left: Vec<MsgId> = old.keys().copied().collect();
+        for (id, known) in left.into_iter().filter_map(|id| Some((id, old.remove(&id)?))) {
+            let keep = Duration::from_secs(known.due.saturating_sub(now).into());
+            self.ids.insert_at(id, known, keep + SECOND);
+        }
+        self.most = self.ids.len();
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::{Identity, budget::Budget};
+    use nekoproto::{
+        Identity,
+        budget::{BUDGET_DEFAULT, Budget},
+        limits::SEEN_OF_PEER_MAX,
+    };
+    use tokio::{task::spawn_blocking, time::sleep};
 
     use super::{super::caller::ID_BYTES, *};
 
@@ -168,12 +187,19 @@ mod tests {
         seen.caller(node, None, budget.account([127, 0, 0, 1].into(), node))
     }
 
-    fn table() -> (Seen, Arc<Budget>) {
-        (Seen::new(Instant::now()), Budget::new(0))
+    fn table() -> (Arc<Seen>, Arc<Budget>) {
+        (Arc::new(Seen::new(Instant::now())), Budget::new(0))
     }
 
-    #[test]
-    fn a_copy_with_more_hops_is_deeper_once() {
+    /// What the node does when `time` has passed: then it is `now`. Time is paused, and jumps.
+    async fn pass(seen: &Arc<Seen>, time: Duration, now: Instant) {
+        sleep(time).await;
+        let seen = Arc::clone(seen);
+        spawn_blocking(move || seen.forget_expired(now)).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_copy_with_more_hops_is_deeper_once() {
         let now = Instant::now();
         let (seen, caller) = (Seen::new(now), Caller::new(None, None));
         let sights: Vec<_> = [2, 1, 2, 3, 3].map(|ttl| seen.sight(&caller, id(7), ttl, KEEP, now)).into();
@@ -182,21 +208,21 @@ mod tests {
         assert_eq!(seen.sight(&caller, id(8), 0, KEEP, now), First);
     }
 
-    #[test]
-    fn an_expired_id_is_new_again_even_before_it_is_dropped() {
-        let now = Instant::now();
-        let (seen, caller) = (Seen::new(now), Caller::new(None, None));
+    #[tokio::test(start_paused = true)]
+    async fn an_expired_id_is_new_again_even_before_it_is_dropped() {
+        let ((seen, _), now, caller) = (table(), Instant::now(), Caller::new(None, None));
         let sight = |ttl, at| seen.sight(&caller, id(7), ttl, KEEP, at);
         sight(5, now);
         assert_eq!(sight(1, now + KEEP), Sight::Duplicate, "remembered at least as long as asked");
         let later = now + KEEP + SECOND;
+        sleep(later - now).await;
         assert_eq!([1, 1, 2].map(|ttl| sight(ttl, later)), [Sight::First, Sight::Duplicate, Sight::Deeper]);
-        seen.forget_expired(later);
+        pass(&seen, KEEP, later).await;
         assert_eq!(sight(2, later), Sight::Duplicate, "its second life is as long as its first");
     }
 
-    #[test]
-    fn expired_ids_leave_memory() {
+    #[tokio::test(start_paused = true)]
+    async fn expired_ids_leave_memory() {
         let (seen, budget) = table();
         let now = Instant::now();
         for round in 0..3u32 {
@@ -205,25 +231,26 @@ mod tests {
                 seen.sight(&one, id(n), 1, KEEP, at);
             }
             drop(one);
-            seen.forget_expired(at + KEEP);
+            pass(&seen, KEEP, at + KEEP).await;
             assert_eq!((seen.remembered(), seen.callers.lock().len()), (10_000, 1), "round {round}");
             assert!(budget.used() > 9_000 * ID_BYTES);
-            seen.forget_expired(at + KEEP + 2 * SECOND);
+            pass(&seen, 2 * SECOND, at + KEEP + 2 * SECOND).await;
             assert_eq!((seen.remembered(), seen.callers.lock().len(), budget.used()), (0, 0, 0));
         }
-        assert!(seen.shards.iter().all(|shard| shard.lock().capacity() == 0));
+        let is_new = |shard: &Mutex<Shard>| format!("{:?}", shard.lock().ids).contains("cap: 0");
+        assert!(seen.shards.iter().all(is_new), "the maps have no room for what has left");
     }
 
     /// Goal: whoever sends more ids than its share is not taken any more, also over a new connection; others are.
-    #[test]
-    fn one_caller_fills_its_own_share_alone() {
-        let ((seen, budget), now) = (table(), Instant::now());
+    #[tokio::test]
+    async fn one_caller_fills_its_own_share_alone() {
+        let (seen, budget, now) = (table().0, Budget::new(BUDGET_DEFAULT), Instant::now());
         let greedy = caller(&seen, &budget, 1);
         let mut ids = 0..;
         let taken =
             ids.by_ref().take_while(|n| seen.sight(&greedy, id(*n), 1, SEEN_FOR, now) == Sight::First);
         let taken = taken.count();
-        assert_eq!(taken, budget.max() / 3 / 4 / ID_BYTES);
+        assert_eq!(taken, SEEN_OF_PEER_MAX);
         drop(greedy);
         seen.forget_expired(now + KEEP);
         let again = caller(&seen, &budget, 1);
@@ -233,8 +260,8 @@ mod tests {
         assert!((2_000_000..2_010_000).all(|n| seen.sight(&other, id(n), 1, KEEP, now) == Sight::First));
     }
 
-    #[test]
-    fn ids_of_an_evicted_account_are_forgotten_at_once() {
+    #[tokio::test]
+    async fn ids_of_an_evicted_account_are_forgotten_at_once() {
         let ((seen, budget), now) = (table(), Instant::now());
         let (evicted, other) = (caller(&seen, &budget, 1), caller(&seen, &budget, 2));
         assert!((0..9000).all(|n| seen.sight(&evicted, id(n), 1, KEEP, now) == Sight::First));

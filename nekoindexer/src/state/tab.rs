@@ -125,13 +125,10 @@ impl Drop for Tab {
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::{Identity, budget::Budget};
+    use nekoproto::budget::Budget;
 
     use super::*;
-
-    fn account(budget: &Arc<Budget>, n: u8) -> Account {
-        budget.account([127, 0, 0, 1].into(), Identity::from_seed(&[n; 32]).id())
-    }
+    use crate::state::testing::account;
 
     #[test]
     fn bytes_are_taken_in_steps_and_given_back() {

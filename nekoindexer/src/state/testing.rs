@@ -8,9 +8,11 @@ use std::{
 };
 
 use nekoproto::{
-    ContentHash, FileName, Holder, Identity, ListedRecord, ManifestHash, NodeTag, Policy, Record,
-    VerifiedReach, Version,
+    Covered, FindRequest, Holder, ListedRecord, MsgId, NodeTag, Position, Record, Search, SignedRecord, Term,
+    Terms, VerifiedReach,
+    budget::{Account, Budget},
 };
+pub(crate) use testkit::values::{file, identity, name, signed};
 
 use super::{
     holders::Listed,
@@ -20,7 +22,7 @@ use super::{
 /// What the n-th made-up holder says; signing takes longer than most tests.
 static REACHES: LazyLock<Vec<VerifiedReach>> = LazyLock::new(|| {
     let addr = |n: u8| SocketAddr::from(([127, 0, 0, 1], 1000 + u16::from(n)));
-    (0..=u8::MAX).map(|n| Identity::from_seed(&[n; 32]).fresh_reach([addr(n)])).collect()
+    (0..=u8::MAX).map(|n| identity(n.into()).fresh_reach([addr(n)])).collect()
 });
 
 /// A made-up holder.
@@ -49,23 +51,38 @@ pub(crate) fn session<S: BuildHasher>(
 
 /// The tag of the n-th made-up node.
 pub(crate) fn tag(n: usize) -> NodeTag {
-    let mut seed = [0; 32];
-    seed[..8].copy_from_slice(&n.to_le_bytes());
-    Identity::from_seed(&seed).id().tag()
+    identity(u16::try_from(n).unwrap()).id().tag()
 }
 
-/// A version of a file of a made-up origin.
-pub(crate) fn record(origin: u8, name: &str, version: u64) -> ListedRecord {
-    let origin = Identity::from_seed(&[origin; 32]);
-    let record = Record {
-        origin: origin.id(),
-        name: FileName::new(name).unwrap(),
-        version: Version::new(version).unwrap(),
-        size: version,
-        content: ContentHash::from_bytes([u8::try_from(version % 256).unwrap(); 32]),
-        manifest: ManifestHash::from_bytes([0; 32]),
-        policy: Policy::default(),
-        published_ms: 1_795_000_000_000,
-    };
-    record.sign(&origin).unwrap().into()
+/// What is kept for a made-up node of this machine.
+pub(crate) fn account(budget: &Arc<Budget>, n: u16) -> Account {
+    budget.account([127, 0, 0, 1].into(), identity(n).id())
+}
+
+/// A version of a file of a made-up origin, of as many bytes as its number.
+pub(crate) fn record(origin: u8, text: &str, version: u64) -> ListedRecord {
+    let origin = origin.into();
+    signed(origin, Record { size: version, ..file(origin, name(text), version) })
+}
+
+/// A record in the words of its origin, with the signature of another one: it takes no time to sign.
+pub(crate) fn said(record: Record, signed: &ListedRecord) -> ListedRecord {
+    let origin = record.origin;
+    SignedRecord::new(record, *signed.signed().signature()).said_by(&origin).unwrap()
+}
+
+/// A file called `text`, said by the origin of `signed` as above.
+pub(crate) fn named(text: &str, signed: &ListedRecord) -> ListedRecord {
+    said(Record { name: name(text), ..Record::clone(signed) }, signed)
+}
+
+/// What is looked for.
+pub(crate) fn search(term: &str) -> Search {
+    Search { terms: Terms::first_of([Term::new(term).unwrap()]), ..Search::default() }
+}
+
+/// A request for a page of it.
+pub(crate) fn find(term: &str, after: Option<Position>, limit: u16) -> FindRequest {
+    let msg_id = MsgId::from_u128(1);
+    FindRequest { msg_id, search: search(term), after, limit, ttl_hops: 1, covered: Covered::new() }
 }

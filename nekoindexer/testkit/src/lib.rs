@@ -3,23 +3,37 @@
 //!
 //! | room | what it holds |
 //! |---|---|
-//! | [`test`], [`run`], [`eventually`] | a test with a runtime and a time limit; waiting for a state that sends no event |
+//! | [`test`], [`run`], [`over_both`], [`eventually`] | a test with a runtime and a time limit; waiting for a state that sends no event |
+//! | [`seeds`] | the seeds of a simulation |
+//! | [`fuzz`] | a fuzz target and the replay of its corpus |
 //! | [`values`] | identities, names, records, requests, the same for the same seed |
 //! | [`network`] | real indexers on free ports, alone, in a line, in a mesh |
-//! | [`peer`], [`fake`] | a peer and an indexer that do what a test says |
+//! | [`peer`], [`fake`], [`service`] | a peer and an indexer that do what a test says |
+//! | [`frames`], [`http`] | control frames and HTTP requests written by hand |
 //! | [`rogue`] | nodes that attack |
 #![allow(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
+#![allow(clippy::print_stderr, reason = "a test that fails shows it")]
 
 use std::time::Duration;
 
+use nekoproto::transport::Security;
 use tokio::{runtime::Builder, time::timeout};
 
 pub mod fake;
+pub mod frames;
+mod fuzz;
+pub mod http;
 pub mod network;
 pub mod peer;
 pub mod rogue;
+mod seeds;
+pub mod service;
 pub mod values;
 
+pub use self::{
+    fuzz::fuzz,
+    seeds::{Seeds, seeds},
+};
 pub use testkit_attribute::test;
 
 /// Time limit of a test. It is longer than any test needs, also where many run side by side: one that takes longer
@@ -50,6 +64,14 @@ fn run_on<T>(runtime: &mut Builder, case: impl Future<Output = T>) -> T {
     let runtime = runtime.enable_all().build().unwrap();
     let ended = runtime.block_on(async { timeout(TEST_LIMIT, case).await });
     ended.unwrap_or_else(|_| panic!("has not ended within {TEST_LIMIT:?}"))
+}
+
+/// Runs `case` over TLS, and then in the clear. `#[testkit::test]` before a function of one argument calls it.
+pub fn over_both(case: impl Fn(Security)) {
+    for security in [Security::Tls, Security::Insecure] {
+        eprintln!("security: {security:?}");
+        case(security);
+    }
 }
 
 /// Calls `look` every 10 ms until it returns `Some`, for a state that sends no event. The time limit of the test bounds

@@ -2,18 +2,17 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use nekoproto::PeerService;
 use nekoproto::{
-    FileName, Held, Holder, IndexerServiceClient, List, NetworkName, Numbered, Purpose, QueryReply, Records,
-    Refusal, RegisterReply, Role, SignedRecord, Verdict,
-    limits::BATCH_MAX,
+    FileName, Holder, IndexerServiceClient, NetworkName, Purpose, QueryReply, Records, Refusal,
+    RegisterReply, Role, SignedRecord,
+    peer::{PeerServiceRequest as AskPeer, PeerServiceResponse as Answer},
     transport::{Access, Connection, Endpoint, EndpointConfig, Security, control},
 };
-use tarpc::context::Context;
 use tokio::{sync::mpsc, task::AbortHandle};
 
 use crate::{
     network::ANY_PORT,
+    service,
     values::{identity, name, patient, query, registration},
 };
 
@@ -35,35 +34,6 @@ pub enum Manners {
     Acknowledges,
     /// It answers no invalidation.
     NeverAnswers,
-}
-
-/// What a peer serves over its connection to the indexer.
-#[derive(Clone)]
-struct Told {
-    told: mpsc::UnboundedSender<Records>,
-    manners: Manners,
-}
-
-impl PeerService for Told {
-    async fn invalidate(self, _: Context, records: Records) -> Result<(), Refusal> {
-        let _ = self.told.send(records); // few tests listen
-        match self.manners {
-            Manners::Acknowledges => Ok(()),
-            Manners::NeverAnswers => std::future::pending().await,
-        }
-    }
-
-    async fn confirm(
-        self,
-        _: Context,
-        _: List<Held, BATCH_MAX>,
-    ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
-        Err(Refusal::WrongRole)
-    }
-
-    async fn lend(self, _: Context, _: Numbered) -> Result<Option<Box<SignedRecord>>, Refusal> {
-        Err(Refusal::WrongRole)
-    }
 }
 
 /// The endpoint of the node with this seed, in the default network.
@@ -104,7 +74,14 @@ impl Peer {
         let (client, driver) = match role {
             Role::Indexer => crate::fake::speak(io),
             Role::Peer => {
-                let service = Told { told, manners }.serve();
+                let service = service::peer(move |_, call| async move {
+                    let AskPeer::Invalidate { records } = call else { return Err(Refusal::WrongRole) };
+                    let _ = told.send(records); // few tests listen
+                    match manners {
+                        Manners::Acknowledges => Ok(Answer::Invalidate(Ok(()))),
+                        Manners::NeverAnswers => std::future::pending().await,
+                    }
+                });
                 let (client, driver) = control::open(io, service, IndexerServiceClient::from);
                 (client, Box::pin(driver) as control::Driver)
             }

@@ -48,11 +48,10 @@ pub fn long_name(n: usize) -> FileName {
     name
 }
 
-/// A version of a file of the node with the seed `origin`.
-pub fn verified(origin: u16, name: FileName, version: u64) -> ListedRecord {
-    let origin = identity(origin);
-    let record = Record {
-        origin: origin.id(),
+/// What the node with the seed `origin` says of a version of a file, before it signs.
+pub fn file(origin: u16, name: FileName, version: u64) -> Record {
+    Record {
+        origin: identity(origin).id(),
         name,
         version: Version::new(version).unwrap(),
         size: 1 << 40,
@@ -60,8 +59,17 @@ pub fn verified(origin: u16, name: FileName, version: u64) -> ListedRecord {
         manifest: ManifestHash::from_bytes([2; 32]),
         policy: Policy::default(),
         published_ms: 1_795_000_000_000,
-    };
-    record.sign(&origin).unwrap().into()
+    }
+}
+
+/// A record that the node with the seed `origin` signed.
+pub fn signed(origin: u16, record: Record) -> ListedRecord {
+    record.sign(&identity(origin)).unwrap().into()
+}
+
+/// A version of a file of the node with the seed `origin`.
+pub fn verified(origin: u16, name: FileName, version: u64) -> ListedRecord {
+    signed(origin, file(origin, name, version))
 }
 
 /// A version of a file of the node with the seed `origin`, as it travels.

@@ -1,20 +1,76 @@
 //! What the tests of the indexer share.
 
-use nekoproto::transport::Security;
-
-pub(crate) mod http;
-
-pub(crate) use testkit::{
-    PATIENCE, TEST_LIMIT, eventually,
-    fake::{self, Fake},
-    network::*,
-    peer::{self, Peer},
-    values::*,
+pub(crate) use std::{
+    fs,
+    net::SocketAddr,
+    time::{Duration, Instant},
 };
 
-/// Runs `case` once over TLS and once in the clear.
-pub(crate) async fn over_both(case: impl AsyncFn(Security)) {
-    for security in [Security::Tls, Security::Insecure] {
-        case(security).await;
-    }
+pub(crate) use futures::future::join_all;
+pub(crate) use nekoindexer::{Config, Indexer, IndexerHandle};
+pub(crate) use nekoproto::{
+    limits::*,
+    probe::{ProbeEnd, ProbeReply, ProbeRequest},
+    summary::{NameKey, SummaryNews, SummaryReply, What},
+    transport::Security,
+    *,
+};
+pub(crate) use testkit::{
+    PATIENCE, eventually,
+    fake::{Dialed, Fake, Habit, deaf_neighbor, dial, dial_with, summary_of, summary_of_none},
+    frames::discard,
+    http,
+    network::*,
+    peer::{self, Peer, endpoint},
+    values::*,
+};
+pub(crate) use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::JoinSet,
+};
+
+/// The origin of the file that everybody holds.
+pub(crate) const ORIGIN: u16 = 1000;
+/// The security of tests that it makes no difference for.
+pub(crate) const CLEAR: Security = Security::Insecure;
+
+/// A peer that holds `a`.
+pub(crate) async fn holder(seed: u16, indexer: &IndexerHandle, security: Security) -> Peer {
+    let peer = Peer::join(seed, indexer.local_addr(), security).await;
+    peer.register([record(ORIGIN, "a", 1)]).await;
+    peer
+}
+
+/// One peer at each indexer, the n-th with seed n, all holding `a`.
+pub(crate) async fn holders_everywhere(indexers: &[IndexerHandle], security: Security) -> Vec<Peer> {
+    join_all((0..).zip(indexers).map(|(seed, indexer)| holder(seed, indexer, security))).await
+}
+
+/// An indexer that is connected to these neighbors.
+pub(crate) async fn connected(security: Security, neighbors: &[SocketAddr]) -> IndexerHandle {
+    let indexer = indexer(security, neighbors).await;
+    indexer.neighbors_reach(neighbors.len()).await;
+    indexer
+}
+
+/// What a query for `a` found, and whether it is complete.
+pub(crate) async fn asked(peer: &Peer, ttl_hops: u8) -> (Vec<(u64, Vec<NodeId>)>, bool) {
+    let reply = peer.query("a", ttl_hops).await;
+    (hits(&reply), reply.complete)
+}
+
+/// A new invalidation.
+pub(crate) fn invalidation(
+    records: impl IntoIterator<Item = SignedRecord>,
+    ttl_hops: u8,
+) -> InvalidateRequest {
+    let records = Records::first_of(records);
+    InvalidateRequest { msg_id: MsgId::random(), records, ttl_hops, covered: Covered::new() }
+}
+
+/// A query for the names `a-0`, `a-1`.., as many as fit, if `text` is `a`.
+pub(crate) fn query_all(text: &str, ttl_hops: u8) -> QueryAllRequest {
+    let names = Names::first_of((0..BATCH_MAX).map(|n| name(&format!("{text}-{n}"))));
+    QueryAllRequest { msg_id: MsgId::random(), names, ttl_hops }
 }

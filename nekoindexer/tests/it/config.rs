@@ -1,23 +1,11 @@
 //! What the program is told: flags, environment and file, and what it says of them.
 
-use std::{fs, process::Output};
-
-use nekoproto::transport::Security;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::{
-    common::{Peer, record},
-    program::{command, ends},
+    common::*,
+    program::{Running, command, fails, run},
 };
-
-/// Runs it to its end, with these environment variables.
-async fn run(args: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
-    let mut command = command(args);
-    command.envs(variables.iter().copied());
-    let Output { status, stdout, stderr } = command.output().await.unwrap();
-    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
-}
 
 async fn in_force(args: &[&str], variables: &[(&str, &str)]) -> Vec<(String, Value, String)> {
     let (code, stdout, stderr) = run(&[&["config", "check", "--json"], args].concat(), variables).await;
@@ -51,15 +39,12 @@ async fn environment_wins_over_the_file_and_is_named_when_wrong() {
     let path = folder.path().join("indexer.toml");
     let path = path.to_str().unwrap();
     fs::write(path, "listen = '127.0.0.1:0'\nlease_secs = 7\n").unwrap();
-    let mut child = command(&[]);
-    child.envs([("NEKO_CONFIG", path), ("NEKO_LEASE_SECS", "8"), ("NEKO_INSECURE", "1")]);
+    let mut program = command(&[]);
+    program.envs([("NEKO_CONFIG", path), ("NEKO_LEASE_SECS", "8"), ("NEKO_INSECURE", "1")]);
     // What a peer is told changes nothing here.
-    child.envs([("NEKO_INDEXER", "nowhere"), ("NEKO_TTR", "0"), ("NEKO_NEIGHBORS", "")]);
-    let mut child = child.spawn().unwrap();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
-    let first = stdout.next_line().await.unwrap().unwrap();
-    let addr = first.strip_prefix("listening on ").unwrap().parse().unwrap();
-    let peer = Peer::join(1, addr, Security::Insecure).await;
+    program.envs([("NEKO_INDEXER", "nowhere"), ("NEKO_TTR", "0"), ("NEKO_NEIGHBORS", "")]);
+    let running = Running::of(program).await;
+    let peer = Peer::join(1, running.addr, CLEAR).await;
     assert_eq!(peer.register([record(1, "a", 1)]).await.lease.lease_ms, 8000);
 
     for (variable, value) in [
@@ -89,15 +74,11 @@ async fn checked_file_shows_where_each_value_comes_from() {
     // The list of neighbors does not swallow the command after it.
     let (code, stdout, stderr) = run(&["--neighbors", "127.0.0.1:2", "config", "check", path], &[]).await;
     assert_eq!(code, Some(0), "{stderr}");
-    assert!(
-        stdout.lines().any(|line| line.starts_with("neighbors") && line.ends_with("--neighbors")),
-        "{stdout}"
-    );
+    let is_of_the_flag = |line: &str| line.starts_with("neighbors") && line.ends_with("--neighbors");
+    assert!(stdout.lines().any(is_of_the_flag), "{stdout}");
 
     fs::write(path, "listen = '127.0.0.1:9'\nneighbors = ['127.0.0.1:9']").unwrap();
-    let (code, stderr) = ends(&["config", "check", path]).await;
-    assert_eq!(code, Some(2), "{stderr}");
-    assert!(stderr.contains("its own neighbor"), "{stderr}");
+    fails(2, [(&["config", "check", path], "its own neighbor")]).await;
 }
 
 #[testkit::test]

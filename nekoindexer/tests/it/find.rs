@@ -1,16 +1,6 @@
 //! Searches by pattern over real sockets: how far they reach, what neighbors may do to them, and their limits.
 
-use std::time::Duration;
-
-use nekoindexer::IndexerHandle;
-use nekoproto::{
-    Covered, FindReply, FindRequest, Hit, List, MsgId, Position, Refusal, Search, SignedRecord, Term, Terms,
-    transport::Security,
-};
-
-use crate::common::{
-    Fake, Peer, eventually, fake::Habit, forged, indexer, line, mesh, over_both, patient, record, within,
-};
+use crate::common::*;
 
 fn find(terms: &[&str], ttl_hops: u8, after: Option<Position>, limit: u16) -> FindRequest {
     let terms = Terms::first_of(terms.iter().map(|term| Term::new(term).unwrap()));
@@ -26,10 +16,6 @@ fn names(reply: &FindReply) -> Vec<&str> {
     reply.hits.iter().map(|hit| hit.record.unverified().name.as_str()).collect()
 }
 
-fn hit(record: SignedRecord) -> Hit {
-    Hit { record, holders: List::new() }
-}
-
 /// A peer at each indexer that publishes `KIND/N.bin` of each kind.
 async fn publishers(indexers: &[IndexerHandle], security: Security) -> Vec<Peer> {
     let mut peers = Vec::new();
@@ -41,28 +27,33 @@ async fn publishers(indexers: &[IndexerHandle], security: Security) -> Vec<Peer>
     peers
 }
 
+/// A peer of an indexer whose neighbor has this habit.
+async fn beside(habit: Habit) -> (Fake, IndexerHandle, Peer) {
+    let fake = Fake::begin(90, CLEAR, habit);
+    let indexer = connected(CLEAR, &[fake.addr]).await;
+    let peer = Peer::join(1, indexer.local_addr(), CLEAR).await;
+    (fake, indexer, peer)
+}
+
 #[testkit::test]
-async fn glob_is_found_exactly_as_far_as_its_ttl() {
-    over_both(async |security| {
-        let indexers = line(security, 3).await;
-        let peers = publishers(&indexers, security).await;
-        let all = ["models/0.bin", "models/1.bin", "models/2.bin"];
-        for ttl in 0..3u8 {
-            let reply = found(&peers[0], find(&["models/*.bin"], ttl, None, 50)).await;
-            assert_eq!(names(&reply), all[..=ttl.into()], "TTL {ttl}");
-            assert_eq!((reply.complete, reply.more, reply.messages), (true, false, ttl.into()), "TTL {ttl}");
-            assert!(reply.hits.iter().all(|hit| hit.holders.len() == 1));
-        }
-        let reply = found(&peers[1], find(&["BIN", "2"], 3, None, 50)).await;
-        assert_eq!(names(&reply), ["data/2.bin", "models/2.bin"], "words, in any case");
-    })
-    .await;
+async fn glob_is_found_exactly_as_far_as_its_ttl(security: Security) {
+    let indexers = line(security, 3).await;
+    let peers = publishers(&indexers, security).await;
+    let all = ["models/0.bin", "models/1.bin", "models/2.bin"];
+    for ttl in 0..3u8 {
+        let reply = found(&peers[0], find(&["models/*.bin"], ttl, None, 50)).await;
+        assert_eq!(names(&reply), all[..=ttl.into()], "TTL {ttl}");
+        assert_eq!((reply.complete, reply.more, reply.messages), (true, false, ttl.into()), "TTL {ttl}");
+        assert!(reply.hits.iter().all(|hit| hit.holders.len() == 1));
+    }
+    let reply = found(&peers[1], find(&["BIN", "2"], 3, None, 50)).await;
+    assert_eq!(names(&reply), ["data/2.bin", "models/2.bin"], "words, in any case");
 }
 
 #[testkit::test]
 async fn pages_of_a_mesh_go_on_where_the_last_ended_and_ask_each_indexer_once() {
-    let indexers = mesh(Security::Insecure, 4).await;
-    let peers = publishers(&indexers, Security::Insecure).await;
+    let indexers = mesh(CLEAR, 4).await;
+    let peers = publishers(&indexers, CLEAR).await;
     let (mut shown, mut after) = (Vec::new(), None);
     loop {
         let reply = found(&peers[2], find(&["*"], 3, after, 3)).await;
@@ -80,10 +71,7 @@ async fn pages_of_a_mesh_go_on_where_the_last_ended_and_ask_each_indexer_once() 
 #[testkit::test]
 async fn neighbor_that_hangs_or_refuses_leaves_the_answer_incomplete_and_in_time() {
     for habit in [Habit::NeverAnswers, Habit::Refuses(Refusal::Busy), Habit::Panics] {
-        let fake = Fake::begin(90, Security::Insecure, habit.clone());
-        let indexer = indexer(Security::Insecure, &[fake.addr]).await;
-        indexer.neighbors_reach(1).await;
-        let peer = Peer::join(1, indexer.local_addr(), Security::Insecure).await;
+        let (_fake, _indexer, peer) = beside(habit.clone()).await;
         peer.register([record(1, "a.bin", 1)]).await;
         // On a busy machine the answer may come after the deadline.
         let reply = eventually(async || {
@@ -97,52 +85,53 @@ async fn neighbor_that_hangs_or_refuses_leaves_the_answer_incomplete_and_in_time
 
 #[testkit::test]
 async fn page_of_a_hostile_neighbor_does_not_count() {
-    let good = |text: &str| hit(record(7, text, 1));
-    let pages: [(Vec<Hit>, bool); 5] = [
-        (vec![good("c.bin"), good("b.bin")], false), // not in order
-        (vec![good("b.bin"), good("c.txt")], false), // foreign
-        (vec![good("b.bin"), hit(forged(7, 1, "c.bin", 9))], false), // forged
-        (vec![good("b.bin")], true),                 // would hold up whoever follows the pages
-        ((0..9).map(|n| good(&format!("b{n}.bin"))).collect(), false), // too many
+    let good = |text: &str| record(7, text, 1);
+    let pages: [(&str, Vec<SignedRecord>, bool); 5] = [
+        ("not in order", vec![good("c.bin"), good("b.bin")], false),
+        ("foreign", vec![good("b.bin"), good("c.txt")], false),
+        ("forged", vec![good("b.bin"), forged(7, 1, "c.bin", 9)], false),
+        ("would hold up whoever follows the pages", vec![good("b.bin")], true),
+        ("too many", (0..9).map(|n| good(&format!("b{n}.bin"))).collect(), false),
     ];
-    for (hits, more) in pages {
+    for (case, records, more) in pages {
+        let hits = records.into_iter().map(|record| Hit { record, holders: List::new() });
         let reply = FindReply { hits: List::first_of(hits), more, complete: true, messages: 0 };
-        let fake = Fake::begin(90, Security::Insecure, Habit::Shows(reply.clone()));
-        let indexer = indexer(Security::Insecure, &[fake.addr]).await;
-        indexer.neighbors_reach(1).await;
-        let peer = Peer::join(1, indexer.local_addr(), Security::Insecure).await;
+        let (_fake, _indexer, peer) = beside(Habit::Shows(reply)).await;
         peer.register([record(1, "a.bin", 1), record(1, "d.bin", 1)]).await;
         let got = found(&peer, find(&["*.bin"], 1, None, 8)).await;
-        assert_eq!(names(&got), ["a.bin", "d.bin"], "{reply:?}");
-        assert_eq!((got.complete, got.more), (false, false));
+        assert_eq!(names(&got), ["a.bin", "d.bin"], "{case}");
+        assert_eq!((got.complete, got.more), (false, false), "{case}");
     }
 }
 
 #[testkit::test]
 async fn record_that_its_origin_did_not_sign_is_shown_to_nobody() {
-    let indexers = line(Security::Insecure, 2).await;
-    let asker = Peer::join(1, indexers[0].local_addr(), Security::Insecure).await;
-    let liar = Peer::join(2, indexers[1].local_addr(), Security::Insecure).await;
+    let indexers = line(CLEAR, 2).await;
+    let asker = Peer::join(1, indexers[0].local_addr(), CLEAR).await;
+    let liar = Peer::join(2, indexers[1].local_addr(), CLEAR).await;
     // An origin is believed when it lists its own file, so the index holds it.
     let unsigned = (0..9).map(|n| forged(3, 2, &format!("a{n}.bin"), 1));
     liar.register(unsigned.chain([record(2, "b.bin", 1), record(2, "c.bin", 1)])).await;
     assert_eq!(asker.query("a3.bin", 1).await.hits.len(), 0);
-    let reply = found(&asker, find(&["*.bin"], 1, None, 2)).await;
-    assert_eq!(names(&reply), ["b.bin", "c.bin"]);
-    let reply = found(&asker, find(&["*.bin"], 1, None, 9)).await;
-    assert_eq!((names(&reply), reply.complete), (vec!["b.bin", "c.bin"], true));
+    for limit in [2, 9] {
+        let reply = found(&asker, find(&["*.bin"], 1, None, limit)).await;
+        assert_eq!((names(&reply), reply.complete), (vec!["b.bin", "c.bin"], true), "{limit}");
+    }
 }
 
 #[testkit::test]
-async fn glob_that_cannot_be_read_is_refused() {
-    let indexers = line(Security::Insecure, 2).await;
-    let peer = Peer::join(1, indexers[0].local_addr(), Security::Insecure).await;
-    for ttl in [0, 1] {
-        let refused = peer.client.find(patient(), find(&["[a"], ttl, None, 9)).await.unwrap();
-        assert_eq!(refused, Err(Refusal::BadPattern));
+async fn glob_that_cannot_be_read_or_goes_too_far_is_refused() {
+    let indexers = line(CLEAR, 2).await;
+    let peer = Peer::join(1, indexers[0].local_addr(), CLEAR).await;
+    let cases = [
+        ("[a", 0, Refusal::BadPattern),
+        ("[a", 1, Refusal::BadPattern),
+        ("a", TTL_MAX + 1, Refusal::TtlTooLarge(TTL_MAX + 1)),
+    ];
+    for (term, ttl, refusal) in cases {
+        let refused = peer.client.find(patient(), find(&[term], ttl, None, 9)).await.unwrap();
+        assert_eq!(refused, Err(refusal), "{term}, TTL {ttl}");
     }
-    let refused = peer.client.find(patient(), find(&["a"], 17, None, 9)).await.unwrap();
-    assert_eq!(refused, Err(Refusal::TtlTooLarge(17)));
     let reply = found(&peer, find(&["a"], 0, None, u16::MAX)).await;
     assert!(reply.complete, "a limit past the largest is the largest");
 }
@@ -150,20 +139,20 @@ async fn glob_that_cannot_be_read_is_refused() {
 /// Goal: lookups are answered while names are scanned, and of many scans at once those without a place are refused.
 #[testkit::test]
 async fn scans_beyond_their_places_are_refused_and_lookups_are_not() {
-    let indexer = indexer(Security::Insecure, &[]).await;
-    let peer = Peer::join(1, indexer.local_addr(), Security::Insecure).await;
+    let indexer = indexer(CLEAR, &[]).await;
+    let peer = Peer::join(1, indexer.local_addr(), CLEAR).await;
     for batch in 0..40u32 {
         peer.register((0..100).map(|n| record(1, &format!("d/{batch}-{n}.bin"), 1))).await;
     }
     let refused = eventually(async || {
         let asking = (0..300).map(|_| peer.client.find(patient(), find(&["*x*y*z"], 0, None, 9)));
-        let lookup = peer.search("d/0-0.bin");
-        let (answers, hit) = tokio::join!(futures::future::join_all(asking), lookup);
+        let (answers, hit) = tokio::join!(join_all(asking), peer.search("d/0-0.bin"));
         assert_eq!(hit.hits.len(), 1);
-        let refused = answers.iter().filter(|answer| matches!(answer, Ok(Err(Refusal::Busy)))).count();
-        let answered =
-            answers.iter().filter(|answer| matches!(answer, Ok(Ok(reply)) if reply.complete)).count();
-        assert_eq!(refused + answered, 300);
+        let count = |is: fn(&Result<FindReply, Refusal>) -> bool| {
+            answers.iter().filter(|answer| answer.as_ref().is_ok_and(is)).count()
+        };
+        let refused = count(|answer| *answer == Err(Refusal::Busy));
+        assert_eq!(refused + count(|answer| answer.as_ref().is_ok_and(|reply| reply.complete)), 300);
         (refused > 0).then_some(refused)
     });
     assert!(refused.await < 300);

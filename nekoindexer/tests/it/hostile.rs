@@ -1,188 +1,139 @@
 //! Nodes that forge, replay, lie or send garbage: what is true stays, and the others are served.
 
-use std::net::SocketAddr;
+use crate::common::*;
 
-use crate::common::{
-    Fake, Peer, fake::Habit, forged, hits, identity, indexer, line, nodes, over_both, patient,
-    peer::endpoint, query, record, registration,
-};
-use nekoproto::{
-    Covered, Hit, InvalidateRequest, List, ListedHolder, MsgId, NodeId, Purpose, QueryReply, QueryRequest,
-    Records, Refusal, Role, SignedRecord, codec,
-    limits::{FRAME_BYTES_MAX, HITS_MAX, HOLDERS_MAX, HOLDERS_OF_NEIGHBOR_MAX},
-    transport::Security,
-};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-};
-
-/// The seed of the peer that publishes.
-const ORIGIN: u16 = 1;
 /// The seed of who attacks.
 const ATTACKER: u16 = 666;
+/// Where nobody is.
+const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9);
 
-fn invalidation(records: impl IntoIterator<Item = SignedRecord>) -> InvalidateRequest {
-    let records = Records::first_of(records);
-    InvalidateRequest { msg_id: MsgId::random(), records, ttl_hops: 16, covered: Covered::new() }
-}
-
-/// A hit with as many made-up holders as fit.
-fn hit(record: SignedRecord) -> Hit {
-    let addr = |port| SocketAddr::from(([127, 0, 0, 1], port));
-    let holder = |port| ListedHolder::new(identity(ATTACKER).fresh_reach([addr(port)]));
-    Hit { record, holders: List::first_of((1..).map(holder).take(HOLDERS_MAX)) }
-}
-
-fn says(hits: impl IntoIterator<Item = SignedRecord>) -> Habit {
-    let hits = List::first_of(hits.into_iter().map(hit));
+/// Answers with these holders of these records.
+fn says(records: impl IntoIterator<Item = SignedRecord>, holders: &[ListedHolder]) -> Habit {
+    let hit = |record| Hit { record, holders: List::first_of(holders.iter().cloned()) };
+    let hits = List::first_of(records.into_iter().map(hit));
     Habit::Says(QueryReply { hits, complete: true, messages: 0 })
 }
 
-/// Waits until the other end has closed the connection, whatever it says before.
-async fn closes(io: &mut (impl AsyncReadExt + Unpin)) {
-    while io.read(&mut [0; 1024]).await.is_ok_and(|read| read > 0) {}
+/// As many made-up holders as fit, each in its own words.
+fn made_up(seeds: impl Iterator<Item = u16>) -> Vec<ListedHolder> {
+    let holder = |(seed, port)| {
+        let addr = SocketAddr::from(([127, 0, 0, 1], port));
+        ListedHolder::new(identity(seed).fresh_reach([addr]))
+    };
+    seeds.zip(1..).map(holder).take(HOLDERS_MAX).collect()
+}
+
+/// As many holders as fit, all of which are the attacker.
+fn attackers() -> Vec<ListedHolder> {
+    made_up(std::iter::repeat(ATTACKER))
+}
+
+/// An indexer between one whose answers are made up and an honest one, and this other one.
+async fn between(security: Security, lies: Habit) -> (IndexerHandle, IndexerHandle, Fake) {
+    let liar = Fake::begin(ATTACKER, security, lies);
+    let honest = indexer(security, &[]).await;
+    (connected(security, &[liar.addr, honest.local_addr()]).await, honest, liar)
 }
 
 #[testkit::test]
-async fn forged_record_refuses_the_whole_registration() {
-    over_both(async |security| {
-        let indexer = indexer(security, &[]).await;
-        let attacker = Peer::join(ATTACKER, indexer.local_addr(), security).await;
-        let good = record(ATTACKER, "good", 1);
-        for records in
-            [vec![forged(ATTACKER, ORIGIN, "a", 1)], vec![good.clone(), forged(ATTACKER, ORIGIN, "a", 1)]]
-        {
-            let refused = attacker.client.register(patient(), registration(records)).await.unwrap();
-            assert_eq!(refused, Err(Refusal::Forged));
-        }
-        assert_eq!(indexer.names(), 0);
-        attacker.register([good]).await;
-        assert_eq!(indexer.names(), 1);
-    })
-    .await;
+async fn forged_record_refuses_the_whole_registration(security: Security) {
+    let indexer = indexer(security, &[]).await;
+    let attacker = Peer::join(ATTACKER, indexer.local_addr(), security).await;
+    let (good, forged) = (record(ATTACKER, "good", 1), forged(ATTACKER, ORIGIN, "a", 1));
+    for records in [vec![forged.clone()], vec![good.clone(), forged]] {
+        let refused = attacker.client.register(patient(), registration(records)).await.unwrap();
+        assert_eq!(refused, Err(Refusal::Forged));
+    }
+    assert_eq!(indexer.names(), 0);
+    attacker.register([good]).await;
+    assert_eq!(indexer.names(), 1);
 }
 
 #[testkit::test]
-async fn replayed_older_record_replaces_nothing() {
-    over_both(async |security| {
-        let indexers = line(security, 2).await;
-        let mut origin = Peer::join(ORIGIN, indexers[0].local_addr(), security).await;
-        origin.register([record(ORIGIN, "a", 2)]).await;
-        let attacker = Peer::join(ATTACKER, indexers[0].local_addr(), security).await;
-        let reply = attacker.register([record(ORIGIN, "a", 1)]).await;
-        assert_eq!((reply.newer.to_vec(), reply.lease.names), (vec![record(ORIGIN, "a", 2)], 0));
-        let replayed = invalidation([record(ORIGIN, "a", 1)]);
-        attacker.client.invalidate(patient(), replayed).await.unwrap().unwrap();
-        assert_eq!(hits(&attacker.query("a", 3).await), [(2, nodes([ORIGIN]))]);
+async fn replayed_older_record_replaces_nothing(security: Security) {
+    let indexers = line(security, 2).await;
+    let mut origin = Peer::join(ORIGIN, indexers[0].local_addr(), security).await;
+    origin.register([record(ORIGIN, "a", 2)]).await;
+    let attacker = Peer::join(ATTACKER, indexers[0].local_addr(), security).await;
+    let reply = attacker.register([record(ORIGIN, "a", 1)]).await;
+    assert_eq!((reply.newer.to_vec(), reply.lease.names), (vec![record(ORIGIN, "a", 2)], 0));
+    let replayed = invalidation([record(ORIGIN, "a", 1)], TTL_MAX);
+    attacker.client.invalidate(patient(), replayed).await.unwrap().unwrap();
+    assert_eq!(asked(&attacker, 3).await, (vec![(2, nodes([ORIGIN]))], true));
 
-        // At the neighbor, which holds nothing, it may list the old version; who asks gets the new.
-        let attacker = Peer::join(ATTACKER, indexers[1].local_addr(), security).await;
-        attacker.register([record(ORIGIN, "a", 1)]).await;
-        assert_eq!(hits(&attacker.query("a", 3).await), [(2, nodes([ORIGIN]))]);
-        assert!(origin.invalidations.try_recv().is_err(), "the origin was told of an older version");
-    })
-    .await;
+    // At the neighbor, which holds nothing, it may list the old version; who asks gets the new.
+    let attacker = holder(ATTACKER, &indexers[1], security).await;
+    assert_eq!(asked(&attacker, 3).await, (vec![(2, nodes([ORIGIN]))], true));
+    assert!(origin.invalidations.try_recv().is_err(), "the origin was told of an older version");
 }
 
 #[testkit::test]
-async fn nobody_invalidates_the_file_of_another() {
-    over_both(async |security| {
-        let indexer = indexer(security, &[]).await;
-        let mut origin = Peer::join(ORIGIN, indexer.local_addr(), security).await;
-        let mut copy = Peer::join(2, indexer.local_addr(), security).await;
-        for peer in [&origin, &copy] {
-            peer.register([record(ORIGIN, "a", 1)]).await;
-        }
-        let attacker = Peer::join(ATTACKER, indexer.local_addr(), security).await;
-        let forging = attacker.client.invalidate(patient(), invalidation([forged(ATTACKER, ORIGIN, "a", 9)]));
-        assert_eq!(forging.await.unwrap(), Err(Refusal::Forged));
-        let own = invalidation([record(ATTACKER, "a", 9)]);
-        attacker.client.invalidate(patient(), own).await.unwrap().unwrap();
-        attacker.register([record(ATTACKER, "a", 10)]).await;
-        assert_eq!(hits(&copy.search("a").await), [(10, nodes([ATTACKER])), (1, nodes([ORIGIN, 2]))]);
+async fn nobody_invalidates_the_file_of_another(security: Security) {
+    let indexer = indexer(security, &[]).await;
+    let mut origin = holder(ORIGIN, &indexer, security).await;
+    let mut copy = holder(2, &indexer, security).await;
+    let attacker = Peer::join(ATTACKER, indexer.local_addr(), security).await;
+    let invalidate =
+        async |record| attacker.client.invalidate(patient(), invalidation([record], TTL_MAX)).await.unwrap();
+    assert_eq!(invalidate(forged(ATTACKER, ORIGIN, "a", 9)).await, Err(Refusal::Forged));
+    invalidate(record(ATTACKER, "a", 9)).await.unwrap();
+    attacker.register([record(ATTACKER, "a", 10)]).await;
+    assert_eq!(hits(&copy.search("a").await), [(10, nodes([ATTACKER])), (1, nodes([ORIGIN, 2]))]);
 
-        // What the origin says is the first thing that the holder hears.
-        origin.register([record(ORIGIN, "a", 2)]).await;
-        assert_eq!(copy.is_told().await, [("a".to_owned(), 2)]);
-        assert!(origin.invalidations.try_recv().is_err());
-    })
-    .await;
+    // What the origin says is the first thing that the holder hears.
+    origin.register([record(ORIGIN, "a", 2)]).await;
+    assert_eq!(copy.is_told().await, [("a".to_owned(), 2)]);
+    assert!(origin.invalidations.try_recv().is_err());
 }
 
 #[testkit::test]
-async fn lies_of_a_neighbor_are_left_out() {
+async fn lies_of_a_neighbor_are_left_out(security: Security) {
     let junk = (0..HITS_MAX).map(|n| forged(ATTACKER + u16::try_from(n).unwrap(), ORIGIN, "a", 99));
     let cases = [
-        ("forged", says([forged(ATTACKER, ORIGIN, "a", 99)]), true),
-        ("another name", says([record(ATTACKER, "b", 99)]), false),
-        ("nothing but junk", says(junk), true),
+        ("forged", vec![forged(ATTACKER, ORIGIN, "a", 99)], true),
+        ("another name", vec![record(ATTACKER, "b", 99)], false),
+        ("nothing but junk", junk.collect(), true),
     ];
-    for (case, habit, complete) in cases {
-        over_both(async |security| {
-            let liar = Fake::begin(ATTACKER, security, habit.clone());
-            let honest = indexer(security, &[]).await;
-            let asked = indexer(security, &[liar.addr, honest.local_addr()]).await;
-            asked.neighbors_reach(2).await;
-            let near = Peer::join(2, asked.local_addr(), security).await;
-            let far = Peer::join(3, honest.local_addr(), security).await;
-            for peer in [&near, &far] {
-                peer.register([record(ORIGIN, "a", 1)]).await;
-            }
-            let reply = near.query("a", 1).await;
-            assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([2, 3]))], complete), "{case}");
-        })
-        .await;
+    for (case, lies, complete) in cases {
+        let (near, far, _liar) = between(security, says(lies, &attackers())).await;
+        let (asker, _other) = (holder(2, &near, security).await, holder(3, &far, security).await);
+        assert_eq!(asked(&asker, 1).await, (vec![(1, nodes([2, 3]))], complete), "{case}");
     }
 }
 
 #[testkit::test]
-async fn origin_that_signs_wrongly_harms_its_own_file_alone() {
-    over_both(async |security| {
-        let far = indexer(security, &[]).await;
-        let near = indexer(security, &[far.local_addr()]).await;
-        near.neighbors_reach(1).await;
-        let honest = Peer::join(ORIGIN, far.local_addr(), security).await;
-        honest.register([record(ORIGIN, "a", 1)]).await;
-        let wrong = Peer::join(ATTACKER, far.local_addr(), security).await;
-        wrong.register([forged(ORIGIN, ATTACKER, "a", 1)]).await;
-        let asker = Peer::join(2, near.local_addr(), security).await;
-        let reply = asker.query("a", 1).await;
-        assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([ORIGIN]))], true));
-    })
-    .await;
+async fn origin_that_signs_wrongly_harms_its_own_file_alone(security: Security) {
+    let far = indexer(security, &[]).await;
+    let near = connected(security, &[far.local_addr()]).await;
+    let _honest = holder(ORIGIN, &far, security).await;
+    let wrong = Peer::join(ATTACKER, far.local_addr(), security).await;
+    wrong.register([forged(ORIGIN, ATTACKER, "a", 1)]).await;
+    let asker = Peer::join(2, near.local_addr(), security).await;
+    assert_eq!(asked(&asker, 1).await, (vec![(1, nodes([ORIGIN]))], true));
 }
 
 #[testkit::test]
-async fn neighbor_that_lies_cannot_shadow_the_real_record() {
+async fn neighbor_that_lies_cannot_shadow_the_real_record(security: Security) {
     let of_its_own = record(ATTACKER, "a", u64::MAX);
-    let replayed = record(ORIGIN, "a", 1);
-    let habit = says([of_its_own, replayed, forged(ATTACKER, ORIGIN, "a", u64::MAX)]);
-    over_both(async |security| {
-        let liar = Fake::begin(ATTACKER, security, habit.clone());
-        let honest = indexer(security, &[]).await;
-        let asked = indexer(security, &[liar.addr, honest.local_addr()]).await;
-        asked.neighbors_reach(2).await;
-        let origin = Peer::join(ORIGIN, honest.local_addr(), security).await;
-        origin.register([record(ORIGIN, "a", 2)]).await;
-        let asker = Peer::join(2, asked.local_addr(), security).await;
-        let reply = asker.query("a", 1).await;
-        let real = reply.hits.iter().find(|hit| hit.record.unverified().origin == identity(ORIGIN).id());
-        let real = real.expect("the real record");
-        assert_eq!(real.record, record(ORIGIN, "a", 2));
-        assert_eq!(real.at(), [origin.holder.unwrap()], "with holders of another version");
-        assert_eq!(reply.hits.len(), 2);
-    })
-    .await;
+    let lies = [of_its_own, record(ORIGIN, "a", 1), forged(ATTACKER, ORIGIN, "a", u64::MAX)];
+    let (near, far, _liar) = between(security, says(lies, &attackers())).await;
+    let origin = Peer::join(ORIGIN, far.local_addr(), security).await;
+    origin.register([record(ORIGIN, "a", 2)]).await;
+    let asker = Peer::join(2, near.local_addr(), security).await;
+    let reply = asker.query("a", 1).await;
+    let real = reply.hits.iter().find(|hit| hit.record.unverified().origin == identity(ORIGIN).id());
+    let real = real.expect("the real record");
+    assert_eq!(real.record, record(ORIGIN, "a", 2));
+    assert_eq!(real.at(), [origin.holder.unwrap()], "with holders of another version");
+    assert_eq!(reply.hits.len(), 2);
 }
 
 #[testkit::test]
 async fn one_peer_cannot_fill_a_name_and_an_origin_is_found_among_many() {
     let indexer = indexer(Security::Tls, &[]).await;
-    let asked = self::indexer(Security::Tls, &[indexer.local_addr()]).await;
-    asked.neighbors_reach(1).await;
+    let next = connected(Security::Tls, &[indexer.local_addr()]).await;
     let attacker = Peer::join(ATTACKER, indexer.local_addr(), Security::Tls).await;
-    let origins = 1000..1003 + u16::try_from(HITS_MAX).unwrap();
+    let origins = 2000..2003 + u16::try_from(HITS_MAX).unwrap();
     let reply = attacker.register(origins.clone().map(|origin| record(origin, "a", 1))).await;
     assert_eq!((reply.unlisted.len(), reply.lease.names), (0, 1));
     assert_eq!(attacker.search("a").await.hits.len(), 1, "a node holds one file under a name");
@@ -192,10 +143,8 @@ async fn one_peer_cannot_fill_a_name_and_an_origin_is_found_among_many() {
         assert_eq!(peer.register([record(origin, "a", 1)]).await.unlisted.len(), 0);
         peers.push(peer);
     }
-    let asker = Peer::join(2, asked.local_addr(), Security::Tls).await;
-    for ttl_hops in [0, 1] {
-        let [near, far] = [&attacker, &asker];
-        let asker = if ttl_hops == 0 { near } else { far };
+    let asker = Peer::join(2, next.local_addr(), Security::Tls).await;
+    for (asker, ttl_hops) in [(&attacker, 0), (&asker, 1)] {
         let reply = asker.query("a", ttl_hops).await;
         assert_eq!((reply.hits.len(), reply.complete), (HITS_MAX, false), "not all have room");
         let origin = identity(ORIGIN).id().to_string()[..8].to_owned().try_into().ok();
@@ -208,140 +157,86 @@ async fn one_peer_cannot_fill_a_name_and_an_origin_is_found_among_many() {
 /// Goal: a neighbor that names many holders of its making fills half of the places at most, and the real holders behind
 /// the honest one are among the first. What is not signed by the holder itself does not count.
 #[testkit::test]
-async fn neighbor_that_makes_up_holders_leaves_room_for_the_real_ones() {
-    let real = record(ORIGIN, "a", 1);
-    let made_up = hit_of_many(real.clone());
-    over_both(async |security| {
-        let hits = List::first_of([made_up.clone()]);
-        let liar =
-            Fake::begin(ATTACKER, security, Habit::Says(QueryReply { hits, complete: true, messages: 0 }));
-        let honest = indexer(security, &[]).await;
-        let asked = indexer(security, &[liar.addr, honest.local_addr()]).await;
-        asked.neighbors_reach(2).await;
-        let mut holders = Vec::new();
-        for seed in 1..=10 {
-            let peer = Peer::join(seed, honest.local_addr(), security).await;
-            peer.register([real.clone()]).await;
-            holders.push(peer);
-        }
-        let asker = Peer::join(99, asked.local_addr(), security).await;
-        let reply = asker.query("a", 1).await;
-        let is_real = |node: &NodeId| holders.iter().any(|peer| peer.holder.unwrap().node == *node);
-        let found: Vec<NodeId> = reply.hits[0].at().iter().map(|holder| holder.node).collect();
-        assert_eq!(found.iter().filter(|node| is_real(node)).count(), HOLDERS_OF_NEIGHBOR_MAX, "{found:?}");
-        assert!(found.len() <= 2 * HOLDERS_OF_NEIGHBOR_MAX);
-        assert!(found.iter().take(2).any(is_real), "{found:?}");
-    })
-    .await;
-}
-
-/// A hit with as many holders as fit, each a made-up node at the same address.
-fn hit_of_many(record: SignedRecord) -> Hit {
-    let third_party = SocketAddr::from(([127, 0, 0, 1], 9));
-    let holder = |seed| ListedHolder::new(identity(seed).fresh_reach([third_party]));
-    Hit { record, holders: List::first_of((2000..).map(holder).take(HOLDERS_MAX)) }
+async fn neighbor_that_makes_up_holders_leaves_room_for_the_real_ones(security: Security) {
+    let lies = says([record(ORIGIN, "a", 1)], &made_up(2000..));
+    let (near, far, _liar) = between(security, lies).await;
+    let mut holders = Vec::new();
+    for seed in 1..=10 {
+        holders.push(holder(seed, &far, security).await);
+    }
+    let asker = Peer::join(99, near.local_addr(), security).await;
+    let reply = asker.query("a", 1).await;
+    let is_real = |node: &NodeId| holders.iter().any(|peer| peer.holder.unwrap().node == *node);
+    let found: Vec<NodeId> = reply.hits[0].at().iter().map(|holder| holder.node).collect();
+    assert_eq!(found.iter().filter(|node| is_real(node)).count(), HOLDERS_OF_NEIGHBOR_MAX, "{found:?}");
+    assert!(found.len() <= 2 * HOLDERS_OF_NEIGHBOR_MAX);
+    assert!(found.iter().take(2).any(is_real), "{found:?}");
 }
 
 #[testkit::test]
-async fn holders_in_the_words_of_others_are_left_out() {
-    let real = record(ORIGIN, "a", 1);
-    over_both(async |security| {
-        let here = SocketAddr::from(([127, 0, 0, 1], 9));
-        let honest = identity(ORIGIN).fresh_reach([here]);
-        let expired = identity(3).sign_reach([here], nekoproto::clock::unix_ms() - 13 * 3600 * 1000);
-        let mut forged = codec::encode(honest.signed()).unwrap();
-        forged[1..33].copy_from_slice(identity(4).id().as_bytes()); // the node comes first, after its length
-        let forged = ListedHolder { reach: codec::decode(&forged).unwrap(), addrs: 1, partial: false };
-        let holders = [expired, honest].map(ListedHolder::new).into_iter();
-        let behind = ListedHolder::new(identity(5).fresh_reach([here]));
-        let hit = Hit { record: real.clone(), holders: List::first_of(holders.chain([forged, behind])) };
-        let hits = List::first_of([hit]);
-        let liar =
-            Fake::begin(ATTACKER, security, Habit::Says(QueryReply { hits, complete: true, messages: 0 }));
-        let asked = indexer(security, &[liar.addr]).await;
-        asked.neighbors_reach(1).await;
-        let asker = Peer::join(99, asked.local_addr(), security).await;
-        assert_eq!(self::hits(&asker.query("a", 1).await), [(1, nodes([ORIGIN]))]);
-    })
-    .await;
+async fn holders_in_the_words_of_others_are_left_out(security: Security) {
+    let honest = identity(ORIGIN).fresh_reach([NOWHERE]);
+    let expired = identity(3).sign_reach([NOWHERE], clock::unix_ms() - 13 * 3600 * 1000);
+    let mut forged = codec::encode(honest.signed()).unwrap();
+    forged[1..33].copy_from_slice(identity(4).id().as_bytes()); // the node comes first, after its length
+    let forged = ListedHolder { reach: codec::decode(&forged).unwrap(), addrs: 1, partial: false };
+    let behind = ListedHolder::new(identity(5).fresh_reach([NOWHERE]));
+    let [expired, honest] = [expired, honest].map(ListedHolder::new);
+    let lies = says([record(ORIGIN, "a", 1)], &[expired, honest, forged, behind]);
+    let liar = Fake::begin(ATTACKER, security, lies);
+    let near = connected(security, &[liar.addr]).await;
+    let asker = Peer::join(99, near.local_addr(), security).await;
+    assert_eq!(hits(&asker.query("a", 1).await), [(1, nodes([ORIGIN]))]);
 }
 
 /// Goal: a peer is listed only where its connection comes from, in its own words, and if the clocks agree.
 #[testkit::test]
-async fn peer_is_listed_where_its_connection_comes_from() {
-    over_both(async |security| {
-        let indexer = indexer(security, &[]).await;
-        let mut peer = Peer::join(ORIGIN, indexer.local_addr(), security).await;
-        peer.register([record(ORIGIN, "a", 1)]).await;
-        let here = peer.holder.take().unwrap();
-        let (origin, elsewhere) = (identity(ORIGIN), SocketAddr::from(([192, 0, 2, 1], 80)));
-        let introduce = async |reach: nekoproto::VerifiedReach| {
-            peer.client.introduce(patient(), reach.into_signed()).await.unwrap()
-        };
-        let introduction = introduce(origin.fresh_reach([elsewhere, here.addr])).await.unwrap();
-        assert_eq!((introduction.listed_at, introduction.seen_at), (2, here.addr.ip()));
-        assert_eq!(peer.search("a").await.hits[0].at(), [here]);
-        let now_ms = nekoproto::clock::unix_ms();
-        for hours in [11, 37] {
-            let late = origin.sign_reach([here.addr], now_ms + hours * 3600 * 1000);
-            assert_eq!(introduce(late).await, Err(Refusal::ClocksApart), "{hours} hours");
-        }
-        assert_eq!(introduce(identity(ATTACKER).fresh_reach([here.addr])).await, Err(Refusal::Forged));
-        assert_eq!(introduce(origin.fresh_reach([elsewhere])).await.unwrap().listed_at, 0);
-        assert!(peer.search("a").await.hits.is_empty(), "it cannot be reached");
-    })
-    .await;
+async fn peer_is_listed_where_its_connection_comes_from(security: Security) {
+    let indexer = indexer(security, &[]).await;
+    let mut peer = holder(ORIGIN, &indexer, security).await;
+    let here = peer.holder.take().unwrap();
+    let (origin, elsewhere) = (identity(ORIGIN), SocketAddr::from(([192, 0, 2, 1], 80)));
+    let introduce =
+        async |reach: VerifiedReach| peer.client.introduce(patient(), reach.into_signed()).await.unwrap();
+    let introduction = introduce(origin.fresh_reach([elsewhere, here.addr])).await.unwrap();
+    assert_eq!((introduction.listed_at, introduction.seen_at), (2, here.addr.ip()));
+    assert_eq!(peer.search("a").await.hits[0].at(), [here]);
+    for hours in [11, 37] {
+        let late = origin.sign_reach([here.addr], clock::unix_ms() + hours * 3600 * 1000);
+        assert_eq!(introduce(late).await, Err(Refusal::ClocksApart), "{hours} hours");
+    }
+    assert_eq!(introduce(identity(ATTACKER).fresh_reach([here.addr])).await, Err(Refusal::Forged));
+    assert_eq!(introduce(origin.fresh_reach([elsewhere])).await.unwrap().listed_at, 0);
+    assert!(peer.search("a").await.hits.is_empty(), "it cannot be reached");
 }
 
+/// Whatever comes over a connection, before its handshake or after it, ends that one alone.
 #[testkit::test]
-async fn garbage_and_silence_on_the_port_leave_the_others_served() {
-    over_both(async |security| {
-        let indexer = indexer(security, &[]).await;
-        let addr = indexer.local_addr();
-        let mut silent = Vec::new();
-        for _ in 0..100 {
-            silent.push(TcpStream::connect(addr).await.unwrap());
+async fn garbage_and_silence_leave_the_others_served(security: Security) {
+    let indexer = indexer(security, &[]).await;
+    let addr = indexer.local_addr();
+    let _silent = join_all((0..100).map(|_| TcpStream::connect(addr))).await;
+    for garbage in [vec![0; 64], vec![0xff; 64 * 1024], b"GET / HTTP/1.1\r\n\r\n".to_vec()] {
+        let mut stream = TcpStream::connect(addr).await.unwrap();
+        let _ = stream.write_all(&garbage).await; // it may close before all is written
+        discard(&mut stream).await;
+    }
+    let peer = holder(ORIGIN, &indexer, security).await;
+    let attack = async |role, frame: &[u8]| {
+        let connection = endpoint(ATTACKER, role, security).dial(addr, Purpose::Control, None).await;
+        let mut io = connection.unwrap().io;
+        let _ = io.write_all(frame).await; // it may close before all is written
+        let _ = io.flush().await; // likewise
+        io
+    };
+    let too_long = u32::try_from(FRAME_BYTES_MAX + 1).unwrap();
+    for (length, body) in [(too_long, vec![]), (u32::MAX, vec![0; 4096]), (5, vec![0xff; 5]), (0, vec![])] {
+        for role in [Role::Peer, Role::Indexer] {
+            discard(attack(role, &[&length.to_be_bytes(), &body[..]].concat()).await).await;
+            assert_eq!(hits(&peer.search("a").await), [(1, nodes([ORIGIN]))], "{length}");
         }
-        for garbage in [vec![0; 64], vec![0xff; 64 * 1024], b"GET / HTTP/1.1\r\n\r\n".to_vec()] {
-            let mut stream = TcpStream::connect(addr).await.unwrap();
-            let _ = stream.write_all(&garbage).await; // it may close before all is written
-            closes(&mut stream).await;
-        }
-        let peer = Peer::join(ORIGIN, addr, security).await;
-        peer.register([record(ORIGIN, "a", 1)]).await;
-        assert_eq!(hits(&peer.query("a", 3).await), [(1, nodes([ORIGIN]))]);
-        drop(silent);
-    })
-    .await;
-}
-
-#[testkit::test]
-async fn frame_over_the_limit_or_without_sense_ends_only_its_connection() {
-    over_both(async |security| {
-        let indexer = indexer(security, &[]).await;
-        let addr = indexer.local_addr();
-        let peer = Peer::join(ORIGIN, addr, security).await;
-        peer.register([record(ORIGIN, "a", 1)]).await;
-        let too_long = u32::try_from(FRAME_BYTES_MAX + 1).unwrap();
-        for (length, body) in [(too_long, vec![]), (u32::MAX, vec![0; 4096]), (5, vec![0xff; 5]), (0, vec![])]
-        {
-            for role in [Role::Peer, Role::Indexer] {
-                let attacker = endpoint(ATTACKER, role, security);
-                let mut io = attacker.dial(addr, Purpose::Control, None).await.unwrap().io;
-                io.write_u32(length).await.unwrap();
-                let _ = io.write_all(&body).await; // it may close before all is written
-                let _ = io.flush().await; // likewise
-                closes(&mut io).await;
-                assert_eq!(hits(&peer.search("a").await), [(1, nodes([ORIGIN]))], "{length}");
-            }
-        }
-        // One that announces a frame and never sends it holds up nobody either.
-        let attacker = endpoint(ATTACKER, Role::Peer, security);
-        let mut io = attacker.dial(addr, Purpose::Control, None).await.unwrap().io;
-        io.write_u32(too_long - 1).await.unwrap();
-        io.flush().await.unwrap();
-        let refused = peer.client.query(patient(), query("a", 255)).await.unwrap();
-        assert_eq!(refused, Err(Refusal::TtlTooLarge(255)));
-    })
-    .await;
+    }
+    // One that announces a frame and never sends it holds up nobody either.
+    let _open = attack(Role::Peer, &(too_long - 1).to_be_bytes()).await;
+    assert_eq!(asked(&peer, 3).await, (vec![(1, nodes([ORIGIN]))], true));
 }

@@ -1,19 +1,7 @@
 //! Neighbors that connect: how many, how often, and what they say over each connection.
 
-use std::time::Duration;
+use crate::common::*;
 
-use crate::common::{
-    Fake, Peer, eventually,
-    fake::{Dialed, Habit, dial, dial_with, summary_of_none},
-    identity, indexer, patient, query, record, within,
-};
-use nekoproto::{
-    List, NodeTag, Refusal,
-    summary::{SummaryNews, SummaryReply},
-    transport::Security,
-};
-
-const SECURITY: Security = Security::Insecure;
 /// As many guests as have a place.
 const MANY: u16 = 256;
 
@@ -34,48 +22,57 @@ async fn tell(from: &Dialed, news: SummaryNews) -> Result<SummaryReply, Refusal>
     from.client.summarize(patient(), news).await.unwrap()
 }
 
+/// A neighbor that has told its names.
+async fn told(seed: u16, addr: SocketAddr) -> Dialed {
+    let neighbor = dial(seed, addr, CLEAR).await;
+    assert!(tell(&neighbor, whole(0)).await.unwrap().is_taken);
+    neighbor
+}
+
+async fn is_closed(neighbor: &Dialed) {
+    eventually(async || neighbor.client.summarize(patient(), heartbeat(0)).await.err()).await;
+}
+
+async fn is_open(neighbor: &Dialed) -> bool {
+    tell(neighbor, heartbeat(0)).await.unwrap().is_taken
+}
+
 /// Nobody keeps a place by being there first: who proved nothing makes room.
 #[testkit::test]
 async fn a_guest_too_many_takes_the_place_of_the_oldest_that_proved_nothing() {
-    let indexer = indexer(SECURITY, &[]).await;
+    let indexer = indexer(CLEAR, &[]).await;
     let mut neighbors = Vec::new();
-    for seed in 1..=MANY {
-        neighbors.push(dial(seed, indexer.local_addr(), SECURITY).await);
-        assert!(tell(&neighbors[neighbors.len() - 1], whole(0)).await.unwrap().is_taken);
+    for seed in 1..=MANY + 1 {
+        neighbors.push(told(seed, indexer.local_addr()).await);
     }
-    let further = dial(MANY + 1, indexer.local_addr(), SECURITY).await;
-    assert!(tell(&further, whole(0)).await.unwrap().is_taken);
-    eventually(async || neighbors[0].client.summarize(patient(), heartbeat(0)).await.err()).await;
-    assert!(tell(&neighbors[1], heartbeat(0)).await.unwrap().is_taken, "one was enough");
+    is_closed(&neighbors[0]).await;
+    assert!(is_open(&neighbors[1]).await, "one was enough");
 }
 
 #[testkit::test]
 async fn a_neighbor_that_connects_again_and_again_keeps_the_latest_two() {
-    let indexer = indexer(SECURITY, &[]).await;
+    let indexer = indexer(CLEAR, &[]).await;
     let mut all = Vec::new();
     for _ in 0..4 {
-        all.push(dial(1, indexer.local_addr(), SECURITY).await);
-        assert!(tell(&all[all.len() - 1], whole(0)).await.unwrap().is_taken);
+        all.push(told(1, indexer.local_addr()).await);
     }
     for older in &all[..2] {
-        eventually(async || older.client.summarize(patient(), heartbeat(0)).await.err()).await;
+        is_closed(older).await;
     }
     for latest in &all[2..] {
-        assert!(tell(latest, heartbeat(0)).await.unwrap().is_taken);
+        assert!(is_open(latest).await);
     }
 }
 
 /// Else the neighbor is passed over for what is behind it, when the connection over which it is asked ends.
 #[testkit::test]
 async fn links_that_changed_count_for_each_connection_of_a_neighbor() {
-    let behind = Fake::begin(500, SECURITY, Habit::Refuses(Refusal::Busy));
-    let indexer = indexer(SECURITY, &[behind.addr]).await;
-    indexer.neighbors_reach(1).await;
-    let peer = Peer::join(1, indexer.local_addr(), SECURITY).await;
-    peer.register([record(1, "a", 1)]).await;
-    let first = dial_with(2, indexer.local_addr(), SECURITY, Habit::AnswersProbes).await;
+    let behind = Fake::begin(500, CLEAR, Habit::Refuses(Refusal::Busy));
+    let indexer = connected(CLEAR, &[behind.addr]).await;
+    let peer = holder(1, &indexer, CLEAR).await;
+    let first = dial_with(2, indexer.local_addr(), CLEAR, Habit::AnswersProbes).await;
     let clock_ms = tell(&first, whole(500)).await.unwrap().clock_ms;
-    let second = dial_with(2, indexer.local_addr(), SECURITY, Habit::AnswersProbes).await;
+    let second = dial_with(2, indexer.local_addr(), CLEAR, Habit::AnswersProbes).await;
     tell(&second, whole(500)).await.unwrap();
     indexer.neighbors_reach(2).await;
     drop(behind);

@@ -1,7 +1,6 @@
 //! The tests of the indexer: running ones on free ports, and its decisions under simulation. One program,
 //! so that it is linked once.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails by panicking")]
-#![allow(clippy::print_stderr, reason = "a simulation says which seed failed")]
 
 mod common;
 mod config;
@@ -11,7 +10,6 @@ mod heartbeats;
 mod hostile;
 mod http_door;
 mod http_indexer;
-mod http_send_file;
 mod leases;
 mod links;
 mod neighbors;

@@ -1,190 +1,112 @@
 //! Neighbors that are named on either side, away, coming back, stuck or broken.
 
-use std::{
-    net::SocketAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
-use crate::common::{
-    Fake, PATIENCE, Peer, config, eventually,
-    fake::{Habit, deaf_neighbor},
-    hits, indexer, kept_port, line, nodes, over_both, query, record, within,
-};
-use futures::future::join_all;
-use nekoindexer::{
-    Config, Indexer, IndexerHandle,
-    neighbors::load::{LINK_FORWARDS_MAX, STUCK_AFTER},
-};
-use nekoproto::{QueryReply, Refusal, transport::Security};
-use tokio::task::JoinSet;
+use nekoindexer::neighbors::load::{LINK_FORWARDS_MAX, STUCK_AFTER};
 
-/// The origin of the file that everybody holds.
-const ORIGIN: u16 = 1000;
+use crate::common::*;
 
-/// A peer that holds `a`.
-async fn holder(seed: u16, indexer: &IndexerHandle, security: Security) -> Peer {
-    let peer = Peer::join(seed, indexer.local_addr(), security).await;
-    peer.register([record(ORIGIN, "a", 1)]).await;
-    peer
-}
-
-/// An indexer at this address, the same node each time.
+/// An indexer at this address, the same node each time if it has a folder.
 async fn indexer_at(
-    addr: SocketAddr,
-    data_dir: &tempfile::TempDir,
+    listen: SocketAddr,
+    data_dir: Option<&tempfile::TempDir>,
     security: Security,
     neighbors: &[SocketAddr],
 ) -> IndexerHandle {
-    let data_dir = Some(data_dir.path().to_owned());
-    Indexer::spawn(Config { listen: addr, data_dir, ..config(security, neighbors) }).await.unwrap()
+    let data_dir = data_dir.map(|folder| folder.path().to_owned());
+    Indexer::spawn(Config { listen, data_dir, ..config(security, neighbors) }).await.unwrap()
 }
 
-#[testkit::test]
-async fn neighbor_named_on_one_side_is_asked_in_both_directions() {
-    over_both(async |security| {
-        let indexers = line(security, 2).await;
-        let peers = [holder(0, &indexers[0], security).await, holder(1, &indexers[1], security).await];
-        for peer in &peers {
-            let reply = peer.query("a", 1).await;
-            assert_eq!(hits(&reply), [(1, nodes(0..2))]);
-            assert_eq!((reply.complete, reply.messages), (true, 1));
-        }
+/// Asks until the answer is complete.
+async fn complete(peer: &Peer, text: &str, ttl_hops: u8) -> QueryReply {
+    eventually(async || {
+        let reply = peer.query(text, ttl_hops).await;
+        assert!(reply.messages <= 1, "asked twice");
+        reply.complete.then_some(reply)
     })
-    .await;
+    .await
 }
 
 #[testkit::test]
-async fn neighbors_named_on_both_sides_are_asked_once() {
-    over_both(async |security| {
-        let (_keep, addr) = kept_port();
-        let first = indexer(security, &[addr]).await;
-        let config = Config { listen: addr, ..config(security, &[first.local_addr()]) };
-        let second = Indexer::spawn(config).await.unwrap();
-        for (seed, indexer) in [(0, &first), (1, &second)] {
-            let peer = holder(seed, indexer, security).await;
-            // Until both connections are there, one side may not know that the other is.
-            let reply = eventually(async || {
-                let reply = peer.query("what nobody has", 2).await; // so everybody is asked
-                assert!(reply.messages <= 1, "asked twice");
-                reply.complete.then_some(reply)
-            })
-            .await;
-            assert_eq!((reply.messages, reply.hits.len()), (1, 0));
-            drop(peer);
-        }
-        first.neighbors_reach(1).await;
-        second.neighbors_reach(1).await;
-    })
-    .await;
-}
-
-#[testkit::test]
-async fn neighbor_named_twice_is_asked_once() {
-    let neighbor = indexer(Security::Tls, &[]).await;
-    let indexer = indexer(Security::Tls, &[neighbor.local_addr(); 2]).await;
-    let peer = holder(0, &indexer, Security::Tls).await;
-    let reply = eventually(async || Some(peer.query("a", 1).await).filter(|reply| reply.complete)).await;
-    assert_eq!(reply.messages, 1);
-}
-
-#[testkit::test]
-async fn neighbor_down_from_the_start_is_missed_until_it_comes_up() {
-    over_both(async |security| {
-        let (_keep, addr) = kept_port();
-        let waiting = indexer(security, &[addr]).await;
-        let peer = holder(0, &waiting, security).await;
-        let reply = peer.query("a", 3).await;
-        assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([0]))], false));
-        assert!(peer.query("a", 0).await.complete, "nothing further was asked for");
-
-        let late = Indexer::spawn(Config { listen: addr, ..config(security, &[]) }).await.unwrap();
-        let _other = holder(1, &late, security).await;
-        waiting.neighbors_reach(1).await;
-        let reply = peer.query("a", 3).await;
-        assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes(0..2))], true));
-    })
-    .await;
-}
-
-/// Once the indexer that stays names the other, once the other way round: then it is a guest, whose going leaves no gap.
-#[testkit::test]
-async fn neighbor_that_goes_away_is_missed_until_it_returns() {
-    for stays_connecting in [true, false] {
-        over_both(async |security| {
-            let data_dir = tempfile::tempdir().unwrap();
-            let (_keep, addr) = kept_port();
-            let its_neighbors = if stays_connecting { vec![addr] } else { vec![] };
-            let stays = indexer(security, &its_neighbors).await;
-            let neighbors = if stays_connecting { vec![] } else { vec![stays.local_addr()] };
-            let peer = holder(0, &stays, security).await;
-
-            let goes = indexer_at(addr, &data_dir, security, &neighbors).await;
-            stays.neighbors_reach(1).await;
-            assert!(peer.query("a", 1).await.complete);
-
-            goes.shutdown().await;
-            stays.neighbors_reach(0).await;
-            let reply = peer.query("a", 1).await;
-            assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([0]))], !stays_connecting));
-
-            let back = indexer_at(addr, &data_dir, security, &neighbors).await;
-            let _other = holder(1, &back, security).await;
-            stays.neighbors_reach(1).await;
-            let reply = peer.query("a", 1).await;
-            assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes(0..2))], true));
-        })
-        .await;
+async fn neighbors_named_on_both_sides_are_asked_once_each_way(security: Security) {
+    let (_keep, addr) = kept_port();
+    let first = indexer(security, &[addr]).await;
+    let second = indexer_at(addr, None, security, &[first.local_addr()]).await;
+    for (seed, indexer) in [(0, &first), (1, &second)] {
+        let peer = holder(seed, indexer, security).await;
+        // Until both connections are there, one side may not know that the other is.
+        let reply = complete(&peer, "what nobody has", 2).await; // so everybody is asked
+        assert_eq!((reply.messages, reply.hits.len()), (1, 0));
     }
+    first.neighbors_reach(1).await;
+    second.neighbors_reach(1).await;
 }
 
 #[testkit::test]
-async fn indexer_named_as_its_own_neighbor_is_left_out() {
-    over_both(async |security| {
+async fn neighbor_named_twice_is_asked_once_and_one_that_is_itself_not_at_all(security: Security) {
+    let (_keep, addr) = kept_port();
+    let listen = SocketAddr::from(([0, 0, 0, 0], addr.port()));
+    let neighbor = indexer_at(listen, None, security, &[addr]).await;
+    let twice = indexer(security, &[addr; 2]).await;
+    let peer = holder(0, &twice, security).await;
+    assert_eq!(complete(&peer, "a", 1).await.messages, 1);
+    drop((twice, peer));
+    neighbor.neighbors_reach(0).await;
+    let peer = Peer::join(0, addr, security).await;
+    assert_eq!(complete(&peer, "a", 3).await.messages, 0);
+}
+
+/// Down from the start, or gone and back. It is named by the indexer that stays, or names that one: then it is a guest,
+/// whose going leaves no gap.
+#[testkit::test]
+async fn neighbor_that_is_down_is_missed_until_it_comes_up(security: Security) {
+    let misses_and_finds = async |is_named: bool| {
+        let data_dir = tempfile::tempdir().unwrap();
         let (_keep, addr) = kept_port();
-        let listen = SocketAddr::from(([0, 0, 0, 0], addr.port()));
-        let indexer = Indexer::spawn(Config { listen, ..config(security, &[addr]) }).await.unwrap();
-        let peer = Peer::join(0, addr, security).await;
-        let reply = eventually(async || Some(peer.query("a", 3).await).filter(|reply| reply.complete)).await;
-        assert_eq!(reply.messages, 0);
-        indexer.neighbors_reach(0).await;
-    })
-    .await;
+        let stays = indexer(security, &[addr][..usize::from(is_named)]).await;
+        let its_neighbors = &[stays.local_addr()][..usize::from(!is_named)];
+        let peer = holder(0, &stays, security).await;
+        for round in 0..2 {
+            assert_eq!(asked(&peer, 3).await, (vec![(1, nodes([0]))], !is_named), "{is_named} {round}");
+            assert!(peer.query("a", 0).await.complete, "nothing further was asked for");
+            let up = indexer_at(addr, Some(&data_dir), security, its_neighbors).await;
+            let _other = holder(1, &up, security).await;
+            stays.neighbors_reach(1).await;
+            assert_eq!(asked(&peer, 3).await, (vec![(1, nodes(0..2))], true), "{is_named} {round}");
+            up.shutdown().await;
+            stays.neighbors_reach(0).await;
+        }
+    };
+    futures::join!(misses_and_finds(true), misses_and_finds(false));
 }
 
 #[testkit::test]
-async fn stuck_neighbors_cost_the_deadline_and_no_hit() {
-    over_both(async |security| {
-        let indexers = line(security, 2).await;
-        let stuck = Fake::begin(500, security, Habit::NeverAnswers);
-        let asked = indexer(security, &[indexers[0].local_addr(), stuck.addr]).await;
-        asked.neighbors_reach(2).await;
-        let _deaf = deaf_neighbor(501, asked.local_addr(), security).await; // a guest: it is never asked
-        let peer = holder(0, &asked, security).await;
-        let _near = holder(1, &indexers[0], security).await;
-        let _far = holder(2, &indexers[1], security).await;
+async fn stuck_neighbors_cost_the_deadline_and_no_hit(security: Security) {
+    let indexers = line(security, 2).await;
+    let stuck = Fake::begin(500, security, Habit::NeverAnswers);
+    let asked = connected(security, &[indexers[0].local_addr(), stuck.addr]).await;
+    let _deaf = deaf_neighbor(501, asked.local_addr(), security).await; // a guest: it is never asked
+    let peer = holder(0, &asked, security).await;
+    let _near = holder(1, &indexers[0], security).await;
+    let _far = holder(2, &indexers[1], security).await;
 
-        let began = Instant::now();
-        let deadline = Duration::from_secs(2);
-        let reply = peer.client.query(within(deadline), query("a", 3)).await;
-        let reply = reply.expect("an answer within the deadline").unwrap();
-        assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes(0..3))], false));
-        assert!(began.elapsed() < deadline, "{:?}", began.elapsed());
-    })
-    .await;
+    let began = Instant::now();
+    let deadline = Duration::from_secs(2);
+    let reply = peer.client.query(within(deadline), query("a", 3)).await;
+    let reply = reply.expect("an answer within the deadline").unwrap();
+    assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes(0..3))], false));
+    assert!(began.elapsed() < deadline, "{:?}", began.elapsed());
 }
 
 /// The indexer between the asker and a stuck one gives up in time for its own answer to arrive.
 #[testkit::test]
 async fn stuck_indexer_far_away_does_not_hide_what_is_before_it() {
-    let security = Security::Insecure;
-    let stuck = Fake::begin(500, security, Habit::NeverAnswers);
-    let far = indexer(security, &[stuck.addr]).await;
-    let near = indexer(security, &[far.local_addr()]).await;
+    let stuck = Fake::begin(500, CLEAR, Habit::NeverAnswers);
+    let far = connected(CLEAR, &[stuck.addr]).await;
+    let near = connected(CLEAR, &[far.local_addr()]).await;
     far.neighbors_reach(2).await;
-    near.neighbors_reach(1).await;
-    let peer = holder(0, &near, security).await;
-    let _holder = holder(1, &far, security).await;
+    let peer = holder(0, &near, CLEAR).await;
+    let _holder = holder(1, &far, CLEAR).await;
     let reply = peer.client.query(within(Duration::from_secs(2)), query("a", 3)).await.unwrap().unwrap();
     assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes(0..2))], false));
 }
@@ -193,13 +115,11 @@ async fn stuck_indexer_far_away_does_not_hide_what_is_before_it() {
 #[testkit::test]
 async fn query_behind_many_that_are_stuck_is_answered_at_once() {
     const OTHERS: u16 = 9;
-    let security = Security::Insecure;
-    let mut stuck = Fake::begin(500, security, Habit::NeverAnswers);
-    let indexer = indexer(security, &[stuck.addr]).await;
-    indexer.neighbors_reach(1).await;
+    let mut stuck = Fake::begin(500, CLEAR, Habit::NeverAnswers);
+    let indexer = connected(CLEAR, &[stuck.addr]).await;
     // Enough of them that none has more queries in flight than one caller may.
-    let others: Vec<_> = (1..=OTHERS).map(|n| holder(n, &indexer, security)).collect();
-    let others: Vec<_> = join_all(others).await.into_iter().map(Arc::new).collect();
+    let others = join_all((1..=OTHERS).map(|n| holder(n, &indexer, CLEAR))).await;
+    let others: Vec<_> = others.into_iter().map(Arc::new).collect();
     let mut waiting = JoinSet::new();
     for n in 0..LINK_FORWARDS_MAX + 50 {
         let other = Arc::clone(&others[n % others.len()]);
@@ -208,7 +128,7 @@ async fn query_behind_many_that_are_stuck_is_answered_at_once() {
     for _ in 0..LINK_FORWARDS_MAX {
         stuck.asked.recv().await.unwrap();
     }
-    let peer = holder(0, &indexer, security).await;
+    let peer = holder(0, &indexer, CLEAR).await;
     // Not at first: it might only have much to do.
     let deadline = 4 * STUCK_AFTER;
     let reply = eventually(async || {
@@ -221,18 +141,14 @@ async fn query_behind_many_that_are_stuck_is_answered_at_once() {
 }
 
 #[testkit::test]
-async fn neighbor_that_refuses_or_panics_makes_the_answer_incomplete_at_once() {
+async fn neighbor_that_refuses_or_panics_makes_the_answer_incomplete_at_once(security: Security) {
     for habit in [Habit::Refuses(Refusal::Busy), Habit::Panics, Habit::Says(QueryReply::default())] {
-        over_both(async |security| {
-            let broken = Fake::begin(500, security, habit.clone());
-            let indexer = indexer(security, &[broken.addr]).await;
-            indexer.neighbors_reach(1).await;
-            let peer = holder(0, &indexer, security).await;
-            let began = Instant::now();
-            let reply = peer.query("a", 1).await; // its deadline is far away
-            assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([0]))], false), "{habit:?}");
-            assert!(began.elapsed() < PATIENCE / 2, "{habit:?} was waited for");
-        })
-        .await;
+        let broken = Fake::begin(500, security, habit.clone());
+        let indexer = connected(security, &[broken.addr]).await;
+        let peer = holder(0, &indexer, security).await;
+        let began = Instant::now();
+        let answer = asked(&peer, 1).await; // its deadline is far away
+        assert_eq!(answer, (vec![(1, nodes([0]))], false), "{habit:?}");
+        assert!(began.elapsed() < PATIENCE / 2, "{habit:?} was waited for");
     }
 }

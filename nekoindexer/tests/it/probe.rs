@@ -1,21 +1,9 @@
 //! Route probes over real sockets: which way they go, where they are dropped, and where what was lost is counted.
 
-use std::time::Duration;
-
-use crate::common::{Fake, Peer, config, fake::Habit, indexer, network, within};
-use futures::future::join_all;
-use nekoindexer::{Config, Indexer, IndexerHandle};
-use nekoproto::{
-    MsgId, NoAnswer, NodeTag, Refusal,
-    limits::{PROBE_HOPS_MAX, PROBE_PAYLOAD_MAX},
-    probe::{ProbeEnd, ProbeReply, ProbeRequest},
-    transport::Security,
-};
-
-const SECURITY: Security = Security::Insecure;
+use crate::common::*;
 
 async fn probed(indexer: &IndexerHandle, request: ProbeRequest) -> Result<ProbeReply, Refusal> {
-    let peer = Peer::join(1, indexer.local_addr(), SECURITY).await;
+    let peer = Peer::join(1, indexer.local_addr(), CLEAR).await;
     peer.client.probe(within(Duration::from_secs(2)), request).await.unwrap()
 }
 
@@ -23,22 +11,21 @@ fn hops(hops: u8) -> ProbeRequest {
     ProbeRequest::new(MsgId::random(), hops)
 }
 
-fn nodes(way: &ProbeReply) -> Vec<NodeTag> {
+fn stops(way: &ProbeReply) -> Vec<NodeTag> {
     way.stops.iter().map(|stop| stop.node).collect()
 }
 
 #[testkit::test]
 async fn probe_goes_round_a_ring_and_is_dropped_where_arithmetic_says() {
     let links = |n: usize| if n == 2 { vec![0, 1] } else { n.checked_sub(1).into_iter().collect() };
-    let ring = network(SECURITY, 3, links).await;
+    let ring = network(CLEAR, 3, links).await;
     let tags: Vec<NodeTag> = ring.iter().map(|indexer| indexer.node().tag()).collect();
     for last in [0, 1, 2, 10] {
         let way = probed(&ring[0], hops(last)).await.unwrap();
         let step = if way.stops.get(1).is_some_and(|stop| stop.node == tags[2]) { 2 } else { 1 };
         let round: Vec<NodeTag> = (0..=usize::from(last)).map(|hop| tags[hop * step % ring.len()]).collect();
-        assert_eq!((nodes(&way), way.end), (round, ProbeEnd::Hops));
-        let again: Vec<bool> = way.stops.iter().map(|stop| stop.again).collect();
-        assert_eq!(again, (0..=usize::from(last)).map(|hop| hop >= 3).collect::<Vec<_>>());
+        assert_eq!((stops(&way), way.end), (round, ProbeEnd::Hops));
+        assert!(way.stops.iter().enumerate().all(|(hop, stop)| stop.again == (hop >= 3)), "{way:?}");
         for (stop, next) in way.stops.iter().zip(&way.stops[1..]) {
             let at = ring.iter().find(|indexer| indexer.node().tag() == next.node).unwrap();
             assert!(stop.waited_us >= next.waited_us, "{way:?}");
@@ -49,49 +36,48 @@ async fn probe_goes_round_a_ring_and_is_dropped_where_arithmetic_says() {
 
 #[testkit::test]
 async fn probe_ends_where_there_is_no_neighbor_and_says_who_did_not_answer() {
-    let alone = indexer(SECURITY, &[]).await;
+    let alone = indexer(CLEAR, &[]).await;
     let way = probed(&alone, hops(3)).await.unwrap();
-    assert_eq!((nodes(&way), way.end), (vec![alone.node().tag()], ProbeEnd::Nowhere));
-    for (seed, (habit, why)) in (20..).zip([
+    assert_eq!((stops(&way), way.end), (vec![alone.node().tag()], ProbeEnd::Nowhere));
+    for (habit, why) in [
         (Habit::NeverAnswers, NoAnswer::Late),
         (Habit::Refuses(Refusal::Busy), NoAnswer::Refused(Refusal::Busy)),
-    ]) {
-        let fake = Fake::begin(seed, SECURITY, habit);
-        let asker = indexer(SECURITY, &[fake.addr]).await;
-        asker.neighbors_reach(1).await;
+    ] {
+        let fake = Fake::begin(20, CLEAR, habit);
+        let asker = connected(CLEAR, &[fake.addr]).await;
         let way = probed(&asker, hops(3)).await.unwrap();
-        assert_eq!((nodes(&way), way.end), (vec![asker.node().tag()], ProbeEnd::Lost(why)));
+        assert_eq!((stops(&way), way.end), (vec![asker.node().tag()], ProbeEnd::Lost(why)));
         assert_eq!(way.stops[0].next, Some(fake.addr));
     }
 }
 
 #[testkit::test]
 async fn probe_with_too_many_hops_or_bytes_is_refused_and_one_with_the_most_is_passed_on() {
-    let pair = network(SECURITY, 2, |n| n.checked_sub(1).into_iter().collect()).await;
-    let way = probed(&pair[0], hops(PROBE_HOPS_MAX)).await.unwrap();
-    assert_eq!((way.stops.len(), way.end), (usize::from(PROBE_HOPS_MAX) + 1, ProbeEnd::Hops));
     let with = |bytes, last| ProbeRequest { payload: vec![1; bytes], ..hops(last) };
-    for too_large in [hops(PROBE_HOPS_MAX + 1), with(1, 0)] {
-        assert_eq!(probed(&pair[0], too_large).await, Err(Refusal::ProbeTooLarge));
-    }
-    let config = |neighbors| Config { carries_probes: true, ..config(SECURITY, neighbors) };
+    let pair = line(CLEAR, 2).await;
+    let config = |neighbors| Config { carries_probes: true, ..config(CLEAR, neighbors) };
     let far = Indexer::spawn(config(&[])).await.unwrap();
     let near = Indexer::spawn(config(&[far.local_addr()])).await.unwrap();
     near.neighbors_reach(1).await;
     far.neighbors_reach(1).await;
-    let way = probed(&near, with(PROBE_PAYLOAD_MAX, 5)).await.unwrap();
-    assert_eq!(way.stops.len(), 6);
-    for too_large in [with(PROBE_PAYLOAD_MAX, 6), with(PROBE_PAYLOAD_MAX + 1, 0)] {
-        assert_eq!(probed(&near, too_large).await, Err(Refusal::ProbeTooLarge));
+    for (at, most, too_large) in [
+        (&pair[0], hops(PROBE_HOPS_MAX), [hops(PROBE_HOPS_MAX + 1), with(1, 0)]),
+        (&near, with(PROBE_PAYLOAD_MAX, 5), [with(PROBE_PAYLOAD_MAX, 6), with(PROBE_PAYLOAD_MAX + 1, 0)]),
+    ] {
+        let last = usize::from(most.hops_left);
+        let way = probed(at, most).await.unwrap();
+        assert_eq!((way.stops.len(), way.end), (last + 1, ProbeEnd::Hops));
+        for too_large in too_large {
+            assert_eq!(probed(at, too_large).await, Err(Refusal::ProbeTooLarge));
+        }
     }
 }
 
 #[testkit::test]
 async fn few_probes_of_a_peer_are_passed_on_at_once() {
-    let fake = Fake::begin(20, SECURITY, Habit::NeverAnswers);
-    let asker = indexer(SECURITY, &[fake.addr]).await;
-    asker.neighbors_reach(1).await;
-    let peer = Peer::join(1, asker.local_addr(), SECURITY).await;
+    let fake = Fake::begin(20, CLEAR, Habit::NeverAnswers);
+    let asker = connected(CLEAR, &[fake.addr]).await;
+    let peer = Peer::join(1, asker.local_addr(), CLEAR).await;
     let probe = |_| peer.client.probe(within(Duration::from_secs(2)), hops(3));
     let answers = join_all((0..5).map(probe)).await;
     let refused = answers.into_iter().filter(|answer| matches!(answer, Ok(Err(Refusal::Busy))));

@@ -1,22 +1,19 @@
 //! The program itself: what it prints, how it ends, what it keeps.
 
 use std::{
-    fs,
-    net::{SocketAddr, TcpListener},
+    net::TcpListener,
     os::unix::fs::PermissionsExt,
     process::{Output, Stdio},
-    time::Duration,
 };
 
-use crate::common::{
-    ANY_PORT, Peer, eventually, hits, http, indexer, nodes, peer::endpoint, query, record, within,
-};
-use nekoproto::{NoAnswer, NodeId, Purpose, Role, transport::Security};
-use rustix::process::{Pid, Signal, kill_process};
+pub(crate) use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
     process::{Child, ChildStdout, Command},
 };
+
+use crate::common::*;
 
 /// The program with these arguments, in a bare environment; it ends with this test.
 pub(crate) fn command(args: &[&str]) -> Command {
@@ -26,16 +23,25 @@ pub(crate) fn command(args: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end.
-pub(crate) async fn ends(args: &[&str]) -> (Option<i32>, String) {
-    let Output { status, stdout, stderr } = command(args).output().await.unwrap();
-    assert!(stdout.is_empty(), "{args:?} printed {}", String::from_utf8_lossy(&stdout));
-    (status.code(), String::from_utf8(stderr).unwrap())
+/// Runs it to its end: the exit code, and what it printed.
+pub(crate) async fn run(args: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    let output = command(args).envs(variables.iter().copied()).output().await.unwrap();
+    let Output { status, stdout, stderr } = output;
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+/// Runs it with each of these arguments; it ends with this code and names what is wrong.
+pub(crate) async fn fails<const N: usize>(code: i32, cases: [(&[&str], &str); N]) {
+    for (args, named) in cases {
+        let (ended, stdout, stderr) = run(args, &[]).await;
+        assert_eq!((ended, &stdout[..]), (Some(code), ""), "{args:?}: {stderr}");
+        assert!(stderr.contains(named), "{args:?}: {stderr}");
+    }
 }
 
 /// A running indexer.
 pub(crate) struct Running {
-    pub(crate) child: Child,
+    child: Child,
     stdout: Lines<BufReader<ChildStdout>>,
     pub(crate) addr: SocketAddr,
 }
@@ -43,11 +49,7 @@ pub(crate) struct Running {
 impl Running {
     /// Starts it on a free port and reads where it listens.
     pub(crate) async fn begin(args: &[&str]) -> Self {
-        Self::begin_on("127.0.0.1:0", args).await
-    }
-
-    async fn begin_on(listen: &str, args: &[&str]) -> Self {
-        Self::of(command(&[&["--listen", listen], args].concat())).await
+        Self::of(command(&[&["--listen", "127.0.0.1:0"], args].concat())).await
     }
 
     /// The same, allowed to open this number of files and sockets.
@@ -60,13 +62,19 @@ impl Running {
         Self::of(command).await
     }
 
-    async fn of(mut command: Command) -> Self {
+    pub(crate) async fn of(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
-        let first = stdout.next_line().await.unwrap().unwrap_or_default();
-        let addr = first.strip_prefix("listening on ").and_then(|addr| addr.parse().ok());
-        let addr = addr.unwrap_or_else(|| panic!("the first line is {first:?}"));
-        Self { child, stdout, addr }
+        let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut running = Self { child, stdout, addr: ANY_PORT };
+        running.addr = running.next_line("listening on ").await;
+        running
+    }
+
+    /// The address in the next line that it prints, which begins like this.
+    async fn next_line(&mut self, begin: &str) -> SocketAddr {
+        let line = self.stdout.next_line().await.unwrap().unwrap_or_default();
+        let addr = line.strip_prefix(begin).and_then(|addr| addr.trim_end_matches('/').parse().ok());
+        addr.unwrap_or_else(|| panic!("no {begin:?} in {line:?}"))
     }
 
     /// Who it is.
@@ -75,12 +83,24 @@ impl Running {
         asker.dial(self.addr, Purpose::Control, None).await.unwrap().remote.node
     }
 
-    /// Sends a signal; the exit code, when nothing further was printed.
-    async fn ends_on(mut self, signal: Signal) -> Option<i32> {
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id().unwrap().cast_signed()).unwrap();
         kill_process(pid, signal).unwrap();
+    }
+
+    /// Sends a signal; the exit code, when nothing further was printed.
+    pub(crate) async fn ends_on(mut self, signal: Signal) -> Option<i32> {
+        self.signal(signal);
         assert_eq!(self.stdout.next_line().await.unwrap(), None, "a second line");
         self.child.wait().await.unwrap().code()
+    }
+
+    /// Bytes of memory, by this line of its status.
+    pub(crate) fn memory(&self, line: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id().unwrap())).unwrap();
+        let kib = status.lines().find_map(|text| text.strip_prefix(line)).unwrap();
+        kib.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
     }
 }
 
@@ -113,12 +133,11 @@ async fn two_programs_find_what_the_other_holds_and_end_when_told() {
 async fn stopped_program_gives_its_port_back_at_once() {
     let mut running = Running::begin(&[]).await;
     for _ in 0..3 {
-        let peer = Peer::join(1, running.addr, Security::Tls).await; // an open connection
-        let addr = running.addr.to_string();
+        let _open = Peer::join(1, running.addr, Security::Tls).await;
+        let addr = running.addr;
         assert_eq!(running.ends_on(Signal::TERM).await, Some(0));
-        running = Running::begin_on(&addr, &[]).await;
-        assert_eq!(running.addr.to_string(), addr);
-        drop(peer);
+        running = Running::of(command(&["--listen", &addr.to_string()])).await;
+        assert_eq!(running.addr, addr);
     }
 }
 
@@ -126,29 +145,24 @@ async fn stopped_program_gives_its_port_back_at_once() {
 async fn port_in_use_is_said_in_one_line() {
     let taken = TcpListener::bind(ANY_PORT).unwrap();
     let addr = taken.local_addr().unwrap().to_string();
-    let (code, stderr) = ends(&["--listen", &addr]).await;
+    let (code, _, stderr) = run(&["--listen", &addr], &[]).await;
     assert_eq!((code, stderr.lines().count()), (Some(3), 1), "{stderr}");
-    assert!(
-        stderr.contains(&format!("cannot listen on {addr}")) && stderr.matches("in use").count() == 1,
-        "{stderr}"
-    );
+    let is_said = stderr.contains(&format!("cannot listen on {addr}"));
+    assert!(is_said && stderr.matches("in use").count() == 1, "{stderr}");
 }
 
 #[testkit::test]
 async fn wrong_usage_is_named_and_exits_with_2() {
-    let cases = [
-        (&["--no-such-flag"][..], "--no-such-flag"),
+    let cases: [(&[&str], &str); 7] = [
+        (&["--no-such-flag"], "--no-such-flag"),
         (&["--neighbors", "127.0.0.1:1,nowhere"], "nowhere"),
         (&["--neighbors", "127.0.0.1:99999"], "127.0.0.1:99999"),
         (&["--listen", "127.0.0.1"], "127.0.0.1"),
         (&["--lease-secs", "0"], "--lease-secs"),
         (&["surplus"], "surplus"),
+        (&["--network", ""], "a network needs a name"),
     ];
-    for (args, named) in cases {
-        let (code, stderr) = ends(args).await;
-        assert_eq!(code, Some(2), "{args:?}: {stderr}");
-        assert!(stderr.contains(named), "{args:?}: {stderr}");
-    }
+    fails(2, cases).await;
 }
 
 #[testkit::test]
@@ -158,7 +172,7 @@ async fn configuration_file_is_obeyed_and_its_faults_are_named() {
     let path = path.to_str().unwrap();
     fs::write(path, "listen = '127.0.0.1:0'\nlease_secs = 7\ninsecure = true").unwrap();
     let running = Running::begin(&["--config", path, "--lease-secs", "8"]).await;
-    let peer = Peer::join(1, running.addr, Security::Insecure).await;
+    let peer = Peer::join(1, running.addr, CLEAR).await;
     assert_eq!(peer.register([record(1, "a", 1)]).await.lease.lease_ms, 8000, "the flag wins");
 
     let cases = [
@@ -171,13 +185,9 @@ async fn configuration_file_is_obeyed_and_its_faults_are_named() {
     ];
     for (text, named) in cases {
         fs::write(path, text).unwrap();
-        let (code, stderr) = ends(&["--config", path]).await;
-        assert_eq!(code, Some(2), "{text}: {stderr}");
-        assert!(stderr.contains(named), "{text}: {stderr}");
+        fails(2, [(&["--config", path], named)]).await;
     }
-    let (code, stderr) = ends(&["--config", "/no/such/file"]).await;
-    assert_eq!(code, Some(2));
-    assert!(stderr.contains("/no/such/file"), "{stderr}");
+    fails(2, [(&["--config", "/no/such/file"], "/no/such/file")]).await;
 }
 
 #[testkit::test]
@@ -185,56 +195,38 @@ async fn data_folder_keeps_the_node_and_its_key_private() {
     let folder = tempfile::tempdir().unwrap();
     let data_dir = folder.path().join("made/by/the/program");
     let args = ["--data-dir", data_dir.to_str().unwrap()];
-    let first = Running::begin(&args).await;
-    let node = first.node().await;
-    assert_eq!(first.ends_on(Signal::TERM).await, Some(0));
+    let (code, id, _) = run(&[&args[..], &["id"]].concat(), &[]).await;
+    assert_eq!(code, Some(0));
     let key = data_dir.join("indexer.key");
     assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
-
-    let again = Running::begin(&args).await;
-    assert_eq!(again.node().await, node);
-    assert_ne!(Running::begin(&[]).await.node().await, node);
-    drop(again);
+    for _ in 0..2 {
+        let running = Running::begin(&args).await;
+        assert_eq!(format!("{}\n", running.node().await), id);
+        assert_eq!(running.ends_on(Signal::TERM).await, Some(0));
+    }
+    assert_ne!(format!("{}\n", Running::begin(&[]).await.node().await), id);
+    fails(3, [(&["id"], "--data-dir")]).await;
 
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
-    let (code, stderr) = ends(&[&["--listen", "127.0.0.1:0"][..], &args].concat()).await;
-    assert_eq!(code, Some(3));
-    assert!(stderr.contains("indexer.key") && stderr.contains("chmod 600"), "{stderr}");
+    let start = [&["--listen", "127.0.0.1:0"][..], &args].concat();
+    fails(3, [(&start, "indexer.key"), (&start, "chmod 600")]).await;
 }
 
 #[testkit::test]
 async fn program_that_stands_still_is_a_hop_that_did_not_answer_in_time() {
     let still = Running::begin(&["--insecure"]).await;
-    let asked = indexer(Security::Insecure, &[still.addr]).await;
-    asked.neighbors_reach(1).await;
-    let peer = Peer::join(1, asked.local_addr(), Security::Insecure).await;
+    let asked = connected(CLEAR, &[still.addr]).await;
+    let peer = Peer::join(1, asked.local_addr(), CLEAR).await;
     let answer = async || {
         let reply = peer.client.trace(within(Duration::from_millis(800)), query("a", 2)).await;
         let reply = reply.expect("the asker itself answers in time").unwrap();
         assert_eq!((reply.hops.len(), reply.hops[1].addr), (2, Some(still.addr)), "{reply:?}");
         reply.hops[1].answer.clone().map(|_| ())
     };
-    let pid = Pid::from_raw(still.child.id().unwrap().cast_signed()).unwrap();
-    kill_process(pid, Signal::STOP).unwrap();
+    still.signal(Signal::STOP);
     assert_eq!(answer().await, Err(NoAnswer::Late));
-    kill_process(pid, Signal::CONT).unwrap();
-    let answers = async || answer().await.ok();
-    eventually(answers).await;
-}
-
-/// The program with an HTTP door, and where that is.
-async fn with_http() -> (Running, SocketAddr) {
-    let mut running = Running::begin(&["--http", "127.0.0.1:0"]).await;
-    let line = running.stdout.next_line().await.unwrap().unwrap();
-    let http = line.strip_prefix("http on http://").and_then(|line| line.strip_suffix('/'));
-    (running, http.unwrap_or_else(|| panic!("the second line is {line:?}")).parse().unwrap())
-}
-
-/// Memory of a process in bytes.
-fn memory(process: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    kib.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
+    still.signal(Signal::CONT);
+    eventually(async || answer().await.ok()).await;
 }
 
 /// Goal: a thousand readers of events cost less than 64 MiB, and each of them is told. Method: as many connections,
@@ -242,20 +234,19 @@ fn memory(process: u32) -> u64 {
 #[testkit::test]
 async fn a_thousand_readers_of_events_cost_little() {
     nekoproto::transport::raise_file_limit();
-    let (running, http) = with_http().await;
-    assert_eq!(http::page(http, "/status").await.0, 200);
-    let before = memory(running.child.id().unwrap());
+    let mut running = Running::begin(&["--http", "127.0.0.1:0"]).await;
+    let addr = running.next_line("http on http://").await;
+    assert_eq!(http::get(addr, "/status").await.status, 200);
+    let before = running.memory("VmRSS:");
     let readers = tokio::task::spawn_blocking(move || {
-        let request = "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        let readers: Vec<_> = (0..1000).map(|_| http::send(http, request)).collect();
-        let mut readers: Vec<_> = readers.into_iter().map(std::io::BufReader::new).collect();
-        readers.iter_mut().for_each(|reader| drop(http::next_event(reader, "figures")));
+        let mut readers: Vec<_> = (0..1000).map(|_| http::Client::new(addr)).collect();
+        readers.iter_mut().for_each(|reader| reader.request("GET", "/api/v1/events", &[], b""));
+        readers.iter_mut().for_each(|reader| drop(reader.event("figures")));
         readers
     });
-    let readers = readers.await.unwrap();
-    let cost = memory(running.child.id().unwrap()).saturating_sub(before);
+    let _readers = readers.await.unwrap();
+    let cost = running.memory("VmRSS:").saturating_sub(before);
     assert!(cost < 64 << 20, "{cost} bytes");
-    assert_eq!(http::page(http, "/healthz").await.0, 200, "beside all readers");
-    drop(readers);
+    assert_eq!(http::get(addr, "/healthz").await.status, 200, "beside all readers");
     assert_eq!(running.ends_on(Signal::TERM).await, Some(0));
 }

@@ -1,17 +1,10 @@
 //! What one node may have kept by an indexer: past its share it is refused, and nobody else notices.
 
-use std::time::Duration;
+use std::ops::Range;
 
-use nekoindexer::{Config, Indexer, IndexerHandle};
-use nekoproto::{
-    FileName, MsgId, Names, QueryAllRequest, budget::BUDGET_MIN, limits::BATCH_MAX, transport::Security,
-};
+use nekoproto::budget::BUDGET_MIN;
 
-use crate::common::{
-    Peer, config, eventually,
-    fake::{Fake, Habit},
-    hits, indexer, long_name, nodes, patient, query, record, registration, verified, within,
-};
+use crate::common::*;
 
 /// The seed of the node that wants too much.
 const GREEDY: u16 = 666;
@@ -24,12 +17,19 @@ async fn small(config: Config) -> IndexerHandle {
     Indexer::spawn(Config { memory: BUDGET_MIN, lease: LEASE, ..config }).await.unwrap()
 }
 
-/// Registers long names from `range` on, and returns those that are not listed.
-async fn register(peer: &Peer, seed: u16, range: std::ops::Range<usize>) -> Vec<FileName> {
+async fn join(seed: u16, indexer: &IndexerHandle) -> Peer {
+    Peer::join(seed, indexer.local_addr(), CLEAR).await
+}
+
+/// Registers long names from `range` on, and returns those that are not listed. An indexer lists what an origin itself
+/// registers: one signature does for all.
+async fn register(peer: &Peer, seed: u16, range: Range<usize>) -> Vec<FileName> {
+    let first = record(seed, "first", 1);
+    let named = |n| Record { name: long_name(n), ..first.unverified().clone() };
     let mut unlisted = Vec::new();
     for start in range.clone().step_by(BATCH_MAX) {
         let batch = start..range.end.min(start + BATCH_MAX);
-        let records = batch.map(|n| verified(seed, long_name(n), 1).to_signed());
+        let records = batch.map(|n| SignedRecord::new(named(n), *first.signature()));
         let reply = peer.client.register(patient(), registration(records)).await;
         let Ok(Ok(reply)) = reply else { break }; // it was evicted
         unlisted.extend(reply.unlisted);
@@ -40,9 +40,9 @@ async fn register(peer: &Peer, seed: u16, range: std::ops::Range<usize>) -> Vec<
 /// Goal: a peer past its share of names is told which are not listed; what is listed stays, and others register.
 #[testkit::test]
 async fn names_past_a_share_are_told_and_nobody_else_notices() {
-    let indexer = small(config(Security::Insecure, &[])).await;
-    let greedy = Peer::join(GREEDY, indexer.local_addr(), Security::Insecure).await;
-    let honest = Peer::join(HONEST, indexer.local_addr(), Security::Insecure).await;
+    let indexer = small(config(CLEAR, &[])).await;
+    let greedy = join(GREEDY, &indexer).await;
+    let honest = join(HONEST, &indexer).await;
     honest.register([record(HONEST, "before", 1)]).await;
     let unlisted = register(&greedy, GREEDY, 0..3000).await;
     let listed = 3000 - unlisted.len();
@@ -64,15 +64,13 @@ async fn names_past_a_share_are_told_and_nobody_else_notices() {
 /// Goal: when all is used up the largest makes room at once, not when its lease ends; small ones stay.
 #[testkit::test]
 async fn the_largest_loses_its_names_at_once_when_all_is_used_up() {
-    let indexer = small(config(Security::Insecure, &[])).await;
-    let honest = Peer::join(HONEST, indexer.local_addr(), Security::Insecure).await;
+    let indexer = small(config(CLEAR, &[])).await;
+    let honest = join(HONEST, &indexer).await;
     honest.register([record(HONEST, "mine", 1)]).await;
     let mut greedy = Vec::new();
-    for n in 0..4 {
-        let seed = GREEDY + n;
-        let peer = Peer::join(seed, indexer.local_addr(), Security::Insecure).await;
-        let range = usize::from(n) * 10_000..usize::from(n) * 10_000 + 2000 + usize::from(n) * 10;
-        register(&peer, seed, range).await;
+    for (n, seed) in (0..4).zip(GREEDY..) {
+        let peer = join(seed, &indexer).await;
+        register(&peer, seed, n * 10_000..n * 10_000 + 2000 + n * 10).await;
         greedy.push(peer);
     }
     // One of four is gone: three of them fit, and the honest one.
@@ -85,14 +83,13 @@ async fn the_largest_loses_its_names_at_once_when_all_is_used_up() {
 /// Goal: many keys that come late, each with fewer names, throw out nobody who came before them, also when they have left.
 #[testkit::test]
 async fn keys_that_come_late_throw_out_nobody_who_came_first() {
-    let indexer = small(config(Security::Insecure, &[])).await;
-    let honest = Peer::join(HONEST, indexer.local_addr(), Security::Insecure).await;
+    let indexer = small(config(CLEAR, &[])).await;
+    let honest = join(HONEST, &indexer).await;
     assert!(register(&honest, HONEST, 0..1500).await.is_empty());
     let mut rogues = Vec::new();
-    for n in 1..14 {
-        let peer = Peer::join(GREEDY + n, indexer.local_addr(), Security::Insecure).await;
-        let start = usize::from(n) * 10_000;
-        register(&peer, GREEDY + n, start..start + 600).await;
+    for (n, seed) in (1..14).zip(GREEDY..) {
+        let peer = join(seed, &indexer).await;
+        register(&peer, seed, n * 10_000..n * 10_000 + 600).await;
         rogues.push(peer);
         if n == 10 {
             rogues.clear();
@@ -107,12 +104,11 @@ async fn keys_that_come_late_throw_out_nobody_who_came_first() {
 /// Goal: a peer that asks for much at once is answered: its queries wait for their places at a neighbor, none is refused.
 #[testkit::test]
 async fn queries_of_one_peer_wait_for_their_places() {
-    let far = indexer(Security::Insecure, &[]).await;
-    let near = indexer(Security::Insecure, &[far.local_addr()]).await;
-    near.neighbors_reach(1).await;
-    let peer = Peer::join(HONEST, near.local_addr(), Security::Insecure).await;
+    let far = indexer(CLEAR, &[]).await;
+    let near = connected(CLEAR, &[far.local_addr()]).await;
+    let peer = join(HONEST, &near).await;
     let asking = (0..600).map(|n| peer.client.query(patient(), query(&format!("none-{n}"), 1)));
-    for answer in futures::future::join_all(asking).await {
+    for answer in join_all(asking).await {
         assert!(answer.unwrap().unwrap().complete);
     }
 }
@@ -120,18 +116,15 @@ async fn queries_of_one_peer_wait_for_their_places() {
 /// Goal: whoever floods message ids is answered from this indexer alone, and told so; others are answered as before.
 #[testkit::test]
 async fn ids_past_a_share_leave_queries_of_others_forwarded() {
-    let far = indexer(Security::Insecure, &[]).await;
-    let near = small(config(Security::Insecure, &[far.local_addr()])).await;
+    let far = indexer(CLEAR, &[]).await;
+    let near = small(config(CLEAR, &[far.local_addr()])).await;
     near.neighbors_reach(1).await;
-    let holder = Peer::join(2, far.local_addr(), Security::Insecure).await;
-    holder.register([record(2, "far", 1)]).await;
-    let [greedy, honest] =
-        [GREEDY, HONEST].map(|seed| Peer::join(seed, near.local_addr(), Security::Insecure));
-    let (greedy, honest) = (greedy.await, honest.await);
-    let names = Names::first_of((0..BATCH_MAX).map(|n| FileName::new(&format!("none-{n}")).unwrap()));
+    let _holder = holder(2, &far, CLEAR).await;
+    let (greedy, honest) = (join(GREEDY, &near).await, join(HONEST, &near).await);
+    let list = query_all("none", 1);
     let mut complete = 0;
     for _ in 0..400 {
-        let request = QueryAllRequest { msg_id: MsgId::random(), names: names.clone(), ttl_hops: 1 };
+        let request = QueryAllRequest { msg_id: MsgId::random(), ..list.clone() };
         let answers = greedy.client.query_all(patient(), request).await.unwrap().unwrap();
         complete += BATCH_MAX;
         if answers.iter().flatten().any(|answer| !answer.complete) {
@@ -139,30 +132,21 @@ async fn ids_past_a_share_leave_queries_of_others_forwarded() {
         }
     }
     assert!((10_000..25_000).contains(&complete), "{complete} ids of one peer are remembered");
-    assert!(!greedy.query("far", 1).await.complete);
-    let found = honest.query("far", 1).await;
-    assert_eq!((hits(&found), found.complete), (vec![(1, nodes([2]))], true));
+    assert!(!asked(&greedy, 1).await.1);
+    assert_eq!(asked(&honest, 1).await, (vec![(1, nodes([2]))], true));
 }
 
 /// Goal: whoever sends many lists of names at once has them answered one after the other: others that ask wait for no more
 /// than a part of one.
 #[testkit::test]
 async fn lists_of_one_caller_are_answered_in_turns() {
-    let mut far = Fake::begin(900, Security::Insecure, Habit::NeverAnswers);
-    let near = indexer(Security::Insecure, &[far.addr]).await;
-    near.neighbors_reach(1).await;
-    let [greedy, honest] =
-        [GREEDY, HONEST].map(|seed| Peer::join(seed, near.local_addr(), Security::Insecure));
-    let (greedy, honest) = (greedy.await, honest.await);
-    let list = |n: usize| QueryAllRequest {
-        msg_id: MsgId::random(),
-        names: Names::first_of((0..BATCH_MAX).map(|k| FileName::new(&format!("{n}-{k}")).unwrap())),
-        ttl_hops: 1,
-    };
-    let lists = futures::future::join_all((0..4).map(|n| greedy.client.query_all(patient(), list(n))));
+    let mut far = Fake::begin(900, CLEAR, Habit::NeverAnswers);
+    let near = connected(CLEAR, &[far.addr]).await;
+    let (greedy, honest) = (join(GREEDY, &near).await, join(HONEST, &near).await);
+    let list = |n: usize| greedy.client.query_all(patient(), query_all(&n.to_string(), 1));
+    let lists = join_all((0..4).map(list));
     let asked = async {
-        let mut asked = Vec::new();
-        asked.push(far.asked.recv().await.unwrap().1.name);
+        let mut asked = vec![far.asked.recv().await.unwrap().1.name];
         let asking = honest.client.query(within(Duration::from_secs(2)), query("honest", 1));
         let seen = async {
             while asked.last().is_some_and(|name| name.as_str() != "honest") {

@@ -8,18 +8,19 @@ mod world;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::LazyLock,
 };
 
-use self::flood::{Flood, Holding, NAME};
-use self::graph::{Graph, Shape};
-use self::news::News;
-use crate::common::{name, verified};
-use nekoproto::{ListedRecord, NodeId, QueryReply, limits::TTL_MAX};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
 
+use self::{
+    flood::{Flood, Holding, NAME},
+    graph::{Graph, Shape},
+    news::News,
+};
+use crate::common::*;
+
+/// Networks by default.
 const SEEDS: u64 = 200;
 /// Origins and versions of the file that is looked for.
 const ORIGINS: u16 = 3;
@@ -31,16 +32,12 @@ static RECORDS: LazyLock<Vec<Vec<ListedRecord>>> = LazyLock::new(|| {
     (0..ORIGINS).map(versions).collect()
 });
 
-/// Runs `case` with many seeds and names the one that fails.
-#[expect(clippy::print_stderr, reason = "the seed of a failure is what repeats it")]
+/// Runs `case` with many seeds.
 fn for_each_seed(mut case: impl FnMut(&mut StdRng)) {
-    for seed in 0..SEEDS {
-        let mut run = || case(&mut StdRng::seed_from_u64(seed));
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(&mut run)) {
-            eprintln!("failed with seed {seed}");
-            resume_unwind(panic);
-        }
-    }
+    // The table of message ids needs a timer, even though nothing here waits.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let _entered = runtime.enter();
+    testkit::seeds(SEEDS).for_each(|seed| case(&mut StdRng::seed_from_u64(seed)));
 }
 
 /// Goal: every indexer within `ttl_hops` answers exactly once, and no other.
@@ -159,7 +156,7 @@ fn update_costs_a_full_mesh_of_n_n_minus_1_messages() {
 fn few_holders(count: usize, rng: &mut StdRng) -> BTreeMap<usize, Holding> {
     let mut nodes: Vec<usize> = (0..count).collect();
     nodes.shuffle(rng);
-    nodes.truncate(nekoproto::limits::HOLDERS_OF_NEIGHBOR_MAX);
+    nodes.truncate(HOLDERS_OF_NEIGHBOR_MAX);
     let mut any = || {
         let record = RECORDS[rng.random_range(0..RECORDS.len())][rng.random_range(0..3)].clone();
         Holding { record, partial: rng.random_bool(0.3) }

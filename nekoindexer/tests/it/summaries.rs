@@ -3,34 +3,31 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{Arc, LazyLock},
-    time::{Duration, Instant},
 };
 
-use crate::sim::graph::{Graph, Shape};
 use nekoindexer::state::{
     route::route,
     summary::{Fresh, OwnSummary, Position, Relayed, TRUSTED_FOR, TheirSummary, Told, Took, relays},
 };
-use nekoproto::{
-    Covered, FileName, Identity, NodeTag,
-    limits::{TTL_DEFAULT, TTL_MAX},
-    summary::{NameKey, SummaryNews, SummaryReply},
-};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
 
+use crate::{
+    common::*,
+    sim::graph::{Graph, Shape},
+};
+
+/// Lives by default.
 const SEEDS: u64 = 300;
 const NODES_MAX: usize = 20;
 const NAMES: usize = 5;
-const STEPS: usize = 120;
+const STEPS: usize = 480;
 
 static TAGS: LazyLock<Vec<NodeTag>> = LazyLock::new(|| {
     (0..NODES_MAX).map(|n| Identity::from_seed(&[u8::try_from(n).unwrap(); 32]).id().tag()).collect()
 });
-static KEYS: LazyLock<Vec<NameKey>> = LazyLock::new(|| {
-    (0..NAMES).map(|n| NameKey::of(&FileName::new(&format!("file-{n}")).unwrap())).collect()
-});
+static KEYS: LazyLock<Vec<NameKey>> =
+    LazyLock::new(|| (0..NAMES).map(|n| NameKey::of(&name(&format!("file-{n}")))).collect());
 
 struct Node {
     names: BTreeSet<usize>,
@@ -449,35 +446,81 @@ impl World {
     }
 }
 
-/// Runs `life` with many seeds and names the one that fails.
-#[expect(clippy::print_stderr, reason = "the seed of a failure is what repeats it")]
-fn for_each_seed(mut life: impl FnMut(World)) {
-    for seed in 0..SEEDS {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| life(World::new(seed)))) {
-            eprintln!("failed with seed {seed}");
-            resume_unwind(panic);
+/// Since when each name is registered, and each connection is up, without a break.
+#[derive(Default)]
+struct Ages(BTreeMap<(usize, usize), Instant>);
+
+impl Ages {
+    fn note(&mut self, world: &World) {
+        self.0.retain(|(at, name), _| world.nodes[*at].names.contains(name));
+        for (at, node) in world.nodes.iter().enumerate() {
+            for name in &node.names {
+                self.0.entry((at, *name)).or_insert(world.now);
+            }
         }
+    }
+
+    /// Those whose registration of `name` is older than the trust of each hop to them, over connections that are, too.
+    fn known(&self, world: &World, at: usize, name: usize, hops: u8) -> BTreeSet<usize> {
+        let since = world.now - TRUSTED_FOR * u32::from(hops);
+        let is_up = |one: usize, other: usize| {
+            let channel = world.nodes[one].channels.get(&other);
+            channel.is_some_and(|channel| channel.since.is_some_and(|up| up < since))
+        };
+        let mut old = world.graph.clone();
+        old.links.iter_mut().enumerate().for_each(|(one, links)| {
+            links.retain(|other| is_up(one, *other) && is_up(*other, one));
+        });
+        let is_old = |holder: &usize| self.0.get(&(*holder, name)).is_some_and(|from| *from < since);
+        old.within(at, hops).into_iter().filter(is_old).collect()
     }
 }
 
-/// Goal: a name whose registration with somebody in reach was answered is always found, whatever became of the
-/// summaries; when they have arrived, every holder is found. Method: random lives of small networks; compare with
-/// what is there.
+/// Goals:
+/// - a name whose registration with somebody in reach was answered is always found, whatever became of the summaries;
+///   when they have arrived, every holder is found;
+/// - what a neighbor's registration was answered for is found, whoever else has the name, though messages are under way
+///   for any time, first ones too, though they are lost, doubled and overtaken, and connections end and begin; and
+///   neighbors are passed over all the same;
+/// - what was registered further away is found once its news had the time that is promised, whatever is lost or stands
+///   still.
+///
+/// Method: random lives of small networks, where a registration waits as an indexer's does; compare with what is there.
 #[test]
-fn no_answer_is_lost_whatever_becomes_of_summaries() {
-    let (mut found_some, mut found_none) = (0, 0);
-    for_each_seed(|mut world| {
+fn names_are_found_in_time_whatever_becomes_of_summaries() {
+    let seeds = testkit::seeds(SEEDS);
+    let least = 30 * seeds.len();
+    let (mut some, mut none, mut near, mut far, mut passed_over, mut early) = (0, 0, 0, 0, 0, 0);
+    for seed in seeds {
+        let (mut world, mut ages) = (World::new(seed), Ages::default());
         for _ in 0..STEPS {
             world.step();
+            ages.note(&world);
             let (at, name) = (world.any(), world.rng.random_range(0..NAMES));
             let ttl_hops = world.rng.random_range(0..=TTL_MAX);
             let there = world.holders_within(at, name, ttl_hops);
             let found = world.query(at, name, ttl_hops);
             assert!(found.is_subset(&there), "found {found:?}, there are {there:?}");
-            let is_answered = there.iter().any(|n| world.nodes[*n].answered.contains(&name));
-            assert!(!is_answered || !found.is_empty(), "found nothing, there are {there:?}");
-            *if there.is_empty() { &mut found_none } else { &mut found_some } += 1;
+            let answered = |n: &usize| world.nodes[*n].answered.contains(&name);
+            assert!(!there.iter().any(answered) || !found.is_empty(), "found nothing, there are {there:?}");
+            *if there.is_empty() { &mut none } else { &mut some } += 1;
+
+            let neighbors = world.graph.links[at].iter().copied();
+            let registered: BTreeSet<_> = neighbors.filter(|n| ttl_hops > 0 && answered(n)).collect();
+            assert!(registered.is_subset(&found), "found {found:?}, registered beside it are {registered:?}");
+            near += registered.len();
+            let rules_out =
+                |channel: &&Channel| channel.theirs.rules_out(KEYS[name], 0, |_| false, world.now);
+            passed_over += world.nodes[at].channels.values().filter(rules_out).count();
+
+            let far_enough = if world.rng.random_bool(0.1) { TTL_DEFAULT.min(ttl_hops) } else { 0 };
+            for hops in 1..=far_enough {
+                let known = ages.known(&world, at, name, hops);
+                assert!(known.is_subset(&found), "found {found:?}, {hops} hops from {at} are {known:?}");
+                far += known.len();
+            }
         }
+        early += world.answered_early as usize;
         world.settle();
         for _ in 0..10 {
             let (at, name) = (world.any(), world.rng.random_range(0..NAMES));
@@ -485,75 +528,7 @@ fn no_answer_is_lost_whatever_becomes_of_summaries() {
             let there = world.holders_within(at, name, ttl_hops);
             assert_eq!(world.query(at, name, ttl_hops), there, "settled, {ttl_hops} hops");
         }
-    });
-    assert!(found_some > 10_000 && found_none > 10_000, "{found_some} {found_none}");
-}
-
-/// Goal: what a neighbor's registration was answered for is found, whoever else has the name, though messages are
-/// under way for any time, first ones too, though they are lost, doubled and overtaken, and connections end and begin;
-/// and neighbors are passed over all the same. Method: as above; the registration waits as an indexer's does.
-#[test]
-fn what_was_registered_at_a_neighbor_before_a_query_began_is_found() {
-    let (mut checked, mut passed_over, mut answered_early) = (0, 0, 0);
-    for_each_seed(|mut world| {
-        for _ in 0..4 * STEPS {
-            world.step();
-            let (at, name) = (world.any(), world.rng.random_range(0..NAMES));
-            let has = |n: &usize| world.nodes[*n].answered.contains(&name);
-            let near: BTreeSet<usize> = world.graph.links[at].iter().copied().filter(has).collect();
-            let now = world.now;
-            let rules_out = |channel: &&Channel| channel.theirs.rules_out(KEYS[name], 0, |_| false, now);
-            passed_over += world.nodes[at].channels.values().filter(rules_out).count();
-            let ttl_hops = world.rng.random_range(1..=TTL_MAX);
-            let found = world.query(at, name, ttl_hops);
-            assert!(near.is_subset(&found), "found {found:?}, registered are {near:?}, {ttl_hops} hops");
-            checked += near.len();
-        }
-        answered_early += world.answered_early;
-    });
-    assert!(checked > 10_000 && passed_over > 10_000 && answered_early > 1000, "{checked} {passed_over}");
-}
-
-/// Goal: what was registered further away is found once its news had the time that is promised, whatever is lost or
-/// stands still. Method: as above; compare with what was there all that time, over links that were.
-#[test]
-fn news_of_others_is_late_by_the_time_of_trust_for_each_hop_at_most() {
-    let mut checked = 0;
-    for_each_seed(|mut world| {
-        let mut registered: BTreeMap<(usize, usize), Instant> = BTreeMap::new();
-        for _ in 0..4 * STEPS {
-            world.step();
-            let there = |(at, name): &(usize, usize)| world.nodes[*at].names.contains(name);
-            registered.retain(|key, _| there(key));
-            for (at, node) in world.nodes.iter().enumerate() {
-                for name in &node.names {
-                    registered.entry((at, *name)).or_insert(world.now);
-                }
-            }
-            let (at, name) = (world.any(), world.rng.random_range(0..NAMES));
-            if world.rng.random_bool(0.9) {
-                continue;
-            }
-            let found = world.query(at, name, TTL_DEFAULT);
-            for hops in 1..=TTL_DEFAULT {
-                let since = world.now - TRUSTED_FOR * u32::from(hops);
-                let mut old = world.graph.clone();
-                old.links.iter_mut().enumerate().for_each(|(one, links)| {
-                    links.retain(|other| {
-                        let channels =
-                            [(one, *other), (*other, one)].map(|(a, b)| world.nodes[a].channels.get(&b));
-                        channels
-                            .iter()
-                            .all(|end| end.is_some_and(|end| end.since.is_some_and(|up| up < since)))
-                    });
-                });
-                for holder in old.within(at, hops) {
-                    let is_old = registered.get(&(holder, name)).is_some_and(|from| *from < since);
-                    assert!(!is_old || found.contains(&holder), "{holder} is {hops} hops from {at}");
-                    checked += u32::from(is_old);
-                }
-            }
-        }
-    });
-    assert!(checked > 10_000, "{checked}");
+    }
+    let counts = [some, none, near, 2 * far, passed_over, 10 * early];
+    assert!(counts.iter().all(|count| *count > least), "too few cases of a kind: {counts:?}");
 }

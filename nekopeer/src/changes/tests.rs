@@ -19,7 +19,9 @@ async fn watching(dir: &Path) -> (PeerHandle, Watching, mpsc::Receiver<Told>) {
     let config = Config { security: Security::Insecure, ..Config::new(dir) };
     let peer = Peer::spawn(config).await.unwrap();
     let (telling, told) = mpsc::channel(16);
-    let watching = peer.watching(vec![dir.to_owned()], PublishOptions::default(), telling).await.unwrap();
+    let rooms = (&peer.library, &peer.publisher);
+    let watching =
+        Watching::new(rooms, vec![dir.to_owned()], PublishOptions::default(), telling).await.unwrap();
     (peer, watching, told)
 }
 

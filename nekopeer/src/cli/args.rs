@@ -10,17 +10,11 @@ use nekoindexer::{
 use nekoproto::{
     Mode, NetworkName, Staleness,
     budget::BUDGET_DEFAULT,
+    limits::POLICY_SECS_MAX,
     transport::{Security, resolve},
 };
 
-use super::{
-    listen::listen_towards,
-    units,
-    verbs::{
-        Verb,
-        wish::{StaleArg, seconds},
-    },
-};
+use super::{listen::listen_towards, units, verbs::Verb};
 use crate::{config::Config, publish::PolicyChange, state::freshness::OnStale};
 
 /// Share files that change: publish, find, download, and know how fresh a copy is.
@@ -96,7 +90,12 @@ pub struct NodeArgs {
     pub memory: Option<NonZeroU64>,
     /// What happens to a copy here when a newer version is out [default: keep]
     #[arg(long, global = true, value_name = "WHAT")]
-    pub on_stale: Option<StaleArg>,
+    pub on_stale: Option<OnStale>,
+}
+
+/// Seconds of a lease or a TTR.
+pub(super) fn seconds() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=i64::from(POLICY_SECS_MAX))
 }
 
 /// What was said about a policy.
@@ -203,7 +202,7 @@ impl NodeArgs {
             limit_up: self.limit_up,
             limit_down: self.limit_down,
             memory: self.memory(),
-            on_stale: self.on_stale.map(OnStale::from).unwrap_or_default(),
+            on_stale: self.on_stale.unwrap_or_default(),
             ..Config::new(&self.dir)
         }
     }

@@ -4,7 +4,7 @@
 use std::{net::SocketAddr, path::Path};
 
 use super::{args::NodeArgs, output::Output, reach::Need};
-use crate::{commands::Command, door::Facts, state::freshness::OnStale};
+use crate::{commands::Command, door::Facts};
 
 /// The flags among `args` that differ from what the running peer was told, for a command with this need.
 fn not_followed(
@@ -48,7 +48,7 @@ fn not_followed(
         ("--limit-down", args.limit_down.is_some() && args.limit_down != facts.limit_down),
         // What is published has its own.
         ("--ttr", need != Need::Serving && args.policy.ttr.is_some_and(other_ttr)),
-        ("--on-stale", args.on_stale.is_some_and(|on_stale| OnStale::from(on_stale) != facts.on_stale)),
+        ("--on-stale", args.on_stale.is_some_and(|on_stale| on_stale != facts.on_stale)),
     ];
     Ok(differs.into_iter().filter(|(_, differs)| *differs).map(|(flag, _)| flag).collect())
 }
@@ -96,7 +96,7 @@ mod tests {
     use nekoproto::{Identity, NetworkName};
 
     use super::*;
-    use crate::cli::Args;
+    use crate::{cli::Args, state::freshness::OnStale};
 
     fn facts(dir: &Path) -> Facts {
         Facts {

@@ -122,7 +122,7 @@ impl Hosted {
     /// Prints which files changed on disk and were not published by the command of this process, which has ended.
     pub(super) fn note_changed(&self, output: Output) {
         self.is_publishing.store(false, Ordering::Relaxed);
-        for name in self.host.peer.changed_files() {
+        for name in self.host.peer.library.changed.told() {
             output.note(&Event::Changed(name).to_string());
         }
     }

@@ -2,7 +2,6 @@
 
 mod args;
 mod bar;
-mod choose;
 mod demo;
 mod events;
 mod flags;

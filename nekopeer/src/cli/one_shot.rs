@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::{
     Ended,
     args::NodeArgs,
-    choose, flags,
+    flags,
     output::Output,
     reach::{LOCKED_MAX, Need, Reached, reach, running},
     run::{Run, run, run_beside},
@@ -56,13 +56,6 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
                 command = watching;
             }
             (Ok(Run::Moved), _) => reached.end(false).await,
-            (Ok(Run::Choose(choices)), _) => {
-                reached.end(false).await;
-                match choose::ask(&command, choices, output, &mut stop).await {
-                    Some(chosen) => command = chosen,
-                    None => return Ok(Ended::Failed),
-                }
-            }
             (ended, _) => {
                 let is_patient = !matches!(ended, Ok(Run::Interrupted)) && need != Need::Serving;
                 tokio::select! {
@@ -72,7 +65,7 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
                 return match ended? {
                     Run::Ended(ended) => Ok(ended),
                     Run::Interrupted if command.is_endless() => Ok(Ended::Well),
-                    Run::Interrupted | Run::Moved | Run::Choose(_) => Ok(Ended::Failed),
+                    Run::Interrupted | Run::Moved => Ok(Ended::Failed),
                 };
             }
         }

@@ -50,8 +50,9 @@ impl Need {
             Command::Download { background: true, .. } | Command::Jobs | Command::Cancel { .. } => {
                 Self::Running
             }
-            Command::Download { names, wanted, .. } if wanted.is_by_ticket(names) => Self::Ticket,
-            Command::Read { name, wanted } if wanted.is_by_ticket(std::slice::from_ref(name)) => Self::Ticket,
+            Command::Download { wanted, .. } | Command::Read { wanted, .. } if wanted.is_by_ticket => {
+                Self::Ticket
+            }
             Command::Download { .. }
             | Command::Read { .. }
             | Command::Find(_)
@@ -62,11 +63,9 @@ impl Need {
             | Command::Wait { .. }
             | Command::Ticket { .. }
             | Command::Rollback { .. } => Self::Peers,
-            Command::Withdraw { .. }
-            | Command::List { .. }
-            | Command::Wish { .. }
-            | Command::Events
-            | Command::Stop => Self::Catalogue,
+            Command::Withdraw { .. } | Command::List { .. } | Command::Events | Command::Stop => {
+                Self::Catalogue
+            }
         }
     }
 

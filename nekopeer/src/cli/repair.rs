@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Ended, args::NodeArgs, hosting::Hosted, indexers::Indexers, output::Output};
 use crate::{
     peer::KEY_FILE,
-    publish::repair::Repaired,
+    publish::repair::{Repaired, repair},
     storage::{
         catalogue::{Examined, Salvaged, examine},
         lock::DataLock,
@@ -61,7 +61,8 @@ pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended
         }
     };
     hosted.host.peer.indexers_tried().await;
-    let repaired = hosted.host.peer.repair(salvaged).await;
+    let peer = &hosted.host.peer;
+    let repaired = repair(&peer.library, &peer.indexers, &peer.peers, salvaged).await;
     hosted.end(false).await;
     show(&examined, &repaired.context("the catalogue is not rebuilt: run nekopeer repair again")?, output)
 }

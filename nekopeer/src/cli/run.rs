@@ -13,13 +13,7 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{
-    Ended,
-    output::Output,
-    reach::Reached,
-    show::{self, Shown},
-    stop::Stop,
-};
+use super::{Ended, output::Output, reach::Reached, show, stop::Stop};
 use crate::commands::{
     Answer, Command, Failure, FailureKind, Host, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, Reply,
     Summary, carry_out, no_input,
@@ -37,18 +31,10 @@ const SHOWN_WITHIN: Duration = Duration::from_millis(300);
 pub(super) enum Run {
     /// It was carried out.
     Ended(Ended),
-    /// Of these files the user, who is at a terminal, can choose one for each name.
-    Choose(Vec<Failure>),
     /// The user interrupted it, which was said.
     Interrupted,
     /// The running peer ended before the command began; it is to be repeated.
     Moved,
-}
-
-impl From<Shown> for Run {
-    fn from(Shown { ended, choices }: Shown) -> Self {
-        if choices.is_empty() { Self::Ended(ended) } else { Self::Choose(choices) }
-    }
 }
 
 /// Runs `command` on the peer that was reached, and shows its answer.
@@ -79,13 +65,13 @@ pub(super) async fn run(
             }
             false
         }
-        shown = &mut showing => return shown.map(Run::from), // the output failed
+        shown = &mut showing => return shown.map(Run::Ended), // the output failed
         () = stop.wait() => true,
         () = stopped => true,
     };
     if !is_interrupted {
         tokio::select! {
-            shown = &mut showing => return shown.map(Run::from),
+            shown = &mut showing => return shown.map(Run::Ended),
             () = stop.wait() => {} // nobody takes what is printed
         }
     }
@@ -142,7 +128,7 @@ async fn on_peer(
 }
 
 /// Starts to show an answer, on a thread: printing blocks.
-fn show_on_thread(command: Command, output: Output) -> (Answer, oneshot::Receiver<anyhow::Result<Shown>>) {
+fn show_on_thread(command: Command, output: Output) -> (Answer, oneshot::Receiver<anyhow::Result<Ended>>) {
     let (answer, replies) = Answer::channel();
     let (done, shown) = oneshot::channel();
     thread::spawn(move || drop(done.send(show::answer(&command, output, replies))));

@@ -18,8 +18,7 @@ pub fn rate(text: &str) -> Result<NonZeroU64, String> {
 }
 
 /// A duration of this many microseconds with a unit, in about three digits.
-#[must_use]
-pub fn duration(us: u64) -> String {
+pub(super) fn duration(us: u64) -> String {
     match us {
         0..1000 => format!("{us} us"),
         1000..10_000 => format!("{}.{} ms", us / 1000, us % 1000 / 100),
@@ -48,10 +47,7 @@ pub(super) fn age_since(published_ms: u64) -> Option<String> {
 
 /// Parses a time in the past, as an age such as `90s`, `30min`, `2h`, `3d` or `2w`, or as a date such as `2026-11-01`,
 /// which begins at midnight UTC; in milliseconds since 1970.
-///
-/// # Errors
-/// The text is neither.
-pub fn since(text: &str) -> Result<u64, String> {
+pub(super) fn since(text: &str) -> Result<u64, String> {
     let wrong =
         || format!("'{text}' is no age: give one such as 30min, 2h or 3d, or a date such as 2026-11-01");
     if let Some(days) = days_since_1970(text) {

@@ -1,7 +1,6 @@
 //! The verbs that the command line and the REPL share, and the commands that they mean.
 
 mod follow;
-pub(super) mod wish;
 
 use std::{
     borrow::Cow,
@@ -16,12 +15,15 @@ use nekoproto::{
     limits::{PROBE_HOPS_DEFAULT, PROBE_HOPS_MAX, TTL_DEFAULT, TTL_MAX},
 };
 
-use self::{follow::FollowArgs, wish::WishArgs};
-use super::{names, output::Output, units};
+use self::follow::FollowArgs;
+use super::{args::seconds, names, output::Output, units};
 use crate::{
-    commands::{Command, Filters, Finding, LocalPath, MATCHES_DEFAULT, MATCHES_MAX, Part, Wanted, Word},
-    download::ANY_ORIGIN,
-    publish::PolicyChange,
+    commands::{
+        Command, Filters, Finding, LocalPath, MATCHES_DEFAULT, MATCHES_MAX, Part, Wanted, Word, id_digits,
+    },
+    publish::{PolicyChange, PublishOptions},
+    state::freshness::OnStale,
+    storage::catalogue::{Preference, PreferenceChange},
 };
 
 /// The path that stands for stdin or stdout.
@@ -43,8 +45,8 @@ pub enum Verb {
     /// Download files, verified
     #[command(visible_alias = "download")]
     Get {
-        /// Their names, or tickets that `share` printed elsewhere; NAME@ID is the file of that origin. Of several,
-        /// small ones are fetched together
+        /// Their names, or tickets that `share` printed elsewhere; NAME@ID, with 10 to 64 digits of an id, is the file of
+        /// that origin. Of several, small ones are fetched together
         #[arg(required_unless_present = "names_from", value_name = "NAME", value_parser = Word::said)]
         names: Vec<Word>,
         /// A file with further names, one in a line; `-` is stdin
@@ -58,6 +60,8 @@ pub enum Verb {
         reach: Reach,
         #[command(flatten)]
         which: Which,
+        #[command(flatten)]
+        preference: PreferenceArgs,
         /// This version of a single file, from whoever holds or keeps it; it takes its place as with rollback
         #[arg(long, value_name = "N")]
         version: Option<NonZeroU64>,
@@ -76,8 +80,6 @@ pub enum Verb {
         #[arg(value_name = "VERSION")]
         version: Option<NonZeroU64>,
     },
-    /// Say what is wanted of one name, from now on; without options, show it
-    Wish(WishArgs),
     /// Find files by name, words or globs; one plain name asks the own indexer only
     Search(SearchArgs),
     /// Ask the network
@@ -207,14 +209,33 @@ pub struct Reach {
 /// Which of several files under one name, and over which file.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Which {
-    /// Whose file, where several origins publish different ones: the first digits of its id. The choice is
-    /// remembered for the name; `any` forgets it
+    /// Whose file, where several origins publish different ones: the first digits of its id; `@` is then part of each name
     #[arg(long, value_name = "ID", value_parser = id_digits)]
     origin: Option<String>,
-    /// Replace a file that stands there and is no copy from here, or keep both where its name differs
-    /// only in case or in the Unicode form of its letters; fetch a file larger than the free disk
+    /// Replace a file that stands there and is no copy from here; fetch a file larger than the free disk
     #[arg(long)]
     force: bool,
+}
+
+/// How copies are kept coherent, each under its name from now on.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct PreferenceArgs {
+    /// Seconds that the copies count as fresh at most, from now on; their origins may be stricter
+    #[arg(long, value_name = "SECS", value_parser = seconds())]
+    bound: Option<u32>,
+    /// What happens to the copies when a newer version is out, from now on and whatever --on-stale says of all
+    #[arg(long, value_name = "WHAT")]
+    when_stale: Option<OnStale>,
+    /// Take back what --bound and --when-stale said of these names before
+    #[arg(long)]
+    no_preference: bool,
+}
+
+impl PreferenceArgs {
+    const fn change(self) -> PreferenceChange {
+        let said = Preference { bound_secs: self.bound, on_stale: self.when_stale };
+        PreferenceChange { anew: self.no_preference, said }
+    }
 }
 
 /// Why a verb means no command.
@@ -235,18 +256,6 @@ pub(super) struct Saying<'a> {
     pub(super) policy: PolicyChange,
     /// The same in this line of the REPL; `None` if no lines are read, and stdin is free to be read by the command.
     pub(super) line: Option<PolicyChange>,
-}
-
-fn id_digits(text: &str) -> Result<String, String> {
-    let digits = text.to_ascii_lowercase();
-    if digits == ANY_ORIGIN {
-        return Ok(digits);
-    }
-    if !digits.is_empty() && digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
-        Ok(digits)
-    } else {
-        Err("expected hexadecimal digits, or any".to_owned())
-    }
 }
 
 impl Verb {
@@ -277,16 +286,15 @@ impl Verb {
             Self::Share(files) => files.command(saying)?,
             Self::Register(files) => files.with_name_as_second_word(saying).command(saying)?,
             Self::Deregister { names } => Command::Withdraw { names },
-            Self::Get { names, names_from, output, reach, which, version, background } => {
+            Self::Get { names, names_from, output, reach, which, preference, version, background } => {
                 let names = all_names(names, names_from.as_deref(), saying)?;
                 let version = version.and_then(|version| Version::new(version.get()));
-                get(&names, output, reach, (which, version), background)?
+                get(&names, output, reach, (which, version), (preference.change(), background))?
             }
             Self::Follow(follow) => follow.command()?,
             Self::Rollback { name, version } => {
                 Command::Rollback { name, version: version.and_then(|version| Version::new(version.get())) }
             }
-            Self::Wish(wish) => wish.command(),
             Self::Search(search) => search.command()?,
             Self::Query { names, reach } => Command::Query { names, ttl_hops: reach.ttl },
             Self::Trace { name: Some(name), reach, .. } => Command::Trace { name, ttl_hops: reach.ttl },
@@ -321,9 +329,7 @@ impl Verb {
             | Self::Status { names } => names.iter().collect(),
             Self::Follow(FollowArgs { names, .. }) => names.iter().filter_map(Word::name).collect(),
             Self::Trace { name, .. } => name.iter().collect(),
-            Self::Rollback { name, .. } | Self::Wait { name, .. } | Self::Wish(WishArgs { name, .. }) => {
-                vec![name]
-            }
+            Self::Rollback { name, .. } | Self::Wait { name, .. } => vec![name],
             Self::Share(_)
             | Self::Register(_)
             | Self::Search(_)
@@ -376,7 +382,7 @@ impl Files {
             _ if force => Err(NoCommand::Usage("--force is about what comes on stdin (`-`)".into())),
             name => {
                 let paths = paths.iter().map(|path| find(path, saying.dir).into()).collect();
-                Ok(Command::Publish { paths, name, is_set, policy })
+                Ok(Command::Publish { paths, options: PublishOptions { name, is_set, policy } })
             }
         }
     }
@@ -394,6 +400,7 @@ fn not_a_set(paths: &[PathBuf]) -> Cow<'static, str> {
 const NAME_USAGE: &str = "--name names a single file, and what comes on stdin (`-`) needs it";
 const VERSION_USAGE: &str =
     "--version is of a single file, and puts it in its place; -o - writes it to stdout instead";
+const PREFERENCE_USAGE: &str = "--bound, --when-stale and --no-preference are of a copy, and -o - keeps none";
 const SET_USAGE: &str = "--set takes one folder, and its name if it is to have another: share --set DIR [NAME]; \
                          stdin (`-`) is for files";
 const WATCH_STDIN: &str = "--watch watches files and folders, not stdin (`-`)";
@@ -428,7 +435,7 @@ fn get(
     output: Option<PathBuf>,
     reach: Reach,
     (which, version): (Which, Option<Version>),
-    background: bool,
+    (preference, background): (PreferenceChange, bool),
 ) -> Result<Command, NoCommand> {
     let wanted = Wanted::of_words(words, which.origin, reach.ttl);
     let (names, mut wanted) = wanted.map_err(|why| NoCommand::Usage(why.into()))?;
@@ -442,6 +449,9 @@ fn get(
         ([_], Some(path)) if path == Path::new(STDIO) && background => {
             return Err(NoCommand::Usage("-o - writes to stdout, which --background leaves".into()));
         }
+        ([_], Some(path)) if path == Path::new(STDIO) && preference != PreferenceChange::default() => {
+            return Err(NoCommand::Usage(PREFERENCE_USAGE.into()));
+        }
         ([name], Some(path)) if path == Path::new(STDIO) => {
             return Ok(Command::Read { name: name.clone(), wanted });
         }
@@ -449,7 +459,7 @@ fn get(
         (_, None) => None,
         (_, Some(_)) => return Err(NoCommand::Usage("-o names the place of a single file".into())),
     };
-    Ok(Command::Download { names, output, force: which.force, wanted, background })
+    Ok(Command::Download { names, output, force: which.force, wanted, preference, background })
 }
 
 #[cfg(test)]
@@ -483,7 +493,7 @@ mod tests {
                 set: false,
             };
             match Verb::Register(files).meaning(saying) {
-                Ok(Command::Publish { paths, name, .. }) => (paths.len(), name),
+                Ok(Command::Publish { paths, options }) => (paths.len(), options.name),
                 other => panic!("{other:?}"),
             }
         };

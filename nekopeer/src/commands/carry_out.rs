@@ -19,14 +19,13 @@ use super::{
     watching::watch,
 };
 use crate::{
-    commands::in_one_line,
-    download::{DownloadError, DownloadOptions},
+    download::{DownloadError, DownloadOptions, Downloads},
     follow::Hook,
-    indexers::{self, via::Via},
+    indexers::via::Via,
     listing::Listing,
     peer::PeerHandle,
     publish::PublishOptions,
-    storage::catalogue::Wish,
+    storage::catalogue::PreferenceChange,
 };
 
 /// Carries out `command`; all of the answer but its end goes to `answer`.
@@ -59,13 +58,14 @@ pub(crate) async fn carry_out(
         }
         Command::Query { names, ttl_hops } => {
             let answers = named::search(peer, &names, Some(ttl_hops)).await?;
-            found(names, answers, answer).await?;
+            let found: Vec<_> = names.into_iter().zip(answers).collect();
+            answer.rows_of(&found, |(name, found)| Row::found(name, found)).await?;
         }
         Command::List { first, after } => {
-            list(peer.listing_after(after.as_ref(), at_most(first), false), first, answer).await?;
+            list(peer, false, first, after.as_ref(), answer).await?;
         }
         Command::Check { names, first, after } => match names.is_empty() {
-            true => list(peer.listing_after(after.as_ref(), at_most(first), true), first, answer).await?,
+            true => list(peer, true, first, after.as_ref(), answer).await?,
             false => detailed::list(peer, names, answer).await?,
         },
         Command::Wait { name, version, by_all, within_secs } => {
@@ -77,20 +77,15 @@ pub(crate) async fn carry_out(
         Command::Events => pass_events(peer.events(), answer, &CancellationToken::new()).await,
         Command::Stop => host.stop.cancel(),
         Command::Find(finding) => find(peer, finding, answer).await?,
-        Command::Wish { name, anew, bound_secs, on_stale } => {
-            let wish = peer.change_wish(&name, anew, Wish { bound_secs, on_stale }).await;
-            let wish = wish.map_err(|error| Failure::new(in_one_line(&error)))?;
-            answer.rows(vec![Row::Wish { name, wish }]).await?;
-        }
         Command::Rollback { name, version } => Box::pin(roll_back(host, &name, version, answer)).await?,
-        Command::Follow { names, exec, folder, exec_secs, keep, force, mut wanted } => {
+        Command::Follow { names, exec, folder, exec_secs, keep, force, wanted, preference } => {
             let hook = exec.map(|command| Hook {
                 command,
                 folder: folder.0,
                 time: Duration::from_secs(exec_secs.into()),
             });
+            prefer(peer, &names, preference).await?;
             let via = tickets::connect(peer, &wanted, answer).await?;
-            let names = named::resolve(peer, names, &mut wanted, &via).await?;
             let job = host.jobs.begin(JobKind::Follow, &names, String::new(), false);
             let options = named::options(&wanted, &via, force);
             job.unless_cancelled(Box::pin(follow(peer, names, hook, keep, options, answer))).await?;
@@ -100,17 +95,13 @@ pub(crate) async fn carry_out(
                 answer.rows(vec![Row::Trace(reply)]).await?;
             }
         }
-        Command::Probe { hops } => answer.rows_of(peer.probe(hops).await?, Row::Probe).await?,
+        Command::Probe { hops } => answer.rows_of(peer.indexers.probe(hops).await?, Row::Probe).await?,
         Command::Jobs => answer.rows_of(host.jobs.rows(peer), Row::Job).await?,
         Command::Cancel { what } => {
             answer.rows_of(host.jobs.cancel(&what, peer).await?, Row::Cancelled).await?;
         }
     }
     Ok(Summary::Done)
-}
-
-fn at_most(first: Option<u32>) -> usize {
-    first.map_or(usize::MAX, |first| first as usize)
 }
 
 /// Carries out a command that may take long, as a job.
@@ -123,16 +114,16 @@ async fn long(
     let begin = |kind, names: &[FileName], title| host.jobs.begin(kind, names, title, false);
     let peer = &host.peer;
     match command {
-        Command::Publish { paths, name, is_set, policy } => {
+        Command::Publish { paths, options } => {
             let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.0).collect();
-            let job = begin(JobKind::Publish, name.as_slice(), title(&paths));
-            let publishing = publish(peer, paths, PublishOptions { name, is_set, policy }, &job, answer);
+            let job = begin(JobKind::Publish, options.name.as_slice(), title(&paths));
+            let publishing = publish(peer, paths, options, &job, answer);
             job.unless_cancelled(publishing).await
         }
-        Command::Watch { paths, name, is_set, policy } => {
+        Command::Watch { paths, options } => {
             let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.0).collect();
-            let job = begin(JobKind::Watch, name.as_slice(), title(&paths));
-            let watching = watch(peer, paths, PublishOptions { name, is_set, policy }, &job, answer);
+            let job = begin(JobKind::Watch, options.name.as_slice(), title(&paths));
+            let watching = watch(peer, paths, options, &job, answer);
             job.unless_cancelled(watching).await?;
             Ok(Summary::Done)
         }
@@ -147,9 +138,9 @@ async fn long(
             };
             job.unless_cancelled(storing).await
         }
-        Command::Download { names, output, force, mut wanted, background } => {
+        Command::Download { names, output, force, wanted, preference, background } => {
+            prefer(peer, &names, preference).await?;
             let via = tickets::connect(peer, &wanted, answer).await?;
-            let names = named::resolve(peer, names, &mut wanted, &via).await?;
             let options =
                 DownloadOptions { output: output.map(|path| path.0), ..named::options(&wanted, &via, force) };
             if background {
@@ -170,9 +161,8 @@ async fn long(
             }
             Ok(Summary::Done)
         }
-        Command::Read { name, mut wanted } => {
+        Command::Read { name, wanted } => {
             let via = tickets::connect(peer, &wanted, answer).await?;
-            let name = named::resolve(peer, vec![name], &mut wanted, &via).await?.remove(0);
             let options = named::options(&wanted, &via, false);
             let job = begin(JobKind::Read, std::slice::from_ref(&name), String::new());
             let reading = async {
@@ -186,6 +176,14 @@ async fn long(
         }
         _ => Err(Failure::new("it is no long command")), // unreachable: see the caller
     }
+}
+
+/// Notes how the copies of `names` are kept coherent, whether they are here already or not.
+async fn prefer(peer: &PeerHandle, names: &[FileName], change: PreferenceChange) -> Result<(), Failure> {
+    if change == PreferenceChange::default() {
+        return Ok(());
+    }
+    Ok(peer.prefer(names.to_vec(), change).await?)
 }
 
 async fn get(
@@ -210,7 +208,7 @@ async fn get(
     while !left.is_empty() {
         let mut running = Vec::new();
         let downloading = async {
-            let mut downloads = peer.downloads(&left, &options, progress);
+            let mut downloads = Downloads::new(&peer.downloader, &left, &options, progress);
             while let Some(mut outcomes) = downloads.next().await {
                 let is_running =
                     |(_, outcome): &mut _| matches!(outcome, Err(DownloadError::AlreadyRunning(_)));
@@ -232,21 +230,23 @@ async fn get(
 
 /// Waits for another download of `name`, whose end is that of this one if it succeeds.
 async fn until_free(peer: &PeerHandle, name: &FileName, answer: &Answer) {
-    if let Some(progress) = peer.in_use(name) {
-        answer.reporting(&progress, peer.until_free(name)).await;
+    if let Some(progress) = peer.library.in_use(name) {
+        answer.reporting(&progress, peer.library.until_free(name)).await;
     }
 }
 
-async fn found(names: Vec<FileName>, found: Vec<indexers::Answer>, answer: &Answer) -> Result<(), Failure> {
-    let found: Vec<_> = names.into_iter().zip(found).collect();
-    answer.rows_of(&found, |(name, found)| Row::found(name, found)).await
-}
-
 /// Lists at most `first` files, piece by piece as they are read.
-async fn list(mut listing: Listing, first: Option<u32>, answer: &Answer) -> Result<(), Failure> {
-    let mut left = at_most(first);
+async fn list(
+    peer: &PeerHandle,
+    asks: bool,
+    first: Option<u32>,
+    after: Option<&FileName>,
+    answer: &Answer,
+) -> Result<(), Failure> {
+    let mut left = first.map_or(usize::MAX, |first| first as usize);
+    let mut listing = Listing::new(&peer.library, asks.then_some(&peer.peers), after, left);
     while left > 0 {
-        let Some(mut files) = listing.next().await.map_err(|error| Failure::new(in_one_line(&error)))? else {
+        let Some(mut files) = listing.next().await? else {
             break;
         };
         files.truncate(left);
@@ -259,6 +259,6 @@ async fn list(mut listing: Listing, first: Option<u32>, answer: &Answer) -> Resu
 /// The indexers of a ticket have brought what was wanted: later commands on this folder find it by them.
 async fn remember(peer: &PeerHandle, via: &Via) {
     if !via.good.is_empty() {
-        peer.remember(via).await;
+        peer.indexers.remember(via).await;
     }
 }

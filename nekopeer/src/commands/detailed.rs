@@ -3,7 +3,7 @@
 use nekoproto::FileName;
 
 use super::{
-    Answer, Failure, FileRow, Row, in_one_line,
+    Answer, Failure, FileRow, Row,
     rows::{Detail, ReaderRow},
 };
 use crate::{listing::Listing, peer::PeerHandle};
@@ -11,8 +11,8 @@ use crate::{listing::Listing, peer::PeerHandle};
 /// Asks the origins of copies, and lists what is published or held under `names`.
 pub(super) async fn list(peer: &PeerHandle, names: Vec<FileName>, answer: &Answer) -> Result<(), Failure> {
     let mut missing = names.clone();
-    let mut listing: Listing = peer.listing_of(names, true);
-    while let Some(files) = listing.next().await.map_err(|error| Failure::new(in_one_line(&error)))? {
+    let mut listing = Listing::of(&peer.library, Some(&peer.peers), names);
+    while let Some(files) = listing.next().await? {
         for file in files {
             let policy = file.as_ref().ok().map(|file| file.record.policy);
             let mut row = Row::listed(file);
@@ -32,8 +32,7 @@ pub(super) async fn list(peer: &PeerHandle, names: Vec<FileName>, answer: &Answe
 }
 
 async fn detail(peer: &PeerHandle, file: &FileRow, policy: nekoproto::Policy) -> Result<Detail, Failure> {
-    let read = peer.reading_of(&file.record.name).await;
-    let read = read.map_err(|error| Failure::new(in_one_line(&error)))?;
+    let read = peer.reading_of(&file.record.name).await?;
     let readers = read.readers.into_iter().filter(|_| file.own).map(|reader| ReaderRow {
         holder: reader.holder,
         version: reader.version,
@@ -45,6 +44,6 @@ async fn detail(peer: &PeerHandle, file: &FileRow, policy: nekoproto::Policy) ->
         readers: readers.collect(),
         kept: read.kept.into_iter().filter(|kept| *kept != file.record.version).collect(),
         passed_over: passed_over.map(|passed| (passed.version, passed.why)),
-        wish: read.wish,
+        preference: read.preference,
     })
 }

@@ -2,10 +2,8 @@
 
 use std::{error::Error, io};
 
-use nekoproto::limits::HITS_MAX;
 use serde::{Deserialize, Serialize};
 
-use super::VersionRow;
 use crate::{
     download::DownloadError,
     indexers::SearchError,
@@ -13,9 +11,6 @@ use crate::{
     sets::SetError,
     storage::{StoreError, catalogue::CatalogueError},
 };
-
-/// Files that the user is asked to choose from: as many as one indexer answers with.
-const CHOICES_MAX: usize = HITS_MAX;
 
 /// Why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -25,8 +20,6 @@ pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
     /// The error and its causes, in one line.
     pub(crate) message: String,
-    /// Files of several origins, of which the user has to choose one; at most [`CHOICES_MAX`].
-    pub(crate) choices: Vec<VersionRow>,
 }
 
 /// What follows from a failure.
@@ -57,7 +50,7 @@ pub(crate) enum FailureKind {
 impl Failure {
     /// A failure of the general kind.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { kind: FailureKind::Failed, message: message.into(), choices: Vec::new() }
+        Self { kind: FailureKind::Failed, message: message.into() }
     }
 
     /// A failure of another kind.
@@ -77,19 +70,19 @@ impl Failure {
 
 impl From<&DownloadError> for Failure {
     fn from(error: &DownloadError) -> Self {
-        let choices = match error {
-            DownloadError::Ambiguous { origins, .. } => {
-                origins.iter().take(CHOICES_MAX).map(VersionRow::from).collect()
-            }
-            _ => Vec::new(),
-        };
-        Self { choices, ..Self::of(error.into(), error) }
+        Self::of(error.into(), error)
     }
 }
 
 impl From<DownloadError> for Failure {
     fn from(error: DownloadError) -> Self {
         Self::from(&error)
+    }
+}
+
+impl From<CatalogueError> for Failure {
+    fn from(error: CatalogueError) -> Self {
+        Self::of((&error).into(), &error)
     }
 }
 
@@ -112,8 +105,8 @@ impl From<&DownloadError> for FailureKind {
             | DownloadError::NotKept { .. }
             | DownloadError::NobodyKeeps { .. }
             | DownloadError::Withdrawn { .. }
-            | DownloadError::ChosenGone { .. }
-            | DownloadError::OthersOffer { .. } => Self::NotFound,
+            | DownloadError::OriginGone { .. }
+            | DownloadError::NotOfOrigin { .. } => Self::NotFound,
             DownloadError::Search(error) => error.into(),
             DownloadError::Store(error) => error.into(),
             DownloadError::Catalogue(error) => error.into(),
@@ -129,7 +122,6 @@ impl From<&DownloadError> for FailureKind {
             | DownloadError::Judged(_)
             | DownloadError::Exists(_)
             | DownloadError::NotPublished(_)
-            | DownloadError::Collides { .. }
             | DownloadError::Older { .. } => Self::Conflict,
             DownloadError::Unsettled(_)
             | DownloadError::Unconfirmed(_)
@@ -240,42 +232,4 @@ pub(crate) fn in_one_line(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use nekoproto::{ContentHash, FileName, Identity, ManifestHash, Policy, Record, Version};
-
-    use super::*;
-
-    #[test]
-    fn of_many_origins_some_can_be_chosen_and_few_are_named() {
-        let of = |n: u16| {
-            let mut seed = [0; 32];
-            seed[..2].copy_from_slice(&n.to_be_bytes());
-            let origin = Identity::from_seed(&seed);
-            let record = Record {
-                origin: origin.id(),
-                name: FileName::new("a").unwrap(),
-                version: Version::FIRST,
-                size: 1,
-                content: ContentHash::from_bytes(seed),
-                manifest: ManifestHash::from_bytes(seed),
-                policy: Policy::default(),
-                published_ms: 1_795_000_000_000,
-            };
-            record.sign(&origin).unwrap()
-        };
-        let failure = |count| {
-            let origins = (0..count).map(of).collect();
-            Failure::from(DownloadError::Ambiguous { name: FileName::new("a").unwrap(), origins })
-        };
-        assert_eq!(failure(2).choices.len(), 2);
-        assert!(!failure(8).message.contains("another"));
-        let many = failure(500);
-        assert_eq!(many.choices.len(), CHOICES_MAX);
-        assert!(
-            many.message.len() < 250 && many.message.contains("500") && many.message.ends_with("or another")
-        );
-    }
 }

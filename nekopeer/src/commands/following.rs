@@ -6,7 +6,12 @@ use nekoproto::{FileName, Version};
 use tokio_util::sync::CancellationToken;
 
 use super::{Answer, Failure, Host, Row, answer::pass_events_if, jobs::JobKind};
-use crate::{download::DownloadOptions, follow::Hook, library::events::Event, peer::PeerHandle};
+use crate::{
+    download::DownloadOptions,
+    follow::{Follower, Hook},
+    library::events::Event,
+    peer::PeerHandle,
+};
 
 /// Follows names and tells what happens to them, until nobody listens or the peer has ended.
 pub(super) async fn follow(
@@ -18,11 +23,13 @@ pub(super) async fn follow(
     answer: &Answer,
 ) -> Result<(), Failure> {
     let (events, endless) = (peer.events(), CancellationToken::new());
+    let (library, downloader) = (Arc::clone(&peer.library), Arc::clone(&peer.downloader));
+    let following = Follower { library, downloader, hook, keep, options };
     let followed = names.clone();
     let is_about = |event: &Event| event.name().is_none_or(|about| followed.contains(about));
     let is_wanted = |event: &Event| event.is_worth_showing() && is_about(event);
     tokio::select! {
-        Err(error) = peer.follow(names, hook, keep, options) => Err(error.into()),
+        Err(error) = following.follow(names) => Err(error.into()),
         () = pass_events_if(is_wanted, events, answer, &endless) => Ok(()),
     }
 }
@@ -36,7 +43,8 @@ pub(super) async fn roll_back(
 ) -> Result<(), Failure> {
     let job = host.jobs.begin(JobKind::Get, std::slice::from_ref(name), String::new(), false);
     let restoring = async {
-        let done = answer.reporting(&job.progress, host.peer.rollback(name, version, &job.progress)).await?;
+        let restoring = host.peer.downloader.restore(name, version, None, &job.progress);
+        let done = answer.reporting(&job.progress, restoring).await?;
         answer.rows(vec![Row::downloaded(name, &Ok(done))]).await
     };
     job.unless_cancelled(restoring).await

@@ -36,13 +36,17 @@ pub(crate) use self::{
     finding::{Filters, Finding, MATCHES_DEFAULT, MATCHES_MAX, Part},
     input::{INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, no_input},
     jobs::{JobRow, JobState, Jobs},
+    named::id_digits,
     path::LocalPath,
     rows::{Detail, DownloadedRow, FileRow, FoundRow, MatchRow, PublishedRow, ReaderRow, Row, VersionRow},
-    wanted::{Named, Wanted},
+    wanted::Wanted,
     word::Word,
 };
 use crate::{
-    library::events::Event, peer::PeerHandle, publish::PolicyChange, state::freshness::OnStale,
+    library::events::Event,
+    peer::PeerHandle,
+    publish::{PolicyChange, PublishOptions},
+    storage::catalogue::PreferenceChange,
     util::progress::Progress,
 };
 
@@ -56,12 +60,8 @@ pub(crate) enum Command {
     Publish {
         /// Files and folders.
         paths: Vec<LocalPath>,
-        /// The name of a single file, or of a set.
-        name: Option<FileName>,
-        /// The path is a folder, all of which becomes one version of one name.
-        is_set: bool,
-        /// What was said about the policy.
-        policy: PolicyChange,
+        /// How.
+        options: PublishOptions,
     },
     /// Store the input as a file in the share folder, and publish it. Answers with [`Row::Published`].
     Store {
@@ -94,6 +94,8 @@ pub(crate) enum Command {
         force: bool,
         /// Which file, and how far it is looked for.
         wanted: Wanted,
+        /// How the copies are kept coherent from now on.
+        preference: PreferenceChange,
         /// Answer with [`Row::Job`] at once, and go on; only a peer that keeps serving does.
         background: bool,
     },
@@ -164,6 +166,8 @@ pub(crate) enum Command {
         force: bool,
         /// Which files, and how far they are looked for.
         wanted: Wanted,
+        /// How the copies are kept coherent from now on.
+        preference: PreferenceChange,
     },
     /// Wait until a version is in its place. Answers with [`Row::Reached`].
     Wait {
@@ -183,17 +187,6 @@ pub(crate) enum Command {
         /// The version; `None`: the last one that was replaced.
         version: Option<Version>,
     },
-    /// Change what is wanted of a name. Answers with [`Row::Wish`].
-    Wish {
-        /// The name.
-        name: FileName,
-        /// The other wishes are taken back before.
-        anew: bool,
-        /// How long a copy counts as fresh at most, in seconds; `None`: as before.
-        bound_secs: Option<u32>,
-        /// What is done with an outdated copy; `None`: as before.
-        on_stale: Option<OnStale>,
-    },
     /// Find files by name or pattern. Answers with [`Row::Match`] by name, then [`Row::Further`].
     Find(Finding),
     /// Watch files and folders, and publish or withdraw what changes there, until the caller leaves. Answers with
@@ -201,12 +194,8 @@ pub(crate) enum Command {
     Watch {
         /// Files and folders.
         paths: Vec<LocalPath>,
-        /// The name of a single file, or of a set.
-        name: Option<FileName>,
-        /// The path is a folder, all of which becomes one version of one name.
-        is_set: bool,
-        /// What was said about the policy.
-        policy: PolicyChange,
+        /// How.
+        options: PublishOptions,
     },
 }
 
@@ -225,9 +214,7 @@ impl Command {
     /// What publishes and then watches: the second command. `None` if this publishes no files.
     pub(crate) fn watching(&self) -> Option<Self> {
         match self.clone() {
-            Self::Publish { paths, name, is_set, policy } => {
-                Some(Self::Watch { paths, name, is_set, policy })
-            }
+            Self::Publish { paths, options } => Some(Self::Watch { paths, options }),
             _ => None,
         }
     }

@@ -32,7 +32,7 @@ pub(super) async fn publish(
     peer.indexers_tried().await; // so that files are registered before they are reported as published
     let tickets = Tickets::of(peer).await;
     let publishing = async {
-        let mut publishing = peer.publishing(paths, options, &job.progress);
+        let mut publishing = peer.publisher.publishing(paths, options, &job.progress);
         let mut summary = Summary::Published { indexers_told: 0, is_confirmed: false };
         while let Some(outcome) = publishing.next().await? {
             let (indexers_told, is_confirmed) = (outcome.indexers_told, outcome.is_confirmed);

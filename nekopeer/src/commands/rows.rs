@@ -17,7 +17,7 @@ use crate::{
         status::{Condition, FileStatus},
     },
     state::freshness::Doubt,
-    storage::catalogue::{CatalogueError, Why, Wish},
+    storage::catalogue::{CatalogueError, Preference, Why},
 };
 
 /// One row of a result.
@@ -54,13 +54,6 @@ pub(crate) enum Row {
         name: FileName,
         /// The version.
         version: Version,
-    },
-    /// What is wanted of a name.
-    Wish {
-        /// The name.
-        name: FileName,
-        /// The wish.
-        wish: Wish,
     },
     /// A job.
     Job(JobRow),
@@ -132,8 +125,8 @@ pub(crate) struct Detail {
     pub(crate) kept: Vec<Version>,
     /// Up to this version none takes the place by itself, and why.
     pub(crate) passed_over: Option<(Version, Why)>,
-    /// What the reader wants of it.
-    pub(crate) wish: Wish,
+    /// How the reader wants it to be kept coherent.
+    pub(crate) preference: Preference,
 }
 
 /// A peer that has a lease on news of a file.
@@ -230,7 +223,7 @@ impl Row {
                 record(&file.record) + path(&file.path) + listed
             }
             Self::Match(found) => record(&found.record) + found.holders.len() * 64,
-            Self::Further { .. } | Self::Reached { .. } | Self::Wish { .. } => BASE,
+            Self::Further { .. } | Self::Reached { .. } => BASE,
             Self::Damaged { why } => BASE + why.len(),
             Self::Found(found) => {
                 let hits = found.hits.iter();
@@ -242,8 +235,7 @@ impl Row {
             Self::Downloaded { name, outcome: Err(failure) }
             | Self::Withdrawn { name, outcome: Err(failure) }
             | Self::Ticket { name, outcome: Err(failure) } => {
-                let choices = failure.choices.iter().map(record).sum::<usize>();
-                BASE + name.as_str().len() + failure.message.len() + choices
+                BASE + name.as_str().len() + failure.message.len()
             }
             Self::Ticket { name, outcome: Ok(ticket), .. } => BASE + name.as_str().len() + ticket.len(),
             Self::Published(

@@ -13,7 +13,7 @@ pub(super) struct Tickets {
 
 impl Tickets {
     pub(super) async fn of(peer: &PeerHandle) -> Self {
-        Self { home: peer.home().clone(), indexers: peer.known_indexers().await }
+        Self { home: peer.indexers.home.clone(), indexers: peer.indexers.known().await }
     }
 
     /// The ticket of a file; `None` while no indexer is connected, so that nobody would find it.
@@ -53,7 +53,7 @@ pub(super) async fn make(peer: &PeerHandle, names: Vec<FileName>, answer: &Answe
 /// Connects to the indexers that a command names, and says which of them cannot be used.
 pub(super) async fn connect(peer: &PeerHandle, wanted: &Wanted, answer: &Answer) -> Result<Via, Failure> {
     if let Some(home) = &wanted.home {
-        let own = peer.home();
+        let own = &peer.indexers.home;
         if home.network != own.network {
             return Err(Failure::new(format!(
                 "the ticket is for the network {}, and this peer belongs to {}: use another --data-dir for it",
@@ -70,9 +70,9 @@ pub(super) async fn connect(peer: &PeerHandle, wanted: &Wanted, answer: &Answer)
             _ => {}
         }
     }
-    let via = peer.connect(&wanted.via).await;
+    let via = peer.indexers.connect(&wanted.via).await;
     // Where nobody else can be asked, the failure says it.
-    let is_told = via.failed.len() == 1 && via.good.is_empty() && peer.figures().links().is_empty();
+    let is_told = via.failed.len() == 1 && via.good.is_empty() && peer.indexers.links().is_empty();
     for (addr, why) in via.failed.iter().filter(|_| !is_told) {
         // A caller that has left is noticed by the next row.
         drop(answer.0.send(Reply::Note(format!("note: indexer {addr} cannot be used: {why}"))).await);

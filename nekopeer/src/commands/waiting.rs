@@ -5,12 +5,13 @@ use std::time::Duration;
 use nekoproto::{FileName, Freshness, NodeId, Version};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Failure, FailureKind, in_one_line};
+use super::{Failure, FailureKind};
 use crate::{
     library::{
         events::Event,
         status::{Condition, FileStatus},
     },
+    listing::Listing,
     peer::PeerHandle,
     state::freshness::Doubt,
 };
@@ -70,11 +71,10 @@ fn may_matter(event: &Event, name: &FileName) -> bool {
 
 /// The version that is there, or why what is waited for is not.
 async fn look(peer: &PeerHandle, name: &FileName, wanted: For) -> Result<Result<Version, String>, Failure> {
-    let asks = wanted.version.is_none();
-    let mut listing = peer.listing_of(vec![name.clone()], asks);
-    let found = listing.next().await.map_err(|error| Failure::new(in_one_line(&error)))?;
-    let found = found.unwrap_or_default().into_iter().next().transpose();
-    let Some(file) = found.map_err(|error| Failure::new(in_one_line(&error)))? else {
+    let asked = wanted.version.is_none().then_some(&peer.peers);
+    let mut listing = Listing::of(&peer.library, asked, vec![name.clone()]);
+    let found = listing.next().await?.unwrap_or_default();
+    let Some(file) = found.into_iter().next().transpose()? else {
         return Ok(Err(format!("{name} is neither published nor held here")));
     };
     let FileStatus { record, own, condition, newest, .. } = &file;
@@ -119,7 +119,7 @@ async fn look(peer: &PeerHandle, name: &FileName, wanted: For) -> Result<Result<
 
 /// The peers with a lease on this own file that did not confirm to hold its newest version.
 async fn missing(peer: &PeerHandle, file: &FileStatus) -> Result<Vec<NodeId>, Failure> {
-    let read = peer.reading_of(&file.record.name).await.map_err(|error| Failure::new(in_one_line(&error)))?;
+    let read = peer.reading_of(&file.record.name).await?;
     let missing = read.readers.iter().filter(|reader| reader.holds < file.record.version);
     Ok(missing.map(|reader| reader.holder.node).collect())
 }

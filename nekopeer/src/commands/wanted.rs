@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, btree_map::Entry};
 use nekoproto::{FileName, IndexerAddr, Ticket, Version};
 use serde::{Deserialize, Serialize};
 
-use super::Word;
+use super::{Word, named::split};
 use crate::{indexers::via::VIA_MAX, storage::remembered::Home};
 
 /// Which of several files under one name, how far it is looked for, and by whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Wanted {
-    /// The first digits of the origin's id, or `any`; for names that `named` does not have.
+    /// The first digits of the origin's id; for names that `named` does not have.
     pub(crate) origin: Option<String>,
     /// Of a single file this version instead of the newest.
     pub(crate) version: Option<Version>,
@@ -21,6 +21,8 @@ pub(crate) struct Wanted {
     pub(crate) via: Vec<IndexerAddr>,
     /// What is known of single names.
     pub(crate) named: BTreeMap<FileName, Named>,
+    /// Whether all names came by tickets, so that the own indexers are not needed.
+    pub(crate) is_by_ticket: bool,
     /// What a peer has to belong to, to find the tickets' files.
     pub(crate) home: Option<Home>,
 }
@@ -40,7 +42,7 @@ impl Wanted {
         Self { origin, ttl_hops, ..Self::default() }
     }
 
-    /// The names that `words` mean, and what is known of these.
+    /// The names that `words` mean, and what is known of these. With an `origin`, no word ends with another.
     pub(crate) fn of_words(
         words: &[Word],
         origin: Option<String>,
@@ -50,7 +52,14 @@ impl Wanted {
         let mut names = Vec::with_capacity(words.len());
         for word in words {
             match word {
-                Word::Name(name) => names.push(name.clone()),
+                Word::Name(name) if wanted.origin.is_some() => names.push(name.clone()),
+                Word::Name(whole) => {
+                    let (name, origin) = split(whole);
+                    if let Some(origin) = origin {
+                        wanted.choose(name.clone(), Named { origin, version: None })?;
+                    }
+                    names.push(name);
+                }
                 Word::Ticket(ticket) => {
                     wanted.add(ticket)?;
                     names.push(ticket.name.clone());
@@ -58,6 +67,7 @@ impl Wanted {
                 Word::Wrong(why) => return Err(why.clone()),
             }
         }
+        wanted.is_by_ticket = words.iter().all(|word| matches!(word, Word::Ticket(_)));
         Ok((names, wanted))
     }
 
@@ -97,10 +107,5 @@ impl Wanted {
     /// What is known of `name`.
     pub(crate) fn of(&self, name: &FileName) -> Option<&Named> {
         self.named.get(name)
-    }
-
-    /// Whether all of these names came by tickets, so that the own indexers are not needed.
-    pub(crate) fn is_by_ticket(&self, names: &[FileName]) -> bool {
-        !self.via.is_empty() && names.iter().all(|name| self.of(name).is_some())
     }
 }

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::{Answer, Failure, Reply, Row, jobs::Job, publishing::published, tickets::Tickets};
 use crate::{
-    changes::Told,
+    changes::{Told, Watching},
     peer::PeerHandle,
     publish::{PublishOptions, PublishOutcome},
 };
@@ -24,7 +24,7 @@ pub(super) async fn watch(
 ) -> Result<(), Failure> {
     peer.indexers_tried().await;
     let (telling, mut told) = mpsc::channel(TOLD_WAITING_MAX);
-    let watching = peer.watching(paths, options, telling).await?;
+    let watching = Watching::new((&peer.library, &peer.publisher), paths, options, telling).await?;
     let passing = async {
         while let Some(told) = told.recv().await {
             match told {

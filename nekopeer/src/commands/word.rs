@@ -5,7 +5,7 @@ use std::str::FromStr;
 use nekoproto::{FileName, NameError, TICKET_PREFIX, Ticket, TicketError};
 use serde::Deserialize;
 
-/// A name, which may end with `@ORIGIN`, or a ticket.
+/// A name, which may end with `@ID`, or a ticket.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Word {

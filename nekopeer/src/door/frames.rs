@@ -141,7 +141,7 @@ mod tests {
     /// What a caller sends, as a stream of frames and as one.
     #[test]
     fn frames_of_a_caller() {
-        bolero::check!().for_each(|bytes: &[u8]| {
+        testkit::fuzz("frames_of_a_caller", |bytes: &[u8]| {
             let codec = LengthDelimitedCodec::builder().max_frame_length(REQUEST_BYTES_MAX).new_codec();
             let mut frames = Frames { codec, room: Some(Room::default()), taken: None };
             let mut stream = BytesMut::from(bytes);

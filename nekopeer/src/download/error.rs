@@ -31,11 +31,29 @@ fn not_kept(name: &FileName, version: Option<Version>, kept: &[Version]) -> Stri
     }
 }
 
-/// Some of these origins, in short.
-fn some_of<'a>(origins: impl IntoIterator<Item = &'a NodeId>) -> String {
+/// What to type for the file of each of these origins.
+fn of_each<'a>(name: &FileName, origins: impl IntoIterator<Item = &'a NodeId>) -> String {
     let mut origins = origins.into_iter();
-    let named: Vec<String> = origins.by_ref().take(NAMED_MAX).map(NodeId::short).collect();
+    let named = origins.by_ref().take(NAMED_MAX).map(|origin| format!("{name}@{}", origin.short()));
+    let named: Vec<String> = named.collect();
     format!("{}{}", named.join(" or "), if origins.next().is_some() { " or another" } else { "" })
+}
+
+/// Why the origin that was asked for has no such file.
+fn not_of_origin(name: &FileName, origin: &str, others: &[NodeId]) -> String {
+    let short = origin.get(..10).unwrap_or(origin); // as lists show it
+    match (others.is_empty(), origin.len()) {
+        (false, _) => format!("no origin {short} offers {name}, but there is {}", of_each(name, others)),
+        (true, 10..64) => format!(
+            "nobody offers {name} of origin {short}: check both, or try again when its holders are back; what is called \
+             {name}@{origin} is {name}@{origin}@ID"
+        ),
+        (true, _) => {
+            format!(
+                "nobody offers {name} of origin {short}: check both, or try again when its holders are back"
+            )
+        }
+    }
 }
 
 /// Why a download failed. The file that was in the destination is unchanged, and the verified chunks of
@@ -55,7 +73,7 @@ pub enum DownloadError {
     },
     /// Its origin withdrew the file.
     #[error("{name} was withdrawn by its origin {} as version {version}: nobody offers it until the origin publishes it \
-        again; --origin ID takes the file of another origin, if there is one", .origin.short())]
+        again; {name}@ID takes the file of another origin, if there is one", .origin.short())]
     Withdrawn {
         /// The name.
         name: FileName,
@@ -65,29 +83,29 @@ pub enum DownloadError {
         version: Version,
     },
     /// Several origins publish different files under the name.
-    #[error("{} origins publish different files as {name}: choose one with --origin {}", .origins.len(),
-        some_of(.origins.iter().map(|record| &record.origin)))]
+    #[error("{} origins publish different files as {name}: say which, {}", .origins.len(),
+        of_each(.name, .origins.iter().map(|record| &record.origin)))]
     Ambiguous {
         /// The name.
         name: FileName,
         /// The origins' records.
         origins: Vec<VerifiedRecord>,
     },
-    /// The origin of the copy here, or the one chosen before, offers the file no longer; others do.
-    #[error("origin {}, whose {name} was chosen here before, offers it no longer; --origin {} takes the one of \
-        another", .origin.short(), some_of(.others))]
-    ChosenGone {
+    /// The origin of the copy here offers the file no longer; others do.
+    #[error("origin {}, whose {name} is here, offers it no longer; {} takes the one of another", .origin.short(),
+        of_each(.name, .others))]
+    OriginGone {
         /// The name.
         name: FileName,
-        /// The origin that was chosen.
+        /// The origin of the copy.
         origin: NodeId,
         /// Those that offer a file under the name.
         others: Vec<NodeId>,
     },
-    /// The origin that was asked for does not offer the file; others do.
-    #[error("no origin {origin} offers {name}, but {} does{}", some_of(.others),
+    /// The origin that was asked for does not offer the file; others may.
+    #[error("{}{}", not_of_origin(.name, .origin, .others),
         if *.complete { "" } else { " (the answer is incomplete: not all that offer it are listed)" })]
-    OthersOffer {
+    NotOfOrigin {
         /// The name.
         name: FileName,
         /// The first digits of the id that was asked for.
@@ -109,15 +127,6 @@ pub enum DownloadError {
     /// What comes from a pipe was to replace a file that is not the published one.
     #[error("{} exists and is not what was published: publish it with share, or replace it with --force", .0.display())]
     NotPublished(PathBuf),
-    /// A file system that ignores case or Unicode form would treat the name and an existing one as equal.
-    #[error("{name} and {} are one name on many systems, which tell neither case nor the form of letters: \
-        choose another place with -o, or keep both with --force", .existing.display())]
-    Collides {
-        /// The name.
-        name: FileName,
-        /// The existing file.
-        existing: PathBuf,
-    },
     /// Every version found is older than one that is or was held.
     #[error(
         "only version {found} of {name} can be found, and version {held} is or was here: try again when who has a newer one is back"
@@ -227,7 +236,7 @@ pub enum DownloadError {
 impl DownloadError {
     /// Whether an answer with room for more might have had it.
     pub(super) const fn is_incomplete(&self) -> bool {
-        matches!(self, Self::NotFound { complete: false, .. } | Self::OthersOffer { complete: false, .. })
+        matches!(self, Self::NotFound { complete: false, .. } | Self::NotOfOrigin { complete: false, .. })
     }
 
     /// The file of `withdrawal` was withdrawn.
@@ -242,8 +251,8 @@ impl DownloadError {
             self,
             Self::Search(_)
                 | Self::NotFound { .. }
-                | Self::ChosenGone { .. }
-                | Self::OthersOffer { .. }
+                | Self::OriginGone { .. }
+                | Self::NotOfOrigin { .. }
                 | Self::NobodyAsked { .. }
                 | Self::Older { .. }
         )
@@ -255,8 +264,8 @@ impl DownloadError {
         match self {
             Self::Search(_)
             | Self::NotFound { .. }
-            | Self::ChosenGone { .. }
-            | Self::OthersOffer { .. }
+            | Self::OriginGone { .. }
+            | Self::NotOfOrigin { .. }
             | Self::NobodyAsked { .. }
             | Self::AlreadyRunning(_)
             | Self::Judged(_)
@@ -272,7 +281,6 @@ impl DownloadError {
             | Self::Own(_)
             | Self::Exists(_)
             | Self::NotPublished(_)
-            | Self::Collides { .. }
             | Self::OriginLies(_)
             | Self::Pipe { .. } => false,
             Self::Store(error) | Self::Set(SetError::Store(error)) => store_may_pass(error),
@@ -309,6 +317,8 @@ pub(super) fn exhausted(record: &VerifiedRecord, why: Option<String>) -> Downloa
 
 #[cfg(test)]
 mod tests {
+    use nekoproto::{ContentHash, Identity, ManifestHash, Policy};
+
     use super::*;
 
     #[test]
@@ -329,5 +339,35 @@ mod tests {
             StoreError::ChangedMeanwhile(path).into(),
         ];
         assert!(!lasting.iter().any(DownloadError::may_pass), "{lasting:?}");
+    }
+
+    #[test]
+    fn of_many_origins_few_are_named() {
+        let record = |n: u16| {
+            let mut seed = [0; 32];
+            seed[..2].copy_from_slice(&n.to_be_bytes());
+            let origin = Identity::from_seed(&seed);
+            let record = Record {
+                origin: origin.id(),
+                name: FileName::new("a").unwrap(),
+                version: Version::FIRST,
+                size: 1,
+                content: ContentHash::from_bytes(seed),
+                manifest: ManifestHash::from_bytes(seed),
+                policy: Policy::default(),
+                published_ms: 1_795_000_000_000,
+            };
+            record.sign(&origin).unwrap()
+        };
+        let said = |count| {
+            let origins: Vec<_> = (0..count).map(record).collect();
+            let ids: Vec<_> = origins.iter().map(|record| record.origin).collect();
+            (DownloadError::Ambiguous { name: FileName::new("a").unwrap(), origins }.to_string(), ids)
+        };
+        let (all, ids) = said(8);
+        assert!(ids.iter().all(|id| all.contains(&format!("a@{}", id.short()))), "{all}");
+        assert!(!all.contains("another"), "{all}");
+        let many = said(500).0;
+        assert!(many.len() < 250 && many.contains("500") && many.ends_with("or another"), "{many}");
     }
 }

@@ -31,9 +31,9 @@ use nekoproto::{
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::file::look_alikes::LookAlikes;
+pub use self::error::DownloadError;
+pub(crate) use self::many::Downloads;
 use self::{earlier::ByNumber, file::destination::Destination, swarm::Report};
-pub use self::{error::DownloadError, many::Downloads};
 use crate::{
     content::stamp::Stamp,
     indexers::{Answer, Indexers, Scope, Wishes, via::Via},
@@ -57,14 +57,13 @@ use crate::{
 pub struct DownloadOptions {
     /// Destination path; `None`: under its name in the share folder.
     pub output: Option<PathBuf>,
-    /// If several origins publish different files under the name: the first digits of the wanted origin's
-    /// id, or `any`. The choice is remembered.
+    /// The first digits of the id of the wanted origin. Without it a copy stays that of its origin; if there is none and
+    /// several origins publish different files, the download fails.
     pub origin: Option<String>,
-    /// Replace an existing file that is not a copy of this peer's; store the file next to one whose name
-    /// other systems treat as equal; fetch one that is larger than what the disk has free.
+    /// Replace an existing file that is not a copy of this peer's; fetch one that is larger than what the disk has free.
     pub force: bool,
     /// This version instead of the newest, as long as somebody holds or keeps it. It takes its place as
-    /// [`rollback`](crate::PeerHandle::rollback) does. Of a single file, and without `output`.
+    /// `nekopeer rollback` does. Of a single file, and without `output`.
     pub version: Option<Version>,
     /// Hops the query travels.
     pub ttl_hops: u8,
@@ -77,9 +76,6 @@ pub struct DownloadOptions {
 /// How often others are searched for where none of the sources found delivers.
 const SEARCHES_MAX: usize = 3;
 
-/// Instead of an origin: any; one that was chosen before is forgotten.
-pub(crate) const ANY_ORIGIN: &str = "any";
-
 impl DownloadOptions {
     /// Whose file of this name is wanted.
     fn origin_of(&self, name: &FileName) -> Option<&str> {
@@ -88,7 +84,7 @@ impl DownloadOptions {
 
     /// What a search for this name alone leaves out.
     fn wishes(&self, name: &FileName) -> Wishes {
-        let digits = self.origin_of(name).filter(|origin| *origin != ANY_ORIGIN);
+        let digits = self.origin_of(name);
         Wishes { origin: digits.and_then(|digits| digits.to_owned().try_into().ok()), without: Vec::new() }
     }
 }
@@ -259,9 +255,7 @@ impl Downloader {
             Err(error) => Err(error.into()),
         };
         found = self.find_wished(name, options, found).await;
-        let found = self.ask_further(vec![(name.clone(), found)], options).await.remove(0).1;
-        self.note_choices(found.iter(), options).await;
-        found
+        self.ask_further(vec![(name.clone(), found)], options).await.remove(0).1
     }
 
     /// `found`; or, if the origin that is wanted was not in an answer that had no room for all, what is found of it by
@@ -277,8 +271,8 @@ impl Downloader {
             return found;
         }
         match self.search_again(name, options, &wishes).await {
-            Some(Err(DownloadError::NotFound { complete: true, .. })) => {
-                if let Err(DownloadError::OthersOffer { complete, .. }) = &mut found {
+            Some(Err(DownloadError::NotOfOrigin { complete: true, .. })) => {
+                if let Err(DownloadError::NotOfOrigin { complete, .. }) = &mut found {
                     *complete = true;
                 }
                 found
@@ -332,23 +326,6 @@ impl Downloader {
         self.obtain(target, replaceable, options, progress, stop).await
     }
 
-    /// Remembers whose files were asked for, so that later downloads of these names choose the same.
-    async fn note_choices<'a>(&self, targets: impl Iterator<Item = &'a Target>, options: &DownloadOptions) {
-        let choice = |target: &Target| {
-            let Record { name, origin, .. } = &*target.record;
-            let chosen = (options.origin_of(name)? != ANY_ORIGIN).then_some(*origin);
-            Some((name.clone(), chosen))
-        };
-        let choices: Vec<_> = targets.filter_map(choice).collect();
-        if choices.is_empty() {
-            return;
-        }
-        let note = move |library: &Arc<Library>| library.catalogue.note_chosen(&choices);
-        if let Err(error) = self.library.blocking(note).await {
-            tracing::warn!(%error, "the choice of an origin is not remembered"); // it is asked for again
-        }
-    }
-
     fn refuse_own(&self, name: &FileName) -> Result<(), DownloadError> {
         let catalogue = &self.library.catalogue;
         let own = catalogue.get(name).filter(|entry| catalogue.is_own(entry));
@@ -364,14 +341,8 @@ impl Downloader {
     ) -> Result<Target, DownloadError> {
         self.refuse_own(name)?;
         let here = self.library.catalogue.get(name);
-        // A copy stays that of its origin; without one, what was chosen before counts.
-        let before = match (options.origin_of(name), &here) {
-            (Some(_), _) => None,
-            (None, Some(entry)) => Some(entry.record.origin),
-            (None, None) => self.library.catalogue.chosen(name)?,
-        };
-        let said = options.origin_of(name).filter(|origin| *origin != ANY_ORIGIN);
-        let origin = said.map(str::to_owned).or(before.map(|before| before.to_string()));
+        let (said, held) = (options.origin_of(name), here.as_ref().map(|entry| entry.record.origin));
+        let origin = said.map(str::to_owned).or(held.map(|held| held.to_string()));
         let is_wanted = |record: &Record| {
             origin.as_ref().is_none_or(|digits| record.origin.to_string().starts_with(digits.as_str()))
         };
@@ -379,20 +350,25 @@ impl Downloader {
         let mut others: Vec<NodeId> = candidates.iter().map(|candidate| candidate.record.origin).collect();
         others.sort_unstable();
         others.dedup();
-        let mut target = choose(candidates, origin.as_deref()).map_err(|why| match (why, before) {
-            (NoChoice::NoHit, None) if !others.is_empty() => {
-                let origin = origin.clone().unwrap_or_default(); // it was asked for, or there were a hit
-                DownloadError::OthersOffer { name: name.clone(), origin, others, complete }
-            }
-            (NoChoice::NoHit, Some(origin)) if !others.is_empty() => {
-                DownloadError::ChosenGone { name: name.clone(), origin, others }
-            }
-            (NoChoice::NoHit, _) => match &withdrawn {
-                Some(withdrawal) => DownloadError::withdrawn(withdrawal),
-                None => DownloadError::NotFound { name: name.clone(), complete },
-            },
-            (NoChoice::Ambiguous(origins), _) => DownloadError::Ambiguous { name: name.clone(), origins },
-        })?;
+        let mut target =
+            choose(candidates, origin.as_deref()).map_err(|why| match (why, &withdrawn, said) {
+                (NoChoice::Ambiguous(origins), ..) => {
+                    DownloadError::Ambiguous { name: name.clone(), origins }
+                }
+                (NoChoice::NoHit, Some(withdrawal), _) if others.is_empty() => {
+                    DownloadError::withdrawn(withdrawal)
+                }
+                (NoChoice::NoHit, _, Some(origin)) => DownloadError::NotOfOrigin {
+                    name: name.clone(),
+                    origin: origin.to_owned(),
+                    others,
+                    complete,
+                },
+                (NoChoice::NoHit, _, None) => match held.filter(|_| !others.is_empty()) {
+                    Some(origin) => DownloadError::OriginGone { name: name.clone(), origin, others },
+                    None => DownloadError::NotFound { name: name.clone(), complete },
+                },
+            })?;
         target.sources.retain(|source| source.node != self.library.node);
         let was_here = self.library.catalogue.floor(name, &target.record.origin)?.map(Arc::new);
         let known = || here.iter().chain(&was_here).filter_map(|known| known.newest.as_ref());

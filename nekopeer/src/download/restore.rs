@@ -123,7 +123,7 @@ impl Downloader {
             let mut before = None;
             let change =
                 |reader: &mut Reader| before = std::mem::replace(&mut reader.passed_over, passed_over);
-            library.catalogue.change_reader(&name, change).map(|_| before)
+            library.catalogue.change_readers([&name], change).map(|()| before)
         };
         Ok(self.library.blocking(note).await?)
     }

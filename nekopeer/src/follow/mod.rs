@@ -69,7 +69,7 @@ impl Follower {
         for name in names.clone() {
             let keep = self.keep;
             let note = move |library: &Arc<Library>| {
-                library.catalogue.change_reader(&name, |reader| {
+                library.catalogue.change_readers([&name], |reader| {
                     reader.keep = keep.unwrap_or(reader.keep).max(least);
                 })?;
                 library.catalogue.trim_kept(&name)
@@ -205,11 +205,10 @@ impl Follower {
     async fn note(
         &self,
         name: &FileName,
-        change: impl FnOnce(&mut Reader) + Send + 'static,
+        change: impl FnMut(&mut Reader) + Send + 'static,
     ) -> Result<(), DownloadError> {
         let name = name.clone();
-        self.library.blocking(move |library| library.catalogue.change_reader(&name, change)).await?;
-        Ok(())
+        Ok(self.library.blocking(move |library| library.catalogue.change_readers([&name], change)).await?)
     }
 }
 

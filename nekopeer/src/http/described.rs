@@ -25,7 +25,7 @@ use utoipa::{
 #[expect(dead_code, reason = "it is only described")]
 pub(super) struct Name(String);
 
-/// A name, which may end with `@ORIGIN` (the first digits of an id), or a ticket (`neko:...`).
+/// A name, which may end with `@ID` (the first 10 to 64 digits of an origin's id), or a ticket (`neko:...`).
 #[derive(ToSchema)]
 #[schema(
     value_type = String,

@@ -21,11 +21,13 @@ use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-pub(crate) use self::search::{Scope, Wishes};
 use self::session::Session;
 pub use self::{
     find::Found,
     search::{Answer, SearchError},
+};
+pub(crate) use self::{
+    search::{Scope, Wishes},
     trace::Probed,
 };
 use crate::{

@@ -80,11 +80,11 @@ impl Reader {
     }
 
     fn library(&self) -> &Arc<Library> {
-        self.peer.rooms().0
+        &self.peer.library
     }
 
     fn indexers(&self) -> &Arc<Indexers> {
-        self.peer.rooms().1
+        &self.peer.indexers
     }
 
     fn write(&self) -> std::path::PathBuf {

@@ -79,7 +79,7 @@ impl Indexers {
 
 /// Which way a route probe went from one own indexer on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Probed {
+pub(crate) struct Probed {
     /// The indexer.
     pub addr: SocketAddr,
     /// Microseconds until it answered, or was given up.

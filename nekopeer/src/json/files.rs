@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use crate::{
     commands::{Detail, FileRow, ReaderRow},
     state::freshness::OnStale,
-    storage::catalogue::{Why, Wish},
+    storage::catalogue::Why,
 };
 
 /// A file that is published or held here.
@@ -59,10 +59,16 @@ pub(crate) struct FileJson<'a> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = FileDetail)]
 struct DetailJson {
+    /// Seconds that its copy counts as fresh here at most, where the reader has said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bound_secs: Option<u32>,
     /// Earlier versions that are kept here, the last that was replaced first.
     kept: Vec<u64>,
     /// Seconds that a copy counts as fresh under push.
     lease_secs: u32,
+    /// What happens to an outdated copy, where the reader has said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_stale: Option<OnStale>,
     /// Up to this version none takes the place by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     passed_over: Option<u64>,
@@ -75,27 +81,6 @@ struct DetailJson {
     readers: Vec<ReaderJson>,
     /// Seconds that a copy counts as fresh under pull.
     ttr_secs: u32,
-    /// What the reader wants of this name, where it has said so.
-    #[serde(flatten)]
-    wish: WishJson,
-}
-
-/// What the reader wants of a name.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Wish)]
-pub(crate) struct WishJson {
-    /// Seconds that its copy counts as fresh at most.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bound_secs: Option<u32>,
-    /// What happens to an outdated copy: keep, refetch or drop.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    on_stale: Option<&'static str>,
-}
-
-impl From<Wish> for WishJson {
-    fn from(wish: Wish) -> Self {
-        Self { bound_secs: wish.bound_secs, on_stale: wish.on_stale.map(OnStale::name) }
-    }
 }
 
 /// A peer that has a lease on news of a file.
@@ -119,8 +104,10 @@ impl DetailJson {
             version: reader.version.get(),
         };
         Self {
+            bound_secs: detail.preference.bound_secs,
             kept: detail.kept.iter().map(|version| version.get()).collect(),
             lease_secs: detail.policy.lease_secs(),
+            on_stale: detail.preference.on_stale,
             passed_over: detail.passed_over.map(|(version, _)| version.get()),
             passed_over_why: detail.passed_over.map(|(_, why)| match why {
                 Why::Failed => "failed",
@@ -129,7 +116,6 @@ impl DetailJson {
             published_ms: file.record.published_ms,
             readers: detail.readers.iter().map(reader).collect(),
             ttr_secs: detail.policy.ttr_secs(),
-            wish: detail.wish.into(),
         }
     }
 }

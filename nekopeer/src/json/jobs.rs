@@ -27,20 +27,9 @@ pub(crate) struct JobJson {
     name: String,
     /// When it began, in Unix time in milliseconds.
     started_ms: u64,
-    state: StateJson,
+    state: JobState,
     /// Bytes in total; 0 while unknown.
     total: u64,
-}
-
-/// Where a job is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = JobState)]
-#[serde(rename_all = "lowercase")]
-enum StateJson {
-    Running,
-    Done,
-    Failed,
-    Cancelled,
 }
 
 /// Jobs.
@@ -53,7 +42,7 @@ pub(crate) struct JobsJson {
 
 impl JobJson {
     pub(crate) const fn is_running(&self) -> bool {
-        matches!(self.state, StateJson::Running)
+        matches!(self.state, JobState::Running)
     }
 }
 
@@ -69,12 +58,7 @@ impl From<&JobRow> for JobJson {
             kind: job.kind.word(),
             name: job.name.clone(),
             started_ms: job.started_ms,
-            state: match job.state {
-                JobState::Running => StateJson::Running,
-                JobState::Done => StateJson::Done,
-                JobState::Failed => StateJson::Failed,
-                JobState::Cancelled => StateJson::Cancelled,
-            },
+            state: job.state,
             total: job.now.total,
         }
     }

@@ -13,7 +13,7 @@ mod trace;
 pub(crate) use self::{
     downloads::{DownloadedJson, FailedJson, seconds},
     events::EventJson,
-    files::{FileJson, WishJson, role},
+    files::{FileJson, role},
     found::{FoundJson, MatchJson, VersionJson},
     jobs::{JobJson, JobsJson},
     probe::ProbeJson,

@@ -46,7 +46,7 @@ impl Library {
     /// Counts the files. Takes some microseconds for each, and looks at none of them on disk. Blocking.
     pub(crate) fn census(&self) -> Result<Census, CatalogueError> {
         let now = clock::now();
-        let mut census = Census { changed: self.changed_files().len() as u64, ..Census::default() };
+        let mut census = Census { changed: self.changed.told().len() as u64, ..Census::default() };
         let mut start = Some(PageStart::default());
         while let Some(from) = start.take() {
             let Page { entries, next } = self.catalogue.page(&from, ENTRIES_AT_ONCE)?;

@@ -118,7 +118,7 @@ impl ChangedFiles {
     }
 
     /// Those of which the user was told.
-    pub(super) fn told(&self) -> Vec<FileName> {
+    pub(crate) fn told(&self) -> Vec<FileName> {
         let inner = self.inner.lock();
         inner.found.iter().filter(|(_, found)| found.is_told).map(|(name, _)| name.clone()).collect()
     }

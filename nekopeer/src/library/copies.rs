@@ -11,7 +11,7 @@ use crate::{
         copies::Due,
         freshness::{CopyState, Doubt, NoAnswer},
     },
-    storage::catalogue::{CatalogueError, Entry, PageStart, Wish},
+    storage::catalogue::{CatalogueError, Entry, PageStart, Preference, PreferenceChange, Reader},
     util::clock,
 };
 
@@ -50,33 +50,30 @@ impl Library {
 
     /// How long a confirmation of the copy of `name` counts at most, if the reader says so. Blocking.
     fn wanted_bound(&self, name: &FileName) -> Option<Duration> {
-        self.wish(name).bound(self.ttr)
+        self.preference(name).bound(self.ttr)
     }
 
-    /// What the reader wants of `name`; if that cannot be read, what it wants of all. Blocking.
-    pub(crate) fn wish(&self, name: &FileName) -> Wish {
-        self.catalogue.wish(name).unwrap_or_else(|error| {
+    /// What the reader wants of the copy of `name`; if that cannot be read, what it wants of all. Blocking.
+    pub(crate) fn preference(&self, name: &FileName) -> Preference {
+        self.catalogue.reader(name).map(|reader| reader.preference).unwrap_or_else(|error| {
             tracing::error!(%error, %name, "what is wanted of the name is not known");
-            Wish::default()
+            Preference::default()
         })
     }
 
-    /// Changes what the reader wants of `name`, which takes effect at once. Blocking.
-    pub(crate) fn change_wish(
-        &self,
-        name: &FileName,
-        change: impl FnOnce(&mut Wish),
-    ) -> Result<Wish, CatalogueError> {
-        let wish = self.catalogue.change_wish(name, change)?;
-        if let Some(entry) = self.catalogue.get(name).filter(|entry| !self.catalogue.is_own(entry)) {
-            let (bound, now) = (wish.bound(self.ttr), clock::now());
+    /// Changes what the reader wants of the copies of `names`; a bound counts at once. Blocking.
+    pub(crate) fn prefer(&self, names: &[FileName], change: PreferenceChange) -> Result<(), CatalogueError> {
+        let change = |reader: &mut Reader| reader.preference = change.over(reader.preference);
+        self.catalogue.change_readers(names, change)?;
+        for name in names {
+            let Some(entry) = self.catalogue.get(name).filter(|entry| !self.catalogue.is_own(entry)) else {
+                continue;
+            };
+            let (bound, now) = (self.wanted_bound(name), clock::now());
             self.copies.lock().change(name, |copy| copy.limited(&entry.record, bound, now));
-            if self.is_outdated(name) {
-                self.news.lock().outdated.insert(name.clone(), entry.record.origin);
-            }
-            self.wake();
         }
-        Ok(wish)
+        self.wake();
+        Ok(())
     }
 
     /// Starts to watch the copies among `entries` that are not watched yet. Under the name of one that is, a later

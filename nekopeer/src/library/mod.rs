@@ -70,7 +70,7 @@ pub(crate) struct Library {
     in_use: Mutex<HashMap<FileName, (Arc<Progress>, CancellationToken)>>,
     /// Notified when a name is no longer in use.
     freed: Notify,
-    news: Mutex<News>,
+    pub(crate) news: Mutex<News>,
     own_news: Mutex<OwnNews>,
     standing: Mutex<Standing>,
     contests: Mutex<Contests>,
@@ -204,11 +204,6 @@ impl Library {
     /// Whether the file of `name` is being written.
     pub(crate) fn is_in_use(&self, name: &FileName) -> bool {
         self.in_use.lock().contains_key(name)
-    }
-
-    /// Takes the queued news.
-    pub(crate) fn take_news(&self) -> News {
-        std::mem::take(&mut self.news.lock())
     }
 
     /// Wakes [`watch`](crate::watch).

@@ -173,11 +173,6 @@ impl Library {
         records.for_each(|record| self.changed.is_intact(&record.name));
     }
 
-    /// The files that are not offered because they changed on disk, as far as is known.
-    pub(crate) fn changed_files(&self) -> Vec<FileName> {
-        self.changed.told()
-    }
-
     /// The file of `name` was found to be other than when it was hashed: it is looked at, and offered no more.
     pub(crate) fn note_changed(&self, name: &FileName) {
         if !self.changed.has(name) {

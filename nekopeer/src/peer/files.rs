@@ -1,26 +1,21 @@
 //! The files of a running peer: published, downloaded, read and listed.
 
 use std::{
-    convert::Infallible,
     io::{Read, Write},
     path::PathBuf,
     sync::Arc,
 };
 
 use nekoproto::{FileName, VerifiedRecord, Version};
-use tokio::{runtime::Handle, sync::mpsc};
 
 use super::PeerHandle;
 use crate::{
-    changes::{Told, Watching},
     content::stamp::Looker,
     download::{DownloadError, DownloadOptions, Downloaded, Downloads},
-    follow::{Follower, Hook},
     library::{Library, status::FileStatus, subscribers::Subscribed},
     listing::Listing,
-    publish::{PublishError, PublishOptions, PublishOutcome, Publishing},
-    reading::Reading,
-    storage::catalogue::{CatalogueError, PassedOver, Wish},
+    publish::{PublishError, PublishOptions, PublishOutcome},
+    storage::catalogue::{CatalogueError, PassedOver, Preference, PreferenceChange},
     util::{clock, progress::Progress},
 };
 
@@ -29,7 +24,7 @@ pub(crate) struct ReadBy {
     pub(crate) readers: Vec<Subscribed>,
     pub(crate) kept: Vec<Version>,
     pub(crate) passed_over: Option<PassedOver>,
-    pub(crate) wish: Wish,
+    pub(crate) preference: Preference,
 }
 
 impl PeerHandle {
@@ -47,33 +42,11 @@ impl PeerHandle {
         progress: &Arc<Progress>,
     ) -> Result<PublishOutcome, PublishError> {
         let (mut publishing, mut outcome) =
-            (self.publishing(paths, options, progress), PublishOutcome::default());
+            (self.publisher.publishing(paths, options, progress), PublishOutcome::default());
         while let Some(piece) = publishing.next().await? {
             outcome.add(piece);
         }
         Ok(outcome)
-    }
-
-    /// Publishes files and folders; the outcome comes in pieces. See [`publish`](Self::publish).
-    #[must_use]
-    pub fn publishing(
-        &self,
-        paths: Vec<PathBuf>,
-        options: PublishOptions,
-        progress: &Arc<Progress>,
-    ) -> Publishing {
-        self.publisher.publishing(paths, options, progress)
-    }
-
-    /// Watches what is at `paths`, or one file under its `name`, to publish and withdraw what changes there while the
-    /// result [runs](Watching::run). `told` gets what was done.
-    pub(crate) async fn watching(
-        &self,
-        paths: Vec<PathBuf>,
-        options: PublishOptions,
-        told: mpsc::Sender<Told>,
-    ) -> Result<Watching, PublishError> {
-        Watching::new((&self.library, &self.publisher), paths, options, told).await
     }
 
     /// Withdraws `name`. The file stays on disk.
@@ -116,33 +89,24 @@ impl PeerHandle {
     pub(crate) async fn reading_of(&self, name: &FileName) -> Result<ReadBy, CatalogueError> {
         let name = name.clone();
         let look = move |library: &Arc<Library>| {
-            let kept = library.catalogue.kept(&name)?;
+            let (kept, reader) = (library.catalogue.kept(&name)?, library.catalogue.reader(&name)?);
             Ok(ReadBy {
                 readers: library.subscribers.of(&name, clock::now()),
                 kept: kept.iter().map(|kept| kept.copy.entry.record.version).collect(),
-                passed_over: library.catalogue.reader(&name)?.passed_over,
-                wish: library.catalogue.wish(&name)?,
+                passed_over: reader.passed_over,
+                preference: reader.preference,
             })
         };
         self.library.blocking(look).await
     }
 
-    /// Changes what is wanted of `name`, at once and durably: what `wish` says; the rest stays, or with `anew` is taken
-    /// back. Returns what is wanted then.
-    pub(crate) async fn change_wish(
+    /// Changes what is wanted of the copies of `names`, durably.
+    pub(crate) async fn prefer(
         &self,
-        name: &FileName,
-        anew: bool,
-        wish: Wish,
-    ) -> Result<Wish, CatalogueError> {
-        let (name, said) = (name.clone(), wish);
-        let change = move |wish: &mut Wish| {
-            let before = if anew { Wish::default() } else { *wish };
-            let (bound_secs, on_stale) =
-                (said.bound_secs.or(before.bound_secs), said.on_stale.or(before.on_stale));
-            *wish = Wish { bound_secs, on_stale };
-        };
-        self.library.blocking(move |library| library.change_wish(&name, change)).await
+        names: Vec<FileName>,
+        change: PreferenceChange,
+    ) -> Result<(), CatalogueError> {
+        self.library.blocking(move |library| library.prefer(&names, change)).await
     }
 
     /// The version of `name` that is published or held here.
@@ -150,30 +114,7 @@ impl PeerHandle {
         self.library.catalogue.get(name).map(|entry| entry.record.clone())
     }
 
-    /// The files published and held here, by name, in pieces. With `ask_origins` the origins of copies are asked
-    /// first whether they are still the newest; otherwise no other node is asked.
-    #[must_use]
-    pub fn listing(&self, ask_origins: bool) -> Listing {
-        Listing::new(&self.library, ask_origins.then_some(&self.peers), None, usize::MAX)
-    }
-
-    /// The same, of those after this name in the order of their text; pieces have at most `at_once` files.
-    pub(crate) fn listing_after(
-        &self,
-        after: Option<&FileName>,
-        at_once: usize,
-        ask_origins: bool,
-    ) -> Listing {
-        Listing::new(&self.library, ask_origins.then_some(&self.peers), after, at_once)
-    }
-
-    /// The same, of these names.
-    pub(crate) fn listing_of(&self, names: Vec<FileName>, ask_origins: bool) -> Listing {
-        Listing::of(&self.library, ask_origins.then_some(&self.peers), names)
-    }
-
-    /// All files published and held here, without asking any other node. For few files: see
-    /// [`listing`](Self::listing). What cannot be read is left out, and logged.
+    /// All files published and held here, without asking any other node. What cannot be read is left out, and logged.
     pub async fn files(&self) -> Vec<FileStatus> {
         self.listed(false).await
     }
@@ -185,7 +126,8 @@ impl PeerHandle {
     }
 
     async fn listed(&self, ask_origins: bool) -> Vec<FileStatus> {
-        let (mut listing, mut files) = (self.listing(ask_origins), Vec::new());
+        let peers = ask_origins.then_some(&self.peers);
+        let (mut listing, mut files) = (Listing::new(&self.library, peers, None, usize::MAX), Vec::new());
         loop {
             match listing.next().await {
                 Ok(Some(more)) => files.extend(more.into_iter().flatten()),
@@ -196,11 +138,6 @@ impl PeerHandle {
                 }
             }
         }
-    }
-
-    /// The files that are not offered because they changed on disk, as far as is known.
-    pub(crate) fn changed_files(&self) -> Vec<FileName> {
-        self.library.changed_files()
     }
 
     /// Downloads the newest version of `name`, verified, and keeps it as a copy.
@@ -219,53 +156,8 @@ impl PeerHandle {
         self.downloader.download(name, options, progress).await
     }
 
-    /// Puts `version` of `name`, or the last one that was replaced, back in its place. It has to be kept here, as
-    /// `nekopeer follow --keep` does. Later versions that are known do not take its place by themselves.
-    ///
-    /// # Errors
-    /// It is not kept, or cannot be restored. The file in its place is unchanged.
-    ///
-    /// # Cancel safety
-    /// Safe.
-    pub async fn rollback(
-        &self,
-        name: &FileName,
-        version: Option<Version>,
-        progress: &Arc<Progress>,
-    ) -> Result<Downloaded, DownloadError> {
-        self.downloader.restore(name, version, None, progress).await
-    }
-
-    /// Follows `names` until the peer stops: the newest version of each takes its place, `hook` is run on it, and where
-    /// that fails the version before is put back. The last `keep` versions that were replaced are kept, or as many as
-    /// before.
-    ///
-    /// # Cancel safety
-    /// Safe.
-    pub(crate) async fn follow(
-        &self,
-        names: Vec<FileName>,
-        hook: Option<Hook>,
-        keep: Option<u32>,
-        options: DownloadOptions,
-    ) -> Result<Infallible, DownloadError> {
-        let (library, downloader) = (Arc::clone(&self.library), Arc::clone(&self.downloader));
-        Follower { library, downloader, hook, keep, options }.follow(names).await
-    }
-
-    /// Downloads many files; the outcomes come in pieces. Small files are fetched in batches, which is many times
-    /// faster than one by one. A duplicate name is downloaded once.
-    #[must_use]
-    pub fn downloads(
-        &self,
-        names: &[FileName],
-        options: &DownloadOptions,
-        progress: &Arc<Progress>,
-    ) -> Downloads {
-        Downloads::new(&self.downloader, names, options, progress)
-    }
-
-    /// Downloads many files and returns all outcomes, in the order of `names`. See [`downloads`](Self::downloads).
+    /// Downloads many files and returns all outcomes, in the order of `names`. Small files are fetched in batches, which is
+    /// many times faster than one by one. A duplicate name is downloaded once.
     ///
     /// # Cancel safety
     /// Safe: complete files stay, the others are as before.
@@ -275,7 +167,8 @@ impl PeerHandle {
         options: &DownloadOptions,
         progress: &Arc<Progress>,
     ) -> Vec<(FileName, Result<Downloaded, DownloadError>)> {
-        let (mut downloads, mut all) = (self.downloads(names, options, progress), Vec::new());
+        let mut downloads = Downloads::new(&self.downloader, names, options, progress);
+        let mut all = Vec::new();
         while let Some(outcomes) = downloads.next().await {
             all.extend(outcomes);
         }
@@ -297,30 +190,5 @@ impl PeerHandle {
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
         self.downloader.read(name, options, out, progress).await
-    }
-
-    /// Reads files by name for others. To be called on the runtime of this peer.
-    pub(crate) fn reading(&self) -> Reading {
-        Reading::new(&self.library, &self.peers, &self.downloader, Handle::current())
-    }
-
-    /// How far the writing of the file of `name` is, if it is being written.
-    pub(crate) fn in_use(&self, name: &FileName) -> Option<Arc<Progress>> {
-        self.library.in_use(name)
-    }
-
-    /// The files that are being written, and how far each is.
-    pub(crate) fn writing(&self) -> Vec<(FileName, Arc<Progress>)> {
-        self.library.writing()
-    }
-
-    /// Whoever writes the file of `name` does not put it in its place, if it is not there yet.
-    pub(crate) fn end_writing(&self, name: &FileName) {
-        self.library.end_writing(name);
-    }
-
-    /// Waits until the file of `name` is not being written.
-    pub(crate) async fn until_free(&self, name: &FileName) {
-        self.library.until_free(name).await;
     }
 }

@@ -1,12 +1,9 @@
-//! What a running peer finds in the network: searches, traces, and the indexers that it asks.
+//! What a running peer finds in the network: searches and traces.
 
-use nekoproto::{FileName, IndexerAddr, List, Position, Search, TraceReply, limits::TICKET_INDEXERS_MAX};
+use nekoproto::{FileName, Position, Search, TraceReply};
 
 use super::PeerHandle;
-use crate::{
-    indexers::{Answer, Found, Probed, Scope, SearchError, via::Via},
-    storage::remembered::Home,
-};
+use crate::indexers::{Answer, Found, Scope, SearchError, via::Via};
 
 impl PeerHandle {
     /// Searches the own indexers only.
@@ -42,31 +39,12 @@ impl PeerHandle {
         self.peers.search_all(names, Scope::Network { ttl_hops }, &Via::default()).await
     }
 
-    /// As [`query_all`](Self::query_all), with further indexers.
-    pub(crate) async fn query_via(
-        &self,
-        names: &[FileName],
-        ttl_hops: u8,
-        via: &Via,
-    ) -> Result<Vec<Answer>, SearchError> {
-        self.peers.search_all(names, Scope::Network { ttl_hops }, via).await
-    }
-
     /// Follows a query for `name`: one tree of hops for each own indexer. Nothing in it is signed.
     ///
     /// # Errors
     /// No indexer is given.
     pub async fn trace(&self, name: &FileName, ttl_hops: u8) -> Result<Vec<TraceReply>, SearchError> {
         self.indexers.trace(name, ttl_hops).await
-    }
-
-    /// Sends a route probe with this number of hops through each own indexer: which way it went, and how long each
-    /// indexer had it. Nothing in it is signed.
-    ///
-    /// # Errors
-    /// No indexer is given.
-    pub async fn probe(&self, hops: u8) -> Result<Vec<Probed>, SearchError> {
-        self.indexers.probe(hops).await
     }
 
     /// One page of the files that match: the first `limit` behind `after`, by name and origin, known to the own indexers
@@ -90,25 +68,5 @@ impl PeerHandle {
     /// Safe.
     pub async fn indexers_tried(&self) {
         self.indexers.tried().await;
-    }
-
-    /// What it belongs to.
-    pub(crate) fn home(&self) -> &Home {
-        &self.indexers.home
-    }
-
-    /// Connects to indexers for one command. See [`Indexers::connect`].
-    pub(crate) async fn connect(&self, wanted: &[IndexerAddr]) -> Via {
-        self.indexers.connect(wanted).await
-    }
-
-    /// Keeps the indexers that answered for later commands on this data folder.
-    pub(crate) async fn remember(&self, via: &Via) {
-        self.indexers.remember(via).await;
-    }
-
-    /// The indexers that a ticket made here names, the best first. See [`Indexers::known`].
-    pub(crate) async fn known_indexers(&self) -> List<IndexerAddr, TICKET_INDEXERS_MAX> {
-        self.indexers.known().await
     }
 }

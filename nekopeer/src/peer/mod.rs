@@ -27,15 +27,12 @@ use crate::{
     indexers::Indexers,
     library::{Library, Opened, events::Event},
     peers::Peers,
-    publish::{
-        Publisher,
-        repair::{Repaired, repair},
-    },
+    publish::Publisher,
     serve::{Slots, Uploads, partial_files::PartialFiles},
     sets,
     storage::{
         StoreError,
-        catalogue::{self, Catalogue, CatalogueError, Salvaged},
+        catalogue::{self, Catalogue, CatalogueError},
         lock::{DataLock, LockError},
         share_folder::ShareFolder,
     },
@@ -99,13 +96,13 @@ pub struct Peer;
 /// files from the indexers and waits until all its tasks have ended.
 #[derive(Debug)]
 pub struct PeerHandle {
-    library: Arc<Library>,
-    indexers: Arc<Indexers>,
-    peers: Arc<Peers>,
-    downloader: Arc<Downloader>,
-    publisher: Arc<Publisher>,
+    pub(crate) library: Arc<Library>,
+    pub(crate) indexers: Arc<Indexers>,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) downloader: Arc<Downloader>,
+    pub(crate) publisher: Arc<Publisher>,
     local_addr: Option<SocketAddr>,
-    figures: Arc<Figures>,
+    pub(crate) figures: Arc<Figures>,
     /// New connections are accepted until it is cancelled.
     accepts: CancellationToken,
     /// Starts with the first event of the peer; taken by the first call of `events`.
@@ -151,8 +148,7 @@ impl Peer {
             spawn_until(&tasks.tracker, &accepts, accepting);
             serving
         });
-        let figures =
-            Figures::new((config.network, endpoint.budget()), local_addr, (&library, &indexers), serving);
+        let figures = Figures::new(endpoint.budget(), &library, serving);
         tasks.spawn_until_stop(watch.run());
         let first_events = Mutex::new(Some(first_events));
         Ok(PeerHandle {
@@ -208,11 +204,6 @@ impl PeerHandle {
         self.local_addr
     }
 
-    /// What it tells of itself.
-    pub(crate) const fn figures(&self) -> &Arc<Figures> {
-        &self.figures
-    }
-
     /// The share folder's absolute path.
     #[must_use]
     pub fn dir(&self) -> &Path {
@@ -224,21 +215,6 @@ impl PeerHandle {
     pub fn events(&self) -> broadcast::Receiver<Event> {
         let first = self.first_events.lock().take();
         first.unwrap_or_else(|| self.library.events())
-    }
-
-    /// Brings back what a lost catalogue said. See [`repair`](crate::publish::repair).
-    pub(crate) async fn repair(&self, salvaged: Salvaged) -> Result<Repaired, CatalogueError> {
-        repair(&self.library, &self.indexers, &self.peers, salvaged).await
-    }
-
-    /// Sends an event to all who look at them.
-    pub(crate) fn tell(&self, event: Event) {
-        self.library.tell(event);
-    }
-
-    #[cfg(test)]
-    pub(crate) const fn rooms(&self) -> (&Arc<Library>, &Arc<Indexers>) {
-        (&self.library, &self.indexers)
     }
 
     /// Withdraws everything registered, accepts no further connection, and waits until no upload is under way, at most

@@ -9,11 +9,7 @@ use std::{
 use nekoproto::{ContentHash, FileName};
 
 use super::{Publisher, tree::may_be_shared};
-use crate::{
-    download::{DownloadError, LookAlikes},
-    library::Library,
-    util::progress::Progress,
-};
+use crate::{download::DownloadError, library::Library, util::progress::Progress};
 
 /// Bytes per read.
 const READ_BYTES: usize = 1024 * 1024;
@@ -43,9 +39,6 @@ fn store_all(
 ) -> Result<PathBuf, DownloadError> {
     if let Err(error) = may_be_shared(library, name.clone()) {
         return Err(DownloadError::NotStored { name: name.clone(), why: error.to_string() });
-    }
-    if !force {
-        LookAlikes::default().refuse(&library.share, name)?;
     }
     let place = library.share.place(name)?.outside(&library.data_dir)?;
     let path = place.path().to_owned();

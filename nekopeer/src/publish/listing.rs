@@ -1,13 +1,15 @@
 //! Lists the files to publish, and their names.
 
 use std::{
+    cmp::Ordering,
     collections::HashSet,
+    ffi::OsStr,
     io,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use alphanumeric_sort::compare_os_str;
 use nekoproto::FileName;
 use walkdir::{DirEntry, WalkDir};
 
@@ -117,6 +119,21 @@ fn each_once(files: &mut Vec<Listed>) -> Result<(), PublishError> {
     Ok(())
 }
 
+/// Compares names of files; numbers in them count by their value and come before text.
+fn in_order(a: &OsStr, b: &OsStr) -> Ordering {
+    fn parts(name: &OsStr) -> impl Iterator<Item = (bool, usize, &[u8])> {
+        let parts = name.as_bytes().chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit());
+        parts.map(|part| match part[0] {
+            b'0'..=b'9' => {
+                let value = &part[part.iter().take_while(|digit| **digit == b'0').count()..];
+                (false, value.len(), value)
+            }
+            _ => (true, 0, part),
+        })
+    }
+    parts(a).cmp(parts(b)).then_with(|| a.cmp(b))
+}
+
 /// Lists every regular file below `folder`, named by its path within it below `prefix`; links are not followed. This peer's
 /// own data is skipped, and so are the folders of sets that are copies, which go to `outcome`.
 fn list_folder(
@@ -132,7 +149,7 @@ fn list_folder(
     // The prefix is the end of the folder's path, or empty.
     let base: Arc<Path> = folder.ancestors().nth(prefix.components().count()).unwrap_or(folder).into();
     // Numbers in their order: whoever waits for the last of many finds all.
-    let by_name = |a: &DirEntry, b: &DirEntry| compare_os_str(a.file_name(), b.file_name());
+    let by_name = |a: &DirEntry, b: &DirEntry| in_order(a.file_name(), b.file_name());
     let walk = WalkDir::new(folder).sort_by(by_name).into_iter();
     for found in walk.filter_entry(|entry| {
         let is_copy = || copies.iter().any(|(_, path)| entry.path() == path);
@@ -160,4 +177,19 @@ fn list_folder(
     }
     outcome.copies.extend(copies.into_iter().map(|(name, _)| name));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_in_names_are_in_their_order() {
+        let ordered =
+            ["", "1", "2b", "10a", "a", "a01", "a1", "a2", "a002b", "a10", "a99999999999999999999999", "b0"];
+        let mut names = ordered.map(OsStr::new);
+        names.reverse();
+        names.sort_by(|a, b| in_order(a, b));
+        assert_eq!(names, ordered.map(OsStr::new));
+    }
 }

@@ -15,6 +15,7 @@ pub(crate) mod tree;
 use std::{collections::HashMap, path::PathBuf, pin::pin, sync::Arc, time::Duration};
 
 use nekoproto::{FileName, Policy, VerifiedRecord, Version};
+use serde::{Deserialize, Serialize};
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_util::sync::DropGuard;
 
@@ -40,7 +41,7 @@ use crate::{
 const TELL_AFTER: Duration = Duration::from_millis(250);
 
 /// How files are published.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublishOptions {
     /// The name of a single file, or of a set; `None`: derived from its path.
     pub name: Option<FileName>,
@@ -71,7 +72,7 @@ pub struct PublishOutcome {
 /// A publish whose outcome comes in pieces: what it takes grows with the list of files alone. Dropped, it reads no
 /// further files; what was stored by then is announced.
 #[derive(Debug)]
-pub struct Publishing {
+pub(crate) struct Publishing {
     pieces: mpsc::Receiver<PublishOutcome>,
     task: Option<JoinHandle<Result<(), PublishError>>>,
     _stop_reading: DropGuard,
@@ -81,12 +82,9 @@ impl Publishing {
     /// The outcome of the next files, at most some thousand; `None` after the last. What the last piece says of
     /// indexers and confirmation is true of all.
     ///
-    /// # Errors
-    /// A path does not exist, or two files would get the same name: nothing was read.
-    ///
     /// # Cancel safety
     /// A piece is not lost; an error may be.
-    pub async fn next(&mut self) -> Result<Option<PublishOutcome>, PublishError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<PublishOutcome>, PublishError> {
         if let Some(piece) = self.pieces.recv().await {
             return Ok(Some(piece));
         }
@@ -131,7 +129,7 @@ impl Publisher {
         Arc::new(Self { library, indexers, peers, policy, contested: Contested::default() })
     }
 
-    /// See [`PeerHandle::publishing`](crate::PeerHandle::publishing).
+    /// As [`PeerHandle::publish`](crate::PeerHandle::publish); the outcome comes in pieces.
     pub(crate) fn publishing(
         self: &Arc<Self>,
         paths: Vec<PathBuf>,

@@ -147,8 +147,8 @@ mod tests {
 
     /// Whatever an origin says of its files, they are a tree below the folder, and as large as their bytes.
     #[test]
-    fn indexes() {
-        bolero::check!().for_each(|bytes: &[u8]| {
+    fn set_indexes() {
+        testkit::fuzz("set_indexes", |bytes: &[u8]| {
             let Some((size, encoded)) = bytes.split_first_chunk() else { return };
             let size = u64::from_le_bytes(*size);
             let Ok(index) = Index::decode(encoded, size) else { return };

@@ -61,17 +61,21 @@ pub(crate) fn choose(candidates: Vec<Candidate>, origin: Option<&str>) -> Result
     }
     let mut sources: Vec<Holder> = Vec::new();
     for holder in wanted.into_iter().flat_map(|candidate| candidate.holders) {
-        let mut partial = holder.partial;
-        for known in sources.iter_mut().filter(|known| known.node == holder.node) {
-            partial &= known.partial;
-            known.partial &= holder.partial;
-        }
-        if !sources.iter().any(|known| known.is_same_source(&holder)) {
-            sources.push(Holder { partial, ..holder });
-        }
+        add_holder(&mut sources, holder);
     }
     sources.sort_by_key(|holder| (holder.partial, holder.node != best.origin));
     Ok(Target { record: best, sources })
+}
+
+/// Adds a holder that is not there yet. A node that somebody says to hold all of the version does.
+pub(crate) fn add_holder(holders: &mut Vec<Holder>, mut holder: Holder) {
+    for known in holders.iter_mut().filter(|known| known.node == holder.node) {
+        holder.partial &= known.partial;
+        known.partial &= holder.partial;
+    }
+    if !holders.iter().any(|known| known.is_same_source(&holder)) {
+        holders.push(holder);
+    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use clap::ValueEnum;
 use nekoproto::{Freshness, Mode, VerifiedRecord, Version, transport::Backoff};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 /// Maximum time before the bound expires at which the origin is asked again, so that a copy whose origin
 /// answers stays fresh.
@@ -68,7 +70,8 @@ impl fmt::Display for Doubt {
 }
 
 /// What a reader does with an outdated copy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum, ToSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum OnStale {
     /// Keep the file, marked as stale.
     #[default]
@@ -77,17 +80,6 @@ pub enum OnStale {
     Refetch,
     /// Delete the file.
     Drop,
-}
-
-impl OnStale {
-    /// As it is said.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Keep => "keep",
-            Self::Refetch => "refetch",
-            Self::Drop => "drop",
-        }
-    }
 }
 
 /// The freshness of one copy. There may be very many: the record itself is in the catalogue.

@@ -3,7 +3,6 @@
 pub(crate) mod catalogue;
 mod error;
 pub(crate) mod lock;
-mod look_alikes;
 mod no_follow;
 mod pack;
 pub(crate) mod partial;
@@ -14,7 +13,6 @@ pub(crate) mod tree;
 mod untouched;
 
 pub use self::error::StoreError;
-pub(crate) use self::look_alikes::folded;
 
 #[cfg(test)]
 mod tests;

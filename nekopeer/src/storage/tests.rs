@@ -63,38 +63,6 @@ fn a_symbolic_link_does_not_lead_out() {
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
 }
 
-#[test]
-fn a_name_that_is_another_only_by_case_or_form_is_noticed_in_any_part() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir_all(folder.path().join("docs/deep")).unwrap();
-    let files = ["docs/README.md", "docs/deep/caf\u{e9}", "docs/ΟΔΟΣ", "docs/\u{212a}"];
-    files.iter().for_each(|file| std::fs::write(folder.path().join(file), b"mine").unwrap());
-    let share = ShareFolder::open(folder.path()).unwrap();
-    let like = |text: &str| {
-        let found = share.look_alike(&name(text)).unwrap();
-        found.map(|path| path.strip_prefix(share.root()).unwrap().to_str().unwrap().to_owned())
-    };
-    let cases = [
-        ("docs/README.md", None),
-        ("docs/readme.md", Some(files[0])),
-        ("docs/readme.txt", None),
-        ("Docs/other", Some("docs")),
-        ("docs/DEEP/other", Some("docs/deep")),
-        ("other/README.md", None),
-        ("docs/deep/caf\u{e9}", None),
-        ("docs/deep/cafe\u{301}", Some(files[1])),
-        ("docs/deep/CAFE\u{301}", Some(files[1])),
-        ("docs/deep/cafe", None),
-        ("docs/οδος", Some(files[2])),
-        ("docs/k", Some(files[3])),
-    ];
-    for (text, found) in cases {
-        assert_eq!(like(text).as_deref(), found, "{text}");
-    }
-    assert!(share.look_alike(&name("docs/README.md/a")).is_err(), "a file is no folder");
-    assert!(!folder.path().join("other").exists(), "nothing is made");
-}
-
 /// What may stand where no file does: a link to `victim`, a pipe, a socket, a folder.
 fn occupiers(victim: &Path) -> [(&'static str, impl Fn(&Path)); 4] {
     let link = {

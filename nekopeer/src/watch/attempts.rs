@@ -132,7 +132,7 @@ mod tests {
         let peer = Peer::spawn(Config::new(folder.path())).await.unwrap();
         peer.publish(vec![path.clone()], PublishOptions::default(), &Arc::default()).await.unwrap();
         let name = FileName::new("a").unwrap();
-        let dropped = peer.rooms().0.blocking(move |library| remove(library, &name)).await.unwrap();
+        let dropped = peer.library.blocking(move |library| remove(library, &name)).await.unwrap();
         assert!(matches!(dropped, Dropped::NotOutdated));
         assert_eq!((std::fs::read(path).unwrap(), peer.files().await.len()), (b"mine".to_vec(), 1));
     }

@@ -5,7 +5,7 @@
 
 mod attempts;
 
-use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, mem, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use nekoproto::{FileName, NodeId, VerifiedRecord};
@@ -81,7 +81,7 @@ impl Watch {
         let (mut attempts, mut asking) = (FuturesUnordered::new(), FuturesUnordered::new());
         let mut asked = Turns::new(ASKED);
         loop {
-            let News { outdated: news, mut heard, changed } = self.library.take_news();
+            let News { outdated: news, mut heard, changed } = mem::take(&mut *self.library.news.lock());
             self.act(changed);
             self.line_up(&mut outdated, news.into_iter().collect()).await;
             let now = clock::now();
@@ -145,7 +145,7 @@ impl Watch {
         }
         let of_all = self.on_stale;
         let wanted = move |library: &Arc<Library>| {
-            news.retain(|(name, _)| library.wish(name).on_stale.unwrap_or(of_all) != OnStale::Keep);
+            news.retain(|(name, _)| library.preference(name).on_stale.unwrap_or(of_all) != OnStale::Keep);
             news
         };
         let news = self.library.blocking(wanted).await;
@@ -168,8 +168,8 @@ impl Watch {
     async fn attempt(&self, name: FileName) -> (FileName, Ended, Option<String>) {
         let attempt = async {
             let asked = name.clone();
-            let wish = self.library.blocking(move |library| library.wish(&asked)).await;
-            match wish.on_stale.unwrap_or(self.on_stale) {
+            let preference = self.library.blocking(move |library| library.preference(&asked)).await;
+            match preference.on_stale.unwrap_or(self.on_stale) {
                 OnStale::Keep => (Ended::GivenUp, None),
                 OnStale::Refetch => self.refetch(&name).await,
                 OnStale::Drop => self.drop_copy(&name).await,

@@ -1,4 +1,4 @@
-//! Names that two origins publish: who chooses, and that the choice is kept.
+//! Names that two origins publish: which file is meant.
 
 use rexpect::{reader::Options, session::spawn_with_options};
 
@@ -30,27 +30,45 @@ impl Two {
 
     fn is_of(&self, n: usize) {
         assert_eq!(self.reader.read("a.txt"), format!("of origin {n}\n").as_bytes());
+        self.forget();
+    }
+
+    fn forget(&self) {
         self.reader.done(&["deregister", "a.txt"]);
         std::fs::remove_file(self.reader.path("a.txt")).unwrap();
     }
 }
 
 #[test]
-fn in_a_script_the_choice_is_said_once_and_kept_until_another_is() {
+fn without_an_origin_all_are_listed_and_none_is_remembered_but_a_copy_stays_that_of_its_own() {
     let two = Two::publish();
     let reader = &two.reader;
-    reader.run(&["get", "a.txt"]).failed_with(3, &[&two.ids[0], &two.ids[1], "--origin"]);
-    for n in [0, 1, 0] {
-        reader.done(&["get", &format!("a.txt@{}", two.ids[n])]);
-        two.is_of(n);
+    let each = two.ids.each_ref().map(|id| format!("a.txt@{id}"));
+    let is_refused = |words: &[&str]| {
+        let ended = reader.run(words);
+        let said = ended.err.last().unwrap();
+        assert!(ended.code == Some(3) && each.iter().all(|one| said.contains(one)), "{ended:?}");
+    };
+    for (n, version) in [(0, 2), (1, 2), (0, 3)] {
+        is_refused(&["get", "a.txt"]);
+        is_refused(&["get", "a.txt", "-o", "-"]);
+        is_refused(&["follow", "a.txt"]);
+        reader.done(&["get", &each[n]]);
+        let text = format!("of origin {n}, again {version}\n");
+        two.homes[n].write("a.txt", &text);
+        two.homes[n].done(&["share", "a.txt"]);
         reader.done(&["get", "a.txt"]);
-        two.is_of(n);
+        assert_eq!(reader.read("a.txt"), text.as_bytes());
+        let mut following = reader.start(&["follow", "a.txt"]);
+        following.out_line(&format!("a.txt is at version {version}"));
+        following.signal("INT");
+        assert_eq!(following.wait().code, Some(0));
+        assert_eq!(reader.done(&["get", "a.txt", "-o", "-"]).out, [text.trim()]);
+        two.forget();
     }
+    is_refused(&["get", "a.txt"]);
     reader.done(&["get", "a.txt", "--origin", &two.ids[1]]);
-    two.is_of(1);
-    let read = reader.done(&["get", "a.txt", "-o", "-"]);
-    assert_eq!(read.out, ["of origin 1"]);
-    reader.run(&["get", "a.txt", "--origin", "any"]).failed_with(3, &["--origin"]);
+    assert_eq!(reader.read("a.txt"), b"of origin 1, again 2\n");
 }
 
 #[test]
@@ -72,19 +90,19 @@ fn an_origin_after_a_name_is_taken_wherever_a_name_is() {
         assert_eq!(repl.wait().code, Some(0));
         assert_eq!(two.reader.read(&format!("copy {n}")), format!("of origin {n}\n").as_bytes());
     }
-    let told = [two.ids[0].as_str(), &two.ids[1], "no origin 012345"];
+    let told = [two.ids[0].as_str(), &two.ids[1], "no origin 0123456"];
     two.reader.run(&["get", "a.txt@0123456789abcdef"]).failed_with(1, &told);
-    two.reader.run(&["get", "a.txt", "--origin", "012345"]).failed_with(1, &told);
+    two.reader.run(&["get", "a.txt", "--origin", "0123456"]).failed_with(1, &told);
     let listed = two.reader.done(&["search", "a.txt"]).out;
     for id in &two.ids {
         assert!(listed.iter().any(|line| line.starts_with(&format!("a.txt@{id} "))), "{listed:?}");
     }
     let both = two.ids.each_ref().map(|id| format!("a.txt@{id}"));
-    two.reader.run(&["get", &both[0], &both[1]]).failed_with(3, &["one place"]);
+    two.reader.run(&["get", &both[0], &both[1]]).failed_with(2, &["one place"]);
 }
 
 #[test]
-fn a_name_with_an_at_sign_is_a_name_unless_such_an_origin_offers_the_name_before_it() {
+fn a_name_with_an_at_sign_is_a_name_unless_it_ends_like_one_with_its_origin() {
     let two = Two::publish();
     let names = ["icon@2x.png", "dump@20261122", &format!("a.txt@{}", two.ids[0])];
     let other = Home::at(&two._indexers, 0);
@@ -100,64 +118,42 @@ fn a_name_with_an_at_sign_is_a_name_unless_such_an_origin_offers_the_name_before
     // Nobody stands in for an origin by a file that is called like that.
     two.reader.done(&["get", names[2]]);
     two.is_of(0);
+    let listed = other.done(&["ls", "--json"]).json();
+    let id = &listed["files"][0]["origin"].as_str().unwrap()[..10];
+    let with_origin = format!("{}@{id}", names[2]);
+    let found = two.reader.done(&["query", &with_origin, "--json"]).json();
+    assert_eq!(found["hits"][0]["name"], names[2], "{found}");
+    for words in [&["get", &with_origin][..], &["get", names[2], "--origin", id]] {
+        two.reader.done(words);
+        assert_eq!(two.reader.read(names[2]), names[2].as_bytes());
+        two.reader.done(&["deregister", names[2]]);
+        std::fs::remove_file(two.reader.path(names[2])).unwrap();
+    }
+    let hint = ["nobody offers no.txt of origin 0123456789", "no.txt@0123456789@ID"];
+    two.reader.run(&["get", "no.txt@0123456789"]).failed_with(1, &hint);
 }
 
 #[test]
-fn an_origin_that_was_chosen_and_is_gone_is_said_plainly() {
+fn an_origin_of_a_copy_that_is_gone_is_said_plainly() {
     let mut two = Two::publish();
     two.reader.done(&["get", &format!("a.txt@{}", two.ids[0])]);
-    two.is_of(0);
     two.homes[0].done(&["deregister", "a.txt"]);
     drop(two.sharing.remove(0));
     let ended = two.reader.run(&["get", "a.txt"]);
-    ended.failed_with(1, &[&two.ids[0], "no longer", "--origin", &two.ids[1]]);
+    ended.failed_with(1, &[&two.ids[0], "no longer", &format!("a.txt@{}", two.ids[1])]);
+    assert_eq!(two.reader.read("a.txt"), b"of origin 0\n");
     two.reader.done(&["get", "a.txt", "--origin", &two.ids[1]]);
     two.is_of(1);
 }
 
 #[test]
-fn on_a_terminal_the_user_is_asked_and_the_answer_is_remembered() {
+fn on_a_terminal_too_the_files_are_listed_and_nothing_is_asked() {
     let two = Two::publish();
-    let command = two.reader.command(["get", "a.txt"]);
-    let options = Options::new().timeout_ms(u64::try_from(LIMIT.as_millis()).ok());
-    let mut terminal = spawn_with_options(command, options).unwrap();
-    terminal.exp_string("2 origins publish different files as a.txt").unwrap();
-    terminal.exp_string("  1  ").unwrap();
-    let first = terminal.exp_string("  version 1").unwrap();
-    terminal.exp_string(" B, published ").unwrap();
-    terminal.exp_string("which one? ").unwrap();
-    terminal.send_line("7").unwrap();
-    terminal.exp_string("type 1 to 2").unwrap();
-    terminal.send_line("1").unwrap();
-    terminal.exp_eof().unwrap();
-    let chosen = two.ids.iter().position(|id| first.contains(id.as_str())).unwrap();
-    two.is_of(chosen);
-    two.reader.done(&["get", "a.txt"]); // a script, later
-    two.is_of(chosen);
-}
-
-#[test]
-fn a_program_at_a_terminal_gets_one_object_and_no_question() {
-    let two = Two::publish();
-    let command = two.reader.command(["get", "a.txt", "b.txt", "--json"]);
-    let options = Options::new().timeout_ms(u64::try_from(LIMIT.as_millis()).ok());
-    let said = spawn_with_options(command, options).unwrap().exp_eof().unwrap();
-    assert!(said.contains("\"failed\":[") && !said.contains("which one"), "{said}");
-}
-
-#[test]
-fn after_a_question_that_is_left_the_repl_takes_the_next_line() {
-    let two = Two::publish();
-    let options = Options::new().timeout_ms(u64::try_from(LIMIT.as_millis()).ok());
-    let options = options.strip_ansi_escape_codes(true);
-    let mut terminal = spawn_with_options(two.reader.command::<&str>([]), options).unwrap();
-    terminal.exp_string("neko> ").unwrap();
-    terminal.send("get a.txt\r").unwrap();
-    terminal.flush().unwrap();
-    terminal.exp_string("which one? ").unwrap();
-    terminal.send_control('c').unwrap();
-    terminal.exp_string("neko> ").unwrap();
-    terminal.send("search nothing\r").unwrap();
-    terminal.flush().unwrap();
-    terminal.exp_string("nobody offers nothing").unwrap();
+    let options = || Options::new().timeout_ms(u64::try_from(LIMIT.as_millis()).ok());
+    let at_terminal =
+        |words: &[&str]| spawn_with_options(two.reader.command(words), options()).unwrap().exp_eof().unwrap();
+    let said = at_terminal(&["get", "a.txt"]);
+    assert!(two.ids.iter().all(|id| said.contains(&format!("a.txt@{id}"))), "{said}");
+    let said = at_terminal(&["get", "a.txt", "b.txt", "--json"]);
+    assert!(said.contains("\"failed\":["), "{said}");
 }

@@ -327,7 +327,7 @@ async fn origin_that_is_asked_for_is_found_among_many() {
         |node: nekoproto::NodeId| DownloadOptions { origin: Some(node.short()), ..Default::default() };
     let nobody =
         reader.peer.download(&name("a"), wanted(identity(99).id()), &<_>::default()).await.unwrap_err();
-    assert!(matches!(nobody, DownloadError::OthersOffer { complete: true, .. }), "{nobody}");
+    assert!(matches!(nobody, DownloadError::NotOfOrigin { complete: true, .. }), "{nobody}");
     reader.peer.download(&name("a"), wanted(identity(1).id()), &<_>::default()).await.unwrap();
     assert!(to.read("a") == goods.bytes);
     let (to, reader) = peer(&[indexer.local_addr()]).await;

@@ -100,6 +100,8 @@ fn errors_say_what_to_do_and_methods_that_are_not_taken_are_named() {
     http.change("POST", "/api/v1/get", b"{\"names\":[\"a\",\"b\"],\"version\":1}").refused(400, "single");
     http.change("POST", "/api/v1/get", b"{\"names\":[\"a\"],\"version\":0}").refused(422, "");
     http.change("POST", "/api/v1/get", b"{\"names\":[\"/a\"]}").refused(422, "relative");
+    http.change("POST", "/api/v1/get", b"{\"names\":[\"a\"],\"bound_secs\":0}").refused(400, "bound_secs");
+    http.change("POST", "/api/v1/get", b"{\"names\":[\"a\"],\"on_stale\":\"burn\"}").refused(422, "refetch");
     http.change("POST", "/api/v1/get", b"{\"nam\":[]}").refused(422, "nam");
     http.change("POST", "/api/v1/get", b"{").refused(400, "");
     http.change("POST", "/api/v1/publish", b"{\"paths\":[\"missing\"]}").refused(404, "missing");
@@ -227,8 +229,8 @@ fn ticket_and_name_with_its_origin_are_fetched() {
     assert_eq!(again["unchanged"][0]["ticket"], *ticket);
     assert_eq!(origin.done(&["share", "a.txt", "--json"]).json()["files"][0]["ticket"], *ticket);
     theirs.change("PUT", "/api/v1/files?name=b.txt", b"of an origin").done(200);
-    let named = format!("b.txt@{}", &published["origin"].as_str().unwrap()[..8]);
-    let wanted = json!({ "names": [ticket, named] }).to_string();
+    let named = format!("b.txt@{}", &published["origin"].as_str().unwrap()[..10]);
+    let wanted = json!({ "names": [ticket, named], "bound_secs": 7.0, "on_stale": "drop" }).to_string();
     let job = ours.change("POST", "/api/v1/get", wanted.as_bytes()).done(202);
     let job = ended(&ours, &mut reading, &job["id"]);
     assert_eq!(job["state"], "done", "{job}");
@@ -236,6 +238,20 @@ fn ticket_and_name_with_its_origin_are_fetched() {
         (&reader.read("a.txt")[..], &reader.read("b.txt")[..]),
         (&b"of a ticket"[..], &b"of an origin"[..])
     );
+    let status = ours.get("/api/v1/status?name=a.txt&name=b.txt").done(200);
+    for file in [&status["files"][0], &status["files"][1]] {
+        assert_eq!((&file["bound_secs"], &file["on_stale"]), (&7.into(), &"drop".into()), "{status}");
+    }
+    let wanted = json!({ "names": ["b.txt"], "anew": true, "on_stale": "keep" }).to_string();
+    let job = ours.change("POST", "/api/v1/get", wanted.as_bytes()).done(202);
+    ended(&ours, &mut reading, &job["id"]);
+    let status = ours.get("/api/v1/status?name=b.txt").done(200);
+    let file = &status["files"][0];
+    assert_eq!((file.get("bound_secs"), &file["on_stale"]), (None, &"keep".into()), "{status}");
+    // With `origin` the whole is the name.
+    let whole = json!({ "names": [named], "origin": published["origin"] }).to_string();
+    let job = ours.change("POST", "/api/v1/get", whole.as_bytes()).done(202);
+    assert_eq!(ended(&ours, &mut reading, &job["id"])["state"], "failed");
     ours.change("POST", "/api/v1/get", b"{\"names\":[\"neko:abc\"]}").refused(422, "ticket");
 }
 

@@ -97,33 +97,6 @@ async fn link_or_pipe_in_the_place_is_named_and_left_and_nothing_waits_for_it() 
 }
 
 #[testkit::test]
-async fn name_that_is_another_s_but_for_case_or_form_is_refused_unless_forced_or_put_elsewhere() {
-    let (decomposed, composed) = ("docs/cafe\u{301}", "docs/caf\u{e9}");
-    for (wanted, there, existing) in [
-        ("docs/readme.md", "docs/README.md", "docs/README.md"),
-        ("Docs/readme.md", "docs/other.md", "docs"),
-        (decomposed, composed, composed),
-        (composed, decomposed, decomposed),
-    ] {
-        let (_indexer, _from, _origin, to, reader) = stage(wanted, b"theirs").await;
-        to.write(there, b"mine");
-        let error = reader.get(wanted).await.unwrap_err();
-        let DownloadError::Collides { existing: found, .. } = &error else { panic!("{error}") };
-        assert_eq!(*found, to.path(existing));
-        let text = error.to_string();
-        assert!(text.contains(wanted) && text.contains("--force") && text.contains("-o"), "{text}");
-        assert!(!to.has(wanted) && !to.has("Docs"), "no folder is created");
-
-        let output = Some(to.path("elsewhere"));
-        reader.get_with(wanted, DownloadOptions { output, ..Default::default() }).await.unwrap();
-        assert_eq!((to.read("elsewhere").as_slice(), to.has(wanted)), (b"theirs".as_slice(), false));
-        reader.get_with(wanted, DownloadOptions { force: true, ..Default::default() }).await.unwrap();
-        assert_eq!((to.read(wanted).as_slice(), to.read(there).as_slice()), (&b"theirs"[..], &b"mine"[..]));
-        reader.get(wanted).await.expect("it is a copy now");
-    }
-}
-
-#[testkit::test]
 async fn name_that_a_symlink_leads_outside_is_refused_and_nothing_is_written_there() {
     let (_indexer, _from, _origin, to, reader) = stage("way/out/a", b"content").await;
     let outside = tempfile::tempdir().unwrap();

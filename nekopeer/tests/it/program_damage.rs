@@ -267,8 +267,8 @@ fn restored_folder_gives_no_reader_a_number_that_others_have_while_its_indexer_i
     assert_eq!((got["version"].as_u64(), behind.read("a")), (Some(3), b"other".to_vec()));
 }
 
-/// Number of the form that the home's catalogue is stored in; sets it to `to`.
-fn form(home: &Home, to: Option<u64>) -> u64 {
+/// Number of the format that the home's catalogue is stored in; sets it to `to`.
+fn format_of(home: &Home, to: Option<u64>) -> u64 {
     let meta = redb::TableDefinition::<&str, &[u8]>::new("meta");
     let database = redb::Database::open(home.path(".neko/catalogue.redb")).unwrap();
     let write = database.begin_write().unwrap();
@@ -283,19 +283,27 @@ fn form(home: &Home, to: Option<u64>) -> u64 {
 }
 
 #[test]
-fn catalogue_of_a_newer_program_is_refused_with_both_numbers_and_of_an_older_one_migrated() {
-    let home = Home::with(&["--discover", "127.0.0.1:1"]);
-    home.done(&["ls"]);
-    let known = form(&home, Some(99));
-    let numbers =
-        [&format!("has format 99, and this nekopeer knows formats up to {known}")[..], "--data-dir"];
-    home.run(&["ls"]).failed_with(3, &numbers);
-    assert_eq!(form(&home, None), 99, "it is left as it is");
-    for older in 1..known {
-        form(&home, Some(older));
-        home.done(&["ls"]);
-        assert_eq!(form(&home, None), known, "from form {older}");
+fn catalogue_of_another_format_is_refused_with_both_numbers_and_rebuilt_once_it_is_moved_away() {
+    let (_indexers, home) = one_home();
+    home.write("a", "of a");
+    let sharer = home.share(&["a"]);
+    sharer.signal("KILL");
+    sharer.wait();
+    let known = format_of(&home, Some(99));
+    for other in [99, known - 1] {
+        format_of(&home, Some(other));
+        let says = [
+            &format!("has format {other}, and this nekopeer reads format {known}")[..],
+            "--data-dir",
+            "move it away and run nekopeer repair",
+        ];
+        home.run(&["ls"]).failed_with(3, &says);
+        home.run(&["repair"]).failed_with(3, &says);
+        assert_eq!(format_of(&home, None), other, "it is left as it is");
     }
+    std::fs::rename(home.path(".neko/catalogue.redb"), home.path("away")).unwrap();
+    let report = home.done(&["repair", "--json"]).json();
+    assert_eq!(report["published"], serde_json::json!(["a"]), "{report}");
 }
 
 #[test]

@@ -178,7 +178,7 @@ fn what_cannot_be_followed_is_said_at_once() {
         assert_eq!(ended.code, Some(3), "{ended:?}");
         assert!(ended.err.iter().any(|line| line.starts_with("error: ") && line.contains(text)), "{ended:?}");
     };
-    says(reader.run(&["follow", "f"]), "2 origins publish different files as f: choose one with --origin");
+    says(reader.run(&["follow", "f"]), "2 origins publish different files as f: say which, f@");
     says(origin.run(&["follow", "f"]), "f is published by this peer itself");
     reader.write("g", "of the user");
     origin.write("g", "published");

@@ -99,24 +99,11 @@ impl<T: Clone> Generations<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        identity::Identity,
-        values::{ContentHash, FileName, ManifestHash, Policy, Record, Version},
-    };
+    use crate::identity::Identity;
 
     fn record(version: u64) -> VerifiedRecord {
         let origin = Identity::from_seed(&[1; 32]);
-        let record = Record {
-            origin: origin.id(),
-            name: FileName::new("a").unwrap(),
-            version: Version::new(version).unwrap(),
-            size: 1,
-            content: ContentHash::from_bytes([0; 32]),
-            manifest: ManifestHash::from_bytes([0; 32]),
-            policy: Policy::default(),
-            published_ms: 1_795_000_000_000,
-        };
-        record.sign(&origin).unwrap()
+        crate::values::testing(&origin, version).sign(&origin).unwrap()
     }
 
     #[test]

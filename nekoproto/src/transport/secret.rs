@@ -137,29 +137,20 @@ mod tests {
     fn folder_or_pipe_is_no_secret_and_nobody_waits_for_it() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            &pipe,
-            rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
-            0,
-        )
-        .unwrap();
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
         for path in [folder.path(), &pipe] {
             assert!(matches!(NetworkSecret::load(path), Err(SecretError::NoFile(_))), "{path:?}");
         }
     }
 
     #[test]
-    fn secret_is_read_without_the_end_of_its_line() {
+    fn secret_is_read_without_the_end_of_its_line_and_an_exposed_file_refused_with_the_command_that_mends_it()
+    {
         let (_folder, path) = file(0o600, &[TEXT, b"\n"].concat());
         assert_eq!(NetworkSecret::load(&path).unwrap(), NetworkSecret::new(TEXT).unwrap());
-    }
-
-    #[test]
-    fn exposed_file_is_refused_with_the_command_that_mends_it() {
         for mode in [0o640, 0o604, 0o660] {
-            let (_folder, path) = file(mode, TEXT);
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let error = NetworkSecret::load(&path).unwrap_err().to_string();
             assert!(error.ends_with(&format!("chmod 600 {}", path.display())), "{error}");
         }

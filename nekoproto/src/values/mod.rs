@@ -18,6 +18,8 @@ mod record;
 mod signature;
 mod ticket;
 
+#[cfg(test)]
+pub(crate) use self::record::testing;
 pub use self::{
     cut::Cut,
     id::{ChunkHash, ContentHash, ManifestHash, MsgId, NodeId, NodeTag, Version},

@@ -142,21 +142,14 @@ mod tests {
         Staleness,
         identity::Identity,
         limits::{FILE_BYTES_MAX, NAME_BYTES_MAX, POLICY_SECS_MAX},
-        values::Mode,
+        values::{Mode, testing},
     };
 
     fn record(name: &str, version: u64, size: u64, secs: u32) -> ListedRecord {
         let origin = Identity::from_seed(&[1; 32]);
-        let record = Record {
-            origin: origin.id(),
-            name: FileName::new(name).unwrap(),
-            version: Version::new(version).unwrap(),
-            size,
-            content: ContentHash::from_bytes([2; 32]),
-            manifest: ManifestHash::from_bytes([3; 32]),
-            policy: Policy::new(Mode::Pull, secs, 1, Staleness::ServeStale).unwrap(),
-            published_ms: 1_795_000_000_000,
-        };
+        let name = FileName::new(name).unwrap();
+        let policy = Policy::new(Mode::Pull, secs, 1, Staleness::ServeStale).unwrap();
+        let record = Record { name, size, policy, ..testing(&origin, version) };
         record.sign(&origin).unwrap().into()
     }
 

@@ -273,6 +273,9 @@ impl From<VerifiedRecord> for ListedRecord {
 }
 
 #[cfg(test)]
+pub(crate) use self::tests::record as testing;
+
+#[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
@@ -282,10 +285,10 @@ mod tests {
         values::{Mode, Staleness},
     };
 
-    fn record(origin: &Identity, version: u64) -> Record {
+    pub(crate) fn record(origin: &Identity, version: u64) -> Record {
         Record {
             origin: origin.id(),
-            name: FileName::new("a/b.bin").unwrap(),
+            name: FileName::new("a").unwrap(),
             version: Version::new(version).unwrap(),
             size: 7,
             content: ContentHash::from_bytes([1; 32]),
@@ -295,9 +298,13 @@ mod tests {
         }
     }
 
+    fn identities() -> [Identity; 2] {
+        [1, 2].map(|seed| Identity::from_seed(&[seed; 32]))
+    }
+
     #[test]
     fn only_the_origin_itself_is_believed_without_a_look_at_the_signature() {
-        let (origin, other) = (Identity::from_seed(&[1; 32]), Identity::from_seed(&[2; 32]));
+        let [origin, other] = identities();
         let signed = record(&origin, 3).sign(&origin).unwrap().to_signed();
         assert!(signed.clone().said_by(&origin.id()).is_ok());
         assert_eq!(signed.clone().said_by(&other.id()), Err(signed.clone()));
@@ -307,22 +314,14 @@ mod tests {
     }
 
     #[test]
-    fn signed_record_verifies_after_the_wire() {
-        let origin = Identity::from_seed(&[1; 32]);
-        let signed = record(&origin, 3).sign(&origin).unwrap();
-        let bytes = codec::encode(signed.signed()).unwrap();
-        assert_eq!(codec::decode::<SignedRecord>(&bytes).unwrap().verify(), Ok(signed));
-    }
-
-    #[test]
     fn withdrawal_is_a_version_without_bytes() {
-        let origin = Identity::from_seed(&[1; 32]);
+        let [origin, _] = identities();
         let file = record(&origin, 3);
-        let withdrawal = Record::withdrawal(file.origin, file.name, file.version, file.policy, 7);
+        let withdrawal = Record::withdrawal(file.origin, file.name.clone(), file.version, file.policy, 7);
         let implied = super::super::manifest::Manifest::implied_by(&withdrawal);
         assert_eq!(implied.unwrap().0.size(), 0, "the manifest of no bytes");
         let signed = withdrawal.clone().sign(&origin).unwrap();
-        assert!(signed.contradicts(&record(&origin, 3)), "other than a file of that number");
+        assert!(signed.contradicts(&file), "other than a file of that number");
         let bytes = codec::encode(signed.signed()).unwrap();
         assert_eq!(codec::decode::<SignedRecord>(&bytes).unwrap().verify(), Ok(signed));
         let changes: [fn(&mut Record); 3] = [
@@ -342,12 +341,15 @@ mod tests {
     }
 
     #[test]
-    fn any_changed_statement_is_forged() {
-        let origin = Identity::from_seed(&[1; 32]);
-        let good = record(&origin, 3).sign(&origin).unwrap().to_signed();
+    fn signed_record_verifies_after_the_wire_and_any_changed_statement_is_forged() {
+        let [origin, other] = identities();
+        let good = record(&origin, 3).sign(&origin).unwrap();
+        let bytes = codec::encode(good.signed()).unwrap();
+        assert_eq!(codec::decode::<SignedRecord>(&bytes).unwrap().verify(), Ok(good.clone()));
+        assert_eq!(record(&origin, 1).sign(&other), Err(RecordError::NotTheOrigin));
         let changes: [fn(&mut Record); 8] = [
             |r| r.version = Version::new(4).unwrap(),
-            |r| r.name = FileName::new("a/c.bin").unwrap(),
+            |r| r.name = FileName::new("b").unwrap(),
             |r| r.size += 1,
             |r| r.content = ContentHash::from_bytes([3; 32]),
             |r| r.origin = Identity::from_seed(&[2; 32]).id(),
@@ -356,7 +358,7 @@ mod tests {
             |r| r.published_ms = 0,
         ];
         for change in changes {
-            let mut forged = good.clone();
+            let mut forged = good.to_signed();
             change(&mut forged.record);
             assert_eq!(forged.verify(), Err(RecordError::Forged));
         }
@@ -364,7 +366,7 @@ mod tests {
 
     #[test]
     fn the_same_bytes_published_at_another_time_contradict_nothing() {
-        let origin = Identity::from_seed(&[1; 32]);
+        let [origin, _] = identities();
         let first = record(&origin, 3);
         let again = Record { published_ms: 0, ..first.clone() };
         assert!(!first.contradicts(&again) && !again.outranks(&first) && !first.outranks(&again));
@@ -373,25 +375,18 @@ mod tests {
     }
 
     #[test]
-    fn nobody_signs_for_another() {
-        let (origin, other) = (Identity::from_seed(&[1; 32]), Identity::from_seed(&[2; 32]));
-        assert_eq!(record(&origin, 1).sign(&other), Err(RecordError::NotTheOrigin));
-    }
-
-    #[test]
     fn a_size_past_the_limit_is_refused_even_when_signed() {
-        let origin = Identity::from_seed(&[1; 32]);
-        let mut huge = record(&origin, 1);
-        huge.size = FILE_BYTES_MAX + 1;
-        let signature = origin.sign(&huge.signed_bytes().unwrap());
-        let signed = SignedRecord { record: huge, signature };
+        let [origin, _] = identities();
+        let record = Record { size: FILE_BYTES_MAX + 1, ..record(&origin, 1) };
+        let signature = origin.sign(&record.signed_bytes().unwrap());
+        let signed = SignedRecord { record, signature };
         assert_eq!(signed.verify(), Err(RecordError::TooLarge(FILE_BYTES_MAX + 1)));
     }
 
     proptest! {
         #[test]
         fn only_a_later_version_of_the_same_file_replaces(a in 1..9u64, b in 1..9u64, same in any::<bool>()) {
-            let (one, two) = (Identity::from_seed(&[1; 32]), Identity::from_seed(&[2; 32]));
+            let [one, two] = identities();
             let (first, second) = (record(&one, a), record(if same { &one } else { &two }, b));
             prop_assert_eq!(second.replaces(&first), same && b > a);
             prop_assert!(!(first.replaces(&second) && second.replaces(&first)));

@@ -1,23 +1,14 @@
 //! Data streams over real sockets: messages, raw bytes between them, and every way to fail.
 
-use std::{
-    io,
-    time::{Duration, Instant},
-};
+use std::{fs::File, io::Write};
 
-use nekoproto::{
-    ByteRange, ContentHash, DataReply, DataRequest, FetchRefusal, Freshness, Grant, List, ManifestHash,
-    Purpose, Role, Version,
-    limits::{DATA_MESSAGE_BYTES_MAX, RANGES_MAX},
-    transport::{DataError, DataStream, NodeIo, Security, encoded},
-};
-use tokio::io::AsyncWriteExt;
-
-use crate::common::{connected, over_both};
+use crate::common::*;
 
 const FILE_BYTES: usize = 20 * 1024 * 1024;
 /// Longer than any message takes.
-const PATIENCE: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(20);
+/// A short stall timeout, to keep tests short.
+const STALL: Duration = Duration::from_millis(50);
 
 /// The bytes of both ends: the downloader's and the holder's.
 async fn ends(security: Security) -> (NodeIo, NodeIo) {
@@ -31,11 +22,20 @@ async fn streams(security: Security) -> (DataStream, DataStream) {
     (DataStream::new(downloader).unwrap(), DataStream::new(holder).unwrap())
 }
 
-/// Bytes without repetitions.
-fn file() -> Vec<u8> {
-    let mut bytes = vec![0; FILE_BYTES];
+/// What a downloader says of an answer for which these bytes come, and then no more.
+async fn received(security: Security, bytes: &[u8]) -> DataError {
+    let (downloader, mut holder) = ends(security).await;
+    frames::write(&mut holder, bytes).await;
+    drop(holder);
+    DataStream::new(downloader).unwrap().receive::<DataReply>(SOON).unwrap_err()
+}
+
+/// Bytes without repetitions, and a file of them.
+fn file() -> (Vec<u8>, File) {
+    let (mut bytes, mut file) = (vec![0; FILE_BYTES], tempfile::tempfile().unwrap());
     blake3::Hasher::new().finalize_xof().fill(&mut bytes);
-    bytes
+    file.write_all(&bytes).unwrap();
+    (bytes, file)
 }
 
 fn grant(len: usize) -> DataReply {
@@ -56,234 +56,166 @@ fn is_early_end(error: &DataError) -> bool {
 }
 
 #[testkit::test(multi_thread)]
-async fn messages_and_raw_bytes_arrive_in_order_and_whole() {
-    let file = file();
-    over_both(async |security| {
-        let (mut downloader, mut holder) = streams(security).await;
-        let sent = file.clone();
-        let holding = std::thread::spawn(move || {
-            let first: DataRequest = holder.receive(PATIENCE).unwrap();
-            assert_eq!(first, longest_request());
-            holder.send(&grant(sent.len())).unwrap();
-            for part in sent.chunks(1_000_003) {
-                holder.send_bytes(part).unwrap();
-            }
-            let second: DataRequest = holder.receive(PATIENCE).unwrap();
-            assert_eq!(second, DataRequest::Manifest(ManifestHash::from_bytes([1; 32])));
-            let refusal: DataReply = Err(FetchRefusal::Outdated(Version::FIRST));
-            holder.send(&refusal).unwrap();
-            holder.send(&grant(5)).unwrap();
-            holder.send_bytes(b"bytes").unwrap();
-            holder
-        });
-
-        downloader.send(&longest_request()).unwrap();
-        assert_eq!(downloader.receive::<DataReply>(PATIENCE).unwrap(), grant(FILE_BYTES));
-        let mut received = vec![0; FILE_BYTES];
-        for part in received.chunks_mut(777_777) {
-            downloader.receive_bytes(part).unwrap();
+async fn messages_and_raw_bytes_arrive_in_order_and_whole(security: Security) {
+    let (file, _) = file();
+    let (mut downloader, mut holder) = streams(security).await;
+    let second = DataRequest::Manifest(ManifestHash::from_bytes([1; 32]));
+    let refusal: DataReply = Err(FetchRefusal::Outdated(Version::FIRST));
+    let (sent, asked) = (file.clone(), second.clone());
+    let holding = std::thread::spawn(move || {
+        assert_eq!(holder.receive::<DataRequest>(SOON).unwrap(), longest_request());
+        holder.send(&grant(sent.len())).unwrap();
+        for part in sent.chunks(1_000_003) {
+            holder.send_bytes(part).unwrap();
         }
-        assert!(received == file, "the bytes differ");
-        let second = DataRequest::Manifest(ManifestHash::from_bytes([1; 32]));
-        downloader.send(&second).unwrap();
-        let refused: DataReply = downloader.receive(PATIENCE).unwrap();
-        assert_eq!(refused, Err(FetchRefusal::Outdated(Version::FIRST)));
-        assert_eq!(downloader.receive::<DataReply>(PATIENCE).unwrap(), grant(5));
-        let mut bytes = [0; 5];
-        downloader.receive_bytes(&mut bytes).unwrap();
-        assert_eq!(&bytes, b"bytes");
-        holding.join().unwrap();
-    })
-    .await;
+        assert_eq!(holder.receive::<DataRequest>(SOON).unwrap(), asked);
+        holder.send(&refusal).unwrap();
+        holder.send(&grant(5)).unwrap();
+        holder.send_bytes(b"bytes").unwrap();
+        (holder, refusal)
+    });
+
+    downloader.send(&longest_request()).unwrap();
+    assert_eq!(downloader.receive::<DataReply>(SOON).unwrap(), grant(FILE_BYTES));
+    let mut received = vec![0; FILE_BYTES];
+    for part in received.chunks_mut(777_777) {
+        downloader.receive_bytes(part).unwrap();
+    }
+    assert!(received == file, "the bytes differ");
+    downloader.send(&second).unwrap();
+    let refused: DataReply = downloader.receive(SOON).unwrap();
+    assert_eq!(downloader.receive::<DataReply>(SOON).unwrap(), grant(5));
+    let mut bytes = [0; 5];
+    downloader.receive_bytes(&mut bytes).unwrap();
+    assert_eq!(&bytes, b"bytes");
+    assert_eq!(refused, holding.join().unwrap().1);
 }
 
 #[testkit::test]
-async fn bytes_that_break_off_are_an_early_end() {
-    over_both(async |security| {
-        let (mut downloader, mut holder) = streams(security).await;
-        holder.send(&grant(1000)).unwrap();
-        holder.send_bytes(&[7; 400]).unwrap();
-        drop(holder);
-        assert_eq!(downloader.receive::<DataReply>(PATIENCE).unwrap(), grant(1000));
-        let error = downloader.receive_bytes(&mut [0; 1000]).unwrap_err();
-        assert!(is_early_end(&error), "{error}");
-    })
-    .await;
+async fn what_breaks_off_is_an_early_end(security: Security) {
+    let (mut downloader, mut holder) = streams(security).await;
+    holder.send(&grant(1000)).unwrap();
+    holder.send_bytes(&[7; 400]).unwrap();
+    drop(holder);
+    assert_eq!(downloader.receive::<DataReply>(SOON).unwrap(), grant(1000));
+    let error = downloader.receive_bytes(&mut [0; 1000]).unwrap_err();
+    assert!(is_early_end(&error), "{error}");
+    for sent in [&[][..], &[0, 0], &[0, 0, 0, 9, 1, 2]] {
+        let error = received(security, sent).await;
+        assert!(is_early_end(&error), "{sent:?}: {error}");
+    }
 }
 
 #[testkit::test]
-async fn message_that_breaks_off_is_an_early_end() {
-    over_both(async |security| {
-        for sent in [&[][..], &[0, 0], &[0, 0, 0, 9, 1, 2]] {
-            let (downloader, mut holder) = ends(security).await;
-            holder.write_all(sent).await.unwrap();
-            holder.flush().await.unwrap();
-            drop(holder);
-            let error = DataStream::new(downloader).unwrap().receive::<DataReply>(PATIENCE).unwrap_err();
-            assert!(is_early_end(&error), "{sent:?}: {error}");
-        }
-    })
-    .await;
-}
-
-#[testkit::test]
-async fn over_long_message_is_refused_on_both_ways() {
+async fn message_that_is_over_long_or_breaks_a_rule_is_refused_on_both_ways(security: Security) {
     let limit = u32::try_from(DATA_MESSAGE_BYTES_MAX).unwrap();
-    over_both(async |security| {
-        for len in [limit + 1, u32::MAX] {
-            let (downloader, mut holder) = ends(security).await;
-            holder.write_u32(len).await.unwrap();
-            holder.flush().await.unwrap();
-            let error = DataStream::new(downloader).unwrap().receive::<DataReply>(PATIENCE).unwrap_err();
-            assert!(matches!(error, DataError::TooLong(found) if found == len), "{error}");
-        }
-        let (mut downloader, mut holder) = streams(security).await;
-        let error = downloader.send(&vec![0u8; DATA_MESSAGE_BYTES_MAX + 1]).unwrap_err();
-        assert!(matches!(error, DataError::Malformed(_)), "{error}");
-        let longest = vec![1u8; DATA_MESSAGE_BYTES_MAX - 3]; // its own length takes three bytes
-        downloader.send(&longest).unwrap();
-        assert_eq!(holder.receive::<Vec<u8>>(PATIENCE).unwrap(), longest);
-    })
-    .await;
+    for len in [limit + 1, u32::MAX] {
+        let error = received(security, &len.to_be_bytes()).await;
+        assert!(matches!(error, DataError::TooLong(found) if found == len), "{error}");
+    }
+    for body in [&[][..], &[2], &[0, 1, 0, 0], &[1, 99]] {
+        let error = received(security, &frames::prefixed(body)).await;
+        assert!(matches!(error, DataError::Malformed(_)), "{body:?}: {error}");
+    }
+    let (mut downloader, mut holder) = streams(security).await;
+    let error = downloader.send(&vec![0u8; DATA_MESSAGE_BYTES_MAX + 1]).unwrap_err();
+    assert!(matches!(error, DataError::Malformed(_)), "{error}");
+    let longest = vec![1u8; DATA_MESSAGE_BYTES_MAX - 3]; // its own length takes three bytes
+    downloader.send(&longest).unwrap();
+    assert_eq!(holder.receive::<Vec<u8>>(SOON).unwrap(), longest);
 }
 
 #[testkit::test]
-async fn message_that_breaks_a_rule_is_malformed() {
-    over_both(async |security| {
-        for body in [&[][..], &[2], &[0, 1, 0, 0], &[1, 99]] {
-            let (downloader, mut holder) = ends(security).await;
-            holder.write_u32(u32::try_from(body.len()).unwrap()).await.unwrap();
-            holder.write_all(body).await.unwrap();
-            holder.flush().await.unwrap();
-            let error = DataStream::new(downloader).unwrap().receive::<DataReply>(PATIENCE).unwrap_err();
-            assert!(matches!(error, DataError::Malformed(_)), "{body:?}: {error}");
-        }
-    })
-    .await;
-}
-
-/// A short stall timeout, to keep tests short.
-const STALL: Duration = Duration::from_millis(50);
-
-#[testkit::test]
-async fn holder_that_falls_silent_is_given_up() {
-    over_both(async |security| {
-        let (downloader, mut holder) = streams(security).await;
-        let mut downloader = downloader.with_stall(STALL);
-        holder.send_bytes(&[0, 0, 0, 100, 1, 2, 3]).unwrap();
-        let before = Instant::now();
-        let stalled = downloader.receive::<DataReply>(PATIENCE);
-        assert!(matches!(stalled, Err(DataError::Stalled)), "{stalled:?}");
-        assert!(before.elapsed() >= STALL);
-        let silent = holder.receive::<DataRequest>(Duration::from_millis(10));
-        assert!(matches!(silent, Err(DataError::Stalled)), "{silent:?}");
-    })
-    .await;
+async fn holder_that_falls_silent_is_given_up(security: Security) {
+    let (downloader, mut holder) = streams(security).await;
+    let mut downloader = downloader.with_stall(STALL);
+    holder.send_bytes(&[0, 0, 0, 100, 1, 2, 3]).unwrap();
+    let before = Instant::now();
+    let stalled = downloader.receive::<DataReply>(SOON);
+    assert!(matches!(stalled, Err(DataError::Stalled)), "{stalled:?}");
+    assert!(before.elapsed() >= STALL);
+    let silent = holder.receive::<DataRequest>(Duration::from_millis(10));
+    assert!(matches!(silent, Err(DataError::Stalled)), "{silent:?}");
 }
 
 /// A request that comes in pieces, with others behind it, is received without a thread and without a wait in between.
 #[testkit::test]
-async fn requests_are_received_as_they_arrive() {
-    over_both(async |security| {
-        let (mut downloader, holder) = streams(security).await;
-        let mut holder = holder.for_requests();
-        let (soon, request) = (Duration::from_millis(10), longest_request());
-        let silent = holder.next_message::<DataRequest>(soon, PATIENCE).await;
-        assert!(matches!(silent, Err(DataError::Stalled)), "{silent:?}");
-        let bytes = encoded(&request, 0).unwrap();
-        downloader.send_bytes(&bytes[..3]).unwrap();
-        let unfinished = holder.next_message::<DataRequest>(PATIENCE, soon).await;
-        assert!(matches!(unfinished, Err(DataError::Stalled)), "{unfinished:?}");
-        assert!(holder.receive_arrived::<DataRequest>().unwrap().is_none());
-        downloader.send_bytes(&bytes[3..]).unwrap();
-        downloader.send(&request).unwrap();
-        for _ in 0..2 {
-            assert_eq!(holder.next_message::<DataRequest>(PATIENCE, PATIENCE).await.unwrap(), request);
-        }
-        downloader.send_bytes(&[255; 4]).unwrap();
-        let long = holder.next_message::<DataRequest>(PATIENCE, PATIENCE).await;
-        assert!(matches!(long, Err(DataError::TooLong(_))), "{long:?}");
-        drop(downloader);
-        let (downloader, mut holder) = streams(security).await;
-        drop(downloader);
-        let ended = holder.next_message::<DataRequest>(PATIENCE, PATIENCE).await.unwrap_err();
-        assert!(matches!(ended, DataError::Io(_)), "{ended:?}");
-    })
-    .await;
+async fn requests_are_received_as_they_arrive(security: Security) {
+    let (mut downloader, holder) = streams(security).await;
+    let mut holder = holder.for_requests();
+    let (soon, request) = (Duration::from_millis(10), longest_request());
+    let silent = holder.next_message::<DataRequest>(soon, SOON).await;
+    assert!(matches!(silent, Err(DataError::Stalled)), "{silent:?}");
+    let bytes = encoded(&request, 0).unwrap();
+    downloader.send_bytes(&bytes[..3]).unwrap();
+    let unfinished = holder.next_message::<DataRequest>(SOON, soon).await;
+    assert!(matches!(unfinished, Err(DataError::Stalled)), "{unfinished:?}");
+    assert!(holder.receive_arrived::<DataRequest>().unwrap().is_none());
+    downloader.send_bytes(&bytes[3..]).unwrap();
+    downloader.send(&request).unwrap();
+    for _ in 0..2 {
+        assert_eq!(holder.next_message::<DataRequest>(SOON, SOON).await.unwrap(), request);
+    }
+    downloader.send_bytes(&[255; 4]).unwrap();
+    let long = holder.next_message::<DataRequest>(SOON, SOON).await;
+    assert!(matches!(long, Err(DataError::TooLong(_))), "{long:?}");
+    drop(downloader);
+    let (downloader, mut holder) = streams(security).await;
+    drop(downloader);
+    let ended = holder.next_message::<DataRequest>(SOON, SOON).await.unwrap_err();
+    assert!(matches!(ended, DataError::Io(_)), "{ended:?}");
 }
 
 /// A sender goes on where the socket took no more, and the bytes arrive whole.
 #[testkit::test]
-async fn what_the_socket_does_not_take_is_sent_later() {
-    let mut source = tempfile::tempfile().unwrap();
-    io::Write::write_all(&mut source, &file()).unwrap();
-    over_both(async |security| {
-        let (mut downloader, mut holder) = streams(security).await;
-        let len = FILE_BYTES as u64;
-        let mut sent = holder.send_file_some(&source, 0..len, STALL).unwrap();
-        assert!(0 < sent && sent < len, "{sent} bytes fit the socket");
-        let receiving = tokio::task::spawn_blocking(move || {
-            let mut bytes = vec![0; FILE_BYTES];
-            downloader.receive_bytes(&mut bytes).unwrap();
-            bytes
-        });
-        while sent < len || !holder.flush_some(STALL).unwrap() {
-            holder.takes_more(PATIENCE).await.unwrap();
-            sent += holder.send_file_some(&source, sent..len, Duration::ZERO).unwrap();
-        }
-        assert!(receiving.await.unwrap() == file());
-    })
-    .await;
+async fn what_the_socket_does_not_take_is_sent_later(security: Security) {
+    let (bytes, source) = file();
+    let (mut downloader, mut holder) = streams(security).await;
+    let len = FILE_BYTES as u64;
+    let mut sent = holder.send_file_some(&source, 0..len, STALL).unwrap();
+    assert!(0 < sent && sent < len, "{sent} bytes fit the socket");
+    let receiving = tokio::task::spawn_blocking(move || {
+        let mut received = vec![0; FILE_BYTES];
+        downloader.receive_bytes(&mut received).unwrap();
+        assert!(received == bytes);
+    });
+    while sent < len || !holder.flush_some(STALL).unwrap() {
+        holder.takes_more(SOON).await.unwrap();
+        sent += holder.send_file_some(&source, sent..len, Duration::ZERO).unwrap();
+    }
+    receiving.await.unwrap();
 }
 
 /// A downloader that does not read blocks the sender's thread for a while and uses no memory.
 #[testkit::test]
-async fn downloader_that_does_not_read_is_given_up() {
-    over_both(async |security| {
-        let (downloader, holder) = streams(security).await;
-        let more_than_any_buffer = vec![0; 64 * 1024 * 1024];
-        let given_up = holder.with_stall(STALL).send_bytes(&more_than_any_buffer);
-        assert!(matches!(given_up, Err(DataError::Stalled)), "{given_up:?}");
-        drop(downloader);
-    })
-    .await;
+async fn downloader_that_does_not_read_is_given_up(security: Security) {
+    let (_downloader, holder) = streams(security).await;
+    let more_than_any_buffer = vec![0; 64 * 1024 * 1024];
+    let given_up = holder.with_stall(STALL).send_bytes(&more_than_any_buffer);
+    assert!(matches!(given_up, Err(DataError::Stalled)), "{given_up:?}");
 }
 
 #[testkit::test]
-async fn ranges_of_a_file_arrive_and_a_file_that_was_cut_is_an_early_end() {
-    use std::io::Write;
-    let content = file();
-    let mut on_disk = tempfile::tempfile().unwrap();
-    on_disk.write_all(&content).unwrap();
-    over_both(async |security| {
-        let (mut downloader, mut holder) = streams(security).await;
-        let sent = on_disk.try_clone().unwrap();
-        let holding = std::thread::spawn(move || {
-            holder.send_file(&sent, 5..9_000_001).unwrap();
-            holder.send_file(&sent, 0..3).unwrap();
-            let cut = holder.send_file(&sent, FILE_BYTES as u64 - 3..FILE_BYTES as u64 + 1);
-            assert!(matches!(&cut, Err(error) if is_early_end(error)), "{cut:?}");
-        });
-        let mut received = vec![0; 8_999_996];
-        downloader.receive_bytes(&mut received).unwrap();
-        assert!(received == content[5..9_000_001], "the bytes differ");
-        let mut beginning = [0; 3];
-        downloader.receive_bytes(&mut beginning).unwrap();
-        assert_eq!(beginning, content[..3]);
-        holding.join().unwrap();
-    })
-    .await;
+async fn ranges_of_a_file_arrive_and_a_file_that_was_cut_is_an_early_end(security: Security) {
+    let (content, file) = file();
+    let (mut downloader, mut holder) = streams(security).await;
+    let holding = std::thread::spawn(move || {
+        holder.send_file(&file, 5..9_000_001).unwrap();
+        holder.send_file(&file, 0..3).unwrap();
+        let cut = holder.send_file(&file, FILE_BYTES as u64 - 3..FILE_BYTES as u64 + 1);
+        assert!(matches!(&cut, Err(error) if is_early_end(error)), "{cut:?}");
+    });
+    let mut received = vec![0; 8_999_996 + 3];
+    downloader.receive_bytes(&mut received).unwrap();
+    assert!(received == [&content[5..9_000_001], &content[..3]].concat(), "the bytes differ");
+    holding.join().unwrap();
 }
 
 #[testkit::test]
-async fn a_stream_that_is_hung_up_ends_the_wait_of_its_reader() {
-    over_both(async |security| {
-        let (mut downloader, holder) = streams(security).await;
-        let hang_up = downloader.hang_up();
-        let reading = std::thread::spawn(move || downloader.receive::<DataReply>(PATIENCE));
-        hang_up.now();
-        assert!(reading.join().unwrap().is_err());
-        drop(holder);
-    })
-    .await;
+async fn a_stream_that_is_hung_up_ends_the_wait_of_its_reader(security: Security) {
+    let (mut downloader, _holder) = streams(security).await;
+    let hang_up = downloader.hang_up();
+    let reading = std::thread::spawn(move || downloader.receive::<DataReply>(SOON));
+    hang_up.now();
+    assert!(reading.join().unwrap().is_err());
 }

@@ -1,25 +1,16 @@
 //! Links: connections that notice their loss and reconnect.
 
-use std::{net::SocketAddr, sync::Arc};
-
-use nekoproto::{
-    IndexerServiceClient, List, PeerServiceClient, Role,
-    transport::{ConnectError, Link, LinkState, Security},
-};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
 };
 
-use crate::common::{
-    endpoint, kept_port, name, over_both,
-    services::{Event, Indexer, Peer, held, open_as_indexer, open_as_peer, patient, reply},
-};
+use crate::common::*;
 
 /// The other end of a link, until it is stopped.
 struct Server {
-    events: mpsc::UnboundedReceiver<Event>,
+    events: Events,
     clients: mpsc::UnboundedReceiver<PeerServiceClient>,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -52,7 +43,7 @@ impl Server {
 /// A link of node 1, and what its handlers do.
 struct Linked {
     link: Link<IndexerServiceClient>,
-    events: mpsc::UnboundedReceiver<Event>,
+    events: Events,
     state: watch::Receiver<LinkState<IndexerServiceClient>>,
     tasks: TaskTracker,
     stop: DropGuard,
@@ -68,23 +59,21 @@ impl Linked {
         Self { state: link.watch(), link, events, tasks, stop: stop.drop_guard() }
     }
 
-    /// Waits until it is up; returns the client, and the seed of the other end.
-    async fn up(&mut self) -> (IndexerServiceClient, u16) {
+    /// Waits until it is connected to the node `seed`; returns the client.
+    async fn up(&mut self, seed: u16) -> IndexerServiceClient {
         match self.state.wait_for(|state| matches!(state, LinkState::Up { .. })).await.unwrap().clone() {
             LinkState::Up { client, remote } => {
-                let seed = (0..9).find(|seed| crate::common::identity(*seed).id() == remote.node);
-                (client, seed.unwrap())
+                assert_eq!(remote.node, identity(seed).id());
+                client
             }
             LinkState::Connecting | LinkState::Down(_) => unreachable!("it was waited for"),
         }
     }
 
-    /// Waits until it is down; returns the reason.
-    async fn down(&mut self) -> Arc<ConnectError> {
-        match self.state.wait_for(|state| matches!(state, LinkState::Down(_))).await.unwrap().clone() {
-            LinkState::Down(why) => why,
-            LinkState::Connecting | LinkState::Up { .. } => unreachable!("it was waited for"),
-        }
+    /// Waits until it is down.
+    async fn down(&mut self) {
+        self.state.wait_for(|state| matches!(state, LinkState::Down(_))).await.unwrap();
+        assert!(self.link.client().is_none());
     }
 }
 
@@ -93,87 +82,62 @@ async fn calls_work(client: &IndexerServiceClient) {
 }
 
 #[testkit::test]
-async fn lost_server_is_noticed_and_its_successor_is_found() {
-    over_both(async |security| {
-        let (_kept, addr) = kept_port();
-        let server = Server::begin(2, addr, security);
-        let mut linked = Linked::begin(addr, security);
-        assert_eq!(linked.link.addr(), addr);
-        let (client, seed) = linked.up().await;
-        assert_eq!(seed, 2);
-        calls_work(&client).await;
+async fn server_that_is_not_there_at_start_is_found_and_after_its_loss_its_successor(security: Security) {
+    let (_kept, addr) = kept_port();
+    let mut linked = Linked::begin(addr, security);
+    assert_eq!(linked.link.addr(), addr);
+    let LinkState::Down(why) = linked.link.tried().await else { panic!("nobody listens there") };
+    assert!(matches!(*why, ConnectError::Unreachable { .. }), "{why}");
+    linked.down().await;
 
-        server.end().await;
-        linked.down().await;
-        assert!(linked.link.client().is_none());
-        client.search(patient(), name("abc")).await.unwrap_err();
+    let server = Server::begin(2, addr, security);
+    let client = linked.up(2).await;
+    calls_work(&client).await;
 
-        let _server = Server::begin(3, addr, security); // not the same node: the address counts
-        let (client, seed) = linked.up().await;
-        assert_eq!(seed, 3);
-        calls_work(&client).await;
-        calls_work(&linked.link.client().unwrap()).await;
-    })
-    .await;
-}
+    server.end().await;
+    linked.down().await;
+    client.search(patient(), name("abc")).await.unwrap_err();
 
-#[testkit::test]
-async fn server_that_is_not_there_at_start_is_found_later() {
-    over_both(async |security| {
-        let (_kept, addr) = kept_port();
-        let mut linked = Linked::begin(addr, security);
-        let LinkState::Down(why) = linked.link.tried().await else { panic!("nobody listens there") };
-        assert!(matches!(*why, ConnectError::Unreachable { .. }), "{why}");
-        assert!(linked.link.client().is_none());
-
-        let _server = Server::begin(2, addr, security);
-        let (client, _) = linked.up().await;
-        calls_work(&client).await;
-    })
-    .await;
+    let _server = Server::begin(3, addr, security); // not the same node: the address counts
+    calls_work(&linked.up(3).await).await;
+    calls_work(&linked.link.client().unwrap()).await;
 }
 
 /// A handler that still works for the lost server must not keep the link from reconnecting.
 #[testkit::test]
-async fn link_comes_back_although_calls_were_in_flight_both_ways() {
-    over_both(async |security| {
-        let (_kept, addr) = kept_port();
-        let mut server = Server::begin(2, addr, security);
-        let mut linked = Linked::begin(addr, security);
-        let (client, _) = linked.up().await;
-        let up = tokio::spawn(async move { client.search(patient(), name("wait")).await });
-        assert_eq!(server.events.recv().await, Some(Event::Waiting));
-        let client = server.clients.recv().await.unwrap();
-        let asked = List::first_of([held("wait", 1)]);
-        let down = tokio::spawn(async move { client.confirm(patient(), asked).await });
-        assert_eq!(linked.events.recv().await, Some(Event::Waiting));
+async fn link_comes_back_although_calls_were_in_flight_both_ways(security: Security) {
+    let (_kept, addr) = kept_port();
+    let mut server = Server::begin(2, addr, security);
+    let mut linked = Linked::begin(addr, security);
+    let client = linked.up(2).await;
+    let up = tokio::spawn(async move { client.search(patient(), name("wait")).await });
+    assert_eq!(server.events.recv().await, Some(Event::Waiting));
+    let client = server.clients.recv().await.unwrap();
+    let asked = List::first_of([held(name("wait"), 1)]);
+    let down = tokio::spawn(async move { client.confirm(patient(), asked).await });
+    assert_eq!(linked.events.recv().await, Some(Event::Waiting));
 
-        server.end().await;
-        up.await.unwrap().unwrap_err();
-        down.await.unwrap().unwrap_err();
-        assert_eq!(linked.events.recv().await, Some(Event::Dropped));
-        linked.down().await;
-        let _server = Server::begin(2, addr, security);
-        calls_work(&linked.up().await.0).await;
-    })
-    .await;
+    server.end().await;
+    up.await.unwrap().unwrap_err();
+    down.await.unwrap().unwrap_err();
+    assert_eq!(linked.events.recv().await, Some(Event::Dropped));
+    linked.down().await;
+    let _server = Server::begin(2, addr, security);
+    calls_work(&linked.up(2).await).await;
 }
 
 #[testkit::test]
-async fn link_that_is_stopped_ends_its_connection() {
-    over_both(async |security| {
-        let (_kept, addr) = kept_port();
-        let mut server = Server::begin(2, addr, security);
-        let mut linked = Linked::begin(addr, security);
-        let (client, _) = linked.up().await;
-        let waiting = tokio::spawn(async move { client.search(patient(), name("wait")).await });
-        assert_eq!(server.events.recv().await, Some(Event::Waiting));
+async fn link_that_is_stopped_ends_its_connection(security: Security) {
+    let (_kept, addr) = kept_port();
+    let mut server = Server::begin(2, addr, security);
+    let mut linked = Linked::begin(addr, security);
+    let client = linked.up(2).await;
+    let waiting = tokio::spawn(async move { client.search(patient(), name("wait")).await });
+    assert_eq!(server.events.recv().await, Some(Event::Waiting));
 
-        drop(linked.stop);
-        linked.tasks.close();
-        linked.tasks.wait().await;
-        waiting.await.unwrap().unwrap_err();
-        assert_eq!(server.events.recv().await, Some(Event::Dropped));
-    })
-    .await;
+    drop(linked.stop);
+    linked.tasks.close();
+    linked.tasks.wait().await;
+    waiting.await.unwrap().unwrap_err();
+    assert_eq!(server.events.recv().await, Some(Event::Dropped));
 }

@@ -1,5 +1,5 @@
 //! The integration tests of the crate, in one binary so that they are linked once.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails by panicking")]
 
 mod access;
 mod common;

@@ -1,12 +1,6 @@
 //! Under TLS a node's id is its key: a node that claims another id than its key's is refused.
 
-use std::{io, net::SocketAddr, sync::Arc};
-
 use ed25519_dalek::{SigningKey, pkcs8::EncodePrivateKey};
-use nekoproto::{
-    Hello, HelloRefusal, PROTOCOL_VERSION, Purpose, Role, codec,
-    transport::{ConnectError, Security},
-};
 use rustls::{
     ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme,
     client::{
@@ -22,16 +16,9 @@ use rustls::{
     sign::CertifiedKey,
     version::TLS13,
 };
-use tokio::{
-    io::AsyncWriteExt,
-    net::{TcpListener, TcpStream},
-};
 use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 
-use crate::common::{
-    ANY_PORT, Listening, endpoint, hello, identity,
-    wire::{header, message, read_message},
-};
+use crate::common::*;
 
 /// How an Ed25519 key begins when it is written as SubjectPublicKeyInfo.
 const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
@@ -53,11 +40,35 @@ fn raw_key(shown: u16, used: u16) -> Arc<CertifiedKey> {
 #[derive(Debug)]
 struct Gullible;
 
+/// What is the same of both kinds of verifiers.
+macro_rules! accepts_every_signature {
+    () => {
+        fn verify_tls12_signature(&self, _: &[u8], _: &Der<'_>, _: &DigitallySignedStruct) -> Accepted {
+            unreachable!("TLS 1.2 is not offered")
+        }
+
+        fn verify_tls13_signature(&self, _: &[u8], _: &Der<'_>, _: &DigitallySignedStruct) -> Accepted {
+            Ok(HandshakeSignatureValid::assertion())
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            vec![SignatureScheme::ED25519]
+        }
+
+        fn requires_raw_public_keys(&self) -> bool {
+            true
+        }
+    };
+}
+
+type Accepted = Result<HandshakeSignatureValid, Error>;
+type Der<'a> = CertificateDer<'a>;
+
 impl ServerCertVerifier for Gullible {
     fn verify_server_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
+        _: &Der<'_>,
+        _: &[Der<'_>],
         _: &ServerName<'_>,
         _: &[u8],
         _: UnixTime,
@@ -65,31 +76,7 @@ impl ServerCertVerifier for Gullible {
         Ok(ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        unreachable!("TLS 1.2 is not offered")
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    accepts_every_signature!();
 }
 
 impl ClientCertVerifier for Gullible {
@@ -99,38 +86,14 @@ impl ClientCertVerifier for Gullible {
 
     fn verify_client_cert(
         &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
+        _: &Der<'_>,
+        _: &[Der<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         Ok(ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        ServerCertVerifier::verify_tls12_signature(self, message, key, dss)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        key: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        ServerCertVerifier::verify_tls13_signature(self, message, key, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        ServerCertVerifier::supported_verify_schemes(self)
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    accepts_every_signature!();
 }
 
 /// Connects with this key, or without any.
@@ -153,43 +116,33 @@ async fn connect(
 }
 
 #[testkit::test]
-async fn hello_that_names_another_node_than_the_key_is_refused() {
-    let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Tls));
-    let mut stream = connect(listening.addr, Some(raw_key(9, 9))).await.unwrap();
-    stream.write_all(&message(PROTOCOL_VERSION, &hello(1))).await.unwrap();
-    let answer = read_message(&mut stream).await.unwrap();
+async fn only_who_has_the_key_that_its_hello_names_is_admitted() {
+    let mut site = Site::indexer(Security::Tls);
+    connect(site.addr, None).await.unwrap_err(); // without a key
+
+    let mut other = connect(site.addr, Some(raw_key(9, 9))).await.unwrap();
+    other.write_all(&message(&hello(1))).await.unwrap();
+    let answer = read_message(&mut other).await.unwrap();
     let answer: Result<Hello, HelloRefusal> = codec::decode(&answer[8..]).unwrap();
     assert_eq!(answer, Err(HelloRefusal::NotYourKey));
 
-    let mut stream = connect(listening.addr, Some(raw_key(9, 9))).await.unwrap();
-    stream.write_all(&message(PROTOCOL_VERSION, &hello(9))).await.unwrap();
-    assert_eq!(listening.next().await.remote.node, identity(9).id());
-}
+    // The client finishes its side of the handshake first.
+    let mut shown = connect(site.addr, Some(raw_key(1, 9))).await.unwrap();
+    let _ = shown.write_all(&message(&hello(1))).await; // may come too late
+    read_message(&mut shown).await.expect_err("a key that is shown and not had");
 
-#[testkit::test]
-async fn caller_without_a_key_is_refused() {
-    let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Tls));
-    connect(listening.addr, None).await.unwrap_err();
-    listening.admits_first(&endpoint(3, Role::Peer, Security::Tls)).await;
-}
-
-#[testkit::test]
-async fn key_that_is_shown_but_not_had_is_refused() {
-    let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Tls));
-    let stream = connect(listening.addr, Some(raw_key(1, 9))).await;
-    let mut stream = stream.unwrap(); // the client finishes its side of the handshake first
-    let _ = stream.write_all(&message(PROTOCOL_VERSION, &hello(1))).await; // may come too late
-    read_message(&mut stream).await.unwrap_err();
-    listening.admits_first(&endpoint(3, Role::Peer, Security::Tls)).await;
+    let mut stream = connect(site.addr, Some(raw_key(9, 9))).await.unwrap();
+    stream.write_all(&message(&hello(9))).await.unwrap();
+    assert_eq!(site.next().await.remote.node, identity(9).id());
 }
 
 #[testkit::test]
 async fn node_of_another_version_is_told_ours_under_tls() {
-    let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Tls));
-    let mut stream = connect(listening.addr, Some(raw_key(1, 1))).await.unwrap();
-    stream.write_all(&message(999, &"a body of another age")).await.unwrap();
+    let mut site = Site::indexer(Security::Tls);
+    let mut stream = connect(site.addr, Some(raw_key(1, 1))).await.unwrap();
+    stream.write_all(&message_of(999, &"a body of another age")).await.unwrap();
     assert_eq!(read_message(&mut stream).await.unwrap(), header(PROTOCOL_VERSION, 0));
-    listening.admits_first(&endpoint(3, Role::Peer, Security::Tls)).await;
+    site.admits_first(&endpoint(3, Role::Peer, Security::Tls)).await;
 }
 
 #[testkit::test]
@@ -205,12 +158,10 @@ async fn server_that_claims_another_node_than_its_key_is_refused() {
         let (stream, _) = listener.accept().await.unwrap();
         let mut stream = TlsAcceptor::from(Arc::new(config)).accept(stream).await.unwrap();
         read_message(&mut stream).await.unwrap();
-        let answer = message(PROTOCOL_VERSION, &Ok::<_, HelloRefusal>(hello(2)));
-        stream.write_all(&answer).await.unwrap();
+        stream.write_all(&message(&Ok::<_, HelloRefusal>(hello(2)))).await.unwrap();
     };
     let dialer = endpoint(1, Role::Peer, Security::Tls);
     let dialing = dialer.dial(addr, Purpose::Control, Some(identity(2).id()));
-    let ((), dialed) = futures::join!(serving, dialing);
-    let error = dialed.unwrap_err();
+    let error = futures::join!(serving, dialing).1.unwrap_err();
     assert!(matches!(error, ConnectError::Unproven), "{error}");
 }

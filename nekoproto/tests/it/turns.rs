@@ -1,32 +1,10 @@
 //! Who keeps a node busy, and what that costs others: turns of connections and handshakes, and dials that were reset.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use nekoproto::{
-    Purpose, Role,
-    indexer::{IndexerServiceRequest, IndexerServiceResponse},
-    peer::PeerServiceResponse,
-    transport::{ConnectError, Endpoint, Envelope, NodeIo, Security},
-};
-use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
-    sync::mpsc,
-};
+use tokio::io::copy_bidirectional;
 
-use crate::common::{
-    ANY_PORT, Listening, endpoint, name, over_both, reads,
-    services::{Indexer, open_as_indexer, reply},
-    write_frame, write_frames,
-};
-
-type ToIndexer = Envelope<IndexerServiceRequest, PeerServiceResponse>;
+use crate::common::*;
 
 /// Nodes that keep an indexer busy, and the requests that each sends at once.
 const GREEDY: u16 = 8;
@@ -35,50 +13,31 @@ const REQUESTS: u64 = if cfg!(debug_assertions) { 100 } else { 400 };
 /// that have not had anything yet get.
 const BEFORE_MAX: usize = 100;
 
-fn search(id: u64, text: &str) -> ToIndexer {
-    let call = IndexerServiceRequest::Search { name: name(text) };
-    ToIndexer::Request { id, deadline_ms: 60_000, call }
-}
-
-async fn connect(listening: &mut Listening, seed: u16, security: Security, service: &Indexer) -> NodeIo {
-    let peer = endpoint(seed, Role::Peer, security);
-    let dialed = peer.dial(listening.addr, Purpose::Control, None).await.unwrap();
-    let (_, driver) = open_as_indexer(listening.next().await, service.clone());
-    tokio::spawn(driver);
-    dialed.io
-}
-
 /// Goal: a request is answered after some slices of others, not after all that they have asked for.
 #[testkit::test]
-async fn who_asks_little_waits_for_some_slices_of_those_who_ask_much() {
-    over_both(async |security| {
-        let mut listening = Listening::begin(&endpoint(2, Role::Indexer, security));
-        let (service, mut worked) = Indexer::new();
-        let mut honest = connect(&mut listening, 1, security, &service).await;
-        let mut greedy = Vec::new();
-        for seed in 0..GREEDY {
-            let mut io = connect(&mut listening, 3 + seed, security, &service).await;
-            write_frames(&mut io, (0..REQUESTS).map(|id| search(id, "work"))).await;
-            greedy.push(io);
+async fn who_asks_little_waits_for_some_slices_of_those_who_ask_much(security: Security) {
+    let mut site = Site::indexer(security);
+    let (service, mut worked) = Indexer::new();
+    let mut honest = site.by_hand(1, service.clone()).await;
+    let mut greedy = Vec::new();
+    for seed in 0..GREEDY {
+        let mut wire = site.by_hand(3 + seed, service.clone()).await;
+        wire.search(0..REQUESTS, "work").await;
+        greedy.push(wire);
+    }
+    worked.recv().await.unwrap();
+    for id in 0..5 {
+        let before = count(&mut worked);
+        honest.is_served(id).await;
+        let meanwhile = count(&mut worked);
+        assert!(meanwhile <= BEFORE_MAX, "{meanwhile} requests went first, {before} before");
+    }
+    // Nothing is forgotten: all of them are answered.
+    for wire in &mut greedy {
+        for id in 0..REQUESTS {
+            wire.answers(id, 4).await;
         }
-        worked.recv().await.unwrap();
-        for id in 0..5 {
-            let before = count(&mut worked);
-            write_frame(&mut honest, &search(id, "abc")).await;
-            let answer = Ok(IndexerServiceResponse::Search(Ok(reply(3))));
-            reads(&mut honest, &Envelope::<IndexerServiceRequest, _>::Response { id, answer }).await;
-            let meanwhile = count(&mut worked);
-            assert!(meanwhile <= BEFORE_MAX, "{meanwhile} requests went first, {before} before");
-        }
-        // Nothing is forgotten: all of them are answered.
-        for io in &mut greedy {
-            for id in 0..REQUESTS {
-                let answer = Ok(IndexerServiceResponse::Search(Ok(reply(4))));
-                reads(io, &Envelope::<IndexerServiceRequest, _>::Response { id, answer }).await;
-            }
-        }
-    })
-    .await;
+    }
 }
 
 /// More than have their handshakes at once.
@@ -86,23 +45,19 @@ const SILENT: usize = 600;
 
 /// Goal: who says nothing takes nothing that others need, and is not closed while there is room.
 #[testkit::test]
-async fn silent_connections_neither_take_places_of_handshakes_nor_give_way_for_them() {
-    over_both(async |security| {
-        let mut listening = Listening::begin(&endpoint(2, Role::Indexer, security));
-        let mut silent = Vec::new();
-        for n in 0..SILENT {
-            silent.push(TcpStream::connect(listening.addr).await.unwrap());
-            if n % 100 == 0 {
-                listening.admits_first(&endpoint(1, Role::Peer, security)).await;
-            }
+async fn silent_connections_neither_take_places_of_handshakes_nor_give_way_for_them(security: Security) {
+    let mut site = Site::indexer(security);
+    let mut silent = Vec::new();
+    for n in 0..=SILENT {
+        if n % 100 == 0 {
+            site.admits_first(&endpoint(1, Role::Peer, security)).await;
         }
-        listening.admits_first(&endpoint(1, Role::Peer, security)).await;
-        let is_open = |stream: &TcpStream| {
-            stream.try_read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
-        };
-        assert_eq!(silent.iter().filter(|stream| is_open(stream)).count(), SILENT);
-    })
-    .await;
+        silent.push(TcpStream::connect(site.addr).await.unwrap());
+    }
+    let is_open = |stream: &TcpStream| {
+        stream.try_read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    };
+    assert!(silent.iter().all(is_open));
 }
 
 fn count<T>(events: &mut mpsc::UnboundedReceiver<T>) -> usize {
@@ -132,11 +87,10 @@ async fn resetting(to: SocketAddr, resets: Arc<AtomicUsize>, seen: Arc<AtomicUsi
 /// to twice, and no more.
 #[testkit::test]
 async fn streams_are_dialed_again_after_a_reset() {
-    let seeder = endpoint(2, Role::Peer, Security::Tls);
-    let listening = Listening::begin(&seeder);
+    let site = Site::of(endpoint(2, Role::Peer, Security::Tls), Security::Tls);
     let (resets, seen) = (Arc::new(AtomicUsize::new(1)), Arc::default());
-    let addr = resetting(listening.addr, Arc::clone(&resets), Arc::clone(&seen)).await;
-    let dial = async |reader: &Endpoint| reader.dial_node(addr, Purpose::Data, seeder.node()).await;
+    let addr = resetting(site.addr, Arc::clone(&resets), Arc::clone(&seen)).await;
+    let dial = async |reader: &Endpoint| reader.dial_node(addr, Purpose::Data, site.endpoint.node()).await;
     let reader = endpoint(1, Role::Peer, Security::Tls);
     dial(&reader).await.unwrap();
     resets.store(4, Relaxed);

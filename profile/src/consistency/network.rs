@@ -173,12 +173,11 @@ impl Indexer {
         (told, plan.newer.into_iter().next())
     }
 
-    /// Renews the lease of `session`; whether all that it registered is still listed. Also frees what has expired.
+    /// Renews the lease of `session`; whether all that it registered is still listed. Also ends what has expired.
     pub(crate) fn renew(&mut self, session: &Session, now: Instant) -> bool {
         for ended in self.state.index.ended(now) {
             self.state.index.end(&ended, now);
         }
-        self.state.seen.forget_expired(now);
         self.state.index.renew(session, LEASE_DEFAULT, now);
         self.advertise(now);
         session.count() > 0

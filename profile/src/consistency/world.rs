@@ -170,8 +170,10 @@ struct World {
 /// Runs one simulation.
 ///
 /// # Errors
-/// Indexers cannot be linked so.
-pub fn run(setting: &Setting, seed: u64) -> Result<Tally, TopologyError> {
+/// Indexers cannot be linked so, or the system gives no runtime.
+pub fn run(setting: &Setting, seed: u64) -> anyhow::Result<Tally> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let _within = runtime.enter(); // the tables of message ids need a timer, though nobody waits for it
     let mut world = World::new(setting.clone(), seed)?;
     while let Some(event) = world.queue.next(setting.lasts) {
         world.happens(event);

@@ -281,8 +281,8 @@ mod tests {
 
     /// What names are searched by is found in every name that matches.
     #[test]
-    fn patterns() {
-        bolero::check!().for_each(|bytes: &[u8]| {
+    fn search_patterns() {
+        testkit::fuzz("search_patterns", |bytes: &[u8]| {
             let Some((len, rest)) = bytes.split_first() else { return };
             let (pattern, name) = rest.split_at(usize::from(*len).min(rest.len()));
             let (Ok(pattern), Ok(name)) = (str::from_utf8(pattern), str::from_utf8(name)) else { return };

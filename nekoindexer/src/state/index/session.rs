@@ -217,9 +217,10 @@ const fn bytes(len: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::{Identity, budget::Budget};
+    use nekoproto::budget::Budget;
 
     use super::*;
+    use crate::state::testing::account;
 
     #[test]
     fn a_full_session_has_room_for_what_it_has() {
@@ -238,7 +239,7 @@ mod tests {
     #[test]
     fn names_are_on_the_account_of_their_node_and_long_ones_take_more() {
         let budget = Budget::new(0);
-        let account = budget.account([127, 0, 0, 1].into(), Identity::from_seed(&[1; 32]).id());
+        let account = account(&budget, 1);
         for (len, expected) in [(20, 16_000), (1000, 2_400)] {
             let mut names = SessionNames { tab: Tab::of(Some(account.clone())), ..SessionNames::default() };
             let fit = (0..).take_while(|n| names.insert(NameHash(*n), len)).count();

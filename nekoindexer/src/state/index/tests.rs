@@ -4,25 +4,23 @@ mod histories;
 mod withdrawals;
 
 use nekoproto::{
-    Holder, Identity,
+    Holder, Record,
     limits::{HITS_MAX, HOLDERS_MAX, HOLDERS_WHOLE_MIN},
 };
 
 use super::*;
 use crate::state::{
     merge::Merge,
-    testing::{self, holder, record},
+    testing::{self, holder, name, record, said, signed},
 };
 
 const LEASE: Duration = Duration::from_secs(10);
+/// News that no older copy makes anybody's business.
+const NEWS: Noted = Noted::News { outdated: vec![] };
 
 /// One that has a part.
 fn partial(n: u8) -> Holder {
     Holder { partial: true, ..holder(n) }
-}
-
-fn name(text: &str) -> FileName {
-    FileName::new(text).unwrap()
 }
 
 struct Setup<S = RandomState> {
@@ -63,6 +61,20 @@ impl<S: BuildHasher> Setup<S> {
         testing::session(&self.index, n, LEASE, self.now)
     }
 
+    fn sessions<const N: usize>(&self, nodes: [u8; N]) -> [Arc<Session>; N] {
+        nodes.map(|n| self.session(n))
+    }
+
+    /// Registers this version of `a` of the first origin.
+    fn register(&self, session: &Arc<Session>, version: u64) -> Noted {
+        self.index.register(session, &record(1, "a", version))
+    }
+
+    /// The same, and of what is there only a part.
+    fn register_partial(&self, session: &Arc<Session>, version: u64) -> Noted {
+        self.index.register_partial(session, &record(1, "a", version))
+    }
+
     fn expire(&self, at: Instant) -> Vec<SessionId> {
         let ended = self.index.ended(at);
         ended.iter().for_each(|session| self.index.end(session, at));
@@ -74,12 +86,34 @@ impl<S: BuildHasher> Setup<S> {
         self.index.entries.iter().all(|entry| entry.is_single())
     }
 
-    /// The versions found and their holders.
-    fn found(&self, at: Instant) -> Vec<(u64, Vec<Holder>)> {
+    /// The versions of `a` and their holders.
+    fn found_at(&self, at: Instant) -> Vec<(u64, Vec<Holder>)> {
         let found = self.index.lookup(&name("a"), at);
         found.into_iter().map(|found| (found.record.version.get(), found.at())).collect()
     }
+
+    fn found(&self) -> Vec<(u64, Vec<Holder>)> {
+        self.found_at(self.now)
+    }
+
+    /// Joins as the origin of `record`, and registers it.
+    fn join(&self, record: &ListedRecord) -> (Noted, Arc<Session>) {
+        let session = self.index.open_session(record.origin, LEASE, self.now);
+        session.introduce(testing::listed(1).reach, 1);
+        (self.index.register(&session, record), session)
+    }
 }
+
+/// Tells of the newest instead of the older one that was said.
+fn outdated(version: u64) -> Noted {
+    Noted::Outdated(record(1, "a", version))
+}
+
+/// News for the holders of an older copy.
+fn news_for(session: &Session) -> Noted {
+    Noted::News { outdated: vec![session.id()] }
+}
+
 /// Goal: whoever connects again and again leaves nothing behind.
 #[test]
 fn a_session_without_names_ends_with_its_connection() {
@@ -87,27 +121,22 @@ fn a_session_without_names_ends_with_its_connection() {
     let session = setup.session(1);
     setup.index.disconnected(&session, setup.now);
     assert_eq!(setup.index.holders(), 0);
-    assert_eq!(
-        setup.index.register(&session, &record(1, "a", 1)),
-        Noted::Full,
-        "a call that was still under way"
-    );
+    assert_eq!(setup.register(&session, 1), Noted::Full, "a call that was still under way");
 }
 
 #[test]
 fn holder_is_found_until_its_lease_ends() {
     let setup = Setup::new();
     let session = setup.session(2);
-    assert_eq!(setup.index.register(&session, &record(1, "a", 1)), Noted::News { outdated: vec![] });
+    assert_eq!(setup.register(&session, 1), NEWS);
     let end = setup.now + LEASE;
-    assert_eq!(setup.found(end - Duration::from_millis(1)), [(1, vec![holder(2)])]);
-    assert_eq!(setup.found(end), [], "found after its lease, before any sweep");
+    assert_eq!(setup.found_at(end - Duration::from_millis(1)), [(1, vec![holder(2)])]);
+    assert_eq!(setup.found_at(end), [], "found after its lease, before any sweep");
     setup.index.renew(&session, LEASE, end);
-    assert_eq!(setup.found(end), [(1, vec![holder(2)])]);
+    assert_eq!(setup.found_at(end), [(1, vec![holder(2)])]);
     setup.index.disconnected(&session, setup.now);
     assert_eq!(setup.expire(end + LEASE), [session.id()]);
-    assert_eq!(setup.index.names(), 0);
-    assert_eq!(setup.index.register(&session, &record(1, "a", 1)), Noted::Full, "a removed session");
+    assert_eq!(setup.register(&session, 1), Noted::Full, "a removed session");
     assert_eq!(setup.index.names(), 0);
 }
 
@@ -115,68 +144,58 @@ fn holder_is_found_until_its_lease_ends() {
 fn connected_holder_that_missed_its_lease_may_register_anew() {
     let setup = Setup::new();
     let session = setup.session(2);
-    setup.index.register(&session, &record(1, "a", 1));
+    setup.register(&session, 1);
     let end = setup.now + LEASE;
     assert_eq!(setup.expire(end), [session.id()]);
     assert_eq!((setup.index.names(), session.count()), (0, 0));
     setup.index.renew(&session, LEASE, end);
-    assert_eq!(setup.index.register(&session, &record(1, "a", 1)), Noted::News { outdated: vec![] });
-    assert_eq!(setup.found(end), [(1, vec![holder(2)])]);
+    assert_eq!(setup.register(&session, 1), NEWS);
+    assert_eq!(setup.found_at(end), [(1, vec![holder(2)])]);
+    // One that renews while it is being ended stays.
+    let later = end + LEASE;
+    assert_eq!(setup.index.ended(later).len(), 1);
+    setup.index.renew(&session, LEASE, later);
+    setup.index.end(&session, later);
+    assert_eq!((setup.found_at(later), session.count()), (vec![(1, vec![holder(2)])], 1));
     setup.index.disconnected(&session, setup.now);
-    assert_eq!(setup.expire(end), []);
-    assert_eq!(setup.expire(end + LEASE), [session.id()]);
-    assert_eq!(setup.expire(end + LEASE), [], "nothing of it is left");
-}
-
-#[test]
-fn holder_that_renews_while_it_is_being_ended_stays() {
-    let setup = Setup::new();
-    let session = setup.session(2);
-    setup.index.register(&session, &record(1, "a", 1));
-    let end = setup.now + LEASE;
-    assert_eq!(setup.index.ended(end).len(), 1);
-    setup.index.renew(&session, LEASE, end);
-    setup.index.end(&session, end);
-    assert_eq!((setup.found(end), session.count()), (vec![(1, vec![holder(2)])], 1));
+    assert_eq!(setup.expire(later), []);
+    assert_eq!(setup.expire(later + LEASE), [session.id()]);
+    assert_eq!(setup.expire(later + LEASE), [], "nothing of it is left");
 }
 
 #[test]
 fn what_is_registered_after_everything_was_withdrawn_stays() {
     let setup = Setup::new();
     let session = setup.session(2);
-    let names: Vec<String> = (0..2 * REMOVED_AT_ONCE).map(|n| format!("f{n}")).collect();
-    names.iter().for_each(|name| drop(setup.index.register(&session, &record(1, name, 1))));
+    let (first, count) = (record(1, "f0", 1), 2 * REMOVED_AT_ONCE);
+    let register = |n: usize| setup.index.register(&session, &testing::named(&format!("f{n}"), &first));
+    (0..count).for_each(|n| assert_eq!(register(n), NEWS));
     let before = session.withdrawals();
     let withdrawn = setup.index.withdraw_all(&session);
-    assert_eq!((withdrawn.len(), session.count()), (names.len(), 0));
+    assert_eq!((withdrawn.len(), session.count()), (count, 0));
     assert_ne!(session.withdrawals(), before, "what began before is void");
     // Before they are unlisted, which happens later on a blocking thread.
-    setup.index.register(&session, &record(1, "f7", 1));
-    setup.index.register(&session, &record(1, "new", 1));
+    [7, count].iter().for_each(|n| assert_ne!(register(*n), Noted::Full));
     setup.index.unlist_all(&session, withdrawn);
     assert_eq!((setup.index.names(), session.count()), (2, 2));
     setup.index.check();
 }
 
+/// In whole or in part.
 #[test]
-fn newer_version_hides_older_holders_and_names_them() {
+fn newer_version_hides_older_holders_names_them_and_is_told_to_whoever_brings_an_older_one() {
     let setup = Setup::new();
-    let (origin, copy) = (setup.session(1), setup.session(2));
-    setup.index.register(&origin, &record(1, "a", 1));
-    setup.index.register(&copy, &record(1, "a", 1));
-    let noted = setup.index.register(&origin, &record(1, "a", 2));
-    assert_eq!(noted, Noted::News { outdated: vec![copy.id()] });
-    assert_eq!(setup.found(setup.now), [(2, vec![holder(1)])]);
-    setup.index.check();
-}
-
-#[test]
-fn older_version_is_told_the_newer_and_not_listed() {
-    let setup = Setup::new();
-    let (origin, copy) = (setup.session(1), setup.session(2));
-    setup.index.register(&origin, &record(1, "a", 2));
-    assert_eq!(setup.index.register(&copy, &record(1, "a", 1)), Noted::Outdated(record(1, "a", 2)));
-    assert_eq!(setup.found(setup.now), [(2, vec![holder(1)])]);
+    let [origin, copy, reader, late] = setup.sessions([1, 2, 3, 4]);
+    setup.register(&origin, 1);
+    setup.register(&copy, 1);
+    assert_eq!(setup.register(&origin, 2), news_for(&copy));
+    assert_eq!(setup.register(&copy, 1), outdated(2));
+    assert_eq!(setup.found(), [(2, vec![holder(1)])]);
+    setup.index.close_session(&copy);
+    setup.register_partial(&reader, 2);
+    assert_eq!(setup.register(&origin, 3), news_for(&reader));
+    assert_eq!(setup.register_partial(&late, 2), outdated(3));
+    assert_eq!(setup.found(), [(3, vec![holder(1)])]);
     setup.index.check();
 }
 
@@ -184,52 +203,44 @@ fn older_version_is_told_the_newer_and_not_listed() {
 fn replayed_invalidation_changes_nothing() {
     let setup = Setup::new();
     let copy = setup.session(2);
-    setup.index.register(&copy, &record(1, "a", 2));
-    assert_eq!(setup.index.invalidate(&record(1, "a", 1)), Noted::Outdated(record(1, "a", 2)));
-    assert_eq!(setup.index.invalidate(&record(1, "a", 2)), Noted::Known);
-    assert_eq!(setup.index.invalidate(&record(1, "unheld", 9)), Noted::Known);
-    assert_eq!(setup.found(setup.now), [(2, vec![holder(2)])]);
-    assert_eq!(setup.index.invalidate(&record(1, "a", 3)), Noted::News { outdated: vec![copy.id()] });
-    assert_eq!(setup.found(setup.now), [], "nobody holds version 3 here");
+    setup.register(&copy, 2);
+    let invalidate = |text, version| setup.index.invalidate(&record(1, text, version));
+    assert_eq!(
+        [("a", 1), ("a", 2), ("unheld", 9)].map(|(text, version)| invalidate(text, version)),
+        [outdated(2), Noted::Known, Noted::Known]
+    );
+    assert_eq!(setup.found(), [(2, vec![holder(2)])]);
+    assert_eq!(invalidate("a", 3), news_for(&copy));
+    assert_eq!(setup.found(), [], "nobody holds version 3 here");
 }
 
 /// Two folders with one key published at the same moment, each at another indexer.
 #[test]
 fn other_bytes_under_the_listed_number_are_told_to_the_folder_that_published_there() {
     let setup = Setup::new();
-    let (origin, reader) = (setup.session(1), setup.session(2));
+    let [origin, reader] = setup.sessions([1, 2]);
     let listed = record(1, "a", 2);
-    setup.index.register(&origin, &listed);
-    setup.index.register(&reader, &listed);
-    let other = nekoproto::Record { size: 99, ..nekoproto::Record::clone(&listed) };
-    let other = ListedRecord::from(other.sign(&Identity::from_seed(&[1; 32])).unwrap());
-    let told = Noted::News { outdated: vec![origin.id()] };
-    assert_eq!(setup.index.invalidate(&other), told);
-    assert_eq!(setup.found(setup.now), [(2, vec![holder(1), holder(2)])], "the listed one stays");
+    setup.register(&origin, 2);
+    setup.register(&reader, 2);
+    let other = signed(1, Record { size: 99, ..Record::clone(&listed) });
+    assert_eq!(setup.index.invalidate(&other), news_for(&origin));
+    assert_eq!(
+        setup.index.register(&setup.session(1), &other),
+        Noted::Outdated(listed.clone()),
+        "who comes second"
+    );
+    assert_eq!(setup.found(), [(2, vec![holder(1), holder(2)])], "the listed one stays");
     assert_eq!(setup.index.lookup(&name("a"), setup.now)[0].record, listed);
-    setup.index.register(&origin, &record(1, "a", 3));
-    assert_eq!(setup.index.invalidate(&other), Noted::Outdated(record(1, "a", 3)), "it is settled");
+    setup.register(&origin, 3);
+    assert_eq!(setup.index.invalidate(&other), outdated(3), "it is settled");
 }
 
-#[test]
-fn another_origin_cannot_touch_the_name_of_the_first() {
-    let setup = Setup::new();
-    let (origin, stranger) = (setup.session(1), setup.session(9));
-    setup.index.register(&origin, &record(1, "a", 1));
-    setup.index.register(&stranger, &record(9, "a", 100));
-    setup.index.invalidate(&record(9, "a", 101));
-    assert_eq!(setup.found(setup.now), [(1, vec![holder(1)])]);
-}
-
-/// The n-th of many origins: a node that nobody has to sign for, and its file `a`.
-fn one_of_many(n: usize) -> (NodeId, ListedRecord) {
+/// The file `a` of the n-th of many origins, for which nobody has to sign.
+fn one_of_many(n: usize) -> ListedRecord {
     let mut bytes = [0xaa; 32];
     bytes[24..].copy_from_slice(&n.to_be_bytes());
-    let (origin, signed) = (NodeId::from_bytes(bytes), record(1, "a", 1));
-    let record = nekoproto::Record { origin, ..nekoproto::Record::clone(&signed) };
-    let record = nekoproto::codec::encode(&(record, *signed.signed().signature())).unwrap();
-    let record: SignedRecord = nekoproto::codec::decode(&record).unwrap();
-    (origin, record.said_by(&origin).unwrap())
+    let signed = record(1, "a", 1);
+    said(Record { origin: NodeId::from_bytes(bytes), ..Record::clone(&signed) }, &signed)
 }
 
 /// Goal: who is asked for by id is found however many others publish under the name, until the table of that name is full;
@@ -237,31 +248,26 @@ fn one_of_many(n: usize) -> (NodeId, ListedRecord) {
 #[test]
 fn an_origin_is_found_by_its_id_among_more_than_an_answer_holds() {
     let setup = Setup::new();
-    let register = |n: usize| {
-        let (node, record) = one_of_many(n);
-        let session = setup.index.open_session(node, LEASE, setup.now);
-        session.introduce(testing::listed(1).reach, 1);
-        (setup.index.register(&session, &record), session.count())
-    };
+    let register = |n: usize| setup.join(&one_of_many(n)).0;
     let real = record(7, "a", 1);
     let digits: IdDigits = real.origin.to_string()[..12].to_owned().try_into().unwrap();
     let wanted = name("a");
     let wanted = Asked { origin: Some(&digits), ..Asked::from(&wanted) };
-    (0..entry::ORIGINS_MAX - 1).for_each(|n| assert_eq!(register(n).1, 1));
-    let answer = |asked: Asked<'_>| Merge::new(setup.index.lookup(asked, setup.now)).finish();
-    let reply = answer(wanted);
-    assert_eq!((reply.hits.len(), reply.complete), (0, true), "it is not listed, and there is room");
-    let session = setup.session(7);
-    assert_ne!(setup.index.register(&session, &real), Noted::Full);
-    let reply = answer(wanted);
-    assert_eq!((reply.hits.len(), reply.complete), (1, true));
-    assert_eq!(reply.hits[0].record, *real.signed());
-    let reply = answer(Asked { origin: None, ..wanted });
-    assert_eq!((reply.hits.len(), reply.complete), (HITS_MAX, false), "all do not fit");
-    assert_eq!(register(entry::ORIGINS_MAX), (Noted::Full, 0));
+    (0..entry::ORIGINS_MAX - 1).for_each(|n| assert_eq!(register(n), NEWS));
+    let answer = |asked: Asked<'_>| {
+        let reply = Merge::new(setup.index.lookup(asked, setup.now)).finish();
+        (reply.hits.len(), reply.complete, reply.hits.first().map(|hit| hit.record.clone()))
+    };
+    assert_eq!(answer(wanted), (0, true, None), "it is not listed, and there is room");
+    let (noted, session) = setup.join(&real);
+    assert_eq!(noted, NEWS);
+    assert_eq!(answer(wanted), (1, true, Some(real.to_signed())));
+    let (hits, complete, _) = answer(Asked { origin: None, ..wanted });
+    assert_eq!((hits, complete), (HITS_MAX, false), "all do not fit");
+    assert_eq!(register(entry::ORIGINS_MAX), Noted::Full);
     setup.index.close_session(&session);
-    assert_ne!(register(entry::ORIGINS_MAX).0, Noted::Full, "a place that was freed");
-    assert!(!answer(wanted).complete, "it may have found no room");
+    assert_eq!(register(entry::ORIGINS_MAX), NEWS, "a place that was freed");
+    assert!(!answer(wanted).1, "it may have found no room");
     setup.index.check();
 }
 
@@ -270,21 +276,14 @@ fn an_origin_is_found_by_its_id_among_more_than_an_answer_holds() {
 #[test]
 fn origins_that_left_give_way_where_there_are_more_than_an_answer_holds() {
     let setup = Setup::new();
-    let join = |record: &ListedRecord| {
-        let session = setup.index.open_session(record.origin, LEASE, setup.now);
-        session.introduce(testing::listed(1).reach, 1);
-        assert!(matches!(setup.index.register(&session, record), Noted::News { .. }));
-        session
-    };
-    let real = record(7, "a", 1);
-    let _real = join(&real);
-    let many: Vec<_> = (0..3 * HITS_MAX).map(|n| join(&one_of_many(n).1)).collect();
-    let late = record(8, "a", 1);
-    let _late = join(&late);
+    let [real, late] = [7, 8].map(|origin| record(origin, "a", 1));
+    let _real = setup.join(&real);
+    let many: Vec<_> = (0..3 * HITS_MAX).map(|n| setup.join(&one_of_many(n)).1).collect();
+    let _late = setup.join(&late);
     let answer = |after: Duration| {
         let found = setup.index.lookup(&name("a"), setup.now + after);
-        let has = |record: &ListedRecord| found.iter().any(|found| found.record.origin == record.origin);
-        let (has_real, has_late) = (has(&real), has(&late));
+        let [has_real, has_late] =
+            [&real, &late].map(|record| found.iter().any(|found| found.record.origin == record.origin));
         (Merge::new(found).finish().complete, has_real, has_late)
     };
     for _ in 0..20 {
@@ -301,64 +300,46 @@ fn origins_that_left_give_way_where_there_are_more_than_an_answer_holds() {
 #[test]
 fn an_origin_gets_the_place_of_one_that_left_where_all_are_taken() {
     let setup = Setup::new();
-    let join = |n: usize| {
-        let (node, record) = one_of_many(n);
-        let session = setup.index.open_session(node, LEASE, setup.now);
-        (setup.index.register(&session, &record), session)
-    };
+    let join = |n: usize| setup.join(&one_of_many(n));
     let sessions: Vec<_> = (0..entry::ORIGINS_MAX).map(|n| join(n).1).collect();
     assert_eq!(join(9000).0, Noted::Full);
     setup.index.disconnected(&sessions[5], setup.now);
-    assert!(matches!(join(9001).0, Noted::News { .. }));
-    assert_eq!(join(9002).0, Noted::Full);
+    assert_eq!([9001, 9002].map(|n| join(n).0), [NEWS, Noted::Full]);
     setup.index.check();
 }
 
 #[test]
 fn holders_that_failed_are_left_out_if_they_are_not_wanted() {
     let setup = Setup::new();
-    for n in 1..4 {
-        setup.index.register(&setup.session(n), &record(1, "a", 1));
-    }
+    setup.sessions([1, 2, 3]).iter().for_each(|session| drop(setup.register(session, 1)));
     let (failed, wanted) = ([holder(1), holder(2)].map(|holder| holder.node.tag()), name("a"));
     let found = setup.index.lookup(Asked { without: &failed, ..Asked::from(&wanted) }, setup.now);
     assert_eq!(found[0].at(), [holder(3)]);
 }
 
 #[test]
-fn nobody_is_listed_before_it_has_said_where_it_is() {
-    let setup = Setup::new();
-    let session = setup.index.open_session(holder(1).node, LEASE, setup.now);
-    setup.index.register(&session, &record(1, "a", 1));
-    assert_eq!(setup.found(setup.now), []);
-    session.introduce(testing::listed(1).reach, 1);
-    assert_eq!(setup.found(setup.now), [(1, vec![holder(1)])]);
-    session.introduce(testing::listed(1).reach, 0);
-    assert_eq!(setup.found(setup.now), []);
-}
-
-#[test]
 fn names_with_the_same_hash_are_kept_apart() {
     let setup = Setup::colliding();
-    let (first, second) = (setup.session(1), setup.session(2));
+    let [first, second] = setup.sessions([1, 2]);
     let found = |text| -> Vec<(u64, Vec<Holder>)> {
         let found = setup.index.lookup(&name(text), setup.now);
         assert!(found.iter().all(|found| found.record.name == name(text)));
         found.into_iter().map(|found| (found.record.version.get(), found.at())).collect()
     };
-    setup.index.register(&first, &record(1, "a", 1));
+    setup.register(&first, 1);
     assert_eq!(found("b"), [], "there is a name with this hash, but another");
     assert_eq!(setup.index.invalidate(&record(1, "b", 9)), Noted::Known);
-    assert_eq!(setup.index.register(&second, &record(1, "b", 5)), Noted::News { outdated: vec![] });
-    assert_eq!(setup.index.register(&first, &record(1, "b", 5)), Noted::Known);
-    assert_eq!(setup.index.register(&first, &record(1, "a", 2)), Noted::News { outdated: vec![] });
+    let register = |session, text, version| setup.index.register(session, &record(1, text, version));
+    assert_eq!(register(&second, "b", 5), NEWS);
+    assert_eq!(register(&first, "b", 5), Noted::Known);
+    assert_eq!(register(&first, "a", 2), NEWS);
     assert_eq!((found("a"), found("b").len()), (vec![(2, vec![holder(1)])], 1));
     assert_eq!(found("b")[0].1.len(), 2);
     assert!(setup.index.vouch(record(1, "b", 5).into_signed()).is_ok());
     assert!(setup.index.vouch(record(1, "c", 5).into_signed()).is_err());
     let mut keys = setup.index.keys();
     keys.sort_by_key(|key| *key != NameKey::of(&name("a")));
-    assert_eq!(keys, [NameKey::of(&name("a")), NameKey::of(&name("b"))]);
+    assert_eq!(keys, ["a", "b"].map(|text| NameKey::of(&name(text))));
     for origin in 2..=u8::try_from(HITS_MAX).unwrap() {
         assert_ne!(setup.index.register(&setup.session(origin), &record(origin, "a", 1)), Noted::Full);
     }
@@ -370,53 +351,31 @@ fn names_with_the_same_hash_are_kept_apart() {
 }
 
 #[test]
-fn a_node_holds_one_file_under_a_name() {
-    let setup = Setup::new();
-    let (first, second, reader) = (setup.session(1), setup.session(2), setup.session(3));
-    setup.index.register(&first, &record(1, "a", 1));
-    setup.index.register(&second, &record(2, "a", 1));
-    setup.index.register(&reader, &record(1, "a", 1));
-    setup.index.register(&reader, &record(2, "a", 1));
-    let holders: Vec<usize> = setup.found(setup.now).iter().map(|(_, holders)| holders.len()).collect();
-    assert_eq!(holders, [1, 2], "the reader has the second origin's file now");
-    setup.index.check();
-}
-
-#[test]
-fn one_number_for_two_contents_is_told_to_whoever_comes_second() {
-    let setup = Setup::new();
-    let other = nekoproto::Identity::from_seed(&[1; 32]);
-    let first = record(1, "a", 1);
-    let mut twin = nekoproto::Record::clone(&first);
-    twin.content = nekoproto::ContentHash::from_bytes([99; 32]);
-    let twin = twin.sign(&other).unwrap().into();
-    setup.index.register(&setup.session(2), &first);
-    assert_eq!(setup.index.register(&setup.session(1), &twin), Noted::Outdated(first));
-    assert_eq!(setup.found(setup.now), [(1, vec![holder(2)])]);
-}
-
-#[test]
 fn a_new_session_of_a_node_replaces_its_old_one() {
     let setup = Setup::new();
-    let (before, after) = (setup.session(2), setup.session(2));
-    setup.index.register(&before, &record(1, "a", 1));
-    setup.index.register(&after, &record(1, "a", 1));
+    let [before, after] = setup.sessions([2, 2]);
+    setup.register(&before, 1);
+    setup.register(&after, 1);
     setup.index.close_session(&before);
-    assert_eq!(setup.found(setup.now), [(1, vec![holder(2)])]);
+    assert_eq!(setup.found(), [(1, vec![holder(2)])]);
     setup.index.close_session(&after);
     assert_eq!(setup.index.names(), 0);
+    // A copy of a folder that runs elsewhere hears of the newer version.
+    let [one, other] = setup.sessions([1, 1]);
+    setup.register(&one, 2);
+    assert_eq!(setup.register(&other, 3), news_for(&one));
 }
 
 #[test]
 fn holder_of_a_part_is_listed_as_one_after_those_of_the_whole() {
     let setup = Setup::new();
-    let (first, second, origin) = (setup.session(2), setup.session(3), setup.session(1));
-    assert_eq!(setup.index.register_partial(&first, &record(1, "a", 1)), Noted::News { outdated: vec![] });
-    assert_eq!(setup.found(setup.now), [(1, vec![partial(2)])]);
+    let [first, second, origin] = setup.sessions([2, 3, 1]);
+    assert_eq!(setup.register_partial(&first, 1), NEWS);
+    assert_eq!(setup.found(), [(1, vec![partial(2)])]);
     assert_eq!(setup.index.keys(), [NameKey::of(&name("a"))], "a name of which there is a part is one");
-    setup.index.register_partial(&second, &record(1, "a", 1));
-    assert_eq!(setup.index.register(&origin, &record(1, "a", 1)), Noted::Known);
-    let found = setup.found(setup.now);
+    setup.register_partial(&second, 1);
+    assert_eq!(setup.register(&origin, 1), Noted::Known);
+    let found = setup.found();
     assert_eq!((found[0].1.len(), found[0].1[0]), (3, holder(1)));
     setup.index.check();
     for session in [first, second, origin] {
@@ -429,31 +388,19 @@ fn holder_of_a_part_is_listed_as_one_after_those_of_the_whole() {
 fn newest_word_on_how_much_is_held_counts_and_the_whole_takes_least_room() {
     let setup = Setup::new();
     let session = setup.session(2);
-    setup.index.register_partial(&session, &record(1, "a", 1));
+    setup.register_partial(&session, 1);
     assert!(!setup.is_small());
-    assert_eq!(setup.index.register(&session, &record(1, "a", 1)), Noted::Known);
-    assert_eq!(setup.found(setup.now), [(1, vec![holder(2)])]);
+    assert_eq!(setup.register(&session, 1), Noted::Known);
+    assert_eq!(setup.found(), [(1, vec![holder(2)])]);
     assert!(setup.is_small());
-    assert_eq!(setup.index.register_partial(&session, &record(1, "a", 1)), Noted::Known);
-    assert_eq!(setup.found(setup.now), [(1, vec![partial(2)])]);
-    let next = setup.index.register_partial(&session, &record(1, "a", 2));
-    assert_eq!((next, session.count()), (Noted::News { outdated: vec![] }, 1));
-    assert_eq!(setup.found(setup.now), [(2, vec![partial(2)])], "in place of the copy of the older version");
+    assert_eq!(setup.register_partial(&session, 1), Noted::Known);
+    assert_eq!(setup.found(), [(1, vec![partial(2)])]);
+    assert_eq!((setup.register_partial(&session, 2), session.count()), (NEWS, 1));
+    assert_eq!(setup.found(), [(2, vec![partial(2)])], "in place of the copy of the older version");
     setup.index.check();
-}
-
-#[test]
-fn holder_of_a_part_is_told_of_newer_versions_and_not_listed_with_an_older() {
-    let setup = Setup::new();
-    let (origin, reader, late) = (setup.session(1), setup.session(2), setup.session(3));
-    setup.index.register(&origin, &record(1, "a", 1));
-    setup.index.register_partial(&reader, &record(1, "a", 1));
-    let noted = setup.index.register(&origin, &record(1, "a", 2));
-    assert_eq!(noted, Noted::News { outdated: vec![reader.id()] });
-    let noted = setup.index.register_partial(&late, &record(1, "a", 1));
-    assert_eq!(noted, Noted::Outdated(record(1, "a", 2)));
-    assert_eq!(setup.found(setup.now), [(2, vec![holder(1)])]);
-    setup.index.check();
+    // A version that nobody held whole does not keep an older one out.
+    setup.index.deregister(&session, &name("a"));
+    assert_eq!(setup.register(&session, 1), NEWS);
 }
 
 #[test]
@@ -461,18 +408,19 @@ fn crowd_of_holders_of_parts_leaves_room_for_the_whole_and_takes_turns() {
     let setup = Setup::new();
     let crowd = u8::try_from(3 * HOLDERS_MAX).unwrap();
     for n in 0..crowd {
-        let session = setup.session(n);
         // The last are those that hold all of it.
-        if usize::from(n) < 2 * HOLDERS_MAX {
-            setup.index.register_partial(&session, &record(1, "a", 1));
+        let is_partial = usize::from(n) < 2 * HOLDERS_MAX;
+        let session = setup.session(n);
+        if is_partial {
+            setup.register_partial(&session, 1)
         } else {
-            setup.index.register(&session, &record(1, "a", 1));
-        }
+            setup.register(&session, 1)
+        };
     }
     setup.index.check();
     let mut seen = std::collections::HashSet::new();
     for _ in 0..2000 {
-        let holders = setup.found(setup.now).remove(0).1;
+        let holders = setup.found().remove(0).1;
         assert_eq!(holders.len(), HOLDERS_MAX);
         assert_eq!(holders.iter().filter(|holder| !holder.partial).count(), HOLDERS_WHOLE_MIN);
         assert!(holders.is_sorted_by_key(|holder| holder.partial));
@@ -484,36 +432,16 @@ fn crowd_of_holders_of_parts_leaves_room_for_the_whole_and_takes_turns() {
 #[test]
 fn newest_version_is_known_after_its_last_holder_left() {
     let setup = Setup::new();
-    let (origin, reader) = (setup.session(1), setup.session(2));
-    let newest = record(1, "a", 5);
-    setup.index.register(&origin, &newest);
+    let [origin, reader, third, fourth] = setup.sessions([1, 2, 3, 4]);
+    setup.register(&origin, 5);
     setup.index.close_session(&origin);
-    assert_eq!(setup.found(setup.now), []);
-    assert_eq!(setup.index.register(&reader, &record(1, "a", 4)), Noted::Outdated(newest.clone()));
+    assert_eq!(setup.found(), []);
+    assert_eq!(setup.register(&reader, 4), outdated(5));
     // The same where another origin's file keeps the entry.
-    setup.index.register(&setup.session(3), &record(3, "a", 1));
-    assert_eq!(setup.index.register(&reader, &record(1, "a", 4)), Noted::Outdated(newest.clone()));
-    assert_eq!(setup.index.register(&reader, &newest), Noted::News { outdated: vec![] });
+    setup.index.register(&third, &record(3, "a", 1));
+    assert_eq!(setup.register(&reader, 4), outdated(5));
+    assert_eq!(setup.register(&reader, 5), NEWS);
     setup.index.register(&reader, &record(3, "a", 1)); // in place of the other
-    assert_eq!(setup.index.register(&setup.session(4), &record(1, "a", 4)), Noted::Outdated(newest));
+    assert_eq!(setup.register(&fourth, 4), outdated(5));
     setup.index.check();
-}
-
-#[test]
-fn copy_of_a_folder_that_runs_elsewhere_hears_of_the_newer_version() {
-    let setup = Setup::new();
-    let (one, other) = (setup.session(1), setup.session(1));
-    setup.index.register(&one, &record(1, "a", 1));
-    let noted = setup.index.register(&other, &record(1, "a", 2));
-    assert_eq!(noted, Noted::News { outdated: vec![one.id()] });
-}
-
-#[test]
-fn version_that_nobody_held_whole_does_not_keep_an_older_one_out() {
-    let setup = Setup::new();
-    let reader = setup.session(2);
-    setup.index.register(&reader, &record(1, "a", 1));
-    setup.index.register_partial(&reader, &record(1, "a", 2));
-    setup.index.deregister(&reader, &name("a"));
-    assert_eq!(setup.index.register(&reader, &record(1, "a", 1)), Noted::News { outdated: vec![] });
 }

@@ -3,15 +3,15 @@
 use std::{sync::Arc, time::Instant};
 
 use nekoproto::{
-    FileName, Identity, List,
-    budget::{Account, Budget},
+    List,
+    budget::Budget,
     summary::{Change, FilterPart, SummaryNews, What},
 };
 
 use super::*;
 use crate::state::{
     tab::{Pool, Tab},
-    testing::tag,
+    testing::{account, name, tag},
 };
 
 /// The largest filter, in messages of a part each.
@@ -29,10 +29,6 @@ fn largest() -> Vec<SummaryNews> {
     parts.into_iter().enumerate().map(message).collect()
 }
 
-fn account(budget: &Arc<Budget>, n: u8) -> Account {
-    budget.account([127, 0, 0, 1].into(), Identity::from_seed(&[n; 32]).id())
-}
-
 fn take(theirs: &mut TheirSummary, messages: &[SummaryNews], now: Instant) -> Took {
     let take = |message: &SummaryNews| theirs.take(message.clone(), tag(1), tag(9), Some(now));
     messages.iter().map(take).find(|took| *took == Took::NoRoom).unwrap_or(Took::News)
@@ -43,7 +39,7 @@ fn take(theirs: &mut TheirSummary, messages: &[SummaryNews], now: Instant) -> To
 fn summaries_have_a_share_of_the_budget_and_one_without_room_rules_nothing_out() {
     let (budget, now, messages) = (Budget::new(64 << 20), Instant::now(), largest());
     let pool = Pool::new(budget.max() / 3);
-    let name = NameKey::of(&FileName::new("nobody has it").unwrap());
+    let name = NameKey::of(&name("nobody has it"));
     let mut all = Vec::new();
     for n in 0..64 {
         let mut theirs = TheirSummary::new(Tab::within(account(&budget, n), Arc::clone(&pool)));

@@ -13,8 +13,9 @@ use super::{
     Order, RogueError,
     indexer::refused,
     peer::{LONG_NAME_BYTES, Peer, made_up, made_up_records},
-    raw::{crowd, discard, flood as crowd_at_once, frame},
+    raw::{call as call_frame, crowd, flood as crowd_at_once},
 };
+use crate::frames::discard;
 use nekoproto::{
     FileName, FindRequest, List, MsgId, Names, Purpose, QueryAllRequest, QueryRequest, Role, Search, Term,
     indexer::IndexerServiceRequest,
@@ -51,7 +52,7 @@ async fn call_on<R: Future>(
         loop {
             let mut frames = Vec::new();
             while frames.len() < TOGETHER_BYTES {
-                frames.extend(frame(ids.next().unwrap_or_default(), call())?);
+                frames.extend(call_frame(ids.next().unwrap_or_default(), call())?);
             }
             calls.write_all(&frames).await?;
             calls.flush().await?;

@@ -9,12 +9,11 @@ use tokio::{
     time::sleep,
 };
 
+use crate::service;
 use nekoproto::{
-    Answers, FileName, FindReply, FindRequest, IndexerServiceClient, Introduction, InvalidateRequest,
-    LeaseReply, Names, QueryAllRequest, QueryReply, QueryRequest, Refusal, RegisterReply, RegisterRequest,
-    SignedReach, TraceReply,
-    indexer::IndexerService,
-    probe::{ProbeReply, ProbeRequest},
+    FileName, FindReply, IndexerServiceClient, InvalidateRequest, QueryReply, QueryRequest, Refusal,
+    TraceReply,
+    indexer::{IndexerServiceRequest as Ask, IndexerServiceResponse as Answer},
     summary::{SummaryNews, SummaryReply},
     transport::{NodeIo, control, control::Driver},
 };
@@ -119,88 +118,47 @@ impl Pretender {
 
     /// Serves a connection, and calls the other end.
     pub fn open(self, io: NodeIo) -> (IndexerServiceClient, Driver) {
-        let (client, driver) = control::open(io, self.serve(), IndexerServiceClient::from);
+        let service = service::indexer(move |context, call| self.answer(context, call));
+        let (client, driver) = control::open(io, service, IndexerServiceClient::from);
         (client, driver.boxed())
     }
-}
 
-impl IndexerService for Pretender {
-    async fn introduce(self, _: Context, _: SignedReach) -> Result<Introduction, Refusal> {
-        Err(Refusal::WrongRole)
-    }
-
-    async fn register(self, _: Context, _: RegisterRequest) -> Result<RegisterReply, Refusal> {
-        Err(Refusal::WrongRole)
-    }
-
-    async fn deregister(self, _: Context, _: Names) -> Result<(), Refusal> {
-        Err(Refusal::WrongRole)
-    }
-
-    async fn renew(self, _: Context) -> Result<LeaseReply, Refusal> {
-        Err(Refusal::WrongRole)
-    }
-
-    async fn search(self, _: Context, _: FileName) -> Result<QueryReply, Refusal> {
-        Err(Refusal::WrongRole)
-    }
-
-    async fn query(self, context: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {
-        let _ = self.asked.send((context, request.clone())); // few listen
-        self.habit.answer(&request.name, request.ttl_hops).await
-    }
-
-    async fn invalidate(self, _: Context, request: InvalidateRequest) -> Result<(), Refusal> {
-        let _ = self.told.send(request); // few listen
-        match self.habit {
-            Habit::NeverAnswers => pending().await,
-            _ => Ok(()),
-        }
-    }
-
-    async fn summarize(self, _: Context, news: SummaryNews) -> Result<SummaryReply, Refusal> {
-        let is_heartbeat = news.changes.is_empty();
-        let _ = self.summaries.send(news); // few listen
-        // The sender is here.
-        let _ = self.is_silent.subscribe().wait_for(|is_silent| is_heartbeat || !is_silent).await;
-        Ok(SummaryReply { clock_ms: 1, is_taken: true, confirms: 0 })
-    }
-
-    async fn search_all(self, _: Context, _: Names) -> Result<Answers, Refusal> {
-        Err(Refusal::WrongRole)
-    }
-
-    async fn query_all(self, _: Context, _: QueryAllRequest) -> Result<Answers, Refusal> {
-        Err(Refusal::WrongRole)
-    }
-
-    async fn deregister_all(self, _: Context) -> Result<(), Refusal> {
-        Err(Refusal::WrongRole)
-    }
-
-    async fn find(self, _: Context, _: FindRequest) -> Result<FindReply, Refusal> {
-        match self.habit {
-            Habit::Shows(reply) => Ok(reply),
-            Habit::Says(_) | Habit::Knows(_) | Habit::OneEach(..) => {
-                Ok(FindReply { complete: true, ..FindReply::default() })
+    async fn answer(self, context: Context, call: Ask) -> Result<Answer, Refusal> {
+        Ok(match (call, self.habit) {
+            (Ask::Query { request }, habit) => {
+                let _ = self.asked.send((context, request.clone())); // few listen
+                Answer::Query(Ok(habit.answer(&request.name, request.ttl_hops).await?))
             }
-            other => other.answer_nothing().await,
-        }
-    }
-
-    async fn probe(self, _: Context, _: ProbeRequest) -> Result<ProbeReply, Refusal> {
-        match self.habit {
-            Habit::Refuses(refusal) => Err(refusal),
-            _ => pending().await,
-        }
-    }
-
-    async fn trace(self, context: Context, request: QueryRequest) -> Result<TraceReply, Refusal> {
-        let _ = self.asked.send((context, request)); // few listen
-        match self.habit {
-            Habit::Traces(reply) => Ok(reply),
-            Habit::Refuses(refusal) => Err(refusal),
-            _ => pending().await,
-        }
+            (Ask::Trace { request }, habit) => {
+                let _ = self.asked.send((context, request)); // few listen
+                match habit {
+                    Habit::Traces(reply) => Answer::Trace(Ok(reply)),
+                    Habit::Refuses(refusal) => return Err(refusal),
+                    _ => pending().await,
+                }
+            }
+            (Ask::Find { .. }, Habit::Shows(reply)) => Answer::Find(Ok(reply)),
+            (Ask::Find { .. }, Habit::Says(_) | Habit::Knows(_) | Habit::OneEach(..)) => {
+                Answer::Find(Ok(FindReply { complete: true, ..FindReply::default() }))
+            }
+            (Ask::Find { .. }, habit) => habit.answer_nothing().await?,
+            (Ask::Probe { .. }, Habit::Refuses(refusal)) => return Err(refusal),
+            (Ask::Probe { .. }, _) => pending().await,
+            (Ask::Invalidate { request }, habit) => {
+                let _ = self.told.send(request); // few listen
+                if matches!(habit, Habit::NeverAnswers) {
+                    return pending().await;
+                }
+                Answer::Invalidate(Ok(()))
+            }
+            (Ask::Summarize { news }, _) => {
+                let is_heartbeat = news.changes.is_empty();
+                let _ = self.summaries.send(news); // few listen
+                // The sender is here.
+                let _ = self.is_silent.subscribe().wait_for(|is_silent| is_heartbeat || !is_silent).await;
+                Answer::Summarize(Ok(SummaryReply { clock_ms: 1, is_taken: true, confirms: 0 }))
+            }
+            _ => return Err(Refusal::WrongRole),
+        })
     }
 }

@@ -1,15 +1,12 @@
 //! Frames and messages by hand, and many connections at once.
 
-use std::{future::Future, io, time::Duration};
+use std::{future::Future, time::Duration};
 
 use serde::Serialize;
-use tokio::{
-    io::{AsyncRead, AsyncReadExt},
-    task::JoinSet,
-    time::sleep,
-};
+use tokio::{task::JoinSet, time::sleep};
 
 use super::RogueError;
+use crate::frames::{frame, prefixed};
 use nekoproto::{codec, indexer::IndexerServiceRequest, limits::DATA_MESSAGE_BYTES_MAX, transport::Envelope};
 
 /// Pause before what failed or was ended is tried again.
@@ -17,28 +14,16 @@ const AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// The same for those whose number counts: no task keeps a thread from others.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// A call as a control frame, its length prefix included.
-pub(super) fn frame(id: u64, call: IndexerServiceRequest) -> Result<Vec<u8>, RogueError> {
-    let envelope = Envelope::<_, ()>::Request { id, deadline_ms: 2000, call };
-    prefixed(codec::encode(&envelope)?)
+/// A call as a control frame.
+pub(super) fn call(id: u64, call: IndexerServiceRequest) -> Result<Vec<u8>, RogueError> {
+    Ok(frame(&Envelope::<_, ()>::Request { id, deadline_ms: 2000, call })?)
 }
 
-/// A message of a data stream, its length prefix included.
+/// A message of a data stream.
 pub(super) fn message<T: Serialize>(value: &T) -> Result<Vec<u8>, RogueError> {
     let mut bytes = Vec::new();
     codec::encode_into(&mut bytes, value, DATA_MESSAGE_BYTES_MAX as u64)?;
-    prefixed(bytes)
-}
-
-fn prefixed(body: Vec<u8>) -> Result<Vec<u8>, RogueError> {
-    let len = u32::try_from(body.len()).map_err(io::Error::other)?;
-    Ok([&len.to_be_bytes(), &body[..]].concat())
-}
-
-/// Reads and forgets, until the other end closes.
-pub(super) async fn discard(mut from: impl AsyncRead + Unpin) {
-    let mut buffer = vec![0; 64 << 10];
-    while from.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
+    Ok(prefixed(&bytes))
 }
 
 /// Runs `one` this many times at once; each begins again some time after its end.

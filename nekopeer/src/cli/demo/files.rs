@@ -2,29 +2,20 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{BufWriter, Write},
+    io::{self, BufWriter, Read},
     os::unix::fs::FileExt,
     path::Path,
 };
 
 use nekoproto::ContentHash;
-use rand::{Rng, SeedableRng, rngs::StdRng};
 
 const PIECE: usize = 1024 * 1024;
 
-/// Writes `bytes` random bytes, the same for the same seed.
+/// Writes `bytes` bytes that do not repeat, the same for the same seed.
 pub(super) fn write_random(path: &Path, bytes: u64, seed: u64) -> std::io::Result<()> {
-    let mut rng = StdRng::seed_from_u64(seed);
-    let mut file = BufWriter::with_capacity(PIECE, File::create(path)?);
-    let mut piece = vec![0; PIECE];
-    let mut left = bytes;
-    while left > 0 {
-        rng.fill_bytes(&mut piece);
-        let len = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
-        file.write_all(&piece[..len])?;
-        left -= len as u64;
-    }
-    file.flush()
+    let mut random = blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof();
+    io::copy(&mut (&mut random).take(bytes), &mut BufWriter::with_capacity(PIECE, File::create(path)?))?;
+    Ok(())
 }
 
 /// Overwrites `bytes` in the middle of the file.

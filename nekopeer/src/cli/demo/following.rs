@@ -10,7 +10,11 @@ use super::{
     files::{hash_file, write_random},
     stage::{Actor, next_event_in, within},
 };
-use crate::{download::DownloadOptions, follow::Hook, library::events::Event};
+use crate::{
+    download::DownloadOptions,
+    follow::{Follower, Hook},
+    library::events::Event,
+};
 
 /// The first version that is followed, and the one that the command refuses.
 const FIRST: u64 = 2;
@@ -32,6 +36,9 @@ pub(super) async fn follow(
     };
     let place = reader.file("weights.bin");
     let Actor { peer, events, .. } = reader;
+    let (library, downloader) = (Arc::clone(&peer.library), Arc::clone(&peer.downloader));
+    let options = DownloadOptions::default();
+    let follower = Follower { library, downloader, hook: Some(hook), keep: Some(2), options };
     let steps = async {
         let mut accepted = None;
         for version in FIRST..=REFUSED + 1 {
@@ -65,7 +72,7 @@ pub(super) async fn follow(
             say(format!("   {event}"))?;
         }
         let back = Version::new(REFUSED - 1);
-        let done = peer.rollback(&name, back, &Arc::default()).await?;
+        let done = peer.downloader.restore(&name, back, None, &Arc::default()).await?;
         ensure!(
             done.bytes_moved == 0 && hash_file(&place)? == done.record.content,
             "the rollback is not right"
@@ -74,7 +81,7 @@ pub(super) async fn follow(
         Ok(())
     };
     tokio::select! {
-        ended = peer.follow(vec![name.clone()], Some(hook), Some(2), DownloadOptions::default()) => {
+        ended = follower.follow(vec![name.clone()]) => {
             ended.map(drop).context("reader cannot follow")
         }
         done = steps => done,

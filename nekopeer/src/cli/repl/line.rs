@@ -15,11 +15,10 @@ search TERM...          find by name, words or 'globs'; --min-size, --newer-than
 query NAME... [--ttl N] ask the network, N hops far
 trace NAME [--ttl N]    which indexers a query reaches, which not and why, and how long each takes
 trace [--hops N]        the way of a probe from indexer to indexer, with the time in each and between them
-get NAME... [-o PATH]   download the newest versions, verified; with & at the end in the background
+get NAME... [-o PATH]   download the newest versions, verified; with & at the end in the background; --bound SECS
 download NAME...        the same
-follow NAME...          keep the newest version in place, until Ctrl-C; --exec COMMAND, --keep N
+follow NAME...          keep the newest version in place, until Ctrl-C; --exec COMMAND, --keep N, --when-stale WHAT
 rollback NAME [N]       put an earlier version that is kept back in its place
-wish NAME               what is wanted of its copy here: --bound SECS, --when-stale WHAT, --none
 wait NAME [--all]       until the newest version is here, or at all that read it; --version N, --timeout SECS
 ls                      what is published and held here
 status [NAME...]        the same, after asking the origins of copies; of names all that is known
@@ -148,7 +147,8 @@ mod tests {
             "follow a --exec 'make -C x' --keep 3",
             "rollback a 3",
             "wait a --all --timeout 5",
-            "wish a --bound 5 --when-stale refetch",
+            "get a --bound 5 --when-stale refetch",
+            "follow a --no-preference",
             "stop",
             "help",
             "?",

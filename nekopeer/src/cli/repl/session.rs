@@ -11,7 +11,6 @@ use crate::{
     cli::{
         Ended,
         args::{NodeArgs, PolicyArgs},
-        choose,
         events::{self, Showing, Source},
         flags, one_shot,
         output::Output,
@@ -140,7 +139,7 @@ impl<'a> Session<'a> {
     ) -> anyhow::Result<Option<Ended>> {
         let line = Some(policy.change());
         let saying = Saying { dir: &self.args.dir, policy: self.args.policy.change(), line };
-        let Some(mut command) = verb.command(saying, self.output)? else { return Ok(Some(Ended::Usage)) };
+        let Some(command) = verb.command(saying, self.output)? else { return Ok(Some(Ended::Usage)) };
         match (&command, &self.reached) {
             (Command::Stop, Some(Reached::Here(hosted))) => {
                 hosted.host.stop.cancel();
@@ -166,10 +165,6 @@ impl<'a> Session<'a> {
                 Run::Ended(ended) => return Ok(Some(ended)),
                 Run::Interrupted => return Ok(None),
                 Run::Moved => {}
-                Run::Choose(choices) => match choose::ask(&command, choices, self.output, stop).await {
-                    Some(chosen) => command = chosen,
-                    None => return Ok(Some(Ended::Failed)),
-                },
             }
         }
     }

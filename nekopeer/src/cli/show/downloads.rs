@@ -44,13 +44,10 @@ impl View for One {
         }
         Ok(())
     }
-
-    fn finish(&mut self, _: Summary, _: Output) -> io::Result<Ended> {
-        Ok(Ended::Well)
-    }
 }
 
 /// Several downloads: their counts, or `{"files":[...],"failed":[{"name","error"}]}`.
+#[derive(Default)]
 pub(super) struct Many {
     list: JsonList,
     done: usize,
@@ -60,27 +57,10 @@ pub(super) struct Many {
     /// In JSON, all failures; otherwise those that are listed.
     failures: Vec<FailedJson>,
     failed: usize,
-    only_missing: bool,
+    /// Whether one failed that is not just missing.
+    is_serious: bool,
     /// Copies that are not known to be the newest.
     doubtful: usize,
-}
-
-impl Default for Many {
-    fn default() -> Self {
-        let list = JsonList::new("files");
-        let failures = Vec::new();
-        Self {
-            list,
-            done: 0,
-            bytes: 0,
-            moved: 0,
-            took_us: 0,
-            failures,
-            failed: 0,
-            only_missing: true,
-            doubtful: 0,
-        }
-    }
 }
 
 impl View for Many {
@@ -104,7 +84,7 @@ impl View for Many {
                 }
                 Err(failure) => {
                     self.failed += 1;
-                    self.only_missing &= failure.kind == FailureKind::NotFound;
+                    self.is_serious |= failure.kind != FailureKind::NotFound;
                     if output.is_json() || self.failed <= FAILURES_TOLD_MAX {
                         let (name, error) = (name.to_string(), failure.message);
                         self.failures.push(FailedJson { name, error });
@@ -135,15 +115,15 @@ impl View for Many {
                 output.note(&format!("error: and {more} more; --json names them all"));
             }
         }
-        Ok(match (self.failed, self.only_missing) {
+        Ok(match (self.failed, self.is_serious) {
             (0, _) => Ended::Well,
-            (_, true) => Ended::NotFound,
-            (_, false) => Ended::Failed,
+            (_, false) => Ended::NotFound,
+            (_, true) => Ended::Failed,
         })
     }
 
     fn abandon(&mut self, output: Output) -> io::Result<()> {
-        if self.list.is_begun() { self.list.end(&[], output) } else { Ok(()) }
+        self.list.abandon(&[], output)
     }
 }
 

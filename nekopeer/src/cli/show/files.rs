@@ -2,6 +2,7 @@
 
 use std::io;
 
+use clap::ValueEnum;
 use nekoproto::Staleness;
 
 use super::{
@@ -18,7 +19,7 @@ use crate::{
     json::{FileJson, role},
     library::status::Condition,
     state::freshness::Doubt,
-    storage::catalogue::{Why, Wish},
+    storage::catalogue::Why,
 };
 
 const HEADINGS: [&str; 7] = ["NAME", "VERSION", "SIZE", "ROLE", "POLICY", "FRESHNESS", ""];
@@ -72,7 +73,7 @@ impl View for Files {
     }
 
     fn abandon(&mut self, output: Output) -> io::Result<()> {
-        if self.list.is_begun() { self.list.end(&[], output) } else { Ok(()) }
+        self.list.abandon(&[], output)
     }
 }
 
@@ -97,14 +98,6 @@ fn add_cells(cells: &mut Cells, file: &FileRow) {
         (None, Condition::Doubtful(doubt)) => cells.add(doubt.text()),
         (None, _) => cells.add(""),
     }
-}
-
-/// What the reader wants of one name; `None` if that is what it wants of all.
-pub(super) fn wish(wish: &Wish) -> Option<String> {
-    let bound = wish.bound_secs.map(|secs| format!("fresh for {secs} s at most"));
-    let outdated = wish.on_stale.map(|on_stale| format!("an outdated copy: {}", on_stale.name()));
-    let said: Vec<String> = bound.into_iter().chain(outdated).collect();
-    (!said.is_empty()).then(|| said.join("; "))
 }
 
 /// What else is known of a file, in lines.
@@ -154,6 +147,9 @@ fn lines(file: &FileRow, detail: &Detail) -> Vec<String> {
         };
         lines.push(format!("  none up to version {version} takes its place by itself: {why}"));
     }
-    lines.extend(wish(&detail.wish).map(|wish| format!("  wanted here: {wish}")));
+    let bound = detail.preference.bound_secs;
+    lines.extend(bound.map(|secs| format!("  wanted here: fresh for {secs} s at most")));
+    let outdated = detail.preference.on_stale.and_then(|on_stale| on_stale.to_possible_value());
+    lines.extend(outdated.map(|what| format!("  wanted here of an outdated copy: {}", what.get_name())));
     lines
 }

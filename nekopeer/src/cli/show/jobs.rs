@@ -51,7 +51,7 @@ impl View for Jobs {
     }
 
     fn abandon(&mut self, output: Output) -> io::Result<()> {
-        if self.list.is_begun() { self.list.end(&[], output) } else { Ok(()) }
+        self.list.abandon(&[], output)
     }
 }
 
@@ -87,9 +87,5 @@ impl View for Lines {
             if output.is_json() { output.object(&JobJson::from(job))? } else { output.line(&line)? }
         }
         Ok(())
-    }
-
-    fn finish(&mut self, _: Summary, _: Output) -> io::Result<Ended> {
-        Ok(Ended::Well)
     }
 }

@@ -130,6 +130,7 @@ impl View for Matches {
     }
 
     fn abandon(&mut self, output: Output) -> io::Result<()> {
-        if self.list.is_begun() { self.list.end(&self.ending(), output) } else { Ok(()) }
+        let ending = self.ending();
+        self.list.abandon(&ending, output)
     }
 }

@@ -17,10 +17,10 @@ use std::io::{self, Write};
 use nekoproto::Freshness;
 use tokio::sync::mpsc;
 
-use super::{Ended, bar::Bars, choose, output::Output};
+use super::{Ended, bar::Bars, output::Output};
 use crate::{
     commands::{Command, Failure, FailureKind, Reply, Row, Summary, VersionRow},
-    json::{EventJson, WishJson},
+    json::EventJson,
     library::events::Event,
 };
 
@@ -30,24 +30,13 @@ trait View {
     fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()>;
 
     /// The answer is complete.
-    fn finish(&mut self, summary: Summary, output: Output) -> io::Result<Ended>;
+    fn finish(&mut self, _summary: Summary, _output: Output) -> io::Result<Ended> {
+        Ok(Ended::Well)
+    }
 
     /// The command failed or was interrupted; what was begun to be shown is completed.
     fn abandon(&mut self, _output: Output) -> io::Result<()> {
         Ok(())
-    }
-}
-
-/// How an answer ended.
-pub(in crate::cli) struct Shown {
-    pub(in crate::cli) ended: Ended,
-    /// Failures after which the user, who can be asked, chooses among files; that of a single name was not shown.
-    pub(in crate::cli) choices: Vec<Failure>,
-}
-
-impl From<Ended> for Shown {
-    fn from(ended: Ended) -> Self {
-        Self { ended, choices: Vec::new() }
     }
 }
 
@@ -56,10 +45,8 @@ pub(super) fn answer(
     command: &Command,
     output: Output,
     mut replies: mpsc::Receiver<Reply>,
-) -> anyhow::Result<Shown> {
+) -> anyhow::Result<Ended> {
     let mut view = view(command);
-    let can_choose = !output.is_json() && choose::can_ask();
-    let mut choices = Vec::new();
     let mut bars = Bars::new(&title(command), output);
     while let Some(reply) = replies.blocking_recv() {
         match reply {
@@ -69,7 +56,6 @@ pub(super) fn answer(
             }
             Reply::Rows(rows) => {
                 bars.clear();
-                choices.extend(rows.iter().filter(|_| can_choose).filter_map(choice_of));
                 let older = rows.iter().filter_map(|row| older_than_promised(command, row));
                 let older: Vec<String> = older.collect();
                 view.rows(rows, output)?;
@@ -96,13 +82,10 @@ pub(super) fn answer(
                 bars.clear();
                 io::stdout().lock().flush().map_err(|why| cannot_write(command, &why))?;
                 return match result {
-                    Ok(summary) => Ok(Shown { ended: view.finish(summary, output)?, choices }),
-                    Err(failure) if !failure.choices.is_empty() && can_choose => {
-                        Ok(Shown { ended: Ended::Failed, choices: vec![failure] })
-                    }
+                    Ok(summary) => Ok(view.finish(summary, output)?),
                     Err(failure) => {
                         view.abandon(output)?;
-                        Ok(failed(&failure, output).into())
+                        Ok(failed(&failure, output))
                     }
                 };
             }
@@ -110,15 +93,7 @@ pub(super) fn answer(
     }
     bars.clear();
     view.abandon(output)?;
-    Ok(Ended::Failed.into())
-}
-
-/// Of one of several downloads: the files that the user can choose from.
-fn choice_of(row: &Row) -> Option<Failure> {
-    match row {
-        Row::Downloaded { outcome: Err(failure), .. } if !failure.choices.is_empty() => Some(failure.clone()),
-        _ => None,
-    }
+    Ok(Ended::Failed)
 }
 
 /// What is to be said of a download that is older than its ticket promises.
@@ -152,7 +127,6 @@ fn view(command: &Command) -> Box<dyn View> {
         | Command::Events
         | Command::Stop
         | Command::Follow { .. }
-        | Command::Wish { .. }
         | Command::Wait { .. } => Box::<Lines>::default(),
     }
 }
@@ -205,14 +179,6 @@ impl View for Lines {
                     output.object(&serde_json::json!({ "name": name.as_str(), "version": version.get() }))?;
                 }
                 Row::Reached { name, version } => output.line(&format!("{name} is at version {version}"))?,
-                Row::Wish { name, wish } if output.is_json() => {
-                    let wish = serde_json::to_value(WishJson::from(wish)).map_err(io::Error::other)?;
-                    output.object(&serde_json::json!({ "name": name.as_str(), "wish": wish }))?;
-                }
-                Row::Wish { name, wish } => {
-                    let wish = files::wish(&wish).unwrap_or_else(|| "what is wanted of all".to_owned());
-                    output.line(&format!("wanted of {name}: {wish}"))?;
-                }
                 Row::Withdrawn { outcome: Err(failure), .. } => {
                     let ended = failed(&failure, output);
                     let is_like_others = self.failed.is_none_or(|before| before == ended);

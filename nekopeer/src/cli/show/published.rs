@@ -15,6 +15,7 @@ const LISTED_MAX: usize = 20;
 const TICKETS_MAX: usize = 3;
 
 /// Lines, file by file if there are few; or `{"files":[...],"failed":[...],"indexers_told","confirmed"}`.
+#[derive(Default)]
 pub(super) struct Published {
     list: JsonList,
     new: usize,
@@ -30,21 +31,6 @@ pub(super) struct Published {
 pub(super) fn line_of(what: &str, version: &VersionRow) -> String {
     let VersionRow { name, version, size: bytes, .. } = version;
     format!("{what} {name} version {version}, {}", size(*bytes))
-}
-
-impl Default for Published {
-    fn default() -> Self {
-        let list = JsonList::new("files");
-        Self {
-            list,
-            new: 0,
-            unchanged: 0,
-            bytes: 0,
-            copies: Vec::new(),
-            tickets: Vec::new(),
-            failed: Vec::new(),
-        }
-    }
 }
 
 impl Published {
@@ -134,6 +120,6 @@ impl View for Published {
     }
 
     fn abandon(&mut self, output: Output) -> io::Result<()> {
-        if self.list.is_begun() { self.list.end(&[], output) } else { Ok(()) }
+        self.list.abandon(&[], output)
     }
 }

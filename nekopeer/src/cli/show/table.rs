@@ -214,6 +214,13 @@ pub(super) struct JsonList {
     is_begun: bool,
 }
 
+/// Of files.
+impl Default for JsonList {
+    fn default() -> Self {
+        Self::new("files")
+    }
+}
+
 impl JsonList {
     pub(super) const fn new(key: &'static str) -> Self {
         Self { key, is_begun: false }
@@ -242,9 +249,9 @@ impl JsonList {
         output.machine_line(&format!("{begin}]{fields}}}"))
     }
 
-    /// Whether something was printed.
-    pub(super) const fn is_begun(&self) -> bool {
-        self.is_begun
+    /// The same, if something was printed.
+    pub(super) fn abandon(&mut self, fields: &[(&str, Value)], output: Output) -> io::Result<()> {
+        if self.is_begun { self.end(fields, output) } else { Ok(()) }
     }
 }
 

@@ -4,8 +4,8 @@ use std::io;
 
 use super::{View, published::line_of};
 use crate::{
-    cli::{Ended, output::Output},
-    commands::{PublishedRow, Row, Summary},
+    cli::output::Output,
+    commands::{PublishedRow, Row},
     json::WatchedJson,
 };
 
@@ -36,9 +36,5 @@ impl View for Watched {
             }
         }
         Ok(())
-    }
-
-    fn finish(&mut self, _: Summary, _: Output) -> io::Result<Ended> {
-        Ok(Ended::Well)
     }
 }

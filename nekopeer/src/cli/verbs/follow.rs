@@ -4,7 +4,7 @@ use std::path::absolute;
 
 use anyhow::Context;
 
-use super::{NoCommand, Reach, Which};
+use super::{NoCommand, PreferenceArgs, Reach, Which};
 use crate::{
     commands::{Command, LocalPath, Wanted, Word},
     follow::{FOLLOWED_MAX, KEEP_MAX},
@@ -17,8 +17,8 @@ const EXEC_SECS_MAX: u32 = 24 * 60 * 60;
 /// What to follow.
 #[derive(Clone, Debug, clap::Args)]
 pub struct FollowArgs {
-    /// Their names, or tickets that `share` printed elsewhere; NAME@ID is the file of that origin. What nobody offers
-    /// yet is waited for
+    /// Their names, or tickets that `share` printed elsewhere; NAME@ID, with 10 to 64 digits of an id, is the file of
+    /// that origin. What nobody offers yet is waited for
     #[arg(required = true, value_name = "NAME", value_parser = Word::said)]
     pub(super) names: Vec<Word>,
     /// Run this by /bin/sh on each new version, with NEKO_NAME, NEKO_VERSION, NEKO_PATH and NEKO_PREVIOUS_VERSION; if
@@ -36,11 +36,13 @@ pub struct FollowArgs {
     reach: Reach,
     #[command(flatten)]
     which: Which,
+    #[command(flatten)]
+    preference: PreferenceArgs,
 }
 
 impl FollowArgs {
     pub(super) fn command(self) -> Result<Command, NoCommand> {
-        let Self { names, exec, exec_timeout, keep, reach, which } = self;
+        let Self { names, exec, exec_timeout, keep, reach, which, preference } = self;
         if names.len() > FOLLOWED_MAX {
             let why = format!("one command follows at most {FOLLOWED_MAX} names");
             return Err(NoCommand::Usage(why.into()));
@@ -49,6 +51,7 @@ impl FollowArgs {
         let (names, wanted) = wanted.map_err(|why| NoCommand::Usage(why.into()))?;
         let folder = absolute(".").context("the current folder is unknown").map_err(NoCommand::Failed)?;
         let folder = LocalPath(folder);
-        Ok(Command::Follow { names, exec, folder, exec_secs: exec_timeout, keep, force: which.force, wanted })
+        let (exec_secs, force, preference) = (exec_timeout, which.force, preference.change());
+        Ok(Command::Follow { names, exec, folder, exec_secs, keep, force, wanted, preference })
     }
 }

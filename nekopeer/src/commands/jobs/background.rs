@@ -43,7 +43,7 @@ pub(crate) async fn in_background<F: Future<Output = Result<(), Failure>> + Send
         drop(job);
         if let Some(row) = peer.jobs.table.lock().ended(id) {
             let (what, state) = (format!("{} {}", row.kind.word(), row.name), row.state.word().to_owned());
-            peer.peer.tell(Event::JobEnded { id, what, state, why: row.error });
+            peer.peer.library.tell(Event::JobEnded { id, what, state, why: row.error });
         }
         drop(permit);
     });

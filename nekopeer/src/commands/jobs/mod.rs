@@ -100,7 +100,7 @@ impl Jobs {
 
     /// The jobs that run, and then those that ended lately, the last one first.
     pub(crate) fn rows(&self, peer: &PeerHandle) -> Vec<JobRow> {
-        self.table.lock().rows(peer.writing())
+        self.table.lock().rows(peer.library.writing())
     }
 
     /// Begins and ends of jobs from now on.
@@ -110,7 +110,7 @@ impl Jobs {
 
     /// Cancels the job with this id, or those about this name alone; returns them when they have ended.
     pub(super) async fn cancel(&self, what: &str, peer: &PeerHandle) -> Result<Vec<JobRow>, Failure> {
-        let found = self.table.lock().find(what, peer.writing())?;
+        let found = self.table.lock().find(what, peer.library.writing())?;
         let mut rows = Vec::with_capacity(found.len());
         for Found { row, how } in found {
             let row = match how {
@@ -121,8 +121,8 @@ impl Jobs {
                     self.table.lock().ended(row.id).unwrap_or(row)
                 }
                 table::How::Writing(name) => {
-                    peer.end_writing(&name);
-                    let _ = timeout(CANCELLED_WITHIN, peer.until_free(&name)).await;
+                    peer.library.end_writing(&name);
+                    let _ = timeout(CANCELLED_WITHIN, peer.library.until_free(&name)).await;
                     JobRow { state: JobState::Cancelled, ..row }
                 }
             };

@@ -2,6 +2,7 @@
 
 use nekoproto::FileName;
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::commands::Snapshot;
 
@@ -47,7 +48,8 @@ pub(crate) enum JobKind {
 }
 
 /// Where a job is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum JobState {
     /// It runs.
     Running,

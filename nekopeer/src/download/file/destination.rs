@@ -1,11 +1,10 @@
 //! The destination of a download: an existing file of the user's is not overwritten unless forced.
 
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 use nekoproto::{Record, VerifiedRecord};
 use tokio_util::sync::CancellationToken;
 
-use super::look_alikes::refuse_look_alike;
 use crate::{
     content::{stamp::Stamp, whole::hash_of},
     download::{DownloadOptions, Downloader, error::DownloadError},
@@ -25,8 +24,7 @@ pub(crate) enum Destination {
 
 impl Downloader {
     /// Examines the place of `record`. A file that is neither an unchanged copy of this peer's nor has the
-    /// same bytes is an error unless it may be replaced. In the share folder, so is a file whose name other
-    /// file systems treat as equal.
+    /// same bytes is an error unless it may be replaced.
     pub(in crate::download) async fn destination(
         &self,
         record: &VerifiedRecord,
@@ -35,13 +33,7 @@ impl Downloader {
         let (record, options) = (record.clone(), options.clone());
         let stop = self.library.tasks.stop.child_token();
         let _stop = stop.clone().drop_guard();
-        let look = move |library: &Arc<Library>| {
-            if options.output.is_none() && !options.force {
-                refuse_look_alike(&library.share, &record.name)?; // before folders are created
-            }
-            destination(library, &record, &options, &stop)
-        };
-        self.library.blocking(look).await
+        self.library.blocking(move |library| destination(library, &record, &options, &stop)).await
     }
 }
 
@@ -60,7 +52,7 @@ pub(crate) fn place_for(
     place?.outside(&library.data_dir)
 }
 
-/// As [`Downloader::destination`], blocking and without the check for similar names.
+/// As [`Downloader::destination`], blocking.
 pub(crate) fn destination(
     library: &Library,
     record: &VerifiedRecord,

@@ -5,7 +5,6 @@ pub(super) mod checkpoint;
 pub(super) mod destination;
 #[cfg(test)]
 pub(super) mod kills;
-pub(super) mod look_alikes;
 pub(super) mod placement;
 pub(super) mod reuse;
 pub(super) mod room;

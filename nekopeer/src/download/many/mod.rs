@@ -18,10 +18,7 @@ use self::batch::{Arrived, Batch, Fetched, Small};
 use super::{
     Delivery, DownloadOptions, Downloaded, Downloader, deliveries,
     error::DownloadError,
-    file::{
-        destination::{Destination, destination},
-        look_alikes::LookAlikes,
-    },
+    file::destination::{Destination, destination},
     swarm::source::Source,
     unless_ended,
 };
@@ -50,7 +47,7 @@ pub(crate) type Outcomes = Vec<(FileName, Result<Downloaded, DownloadError>)>;
 /// Downloads of many files, whose outcomes come in pieces: what it takes grows with the list of names alone.
 /// Dropped, it stops; complete files stay, the others are as before.
 #[derive(Debug)]
-pub struct Downloads {
+pub(crate) struct Downloads {
     downloader: Arc<Downloader>,
     /// Names that are not begun, the next one last.
     names: Vec<FileName>,
@@ -58,7 +55,6 @@ pub struct Downloads {
     progress: Arc<Progress>,
     /// Open connections, reused for the next batch.
     streams: HashMap<NodeId, Source>,
-    look_alikes: Option<LookAlikes>,
     began: Instant,
     /// The names at hand that have no outcome yet.
     running: HashMap<FileName, NameInUse>,
@@ -87,7 +83,6 @@ impl Downloads {
             options: options.clone(),
             progress: Arc::clone(progress),
             streams: HashMap::new(),
-            look_alikes: Some(LookAlikes::default()),
             began: Instant::now(),
             running: HashMap::new(),
             outcomes: HashMap::new(),
@@ -101,7 +96,7 @@ impl Downloads {
     ///
     /// # Cancel safety
     /// The outcomes of the call are lost, the files are not.
-    pub async fn next(&mut self) -> Option<Vec<(FileName, Result<Downloaded, DownloadError>)>> {
+    pub(crate) async fn next(&mut self) -> Option<Outcomes> {
         loop {
             let mut done = self.done.take();
             let records =
@@ -184,7 +179,6 @@ impl Downloads {
                 Err(error) => self.ended(&name, Err(error)),
             }
         }
-        self.downloader.note_choices(targets.iter(), &self.options).await;
         let bytes: u64 = targets.iter().map(|target| target.record.size).sum();
         self.progress.set_total(self.progress.total() + bytes);
         targets
@@ -194,26 +188,19 @@ impl Downloads {
     /// before is kept.
     async fn look_at_places(&mut self, targets: Vec<Target>) -> (Vec<Small>, Vec<(Target, Option<Stamp>)>) {
         let options = self.options.clone();
-        let mut look_alikes = self.look_alikes.take().unwrap_or_default();
-        let tells_names_apart = options.force || options.output.is_some();
         let stop = self.downloader.library.tasks.stop.child_token();
         let _stop = stop.clone().drop_guard();
         let look = move |library: &Arc<Library>| {
             let mut looked = Vec::with_capacity(targets.len());
             for target in targets {
-                let refused = match tells_names_apart {
-                    true => Ok(()),
-                    false => look_alikes.refuse(&library.share, &target.record.name),
-                };
-                let found = refused.and_then(|()| destination(library, &target.record, &options, &stop));
+                let found = destination(library, &target.record, &options, &stop);
                 let keeps = matches!(found, Ok(Destination::Replaceable(Some(_))))
                     && library.catalogue.reader(&target.record.name).is_ok_and(|reader| reader.keep > 0);
                 looked.push((target, found, keeps));
             }
-            (looked, look_alikes)
+            looked
         };
-        let (looked, look_alikes) = self.downloader.library.blocking(look).await;
-        self.look_alikes = Some(look_alikes);
+        let looked = self.downloader.library.blocking(look).await;
         let (mut small, mut large) = (Vec::new(), Vec::new());
         for (target, found, keeps) in looked {
             match found {

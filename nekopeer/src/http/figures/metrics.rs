@@ -32,7 +32,7 @@ struct Node {
 )]
 pub(super) async fn metrics(State(inside): State<Arc<Inside>>) -> Response {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(inside.host.peer.figures().process));
+    registry.register_collector(Box::new(inside.host.peer.figures.process));
     let census = census(&inside).await;
     registry.register_collector(Box::new(Node { host: Arc::clone(&inside.host), census }));
     exposed(&registry)
@@ -52,7 +52,7 @@ impl Collector for Node {
 
 impl Node {
     fn counted(&self, page: &mut Exposition<'_>) -> fmt::Result {
-        let counters = self.host.peer.figures().counters();
+        let counters = &self.host.peer.library.counters;
         let bytes = [("up", counters.bytes_up.get()), ("down", counters.bytes_down.get())];
         page.counters(
             "nekop2p_peer_file_bytes",
@@ -97,12 +97,17 @@ impl Node {
     }
 
     fn now(&self, page: &mut Exposition<'_>) -> fmt::Result {
-        let figures = self.host.peer.figures();
+        let peer = &self.host.peer;
+        let figures = &peer.figures;
         let slots = figures.slots();
         let uploads = [("active", slots.active as u64), ("waiting", slots.waiting as u64)];
         page.gauges("nekop2p_peer_uploads", "Requests of readers now", "state", uploads)?;
-        page.gauge("nekop2p_peer_files_writing", "Files that are being written", figures.writing() as u64)?;
-        let links = figures.links();
+        page.gauge(
+            "nekop2p_peer_files_writing",
+            "Files that are being written",
+            peer.library.writing().len() as u64,
+        )?;
+        let links = peer.indexers.links();
         let up = links.iter().filter(|link| link.is_connected).count();
         let links = [("connected", up as u64), ("away", (links.len() - up) as u64)];
         page.gauges("nekop2p_peer_indexers", "Indexers by state", "state", links)?;

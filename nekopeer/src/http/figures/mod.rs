@@ -33,7 +33,7 @@ pub(super) fn health(inside: &Arc<Inside>) -> Router {
 
 /// The files, counted on the runtime of the peer; `None` if that takes too long now.
 async fn census(inside: &Inside) -> Option<Census> {
-    let figures = Arc::clone(inside.host.peer.figures());
+    let figures = Arc::clone(&inside.host.peer.figures);
     let counting = inside.node.spawn(async move { figures.census().await });
     timeout(COUNTED_WITHIN, counting).await.ok()?.ok()
 }
@@ -61,7 +61,7 @@ async fn alive() -> &'static str {
     )
 )]
 async fn ready(State(inside): State<Arc<Inside>>) -> Result<&'static str, Problem> {
-    let links = inside.host.peer.figures().links();
+    let links = inside.host.peer.indexers.links();
     if links.is_empty() || links.iter().any(|link| link.is_connected) {
         return Ok("ready\n");
     }

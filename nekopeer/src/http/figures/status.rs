@@ -11,10 +11,10 @@ use utoipa::ToSchema;
 use super::census;
 use crate::{
     commands::COMMANDS_MAX,
-    figures::Figures,
     http::{Inside, described::Refused},
     indexers::IndexerLink,
     library::census::Census,
+    peer::PeerHandle,
 };
 
 /// A peer.
@@ -133,8 +133,8 @@ impl Kept {
 }
 
 impl Traffic {
-    fn of(figures: &Figures) -> Self {
-        let (counters, slots) = (figures.counters(), figures.slots());
+    fn of(peer: &PeerHandle) -> Self {
+        let (counters, slots) = (&peer.library.counters, peer.figures.slots());
         Self {
             bytes_up: counters.bytes_up.get(),
             bytes_down: counters.bytes_down.get(),
@@ -159,18 +159,19 @@ impl Traffic {
 )]
 pub(super) async fn state(State(inside): State<Arc<Inside>>) -> Json<PeerStatus> {
     let files = census(&inside).await.map(FilesStatus::from);
-    let figures = inside.host.peer.figures();
+    let peer = &inside.host.peer;
+    let figures = &peer.figures;
     let used = COMMANDS_MAX - inside.host.commands.available_permits();
     Json(PeerStatus {
-        node: figures.node().to_string(),
+        node: peer.node().to_string(),
         version: env!("CARGO_PKG_VERSION"),
-        network: figures.network.to_string(),
-        listen: figures.listen.map(|addr| addr.to_string()),
+        network: peer.indexers.home.network.to_string(),
+        listen: peer.local_addr().map(|addr| addr.to_string()),
         uptime_s: Instant::now().saturating_duration_since(figures.began).as_secs(),
-        indexers: figures.links().into_iter().map(IndexerStatus::from).collect(),
+        indexers: peer.indexers.links().into_iter().map(IndexerStatus::from).collect(),
         files,
-        traffic: Traffic::of(figures),
-        writing: figures.writing(),
+        traffic: Traffic::of(peer),
+        writing: peer.library.writing().len(),
         commands: InUse { used, max: COMMANDS_MAX },
         memory: Kept::of(&figures.budget),
         memory_bytes: resident_bytes(),

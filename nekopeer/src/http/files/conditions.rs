@@ -115,10 +115,10 @@ mod tests {
 
     /// A line for each header. What lists this version among others is found.
     #[test]
-    fn conditions() {
+    fn http_conditions() {
         const NAMES: [HeaderName; 5] =
             [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE];
-        bolero::check!().for_each(|bytes: &[u8]| {
+        testkit::fuzz("http_conditions", |bytes: &[u8]| {
             let lines = bytes.split(|byte| *byte == b'\n').zip(NAMES.into_iter().cycle());
             let pairs = lines.filter_map(|(line, name)| Some((name, HeaderValue::from_bytes(line).ok()?)));
             let headers = pairs.fold(HeaderMap::new(), |mut headers, (name, value)| {

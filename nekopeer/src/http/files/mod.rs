@@ -48,7 +48,7 @@ pub(crate) fn router(host: Arc<Host>) -> Router {
 /// The routes `GET /f/NAME` and `HEAD /f/NAME` of `peer`, for any HTTP server. To be called on the runtime of the
 /// peer, which drives the connections to other nodes; the server may run on another one.
 pub fn routes(peer: &PeerHandle) -> Router {
-    let reading = Arc::new(peer.reading());
+    let reading = Arc::new(Reading::new(&peer.library, &peer.peers, &peer.downloader));
     let methods = get(file).fallback(async || Refusal::wrong_method());
     Router::new().route("/f/{*name}", methods).with_state(reading)
 }

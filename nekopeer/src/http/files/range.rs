@@ -61,8 +61,8 @@ mod tests {
 
     /// Whatever is asked for is part of the file.
     #[test]
-    fn ranges() {
-        bolero::check!().for_each(|bytes: &[u8]| {
+    fn http_ranges() {
+        testkit::fuzz("http_ranges", |bytes: &[u8]| {
             let Some((size, header)) = bytes.split_first_chunk() else { return };
             let (size, Ok(header)) = (u64::from_le_bytes(*size), str::from_utf8(header)) else { return };
             if let Ok(Some(range)) = asked(header, size) {

@@ -73,7 +73,7 @@ impl From<ReadError> for Refusal {
         let (status, title) = match &error {
             ReadError::Download(
                 DownloadError::NotFound { .. }
-                | DownloadError::OthersOffer { .. }
+                | DownloadError::NotOfOrigin { .. }
                 | DownloadError::NobodyKeeps { .. },
             ) => (StatusCode::NOT_FOUND, "not found"),
             ReadError::Download(DownloadError::Withdrawn { .. }) => (StatusCode::GONE, "withdrawn"),

@@ -15,12 +15,12 @@ use utoipa::ToSchema;
 use super::{
     body::{Elements, Listed, list},
     params::Params,
+    parted,
 };
 use crate::{
     commands::{Command, Filters, Finding, MATCHES_MAX, Part, Row, no_input},
     http::{
         Inside,
-        carried::problem,
         described::{Name, Refused},
     },
     json::{FailedJson, FoundJson, MatchJson, ProbeJson, TraceJson},
@@ -196,7 +196,7 @@ struct TicketJson {
 }
 
 /// Tickets.
-#[derive(Default, Serialize, ToSchema)]
+#[derive(Serialize, ToSchema)]
 #[schema(as = Tickets)]
 pub(super) struct TicketsJson {
     tickets: Vec<TicketJson>,
@@ -217,21 +217,10 @@ pub(super) async fn ticket(
 ) -> Result<Json<TicketsJson>, Problem> {
     let names = params.known(&["name"])?.some_names()?;
     let (rows, _) = inside.carry_out(Command::Ticket { names }, no_input())?.rows().await?;
-    let (mut answer, mut first) = (TicketsJson::default(), None);
-    for row in rows {
-        match row {
-            Row::Ticket { name, outcome: Ok(ticket) } => {
-                answer.tickets.push(TicketJson { name: name.to_string(), ticket });
-            }
-            Row::Ticket { name, outcome: Err(failure) } => {
-                answer.failed.push(FailedJson { name: name.to_string(), error: failure.message.clone() });
-                first.get_or_insert(failure);
-            }
-            _ => {}
-        }
-    }
-    match first {
-        Some(failure) if answer.tickets.is_empty() => Err(problem(&failure)),
-        _ => Ok(Json(answer)),
-    }
+    let outcomes = rows.into_iter().filter_map(|row| match row {
+        Row::Ticket { name, outcome } => Some((name, outcome)),
+        _ => None,
+    });
+    let (tickets, failed) = parted(outcomes, |name, ticket| TicketJson { name, ticket })?;
+    Ok(Json(TicketsJson { tickets, failed }))
 }

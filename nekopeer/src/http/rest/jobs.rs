@@ -11,20 +11,21 @@ use axum::{
 use nekoindexer::http::{Authorized, Problem};
 use nekoproto::{
     Version,
-    limits::{TTL_DEFAULT, TTL_MAX},
+    limits::{POLICY_SECS_MAX, TTL_DEFAULT, TTL_MAX},
 };
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::whole::whole;
 use crate::{
-    commands::{Command, JobRow, Row, Wanted, Word, no_input},
-    download::ANY_ORIGIN,
+    commands::{Command, JobRow, Row, Wanted, Word, id_digits, no_input},
     http::{
         Inside,
         described::{self, Refused},
     },
     json::{JobJson, JobsJson},
+    state::freshness::OnStale,
+    storage::catalogue::{Preference, PreferenceChange},
 };
 
 /// What to download.
@@ -34,9 +35,9 @@ pub(super) struct Get {
     /// The names or tickets of files; small ones are fetched together.
     #[schema(value_type = Vec<described::Wanted>, min_items = 1)]
     names: Vec<Word>,
-    /// Whose files, where several origins publish different ones: the first digits of the id. The choice is
-    /// remembered for each name; `any` forgets it.
-    #[schema(pattern = "^([0-9a-fA-F]{1,64}|any)$")]
+    /// Whose files, where several origins publish different ones: the first digits of the id; `@` is then part of each
+    /// name.
+    #[schema(pattern = "^[0-9a-fA-F]{1,64}$")]
     origin: Option<String>,
     /// Hops that are searched beyond the own indexers.
     #[schema(maximum = 16)]
@@ -48,6 +49,15 @@ pub(super) struct Get {
     /// Of a single file this version, from whoever holds or keeps it; it takes its place as with rollback.
     #[schema(value_type = Option<u64>, minimum = 1)]
     version: Option<Version>,
+    /// Seconds that the copies count as fresh at most, from now on; their origins may be stricter.
+    #[schema(minimum = 1, maximum = 604_800)]
+    #[serde(default, deserialize_with = "whole")]
+    bound_secs: Option<u32>,
+    /// What happens to the copies when a newer version is out, from now on.
+    on_stale: Option<OnStale>,
+    /// What was said before of the copies, by these two fields, is taken back.
+    #[serde(default)]
+    anew: bool,
 }
 
 /// Downloads files in the background; its end is an event.
@@ -65,7 +75,7 @@ pub(super) struct Get {
 pub(super) async fn get(
     _: Authorized,
     State(inside): State<Arc<Inside>>,
-    Json(Get { names, origin, ttl, force, version }): Json<Get>,
+    Json(Get { names, origin, ttl, force, version, bound_secs, on_stale, anew }): Json<Get>,
 ) -> Result<Response, Problem> {
     if names.is_empty() {
         return Err(Problem::bad_request("say which files: \"names\" has at least one"));
@@ -74,17 +84,19 @@ pub(super) async fn get(
     if ttl_hops > TTL_MAX {
         return Err(Problem::bad_request(format!("\"ttl\" is at most {TTL_MAX}")));
     }
-    let is_id = |text: &String| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_hexdigit());
-    if origin.as_ref().is_some_and(|text| text != ANY_ORIGIN && !is_id(text)) {
-        return Err(Problem::bad_request("\"origin\" is the first hexadecimal digits of an id, or any"));
-    }
-    let wanted = Wanted::of_words(&names, origin.map(|text| text.to_ascii_lowercase()), ttl_hops);
+    let origin = origin.map(|text| id_digits(&text)).transpose();
+    let origin = origin.map_err(|why| Problem::bad_request(format!("\"origin\": {why}")))?;
+    let wanted = Wanted::of_words(&names, origin, ttl_hops);
     let (names, mut wanted) = wanted.map_err(|why| Problem::new(StatusCode::CONFLICT, "conflict", why))?;
     if version.is_some() && names.len() > 1 {
         return Err(Problem::bad_request("\"version\" is of a single file"));
     }
+    if bound_secs.is_some_and(|secs| !(1..=POLICY_SECS_MAX).contains(&secs)) {
+        return Err(Problem::bad_request(format!("\"bound_secs\" is 1 to {POLICY_SECS_MAX}")));
+    }
     wanted.version = version;
-    let command = Command::Download { names, output: None, force, wanted, background: true };
+    let preference = PreferenceChange { anew, said: Preference { bound_secs, on_stale } };
+    let command = Command::Download { names, output: None, force, wanted, preference, background: true };
     let (rows, _) = inside.carry_out(command, no_input())?.rows().await?;
     let job = only(rows.iter().filter_map(job_of).map(JobJson::from))?;
     let location = format!("/api/v1/jobs/{}", job.id);

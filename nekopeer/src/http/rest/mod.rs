@@ -9,7 +9,6 @@ mod params;
 mod publish;
 mod rollback;
 mod whole;
-mod wish;
 
 use std::sync::Arc;
 
@@ -21,6 +20,7 @@ use axum::{
     routing::get,
 };
 use nekoindexer::http::Problem;
+use nekoproto::FileName;
 use utoipa::{
     Modify, OpenApi,
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
@@ -29,8 +29,10 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Inside,
+    carried::problem,
     described::{LocalName, Name},
 };
+use crate::{commands::Failure, json::FailedJson};
 
 /// Where the description is.
 const DESCRIPTION: &str = "/api/v1/openapi.json";
@@ -59,6 +61,27 @@ impl Modify for Secured {
             .build();
         let components = api.components.get_or_insert_default();
         components.security_schemes.insert("token".to_owned(), SecurityScheme::Http(scheme).into());
+    }
+}
+
+/// What there is for each name, and why there is nothing for others; if there is nothing at all, that is the error.
+fn parted<T, J>(
+    outcomes: impl Iterator<Item = (FileName, Result<T, Failure>)>,
+    json: impl Fn(String, T) -> J,
+) -> Result<(Vec<J>, Vec<FailedJson>), Problem> {
+    let (mut done, mut failed, mut first) = (Vec::new(), Vec::new(), None);
+    for (name, outcome) in outcomes {
+        match outcome {
+            Ok(one) => done.push(json(name.to_string(), one)),
+            Err(failure) => {
+                failed.push(FailedJson { name: name.to_string(), error: failure.message.clone() });
+                first.get_or_insert(failure);
+            }
+        }
+    }
+    match first {
+        Some(failure) if done.is_empty() => Err(problem(&failure)),
+        _ => Ok((done, failed)),
     }
 }
 
@@ -91,7 +114,6 @@ fn routes() -> OpenApiRouter<Arc<Inside>> {
         .routes(routes!(publish::store, publish::withdraw))
         .routes(routes!(jobs::get))
         .routes(routes!(rollback::rollback))
-        .routes(routes!(wish::wish))
         .routes(routes!(jobs::jobs))
         .routes(routes!(jobs::job, jobs::cancel))
         .routes(routes!(jobs::stop))

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
-use super::{params::Params, whole::whole};
+use super::{params::Params, parted, whole::whole};
 use crate::{
     commands::{
         Command, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, PublishedRow, Reply, Row, Summary, no_input,
@@ -27,7 +27,7 @@ use crate::{
         described::{Content, LocalName, Name, Refused},
     },
     json::{FailedJson, TicketedJson, UnpublishedJson},
-    publish::PolicyChange,
+    publish::{PolicyChange, PublishOptions},
 };
 
 /// Versions that are listed in one answer, and files that failed; further ones are counted.
@@ -90,7 +90,7 @@ pub(super) struct PublishedJson<'a> {
 }
 
 /// Names that were to be published no longer.
-#[derive(Debug, Default, Serialize, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Withdrawn)]
 pub(super) struct WithdrawnJson {
     /// Those that are not; their files stay on disk.
@@ -123,7 +123,8 @@ pub(super) async fn publish(
         return Err(Problem::new(StatusCode::CONFLICT, "conflict", detail));
     }
     let paths = paths.into_iter().map(|path| inside.host.peer.dir().join(path).into()).collect();
-    let command = Command::Publish { paths, name, is_set: set, policy: policy.change()? };
+    let options = PublishOptions { name, is_set: set, policy: policy.change()? };
+    let command = Command::Publish { paths, options };
     answered(inside.carry_out(command, no_input())?).await
 }
 
@@ -198,21 +199,12 @@ pub(super) async fn withdraw(
 ) -> Result<Json<WithdrawnJson>, Problem> {
     let names = params.known(&["name"])?.some_names()?;
     let (rows, _) = inside.carry_out(Command::Withdraw { names }, no_input())?.rows().await?;
-    let (mut answer, mut first) = (WithdrawnJson::default(), None);
-    for row in rows {
-        match row {
-            Row::Withdrawn { name, outcome: Ok(()) } => answer.withdrawn.push(name.to_string()),
-            Row::Withdrawn { name, outcome: Err(failure) } => {
-                answer.failed.push(FailedJson { name: name.to_string(), error: failure.message.clone() });
-                first.get_or_insert(failure);
-            }
-            _ => {}
-        }
-    }
-    match first {
-        Some(failure) if answer.withdrawn.is_empty() => Err(problem(&failure)),
-        _ => Ok(Json(answer)),
-    }
+    let outcomes = rows.into_iter().filter_map(|row| match row {
+        Row::Withdrawn { name, outcome } => Some((name, outcome)),
+        _ => None,
+    });
+    let (withdrawn, failed) = parted(outcomes, |name, ()| name)?;
+    Ok(Json(WithdrawnJson { withdrawn, failed }))
 }
 
 /// Passes a body on to a command, as fast as that takes it. One that is cut off is no complete input.

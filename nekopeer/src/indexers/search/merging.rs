@@ -6,7 +6,7 @@ use nekoindexer::state::holders::{Listed, heard};
 use nekoproto::{FileName, Holder, QueryReply, Verifier, clock, limits::HOLDERS_MAX};
 
 use super::Answer;
-use crate::state::choice::Candidate;
+use crate::state::choice::{Candidate, add_holder};
 
 /// Merges one reply. A record that its origin did not sign is dropped: it says nothing of any file. A record of
 /// another name is dropped and makes the answer incomplete.
@@ -40,12 +40,7 @@ fn is_usable(addr: &SocketAddr) -> bool {
 fn add(candidates: &mut Vec<Candidate>, fresh: Candidate) {
     candidates.retain(|known| !fresh.record.replaces(&known.record));
     if let Some(known) = candidates.iter_mut().find(|known| known.record == fresh.record) {
-        for holder in fresh.holders {
-            match known.holders.iter_mut().find(|known| known.is_same_source(&holder)) {
-                Some(known) => known.partial &= holder.partial,
-                None => known.holders.push(holder),
-            }
-        }
+        fresh.holders.into_iter().for_each(|holder| add_holder(&mut known.holders, holder));
         known.holders.sort_by_key(|holder| holder.partial);
         return;
     }

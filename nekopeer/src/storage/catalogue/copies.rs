@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use nekoproto::{FileName, Record, VerifiedRecord};
 
-use super::{Catalogue, CatalogueError, Copy, Entry, progress::set_partials};
+use super::{Catalogue, CatalogueError, Copy, Entry, progress::set_partials, schema::FLOORS};
 
 impl Catalogue {
     /// Whether a copy of `record` may be stored: the name is not published here, and no later version of the
@@ -63,7 +63,11 @@ impl Catalogue {
             .map(|entry| &entry.record.name)
             .filter(|name| self.get_stated(name).is_some_and(|stated| stated.record.is_withdrawal()));
         write.set_untold(withdrawn.map(|name| (name, None)))?;
-        write.remove_floors(&entries)?;
+        write.with(FLOORS, |table| {
+            let mut keys =
+                entries.iter().map(|entry| (entry.record.name.as_str(), entry.record.origin.as_bytes()));
+            keys.try_for_each(|key| table.remove(key).map(drop))
+        })?;
         set_partials(&write, &entries.iter().map(|entry| (&entry.record.name, None)).collect::<Vec<_>>())?;
         write.put_entries(&entries)?;
         self.tables.commit(write)?;

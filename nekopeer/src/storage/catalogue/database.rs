@@ -64,7 +64,7 @@ pub(super) struct Committed {
 }
 
 impl LiveDatabase {
-    /// Opens the database in the file `path`, or creates it. An older form is brought to this one.
+    /// Opens the database in the file `path`, or creates it.
     pub(super) fn open(path: &Path, node: NodeId) -> Result<Self, CatalogueError> {
         let live = Self {
             path: path.to_owned(),

@@ -25,14 +25,6 @@ pub enum CatalogueError {
     /// The disk is full, or a quota or file size limit is reached. The next operation tries again.
     #[error("no space is left to write {0}: free some and try again, what is there already is kept")]
     Full(PathBuf),
-    /// There are as many names with wishes as may be. Nothing is changed.
-    #[error(
-        "{max} names have wishes of their own, and no more may have: take some back with wish NAME --none"
-    )]
-    TooManyWishes {
-        /// How many may have.
-        max: u64,
-    },
     /// The database contains something that this program did not write.
     #[error(
         "the catalogue {path} is damaged ({what}): run nekopeer repair, which rebuilds it from the files and from what \
@@ -54,16 +46,18 @@ pub enum CatalogueError {
         /// Whose entry.
         name: String,
     },
-    /// A later version of the program wrote the database.
+    /// Another version of the program wrote the database.
     #[error(
-        "the catalogue {path} has format {found}, and this nekopeer knows formats up to {known}: use the newer nekopeer that wrote it, or another --data-dir"
+        "the catalogue {path} has format {found}, and this nekopeer reads format {known}: use the nekopeer that wrote it, \
+         or another --data-dir; or move it away and run nekopeer repair, which rebuilds it from the files and from what \
+         indexers know"
     )]
-    OtherProgram {
+    OtherFormat {
         /// Its file.
         path: PathBuf,
         /// Its format.
         found: u64,
-        /// The newest format that this program knows.
+        /// The format that this program reads.
         known: u64,
     },
     /// The database belongs to another key.

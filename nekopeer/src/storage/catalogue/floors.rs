@@ -2,13 +2,20 @@
 
 use nekoproto::{FileName, NodeId};
 
-use super::{Catalogue, CatalogueError, Copy, Entry, write::Write};
+use super::{Catalogue, CatalogueError, Copy, Entry, entry::from_row, write::Write};
 
 impl Catalogue {
     /// The last entries of the copies of `name` that were dropped, deregistered, or replaced by a copy of another
-    /// origin's file; one for each origin.
+    /// origin's file; one for each origin. A damaged one is left out.
     pub(crate) fn floors(&self, name: &FileName) -> Result<Vec<Entry>, CatalogueError> {
-        self.tables.floors(name)
+        let name = name.as_str();
+        self.tables.database.read(|committed| {
+            let mut floors = Vec::new();
+            for row in committed.floors.range((name, &[0; 32])..=(name, &[u8::MAX; 32]))? {
+                floors.extend(from_row(name, row?.1.value()));
+            }
+            Ok(floors)
+        })
     }
 
     /// The last entry of a copy of `name` from `origin`, if it is held no more.

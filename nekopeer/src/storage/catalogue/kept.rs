@@ -43,13 +43,8 @@ impl Catalogue {
     pub(crate) fn kept(&self, name: &FileName) -> Result<Vec<Kept>, CatalogueError> {
         let name = name.as_str();
         self.tables.database.read(|committed| {
-            let table = match committed.table(KEPT) {
-                Ok(table) => table,
-                Err(redb::Error::TableDoesNotExist(_)) => return Ok(Vec::new()),
-                Err(error) => return Err(error),
-            };
             let mut kept = Vec::new();
-            for found in table.range((name, 0)..=(name, u64::MAX))?.rev() {
+            for found in committed.table(KEPT)?.range((name, 0)..=(name, u64::MAX))?.rev() {
                 let (key, row) = found?;
                 let ((entry, manifest, outboard), pack) = row.value();
                 kept.extend(from_row(name, entry).map(|entry| Kept {
@@ -122,7 +117,7 @@ impl Catalogue {
             })
         };
         if reader.passed_over.is_some_and(is_there) {
-            self.change_reader(name, |reader| reader.passed_over = None)?;
+            self.change_readers([name], |reader| reader.passed_over = None)?;
         }
         if kept.is_empty() {
             return Ok(());
@@ -164,16 +159,10 @@ impl Catalogue {
         let Ok(folder) = fs::read_dir(&self.packs) else { return Ok(()) }; // nothing was ever kept
         let known = self.tables.database.read(|committed| {
             let mut known = HashSet::new();
-            match committed.table(KEPT) {
-                Ok(table) => {
-                    for row in table.range::<(&str, u64)>(..)? {
-                        let (key, _) = row?;
-                        let (name, sequence) = key.value();
-                        known.insert(pack_name(name, sequence));
-                    }
-                }
-                Err(redb::Error::TableDoesNotExist(_)) => {}
-                Err(error) => return Err(error),
+            for row in committed.table(KEPT)?.range::<(&str, u64)>(..)? {
+                let (key, _) = row?;
+                let (name, sequence) = key.value();
+                known.insert(pack_name(name, sequence));
             }
             Ok(known)
         })?;

@@ -38,7 +38,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let catalogue = Catalogue::open(folder.path(), Identity::from_seed(&[9; 32])).unwrap();
         let name = FileName::new("a").unwrap();
-        catalogue.change_reader(&name, |reader| reader.keep = KEEP).unwrap();
+        catalogue.change_readers([&name], |reader| reader.keep = KEEP).unwrap();
         let (contents, replaced) = Default::default();
         Self { folder, catalogue, origin: Identity::from_seed(&[1; 32]), name, contents, replaced }
     }
@@ -83,7 +83,7 @@ impl World {
         let held = self.held().unwrap();
         let newest = *self.contents.keys().max().unwrap();
         let passed = PassedOver { origin: held.origin, version: newest, why: Why::RolledBack };
-        self.catalogue.change_reader(&self.name, |reader| reader.passed_over = Some(passed)).unwrap();
+        self.catalogue.change_readers([&self.name], |reader| reader.passed_over = Some(passed)).unwrap();
         self.place(version);
     }
 
@@ -136,7 +136,7 @@ fn what_is_kept_can_be_put_together_after_any_steps_forward_and_back() {
             }
             world.check();
         }
-        world.catalogue.change_reader(&world.name, |reader| reader.keep = 1).unwrap();
+        world.catalogue.change_readers([&world.name], |reader| reader.keep = 1).unwrap();
         world.catalogue.trim_kept(&world.name).unwrap();
         world.replaced.truncate(1);
         world.check();

@@ -8,7 +8,6 @@
 //! An entry is verified before it is stored, and not again when it is read: a checksum shows that it is what
 //! was stored. One that is not is an error of its name alone.
 
-mod chosen;
 mod copies;
 mod database;
 mod entry;
@@ -16,7 +15,6 @@ mod error;
 mod floors;
 mod guard;
 mod kept;
-mod migrate;
 pub(crate) mod numbering;
 mod piped;
 mod placing;
@@ -29,7 +27,6 @@ mod schema;
 mod tables;
 mod trees;
 mod untold;
-mod wishes;
 mod withdraw;
 mod write;
 
@@ -43,19 +40,21 @@ use nekoproto::{ContentHash, FileName, Identity, Manifest, ManifestHash};
 use parking_lot::Mutex;
 
 pub use self::error::CatalogueError;
-use self::tables::Tables;
-use self::untold::Noted;
 pub(crate) use self::{
     entry::{Copy, Entry},
     placing::ToPlace,
     publish::{Draft, Published},
-    reader::{PassedOver, Reader, Why},
+    reader::{PassedOver, Preference, PreferenceChange, Reader, Why},
     restore::Restored,
     salvage::{Examined, Salvaged, examine},
     tables::{Page, PageStart},
     trees::{Tree, TreeFile, Trees},
-    wishes::Wish,
     withdraw::Gone,
+};
+use self::{
+    schema::{MANIFESTS, OUTBOARDS},
+    tables::Tables,
+    untold::Noted,
 };
 
 /// Name of the database's file in the data folder.
@@ -150,14 +149,13 @@ impl Catalogue {
     pub(crate) fn manifest_of(&self, entry: &Entry) -> Result<Option<Vec<u8>>, CatalogueError> {
         match Manifest::implied_by(&entry.record) {
             Some((_, encoded)) => Ok(Some(encoded)),
-            None => self.tables.manifest(&entry.record.manifest),
+            None => self.tables.read(MANIFESTS, entry.record.manifest.as_bytes(), <[u8]>::to_vec),
         }
     }
 
-    /// The outboard of the file whose manifest has this hash. None is kept for small files and for those
-    /// stored by an older version of the program. Blocking.
+    /// The outboard of the file whose manifest has this hash. None is kept for small files. Blocking.
     pub(crate) fn outboard(&self, hash: &ManifestHash) -> Result<Option<Vec<u8>>, CatalogueError> {
-        self.tables.outboard(hash)
+        self.tables.read(OUTBOARDS, hash.as_bytes(), <[u8]>::to_vec)
     }
 
     /// Removes `name`, also a damaged entry; its version counter stays, or what is known of a copy. Whether there was

@@ -1,9 +1,9 @@
 //! The catalogue compared with a simple model over random operations, with restarts and lost transactions; rows
-//! that were damaged; and what an older form becomes.
+//! that were damaged; and another format.
 
 use std::collections::BTreeMap;
 
-use nekoproto::{Identity, Manifest, NodeId, Policy, Record, Version, codec};
+use nekoproto::{Identity, Manifest, Policy, Record, Version};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use redb::ReadableTable;
 
@@ -236,120 +236,25 @@ fn an_operation_decodes_what_it_asks_for() {
     );
 }
 
-/// A record that does not state when it was published, signed as before there was a time.
-fn untimed(copy: Copy) -> Copy {
-    let record = Record { published_ms: 0, ..Record::clone(&copy.entry.record) };
-    let record = record.sign(&Identity::from_seed(&[2; 32])).unwrap();
-    Copy { entry: Entry { record, ..copy.entry }, ..copy }
-}
-
-/// The bytes of an untimed record as they were stored before there was a time, in an entry of schemas 1 to 3.
-fn stored_untimed(entry: &Entry, newest: Option<()>) -> Vec<u8> {
-    let Record { origin, name, version, size, content, manifest, policy, .. } = Record::clone(&entry.record);
-    let record =
-        ((origin, name, version, size, content, manifest, policy), *entry.record.signed().signature());
-    let path = entry.path.clone().into_os_string().into_encoded_bytes();
-    let newest = newest.map(|()| &record);
-    codec::encode(&(&record, path, entry.stamp, 7i128, newest, None::<std::net::SocketAddr>)).unwrap()
-}
-
 #[test]
-fn records_without_a_time_are_kept_and_stay_valid() {
-    for schema in [2u64, 3] {
-        let folder = Folder::new();
-        drop(folder.open());
-        let copies = [1, 2, 3].map(|n| untimed(copy(&folder, &format!("f{n}"), 3, n)));
-        let row = |copy: &Copy| {
-            let stored = stored_untimed(&copy.entry, Some(()));
-            [&blake3::hash(&stored).as_bytes()[..16], &stored].concat()
-        };
-        let write = folder.database().begin_write().unwrap();
-        let name = |copy: &Copy| copy.entry.record.name.to_string();
-        let origin = *copies[1].entry.record.origin.as_bytes();
-        write.open_table(schema::META).unwrap().insert("schema", schema.to_le_bytes().as_slice()).unwrap();
-        let mut files = write.open_table(schema::FILES).unwrap();
-        files.insert(name(&copies[0]).as_str(), row(&copies[0]).as_slice()).unwrap();
-        files.insert("damaged", b"nothing".as_slice()).unwrap();
-        drop(files);
-        let key = (name(&copies[1]), origin);
-        let mut floors = write.open_table(schema::FLOORS).unwrap();
-        floors.insert((key.0.as_str(), &key.1), row(&copies[1]).as_slice()).unwrap();
-        drop(floors);
-        let placed = (row(&copies[2]), &b"m"[..], &b"o"[..]);
-        let mut placing = write.open_table(schema::PLACING).unwrap();
-        placing.insert(name(&copies[2]).as_str(), (placed.0.as_slice(), placed.1, placed.2)).unwrap();
-        drop(placing);
-        write.commit().unwrap();
-        for _ in 0..2 {
-            let catalogue = folder.open();
-            let [file, floor, placing] = copies.each_ref().map(|copy| &copy.entry.record);
-            let kept = catalogue.entry(&file.name).unwrap().unwrap();
-            assert_eq!((&kept.record, kept.newest.as_ref()), (file, Some(file)));
-            assert!(kept.record.to_signed().verify().is_ok());
-            assert_eq!(catalogue.floors(&floor.name).unwrap()[0].record, *floor);
-            let placed = catalogue.tables.placing(&placing.name).unwrap().unwrap();
-            assert_eq!((&placed.entry.record, placed.outboard.as_slice()), (placing, &b"o"[..]));
-            let damaged = catalogue.entry(&FileName::new("damaged").unwrap());
-            assert!(matches!(damaged, Err(CatalogueError::DamagedEntry { .. })));
-        }
-    }
-}
-
-#[test]
-fn first_form_is_brought_to_this_one_with_all_version_counters() {
-    let folder = Folder::new();
-    let copies = (0..2100).map(|n| copy(&folder, &format!("f{n:04}"), 3, u8::try_from(n % 9).unwrap()));
-    let copies: Vec<Copy> = copies.map(untimed).collect();
-    {
-        let database = folder.database();
-        let write = database.begin_write().unwrap();
-        let node: NodeId = Identity::from_seed(&NODE).id();
-        let mut meta = write.open_table(schema::META).unwrap();
-        meta.insert("schema", 1u64.to_le_bytes().as_slice()).unwrap();
-        meta.insert("node", node.as_bytes().as_slice()).unwrap();
-        drop(meta);
-        let mut entries = write.open_table(schema::Definition::<&str, &[u8]>::new("entries")).unwrap();
-        for copy in &copies {
-            entries
-                .insert(copy.entry.record.name.as_str(), stored_untimed(&copy.entry, None).as_slice())
-                .unwrap();
-        }
-        entries.insert("damaged", b"nothing".as_slice()).unwrap();
-        drop(entries);
-        let mut manifests = write.open_table(schema::MANIFESTS).unwrap();
-        for copy in &copies {
-            manifests.insert(copy.entry.record.manifest.as_bytes(), copy.manifest.as_slice()).unwrap();
-        }
-        drop(manifests);
-        let mut versions = write.open_table(schema::VERSIONS).unwrap();
-        versions.insert("mine", 41).unwrap();
-        drop(versions);
-        write.commit().unwrap();
-    }
-    for _ in 0..2 {
-        let catalogue = folder.open();
-        let damaged = FileName::new("damaged").unwrap();
-        assert!(matches!(catalogue.entry(&damaged), Err(CatalogueError::DamagedEntry { .. })));
-        for Copy { entry, manifest, .. } in &copies {
-            assert_eq!(catalogue.entry(&entry.record.name).unwrap().as_deref(), Some(entry));
-            assert_eq!(catalogue.manifest_of(entry).unwrap().as_ref(), Some(manifest));
-        }
-        let counts = catalogue.tables.counts().unwrap();
-        assert_eq!((counts.files, counts.contents, counts.manifests), (2101, 2100, 4));
-        let write = catalogue.tables.begin().unwrap();
-        assert_eq!(write.version(&FileName::new("mine").unwrap()).unwrap(), Version::new(41));
-    }
-}
-
-#[test]
-fn form_of_a_later_program_is_refused_and_left_alone() {
+fn other_format_is_refused_and_left_alone_and_missing_tables_are_created() {
     let folder = Folder::new();
     drop(folder.open());
-    let database = folder.database();
-    let write = database.begin_write().unwrap();
-    write.open_table(schema::META).unwrap().insert("schema", 99u64.to_le_bytes().as_slice()).unwrap();
-    write.commit().unwrap();
-    drop(database);
-    let opened = Catalogue::open(folder.0.path(), Identity::from_seed(&NODE));
-    assert!(matches!(opened, Err(CatalogueError::OtherProgram { found: 99, .. })), "{opened:?}");
+    let set = |schema: u64| {
+        let database = folder.database();
+        let write = database.begin_write().unwrap();
+        write.open_table(schema::META).unwrap().insert("schema", schema.to_le_bytes().as_slice()).unwrap();
+        write.delete_table(schema::TREES).unwrap();
+        write.commit().unwrap();
+    };
+    for other in [1, 4, 6, 99] {
+        set(other);
+        let opened = Catalogue::open(folder.0.path(), Identity::from_seed(&NODE));
+        assert!(
+            matches!(opened, Err(CatalogueError::OtherFormat { found, .. }) if found == other),
+            "{opened:?}"
+        );
+    }
+    set(5);
+    assert!(folder.open().sets().unwrap().is_empty());
 }

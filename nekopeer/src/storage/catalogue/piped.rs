@@ -20,7 +20,8 @@ impl Catalogue {
     /// Whether the file with the stamp `there`, in the place of `name`, came from a pipe and was not published.
     /// Blocking.
     pub(crate) fn is_piped(&self, name: &FileName, there: Option<Stamp>) -> Result<bool, CatalogueError> {
-        let noted: Option<Stamp> = self.tables.piped(name)?.and_then(|row| codec::decode(&row).ok());
+        let noted: Option<Stamp> =
+            self.tables.read(PIPED, name.as_str(), |row| codec::decode(row).ok())?.flatten();
         Ok(noted.zip(there).is_some_and(|(noted, there)| noted.is_moved_to(&there)))
     }
 }

@@ -6,7 +6,7 @@ use std::{collections::HashSet, fs::symlink_metadata, path::PathBuf};
 use nekoproto::FileName;
 use tokio_util::sync::CancellationToken;
 
-use super::{Catalogue, CatalogueError, Copy, Entry};
+use super::{Catalogue, CatalogueError, Copy, Entry, entry::from_row, schema::PLACING};
 use crate::content::stamp::Stamp;
 
 /// Copies that are being moved to their places, until dropped. Their files are no changes of a user's meanwhile.
@@ -59,7 +59,11 @@ impl Catalogue {
     /// Ends what was interrupted in the placing of `name`: a copy that reached its place is catalogued, any other is
     /// forgotten. The name must not be in use. Returns the entry of a copy that is catalogued now. Blocking.
     pub(crate) fn settle(&self, name: &FileName) -> Result<Option<Entry>, CatalogueError> {
-        let Some(copy) = self.tables.placing(name)? else { return Ok(None) };
+        let copy = self.tables.read(PLACING, name.as_str(), |(row, manifest, outboard)| {
+            let entry = from_row(name.as_str(), row)?; // a damaged one is none
+            Some(Copy { entry, manifest: manifest.to_vec(), outboard: outboard.to_vec() })
+        });
+        let Some(copy) = copy?.flatten() else { return Ok(None) };
         let moved = symlink_metadata(&copy.entry.path).map(|metadata| Stamp::of(&metadata));
         match moved {
             Ok(stamp) if copy.entry.stamp.is_moved_to(&stamp) => {
@@ -83,7 +87,14 @@ impl Catalogue {
 
     /// Ends all that the last process left. Blocking.
     pub(crate) fn settle_all(&self) -> Result<(), CatalogueError> {
-        self.tables.all_placing()?.iter().try_for_each(|name| self.settle(name).map(drop))?;
+        let placing = self.tables.database.read(|committed| {
+            let mut names = Vec::new();
+            for row in committed.table(PLACING)?.range::<&str>(..)? {
+                names.extend(FileName::new(row?.0.value()));
+            }
+            Ok(names)
+        })?;
+        placing.iter().try_for_each(|name| self.settle(name).map(drop))?;
         self.sweep_packs()
     }
 

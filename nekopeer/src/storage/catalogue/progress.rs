@@ -1,15 +1,23 @@
 //! Partial downloads in the catalogue: their paths and checkpoints.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
 
 use nekoproto::FileName;
 
-use super::{Catalogue, CatalogueError, write::Write};
+use super::{
+    Catalogue, CatalogueError,
+    schema::{PARTIALS, PROGRESS},
+    write::Write,
+};
 
 impl Catalogue {
     /// The path of the partial download of `name`. Blocking.
     pub(crate) fn partial(&self, name: &FileName) -> Result<Option<PathBuf>, CatalogueError> {
-        self.tables.partial(name)
+        self.tables.read(PARTIALS, name.as_str(), |path| PathBuf::from(OsStr::from_bytes(path)))
     }
 
     /// Notes where the partial files of these names will be, before they are made, so that no crash leaves one of
@@ -29,13 +37,13 @@ impl Catalogue {
     /// Stores the checkpoint of the partial download at `path`. Blocking.
     pub(crate) fn note_progress(&self, path: &Path, note: &[u8]) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
-        write.set_progress(path, note)?;
+        write.with(PROGRESS, |table| table.insert(path.as_os_str().as_bytes(), note).map(drop))?;
         self.tables.commit(write)
     }
 
     /// The checkpoint of the partial download at `path`. Blocking.
     pub(crate) fn progress(&self, path: &Path) -> Result<Option<Vec<u8>>, CatalogueError> {
-        self.tables.progress(path)
+        self.tables.read(PROGRESS, path.as_os_str().as_bytes(), <[u8]>::to_vec)
     }
 }
 
@@ -47,5 +55,8 @@ pub(super) fn set_partials(
 ) -> Result<(), CatalogueError> {
     let before = write.set_partials(changes.iter().copied())?;
     let both = before.iter().map(Option::as_deref).zip(changes);
-    write.end_progress(both.filter_map(|(before, (_, now))| before.filter(|before| *now != Some(*before))))
+    let mut ended = both.filter_map(|(before, (_, now))| before.filter(|before| *now != Some(*before)));
+    write.with(PROGRESS, |table| {
+        ended.try_for_each(|path| table.remove(path.as_os_str().as_bytes()).map(drop))
+    })
 }

@@ -2,12 +2,13 @@
 
 use std::{collections::HashSet, path::PathBuf};
 
-use nekoproto::{Cut, FileName, Policy, Record, VerifiedRecord, Version};
+use nekoproto::{FileName, Policy, Record, VerifiedRecord, Version};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use super::{
     Catalogue, CatalogueError, Entry,
     numbering::{Known, Numbered, Substance},
+    schema::AVERAGES,
     untold::Row,
     write::Write,
 };
@@ -69,9 +70,7 @@ impl Catalogue {
 
     /// The average chunk length in bytes of the last version of `name` published here, if any. Blocking.
     pub(crate) fn last_average(&self, name: &FileName) -> Result<Option<u32>, CatalogueError> {
-        let noted = self.tables.average(name)?;
-        // Older versions of the program did not store it; they derived it from the file's size.
-        Ok(noted.or_else(|| self.get(name).map(|known| Cut::for_size(known.record.size).average)))
+        self.tables.read(AVERAGES, name.as_str(), |average| average)
     }
 
     /// Gives each draft its version, signs them on all cores, and stores all in one transaction. New versions

@@ -1,9 +1,12 @@
 //! What the reader of this data folder wants of a name, whoever its origin is: it outlives the process.
 
+use std::time::Duration;
+
 use nekoproto::{FileName, NodeId, Record, Version, codec};
 use serde::{Deserialize, Serialize};
 
 use super::{Catalogue, CatalogueError, schema::READERS};
+use crate::state::freshness::OnStale;
 
 /// What is wanted of one name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,6 +17,45 @@ pub(crate) struct Reader {
     pub(crate) passed_over: Option<PassedOver>,
     /// The last version that the command of a follower accepted, and its origin.
     pub(crate) accepted: Option<(NodeId, Version)>,
+    /// How its copy is kept coherent.
+    pub(crate) preference: Preference,
+}
+
+/// How the copy of one name is kept coherent, where that differs from what the process was started with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Preference {
+    /// Seconds that a confirmation counts at most; the policy of the origin may be stricter.
+    pub(crate) bound_secs: Option<u32>,
+    /// What is done with an outdated copy.
+    pub(crate) on_stale: Option<OnStale>,
+}
+
+impl Preference {
+    /// The stricter of this bound and the reader's for all names.
+    pub(crate) fn bound(&self, of_all: Option<Duration>) -> Option<Duration> {
+        let bound = self.bound_secs.map(|secs| Duration::from_secs(secs.into()));
+        bound.into_iter().chain(of_all).min()
+    }
+}
+
+/// What is said of a [`Preference`]; the rest stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PreferenceChange {
+    /// What was said before is taken back.
+    pub(crate) anew: bool,
+    /// What is said now.
+    pub(crate) said: Preference,
+}
+
+impl PreferenceChange {
+    /// `before` with this change.
+    pub(crate) fn over(self, before: Preference) -> Preference {
+        let before = if self.anew { Preference::default() } else { before };
+        Preference {
+            bound_secs: self.said.bound_secs.or(before.bound_secs),
+            on_stale: self.said.on_stale.or(before.on_stale),
+        }
+    }
 }
 
 /// Versions that do not take the place by themselves.
@@ -58,24 +100,68 @@ impl Catalogue {
     /// What is wanted of `name`.
     pub(crate) fn reader(&self, name: &FileName) -> Result<Reader, CatalogueError> {
         let decode = |row: &[u8]| codec::decode(row).unwrap_or_default(); // was stored here
-        Ok(self.tables.read_if_there(READERS, name.as_str(), decode)?.unwrap_or_default())
+        Ok(self.tables.read(READERS, name.as_str(), decode)?.unwrap_or_default())
     }
 
-    /// Changes what is wanted of `name`; returns what is now. Blocking.
-    pub(crate) fn change_reader(
+    /// Changes what is wanted of `names`, in one transaction. Blocking.
+    pub(crate) fn change_readers<'a>(
         &self,
-        name: &FileName,
-        change: impl FnOnce(&mut Reader),
-    ) -> Result<Reader, CatalogueError> {
+        names: impl IntoIterator<Item = &'a FileName>,
+        mut change: impl FnMut(&mut Reader),
+    ) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
-        let before = self.reader(name)?;
-        let mut reader = before;
-        change(&mut reader);
-        if reader != before {
-            let row = codec::encode(&reader).unwrap_or_default(); // some fifty bytes
-            write.with(READERS, |table| table.insert(name.as_str(), row.as_slice()).map(drop))?;
-            self.tables.commit(write)?;
+        let mut rows = Vec::new();
+        for name in names {
+            let before = self.reader(name)?;
+            let mut reader = before;
+            change(&mut reader);
+            if reader != before {
+                rows.push((name.as_str(), codec::encode(&reader).unwrap_or_default())); // some fifty bytes
+            }
         }
-        Ok(reader)
+        if rows.is_empty() {
+            return Ok(());
+        }
+        write.with(READERS, |table| {
+            rows.iter().try_for_each(|(name, row)| table.insert(*name, row.as_slice()).map(drop))
+        })?;
+        self.tables.commit(write)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::Identity;
+
+    use super::*;
+
+    #[test]
+    fn what_is_wanted_of_names_outlives_the_process_until_it_is_taken_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let [a, b, other] = ["a", "b", "c"].map(|name| FileName::new(name).unwrap());
+        let open = || Catalogue::open(dir.path(), Identity::from_seed(&[9; 32])).unwrap();
+        let wanted = |name| open().reader(name).unwrap().preference;
+        let say = |names: &[&FileName], anew, bound_secs, on_stale| {
+            let change = PreferenceChange { anew, said: Preference { bound_secs, on_stale } };
+            let change = |reader: &mut Reader| reader.preference = change.over(reader.preference);
+            open().change_readers(names.iter().copied(), change).unwrap();
+        };
+        say(&[&a, &b], false, Some(5), None);
+        say(&[&b], false, None, Some(OnStale::Drop));
+        assert_eq!(wanted(&a), Preference { bound_secs: Some(5), on_stale: None });
+        assert_eq!(wanted(&b), Preference { bound_secs: Some(5), on_stale: Some(OnStale::Drop) });
+        assert_eq!(wanted(&other), Preference::default());
+        say(&[&a], true, None, None);
+        say(&[&b], true, None, Some(OnStale::Keep));
+        assert_eq!(wanted(&a), Preference::default());
+        assert_eq!(wanted(&b), Preference { bound_secs: None, on_stale: Some(OnStale::Keep) });
+    }
+
+    #[test]
+    fn the_stricter_bound_counts() {
+        let secs = |secs| Some(Duration::from_secs(secs));
+        let preference = Preference { bound_secs: Some(5), on_stale: None };
+        assert_eq!([None, secs(3), secs(9)].map(|all| preference.bound(all)), [secs(5), secs(3), secs(5)]);
+        assert_eq!([None, secs(3)].map(|all| Preference::default().bound(all)), [None, secs(3)]);
     }
 }

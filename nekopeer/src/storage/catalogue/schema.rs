@@ -1,6 +1,12 @@
-//! The tables of the catalogue's database.
+//! The tables of the catalogue's database, the number of their format, and whose they are.
 
-use redb::TableDefinition;
+use nekoproto::NodeId;
+use redb::{ReadableTable, TableDefinition};
+
+use super::{error::CatalogueError, guard::guarded, write::Write};
+
+/// Number of the stored format; changes with it.
+const SCHEMA: u64 = 6;
 
 /// The first half of a hash. Two hashes with the same half share a key in an index; the entries tell them apart.
 pub(super) type HalfHash = [u8; 16];
@@ -21,8 +27,7 @@ pub(super) const MANIFEST_USERS: Definition<(&HalfHash, &str), ()> = Definition:
 pub(super) const SIZES: Definition<(u64, &str), ()> = Definition::new("sizes");
 /// Name -> its last version number; never removed.
 pub(super) const VERSIONS: Definition<&str, u64> = Definition::new("versions");
-/// Name -> average chunk length of its last version, in bytes; never removed. Missing for names last
-/// published before this table existed.
+/// Name -> average chunk length of its last version, in bytes; never removed.
 pub(super) const AVERAGES: Definition<&str, u32> = Definition::new("averages");
 /// Hash -> encoded manifest, unless the record implies it.
 pub(super) const MANIFESTS: Definition<&[u8; 32], &[u8]> = Definition::new("manifests");
@@ -40,21 +45,65 @@ pub(super) const OUTBOARDS: Definition<&[u8; 32], &[u8]> = Definition::new("outl
 pub(super) const PROGRESS: Definition<&[u8], &[u8]> = Definition::new("progress");
 /// Name -> the version published here that not every indexer has listed.
 pub(super) const UNTOLD: Definition<&str, &[u8]> = Definition::new("untold");
-/// Name -> the origin whose file was chosen where several publish different ones. Missing until
-/// the first choice in databases that were made before this table existed.
-pub(super) const CHOSEN: Definition<&str, &[u8; 32]> = Definition::new("chosen");
-/// Name -> what the reader here wants of it. Missing as `CHOSEN`.
+/// Name -> what the reader here wants of it.
 pub(super) const READERS: Definition<&str, &[u8]> = Definition::new("readers");
-/// Name -> what the reader here wants of this one. Missing as `CHOSEN`.
-pub(super) const WISHES: Definition<&str, &[u8]> = Definition::new("wishes");
-/// Name and sequence number -> an earlier version of a copy that is kept, and the manifest of its pack. Missing as
-/// `CHOSEN`.
+/// Name and sequence number -> an earlier version of a copy that is kept, and the manifest of its pack.
 pub(super) const KEPT: Definition<(&str, u64), (Placed, &[u8])> = Definition::new("kept");
-
-/// Time and name of each version here that withdraws its name: the oldest first. Missing as `CHOSEN`.
+/// Time and name of each version here that withdraws its name: the oldest first.
 pub(super) const WITHDRAWN: Definition<(u64, &str), ()> = Definition::new("withdrawn");
-/// Name -> path of the folder of a set, and what is there. Missing as `CHOSEN`.
+/// Name -> path of the folder of a set, and what is there.
 pub(super) const TREES: Definition<&str, (&[u8], &[u8])> = Definition::new("trees");
+
+impl Write<'_> {
+    /// Creates the tables that are missing; whether anything is to be committed.
+    pub(super) fn prepare(&self, node: NodeId) -> Result<bool, CatalogueError> {
+        let path = || self.path.to_owned();
+        let meta = |key| self.with(META, |table| Ok(table.get(key)?.map(|found| found.value().to_vec())));
+        if meta("node")?.is_some_and(|found| found != node.as_bytes()) {
+            return Err(CatalogueError::OtherIdentity(path()));
+        }
+        let schema = meta("schema")?.map(|found| found.try_into().map_or(0, u64::from_le_bytes));
+        if let Some(found) = schema.filter(|found| *found != SCHEMA) {
+            return Err(CatalogueError::OtherFormat { path: path(), found, known: SCHEMA });
+        }
+        let before = self.tables()?;
+        self.create_tables()?;
+        if schema.is_some() && self.tables()? == before {
+            return Ok(false);
+        }
+        self.with(META, |table| {
+            table.insert("node", node.as_bytes().as_slice())?;
+            table.insert("schema", SCHEMA.to_le_bytes().as_slice()).map(|_| true)
+        })
+    }
+
+    /// The number of tables.
+    fn tables(&self) -> Result<usize, CatalogueError> {
+        let tables = guarded(|| Ok::<_, redb::Error>(self.transaction.list_tables()?.count()));
+        tables.map_err(|error| CatalogueError::database(self.path, error))
+    }
+
+    fn create_tables(&self) -> Result<(), CatalogueError> {
+        self.with(FILES, |_| Ok(()))?;
+        self.with(CONTENTS, |_| Ok(()))?;
+        self.with(MANIFEST_USERS, |_| Ok(()))?;
+        self.with(SIZES, |_| Ok(()))?;
+        self.with(VERSIONS, |_| Ok(()))?;
+        self.with(AVERAGES, |_| Ok(()))?;
+        self.with(PIPED, |_| Ok(()))?;
+        self.with(MANIFESTS, |_| Ok(()))?;
+        self.with(PARTIALS, |_| Ok(()))?;
+        self.with(FLOORS, |_| Ok(()))?;
+        self.with(PLACING, |_| Ok(()))?;
+        self.with(OUTBOARDS, |_| Ok(()))?;
+        self.with(PROGRESS, |_| Ok(()))?;
+        self.with(UNTOLD, |_| Ok(()))?;
+        self.with(READERS, |_| Ok(()))?;
+        self.with(KEPT, |_| Ok(()))?;
+        self.with(WITHDRAWN, |_| Ok(()))?;
+        self.with(TREES, |_| Ok(()))
+    }
+}
 
 /// The first half of `hash`.
 pub(super) fn half(hash: &[u8; 32]) -> &HalfHash {

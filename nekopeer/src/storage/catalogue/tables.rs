@@ -2,26 +2,18 @@
 
 #[cfg(test)]
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::{
-    ffi::OsStr,
-    ops::Bound,
-    os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
-};
+use std::{ops::Bound, path::Path};
 
 use nekoproto::{ContentHash, FileName, ManifestHash, NodeId, codec};
 use redb::{ReadOnlyTable, ReadableTableMetadata};
 
 #[cfg(test)]
-use super::schema::{CONTENTS, FILES};
+use super::schema::{CONTENTS, FILES, MANIFESTS};
 use super::{
     database::{Committed, LiveDatabase},
-    entry::{Copy, Entry, from_row},
+    entry::{Entry, from_row},
     error::CatalogueError,
-    schema::{
-        AVERAGES, CHOSEN, Definition, HalfHash, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS, PIPED,
-        PLACING, PROGRESS, SIZES, half,
-    },
+    schema::{Definition, HalfHash, MANIFEST_USERS, SIZES, half},
     untold::Row,
     write::Write,
 };
@@ -67,7 +59,7 @@ pub(super) struct Counts {
 }
 
 impl Tables {
-    /// Opens the database in the file `path`, or creates it. An older form is brought to this one.
+    /// Opens the database in the file `path`, or creates it.
     pub(super) fn open(path: &Path, node: NodeId) -> Result<Self, CatalogueError> {
         Ok(Self {
             database: LiveDatabase::open(path, node)?,
@@ -218,67 +210,6 @@ impl Tables {
         })
     }
 
-    pub(super) fn manifest(&self, hash: &ManifestHash) -> Result<Option<Vec<u8>>, CatalogueError> {
-        self.read(MANIFESTS, hash.as_bytes(), <[u8]>::to_vec)
-    }
-
-    pub(super) fn average(&self, name: &FileName) -> Result<Option<u32>, CatalogueError> {
-        self.read(AVERAGES, name.as_str(), |average| average)
-    }
-
-    pub(super) fn outboard(&self, hash: &ManifestHash) -> Result<Option<Vec<u8>>, CatalogueError> {
-        self.read(OUTBOARDS, hash.as_bytes(), <[u8]>::to_vec)
-    }
-
-    pub(super) fn piped(&self, name: &FileName) -> Result<Option<Vec<u8>>, CatalogueError> {
-        self.read(PIPED, name.as_str(), <[u8]>::to_vec)
-    }
-
-    pub(super) fn partial(&self, name: &FileName) -> Result<Option<PathBuf>, CatalogueError> {
-        self.read(PARTIALS, name.as_str(), |path| PathBuf::from(OsStr::from_bytes(path)))
-    }
-
-    /// What is remembered of copies of `name` that are held no more; a damaged row is left out.
-    pub(super) fn floors(&self, name: &FileName) -> Result<Vec<Entry>, CatalogueError> {
-        let name = name.as_str();
-        self.database.read(|committed| {
-            let mut floors = Vec::new();
-            for row in committed.floors.range((name, &[0; 32])..=(name, &[u8::MAX; 32]))? {
-                floors.extend(from_row(name, row?.1.value()));
-            }
-            Ok(floors)
-        })
-    }
-
-    /// The copy that is about to be moved to its place under `name`; none if its row is damaged.
-    pub(super) fn placing(&self, name: &FileName) -> Result<Option<Copy>, CatalogueError> {
-        let copy = self.read(PLACING, name.as_str(), |(row, manifest, outboard)| {
-            let entry = from_row(name.as_str(), row)?;
-            Some(Copy { entry, manifest: manifest.to_vec(), outboard: outboard.to_vec() })
-        });
-        Ok(copy?.flatten())
-    }
-
-    /// The names of all copies that are about to be moved to their places.
-    pub(super) fn all_placing(&self) -> Result<Vec<FileName>, CatalogueError> {
-        self.database.read(|committed| {
-            let mut names = Vec::new();
-            for row in committed.table(PLACING)?.range::<&str>(..)? {
-                names.extend(FileName::new(row?.0.value()));
-            }
-            Ok(names)
-        })
-    }
-
-    /// The origin that was chosen for `name`.
-    pub(super) fn chosen(&self, name: &str) -> Result<Option<[u8; 32]>, CatalogueError> {
-        self.read_if_there(CHOSEN, name, |origin| *origin)
-    }
-
-    pub(super) fn progress(&self, path: &Path) -> Result<Option<Vec<u8>>, CatalogueError> {
-        self.read(PROGRESS, path.as_os_str().as_bytes(), <[u8]>::to_vec)
-    }
-
     /// Number of rows decoded since the start.
     #[cfg(test)]
     pub(super) fn rows_read(&self) -> u64 {
@@ -305,20 +236,6 @@ impl Tables {
         from_row(name, row).ok_or_else(|| CatalogueError::DamagedEntry {
             path: self.database.path.clone(),
             name: name.to_owned(),
-        })
-    }
-
-    /// As [`read`](Self::read); a table that was never written to has nothing.
-    pub(super) fn read_if_there<K: redb::Key + 'static, V: redb::Value + 'static, T>(
-        &self,
-        table: Definition<K, V>,
-        key: K::SelfType<'_>,
-        take: impl Fn(V::SelfType<'_>) -> T,
-    ) -> Result<Option<T>, CatalogueError> {
-        self.database.read(|committed| match committed.table(table) {
-            Ok(table) => Ok(table.get(&key)?.map(|found| take(found.value()))),
-            Err(redb::Error::TableDoesNotExist(_)) => Ok(None),
-            Err(error) => Err(error),
         })
     }
 

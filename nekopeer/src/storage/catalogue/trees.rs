@@ -80,24 +80,19 @@ impl Catalogue {
         let decode = |(at, trees): (&[u8], &[u8])| {
             Some(Trees { path: path(at), trees: codec::decode(trees).ok()? }) // was stored here
         };
-        Ok(self.tables.read_if_there(TREES, name.as_str(), decode)?.flatten())
+        Ok(self.tables.read(TREES, name.as_str(), decode)?.flatten())
     }
 
     /// The path of the folder of the set `name`. Blocking.
     pub(crate) fn place_of_trees(&self, name: &FileName) -> Result<Option<PathBuf>, CatalogueError> {
-        self.tables.read_if_there(TREES, name.as_str(), |(at, _)| path(at))
+        self.tables.read(TREES, name.as_str(), |(at, _)| path(at))
     }
 
     /// The names of all sets here. Blocking.
     pub(crate) fn sets(&self) -> Result<Vec<FileName>, CatalogueError> {
         self.tables.database.read(|committed| {
-            let table = match committed.table(TREES) {
-                Ok(table) => table,
-                Err(redb::Error::TableDoesNotExist(_)) => return Ok(Vec::new()),
-                Err(error) => return Err(error),
-            };
             let mut names = Vec::new();
-            for found in table.range::<&str>(..)? {
+            for found in committed.table(TREES)?.range::<&str>(..)? {
                 names.extend(FileName::new(found?.0.value()).ok());
             }
             Ok(names)

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use nekoproto::{FileName, Record, VerifiedRecord, Version};
+use redb::ReadableTableMetadata;
 
 use super::{Catalogue, CatalogueError, Entry, Page, PageStart, schema::WITHDRAWN, write::Write};
 use crate::content::stamp::{Stamp, now_ns};
@@ -129,7 +130,7 @@ impl Write<'_> {
     /// Removes the oldest withdrawals, so that at most `most` stay; returns their names.
     fn forget_oldest_withdrawals(&self, most: u64) -> Result<Vec<FileName>, CatalogueError> {
         let mut oldest = Vec::new();
-        while self.withdrawals()? > most {
+        while self.with(WITHDRAWN, |table| table.len())? > most {
             let first = self
                 .with(WITHDRAWN, |table| Ok(table.pop_first()?.map(|(key, _)| key.value().1.to_owned())))?;
             let Some(name) = first.and_then(|name| FileName::new(&name).ok()) else { break };

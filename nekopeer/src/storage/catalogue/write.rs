@@ -12,7 +12,7 @@ use nekoproto::{
     codec::{self, CodecError},
 };
 use parking_lot::ReentrantMutexGuard;
-use redb::{Database, ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
+use redb::{Database, ReadableTable, Table, WriteTransaction};
 
 use super::{
     entry::{Copy, Entry, from_row, to_row},
@@ -20,7 +20,7 @@ use super::{
     guard::{Guarded, guarded},
     schema::{
         AVERAGES, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS,
-        PLACING, PROGRESS, SIZES, UNTOLD, VERSIONS, WITHDRAWN, half,
+        PLACING, SIZES, UNTOLD, VERSIONS, WITHDRAWN, half,
     },
     untold::Row,
 };
@@ -143,11 +143,6 @@ impl Write<'_> {
         if is_used { Ok(()) } else { self.remove_manifest(hash) }
     }
 
-    /// The number of withdrawals.
-    pub(super) fn withdrawals(&self) -> Result<u64, CatalogueError> {
-        self.with(WITHDRAWN, |table| table.len())
-    }
-
     pub(super) fn put_manifest(
         &self,
         hash: &ManifestHash,
@@ -234,14 +229,6 @@ impl Write<'_> {
         self.with(FLOORS, |table| table.insert(key, row.as_slice()).map(drop))
     }
 
-    pub(super) fn remove_floors(&self, entries: &[Entry]) -> Result<(), CatalogueError> {
-        self.with(FLOORS, |table| {
-            let mut keys =
-                entries.iter().map(|entry| (entry.record.name.as_str(), entry.record.origin.as_bytes()));
-            keys.try_for_each(|key| table.remove(key).map(drop))
-        })
-    }
-
     pub(super) fn put_placing<'a>(
         &self,
         copies: impl Iterator<Item = &'a Copy>,
@@ -262,19 +249,6 @@ impl Write<'_> {
         names: impl Iterator<Item = &'a FileName>,
     ) -> Result<Vec<bool>, CatalogueError> {
         self.with(PLACING, |table| names.map(|name| Ok(table.remove(name.as_str())?.is_some())).collect())
-    }
-
-    pub(super) fn set_progress(&self, path: &Path, note: &[u8]) -> Result<(), CatalogueError> {
-        self.with(PROGRESS, |table| table.insert(path.as_os_str().as_bytes(), note).map(drop))
-    }
-
-    pub(super) fn end_progress<'a>(
-        &self,
-        mut paths: impl Iterator<Item = &'a Path>,
-    ) -> Result<(), CatalogueError> {
-        self.with(PROGRESS, |table| {
-            paths.try_for_each(|path| table.remove(path.as_os_str().as_bytes()).map(drop))
-        })
     }
 
     /// Opens a table, and works in it.

@@ -9,28 +9,72 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::http::Method;
-use fantoccini::{
-    Client, ClientBuilder, Locator,
-    actions::{InputSource, KeyAction, KeyActions},
-    elements::Element,
-    key::Key,
-    wd::WebDriverCompatibleCommand,
+use axum::{
+    body::{Body, to_bytes},
+    http::{Method, Request, Uri},
 };
-use hyper_util::client::legacy::connect::HttpConnector;
+use data_encoding::BASE64;
+use hyper_util::{
+    client::legacy::{Client, connect::HttpConnector},
+    rt::TokioExecutor,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use url::{ParseError, Url};
 
 /// Time limit of what a page is waited for.
 const LIMIT: Duration = Duration::from_secs(30);
 /// Time between two looks at a page.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// Keys as WebDriver writes them (https://www.w3.org/TR/webdriver2/#keyboard-actions).
+pub(crate) const TAB: char = '\u{E004}';
+pub(crate) const ENTER: char = '\u{E007}';
+pub(crate) const ESCAPE: char = '\u{E00C}';
+
 /// A browser with one window; dropping it ends it, whatever it is doing.
 pub(crate) struct Browser {
-    client: Client,
+    session: Session,
     _driver: Driver,
+}
+
+/// A WebDriver session: JSON over HTTP (https://www.w3.org/TR/webdriver2/#endpoints).
+struct Session {
+    client: Client<HttpConnector, Body>,
+    at: String,
+}
+
+impl Session {
+    /// Has the driver at `at` start a browser.
+    async fn start(at: String, capabilities: &Value) -> Self {
+        let client = Client::builder(TokioExecutor::new()).build_http();
+        let mut session = Self { client, at: format!("{at}/session") };
+        let asked = json!({ "capabilities": { "alwaysMatch": capabilities } });
+        let begun = session.command(Method::POST, "", &asked).await.unwrap();
+        session.at = format!("{}/{}", session.at, begun["sessionId"].as_str().unwrap());
+        session
+    }
+
+    /// The value that a command returns, or what the driver says of its failure.
+    async fn command(&self, method: Method, path: &str, body: &Value) -> Result<Value, String> {
+        let has_body = method == Method::POST;
+        let request = Request::builder().method(method).uri(format!("{}{path}", self.at));
+        let body = if has_body { Body::from(body.to_string()) } else { Body::empty() };
+        let reply =
+            self.client.request(request.body(body).unwrap()).await.map_err(|error| error.to_string())?;
+        let is_done = reply.status().is_success();
+        let text =
+            to_bytes(Body::new(reply.into_body()), usize::MAX).await.map_err(|error| error.to_string())?;
+        let value = serde_json::from_slice::<Value>(&text).unwrap()["value"].take();
+        if is_done { Ok(value) } else { Err(value["message"].to_string()) }
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Value {
+        self.command(Method::POST, path, &body).await.unwrap_or_else(|error| panic!("{path} {body}: {error}"))
+    }
+
+    async fn get(&self, path: &str) -> Value {
+        self.command(Method::GET, path, &Value::Null).await.unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
 }
 
 /// The driver's process, and the folder that names its browser's processes.
@@ -83,23 +127,6 @@ impl Drop for Driver {
     }
 }
 
-/// A command that only this browser knows.
-#[derive(Debug)]
-struct Own {
-    path: &'static str,
-    body: Value,
-}
-
-impl WebDriverCompatibleCommand for Own {
-    fn endpoint(&self, base_url: &Url, session_id: Option<&str>) -> Result<Url, ParseError> {
-        base_url.join(&format!("session/{}/{}", session_id.unwrap_or_default(), self.path))
-    }
-
-    fn method_and_body(&self, _: &Url) -> (Method, Option<String>) {
-        (Method::POST, Some(self.body.to_string()))
-    }
-}
-
 fn found(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
@@ -128,27 +155,25 @@ impl Browser {
             ] },
             "goog:loggingPrefs": { "browser": "ALL", "performance": "ALL" },
         });
-        let capabilities = capabilities.as_object().unwrap().clone();
-        let client = ClientBuilder::new(HttpConnector::new()).capabilities(capabilities).connect(&at).await;
-        Some(Self { client: client.unwrap(), _driver: driver })
+        Some(Self { session: Session::start(at, &capabilities).await, _driver: driver })
     }
 
     pub(crate) async fn open(&self, url: &str) {
-        self.client.goto(url).await.unwrap();
+        self.session.post("/url", json!({ "url": url })).await;
     }
 
     /// Follows a link to `url`, which may be a download and no page.
     pub(crate) async fn visit(&self, url: &str) {
-        drop(self.client.goto(url).await);
+        drop(self.session.command(Method::POST, "/url", &json!({ "url": url })).await);
     }
 
     pub(crate) async fn address(&self) -> String {
-        self.client.current_url().await.unwrap().to_string()
+        self.session.get("/url").await.as_str().unwrap().to_owned()
     }
 
     /// What `script`, the body of a function, returns.
     pub(crate) async fn value(&self, script: &str) -> Value {
-        self.client.execute(script, Vec::new()).await.unwrap_or_else(|error| panic!("{script}: {error}"))
+        self.session.post("/execute/sync", json!({ "script": script, "args": [] })).await
     }
 
     /// Waits until `condition`, an expression, is true.
@@ -163,39 +188,43 @@ impl Browser {
         }
     }
 
-    /// The element that `selector` finds, once there is one.
-    pub(crate) async fn find(&self, selector: &str) -> Element {
-        let found = self.client.wait().at_most(LIMIT).for_element(Locator::Css(selector)).await;
-        found.unwrap_or_else(|error| panic!("{selector}: {error}"))
+    /// Does `action` to the element that `selector` finds, once there is one.
+    async fn act(&self, selector: &str, action: &str, body: Value) {
+        self.until(&format!("document.querySelector({})", json!(selector))).await;
+        let found =
+            self.session.post("/element", json!({ "using": "css selector", "value": selector })).await;
+        let id = found.as_object().unwrap().values().next().unwrap().as_str().unwrap();
+        self.session.post(&format!("/element/{id}/{action}"), body).await;
     }
 
     pub(crate) async fn click(&self, selector: &str) {
-        self.find(selector).await.click().await.unwrap_or_else(|error| panic!("{selector}: {error}"));
+        self.act(selector, "click", json!({})).await;
+    }
+
+    pub(crate) async fn clear(&self, selector: &str) {
+        self.act(selector, "clear", json!({})).await;
     }
 
     /// Types into the element, as on a keyboard.
     pub(crate) async fn type_into(&self, selector: &str, text: &str) {
-        self.find(selector).await.send_keys(text).await.unwrap_or_else(|error| panic!("{selector}: {error}"));
+        self.act(selector, "value", json!({ "text": text })).await;
     }
 
     /// Presses a key where the focus is.
-    pub(crate) async fn press(&self, key: Key) {
-        let value = char::from(key);
-        let keys = KeyActions::new("keyboard".to_owned());
-        let keys = keys.then(KeyAction::Down { value }).then(KeyAction::Up { value });
-        self.client.perform_actions(keys).await.unwrap();
+    pub(crate) async fn press(&self, key: char) {
+        let stroke = |kind| json!({ "type": kind, "value": key.to_string() });
+        let keys =
+            json!({ "type": "key", "id": "keyboard", "actions": [stroke("keyDown"), stroke("keyUp")] });
+        self.session.post("/actions", json!({ "actions": [keys] })).await;
     }
 
     /// Runs a command of the developer tools.
     pub(crate) async fn tool(&self, command: &str, params: Value) -> Value {
-        let body = json!({ "cmd": command, "params": params });
-        self.client.issue_cmd(Own { path: "goog/cdp/execute", body }).await.unwrap()
+        self.session.post("/goog/cdp/execute", json!({ "cmd": command, "params": params })).await
     }
 
     async fn log(&self, kind: &str) -> Vec<Value> {
-        let body = json!({ "type": kind });
-        let log = self.client.issue_cmd(Own { path: "se/log", body }).await.unwrap();
-        log.as_array().unwrap().clone()
+        self.session.post("/se/log", json!({ "type": kind })).await.as_array().unwrap().clone()
     }
 
     /// What is in the console, errors and violations of the content security policy among it, and which hosts pages asked
@@ -209,9 +238,11 @@ impl Browser {
             let event: Value = serde_json::from_str(entry["message"].as_str().unwrap()).unwrap();
             let url = event["message"]["params"]["request"]["url"].as_str();
             let is_request = event["message"]["method"] == "Network.requestWillBeSent";
-            let url = url.filter(|_| is_request).map(|url| Url::parse(url).unwrap());
-            if let Some(url) = url.filter(|url| matches!(url.scheme(), "http" | "https" | "ws" | "wss")) {
-                hosts.push(format!("{}:{}", url.host_str().unwrap(), url.port().unwrap_or_default()));
+            let url = url.filter(|_| is_request).and_then(|url| url.parse::<Uri>().ok());
+            if let Some(url) =
+                url.filter(|url| matches!(url.scheme_str(), Some("http" | "https" | "ws" | "wss")))
+            {
+                hosts.push(format!("{}:{}", url.host().unwrap(), url.port_u16().unwrap_or_default()));
             }
         }
         hosts.sort();
@@ -236,11 +267,11 @@ impl Browser {
             self.value("const e = document.documentElement; return [e.clientWidth, e.scrollHeight]").await;
         let metrics = json!({ "width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": false });
         self.tool("Emulation.setDeviceMetricsOverride", metrics).await;
-        self.client.screenshot().await.unwrap()
+        BASE64.decode(self.session.get("/screenshot").await.as_str().unwrap().as_bytes()).unwrap()
     }
 
     /// Ends it; an error of the driver is a failure here.
     pub(crate) async fn close(self) {
-        self.client.close().await.unwrap();
+        self.session.command(Method::DELETE, "", &Value::Null).await.unwrap();
     }
 }

@@ -4,8 +4,7 @@ mod chromium;
 
 use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
 
-use chromium::Browser;
-use fantoccini::key::Key;
+use chromium::{Browser, ENTER, ESCAPE, TAB};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{runtime::Runtime, time::timeout};
@@ -79,9 +78,9 @@ async fn open_live(browser: &Browser, url: &str) {
 
 /// Searches, as a user does, until `name` is found.
 async fn search(browser: &Browser, terms: &str, name: &str) {
-    browser.find("#terms").await.clear().await.unwrap();
+    browser.clear("#terms").await;
     browser.type_into("#terms", terms).await;
-    browser.press(Key::Enter).await;
+    browser.press(ENTER).await;
     browser.until(&format!("!{} && {}", shows("found-line", "searching"), row("found", &[name]))).await;
 }
 
@@ -89,7 +88,7 @@ async fn search(browser: &Browser, terms: &str, name: &str) {
 async fn give_token(browser: &Browser, token: &str) {
     browser.until("document.getElementById('token-box').open").await;
     browser.type_into("#token", token).await;
-    browser.press(Key::Enter).await;
+    browser.press(ENTER).await;
     browser.until("!document.getElementById('token-box').open").await;
 }
 
@@ -187,7 +186,7 @@ fn files_are_found_fetched_and_published_and_a_new_version_is_seen_to_arrive() {
 
         browser.click("#catalogue .acts button").await;
         browser.until("document.getElementById('ticket').value.startsWith('nekopeer get neko:')").await;
-        browser.press(Key::Escape).await;
+        browser.press(ESCAPE).await;
         browser.until("!document.getElementById('ticket-box').open").await;
 
         let folder = TempDir::new().unwrap();
@@ -332,13 +331,13 @@ fn the_keyboard_reaches_everything_and_the_chosen_theme_stays() {
         open_live(browser, &peer.url).await;
         let mut reached = Vec::new();
         for _ in 0..20 {
-            browser.press(Key::Tab).await;
+            browser.press(TAB).await;
             let at = browser
                 .value("const e = document.activeElement; return e.id || e.className || e.textContent")
                 .await;
             reached.push(at.as_str().unwrap().to_owned());
             if reached.iter().filter(|at| *at == "theme").count() == 1 && at == "theme" {
-                browser.press(Key::Space).await;
+                browser.press(' ').await;
             }
         }
         let places: Vec<_> = ["skip", "theme", "terms", "files", "under", "log", "token-open"]

@@ -1,70 +1,63 @@
-//! What the transport tests share: nodes on free ports, both securities, raw frames.
+//! What the tests share: nodes that listen, connections, and control frames written by hand.
 
-use std::{fmt::Debug, net::SocketAddr, sync::Arc};
+pub(crate) mod services;
+pub(crate) mod wire;
 
-use nekoproto::{
-    Hello, NetworkName, Purpose, Role,
-    transport::{Access, Connection, Endpoint, EndpointConfig, NodeIo, Security},
+pub(crate) use std::{
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
 };
-use serde::{Serialize, de::DeserializeOwned};
-use tokio::{
+
+pub(crate) use nekoproto::{
+    indexer::{IndexerServiceRequest as Ask, IndexerServiceResponse as Answer},
+    limits::*,
+    peer::{PeerServiceRequest as AskPeer, PeerServiceResponse as PeerAnswer},
+    transport::*,
+    *,
+};
+pub(crate) use testkit::{
+    frames::{self, closes, read_body, reads},
+    network::{ANY_PORT, kept_port},
+    peer::endpoint,
+    values::*,
+};
+pub(crate) use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
     sync::mpsc,
+    task::JoinHandle,
 };
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
 };
 
-pub(crate) mod services;
-pub(crate) mod wire;
+pub(crate) use self::{services::*, wire::*};
 
-pub(crate) use testkit::{
-    network::{ANY_PORT, kept_port},
-    values::{identity, name},
-};
-
-/// Runs `case` once over TLS and once in the clear.
-pub(crate) async fn over_both(case: impl AsyncFn(Security)) {
-    for security in [Security::Tls, Security::Insecure] {
-        case(security).await;
-    }
-}
-
-/// A hello of the node with this seed.
-pub(crate) fn hello(seed: u16) -> Hello {
-    Hello {
-        node: identity(seed).id(),
-        role: Role::Peer,
-        purpose: Purpose::Control,
-        network: NetworkName::default(),
-        private: false,
-        listen_port: 0,
-        nonce: [7; 32],
-    }
-}
-
-/// The endpoint of the node with this seed, in the default network.
-pub(crate) fn endpoint(seed: u16, role: Role, security: Security) -> Arc<Endpoint> {
-    endpoint_in(NetworkName::default(), seed, role, security)
-}
-
-/// The endpoint of the node with this seed.
-pub(crate) fn endpoint_in(network: NetworkName, seed: u16, role: Role, security: Security) -> Arc<Endpoint> {
-    let access = Access::default();
-    Endpoint::new(EndpointConfig { identity: identity(seed), role, network, security, access }).unwrap()
-}
+/// What a peer writes.
+pub(crate) type ToIndexer = Envelope<Ask, PeerAnswer>;
+/// What an indexer writes.
+pub(crate) type ToPeer = Envelope<AskPeer, Answer>;
 
 /// A listening node that hands out every connection after its handshake.
-pub(crate) struct Listening {
+pub(crate) struct Site {
+    pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) addr: SocketAddr,
     pub(crate) accepted: mpsc::UnboundedReceiver<Connection>,
+    security: Security,
     _stop: DropGuard,
 }
 
-impl Listening {
-    /// Begins to listen on a free port.
-    pub(crate) fn begin(endpoint: &Arc<Endpoint>) -> Self {
+impl Site {
+    /// Node 2 as an indexer.
+    pub(crate) fn indexer(security: Security) -> Self {
+        Self::of(endpoint(2, Role::Indexer, security), security)
+    }
+
+    /// This node.
+    pub(crate) fn of(endpoint: Arc<Endpoint>, security: Security) -> Self {
         let listener = endpoint.bind(ANY_PORT).unwrap();
         let addr = listener.local_addr();
         let (sender, accepted) = mpsc::unbounded_channel();
@@ -74,12 +67,18 @@ impl Listening {
             async move { sent.unwrap() }
         };
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), hand_out));
-        Self { addr, accepted, _stop: stop.drop_guard() }
+        Self { endpoint, addr, accepted, security, _stop: stop.drop_guard() }
     }
 
     /// The next connection whose handshake succeeded.
     pub(crate) async fn next(&mut self) -> Connection {
         self.accepted.recv().await.unwrap()
+    }
+
+    /// Both ends of a connection of the peer `seed`: the one that dialed first.
+    pub(crate) async fn connect(&mut self, seed: u16, purpose: Purpose) -> (Connection, Connection) {
+        let peer = endpoint(seed, Role::Peer, self.security);
+        (peer.dial(self.addr, purpose, None).await.unwrap(), self.next().await)
     }
 
     /// Connects `welcome`, whose connection must be the first to be handed out: earlier ones were refused and did
@@ -88,48 +87,105 @@ impl Listening {
         welcome.dial(self.addr, Purpose::Control, None).await.unwrap();
         assert_eq!(self.next().await.remote.node, welcome.node());
     }
-}
 
-/// Both ends of one connection: the one that dialed (node 1, a peer), and the one that accepted
-/// (node 2 in `role`).
-pub(crate) async fn connected(security: Security, role: Role, purpose: Purpose) -> (Connection, Connection) {
-    let mut listening = Listening::begin(&endpoint(2, role, security));
-    let dialed = endpoint(1, Role::Peer, security).dial(listening.addr, purpose, None).await.unwrap();
-    (dialed, listening.next().await)
-}
-
-/// Writes one control frame by hand.
-pub(crate) async fn write_frame(io: &mut NodeIo, envelope: &impl Serialize) {
-    write_frames(io, [envelope]).await;
-}
-
-/// Writes control frames by hand, all at once.
-pub(crate) async fn write_frames<T: Serialize>(io: &mut NodeIo, envelopes: impl IntoIterator<Item = T>) {
-    let mut bytes = Vec::new();
-    for envelope in envelopes {
-        let body = nekoproto::codec::encode(&envelope).unwrap();
-        bytes.extend(u32::try_from(body.len()).unwrap().to_be_bytes());
-        bytes.extend(body);
+    /// A connection of the peer `seed` to `service`, written by hand. Nobody calls the peer.
+    pub(crate) async fn by_hand(&mut self, seed: u16, service: Indexer) -> Wire {
+        self.called_by_hand(seed, service).await.0
     }
-    io.write_all(&bytes).await.unwrap();
-    io.flush().await.unwrap();
+
+    /// The same, and a client that calls the peer.
+    pub(crate) async fn called_by_hand(&mut self, seed: u16, service: Indexer) -> (Wire, PeerServiceClient) {
+        let (Connection { io, .. }, accepted) = self.connect(seed, Purpose::Control).await;
+        let account = accepted.account.clone();
+        let (to_peer, driver) = open_as_indexer(accepted, service);
+        (Wire { io, account, driver: tokio::spawn(driver) }, to_peer)
+    }
+
+    /// Bytes of the budget that are used.
+    pub(crate) fn used(&self) -> usize {
+        self.endpoint.budget().used()
+    }
+
+    pub(crate) async fn until_used(&self, is_enough: impl Fn(usize) -> bool) {
+        testkit::eventually(async || is_enough(self.used()).then_some(())).await;
+    }
 }
 
-/// Reads the body of one control frame by hand.
-pub(crate) async fn read_body(io: &mut NodeIo) -> Vec<u8> {
-    let mut body = vec![0; io.read_u32().await.unwrap() as usize];
-    io.read_exact(&mut body).await.unwrap();
-    body
+/// Both ends of one connection: the one that dialed (node 1, a peer), and the one that accepted (node 2 in `role`).
+pub(crate) async fn connected(security: Security, role: Role, purpose: Purpose) -> (Connection, Connection) {
+    Site::of(endpoint(2, role, security), security).connect(1, purpose).await
 }
 
-/// Reads one control frame by hand, which must be `expected`.
-pub(crate) async fn reads<T: Serialize + DeserializeOwned + Debug>(io: &mut NodeIo, expected: &T) {
-    let body = read_body(io).await;
-    let same = body == nekoproto::codec::encode(expected).unwrap();
-    assert!(same, "expected {expected:?}, came {:?}", nekoproto::codec::decode::<T>(&body));
+/// A connection to an indexer, written by hand.
+pub(crate) struct Wire {
+    pub(crate) io: NodeIo,
+    /// What the indexer keeps for the peer.
+    pub(crate) account: budget::Account,
+    /// Runs the indexer's end.
+    pub(crate) driver: JoinHandle<()>,
 }
 
-/// Waits until the other end closes the connection without sending another byte.
-pub(crate) async fn closes(io: &mut (impl AsyncReadExt + Unpin)) {
-    assert_eq!(io.read(&mut [0; 64]).await.unwrap_or(0), 0, "bytes came instead of the end");
+impl Wire {
+    /// Writes frames, all at once.
+    pub(crate) async fn write(&mut self, envelopes: impl IntoIterator<Item = ToIndexer>) {
+        let frames = envelopes.into_iter().flat_map(|envelope| frames::frame(&envelope).unwrap());
+        frames::write(&mut self.io, &frames.collect::<Vec<u8>>()).await;
+    }
+
+    /// Searches for `text` with each of these ids, all at once.
+    pub(crate) async fn search(&mut self, ids: impl IntoIterator<Item = u64>, text: &str) {
+        self.write(ids.into_iter().map(|id| search(id, text))).await;
+    }
+
+    /// The next frame.
+    pub(crate) async fn next(&mut self) -> ToPeer {
+        codec::decode(&read_body(&mut self.io).await).unwrap()
+    }
+
+    /// The id of the next call, which must be one.
+    pub(crate) async fn next_call(&mut self) -> u64 {
+        let ToPeer::Request { id, .. } = self.next().await else { panic!("no request") };
+        id
+    }
+
+    /// Reads the answer to a search, which counts `messages`.
+    pub(crate) async fn answers(&mut self, id: u64, messages: u32) {
+        reads(&mut self.io, &answered(id, messages)).await;
+    }
+
+    /// Searches, and is answered.
+    pub(crate) async fn is_served(&mut self, id: u64) {
+        self.search([id], "abc").await;
+        self.answers(id, 3).await;
+    }
+
+    /// Reads `count` answers; how many of them are long replies, and how many `Busy`.
+    pub(crate) async fn served_and_busy(&mut self, count: u64) -> (usize, usize) {
+        let (mut served, mut busy) = (0, 0);
+        for _ in 0..count {
+            match read_body(&mut self.io).await {
+                body if body.len() > 32 << 10 => served += 1,
+                body => match codec::decode(&body).unwrap() {
+                    ToPeer::Response { answer: Err(Fault::Busy), .. } => busy += 1,
+                    other => panic!("{other:?}"),
+                },
+            }
+        }
+        (served, busy)
+    }
+}
+
+/// A search for `text`, as it is sent.
+pub(crate) fn search(id: u64, text: &str) -> ToIndexer {
+    ToIndexer::Request { id, deadline_ms: 60_000, call: Ask::Search { name: name(text) } }
+}
+
+/// The answer to a search, as it is sent.
+pub(crate) fn answered(id: u64, messages: u32) -> ToPeer {
+    ToPeer::Response { id, answer: Ok(Answer::Search(Ok(reply(messages)))) }
+}
+
+/// The acknowledgement of an invalidation, as it is sent.
+pub(crate) fn acknowledged(id: u64) -> ToIndexer {
+    ToIndexer::Response { id, answer: Ok(PeerAnswer::Invalidate(Ok(()))) }
 }

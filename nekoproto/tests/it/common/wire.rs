@@ -1,26 +1,36 @@
 //! The handshake by hand, byte for byte.
 
-use std::{io, net::SocketAddr};
-
 use ed25519_dalek::{Signer, SigningKey};
-use nekoproto::{PROTOCOL_VERSION, codec};
 use serde::Serialize;
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-};
+use tokio::io::AsyncRead;
 
-use testkit::values::key;
+use super::*;
 
-use super::{ANY_PORT, closes};
+/// A hello of the node with this seed.
+pub(crate) fn hello(seed: u16) -> Hello {
+    Hello {
+        node: identity(seed).id(),
+        role: Role::Peer,
+        purpose: Purpose::Control,
+        network: NetworkName::default(),
+        private: false,
+        listen_port: 0,
+        nonce: [7; 32],
+    }
+}
 
 /// The eight bytes before each body of the handshake: they never change.
 pub(crate) fn header(version: u16, len: u16) -> Vec<u8> {
     [b"NEKO".as_slice(), &version.to_be_bytes(), &len.to_be_bytes()].concat()
 }
 
+/// One message of the handshake, of this version of the protocol.
+pub(crate) fn message(body: &impl Serialize) -> Vec<u8> {
+    message_of(PROTOCOL_VERSION, body)
+}
+
 /// One message of the handshake.
-pub(crate) fn message(version: u16, body: &impl Serialize) -> Vec<u8> {
+pub(crate) fn message_of(version: u16, body: &impl Serialize) -> Vec<u8> {
     let body = codec::encode(body).unwrap();
     [header(version, u16::try_from(body.len()).unwrap()), body].concat()
 }
@@ -42,7 +52,7 @@ pub(crate) fn proof(seed: u16, side: u8, sent_by_dialer: &[u8], sent_by_listener
     let signed = [b"nekop2p hello v1\0".as_slice(), &[side], transcript.as_bytes()].concat();
     let signature = SigningKey::from_bytes(&key(seed)).sign(&signed).to_bytes();
     let (first, second): (&[u8; 32], _) = signature.split_first_chunk().unwrap();
-    message(PROTOCOL_VERSION, &(64u8, first, <&[u8; 32]>::try_from(second).unwrap()))
+    message(&(64u8, first, <&[u8; 32]>::try_from(second).unwrap()))
 }
 
 /// Sends `bytes` over a new connection.
@@ -50,6 +60,15 @@ pub(crate) async fn send_raw(addr: SocketAddr, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(addr).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     stream
+}
+
+/// Sends the hello of a node, and reads what the server answers: its hello, and its proof.
+pub(crate) async fn exchange(addr: SocketAddr, hello: &Hello) -> (TcpStream, Vec<u8>, [Vec<u8>; 2]) {
+    let sent = message(hello);
+    let mut stream = send_raw(addr, &sent).await;
+    let answer = read_message(&mut stream).await.unwrap();
+    let proof = read_message(&mut stream).await.unwrap();
+    (stream, sent, [answer, proof])
 }
 
 /// A server that accepts one connection, reads a hello and replies with `answer(hello)`.

@@ -7,56 +7,56 @@ use super::*;
 /// Goal: whatever happens, the invariants hold, and an emptied index is empty.
 #[test]
 fn random_histories_keep_the_invariants() {
-    (0..200).for_each(|seed| random_history(seed, &Setup::new()));
+    testkit::seeds(20).for_each(|seed| random_history(seed, &Setup::new()));
 }
 
 #[test]
 fn random_histories_of_names_with_the_same_hash_keep_the_invariants() {
-    (0..200).for_each(|seed| random_history(seed, &Setup::colliding()));
+    testkit::seeds(20).for_each(|seed| random_history(seed, &Setup::colliding()));
 }
 
 fn random_history<S: BuildHasher>(seed: u64, setup: &Setup<S>) {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut sessions: Vec<Arc<Session>> = (0..6).map(|n| setup.session(n)).collect();
+    let of_origin = |origin| ["a", "b", "c"].map(|text| [1, 2, 3, 4].map(|n| record(origin, text, n)));
+    let records = [0, 1, 2].map(of_origin);
     for _ in 0..300 {
         let who = rng.random_range(0..sessions.len());
-        let text = ["a", "b", "c"][rng.random_range(0..3)];
-        let record = record(rng.random_range(0..3), text, rng.random_range(1..5));
+        let of_name = &records[rng.random_range(0..3)][rng.random_range(0..3)];
+        let record = &of_name[rng.random_range(0..4)];
         match rng.next_u32() % 8 {
             0 => {
                 setup.index.close_session(&sessions[who]);
                 sessions[who] = setup.session(u8::try_from(who).unwrap());
             }
             1 => setup.index.deregister(&sessions[who], &record.name),
-            2 => drop(setup.index.invalidate(&record)),
+            2 => drop(setup.index.invalidate(record)),
             n => {
                 let partial = n == 3;
-                let noted = if partial {
-                    setup.index.register_partial(&sessions[who], &record)
-                } else {
-                    setup.index.register(&sessions[who], &record)
-                };
-                if matches!(noted, Noted::Known | Noted::News { .. }) {
+                let register = if partial { Index::register_partial } else { Index::register };
+                if matches!(register(&setup.index, &sessions[who], record), Noted::Known | Noted::News { .. })
+                {
                     let expected = Holder { partial, ..holder(u8::try_from(who).unwrap()) };
                     let found = setup.index.lookup(&record.name, setup.now);
                     let holding = |found: &Found| found.at().contains(&expected);
                     let held: Vec<_> = found.iter().filter(|found| holding(found)).collect();
-                    assert!(held.len() == 1 && held[0].record == record, "seed {seed}");
+                    assert!(held.len() == 1 && held[0].record == *record);
                 }
             }
         }
         setup.index.check();
     }
     sessions.iter().for_each(|session| setup.index.close_session(session));
-    assert_eq!(setup.index.names(), 0, "seed {seed}");
+    assert_eq!(setup.index.names(), 0);
 }
 
 #[test]
 fn registrations_racing_with_removal_leave_nothing_behind() {
+    let first = record(1, "first", 1);
+    let names: Vec<_> = (0..40).map(|n| testing::named(&format!("f{n}"), &first)).collect();
     for round in 0..50 {
         let setup = Setup::new();
         let session = setup.session(1);
-        let names: Vec<_> = (0..40).map(|n| record(1, &format!("f{n}"), 1)).collect();
         std::thread::scope(|scope| {
             scope.spawn(|| names.iter().for_each(|record| drop(setup.index.register(&session, record))));
             scope.spawn(|| setup.index.close_session(&session));
@@ -68,7 +68,7 @@ fn registrations_racing_with_removal_leave_nothing_behind() {
 #[test]
 fn thousands_of_names_that_come_and_go_are_each_found_or_not() {
     let setup = Setup::new();
-    let session = setup.session(1);
+    let (session, first) = (setup.session(1), record(1, "first", 1));
     let mut rng = StdRng::seed_from_u64(7);
     let mut listed = std::collections::HashSet::new();
     for _ in 0..6000 {
@@ -77,7 +77,7 @@ fn thousands_of_names_that_come_and_go_are_each_found_or_not() {
             setup.index.deregister(&session, &name(&text));
             listed.remove(&text);
         } else {
-            setup.index.register(&session, &record(1, &text, 1));
+            setup.index.register(&session, &testing::named(&text, &first));
             listed.insert(text);
         }
     }

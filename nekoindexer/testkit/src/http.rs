@@ -1,0 +1,161 @@
+//! An HTTP client that sends exactly what it is told to, and shows what came and where it ended.
+
+use std::{
+    io::{BufRead, BufReader, ErrorKind, Read, Write},
+    net::{SocketAddr, TcpStream},
+};
+
+use serde_json::Value;
+
+use crate::TEST_LIMIT;
+
+/// An answer as it came.
+#[derive(Debug)]
+pub struct Answer {
+    /// The number of its status.
+    pub status: u16,
+    /// The status line and the headers.
+    pub head: String,
+    /// The body, without the marks of its chunks.
+    pub body: Vec<u8>,
+    /// Whether the connection ended before the body did.
+    pub is_cut: bool,
+}
+
+impl Answer {
+    /// The value of a header; empty where there is none.
+    #[must_use]
+    pub fn header(&self, name: &str) -> &str {
+        let mut headers = self.head.lines().filter_map(|line| line.split_once(": "));
+        headers.find(|(other, _)| other.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value)
+    }
+
+    /// The body as text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    /// The JSON of an answer with this status.
+    #[must_use]
+    pub fn done(&self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{} {}", self.head, String::from_utf8_lossy(&self.body));
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Asserts that it is a problem with this status, whose detail contains `text`.
+    pub fn refused(&self, status: u16, text: &str) {
+        let problem = self.done(status);
+        assert_eq!(self.header("content-type"), "application/problem+json", "{}", self.head);
+        assert!(problem["status"] == status && problem["title"].is_string(), "{problem}");
+        assert!(
+            problem["detail"].as_str().is_some_and(|detail| !detail.is_empty() && detail.contains(text)),
+            "{problem}"
+        );
+    }
+}
+
+/// A connection to a server.
+#[derive(Debug)]
+pub struct Client(BufReader<TcpStream>);
+
+impl Client {
+    /// Connects.
+    #[must_use]
+    pub fn new(addr: SocketAddr) -> Self {
+        let stream = TcpStream::connect(addr).unwrap();
+        stream.set_read_timeout(Some(TEST_LIMIT)).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    /// Sends bytes. A server that refuses them by their beginning does not read the rest.
+    pub fn send(&mut self, bytes: &[u8]) {
+        let _ = self.0.get_mut().write_all(bytes);
+    }
+
+    /// Sends a request. `headers` are whole lines; the host is the server's unless they name one.
+    pub fn request(&mut self, method: &str, path: &str, headers: &[&str], body: &[u8]) {
+        let mut text = format!("{method} {path} HTTP/1.1\r\n");
+        if !headers.iter().any(|header| header.to_lowercase().starts_with("host:")) {
+            text += &format!("host: {}\r\n", self.0.get_ref().peer_addr().unwrap());
+        }
+        headers.iter().for_each(|header| text.extend([header, "\r\n"]));
+        if !body.is_empty() || matches!(method, "POST" | "PUT") {
+            text += &format!("content-length: {}\r\n", body.len());
+        }
+        self.send(&[text.as_bytes(), b"\r\n", body].concat());
+    }
+
+    /// Receives the head of an answer.
+    #[must_use]
+    pub fn head(&mut self) -> Answer {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            assert!(self.0.read_line(&mut head).is_ok_and(|read| read > 0), "ended after {head:?}");
+        }
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, head, body: Vec::new(), is_cut: false }
+    }
+
+    /// Receives the body that belongs to a head.
+    #[must_use]
+    pub fn body(&mut self, mut answer: Answer) -> Answer {
+        let is_chunked = answer.header("transfer-encoding") == "chunked";
+        let len = answer.header("content-length").parse().unwrap_or(u64::MAX);
+        loop {
+            let mut line = String::new();
+            let len = if is_chunked {
+                let _ = self.0.read_line(&mut line); // an answer that is cut
+                u64::from_str_radix(line.trim(), 16).unwrap_or(u64::MAX)
+            } else {
+                len
+            };
+            let before = answer.body.len();
+            if let Err(error) = self.0.by_ref().take(len).read_to_end(&mut answer.body) {
+                assert_eq!(error.kind(), ErrorKind::ConnectionReset, "hangs");
+            }
+            answer.is_cut = (answer.body.len() - before) as u64 != len && (is_chunked || len != u64::MAX);
+            let _ = is_chunked && self.0.read_line(&mut line).is_ok();
+            if !is_chunked || len == 0 || answer.is_cut {
+                return answer;
+            }
+        }
+    }
+
+    /// Sends a request and receives its answer.
+    pub fn ask(&mut self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {
+        self.request(method, path, headers, body);
+        let head = self.head();
+        if method == "HEAD" || matches!(head.status, 204 | 304) { head } else { self.body(head) }
+    }
+
+    /// The data of the next event of this kind.
+    #[must_use]
+    pub fn event(&mut self, kind: &str) -> Value {
+        let mut lines = self.0.by_ref().lines().map(Result::unwrap);
+        assert!(lines.any(|line| line == format!("event: {kind}")), "the stream ended");
+        serde_json::from_str(lines.next().unwrap().strip_prefix("data: ").unwrap()).unwrap()
+    }
+
+    /// All that comes until the other end closes or resets the connection.
+    #[must_use]
+    pub fn rest(mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        if let Err(error) = self.0.read_to_end(&mut rest) {
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset, "hangs");
+        }
+        rest
+    }
+}
+
+/// The answer to one request over a connection of its own.
+#[must_use]
+pub fn ask(addr: SocketAddr, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {
+    Client::new(addr).ask(method, path, &[headers, &["connection: close"]].concat(), body)
+}
+
+/// The answer to a GET, received off the runtime's threads.
+pub async fn get(addr: SocketAddr, path: &str) -> Answer {
+    let path = path.to_owned();
+    tokio::task::spawn_blocking(move || ask(addr, "GET", &path, &[], b"")).await.unwrap()
+}

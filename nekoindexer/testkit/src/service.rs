@@ -1,0 +1,47 @@
+//! Services made of a function: it answers the calls that a test is about, and refuses the others.
+
+use futures::{FutureExt, future::BoxFuture};
+use nekoproto::{
+    Refusal,
+    indexer::{IndexerServiceRequest, IndexerServiceResponse},
+    peer::{PeerServiceRequest, PeerServiceResponse},
+};
+use tarpc::{
+    ServerError,
+    context::Context,
+    server::{ServeFn, serve},
+};
+
+/// An answer as tarpc sends it.
+type Served<T> = BoxFuture<'static, Result<T, ServerError>>;
+
+/// A service whose calls `answer` answers. An error is sent as the refusal of that kind of call.
+macro_rules! service {
+    ($(#[$doc:meta])* $name:ident, $request:ident, $response:ident: $($call:ident)*) => {
+        $(#[$doc])*
+        pub fn $name<A>(
+            answer: impl FnOnce(Context, $request) -> A + Clone,
+        ) -> ServeFn<$request, $response, impl FnOnce(Context, $request) -> Served<$response> + Clone>
+        where
+            A: Future<Output = Result<$response, Refusal>> + Send + 'static,
+        {
+            serve(move |context, call| {
+                let refused: fn(Refusal) -> $response = match &call {
+                    $($request::$call { .. } => |why| $response::$call(Err(why)),)*
+                };
+                answer(context, call).map(move |answer| Ok(answer.unwrap_or_else(refused))).boxed()
+            })
+        }
+    };
+}
+
+service! {
+    /// An indexer.
+    indexer, IndexerServiceRequest, IndexerServiceResponse:
+    Register Deregister Renew Search Query Invalidate Summarize SearchAll QueryAll DeregisterAll Find Trace Introduce Probe
+}
+
+service! {
+    /// A peer.
+    peer, PeerServiceRequest, PeerServiceResponse: Invalidate Confirm Lend
+}

@@ -1,0 +1,88 @@
+//! `--bound` and `--when-stale` of `get` and `follow`: how copies of single names are kept coherent, each node in a process
+//! of its own.
+
+use serde_json::Value;
+
+use crate::program::{Home, two_homes, until};
+
+fn status(reader: &Home, name: &str) -> Value {
+    reader.done(&["status", name, "--json"]).json()["files"][0].clone()
+}
+
+#[test]
+fn outdated_copies_are_treated_by_name_as_was_said_also_by_a_later_process() {
+    let (_indexers, origin, reader) = two_homes();
+    let publish = |text: &str| {
+        origin.write("a", text);
+        origin.write("b", text);
+        origin.done(&["share", "a", "b"]);
+    };
+    origin.write("a", "one");
+    origin.write("b", "one");
+    let _sharing = origin.share(&["a", "b"]);
+    let mut serving = reader.serve(&[]);
+    reader.done(&["get", "a", "b"]);
+    assert_eq!(status(&reader, "a").get("on_stale"), None);
+    reader.done(&["get", "a", "--when-stale", "refetch"]);
+    publish("two");
+    until(&mut serving, "a is refetched", || reader.read("a") == b"two");
+    until(&mut serving, "b is stale", || status(&reader, "b")["condition"] == "stale");
+    assert_eq!(reader.read("b"), b"one");
+    reader.done(&["get", "b", "--when-stale", "refetch"]);
+    assert_eq!(reader.read("b"), b"two");
+
+    reader.done(&["stop"]);
+    serving.wait();
+    let mut serving = reader.serve(&[]);
+    publish("three");
+    for name in ["a", "b"] {
+        until(&mut serving, "it is refetched again", || reader.read(name) == b"three");
+    }
+    let mut following = reader.start(&["follow", "a", "--when-stale", "drop"]);
+    following.out_line("a is at version 3");
+    following.signal("INT");
+    assert_eq!(following.wait().code, Some(0));
+    assert_eq!(status(&reader, "a")["on_stale"], "drop");
+    publish("four");
+    until(&mut serving, "a is dropped", || !reader.path("a").exists());
+    until(&mut serving, "b is not", || reader.read("b") == b"four");
+}
+
+#[test]
+fn bound_of_a_name_is_the_stricter_one_and_can_be_taken_back() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("a", "one");
+    origin.write("b", "one");
+    let _sharing = origin.share(&["a", "b"]);
+    let mut serving = reader.serve(&[]);
+    reader.done(&["get", "a", "b"]);
+    let mut fresh_for = |name: &str, secs: u64| {
+        until(&mut serving, "the bound counts", || {
+            let file = status(&reader, name);
+            let at = |key| file[key].as_u64();
+            at("fresh_until_ms")
+                .zip(at("confirmed_ms"))
+                .is_some_and(|(end, begin)| end - begin == secs * 1000)
+        });
+    };
+    fresh_for("a", 60);
+    reader.done(&["get", "a", "b", "--bound", "7"]);
+    fresh_for("a", 7);
+    fresh_for("b", 7);
+    assert_eq!(status(&reader, "a")["bound_secs"], 7);
+    let said = reader.done(&["status", "a"]).out.join("\n");
+    assert!(said.contains("wanted here: fresh for 7 s at most"), "{said}");
+    reader.done(&["get", "a", "--bound", "600"]);
+    fresh_for("a", 60);
+    reader.done(&["get", "a", "--no-preference"]);
+    assert_eq!(status(&reader, "a").get("bound_secs"), None);
+    fresh_for("b", 7);
+    for wrong in [
+        &["get", "a", "--bound", "0"][..],
+        &["get", "a", "--when-stale", "burn"],
+        &["follow", "../a", "--bound", "5"],
+        &["get", "a", "-o", "-", "--bound", "5"],
+    ] {
+        assert_eq!(reader.run(wrong).code, Some(2), "{wrong:?}");
+    }
+}
