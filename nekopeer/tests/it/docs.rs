@@ -136,7 +136,7 @@ fn documents_list_what_the_code_has() {
     table("architecture", "room", false, &mut modules.map(|name| format!("`{name}`")));
     let ids: BTreeSet<_> = code.split(": ").filter_map(|before| words(before).next_back()).collect();
     for (page, text) in &docs {
-        let lines = text.lines().filter(|line| !line.contains("cargo ") && !line.starts_with("|-"));
+        let lines = text.lines().filter(|line| !line.contains("cargo ") && !line.trim().starts_with("|-"));
         let ends = |c: char| !c.is_ascii_alphanumeric() && !"-_".contains(c);
         let words = lines.flat_map(|line| line.split(ends)).map(str::to_owned).collect::<Vec<_>>();
         let is_known = |word: &String| match word.split_at_checked(2) {
