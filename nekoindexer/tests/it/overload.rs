@@ -67,7 +67,8 @@ async fn frames_that_are_not_finished_take_a_bounded_memory() {
 #[testkit::test]
 async fn answers_that_are_not_read_take_a_bounded_memory() {
     let neighbor = indexer(Security::Tls, &[]).await;
-    let running = Running::begin(&["--neighbors", &neighbor.local_addr().to_string()]).await;
+    let neighbors = neighbor.local_addr().to_string();
+    let running = Running::begin(&["--neighbors", &neighbors, "--lease-secs", "300"]).await;
     let peer = honest(running.addr).await;
     let names: Names = List::first_of((0..BATCH_MAX).map(long_name));
     let records = || (0..BATCH_MAX).map(|n| verified(ORIGIN, long_name(n), 1).to_signed());

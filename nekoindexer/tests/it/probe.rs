@@ -4,7 +4,7 @@ use crate::common::*;
 
 async fn probed(indexer: &IndexerHandle, request: ProbeRequest) -> Result<ProbeReply, Refusal> {
     let peer = Peer::join(1, indexer.local_addr(), CLEAR).await;
-    peer.client.probe(within(Duration::from_secs(2)), request).await.unwrap()
+    peer.client.probe(patient(), request).await.unwrap()
 }
 
 fn hops(hops: u8) -> ProbeRequest {
@@ -45,7 +45,9 @@ async fn probe_ends_where_there_is_no_neighbor_and_says_who_did_not_answer() {
     ] {
         let fake = Fake::begin(20, CLEAR, habit);
         let asker = connected(CLEAR, &[fake.addr]).await;
-        let way = probed(&asker, hops(3)).await.unwrap();
+        let peer = Peer::join(1, asker.local_addr(), CLEAR).await;
+        let soon = within(Duration::from_secs(1));
+        let way = peer.client.probe(soon, hops(3)).await.unwrap().unwrap();
         assert_eq!((stops(&way), way.end), (vec![asker.node().tag()], ProbeEnd::Lost(why)));
         assert_eq!(way.stops[0].next, Some(fake.addr));
     }
@@ -78,7 +80,7 @@ async fn few_probes_of_a_peer_are_passed_on_at_once() {
     let fake = Fake::begin(20, CLEAR, Habit::NeverAnswers);
     let asker = connected(CLEAR, &[fake.addr]).await;
     let peer = Peer::join(1, asker.local_addr(), CLEAR).await;
-    let probe = |_| peer.client.probe(within(Duration::from_secs(2)), hops(3));
+    let probe = |_| peer.client.probe(within(Duration::from_secs(1)), hops(3));
     let answers = join_all((0..5).map(probe)).await;
     let refused = answers.into_iter().filter(|answer| matches!(answer, Ok(Err(Refusal::Busy))));
     assert_eq!(refused.count(), 1, "of five, four are passed on");
