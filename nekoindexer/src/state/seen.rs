@@ -241,6 +241,19 @@ mod tests {
         assert!(seen.shards.iter().all(is_new), "the maps have no room for what has left");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn ids_that_are_left_where_most_have_expired_are_known_until_they_are_due() {
+        let ((seen, _), now, caller) = (table(), Instant::now(), Caller::new(None, None));
+        let sight = |n, keep, at| seen.sight(&caller, id(n), 1, keep, at);
+        (0..1000).for_each(|n| drop(sight(n, KEEP, now)));
+        (1000..1010).for_each(|n| drop(sight(n, 3 * KEEP, now)));
+        pass(&seen, 2 * KEEP, now + 2 * KEEP).await;
+        assert!(seen.remembered() == 10 && seen.shards.iter().all(|shard| shard.lock().most < 10));
+        assert!((1000..1010).all(|n| sight(n, KEEP, now + 3 * KEEP) == Sight::Duplicate));
+        pass(&seen, 2 * KEEP, now + 4 * KEEP).await;
+        assert_eq!(seen.remembered(), 0);
+    }
+
     /// Goal: whoever sends more ids than its share is not taken any more, also over a new connection; others are.
     #[tokio::test]
     async fn one_caller_fills_its_own_share_alone() {
