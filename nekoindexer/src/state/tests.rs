@@ -2,8 +2,8 @@
 
 use super::*;
 
-#[test]
-fn only_the_indexer_where_a_query_began_is_answered_without_being_remembered() {
+#[tokio::test]
+async fn only_the_indexer_where_a_query_began_is_answered_without_being_remembered() {
     let (now, deadline) = (Instant::now(), Duration::from_secs(2));
     let state = State::new(now);
     state.on_register(

@@ -92,7 +92,7 @@ fn tab_completes_commands_paths_and_names(terminal: &mut Terminal) {
         ("search ano\t", "another.txt", "", "HOLDER"),
         ("get mod\t", "'models/", "pl\t", "models/plain.bin version 1"),
         ("get 'models/large o\t", "'models/large one.bin'", "", "models/large one.bin version 1"),
-        ("get nobody-has-th\tis", "nobody-has-this", "", "nobody offers nobody-has-this"),
+        ("get nobody-has-th\tis", "has-th", "", "nobody offers nobody-has-this"),
     ] {
         terminal.keys(typed);
         terminal.sees(completed);
