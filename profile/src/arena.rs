@@ -8,10 +8,10 @@ use std::{fs, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
 use nekoproto::{Identity, SignedRecord, limits::BATCH_MAX, transport::Security};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
-use self::load::{Asker, Load, Target};
+use self::load::{Asker, Found, Load, Target};
 use crate::cluster::client::Client;
 use crate::cluster::deployment::{Deployment, Node, Peers};
 use crate::node::{Downloads, Request, Role, process::Process};
@@ -118,8 +118,11 @@ impl Arena {
 
     /// Waits until the clients find this.
     pub(crate) async fn found(&self, target: &Target, within: Duration) -> anyhow::Result<()> {
-        let is_missing = || format!("{} is not found", target.name);
-        until(within, async || Ok((!self.load.finds(target).await).then(is_missing))).await
+        let look = async || {
+            let found = self.load.askers[0].ask(target, Instant::now()).await;
+            Ok((found != Found::Right).then(|| format!("{} is not found", target.name)))
+        };
+        until(within, look).await
     }
 
     /// How peers are started at indexer `n`.

@@ -16,7 +16,7 @@ use crate::index::{Origin, inside::Inside, sign};
 use crate::outcome::{Begin, Fault};
 use crate::plot::{Picture, Points, curves::rates};
 use crate::report::{Proof, Report, Row, Section, count, machine, option_name};
-use crate::run::{progress::Progress, setup::within};
+use crate::run::{setup::within, watch::Progress};
 
 /// Records signed, and then registered, at a time: only the registering is timed.
 const CHUNK: usize = 10_000;

@@ -1,6 +1,5 @@
 //! Running indexers, linked as the scenario says, with files registered: all that queries need.
 
-pub mod affinity;
 pub mod client;
 pub mod deployment;
 pub mod layout;
@@ -10,7 +9,6 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context;
 use nekoproto::{FileName, Holder, Identity, MsgId, QueryRequest};
 use tarpc::context;
-use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
 use self::client::Client;
@@ -24,19 +22,20 @@ use crate::{plan::scenario::Scenario, plan::topology::Graph};
 /// A running cluster; dropping it ends it.
 #[derive(Debug)]
 pub struct Cluster {
-    nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
     /// One peer for each indexer, with files registered there.
     peers: Vec<Client>,
     graph: Graph,
     workload: Arc<Workload>,
-    deployment: Deployment,
+    pub(crate) deployment: Deployment,
 }
 
 impl Cluster {
     /// Starts the indexers of `scenario`, waits for their links, and registers the files.
     pub async fn start(scenario: &Scenario, deployment: &Deployment) -> anyhow::Result<Self> {
         let graph = scenario.graph()?;
-        let identities: Vec<Identity> = (0..scenario.indexers).map(|n| identity(scenario.seed, n)).collect();
+        let identities: Vec<Identity> =
+            (0..scenario.indexers).map(|n| identity(scenario.load.seed, n)).collect();
         let workload = Arc::new(Workload::new(scenario, &identities));
         let mut cluster =
             Self { nodes: Vec::new(), peers: Vec::new(), graph, workload, deployment: deployment.clone() };
@@ -86,21 +85,6 @@ impl Cluster {
     pub async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
         let connect = Client::connect(self.nodes[n].addr(), identity, self.deployment.security);
         self.deployment.client_runtime(n).spawn(connect).await?
-    }
-
-    /// Number of indexers.
-    pub(crate) const fn size(&self) -> usize {
-        self.nodes.len()
-    }
-
-    /// The indexers.
-    pub(crate) fn nodes(&mut self) -> &mut [Node] {
-        &mut self.nodes
-    }
-
-    /// The runtime of clients of indexer `n`. To be called where clients run.
-    pub fn client_runtime(&self, n: usize) -> Handle {
-        self.deployment.client_runtime(n)
     }
 
     /// The peer that registered files at indexer `n`.

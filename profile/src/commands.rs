@@ -14,8 +14,8 @@ use self::args::{Apart, Command, Drawn, Output, Plain};
 use crate::measure::{Measured, measure};
 use crate::outcome::{Begin, Fault, Outcome};
 use crate::report::{Proof, Report, option_name};
-use crate::run::progress::note;
 use crate::run::setup::{Connecting, Setup};
+use crate::run::watch::note;
 use crate::{
     batch, compare, connections, consistency, goals, hostile, index, instructions, load, matrix, node,
     pipeline, plot, relay, soak, transfer,
@@ -73,20 +73,19 @@ fn run_query(args: &args::Query) -> Result<Outcome, Fault> {
     let measured =
         args.setup.on_threads(&Arc::default(), async |deployment| measure(&scenario, &deployment).await)?;
     let csv = |out: &mut dyn Write| measured.samples.write_csv(out);
-    let plots = |folder: &Path| plot::queries::draw(folder, &measured);
-    finish(&measured.report(), outputs.write_csv(csv)?.draw(plots)?)?;
+    finish(&measured.report(), outputs.write_csv(csv)?.draw(|| plot::queries::pictures(&measured))?)?;
     Ok(outcome(measured.is_all_well()))
 }
 
 fn run_matrix(args: &args::Matrix) -> Result<Outcome, Fault> {
-    let base = args.load.scenario();
+    let base = Scenario { load: args.load.clone(), ..Scenario::default() };
     for (indexers, clients, ttl_hops) in matrix::ROWS {
         Scenario { indexers, clients, ttl_hops, ..base.clone() }.graph().or_cannot_begin()?;
     }
     let outputs = args.output.prepare(None)?;
     let matrix =
         args.setup.on_threads(&Arc::default(), async |deployment| matrix::run(&base, &deployment).await)?;
-    finish(&matrix.report(), outputs.draw(|folder| matrix::draw(folder, &matrix.rows))?)?;
+    finish(&matrix.report(), outputs.draw(|| matrix::pictures(&matrix.rows))?)?;
     let is_all_well = !matrix.interrupted && matrix.rows.iter().all(Measured::is_all_well);
     matrix.fault.map_or(Ok(outcome(is_all_well)), Err)
 }
@@ -136,7 +135,7 @@ fn run_transfer(args: &args::Transfer) -> Result<Outcome, Fault> {
     let transfers =
         setup.on_threads(&watch, async |deployment| transfer::run(&scenarios, &folder, &deployment).await)?;
     let outputs = outputs.write_csv(|out| transfers.write_csv(out))?;
-    finish(&transfers.report(), outputs.draw(|plots| transfers.draw(plots))?)?;
+    finish(&transfers.report(), outputs.draw(|| transfers.pictures())?)?;
     Ok(outcome(transfers.is_all_well()))
 }
 
@@ -149,27 +148,23 @@ fn run_proof<O: clap::Args + Sync>(
     let outputs = args.output.prepare(None)?;
     let done = async |on: Deployment| work(&args.options, &on).await;
     let proof = Setup::apart(args.connecting.clone()).on_threads(&Arc::default(), done)?;
-    finish(&proof.report, outputs.draw(|folder| plot::save(folder, name, &proof.picture))?)?;
-    Ok(outcome(proof.is_all_well && !proof.report.interrupted))
+    let Proof { report, picture, is_all_well } = proof;
+    finish(&report, outputs.draw(|| vec![(name.to_owned(), picture)])?)?;
+    Ok(outcome(is_all_well && !report.interrupted))
 }
 
 fn run_consistency(args: &Plain<consistency::Options, Drawn>) -> Result<Outcome, Fault> {
     let outputs = args.output.prepare(None)?;
     let tables = consistency::run(&args.options)?;
-    let draw = |folder: &Path| {
-        let pictures = consistency::pictures(&tables);
-        let saved = pictures.iter().map(|(name, picture)| plot::save(folder, name, picture));
-        Ok(saved.collect::<anyhow::Result<Vec<_>>>()?.concat())
-    };
     // A promise that is broken is a result.
-    measured(&consistency::report(&tables, &args.options), outputs.draw(draw)?)
+    let outputs = outputs.draw(|| consistency::pictures(&tables))?;
+    measured(&consistency::report(&tables, &args.options), outputs)
 }
 
 fn run_compare(args: &args::Compare) -> Result<Outcome, Fault> {
     let read = |path: &Path| read::<Value>(path, &format!("cannot read the result {}", path.display()));
     let (before, after) = (read(&args.before)?, read(&args.after)?);
-    let rule = compare::Rule { tolerance: args.tolerance, per_floor: args.per_floor };
-    let comparison = compare::compare(&before, &after, rule).or_cannot_begin()?;
+    let comparison = compare::compare(&before, &after, args.rule).or_cannot_begin()?;
     print(&comparison.table)?;
     judged(&comparison.regressions, "worse by more than the tolerance")
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use anyhow::{Context, bail, ensure};
+use clap::Args;
 use serde_json::{Map, Value};
 
 use crate::report::metrics::{Better, METRICS, Metric};
@@ -17,13 +18,20 @@ const KEYS: [&str; 10] =
     ["scenario", "topology", "degree", "security", "layout", "routing", "rate", "miss", "files", "holders"];
 
 /// How to compare.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Args)]
 pub struct Rule {
-    /// By how much a figure may be worse, as a share of what it was: 0.1 is a tenth.
+    /// By how much a figure may be worse, as a share
+    #[arg(long, default_value_t = 0.1, value_parser = tolerance)]
     pub tolerance: f64,
-    /// Times and rates count in floors of their own run, so that a slower machine does not look like
-    /// a slower program.
+    /// Count times in floors of their own run: for results of different machines, or of a noisy one
+    #[arg(long)]
     pub per_floor: bool,
+}
+
+/// A share that a figure may be off by.
+pub(crate) fn tolerance(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share: &f64| share.is_finite() && *share >= 0.0);
+    share.ok_or_else(|| "the tolerance is a share of at least 0, such as 0.1".to_owned())
 }
 
 /// The comparison of two results.

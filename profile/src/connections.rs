@@ -14,7 +14,7 @@ use crate::cluster::deployment::{Deployment, Node};
 use crate::outcome::{Begin, Fault};
 use crate::report::{Report, Row, Section, bytes, count, machine, security_name};
 use crate::{cluster::client::Client, floor::Floor, plan::workload::sign_record, report::figures::Figures};
-use crate::{run::Watch, run::progress::Progress, run::setup::within};
+use crate::{run::Watch, run::setup::within, run::watch::Progress};
 
 const CONNECTING_AT_ONCE: usize = 64;
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);

@@ -14,8 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use self::echo::MESSAGE_BYTES;
-use crate::cluster::affinity::{keep_on_core, on_own_thread};
 use crate::cluster::deployment::Deployment;
+use crate::cluster::layout::{keep_on_core, on_own_thread};
 use crate::report::{Row, amount, count, figures::Figures};
 use crate::{cluster::layout::Layout, node::Role};
 
@@ -75,11 +75,10 @@ pub(crate) async fn raw(deployment: &Deployment) -> anyhow::Result<Figures> {
         process.kill().await;
         return figures;
     }
-    let listener = TcpListener::bind(ANY_PORT).await?.into_std()?;
+    // A socket belongs to the runtime it was made on.
+    let listener = deployment.runtime(0).spawn(TcpListener::bind(ANY_PORT)).await??;
     let addr = listener.local_addr()?;
-    // Taken up again there: a socket belongs to the runtime it was made on.
-    let serve = async { echo::serve_raw(TcpListener::from_std(listener)?).await };
-    let echo = deployment.runtime(0).spawn(serve);
+    let echo = deployment.runtime(0).spawn(echo::serve_raw(listener));
     let figures = ask_raw(addr).await?;
     echo.await??;
     Ok(figures)

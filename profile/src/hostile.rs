@@ -17,13 +17,12 @@ use tokio_util::sync::CancellationToken;
 use self::judge::{Judged, PHASES};
 use self::victims::Victims;
 use crate::arena::{Arena, load::Sample};
-use crate::cluster::deployment::Deployment;
 use crate::goals::{Bound, Goal};
 use crate::node::{Request, Role, usage::Usage};
-use crate::outcome::Fault;
-use crate::plot::proof;
 use crate::report::{Proof, Report, Row, Section, Table, machine};
-use crate::transfer::folder::Folder;
+use crate::{
+    cluster::deployment::Deployment, outcome::Fault, plot::proof, run::watch::note, transfer::folder::Folder,
+};
 
 /// Queries a second, of all clients together.
 const QUERIES_PER_S: u32 = 100;
@@ -71,7 +70,7 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Pr
     let attacks = if options.attack.is_empty() { every() } else { options.attack.clone() };
     let mut all = Vec::new();
     for attack in attacks.iter().take_while(|_| !deployment.watch.is_stopped()) {
-        crate::run::progress::note(&format!("attack {attack}"));
+        note(&format!("attack {attack}"));
         let lasts = Duration::from_secs(options.seconds.into());
         all.push(run_one(*attack, lasts, deployment, &folder.path).await?);
     }
@@ -143,7 +142,7 @@ async fn run_one(
     let end = load.now();
     let samples = load.samples();
     let mut judged = Judged::of(&samples, [begin, attacked, over, end]);
-    judged.add_bound(peak_mib);
+    judged.missed.extend((peak_mib > judge::MEMORY_MIB).then(|| format!("memory {peak_mib:.0} MiB")));
     let notes = victims.end(over.as_secs_f64(), &mut judged).await;
     arena.stop().await;
     let marks = [begin, attacked, over, end];

@@ -1,10 +1,9 @@
 //! One indexer in a process of its own: registrations and lookups a second, what a name costs in memory,
 //! and how much of the time is the index and how much the way to it.
 
-pub(crate) mod find;
+pub(crate) mod beside;
 pub(crate) mod grow;
 pub(crate) mod inside;
-pub(crate) mod leave;
 pub(crate) mod subject;
 pub(crate) mod tables;
 
@@ -17,10 +16,10 @@ use nekoproto::{Identity, VerifiedRecord};
 
 use self::subject::{Sample, Subject};
 use self::{inside::Costs, tables::Tables};
-use crate::cluster::{affinity, deployment::Deployment};
+use crate::cluster::{deployment::Deployment, layout};
 use crate::outcome::{Begin, Fault};
 use crate::report::{Report, amount};
-use crate::run::{progress::Progress, setup::within};
+use crate::run::{setup::within, watch::Progress};
 use crate::{floor::Floor, plan::workload::sign_record};
 
 /// Names of each row by batch size.
@@ -79,7 +78,7 @@ pub async fn run(options: &Options, deployment: &Deployment) -> Result<Report, F
     }
     for names in options.leave.iter().take_while(|_| !watch.is_stopped()) {
         let subject = start().await?;
-        leave::leave(&subject, *names, &mut tables).await?;
+        beside::leave(&subject, *names, &mut tables).await?;
         subject.stop().await;
     }
     Ok(tables.report(watch.is_stopped()))
@@ -162,7 +161,7 @@ pub fn name_of(n: usize) -> String {
 /// Signs the records of these files, on all cores.
 pub fn sign(origin: Origin, seed: u64, files: Range<usize>) -> Vec<VerifiedRecord> {
     let origin = origin.identity(seed);
-    let share = files.len().div_ceil(affinity::cores()).max(1);
+    let share = files.len().div_ceil(layout::cores()).max(1);
     thread::scope(|scope| {
         let (origin, end) = (&origin, files.end);
         let signing: Vec<_> = files

@@ -1,10 +1,9 @@
 //! The whole table of scenarios in one run.
 
-use std::path::{Path, PathBuf};
-
 use crate::measure::{COLUMNS, Measured, measure};
+use crate::plot::{Picture, curves::scaling, queries};
 use crate::report::{Report, Section, machine};
-use crate::{cluster::deployment::Deployment, outcome::Fault, plan::scenario::Scenario, plot, plot::scaling};
+use crate::{cluster::deployment::Deployment, outcome::Fault, plan::scenario::Scenario};
 
 /// Indexers, clients, TTL of each row: those of the forerunner's report, and beyond.
 pub(crate) const ROWS: [(usize, usize, u8); 9] = [
@@ -60,24 +59,17 @@ impl Matrix {
     }
 }
 
-/// Draws scatter and histogram of each row, and how they scale over clients and over hops.
-pub(crate) fn draw(folder: &Path, rows: &[Measured]) -> anyhow::Result<Vec<PathBuf>> {
-    let mut written = Vec::new();
-    for row in rows {
-        written.extend(plot::queries::draw(folder, row)?);
-    }
-    let clients = scaling::picture(rows, "10 indexers, TTL 1: by number of clients", "clients", |row| {
+/// Scatter and histogram of each row, and how they scale over clients and over hops.
+pub(crate) fn pictures(rows: &[Measured]) -> Vec<(String, Picture)> {
+    let clients = scaling(rows, "10 indexers, TTL 1: by number of clients", "clients", |row| {
         let Scenario { indexers, clients, ttl_hops, .. } = row.scenario;
         (indexers == 10 && ttl_hops == 1).then_some(clients)
     });
-    let hops = scaling::picture(rows, "10 indexers, 30 clients: by TTL", "TTL (hops)", |row| {
+    let hops = scaling(rows, "10 indexers, 30 clients: by TTL", "TTL (hops)", |row| {
         let Scenario { indexers, clients, ttl_hops, .. } = row.scenario;
         (indexers == 10 && clients == 30).then_some(usize::from(ttl_hops))
     });
-    for (name, picture) in [("scaling-clients", clients), ("scaling-ttl", hops)] {
-        if let Some(picture) = picture {
-            written.extend(plot::save(folder, name, &picture)?);
-        }
-    }
-    Ok(written)
+    let of_all = [("scaling-clients", clients), ("scaling-ttl", hops)];
+    let of_all = of_all.into_iter().filter_map(|(name, picture)| Some((name.to_owned(), picture?)));
+    rows.iter().flat_map(queries::pictures).chain(of_all).collect()
 }

@@ -10,7 +10,7 @@ use nekoproto::transport::Security;
 use crate::cluster::{Cluster, deployment::Deployment, layout::Layout};
 use crate::outcome::{Begin, Fault};
 use crate::report::{Row, figures::Figures};
-use crate::run::{self, Watch, progress::Progress, samples::Samples};
+use crate::run::{self, Watch, samples::Samples, watch::Progress};
 use crate::{floor::Floor, plan::scenario::Scenario};
 
 pub(crate) use show::COLUMNS;

@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{net::SocketAddr, path::PathBuf};
 
 use nekoindexer::ProbeCounts;
+use nekopeer::{Config, Peer, PeerHandle};
 use nekoproto::{NetworkName, transport::Access, transport::NetworkSecret};
 use serde::{Deserialize, Serialize};
 use testkit::rogue::{Order, corrupt::Corruption};
@@ -44,6 +45,13 @@ pub(crate) fn network(of: Option<&Private>) -> anyhow::Result<(NetworkName, Acce
     let Some(Private { name, secret }) = of else { return Ok(Default::default()) };
     let secret = Some(NetworkSecret::new(secret.as_bytes())?);
     Ok((NetworkName::try_from(name.clone())?, Access { secret, ..Access::default() }))
+}
+
+/// Starts a peer; returns when it has tried its indexers.
+pub(crate) async fn start_peer(config: Config) -> anyhow::Result<PeerHandle> {
+    let peer = Peer::spawn(config).await?;
+    peer.indexers_tried().await;
+    Ok(peer)
 }
 
 /// What a process is.

@@ -20,9 +20,8 @@ use crate::cluster::deployment::Deployment;
 use crate::node::{Probes, Request};
 use crate::outcome::{Begin, Fault};
 use crate::report::{Proof, machine};
-use crate::run::progress::note;
-use crate::run::watch::{LINKED_WITHIN, until};
-use crate::run::{progress::Progress, setup::within};
+use crate::run::setup::within;
+use crate::run::watch::{LINKED_WITHIN, Progress, note, until};
 use crate::transfer::folder::Folder;
 
 const MESSAGES_MAX: usize = 1_000_000_000;
@@ -166,20 +165,20 @@ impl Piped {
         deployment: &Deployment,
     ) -> Result<(), Fault> {
         let (watch, own_networks) = (&deployment.watch, self.loopback.is_none());
+        let start = async |log: Option<&str>| {
+            watch.unless_stopped(Stand::start(deployment, own_networks, log, folder)).await.or_cannot_begin()
+        };
         for (rate, log) in rows {
             if watch.is_stopped() {
                 return Ok(());
             }
-            let logs = (log != OFF).then_some(log);
-            let stand = Stand::start(deployment, own_networks, logs, folder);
-            let mut stand = watch.unless_stopped(stand).await.or_cannot_begin()?;
+            let mut stand = start((log != OFF).then_some(log)).await?;
             let ran = measure(&mut stand, rate, log, options, deployment).await;
             stand.stop().await;
             self.ran.push(ran?);
         }
         if !watch.is_stopped() {
-            let stand = Stand::start(deployment, own_networks, None, folder);
-            let stand = watch.unless_stopped(stand).await.or_cannot_begin()?;
+            let stand = start(None).await?;
             let announced = async {
                 linked(&stand, options, deployment).await?;
                 news::announce(&stand, options.versions, deployment).await

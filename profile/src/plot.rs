@@ -5,7 +5,6 @@ pub(crate) mod curves;
 pub mod over_time;
 pub(crate) mod proof;
 pub(crate) mod queries;
-pub(crate) mod scaling;
 
 use std::path::{Path, PathBuf};
 use std::{ops::Range, sync::OnceLock};

@@ -17,11 +17,11 @@ use self::ring::{Ring, off};
 use crate::cluster::{Cluster, client::Client, deployment::Deployment};
 use crate::floor::Floor;
 use crate::outcome::{Begin, Fault};
-use crate::plan::{scenario::Scenario, topology::Topology};
+use crate::plan::{scenario::Load, scenario::Scenario, topology::Topology};
 use crate::report::machine::{self, Taken};
 use crate::report::{Proof, amount, figures::Times};
-use crate::run::progress::note;
-use crate::run::{progress::Progress, setup::within};
+use crate::run::{setup::within, watch::Progress, watch::note};
+use crate::soak::growth::{LOOK_EVERY_MIN, lasting};
 
 /// More would measure this machine's scheduler.
 const NODES_MAX: usize = 20;
@@ -30,9 +30,6 @@ const IN_FLIGHT_MAX: usize = 256;
 /// Probes before those that count.
 const WARM_UP: usize = amount(500);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// The processes are looked at this often in a run, and not more often than that.
-const LOOKS_MAX: u32 = 600;
-const LOOK_EVERY_MIN: Duration = Duration::from_millis(250);
 /// What of what went wrong is shown.
 const FAULTS_SHOWN: usize = 8;
 
@@ -86,7 +83,8 @@ struct Relayed {
 pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Proof, Fault> {
     let watch = &deployment.watch;
     let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
-    let scenario = Scenario { indexers: options.nodes, topology: Topology::Ring, ..Scenario::default() };
+    let load = Load { topology: Topology::Ring, ..Load::default() };
+    let scenario = Scenario { indexers: options.nodes, load, ..Scenario::default() };
     let mut cluster = watch.unless_stopped(Cluster::start(&scenario, deployment)).await.or_cannot_begin()?;
     let relayed = relay(options, &mut cluster, deployment, floor).await;
     cluster.stop().await;
@@ -112,9 +110,10 @@ async fn relay(
     let nodes = (0..ring.nodes).map(|_| Seen::default()).collect();
     let (errors, faults, fault, wall) = <_>::default();
     let mut relayed = Relayed { ring, probes: 0, wall, nodes, floor, errors, faults, fault };
-    let lasts = options.minutes.map(|minutes| Duration::try_from_secs_f64(minutes * 60.0)).transpose()?;
+    let lasting = options.minutes.map(lasting).transpose()?;
+    let (lasts, look_every) =
+        (lasting.map(|(lasts, _)| lasts), lasting.map_or(LOOK_EVERY_MIN, |(_, every)| every));
     let requests = if lasts.is_some() { REQUESTS_MAX } else { options.requests } as u64;
-    let look_every = lasts.map_or(LOOK_EVERY_MIN, |lasts| (lasts / LOOKS_MAX).max(LOOK_EVERY_MIN));
     let _progress = match options.minutes {
         None => Some(Progress::begin("probes", options.requests, &deployment.watch)),
         Some(minutes) => {
@@ -144,7 +143,7 @@ async fn relay(
     }
     relayed.wall = began.elapsed();
     for (place, ((n, _), before)) in order.iter().zip(before).enumerate() {
-        match cluster.nodes()[*n].probes().await {
+        match cluster.nodes[*n].probes().await {
             Ok((after, _)) => relayed.count(place, after.since(before)),
             Err(error) => relayed.fault = relayed.fault.or_else(|| Some(format!("{error:#}"))),
         }
@@ -154,7 +153,7 @@ async fn relay(
 
 /// The indexers, and who they are, in the order in which a probe through `client` comes to them.
 async fn order(cluster: &Cluster, client: &Client) -> anyhow::Result<Vec<(usize, NodeTag)>> {
-    let nodes = cluster.size();
+    let nodes = cluster.nodes.len();
     let mut tags = Vec::new();
     for n in 0..nodes {
         tags.push(first(&probe(cluster.peer(n), 0).await?, 0)?);
@@ -178,7 +177,7 @@ async fn probe(client: &Client, hops: u8) -> anyhow::Result<ProbeReply> {
 async fn counts(cluster: &mut Cluster, order: &[(usize, NodeTag)]) -> anyhow::Result<Vec<ProbeCounts>> {
     let mut counts = Vec::new();
     for (n, _) in order {
-        counts.push(cluster.nodes()[*n].probes().await?.0);
+        counts.push(cluster.nodes[*n].probes().await?.0);
     }
     Ok(counts)
 }
@@ -236,7 +235,7 @@ impl Relayed {
         at: Duration,
     ) -> anyhow::Result<()> {
         for (seen, (n, _)) in self.nodes.iter_mut().zip(order) {
-            let node = &mut cluster.nodes()[*n];
+            let node = &mut cluster.nodes[*n];
             let tasks = node.probes().await?.1;
             let taken = node.of_process(Some).and_then(|pid| machine::taken(pid, at.as_secs_f64()));
             seen.taken.extend(taken.map(|taken| (taken, tasks)));

@@ -1,7 +1,6 @@
 //! The run: clients that ask, each answer timed and then judged.
 
 pub mod pacer;
-pub(crate) mod progress;
 pub mod samples;
 pub(crate) mod setup;
 pub mod watch;
@@ -37,7 +36,7 @@ pub async fn connect(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>)
         .collect();
     let mut clients = Vec::new();
     for n in 0..scenario.clients {
-        let at = scenario.place_of(n);
+        let at = n % scenario.indexers;
         let asker = Asker {
             number: u32::try_from(n)?,
             client: cluster.client(at, Identity::generate()).await?,
@@ -46,7 +45,7 @@ pub async fn connect(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>)
             ttl_hops: scenario.ttl_hops,
             watch: Arc::clone(watch),
         };
-        let runtime = cluster.client_runtime(at);
+        let runtime = cluster.deployment.client_runtime(at);
         clients.push(Asking { asker, draw: Draw::new(scenario, n), samples: Vec::new(), runtime });
     }
     Ok(Clients(clients))
@@ -55,11 +54,11 @@ pub async fn connect(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>)
 /// Runs `scenario` with its clients. When it is stopped early, requests under way are still awaited.
 pub async fn run(scenario: &Scenario, clients: Clients, watch: &Arc<Watch>) -> anyhow::Result<Samples> {
     watch.begin();
-    let (mut clients, _) = closed_loop(clients.0, scenario.warm_up).await?;
+    let (mut clients, _) = closed_loop(clients.0, scenario.load.warm_up).await?;
     let warm_up = clients.iter_mut().flat_map(|client| std::mem::take(&mut client.samples)).collect();
     watch.begin();
-    let (clients, wall) = match scenario.rate {
-        None => closed_loop(clients, scenario.requests).await?,
+    let (clients, wall) = match scenario.load.rate {
+        None => closed_loop(clients, scenario.load.requests).await?,
         Some(rate) => open_loop(clients, scenario, rate, watch).await?,
     };
     let measured = clients.into_iter().flat_map(|client| client.samples).collect();

@@ -11,23 +11,17 @@ use serde_json::json;
 use tokio::time::{Instant, interval};
 use tokio_util::sync::CancellationToken;
 
-use self::growth::Growth;
-use crate::arena::{self, Arena, load::Found};
-use crate::cluster::deployment::Deployment;
+use self::growth::{Growth, lasting};
+use crate::arena::{self, Arena};
+use crate::hostile::judge::Seen;
 use crate::node::{Request, process::Process};
-use crate::outcome::Fault;
 use crate::plot::{Picture, proof::over_minutes};
 use crate::report::machine::{self, Taken};
-use crate::report::{Proof, Report, Row, Section, Table, figures::Figures};
-use crate::transfer::folder::Folder;
+use crate::report::{Proof, Report, Row, Section, Table};
+use crate::{cluster::deployment::Deployment, outcome::Fault, run::watch::note, transfer::folder::Folder};
 
 const INDEXERS: usize = 3;
 const QUERIES_PER_S: u32 = 50;
-/// Of these many looks at the processes a run has at most.
-const LOOKS_MAX: u32 = 600;
-const LOOK_EVERY_MIN: Duration = Duration::from_millis(250);
-/// Share of a run that counts as warm-up.
-const WARM_UP: f64 = 1.0 / 3.0;
 /// The file that changes, and its bytes.
 const CHANGES: &str = "changes.bin";
 const CHANGES_BYTES: usize = 200_000;
@@ -58,9 +52,8 @@ struct Soaked {
     /// How often each kind of thing was done, and what went wrong.
     done: [usize; 4],
     faults: Vec<String>,
-    /// Answers that were right, incomplete, wrong, or missing.
-    found: [usize; 4],
-    figures: Option<Figures>,
+    /// What clients saw.
+    seen: Option<Seen>,
 }
 
 /// Runs it until its time is over or it is stopped.
@@ -70,16 +63,16 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Pr
     let names = arena.share().await?;
     let keeper = arena.peers_at(1).start("keeper").await?;
     arena.peers.push(keeper);
-    let lasts = Duration::try_from_secs_f64(options.minutes * 60.0).map_err(anyhow::Error::from)?;
+    let (lasts, look_every) = lasting(options.minutes)?;
     let stop = CancellationToken::new();
     let asking = tokio::spawn(Arc::clone(&arena.load).queries(QUERIES_PER_S, false, stop.clone()));
-    let looking = tokio::spawn(look(arena.ids(), (lasts / LOOKS_MAX).max(LOOK_EVERY_MIN), stop.clone()));
+    let looking = tokio::spawn(look(arena.ids(), look_every, stop.clone()));
     let mut soaked = Soaked::default();
     let reader = arena.peers_at(0).start("reader-0").await?;
     let mut events =
         Events { random: StdRng::seed_from_u64(options.seed), reader, names, gets: 0, number: 0 };
     let mut ticks = interval(Duration::from_secs(1) / options.rate.max(1));
-    crate::run::progress::note(&format!("soaking for {} min", options.minutes));
+    note(&format!("soaking for {} min", options.minutes));
     let until = Instant::now() + lasts;
     while Instant::now() < until && !deployment.watch.is_stopped() {
         ticks.tick().await;
@@ -92,10 +85,7 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Pr
     stop.cancel();
     asking.await.map_err(anyhow::Error::from)?;
     soaked.taken = looking.await.map_err(anyhow::Error::from)?;
-    let samples = arena.load.samples();
-    soaked.found = [Found::Right, Found::Incomplete, Found::Wrong, Found::Failed]
-        .map(|found| samples.iter().filter(|sample| sample.found == found).count());
-    soaked.figures = Some(Figures::of(samples.iter().map(|sample| sample.took)));
+    soaked.seen = Some(Seen::of(arena.load.samples().iter()));
     events.reader.kill().await;
     arena.stop().await;
     let (report, picture) = (soaked.report(options, deployment), soaked.picture());
@@ -182,12 +172,13 @@ fn seeder_dir(arena: &Arena) -> &Path {
 impl Soaked {
     fn growths(&self) -> impl Iterator<Item = (&str, Growth)> {
         let each = self.taken.iter();
-        each.flat_map(|(label, taken)| Growth::all(taken, WARM_UP).map(move |one| (label.as_str(), one)))
+        each.flat_map(|(label, taken)| Growth::all(taken).map(move |one| (label.as_str(), one)))
     }
 
     /// Nothing grew, and every answer was right.
     fn is_all_well(&self) -> bool {
-        self.faults.is_empty() && self.found[1..] == [0; 3] && !self.growths().any(|(_, growth)| growth.grows)
+        let all_right = self.seen.as_ref().is_none_or(|seen| seen.faults() == 0);
+        self.faults.is_empty() && all_right && !self.growths().any(|(_, growth)| growth.grows)
     }
 
     fn report(&self, options: &Options, deployment: &Deployment) -> Report {
@@ -202,7 +193,9 @@ impl Soaked {
             Row::named(format!("{label}: {}", growth.what)).and(growth.row())
         };
         let [visits, updates, gets, more] = self.done;
-        let [right, incomplete, wrong, failed] = self.found;
+        let seen = self.seen.clone().unwrap_or_else(|| Seen::of([].iter()));
+        let Seen { figures, wrong, incomplete, failed } = &seen;
+        let right = figures.count - seen.faults() as u64;
         let answers = json!({"right": right, "incomplete": incomplete, "wrong": wrong, "failed": failed});
         let faults = self.faults.len();
         let mut foot = vec![format!(
@@ -211,7 +204,7 @@ impl Soaked {
             gets + more
         )];
         foot.extend(self.faults.iter().take(8).cloned());
-        let figures = self.figures.iter().fold(Row::default(), |row, figures| row.times(figures));
+        let figures = Row::default().times(figures);
         Report {
             kind: Some("soak"),
             head: format!(

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 
 use self::{figures::Measured, folder::Folder, scenario::Scenario, show::Transfers, stage::Stage};
 use crate::outcome::{Begin, Fault};
-use crate::{cluster::deployment::Deployment, run::progress::Progress};
+use crate::{cluster::deployment::Deployment, run::watch::Progress};
 
 /// Measures these one after the other, with files in `folder`; ends early when stopped, with what was
 /// measured by then.

@@ -103,7 +103,7 @@ impl Asker {
     }
 
     /// Asks until there is an answer, or no time left.
-    async fn ask(&self, target: &Target, due: Instant) -> Found {
+    pub(super) async fn ask(&self, target: &Target, due: Instant) -> Found {
         let until = due + ANSWER_WITHIN;
         loop {
             let Ok(client) = self.client().await else { return Found::Failed };
@@ -129,7 +129,7 @@ impl Asker {
 /// What is asked, and what came of it.
 #[derive(Debug)]
 pub(crate) struct Load {
-    askers: Vec<Asker>,
+    pub(super) askers: Vec<Asker>,
     targets: Mutex<Vec<Target>>,
     samples: Mutex<Vec<Sample>>,
     began: Instant,
@@ -144,11 +144,6 @@ impl Load {
     /// From now on this is asked for too.
     pub(crate) fn add(&self, target: Target) {
         locked(&self.targets).push(target);
-    }
-
-    /// Whether it is found now.
-    pub(crate) async fn finds(&self, target: &Target) -> bool {
-        self.askers[0].ask(target, Instant::now()).await == Found::Right
     }
 
     /// The time since the load began.

@@ -8,15 +8,15 @@ use std::{
 };
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use nekoproto::limits::TTL_MAX;
 
 pub(crate) use self::transfer::Transfer;
+use crate::compare::{Rule, tolerance};
 use crate::outcome::{Begin, Fault};
 use crate::report::outputs::Outputs;
 use crate::run::setup::{Connecting, Setup};
 use crate::{
     batch, connections, consistency, goals, hostile, index, instructions, load, pipeline,
-    plan::scenario::Scenario, plan::topology::Topology, relay, soak,
+    plan::scenario::Load, plan::scenario::Scenario, relay, soak,
 };
 
 /// Measures nekop2p, and checks every answer while doing so.
@@ -127,70 +127,14 @@ impl Detailed {
     }
 }
 
-/// A share that a figure may be off by.
-fn tolerance(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|share: &f64| share.is_finite() && *share >= 0.0);
-    share.ok_or_else(|| "the tolerance is a share of at least 0, such as 0.1".to_owned())
-}
-
-/// What clients ask.
-#[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Load {
-    /// Measured requests of each client
-    #[arg(short = 'n', long, default_value_t = 1000)]
-    pub(crate) requests: usize,
-    /// Requests of each client before those
-    #[arg(long, default_value_t = 100)]
-    pub(crate) warm_up: usize,
-    /// How the indexers are linked
-    #[arg(long, default_value = "mesh")]
-    pub(crate) topology: Topology,
-    /// Neighbors of each indexer in the random topology
-    #[arg(long, default_value_t = 3)]
-    pub(crate) degree: usize,
-    /// Share of queries for names that nobody has
-    #[arg(long, default_value_t = 0.1)]
-    pub(crate) miss: f64,
-    /// Files registered with each indexer
-    #[arg(long, default_value_t = 16)]
-    pub(crate) files: usize,
-    /// Queries per second of all clients together, begun whether or not earlier ones are answered; without it
-    /// each client waits for its answer
-    #[arg(long, value_name = "PER_S")]
-    pub(crate) rate: Option<f64>,
-    /// Seed of files, questions and the random topology
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
-}
-
-impl Load {
-    /// A scenario with this load.
-    pub(crate) fn scenario(&self) -> Scenario {
-        let Self { requests, warm_up, topology, degree, miss, files, rate, seed } = *self;
-        Scenario { requests, warm_up, topology, degree, miss, files, rate, seed, ..Scenario::default() }
-    }
-}
-
 /// Response time of queries in one scenario.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Query {
-    /// Indexers
-    #[arg(short, long, default_value_t = 10)]
-    pub(crate) indexers: usize,
-    /// Clients, spread over the indexers
-    #[arg(short, long, default_value_t = 1)]
-    pub(crate) clients: usize,
-    /// Hops of each query
-    #[arg(short = 'q', long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=i64::from(TTL_MAX)))]
-    pub(crate) ttl: u8,
-    /// Peers that hold each file, each at another indexer
-    #[arg(long, default_value_t = 1)]
-    pub(crate) holders: usize,
+    #[command(flatten)]
+    scenario: Scenario,
     /// Seconds for which nobody asks anything at first: what the indexers take then
     #[arg(long, value_name = "S", default_value_t = 0, requires = "processes")]
-    pub(crate) idle: u32,
-    #[command(flatten)]
-    pub(crate) load: Load,
+    idle: u32,
     #[command(flatten)]
     pub(crate) setup: Setup,
     #[command(flatten)]
@@ -200,8 +144,7 @@ pub(crate) struct Query {
 impl Query {
     /// What to run.
     pub(crate) fn scenario(&self) -> Scenario {
-        let Self { indexers, clients, ttl: ttl_hops, holders, idle: idle_s, .. } = *self;
-        Scenario { indexers, clients, ttl_hops, holders, idle_s, ..self.load.scenario() }
+        Scenario { idle_s: self.idle, ..self.scenario.clone() }
     }
 }
 
@@ -243,12 +186,8 @@ pub(crate) struct Compare {
     pub(crate) before: PathBuf,
     /// The result after
     pub(crate) after: PathBuf,
-    /// By how much a figure may be worse, as a share
-    #[arg(long, default_value_t = 0.1, value_parser = tolerance)]
-    pub(crate) tolerance: f64,
-    /// Count times in floors of their own run: for results of different machines, or of a noisy one
-    #[arg(long)]
-    pub(crate) per_floor: bool,
+    #[command(flatten)]
+    pub(crate) rule: Rule,
 }
 
 /// Instructions of the hot functions.

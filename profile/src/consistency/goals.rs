@@ -15,11 +15,10 @@ impl Which {
             Self::C1 => c1(rows),
             Self::C2 => c2(rows),
             Self::C3 => c3(rows),
-            Self::C4 => vec![(
-                "reads served as fresh later than lease + delay".to_owned(),
-                Bound::Exactly(0.0),
-                rows.iter().map(|row| row.get("past_bound")).sum(),
-            )],
+            Self::C4 => {
+                let late = rows.iter().map(|row| row.get("past_bound")).sum();
+                vec![("reads served as fresh later than lease + delay".to_owned(), Bound::Exactly(0.0), late)]
+            }
             Self::C5 => c5(rows),
             Self::C6 => c6(rows),
         };
@@ -44,17 +43,14 @@ fn at<'a>(rows: &'a [Row], of: &[(&str, f64)]) -> Vec<&'a Row> {
 fn c1(rows: &[Row]) -> Vec<Aim> {
     let (none, three_messages) = (Bound::Exactly(0.0), Bound::AtMost(3.0 * DELAY.1.as_secs_f64()));
     let replicated = at(rows, &[("readers", 3.0)]);
+    let messages = "messages for an update, 3 replicas on 3 indexers, worst row";
     let worst = |what: &str, bound, key| (format!("{what}, worst row"), bound, most(rows, key));
     vec![
         worst("invalid query results, %", none, "invalid_percent"),
         worst("the same, replaced longer ago than one message takes, %", none, "invalid_late_percent"),
         worst("stale reads served as fresh, %", none, "stale_percent"),
         worst("longest of them, s (a registration, its answer, a push)", three_messages, "stale_max_s"),
-        (
-            "messages for an update, 3 replicas on 3 indexers, worst row".to_owned(),
-            Bound::AtMost(6.0),
-            most(replicated, "messages_per_update"),
-        ),
+        (messages.to_owned(), Bound::AtMost(6.0), most(replicated, "messages_per_update")),
     ]
 }
 
@@ -100,12 +96,10 @@ fn c6(rows: &[Row]) -> Vec<Aim> {
         most(at(rows, &[("indexers", indexers), ("readers", readers)]), "messages_per_update")
     };
     let each = (messages(100.0, 30.0) - messages(100.0, 0.0)) / 30.0;
+    let times = messages(100.0, 3.0) / messages(10.0, 3.0);
+    let what = "messages for an update of 3 replicas, 100 indexers in times of 10".to_owned();
     vec![
-        (
-            "messages for an update of 3 replicas, 100 indexers in times of 10".to_owned(),
-            Bound::AtMost(1.1),
-            messages(100.0, 3.0) / messages(10.0, 3.0),
-        ),
+        (what, Bound::AtMost(1.1), times),
         ("messages for each further replica, 100 indexers".to_owned(), Bound::AtMost(3.0), each),
     ]
 }

@@ -19,7 +19,7 @@ use clap::{Args, ValueEnum};
 
 use self::tables::{Measured, Which};
 use crate::report::{Report, Row, Section, option_name};
-use crate::{outcome::Fault, plot::Picture, run::progress::note};
+use crate::{outcome::Fault, plot::Picture, run::watch::note};
 
 /// Which tables, and how often.
 #[derive(Clone, Debug, Args)]

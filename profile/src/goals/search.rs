@@ -9,7 +9,7 @@ use nekoproto::limits::CONNECTIONS_MAX;
 
 use super::{Bound, Goal};
 use crate::measure::{Measured, measure};
-use crate::plan::scenario::{CLIENTS_MAX, INDEXERS_MAX, Scenario};
+use crate::plan::scenario::{CLIENTS_MAX, INDEXERS_MAX, Load, Scenario};
 use crate::report::{Report, amount, bytes, count, median, option_name};
 use crate::run::setup::{Connecting, Setup, within};
 use crate::{cluster::deployment::Deployment, cluster::layout::Layout, outcome::Fault};
@@ -105,16 +105,20 @@ impl Search<'_> {
             self.query(&what, &setup, &runs, ratio, Bound::AtMost(1.15));
         }
         // As long as it takes until each indexer has checked most records, which it does once.
-        let long =
-            |indexers| Scenario { requests: self.options.requests * 5, ..self.scenario(indexers, 10, 1) };
+        let long = |indexers| {
+            let mut long = self.scenario(indexers, 10, 1);
+            long.load.requests *= 5;
+            long
+        };
         let rounds = self.rounds(&[long(10), long(self.options.mesh)], &setup)?;
         let ratio = median(rounds.iter().map(|round| round[1].figures.p50 / round[0].figures.p50));
         let runs: Vec<&Measured> = rounds.iter().map(|round| &round[1]).collect();
         let what = format!("{}/10/1, p50 in p50s of 10/10/1", self.options.mesh);
         self.query(&what, &setup, &runs, ratio, Bound::AtMost(2.0));
-        let requests = (self.options.requests / 50).max(1);
         let clients = self.options.clients;
-        let crowd = self.measure(&Scenario { requests, ..self.scenario(10, clients, 1) }, &setup)?;
+        let mut crowd = self.scenario(10, clients, 1);
+        crowd.load.requests = (self.options.requests / 50).max(1);
+        let crowd = self.measure(&crowd, &setup)?;
         let errors = count(crowd.errors() + crowd.hits_wrong());
         self.query(&format!("10/{clients}/1, errors"), &setup, &[&crowd], errors, Bound::Exactly(0.0));
         Ok(())
@@ -190,10 +194,12 @@ impl Search<'_> {
     }
 
     fn scenario(&self, indexers: usize, clients: usize, ttl_hops: u8) -> Scenario {
+        let (requests, usual) = (self.options.requests, Load::default());
+        let warm_up = requests.min(usual.warm_up);
         // One client asks five times as often: a median of few is moved by little.
-        let requests = self.options.requests * if clients == 1 { 5 } else { 1 };
-        let warm_up = self.options.requests.min(Scenario::default().warm_up);
-        Scenario { indexers, clients, ttl_hops, requests, warm_up, ..Scenario::default() }
+        let requests = requests * if clients == 1 { 5 } else { 1 };
+        let load = Load { requests, warm_up, ..usual };
+        Scenario { indexers, clients, ttl_hops, load, ..Scenario::default() }
     }
 
     fn measure(&self, scenario: &Scenario, setup: &Setup) -> Result<Measured, Fault> {
@@ -218,8 +224,7 @@ impl Search<'_> {
 
     /// Adds what came of these runs of one scenario.
     fn query(&mut self, what: &str, setup: &Setup, runs: &[&Measured], measured: f64, bound: Bound) {
-        let Some(Scenario { indexers, clients, ttl_hops, requests, .. }) =
-            runs.first().map(|run| &run.scenario)
+        let Some(Scenario { indexers, clients, ttl_hops, load, .. }) = runs.first().map(|run| &run.scenario)
         else {
             return;
         };
@@ -233,7 +238,7 @@ impl Search<'_> {
             true => (" --insecure", option_name(&setup.routing)),
             false => ("", "TLS".to_owned()),
         };
-        let counts = format!("-i {indexers} -c {clients} --ttl {ttl_hops} -n {requests}");
+        let counts = format!("-i {indexers} -c {clients} --ttl {ttl_hops} -n {}", load.requests);
         let command = format!("profile query {counts}{routing}{layout}{insecure}");
         let all_right = runs.iter().all(|run| run.is_all_well());
         let goal = Goal::new(format!("{what}, {how}"), bound, measured, &command);

@@ -1,13 +1,13 @@
 //! The goals of the transfer.
 
-use std::{io::Write, num::NonZeroU64};
+use std::num::NonZeroU64;
 
 use nekoproto::transport::Security;
 
 use super::{Bound, Goal};
 use crate::transfer::scenario::{Bulk, Change, How, Scenario, What};
 use crate::{cluster::deployment::Deployment, report::option_name, transfer::figures::Measured};
-use crate::{transfer::folder::Folder, transfer::measure, transfer::units::shown};
+use crate::{run::watch::note, transfer::folder::Folder, transfer::measure, transfer::units::shown};
 
 const CAP: Option<NonZeroU64> = NonZeroU64::new(50_000_000);
 const READERS: usize = 8;
@@ -62,11 +62,11 @@ impl Plan {
     /// The same with goals for the memory of both sides.
     fn peaks(self, size: u64, how: &str) -> Self {
         let what = |side| format!("{}, {how}: peak of memory of the {side}, MiB", shown(size));
-        self.aim(what("sender"), Figure::Largest("peak_mib_sender"), Bound::AtMost(PEAK_MIB)).aim(
-            what("reader"),
-            Figure::Largest("peak_mib_receiver"),
-            Bound::AtMost(PEAK_MIB),
-        )
+        [("sender", "peak_mib_sender"), ("reader", "peak_mib_receiver")]
+            .into_iter()
+            .fold(self, |plan, (side, key)| {
+                plan.aim(what(side), Figure::Largest(key), Bound::AtMost(PEAK_MIB))
+            })
     }
 }
 
@@ -88,11 +88,8 @@ fn plan(options: &Options) -> Vec<Plan> {
     let change = |how: How| {
         let what = format!("1 % changed at 20 places, {}: moved, %", option_name(&how));
         let change = Change { percent: 1.0, places: 20, how };
-        Plan::of(Scenario { what: What::Change(bulk, change), ..once.clone() }).aim(
-            what,
-            Median("moved_percent"),
-            AtMost(3.0),
-        )
+        let plan = Plan::of(Scenario { what: What::Change(bulk, change), ..once.clone() });
+        plan.aim(what, Median("moved_percent"), AtMost(3.0))
     };
     let capped = Scenario { cap_up: CAP, cap_down: CAP, ..once.clone() };
     let corrupts = "one of four sources corrupts 1 % of the chunks";
@@ -143,10 +140,10 @@ pub async fn run(options: &Options, folder: &Folder, deployment: &Deployment) ->
             return (goals, false);
         }
         let measured = measured.unwrap_or_else(|fault| {
-            say(&scenario, &format!("{:#}", fault.parts().1));
+            note(&format!("{}: {:#}", scenario.name(), fault.parts().1));
             Measured { scenario: scenario.clone(), rounds: Vec::new() }
         });
-        measured.errors().for_each(|error| say(&scenario, error));
+        measured.errors().for_each(|error| note(&format!("{}: {error}", scenario.name())));
         all_well &= measured.is_all_well();
         for (what, figure, bound) in aims {
             let is = match figure {
@@ -165,9 +162,4 @@ pub async fn run(options: &Options, folder: &Folder, deployment: &Deployment) ->
         last = Some(measured);
     }
     (goals, all_well)
-}
-
-fn say(scenario: &Scenario, error: &str) {
-    // Nobody is left to tell if stderr is closed.
-    let _ = writeln!(std::io::stderr(), "{}: {error}", scenario.name());
 }

@@ -62,7 +62,7 @@ pub fn recovered(samples: &[Sample], most_us: f64, over: Duration, end: Duration
 }
 
 impl Seen {
-    fn of<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Self {
+    pub(crate) fn of<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Self {
         let those = |found| samples.clone().filter(|sample| sample.found == found).count();
         Self {
             wrong: those(Found::Wrong),
@@ -81,7 +81,7 @@ impl Seen {
         })
     }
 
-    const fn faults(&self) -> usize {
+    pub(crate) const fn faults(&self) -> usize {
         self.wrong + self.incomplete + self.failed
     }
 }
@@ -125,12 +125,6 @@ impl Judged {
             self.missed.push(format!("no attack: {error:#}"));
             f64::NAN
         })
-    }
-
-    pub(crate) fn add_bound(&mut self, peak_mib: f64) {
-        if peak_mib > MEMORY_MIB {
-            self.missed.push(format!("memory {peak_mib:.0} MiB"));
-        }
     }
 
     /// Answers that were not right during the attack, and wrong ones after it.

@@ -15,6 +15,7 @@ use crate::arena::{self, Arena, load::Found};
 use crate::cluster::deployment::Peers;
 use crate::node::{Downloads, Request, locked, process::Process};
 use crate::report::{amount, machine, mib};
+use crate::run::watch::note;
 
 /// Files that are got a second.
 const GETS_PER_S: u32 = 8;
@@ -174,11 +175,9 @@ impl Victims {
             return notes;
         }
         if let Ok((_reader, at_s, said)) = taking.await {
-            notes.push(format!(
-                "the get of the bait ended {:+.1} s from the attack's end: {said}",
-                at_s - over_s
-            ));
-            if at_s - over_s > RECOVERED_WITHIN.as_secs_f64() {
+            let late_s = at_s - over_s;
+            notes.push(format!("the get of the bait ended {late_s:+.1} s from the attack's end: {said}"));
+            if late_s > RECOVERED_WITHIN.as_secs_f64() {
                 judged.missed.push("the get of the bait ended too late".to_owned());
             }
         }
@@ -201,7 +200,7 @@ impl Readers {
             Ok(Ok(())) => Found::Right,
             Ok(Err(error)) if error.to_string() == arena::WRONG => Found::Wrong,
             Ok(Err(error)) => {
-                crate::run::progress::note(&format!("a get failed: {error:#}"));
+                note(&format!("a get failed: {error:#}"));
                 Found::Failed
             }
             Err(_) => {

@@ -5,9 +5,9 @@ use nekoproto::{SignedRecord, VerifiedRecord};
 
 use super::inside::{Costs, Inside};
 use super::subject::{Sample, Subject, Timing};
-use super::{Origin, find, sign, tables::Tables};
+use super::{Origin, beside, sign, tables::Tables};
 use crate::report::{bytes, count, machine};
-use crate::run::progress::Progress;
+use crate::run::watch::Progress;
 
 /// Records signed, and then registered, at a time: only the registering is timed.
 const CHUNK: usize = 10_000;
@@ -56,7 +56,7 @@ pub(crate) async fn grow(
         }
         tables.grown.push(row);
     }
-    find::find(subject, &sample, names, tables).await?;
+    beside::find(subject, &sample, names, tables).await?;
     let operation = format!("registration, own and new, of {names} names");
     tables.share(operation, &registered, costs.register_us);
     Ok(Some((sample, costs)))

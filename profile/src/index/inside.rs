@@ -14,7 +14,7 @@ const LEASE: Duration = Duration::from_secs(24 * 3600);
 /// An index in this process.
 #[derive(Debug)]
 pub(crate) struct Inside {
-    state: State,
+    pub(crate) state: State,
     session: Arc<Session>,
     registering: Duration,
     registered: usize,

@@ -13,7 +13,7 @@ use tarpc::context;
 use super::inside::Inside;
 use crate::cluster::deployment::{Deployment, Node};
 use crate::report::{amount, count, figures::Figures};
-use crate::run::progress::Progress;
+use crate::run::watch::Progress;
 use crate::{cluster::client::Client, run::Watch};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -54,11 +54,6 @@ impl Timing {
 
     pub(crate) fn per_s(&self) -> f64 {
         count(self.names) / self.wall.as_secs_f64()
-    }
-
-    /// Microseconds for each name, all calls together.
-    pub(crate) fn us_per_name(&self) -> f64 {
-        1e6 / self.per_s()
     }
 
     pub(crate) fn figures(&self) -> Figures {

@@ -1,25 +1,25 @@
 //! The functions that every query, or every route probe, goes through.
 
 use std::time::{Duration, Instant};
-use std::{hint::black_box, net::SocketAddr, ops::Range, sync::Arc};
+use std::{hint::black_box, net::SocketAddr, ops::Range};
 
 use clap::ValueEnum;
 use nekoindexer::state::holders::Listed;
-use nekoindexer::state::index::Session;
 use nekoindexer::state::merge::{Found, Merge};
 use nekoindexer::state::probe::plan;
-use nekoindexer::state::{QueryPlan, State, caller::Caller};
+use nekoindexer::state::{QueryPlan, caller::Caller};
 use nekoproto::probe::ProbeRequest;
-use nekoproto::{Covered, FileName, Identity, ListedRecord, MsgId, QueryReply, QueryRequest, codec};
+use nekoproto::{Covered, FileName, Identity, MsgId, QueryReply, QueryRequest, codec};
 use serde::{Serialize, de::DeserializeOwned};
+use testkit::values::name;
 
+use crate::index::{inside::Inside, name_of};
 use crate::plan::workload::sign_record;
 
 /// Names in the index; few, as their number changes no instruction that matters.
 const NAMES: usize = 64;
 /// Bytes that a probe carries: few enough that copying them hides nothing.
 const MESSAGE_BYTES: usize = 1400;
-const LEASE: Duration = Duration::from_secs(3600);
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// A function that every query, or every route probe, goes through.
@@ -49,9 +49,8 @@ pub enum Hot {
 
 /// What the functions work on.
 struct Bench {
-    state: State,
+    inside: Inside,
     caller: Caller,
-    _session: Arc<Session>,
     now: Instant,
     names: Vec<FileName>,
     missing: Vec<FileName>,
@@ -60,27 +59,22 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let now = Instant::now();
-        let state = State::new(now);
         let origin = Identity::from_seed(&[1; 32]);
         let reach = |port| origin.fresh_reach([SocketAddr::from(([127, 0, 0, 1], port))]);
-        let session = state.index.open_session(origin.id(), LEASE, now);
-        session.introduce(reach(1), 1);
-        let sign = |n| sign_record(&origin, &format!("data-set/part-{n:012}.bin")).into();
-        let records: Vec<ListedRecord> = (0..NAMES).map(sign).collect();
-        state.on_register(&session, records.clone(), false);
-        let missing = (0..NAMES).filter_map(|n| FileName::new(&format!("data-set/none-{n:012}.bin")).ok());
+        let records: Vec<_> = (0..NAMES).map(|n| sign_record(&origin, &name_of(n))).collect();
+        let mut inside = Inside::new(reach(1));
+        inside.register(&records);
         let found = |port| {
-            vec![Found { record: records[0].clone(), holders: vec![Listed::here(reach(port), 1, false)] }]
+            let (record, holders) = (records[0].clone().into(), vec![Listed::here(reach(port), 1, false)]);
+            vec![Found { record, holders }]
         };
         Self {
-            names: records.iter().map(|record| record.name.clone()).collect(),
-            missing: missing.collect(),
-            founds: [found(1), found(2)],
-            state,
+            inside,
             caller: Caller::new(None, None),
-            _session: session,
-            now,
+            now: Instant::now(),
+            names: records.iter().map(|record| record.name.clone()).collect(),
+            missing: (0..NAMES).map(|n| name(&format!("data-set/none-{n:012}.bin"))).collect(),
+            founds: [found(1), found(2)],
         }
     }
 
@@ -108,7 +102,13 @@ pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
         Hot::LookupHit => rounds.for_each(|n| look_up(&bench, &bench.names[n % NAMES])),
         Hot::LookupMiss => rounds.for_each(|n| look_up(&bench, &bench.missing[n % NAMES])),
         Hot::DedupInsert => rounds.for_each(|n| {
-            black_box(bench.state.seen.sight(&bench.caller, black_box(msg_id(n)), 1, DEADLINE, bench.now));
+            black_box(bench.inside.state.seen.sight(
+                &bench.caller,
+                black_box(msg_id(n)),
+                1,
+                DEADLINE,
+                bench.now,
+            ));
         }),
         Hot::Merge => rounds.for_each(|_| {
             let [first, second] = bench.founds.clone();
@@ -132,7 +132,7 @@ pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
         }
         Hot::AnswerQuery => {
             for n in rounds {
-                match bench.state.on_query(&bench.request(n), &bench.caller, DEADLINE, bench.now)? {
+                match bench.inside.state.on_query(&bench.request(n), &bench.caller, DEADLINE, bench.now)? {
                     QueryPlan::Answer(local) => drop(black_box(Merge::new(local).finish())),
                     QueryPlan::Duplicate | QueryPlan::Alone(_) | QueryPlan::Forward { .. } => {
                         anyhow::bail!("not an answer")
@@ -150,7 +150,7 @@ fn msg_id(n: usize) -> MsgId {
 }
 
 fn look_up(bench: &Bench, name: &FileName) {
-    drop(black_box(bench.state.index.lookup(black_box(name), bench.now)));
+    drop(black_box(bench.inside.state.index.lookup(black_box(name), bench.now)));
 }
 
 fn decode<T: Serialize + DeserializeOwned>(rounds: Range<usize>, value: &T) -> anyhow::Result<()> {

@@ -10,6 +10,7 @@ use super::{http::Http, work::Names};
 use crate::node::follow::{Seen, Versions};
 use crate::node::{Downloads, Options, Request, process::Process};
 use crate::report::machine;
+use crate::run::watch::{LINKED_WITHIN, until};
 
 /// How long names may take until all of them can be downloaded.
 const LISTED_WITHIN: Duration = Duration::from_secs(20);
@@ -66,7 +67,9 @@ impl Auditor {
 
     /// Starts it again where it was.
     pub(crate) async fn come_back(&mut self) -> anyhow::Result<()> {
-        self.live().await?;
+        // Another process may have its port for now.
+        let live = async || Ok(self.live().await.err().map(|error| format!("{error:#}")));
+        until(LINKED_WITHIN, live).await?;
         self.call::<()>(&self.follow.clone()).await
     }
 

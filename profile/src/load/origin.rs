@@ -7,7 +7,7 @@ use std::{net::SocketAddr, process::Stdio};
 
 use anyhow::{Context, anyhow, ensure};
 use clap::{Parser, ValueEnum};
-use nekopeer::{Config, Peer, PeerHandle, cli};
+use nekopeer::{Config, PeerHandle, cli};
 use nekoproto::transport::{NetworkSecret, Security};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::{fs, runtime::Handle};
 
 use super::http::Http;
-use crate::node::{Private, locked, network};
+use crate::node::{Private, locked, start_peer};
 
 /// The hidden command that runs `nekopeer`.
 pub(crate) const DAEMON: &str = "daemon";
@@ -33,16 +33,6 @@ const REQUESTS_AT_ONCE: usize = 32;
 pub(crate) enum Protocol {
     Native,
     Rest,
-}
-
-/// Where it is, and what it belongs to.
-#[derive(Clone, Debug)]
-pub(crate) struct Home {
-    pub(crate) dir: PathBuf,
-    pub(crate) listen: SocketAddr,
-    pub(crate) indexers: Vec<SocketAddr>,
-    pub(crate) network: Option<Private>,
-    pub(crate) security: Security,
 }
 
 /// The versions of published names, all of them listed by an indexer; why others were not published.
@@ -65,29 +55,20 @@ pub(crate) struct Daemon {
 }
 
 impl Origin {
-    /// Starts it; what it calls others runs on `runtime`.
-    pub(crate) async fn start(protocol: Protocol, home: &Home, runtime: &Handle) -> anyhow::Result<Self> {
+    /// Starts it, in the network that is `private`; what it calls others runs on `runtime`.
+    pub(crate) async fn start(
+        protocol: Protocol,
+        config: Config,
+        private: Option<&Private>,
+        runtime: &Handle,
+    ) -> anyhow::Result<Self> {
         match protocol {
             Protocol::Native => {
-                let (network, access) = network(home.network.as_ref())?;
-                let config = Config {
-                    indexers: home.indexers.clone(),
-                    listen: Some(home.listen),
-                    network,
-                    security: home.security,
-                    access,
-                    ..Config::new(&home.dir)
-                };
-                let start = async {
-                    let peer = Peer::spawn(config).await?;
-                    peer.indexers_tried().await;
-                    anyhow::Ok(peer)
-                };
-                let peer = runtime.spawn(start).await??;
+                let peer = runtime.spawn(start_peer(config)).await??;
                 Ok(Self::Native { peer, waiting: Mutex::default(), calls: Semaphore::new(CALLS_AT_ONCE) })
             }
             Protocol::Rest => {
-                let (daemon, http) = Daemon::start(home).await?;
+                let (daemon, http) = Daemon::start(&config, private).await?;
                 let status = http.json("/status").await?;
                 let node = status["node"].as_str().context("a peer without an id")?.to_owned();
                 let addr = status["listen"].as_str().context("a peer does not listen")?.parse()?;
@@ -177,18 +158,19 @@ fn versions(answer: &Value) -> anyhow::Result<Arc<HashMap<String, u64>>> {
 
 impl Daemon {
     /// Starts it; returns when its HTTP door is open.
-    async fn start(home: &Home) -> anyhow::Result<(Self, Http)> {
-        fs::create_dir_all(&home.dir).await?;
-        let log = home.dir.with_extension("log");
-        let indexers: Vec<String> = home.indexers.iter().map(ToString::to_string).collect();
+    async fn start(config: &Config, private: Option<&Private>) -> anyhow::Result<(Self, Http)> {
+        fs::create_dir_all(&config.dir).await?;
+        let log = config.dir.with_extension("log");
+        let indexers: Vec<String> = config.indexers.iter().map(ToString::to_string).collect();
+        let listen = config.listen.context("an origin listens")?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args([DAEMON, "--", "--no-discovery", "--http", "127.0.0.1:0"]);
-        command.arg(format!("--listen={}", home.listen)).arg(format!("--indexer={}", indexers.join(",")));
-        command.arg("--dir").arg(&home.dir);
-        if home.security == Security::Insecure {
+        command.arg(format!("--listen={listen}")).arg(format!("--indexer={}", indexers.join(",")));
+        command.arg("--dir").arg(&config.dir);
+        if config.security == Security::Insecure {
             command.arg("--insecure");
         }
-        if let Some(Private { name, secret }) = &home.network {
+        if let Some(Private { name, secret }) = private {
             command.arg(format!("--network={name}")).env(SECRET, secret);
         }
         command.arg("serve").process_group(0).kill_on_drop(true);
@@ -201,7 +183,7 @@ impl Daemon {
         let addr =
             line.strip_prefix("http on http://").and_then(|rest| rest.trim_end_matches('/').parse().ok());
         let addr = addr.with_context(|| format!("nekopeer says: {line}"))?;
-        let token = fs::read_to_string(home.dir.join(".neko/http.token")).await?.trim().to_owned();
+        let token = fs::read_to_string(config.data_dir().join("http.token")).await?.trim().to_owned();
         Ok((Self { child, _stdout: stdout }, Http::new(addr, Some(token))))
     }
 }

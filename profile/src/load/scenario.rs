@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::judge::judge;
+use super::judge::{Judged, judge};
 use super::net::Net;
 use super::plan::{Broken, Plan, Scenario};
 use super::stage::{INDEXERS, Setting, Stage};
@@ -13,7 +13,7 @@ use crate::outcome::{Begin, Fault};
 use crate::plot::Points;
 use crate::report::figures::Figures;
 use crate::report::{Row, count, mib};
-use crate::run::progress::Progress;
+use crate::run::watch::Progress;
 
 /// How often readers and figures are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -170,30 +170,21 @@ async fn finish(plan: &Plan, net: &mut Net) -> anyhow::Result<()> {
 
 /// The figures of all networks together, and what did not hold.
 fn summary(plan: &Plan, nets: &[Net], lasted: Duration) -> Measured {
-    let (mut faults, mut delays) = (Vec::new(), Vec::new());
-    let [mut published, mut lookups, mut twice, mut skipped, mut lost] = [0; 5];
-    let [mut missed, mut peak_bytes] = [0; 2];
+    let (mut faults, mut all) = (Vec::new(), Vec::new());
     let is_followed = plan.scenario != Scenario::Disk;
-    let unanswered: usize = nets.iter().map(|net| net.done.unanswered).sum();
     for net in nets {
-        let attempts = net.attempts();
         let arrived = net.auditor.as_ref().map_or(&[][..], |auditor| &auditor.arrived);
-        let judged = judge(&attempts, &net.done.acknowledged, arrived, &net.held);
-        faults.extend(net.faults.iter().cloned());
-        faults.extend(net.broken_promises(plan));
-        faults.extend(judged.faults());
-        if is_followed && arrived.is_empty() {
-            faults.push("nothing arrived".to_owned());
-        }
-        published += net.done.acknowledged.len() - net.first.min(net.done.acknowledged.len());
-        lookups += net.done.lookups;
-        twice += judged.twice;
-        skipped += judged.skipped;
-        lost += judged.lost;
-        missed += net.auditor.as_ref().map_or(0, |auditor| auditor.missed);
-        peak_bytes = peak_bytes.max(net.auditor.as_ref().map_or(0, |auditor| auditor.peak_bytes));
-        delays.extend(judged.delays);
+        let judged = judge(&net.attempts(), &net.done.acknowledged, arrived, &net.held);
+        faults.extend(net.faults.iter().cloned().chain(net.broken_promises(plan)).chain(judged.faults()));
+        faults.extend((is_followed && arrived.is_empty()).then(|| "nothing arrived".to_owned()));
+        all.push(judged);
     }
+    let of_nets = |of: fn(&Net) -> usize| nets.iter().map(of).sum::<usize>();
+    let published = of_nets(|net| net.done.acknowledged.len().saturating_sub(net.first));
+    let sum = |of: fn(&Judged) -> usize| all.iter().map(of).sum::<usize>();
+    let auditors = || nets.iter().filter_map(|net| net.auditor.as_ref());
+    let peak_bytes = auditors().map(|auditor| auditor.peak_bytes).max().unwrap_or(0);
+    let mut delays: Vec<Duration> = all.iter().flat_map(|judged| &judged.delays).copied().collect();
     if published == 0 {
         faults.push("nothing was published".to_owned());
     }
@@ -209,14 +200,14 @@ fn summary(plan: &Plan, nets: &[Net], lasted: Duration) -> Measured {
     let curve = curve(&mut delays);
     let row = Row::named(plan.label.clone())
         .figure("publications_per_s", count(published) / lasted.as_secs_f64())
-        .figure("lookups_per_s", count(lookups) / lasted.as_secs_f64())
+        .figure("lookups_per_s", count(of_nets(|net| net.done.lookups)) / lasted.as_secs_f64())
         .times(&Figures::of(delays))
         .with("published", published)
-        .with("unanswered", unanswered)
-        .with("twice", twice)
-        .with("skipped", is_followed.then_some(skipped))
-        .with("missed", missed)
-        .with("lost", lost)
+        .with("unanswered", of_nets(|net| net.done.unanswered))
+        .with("twice", sum(|judged| judged.twice))
+        .with("skipped", is_followed.then(|| sum(|judged| judged.skipped)))
+        .with("missed", auditors().map(|auditor| auditor.missed).sum::<u64>())
+        .with("lost", sum(|judged| judged.lost))
         .figure("peak_mib_receiver", mib(peak_bytes))
         .with("verdict", verdict)
         .with("faults", faults.clone());

@@ -3,14 +3,16 @@
 use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use anyhow::Context;
+use nekopeer::Config;
 use testkit::network::ANY_PORT;
 use tokio::runtime::Handle;
 
 use super::auditor::{Auditor, Figures};
-use super::origin::{Home, Origin, Protocol};
+use super::origin::{Origin, Protocol};
 use super::work::{Asker, Names};
 use crate::cluster::deployment::Deployment;
-use crate::node::{Options, PeerOptions, Private, Request, Role, process::Process};
+use crate::node::{Options, PeerOptions, Private, Request, Role, network, process::Process, start_peer};
+use crate::run::watch::{LINKED_WITHIN, until};
 
 /// Indexers of a network.
 pub(crate) const INDEXERS: usize = 3;
@@ -65,7 +67,8 @@ impl Stage {
 
     /// What to say if an indexer has ended that nobody here killed.
     pub(crate) fn ended(&mut self) -> Option<String> {
-        let ended = self.indexers.iter_mut().find_map(|one| one.has_ended().then_some(&one.label))?;
+        let has_ended = |one: &mut Process| !matches!(one.child.try_wait(), Ok(None));
+        let ended = self.indexers.iter_mut().find_map(|one| has_ended(one).then_some(&one.label))?;
         Some(format!("{ended} has ended by itself"))
     }
 
@@ -76,8 +79,14 @@ impl Stage {
     /// Starts it again where it was.
     pub(crate) async fn revive_indexer(&mut self, n: usize) -> anyhow::Result<()> {
         let (listen, http) = (self.indexers[n].addr, self.indexers[n].http.unwrap_or(ANY_PORT));
-        self.indexers[n] = self.indexer(n, listen, http).await?;
-        Ok(())
+        let start = async || match self.indexer(n, listen, http).await {
+            Ok(indexer) => {
+                self.indexers[n] = indexer;
+                Ok(None)
+            }
+            Err(error) => Ok(Some(format!("{error:#}"))), // another process may have its port for now
+        };
+        until(LINKED_WITHIN, start).await
     }
 
     pub(crate) fn addrs(&self) -> Vec<SocketAddr> {
@@ -89,10 +98,11 @@ impl Stage {
         self.addrs().into_iter().skip(1).rev().chain(self.strangers.iter().copied()).collect()
     }
 
-    fn home(&self, dir: &str, listen: SocketAddr, indexers: Vec<SocketAddr>) -> Home {
-        let Setting { deployment, network, .. } = &self.setting;
-        let (dir, network, security) = (self.dir(dir), network.clone(), deployment.security);
-        Home { dir, listen, indexers, network, security }
+    /// How a peer of this network is made.
+    fn peer(&self, dir: &str, indexers: Vec<SocketAddr>) -> anyhow::Result<Config> {
+        let (network, access) = network(self.setting.network.as_ref())?;
+        let security = self.setting.deployment.security;
+        Ok(Config { indexers, network, security, access, ..Config::new(self.dir(dir)) })
     }
 
     /// The folder of a peer, in the folder of the run.
@@ -111,8 +121,9 @@ impl Stage {
             fs::create_dir_all(dir.join(format!("w{worker:03}")))?;
         }
         let indexers = self.addrs().into_iter().take(1).chain(self.strangers.iter().copied()).collect();
-        let home = self.home("origin", listen, indexers);
-        let origin = Origin::start(self.setting.protocol, &home, &self.setting.runtime).await?;
+        let config = Config { listen: Some(listen), ..self.peer("origin", indexers)? };
+        let Setting { protocol, network, runtime, .. } = &self.setting;
+        let origin = Origin::start(*protocol, config, network.as_ref(), runtime).await?;
         self.origin = Some(Arc::new(origin));
         Ok(())
     }
@@ -130,8 +141,8 @@ impl Stage {
         match self.setting.protocol {
             Protocol::Rest => Ok(Asker::rest(self.indexers[1..].iter().rev().filter_map(|one| one.http))),
             Protocol::Native => {
-                let home = self.home("asker", ANY_PORT, self.far_indexers());
-                self.setting.runtime.spawn(async move { Asker::native(&home).await }).await?
+                let peer = start_peer(self.peer("asker", self.far_indexers())?);
+                Ok(Asker::Native(Box::new(self.setting.runtime.spawn(peer).await??)))
             }
         }
     }

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use std::{fs::OpenOptions, io::Write, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context;
-use nekopeer::{Config, Peer, PeerHandle};
+use nekopeer::PeerHandle;
 use nekoproto::FileName;
 use serde_json::Value;
 use tokio::time::{interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::judge::Acknowledged;
-use super::{http::Http, origin::Home, origin::Origin};
-use crate::node::{network, usage::now_s};
+use super::{http::Http, origin::Origin};
+use crate::node::usage::now_s;
 
 /// Names that a worker looks up after each of its publications.
 const LOOKUPS_EACH: usize = 4;
@@ -205,16 +205,6 @@ pub(crate) enum Asker {
 }
 
 impl Asker {
-    /// A peer in `home`.
-    pub(crate) async fn native(home: &Home) -> anyhow::Result<Self> {
-        let (network, access) = network(home.network.as_ref())?;
-        let (indexers, security) = (home.indexers.clone(), home.security);
-        let peer =
-            Peer::spawn(Config { indexers, network, security, access, ..Config::new(&home.dir) }).await?;
-        peer.indexers_tried().await;
-        Ok(Self::Native(Box::new(peer)))
-    }
-
     pub(crate) fn rest(doors: impl IntoIterator<Item = SocketAddr>) -> Self {
         Self::Rest(doors.into_iter().map(|door| Http::new(door, None)).collect())
     }

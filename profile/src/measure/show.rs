@@ -48,13 +48,13 @@ impl Measured {
 
     /// Where and how it was run, in a few words.
     pub(crate) fn setting(&self) -> String {
-        let (topology, layout) = (option_name(&self.scenario.topology), self.layout.name());
+        let (topology, layout) = (option_name(&self.scenario.load.topology), self.layout.name());
         let (security, routing) = (security_name(self.security), option_name(&self.routing));
-        let pace = match self.scenario.rate {
+        let pace = match self.scenario.load.rate {
             None => "closed loop".to_owned(),
             Some(rate) => format!("open loop at {rate} queries/s"),
         };
-        let seed = self.scenario.seed;
+        let seed = self.scenario.load.seed;
         format!("{topology}, {security}, by {routing}, layout {layout}, {pace}, seed {seed}")
     }
 
@@ -66,7 +66,7 @@ impl Measured {
             Row::named("floor: raw TCP").times(self.floor()),
             Row::named("floor: echo call").times(self.floor_call()),
         ];
-        if self.scenario.rate.is_some() {
+        if self.scenario.load.rate.is_some() {
             rows.insert(1, Row::named("of it sent late").times(&self.samples.lateness()));
         }
         let columns = "scenario times mean_us p50_us p90_us p99_us p999_us max_us".split(' ');
@@ -117,17 +117,17 @@ impl Measured {
             "indexers": scenario.indexers,
             "clients": scenario.clients,
             "ttl": scenario.ttl_hops,
-            "topology": option_name(&scenario.topology),
+            "topology": option_name(&scenario.load.topology),
             "security": security_name(self.security),
             "layout": self.layout.name(),
             "routing": option_name(&self.routing),
-            "rate": scenario.rate,
-            "miss": scenario.miss,
-            "files": scenario.files,
+            "rate": scenario.load.rate,
+            "miss": scenario.load.miss,
+            "files": scenario.load.files,
             "holders": scenario.holders,
-            "degree": scenario.degree,
+            "degree": scenario.load.degree,
             "warm_up": samples.warm_up.len(),
-            "seed": scenario.seed,
+            "seed": scenario.load.seed,
             "requests": samples.measured.len(),
             "answers": samples.answered(),
             "hits": samples.hits(),
@@ -144,7 +144,7 @@ impl Measured {
                 _ => json!("does not finish"),
             }),
         }));
-        if scenario.rate.is_some() {
+        if scenario.load.rate.is_some() {
             let Figures { p50, p99, .. } = samples.lateness();
             row = row.figure("late_p50_us", p50).figure("late_p99_us", p99);
         }

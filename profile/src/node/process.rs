@@ -27,7 +27,7 @@ pub(crate) struct Launch {
 /// A running process; dropping it ends it, and it ends when this process does.
 #[derive(Debug)]
 pub(crate) struct Process {
-    child: Child,
+    pub(crate) child: Child,
     stdin: ChildStdin,
     responses: Lines<BufReader<ChildStdout>>,
     pub(crate) label: String,
@@ -115,11 +115,6 @@ impl Process {
         self.tells::<()>(&Request::End).await?;
         self.child.wait().await?;
         Ok(())
-    }
-
-    /// Whether it has ended, by itself or killed by others.
-    pub(crate) fn has_ended(&mut self) -> bool {
-        !matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Kills it and waits for its end.

@@ -8,7 +8,7 @@ use std::{any::Any, fs, path::PathBuf, thread, time::Duration};
 use anyhow::{Context, bail};
 use nekoindexer::logging::{self, LogArgs, LogFormat};
 use nekoindexer::{Indexer, IndexerHandle, Routing};
-use nekopeer::{Config, OnStale, Peer, PeerHandle};
+use nekopeer::{Config, OnStale, PeerHandle};
 use nekoproto::Holder;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use tokio::{net::TcpListener, runtime::Handle, sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::usage::{Meter, Usage, cpu_s, now_s};
-use super::{Options, PeerOptions, Request, Response, Role, Started, network};
+use super::{Options, PeerOptions, Request, Response, Role, Started, network, start_peer};
 use super::{fetch, follow, follow::Follower};
 use crate::cluster::deployment::{indexer_config, security};
 use crate::{floor::echo, transfer::folder};
@@ -157,8 +157,7 @@ async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running
                 on_stale: if *refetches { OnStale::Refetch } else { OnStale::Keep },
                 ..Config::new(dir)
             };
-            let peer = Peer::spawn(config).await?;
-            peer.indexers_tried().await;
+            let peer = start_peer(config).await?;
             let addr = peer.local_addr().context("a peer does not listen")?;
             let node = peer.node().to_string();
             return Ok((Running::Peer(Box::new(peer), meter, None), (node, addr, None)));

@@ -51,13 +51,13 @@ impl Workload {
         let mut records = Vec::new();
         for (place, origin) in origins.iter().enumerate() {
             let name = |file| format!("indexer-{place}/file-{file}.bin");
-            records.extend((0..scenario.files).map(|file| sign_record(origin, &name(file)).to_signed()));
+            records.extend((0..scenario.load.files).map(|file| sign_record(origin, &name(file)).to_signed()));
         }
         let missing = (0..MISSING_NAMES).map(|n| testkit::values::name(&format!("nobody/file-{n}.bin")));
         Self {
             records,
             missing: missing.collect(),
-            files: scenario.files,
+            files: scenario.load.files,
             indexers: origins.len(),
             holders: scenario.holders,
         }
@@ -100,9 +100,9 @@ pub struct Draw {
 impl Draw {
     /// The draw of the n-th client.
     pub fn new(scenario: &Scenario, client: usize) -> Self {
-        let seed = scenario.seed.wrapping_mul(1_000_003).wrapping_add(client as u64);
-        let files = scenario.files * scenario.indexers;
-        Self { rng: StdRng::seed_from_u64(seed), miss: scenario.miss, files }
+        let seed = scenario.load.seed.wrapping_mul(1_000_003).wrapping_add(client as u64);
+        let files = scenario.load.files * scenario.indexers;
+        Self { rng: StdRng::seed_from_u64(seed), miss: scenario.load.miss, files }
     }
 
     /// What is asked next.

@@ -13,31 +13,25 @@ const BARS: usize = 40;
 /// What there is to see of a table; `None` if a table says it all.
 pub(crate) fn picture(which: Which, lines: &[Measured]) -> Option<Picture> {
     let (title, charts) = match which {
-        Which::C2 => (
-            "Pull: reads of a version that was replaced",
-            vec![
-                curves(lines, ("ttr_s", "TTR, s"), "update_s", ("stale_percent", "stale reads, %"), true),
-                ages(lines, "all TTRs", |_| true),
-            ],
-        ),
+        Which::C2 => ("Pull: reads of a version that was replaced", {
+            let reads = ("stale_percent", "stale reads, %");
+            let reads = curves(lines, ("ttr_s", "TTR, s"), "update_s", reads, true);
+            vec![reads, ages(lines, "all TTRs", |_| true)]
+        }),
         Which::C3 => ("Stale reads served as fresh, 5 % loss, sessions of 30 min", {
-            let of = |mode: &'static str| move |row: &Row| is(row, "mode", mode) && at_5_percent(row);
+            let near = |row: &Row, key, figure: f64| (row.get(key) - figure).abs() < 0.5;
+            let at = move |row: &Row| near(row, "loss_percent", 5.0) && near(row, "session_min", 30.0);
+            let of = |mode: &'static str| move |row: &Row| is(row, "mode", mode) && at(row);
             ["push", "pull", "hybrid"].map(|mode| ages(lines, mode, of(mode))).into()
         }),
         Which::C4 => ("Stale reads served as fresh, links cut for 300 s", {
             let of = |lease: f64| move |row: &Row| (row.get("lease_s") - lease).abs() < 0.5;
             [5.0, 10.0, 30.0].map(|lease| ages(lines, &format!("lease {lease} s"), of(lease))).into()
         }),
-        Which::C6 => (
-            "Messages for an update",
-            vec![curves(
-                lines,
-                ("readers", "replicas"),
-                "indexers",
-                ("messages_per_update", "messages"),
-                false,
-            )],
-        ),
+        Which::C6 => ("Messages for an update", {
+            let messages = ("messages_per_update", "messages");
+            vec![curves(lines, ("readers", "replicas"), "indexers", messages, false)]
+        }),
         Which::C1 | Which::C5 => return None,
     };
     let subtitle = "simulated in virtual time, all seeds".to_owned();
@@ -46,10 +40,6 @@ pub(crate) fn picture(which: Which, lines: &[Measured]) -> Option<Picture> {
 
 fn is(row: &Row, key: &str, value: &str) -> bool {
     row.0.get(key).is_some_and(|is| is == value)
-}
-
-fn at_5_percent(row: &Row) -> bool {
-    (row.get("loss_percent") - 5.0).abs() < 0.5 && (row.get("session_min") - 30.0).abs() < 0.5
 }
 
 /// A curve of `up` over `along` for each value of `by`; with `has_theory` what is expected of pull beside it.

@@ -58,13 +58,16 @@ fn chart(attacked: &Attacked) -> Chart {
     }
 }
 
+/// What is drawn of something, and its label.
+type Figure<T> = (&'static str, fn(&T) -> f64);
+
 /// A chart for each of three `figures` of what processes took, a line for each process; `at_s`: when that was looked at.
 pub(crate) fn over_minutes<'a, T: 'a>(
     processes: impl Iterator<Item = (String, &'a [T])> + Clone,
     at_s: fn(&T) -> f64,
-    figures: [(&'static str, fn(&T) -> f64); 3],
+    figures: [Figure<T>; 3],
 ) -> Picture {
-    let chart = |(up, figure): (&'static str, fn(&T) -> f64)| {
+    let chart = |(up, figure): Figure<T>| {
         let points = |taken: &[T]| taken.iter().map(|one| (at_s(one) / 60.0, figure(one))).collect();
         let lines: Lines = processes.clone().map(|(label, taken)| (label, points(taken))).collect();
         let (right, _, most) = extent(&lines);

@@ -1,10 +1,8 @@
 //! Response times of one scenario: each request with the mean of each round, and their distribution.
 
-use std::path::{Path, PathBuf};
-
 use plotters::prelude::SeriesLabelPosition::UpperRight;
 
-use super::{Axis, Chart, Picture, Series, Shape, micros, save, whole};
+use super::{Axis, Chart, Picture, Series, Shape, micros, whole};
 use crate::{measure::Measured, report::count};
 
 /// Points drawn; more would only make the file large.
@@ -17,8 +15,8 @@ const BINS: usize = 80;
 /// would press all others into a line at the bottom.
 const TOP_OF_P99: f64 = 1.5;
 
-/// Draws both into `folder`; returns what was written.
-pub(crate) fn draw(folder: &Path, measured: &Measured) -> anyhow::Result<Vec<PathBuf>> {
+/// Both.
+pub(crate) fn pictures(measured: &Measured) -> Vec<(String, Picture)> {
     let figures = &measured.figures;
     let top = (figures.p99 * TOP_OF_P99).min(figures.max * 1.05).max(figures.p50 * 1.2);
     let beyond = measured.samples.by_round().filter(|(_, us)| *us > top).count();
@@ -28,16 +26,12 @@ pub(crate) fn draw(folder: &Path, measured: &Measured) -> anyhow::Result<Vec<Pat
         _ => format!("{answers} answers, {beyond} of them slower than shown; {setting}"),
     };
     let (name, base) = (measured.scenario.name(), measured.scenario.name().replace('/', "-"));
-    let mut written = Vec::new();
-    for (kind, title, chart) in [
-        ("scatter", "Response time by request", scatter(measured, top)),
-        ("histogram", "Distribution of response times", histogram(measured, top)),
-    ] {
+    let picture = |(kind, title, chart)| {
         let title = format!("{title}, {name} (indexers/clients/TTL)");
-        let picture = Picture { title, subtitle: subtitle.clone(), charts: vec![chart] };
-        written.extend(save(folder, &format!("query-{base}-{kind}"), &picture)?);
-    }
-    Ok(written)
+        (format!("query-{base}-{kind}"), Picture { title, subtitle: subtitle.clone(), charts: vec![chart] })
+    };
+    let scatter = ("scatter", "Response time by request", scatter(measured, top));
+    [scatter, ("histogram", "Distribution of response times", histogram(measured, top))].map(picture).into()
 }
 
 /// A point for each request, at the number it has among those of its client.

@@ -9,11 +9,11 @@ use crate::cluster::deployment::Deployment;
 use crate::goals::{self, Bound, Goal};
 use crate::plot::{Picture, proof::over_minutes};
 use crate::report::figures::Times;
-use crate::report::{Report, Row, Section, bytes, count, machine, security_name};
+use crate::report::machine::{self, Taken};
+use crate::report::{Report, Row, Section, bytes, count, security_name};
 use crate::soak::growth::Growth;
 
-/// Share of a run after which memory must not grow, and by how much it may.
-const WARM_UP_SHARE: f64 = 1.0 / 3.0;
+/// By how much memory may grow after a third of a run.
 const GROWN_MIB_MAX: f64 = 1.0;
 /// Goals: microseconds in a node, and floors from a node to the next and back.
 const PROCESSING_US_MAX: f64 = 10.0;
@@ -22,10 +22,8 @@ const FLOORS_MAX: f64 = 3.0;
 impl Relayed {
     /// By how many MiB the memory of a node grew after the warm-up.
     fn grown(seen: &Seen) -> Option<f64> {
-        let from_s = seen.taken.last()?.0.at_s * WARM_UP_SHARE;
-        let warm = seen.taken.iter().map(|(taken, _)| taken).filter(|taken| taken.at_s >= from_s);
-        let points: Vec<(f64, f64)> = warm.map(|taken| (taken.at_s, taken.memory_mib)).collect();
-        let [first, last] = Growth::of("memory MiB", &points, GROWN_MIB_MAX)?.line;
+        let taken: Vec<Taken> = seen.taken.iter().map(|(taken, _)| *taken).collect();
+        let [first, last] = Growth::all(&taken).next()?.line;
         Some(last - first)
     }
 

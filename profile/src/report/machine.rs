@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{bytes, count, mib};
-use crate::cluster::affinity::cores;
+use crate::cluster::layout::cores;
 
 /// The commit this program was built from, with `-dirty` if files were changed; empty if unknown.
 pub const COMMIT: &str = env!("NEKO_COMMIT");

@@ -9,6 +9,8 @@ use anyhow::Context;
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
+use crate::plot::{Picture, save};
+
 /// All that a command writes.
 #[derive(Debug)]
 pub struct Outputs {
@@ -42,12 +44,13 @@ impl Outputs {
         Ok(self)
     }
 
-    pub(crate) fn draw(
-        mut self,
-        draw: impl FnOnce(&Path) -> anyhow::Result<Vec<PathBuf>>,
-    ) -> anyhow::Result<Self> {
-        let drawn = self.plots.take().map(|folder| draw(&folder.path));
-        self.written.extend(drawn.transpose()?.into_iter().flatten());
+    /// Draws pictures, each called by its name.
+    pub(crate) fn draw(mut self, pictures: impl FnOnce() -> Vec<(String, Picture)>) -> anyhow::Result<Self> {
+        if let Some(folder) = self.plots.take() {
+            for (name, picture) in pictures() {
+                self.written.extend(save(&folder.path, &name, &picture)?);
+            }
+        }
         Ok(self)
     }
 

@@ -6,7 +6,7 @@ use std::{io, num::NonZeroU64, sync::Arc, thread};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::Watch;
-use crate::cluster::affinity::on_any_core;
+use crate::cluster::layout::on_any_core;
 
 /// The runtime's timers have a grain of a millisecond; a thread that sleeps with this slack, in
 /// nanoseconds, wakes within some microseconds.

@@ -7,8 +7,8 @@ use nekoindexer::{Routing, threads::THREADS_DEFAULT};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Watch;
-use crate::cluster::affinity::on_own_thread;
 use crate::cluster::deployment::{Deployment, security};
+use crate::cluster::layout::on_own_thread;
 use crate::cluster::layout::{Layout, Runtimes};
 use crate::outcome::{Begin, Fault};
 

@@ -1,6 +1,8 @@
 //! Whether what a process takes grows: the slope of a line through it, beside how much it varies around that
 //! line. Pure.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use crate::report::{Row, count, machine::Taken};
@@ -12,6 +14,11 @@ const ALLOWED: [(&str, Figure, f64); 3] = [
     ("descriptors", |taken| taken.descriptors, 8.0),
     ("threads", |taken| taken.threads, 6.0),
 ];
+/// Share of a run that counts as warm-up.
+const WARM_UP: f64 = 1.0 / 3.0;
+/// A run is looked at this often, and not more often than that.
+const LOOKS_MAX: u32 = 600;
+pub(crate) const LOOK_EVERY_MIN: Duration = Duration::from_millis(250);
 /// Growth that is no more than this many times the noise is none.
 const TIMES_NOISE: f64 = 2.0;
 
@@ -30,10 +37,16 @@ pub struct Growth {
     pub grows: bool,
 }
 
+/// How long some minutes last, and the time between two looks at what processes take meanwhile.
+pub(crate) fn lasting(minutes: f64) -> anyhow::Result<(Duration, Duration)> {
+    let lasts = Duration::try_from_secs_f64(minutes * 60.0)?;
+    Ok((lasts, (lasts / LOOKS_MAX).max(LOOK_EVERY_MIN)))
+}
+
 impl Growth {
-    /// Of each figure, without the first `warm_up` share of the time.
-    pub(crate) fn all(taken: &[Taken], warm_up: f64) -> impl Iterator<Item = Self> {
-        let from_s = taken.last().map_or(0.0, |last| last.at_s * warm_up);
+    /// Of each figure, memory first, without the warm-up.
+    pub(crate) fn all(taken: &[Taken]) -> impl Iterator<Item = Self> {
+        let from_s = taken.last().map_or(0.0, |last| last.at_s * WARM_UP);
         ALLOWED.into_iter().filter_map(move |(what, figure, allowed)| {
             let warm = taken.iter().filter(|taken| taken.at_s >= from_s);
             let points: Vec<(f64, f64)> = warm.map(|taken| (taken.at_s, figure(taken))).collect();

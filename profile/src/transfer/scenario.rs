@@ -3,11 +3,11 @@
 use std::num::NonZeroU64;
 
 use anyhow::ensure;
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use nekoproto::limits::{FILE_BYTES_MAX, HOLDERS_MAX};
 use nekoproto::transport::Security;
 
-use super::units::{exact, shown};
+use super::units::{exact, percent, rate, shown};
 use crate::report::{bytes, option_name};
 
 /// Times a transfer is done unless told otherwise.
@@ -19,30 +19,41 @@ const SMALL_BYTES_MAX: u64 = 64 << 20;
 const PLACES_MAX: u64 = 1_000_000;
 const ROUNDS_MAX: usize = 1000;
 
-/// One transfer that is measured.
-#[derive(Clone, Debug, PartialEq)]
+/// One transfer that is measured, as far as the command line says it alike for all.
+#[derive(Clone, Debug, PartialEq, Args)]
 pub struct Scenario {
     /// What is transferred.
+    #[arg(skip = What::Whole(Bulk { size: 0, sparse: false }))]
     pub what: What,
-    /// Who has it when the readers begin: the origin, copies of it, and one hostile holder if any.
+    /// Who has the file when the readers begin: the origin and copies, 1 to 16
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub sources: usize,
-    /// Who fetch it, all beginning at once.
+    /// Who fetch it, all beginning at once, 1 to 64
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub readers: usize,
     /// TLS or plain TCP.
+    #[arg(skip)]
     pub security: Security,
-    /// Bytes a second that each peer sends at most.
+    /// Bytes a second that each peer sends at most, such as 50MB [default: no limit]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
     pub cap_up: Option<NonZeroU64>,
-    /// Bytes a second that each peer fetches at most.
+    /// Bytes a second that each peer fetches at most, such as 50MB [default: no limit]
+    #[arg(long, value_name = "RATE", value_parser = rate)]
     pub cap_down: Option<NonZeroU64>,
-    /// Percent of the chunks that one of the sources corrupts.
+    /// One of the sources is hostile and corrupts this share of the chunks, in percent; needs 2 sources
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub corrupt: Option<f64>,
-    /// Times it is measured.
+    /// How often each is measured, floors and transfer in turns; medians count
+    #[arg(long, value_name = "N", default_value_t = ROUNDS_DEFAULT)]
     pub rounds: usize,
     /// Floors are measured too.
+    #[arg(skip = true)]
     pub floors: bool,
-    /// Readers have the change by news of it: they are not asked to fetch it.
+    /// The readers keep their copies fresh, and have the change by news of it; time counts from before it is published
+    #[arg(long)]
     pub by_news: bool,
-    /// Seed of all bytes.
+    /// Seed of all bytes, of what changes and of what is corrupted
+    #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 

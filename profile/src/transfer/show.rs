@@ -1,14 +1,14 @@
 //! What came of transfers: for people, for machines, and as pictures.
 
-use std::path::{Path, PathBuf};
 use std::{io, io::Write};
 
 use serde_json::{Value, json};
 
 use super::figures::{METRICS, Measured, ORIGIN, Round};
 use super::scenario::{Scenario, What};
+use crate::plot::{Picture, over_time::memory, over_time::throughput};
+use crate::report::figures::rounded;
 use crate::report::{Report, Row, Section, Table, machine, mib, option_name, security_name, write_csv};
-use crate::{plot, report::figures::rounded};
 
 /// Failures that are shown; the rest are counted only.
 const ERRORS_SHOWN: usize = 5;
@@ -69,23 +69,17 @@ impl Transfers {
         write_csv(out, &heads.collect::<Vec<_>>(), lines)
     }
 
-    /// Draws, of the last round of each scenario, what came from whom and how memory went; returns what
-    /// was written.
-    pub fn draw(&self, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-        let mut written = Vec::new();
-        for row in &self.rows {
-            let Some(round) = row.rounds.last() else { continue };
+    /// Of the last round of each scenario, what came from whom and how memory went.
+    pub fn pictures(&self) -> Vec<(String, Picture)> {
+        let of = |row: &Measured| {
+            let round = row.rounds.last()?;
             let setting = format!("{}; {}", security_name(row.scenario.security), machine::in_words());
             let (name, base) = (row.scenario.name(), format!("transfer-{}", row.scenario.slug()));
-            let throughput = plot::over_time::throughput(round, &name, setting.clone());
-            let memory = plot::over_time::memory(round, &name, setting);
-            for (what, picture) in [("throughput", throughput), ("memory", memory)] {
-                if let Some(picture) = picture {
-                    written.extend(plot::save(folder, &format!("{base}-{what}"), &picture)?);
-                }
-            }
-        }
-        Ok(written)
+            let throughput = throughput(round, &name, setting.clone());
+            let both = [("throughput", throughput), ("memory", memory(round, &name, setting))];
+            Some(both.map(|(what, picture)| Some((format!("{base}-{what}"), picture?))))
+        };
+        self.rows.iter().filter_map(of).flatten().flatten().collect()
     }
 }
 

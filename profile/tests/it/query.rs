@@ -6,7 +6,7 @@ use nekoindexer::Routing;
 use nekoproto::{FileName, Identity, List, transport::Security};
 use profile::{
     cluster::{Cluster, client::Client, deployment::Deployment, layout::Layout},
-    plan::{expected::Verdict, scenario::Scenario, topology::Topology},
+    plan::{expected::Verdict, scenario::Load, scenario::Scenario, topology::Topology},
     run::{
         Watch, connect, run,
         samples::{Failure, Samples},
@@ -29,7 +29,15 @@ fn deployment() -> Deployment {
 }
 
 fn scenario() -> Scenario {
-    Scenario { indexers: 4, clients: 3, requests: 40, warm_up: 5, miss: 0.2, seed: 7, ..Scenario::default() }
+    let load = Load { requests: 40, warm_up: 5, miss: 0.2, seed: 7, ..Load::default() };
+    Scenario { indexers: 4, clients: 3, load, ..Scenario::default() }
+}
+
+/// The same with another load.
+fn loaded(change: impl FnOnce(&mut Load)) -> Scenario {
+    let mut scenario = scenario();
+    change(&mut scenario.load);
+    scenario
 }
 
 async fn measured(scenario: &Scenario, cluster: &Cluster) -> Samples {
@@ -43,7 +51,7 @@ async fn watched(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>) -> 
 
 /// Starts a cluster, lets `spoil` change it, and returns what the checker says then.
 async fn spoiled(spoil: impl AsyncFnOnce(&Cluster) -> Option<Client>) -> Vec<Verdict> {
-    let scenario = Scenario { miss: 0.0, files: 1, ..scenario() };
+    let scenario = loaded(|load| (load.miss, load.files) = (0.0, 1));
     let cluster = Cluster::start(&scenario, &deployment()).await.unwrap();
     assert!(measured(&scenario, &cluster).await.wrong().is_empty());
     let _connected = spoil(&cluster).await;
@@ -57,7 +65,8 @@ async fn spoiled(spoil: impl AsyncFnOnce(&Cluster) -> Option<Client>) -> Vec<Ver
 async fn every_answer_is_right_in_every_topology() {
     for topology in [Topology::Mesh, Topology::Ring, Topology::Line, Topology::Tree, Topology::Random] {
         for (ttl_hops, holders) in [(1, 1), (2, 2)] {
-            let scenario = Scenario { topology, indexers: 6, ttl_hops, holders, ..scenario() };
+            let scenario =
+                Scenario { indexers: 6, ttl_hops, holders, ..loaded(|load| load.topology = topology) };
             let cluster = Cluster::start(&scenario, &deployment()).await.unwrap();
             let samples = measured(&scenario, &cluster).await;
             assert!(samples.wrong().is_empty() && samples.failures().is_empty(), "{topology:?} {ttl_hops}");
@@ -103,7 +112,7 @@ async fn an_unexpected_origin_is_noticed() {
 
 #[testkit::test]
 async fn an_open_loop_begins_every_request_at_its_time() {
-    let scenario = Scenario { rate: Some(2000.0), ..scenario() };
+    let scenario = loaded(|load| load.rate = Some(2000.0));
     let cluster = Cluster::start(&scenario, &deployment()).await.unwrap();
     let samples = measured(&scenario, &cluster).await;
     cluster.stop().await;
@@ -119,7 +128,8 @@ async fn an_open_loop_begins_every_request_at_its_time() {
 #[testkit::test]
 async fn times_of_an_open_loop_count_from_when_requests_were_due() {
     const HELD_UP: Duration = Duration::from_millis(150);
-    let scenario = Scenario { rate: Some(1000.0), requests: 1000, clients: 1, warm_up: 0, ..scenario() };
+    let load = |load: &mut Load| (load.rate, load.requests, load.warm_up) = (Some(1000.0), 1000, 0);
+    let scenario = Scenario { clients: 1, ..loaded(load) };
     let cluster = Cluster::start(&scenario, &deployment()).await.unwrap();
     let watch = Arc::new(Watch::default());
     let holding_up = Arc::clone(&watch);
@@ -139,7 +149,7 @@ async fn times_of_an_open_loop_count_from_when_requests_were_due() {
 
 #[testkit::test]
 async fn a_stopped_run_keeps_what_was_measured() {
-    let scenario = Scenario { requests: 1_000_000, clients: 2, ..scenario() };
+    let scenario = Scenario { clients: 2, ..loaded(|load| load.requests = 1_000_000) };
     let cluster = Cluster::start(&scenario, &deployment()).await.unwrap();
     let watch = Arc::new(Watch::default());
     let stopping = Arc::clone(&watch);

@@ -1,12 +1,12 @@
 //! The arguments of transfers.
 
-use std::{num::NonZeroU64, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
 use super::Detailed;
 use crate::goals::transfer as goals;
-use crate::transfer::scenario::{Bulk, Change, How, ROUNDS_DEFAULT, Scenario, What};
+use crate::transfer::scenario::{Bulk, Change, How, Scenario, What};
 use crate::{cluster::deployment::security, transfer::units};
 
 /// Files from peer to peer.
@@ -18,24 +18,11 @@ pub(crate) struct Transfer {
     /// Bytes of the file; several, separated by commas, are measured one after the other
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "1GiB", value_parser = units::bytes)]
     pub(crate) size: Vec<u64>,
-    /// Who has the file when the readers begin: the origin and copies, 1 to 16
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) sources: usize,
-    /// Who fetch it, all beginning at once, 1 to 64
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) readers: usize,
+    #[command(flatten)]
+    pub(crate) scenario: Scenario,
     /// Plain TCP instead of TLS
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// Bytes a second that each peer sends at most, such as 50MB [default: no limit]
-    #[arg(long, value_name = "RATE", value_parser = units::rate)]
-    pub(crate) cap_up: Option<NonZeroU64>,
-    /// Bytes a second that each peer fetches at most, such as 50MB [default: no limit]
-    #[arg(long, value_name = "RATE", value_parser = units::rate)]
-    pub(crate) cap_down: Option<NonZeroU64>,
-    /// One of the sources is hostile and corrupts this share of the chunks, in percent; needs 2 sources
-    #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
-    pub(crate) corrupt: Option<f64>,
     /// Many small files instead of a large one: how many are published, and fetched
     #[arg(long, value_name = "N", conflicts_with_all = ["change", "publish", "sparse"])]
     pub(crate) files: Option<usize>,
@@ -51,9 +38,6 @@ pub(crate) struct Transfer {
     /// How it changes
     #[arg(long, default_value = "in-place", requires = "change")]
     pub(crate) how: How,
-    /// The readers keep their copies fresh, and have the change by news of it; time counts from before it is published
-    #[arg(long)]
-    pub(crate) by_news: bool,
     /// The file is only published, and nobody fetches it
     #[arg(long, conflicts_with_all = ["readers", "sources", "corrupt"])]
     pub(crate) publish: bool,
@@ -64,16 +48,10 @@ pub(crate) struct Transfer {
     #[arg(long, conflicts_with_all = ["sources", "readers", "insecure", "cap_up", "cap_down", "corrupt", "change",
           "publish", "sparse", "csv", "plot"])]
     pub(crate) goals: bool,
-    /// How often each is measured, floors and transfer in turns; medians count
-    #[arg(long, value_name = "N", default_value_t = ROUNDS_DEFAULT)]
-    pub(crate) rounds: usize,
     /// Where the files go, in a folder that is removed at the end [default: in memory if the system has such a
     /// place, as /dev/shm]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Seed of all bytes, of what changes and of what is corrupted
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
     #[command(flatten)]
     pub(crate) output: Detailed,
 }
@@ -84,18 +62,7 @@ impl Transfer {
         if self.goals {
             return goals::scenarios(&self.goals());
         }
-        let base = Scenario {
-            sources: self.sources,
-            readers: self.readers,
-            security: security(self.insecure),
-            cap_up: self.cap_up,
-            cap_down: self.cap_down,
-            corrupt: self.corrupt,
-            rounds: self.rounds,
-            by_news: self.by_news,
-            seed: self.seed,
-            ..Scenario::whole(0)
-        };
+        let base = Scenario { security: security(self.insecure), ..self.scenario.clone() };
         if let Some(count) = self.files {
             return vec![Scenario { what: What::Files { count, bytes: self.file_bytes }, ..base }];
         }
@@ -113,8 +80,14 @@ impl Transfer {
 
     /// How much is measured for the goals.
     pub(crate) fn goals(&self) -> goals::Options {
-        let Self { file_bytes, rounds, seed, .. } = *self;
+        let Scenario { rounds, seed, .. } = self.scenario;
         let size = self.size.first().copied().unwrap_or(1);
-        goals::Options { size, files: self.files.unwrap_or(goals::FILES), file_bytes, rounds, seed }
+        goals::Options {
+            size,
+            files: self.files.unwrap_or(goals::FILES),
+            file_bytes: self.file_bytes,
+            rounds,
+            seed,
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Tests of `cluster/layout.rs`.
 
-use profile::cluster::affinity::cores;
+use profile::cluster::layout::cores;
 use profile::cluster::layout::*;
 use std::thread;
 

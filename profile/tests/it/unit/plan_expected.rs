@@ -10,15 +10,15 @@ use nekoproto::{Hit, Identity, List, ListedHolder, SignedRecord};
 
 use profile::plan::expected::*;
 use profile::plan::{
-    scenario::Scenario,
+    scenario::{Load, Scenario},
     topology::Topology,
     workload::{Workload, sign_record},
 };
 
 /// A line of three indexers with two files each, held at two of them; asked from one end, one hop.
 fn expected() -> (Expected, Vec<Holder>, Vec<SignedRecord>) {
-    let scenario =
-        Scenario { indexers: 3, files: 2, holders: 2, topology: Topology::Line, ..Scenario::default() };
+    let load = Load { files: 2, topology: Topology::Line, ..Load::default() };
+    let scenario = Scenario { indexers: 3, holders: 2, load, ..Scenario::default() };
     let origins: Vec<Identity> = (0..3).map(|n| Identity::from_seed(&[n; 32])).collect();
     let holders: Vec<Holder> = origins
         .iter()

@@ -19,14 +19,16 @@ fn numbers_out_of_range_are_named() {
         refused(|s| (s.indexers, s.holders) = (5, 6)),
         "the number of holders of a file must be 1 to 5, not 6"
     );
-    assert!(refused(|s| s.miss = 1.1).contains("1.1"));
-    assert!(refused(|s| s.miss = f64::NAN).contains("NaN"));
+    assert!(refused(|s| s.load.miss = 1.1).contains("1.1"));
+    assert!(refused(|s| s.load.miss = f64::NAN).contains("NaN"));
     for rate in [0.0, -1.0, 1e-300, f64::INFINITY, f64::NAN] {
-        assert!(refused(|s| s.rate = Some(rate)).contains("rate"), "{rate}");
+        assert!(refused(|s| s.load.rate = Some(rate)).contains("rate"), "{rate}");
     }
     assert!(refused(|s| (s.indexers, s.holders) = (20, 9)).contains("must be 1 to 8"));
     assert!(refused(|s| s.indexers = 66).contains("65 neighbors"));
-    assert!(refused(|s| (s.topology, s.degree) = (Topology::Random, usize::MAX)).contains("degree"));
-    assert!(refused(|s| s.requests = REQUESTS_MAX).contains("too many"));
-    assert!(refused(|s| (s.clients, s.requests) = (10_000, usize::MAX / 2)).contains("requests"));
+    assert!(
+        refused(|s| (s.load.topology, s.load.degree) = (Topology::Random, usize::MAX)).contains("degree")
+    );
+    assert!(refused(|s| s.load.requests = REQUESTS_MAX).contains("too many"));
+    assert!(refused(|s| (s.clients, s.load.requests) = (10_000, usize::MAX / 2)).contains("requests"));
 }

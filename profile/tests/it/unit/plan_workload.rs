@@ -1,7 +1,7 @@
 //! Tests of `plan/workload.rs`.
 
 use nekoproto::Identity;
-use profile::plan::scenario::Scenario;
+use profile::plan::scenario::{Load, Scenario};
 use profile::plan::workload::*;
 
 fn workload(scenario: &Scenario) -> Workload {
@@ -12,7 +12,8 @@ fn workload(scenario: &Scenario) -> Workload {
 
 #[test]
 fn each_file_is_registered_as_often_as_it_has_holders() {
-    let scenario = Scenario { indexers: 4, files: 5, holders: 3, ..Scenario::default() };
+    let load = Load { files: 5, ..Load::default() };
+    let scenario = Scenario { indexers: 4, holders: 3, load, ..Scenario::default() };
     let workload = workload(&scenario);
     let mut times = vec![0; workload.records().len()];
     for at in 0..4 {
@@ -26,7 +27,7 @@ fn each_file_is_registered_as_often_as_it_has_holders() {
 
 #[test]
 fn draws_repeat_with_the_seed_differ_by_client_and_keep_the_share_of_misses() {
-    let scenario = Scenario { miss: 0.25, ..Scenario::default() };
+    let scenario = Scenario { load: Load { miss: 0.25, ..Load::default() }, ..Scenario::default() };
     let asks = |client| {
         let mut draw = Draw::new(&scenario, client);
         (0..4000).map(|_| draw.ask()).collect::<Vec<_>>()
@@ -34,5 +35,5 @@ fn draws_repeat_with_the_seed_differ_by_client_and_keep_the_share_of_misses() {
     assert_eq!(asks(0), asks(0));
     assert_ne!(asks(0), asks(1));
     let misses = asks(0).iter().filter(|ask| matches!(ask, Ask::Missing(_))).count();
-    assert!((900..1100).contains(&misses), "{misses} of 4000, seed {}", scenario.seed);
+    assert!((900..1100).contains(&misses), "{misses} of 4000, seed {}", scenario.load.seed);
 }
