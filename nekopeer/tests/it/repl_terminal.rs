@@ -113,7 +113,7 @@ fn line_being_typed_stays(terminal: &mut Terminal, publish: impl Fn(&str)) {
     terminal.line("jobs", "running");
     terminal.keys("search half");
     terminal.sees("alf");
-    terminal.sees("* job 1 done: get one.bin");
+    terminal.sees(" done: get one.bin");
     terminal.sees("neko> search half");
     terminal.interrupt();
     terminal.line("download ../x", "error: invalid value '../x'");
