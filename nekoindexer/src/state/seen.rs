@@ -245,8 +245,8 @@ mod tests {
     async fn ids_that_are_left_where_most_have_expired_are_known_until_they_are_due() {
         let ((seen, _), now, caller) = (table(), Instant::now(), Caller::new(None, None));
         let sight = |n, keep, at| seen.sight(&caller, id(n), 1, keep, at);
-        (0..1000).for_each(|n| drop(sight(n, KEEP, now)));
-        (1000..1010).for_each(|n| drop(sight(n, 3 * KEEP, now)));
+        (0..1000).for_each(|n| assert_eq!(sight(n, KEEP, now), Sight::First));
+        (1000..1010).for_each(|n| assert_eq!(sight(n, 3 * KEEP, now), Sight::First));
         pass(&seen, 2 * KEEP, now + 2 * KEEP).await;
         assert!(seen.remembered() == 10 && seen.shards.iter().all(|shard| shard.lock().most < 10));
         assert!((1000..1010).all(|n| sight(n, KEEP, now + 3 * KEEP) == Sight::Duplicate));
