@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use crate::common::*;
-use nekopeer::{DownloadError, DownloadOptions, Event, StoreError};
+use nekopeer::{Config, DownloadError, DownloadOptions, Event, StoreError};
 use nekoproto::Freshness;
 
 /// An indexer, an origin that publishes `content` as `text`, and a reader with its folder.
@@ -136,10 +136,16 @@ async fn different_files_under_one_name_are_ambiguous_until_an_origin_is_chosen(
 
 #[testkit::test]
 async fn same_bytes_of_several_origins_are_one_file_from_all_of_them() {
-    let content = bytes(1, 20 * MIB);
-    let (indexer, _from, _origin, to, reader) = stage("a", &content).await;
-    let (other_folder, other) = peer(&[indexer.local_addr()]).await;
-    other.publish(&other_folder.write("a", &content)).await;
+    let (content, (indexer, [(to, reader)])) = (bytes(1, 8 * MIB), network().await);
+    let mut origins = Vec::new();
+    for _ in 0..2 {
+        let from = Folder::new();
+        // Neither has sent all before the other begins.
+        let limit_up = std::num::NonZeroU64::new(8 * MIB as u64);
+        let origin = Node::registered(Config { limit_up, ..from.config(&[indexer.local_addr()]) }).await;
+        origin.publish(&from.write("a", &content)).await;
+        origins.push((from, origin));
+    }
     assert_eq!(reader.get("a").await.unwrap().sources.len(), 2);
     assert!(to.read("a") == content);
 }

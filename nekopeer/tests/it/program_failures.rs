@@ -90,7 +90,7 @@ fn indexer_that_is_not_there_is_named_soon() {
     for addr in [NOBODY.to_owned(), silent.local_addr().unwrap().to_string()] {
         let home = Home::with(&["--indexer", &addr]);
         let started = Instant::now();
-        let asking = ["query", "search", "get", "trace"].map(|command| {
+        let asking = ["query", "search", "get"].map(|command| {
             home.start(&[command, "a.bin", "--data-dir", command]) // concurrently
         });
         for running in asking {

@@ -9,7 +9,7 @@ use std::{
 use crate::program::*;
 
 /// More files than are downloaded at once: the rows of the first come before the last file does.
-const SMALL: usize = 1100;
+const SMALL: usize = 2048;
 
 #[test]
 fn a_file_travels_from_stdin_to_stdout() {

@@ -23,7 +23,7 @@ async fn readers_of_one_slow_origin_share_what_they_have() {
     let indexer = indexer(&[]).await;
     let from = Folder::new();
     let origin = Node::registered(slow(from.config(&[indexer.local_addr()]))).await;
-    let content = bytes(1, 48 * MIB);
+    let content = bytes(1, 32 * MIB);
     origin.publish(&from.write("a", &content)).await;
     let mut readers = Vec::new();
     for _ in 0..4 {
@@ -48,7 +48,7 @@ async fn readers_of_one_slow_origin_share_what_they_have() {
 #[testkit::test(multi_thread)]
 async fn a_peer_that_is_still_downloading_is_listed_so_and_serves_what_it_has() {
     let (indexer, [(_to, reader)]) = network().await;
-    let goods = Goods::new(1, "a", 1, bytes(1, 4 * MIB));
+    let goods = Goods::new(1, "a", 1, bytes(1, 16 * MIB));
     // The origin sends the first half only.
     let half = goods.bytes.len() as u64 / 2;
     let script = move |goods: &Goods, request: &DataRequest| match request {

@@ -43,12 +43,12 @@ async fn sharer_of_a_large_file() -> (IndexerHandle, Folder, Node, VerifiedRecor
 }
 
 /// Gets a small file from the sharer, and asserts that it did not wait for the others.
-async fn is_served(indexer: &IndexerHandle, from: &Folder, sharer: &Node) -> Downloaded {
+async fn is_served(indexer: &IndexerHandle, from: &Folder, sharer: &Node, text: &str) -> Downloaded {
     let content = bytes(2, 3 * MIB);
-    sharer.publish(&from.write("b", &content)).await;
+    sharer.publish(&from.write(text, &content)).await;
     let (to, reader) = peer(&[indexer.local_addr()]).await;
-    let done = reader.get("b").await.unwrap();
-    assert!(to.read("b") == content);
+    let done = reader.get(text).await.unwrap();
+    assert!(to.read(text) == content);
     assert!(done.took < Duration::from_secs(3), "it waited for the others: {:?}", done.took);
     done
 }
@@ -64,7 +64,7 @@ async fn readers_that_read_nothing_keep_no_slot() {
         unread
     });
     let unread = granted.await; // as many as there are slots
-    is_served(&indexer, &from, &sharer).await;
+    is_served(&indexer, &from, &sharer, "b").await;
     // They are still served: one that reads gets all it asked for.
     let mut late = unread.into_iter().next().unwrap();
     let got = blocking(move || {
@@ -79,11 +79,11 @@ async fn readers_that_read_nothing_keep_no_slot() {
 async fn more_readers_that_read_nothing_than_places_give_way_and_unfinished_requests_keep_no_slot() {
     let (indexer, from, sharer, _, all) = sharer_of_a_large_file().await;
     let unread = streams(&sharer, 40, |stream| stream.send(&all).unwrap()).await;
-    is_served(&indexer, &from, &sharer).await;
+    is_served(&indexer, &from, &sharer, "b").await;
     drop(unread);
     let request = encoded(&all, 0).unwrap();
     let _unfinished = streams(&sharer, 5, |stream| stream.send_bytes(&request[..7]).unwrap()).await;
-    let done = is_served(&indexer, &from, &sharer).await;
+    let done = is_served(&indexer, &from, &sharer, "c").await;
     assert!(done.took < Duration::from_secs(1), "{:?}", done.took);
 }
 
