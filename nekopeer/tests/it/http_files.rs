@@ -490,7 +490,10 @@ async fn a_copy_whose_origin_is_away_is_sent_as_unverified_or_not_at_all_as_its_
 async fn an_outdated_copy_is_not_sent_where_its_policy_forbids_it() {
     let strict = Policy::new(Mode::Push, 60, 60, Staleness::Bounded).unwrap();
     let (_indexer, _goods, origin, _folder, mut cache) = copy(strict).await;
-    origin.tell(cache.addr(), [Goods::new(1, "a", 2, b"version 2".to_vec()).record.to_signed()]).await.unwrap();
+    origin
+        .tell(cache.addr(), [Goods::new(1, "a", 2, b"version 2".to_vec()).record.to_signed()])
+        .await
+        .unwrap();
     cache.invalidated("a", 2).await;
     let (_door, http) = door(&cache.peer);
     let answer = http.gets("/f/a").await;

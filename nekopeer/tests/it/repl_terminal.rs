@@ -124,7 +124,7 @@ fn line_being_typed_stays(terminal: &mut Terminal, publish: impl Fn(&str)) {
 fn history_is_shared_and_stays(home: &Home, first: Terminal) -> Terminal {
     let mut shells = [first, Terminal::start(home, &[])];
     shells[1].sees(PROMPT);
-    for (shell, line) in [(0, "search one"), (1, "search two"), (0, "search three")] {
+    for (shell, line) in [(0, "search alpha"), (1, "search beta"), (0, "search gamma")] {
         shells[shell].line(line, "nobody offers");
     }
     let [mut first, mut second] = shells;
@@ -133,11 +133,11 @@ fn history_is_shared_and_stays(home: &Home, first: Terminal) -> Terminal {
     first.0.send_control('d').unwrap();
     first.ends();
     let mut terminal = Terminal::open(home);
-    for line in ["help", "exit", "search three", "search two", "search one"] {
+    for line in ["help", "exit", "search gamma", "search beta", "search alpha"] {
         terminal.keys(ARROW_UP);
         terminal.sees(line);
     }
-    terminal.enter("nobody offers one");
+    terminal.enter("nobody offers alpha");
     terminal
 }
 
@@ -252,6 +252,7 @@ fn terminals_that_can_do_less_still_take_lines() {
     narrow_terminal_without_colors(&home);
 
     let mut terminal = Terminal::sized(&home, 80, ("TERM", "xterm"));
+    terminal.sees("* connected ");
     terminal.sees(PROMPT);
     terminal.keys("quer");
     terminal.sees("\x1b[90my\x1b[0m"); // a hint in grey

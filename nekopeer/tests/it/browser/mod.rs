@@ -1,4 +1,4 @@
-//! The dashboards in a real browser: two peers and two indexers, driven as a user would, by mouse and by keyboard.
+//! The dashboards in a real browser: a peer and an indexer, driven as a user would, by mouse and by keyboard.
 
 mod chromium;
 
@@ -11,13 +11,10 @@ use tokio::{runtime::Runtime, time::timeout};
 
 use nekoindexer::{Config, Indexer, IndexerHandle};
 
-use crate::{
-    common::ANY_PORT,
-    program::{Home, MIB, Running, bytes, kept_port, two_homes},
-};
+use crate::{common::ANY_PORT, program::*};
 
-/// Time limit of a test, for a browser that hangs.
-const LIMIT: Duration = Duration::from_secs(180);
+/// Time limit of the journey, for a browser that hangs.
+const JOURNEY_WITHIN: Duration = Duration::from_secs(180);
 
 /// A name that is markup.
 const MARKUP: &str = "<img src=x onerror=alert(1)>.txt";
@@ -45,16 +42,6 @@ impl Served {
     fn token(&self) -> String {
         fs::read_to_string(self.home.path(".neko/http.token")).unwrap().trim().to_owned()
     }
-}
-
-/// Runs `test` with a browser, if there is one.
-fn in_browser(test: impl AsyncFnOnce(&Browser)) {
-    let all = async {
-        let Some(browser) = Browser::start().await else { return };
-        test(&browser).await;
-        browser.close().await;
-    };
-    Runtime::new().unwrap().block_on(async { timeout(LIMIT, all).await }).unwrap();
 }
 
 /// An expression: whether a row of the table's body `id` has all these texts.
@@ -150,208 +137,155 @@ async fn look_at(browser: &Browser, page: &str) {
     browser.appear(1280, "light").await;
 }
 
-#[test]
-fn files_are_found_fetched_and_published_and_a_new_version_is_seen_to_arrive() {
-    let (_indexers, theirs, mine) = two_homes();
-    for (name, len) in
-        [("models/cuda-12.bin", 3 * MIB), ("models/large.bin", 48 * MIB), ("course/slides.pdf", MIB)]
-    {
-        theirs.write(name, bytes(len as u64, len));
-    }
-    mine.write("builds/app-nightly.tar.zst", bytes(1, 2 * MIB));
-    mine.write("builds/app-nightly.txt", "built");
-    let _sharing = theirs.share(&["course", "models"]);
-    let publishing = mine.share(&["builds"]);
-    publishing.signal("INT");
-    publishing.wait();
-    let peer = Served::start(mine, &["--limit-down", "5MB"]);
-    peer.home.done(&["get", "course/slides.pdf"]);
-    in_browser(async |browser| {
-        open_live(browser, &peer.url).await;
-        browser.value("window.isFirstPage = true").await;
-
-        search(browser, "models/*.bin", "models/large.bin").await;
-        search(browser, "cuda 12", "models/cuda-12.bin").await;
-        browser.click("#found button").await;
-        give_token(browser, &peer.token()).await;
-        browser.until(&row("transfers", &["models/cuda-12.bin", "done"])).await;
-        browser.until(&row("catalogue", &["models/cuda-12.bin", "v1", "copy", "fresh until", "left"])).await;
-        assert_eq!(peer.home.read("models/cuda-12.bin"), theirs.read("models/cuda-12.bin"));
-
-        search(browser, "models/large.bin", "models/large.bin").await;
-        browser.click("#found button").await;
-        browser.until("document.querySelector('#transfers progress').value > 0").await;
-        browser.click("#transfers button").await;
-        browser.until(&row("transfers", &["models/large.bin", "cancelled"])).await;
-
-        browser.click("#catalogue .acts button").await;
-        browser.until("document.getElementById('ticket').value.startsWith('nekopeer get neko:')").await;
-        browser.press(ESCAPE).await;
-        browser.until("!document.getElementById('ticket-box').open").await;
-
-        let folder = TempDir::new().unwrap();
-        let chosen = folder.path().join("report.txt");
-        fs::write(&chosen, "chosen").unwrap();
-        browser.type_into("#files", chosen.to_str().unwrap()).await;
-        browser.until(&shows("publish-line", "published report.txt")).await;
-        browser.type_into("#under", "dropped/").await;
-        drop_file(browser, MARKUP, "dropped").await;
-        browser.until(&shows("publish-line", &format!("published dropped/{MARKUP}"))).await;
-        theirs.done(&["get", "report.txt", &format!("dropped/{MARKUP}")]);
-        assert_eq!(theirs.read("report.txt"), b"chosen");
-
-        theirs.write("models/cuda-12.bin", bytes(3, 3 * MIB));
-        theirs.done(&["share", "models/cuda-12.bin"]);
-        browser.until(&shows("events", "invalidated models/cuda-12.bin")).await;
-        browser.until(&row("catalogue", &["models/cuda-12.bin", "v1", "stale", "v2"])).await;
-        assert_eq!(browser.value("return window.isFirstPage").await, true, "the page was not loaded again");
-        search(browser, "*.bin", "models/cuda-12.bin").await;
-        peer.home.done(&["get", "models/large.bin", "--background"]);
-        browser.until("document.querySelector('#transfers progress').value > 0").await;
-        look_at(browser, "peer").await;
-        assert_everything_is_named(browser, 6).await;
-        browser.click("#transfers button").await;
-        browser.click("#catalogue button:last-child:not([hidden])").await;
-        browser.until(&row("catalogue", &["models/cuda-12.bin", "v2", "fresh until"])).await;
-        assert_eq!(peer.home.read("models/cuda-12.bin"), theirs.read("models/cuda-12.bin"));
-        assert_quiet(browser, &[peer.host()]).await;
-    });
-}
-
-#[test]
-fn policy_readers_and_kept_versions_are_shown_and_a_set_goes_back() {
-    let (_indexers, theirs, mine) = two_homes();
-    theirs.write("build/a", "1");
-    let sharing = theirs.share(&["--set", "build", "app"]);
-    let peer = Served::start(mine, &[]);
-    let mut following = peer.home.start(&["follow", "app", "--keep", "2"]);
-    following.out_line("app is at version 1");
-    theirs.write("build/a", "2");
-    theirs.done(&["share", "--set", "build", "app"]);
-    following.out_line("app is at version 2");
-    in_browser(async |browser| {
-        open_live(browser, &peer.url).await;
-        browser.until(&row("catalogue", &["app", "v2", "copy, set, hybrid"])).await;
-        browser.until(&row("transfers", &["app", "following"])).await;
-        browser.click("#catalogue .acts button:nth-of-type(2)").await;
-        browser.until(&row("details-kept", &["v1"])).await;
-        browser.until(&shows("details-tiles", "hybrid, fresh for")).await;
-        look_at(browser, "details").await;
-        browser.click("#details-kept button").await;
-        give_token(browser, &peer.token()).await;
-        browser.until(&shows("details-line", "version 1 is in its place")).await;
-        browser.until(&shows("details-tiles", "up to v2: it was rolled back")).await;
-        assert_eq!(peer.home.read("app/a"), b"1");
-        assert_everything_is_named(browser, 3).await;
-        assert_quiet(browser, &[peer.host()]).await;
-    });
-    drop(sharing);
-    theirs.done(&["ls"]);
-    let origin = Served::start(theirs, &[]);
-    in_browser(async |browser| {
-        open_live(browser, &origin.url).await;
-        browser.until(&row("catalogue", &["app", "own, set, hybrid"])).await;
-        browser.click("#catalogue .acts button:nth-of-type(2)").await;
-        browser.until(&shows("details-tiles", "a set: a folder")).await;
-    });
-}
-
-/// Names of others are text, whatever is in them.
-#[test]
-fn a_name_that_is_markup_is_shown_as_text() {
-    let (_indexers, theirs, mine) = two_homes();
-    theirs.write(MARKUP, "markup");
-    let _sharing = theirs.share(&[MARKUP]);
-    let peer = Served::start(mine, &[]);
-    peer.home.done(&["get", MARKUP]);
-    in_browser(async |browser| {
-        open_live(browser, &peer.url).await;
-        browser.until(&row("catalogue", &[MARKUP])).await;
-        search(browser, MARKUP, MARKUP).await;
-        assert_eq!(browser.value("return document.querySelectorAll('main img').length").await, 0);
-        assert_quiet(browser, &[peer.host()]).await;
-    });
-}
-
-/// A file of somebody else stands under the address of the dashboard, and must not act as if it were the dashboard.
-#[test]
-fn a_page_among_the_files_does_not_run_its_script() {
+/// Pages that would act as if they were the dashboard, under whose address they stand.
+fn acting_pages() -> [(&'static str, String); 5] {
     const SCRIPT: &str = "<script>localStorage.setItem('ran', document.location.pathname)</script>";
-    let (_indexers, theirs, mine) = two_homes();
-    let pages = [
+    [
         ("evil.html", format!("<!doctype html><html><body>{SCRIPT}</body></html>")),
         ("evil.svg", format!("<svg xmlns='http://www.w3.org/2000/svg'>{SCRIPT}</svg>")),
         ("evil.xhtml", format!("<html xmlns='http://www.w3.org/1999/xhtml'><body>{SCRIPT}</body></html>")),
         ("evil", format!("<!doctype html>{SCRIPT}")),
         ("evil.txt", format!("<!doctype html>{SCRIPT}")),
-    ];
-    for (name, content) in &pages {
-        theirs.write(name, content);
+    ]
+}
+
+/// The keyboard reaches everything in the order of the page, and the chosen theme stays.
+async fn keyboard_reaches_everything(browser: &Browser, peer: &Served) {
+    browser.appear(1280, "light").await;
+    open_live(browser, &peer.url).await;
+    let mut reached = Vec::new();
+    for _ in 0..20 {
+        browser.press(TAB).await;
+        let script = "const e = document.activeElement; return e.id || e.className || e.textContent";
+        let at = browser.value(script).await;
+        reached.push(at.as_str().unwrap().to_owned());
+        if reached.iter().filter(|at| *at == "theme").count() == 1 && at == "theme" {
+            browser.press(' ').await;
+        }
     }
-    let _sharing = theirs.share(&pages.each_ref().map(|(name, _)| *name));
-    let peer = Served::start(mine, &[]);
-    peer.home.done(&["get", "evil.html"]);
-    in_browser(async |browser| {
-        for (name, _) in &pages {
-            // Twice: what a browser has of it is asked about, and not fetched, the second time.
-            for _ in 0..2 {
-                open_live(browser, &peer.url).await;
-                browser.visit(&format!("{}/f/{name}", peer.url)).await;
-            }
+    let places = ["skip", "theme", "terms", "files", "under", "log", "token-open"].map(|wanted| {
+        reached.iter().position(|at| at == wanted).unwrap_or_else(|| panic!("{wanted}: {reached:?}"))
+    });
+    assert!(places.is_sorted(), "as they stand on the page: {reached:?}");
+    for _ in 0..2 {
+        assert_eq!(browser.value("return document.documentElement.dataset.theme").await, "dark");
+        open_live(browser, &peer.url).await;
+    }
+    browser.value("localStorage.clear()").await;
+}
+
+/// A token is taken from the address, where it does not stay, and asked for again when it is refused. What is chosen or
+/// dropped is published.
+async fn token_is_asked_for_and_files_are_published(browser: &Browser, peer: &Served, theirs: &Home) {
+    browser.open("about:blank").await; // where only the end of the address changes, nothing is loaded
+    browser.open(&format!("{}/#token=wrong", peer.url)).await;
+    browser.until("sessionStorage.getItem('neko.token') === 'wrong'").await;
+    assert_eq!(browser.address().await, format!("{}/", peer.url), "it is not left in the address");
+    browser.until(&shows("live", "live")).await;
+    browser.value("window.isFirstPage = true").await;
+    drop_file(browser, "a.txt", "a").await;
+    give_token(browser, &peer.token()).await;
+    browser.until(&shows("publish-line", "published a.txt")).await;
+    assert_eq!(peer.home.read("a.txt"), b"a");
+    let folder = TempDir::new().unwrap();
+    let chosen = folder.path().join("report.txt");
+    fs::write(&chosen, "chosen").unwrap();
+    browser.type_into("#files", chosen.to_str().unwrap()).await;
+    browser.until(&shows("publish-line", "published report.txt")).await;
+    browser.type_into("#under", "dropped/").await;
+    drop_file(browser, MARKUP, "dropped").await;
+    browser.until(&shows("publish-line", &format!("published dropped/{MARKUP}"))).await;
+    theirs.done(&["get", "report.txt", &format!("dropped/{MARKUP}")]);
+    assert_eq!(theirs.read("report.txt"), b"chosen");
+}
+
+async fn files_are_found_fetched_and_cancelled(browser: &Browser, peer: &Served, theirs: &Home) {
+    search(browser, "models/*.bin", "models/large.bin").await;
+    search(browser, "cuda 12", "models/cuda-12.bin").await;
+    browser.click("#found button").await;
+    browser.until(&row("transfers", &["models/cuda-12.bin", "done"])).await;
+    browser.until(&row("catalogue", &["models/cuda-12.bin", "v1", "copy", "fresh until", "left"])).await;
+    assert_eq!(peer.home.read("models/cuda-12.bin"), theirs.read("models/cuda-12.bin"));
+    search(browser, "models/large.bin", "models/large.bin").await;
+    browser.click("#found button").await;
+    browser.until("document.querySelector('#transfers progress').value > 0").await;
+    browser.click("#transfers button").await;
+    browser.until(&row("transfers", &["models/large.bin", "cancelled"])).await;
+    browser.click("#catalogue .acts button").await;
+    browser.until("document.getElementById('ticket').value.startsWith('nekopeer get neko:')").await;
+    browser.press(ESCAPE).await;
+    browser.until("!document.getElementById('ticket-box').open").await;
+}
+
+async fn new_version_is_seen_to_arrive_and_fetched(browser: &Browser, peer: &Served, theirs: &Home) {
+    theirs.write("models/cuda-12.bin", bytes(3, MIB));
+    theirs.done(&["share", "models/cuda-12.bin"]);
+    browser.until(&shows("events", "invalidated models/cuda-12.bin")).await;
+    browser.until(&row("catalogue", &["models/cuda-12.bin", "v1", "stale", "v2"])).await;
+    assert_eq!(browser.value("return window.isFirstPage").await, true, "the page was not loaded again");
+    search(browser, "*.bin", "models/cuda-12.bin").await;
+    peer.home.done(&["get", "models/large.bin", "--background"]);
+    browser.until("document.querySelector('#transfers progress').value > 0").await;
+    look_at(browser, "peer").await;
+    assert_everything_is_named(browser, 6).await;
+    browser.click("#transfers button").await;
+    browser.click("#catalogue button:last-child:not([hidden])").await;
+    browser.until(&row("catalogue", &["models/cuda-12.bin", "v2", "fresh until"])).await;
+    assert_eq!(peer.home.read("models/cuda-12.bin"), theirs.read("models/cuda-12.bin"));
+}
+
+/// Names of others are text, whatever is in them, and files of others do not run, fetched once or asked about again.
+async fn markup_is_text_and_files_do_not_run(browser: &Browser, peer: &Served) {
+    peer.home.done(&["get", MARKUP, "evil.html"]);
+    browser.until(&row("catalogue", &[MARKUP])).await;
+    search(browser, MARKUP, MARKUP).await;
+    assert_eq!(browser.value("return document.querySelectorAll('main img').length").await, 0);
+    assert_quiet(browser, &[peer.host()]).await;
+    for (name, _) in acting_pages() {
+        for _ in 0..2 {
+            browser.visit(&format!("{}/f/{name}", peer.url)).await;
             open_live(browser, &peer.url).await;
-            assert_eq!(browser.value("return localStorage.getItem('ran')").await, Value::Null, "{name}");
         }
-        browser.open(&format!("{}/f/evil.txt", peer.url)).await;
-        browser.until("document.body.innerText.includes('<script>')").await;
-    });
+        assert_eq!(browser.value("return localStorage.getItem('ran')").await, Value::Null, "{name}");
+    }
+    browser.open(&format!("{}/f/evil.txt", peer.url)).await;
+    browser.until("document.body.innerText.includes('<script>')").await;
+    open_live(browser, &peer.url).await;
+    browser.console_and_hosts().await; // what was not allowed is said there
 }
 
-#[test]
-fn a_token_is_taken_from_the_address_and_asked_for_again_when_it_is_refused() {
-    let (_indexers, _, mine) = two_homes();
-    let peer = Served::start(mine, &[]);
-    in_browser(async |browser| {
-        browser.open(&format!("{}/#token=wrong", peer.url)).await;
-        browser.until("sessionStorage.getItem('neko.token') === 'wrong'").await;
-        assert_eq!(browser.address().await, format!("{}/", peer.url), "it is not left in the address");
-        browser.until(&shows("live", "live")).await;
-        drop_file(browser, "a.txt", "a").await;
-        give_token(browser, &peer.token()).await;
-        browser.until(&shows("publish-line", "published a.txt")).await;
-        assert_eq!(peer.home.read("a.txt"), b"a");
-    });
+/// Opens the details of the file whose row in the catalogue has this text.
+async fn show_details(browser: &Browser, text: &str) {
+    let rows = "[...document.getElementById('catalogue').children]";
+    let find = format!("{rows}.find((row) => row.innerText.includes({}))", json!(text));
+    browser.value(&format!("{find}.querySelector('.acts button:nth-of-type(2)').click()")).await;
 }
 
-#[test]
-fn the_keyboard_reaches_everything_and_the_chosen_theme_stays() {
-    let (_indexers, _, mine) = two_homes();
-    let peer = Served::start(mine, &[]);
-    in_browser(async |browser| {
-        browser.appear(1280, "light").await;
-        open_live(browser, &peer.url).await;
-        let mut reached = Vec::new();
-        for _ in 0..20 {
-            browser.press(TAB).await;
-            let at = browser
-                .value("const e = document.activeElement; return e.id || e.className || e.textContent")
-                .await;
-            reached.push(at.as_str().unwrap().to_owned());
-            if reached.iter().filter(|at| *at == "theme").count() == 1 && at == "theme" {
-                browser.press(' ').await;
-            }
-        }
-        let places: Vec<_> = ["skip", "theme", "terms", "files", "under", "log", "token-open"]
-            .iter()
-            .map(|wanted| {
-                reached.iter().position(|at| at == wanted).unwrap_or_else(|| panic!("{wanted}: {reached:?}"))
-            })
-            .collect();
-        assert!(places.is_sorted(), "as they stand on the page: {reached:?}");
-        assert_eq!(browser.value("return document.documentElement.dataset.theme").await, "dark");
-        open_live(browser, &peer.url).await;
-        assert_eq!(browser.value("return document.documentElement.dataset.theme").await, "dark");
-        assert_quiet(browser, &[peer.host()]).await;
-    });
+/// Policy, readers and kept versions are shown, and a set goes back.
+async fn set_goes_back(browser: &Browser, peer: &Served, origin: &Served) {
+    let mut following = peer.home.start(&["follow", "app", "--keep", "2"]);
+    following.out_line("app is at version 1");
+    origin.home.write("build/a", "2");
+    origin.home.done(&["share", "--set", "build", "app"]);
+    following.out_line("app is at version 2");
+    open_live(browser, &peer.url).await;
+    browser.until(&row("catalogue", &["app", "v2", "copy, set, hybrid"])).await;
+    browser.until(&row("transfers", &["app", "following"])).await;
+    show_details(browser, "copy, set").await;
+    browser.until(&row("details-kept", &["v1"])).await;
+    browser.until(&shows("details-tiles", "hybrid, fresh for")).await;
+    look_at(browser, "details").await;
+    browser.click("#details-kept button").await;
+    browser.until(&shows("details-line", "version 1 is in its place")).await;
+    browser.until(&shows("details-tiles", "up to v2: it was rolled back")).await;
+    assert_eq!(peer.home.read("app/a"), b"1");
+    assert_everything_is_named(browser, 3).await;
+    assert_quiet(browser, &[peer.host()]).await;
+    open_live(browser, &origin.url).await;
+    browser.until(&row("catalogue", &["app", "own, set, hybrid"])).await;
+    show_details(browser, "own, set").await;
+    browser.until(&shows("details-tiles", "a set: a folder")).await;
+    assert_quiet(browser, &[peer.host(), origin.host()]).await;
 }
 
 /// Starts an indexer that knows `neighbors`, with a door for browsers.
@@ -361,44 +295,73 @@ async fn indexer(neighbors: &[SocketAddr]) -> IndexerHandle {
     Indexer::spawn(config).await.unwrap()
 }
 
+async fn indexer_shows_its_neighbors_and_what_it_is_asked(browser: &Browser) {
+    let other = indexer(&[]).await;
+    let (_port, away) = kept_port();
+    let shown = indexer(&[other.local_addr(), away]).await;
+    shown.neighbors_reach(1).await;
+    let theirs = Home::with(&["--indexer", &shown.local_addr().to_string()]);
+    for n in 0..30 {
+        theirs.write(&format!("models/cuda-{n}.bin"), bytes(n, 1000));
+    }
+    let _sharing = theirs.share(&["models"]);
+    let host = shown.http_addr().unwrap().to_string();
+    open_live(browser, &format!("http://{host}")).await;
+    let neighbor = other.local_addr().to_string();
+    browser.until(&row("neighbors", &[&neighbor, "up", &other.node().to_string()[..8], "trusted"])).await;
+    browser.until(&row("neighbors", &[&away.to_string(), "away"])).await;
+    for tile in [["Names", "30"], ["Holders", "1"], ["Memory", "MiB"]] {
+        browser.until(&row("tiles", &tile)).await;
+    }
+    // It says how many answers took how long since the start. How many bars that makes is up to the machine.
+    let before = browser.value("return window.before = document.querySelector('#latency').innerHTML").await;
+    assert!(before.as_str().is_some_and(|before| before.contains("Answers since the start")), "{before}");
+    let names: Vec<_> = (0..30).map(|n| format!("models/cuda-{n}.bin")).collect();
+    for asked in 1..6 {
+        let names = names.iter().take(6 * asked % 29).map(String::as_str);
+        theirs.done(&["query", "models/cuda-0.bin"].into_iter().chain(names).collect::<Vec<_>>());
+    }
+    browser.until("document.querySelector('#latency').innerHTML !== window.before").await;
+    browser.until("document.querySelector('#rate .curve')").await;
+    search(browser, "models/*-1?.bin", "models/cuda-12.bin").await;
+    look_at(browser, "indexer").await;
+    assert_everything_is_named(browser, 6).await;
+    assert_quiet(browser, &[&host]).await;
+    other.shutdown().await;
+    browser.until(&row("neighbors", &[&neighbor, "away"])).await;
+}
+
+async fn journey(browser: &Browser, theirs: Home, mine: Home) {
+    for (name, len) in [("models/cuda-12.bin", MIB), ("models/large.bin", 16 * MIB)] {
+        theirs.write(name, bytes(len as u64, len));
+    }
+    acting_pages().iter().for_each(|(name, page)| drop(theirs.write(name, page)));
+    theirs.write(MARKUP, "markup");
+    theirs.write("build/a", "1");
+    let (origin, evil) =
+        (Served::start(theirs, &[]), ["evil", "evil.html", "evil.svg", "evil.txt", "evil.xhtml"]);
+    let theirs = &origin.home;
+    theirs.done(&[&["share", "models", MARKUP][..], &evil].concat());
+    theirs.done(&["share", "--set", "build", "app"]);
+    let peer = Served::start(mine, &["--limit-down", "2MB"]);
+    keyboard_reaches_everything(browser, &peer).await;
+    assert_quiet(browser, &[peer.host()]).await;
+    token_is_asked_for_and_files_are_published(browser, &peer, theirs).await;
+    browser.console_and_hosts().await; // a wrong token is an error there
+    files_are_found_fetched_and_cancelled(browser, &peer, theirs).await;
+    new_version_is_seen_to_arrive_and_fetched(browser, &peer, theirs).await;
+    markup_is_text_and_files_do_not_run(browser, &peer).await;
+    set_goes_back(browser, &peer, &origin).await;
+    indexer_shows_its_neighbors_and_what_it_is_asked(browser).await;
+}
+
 #[test]
-fn an_indexer_shows_its_neighbors_and_what_it_is_asked() {
-    in_browser(async |browser| {
-        let other = indexer(&[]).await;
-        let (_port, away) = kept_port();
-        let shown = indexer(&[other.local_addr(), away]).await;
-        timeout(LIMIT, shown.neighbors_reach(1)).await.unwrap();
-        let theirs = Home::with(&["--indexer", &shown.local_addr().to_string()]);
-        for n in 0..30 {
-            theirs.write(&format!("models/cuda-{n}.bin"), bytes(n, 1000));
-        }
-        let _sharing = theirs.share(&["models"]);
-        let host = shown.http_addr().unwrap().to_string();
-        open_live(browser, &format!("http://{host}")).await;
-        let neighbor = other.local_addr().to_string();
-        browser.until(&row("neighbors", &[&neighbor, "up", &other.node().to_string()[..8], "trusted"])).await;
-        browser.until(&row("neighbors", &[&away.to_string(), "away"])).await;
-        browser.until(&row("tiles", &["Names", "30"])).await;
-        browser.until(&row("tiles", &["Holders", "1"])).await;
-        browser.until(&row("tiles", &["Memory", "MiB"])).await;
-
-        // It says how many answers took how long since the start. How many bars that makes is up to the machine.
-        let before =
-            browser.value("return window.before = document.querySelector('#latency').innerHTML").await;
-        assert!(before.as_str().is_some_and(|before| before.contains("Answers since the start")), "{before}");
-        let names: Vec<_> = (0..30).map(|n| format!("models/cuda-{n}.bin")).collect();
-        for asked in 1..20 {
-            let names = names.iter().take(3 * asked % 29).map(String::as_str);
-            theirs.done(&["query", "models/cuda-0.bin"].into_iter().chain(names).collect::<Vec<_>>());
-        }
-        browser.until("document.querySelector('#latency').innerHTML !== window.before").await;
-        browser.until("document.querySelector('#rate .curve')").await;
-        search(browser, "models/*-1?.bin", "models/cuda-12.bin").await;
-        look_at(browser, "indexer").await;
-        assert_everything_is_named(browser, 6).await;
-        assert_quiet(browser, &[&host]).await;
-
-        other.shutdown().await;
-        browser.until(&row("neighbors", &[&neighbor, "away"])).await;
-    });
+fn dashboards_journey() {
+    let (_indexers, theirs, mine) = two_homes();
+    let all = async {
+        let Some(browser) = Browser::start().await else { return };
+        journey(&browser, theirs, mine).await;
+        browser.close().await;
+    };
+    Runtime::new().unwrap().block_on(async { timeout(JOURNEY_WITHIN, all).await }).unwrap();
 }
