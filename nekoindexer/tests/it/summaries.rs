@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Lives by default.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 30;
 const NODES_MAX: usize = 20;
 const NAMES: usize = 5;
 const STEPS: usize = 480;
@@ -496,25 +496,31 @@ fn names_are_found_in_time_whatever_becomes_of_summaries() {
         for _ in 0..STEPS {
             world.step();
             ages.note(&world);
-            let (at, name) = (world.any(), world.rng.random_range(0..NAMES));
-            let ttl_hops = world.rng.random_range(0..=TTL_MAX);
+            let rules_out = |(at, neighbor): &(usize, usize), name: usize| {
+                world.nodes[*at].channels[neighbor].theirs.rules_out(KEYS[name], 0, |_| false, world.now)
+            };
+            // A neighbor that is ruled out is not asked at the last hop.
+            for pair in &world.pairs() {
+                let (at, neighbor) = *pair;
+                for name in &world.nodes[neighbor].answered {
+                    assert!(!rules_out(pair, *name), "{at} passes over {neighbor}, which has {name}");
+                }
+                near += world.nodes[neighbor].answered.len();
+                passed_over += usize::from(rules_out(pair, 0));
+            }
+            let at = world.any();
+            if world.rng.random_bool(0.7) {
+                continue;
+            }
+            let ttl_max = if world.rng.random_bool(0.5) { TTL_DEFAULT } else { TTL_MAX };
+            let (name, ttl_hops) = (world.rng.random_range(0..NAMES), world.rng.random_range(0..=ttl_max));
             let there = world.holders_within(at, name, ttl_hops);
             let found = world.query(at, name, ttl_hops);
             assert!(found.is_subset(&there), "found {found:?}, there are {there:?}");
-            let answered = |n: &usize| world.nodes[*n].answered.contains(&name);
-            assert!(!there.iter().any(answered) || !found.is_empty(), "found nothing, there are {there:?}");
+            let is_answered = there.iter().any(|n| world.nodes[*n].answered.contains(&name));
+            assert!(!is_answered || !found.is_empty(), "found nothing, there are {there:?}");
             *if there.is_empty() { &mut none } else { &mut some } += 1;
-
-            let neighbors = world.graph.links[at].iter().copied();
-            let registered: BTreeSet<_> = neighbors.filter(|n| ttl_hops > 0 && answered(n)).collect();
-            assert!(registered.is_subset(&found), "found {found:?}, registered beside it are {registered:?}");
-            near += registered.len();
-            let rules_out =
-                |channel: &&Channel| channel.theirs.rules_out(KEYS[name], 0, |_| false, world.now);
-            passed_over += world.nodes[at].channels.values().filter(rules_out).count();
-
-            let far_enough = if world.rng.random_bool(0.1) { TTL_DEFAULT.min(ttl_hops) } else { 0 };
-            for hops in 1..=far_enough {
+            for hops in 1..=TTL_DEFAULT.min(ttl_hops) {
                 let known = ages.known(&world, at, name, hops);
                 assert!(known.is_subset(&found), "found {found:?}, {hops} hops from {at} are {known:?}");
                 far += known.len();
@@ -529,6 +535,6 @@ fn names_are_found_in_time_whatever_becomes_of_summaries() {
             assert_eq!(world.query(at, name, ttl_hops), there, "settled, {ttl_hops} hops");
         }
     }
-    let counts = [some, none, near, 2 * far, passed_over, 10 * early];
+    let counts = [some, none, near, far, passed_over, 10 * early];
     assert!(counts.iter().all(|count| *count > least), "too few cases of a kind: {counts:?}");
 }
