@@ -289,7 +289,8 @@ mod tests {
         }
         let (host, origin) = (("host", "localhost"), ("origin", "http://localhost:80"));
         // The default port may be named; whoever decodes parameters that are no text would take them for others.
-        let others: [(&str, &str, &[(&str, &str)], u16); 7] = [
+        type Case<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], u16);
+        let others: [Case<'_>; 7] = [
             ("no host", "/", &[], 400),
             ("two hosts", "/", &[host, host], 400),
             ("the default port", "/", &[host, origin], 200),

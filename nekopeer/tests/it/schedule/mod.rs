@@ -54,6 +54,7 @@ fn be_an_indexer() {
     node::be_an_indexer();
 }
 
+#[expect(clippy::print_stdout, reason = "says what a seed came to")]
 fn each_seed(mut network: impl FnMut() -> Option<Option<Network>>) {
     let seconds = env::var("NEKO_SCHEDULE_SECONDS").map_or(SECONDS, |text| text.parse().unwrap());
     for seed in testkit::seeds(1) {
