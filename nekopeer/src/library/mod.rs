@@ -222,12 +222,13 @@ impl Library {
 pub(crate) struct NameInUse {
     library: Arc<Library>,
     name: FileName,
-    /// Cancelled when the peer stops, or the name is deregistered.
+    /// Cancelled when the peer stops, the name is deregistered, or this is dropped.
     pub(crate) stop: CancellationToken,
 }
 
 impl Drop for NameInUse {
     fn drop(&mut self) {
+        self.stop.cancel(); // first: what still works for it on the disk sees that before anybody takes the name
         self.library.in_use.lock().remove(&self.name);
         self.library.freed.notify_waiters();
     }

@@ -1,7 +1,7 @@
 //! Kills at every point between the beginning of a download and its catalogue entry, one after the other: the copy
 //! stays this peer's, and the next version replaces it.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use nekoproto::{Freshness, Identity, Manifest, Policy, Record, VerifiedRecord, Version};
 
@@ -248,4 +248,30 @@ fn copy_that_is_deregistered_while_its_next_version_is_moved_does_not_come_back(
         drop(library);
         assert!(start(folder.path()).catalogue.get(&record.name).is_none(), "killed: {is_killed}");
     }
+}
+
+/// A download that was dropped while its file is moved: the next one neither forgets it nor fetches it again.
+#[test]
+fn next_download_waits_for_what_a_dropped_one_moves() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = start(folder.path());
+    download(&library, 1, Killed::Never);
+    let (catalogue, record) = (&library.catalogue, record(2));
+    let (partial, before, mut copy) = second_version(&library, &record);
+    let placing = catalogue.place(to_place(&copy, &partial)).unwrap();
+    std::thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (library, record) = (&library, &record);
+        let next = scope.spawn(move || {
+            let found = destination(library, record, &DownloadOptions::default(), &Default::default());
+            tell.send(()).unwrap();
+            found
+        });
+        told.recv_timeout(Duration::from_millis(20)).unwrap_err();
+        copy.entry.stamp = partial.commit_synced(Some(before.stamp)).unwrap();
+        catalogue.put_copy(copy).unwrap();
+        drop(placing);
+        let found = next.join().unwrap();
+        assert!(matches!(found, Ok(Destination::UpToDate(_))), "{found:?}");
+    });
 }

@@ -38,7 +38,7 @@ use std::{
 };
 
 use nekoproto::{ContentHash, FileName, Identity, Manifest, ManifestHash};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use redb::ReadableTableMetadata;
 
 pub use self::error::CatalogueError;
@@ -76,14 +76,16 @@ pub(crate) struct Catalogue {
     noted: Mutex<Noted>,
     /// Names whose files are being replaced or removed.
     placing: Mutex<HashSet<FileName>>,
+    /// Notified when they are fewer.
+    placed: Condvar,
 }
 
 impl Catalogue {
     /// Opens the catalogue in `folder`, or creates an empty one. Blocking.
     pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, CatalogueError> {
         let tables = Tables::open(&folder.join(FILE), identity.id())?;
-        let (noted, placing) = Default::default();
-        Ok(Self { identity, packs: folder.join(kept::FOLDER), tables, noted, placing })
+        let (noted, placing, placed) = Default::default();
+        Ok(Self { identity, packs: folder.join(kept::FOLDER), tables, noted, placing, placed })
     }
 
     /// The entry of `name`. A damaged one is reported and counts as none; where that would lose something, use

@@ -33,17 +33,26 @@ impl Catalogue {
         &self,
         copies: impl Iterator<Item = ToPlace<'a>>,
     ) -> Result<Placing<'_>, CatalogueError> {
+        let name = |to_place: &ToPlace<'a>| &to_place.copy.entry.record.name;
+        let mut copies: Vec<ToPlace<'_>> = copies.collect();
+        // Before it is asked who still wants them: whoever ended one then waits in `settle` for what is on its way.
+        let mut placing = self.marked(copies.iter().map(name).cloned().collect());
         let write = self.tables.begin()?;
-        let may_be_placed = |to_place: &ToPlace<'_>| {
+        let is_wanted = |to_place: &ToPlace<'_>| {
             !to_place.stop.is_cancelled() && self.may_hold(&to_place.copy.entry.record).is_ok()
         };
-        let copies: Vec<ToPlace<'_>> = copies.filter(may_be_placed).collect();
-        let name = |to_place: &ToPlace<'a>| &to_place.copy.entry.record.name;
+        copies.retain(|to_place| {
+            let is_wanted = is_wanted(to_place);
+            if !is_wanted {
+                placing.release(name(to_place));
+            }
+            is_wanted
+        });
         let partials = copies.iter().map(|to_place| (name(to_place), Some(to_place.partial.as_path())));
         super::progress::set_partials(&write, &partials.collect::<Vec<_>>())?;
         write.put_placing(copies.iter().map(|to_place| to_place.copy))?;
         self.tables.commit(write)?;
-        Ok(self.marked(copies.iter().map(name).cloned().collect()))
+        Ok(placing)
     }
 
     /// The file of `name` is being removed, until the guard is dropped.
@@ -57,8 +66,10 @@ impl Catalogue {
     }
 
     /// Ends what was interrupted in the placing of `name`: a copy that reached its place is catalogued, any other is
-    /// forgotten. The name must not be in use. Returns the entry of a copy that is catalogued now. Blocking.
+    /// forgotten. The name must not be in use; what a dropped download still moves is waited for. Returns the entry of a
+    /// copy that is catalogued now. Blocking.
     pub(crate) fn settle(&self, name: &FileName) -> Result<Option<Entry>, CatalogueError> {
+        self.placed.wait_while(&mut self.placing.lock(), |placing| placing.contains(name));
         let copy = self.tables.value(PLACING, name.as_str(), |(row, manifest, outboard)| {
             let entry = from_row(name.as_str(), row)?; // a damaged one is none
             Some(Copy { entry, manifest: manifest.to_vec(), outboard: outboard.to_vec() })
@@ -109,13 +120,17 @@ impl Placing<'_> {
     pub(crate) fn check(&self, name: &FileName) -> Result<(), CatalogueError> {
         if self.names.contains(name) { Ok(()) } else { Err(CatalogueError::Overtaken(name.clone())) }
     }
+
+    fn release(&mut self, name: &FileName) {
+        self.names.remove(name);
+        self.catalogue.placing.lock().remove(name);
+        self.catalogue.placed.notify_all();
+    }
 }
 
 impl Drop for Placing<'_> {
     fn drop(&mut self) {
-        let mut placing = self.catalogue.placing.lock();
-        for name in &self.names {
-            placing.remove(name);
-        }
+        self.catalogue.placing.lock().retain(|name| !self.names.contains(name));
+        self.catalogue.placed.notify_all();
     }
 }
