@@ -9,11 +9,9 @@ use std::{
 };
 
 use mdns_sd::{IfKind, IfPredicate, ResolvedService, ServiceDaemon, ServiceEvent, ServiceInfo};
-use nekoproto::{IndexerAddr, NetworkName, NodeId, PROTOCOL_VERSION};
+use nekoproto::{IndexerAddr, NetworkName, NodeId, PROTOCOL_VERSION, transport::interfaces};
 use tokio::time::{Instant, sleep};
 use tracing::debug;
-
-use crate::interfaces;
 
 /// The service under which indexers are announced.
 const SERVICE: &str = "_nekop2p._tcp.local.";

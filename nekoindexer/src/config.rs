@@ -48,6 +48,8 @@ pub struct Config {
     /// Whether route probes may carry bytes, and be many, as measurements want it. Elsewhere anybody who may ask could have
     /// indexers send each other much.
     pub carries_probes: bool,
+    /// Bytes a second that are relayed, in all, between nodes that cannot connect to each other; 0: none.
+    pub relay: u64,
     /// Bytes that are kept for other nodes at most, see [`Budget`](nekoproto::budget::Budget).
     pub memory: usize,
 }
@@ -61,6 +63,9 @@ pub enum Routing {
     /// To all neighbors
     Flood,
 }
+
+/// What is relayed a second unless told otherwise.
+pub const RELAY_DEFAULT: u64 = 16_000_000;
 
 impl Default for Config {
     fn default() -> Self {
@@ -78,6 +83,7 @@ impl Default for Config {
             is_leaf: false,
             announce: false,
             carries_probes: false,
+            relay: RELAY_DEFAULT,
             memory: BUDGET_DEFAULT,
         }
     }

@@ -17,6 +17,7 @@ use tokio::{task::spawn_blocking, time::sleep};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
+    call_back,
     neighbors::{channel::Channel, neighbor::Connected},
     service::Service,
     shared::Shared,
@@ -64,7 +65,7 @@ fn open_neighbor(
         let _open = open;
         driver.await;
     };
-    (Connected { addr, client, channel }, driver)
+    (Connected { addr, is_local: remote.is_local(), client, channel }, driver)
 }
 
 /// Tells the neighborhood of every change of a configured link, and advertises over it while it is up.
@@ -138,20 +139,24 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
 
 async fn serve_peer(shared: Arc<Shared>, Connection { io, remote, account, .. }: Connection) {
     let _open = account.connected();
-    let open = |_| {
+    let open = |at| {
         let account = Some(account.clone());
-        shared.state.index.open_session_on(account, remote.node, shared.lease, Instant::now())
+        shared.state.index.open_session_on(account, at, shared.lease, Instant::now())
     };
-    let session = remote.listens_at.map(open);
+    let at = remote.node_addrs().map(|at| at.named_by(remote.is_local()));
+    let session = at.filter(|at| !at.addrs().is_empty()).map(open);
     let caller = shared.state.seen.caller(remote.node, None, account.clone());
     let service =
         Service { shared: Arc::clone(&shared), remote, caller, session: session.clone(), channel: None };
     let (client, driver) = control::open(io, service.serve(), PeerServiceClient::from);
     let leaving = session.map(|session| {
-        shared.peers.insert(session.id(), client);
+        shared.callable.insert(remote.node, (session.id(), client.clone()));
+        shared.peers.insert(session.id(), client.clone());
+        call_back::check(&shared, &session, remote, client);
         // The registrations stay until the lease expires: the holder may only have lost the connection.
         guard(session, |session| {
             shared.peers.remove(&session.id());
+            shared.callable.remove_if(&remote.node, |_, (id, _)| *id == session.id());
             shared.state.index.disconnected(&session, Instant::now());
         })
     });

@@ -8,7 +8,7 @@ use std::{
 
 use futures::future::join_all;
 use nekoproto::{
-    Covered, FindReply, FindRequest, List, ListedRecord, Position, Refusal, SignedRecord, clock,
+    Covered, FindReply, FindRequest, List, ListedRecord, Position, Refusal, SignedRecord,
     limits::HOLDERS_OF_NEIGHBOR_MAX, transport::call_until,
 };
 use tarpc::client::RpcError;
@@ -23,7 +23,7 @@ use crate::{
         Share,
         caller::Caller,
         find::{Matcher, Page, checked, merged},
-        holders::heard,
+        holders::{Sender, heard},
         merge::Found,
         route::route,
     },
@@ -132,6 +132,7 @@ struct Reply {
     neighbor: String,
     /// Nothing that it says makes the answer incomplete.
     is_guest: bool,
+    sender: Sender,
     reply: FindReply,
 }
 
@@ -191,7 +192,9 @@ async fn ask(
     }
     let node = neighbor.node.short();
     match answer {
-        Ok(Ok(reply)) => return (Some(Reply { neighbor: node, is_guest, reply }), true),
+        Ok(Ok(reply)) => {
+            return (Some(Reply { neighbor: node, is_guest, sender: neighbor.sender(), reply }), true);
+        }
         Ok(Err(refusal)) => debug!(neighbor = %node, %refusal, "neighbor refused a search"),
         Err(error) => debug!(neighbor = %node, %error, "neighbor did not answer a search"),
     }
@@ -208,19 +211,14 @@ impl Part {
     fn absorb(&mut self, replies: Vec<Reply>, shared: &Shared, request: &FindRequest, deadline: Instant) {
         let Ok(matcher) = Matcher::new(&request.search) else { return self.complete = false };
         let mut pages = vec![std::mem::take(&mut self.page)];
-        let now_ms = clock::unix_ms();
-        for Reply { neighbor, is_guest, reply } in replies {
+        for Reply { neighbor, is_guest, sender, reply } in replies {
             self.messages = self.messages.saturating_add(reply.messages);
             self.complete &= reply.complete || is_guest;
             if Instant::now() >= deadline {
                 self.complete = false;
                 break;
             }
-            let believed = |holders| {
-                heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &[], |reach| {
-                    shared.verifier.verify_reach(reach, now_ms)
-                })
-            };
+            let believed = |holders| heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &[], sender);
             match checked(reply, request, &matcher, |record| verified(shared, record), believed) {
                 Ok(page) => pages.push(page),
                 Err(error) => {

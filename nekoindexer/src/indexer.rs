@@ -101,11 +101,12 @@ impl Indexer {
             access: config.access.clone(),
         };
         let endpoint = Endpoint::with_budget(endpoint_config, Budget::new(config.memory))?;
+        endpoint.relay().set_rate(config.relay);
         let listener = endpoint
             .bind(config.listen)
             .map_err(|source| StartError::Listen { addr: config.listen, source })?;
         let local_addr = listener.local_addr();
-        let shared = Arc::new(Shared::new(node, &config, was_here && !config.is_leaf, endpoint.budget()));
+        let shared = Arc::new(Shared::new(&config, was_here && !config.is_leaf, &endpoint));
         let arrivals = listener.arrivals();
         let http = match config.http {
             Some(addr) => Some(open_http(

@@ -16,7 +16,7 @@
 //! | [`http`] | the HTTP plumbing of both daemons |
 //! | `routes`, `metrics` | what the indexer answers over HTTP |
 //! | `counters`, `figures` | what it has done so far, and in the last seconds |
-//! | [`announce`], [`interfaces`] | multicast announcements; where this machine is reached |
+//! | [`announce`] | multicast announcements |
 //! | [`config`] | what an indexer is made of |
 //! | [`settings`] | flags, environment, configuration file; `config check`, completions, man pages |
 //! | [`threads`], [`logging`], [`visible`] | how many threads the program runs on; where its log goes; text that hides nothing |
@@ -24,6 +24,7 @@
 //! [`Indexer::spawn`] gives a running one, in any program.
 
 pub mod announce;
+mod call_back;
 pub mod config;
 mod configured;
 mod connections;
@@ -32,7 +33,6 @@ mod figures;
 mod find;
 pub mod http;
 mod indexer;
-pub mod interfaces;
 mod invalidate;
 pub mod logging;
 mod metrics;

@@ -15,7 +15,10 @@ use nekoindexer::{
     Config, Indexer, Routing,
     config::LEASE_SECS_MAX,
     identity_in, logging,
-    settings::{self, AccessArgs, CommonArgs, Program, Tool, units},
+    settings::{
+        self, AccessArgs, CommonArgs, Program, Tool,
+        units::{self, Rate},
+    },
     signals::{self, Hangup, Hangups},
     threads::{self, THREADS_DEFAULT, THREADS_MAX},
     visible::visible,
@@ -67,6 +70,9 @@ pub(crate) struct Args {
     /// Memory kept for other nodes at most, such as 1GiB; one node may use a third of it
     #[arg(long, value_name = "BYTES", value_parser = units::memory, default_value = "160MiB")]
     memory: NonZeroU64,
+    /// Bytes a second relayed, in all, between nodes that cannot connect to each other; 0 relays nothing
+    #[arg(long, value_name = "RATE", value_parser = units::rate, default_value = "16MB")]
+    relay: Rate,
     /// Plain TCP instead of TLS; all nodes of a network must agree
     #[arg(long)]
     insecure: bool,
@@ -133,6 +139,7 @@ impl Args {
             is_leaf: false,
             announce: !self.no_discovery,
             carries_probes: false,
+            relay: self.relay.0,
             memory: units::budget(self.memory),
         }
     }

@@ -3,8 +3,7 @@
 use std::{cell::LazyCell, time::Instant};
 
 use nekoproto::{
-    Hit, IdDigits, IndexerServiceClient, NoAnswer, QueryReply, QueryRequest, ReachError, Record, Refusal,
-    clock,
+    Hit, IdDigits, IndexerServiceClient, NoAnswer, QueryReply, QueryRequest, Record, Refusal,
     limits::{HITS_MAX, HOLDERS_OF_NEIGHBOR_MAX},
 };
 use tarpc::{client::RpcError, context::Context};
@@ -111,8 +110,7 @@ impl Visitor for Merging<'_> {
         if !reply.complete && !is_guest {
             self.merge.lacks_something();
         }
-        let (now_ms, now, how) =
-            (LazyCell::new(clock::unix_ms), LazyCell::new(Instant::now), &neighbor.load.record);
+        let (now, how) = (LazyCell::new(Instant::now), &neighbor.load.record);
         let hits_max = if is_guest { GUEST_HITS_MAX } else { HITS_MAX };
         let mut guests = Vec::new();
         for Hit { record, holders } in reply.hits.into_iter().take(hits_max) {
@@ -130,17 +128,7 @@ impl Visitor for Merging<'_> {
             match self.shared.verifier.verify(record) {
                 Ok(record) if !is_of(&asked.origin, &record) => {} // what was not asked for does no harm
                 Ok(record) => {
-                    let verify = |reach| {
-                        if is_guest && !how.is_checked(*now) {
-                            return Err(ReachError::Forged); // it may be, and would cost a check
-                        }
-                        let verified = self.shared.verifier.verify_reach(reach, *now_ms);
-                        if is_guest && verified == Err(ReachError::Forged) {
-                            how.forged(*now);
-                        }
-                        verified
-                    };
-                    let holders = heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &asked.without, verify);
+                    let holders = heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &asked.without, neighbor.sender());
                     let found = Found { record: record.into(), holders };
                     if is_guest { guests.push(found) } else { self.merge.absorb(found) }
                 }

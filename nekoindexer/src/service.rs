@@ -1,12 +1,17 @@
 //! What a caller may ask: validates, calls the state, and hands its plans to `query` and `invalidate`.
 
-use std::{net::SocketAddr, sync::Arc, time::Instant};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Instant,
+};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use nekoproto::{
-    Answers, Covered, FileName, FindReply, FindRequest, IndexerService, Introduction, InvalidateRequest,
-    LeaseReply, ListedRecord, MsgId, Names, QueryAllRequest, QueryReply, QueryRequest, ReachError, Records,
-    Refusal, RegisterReply, RegisterRequest, Role, SignedReach, SignedRecord, TraceReply, clock,
+    Answers, CallBack, Covered, FileName, FindReply, FindRequest, Hit, IndexerAddr, IndexerService,
+    InvalidateRequest, LeaseReply, List, ListedHolder, ListedRecord, MsgId, Names, QueryAllRequest,
+    QueryReply, QueryRequest, Records, Refusal, RegisterReply, RegisterRequest, Role, SignedRecord,
+    TraceReply, Via,
     indexer::{AnswersRoom, answers},
     limits::TTL_MAX,
     probe::{ProbeReply, ProbeRequest},
@@ -18,6 +23,7 @@ use tokio::task::yield_now;
 use tracing::warn;
 
 use crate::{
+    call_back,
     counters::{Drop, Work},
     find,
     invalidate::{self, Envelope},
@@ -67,6 +73,27 @@ impl Service {
         reply
     }
 
+    /// `hits` as the caller is told of them: whoever holds a version on this machine, to others at an address that they
+    /// reach.
+    fn told<const MAX: usize>(&self, hits: List<Hit, MAX>) -> List<Hit, MAX> {
+        if self.remote.is_local() {
+            return hits;
+        }
+        let told = |holder: ListedHolder| {
+            let via = told_via(&holder, self.remote.here);
+            Some(ListedHolder { node: holder.node.told_at(self.remote.here)?, via, ..holder })
+        };
+        let told = |Hit { record, holders }| {
+            let holders = List::first_of(holders.into_iter().filter_map(told));
+            Hit { record, holders }
+        };
+        List::first_of(hits.into_iter().map(told))
+    }
+
+    fn told_reply(&self, reply: QueryReply) -> QueryReply {
+        QueryReply { hits: self.told(reply.hits), ..reply }
+    }
+
     fn lease(&self, session: &Session) -> LeaseReply {
         self.shared.state.index.renew(session, self.shared.lease, Instant::now());
         LeaseReply {
@@ -113,12 +140,20 @@ impl Service {
     }
 }
 
+/// Who has `holder` connect, as it is told to another machine, which reached this one at `here`.
+fn told_via(holder: &ListedHolder, here: IpAddr) -> Via {
+    match holder.via {
+        Via::Nobody if holder.node.addrs().iter().any(|addr| addr.ip().is_loopback()) => Via::Sender,
+        Via::Indexer(IndexerAddr { addr, node }) if addr.ip().is_loopback() => {
+            Via::Indexer(IndexerAddr { addr: SocketAddr::new(here, addr.port()), node })
+        }
+        other => other,
+    }
+}
+
 impl IndexerService for Service {
     async fn register(self, _: Context, request: RegisterRequest) -> Result<RegisterReply, Refusal> {
         let session = self.session()?;
-        if !session.is_introduced() {
-            return Err(Refusal::NotListening);
-        }
         let counters = &self.shared.counters;
         counters.count(Work::Registration);
         counters.add(Work::Record, request.records.len());
@@ -184,19 +219,20 @@ impl IndexerService for Service {
     }
 
     async fn search(self, _: Context, name: FileName) -> Result<QueryReply, Refusal> {
-        Ok(self.found(&name, Instant::now()))
+        Ok(self.told_reply(self.found(&name, Instant::now())))
     }
 
     async fn query(self, context: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {
         if request.ttl_hops == 0 && self.remote.role == Role::Peer {
-            return Ok(self.found(&request, Instant::now())); // no copy of it goes anywhere
+            return Ok(self.told_reply(self.found(&request, Instant::now()))); // no copy of it goes anywhere
         }
-        query::answer(&self.shared, &self.caller, context.deadline, request).await
+        let reply = query::answer(&self.shared, &self.caller, context.deadline, request).await?;
+        Ok(self.told_reply(reply))
     }
 
     async fn search_all(self, _: Context, names: Names) -> Result<Answers, Refusal> {
         let now = Instant::now();
-        Ok(answers(names.iter().map(|name| self.found(name, now))))
+        Ok(answers(names.iter().map(|name| self.told_reply(self.found(name, now)))))
     }
 
     async fn query_all(self, context: Context, request: QueryAllRequest) -> Result<Answers, Refusal> {
@@ -213,12 +249,13 @@ impl IndexerService for Service {
         let mut room = AnswersRoom::default();
         let all = stream::iter(request.queries().map(answer)).buffered(QUERIES_AT_ONCE);
         // What does not fit the answer is not kept until the last of them is there.
-        let all = all.map_ok(|reply| room.fit(reply)).try_collect::<Vec<_>>().await?;
+        let all = all.map_ok(|reply| room.fit(self.told_reply(reply))).try_collect::<Vec<_>>().await?;
         Ok(Answers::first_of(all))
     }
 
     async fn find(self, context: Context, request: FindRequest) -> Result<FindReply, Refusal> {
-        find::answer(&self.shared, &self.caller, context.deadline, request).await
+        let reply = find::answer(&self.shared, &self.caller, context.deadline, request).await?;
+        Ok(FindReply { hits: self.told(reply.hits), ..reply })
     }
 
     async fn trace(self, context: Context, request: QueryRequest) -> Result<TraceReply, Refusal> {
@@ -234,25 +271,8 @@ impl IndexerService for Service {
         self.shared.neighbors.hear(&self.shared.state, channel, news)
     }
 
-    async fn introduce(self, _: Context, reach: SignedReach) -> Result<Introduction, Refusal> {
-        let session = self.session()?;
-        let now_ms = clock::unix_ms();
-        let reach = self.shared.verifier.verify_reach(reach, now_ms).map_err(|error| match error {
-            ReachError::Forged => Refusal::Forged,
-            ReachError::Expired => Refusal::ClocksApart,
-        })?;
-        if reach.node != self.remote.node {
-            return Err(Refusal::Forged);
-        }
-        if !reach.is_fresh(now_ms) {
-            return Err(Refusal::ClocksApart);
-        }
-        let seen_at = self.remote.addr.ip();
-        let is_seen = |addr: &SocketAddr| addr.ip() == seen_at && addr.port() != 0;
-        let listed_at =
-            reach.addrs.iter().zip(0..).fold(0, |mask, (addr, n)| mask | u8::from(is_seen(addr)) << n);
-        session.introduce(reach, listed_at);
-        Ok(Introduction { seen_at, listed_at })
+    async fn call_back(self, _: Context, request: CallBack) -> Result<(), Refusal> {
+        call_back::answer(&self.shared, (&self.caller, self.remote), request).await
     }
 
     async fn invalidate(self, context: Context, mut request: InvalidateRequest) -> Result<(), Refusal> {

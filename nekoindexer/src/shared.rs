@@ -13,6 +13,7 @@ use nekoproto::{
     clock,
     limits::{SEEN_FOR, TTL_MAX},
     tasks::spawn_until,
+    transport::Endpoint,
 };
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -59,6 +60,10 @@ pub(crate) struct Shared {
     pub(crate) verifier: Verifier,
     /// Connected peers, to tell them of newer versions.
     pub(crate) peers: DashMap<SessionId, PeerServiceClient>,
+    /// The last connection of each of them that listens, to have it connect to others.
+    pub(crate) callable: DashMap<NodeId, (SessionId, PeerServiceClient)>,
+    /// How it connects.
+    pub(crate) endpoint: Arc<Endpoint>,
     /// A permit for each query that is forwarded at the moment.
     pub(crate) forwards: Semaphore,
     /// A permit for each trace that is answered at the moment.
@@ -74,7 +79,8 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// `was_here`: the node may have run until just now.
-    pub(crate) fn new(node: NodeId, config: &Config, was_here: bool, budget: &Arc<Budget>) -> Self {
+    pub(crate) fn new(config: &Config, was_here: bool, endpoint: &Arc<Endpoint>) -> Self {
+        let (node, budget) = (endpoint.node(), endpoint.budget());
         let trusted_until = was_here.then(|| clock::now() + TRUSTED_FOR);
         let state = State::new(Instant::now());
         let account = budget.account(IpAddr::V4(Ipv4Addr::LOCALHOST), node);
@@ -95,6 +101,8 @@ impl Shared {
             neighbors: Neighborhood::new(node.tag(), &config.neighbors, trusted_until, budget),
             verifier: Verifier::default(),
             peers: DashMap::new(),
+            callable: DashMap::new(),
+            endpoint: Arc::clone(endpoint),
             forwards: Semaphore::new(FORWARDS_MAX),
             traces: Semaphore::new(TRACES_MAX),
             probes: Semaphore::new(PROBE_PARTS_MAX),

@@ -39,29 +39,22 @@ pub const FRAME_BYTES_MAX: usize = 512 * 1024;
 pub const FRAME_WITHIN: Duration = Duration::from_secs(20);
 /// Upper bound of an encoded signed record: the name, the numbers, the hashes, the signature.
 pub const RECORD_BYTES_MAX: usize = NAME_BYTES_MAX + 256;
-/// Addresses at which one node says that it can be reached.
-pub const REACH_ADDRS_MAX: usize = 4;
-/// Upper bound of an encoded signed statement of where a node can be reached: node id, addresses (IPv6), end, signature.
-pub const REACH_BYTES_MAX: usize = 33 + 1 + REACH_ADDRS_MAX * 20 + 9 + 65;
-/// Such statements in one reply. Holders beyond them are left out, the last of each hit first.
-pub const REACHES_MAX: usize = 1024;
-/// Upper bound of an encoded holder: the number of its statement, which of the addresses, whether it is partial.
-pub const HOLDER_BYTES_MAX: usize = 3 + 1 + 1;
+/// Addresses of one holder in a hit: that at which its indexer saw it, and [`HINTS_MAX`].
+pub const NODE_ADDRS_MAX: usize = 1 + HINTS_MAX;
+/// Further addresses that a node says of itself in its hello.
+pub const HINTS_MAX: usize = 3;
+/// Upper bound of an encoded holder: node id, addresses (IPv6), the indexer that has it connect, two switches.
+pub const HOLDER_BYTES_MAX: usize = 33 + 1 + NODE_ADDRS_MAX * 20 + (1 + 20 + 33) + 2;
 /// Nodes that a query leaves out: the holders that failed.
 pub const WITHOUT_MAX: usize = 64;
 /// Upper bound of the bytes around the hits in a reply for many names: lengths and counts for each answer, and
 /// the envelope.
 pub const ANSWERS_BYTES_MAX: usize = BATCH_MAX * 32 + 64;
 const _: () = assert!(BATCH_MAX * RECORD_BYTES_MAX < FRAME_BYTES_MAX);
-const _: () = assert!(HITS_MAX * HOLDERS_MAX <= REACHES_MAX && FOUND_MAX <= REACHES_MAX);
 const _: () = assert!(
-    HITS_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) + REACHES_MAX * REACH_BYTES_MAX
-        < FRAME_BYTES_MAX - ANSWERS_BYTES_MAX
+    HITS_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FRAME_BYTES_MAX - ANSWERS_BYTES_MAX
 );
-const _: () = assert!(
-    FOUND_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) + REACHES_MAX * REACH_BYTES_MAX
-        < FRAME_BYTES_MAX - 64
-);
+const _: () = assert!(FOUND_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FRAME_BYTES_MAX - 64);
 
 /// Indexers in the answer to one trace: more than a query with the default TTL reaches in most networks.
 pub const TRACE_HOPS_MAX: usize = 256;

@@ -106,7 +106,7 @@ async fn measure(
     let watch = &deployment.watch;
     let subject = Subject::start(deployment, Origin::Own.identity(seed)).await.or_cannot_begin()?;
     let _progress = Progress::begin(&format!("{} in calls of {batch}", option_name(&kind)), 2 * names, watch);
-    let mut index = Inside::new(subject.client.reach.clone());
+    let mut index = Inside::new(subject.client.at());
     let mut took = Compare::default();
     // As few calls as there can be, all of about the same size.
     let (calls, size) = (batch.div_ceil(BATCH_MAX), batch.div_ceil(batch.div_ceil(BATCH_MAX)));

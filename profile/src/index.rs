@@ -114,7 +114,7 @@ async fn call_in_batches(
     tables: &mut Tables,
 ) -> anyhow::Result<()> {
     let Options { seed, lookups, .. } = tables.options;
-    let sample = Sample::of(&sign(Origin::Own, seed, 0..BATCHED_NAMES), subject.client.reach.clone());
+    let sample = Sample::of(&sign(Origin::Own, seed, 0..BATCHED_NAMES), subject.client.at());
     let copies = sign(Origin::Other, seed, BATCHED_NAMES..2 * BATCHED_NAMES);
     let copies: Vec<_> = copies.iter().map(VerifiedRecord::to_signed).collect();
     let lookups = lookups * batch.min(LOOKUPS_BATCHED);

@@ -3,7 +3,8 @@
 use std::{cell::Cell, sync::mpsc, time::Duration};
 
 use futures::poll;
-use nekoproto::budget::Budget;
+use nekoproto::{Role, transport::Security};
+use testkit::peer::endpoint;
 
 use super::*;
 use crate::{
@@ -15,7 +16,7 @@ use crate::{
 /// An indexer where a peer has registered `names`, none of which it has signed but the last one.
 fn shared(names: impl IntoIterator<Item = String>, last: &str) -> Arc<Shared> {
     let signed = record(1, last, 1);
-    let shared = Shared::new(signed.origin, &Config::default(), false, &Budget::new(0));
+    let shared = Shared::new(&Config::default(), false, &endpoint(1, Role::Indexer, Security::Tls));
     let session = session(&shared.state.index, 1, Duration::from_secs(99), Instant::now());
     for record in names.into_iter().map(|name| named(&name, &signed)).chain([signed.clone()]) {
         shared.state.index.register(&session, &record);

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{IndexerServiceClient, NodeId, NodeTag, WhyUnasked, summary::Filter};
+use nekoproto::{IndexerAddr, IndexerServiceClient, NodeId, NodeTag, WhyUnasked, summary::Filter};
 use tarpc::client::RpcError;
 use tokio::task::yield_now;
 
@@ -14,7 +14,10 @@ use super::{
     channel::{Channel, Wanted},
     load::Load,
 };
-use crate::state::standing::{Stalls, Standing, was_busy};
+use crate::state::{
+    holders::Sender,
+    standing::{Stalls, Standing, was_busy},
+};
 
 /// Our queries in flight to a guest beyond which the time of an answer says more of us than of it.
 const CROWDED_FROM: usize = 32;
@@ -30,6 +33,8 @@ const MISSED_FROM: Duration = Duration::from_millis(500);
 pub(crate) struct Connected {
     /// Where it listens, or else where it connected from.
     pub(crate) addr: SocketAddr,
+    /// Whether it runs on this machine.
+    pub(crate) is_local: bool,
     /// Calls it.
     pub(crate) client: IndexerServiceClient,
     /// What the two ends told each other of names over this connection.
@@ -98,6 +103,12 @@ impl Neighbor {
     /// Whether its answers wait in a row of our own queries.
     fn is_crowded(&self) -> bool {
         self.load.in_flight() > CROWDED_FROM
+    }
+
+    /// It as one that names holders.
+    pub(crate) const fn sender(&self) -> Sender {
+        let at = IndexerAddr { addr: self.connected.addr, node: self.node };
+        Sender { at, is_local: self.connected.is_local }
     }
 
     /// Whether it need not be asked at first; see [`TheirSummary::rules_out`].

@@ -4,6 +4,8 @@ use std::{any::TypeId, num::NonZeroU64};
 
 use clap::{Arg, ArgAction, Command, builder::BoolishValueParser};
 
+use super::units::Rate;
+
 /// Flags that say where settings are, or ask for something else.
 const NO_SETTINGS: [&str; 4] = ["config", "print_config", "help", "version"];
 
@@ -38,7 +40,7 @@ impl Kind {
             Self::List
         } else if is(&[TypeId::of::<bool>()]) {
             Self::Switch
-        } else if is(&[TypeId::of::<NonZeroU64>()]) {
+        } else if is(&[TypeId::of::<NonZeroU64>(), TypeId::of::<Rate>()]) {
             Self::Bytes
         } else if is(&[
             TypeId::of::<u8>(),

@@ -49,6 +49,18 @@ fn of_fraction(number: &str, unit: u64) -> Option<u64> {
     (bytes.is_finite() && (0.0..=u64::MAX as f64 / 2.0).contains(&bytes)).then_some(bytes as u64)
 }
 
+/// Bytes a second; 0: none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate(pub u64);
+
+/// Parses a number of bytes a second, which may be 0.
+///
+/// # Errors
+/// The text is no number of bytes.
+pub fn rate(text: &str) -> Result<Rate, String> {
+    if text.trim() == "0" { Ok(Rate(0)) } else { bytes(text).map(Rate) }
+}
+
 /// Parses the bytes of a node's budget, such as `1GiB`.
 ///
 /// # Errors

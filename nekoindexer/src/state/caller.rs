@@ -34,6 +34,8 @@ const TRACES_OF_PEER_MAX: usize = 4;
 const PROBE_PARTS_OF_PEER_MAX: usize = 4 * 1024;
 const PROBE_PARTS_OF_NEIGHBOR_MAX: usize = 8 * 1024;
 const SCANS_OF_PEER_MAX: usize = 16;
+/// Holders that it has connect to it, or over this node, at the moment; further ones are refused as `Busy`.
+const CALL_BACKS_MAX: usize = 16;
 /// The same of one neighbor.
 const TRACES_OF_NEIGHBOR_MAX: usize = 8;
 const SCANS_OF_NEIGHBOR_MAX: usize = 32;
@@ -55,6 +57,8 @@ pub struct Caller {
     pub(crate) traces: Semaphore,
     /// Its share of route probes, in parts.
     pub(crate) probes: Semaphore,
+    /// Its share of holders that connect to it.
+    pub(crate) call_backs: Arc<Semaphore>,
     /// Its share of scans, and its turn among them: one follows the other.
     pub(crate) scans: Arc<Semaphore>,
     pub(crate) scan: Arc<Semaphore>,
@@ -93,6 +97,7 @@ impl Caller {
             lists: Semaphore::new(LISTS_AT_ONCE),
             traces: Semaphore::new(traces),
             probes: Semaphore::new(probes),
+            call_backs: Arc::new(Semaphore::new(CALL_BACKS_MAX)),
             scans: Arc::new(Semaphore::new(scans)),
             scan: Arc::new(Semaphore::new(1)),
         }

@@ -1,19 +1,19 @@
-//! The holders of one version as several sources name them: each in its own words, none twice, and none of the sources
-//! in the way of another.
+//! The holders of one version as several sources name them: none twice, and none of the sources in the way of another.
 
 use nekoproto::{
-    Holder, List, ListedHolder, NodeId, NodeTag, ReachError, SignedReach, VerifiedReach, all_addrs,
+    Holder, IndexerAddr, List, ListedHolder, NodeAddrs, NodeId, NodeTag, Via,
     limits::{HOLDERS_MAX, HOLDERS_WHOLE_MIN},
-    seen_addrs,
 };
 
-/// A holder whose own word of where it can be reached is verified.
+/// A holder of a version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its word.
-    pub reach: VerifiedReach,
-    /// Which of these addresses its indexer has seen it at: bit n for the n-th.
-    pub addrs: u8,
+    /// Who it is, and where.
+    pub at: NodeAddrs,
+    /// Who has it connect to those who cannot connect to it.
+    pub via: Via,
+    /// Its indexer could not connect to it.
+    pub unreachable: bool,
     /// It has a part of the version.
     pub partial: bool,
     /// Its place among the holders that one source named; 0 for those of the own index. Where there are too many, the
@@ -24,53 +24,61 @@ pub struct Listed {
 impl Listed {
     /// A holder that is listed here.
     #[must_use]
-    pub const fn here(reach: VerifiedReach, addrs: u8, partial: bool) -> Self {
-        Self { reach, addrs, partial, rank: 0 }
+    pub const fn here(at: NodeAddrs, via: Via, unreachable: bool, partial: bool) -> Self {
+        Self { at, via, unreachable, partial, rank: 0 }
     }
 
     /// Its id.
     #[must_use]
     pub fn node(&self) -> NodeId {
-        self.reach.node
+        self.at.node()
     }
 
     /// It at each of its addresses.
-    pub fn at(&self) -> impl Iterator<Item = Holder> {
-        let (node, partial) = (self.reach.node, self.partial);
-        seen_addrs(&self.reach.addrs, self.addrs).map(move |addr| Holder { node, addr, partial })
+    pub fn holders(&self) -> impl Iterator<Item = Holder> {
+        let (node, partial) = (self.node(), self.partial);
+        self.at.addrs().iter().map(move |addr| Holder { node, addr: *addr, partial })
     }
 
     /// As it is sent.
     #[must_use]
     pub fn into_sent(self) -> ListedHolder {
-        ListedHolder { reach: self.reach.into_signed(), addrs: self.addrs, partial: self.partial }
+        let Self { at: node, via, unreachable, partial, .. } = self;
+        ListedHolder { node, via, unreachable, partial }
     }
 
-    /// Whether both are one node at the same addresses.
+    /// Whether both are one node at the same addresses. Where they differ, one of them may be made up.
     pub(super) fn is_same_source(&self, other: &Self) -> bool {
-        self.node() == other.node()
-            && (self.reach == other.reach || self.at().map(|at| at.addr).eq(other.at().map(|at| at.addr)))
+        self.at == other.at && self.via == other.via
     }
 }
 
-/// What is believed of the holders that another node names, at most `max` of them: those whose own words hold. An honest
-/// node has checked them, so behind a forged one nothing counts. Nodes of `without` are left out.
+/// Who names holders.
+#[derive(Clone, Copy, Debug)]
+pub struct Sender {
+    /// Where it was reached.
+    pub at: IndexerAddr,
+    /// Whether it runs on this machine.
+    pub is_local: bool,
+}
+
+/// What may be dialled of the holders that another node names, at most `max` of them. Nodes of `without` are left out.
 #[must_use]
 pub fn heard(
     holders: impl IntoIterator<Item = ListedHolder>,
     max: usize,
     without: &[NodeTag],
-    mut verify: impl FnMut(SignedReach) -> Result<VerifiedReach, ReachError>,
+    sender: Sender,
 ) -> Vec<Listed> {
-    let wanted =
-        holders.into_iter().filter(|holder| !without.contains(&holder.reach.unverified().node.tag()));
-    let listed = |(ListedHolder { reach, addrs, partial }, rank): (ListedHolder, u8)| match verify(reach) {
-        Ok(reach) => Some(Some(Listed { addrs: addrs & all_addrs(&reach.addrs), reach, partial, rank })),
-        Err(ReachError::Expired) => Some(None),
-        Err(ReachError::Forged) => None,
+    let wanted = holders.into_iter().filter(|holder| !without.contains(&holder.node.node().tag()));
+    let listed = |(ListedHolder { node, via, unreachable, partial }, rank)| Listed {
+        at: node.named_by(sender.is_local),
+        via: via.named_by(sender.at),
+        unreachable,
+        partial,
+        rank,
     };
-    let believed = wanted.take(max).zip(1..).map_while(listed).flatten();
-    believed.filter(|holder| holder.addrs != 0).collect()
+    wanted.take(max).zip(1..).map(listed).filter(|holder| !holder.at.addrs().is_empty()).collect()
 }
 
 /// As they are sent.
@@ -91,12 +99,8 @@ pub(super) fn distinct(mut holders: Vec<Listed>, more: Vec<Listed>) -> Vec<Liste
         match holders.iter_mut().find(|known| known.is_same_source(&holder)) {
             Some(known) => {
                 known.partial &= holder.partial;
+                known.unreachable &= holder.unreachable;
                 known.rank = known.rank.min(holder.rank);
-                if known.reach == holder.reach {
-                    known.addrs |= holder.addrs;
-                } else if known.reach.expires_ms < holder.reach.expires_ms {
-                    (known.reach, known.addrs) = (holder.reach, holder.addrs);
-                }
             }
             None => {
                 has_parts |= holder.partial;

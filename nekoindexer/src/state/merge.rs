@@ -26,7 +26,7 @@ impl Found {
     /// Its holders, at each of their addresses.
     #[must_use]
     pub fn at(&self) -> Vec<Holder> {
-        self.holders.iter().flat_map(Listed::at).collect()
+        self.holders.iter().flat_map(Listed::holders).collect()
     }
 
     /// As it is sent.
@@ -160,7 +160,9 @@ impl Merge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::testing::{holder, listed, record, signed};
+    use nekoproto::Via;
+
+    use crate::state::testing::{SENDER, holder, listed, record, signed};
 
     fn found(origin: u8, version: u64, holders: &[u8]) -> Found {
         Found { record: record(origin, "a", version), holders: holders.iter().map(|n| listed(*n)).collect() }
@@ -255,8 +257,7 @@ mod tests {
     fn heard_at(n: u8, rank: u8) -> Listed {
         let place = usize::from(rank) - 1;
         let sent = (0..=place).map(|_| listed(n).into_sent());
-        let verify = |_: nekoproto::SignedReach| Ok(listed(n).reach);
-        super::super::holders::heard(sent, HOLDERS_MAX, &[], verify).swap_remove(place)
+        super::super::holders::heard(sent, HOLDERS_MAX, &[], SENDER).swap_remove(place)
     }
 
     #[test]
@@ -270,7 +271,7 @@ mod tests {
     }
 
     fn partial(n: u8) -> Listed {
-        Listed::here(listed(n).reach, 1, true)
+        Listed::here(listed(n).at, Via::Nobody, false, true)
     }
 
     fn part(n: u8) -> Holder {

@@ -2,38 +2,47 @@
 
 use std::{
     hash::BuildHasher,
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, LazyLock},
     time::{Duration, Instant},
 };
 
 use nekoproto::{
-    Covered, FindRequest, Holder, ListedRecord, MsgId, NodeTag, Position, Record, Search, SignedRecord, Term,
-    Terms, VerifiedReach,
+    Covered, FindRequest, Holder, IndexerAddr, ListedRecord, MsgId, NodeAddrs, NodeId, NodeTag, Position,
+    Record, Search, SignedRecord, Term, Terms, Via,
     budget::{Account, Budget},
 };
 pub(crate) use testkit::values::{file, identity, name, signed};
 
 use super::{
-    holders::Listed,
+    holders::{Listed, Sender},
     index::{Index, Session},
 };
 
-/// What the n-th made-up holder says; signing takes longer than most tests.
-static REACHES: LazyLock<Vec<VerifiedReach>> = LazyLock::new(|| {
+/// The made-up holders; making their keys takes longer than most tests.
+static NODES: LazyLock<Vec<NodeAddrs>> = LazyLock::new(|| {
     let addr = |n: u8| SocketAddr::from(([127, 0, 0, 1], 1000 + u16::from(n)));
-    (0..=u8::MAX).map(|n| identity(n.into()).fresh_reach([addr(n)])).collect()
+    (0..=u8::MAX).map(|n| NodeAddrs::new(identity(n.into()).id(), [addr(n)])).collect()
 });
 
 /// A made-up holder.
 pub(crate) fn holder(n: u8) -> Holder {
-    let reach = &REACHES[usize::from(n)];
-    Holder::new(reach.node, reach.addrs[0])
+    let at = &NODES[usize::from(n)];
+    Holder::new(at.node(), at.addrs()[0])
 }
+
+/// An indexer of this machine that names holders.
+pub(crate) const SENDER: Sender = Sender {
+    at: IndexerAddr {
+        addr: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1),
+        node: NodeId::from_bytes([9; 32]),
+    },
+    is_local: true,
+};
 
 /// A made-up holder as the own index lists it.
 pub(crate) fn listed(n: u8) -> Listed {
-    Listed::here(REACHES[usize::from(n)].clone(), 1, false)
+    Listed::here(NODES[usize::from(n)].clone(), Via::Nobody, false, false)
 }
 
 /// A session of a made-up holder.
@@ -43,10 +52,7 @@ pub(crate) fn session<S: BuildHasher>(
     lease: Duration,
     now: Instant,
 ) -> Arc<Session> {
-    let reach = REACHES[usize::from(n)].clone();
-    let session = index.open_session(reach.node, lease, now);
-    session.introduce(reach, 1);
-    session
+    index.open_session(NODES[usize::from(n)].clone(), lease, now)
 }
 
 /// The tag of the n-th made-up node.

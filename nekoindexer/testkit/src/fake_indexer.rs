@@ -9,9 +9,9 @@ use std::{
 };
 
 use nekoproto::{
-    Answers, FileName, FindReply, FindRequest, Hit, IndexerService, Introduction, InvalidateRequest,
-    LeaseReply, List, ListedHolder, Names, PeerServiceClient, QueryAllRequest, QueryReply, QueryRequest,
-    Records, Refusal, RegisterReply, RegisterRequest, Role, SignedReach, SignedRecord, TraceReply,
+    Answers, CallBack, FileName, FindReply, FindRequest, Hit, IndexerService, InvalidateRequest, LeaseReply,
+    List, Names, PeerServiceClient, QueryAllRequest, QueryReply, QueryRequest, Records, Refusal,
+    RegisterReply, RegisterRequest, Role, SignedRecord, TraceReply,
     indexer::answers,
     probe::{ProbeReply, ProbeRequest},
     summary::{SummaryNews, SummaryReply},
@@ -23,7 +23,7 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-use crate::{network::ANY_PORT, peer::endpoint, values::identity};
+use crate::{network::ANY_PORT, peer::endpoint, values::listed};
 
 /// A fake indexer that listens. Dropping it stops it.
 pub struct FakeIndexer {
@@ -34,7 +34,7 @@ pub struct FakeIndexer {
 
 /// A hit: this record, held by the node with the seed `node` at this address.
 pub fn hit(record: SignedRecord, node: u16, addr: SocketAddr) -> Hit {
-    Hit { record, holders: List::first_of([ListedHolder::new(identity(node).fresh_reach([addr]))]) }
+    Hit { record, holders: List::first_of([listed(node, addr)]) }
 }
 
 #[derive(Clone)]
@@ -104,8 +104,8 @@ impl Service {
 const LEASE: LeaseReply = LeaseReply { lease_ms: 60_000, names: 0 };
 
 impl IndexerService for Service {
-    async fn introduce(self, _: Context, reach: SignedReach) -> Result<Introduction, Refusal> {
-        Ok(Introduction { seen_at: reach.unverified().addrs[0].ip(), listed_at: 1 })
+    async fn call_back(self, _: Context, _: CallBack) -> Result<(), Refusal> {
+        Err(Refusal::NotCalled)
     }
 
     async fn register(self, _: Context, _: RegisterRequest) -> Result<RegisterReply, Refusal> {

@@ -9,7 +9,7 @@ use nekoproto::{
     DataReply, DataRequest, FetchRefusal, Held, IndexerServiceClient, List, Numbered, PeerService,
     PeerServiceClient, Purpose, Records, Refusal, RegisterReply, Role, SignedRecord, Verdict, VerifiedRecord,
     limits::BATCH_MAX,
-    transport::{Connection, DataStream, Endpoint, Security, control},
+    transport::{Connection, DataStream, Endpoint, Security, control, rendezvous::Token},
 };
 use tarpc::context::Context;
 use tokio::sync::mpsc;
@@ -67,6 +67,14 @@ struct Calls {
 }
 
 impl PeerService for Calls {
+    async fn dial_back(self, _: Context, _: Option<SocketAddr>, _: Token) -> Result<(), Refusal> {
+        Err(Refusal::NotCalled)
+    }
+
+    async fn unreachable(self, _: Context, _: SocketAddr) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     async fn invalidate(self, _: Context, records: Records) -> Result<(), Refusal> {
         let _ = self.told.send(records); // few tests receive it
         if self.verdict.lock().unwrap().is_none() {
@@ -166,8 +174,6 @@ impl Holder {
         let (client, driver) =
             control::open(connection.io, self.calls.clone().serve(), IndexerServiceClient::from);
         self.spawn(driver);
-        let reach = self.endpoint.identity().fresh_reach([self.addr]).into_signed();
-        client.introduce(patient(), reach).await.unwrap().unwrap();
         let reply = client.register(patient(), registration(records)).await.unwrap().unwrap();
         self.sessions.lock().unwrap().push(client);
         reply

@@ -87,10 +87,6 @@ impl Peer {
             }
         };
         let driver = tokio::spawn(driver).abort_handle();
-        if let Some(holder) = &holder {
-            let reach = endpoint.identity().fresh_reach([holder.addr]).into_signed();
-            client.introduce(patient(), reach).await.unwrap().unwrap();
-        }
         Self { client, invalidations, holder, driver }
     }
 

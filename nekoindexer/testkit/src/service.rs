@@ -38,10 +38,10 @@ macro_rules! service {
 service! {
     /// An indexer.
     indexer, IndexerServiceRequest, IndexerServiceResponse:
-    Register Deregister Renew Search Query Invalidate Summarize SearchAll QueryAll DeregisterAll Find Trace Introduce Probe
+    Register Deregister Renew Search Query Invalidate Summarize SearchAll QueryAll DeregisterAll Find Trace CallBack Probe
 }
 
 service! {
     /// A peer.
-    peer, PeerServiceRequest, PeerServiceResponse: Invalidate Confirm Lend
+    peer, PeerServiceRequest, PeerServiceResponse: Invalidate Confirm DialBack Unreachable Lend
 }

@@ -1,10 +1,13 @@
 //! Identities, names, records and requests: equal for equal seeds.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use nekoproto::{
-    ContentHash, FileName, Identity, ListedRecord, ManifestHash, MsgId, NodeId, Policy, QueryReply,
-    QueryRequest, Record, Records, RegisterRequest, SignedRecord, Version, codec,
+    ContentHash, FileName, Identity, ListedHolder, ListedRecord, ManifestHash, MsgId, NodeAddrs, NodeId,
+    Policy, QueryReply, QueryRequest, Record, Records, RegisterRequest, SignedRecord, Version, codec,
 };
 use tarpc::context::{self, Context};
 
@@ -25,6 +28,11 @@ pub fn patient() -> Context {
 /// The node with this seed.
 pub fn identity(seed: u16) -> Identity {
     Identity::from_seed(&key(seed))
+}
+
+/// The node with this seed as a holder at this address.
+pub fn listed(seed: u16, addr: SocketAddr) -> ListedHolder {
+    ListedHolder::new(NodeAddrs::new(identity(seed).id(), [addr]))
 }
 
 /// The Ed25519 key of the node with this seed.

@@ -84,7 +84,7 @@ async fn holders_that_a_guest_makes_up_push_no_real_one_out() {
     let real = holder(1, &far, CLEAR).await.holder.unwrap();
     let peer = Peer::join(2, asker.local_addr(), CLEAR).await;
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
-    let false_holder = |n: u16| ListedHolder::new(identity(n).fresh_reach([nowhere]));
+    let false_holder = |n: u16| listed(n, nowhere);
     let holders = List::first_of((100..).map(false_holder).take(HOLDERS_MAX));
     let hits = List::first_of([Hit { record: record(ORIGIN, "a", 1), holders }]);
     let reply = QueryReply { hits, complete: true, messages: 0 };

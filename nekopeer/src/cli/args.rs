@@ -14,7 +14,7 @@ use nekoproto::{
     transport::{Security, resolve},
 };
 
-use super::{listen::listen_towards, units, verbs::Verb};
+use super::{indexers::Indexers, listen::listen_as, units, verbs::Verb};
 use crate::{config::Config, publish::PolicyChange, state::freshness::OnStale};
 
 /// Share files that change: publish, find, download, and know how fresh a copy is.
@@ -51,8 +51,8 @@ pub struct NodeArgs {
     /// 127.0.0.1 alone
     #[arg(long, global = true)]
     pub lan: bool,
-    /// Address to serve on; port 0 picks a free one [default: a free port of the address that reaches the
-    /// indexer; of 127.0.0.1 if that is on this machine]
+    /// Address to serve on; port 0 picks a free one [default: a free port of all addresses of this machine if the
+    /// indexer serves other machines, of 127.0.0.1 otherwise]
     #[arg(long, global = true, value_name = "ADDR", value_parser = resolve)]
     pub listen: Option<SocketAddr>,
     /// Answer over HTTP on this address while serving, with a page to look at; port 0 picks a free one [default: not]
@@ -189,10 +189,10 @@ impl Program for Args {
 impl NodeArgs {
     /// The peer's configuration. It serves if `serving`.
     #[must_use]
-    pub fn config(&self, indexers: Vec<SocketAddr>, serving: bool) -> Config {
+    pub(super) fn config(&self, indexers: &Indexers, serving: bool) -> Config {
         Config {
-            listen: serving.then(|| self.listen.unwrap_or_else(|| listen_towards(&indexers))),
-            indexers,
+            listen: serving.then(|| self.listen.unwrap_or_else(|| listen_as(indexers.is_open))),
+            indexers: indexers.addrs.clone(),
             discovers: !self.no_discovery,
             data_dir: self.data_dir.clone(),
             network: self.network.clone().unwrap_or_default(),
@@ -239,7 +239,7 @@ impl NodeArgs {
     /// The data folder.
     #[must_use]
     pub fn data_dir(&self) -> PathBuf {
-        self.config(Vec::new(), false).data_dir()
+        self.config(&Indexers::default(), false).data_dir()
     }
 
     /// TLS, or plain TCP.

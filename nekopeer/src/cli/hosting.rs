@@ -49,7 +49,7 @@ impl Hosted {
         serving: bool,
         output: Output,
     ) -> Result<Self, (StartError, Indexers)> {
-        let config = args.config(indexers.addrs.clone(), serving);
+        let config = args.config(&indexers, serving);
         Self::start_with(config, args.http.filter(|_| serving), indexers, output).await
     }
 
@@ -59,7 +59,7 @@ impl Hosted {
         indexers: Indexers,
         output: Output,
     ) -> Result<Self, (StartError, Indexers)> {
-        let config = Config { repairs: true, ..args.config(indexers.addrs.clone(), false) };
+        let config = Config { repairs: true, ..args.config(&indexers, false) };
         Self::start_with(config, None, indexers, output).await
     }
 

@@ -9,10 +9,10 @@ use std::{
 
 use anyhow::Context;
 use futures::future::join_all;
-use nekoindexer::{Indexer, IndexerHandle, StartError, announce, interfaces};
+use nekoindexer::{Indexer, IndexerHandle, StartError, announce};
 use nekoproto::{
     Identity, IndexerAddr, NodeId, Purpose, Role,
-    transport::{ConnectError, Endpoint, EndpointConfig},
+    transport::{ConnectError, Endpoint, EndpointConfig, interfaces},
 };
 use tokio::time::timeout;
 
@@ -33,6 +33,8 @@ pub(super) struct Indexers {
     pub(super) addrs: Vec<SocketAddr>,
     /// The keys of those that were found by their keys.
     pub(super) keys: HashMap<SocketAddr, NodeId>,
+    /// Whether other machines reach one of them.
+    pub(super) is_open: bool,
     pub(super) embedded: Option<IndexerHandle>,
     how: How,
     /// One that is there and lets this node in no network, and why.
@@ -55,16 +57,17 @@ impl Indexers {
     /// The indexers given; else the one at the usual address; else those that tickets named earlier. Finding none is
     /// not an error.
     pub(super) async fn find_near(args: &NodeArgs) -> anyhow::Result<Self> {
-        if !args.indexer.is_empty() {
-            return Ok(Self { addrs: args.indexer.clone(), ..Self::default() });
-        }
         let (endpoint, discover) = (endpoint(args)?, args.discovered_at());
+        if !args.indexer.is_empty() {
+            let is_open = are_open(&endpoint, &args.indexer).await;
+            return Ok(Self { addrs: args.indexer.clone(), is_open, ..Self::default() });
+        }
         let mut refusing = None;
         if discover.port() != 0 {
             match probe(&endpoint, discover, None).await {
-                Ok(true) => return Ok(Self { addrs: vec![discover], ..Self::default() }),
+                Ok(Some(is_open)) => return Ok(Self { addrs: vec![discover], is_open, ..Self::default() }),
                 Err(error) if error.is_of_access() => refusing = Some((discover, error.to_string())),
-                Ok(false) | Err(_) => {} // nobody is there, or somebody else
+                Ok(None) | Err(_) => {} // nobody is there, or somebody else
             }
         }
         let home = Home { network: args.network.clone().unwrap_or_default(), insecure: args.insecure };
@@ -97,7 +100,8 @@ impl Indexers {
         let asking = known.iter().map(|at| answers(endpoint, at.addr, Some(at.node)));
         let answering = join_all(asking).await;
         let mut found = Self { how, ..Self::default() };
-        for (at, _) in known.into_iter().zip(answering).filter(|(_, answers)| *answers) {
+        for (at, is_open) in known.into_iter().zip(answering).filter_map(|(at, answer)| Some((at, answer?))) {
+            found.is_open |= is_open;
             if found.addrs.len() < FOUND_MAX && !found.keys.values().any(|node| *node == at.node) {
                 found.addrs.push(at.addr);
                 found.keys.insert(at.addr, at.node);
@@ -114,7 +118,8 @@ impl Indexers {
         }
         let embedded = start(args).await.context("cannot start an indexer here")?;
         let addr = reached_at(embedded.local_addr());
-        Ok(Self { addrs: vec![addr], embedded: Some(embedded), ..found })
+        let is_open = !embedded.local_addr().ip().is_loopback();
+        Ok(Self { addrs: vec![addr], is_open, embedded: Some(embedded), ..found })
     }
 
     /// Tells of a peer that was started with these indexers what its user does not expect: that it has none (if
@@ -159,15 +164,16 @@ impl Indexers {
             }
             _ => {}
         }
-        let far = self.addrs.iter().find(|addr| !addr.ip().is_loopback());
-        let (Some(far), Some(ip)) = (far, serves_on.map(|addr| addr.ip())) else { return };
-        if ip.is_loopback() {
-            output.note(&format!(
-                "note: serving on {ip} only, so {far} lists nothing for others; leave out --listen to serve them"
-            ));
+        let Some(serves_on) = serves_on.filter(|_| self.is_open) else { return };
+        if serves_on.ip().is_loopback() {
+            output.note(
+                "note: serves this machine only; leave out --listen to serve those that your indexer serves",
+            );
         } else if args.listen.is_none() && !args.lan {
             output.note(&format!(
-                "note: serving on {ip}, which reaches {far}; --listen 127.0.0.1:0 serves this machine only"
+                "note: serves other machines too, as the indexer does, on port {}; --listen 127.0.0.1:0 serves this machine \
+                 only",
+                serves_on.port()
             ));
         }
     }
@@ -190,20 +196,31 @@ fn endpoint(args: &NodeArgs) -> anyhow::Result<Arc<Endpoint>> {
     })?)
 }
 
-/// Whether an indexer answers at `addr`, with this key if one is expected.
-async fn answers(endpoint: &Arc<Endpoint>, addr: SocketAddr, expected: Option<NodeId>) -> bool {
-    probe(endpoint, addr, expected).await.unwrap_or(false)
+/// Whether other machines reach one of `indexers`: those that are not on this machine are reached by others, and the others
+/// are asked.
+async fn are_open(endpoint: &Arc<Endpoint>, indexers: &[SocketAddr]) -> bool {
+    if indexers.iter().any(|addr| !addr.ip().is_loopback()) {
+        return true;
+    }
+    let asking = indexers.iter().map(|addr| answers(endpoint, *addr, None));
+    join_all(asking).await.contains(&Some(true))
 }
 
-/// The same.
+/// As [`probe`]; `None` too if it fails.
+async fn answers(endpoint: &Arc<Endpoint>, addr: SocketAddr, expected: Option<NodeId>) -> Option<bool> {
+    probe(endpoint, addr, expected).await.unwrap_or(None)
+}
+
+/// Whether other machines reach the indexer that answers at `addr`, with this key if one is expected. `None`: it is none.
 async fn probe(
     endpoint: &Arc<Endpoint>,
     addr: SocketAddr,
     expected: Option<NodeId>,
-) -> Result<bool, ConnectError> {
+) -> Result<Option<bool>, ConnectError> {
     let dialed = timeout(PROBE_WITHIN, endpoint.dial(addr, Purpose::Control, expected)).await;
     let connection = dialed.unwrap_or(Err(ConnectError::Timeout(addr)))?;
-    Ok(connection.remote.role == Role::Indexer)
+    let remote = connection.remote;
+    Ok((remote.role == Role::Indexer).then_some(remote.is_open))
 }
 
 /// An address of this machine at which an indexer that listens on `bound` is reached, by others too if it can be.

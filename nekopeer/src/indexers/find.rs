@@ -5,16 +5,16 @@ use std::{sync::Arc, time::Instant};
 use futures::future::join_all;
 use nekoindexer::state::{
     find::{Matcher, Page, checked, merged},
-    holders::heard,
+    holders::{Sender, heard},
 };
 use nekoproto::{
-    Covered, FindReply, FindRequest, ListedRecord, MsgId, Position, Search, clock,
+    Covered, FindReply, FindRequest, ListedRecord, MsgId, Position, Search,
     limits::{FOUND_MAX, HOLDERS_MAX},
-    transport::call_within,
+    transport::{Endpoint, call_within},
 };
 use tracing::debug;
 
-use super::{Indexers, SearchError, search::usable, session::Session};
+use super::{Indexers, SearchError, search::addresses, session::Session};
 use crate::{library::Library, state::choice::Candidate};
 
 /// One page of matches.
@@ -66,7 +66,8 @@ impl Indexers {
             return Err(failure);
         }
         let is_answered = replies.len() == asked;
-        let merge = move |library: &Arc<Library>| page(library, replies, &request, &matcher);
+        let endpoint = Arc::clone(&self.endpoint);
+        let merge = move |library: &Arc<Library>| page(&endpoint, library, replies, &request, &matcher);
         let mut found = self.library.blocking(merge).await;
         found.complete &= is_answered;
         self.library.learn(found.matches.iter().map(|found| found.record.clone()).collect()).await;
@@ -74,26 +75,37 @@ impl Indexers {
     }
 }
 
-async fn ask(session: &Session, request: &FindRequest, deadline: Instant) -> Result<FindReply, SearchError> {
+/// A page, and of whom it is.
+async fn ask(
+    session: &Session,
+    request: &FindRequest,
+    deadline: Instant,
+) -> Result<(Sender, FindReply), SearchError> {
     let left = || deadline.saturating_duration_since(Instant::now());
     let unreachable = |why: String| SearchError::Unreachable { indexer: session.addr(), why };
     let Some(client) = session.client_within(left()).await else {
         return Err(unreachable(session.why_away()));
     };
     let answer = client.find(call_within(left()), request.clone()).await;
-    Ok(answer.map_err(|error| unreachable(error.to_string()))??)
+    let page = answer.map_err(|error| unreachable(error.to_string()))??;
+    let sender = session.sender().ok_or_else(|| unreachable("it has just gone".to_owned()))?;
+    Ok((sender, page))
 }
 
 /// Checks what the indexers said, none of it on trust, and merges it. A page that is wrong anywhere does not count.
 /// Blocking: it checks signatures.
-fn page(library: &Library, replies: Vec<FindReply>, request: &FindRequest, matcher: &Matcher) -> Found {
-    let now_ms = clock::unix_ms();
+fn page(
+    endpoint: &Endpoint,
+    library: &Library,
+    replies: Vec<(Sender, FindReply)>,
+    request: &FindRequest,
+    matcher: &Matcher,
+) -> Found {
     let (mut pages, mut complete) = (Vec::with_capacity(replies.len()), true);
-    for reply in replies {
+    for (sender, reply) in replies {
         complete &= reply.complete;
         let verify = |record| library.verifier.verify(record).map(ListedRecord::from).ok();
-        let believed =
-            |holders| heard(holders, HOLDERS_MAX, &[], |reach| library.verifier.verify_reach(reach, now_ms));
+        let believed = |holders| heard(holders, HOLDERS_MAX, &[], sender);
         match checked(reply, request, matcher, verify, believed) {
             Ok(page) => pages.push(page),
             Err(error) => {
@@ -104,7 +116,7 @@ fn page(library: &Library, replies: Vec<FindReply>, request: &FindRequest, match
     }
     let Page { found, more } = merged(pages, request.limit());
     let candidate = |found: nekoindexer::state::merge::Found| {
-        let holders = usable(&found.holders);
+        let holders = addresses(endpoint, &found.holders);
         let record = library.verifier.verify(found.record.into_signed()).ok()?; // known to be valid
         Some(Candidate { record, holders })
     };

@@ -3,8 +3,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use futures::future::join_all;
-use nekoindexer::interfaces;
-use nekoproto::{IndexerAddr, List, Purpose, limits::TICKET_INDEXERS_MAX};
+use nekoproto::{IndexerAddr, List, Purpose, limits::TICKET_INDEXERS_MAX, transport::interfaces};
 use tokio::time::timeout;
 
 use super::{Indexers, session::Session};

@@ -1,8 +1,8 @@
 //! The indexers of this peer: registers what it offers with each, and searches all of them concurrently.
 
+mod call_back;
 mod comparing;
 mod find;
-mod introduction;
 mod known;
 mod search;
 mod session;
@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-use self::session::Session;
+use self::{call_back::Callers, session::Session};
 pub use self::{
     find::Found,
     search::{Answer, SearchError},
@@ -32,7 +32,10 @@ pub(crate) use self::{
 };
 use crate::{
     config::Config,
-    library::{Library, events::Event},
+    library::{
+        Library,
+        events::{Event, unreached},
+    },
     state::registrations::{Generation, Registrations},
     storage::remembered::Home,
 };
@@ -52,7 +55,7 @@ const SPREAD_HOPS: u8 = TTL_MAX - 1;
 pub(crate) struct IndexerLink {
     pub(crate) addr: SocketAddr,
     pub(crate) is_connected: bool,
-    /// Why it is not.
+    /// Why it is not, or does not reach this peer.
     pub(crate) why: Option<String>,
 }
 
@@ -86,6 +89,7 @@ impl Indexers {
             home: config.home(),
             discovers: config.discovers,
         });
+        endpoint.call_back_by(Box::new(Callers::new(&indexers)));
         if library.is_serving {
             let comparing = Arc::clone(&indexers);
             library.tasks.spawn_until_stop(async move { comparing.compare_files().await });
@@ -236,7 +240,10 @@ impl Indexers {
     pub(crate) fn links(&self) -> Vec<IndexerLink> {
         let link = |session: &Session| {
             let is_connected = session.is_connected();
-            let why = (!is_connected).then(|| session.why_away());
+            let why = match session.remote() {
+                None => Some(session.why_away()),
+                Some(node) => self.library.unreached.lock().get(&node).map(|at| unreached(*at)),
+            };
             IndexerLink { addr: session.addr(), is_connected, why }
         };
         self.sessions.iter().map(link).collect()

@@ -10,6 +10,7 @@ use std::{
 };
 
 use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
+use nekoindexer::state::holders::Sender;
 use nekoproto::{
     Answers, FileName, Hit, IdDigits, IndexerServiceClient, List, MsgId, Names, NodeTag, QueryAllRequest,
     QueryReply, QueryRequest, Refusal, VerifiedRecord,
@@ -20,7 +21,7 @@ use parking_lot::Mutex;
 use tarpc::client::RpcError;
 
 use self::merging::absorb;
-pub(super) use self::merging::usable;
+pub(super) use self::merging::addresses;
 use super::{
     Indexers,
     session::Session,
@@ -63,6 +64,13 @@ impl Asked<'_> {
         match self {
             Self::Session(session) => session.addr(),
             Self::Via(connected) => connected.at.addr,
+        }
+    }
+
+    fn sender(self) -> Option<Sender> {
+        match self {
+            Self::Session(session) => session.sender(),
+            Self::Via(connected) => Some(Sender { at: connected.at, is_local: connected.is_local }),
         }
     }
 }
@@ -187,7 +195,7 @@ impl Indexers {
                     Ok(replies) => {
                         answered = true;
                         for ((name, merged), reply) in names.iter().zip(&mut *merged).zip(replies) {
-                            absorb(&self.library.verifier, merged, name, reply);
+                            absorb(&self.endpoint, &self.library.verifier, merged, name, reply);
                         }
                     }
                     Err(error) => {
@@ -224,11 +232,9 @@ impl Indexers {
                     ask_one(Asked::Session(session), scope, *msg_id, names, (&Wishes::default(), deadline))
                         .await;
                 let Ok(replies) = replies else { return };
-                for (name, hit) in names
-                    .iter()
-                    .zip(replies)
-                    .flat_map(|(name, reply)| reply.hits.into_vec().into_iter().map(move |hit| (name, hit)))
-                {
+                for (name, hit) in names.iter().zip(replies).flat_map(|(name, (_, reply))| {
+                    reply.hits.into_vec().into_iter().map(move |hit| (name, hit))
+                }) {
                     self.note_own_hit(name, hit, known);
                 }
             }
@@ -249,6 +255,9 @@ impl Indexers {
     }
 }
 
+/// A reply, and of whom it is.
+type Heard = (Sender, QueryReply);
+
 /// As [`ask_one`], but if there are others, one that gives no sign of life is not waited for.
 async fn ask_live(
     asked: Asked<'_>,
@@ -257,7 +266,7 @@ async fn ask_live(
     msg_id: MsgId,
     names: &[FileName],
     wishes: (&Wishes, Instant),
-) -> Result<Vec<QueryReply>, SearchError> {
+) -> Result<Vec<Heard>, SearchError> {
     let Asked::Session(session) = asked else { return ask_one(asked, scope, msg_id, names, wishes).await };
     let asking = ask_one(asked, scope, msg_id, names, wishes);
     let silent = || SearchError::silent(session.addr());
@@ -271,7 +280,7 @@ async fn ask_one(
     msg_id: MsgId,
     names: &[FileName],
     (wishes, deadline): (&Wishes, Instant),
-) -> Result<Vec<QueryReply>, SearchError> {
+) -> Result<Vec<Heard>, SearchError> {
     let left = || deadline.saturating_duration_since(Instant::now());
     let unreachable = |why: String| SearchError::Unreachable { indexer: asked.addr(), why };
     let client = match asked {
@@ -282,13 +291,15 @@ async fn ask_one(
         Asked::Via(connected) => connected.client.clone(),
     };
     let failed = |error: RpcError| unreachable(error.to_string());
+    let sender = asked.sender().ok_or_else(|| unreachable("it has just gone".to_owned()))?;
     if let [name] = names {
-        return Ok(vec![call(&client, scope, msg_id, name, (wishes, left())).await.map_err(failed)??]);
+        let reply = call(&client, scope, msg_id, name, (wishes, left())).await.map_err(failed)??;
+        return Ok(vec![(sender, reply)]);
     }
     let answers = call_all(&client, scope, msg_id, names, left()).await.map_err(failed)??;
     let mut replies = Vec::with_capacity(names.len());
     for (n, name) in names.iter().enumerate() {
-        replies.push(match answers.get(n).cloned().flatten() {
+        let reply = match answers.get(n).cloned().flatten() {
             Some(reply) => reply,
             // The batch reply had no room for it: ask again. If that fails, this name's reply is empty and
             // incomplete.
@@ -296,7 +307,8 @@ async fn ask_one(
                 Ok(Ok(reply)) => reply,
                 Ok(Err(_)) | Err(_) => QueryReply::default(),
             },
-        });
+        };
+        replies.push((sender, reply));
     }
     Ok(replies)
 }

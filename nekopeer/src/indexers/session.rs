@@ -12,10 +12,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nekoindexer::state::holders::Sender;
 use nekoproto::{
     IndexerAddr, IndexerServiceClient, InvalidateRequest, List, MsgId, NodeId, PeerService, Records, Refusal,
     VerifiedRecord,
-    transport::{Connection, Endpoint, Link, LinkState, call_within, control},
+    transport::{Connection, Endpoint, Link, LinkState, Remote, call_within, control},
 };
 use parking_lot::Mutex;
 use tarpc::client::RpcError;
@@ -57,7 +58,6 @@ struct Worker {
     all: Arc<[SocketAddr]>,
     library: Arc<Library>,
     link: Link<IndexerServiceClient>,
-    endpoint: Arc<Endpoint>,
     registrations: Arc<Mutex<Registrations>>,
     /// Notified when there are changes to register.
     changed: Notify,
@@ -97,9 +97,10 @@ impl Session {
         registrations: &Arc<Mutex<Registrations>>,
     ) -> Self {
         let tasks = &library.tasks;
-        let serving = Arc::clone(library);
+        let (serving, connecting) = (Arc::clone(library), Arc::clone(endpoint));
         let open = move |connection: Connection| {
-            let control = PeerControl { library: Arc::clone(&serving), remote: connection.remote };
+            let (library, for_indexer) = (Arc::clone(&serving), Some(Arc::clone(&connecting)));
+            let control = PeerControl { library, remote: connection.remote, for_indexer };
             let (client, driver) = control::open(connection.io, control.serve(), IndexerServiceClient::from);
             (client, Box::pin(driver) as control::Driver)
         };
@@ -109,7 +110,6 @@ impl Session {
             all: Arc::clone(all),
             library: Arc::clone(library),
             link: Link::spawn(Arc::clone(endpoint), at, tasks.stop.clone(), &tasks.tracker, open),
-            endpoint: Arc::clone(endpoint),
             registrations: Arc::clone(registrations),
             changed: Notify::new(),
             told: watch::Sender::default(),
@@ -139,12 +139,29 @@ impl Session {
         self.worker.changed.notify_one();
     }
 
-    /// The indexer's id, while it is connected.
-    pub(super) fn remote(&self) -> Option<NodeId> {
+    /// Calls the indexer, while it is connected.
+    pub(super) fn client(&self) -> Option<IndexerServiceClient> {
+        self.worker.link.client()
+    }
+
+    /// The indexer, while it is connected.
+    fn connected(&self) -> Option<Remote> {
         match &*self.worker.link.watch().borrow() {
-            LinkState::Up { remote, .. } => Some(remote.node),
+            LinkState::Up { remote, .. } => Some(*remote),
             LinkState::Connecting | LinkState::Down(_) => None,
         }
+    }
+
+    /// Its id, while it is connected.
+    pub(super) fn remote(&self) -> Option<NodeId> {
+        Some(self.connected()?.node)
+    }
+
+    /// It as one that names holders, while it is connected.
+    pub(super) fn sender(&self) -> Option<Sender> {
+        let remote = self.connected()?;
+        let at = IndexerAddr { addr: self.addr(), node: remote.node };
+        Some(Sender { at, is_local: remote.is_local() })
     }
 
     /// Its address and id, while it is connected.

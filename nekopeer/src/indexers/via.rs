@@ -45,6 +45,8 @@ pub struct Via {
 #[derive(Debug)]
 pub(super) struct Connected {
     pub(super) at: IndexerAddr,
+    /// Whether it runs on this machine.
+    pub(super) is_local: bool,
     pub(super) client: IndexerServiceClient,
     _driver: AbortOnDropHandle<()>,
 }
@@ -155,16 +157,21 @@ impl Indexers {
         (None, failed)
     }
 
+    /// Connects to an indexer for one call.
+    pub(super) async fn connect_to(&self, at: IndexerAddr) -> Option<Connected> {
+        self.dial(at).await.1.ok()
+    }
+
     async fn dial(&self, at: IndexerAddr) -> (SocketAddr, Result<Connected, String>) {
         let dialing = self.endpoint.dial(at.addr, Purpose::Control, Some(at.node));
         let connected = match timeout(CONNECTED_WITHIN, dialing).await {
             Ok(Ok(connection)) if connection.remote.role == Role::Indexer => {
-                let (library, remote) = (Arc::clone(&self.library), connection.remote);
-                let control = PeerControl { library, remote };
+                let is_local = connection.remote.is_local();
+                let control = PeerControl::new(&self.library, connection.remote);
                 let (client, driver) =
                     control::open(connection.io, control.serve(), IndexerServiceClient::from);
                 let driver = AbortOnDropHandle::new(self.library.tasks.tracker.spawn(driver));
-                Ok(Connected { at, client, _driver: driver })
+                Ok(Connected { at, is_local, client, _driver: driver })
             }
             Ok(Ok(_)) => Err("it is no indexer".to_owned()),
             Ok(Err(ConnectError::OtherNode { expected, found })) => {

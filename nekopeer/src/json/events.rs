@@ -59,6 +59,7 @@ impl From<&Event> for EventJson {
             Event::Connected(indexer) => at("connected", indexer),
             Event::Away { indexer, why } => Self { why: Some(why.clone()), ..at("away", indexer) },
             Event::NotListed(indexer) => at("not-listed", indexer),
+            Event::NotReached { indexer, .. } => at("not-reached", indexer),
             Event::Full { indexer, files } => Self { files: Some(*files as u64), ..at("full", indexer) },
             Event::Registered { indexer, files } => {
                 Self { files: Some(*files as u64), ..at("registered", indexer) }

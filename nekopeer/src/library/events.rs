@@ -22,6 +22,13 @@ pub enum Event {
     },
     /// An indexer cannot list this peer: the address that it serves on is not the one that the indexer sees.
     NotListed(SocketAddr),
+    /// An indexer could not connect to this peer, which connects to those who look for it instead.
+    NotReached {
+        /// Which.
+        indexer: SocketAddr,
+        /// Where it tried.
+        at: SocketAddr,
+    },
     /// An indexer has no room for more names of this peer; those that it lists stay.
     Full {
         /// Which indexer.
@@ -158,11 +165,20 @@ impl Event {
             Self::Connected(_)
             | Self::Away { .. }
             | Self::NotListed(_)
+            | Self::NotReached { .. }
             | Self::Full { .. }
             | Self::Registered { .. }
             | Self::JobEnded { .. } => None,
         }
     }
+}
+
+/// What it means that an indexer could not connect to this peer.
+pub(crate) fn unreached(at: SocketAddr) -> String {
+    format!(
+        "others cannot connect to this machine at {at} (a firewall?), so it connects to them; open that port for direct \
+         connections"
+    )
 }
 
 impl fmt::Display for Event {
@@ -177,6 +193,7 @@ impl fmt::Display for Event {
                 f,
                 "indexer {indexer} cannot list this peer, which does not serve on the address that reaches it: leave out --listen"
             ),
+            Self::NotReached { indexer, at } => write!(f, "indexer {indexer}: {}", unreached(*at)),
             Self::Away { indexer, why } => write!(f, "indexer {indexer} is away, trying again: {why}"),
             Self::Registered { indexer, files } => {
                 write!(f, "registered {files} file{} with {indexer}", if *files == 1 { "" } else { "s" })

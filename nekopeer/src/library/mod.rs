@@ -16,8 +16,9 @@ pub(crate) mod subscribers;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, hash_map},
+    net::SocketAddr,
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 
@@ -36,6 +37,7 @@ use self::{
     subscribers::Subscribers,
 };
 use crate::{
+    serve::Uploads,
     state::{copies::Copies, standing::Standing, witness::Contests},
     storage::{catalogue::Catalogue, lock::DataLock, share_folder::ShareFolder},
     util::{progress::Progress, tasks::Tasks},
@@ -74,6 +76,10 @@ pub(crate) struct Library {
     own_news: Mutex<OwnNews>,
     standing: Mutex<Standing>,
     contests: Mutex<Contests>,
+    /// What serves other nodes, if this peer does.
+    pub(crate) uploads: OnceLock<Weak<Uploads>>,
+    /// Indexers that could not connect to this peer, and where they tried.
+    pub(crate) unreached: Mutex<HashMap<NodeId, SocketAddr>>,
     /// Files that are not offered because they changed on disk.
     pub(crate) changed: ChangedFiles,
     /// Wakes [`watch`](crate::watch) when there may be news, or a copy to confirm.
@@ -133,6 +139,8 @@ impl Library {
             own_news: Mutex::default(),
             standing: Mutex::new(Standing::new(indexers)),
             contests: Mutex::default(),
+            uploads: OnceLock::new(),
+            unreached: Mutex::default(),
             changed: ChangedFiles::default(),
             wake: Notify::new(),
             events,

@@ -142,6 +142,7 @@ impl Peer {
         let accepts = tasks.stop.child_token();
         let serving = listener.map(|listener| {
             let uploads = Uploads::new(&library, &partial_files, config.limit_up);
+            drop(library.uploads.set(Arc::downgrade(&uploads))); // once for each library
             let serving = (Arc::clone(&uploads), listener.arrivals());
             let serve = move |connection| Arc::clone(&uploads).serve(connection);
             let accepting = listener.run(tasks.stop.clone(), tasks.tracker.clone(), serve);

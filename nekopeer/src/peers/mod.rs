@@ -102,7 +102,7 @@ impl Peers {
     ) -> Result<T, CallError> {
         let calling = async {
             let connection = self.endpoint.dial_node(peer.addr, Purpose::Control, peer.node).await?;
-            let control = PeerControl { library: Arc::clone(&self.library), remote: connection.remote };
+            let control = PeerControl::new(&self.library, connection.remote);
             let (client, driver) = control::open(connection.io, control.serve(), PeerServiceClient::from);
             tokio::select! {
                 answer = call(client) => Ok(answer??),

@@ -103,7 +103,9 @@ impl Peers {
                     found = self.address_of(origin, &copy.name, via).await;
                 }
             }
-            if let Some(addr) = found.filter(|addr| !tried.contains(addr)) {
+            let is_worth =
+                |addr: &SocketAddr| !tried.contains(addr) || self.endpoint.knows_another_way(origin, *addr);
+            if let Some(addr) = found.filter(is_worth) {
                 let name = copy.name.clone();
                 self.ask_at(Holder::new(origin, addr), left).await?;
                 self.remember_origin(name, addr).await;

@@ -1,20 +1,39 @@
 //! The control calls that a peer answers, from its indexers and from other peers.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Weak},
+    time::Instant,
+};
 
 use nekoproto::{
     Held, Holder, List, Numbered, PeerService, Records, Refusal, SignedRecord, Verdict, VerifiedRecord,
-    limits::BATCH_MAX, transport::Remote,
+    limits::BATCH_MAX,
+    transport::{Endpoint, Remote, rendezvous::Token},
 };
 use tarpc::context::Context;
 
-use crate::{library::Library, state, storage::catalogue::CatalogueError, util::clock};
+use crate::{
+    library::{Library, events::Event},
+    state,
+    storage::catalogue::CatalogueError,
+    util::clock,
+};
 
 /// Answers the calls of one connection.
 #[derive(Clone)]
 pub(crate) struct PeerControl {
     pub(crate) library: Arc<Library>,
     pub(crate) remote: Remote,
+    /// How this peer connects to others as the other end asks it to: it is one of its own indexers.
+    pub(crate) for_indexer: Option<Arc<Endpoint>>,
+}
+
+impl PeerControl {
+    /// For a node that is none of this peer's indexers.
+    pub(crate) fn new(library: &Arc<Library>, remote: Remote) -> Self {
+        Self { library: Arc::clone(library), remote, for_indexer: None }
+    }
 }
 
 impl PeerService for PeerControl {
@@ -31,7 +50,7 @@ impl PeerService for PeerControl {
         _: Context,
         held: List<Held, BATCH_MAX>,
     ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
-        let Self { library, remote } = self;
+        let Self { library, remote, .. } = self;
         let look_up = move |library: &Arc<Library>| {
             let now = clock::now();
             let verdicts = held.iter().map(|held| {
@@ -45,6 +64,21 @@ impl PeerService for PeerControl {
             Ok(List::first_of(verdicts.collect::<Result<Vec<_>, Refusal>>()?))
         };
         library.blocking(look_up).await
+    }
+
+    async fn dial_back(self, _: Context, at: Option<SocketAddr>, token: Token) -> Result<(), Refusal> {
+        let endpoint = self.for_indexer.ok_or(Refusal::WrongRole)?;
+        let uploads = self.library.uploads.get().and_then(Weak::upgrade).ok_or(Refusal::NotCalled)?;
+        uploads.dial_back(endpoint, at.unwrap_or(self.remote.addr), token).await
+    }
+
+    async fn unreachable(self, _: Context, at: SocketAddr) -> Result<(), Refusal> {
+        if self.for_indexer.is_none() {
+            return Err(Refusal::WrongRole);
+        }
+        self.library.unreached.lock().insert(self.remote.node, at);
+        self.library.tell(Event::NotReached { indexer: self.remote.addr, at });
+        Ok(())
     }
 
     async fn lend(self, _: Context, wanted: Numbered) -> Result<Option<Box<SignedRecord>>, Refusal> {

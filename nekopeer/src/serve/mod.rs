@@ -5,6 +5,7 @@
 //! request has neither a slot nor a thread.
 
 pub(crate) mod control;
+mod dial_back;
 mod idle;
 pub(crate) mod partial_files;
 mod reply;
@@ -22,11 +23,13 @@ use nekoproto::{
     limits::STALL_TIMEOUT,
     transport::{self, Connection, DataError, DataStream, Remote},
 };
+use tokio::sync::Semaphore;
 use tracing::debug;
 
 pub(crate) use self::upload_slots::Slots;
 use self::{
     control::PeerControl,
+    dial_back::DIALED_BACK_MAX,
     idle::IdleStreams,
     partial_files::PartialFiles,
     reply::InMemory,
@@ -62,6 +65,8 @@ pub(crate) struct Uploads {
     idle: Arc<IdleStreams>,
     in_memory: InMemory,
     limit: Option<Rate>,
+    /// Places for connections to nodes that cannot connect here.
+    dialed_back: Arc<Semaphore>,
 }
 
 /// What a turn did.
@@ -82,7 +87,8 @@ impl Uploads {
     ) -> Arc<Self> {
         let (library, partial_files) = (Arc::clone(library), Arc::clone(partial_files));
         let (slots, idle, in_memory) = Default::default();
-        Arc::new(Self { library, partial_files, slots, idle, in_memory, limit: limit.map(Rate::new) })
+        let (limit, dialed_back) = (limit.map(Rate::new), Arc::new(Semaphore::new(DIALED_BACK_MAX)));
+        Arc::new(Self { library, partial_files, slots, idle, in_memory, limit, dialed_back })
     }
 
     /// The slots now.
@@ -94,7 +100,7 @@ impl Uploads {
     pub(crate) async fn serve(self: Arc<Self>, connection: Connection) {
         match connection.purpose {
             Purpose::Control => {
-                let control = PeerControl { library: Arc::clone(&self.library), remote: connection.remote };
+                let control = PeerControl::new(&self.library, connection.remote);
                 let (_client, driver) =
                     transport::control::open(connection.io, control.serve(), PeerServiceClient::from);
                 driver.await;

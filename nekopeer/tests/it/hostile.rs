@@ -9,9 +9,7 @@ use crate::common::*;
 use futures::future::join_all;
 use nekoindexer::IndexerHandle;
 use nekopeer::{DownloadError, DownloadOptions};
-use nekoproto::{
-    ContentHash, DataRequest, FetchRefusal, Hit, List, ListedHolder, NodeId, limits::TTL_DEFAULT,
-};
+use nekoproto::{ContentHash, DataRequest, FetchRefusal, Hit, List, NodeId, limits::TTL_DEFAULT};
 
 /// How a hostile origin replies to data requests.
 type Trick = fn(&Goods, &DataRequest) -> ScriptedReply;
@@ -186,7 +184,7 @@ async fn indexer_that_hides_the_newest_version_is_outvoted_by_one_that_knows() {
 #[testkit::test]
 async fn holders_at_impossible_addresses_are_left_out() {
     let addrs = ["127.0.0.1:0", "0.0.0.0:80", "224.0.0.1:80"].map(|addr| addr.parse().unwrap());
-    let holders = addrs.map(|addr| ListedHolder::new(identity(1).fresh_reach([addr])));
+    let holders = addrs.map(|addr| testkit::values::listed(1, addr));
     let hit = Hit { record: file().record.to_signed(), holders: List::first_of(holders) };
     let indexer = FakeIndexer::says([hit]);
     let (_to, reader) = peer(&[indexer.addr]).await;
@@ -211,8 +209,7 @@ async fn made_up_holders_send_no_crowd_to_a_third_party() {
         }
     });
     let (goods, indexer) = (file(), indexer(&[]).await);
-    let made_up = |seed| ListedHolder::new(identity(seed).fresh_reach([addr]));
-    let holders = List::first_of((100..116).map(made_up));
+    let holders = List::first_of((100..116).map(|seed| testkit::values::listed(seed, addr)));
     let liar = FakeIndexer::says([Hit { record: goods.record.to_signed(), holders }]);
     let _honest = goods.held(2, indexer.local_addr()).await;
     let (to, reader) = peer(&[liar.addr, indexer.local_addr()]).await;

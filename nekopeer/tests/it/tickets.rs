@@ -219,7 +219,7 @@ fn an_indexer_for_all_addresses_is_named_by_those_that_others_reach() {
     origin.write("f.txt", "one\n");
     let mut sharing = origin.share(&["f.txt"]);
     let ticket = ticket_of(&mut sharing).parse::<Ticket>().unwrap();
-    let expected: Vec<_> = nekoindexer::interfaces::addresses();
+    let expected: Vec<_> = nekoproto::transport::interfaces::addresses();
     let expected = expected.into_iter().filter(std::net::IpAddr::is_ipv4);
     let expected: Vec<_> = expected.chain([[127, 0, 0, 1].into()]).take(4).collect();
     let found: Vec<_> = ticket.indexers.iter().map(|indexer| indexer.addr.ip()).collect();

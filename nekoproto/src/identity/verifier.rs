@@ -1,29 +1,26 @@
-//! [`Verifier`]: checks a signature once, however often the record or the statement arrives.
+//! [`Verifier`]: checks a signature once, however often the record arrives.
 
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use crate::values::{
-    ReachError, RecordError, Signature, SignedReach, SignedRecord, VerifiedReach, VerifiedRecord,
-};
+use crate::values::{RecordError, Signature, SignedRecord, VerifiedRecord};
 
-/// Records, and statements, in one generation; at most about 1.5 KiB and 0.4 KiB each.
+/// Records in one generation; at most about 1.5 KiB each.
 const GENERATION_MAX: usize = 8 * 1024;
 
-/// Remembers verified records and statements, so that each costs one signature check and not one per message.
+/// Remembers verified records, so that each costs one signature check and not one per message.
 ///
 /// Two generations: a full young one replaces the old one, and what was not used since is forgotten with the old one.
 #[derive(Debug, Default)]
 pub struct Verifier {
-    records: Mutex<Generations<VerifiedRecord>>,
-    reaches: Mutex<Generations<VerifiedReach>>,
+    records: Mutex<Generations>,
 }
 
-#[derive(Debug)]
-struct Generations<T> {
-    young: HashMap<Signature, T>,
-    old: HashMap<Signature, T>,
+#[derive(Debug, Default)]
+struct Generations {
+    young: HashMap<Signature, VerifiedRecord>,
+    old: HashMap<Signature, VerifiedRecord>,
 }
 
 impl Verifier {
@@ -52,34 +49,10 @@ impl Verifier {
     pub fn knows(&self, signed: &SignedRecord) -> bool {
         self.records.lock().get(signed.signature()).is_some_and(|known| known.signed() == signed)
     }
-
-    /// The same for a statement of where a node can be reached, which must not have expired at `now_ms` (milliseconds
-    /// since 1970).
-    ///
-    /// # Errors
-    /// The statement is not to be believed.
-    pub fn verify_reach(&self, signed: SignedReach, now_ms: u64) -> Result<VerifiedReach, ReachError> {
-        let known = self.reaches.lock().get(signed.signature());
-        let verified = match known.filter(|known| *known.signed() == signed) {
-            Some(known) => known,
-            None => {
-                let verified = signed.verify()?;
-                self.reaches.lock().insert(*verified.signed().signature(), verified.clone());
-                verified
-            }
-        };
-        verified.check_end(now_ms).map(|()| verified)
-    }
 }
 
-impl<T> Default for Generations<T> {
-    fn default() -> Self {
-        Self { young: HashMap::new(), old: HashMap::new() }
-    }
-}
-
-impl<T: Clone> Generations<T> {
-    fn get(&mut self, signature: &Signature) -> Option<T> {
+impl Generations {
+    fn get(&mut self, signature: &Signature) -> Option<VerifiedRecord> {
         if let Some(known) = self.young.get(signature) {
             return Some(known.clone());
         }
@@ -88,7 +61,7 @@ impl<T: Clone> Generations<T> {
         Some(known)
     }
 
-    fn insert(&mut self, signature: Signature, value: T) {
+    fn insert(&mut self, signature: Signature, value: VerifiedRecord) {
         if self.young.len() >= GENERATION_MAX {
             self.old = std::mem::take(&mut self.young);
         }
@@ -107,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_signature_does_not_carry_another_statement() {
+    fn a_known_signature_does_not_carry_another_record() {
         let verifier = Verifier::default();
         verifier.verify(record(1).to_signed()).unwrap();
         let mut bytes = crate::codec::encode(record(1).signed()).unwrap();

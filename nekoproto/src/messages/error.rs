@@ -16,7 +16,7 @@ pub enum Refusal {
     /// A record's signature is not valid. No part of the call was carried out.
     #[error("a record is not signed by its origin")]
     Forged,
-    /// Only a peer that listens, and has said where it can be reached, can be a holder.
+    /// Only a peer that listens can be a holder.
     #[error("a node that does not listen cannot be a holder")]
     NotListening,
     /// The node is overloaded. Worth retrying later.
@@ -28,12 +28,12 @@ pub enum Refusal {
     /// A glob cannot be read, or is too large.
     #[error("the pattern cannot be read")]
     BadPattern,
-    /// The clocks of the two nodes are more than half a day apart: what one of them signs has expired for the other.
-    #[error("the clocks of the two nodes are more than 12 hours apart: set them")]
-    ClocksApart,
     /// What the caller wants to have kept is more than its share, or than there is room for. Nothing of it is kept.
     #[error("the node has no room to keep that: its --memory is used up")]
     NoRoom,
+    /// The holder is not connected here, or cannot connect to the caller either.
+    #[error("the holder cannot be had to connect")]
+    NotCalled,
     /// A route probe has more hops, or carries more bytes, than are allowed there.
     #[error(
         "a route probe has at most {PROBE_HOPS_MAX} hops, and carries no bytes but for indexers that measure that"

@@ -1,14 +1,17 @@
 //! The first message on every connection: the node, its role, and the connection's purpose.
 
-use std::fmt;
+use std::{fmt, net::IpAddr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{limits::NETWORK_BYTES_MAX, values::NodeId};
+use crate::{
+    limits::{HINTS_MAX, NETWORK_BYTES_MAX},
+    values::{List, NodeId},
+};
 
 /// Version of the wire format, sent before every hello. Nodes of different versions refuse each other and
 /// say which version the other speaks.
-pub const PROTOCOL_VERSION: u16 = 13;
+pub const PROTOCOL_VERSION: u16 = 14;
 
 /// What kind of node it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -43,6 +46,10 @@ pub struct Hello {
     pub private: bool,
     /// The port it listens on, 0 if it does not listen. Its address is the one it connects from.
     pub listen_port: u16,
+    /// Whether it listens beyond loopback: other machines can reach it.
+    pub is_open: bool,
+    /// Further addresses of its machine, where it listens on the same port. None of them is proven.
+    pub hints: List<IpAddr, HINTS_MAX>,
     /// Random bytes that the other side's proof covers.
     #[serde(with = "serde_bytes")]
     pub nonce: [u8; 32],

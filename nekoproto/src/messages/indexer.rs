@@ -1,13 +1,11 @@
 //! The calls of an indexer: the tarpc service [`IndexerService`] and its messages.
 
-use std::net::IpAddr;
-
 use serde::{Deserialize, Serialize};
 
 use super::{
     error::Refusal,
     find::{IdDigits, Position, Search},
-    hit::{self, Hit},
+    hit::Hit,
     probe::{ProbeReply, ProbeRequest},
     summary::{SummaryNews, SummaryReply},
     trace::TraceReply,
@@ -15,9 +13,10 @@ use super::{
 use crate::{
     limits::{
         ANSWERS_BYTES_MAX, BATCH_MAX, COVERED_MAX, FOUND_MAX, FRAME_BYTES_MAX, HITS_MAX, HOLDER_BYTES_MAX,
-        NAME_BYTES_MAX, REACH_BYTES_MAX, RECORD_BYTES_MAX, WITHOUT_MAX,
+        NAME_BYTES_MAX, RECORD_BYTES_MAX, WITHOUT_MAX,
     },
-    values::{ContentHash, FileName, List, MsgId, NodeTag, SignedReach, SignedRecord, Version},
+    transport::rendezvous::Token,
+    values::{ContentHash, FileName, List, MsgId, NodeId, NodeTag, SignedRecord, Version},
 };
 
 /// Signed records of one call.
@@ -59,19 +58,10 @@ pub trait IndexerService {
     async fn find(request: FindRequest) -> Result<FindReply, Refusal>;
     /// Which way a query would go, and what each indexer on it knows. It is forwarded as a query is.
     async fn trace(request: QueryRequest) -> Result<TraceReply, Refusal>;
-    /// The caller states where it can be reached, before its first registration and again before the statement expires.
-    async fn introduce(reach: SignedReach) -> Result<Introduction, Refusal>;
+    /// Has a holder that is registered here connect to the caller, who cannot connect to it.
+    async fn call_back(request: CallBack) -> Result<(), Refusal>;
     /// A route probe: the indexer passes it on to one neighbor, if it has hops left. The answer is the way that it went.
     async fn probe(request: ProbeRequest) -> Result<ProbeReply, Refusal>;
-}
-
-/// How a statement of where the caller can be reached was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Introduction {
-    /// Where the connection comes from, as the indexer sees it.
-    pub seen_at: IpAddr,
-    /// The addresses at which the caller is listed: bit n for the n-th. 0: it cannot be a holder.
-    pub listed_at: u8,
 }
 
 /// Registers the caller as a holder.
@@ -97,6 +87,18 @@ pub struct RegisterReply {
     pub newer: Records,
     /// The names whose records are not listed because a limit of the indexer is reached.
     pub unlisted: Names,
+}
+
+/// A holder is to connect to the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallBack {
+    /// The holder.
+    pub holder: NodeId,
+    /// Where the caller listens for it, at the address at which the indexer sees it. `None`: both connect to the indexer,
+    /// which joins the two connections.
+    pub port: Option<u16>,
+    /// Tells the connection apart.
+    pub token: Token,
 }
 
 /// The caller's lease.
@@ -185,7 +187,6 @@ impl AnswersRoom {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueryReply {
     /// One entry for each origin, with its newest known version.
-    #[serde(with = "hit")]
     pub hits: List<Hit, HITS_MAX>,
     /// Whether every indexer in reach answered in time and no origin was left out. Holders past the limit are
     /// left out of a complete reply too.
@@ -199,9 +200,7 @@ impl QueryReply {
     fn bytes_max(&self) -> usize {
         let hit = |hit: &Hit| {
             let name = hit.record.unverified().name.as_str().len();
-            RECORD_BYTES_MAX - NAME_BYTES_MAX
-                + name
-                + hit.holders.len() * (HOLDER_BYTES_MAX + REACH_BYTES_MAX)
+            RECORD_BYTES_MAX - NAME_BYTES_MAX + name + hit.holders.len() * HOLDER_BYTES_MAX
         };
         self.hits.iter().map(hit).sum()
     }
@@ -238,7 +237,6 @@ impl FindRequest {
 pub struct FindReply {
     /// The first matches behind the place asked for, strictly in the order of their [`Position`]s; one hit for each
     /// file of an origin.
-    #[serde(with = "hit")]
     pub hits: List<Hit, FOUND_MAX>,
     /// Whether there are further matches behind the last hit. The page is full then.
     pub more: bool,

@@ -16,9 +16,9 @@ pub use self::{
     error::{Fault, FetchRefusal, HelloRefusal, Refusal},
     find::{IdDigits, NotAPosition, NotATerm, NotDigits, Position, Search, Term, Terms},
     hello::{Hello, NetworkName, PROTOCOL_VERSION, Purpose, Role},
-    hit::{Hit, Holder, ListedHolder, all_addrs, seen_addrs},
+    hit::{Hit, Holder, ListedHolder, Via},
     indexer::{
-        Answers, Covered, FindReply, FindRequest, Held, IndexerService, Introduction, InvalidateRequest,
+        Answers, CallBack, Covered, FindReply, FindRequest, Held, IndexerService, InvalidateRequest,
         LeaseReply, Names, QueryAllRequest, QueryReply, QueryRequest, Records, RegisterReply,
         RegisterRequest,
     },

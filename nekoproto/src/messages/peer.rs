@@ -1,5 +1,7 @@
 //! The calls of a peer: the tarpc service [`PeerService`] and its messages.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -8,6 +10,7 @@ use super::{
 };
 use crate::{
     limits::BATCH_MAX,
+    transport::rendezvous::Token,
     values::{FileName, List, NodeId, SignedRecord, Version},
 };
 
@@ -20,6 +23,11 @@ pub trait PeerService {
     /// Asks the origin whether these versions of its files are still the newest. Under a policy that pushes,
     /// the call also subscribes the caller to invalidations for one lease.
     async fn confirm(held: List<Held, BATCH_MAX>) -> Result<List<Verdict, BATCH_MAX>, Refusal>;
+    /// An indexer has the peer connect to a node that cannot connect to it, `at` an address or over the indexer itself, and
+    /// serve it. Answered when that connection is open.
+    async fn dial_back(at: Option<SocketAddr>, token: Token) -> Result<(), Refusal>;
+    /// An indexer could not connect to the peer at this address: it has those who look for it called back.
+    async fn unreachable(at: SocketAddr) -> Result<(), Refusal>;
     /// Asks for one version by its number, also an earlier one. A peer that holds or keeps it answers with its record,
     /// and sends its bytes for a while.
     async fn lend(wanted: Numbered) -> Result<Option<Box<SignedRecord>>, Refusal>;

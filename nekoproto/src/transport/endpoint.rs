@@ -3,7 +3,8 @@
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    pin::Pin,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -20,23 +21,40 @@ use super::{
     backoff::Backoff,
     error::{ConnectError, EndpointError},
     handshake::{self, Proofs},
+    hints::{Hints, Way, race},
+    interfaces,
     io::{Io, prepare},
     node_io::NodeIo,
+    relay::Relay,
+    rendezvous::{Rendezvous, Token, present},
     tls::{Tls, proven_node},
     unproven::Unproven,
 };
 use crate::{
     budget::{Account, BUDGET_DEFAULT, Budget},
     identity::Identity,
-    limits::HANDSHAKE_TIMEOUT,
+    limits::{HANDSHAKE_TIMEOUT, HINTS_MAX},
     messages::{Hello, HelloRefusal, NetworkName, Purpose, Role},
     turns::Turns,
-    values::NodeId,
+    values::{IndexerAddr, List, NodeAddrs, NodeId},
 };
 
 /// Pauses before a connection that was reset in its handshake is tried again.
 const RESET_PAUSE: Duration = Duration::from_millis(50);
 const RESET_PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// Time for a connection to whoever waits for it.
+const DIAL_BACK_WITHIN: Duration = Duration::from_secs(2);
+
+/// Has nodes connect here that cannot be connected to.
+pub trait CallsBack: Send + Sync {
+    /// The connection that `node` opened because `indexer` told it to, before its handshake.
+    fn call_back(
+        &self,
+        indexer: IndexerAddr,
+        node: NodeId,
+    ) -> Pin<Box<dyn Future<Output = Option<TcpStream>> + Send + '_>>;
+}
 
 /// Whether connections are TLS or plain TCP. Both ends must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -73,6 +91,13 @@ pub struct Endpoint {
     listens_on: Mutex<Option<SocketAddr>>,
     /// Addresses where nodes are said to be.
     unproven: Unproven,
+    /// Their further addresses.
+    hints: Hints,
+    /// Connections that are waited for.
+    rendezvous: Rendezvous,
+    relay: Relay,
+    /// Has nodes connect here that cannot be connected to.
+    callers: OnceLock<Box<dyn CallsBack>>,
 }
 
 /// The node at the other end of a connection.
@@ -86,8 +111,30 @@ pub struct Remote {
     pub addr: SocketAddr,
     /// Where it listens: its observed address with the port it claims; `None` if it does not listen.
     pub listens_at: Option<SocketAddr>,
-    /// Where it can reach this node over the address of this connection's end here, if this node listens there.
+    /// Whether it listens beyond loopback, as it claims.
+    pub is_open: bool,
+    /// Further addresses of its machine, as it claims.
+    pub hints: [Option<IpAddr>; HINTS_MAX],
+    /// The address of this connection's end here.
+    pub here: IpAddr,
+    /// Where it can reach this node at that address, if this node listens there.
     pub reaches_us_at: Option<SocketAddr>,
+}
+
+impl Remote {
+    /// Whether it runs on this machine.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.addr.ip().is_loopback() || self.addr.ip() == self.here
+    }
+
+    /// Where it listens, as it was seen and as it says itself; `None` if it does not.
+    #[must_use]
+    pub fn node_addrs(&self) -> Option<NodeAddrs> {
+        let seen = self.listens_at?;
+        let hints = self.hints.iter().flatten().map(|ip| SocketAddr::new(*ip, seen.port()));
+        Some(NodeAddrs::new(self.node, std::iter::once(seen).chain(hints)))
+    }
 }
 
 /// A connection after its handshake.
@@ -122,8 +169,21 @@ impl Endpoint {
             Security::Insecure => None,
         };
         config.access.allowed.admit_own(config.identity.id());
-        let (listens_on, unproven) = <_>::default();
-        Ok(Arc::new(Self { config, budget, turns: Turns::new(), tls, listens_on, unproven }))
+        let (listens_on, unproven, hints) = <_>::default();
+        let (rendezvous, relay, callers) = <_>::default();
+        let turns = Turns::new();
+        Ok(Arc::new(Self {
+            config,
+            budget,
+            turns,
+            tls,
+            listens_on,
+            unproven,
+            hints,
+            rendezvous,
+            relay,
+            callers,
+        }))
     }
 
     /// The bytes kept for other nodes.
@@ -160,6 +220,18 @@ impl Endpoint {
         &self.config.access
     }
 
+    /// The port on which other machines can connect, if this node listens beyond loopback.
+    #[must_use]
+    pub fn open_port(&self) -> Option<u16> {
+        self.listens_on.lock().filter(|bound| !bound.ip().is_loopback()).map(|bound| bound.port())
+    }
+
+    /// Whether another way is known to `node` than to dial `addr`.
+    #[must_use]
+    pub fn knows_another_way(&self, node: NodeId, addr: SocketAddr) -> bool {
+        self.hints.of(node, addr).len() > 1
+    }
+
     /// From now on hellos name this port, where it can be reached.
     pub(super) fn announce(&self, listens_on: SocketAddr) {
         *self.listens_on.lock() = Some(listens_on);
@@ -182,8 +254,32 @@ impl Endpoint {
         self.dial_checked(addr, purpose, expected, true).await
     }
 
-    /// Connects to `node`, which is said to be at `addr`: see [`dial`](Self::dial). At most two connections are made to
-    /// an address where the key of `node` is not proven; then it is left alone for half a minute.
+    /// From now on [`dial_node`](Self::dial_node) tries all of these addresses where the first of them is dialled, and has
+    /// `via` make the node connect here: at last, unless `via_first`.
+    pub fn learn(&self, at: &NodeAddrs, via: Option<IndexerAddr>, via_first: bool) {
+        self.hints.learn(at, via, via_first);
+    }
+
+    /// Connections that are waited for here.
+    #[must_use]
+    pub const fn rendezvous(&self) -> &Rendezvous {
+        &self.rendezvous
+    }
+
+    /// What it relays for others.
+    #[must_use]
+    pub const fn relay(&self) -> &Relay {
+        &self.relay
+    }
+
+    /// From now on `callers` has nodes connect here that cannot be connected to.
+    pub fn call_back_by(&self, callers: Box<dyn CallsBack>) {
+        drop(self.callers.set(callers)); // once for each node
+    }
+
+    /// Connects to `node`, which is said to be at `addr`, there or at another address that was [learnt](Self::learn) with
+    /// it: see [`dial`](Self::dial). At most two connections are made to an address where the key of `node` is not proven;
+    /// then it is left alone for half a minute.
     ///
     /// # Errors
     /// See [`ConnectError`]; no connection is left open.
@@ -191,6 +287,61 @@ impl Endpoint {
     /// # Cancel safety
     /// Safe: dropping the future closes the connection, which counts as one that failed.
     pub async fn dial_node(
+        self: &Arc<Self>,
+        addr: SocketAddr,
+        purpose: Purpose,
+        node: NodeId,
+    ) -> Result<Connection, ConnectError> {
+        let mut ways = self.hints.of(node, addr);
+        if let [Way::To(addr)] = ways[..] {
+            return self.dial_node_at(addr, purpose, node).await;
+        }
+        ways.sort_by_key(|way| !matches!(way, Way::To(addr) if self.unproven.has_proven(*addr, node)));
+        race(ways, |way| {
+            let endpoint = Arc::clone(self);
+            async move {
+                match way {
+                    Way::To(addr) => endpoint.dial_node_at(addr, purpose, node).await,
+                    Way::Via(indexer) => endpoint.called_back(indexer, purpose, node).await,
+                }
+            }
+        })
+        .await
+    }
+
+    /// A connection that `node` opens because `indexer` tells it to; it is used as one that was opened here.
+    async fn called_back(
+        &self,
+        indexer: IndexerAddr,
+        purpose: Purpose,
+        node: NodeId,
+    ) -> Result<Connection, ConnectError> {
+        let callers = self.callers.get().ok_or(ConnectError::NoAddress)?;
+        let stream =
+            callers.call_back(indexer, node).await.ok_or(ConnectError::NotCalledBack(indexer.addr))?;
+        let addr = canonical(stream.peer_addr()?);
+        let greeting = self.greet(stream, addr, purpose);
+        let connection =
+            timeout(HANDSHAKE_TIMEOUT, greeting).await.map_err(|_| ConnectError::Timeout(addr))??;
+        self.check(connection, Some(node))
+    }
+
+    /// Connects `to` an address where somebody waits for the connection with `token`, who then uses it as one that was
+    /// opened there: the handshake of an accepted one follows.
+    ///
+    /// # Errors
+    /// See [`ConnectError`]; no connection is left open.
+    pub async fn dial_back(&self, to: SocketAddr, token: Token) -> Result<TcpStream, ConnectError> {
+        let dialing = async {
+            let unreachable = |source| ConnectError::Unreachable { addr: to, source };
+            let mut stream = TcpStream::connect(to).await.map_err(unreachable)?;
+            present(&mut stream, token).await?;
+            Ok(stream)
+        };
+        timeout(DIAL_BACK_WITHIN, dialing).await.unwrap_or(Err(ConnectError::Timeout(to)))
+    }
+
+    async fn dial_node_at(
         &self,
         addr: SocketAddr,
         purpose: Purpose,
@@ -209,6 +360,10 @@ impl Endpoint {
         let dialing = self.dial_again(addr, purpose, again);
         let connection =
             timeout(HANDSHAKE_TIMEOUT, dialing).await.map_err(|_| ConnectError::Timeout(addr))??;
+        self.check(connection, expected)
+    }
+
+    fn check(&self, connection: Connection, expected: Option<NodeId>) -> Result<Connection, ConnectError> {
         let found = connection.remote.node;
         match expected {
             Some(expected) if expected != found => Err(ConnectError::OtherNode { expected, found }),
@@ -235,8 +390,18 @@ impl Endpoint {
     async fn dial_unbounded(&self, addr: SocketAddr, purpose: Purpose) -> Result<Connection, ConnectError> {
         let stream =
             TcpStream::connect(addr).await.map_err(|source| ConnectError::Unreachable { addr, source })?;
+        self.greet(stream, addr, purpose).await
+    }
+
+    /// Does the handshake of a connection that is used as one opened here.
+    async fn greet(
+        &self,
+        stream: TcpStream,
+        addr: SocketAddr,
+        purpose: Purpose,
+    ) -> Result<Connection, ConnectError> {
         prepare(&stream)?;
-        let here = stream.local_addr()?.ip();
+        let here = stream.local_addr()?.ip().to_canonical();
         let (mut io, proven) = match &self.tls {
             Some(tls) => {
                 let stream = tls
@@ -261,9 +426,13 @@ impl Endpoint {
         Ok(Connection { io, remote: remote(&theirs, addr, us), purpose, account })
     }
 
-    /// Does the handshake of an accepted TCP connection.
-    pub(super) async fn welcome(&self, stream: TcpStream) -> Result<Connection, ConnectError> {
-        let (addr, here) = (stream.peer_addr()?, stream.local_addr()?.ip());
+    /// Does the handshake of an accepted TCP connection, or of one that was [dialled back](Self::dial_back).
+    ///
+    /// # Errors
+    /// See [`ConnectError`]; the connection is closed.
+    pub async fn welcome(&self, stream: TcpStream) -> Result<Connection, ConnectError> {
+        let addr = canonical(stream.peer_addr()?);
+        let here = stream.local_addr()?.ip().to_canonical();
         prepare(&stream)?;
         let (mut io, proven) = match &self.tls {
             Some(tls) => {
@@ -314,7 +483,12 @@ impl Endpoint {
 
     /// The hello of a connection whose end here has the address `here`, which the other end observes.
     fn hello(&self, purpose: Purpose, here: IpAddr) -> Hello {
-        let listens_on = self.listens_on.lock().filter(|bound| is_reached_at(bound.ip(), here));
+        let bound = *self.listens_on.lock();
+        let listens_on = bound.filter(|bound| is_reached_at(bound.ip(), here));
+        // Only who registers is asked for there.
+        let says_more = self.config.role == Role::Peer && purpose == Purpose::Control;
+        let open = bound.filter(|bound| says_more && !bound.ip().is_loopback());
+        let hints = open.map_or_else(List::new, |bound| further_addresses(bound, here));
         Hello {
             node: self.node(),
             role: self.config.role,
@@ -322,9 +496,18 @@ impl Endpoint {
             network: self.config.network.clone(),
             private: self.is_private(),
             listen_port: listens_on.map_or(0, |bound| bound.port()),
+            is_open: bound.is_some_and(|bound| !bound.ip().is_loopback()),
+            hints,
             nonce: rand::random(),
         }
     }
+}
+
+/// Further addresses of this machine at which a peer that listens on `bound` is reached.
+fn further_addresses(bound: SocketAddr, here: IpAddr) -> List<IpAddr, HINTS_MAX> {
+    let is_served = |ip: &IpAddr| *ip != here && (bound.is_ipv6() || ip.is_ipv4());
+    let found = if bound.ip().is_unspecified() { interfaces::addresses() } else { vec![bound.ip()] };
+    List::first_of(found.into_iter().filter(is_served))
 }
 
 /// Tells apart a TLS failure whose cause is that the other end does not use TLS. The TLS library has sent an
@@ -337,6 +520,11 @@ fn explain_tls(error: io::Error) -> ConnectError {
     }
 }
 
+/// An IPv4 address that a socket for both kinds shows as IPv6, as itself.
+fn canonical(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+}
+
 /// Whether a socket bound to `bound` accepts connections to `here`: a node that listens on a loopback address
 /// must not be listed under its address in the network.
 fn is_reached_at(bound: IpAddr, here: IpAddr) -> bool {
@@ -344,9 +532,12 @@ fn is_reached_at(bound: IpAddr, here: IpAddr) -> bool {
 }
 
 fn remote(hello: &Hello, addr: SocketAddr, us: SocketAddr) -> Remote {
+    let mut hints = [None; HINTS_MAX];
+    hints.iter_mut().zip(hello.hints.iter()).for_each(|(place, ip)| *place = Some(*ip));
     let listens_at = (hello.listen_port != 0).then(|| SocketAddr::new(addr.ip(), hello.listen_port));
     let reaches_us_at = (us.port() != 0).then_some(us);
-    Remote { node: hello.node, role: hello.role, addr, listens_at, reaches_us_at }
+    let (node, role, is_open) = (hello.node, hello.role, hello.is_open);
+    Remote { node, role, addr, listens_at, is_open, hints, here: us.ip(), reaches_us_at }
 }
 
 impl fmt::Debug for Endpoint {

@@ -69,12 +69,30 @@ pub enum ConnectError {
     /// A malformed hello.
     #[error("malformed hello")]
     Malformed,
+    /// The indexer did not have it connect.
+    #[error("it accepts no connections, and the indexer at {0} could not have it connect")]
+    NotCalledBack(SocketAddr),
+    /// No address is known where the node may be.
+    #[error("no address of it is known")]
+    NoAddress,
     /// Connections to this address did not prove the keys that were expected there.
     #[error("{0} is left alone for a while: it has not proven the keys expected there")]
     LeftAlone(SocketAddr),
 }
 
 impl ConnectError {
+    /// Whether `other`, of another address of the same node, says more of why it cannot be reached.
+    pub(super) fn tells_less_than(&self, other: &Self) -> bool {
+        let rank = |error: &Self| match error {
+            Self::LeftAlone(_) | Self::NoAddress => 0,
+            Self::Unreachable { source, .. } if source.kind() != io::ErrorKind::ConnectionRefused => 1,
+            Self::Timeout(_) => 2,
+            Self::Unreachable { .. } => 3,
+            _ => 4,
+        };
+        rank(self) < rank(other)
+    }
+
     /// Whether the other end closed the connection in the middle of the handshake, without a word.
     pub(super) fn is_reset(&self) -> bool {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};

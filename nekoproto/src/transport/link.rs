@@ -1,7 +1,8 @@
 //! [`Link`]: a control connection that reconnects whenever it breaks.
 
 use std::{
-    net::SocketAddr,
+    future::pending,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,6 +16,7 @@ use super::{
     control::Driver,
     endpoint::{Connection, Endpoint, Remote},
     error::ConnectError,
+    interfaces,
 };
 use crate::{messages::Purpose, tasks::spawn_until, values::NodeId};
 
@@ -22,6 +24,8 @@ const BACKOFF_BASE: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(3);
 /// A connection that lasted this long resets the back-off.
 const GOOD_AFTER: Duration = Duration::from_secs(5);
+/// How often the addresses of this machine are looked at, while a connection to another machine is open.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// The state of a link.
 #[derive(Clone, Debug)]
@@ -101,6 +105,22 @@ impl<C: Clone + Send + Sync + 'static> Link<C> {
     }
 }
 
+/// Completes when this machine has other addresses than before, one of which was `here`: what the other end knows of them
+/// is not true any more, and a connection from an address that is gone hangs.
+async fn moved(here: IpAddr) {
+    if here.is_loopback() {
+        return pending().await;
+    }
+    let before = interfaces::addresses();
+    loop {
+        sleep(LOOK_EVERY).await;
+        let now = interfaces::addresses();
+        if !now.is_empty() && now != before {
+            return;
+        }
+    }
+}
+
 async fn keep_connected<C: Clone>(
     endpoint: Arc<Endpoint>,
     (addr, expected): (SocketAddr, Option<NodeId>),
@@ -117,7 +137,12 @@ async fn keep_connected<C: Clone>(
                 let (client, driver) = open(connection);
                 info!(%addr, node = %remote.node.short(), "connected");
                 state.send_replace(LinkState::Up { client, remote });
-                endpoint.access().allowed.while_admitted(remote.node, driver).await;
+                let moved = moved(remote.here);
+                let driver = endpoint.access().allowed.while_admitted(remote.node, driver);
+                tokio::select! {
+                    () = driver => {}
+                    () = moved => info!(%addr, "the addresses of this machine have changed"),
+                }
                 if since.elapsed() >= GOOD_AFTER {
                     backoff.reset();
                 }

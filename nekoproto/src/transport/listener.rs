@@ -28,6 +28,7 @@ use super::{
     lobby::{Lobby, Seat},
     pace::Pace,
     places::{Place, Places, Presence, Tenant},
+    rendezvous,
     turned_away::TurnedAway,
 };
 use crate::{
@@ -213,6 +214,7 @@ impl Listener {
                     continue;
                 }
             };
+            let from = SocketAddr::new(from.ip().to_canonical(), from.port());
             let tenant = Tenant::at(from.ip(), None);
             if !pace.admits(tenant, Instant::now()) {
                 self.arrivals.refuse();
@@ -252,7 +254,7 @@ impl Welcome {
     {
         let connection = match self.greet(stream, tenant, seat).await {
             Some(Ok(Ok(connection))) => connection,
-            None => return debug!("connection closed: others came, and its handshake was not over"),
+            None => return debug!("connection closed without a handshake"),
             Some(failed) => {
                 match failed {
                     Ok(Err(error)) => self.arrivals.turned_away.log(Some(from), &error),
@@ -296,7 +298,9 @@ impl Welcome {
     async fn greet(&self, stream: TcpStream, tenant: Tenant, seat: Seat) -> Option<Greeted> {
         let until = tokio::time::Instant::now() + HANDSHAKE_TIMEOUT;
         // `readable` also returns where nothing has come yet.
-        match seat.ended().run_until_cancelled(timeout_at(until, stream.peek(&mut [0]))).await? {
+        let mut first = [0];
+        match seat.ended().run_until_cancelled(timeout_at(until, stream.peek(&mut first))).await? {
+            Ok(Ok(_)) if first[0] == rendezvous::MAGIC[0] => return self.rendezvous(stream).await,
             Ok(Ok(_)) => drop(seat),
             Ok(Err(error)) => return Some(Ok(Err(error.into()))),
             Err(late) => return Some(Err(late)),
@@ -306,6 +310,16 @@ impl Welcome {
         // In a box, so that neither a silent nor an open connection keeps the room that a handshake takes.
         let greeting = Box::pin(timeout_at(until, self.shake_hands(stream, presence)));
         presence.ended().run_until_cancelled(greeting).await
+    }
+
+    /// Passes on a connection that is waited for, or joins it with its other half.
+    async fn rendezvous(&self, stream: TcpStream) -> Option<Greeted> {
+        match self.endpoint.rendezvous().arrived(stream).await {
+            Ok(None) => {}
+            Ok(Some(pair)) => self.endpoint.relay().join(pair).await,
+            Err(error) => return Some(Ok(Err(error.into()))),
+        }
+        None
     }
 
     /// Does the handshake, whose steps take turns. It gives way to others while it waits for the other end, not while it

@@ -46,6 +46,11 @@ struct Seen {
 }
 
 impl Unproven {
+    /// Whether `node` was found at `addr` last.
+    pub(super) fn has_proven(&self, addr: SocketAddr, node: NodeId) -> bool {
+        self.0.lock().get(&addr).is_some_and(|address| address.is_of(node))
+    }
+
     fn address(&self, addr: SocketAddr, now: Instant) -> Arc<Address> {
         let mut known = self.0.lock();
         if known.len() >= ADDRESSES_MAX && !known.contains_key(&addr) {

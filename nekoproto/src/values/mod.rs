@@ -11,9 +11,9 @@ pub mod id;
 pub mod list;
 mod manifest;
 pub mod name;
+mod node_addrs;
 mod packed;
 pub mod policy;
-mod reach;
 mod record;
 mod signature;
 mod ticket;
@@ -26,9 +26,9 @@ pub use self::{
     list::List,
     manifest::{Chunk, Manifest, ManifestError},
     name::{FileName, NameError, is_invisible},
+    node_addrs::NodeAddrs,
     packed::PackedRecord,
     policy::{Mode, Policy, Staleness},
-    reach::{CLOCKS_APART_MAX, REACH_FOR, Reach, ReachError, SignedReach, VerifiedReach},
     record::{ListedRecord, Record, RecordError, SignedRecord, TrustedRecord, VerifiedRecord},
     signature::Signature,
     ticket::{IndexerAddr, TICKET_PREFIX, Ticket, TicketError},

@@ -9,6 +9,7 @@ use nekoproto::{
     FetchRefusal as F, HelloRefusal as H, Refusal as R,
     probe::{ProbeEnd, ProbeReply, ProbeRequest, ProbeStop},
     summary::{Change, Filter, NameKey, SummaryNews, SummaryReply, What},
+    transport::rendezvous::Token,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -103,14 +104,15 @@ fn record() -> SignedRecord {
     record.sign(&identity(1)).unwrap().to_signed()
 }
 
-fn reach() -> VerifiedReach {
-    identity(1).sign_reach([SocketAddr::from(([127, 0, 0, 1], 4000))], TIME_MS)
+fn at() -> NodeAddrs {
+    NodeAddrs::new(node(1), [SocketAddr::from(([127, 0, 0, 1], 4000))])
 }
 
 fn found() -> QueryReply {
-    let v6 = identity(2).sign_reach([SocketAddr::from(([0xfe80, 0, 0, 0, 0, 0, 0, 1], 80))], TIME_MS);
-    let v6 = ListedHolder { partial: true, ..ListedHolder::new(v6) };
-    let hit = Hit { record: record(), holders: List::first_of([ListedHolder::new(reach()), v6]) };
+    let v6 = NodeAddrs::new(node(2), [SocketAddr::from(([0xfe80, 0, 0, 0, 0, 0, 0, 1], 80))]);
+    let via = Via::Indexer(IndexerAddr { addr: "192.0.2.7:7707".parse().unwrap(), node: node(1) });
+    let v6 = ListedHolder { partial: true, via, ..ListedHolder::new(v6) };
+    let hit = Hit { record: record(), holders: List::first_of([ListedHolder::new(at()), v6]) };
     QueryReply { hits: List::first_of([hit]), complete: true, messages: 9 }
 }
 
@@ -155,7 +157,8 @@ fn calls(pins: &mut Pins) {
     let origin = IdDigits::try_from("8a".to_owned()).ok();
     let wishes = QueryRequest { origin, without: List::first_of([node(2).tag()]), ..query };
     pins.call("query with wishes", Ask::Query { request: wishes });
-    pins.call("introduce", Ask::Introduce { reach: reach().into_signed() });
+    let request = CallBack { holder: node(1), port: Some(4000), token: Token::from_bytes([0xb0; 16]) };
+    pins.call("call back", Ask::CallBack { request });
     let request = InvalidateRequest { msg_id: MSG_ID, records, ttl_hops: 2, covered };
     pins.call("invalidate", Ask::Invalidate { request });
     pins.call("search for many", Ask::SearchAll { names: names.clone() });
@@ -208,8 +211,6 @@ fn answers(pins: &mut Pins) {
     pins.answer("summaries taken", Answer::Summarize(Ok(reply)));
     let none_and_nothing = List::first_of([None, Some(QueryReply::default())]);
     pins.answer("answers", Answer::SearchAll(Ok(none_and_nothing)));
-    let introduction = Introduction { seen_at: [127, 0, 0, 1].into(), listed_at: 1 };
-    pins.answer("introduced", Answer::Introduce(Ok(introduction)));
     let hits = List::first_of(found().hits);
     pins.answer("matches", Answer::Find(Ok(FindReply { hits, more: true, complete: true, messages: 9 })));
     pins.answer("refused", Answer::Query(Err(Refusal::TtlTooLarge(17))));
@@ -246,6 +247,9 @@ fn calls_of_a_peer(pins: &mut Pins) {
     pins.call_of_peer("confirm", AskPeer::Confirm { held: List::first_of([held]) });
     let wanted = Numbered { origin: node(1), name: name("a"), version: version(300) };
     pins.call_of_peer("lend", AskPeer::Lend { wanted });
+    let (at, token) = ("127.0.0.1:4000".parse().unwrap(), Token::from_bytes([0xb0; 16]));
+    pins.call_of_peer("dial back", AskPeer::DialBack { at: Some(at), token });
+    pins.call_of_peer("unreachable", AskPeer::Unreachable { at });
     pins.answer_of_peer("lent", PeerAnswer::Lend(Ok(Some(Box::new(record())))));
     pins.answer_of_peer("noted", PeerAnswer::Invalidate(Ok(())));
     let newer = Verdict::Newer(Box::new(record()));
@@ -258,13 +262,15 @@ fn handshakes_and_refusals(pins: &mut Pins) {
     let (listen_port, nonce) = (4000, [0xd0; 32]);
     let hello = |role, purpose| Hello { node: node(1), role, purpose, listen_port, nonce, ..self::hello(1) };
     pins.pin("hello of a peer", &hello(Role::Peer, Purpose::Data));
+    let hints = List::first_of(["192.0.2.7".parse().unwrap()]);
+    pins.pin("hello of an open peer", &Hello { is_open: true, hints, ..self::hello(1) });
     pins.pin("hello of an indexer", &Ok::<_, H>(hello(Role::Indexer, Purpose::Control)));
     let refusals = [H::OtherNetwork, H::NotYourKey, H::Yourself, H::WrongPurpose, H::SecretMissing];
     for refusal in refusals.into_iter().chain([H::SecretUnasked, H::SecretWrong, H::NotAllowed]) {
         pins.pin(&format!("hello refused: {refusal:?}"), &Err::<Hello, _>(refusal));
     }
     let refusals = [R::TtlTooLarge(255), R::Forged, R::NotListening, R::Busy, R::WrongRole, R::BadPattern];
-    for refusal in refusals.into_iter().chain([R::ClocksApart, R::NoRoom, R::ProbeTooLarge]) {
+    for refusal in refusals.into_iter().chain([R::NoRoom, R::NotCalled, R::ProbeTooLarge]) {
         pins.pin(&format!("refusal: {refusal:?}"), &refusal);
     }
 }
@@ -294,10 +300,11 @@ fn frames_are_small() {
         (pins.0.trim().rsplit(' ').next().unwrap().len()) / 2
     };
     assert_eq!(len(&|pins| pins.call("search", Ask::Search { name: name("a") })), 8);
-    assert_eq!(len(&|pins| pins.answer("nothing", Answer::Search(Ok(QueryReply::default())))), 9);
+    assert_eq!(len(&|pins| pins.answer("nothing", Answer::Search(Ok(QueryReply::default())))), 8);
     assert_eq!(len(&|pins| pins.pin("record", &record())), 193);
-    assert_eq!(len(&|pins| pins.pin("reach", reach().signed())), 116);
-    let longest = SocketAddr::from(([u16::MAX; 8], u16::MAX));
-    let longest = identity(1).sign_reach([longest; REACH_ADDRS_MAX], u64::MAX);
-    assert_eq!(len(&|pins| pins.pin("the longest reach", longest.signed())), REACH_BYTES_MAX);
+    assert_eq!(len(&|pins| pins.pin("holder", &ListedHolder::new(at()))), 45);
+    let longest = (60_000..=u16::MAX).map(|port| SocketAddr::from(([u16::MAX; 8], port)));
+    let via = Via::Indexer(IndexerAddr { addr: SocketAddr::from(([u16::MAX; 8], u16::MAX)), node: node(1) });
+    let longest = ListedHolder { via, ..ListedHolder::new(NodeAddrs::new(node(1), longest)) };
+    assert_eq!(len(&|pins| pins.pin("the longest holder", &longest)), HOLDER_BYTES_MAX);
 }

@@ -90,7 +90,8 @@ async fn streams_are_dialed_again_after_a_reset() {
     let site = Site::of(endpoint(2, Role::Peer, Security::Tls), Security::Tls);
     let (resets, seen) = (Arc::new(AtomicUsize::new(1)), Arc::default());
     let addr = resetting(site.addr, Arc::clone(&resets), Arc::clone(&seen)).await;
-    let dial = async |reader: &Endpoint| reader.dial_node(addr, Purpose::Data, site.endpoint.node()).await;
+    let dial =
+        async |reader: &Arc<Endpoint>| reader.dial_node(addr, Purpose::Data, site.endpoint.node()).await;
     let reader = endpoint(1, Role::Peer, Security::Tls);
     dial(&reader).await.unwrap();
     resets.store(4, Relaxed);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use nekoproto::transport::{Endpoint, EndpointConfig, Listener, Security, control};
 use nekoproto::{
-    FileName, Holder, Identity, IndexerServiceClient, PeerService, Purpose, Records, RegisterRequest, Role,
-    SignedRecord, VerifiedReach, limits::BATCH_MAX,
+    FileName, Holder, Identity, IndexerServiceClient, NodeAddrs, PeerService, Purpose, Records,
+    RegisterRequest, Role, SignedRecord, limits::BATCH_MAX,
 };
 use tarpc::context;
 use testkit::{network::ANY_PORT, rogue::Silent};
@@ -25,8 +25,6 @@ pub struct Client {
     pub calls: IndexerServiceClient,
     /// The client as it is listed.
     pub holder: Holder,
-    /// What it says of that.
-    pub reach: VerifiedReach,
     /// The names of whose newer versions the indexer told it, each once.
     pub told: Arc<Mutex<HashSet<FileName>>>,
     /// Holds the port that the indexer lists.
@@ -57,16 +55,18 @@ impl Client {
         let (calls, driver) =
             control::open(connection.io, silent.clone().serve(), IndexerServiceClient::from);
         let renewals = stay_listed(calls.clone());
-        let reach = endpoint.identity().fresh_reach([holder.addr]);
         let driver = AbortOnDropHandle::new(tokio::spawn(async move {
             tokio::select! {
                 () = driver => {}
                 () = renewals => {}
             }
         }));
-        let introduced = calls.introduce(context::current(), reach.signed().clone()).await??;
-        anyhow::ensure!(introduced.listed_at == 1, "the client cannot be listed");
-        Ok(Self { calls, holder, reach, told: silent.told, listener: Some(listener), driver })
+        Ok(Self { calls, holder, told: silent.told, listener: Some(listener), driver })
+    }
+
+    /// Where it is listed.
+    pub fn at(&self) -> NodeAddrs {
+        NodeAddrs::new(self.holder.node, [self.holder.addr])
     }
 
     /// The same without the port, for thousands of them: it is listed, and nobody is to connect there.

@@ -20,8 +20,7 @@ use nekoindexer::state::{
 };
 use nekoproto::limits::{SEEN_FOR, TTL_MAX};
 use nekoproto::{
-    Covered, FileName, Holder, Identity, InvalidateRequest, ListedRecord, MsgId, NodeTag, Records,
-    VerifiedReach,
+    Covered, FileName, Holder, Identity, InvalidateRequest, ListedRecord, MsgId, NodeAddrs, NodeTag, Records,
 };
 
 use crate::plan::topology::Graph;
@@ -32,21 +31,19 @@ const ACKNOWLEDGE_WITHIN: Duration = Duration::from_secs(2);
 const NODES_MAX: u16 = 256;
 const PORT_FIRST: u16 = 1000;
 
-/// Who the nodes are, and where peers are reached: made once, as each takes two signatures.
-static NODES: LazyLock<Vec<(Identity, VerifiedReach)>> = LazyLock::new(|| {
+/// The keys of the nodes, made once.
+static NODES: LazyLock<Vec<Identity>> = LazyLock::new(|| {
     let node = |n: u16| {
         let mut seed = [3; 32];
         seed[..2].copy_from_slice(&n.to_le_bytes());
-        let identity = Identity::from_seed(&seed);
-        let reach = identity.fresh_reach([SocketAddr::from(([127, 0, 0, 1], PORT_FIRST + n))]);
-        (identity, reach)
+        Identity::from_seed(&seed)
     };
     (0..NODES_MAX).map(node).collect()
 });
 
 /// The key of node `n`.
 pub(crate) fn identity(n: usize) -> &'static Identity {
-    &NODES[n].0
+    &NODES[n]
 }
 
 /// Where peer `n` with the key of node `key` is reached.
@@ -138,12 +135,8 @@ impl Indexer {
 
     /// A connection of `peer`, which has the key of node `key`.
     pub(crate) fn connect(&mut self, key: usize, peer: usize, now: Instant) -> Arc<Session> {
-        let session = self.state.index.open_session(identity(key).id(), LEASE_DEFAULT, now);
-        let reach = match key == peer {
-            true => NODES[peer].1.clone(),
-            false => identity(key).fresh_reach([holder(key, peer).addr]), // a cloned folder
-        };
-        session.introduce(reach, 1);
+        let Holder { node, addr, .. } = holder(key, peer);
+        let session = self.state.index.open_session(NodeAddrs::new(node, [addr]), LEASE_DEFAULT, now);
         self.peers.insert(session.id(), peer);
         session
     }

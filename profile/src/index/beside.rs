@@ -25,7 +25,7 @@ pub(crate) async fn leave(subject: &Subject, names: usize, tables: &mut Tables) 
     let (watch, &Options { seed, lookups, .. }) = (subject.watch(), &tables.options);
     let identity = Origin::Other.identity(seed);
     let leaver = Client::connect(subject.node.addr(), identity, subject.deployment.security).await?;
-    let sample = Sample::of(&sign(Origin::Own, seed, 0..STAYING_NAMES), subject.client.reach.clone());
+    let sample = Sample::of(&sign(Origin::Own, seed, 0..STAYING_NAMES), subject.client.at());
     subject.client.register_all(&sample.records).await?;
     let leaving = sign(Origin::Other, seed, STAYING_NAMES..STAYING_NAMES + names);
     let leaving: Vec<_> = leaving.iter().map(VerifiedRecord::to_signed).collect();

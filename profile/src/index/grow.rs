@@ -25,7 +25,7 @@ pub(crate) async fn grow(
     tables: &mut Tables,
 ) -> anyhow::Result<Option<(Sample, Costs)>> {
     let memory = || subject.node.of_process(machine::rss_bytes).context("the indexer's memory is unknown");
-    let mut inside = Inside::new(subject.client.reach.clone());
+    let mut inside = Inside::new(subject.client.at());
     let empty = memory()?;
     let (filled, kept) = fill(subject, &mut inside, names, tables.options.seed).await?;
     if subject.watch().is_stopped() {

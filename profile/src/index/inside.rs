@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use std::{hint::black_box, sync::Arc};
 
 use nekoindexer::state::{State, index::Session, merge::Merge};
-use nekoproto::{FileName, QueryReply, SignedRecord, VerifiedReach, VerifiedRecord};
+use nekoproto::{FileName, NodeAddrs, QueryReply, SignedRecord, VerifiedRecord};
 
 use crate::report::count;
 
@@ -33,12 +33,11 @@ pub(crate) struct Costs {
 }
 
 impl Inside {
-    /// An empty index, to be called within a runtime, with the only peer at `reach`.
-    pub(crate) fn new(reach: VerifiedReach) -> Self {
+    /// An empty index, to be called within a runtime, with the only peer `at` these addresses.
+    pub(crate) fn new(at: NodeAddrs) -> Self {
         let now = Instant::now();
         let state = State::new(now);
-        let session = state.index.open_session(reach.node, LEASE, now);
-        session.introduce(reach, 1);
+        let session = state.index.open_session(at, LEASE, now);
         Self { state, session, registering: Duration::ZERO, registered: 0 }
     }
 

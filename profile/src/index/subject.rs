@@ -7,7 +7,7 @@ use std::{ops::Range, sync::Arc};
 use anyhow::ensure;
 use futures::{FutureExt, Stream, StreamExt, TryStreamExt, future::try_join, stream};
 use nekoproto::transport::call_until;
-use nekoproto::{FileName, Identity, Names, QueryReply, SignedRecord, VerifiedReach, VerifiedRecord};
+use nekoproto::{FileName, Identity, Names, NodeAddrs, QueryReply, SignedRecord, VerifiedRecord};
 use tarpc::context;
 
 use super::inside::Inside;
@@ -72,9 +72,9 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// All of `records`, on an index of its own where the peer at `reach` has registered them.
-    pub(crate) fn of(records: &[VerifiedRecord], reach: VerifiedReach) -> Self {
-        let mut inside = Inside::new(reach);
+    /// All of `records`, on an index of its own where the peer `at` these addresses has registered them.
+    pub(crate) fn of(records: &[VerifiedRecord], at: NodeAddrs) -> Self {
+        let mut inside = Inside::new(at);
         inside.register(records);
         Self::known_to(&inside, records.iter().map(VerifiedRecord::to_signed).collect())
     }

@@ -9,7 +9,7 @@ use nekoindexer::state::merge::{Found, Merge};
 use nekoindexer::state::probe::plan;
 use nekoindexer::state::{QueryPlan, caller::Caller};
 use nekoproto::probe::ProbeRequest;
-use nekoproto::{Covered, FileName, Identity, MsgId, QueryReply, QueryRequest, codec};
+use nekoproto::{Covered, FileName, Identity, MsgId, NodeAddrs, QueryReply, QueryRequest, Via, codec};
 use serde::{Serialize, de::DeserializeOwned};
 use testkit::values::name;
 
@@ -60,12 +60,13 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let origin = Identity::from_seed(&[1; 32]);
-        let reach = |port| origin.fresh_reach([SocketAddr::from(([127, 0, 0, 1], port))]);
+        let at = |port| NodeAddrs::new(origin.id(), [SocketAddr::from(([127, 0, 0, 1], port))]);
         let records: Vec<_> = (0..NAMES).map(|n| sign_record(&origin, &name_of(n))).collect();
-        let mut inside = Inside::new(reach(1));
+        let mut inside = Inside::new(at(1));
         inside.register(&records);
         let found = |port| {
-            let (record, holders) = (records[0].clone().into(), vec![Listed::here(reach(port), 1, false)]);
+            let (record, holders) =
+                (records[0].clone().into(), vec![Listed::here(at(port), Via::Nobody, false, false)]);
             vec![Found { record, holders }]
         };
         Self {

@@ -72,7 +72,7 @@ impl Entry {
         {
             return (Noted::Known, true); // a renewal: nothing changes
         }
-        let node = session.node;
+        let node = session.node();
         let listings = self.listings();
         let of_origin = listings.iter().position(|listing| listing.is_of(record));
         match of_origin.map_or_else(instead, |place| Some(listings[place].record.unpack())) {
@@ -87,14 +87,16 @@ impl Entry {
         }
         // A copy of the node's folder that runs elsewhere is to hear of the newer version, too.
         let displaced = |held: &&Holding| {
-            held.session.node == node && held.version < record.version && !Arc::ptr_eq(&held.session, session)
+            held.session.node() == node
+                && held.version < record.version
+                && !Arc::ptr_eq(&held.session, session)
         };
         let of_file = listings.iter().filter(|listing| listing.is_of(record));
         let displaced = of_file.flat_map(|listing| &listing.holdings).filter(displaced);
         let displaced: Vec<SessionId> = displaced.map(|held| held.session.id()).collect();
         // One node holds one file under a name: what it held there before makes room for this.
         for listing in listings.iter_mut().filter(|listing| listing.has_name(&record.name)) {
-            listing.holdings.retain(|known| known.session.node != node);
+            listing.holdings.retain(|known| known.session.node() != node);
         }
         let holding = Holding { session: Arc::clone(session), version: record.version, partial };
         let mut noted = match of_origin {
@@ -127,7 +129,7 @@ impl Entry {
                 if listing.record.version() == record.version && !listing.record.is(record.signed()) =>
             {
                 let holdings = listing.holdings.iter().filter(|held| held.version == record.version);
-                let folders = holdings.filter(|held| held.session.node == record.origin);
+                let folders = holdings.filter(|held| held.session.node() == record.origin);
                 Noted::News { outdated: folders.map(|held| held.session.id()).collect() }
             }
             Some(listing) => {
@@ -190,11 +192,7 @@ impl Entry {
                     && has_name(record, asked.name)
                     && asked.takes_origin(record);
                 let found = |listed| Found { record: record.unpack(), holders: vec![listed] };
-                return if is_found {
-                    holder.listed(false).map(found).into_iter().collect()
-                } else {
-                    Vec::new()
-                };
+                return if is_found { vec![found(holder.listed(false))] } else { Vec::new() };
             }
             Self::Many(listings) => listings,
         };
@@ -225,8 +223,8 @@ impl Entry {
     pub(super) fn each(&self, now_ms: u64, mut take: impl FnMut(&PackedRecord, &dyn Fn() -> Option<Found>)) {
         match self {
             Self::Single { record, holder } => take(record, &|| {
-                let found = |listed| Found { record: record.unpack(), holders: vec![listed] };
-                holder.listed(false).filter(|_| holder.is_listed_at(now_ms)).map(found)
+                let found = || Found { record: record.unpack(), holders: vec![holder.listed(false)] };
+                holder.is_listed_at(now_ms).then(found)
             }),
             Self::Many(listings) => {
                 listings.iter().for_each(|listing| take(&listing.record, &|| listing.found(&[], now_ms)));

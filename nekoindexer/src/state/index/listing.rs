@@ -83,7 +83,7 @@ impl Listing {
             let holdings = early.iter().chain(late);
             holdings
                 .filter(|held| held.version == newest && is_wanted(&held.session, without, now_ms))
-                .filter_map(|held| held.session.listed(held.partial))
+                .map(|held| held.session.listed(held.partial))
                 .take(HOLDERS_MAX)
                 .collect()
         };
@@ -109,7 +109,7 @@ impl Listing {
 
 /// Whether the lease of `session` runs, and its node is none of `without`.
 pub(super) fn is_wanted(session: &Session, without: &[NodeTag], now_ms: u64) -> bool {
-    session.is_listed_at(now_ms) && (without.is_empty() || !without.contains(&session.node.tag()))
+    session.is_listed_at(now_ms) && (without.is_empty() || !without.contains(&session.node().tag()))
 }
 
 /// Whether `record` is of a file called `name`.

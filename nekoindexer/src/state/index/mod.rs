@@ -19,7 +19,7 @@ use std::{
 
 use dashmap::DashMap;
 use nekoproto::{
-    FileName, IdDigits, ListedRecord, NodeId, NodeTag, PackedRecord, QueryRequest, SignedRecord,
+    FileName, IdDigits, ListedRecord, NodeAddrs, NodeTag, PackedRecord, QueryRequest, SignedRecord,
     budget::Account, summary::NameKey,
 };
 use nohash_hasher::BuildNoHashHasher;
@@ -128,22 +128,22 @@ impl<S: BuildHasher> Index<S> {
         NameHash::of(name.as_str().as_bytes(), &self.hash_key)
     }
 
-    /// A session for `node`, listed until `now + lease` unless renewed, once it is [introduced](Session::introduce).
-    /// Its names are on nobody's account.
-    pub fn open_session(&self, node: NodeId, lease: Duration, now: Instant) -> Arc<Session> {
-        self.open_session_on(None, node, lease, now)
+    /// A session for a node, listed `at` its addresses until `now + lease` unless renewed. Its names are on nobody's
+    /// account.
+    pub fn open_session(&self, at: NodeAddrs, lease: Duration, now: Instant) -> Arc<Session> {
+        self.open_session_on(None, at, lease, now)
     }
 
     /// The same, with its names on `account`.
     pub fn open_session_on(
         &self,
         account: Option<Account>,
-        node: NodeId,
+        at: NodeAddrs,
         lease: Duration,
         now: Instant,
     ) -> Arc<Session> {
         let id = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));
-        let session = Arc::new(Session::new(id, node, account, self.millis(now + lease)));
+        let session = Arc::new(Session::new(id, at, account, self.millis(now + lease)));
         self.sessions.insert(id, Arc::clone(&session));
         session
     }

@@ -2,14 +2,10 @@
 
 use std::{
     collections::HashSet,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use arc_swap::ArcSwapOption;
-use nekoproto::{NodeId, VerifiedReach, budget::Account};
+use nekoproto::{NodeAddrs, NodeId, Via, budget::Account};
 use nohash_hasher::BuildNoHashHasher;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -40,9 +36,12 @@ pub struct SessionId(pub(super) u64);
 #[derive(Debug)]
 pub struct Session {
     id: SessionId,
-    pub(super) node: NodeId,
-    /// Where it can be reached, in its own words, and which of these addresses were seen.
-    reach: ArcSwapOption<(VerifiedReach, u8)>,
+    /// Who it is, and where it can be reached.
+    at: NodeAddrs,
+    /// Who has it connect to those who cannot connect to it: nobody on its own machine.
+    via: Via,
+    /// It was not reached there: it connects to those who look for it.
+    is_unreachable: AtomicBool,
     /// End of the lease in milliseconds since the index was made.
     lease_ends_ms: AtomicU64,
     /// When its connection ended, in milliseconds since the index was made. While it is open it may register anew when the
@@ -68,12 +67,14 @@ pub(super) struct SessionNames {
 }
 
 impl Session {
-    pub(super) fn new(id: SessionId, node: NodeId, account: Option<Account>, lease_ends_ms: u64) -> Self {
+    pub(super) fn new(id: SessionId, at: NodeAddrs, account: Option<Account>, lease_ends_ms: u64) -> Self {
         let names = SessionNames { tab: Tab::of(account), ..SessionNames::default() };
+        let is_local = at.addrs().first().is_none_or(|addr| addr.ip().is_loopback());
         Self {
             id,
-            node,
-            reach: ArcSwapOption::empty(),
+            via: if is_local { Via::Nobody } else { Via::Sender },
+            at,
+            is_unreachable: AtomicBool::new(false),
             lease_ends_ms: AtomicU64::new(lease_ends_ms),
             left_ms: AtomicU64::new(CONNECTED),
             withdrawals: AtomicU64::new(0),
@@ -87,22 +88,19 @@ impl Session {
         self.id
     }
 
-    /// From now on it is listed with this word, at the addresses whose bit is set in `addrs`; without one, if none is.
-    pub fn introduce(&self, reach: VerifiedReach, addrs: u8) {
-        self.reach.store((addrs != 0).then(|| Arc::new((reach, addrs))));
-    }
-
-    /// Whether it can be listed.
-    #[must_use]
-    pub fn is_introduced(&self) -> bool {
-        self.reach.load().is_some()
+    pub(super) fn node(&self) -> NodeId {
+        self.at.node()
     }
 
     /// It as a holder of a version, or of a part of it.
-    pub(super) fn listed(&self, partial: bool) -> Option<Listed> {
-        let reach = self.reach.load();
-        let (reach, addrs) = &**reach.as_ref()?;
-        Some(Listed::here(reach.clone(), *addrs, partial))
+    pub(super) fn listed(&self, partial: bool) -> Listed {
+        let unreachable = self.is_unreachable.load(Ordering::Relaxed);
+        Listed::here(self.at.clone(), self.via, unreachable, partial)
+    }
+
+    /// It cannot be connected to: from now on those who look for it are told so.
+    pub(crate) fn note_unreachable(&self) {
+        self.is_unreachable.store(true, Ordering::Relaxed);
     }
 
     /// How many names it has registered.

@@ -4,7 +4,7 @@ mod histories;
 mod withdrawals;
 
 use nekoproto::{
-    Holder, Record,
+    Holder, NodeId, Record,
     limits::{HITS_MAX, HOLDERS_MAX, HOLDERS_WHOLE_MIN},
 };
 
@@ -98,8 +98,8 @@ impl<S: BuildHasher> Setup<S> {
 
     /// Joins as the origin of `record`, and registers it.
     fn join(&self, record: &ListedRecord) -> (Noted, Arc<Session>) {
-        let session = self.index.open_session(record.origin, LEASE, self.now);
-        session.introduce(testing::listed(1).reach, 1);
+        let at = NodeAddrs::new(record.origin, [holder(1).addr]);
+        let session = self.index.open_session(at, LEASE, self.now);
         (self.index.register(&session, record), session)
     }
 }

@@ -14,11 +14,12 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{Order, RogueError, indexer::refused, raw::crowd};
 use nekoproto::{
-    ContentHash, FileName, Held, Hit, Identity, IndexerServiceClient, List, ManifestHash, Numbered, Policy,
-    Purpose, QueryReply, Record, Records, Refusal, RegisterRequest, Role, SignedRecord, Verdict, Version,
+    ContentHash, FileName, Held, Hit, Identity, IndexerServiceClient, List, ListedHolder, ManifestHash,
+    NodeAddrs, Numbered, Policy, Purpose, QueryReply, Record, Records, Refusal, RegisterRequest, Role,
+    SignedRecord, Verdict, Version,
     limits::{BATCH_MAX, HOLDERS_MAX, NAME_BYTES_MAX},
     peer::PeerService,
-    transport::{Endpoint, Listener, control},
+    transport::{Endpoint, Listener, control, rendezvous::Token},
 };
 
 /// Bytes of a long name.
@@ -35,6 +36,14 @@ pub struct Silent {
 }
 
 impl PeerService for Silent {
+    async fn dial_back(self, _: Context, _: Option<SocketAddr>, _: Token) -> Result<(), Refusal> {
+        Err(Refusal::NotCalled)
+    }
+
+    async fn unreachable(self, _: Context, _: SocketAddr) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     async fn invalidate(self, _: Context, records: Records) -> Result<(), Refusal> {
         let names = records.iter().map(|record| record.unverified().name.clone());
         self.told.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
@@ -70,8 +79,6 @@ impl Peer {
         let (client, driver) =
             control::open(connection.io, Silent::default().serve(), IndexerServiceClient::from);
         let driver = AbortOnDropHandle::new(tokio::spawn(driver));
-        let reach = endpoint.identity().fresh_reach([listener.local_addr()]).into_signed();
-        client.introduce(context::current(), reach).await.map_err(refused)?.map_err(refused)?;
         Ok(Self { client, endpoint, listener, driver })
     }
 
@@ -155,7 +162,7 @@ pub(super) async fn false_hits(order: &Order) -> Result<HashMap<FileName, QueryR
     let hits = Peer::connect(order).await?.hits(order).await?;
     let reply = |hit: Hit| {
         let name = hit.record.unverified().name.clone();
-        let holder = |_| nekoproto::ListedHolder::new(Identity::generate().fresh_reach([third]));
+        let holder = |_| ListedHolder::new(NodeAddrs::new(Identity::generate().id(), [third]));
         let holders = (0..HOLDERS_MAX).map(holder);
         let hit = Hit { record: hit.record, holders: List::first_of(holders) };
         (name, QueryReply { hits: List::first_of([hit]), complete: true, messages: 0 })

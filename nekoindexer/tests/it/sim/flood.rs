@@ -5,16 +5,17 @@ use std::time::{Duration, Instant};
 use nekoindexer::state::{
     QueryPlan,
     caller::Caller,
+    holders::Sender,
     merge::{Found, Merge},
 };
-use nekoproto::{Covered, ListedRecord, MsgId, QueryReply, QueryRequest, Verifier};
+use nekoproto::{Covered, IndexerAddr, ListedRecord, MsgId, QueryReply, QueryRequest, Verifier};
 use rand::rngs::StdRng;
 
 use super::{
     graph::Graph,
     world::{Node, Post, nodes},
 };
-use crate::common::name;
+use crate::common::{ANY_PORT, identity, name};
 
 /// What the file is called that everybody looks for.
 pub(crate) const NAME: &str = "wanted.bin";
@@ -145,12 +146,13 @@ impl Flood {
         }
         for hit in reply.hits {
             let record = self.verifier.verify(hit.record).expect("nobody lies");
-            let verify = |reach| self.verifier.verify_reach(reach, nekoproto::clock::unix_ms());
+            let sender =
+                Sender { at: IndexerAddr { addr: ANY_PORT, node: identity(0).id() }, is_local: true };
             let holders = nekoindexer::state::holders::heard(
                 hit.holders,
                 nekoproto::limits::HOLDERS_OF_NEIGHBOR_MAX,
                 &[],
-                verify,
+                sender,
             );
             merge.absorb(Found { record: record.into(), holders });
         }

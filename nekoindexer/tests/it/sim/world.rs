@@ -14,7 +14,7 @@ use nekoindexer::state::{
     index::Session,
     route::{Route, route},
 };
-use nekoproto::{Covered, Holder, NodeId, NodeTag, VerifiedReach};
+use nekoproto::{Covered, Holder, NodeAddrs, NodeId, NodeTag};
 use rand::{RngExt, rngs::StdRng};
 
 use super::graph::{Graph, NODES_MAX};
@@ -29,12 +29,6 @@ const UNDER_WAY_MAX: usize = 50_000;
 /// The ids of the nodes; making one costs as much as a signature.
 static IDS: LazyLock<Vec<NodeId>> =
     LazyLock::new(|| (0..u16::try_from(NODES_MAX).unwrap()).map(|n| identity(n).id()).collect());
-
-/// What the peers say of where they are.
-static REACHES: LazyLock<Vec<VerifiedReach>> = LazyLock::new(|| {
-    let reach = |n: usize| identity(u16::try_from(n).unwrap()).fresh_reach([holder(n).addr]);
-    (0..NODES_MAX).map(reach).collect()
-});
 
 /// The peer that is connected to the n-th indexer.
 pub(crate) fn holder(n: usize) -> Holder {
@@ -59,8 +53,8 @@ pub(crate) struct Node {
 pub(crate) fn nodes(whole: &Graph, working: &Graph, start: Instant) -> Vec<Node> {
     let node = |n: usize| {
         let state = State::new(start);
-        let session = state.index.open_session(IDS[n], LEASE, start);
-        session.introduce(REACHES[n].clone(), 1);
+        let at = NodeAddrs::new(IDS[n], [holder(n).addr]);
+        let session = state.index.open_session(at, LEASE, start);
         let near: Vec<usize> = working.links[n].iter().copied().collect();
         let near_tags = near.iter().map(|m| IDS[*m].tag()).collect();
         let away_tags = whole.links[n].difference(&working.links[n]).map(|m| Some(IDS[*m].tag())).collect();

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use nekoproto::{Holder, NodeId};
+use nekoproto::{Holder, NodeId, transport::interfaces};
 use scopeguard::ScopeGuard;
 use tokio::{
     task::JoinSet,
@@ -56,6 +56,8 @@ const ROUND_PAUSE: Duration = Duration::from_millis(500);
 /// waited for, and after which the download ends.
 pub(super) const SILENCE_TOLD: Duration = Duration::from_secs(3);
 const SILENCE_MAX: Duration = Duration::from_secs(20);
+/// The same time after which sources, and this machine, are looked for at other addresses.
+const STALE_AFTER: Duration = Duration::from_secs(2);
 /// Interval between looks at the silence.
 const SILENCE_EVERY: Duration = Duration::from_millis(500);
 /// Interval between checkpoints.
@@ -112,7 +114,7 @@ impl Downloader {
         let (mut look_after, mut round, mut left) = (LOOK_AFTER, 1, transfer.left());
         let mut look_at = Instant::now() + look_after;
         let mut note_at = Instant::now() + NOTE_EVERY;
-        let mut silence = interval(SILENCE_EVERY);
+        let (mut silence, mut addresses) = (interval(SILENCE_EVERY), interfaces::addresses());
         let _told = scopeguard::guard(Arc::clone(transfer.progress()), |progress| progress.waits_for(None));
         while !transfer.is_over() {
             crew.start(transfer);
@@ -153,6 +155,11 @@ impl Downloader {
                 _ = silence.tick() => {
                     if crew.is_given_up(transfer) {
                         return;
+                    }
+                    if transfer.silence().0 >= STALE_AFTER {
+                        let now = interfaces::addresses();
+                        let has_moved = !now.is_empty() && std::mem::replace(&mut addresses, now.clone()) != now;
+                        transfer.leave_stale(has_moved);
                     }
                 }
                 () = sleep_until(note_at) => {
@@ -292,6 +299,7 @@ impl Crew {
 
 /// Works on one connection until all is fetched, or the source failed for good.
 async fn run_source(transfer: Arc<Transfer>, mut holder: Holder, mut ready: Option<Source>) -> NodeId {
+    let mut tried = vec![holder.addr];
     loop {
         let connected = match ready.take() {
             Some(source) => Ok(source),
@@ -314,9 +322,10 @@ async fn run_source(transfer: Arc<Transfer>, mut holder: Holder, mut ready: Opti
         if transfer.is_over() {
             return holder.node; // the connection was closed by the end of the download
         }
-        if let FetchError::Connect(_) = error
-            && let Some(elsewhere) = transfer.elsewhere(&holder)
+        if let FetchError::Connect(_) | FetchError::Stream(_) = error
+            && let Some(elsewhere) = transfer.elsewhere(&holder, &tried)
         {
+            tried.push(elsewhere.addr);
             holder = elsewhere;
             continue;
         }

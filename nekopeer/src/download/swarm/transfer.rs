@@ -65,9 +65,9 @@ struct State {
     ended: bool,
     /// When a chunk was last written, or a source kept the least speed or asked for patience.
     alive_at: Duration,
-    /// All addresses of sources, and those that have not been tried: they are when the first does not answer.
-    addrs: HashSet<(NodeId, SocketAddr)>,
-    elsewhere: HashMap<NodeId, Vec<SocketAddr>>,
+    /// All addresses of sources, and whether a source was named at another one since that was looked at.
+    addrs: HashMap<NodeId, Vec<SocketAddr>>,
+    has_elsewhere: bool,
 }
 
 /// What the sources delivered.
@@ -137,8 +137,8 @@ impl Transfer {
                 failure: None,
                 ended: false,
                 alive_at: Duration::ZERO,
-                addrs: HashSet::new(),
-                elsewhere: HashMap::new(),
+                addrs: HashMap::new(),
+                has_elsewhere: false,
             }),
             changed: Condvar::new(),
             over: CancellationToken::new(),

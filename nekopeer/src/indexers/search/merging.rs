@@ -1,38 +1,42 @@
 //! What several indexers answered, as one: who holds each file, and where.
 
-use std::{cell::LazyCell, net::SocketAddr};
-
-use nekoindexer::state::holders::{Listed, heard};
-use nekoproto::{FileName, Holder, QueryReply, Verifier, clock, limits::HOLDERS_MAX};
+use nekoindexer::state::holders::{Listed, Sender, heard};
+use nekoproto::{FileName, Holder, QueryReply, Verifier, Via, limits::HOLDERS_MAX, transport::Endpoint};
 
 use super::Answer;
 use crate::state::choice::{Candidate, add_holder};
 
-/// Merges one reply. A record that its origin did not sign is dropped: it says nothing of any file. A record of
+/// Merges one reply of `sender`. A record that its origin did not sign is dropped: it says nothing of any file. A record of
 /// another name is dropped and makes the answer incomplete.
-pub(super) fn absorb(verifier: &Verifier, merged: &mut Answer, name: &FileName, reply: QueryReply) {
+pub(super) fn absorb(
+    endpoint: &Endpoint,
+    verifier: &Verifier,
+    merged: &mut Answer,
+    name: &FileName,
+    (sender, reply): (Sender, QueryReply),
+) {
     merged.complete &= reply.complete;
-    let now_ms = LazyCell::new(clock::unix_ms);
     for hit in reply.hits {
         if hit.record.unverified().name != *name {
             merged.complete = false;
             continue;
         }
         let Ok(record) = verifier.verify(hit.record) else { continue };
-        let now_ms = *now_ms;
-        let listed = heard(hit.holders, HOLDERS_MAX, &[], |reach| verifier.verify_reach(reach, now_ms));
-        add(&mut merged.candidates, Candidate { record, holders: usable(&listed) });
+        let listed = heard(hit.holders, HOLDERS_MAX, &[], sender);
+        add(&mut merged.candidates, Candidate { record, holders: addresses(endpoint, &listed) });
     }
 }
 
-/// These holders, at each of their addresses that can be reached.
-pub(in crate::indexers) fn usable(listed: &[Listed]) -> Vec<Holder> {
-    listed.iter().flat_map(Listed::at).filter(|holder| is_usable(&holder.addr)).collect()
-}
-
-/// Whether a peer can be reached at such an address.
-fn is_usable(addr: &SocketAddr) -> bool {
-    addr.port() != 0 && !addr.ip().is_unspecified() && !addr.ip().is_multicast()
+/// These holders, each at the first of its addresses; the others are tried when that is dialled.
+pub(in crate::indexers) fn addresses(endpoint: &Endpoint, listed: &[Listed]) -> Vec<Holder> {
+    for holder in listed {
+        let via = match holder.via {
+            Via::Indexer(indexer) => Some(indexer),
+            Via::Nobody | Via::Sender => None,
+        };
+        endpoint.learn(&holder.at, via, holder.unreachable);
+    }
+    listed.iter().filter_map(|holder| holder.holders().next()).collect()
 }
 
 /// Merges one candidate. A node counts as a complete holder if one indexer lists it as such. Of two files under one
@@ -53,6 +57,8 @@ fn add(candidates: &mut Vec<Candidate>, fresh: Candidate) {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use nekoproto::{ContentHash, Identity, ManifestHash, Policy, Record, Version};
 
     use super::*;

@@ -1,7 +1,6 @@
 //! Registers offers with one indexer, renews the lease, and registers all again where the indexer lost it.
 
 use std::{
-    net::SocketAddr,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -18,7 +17,7 @@ use tracing::{debug, warn};
 
 use super::{ANSWER_WITHIN, SessionError, Worker};
 use crate::{
-    indexers::{SPREAD_HOPS, introduction::Introduction, refresh},
+    indexers::{SPREAD_HOPS, refresh},
     library::{Library, events::Event},
     state::registrations::{Batch, Kind},
     storage::catalogue::{CatalogueError, PageStart},
@@ -42,6 +41,7 @@ impl Worker {
             match now {
                 LinkState::Up { client, remote } => {
                     told_away = false;
+                    self.library.unreached.lock().remove(&remote.node); // it tries anew
                     self.library.tell(Event::Connected(self.link.addr()));
                     self.library.wake();
                     tokio::select! {
@@ -53,7 +53,7 @@ impl Worker {
                                 Err(_) => return, // the peer stops
                             }
                         }
-                        () = self.keep_registered(&client, remote.reaches_us_at) => {}
+                        () = self.keep_registered(&client, remote.reaches_us_at.is_some()) => {}
                     }
                 }
                 LinkState::Down(why) if !told_away => {
@@ -68,22 +68,21 @@ impl Worker {
         }
     }
 
-    /// Registers everything, then each change, and renews the lease; registers everything again if the
-    /// indexer lost it.
-    async fn keep_registered(&self, client: &IndexerServiceClient, at: Option<SocketAddr>) {
+    /// Registers everything, then each change, and renews the lease; registers everything again if the indexer lost it.
+    /// Nothing, unless the indexer `is_reached` over an address where this peer listens.
+    async fn keep_registered(&self, client: &IndexerServiceClient, is_reached: bool) {
         if !self.library.is_serving {
             return;
         }
         self.is_unreachable.store(false, Ordering::Relaxed);
         self.registrations.lock().connected(self.index);
-        let (mut introduction, mut are_clocks_apart) = (Introduction::new(&self.endpoint, at), false);
         loop {
             let untold = self.look_at_files().await;
             let (mut is_first, mut renewed_at) = (true, Instant::now());
             loop {
-                let told = match self.introduced(client, &mut introduction).await {
-                    Ok(()) => self.tell_changes(client).await,
-                    refused => refused,
+                let told = match is_reached {
+                    true => self.tell_changes(client).await,
+                    false => Err(Refusal::NotListening.into()),
                 };
                 let told = match told {
                     Ok(()) if is_first => {
@@ -92,16 +91,7 @@ impl Worker {
                     told => told,
                 };
                 match told {
-                    Ok(()) => are_clocks_apart = false,
-                    Err(SessionError::Refused(why @ Refusal::ClocksApart)) => {
-                        if !std::mem::replace(&mut are_clocks_apart, true) {
-                            self.is_unreachable.store(true, Ordering::Relaxed);
-                            self.told.send_replace(());
-                            warn!(indexer = %self.link.addr(), %why, "the indexer lists nothing of this peer");
-                            self.library
-                                .tell(Event::Away { indexer: self.link.addr(), why: why.to_string() });
-                        }
-                    }
+                    Ok(()) => {}
                     Err(SessionError::Refused(Refusal::NotListening)) => {
                         self.is_unreachable.store(true, Ordering::Relaxed);
                         self.registrations.lock().disconnected(self.index); // it is told nothing more
@@ -127,22 +117,6 @@ impl Worker {
                 }
             }
         }
-    }
-
-    /// States where this peer can be reached, when the session begins and before the last statement expires.
-    async fn introduced(
-        &self,
-        client: &IndexerServiceClient,
-        introduction: &mut Introduction,
-    ) -> Result<(), SessionError> {
-        while let Some(reach) = introduction.due() {
-            let call = client.introduce(call_within(ANSWER_WITHIN), reach.into_signed());
-            let taken = self.answer(call).await?;
-            introduction.taken(taken)?;
-            self.is_unreachable.store(false, Ordering::Relaxed);
-        }
-        introduction.check()?;
-        Ok(())
     }
 
     /// Updates the offers from the files on disk. Returns what was published so shortly before this process began that

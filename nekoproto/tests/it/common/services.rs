@@ -136,7 +136,9 @@ impl Peer {
             AskPeer::Confirm { held } => {
                 Ok(PeerAnswer::Confirm(Ok(List::first_of(held.iter().map(verdict)))))
             }
-            AskPeer::Lend { .. } => Err(Refusal::Busy),
+            AskPeer::DialBack { .. } | AskPeer::Unreachable { .. } | AskPeer::Lend { .. } => {
+                Err(Refusal::Busy)
+            }
         }
     }
 }
@@ -173,9 +175,9 @@ pub(crate) fn long_reply() -> QueryReply {
 /// A reply with as many hits and holders as fit, each with the longest name.
 pub(crate) fn big_reply() -> QueryReply {
     static REPLY: LazyLock<QueryReply> = LazyLock::new(|| {
-        let place = [SocketAddr::from(([0xffff; 8], u16::MAX)); REACH_ADDRS_MAX];
-        let reaches: Vec<_> = (0..128).map(|n| identity(8).sign_reach(place, u64::MAX - n)).collect();
-        let mut holders = reaches.iter().cycle().map(|reach| ListedHolder::new(reach.clone()));
+        let addrs = (60_000..=u16::MAX).map(|port| SocketAddr::from(([0xffff; 8], port)));
+        let node = NodeAddrs::new(identity(8).id(), addrs);
+        let mut holders = repeat_with(|| ListedHolder::new(node.clone()));
         let mut hit = |hit| Hit { holders: List::first_of(holders.by_ref().take(HOLDERS_MAX)), ..hit };
         let QueryReply { hits, .. } = long_reply();
         QueryReply { hits: List::first_of(hits.into_iter().map(&mut hit)), ..long_reply() }

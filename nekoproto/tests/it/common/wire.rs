@@ -15,6 +15,8 @@ pub(crate) fn hello(seed: u16) -> Hello {
         network: NetworkName::default(),
         private: false,
         listen_port: 0,
+        is_open: false,
+        hints: List::new(),
         nonce: [7; 32],
     }
 }

@@ -2,13 +2,13 @@
 
 use std::net::SocketAddr;
 
-use nekoproto::{Hit, Holder, Identity, List, ListedHolder, QueryReply, SignedRecord};
+use nekoproto::{Hit, Holder, Identity, List, ListedHolder, NodeAddrs, QueryReply, SignedRecord};
 use profile::arena::load::*;
 use profile::plan::workload::sign_record;
 
 fn file(seed: u8) -> (SignedRecord, ListedHolder) {
     let origin = Identity::from_seed(&[seed; 32]);
-    let holder = ListedHolder::new(origin.fresh_reach([SocketAddr::from(([127, 0, 0, 1], 4000))]));
+    let holder = ListedHolder::new(NodeAddrs::new(origin.id(), [SocketAddr::from(([127, 0, 0, 1], 4000))]));
     (sign_record(&origin, "a/file.bin").to_signed(), holder)
 }
 

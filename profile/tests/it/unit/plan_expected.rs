@@ -6,7 +6,7 @@ use profile::plan::workload::Ask;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use nekoproto::{Hit, Identity, List, ListedHolder, SignedRecord};
+use nekoproto::{Hit, Identity, List, ListedHolder, NodeAddrs, SignedRecord};
 
 use profile::plan::expected::*;
 use profile::plan::{
@@ -30,10 +30,8 @@ fn expected() -> (Expected, Vec<Holder>, Vec<SignedRecord>) {
     (expected, holders, workload.records().to_vec())
 }
 
-/// The holder in its own words.
 fn listed(holder: &Holder) -> ListedHolder {
-    let node = (0..3).map(|n| Identity::from_seed(&[n; 32])).find(|origin| origin.id() == holder.node);
-    ListedHolder::new(node.unwrap().fresh_reach([holder.addr]))
+    ListedHolder::new(NodeAddrs::new(holder.node, [holder.addr]))
 }
 
 fn reply(hits: &[(&SignedRecord, &[Holder])]) -> QueryReply {

@@ -5,20 +5,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{Hit, List, NodeId, Record, Search, SignedReach};
+use nekoproto::{Hit, List, NodeId, Record, Search};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 use super::*;
 use crate::state::{
     holders::heard,
     index::Index,
-    testing::{find, holder, listed, name, named, record, search, session, signed},
+    testing::{SENDER, find, holder, listed, name, named, record, search, session, signed},
 };
 
 const LEASE: Duration = Duration::from_secs(9);
 
 fn believe(holders: List<ListedHolder, HOLDERS_MAX>) -> Vec<Listed> {
-    heard(holders, HOLDERS_MAX, &[], SignedReach::verify)
+    heard(holders, HOLDERS_MAX, &[], SENDER)
 }
 
 fn found(origin: u8, name: &str, version: u64) -> Found {

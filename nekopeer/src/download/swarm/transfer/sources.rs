@@ -1,8 +1,8 @@
 //! The sources of a download: where they are, what they have, which fail, and the connections to them.
 
-use std::{ops::Range, sync::atomic::Ordering};
+use std::{net::SocketAddr, ops::Range, sync::atomic::Ordering};
 
-use nekoproto::{Holder, NodeId};
+use nekoproto::{Holder, NodeId, transport::HangUp};
 use tracing::debug;
 
 use super::{State, Transfer};
@@ -11,6 +11,9 @@ use crate::{
     download::swarm::source::{FetchError, Source},
     state::schedule::{Availability, StreamId},
 };
+
+/// Addresses of one source that are tried in one download.
+const ADDRS_MAX: usize = 16;
 
 impl Transfer {
     /// Adds a source.
@@ -22,7 +25,7 @@ impl Transfer {
             Availability::All
         };
         let mut state = self.state.lock();
-        state.addrs.insert((holder.node, holder.addr));
+        state.addrs.entry(holder.node).or_default().push(holder.addr);
         state.schedule.offers(holder.node, offer);
     }
 
@@ -46,15 +49,31 @@ impl Transfer {
     /// Notes a further address of a source that is known.
     pub(in crate::download::swarm) fn is_also_at(&self, holder: &Holder) {
         let mut state = self.state.lock();
-        if state.addrs.insert((holder.node, holder.addr)) {
-            state.elsewhere.entry(holder.node).or_default().push(holder.addr);
+        let addrs = state.addrs.entry(holder.node).or_default();
+        if !addrs.contains(&holder.addr) && addrs.len() < ADDRS_MAX {
+            addrs.push(holder.addr);
+            state.has_elsewhere = true;
         }
     }
 
-    /// Another address of `holder`, which cannot be reached where it was tried; each is named once.
-    pub(in crate::download::swarm) fn elsewhere(&self, holder: &Holder) -> Option<Holder> {
-        let addr = self.state.lock().elsewhere.get_mut(&holder.node)?.pop()?;
-        Some(Holder { addr, ..*holder })
+    /// Closes the connections, none of which brings anything, to sources that are named at another address by now, or all
+    /// if this machine `has_moved`: they are connected to anew.
+    pub(in crate::download::swarm) fn leave_stale(&self, has_moved: bool) {
+        let mut state = self.state.lock();
+        if std::mem::take(&mut state.has_elsewhere) || has_moved {
+            state.open.values().for_each(HangUp::now);
+        }
+    }
+
+    /// Another address of `holder`, which does not answer where it was `tried`.
+    pub(in crate::download::swarm) fn elsewhere(
+        &self,
+        holder: &Holder,
+        tried: &[SocketAddr],
+    ) -> Option<Holder> {
+        let state = self.state.lock();
+        let addr = state.addrs.get(&holder.node)?.iter().rfind(|addr| !tried.contains(addr))?;
+        Some(Holder { addr: *addr, ..*holder })
     }
 
     /// Records a source's failure; returns whether to ask it no more.

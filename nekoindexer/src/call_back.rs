@@ -1,0 +1,74 @@
+//! Has holders connect to those who cannot connect to them: directly, or over this node, which joins two connections.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use nekoproto::{
+    CallBack, PeerServiceClient, Purpose, Refusal, Role,
+    transport::{Remote, call_within},
+};
+use tokio::time::{sleep, timeout};
+use tracing::debug;
+
+use crate::{
+    shared::Shared,
+    state::{caller::Caller, index::Session},
+};
+
+/// Time in which a peer has to be connected to, after which it counts as one that cannot be: then it connects to others at
+/// once, and they to it.
+const REACHED_WITHIN: Duration = Duration::from_secs(1);
+/// Time in which a holder connects.
+const CONNECTS_WITHIN: Duration = Duration::from_secs(3);
+/// Time in which the other half of a pair comes.
+const PAIR_WITHIN: Duration = Duration::from_secs(5);
+
+/// Answers `request` of the peer `from`. A holder is told no other address than that at which this node sees the peer.
+pub(crate) async fn answer(
+    shared: &Arc<Shared>,
+    from: (&Caller, Remote),
+    request: CallBack,
+) -> Result<(), Refusal> {
+    let (caller, remote) = from;
+    if remote.role != Role::Peer {
+        return Err(Refusal::WrongRole);
+    }
+    let place = Arc::clone(&caller.call_backs).try_acquire_owned().map_err(|_| Refusal::Busy)?;
+    let CallBack { holder, port, token } = request;
+    let client = shared.callable.get(&holder).map(|known| known.1.clone()).ok_or(Refusal::NotCalled)?;
+    let at = match port {
+        Some(0) => return Err(Refusal::NotCalled),
+        Some(port) => Some(SocketAddr::new(remote.addr.ip(), port)),
+        None if !shared.endpoint.relay().has_room() => return Err(Refusal::NotCalled),
+        None => None,
+    };
+    let pair = match at {
+        None => Some(shared.endpoint.rendezvous().expect_pair(token).ok_or(Refusal::Busy)?),
+        Some(_) => None,
+    };
+    let called = client.dial_back(call_within(CONNECTS_WITHIN), at, token).await;
+    called.map_err(|_| Refusal::NotCalled)??;
+    if let Some(pair) = pair {
+        shared.spawn_until_stop(|_| async move {
+            sleep(PAIR_WITHIN).await;
+            drop((pair, place));
+        });
+    }
+    Ok(())
+}
+
+/// Connects once to a peer of another machine where it says that it listens. If that fails, it is told so, and whoever
+/// looks for it.
+pub(crate) fn check(shared: &Arc<Shared>, session: &Arc<Session>, remote: Remote, client: PeerServiceClient) {
+    let Some(at) = remote.listens_at.filter(|_| !remote.is_local()) else { return };
+    let session = Arc::clone(session);
+    shared.spawn_until_stop(|shared| async move {
+        let dialing = shared.endpoint.dial_node(at, Purpose::Control, remote.node);
+        match timeout(REACHED_WITHIN, dialing).await {
+            Ok(Ok(_)) => return,
+            Ok(Err(error)) => debug!(peer = %remote.node.short(), %error, "a peer cannot be connected to"),
+            Err(_) => debug!(peer = %remote.node.short(), "a peer cannot be connected to: no answer"),
+        }
+        session.note_unreachable();
+        drop(client.unreachable(call_within(CONNECTS_WITHIN), at).await); // it may be gone
+    });
+}
