@@ -11,6 +11,7 @@
 //! | [`peer`], [`fake`], [`service`] | a peer and an indexer that do what a test says |
 //! | [`frames`], [`http`] | control frames and HTTP requests written by hand |
 //! | [`goods`], [`holder`], [`fake_indexer`] | the same as peers see them: files, who holds them, who lists them |
+//! | [`lan`] | hosts with networks between them, where programs run |
 //! | [`proxy`] | a connection that can be cut |
 //! | [`rogue`] | nodes that attack |
 #![allow(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
@@ -28,6 +29,7 @@ mod fuzz;
 pub mod goods;
 pub mod holder;
 pub mod http;
+pub mod lan;
 pub mod network;
 pub mod peer;
 pub mod proxy;

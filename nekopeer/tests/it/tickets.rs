@@ -13,7 +13,7 @@ fn stranger() -> Home {
 }
 
 /// The ticket that `share` prints.
-fn ticket_of(sharing: &mut Running) -> String {
+pub(crate) fn ticket_of(sharing: &mut Running) -> String {
     let line = sharing.out_line("nekopeer get neko:");
     line.split_whitespace().find(|word| word.starts_with("neko:")).unwrap().to_owned()
 }

@@ -2,6 +2,9 @@
 //! indexers.
 #![allow(clippy::expect_used, reason = "a helper of tests fails by panicking")]
 
+pub(crate) mod hosts;
+pub(crate) mod indexer;
+
 use std::{
     ffi::OsStr,
     fs,
@@ -18,6 +21,7 @@ use nekoindexer::{Config, Indexer, IndexerHandle};
 use nekoproto::transport::Security;
 use serde_json::Value;
 use tempfile::TempDir;
+use testkit::lan::Namespace;
 use tokio::runtime::Runtime;
 
 pub(crate) use crate::common::{MIB, bytes, kept_port};
@@ -61,6 +65,8 @@ impl Indexers {
 pub(crate) struct Home {
     folder: TempDir,
     flags: Vec<String>,
+    /// Where its commands run, if not on this machine.
+    host: Option<Namespace>,
 }
 
 impl Home {
@@ -72,7 +78,12 @@ impl Home {
     /// Gives these flags with every command.
     pub(crate) fn with(flags: &[&str]) -> Self {
         let flags = flags.iter().map(ToString::to_string).collect();
-        Self { folder: TempDir::new().unwrap(), flags }
+        Self { folder: TempDir::new().unwrap(), flags, host: None }
+    }
+
+    /// The same, whose commands run on this host.
+    pub(crate) fn on(self, host: &Namespace) -> Self {
+        Self { host: Some(host.clone()), ..self }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -111,7 +122,7 @@ impl Home {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nekopeer"));
         command.args(&self.flags).args(words);
         self.settle(&mut command);
-        command
+        self.host.iter().fold(command, |command, host| host.command(&command))
     }
 
     /// Sets this home's folder and environment for any command.
@@ -179,11 +190,22 @@ pub(crate) fn two_homes() -> (Indexers, Home, Home) {
 }
 
 /// Waits until `is_so`, while `running` runs.
-pub(crate) fn until(running: &mut Running, what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(running: &mut Running, what: &str, is_so: impl FnMut() -> bool) {
+    until_within(LIMIT, running, what, is_so);
+}
+
+/// Waits until `is_so`, while `running` runs, for at most this long.
+#[track_caller]
+pub(crate) fn until_within(
+    limit: Duration,
+    running: &mut Running,
+    what: &str,
+    mut is_so: impl FnMut() -> bool,
+) {
     let began = Instant::now();
     while !is_so() {
         assert!(running.is_running(), "it ended before {what}: {:?}", running.said());
-        assert!(began.elapsed() < LIMIT, "{what} did not come");
+        assert!(began.elapsed() < limit, "{what} did not come within {limit:?}: {}", running.said());
         std::thread::yield_now();
     }
 }

@@ -19,6 +19,7 @@ use std::{
 };
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+use testkit::lan::or_left_out;
 
 use self::{
     faults::faults,
@@ -38,20 +39,7 @@ fn random_schedule_keeps_the_promises() {
 /// Each process on a host of its own; hosts are cut off, one way or both.
 #[test]
 fn random_schedule_on_a_network_keeps_the_promises() {
-    each_seed(|| match Network::of(HOSTS) {
-        Ok(network) => Some(Some(network)),
-        Err(why) => {
-            assert!(env::var("NEKO_NETWORKS").is_err(), "networks are required: {why}");
-            println!("not tried: this machine allows no emulated network: {why}");
-            None
-        }
-    });
-}
-
-/// An indexer in a process of its own, when the schedule starts this test so.
-#[test]
-fn be_an_indexer() {
-    node::be_an_indexer();
+    each_seed(|| or_left_out(Network::of(HOSTS)).map(Some));
 }
 
 #[expect(clippy::print_stdout, reason = "says what a seed came to")]

@@ -4,10 +4,7 @@
 use std::{
     collections::VecDeque,
     error::Error,
-    fs::File,
     net::{Ipv4Addr, SocketAddr},
-    os::fd::AsRawFd,
-    process::{self, Command},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -16,8 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::sched::{CloneFlags, unshare};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use testkit::lan::Namespace;
 use tun_rs::{DeviceBuilder, SyncDevice};
 
 use super::faults::Harm;
@@ -44,7 +41,7 @@ pub(super) struct Network {
 #[derive(Clone)]
 pub(super) struct Host {
     pub(super) addr: SocketAddr,
-    namespace: Arc<File>,
+    pub(super) namespace: Namespace,
 }
 
 #[derive(Default)]
@@ -87,40 +84,14 @@ impl Drop for Network {
     }
 }
 
-impl Host {
-    /// This command, to be run there.
-    pub(super) fn command(&self, command: &Command) -> Command {
-        let namespace = format!("--net=/proc/{}/fd/{}", process::id(), self.namespace.as_raw_fd());
-        let mut there = Command::new("nsenter");
-        there.arg(namespace).arg(command.get_program()).args(command.get_args());
-        for (name, value) in command.get_envs() {
-            match value {
-                Some(value) => there.env(name, value),
-                None => there.env_remove(name),
-            };
-        }
-        if let Some(folder) = command.get_current_dir() {
-            there.current_dir(folder);
-        }
-        there
-    }
-}
-
-/// Makes a host, in a thread that is there for no more, since it leaves this machine's network.
+/// Makes a host.
 fn host(number: u8) -> Result<(Host, SyncDevice), Failed> {
-    let made = thread::spawn(move || -> Result<_, Failed> {
-        unshare(CloneFlags::CLONE_NEWNET)?;
-        let namespace = Arc::new(File::open("/proc/thread-self/ns/net")?);
-        let addr = Ipv4Addr::new(10, 77, 0, number + 1);
-        let device = DeviceBuilder::new().name("tun0").mtu(PACKET_MAX).ipv4(addr, 24, None).build_sync()?;
-        device.set_nonblocking(true)?;
-        let up = Command::new("ip").args(["link", "set", "lo", "up"]).status()?;
-        if !up.success() {
-            return Err("the loopback device does not come up".into());
-        }
-        Ok((Host { addr: SocketAddr::from((addr, PORT)), namespace }, device))
-    });
-    made.join().map_err(|_| "the host's thread panicked")?
+    let namespace = Namespace::new()?;
+    let addr = Ipv4Addr::new(10, 77, 0, number + 1);
+    let device = namespace
+        .within(|| DeviceBuilder::new().name("tun0").mtu(PACKET_MAX).ipv4(addr, 24, None).build_sync())?;
+    device.set_nonblocking(true)?;
+    Ok((Host { addr: SocketAddr::from((addr, PORT)), namespace }, device))
 }
 
 impl Wires {

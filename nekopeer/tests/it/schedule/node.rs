@@ -1,7 +1,7 @@
 //! One process of a schedule: how it is started, asked, killed and paused.
 
 use std::{
-    env, fs,
+    fs,
     net::SocketAddr,
     path::Path,
     process::{Command, Stdio},
@@ -10,16 +10,14 @@ use std::{
     time::Duration,
 };
 
-use nekoindexer::{Config, Indexer};
-use nekoproto::transport::Security;
-
 use super::network::Host;
-use crate::program::{Ended, Home, Running};
+use crate::program::{
+    Ended, Home, Running,
+    indexer::{LISTENS, an_indexer},
+};
 
 /// Time limit of one command; a slower one counts as failed.
 const COMMAND_WITHIN: Duration = Duration::from_secs(15);
-/// Set for a process that is to be an indexer: its address and its neighbors.
-const BE_INDEXER: &str = "NEKO_TEST_INDEXER";
 
 /// A folder and the process that works on it.
 pub(super) struct Node {
@@ -36,28 +34,13 @@ enum Role {
     /// A peer, with the arguments that it is started with.
     Peer(Vec<String>),
     /// An indexer, with the addresses of itself and its neighbors.
-    Indexer(String),
-}
-
-/// Runs an indexer until it is killed, if this process was started for that.
-#[expect(clippy::print_stdout, reason = "the line says that it listens")]
-pub(super) fn be_an_indexer() {
-    let Ok(text) = env::var(BE_INDEXER) else { return };
-    let mut addrs = text.split(',').map(|addr| addr.parse().unwrap());
-    let listen = addrs.next().unwrap();
-    let config = Config { listen, neighbors: addrs.collect(), security: Security::Tls, ..Config::default() };
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    let _indexer = runtime.block_on(Indexer::spawn(config)).unwrap();
-    println!("listening");
-    loop {
-        thread::park();
-    }
+    Indexer(Vec<SocketAddr>),
 }
 
 impl Node {
     /// A running indexer.
     pub(super) fn indexer(addr: SocketAddr, others: &[SocketAddr], host: Option<Host>) -> Self {
-        let role = Role::Indexer(text([&[addr], others].concat().as_slice()));
+        let role = Role::Indexer([&[addr], others].concat());
         Self::start_as(role, Home::with(&[]), host)
     }
 
@@ -93,17 +76,15 @@ impl Node {
                 process.err_line("serving on ");
             }
             Role::Indexer(addrs) => {
-                let mut command = Command::new(env::current_exe().unwrap());
-                command.args(["--exact", "schedule::be_an_indexer", "--nocapture"]).env(BE_INDEXER, addrs);
-                process = self.run(command);
-                process.out_line("listening");
+                process = self.run(an_indexer(addrs));
+                process.out_line(LISTENS);
             }
         }
         *self.process.lock().unwrap() = Some(process);
     }
 
     fn run(&self, command: Command) -> Running {
-        let mut command = self.host.iter().fold(command, |command, host| host.command(&command));
+        let mut command = self.host.iter().fold(command, |command, host| host.namespace.command(&command));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Running::start_with(command)
     }

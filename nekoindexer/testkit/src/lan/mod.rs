@@ -1,0 +1,136 @@
+//! A local network on one machine: each host is a network namespace, and a switch joins those of one network, so that
+//! multicast works. Host 2 is 10.66.0.2 and fd66::2 on the first network, 10.67.0.2 and fd67::2 on the second. It needs
+//! root, `ip`, `nft` and `nsenter`. Nothing has a name outside this process, so that tests run side by side, and all is
+//! gone when the last holder of a host is: the [`Lan`], or a program that runs there.
+
+mod changes;
+mod namespace;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    env,
+    fmt::{Display, Write as _},
+    io::{Write as _, stderr},
+    thread,
+    time::{Duration, Instant},
+};
+
+pub use self::{changes::Cable, namespace::Namespace};
+
+use crate::LOOK_EVERY;
+
+/// A switched-on device takes no longer on any machine.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(20);
+
+/// Hosts, and the networks that join them.
+#[derive(Debug)]
+pub struct Lan {
+    hosts: BTreeMap<u8, Namespace>,
+    /// The hosts of each network.
+    networks: Vec<Vec<u8>>,
+    /// All switches, which do not know of each other.
+    switches: Namespace,
+}
+
+/// What was made; `None` where this machine does not allow it: that is said, and with `NEKO_NETWORKS=required` it is a
+/// failure.
+///
+/// # Panics
+/// With `NEKO_NETWORKS=required`.
+pub fn or_left_out<T>(made: Result<T, impl Display>) -> Option<T> {
+    let why = match made {
+        Ok(made) => return Some(made),
+        Err(why) => why,
+    };
+    let is_required = env::var("NEKO_NETWORKS").is_ok_and(|wish| wish == "required");
+    assert!(!is_required, "networks are required: {why}");
+    // The test harness hides what a test prints by the usual macros if it passes.
+    let said = writeln!(stderr(), "left out: this machine allows no emulated network: {why}");
+    said.unwrap();
+    None
+}
+
+impl Lan {
+    /// Networks of these hosts, which are numbered from 1; `None` where this machine allows none, as [`or_left_out`]
+    /// has it. The router of a network is not there: what is sent elsewhere is lost.
+    pub fn of<const N: usize>(networks: [&[u8]; N]) -> Option<Self> {
+        or_left_out(Self::new(networks.map(<[u8]>::to_vec).to_vec()))
+    }
+
+    fn new(networks: Vec<Vec<u8>>) -> Result<Self, String> {
+        let mut lan = Self { hosts: BTreeMap::new(), networks, switches: Namespace::new()? };
+        lan.switches.tell("nft", &["list", "ruleset"], "")?;
+        let mut wiring = String::new();
+        for (network, hosts) in lan.networks.iter().enumerate() {
+            let _ = writeln!(wiring, "link add br{network} type bridge mcast_snooping 0");
+            let _ = writeln!(wiring, "link set br{network} up");
+            for host in hosts {
+                if !lan.hosts.contains_key(host) {
+                    lan.hosts.insert(*host, Namespace::new()?);
+                }
+                let (port, there) = (port(network, *host), lan.hosts[host].path());
+                let _ = writeln!(wiring, "link add {port} type veth peer name e{network} netns {there}");
+                let _ = writeln!(wiring, "link set {port} master br{network} up");
+            }
+        }
+        lan.switches.tell("ip", &["-batch", "-"], &wiring)?;
+        for (host, namespace) in &lan.hosts {
+            let networks = lan.networks_of(*host);
+            let lines =
+                networks.map(|network| format!("link set e{network} up\n{}", addresses(network, *host)));
+            namespace.tell("ip", &["-batch", "-"], &lines.collect::<String>())?;
+        }
+        for host in lan.hosts.keys() {
+            lan.networks_of(*host).try_for_each(|network| lan.wait_until_connected(network, *host))?;
+        }
+        Ok(lan)
+    }
+
+    fn networks_of(&self, host: u8) -> impl Iterator<Item = usize> {
+        (0..self.networks.len()).filter(move |network| self.networks[*network].contains(&host))
+    }
+
+    /// A device that was switched on takes up to a second until packets pass; those before are lost.
+    fn wait_until_connected(&self, network: usize, host: u8) -> Result<(), String> {
+        let (port, device) = (port(network, host), format!("e{network}"));
+        let began = Instant::now();
+        loop {
+            let near = self.host(host).tell("ip", &["-brief", "link", "show", "dev", &device], "")?;
+            let far = self.switches.tell("bridge", &["-oneline", "link", "show", "dev", &port], "")?;
+            if near.contains(" UP ") && far.contains(" state forwarding ") {
+                return Ok(());
+            }
+            if began.elapsed() > CONNECTED_WITHIN {
+                return Err(format!("host {host} is not connected: {near}, {far}"));
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// A host: programs run there.
+    ///
+    /// # Panics
+    /// If there is none with this number.
+    #[must_use]
+    pub fn host(&self, number: u8) -> &Namespace {
+        self.hosts.get(&number).unwrap_or_else(|| panic!("there is no host {number}"))
+    }
+}
+
+/// The device of the switch of `network` where the cable of `host` is.
+fn port(network: usize, host: u8) -> String {
+    format!("p{network}h{host}")
+}
+
+/// What `ip` is told for these addresses.
+fn addresses(network: usize, number: u8) -> String {
+    let net = 66 + network;
+    format!(
+        "addr add 10.{net}.0.{number}/24 dev e{network}
+        addr add fd{net}::{number}/64 dev e{network} nodad
+        route append default via 10.{net}.0.254 dev e{network}
+        "
+    )
+}

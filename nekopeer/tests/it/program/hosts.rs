@@ -1,0 +1,75 @@
+//! Programs on the hosts of an emulated network.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use testkit::lan::Lan;
+
+use super::{
+    Home, Running,
+    indexer::{LISTENS, an_indexer},
+    until_within,
+};
+
+/// Time in which the network mends itself; 5 s are meant, where no other test runs.
+pub(crate) const SOON: Duration = Duration::from_secs(15);
+/// What is shared unless a test says something else.
+pub(crate) const NAME: &str = "notes.md";
+
+/// An indexer on a host, with these neighbors; it serves.
+pub(crate) fn indexer(lan: &Lan, host: u8, listen: &str, neighbors: &[&str]) -> Running {
+    let addrs: Vec<_> = [&[listen], neighbors].concat().iter().map(|addr| addr.parse().unwrap()).collect();
+    let mut running = Running::start(lan.host(host).command(&an_indexer(&addrs)));
+    running.out_line(LISTENS);
+    running
+}
+
+/// A user's folder on a host, with an indexer that is given with every command.
+pub(crate) fn home(lan: &Lan, host: u8, indexer: &str) -> Home {
+    Home::with(&["--indexer", indexer]).on(lan.host(host))
+}
+
+/// The same, where indexers are found by themselves.
+pub(crate) fn home_that_discovers(lan: &Lan, host: u8) -> Home {
+    Home::with(&["--no-discovery=false"]).on(lan.host(host))
+}
+
+impl Home {
+    /// Shares these bytes as [`NAME`].
+    pub(crate) fn shares(&self, bytes: impl AsRef<[u8]>) -> Running {
+        self.write(NAME, bytes);
+        self.share(&[NAME])
+    }
+
+    /// Publishes other bytes under [`NAME`]; another process serves.
+    pub(crate) fn updates(&self, bytes: impl AsRef<[u8]>) {
+        self.write(NAME, bytes);
+        self.done(&["share", NAME]);
+    }
+
+    /// Gets `what`, which is [`NAME`] or a ticket of it, and expects these bytes. A command that does not find it is
+    /// repeated for a while: news travel, and questions to all hosts may get lost.
+    #[track_caller]
+    pub(crate) fn gets_soon(&self, what: &str, bytes: impl AsRef<[u8]>) {
+        let (began, mut last) = (Instant::now(), None);
+        loop {
+            let left = SOON.saturating_sub(began.elapsed());
+            let ended = self.start(&["get", what]).wait_within(left);
+            if ended.as_ref().is_some_and(|ended| ended.code == Some(0)) {
+                break;
+            }
+            last = ended.or(last);
+            assert!(began.elapsed() < SOON, "{what} did not come within {SOON:?}: {last:?}");
+        }
+        assert!(self.read(NAME) == bytes.as_ref(), "it has other bytes");
+    }
+
+    /// Waits until the process that follows [`NAME`] here has these bytes in place.
+    #[track_caller]
+    pub(crate) fn has_soon(&self, following: &mut Running, bytes: &str) {
+        let is_there = || fs::read(self.path(NAME)).is_ok_and(|now| now == bytes.as_bytes());
+        until_within(SOON, following, bytes, is_there);
+    }
+}
