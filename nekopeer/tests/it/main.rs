@@ -39,6 +39,7 @@ mod program_waiting;
 mod program_watch;
 mod program_withdrawing;
 mod publishing;
+mod reach;
 mod refetch;
 mod registration;
 mod repl_script;

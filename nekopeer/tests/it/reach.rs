@@ -1,0 +1,104 @@
+//! A file is reached from other machines: who shares names no address, has several networks, moves, loses its cable.
+//! Where the machine allows no emulated network, the tests say so.
+
+use std::{thread, time::Duration};
+
+use testkit::lan::{Cable, Lan};
+
+use crate::{
+    program::{hosts::*, *},
+    tickets::ticket_of,
+};
+
+/// Where an indexer listens that all reach.
+const ALL: &str = "0.0.0.0:7707";
+/// That indexer, on the first host.
+const INDEXER: &str = "10.66.0.1:7707";
+
+/// The sharer knows its indexer by the loopback address, and others know that by the address `known`.
+fn reached_from_other_machines(listen: &str, loopback: &str, known: &str) {
+    let Some(lan) = Lan::of([&[1, 2, 3]]) else { return };
+    let _indexers = [indexer(&lan, 1, listen, &[]), indexer(&lan, 3, listen, &[known])];
+    let sharer = home(&lan, 1, loopback);
+    let mut sharing = sharer.shares("hello\n");
+    home(&lan, 2, known).gets_soon(NAME, "hello\n");
+    home(&lan, 3, loopback).gets_soon(NAME, "hello\n");
+    let stranger = Home::with(&["--discover", "127.0.0.1:0"]).on(lan.host(2));
+    stranger.gets_soon(&ticket_of(&mut sharing), "hello\n");
+}
+
+#[test]
+fn who_shares_beside_an_open_indexer_is_reached_from_other_machines() {
+    reached_from_other_machines(ALL, "127.0.0.1:7707", INDEXER);
+}
+
+#[test]
+fn who_shares_beside_an_open_indexer_is_reached_from_other_machines_by_ipv6() {
+    reached_from_other_machines("[::]:7707", "[::1]:7707", "[fd66::1]:7707");
+}
+
+#[test]
+fn who_has_two_networks_is_reached_through_both() {
+    let Some(lan) = Lan::of([&[1, 2, 3], &[1, 2, 4]]) else { return };
+    let _indexer = indexer(&lan, 1, ALL, &[]);
+    let sharer = home(&lan, 2, INDEXER);
+    let _sharing = sharer.shares("hello\n");
+    home(&lan, 3, INDEXER).gets_soon(NAME, "hello\n");
+    home(&lan, 4, "10.67.0.1:7707").gets_soon(NAME, "hello\n");
+}
+
+#[test]
+fn who_gets_another_address_is_reached_there() {
+    let Some(lan) = Lan::of([&[1, 2, 3]]) else { return };
+    let _indexer = indexer(&lan, 1, ALL, &[]);
+    let [sharer, reader] = [2, 3].map(|host| home(&lan, host, INDEXER));
+    let _sharing = sharer.shares("hello\n");
+    lan.move_to(2, 22);
+    reader.gets_soon(NAME, "hello\n");
+}
+
+#[test]
+fn updates_of_who_gets_another_address_reach_a_follower() {
+    let Some(lan) = Lan::of([&[1, 2, 3]]) else { return };
+    let _indexer = indexer(&lan, 1, ALL, &[]);
+    let [sharer, follower] = [2, 3].map(|host| home(&lan, host, INDEXER));
+    let _sharing = sharer.shares("one\n");
+    let mut following = follower.start(&["follow", NAME]);
+    follower.has_soon(&mut following, "one\n");
+    lan.move_to(2, 22);
+    sharer.updates("two\n");
+    follower.has_soon(&mut following, "two\n");
+}
+
+#[test]
+fn download_goes_on_when_its_source_gets_another_address() {
+    let Some(lan) = Lan::of([&[1, 2, 3]]) else { return };
+    let _indexer = indexer(&lan, 1, ALL, &[]);
+    let [sharer, reader] = [2, 3].map(|host| home(&lan, host, INDEXER));
+    let content = bytes(1, 6 * MIB);
+    let _sharing = sharer.shares(&content);
+    let mut getting = reader.start(&["get", NAME, "--limit-down", "1MiB"]);
+    until(&mut getting, "the beginning", || reader.partial_len() > MIB as u64);
+    lan.move_to(2, 22);
+    let ended = getting.wait_within(SOON * 2).unwrap_or_else(|| panic!("hangs"));
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(reader.read(NAME) == content);
+}
+
+#[test]
+fn cable_that_was_out_does_not_keep_a_follower_from_the_next_update() {
+    let Some(lan) = Lan::of([&[1, 2]]) else { return };
+    let [sharer, follower] = [1, 2].map(|host| home_that_discovers(&lan, host));
+    sharer.write(NAME, "one\n");
+    let _sharing = sharer.share(&["--lan", NAME]);
+    follower.gets_soon(NAME, "one\n");
+    let mut following = follower.start(&["follow", NAME]);
+    following.out_line("is at version 1");
+    sharer.updates("two\n");
+    follower.has_soon(&mut following, "two\n");
+    lan.cable(2, Cable::Out);
+    thread::sleep(Duration::from_secs(4)); // this is what happens, and not a wait for something
+    lan.cable(2, Cable::In);
+    sharer.updates("three\n");
+    follower.has_soon(&mut following, "three\n");
+}
