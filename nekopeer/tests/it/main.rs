@@ -40,6 +40,7 @@ mod program_watch;
 mod program_withdrawing;
 mod publishing;
 mod reach;
+mod reach_closed;
 mod refetch;
 mod registration;
 mod repl_script;

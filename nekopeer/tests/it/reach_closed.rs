@@ -1,0 +1,48 @@
+//! A file is reached although nobody can connect to who shares it: a firewall, or a translator of addresses. If the
+//! reader can be connected to, the sharer does so; if neither can, the indexer passes the bytes on.
+
+use testkit::lan::Lan;
+
+use crate::program::{hosts::*, *};
+
+/// Host `sharer` shares, and host `reader` gets it; both know the indexer on the first host.
+fn reaches(lan: &Lan, sharer: u8, reader: u8) {
+    let _indexer = indexer(lan, 1, "0.0.0.0:7707", &[]);
+    let [sharer, reader] = [sharer, reader].map(|host| home(lan, host, "10.66.0.1:7707"));
+    let content = bytes(1, 3 * MIB);
+    let _sharing = sharer.shares(&content);
+    reader.gets_soon(NAME, &content);
+    sharer.updates("two\n");
+    let mut following = reader.start(&["follow", NAME]);
+    reader.has_soon(&mut following, "two\n");
+    sharer.updates("three\n");
+    reader.has_soon(&mut following, "three\n");
+}
+
+#[test]
+fn firewalled_sharer_reaches_an_open_reader() {
+    let Some(lan) = Lan::of([&[1, 2, 3]]) else { return };
+    lan.firewall(2);
+    reaches(&lan, 2, 3);
+}
+
+#[test]
+fn sharer_behind_a_translator_reaches_an_open_reader() {
+    let Some(lan) = Lan::of([&[1, 2, 3], &[2, 4]]) else { return };
+    lan.translate(2);
+    reaches(&lan, 4, 3);
+}
+
+#[test]
+fn two_behind_firewalls_reach_each_other_through_the_indexer() {
+    let Some(lan) = Lan::of([&[1, 2, 3]]) else { return };
+    [2, 3].into_iter().for_each(|host| lan.firewall(host));
+    reaches(&lan, 2, 3);
+}
+
+#[test]
+fn two_behind_translators_reach_each_other_through_the_indexer() {
+    let Some(lan) = Lan::of([&[1, 2, 3], &[2, 4], &[3, 5]]) else { return };
+    [2, 3].into_iter().for_each(|host| lan.translate(host));
+    reaches(&lan, 4, 5);
+}
