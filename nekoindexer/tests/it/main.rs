@@ -2,6 +2,7 @@
 //! so that it is linked once.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails by panicking")]
 
+mod call_back;
 mod common;
 mod config;
 mod find;

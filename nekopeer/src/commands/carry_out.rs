@@ -6,7 +6,7 @@ use nekoproto::FileName;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Answer, Command, Failure, Host, Input, Row, Summary,
+    Answer, Command, Failure, Host, Input, Reply, Row, Summary,
     answer::pass_events,
     detailed,
     finding::find,
@@ -64,10 +64,17 @@ pub(crate) async fn carry_out(
         Command::List { first, after } => {
             list(peer, false, first, after.as_ref(), answer).await?;
         }
-        Command::Check { names, first, after } => match names.is_empty() {
-            true => list(peer, true, first, after.as_ref(), answer).await?,
-            false => detailed::list(peer, names, answer).await?,
-        },
+        Command::Check { names, first, after } => {
+            for link in peer.indexers.links().into_iter().filter(|link| link.is_connected) {
+                if let Some(why) = link.why {
+                    answer.send(Reply::Note(format!("note: indexer {}: {why}", link.addr))).await?;
+                }
+            }
+            match names.is_empty() {
+                true => list(peer, true, first, after.as_ref(), answer).await?,
+                false => detailed::list(peer, names, answer).await?,
+            }
+        }
         Command::Wait { name, version, by_all, within_secs } => {
             let within = within_secs.map(|secs| Duration::from_secs(secs.into()));
             let reached = waiting::wait(peer, &name, waiting::For { version, by_all }, within).await?;

@@ -10,7 +10,7 @@ use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use nekoindexer::announce;
 use nekoproto::{
     IndexerAddr, IndexerServiceClient, NodeId, PeerService, Purpose, Role,
-    transport::{ConnectError, control},
+    transport::{ConnectError, Connection, control},
 };
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
@@ -157,14 +157,23 @@ impl Indexers {
         (None, failed)
     }
 
-    /// Connects to an indexer for one call.
+    /// Connects to an indexer that somebody named in a hit: as few times as to a holder.
     pub(super) async fn connect_to(&self, at: IndexerAddr) -> Option<Connected> {
-        self.dial(at).await.1.ok()
+        let dialing = self.endpoint.dial_node(at.addr, Purpose::Control, at.node);
+        self.open(at, dialing).await.ok()
     }
 
     async fn dial(&self, at: IndexerAddr) -> (SocketAddr, Result<Connected, String>) {
         let dialing = self.endpoint.dial(at.addr, Purpose::Control, Some(at.node));
-        let connected = match timeout(CONNECTED_WITHIN, dialing).await {
+        (at.addr, self.open(at, dialing).await)
+    }
+
+    async fn open(
+        &self,
+        at: IndexerAddr,
+        dialing: impl Future<Output = Result<Connection, ConnectError>>,
+    ) -> Result<Connected, String> {
+        match timeout(CONNECTED_WITHIN, dialing).await {
             Ok(Ok(connection)) if connection.remote.role == Role::Indexer => {
                 let is_local = connection.remote.is_local();
                 let control = PeerControl::new(&self.library, connection.remote);
@@ -180,7 +189,6 @@ impl Indexers {
             }
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err("it does not answer".to_owned()),
-        };
-        (at.addr, connected)
+        }
     }
 }

@@ -27,6 +27,18 @@ fn firewalled_sharer_reaches_an_open_reader() {
 }
 
 #[test]
+fn sharer_is_told_that_nobody_can_connect_to_it() {
+    let Some(lan) = Lan::of([&[1, 2]]) else { return };
+    lan.firewall(2);
+    let _indexer = indexer(&lan, 1, "0.0.0.0:7707", &[]);
+    let sharer = home(&lan, 2, "10.66.0.1:7707");
+    let mut sharing = sharer.shares("one\n");
+    sharing.err_line("others cannot connect to this machine at 10.66.0.2:");
+    let status = sharer.done(&["status"]);
+    assert!(status.err.iter().any(|line| line.contains("others cannot connect")), "{status:?}");
+}
+
+#[test]
 fn sharer_behind_a_translator_reaches_an_open_reader() {
     let Some(lan) = Lan::of([&[1, 2, 3], &[2, 4]]) else { return };
     lan.translate(2);

@@ -19,7 +19,7 @@ pub struct EndpointError(#[from] rustls::Error);
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// TCP could not connect.
-    #[error("cannot connect to {addr}: {source}")]
+    #[error("cannot connect to {addr}: {}", reason(source))]
     Unreachable {
         /// The address.
         addr: SocketAddr,
@@ -27,7 +27,9 @@ pub enum ConnectError {
         source: io::Error,
     },
     /// The handshake took longer than [`HANDSHAKE_TIMEOUT`](crate::limits::HANDSHAKE_TIMEOUT).
-    #[error("{0} did not answer in time")]
+    #[error(
+        "{0} did not answer in time: its machine is off, or a firewall there drops connections to that port"
+    )]
     Timeout(SocketAddr),
     /// The connection broke, or TLS failed, during the handshake.
     #[error("the handshake failed: {0}")]
@@ -80,11 +82,23 @@ pub enum ConnectError {
     LeftAlone(SocketAddr),
 }
 
+/// Which side it is that cannot be connected to, as far as the system's error tells.
+fn reason(source: &io::Error) -> String {
+    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    match source.kind() {
+        ConnectionRefused => "nobody listens there any more".to_owned(),
+        NetworkUnreachable => "this machine has no way to that network".to_owned(),
+        HostUnreachable => "that machine is off, or is on another network".to_owned(),
+        _ => source.to_string(),
+    }
+}
+
 impl ConnectError {
     /// Whether `other`, of another address of the same node, says more of why it cannot be reached.
     pub(super) fn tells_less_than(&self, other: &Self) -> bool {
         let rank = |error: &Self| match error {
             Self::LeftAlone(_) | Self::NoAddress => 0,
+            Self::NotCalledBack(_) => 1,
             Self::Unreachable { source, .. } if source.kind() != io::ErrorKind::ConnectionRefused => 1,
             Self::Timeout(_) => 2,
             Self::Unreachable { .. } => 3,

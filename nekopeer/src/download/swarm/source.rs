@@ -83,10 +83,8 @@ impl FetchError {
     pub(crate) const fn is_final(&self) -> bool {
         match self {
             Self::Refused(refusal) => !matches!(refusal, FetchRefusal::Busy | FetchRefusal::NotYet),
-            Self::Connect(error) => !matches!(
-                error,
-                ConnectError::Unreachable { .. } | ConnectError::Timeout(_) | ConnectError::Handshake(_)
-            ),
+            // Of anything else, the address may be to blame: somebody may have named a wrong one.
+            Self::Connect(error) => error.is_of_access(),
             _ => self.is_corrupt(),
         }
     }
