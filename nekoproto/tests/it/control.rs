@@ -187,7 +187,9 @@ async fn surplus_of_requests_is_answered_busy_and_the_rest_is_served(security: S
         assert_eq!(events.recv().await, Some(Event::Waiting));
     }
     wire.write([ToIndexer::Cancel { id: 7 }]).await;
+    let cancelled = Instant::now();
     assert_eq!(events.recv().await, Some(Event::Dropped));
+    assert!(cancelled.elapsed() < testkit::PATIENCE / 2, "its deadline ended it");
     wire.is_served(limit).await;
 }
 
@@ -207,7 +209,9 @@ async fn dropped_call_cancels_its_handler_at_the_other_end(security: Security) {
     let call = tokio::spawn(async move { client.search(patient(), name("wait")).await });
     assert_eq!(events.recv().await, Some(Event::Waiting));
     call.abort();
+    let aborted = Instant::now();
     assert_eq!(events.recv().await, Some(Event::Dropped));
+    assert!(aborted.elapsed() < testkit::PATIENCE / 2, "its deadline ended it");
     calls_work(&to_indexer).await;
 }
 

@@ -185,7 +185,9 @@ fn summaries(pins: &mut Pins) {
     let news = |changes| SummaryNews { echo_ms: 300, number: 7, begins: false, is_all: true, changes };
     pins.call("summaries, nothing new", Ask::Summarize { news: news(List::new()) });
     let change = |what| Change { of: node(2).tag(), hops: 1, what };
-    let mut part = Filter::for_keys(1).parts().next().unwrap();
+    let filter = Filter::for_keys(1);
+    (0..100).for_each(|n| filter.insert(NameKey::of(&name(&n.to_string())))); // so that the word has bits
+    let mut part = filter.parts().next().unwrap();
     part.words = List::first_of(part.words.iter().copied().take(1));
     let tags = || List::first_of([node(1).tag()]);
     let changes = [
