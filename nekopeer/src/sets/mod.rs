@@ -7,6 +7,7 @@
 mod error;
 mod fold;
 mod index;
+mod replaced;
 mod stage;
 mod standing;
 mod unfold;
@@ -29,6 +30,7 @@ pub(crate) use self::stage::OLD_KEPT;
 pub(crate) use self::standing::{check_place, remove_folder};
 use self::{
     index::Index,
+    replaced::Replaced,
     stage::{Stage, remove_stage},
     standing::{Standing, standing, unchanged},
 };
@@ -187,13 +189,16 @@ fn unfold(
         let before = tree.as_ref().map(|tree| (path.as_path(), tree));
         let files = unfold::unfold((&file, &index), &new, before, stop)?;
         let made = Tree { content: entry.record.content, folder: FolderId::of(&new)?, files };
+        let replaced = tree.clone().map(|tree| Replaced::new(path.clone(), tree, force));
+        stage.exchange(made.folder, replaced.as_ref())?;
         // Noted before it is there, so that it is known whose it is whenever the process ends.
         let trees = Trees::at(path.clone(), tree.iter().cloned().chain([made]).collect());
         library.catalogue.set_trees(name, Some(&trees))?;
         Ok(place.put_folder(&new, there)?)
     };
     let put = put();
-    stage.end(put.is_ok() && there.is_some());
+    stage.end();
+    stage.sweep();
     put.map(|()| (path, Some(stage)))
 }
 

@@ -9,11 +9,15 @@ use std::{
 
 use nekoproto::FileName;
 
-use super::digits;
+use super::{digits, replaced::Replaced};
 use crate::{
     content::stamp::now_ns,
     library::Library,
-    storage::{StoreError, place::Place},
+    storage::{
+        StoreError,
+        place::{Place, sync_folder},
+        tree::FolderId,
+    },
 };
 
 /// Folder of the folders that are made, or were replaced; in the data folder, if that is on the same disk.
@@ -22,8 +26,11 @@ const STAGES: &str = "trees";
 const BESIDE: &str = ".neko-trees-";
 /// The folder that is made.
 const NEW: &str = "new";
-/// What a replaced folder is called, before the time.
+/// Says which folder was made.
+const MADE: &str = "made";
+/// What a replaced folder is called, before the time; and one of somebody else.
 const OLD: &str = "old-";
+const KEPT: &str = "kept-";
 /// How long a replaced folder stays for whoever has it open.
 pub(crate) const OLD_KEPT: Duration = Duration::from_secs(10);
 /// How many stay at most.
@@ -45,6 +52,11 @@ impl Stage {
         })
     }
 
+    #[cfg(test)]
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
+
     /// Those in the data folder, of all sets. Blocking.
     pub(super) fn all(library: &Library) -> Vec<Self> {
         let found = fs::read_dir(library.data_dir.join(STAGES)).into_iter().flatten().flatten();
@@ -53,27 +65,55 @@ impl Stage {
 
     /// Removes what a process had not completed when it ended. What it replaced stays as long as by any other. Blocking.
     pub(super) fn begin(&self) {
-        remove(&self.0.join(NEW));
+        self.end();
         self.sweep();
+    }
+
+    /// The new folder, which is `made`, is complete, and will be exchanged with the one that is in its place, if any; that is
+    /// of `replaced`, if it is of a version. Blocking.
+    pub(super) fn exchange(&self, made: FolderId, replaced: Option<&Replaced>) -> Result<(), StoreError> {
+        let file = self.0.join(MADE);
+        fs::write(&file, made.to_string()).map_err(|error| StoreError::at(&file, error))?;
+        replaced.map_or(Ok(()), |replaced| replaced.save(&self.0))?;
+        sync_folder(&self.0);
+        Ok(())
     }
 
     /// Where a new folder is to be made; nothing is there. Blocking.
     pub(super) fn new_folder(&self) -> Result<PathBuf, StoreError> {
         fs::create_dir_all(&self.0).map_err(|error| StoreError::at(&self.0, error))?;
-        let new = self.0.join(NEW);
-        remove(&new);
-        Ok(new)
+        self.end();
+        Ok(self.0.join(NEW))
     }
 
-    /// The new folder is in its place, or could not be put there: what is where it was made goes later if it `was_used`,
-    /// and otherwise now. Blocking.
-    pub(super) fn end(&self, was_used: bool) {
-        let new = self.0.join(NEW);
-        let is_kept = was_used && fs::rename(&new, self.0.join(format!("{OLD}{:032}", now_ns()))).is_ok();
-        if !is_kept {
+    /// The new folder is in its place, or could not be put there. What is where it was made goes now if it was made here;
+    /// otherwise later, and what is not of its version is brought back. A folder of somebody else stays. Blocking.
+    pub(super) fn end(&self) {
+        let (new, file) = (self.0.join(NEW), self.0.join(MADE));
+        let there = FolderId::of(&new).map(|there| there.to_string());
+        let is_made_here = fs::read_to_string(&file).map_or(true, |made| there.as_ref().ok() == Some(&made));
+        if is_made_here {
             remove(&new);
+        } else if there.is_ok() {
+            let called = match Replaced::of(&self.0, &new) {
+                Some(replaced) => {
+                    replaced.bring_back(&new);
+                    OLD
+                }
+                None => KEPT,
+            };
+            let to = self.0.join(format!("{called}{:032}", now_ns()));
+            match fs::rename(&new, &to) {
+                Ok(()) if called == KEPT => {
+                    tracing::warn!(folder = %to.display(), "was put in the place of a set meanwhile, and is kept");
+                }
+                Ok(()) => {}
+                Err(error) => {
+                    tracing::warn!(folder = %new.display(), %error, "a replaced folder stays there")
+                }
+            }
         }
-        self.sweep();
+        drop(fs::remove_file(file)); // there is none before the first exchange
     }
 
     /// Removes the replaced folders that nobody needs any more; whether any is left. Blocking.
@@ -87,15 +127,26 @@ impl Stage {
         for (index, (since, folder)) in old.iter().enumerate() {
             let is_young = u128::try_from(now - since).is_ok_and(|age| age < OLD_KEPT.as_nanos());
             if index < too_many || !is_young {
-                remove(folder);
+                self.remove(folder);
             }
         }
         fs::remove_dir(&self.0).is_err() && self.0.exists() // it is not empty
     }
 }
 
+impl Stage {
+    /// Removes a replaced folder. What a program that has it open put there meanwhile is brought back. Blocking.
+    fn remove(&self, folder: &Path) {
+        let Some(replaced) = Replaced::of(&self.0, folder) else { return remove(folder) };
+        replaced.bring_back(folder);
+        if replaced.remove(folder) {
+            replaced.forget(&self.0);
+        }
+    }
+}
+
 /// Removes a folder, if it is there.
-pub(super) fn remove(folder: &Path) {
+fn remove(folder: &Path) {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             tracing::warn!(folder = %folder.display(), %error, "a folder of a set stays on disk");
@@ -106,5 +157,12 @@ pub(super) fn remove(folder: &Path) {
 
 /// Removes what is left of the set `name` in the data folder. Blocking.
 pub(super) fn remove_stage(library: &Library, name: &FileName) {
-    remove(&library.data_dir.join(STAGES).join(digits(name)));
+    let stage = Stage(library.data_dir.join(STAGES).join(digits(name)));
+    stage.end();
+    for old in fs::read_dir(&stage.0).into_iter().flatten().flatten() {
+        if old.file_name().as_encoded_bytes().starts_with(OLD.as_bytes()) {
+            stage.remove(&old.path());
+        }
+    }
+    drop(fs::remove_dir(&stage.0)); // or something of a user's is in it
 }

@@ -1,12 +1,12 @@
 //! What stands in the place of a set's folder, and whether it may be replaced: not what somebody else put or changed there.
 
-use std::{collections::HashSet, fs, path::Path};
+use std::{collections::HashSet, path::Path};
 
 use nekoproto::FileName;
 use tokio_util::sync::CancellationToken;
 use walkdir::WalkDir;
 
-use super::{error::SetError, fold::is_executable_at};
+use super::{error::SetError, fold::is_executable_at, replaced::Replaced};
 use crate::{
     content::{
         stamp::{Looker, open_file},
@@ -14,7 +14,7 @@ use crate::{
     },
     library::Library,
     storage::{
-        catalogue::{Entry, Tree},
+        catalogue::{Entry, Tree, TreeFile},
         place::Place,
         tree::FolderId,
     },
@@ -67,18 +67,8 @@ pub(super) fn unchanged(path: &Path, tree: &Tree, stop: &CancellationToken) -> R
     let mut looker = Looker::default();
     for file in &tree.files {
         let at = path.join(file.path.as_path());
-        let changed = || SetError::Changed(at.clone());
-        let stamp = looker.stamp(&at).map_err(|_| changed())?;
-        if stamp != file.stamp
-            && !is_executable_at(&at).is_ok_and(|is_executable| is_executable == file.is_executable)
-        {
-            return Err(changed());
-        }
-        if !file.stamp.is_moved_to(&stamp) {
-            // Its time may have changed and its bytes not.
-            let same_size = Some(at.as_path()).filter(|_| stamp.size() == file.stamp.size());
-            let hash = same_size.and_then(|at| hash_of(&mut open_file(at).ok()?, stop).ok().flatten());
-            hash.filter(|hash| *hash == file.content).ok_or_else(changed)?;
+        if !is_of(&at, file, &mut looker, stop) {
+            return Err(SetError::Changed(at));
         }
     }
     let folders: HashSet<&Path> =
@@ -97,11 +87,31 @@ pub(super) fn unchanged(path: &Path, tree: &Tree, stop: &CancellationToken) -> R
     Ok(())
 }
 
+/// Whether the file at `at` is `file`: its bytes and whether it is executable, whatever its time is.
+pub(super) fn is_of(at: &Path, file: &TreeFile, looker: &mut Looker, stop: &CancellationToken) -> bool {
+    let Ok(stamp) = looker.stamp(at) else { return false };
+    if stamp != file.stamp
+        && !is_executable_at(at).is_ok_and(|is_executable| is_executable == file.is_executable)
+    {
+        return false;
+    }
+    // Its time may have changed and its bytes not.
+    let has_its_bytes = || {
+        let hash = hash_of(&mut open_file(at).ok()?, stop).ok().flatten();
+        (hash? == file.content).then_some(())
+    };
+    file.stamp.is_moved_to(&stamp) || (stamp.size() == file.stamp.size() && has_its_bytes().is_some())
+}
+
 /// Whether the folder of `entry`, a copy of a set, if nobody changed it; whether it is gone. Blocking.
 pub(crate) fn remove_folder(library: &Library, entry: &Entry) -> bool {
     let Ok(Some(trees)) = library.catalogue.trees(&entry.record.name) else { return true };
     let path = trees.path();
     let Ok(there) = FolderId::of(path) else { return true };
-    let is_unchanged = trees.of(there).is_some_and(|tree| unchanged(path, tree, &library.tasks.stop).is_ok());
-    is_unchanged && fs::remove_dir_all(path).is_ok()
+    let Some(tree) = trees.of(there) else { return false };
+    if unchanged(path, tree, &library.tasks.stop).is_err() {
+        return false;
+    }
+    Replaced::new(path.to_owned(), tree.clone(), false).remove(path); // what was put there just now stays
+    true
 }

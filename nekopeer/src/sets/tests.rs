@@ -201,6 +201,39 @@ fn what_somebody_put_or_changed_there_is_not_replaced_unless_forced() {
     assert_eq!(two.seen(), tree(&[("a", "3"), ("b", "same")]));
 }
 
+impl Two {
+    /// All that is done before the exchange of the folder with the version that is held; and the exchange if it
+    /// `is_exchanged`, after `meanwhile` has happened in the place.
+    fn bring(&self, is_exchanged: bool, meanwhile: impl FnOnce(&Path)) -> Stage {
+        let before = self.library.catalogue.trees(&name()).unwrap().unwrap();
+        let place = self.library.share.place(&name()).unwrap();
+        let there = place.folder_id().unwrap().unwrap();
+        let (entry, stage) =
+            (self.library.catalogue.get(&name()).unwrap(), Stage::of(&self.library, &name(), &place));
+        let file = open_file(&entry.path).unwrap();
+        let index = Index::read(&file, entry.record.size).unwrap();
+        let new = stage.new_folder().unwrap();
+        let files = unfold::unfold((&file, &index), &new, None, &CancellationToken::new()).unwrap();
+        let made = Tree { content: entry.record.content, folder: FolderId::of(&new).unwrap(), files };
+        let before = before.of(there).unwrap().clone();
+        let replaced = Replaced::new(self.place(), before.clone(), false);
+        stage.exchange(made.folder, Some(&replaced)).unwrap();
+        let trees = Trees::at(self.place(), vec![before, made]);
+        self.library.catalogue.set_trees(&name(), Some(&trees)).unwrap();
+        meanwhile(&self.place());
+        if is_exchanged {
+            place.put_folder(&new, Some(there)).unwrap();
+        }
+        stage
+    }
+
+    fn restart(self) -> Self {
+        let Self { reader, library: ended, .. } = self;
+        drop(ended);
+        Self { library: library(reader.path()), reader, ..self }
+    }
+}
+
 #[test]
 fn process_that_ended_before_or_after_the_exchange_is_made_good_by_the_next() {
     let mut two = Two::new();
@@ -210,30 +243,69 @@ fn process_that_ended_before_or_after_the_exchange_is_made_good_by_the_next() {
     for (version, is_exchanged) in [("2", false), ("3", true), ("4", false)] {
         two.write("a", version);
         two.hold();
-        let before = two.library.catalogue.trees(&name()).unwrap().unwrap();
-        let place = two.library.share.place(&name()).unwrap();
-        let there = place.folder_id().unwrap().unwrap();
-        // All that is done before the exchange, and the exchange.
-        let (entry, stage) =
-            (two.library.catalogue.get(&name()).unwrap(), Stage::of(&two.library, &name(), &place));
-        let file = open_file(&entry.path).unwrap();
-        let index = Index::read(&file, entry.record.size).unwrap();
-        let new = stage.new_folder().unwrap();
-        let files = unfold::unfold((&file, &index), &new, None, &CancellationToken::new()).unwrap();
-        let made = Tree { content: entry.record.content, folder: FolderId::of(&new).unwrap(), files };
-        let trees = vec![before.of(there).unwrap().clone(), made];
-        two.library.catalogue.set_trees(&name(), Some(&Trees::at(two.place(), trees))).unwrap();
-        if is_exchanged {
-            place.put_folder(&new, Some(there)).unwrap();
-        }
-        drop(place);
-        let Two { reader, library: ended, .. } = two;
-        drop(ended);
-        two = Two { library: library(reader.path()), reader, ..two };
+        two.bring(is_exchanged, |_| {});
+        two = two.restart();
         assert_eq!(two.read("a") == version, is_exchanged);
         settle(&two.library);
         assert_eq!(two.read("a"), version);
     }
+}
+
+/// Saved after it was seen that nobody had changed anything, or by a program that has the replaced folder open.
+#[test]
+fn what_a_user_saves_while_the_next_version_takes_its_place_comes_back() {
+    for is_killed in [false, true] {
+        let mut two = Two::new();
+        two.write("a", "1");
+        two.write("b", "same");
+        two.hold();
+        two.unfold(false).unwrap();
+        two.write("a", "2");
+        two.hold();
+        let stage = two.bring(true, |place| {
+            fs::write(place.join("a"), "edited").unwrap();
+            fs::create_dir(place.join("new")).unwrap();
+            fs::write(place.join("new/mine"), "mine").unwrap();
+        });
+        match is_killed {
+            true => {
+                two = two.restart();
+                sweep(&two.library);
+            }
+            false => stage.end(),
+        }
+        let mut expected = tree(&[("a", "2"), ("a.kept", "edited"), ("b", "same"), ("new/mine", "mine")]);
+        assert_eq!(two.seen(), expected, "killed: {is_killed}");
+        let folders = || fs::read_dir(stage.path()).unwrap().map(|found| found.unwrap().path());
+        let old = folders().find(|path| path.is_dir()).expect("whoever has it open keeps it for a while");
+        fs::write(old.join("late"), "late").unwrap();
+        fs::rename(&old, old.with_file_name(format!("old-{:032}", 0))).unwrap();
+        assert!(!stage.sweep(), "nothing is left");
+        expected.insert("late".to_owned(), "late".to_owned());
+        assert_eq!(two.seen(), expected);
+    }
+}
+
+/// A folder of somebody that came into the place at that moment, and that could not be put back there.
+#[test]
+fn folder_of_somebody_else_is_never_removed() {
+    let mut two = Two::new();
+    two.write("a", "1");
+    two.hold();
+    two.unfold(false).unwrap();
+    two.write("a", "2");
+    two.hold();
+    let stage = two.bring(false, |_| {});
+    let new = stage.path().join("new");
+    let theirs = two.reader.path().join("of somebody");
+    fs::create_dir(&theirs).unwrap(); // first: a folder that is removed gives its number to the next
+    fs::write(theirs.join("theirs"), "theirs").unwrap();
+    fs::remove_dir_all(&new).unwrap();
+    fs::rename(&theirs, &new).unwrap();
+    let two = two.restart();
+    sweep(&two.library);
+    let kept = fs::read_dir(stage.path()).unwrap().map(|found| found.unwrap().path().join("theirs"));
+    assert_eq!(kept.filter_map(|path| fs::read_to_string(path).ok()).collect::<Vec<_>>(), ["theirs"]);
 }
 
 #[test]

@@ -22,6 +22,12 @@ pub(crate) struct FolderId {
     inode: u64,
 }
 
+impl std::fmt::Display for FolderId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:x}-{:x}", self.device, self.inode)
+    }
+}
+
 impl FolderId {
     /// The folder at `path`. Blocking.
     pub(crate) fn of(path: &Path) -> Result<Self, StoreError> {

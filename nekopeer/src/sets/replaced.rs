@@ -1,0 +1,132 @@
+//! A folder that was replaced or dropped: the files of its version are removed one by one, and what somebody else put or
+//! changed there is brought back.
+
+use std::{
+    fs::{self, File},
+    io::{BufReader, BufWriter},
+    path::{Path, PathBuf},
+};
+
+use nekoproto::FileName;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+use walkdir::WalkDir;
+
+use super::standing::is_of;
+use crate::{
+    content::stamp::Looker,
+    storage::{StoreError, catalogue::Tree, tree::FolderId},
+};
+
+/// What the name of a note begins with; that of its folder follows.
+const NOTE: &str = "note-";
+/// Names that are tried for a file whose own is taken by the new version.
+const NAMES_MAX: u32 = 100;
+
+/// Which version a folder was, and where it stood.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Replaced {
+    place: PathBuf,
+    tree: Tree,
+    /// It was replaced whatever is in it.
+    forced: bool,
+}
+
+impl Replaced {
+    pub(super) const fn new(place: PathBuf, tree: Tree, forced: bool) -> Self {
+        Self { place, tree, forced }
+    }
+
+    fn note(stage: &Path, folder: FolderId) -> PathBuf {
+        stage.join(format!("{NOTE}{folder}"))
+    }
+
+    /// Notes it in `stage`, durably, before the folder comes there. Blocking.
+    pub(super) fn save(&self, stage: &Path) -> Result<(), StoreError> {
+        let note = Self::note(stage, self.tree.folder);
+        let saved = File::create(&note).and_then(|file| {
+            let mut out = BufWriter::new(file);
+            serde_json::to_writer(&mut out, self)?;
+            out.into_inner()?.sync_all()
+        });
+        saved.map_err(|error| StoreError::at(&note, error))
+    }
+
+    /// What was noted of `folder`, which is in `stage`; nothing of one that never stood in a place. Blocking.
+    pub(super) fn of(stage: &Path, folder: &Path) -> Option<Self> {
+        let note = File::open(Self::note(stage, FolderId::of(folder).ok()?)).ok()?;
+        serde_json::from_reader(BufReader::new(note)).ok()
+    }
+
+    /// It did not come to `stage`, or is gone from there. Blocking.
+    pub(super) fn forget(&self, stage: &Path) {
+        drop(fs::remove_file(Self::note(stage, self.tree.folder))); // or it was forgotten before
+    }
+
+    /// Brings what is in `folder` and not of the version back to its place: under its name, or behind it `.kept` and a number
+    /// where that is taken. Blocking.
+    pub(super) fn bring_back(&self, folder: &Path) {
+        if self.forced {
+            return;
+        }
+        let mut looker = Looker::default();
+        let found = WalkDir::new(folder).into_iter().flatten();
+        for found in found.filter(|found| !found.file_type().is_dir()) {
+            let relative = found.path().strip_prefix(folder).unwrap_or(folder);
+            let own = FileName::from_path(relative).ok();
+            let own = own.as_ref().and_then(|name| self.tree.file(name));
+            if own.is_some_and(|own| is_of(found.path(), own, &mut looker, &CancellationToken::new())) {
+                continue;
+            }
+            match move_to(found.path(), &self.place.join(relative)) {
+                Ok(at) => {
+                    tracing::warn!(file = %at.display(), "was put or changed there meanwhile, and is kept")
+                }
+                Err(error) => tracing::warn!(file = %found.path().display(), %error, "stays there"),
+            }
+        }
+    }
+
+    /// Removes the files of the version from `folder`, and the folders that are empty then. What is not of the version stays;
+    /// whether nothing does. Blocking.
+    pub(super) fn remove(&self, folder: &Path) -> bool {
+        if self.forced {
+            return fs::remove_dir_all(folder).is_ok();
+        }
+        let mut looker = Looker::default();
+        for file in &self.tree.files {
+            let at = folder.join(file.path.as_path());
+            if is_of(&at, file, &mut looker, &CancellationToken::new()) {
+                drop(fs::remove_file(at)); // or it is gone
+            }
+        }
+        let folders = WalkDir::new(folder).contents_first(true).into_iter().flatten();
+        for found in folders.filter(|found| found.file_type().is_dir()) {
+            drop(fs::remove_dir(found.path())); // or something is in it
+        }
+        !folder.exists()
+    }
+}
+
+/// Moves `from` to the first free of some names like `to`; returns which.
+fn move_to(from: &Path, to: &Path) -> std::io::Result<PathBuf> {
+    fs::create_dir_all(to.parent().unwrap_or(Path::new("/")))?;
+    let name = |n: u32| {
+        let mut name = to.as_os_str().to_owned();
+        match n {
+            0 => {}
+            1 => name.push(".kept"),
+            n => name.push(format!(".kept{n}")),
+        }
+        PathBuf::from(name)
+    };
+    for to in (0..NAMES_MAX).map(name) {
+        match renameat_with(CWD, from, CWD, &to, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(to),
+            Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(std::io::ErrorKind::AlreadyExists.into())
+}
