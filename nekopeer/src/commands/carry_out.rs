@@ -65,11 +65,7 @@ pub(crate) async fn carry_out(
             list(peer, false, first, after.as_ref(), answer).await?;
         }
         Command::Check { names, first, after } => {
-            for link in peer.indexers.links().into_iter().filter(|link| link.is_connected) {
-                if let Some(why) = link.why {
-                    answer.send(Reply::Note(format!("note: indexer {}: {why}", link.addr))).await?;
-                }
-            }
+            tell_unreached(peer, answer).await?;
             match names.is_empty() {
                 true => list(peer, true, first, after.as_ref(), answer).await?,
                 false => detailed::list(peer, names, answer).await?,
@@ -183,6 +179,16 @@ async fn long(
         }
         _ => Err(Failure::new("it is no long command")), // unreachable: see the caller
     }
+}
+
+/// Says which indexers are connected and could not connect to this peer.
+async fn tell_unreached(peer: &PeerHandle, answer: &Answer) -> Result<(), Failure> {
+    for link in peer.indexers.links().into_iter().filter(|link| link.is_connected) {
+        if let Some(why) = link.why {
+            answer.send(Reply::Note(format!("note: indexer {}: {why}", link.addr))).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Notes how the copies of `names` are kept coherent, whether they are here already or not.
