@@ -17,6 +17,8 @@ use crate::{
 /// Time in which a peer has to be connected to, after which it counts as one that cannot be: then it connects to others at
 /// once, and they to it.
 const REACHED_WITHIN: Duration = Duration::from_secs(1);
+/// How often one that cannot be connected to is tried again.
+const CHECKED_EVERY: Duration = Duration::from_secs(60);
 /// Time in which a holder connects.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(3);
 /// Time in which the other half of a pair comes.
@@ -56,19 +58,32 @@ pub(crate) async fn answer(
     Ok(())
 }
 
-/// Connects once to a peer of another machine where it says that it listens. If that fails, it is told so, and whoever
-/// looks for it.
+/// Connects to a peer of another machine where it says that it listens. If that fails, it is told so, and whoever looks for
+/// it, until a later attempt succeeds.
 pub(crate) fn check(shared: &Arc<Shared>, session: &Arc<Session>, remote: Remote, client: PeerServiceClient) {
     let Some(at) = remote.listens_at.filter(|_| !remote.is_local()) else { return };
     let session = Arc::clone(session);
     shared.spawn_until_stop(|shared| async move {
-        let dialing = shared.endpoint.dial_node(at, Purpose::Control, remote.node);
-        match timeout(REACHED_WITHIN, dialing).await {
-            Ok(Ok(_)) => return,
-            Ok(Err(error)) => debug!(peer = %remote.node.short(), %error, "a peer cannot be connected to"),
-            Err(_) => debug!(peer = %remote.node.short(), "a peer cannot be connected to: no answer"),
+        let mut was_reached = true;
+        loop {
+            let dialing = shared.endpoint.dial_node(at, Purpose::Control, remote.node);
+            let dialed = timeout(REACHED_WITHIN, dialing).await;
+            let is_reached = matches!(dialed, Ok(Ok(_)));
+            if is_reached != was_reached {
+                debug!(peer = %remote.node.short(), is_reached, "whether a peer can be connected to has changed");
+                session.note_reached(is_reached);
+                if client.reached(call_within(CONNECTS_WITHIN), at, is_reached).await.is_err() {
+                    return; // it is gone
+                }
+            }
+            if is_reached {
+                return;
+            }
+            was_reached = is_reached;
+            sleep(CHECKED_EVERY).await;
+            if !session.is_connected() {
+                return;
+            }
         }
-        session.note_unreachable();
-        drop(client.unreachable(call_within(CONNECTS_WITHIN), at).await); // it may be gone
     });
 }

@@ -137,13 +137,14 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
     let _ = driver.await; // ended by the other end, or by ours
 }
 
-async fn serve_peer(shared: Arc<Shared>, Connection { io, remote, account, .. }: Connection) {
+async fn serve_peer(shared: Arc<Shared>, connection: Connection) {
+    let Connection { io, remote, listens_at, account, .. } = connection;
     let _open = account.connected();
     let open = |at| {
         let account = Some(account.clone());
         shared.state.index.open_session_on(account, at, shared.lease, Instant::now())
     };
-    let at = remote.node_addrs().map(|at| at.named_by(remote.is_local()));
+    let at = listens_at.map(|at| at.named_by(remote.is_local()));
     let session = at.filter(|at| !at.addrs().is_empty()).map(open);
     let caller = shared.state.seen.caller(remote.node, None, account.clone());
     let service =

@@ -43,5 +43,5 @@ service! {
 
 service! {
     /// A peer.
-    peer, PeerServiceRequest, PeerServiceResponse: Invalidate Confirm DialBack Unreachable Lend
+    peer, PeerServiceRequest, PeerServiceResponse: Invalidate Confirm DialBack Reached Lend
 }

@@ -16,7 +16,7 @@ use nekoproto::{
 };
 use tokio::time::timeout;
 
-use super::{args::NodeArgs, output::Output};
+use super::{args::NodeArgs, listen::listen_as, output::Output};
 use crate::storage::remembered::{Home, remembered};
 
 /// Time limit for probing whether an indexer answers.
@@ -117,9 +117,12 @@ impl Indexers {
             return Ok(found);
         }
         let embedded = start(args).await.context("cannot start an indexer here")?;
-        let addr = reached_at(embedded.local_addr());
-        let is_open = !embedded.local_addr().ip().is_loopback();
-        Ok(Self { addrs: vec![addr], is_open, embedded: Some(embedded), ..found })
+        let bound = embedded.local_addr();
+        let is_open = !bound.ip().is_loopback();
+        // At loopback, so that this machine may change its addresses.
+        let ip = if bound.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { bound.ip() };
+        let addrs = vec![SocketAddr::new(ip, bound.port())];
+        Ok(Self { addrs, is_open, embedded: Some(embedded), how: How::ByAddress, ..found })
     }
 
     /// Tells of a peer that was started with these indexers what its user does not expect: that it has none (if
@@ -138,9 +141,9 @@ impl Indexers {
         if is_missed && self.addrs.is_empty() {
             output.note(&format!("no indexer found at {discover}: origins that moved are not found"));
         }
-        if self.embedded.is_some() {
-            let addr = self.addrs.first().copied().unwrap_or(discover); // its own
-            let reach = match (addr.ip().is_loopback(), args.no_discovery) {
+        if let Some(embedded) = &self.embedded {
+            let addr = reached_at(embedded.local_addr());
+            let reach = match (!self.is_open, args.no_discovery) {
                 (true, _) => format!(
                     "; this machine only, --lan opens it to the network (others here use --indexer {addr})"
                 ),
@@ -219,8 +222,7 @@ async fn probe(
 ) -> Result<Option<bool>, ConnectError> {
     let dialed = timeout(PROBE_WITHIN, endpoint.dial(addr, Purpose::Control, expected)).await;
     let connection = dialed.unwrap_or(Err(ConnectError::Timeout(addr)))?;
-    let remote = connection.remote;
-    Ok((remote.role == Role::Indexer).then_some(remote.is_open))
+    Ok((connection.remote.role == Role::Indexer).then_some(connection.is_open))
 }
 
 /// An address of this machine at which an indexer that listens on `bound` is reached, by others too if it can be.
@@ -242,7 +244,7 @@ impl NodeArgs {
 
 async fn start(args: &NodeArgs) -> Result<IndexerHandle, StartError> {
     let listen = match args.lan && args.discover.ip().is_loopback() {
-        true => SocketAddr::from((Ipv4Addr::UNSPECIFIED, args.discover.port())),
+        true => SocketAddr::new(listen_as(true).ip(), args.discover.port()),
         false => args.discover,
     };
     let config = nekoindexer::Config {

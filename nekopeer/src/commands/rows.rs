@@ -269,7 +269,8 @@ impl Row {
     }
 
     pub(super) fn found(name: &FileName, answer: &Answer) -> Self {
-        let hits = answer.candidates.iter().map(|found| ((&found.record).into(), found.holders.clone()));
+        let held = answer.candidates.iter().filter(|found| !found.holders.is_empty());
+        let hits = held.map(|found| ((&found.record).into(), found.holders.clone()));
         Self::Found(FoundRow { name: name.clone(), complete: answer.complete, hits: hits.collect() })
     }
 

@@ -311,7 +311,7 @@ const fn catalogue_may_pass(error: &CatalogueError) -> bool {
 
 /// The sources of `record` are exhausted; `why` is the last one's failure.
 pub(super) fn exhausted(record: &VerifiedRecord, why: Option<String>) -> DownloadError {
-    let why = why.unwrap_or_else(|| "it has no source".to_owned());
+    let why = why.unwrap_or_else(|| "it has no source that other machines can connect to".to_owned());
     DownloadError::SourcesExhausted { name: record.name.clone(), why }
 }
 

@@ -1,4 +1,4 @@
-//! Offers files again whose stamps changed and whose bytes did not.
+//! Offers files again whose stamps changed and whose bytes did not, and the word of their origin where they did.
 
 use std::time::{Duration, Instant};
 
@@ -29,8 +29,11 @@ impl Indexers {
             if changed.note_compared(&name, compared) {
                 self.library.tell(Event::Changed(name.clone()));
             }
+            if compared != Compared::Unsettled {
+                self.look_at(vec![name.clone()]).await;
+            }
             match compared {
-                Compared::Same => self.look_at(vec![name.clone()]).await,
+                Compared::Same => {}
                 Compared::Differs => sleep((began.elapsed() * REST_FACTOR).min(REST_MAX)).await,
                 Compared::Unsettled => sleep(UNSETTLED_PAUSE).await,
             }

@@ -36,7 +36,7 @@ use crate::{
         Library,
         events::{Event, unreached},
     },
-    state::registrations::{Generation, Registrations},
+    state::registrations::{Generation, Offers, Registrations},
     storage::remembered::Home,
 };
 
@@ -268,7 +268,7 @@ impl Indexers {
 fn refresh(
     library: &Library,
     registrations: &Mutex<Registrations>,
-    found: Vec<(VerifiedRecord, bool)>,
+    found: Vec<(VerifiedRecord, Offers)>,
 ) -> bool {
     let is_current = |record: &VerifiedRecord| {
         library.catalogue.get_stated(&record.name).is_some_and(|entry| entry.record == *record)

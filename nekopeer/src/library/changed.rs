@@ -117,6 +117,11 @@ impl ChangedFiles {
         self.inner.lock().found.contains_key(name)
     }
 
+    /// Whether the user was told that the file of `name` is one of them.
+    pub(super) fn is_told(&self, name: &FileName) -> bool {
+        self.inner.lock().found.get(name).is_some_and(|found| found.is_told)
+    }
+
     /// Those of which the user was told.
     pub(crate) fn told(&self) -> Vec<FileName> {
         let inner = self.inner.lock();

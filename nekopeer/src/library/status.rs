@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{ENTRIES_AT_ONCE, Library, changed::stamp_now, copies::Confirmed, events::Event};
 use crate::{
     content::stamp::Looker,
-    state::freshness::Doubt,
+    state::{freshness::Doubt, registrations::Offers},
     storage::catalogue::{CatalogueError, Entry, Page, PageStart},
 };
 
@@ -54,7 +54,7 @@ impl std::fmt::Display for Condition {
 }
 
 /// Records, and whether this peer can serve the file of each.
-type LookedAt = Vec<(VerifiedRecord, bool)>;
+type LookedAt = Vec<(VerifiedRecord, Offers)>;
 
 impl Library {
     /// The condition of the file of `entry`. Blocking.
@@ -118,7 +118,7 @@ impl Library {
         }
     }
 
-    /// The records of the files from `start` on, at most [`ENTRIES_AT_ONCE`], whether this peer can serve each, and
+    /// The records of the files from `start` on, at most [`ENTRIES_AT_ONCE`], what this peer has of each for others, and
     /// where the next ones begin. A file is served if it is unchanged on disk and not an outdated copy. Sends an
     /// event for each file that changed. Blocking.
     pub(crate) fn offered(&self, start: &PageStart) -> Result<(LookedAt, Option<PageStart>), CatalogueError> {
@@ -136,20 +136,31 @@ impl Library {
 
     /// The record that this peer can serve under `name`. Sends an event if the file changed. Blocking.
     pub(crate) fn offered_as(&self, name: &FileName) -> Option<VerifiedRecord> {
-        self.looked_at(name).filter(|(_, is_served)| *is_served).map(|(record, _)| record)
+        self.looked_at(name).filter(|(_, offers)| *offers == Offers::Bytes).map(|(record, _)| record)
     }
 
-    /// The record of `name`, and whether this peer can serve it. Sends an event if the file changed.
+    /// The record of `name`, and what this peer has of it for others. Sends an event if the file changed.
     /// Blocking.
-    pub(crate) fn looked_at(&self, name: &FileName) -> Option<(VerifiedRecord, bool)> {
+    pub(crate) fn looked_at(&self, name: &FileName) -> Option<(VerifiedRecord, Offers)> {
         let entry = self.catalogue.get_stated(name)?;
         Some(self.may_be_offered(Arc::unwrap_or_clone(entry), &mut Looker::default()))
     }
 
-    fn may_be_offered(&self, entry: Entry, looker: &mut Looker) -> (VerifiedRecord, bool) {
+    fn may_be_offered(&self, entry: Entry, looker: &mut Looker) -> (VerifiedRecord, Offers) {
         let (entry, damage) = self.settled(entry, looker);
         let is_intact = self.is_intact(&entry, damage.is_none());
-        (entry.record, is_intact && entry.newest.is_none())
+        let offers = match (is_intact, &entry.newest) {
+            (true, None) => Offers::Bytes,
+            (false, None) if self.is_changed_own(&entry) => Offers::Word,
+            _ => Offers::Nothing,
+        };
+        (entry.record, offers)
+    }
+
+    /// Whether `entry` was published here, and its file is known not to be the same any more.
+    fn is_changed_own(&self, entry: &Entry) -> bool {
+        let record = &entry.record;
+        self.catalogue.is_own(entry) && !record.is_withdrawal() && self.changed.is_told(&record.name)
     }
 
     /// Takes note of whether the file of `entry` is as it was hashed; sends an event when it no longer is. Where its

@@ -19,6 +19,8 @@ use crate::{indexers::Indexers, library::Library, serve::control::PeerControl};
 
 /// Time limit for connecting to a peer and its answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// Time for a connection, by whatever way: five round trips of 300 ms.
+const CONNECTED_WITHIN: Duration = Duration::from_millis(1500);
 
 /// Calls other peers.
 #[derive(Debug)]
@@ -101,7 +103,8 @@ impl Peers {
         call: impl FnOnce(PeerServiceClient) -> F,
     ) -> Result<T, CallError> {
         let calling = async {
-            let connection = self.endpoint.dial_node(peer.addr, Purpose::Control, peer.node).await?;
+            let dialing = self.endpoint.dial_node(peer.addr, Purpose::Control, peer.node);
+            let connection = timeout(CONNECTED_WITHIN, dialing).await.map_err(|_| CallError::TooLong)??;
             let control = PeerControl::new(&self.library, connection.remote);
             let (client, driver) = control::open(connection.io, control.serve(), PeerServiceClient::from);
             tokio::select! {

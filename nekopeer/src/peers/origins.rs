@@ -85,7 +85,9 @@ impl Peers {
         let mut known: Vec<SocketAddr> = known.take(BATCH_MAX).collect();
         known.dedup();
         for addr in known {
-            if tried.len() < ADDRESSES_TRIED && tried.insert(addr) {
+            if tried.len() < ADDRESSES_TRIED
+                && tried.insert((addr, self.endpoint.knows_another_way(origin, addr)))
+            {
                 match self.ask_at(Holder::new(origin, addr), left).await {
                     Ok(()) => return Ok(()),
                     Err(error) => failed = error,
@@ -103,9 +105,12 @@ impl Peers {
                     found = self.address_of(origin, &copy.name, via).await;
                 }
             }
-            let is_worth =
-                |addr: &SocketAddr| !tried.contains(addr) || self.endpoint.knows_another_way(origin, *addr);
-            if let Some(addr) = found.filter(is_worth) {
+            // The search may have brought another way to an address that was tried.
+            let is_new = |addr: &SocketAddr| {
+                let is_known = self.endpoint.knows_another_way(origin, *addr);
+                !tried.contains(&(*addr, is_known)) && !tried.contains(&(*addr, true))
+            };
+            if let Some(addr) = found.filter(is_new) {
                 let name = copy.name.clone();
                 self.ask_at(Holder::new(origin, addr), left).await?;
                 self.remember_origin(name, addr).await;

@@ -72,12 +72,16 @@ impl PeerService for PeerControl {
         uploads.dial_back(endpoint, at.unwrap_or(self.remote.addr), token).await
     }
 
-    async fn unreachable(self, _: Context, at: SocketAddr) -> Result<(), Refusal> {
+    async fn reached(self, _: Context, at: SocketAddr, is_reached: bool) -> Result<(), Refusal> {
         if self.for_indexer.is_none() {
             return Err(Refusal::WrongRole);
         }
-        self.library.unreached.lock().insert(self.remote.node, at);
-        self.library.tell(Event::NotReached { indexer: self.remote.addr, at });
+        if is_reached {
+            self.library.unreached.lock().remove(&self.remote.node);
+        } else {
+            self.library.unreached.lock().insert(self.remote.node, at);
+            self.library.tell(Event::NotReached { indexer: self.remote.addr, at });
+        }
         Ok(())
     }
 

@@ -199,13 +199,14 @@ fn have(
     partial_files: &PartialFiles,
     content: ContentHash,
 ) -> Result<Reply, FetchRefusal> {
-    if let Ok((_, _, freshness)) = open(library, &content) {
-        return Ok(Reply { freshness, body: Body::Bytes(Arc::default()) });
-    }
+    let refusal = match open(library, &content) {
+        Ok((_, _, freshness)) => return Ok(Reply { freshness, body: Body::Bytes(Arc::default()) }),
+        Err(refusal) => refusal,
+    };
     let Some(partial) = partial_files.with_content(&content) else {
         let has_all = library.lent.with_content(&content).is_some();
         let all = || Reply::earlier(Body::Bytes(Arc::default()));
-        return has_all.then(all).ok_or(FetchRefusal::NotShared);
+        return has_all.then(all).ok_or(refusal);
     };
     let freshness = of_partial(&partial)?;
     Ok(Reply { freshness, body: Body::Bytes(bitfield::to_bytes(&partial.have.snapshot()).into()) })

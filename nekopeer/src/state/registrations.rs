@@ -19,6 +19,17 @@ use self::{
 /// Index of an indexer.
 pub(crate) type IndexerIndex = usize;
 
+/// What this peer has of a version for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Offers {
+    /// All its bytes.
+    Bytes,
+    /// None of them, and its word, as its origin, that it is the newest: whoever holds it can ask. It is listed as one that
+    /// is being downloaded.
+    Word,
+    Nothing,
+}
+
 /// How a version is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
@@ -112,20 +123,24 @@ impl Registrations {
         *self = Self { is_closed: true, generation: self.generation + 1, ..Self::new(self.indexers.len()) };
     }
 
-    /// Applies a check of the files on disk: each record of the catalogue, and whether it can be served.
+    /// Applies a check of the files on disk: each record of the catalogue, and what there is of it for others.
     /// Offers may have changed since, so a result counts only if `is_current` confirms its record. Returns
     /// whether an offer changed.
     pub(crate) fn refresh(
         &mut self,
-        found: Vec<(VerifiedRecord, bool)>,
+        found: Vec<(VerifiedRecord, Offers)>,
         is_current: impl Fn(&VerifiedRecord) -> bool,
     ) -> bool {
         self.generation += 1;
         let mut is_changed = false;
-        for (record, is_served) in found.into_iter().filter(|(record, _)| is_current(record)) {
+        for (record, offers) in found.into_iter().filter(|(record, _)| is_current(record)) {
             is_changed |= self.change(&record.name, |offer| {
-                offer.part.take_if(|part| is_served && *part == record);
-                offer.whole = is_served.then(|| Mark::of(&record));
+                offer.whole = (offers == Offers::Bytes).then(|| Mark::of(&record));
+                match offers {
+                    Offers::Bytes => drop(offer.part.take_if(|part| *part == record)),
+                    Offers::Word => offer.part = Some(record.clone()),
+                    Offers::Nothing => {}
+                }
             });
         }
         is_changed

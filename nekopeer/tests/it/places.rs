@@ -148,9 +148,9 @@ async fn changed_file_is_not_offered_after_a_restart() {
     from.write("a", b"something else");
     let mut origin = Node::start(from.config(&[indexer.local_addr()])).await;
     origin.sees(&Event::Changed(name("a"))).await;
-    origin.sees(&Event::Registered { indexer: indexer.local_addr(), files: 0 }).await;
+    origin.sees(&Event::Registered { indexer: indexer.local_addr(), files: 1 }).await;
     let error = reader.get("a").await.unwrap_err();
-    assert!(matches!(error, DownloadError::NotFound { .. }), "{error}");
+    assert!(error.to_string().contains("the file changed on the holder's disk"), "{error}");
     assert_eq!(origin.publish(&from.path("a")).await.version.get(), 2);
     assert_eq!(reader.get("a").await.unwrap().freshness, Freshness::Fresh);
 }

@@ -80,19 +80,28 @@ async fn policy_is_kept_but_for_what_is_said() {
     assert_eq!(publish("4", bad).await.failed.len(), 1);
 }
 
+/// Goal: nobody gets bytes of a file that changed, and its origin can still be asked which version is the newest.
 #[testkit::test]
-async fn file_that_changes_is_withdrawn_until_it_is_published_again() {
+async fn file_that_changes_has_no_bytes_for_others_until_it_is_published_again() {
     let (indexer, [(from, mut origin)]) = network().await;
     origin.publish_all(&[&from.write("a", b"content"), &from.write("b", b"content")]).await;
     assert_eq!(indexer.names(), 2);
     from.write("a", b"changed");
     origin.sees(&Event::Changed(name("a"))).await;
-    eventually(async || (indexer.names() == 1).then_some(())).await;
+    let lists_part = async |text: &str, partial: bool| {
+        let answer = origin.peer.query(&name(text), 0).await.unwrap();
+        (answer.candidates[0].holders[0].partial == partial).then_some(())
+    };
+    eventually(async || lists_part("a", true).await).await;
     std::fs::remove_file(from.path("b")).unwrap();
     assert_eq!(origin.peer.files().await.len(), 2, "`ls` notices too");
-    eventually(async || (indexer.names() == 0).then_some(())).await;
+    eventually(async || lists_part("b", true).await).await;
+    let (_to, reader) = peer(&[indexer.local_addr()]).await;
+    let refused = reader.get("a").await.unwrap_err().to_string();
+    assert!(refused.contains("the file changed on the holder's disk"), "{refused}");
     assert_eq!(origin.publish(&from.path("a")).await.version.get(), 2);
-    assert_eq!(indexer.names(), 1);
+    eventually(async || lists_part("a", false).await).await;
+    assert_eq!(indexer.names(), 2);
     let changed = |event: &Event| matches!(event, Event::Changed(changed) if *changed == name("a"));
     assert!(!origin.unseen().iter().any(changed), "it is told once");
 }

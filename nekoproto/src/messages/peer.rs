@@ -26,8 +26,8 @@ pub trait PeerService {
     /// An indexer has the peer connect to a node that cannot connect to it, `at` an address or over the indexer itself, and
     /// serve it. Answered when that connection is open.
     async fn dial_back(at: Option<SocketAddr>, token: Token) -> Result<(), Refusal>;
-    /// An indexer could not connect to the peer at this address: it has those who look for it called back.
-    async fn unreachable(at: SocketAddr) -> Result<(), Refusal>;
+    /// Whether an indexer could connect to the peer at this address. If not, it has those who look for it called back.
+    async fn reached(at: SocketAddr, is_reached: bool) -> Result<(), Refusal>;
     /// Asks for one version by its number, also an earlier one. A peer that holds or keeps it answers with its record,
     /// and sends its bytes for a while.
     async fn lend(wanted: Numbered) -> Result<Option<Box<SignedRecord>>, Refusal>;

@@ -3,58 +3,37 @@
 use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
-    pin::Pin,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
-use tokio::{
-    net::TcpStream,
-    time::{sleep, timeout},
-};
+use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
 use super::{
     access::Access,
-    backoff::Backoff,
+    dial::CallsBack,
     error::{ConnectError, EndpointError},
     handshake::{self, Proofs},
-    hints::{Hints, Way, race},
+    hints::Hints,
     interfaces,
     io::{Io, prepare},
     node_io::NodeIo,
     relay::Relay,
-    rendezvous::{Rendezvous, Token, present},
+    remote::Connection,
+    rendezvous::Rendezvous,
     tls::{Tls, proven_node},
     unproven::Unproven,
 };
 use crate::{
-    budget::{Account, BUDGET_DEFAULT, Budget},
+    budget::{BUDGET_DEFAULT, Budget},
     identity::Identity,
-    limits::{HANDSHAKE_TIMEOUT, HINTS_MAX},
+    limits::HINTS_MAX,
     messages::{Hello, HelloRefusal, NetworkName, Purpose, Role},
     turns::Turns,
     values::{IndexerAddr, List, NodeAddrs, NodeId},
 };
-
-/// Pauses before a connection that was reset in its handshake is tried again.
-const RESET_PAUSE: Duration = Duration::from_millis(50);
-const RESET_PAUSE_MAX: Duration = Duration::from_millis(500);
-
-/// Time for a connection to whoever waits for it.
-const DIAL_BACK_WITHIN: Duration = Duration::from_secs(2);
-
-/// Has nodes connect here that cannot be connected to.
-pub trait CallsBack: Send + Sync {
-    /// The connection that `node` opened because `indexer` told it to, before its handshake.
-    fn call_back(
-        &self,
-        indexer: IndexerAddr,
-        node: NodeId,
-    ) -> Pin<Box<dyn Future<Output = Option<TcpStream>> + Send + '_>>;
-}
 
 /// Whether connections are TLS or plain TCP. Both ends must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -90,64 +69,14 @@ pub struct Endpoint {
     /// Where it listens, if it does.
     listens_on: Mutex<Option<SocketAddr>>,
     /// Addresses where nodes are said to be.
-    unproven: Unproven,
+    pub(super) unproven: Unproven,
     /// Their further addresses.
-    hints: Hints,
+    pub(super) hints: Hints,
     /// Connections that are waited for.
     rendezvous: Rendezvous,
     relay: Relay,
     /// Has nodes connect here that cannot be connected to.
-    callers: OnceLock<Box<dyn CallsBack>>,
-}
-
-/// The node at the other end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remote {
-    /// Its id, which it proved.
-    pub node: NodeId,
-    /// Its role, as it claims.
-    pub role: Role,
-    /// The address it connected from, or was reached at.
-    pub addr: SocketAddr,
-    /// Where it listens: its observed address with the port it claims; `None` if it does not listen.
-    pub listens_at: Option<SocketAddr>,
-    /// Whether it listens beyond loopback, as it claims.
-    pub is_open: bool,
-    /// Further addresses of its machine, as it claims.
-    pub hints: [Option<IpAddr>; HINTS_MAX],
-    /// The address of this connection's end here.
-    pub here: IpAddr,
-    /// Where it can reach this node at that address, if this node listens there.
-    pub reaches_us_at: Option<SocketAddr>,
-}
-
-impl Remote {
-    /// Whether it runs on this machine.
-    #[must_use]
-    pub fn is_local(&self) -> bool {
-        self.addr.ip().is_loopback() || self.addr.ip() == self.here
-    }
-
-    /// Where it listens, as it was seen and as it says itself; `None` if it does not.
-    #[must_use]
-    pub fn node_addrs(&self) -> Option<NodeAddrs> {
-        let seen = self.listens_at?;
-        let hints = self.hints.iter().flatten().map(|ip| SocketAddr::new(*ip, seen.port()));
-        Some(NodeAddrs::new(self.node, std::iter::once(seen).chain(hints)))
-    }
-}
-
-/// A connection after its handshake.
-#[derive(Debug)]
-pub struct Connection {
-    /// The bytes.
-    pub io: NodeIo,
-    /// The other end.
-    pub remote: Remote,
-    /// What it was opened for.
-    pub purpose: Purpose,
-    /// What is kept for the other end.
-    pub account: Account,
+    pub(super) callers: OnceLock<Box<dyn CallsBack>>,
 }
 
 impl Endpoint {
@@ -237,23 +166,6 @@ impl Endpoint {
         *self.listens_on.lock() = Some(listens_on);
     }
 
-    /// Connects to `addr` and does the handshake. With `expected`, any other node is refused. After a reset it tries again
-    /// until [`HANDSHAKE_TIMEOUT`]: that is how a node that many connect to sends some of them away.
-    ///
-    /// # Errors
-    /// See [`ConnectError`]; no connection is left open.
-    ///
-    /// # Cancel safety
-    /// Safe: dropping the future closes the connection.
-    pub async fn dial(
-        &self,
-        addr: SocketAddr,
-        purpose: Purpose,
-        expected: Option<NodeId>,
-    ) -> Result<Connection, ConnectError> {
-        self.dial_checked(addr, purpose, expected, true).await
-    }
-
     /// From now on [`dial_node`](Self::dial_node) tries all of these addresses where the first of them is dialled, and has
     /// `via` make the node connect here: at last, unless `via_first`.
     pub fn learn(&self, at: &NodeAddrs, via: Option<IndexerAddr>, via_first: bool) {
@@ -272,129 +184,8 @@ impl Endpoint {
         &self.relay
     }
 
-    /// From now on `callers` has nodes connect here that cannot be connected to.
-    pub fn call_back_by(&self, callers: Box<dyn CallsBack>) {
-        drop(self.callers.set(callers)); // once for each node
-    }
-
-    /// Connects to `node`, which is said to be at `addr`, there or at another address that was [learnt](Self::learn) with
-    /// it: see [`dial`](Self::dial). At most two connections are made to an address where the key of `node` is not proven;
-    /// then it is left alone for half a minute.
-    ///
-    /// # Errors
-    /// See [`ConnectError`]; no connection is left open.
-    ///
-    /// # Cancel safety
-    /// Safe: dropping the future closes the connection, which counts as one that failed.
-    pub async fn dial_node(
-        self: &Arc<Self>,
-        addr: SocketAddr,
-        purpose: Purpose,
-        node: NodeId,
-    ) -> Result<Connection, ConnectError> {
-        let mut ways = self.hints.of(node, addr);
-        if let [Way::To(addr)] = ways[..] {
-            return self.dial_node_at(addr, purpose, node).await;
-        }
-        ways.sort_by_key(|way| !matches!(way, Way::To(addr) if self.unproven.has_proven(*addr, node)));
-        race(ways, |way| {
-            let endpoint = Arc::clone(self);
-            async move {
-                match way {
-                    Way::To(addr) => endpoint.dial_node_at(addr, purpose, node).await,
-                    Way::Via(indexer) => endpoint.called_back(indexer, purpose, node).await,
-                }
-            }
-        })
-        .await
-    }
-
-    /// A connection that `node` opens because `indexer` tells it to; it is used as one that was opened here.
-    async fn called_back(
-        &self,
-        indexer: IndexerAddr,
-        purpose: Purpose,
-        node: NodeId,
-    ) -> Result<Connection, ConnectError> {
-        let callers = self.callers.get().ok_or(ConnectError::NoAddress)?;
-        let stream =
-            callers.call_back(indexer, node).await.ok_or(ConnectError::NotCalledBack(indexer.addr))?;
-        let addr = canonical(stream.peer_addr()?);
-        let greeting = self.greet(stream, addr, purpose);
-        let connection =
-            timeout(HANDSHAKE_TIMEOUT, greeting).await.map_err(|_| ConnectError::Timeout(addr))??;
-        self.check(connection, Some(node))
-    }
-
-    /// Connects `to` an address where somebody waits for the connection with `token`, who then uses it as one that was
-    /// opened there: the handshake of an accepted one follows.
-    ///
-    /// # Errors
-    /// See [`ConnectError`]; no connection is left open.
-    pub async fn dial_back(&self, to: SocketAddr, token: Token) -> Result<TcpStream, ConnectError> {
-        let dialing = async {
-            let unreachable = |source| ConnectError::Unreachable { addr: to, source };
-            let mut stream = TcpStream::connect(to).await.map_err(unreachable)?;
-            present(&mut stream, token).await?;
-            Ok(stream)
-        };
-        timeout(DIAL_BACK_WITHIN, dialing).await.unwrap_or(Err(ConnectError::Timeout(to)))
-    }
-
-    async fn dial_node_at(
-        &self,
-        addr: SocketAddr,
-        purpose: Purpose,
-        node: NodeId,
-    ) -> Result<Connection, ConnectError> {
-        self.unproven.guard(addr, node, |again| self.dial_checked(addr, purpose, Some(node), again)).await
-    }
-
-    async fn dial_checked(
-        &self,
-        addr: SocketAddr,
-        purpose: Purpose,
-        expected: Option<NodeId>,
-        again: bool,
-    ) -> Result<Connection, ConnectError> {
-        let dialing = self.dial_again(addr, purpose, again);
-        let connection =
-            timeout(HANDSHAKE_TIMEOUT, dialing).await.map_err(|_| ConnectError::Timeout(addr))??;
-        self.check(connection, expected)
-    }
-
-    fn check(&self, connection: Connection, expected: Option<NodeId>) -> Result<Connection, ConnectError> {
-        let found = connection.remote.node;
-        match expected {
-            Some(expected) if expected != found => Err(ConnectError::OtherNode { expected, found }),
-            _ if !self.access().allowed.admits(found) => Err(ConnectError::NotAllowed(found)),
-            _ => Ok(connection),
-        }
-    }
-
-    async fn dial_again(
-        &self,
-        addr: SocketAddr,
-        purpose: Purpose,
-        again: bool,
-    ) -> Result<Connection, ConnectError> {
-        let mut backoff = Backoff::new(RESET_PAUSE, RESET_PAUSE_MAX);
-        loop {
-            match self.dial_unbounded(addr, purpose).await {
-                Err(error) if again && error.is_reset() => sleep(backoff.pause(rand::random())).await,
-                dialed => return dialed,
-            }
-        }
-    }
-
-    async fn dial_unbounded(&self, addr: SocketAddr, purpose: Purpose) -> Result<Connection, ConnectError> {
-        let stream =
-            TcpStream::connect(addr).await.map_err(|source| ConnectError::Unreachable { addr, source })?;
-        self.greet(stream, addr, purpose).await
-    }
-
     /// Does the handshake of a connection that is used as one opened here.
-    async fn greet(
+    pub(super) async fn greet(
         &self,
         stream: TcpStream,
         addr: SocketAddr,
@@ -423,7 +214,7 @@ impl Endpoint {
         let us = SocketAddr::new(here, hello.listen_port);
         let account = self.budget.account(addr.ip(), theirs.node);
         let io = NodeIo::new(io, account.clone(), &self.turns);
-        Ok(Connection { io, remote: remote(&theirs, addr, us), purpose, account })
+        Ok(Connection::new((io, account), (&theirs, purpose), (addr, us)))
     }
 
     /// Does the handshake of an accepted TCP connection, or of one that was [dialled back](Self::dial_back).
@@ -447,7 +238,7 @@ impl Endpoint {
         let us = SocketAddr::new(here, self.hello(theirs.purpose, here).listen_port);
         let account = self.budget.account(addr.ip(), theirs.node);
         let io = NodeIo::new(io, account.clone(), &self.turns);
-        Ok(Connection { io, remote: remote(&theirs, addr, us), purpose: theirs.purpose, account })
+        Ok(Connection::new((io, account), (&theirs, theirs.purpose), (addr, us)))
     }
 
     /// Whether every node that a connection is made with has proved the network's secret.
@@ -521,7 +312,7 @@ fn explain_tls(error: io::Error) -> ConnectError {
 }
 
 /// An IPv4 address that a socket for both kinds shows as IPv6, as itself.
-fn canonical(addr: SocketAddr) -> SocketAddr {
+pub(super) fn canonical(addr: SocketAddr) -> SocketAddr {
     SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }
 
@@ -529,15 +320,6 @@ fn canonical(addr: SocketAddr) -> SocketAddr {
 /// must not be listed under its address in the network.
 fn is_reached_at(bound: IpAddr, here: IpAddr) -> bool {
     bound.is_unspecified() || bound == here
-}
-
-fn remote(hello: &Hello, addr: SocketAddr, us: SocketAddr) -> Remote {
-    let mut hints = [None; HINTS_MAX];
-    hints.iter_mut().zip(hello.hints.iter()).for_each(|(place, ip)| *place = Some(*ip));
-    let listens_at = (hello.listen_port != 0).then(|| SocketAddr::new(addr.ip(), hello.listen_port));
-    let reaches_us_at = (us.port() != 0).then_some(us);
-    let (node, role, is_open) = (hello.node, hello.role, hello.is_open);
-    Remote { node, role, addr, listens_at, is_open, hints, here: us.ip(), reaches_us_at }
 }
 
 impl fmt::Debug for Endpoint {

@@ -14,11 +14,16 @@ use tracing::info;
 use super::{
     backoff::Backoff,
     control::Driver,
-    endpoint::{Connection, Endpoint, Remote},
+    endpoint::Endpoint,
     error::ConnectError,
     interfaces,
+    remote::{Connection, Remote},
 };
-use crate::{messages::Purpose, tasks::spawn_until, values::NodeId};
+use crate::{
+    messages::{Purpose, Role},
+    tasks::spawn_until,
+    values::NodeId,
+};
 
 const BACKOFF_BASE: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(3);
@@ -105,10 +110,11 @@ impl<C: Clone + Send + Sync + 'static> Link<C> {
     }
 }
 
-/// Completes when this machine has other addresses than before, one of which was `here`: what the other end knows of them
-/// is not true any more, and a connection from an address that is gone hangs.
-async fn moved(here: IpAddr) {
-    if here.is_loopback() {
+/// Completes when this machine has other addresses than before: what the other end was told of them is not true any more,
+/// and a connection from `here` may hang. At loopback only a peer that others can connect to has told any.
+async fn moved(endpoint: &Endpoint, here: IpAddr) {
+    let has_told = endpoint.role() == Role::Peer && endpoint.open_port().is_some();
+    if here.is_loopback() && !has_told {
         return pending().await;
     }
     let before = interfaces::addresses();
@@ -137,7 +143,7 @@ async fn keep_connected<C: Clone>(
                 let (client, driver) = open(connection);
                 info!(%addr, node = %remote.node.short(), "connected");
                 state.send_replace(LinkState::Up { client, remote });
-                let moved = moved(remote.here);
+                let moved = moved(&endpoint, remote.here);
                 let driver = endpoint.access().allowed.while_admitted(remote.node, driver);
                 tokio::select! {
                     () = driver => {}

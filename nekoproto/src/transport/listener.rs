@@ -23,11 +23,12 @@ use tracing::{debug, warn};
 
 use super::{
     descriptors::{file_limit, shares},
-    endpoint::{Connection, Endpoint},
+    endpoint::Endpoint,
     error::ConnectError,
     lobby::{Lobby, Seat},
     pace::Pace,
     places::{Place, Places, Presence, Tenant},
+    remote::Connection,
     rendezvous,
     turned_away::TurnedAway,
 };

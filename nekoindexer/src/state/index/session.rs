@@ -98,9 +98,9 @@ impl Session {
         Listed::here(self.at.clone(), self.via, unreachable, partial)
     }
 
-    /// It cannot be connected to: from now on those who look for it are told so.
-    pub(crate) fn note_unreachable(&self) {
-        self.is_unreachable.store(true, Ordering::Relaxed);
+    /// Whether it can be connected to: from now on those who look for it are told so.
+    pub(crate) fn note_reached(&self, is_reached: bool) {
+        self.is_unreachable.store(!is_reached, Ordering::Relaxed);
     }
 
     /// How many names it has registered.
@@ -141,7 +141,7 @@ impl Session {
         self.left_ms.store(now_ms, Ordering::Relaxed);
     }
 
-    pub(super) fn is_connected(&self) -> bool {
+    pub(crate) fn is_connected(&self) -> bool {
         self.left_ms.load(Ordering::Relaxed) == CONNECTED
     }
 

@@ -40,7 +40,7 @@ impl PeerService for Silent {
         Err(Refusal::NotCalled)
     }
 
-    async fn unreachable(self, _: Context, _: SocketAddr) -> Result<(), Refusal> {
+    async fn reached(self, _: Context, _: SocketAddr, _: bool) -> Result<(), Refusal> {
         Ok(())
     }
 

@@ -124,7 +124,8 @@ fn look_at_the_disk_does_not_undo_what_changed_since() {
     let mut registrations = connected();
     registrations.offer(&[record(1, 2), record(2, 1)]);
     registrations.withdraw(&[name(3)]);
-    let found = vec![(record(1, 1), true), (record(2, 1), false), (record(3, 1), true)];
+    let found = [(1, Offers::Bytes), (2, Offers::Nothing), (3, Offers::Bytes)];
+    let found = found.map(|(n, offers)| (record(n, 1), offers)).to_vec();
     registrations.refresh(found, |found| *found == record(2, 1));
     assert_eq!(tell_held(&mut registrations, held(2), &[]), [(Kind::Held, record(1, 2))]);
 }

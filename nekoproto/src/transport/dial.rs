@@ -1,0 +1,179 @@
+//! How a node connects: to an address, to a node at any of its addresses, or by having that node connect here.
+
+use std::{net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+
+use tokio::{
+    net::TcpStream,
+    time::{sleep, timeout},
+};
+
+use super::{
+    backoff::Backoff,
+    endpoint::{Endpoint, canonical},
+    error::ConnectError,
+    hints::{Way, race},
+    remote::Connection,
+    rendezvous::{Token, present},
+};
+use crate::{
+    limits::HANDSHAKE_TIMEOUT,
+    messages::Purpose,
+    values::{IndexerAddr, NodeId},
+};
+
+/// Pauses before a connection that was reset in its handshake is tried again.
+const RESET_PAUSE: Duration = Duration::from_millis(50);
+const RESET_PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// Time for a connection to whoever waits for it.
+const DIAL_BACK_WITHIN: Duration = Duration::from_secs(2);
+
+/// Has nodes connect here that cannot be connected to.
+pub trait CallsBack: Send + Sync {
+    /// The connection that `node` opened because `indexer` told it to, before its handshake.
+    fn call_back(
+        &self,
+        indexer: IndexerAddr,
+        node: NodeId,
+    ) -> Pin<Box<dyn Future<Output = Option<TcpStream>> + Send + '_>>;
+}
+
+impl Endpoint {
+    /// Connects to `addr` and does the handshake. With `expected`, any other node is refused. After a reset it tries again
+    /// until [`HANDSHAKE_TIMEOUT`]: that is how a node that many connect to sends some of them away.
+    ///
+    /// # Errors
+    /// See [`ConnectError`]; no connection is left open.
+    ///
+    /// # Cancel safety
+    /// Safe: dropping the future closes the connection.
+    pub async fn dial(
+        &self,
+        addr: SocketAddr,
+        purpose: Purpose,
+        expected: Option<NodeId>,
+    ) -> Result<Connection, ConnectError> {
+        self.dial_checked(addr, purpose, expected, true).await
+    }
+
+    /// From now on `callers` has nodes connect here that cannot be connected to.
+    pub fn call_back_by(&self, callers: Box<dyn CallsBack>) {
+        drop(self.callers.set(callers)); // once for each node
+    }
+
+    /// Connects to `node`, which is said to be at `addr`, there or at another address that was [learnt](Self::learn) with
+    /// it: see [`dial`](Self::dial). At most two connections are made to an address where the key of `node` is not proven;
+    /// then it is left alone for half a minute.
+    ///
+    /// # Errors
+    /// See [`ConnectError`]; no connection is left open.
+    ///
+    /// # Cancel safety
+    /// Safe: dropping the future closes the connection, which counts as one that failed.
+    pub async fn dial_node(
+        self: &Arc<Self>,
+        addr: SocketAddr,
+        purpose: Purpose,
+        node: NodeId,
+    ) -> Result<Connection, ConnectError> {
+        let mut ways = self.hints.of(node, addr);
+        if let [Way::To(addr)] = ways[..] {
+            return self.dial_node_at(addr, purpose, node).await;
+        }
+        ways.sort_by_key(|way| !matches!(way, Way::To(addr) if self.unproven.has_proven(*addr, node)));
+        race(ways, |way| {
+            let endpoint = Arc::clone(self);
+            async move {
+                match way {
+                    Way::To(addr) => endpoint.dial_node_at(addr, purpose, node).await,
+                    Way::Via(indexer) => endpoint.called_back(indexer, purpose, node).await,
+                }
+            }
+        })
+        .await
+    }
+
+    /// A connection that `node` opens because `indexer` tells it to; it is used as one that was opened here.
+    async fn called_back(
+        &self,
+        indexer: IndexerAddr,
+        purpose: Purpose,
+        node: NodeId,
+    ) -> Result<Connection, ConnectError> {
+        let callers = self.callers.get().ok_or(ConnectError::NoAddress)?;
+        let stream =
+            callers.call_back(indexer, node).await.ok_or(ConnectError::NotCalledBack(indexer.addr))?;
+        let addr = canonical(stream.peer_addr()?);
+        let greeting = self.greet(stream, addr, purpose);
+        let connection =
+            timeout(HANDSHAKE_TIMEOUT, greeting).await.map_err(|_| ConnectError::Timeout(addr))??;
+        self.check(connection, Some(node))
+    }
+
+    /// Connects `to` an address where somebody waits for the connection with `token`, who then uses it as one that was
+    /// opened there: the handshake of an accepted one follows.
+    ///
+    /// # Errors
+    /// See [`ConnectError`]; no connection is left open.
+    pub async fn dial_back(&self, to: SocketAddr, token: Token) -> Result<TcpStream, ConnectError> {
+        let dialing = async {
+            let unreachable = |source| ConnectError::Unreachable { addr: to, source };
+            let mut stream = TcpStream::connect(to).await.map_err(unreachable)?;
+            present(&mut stream, token).await?;
+            Ok(stream)
+        };
+        timeout(DIAL_BACK_WITHIN, dialing).await.unwrap_or(Err(ConnectError::Timeout(to)))
+    }
+
+    async fn dial_node_at(
+        &self,
+        addr: SocketAddr,
+        purpose: Purpose,
+        node: NodeId,
+    ) -> Result<Connection, ConnectError> {
+        self.unproven.guard(addr, node, |again| self.dial_checked(addr, purpose, Some(node), again)).await
+    }
+
+    async fn dial_checked(
+        &self,
+        addr: SocketAddr,
+        purpose: Purpose,
+        expected: Option<NodeId>,
+        again: bool,
+    ) -> Result<Connection, ConnectError> {
+        let dialing = self.dial_again(addr, purpose, again);
+        let connection =
+            timeout(HANDSHAKE_TIMEOUT, dialing).await.map_err(|_| ConnectError::Timeout(addr))??;
+        self.check(connection, expected)
+    }
+
+    fn check(&self, connection: Connection, expected: Option<NodeId>) -> Result<Connection, ConnectError> {
+        let found = connection.remote.node;
+        match expected {
+            Some(expected) if expected != found => Err(ConnectError::OtherNode { expected, found }),
+            _ if !self.access().allowed.admits(found) => Err(ConnectError::NotAllowed(found)),
+            _ => Ok(connection),
+        }
+    }
+
+    async fn dial_again(
+        &self,
+        addr: SocketAddr,
+        purpose: Purpose,
+        again: bool,
+    ) -> Result<Connection, ConnectError> {
+        let mut backoff = Backoff::new(RESET_PAUSE, RESET_PAUSE_MAX);
+        loop {
+            match self.dial_unbounded(addr, purpose).await {
+                Err(error) if again && error.is_reset() => sleep(backoff.pause(rand::random())).await,
+                dialed => return dialed,
+            }
+        }
+    }
+
+    async fn dial_unbounded(&self, addr: SocketAddr, purpose: Purpose) -> Result<Connection, ConnectError> {
+        let stream =
+            TcpStream::connect(addr).await.map_err(|source| ConnectError::Unreachable { addr, source })?;
+        self.greet(stream, addr, purpose).await
+    }
+}

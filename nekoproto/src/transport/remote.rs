@@ -1,0 +1,74 @@
+//! [`Remote`]: the node at the other end of a [`Connection`].
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::node_io::NodeIo;
+use crate::{
+    budget::Account,
+    messages::{Hello, Purpose, Role},
+    values::{NodeAddrs, NodeId},
+};
+
+/// The node at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// Its id, which it proved.
+    pub node: NodeId,
+    /// Its role, as it claims.
+    pub role: Role,
+    /// The address it connected from, or was reached at.
+    pub addr: SocketAddr,
+    /// Where it listens: its observed address with the port it claims; `None` if it does not listen.
+    pub listens_at: Option<SocketAddr>,
+    /// The address of this connection's end here.
+    pub here: IpAddr,
+    /// Where it can reach this node at that address, if this node listens there.
+    pub reaches_us_at: Option<SocketAddr>,
+}
+
+impl Remote {
+    /// Whether it runs on this machine.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.addr.ip().is_loopback() || self.addr.ip() == self.here
+    }
+}
+
+/// A connection after its handshake.
+#[derive(Debug)]
+pub struct Connection {
+    /// The bytes.
+    pub io: NodeIo,
+    /// The other end.
+    pub remote: Remote,
+    /// Where it listens, as it was seen and as it says itself; `None` if it does not.
+    pub listens_at: Option<NodeAddrs>,
+    /// Whether it listens beyond loopback, as it claims.
+    pub is_open: bool,
+    /// What it was opened for.
+    pub purpose: Purpose,
+    /// What is kept for the other end.
+    pub account: Account,
+}
+
+fn remote(hello: &Hello, addr: SocketAddr, us: SocketAddr) -> Remote {
+    let listens_at = (hello.listen_port != 0).then(|| SocketAddr::new(addr.ip(), hello.listen_port));
+    let reaches_us_at = (us.port() != 0).then_some(us);
+    Remote { node: hello.node, role: hello.role, addr, listens_at, here: us.ip(), reaches_us_at }
+}
+
+impl Connection {
+    /// A connection to the node that said `hello`, at `addr`; `us` is where it reaches this one.
+    pub(super) fn new(
+        (io, account): (NodeIo, Account),
+        (hello, purpose): (&Hello, Purpose),
+        (addr, us): (SocketAddr, SocketAddr),
+    ) -> Self {
+        let remote = remote(hello, addr, us);
+        let listens_at = remote.listens_at.map(|seen| {
+            let hints = hello.hints.iter().map(|ip| SocketAddr::new(*ip, seen.port()));
+            NodeAddrs::new(hello.node, std::iter::once(seen).chain(hints))
+        });
+        Self { io, remote, listens_at, is_open: hello.is_open, purpose, account }
+    }
+}
