@@ -247,7 +247,7 @@ fn open(library: &Library, content: &ContentHash) -> Result<(File, u64, Freshnes
             Ok(file) => return Ok((file, entry.record.size, freshness)),
             Err(damage) => {
                 library.note_changed(&entry.record.name);
-                let is_missing = damage == Condition::Missing;
+                let is_missing = damage == Condition::Missing && refusal != FetchRefusal::Changed;
                 refusal = if is_missing { FetchRefusal::Unreadable } else { FetchRefusal::Changed };
             }
         }

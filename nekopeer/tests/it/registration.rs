@@ -90,7 +90,7 @@ async fn file_that_changes_has_no_bytes_for_others_until_it_is_published_again()
     origin.sees(&Event::Changed(name("a"))).await;
     let lists_part = async |text: &str, partial: bool| {
         let answer = origin.peer.query(&name(text), 0).await.unwrap();
-        (answer.candidates[0].holders[0].partial == partial).then_some(())
+        (answer.candidates.first()?.holders.first()?.partial == partial).then_some(())
     };
     eventually(async || lists_part("a", true).await).await;
     std::fs::remove_file(from.path("b")).unwrap();
