@@ -102,3 +102,27 @@ fn cable_that_was_out_does_not_keep_a_follower_from_the_next_update() {
     sharer.updates("three\n");
     follower.has_soon(&mut following, "three\n");
 }
+
+/// It has an indexer of its own, which others find anew.
+#[test]
+fn who_shares_alone_is_found_where_it_has_moved() {
+    let Some(lan) = Lan::of([&[1, 2]]) else { return };
+    let [sharer, reader] = [1, 2].map(|host| home_that_discovers(&lan, host));
+    sharer.write(NAME, "one\n");
+    let _sharing = sharer.share(&["--lan", NAME]);
+    reader.gets_soon(NAME, "one\n");
+    lan.move_to(1, 11);
+    sharer.updates("two\n");
+    reader.gets_soon(NAME, "two\n");
+}
+
+#[test]
+fn who_started_before_its_cable_was_in_is_reached() {
+    let Some(lan) = Lan::of([&[1, 2]]) else { return };
+    lan.cable(1, Cable::Out);
+    let _indexer = indexer(&lan, 1, ALL, &[]);
+    let sharer = home(&lan, 1, "127.0.0.1:7707");
+    let _sharing = sharer.shares("hello\n");
+    lan.cable(1, Cable::In);
+    home(&lan, 2, INDEXER).gets_soon(NAME, "hello\n");
+}
