@@ -66,7 +66,7 @@ pub(crate) fn check(shared: &Arc<Shared>, session: &Arc<Session>, remote: Remote
     shared.spawn_until_stop(|shared| async move {
         let mut was_reached = true;
         loop {
-            let dialing = shared.endpoint.dial_node(at, Purpose::Control, remote.node);
+            let dialing = shared.endpoint.dial_node_at(at, Purpose::Control, remote.node);
             let dialed = timeout(REACHED_WITHIN, dialing).await;
             let is_reached = matches!(dialed, Ok(Ok(_)));
             if is_reached != was_reached {

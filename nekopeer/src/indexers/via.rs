@@ -159,7 +159,8 @@ impl Indexers {
 
     /// Connects to an indexer that somebody named in a hit: as few times as to a holder.
     pub(super) async fn connect_to(&self, at: IndexerAddr) -> Option<Connected> {
-        let dialing = self.endpoint.dial_node(at.addr, Purpose::Control, at.node);
+        // At that address alone: whoever names an indexer may name it as a holder that is behind itself.
+        let dialing = self.endpoint.dial_node_at(at.addr, Purpose::Control, at.node);
         self.open(at, dialing).await.ok()
     }
 

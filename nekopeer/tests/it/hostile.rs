@@ -9,7 +9,10 @@ use crate::common::*;
 use futures::future::join_all;
 use nekoindexer::IndexerHandle;
 use nekopeer::{DownloadError, DownloadOptions};
-use nekoproto::{ContentHash, DataRequest, FetchRefusal, Hit, List, NodeId, limits::TTL_DEFAULT};
+use nekoproto::{
+    ContentHash, DataRequest, FetchRefusal, Hit, IndexerAddr, List, ListedHolder, NodeId, Via,
+    limits::TTL_DEFAULT,
+};
 
 /// How a hostile origin replies to data requests.
 type Trick = fn(&Goods, &DataRequest) -> ScriptedReply;
@@ -192,6 +195,28 @@ async fn holders_at_impossible_addresses_are_left_out() {
     assert!(answer.candidates[0].holders.is_empty(), "{answer:?}");
     let error = reader.get("a").await.unwrap_err().to_string();
     assert!(error.contains("it has no source"), "{error}");
+}
+
+/// Goal: a holder that is said to be behind an indexer which is itself costs two connections and no more.
+#[testkit::test]
+async fn holder_behind_itself_is_given_up() {
+    let third_party = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = third_party.local_addr().unwrap();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = third_party.accept().await {
+            counted.fetch_add(1, Ordering::Relaxed);
+            drop(stream);
+        }
+    });
+    let via = Via::Indexer(IndexerAddr { addr, node: identity(100).id() });
+    let holder = ListedHolder { via, unreachable: true, ..testkit::values::listed(100, addr) };
+    let hit = Hit { record: file().record.to_signed(), holders: List::first_of([holder]) };
+    let liar = FakeIndexer::says([hit]);
+    let (_to, reader) = peer(&[liar.addr]).await;
+    reader.get("a").await.unwrap_err();
+    assert_eq!(connections.load(Ordering::Relaxed), 2);
 }
 
 /// Goal: holders of somebody's making, all at the address of a third party, cost that party two connections and the reader

@@ -125,7 +125,14 @@ impl Endpoint {
         timeout(DIAL_BACK_WITHIN, dialing).await.unwrap_or(Err(ConnectError::Timeout(to)))
     }
 
-    async fn dial_node_at(
+    /// The same at this address alone.
+    ///
+    /// # Errors
+    /// See [`ConnectError`]; no connection is left open.
+    ///
+    /// # Cancel safety
+    /// As [`dial_node`](Self::dial_node).
+    pub async fn dial_node_at(
         &self,
         addr: SocketAddr,
         purpose: Purpose,
