@@ -215,8 +215,19 @@ async fn holder_behind_itself_is_given_up() {
     let hit = Hit { record: file().record.to_signed(), holders: List::first_of([holder]) };
     let liar = FakeIndexer::says([hit]);
     let (_to, reader) = peer(&[liar.addr]).await;
+    let most = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&most);
+    tokio::spawn(async move {
+        loop {
+            let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+            seen.fetch_max(tasks, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
     reader.get("a").await.unwrap_err();
     assert_eq!(connections.load(Ordering::Relaxed), 2);
+    let most = most.load(Ordering::Relaxed);
+    assert!(most < 100, "{most} tasks at once: each waits for the next");
 }
 
 /// Goal: holders of somebody's making, all at the address of a third party, cost that party two connections and the reader
