@@ -221,7 +221,7 @@ async fn holder_behind_itself_is_given_up() {
         loop {
             let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
             seen.fetch_max(tasks, Ordering::Relaxed);
-            tokio::time::sleep(Duration::from_millis(5)).await;
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     });
     reader.get("a").await.unwrap_err();
