@@ -197,9 +197,8 @@ async fn holders_at_impossible_addresses_are_left_out() {
     assert!(error.contains("it has no source"), "{error}");
 }
 
-/// Goal: a holder that is said to be behind an indexer which is itself costs two connections and no more.
-#[testkit::test]
-async fn holder_behind_itself_is_given_up() {
+/// Somebody who has nothing to do with all this, and how many connections came.
+async fn third_party() -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let third_party = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = third_party.local_addr().unwrap();
     let connections = Arc::new(AtomicUsize::new(0));
@@ -210,6 +209,13 @@ async fn holder_behind_itself_is_given_up() {
             drop(stream);
         }
     });
+    (addr, connections)
+}
+
+/// Goal: a holder that is said to be behind an indexer which is itself costs two connections and no more.
+#[testkit::test]
+async fn holder_behind_itself_is_given_up() {
+    let (addr, connections) = third_party().await;
     let via = Via::Indexer(IndexerAddr { addr, node: identity(100).id() });
     let holder = ListedHolder { via, unreachable: true, ..testkit::values::listed(100, addr) };
     let hit = Hit { record: file().record.to_signed(), holders: List::first_of([holder]) };
@@ -234,16 +240,7 @@ async fn holder_behind_itself_is_given_up() {
 /// no download. Method: an indexer names sixteen before an honest indexer names the real holder.
 #[testkit::test]
 async fn made_up_holders_send_no_crowd_to_a_third_party() {
-    let third_party = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let addr = third_party.local_addr().unwrap();
-    let connections = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&connections);
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = third_party.accept().await {
-            counted.fetch_add(1, Ordering::Relaxed);
-            drop(stream); // it has nothing to do with all this
-        }
-    });
+    let (addr, connections) = third_party().await;
     let (goods, indexer) = (file(), indexer(&[]).await);
     let holders = List::first_of((100..116).map(|seed| testkit::values::listed(seed, addr)));
     let liar = FakeIndexer::says([Hit { record: goods.record.to_signed(), holders }]);
