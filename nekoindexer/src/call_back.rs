@@ -1,4 +1,4 @@
-//! Has holders connect to those who cannot connect to them: directly, or over this node, which joins two connections.
+//! Tells a registered holder to connect to a reader that cannot connect to it, or relays between the two.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

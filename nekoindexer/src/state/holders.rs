@@ -1,4 +1,4 @@
-//! The holders of one version as several sources name them: none twice, and none of the sources in the way of another.
+//! Merges the holders of one version from several indexers: no duplicates, and a bounded share for each indexer.
 
 use nekoproto::{
     Holder, IndexerAddr, List, ListedHolder, NodeAddrs, NodeId, NodeTag, Via,

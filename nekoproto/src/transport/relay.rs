@@ -61,7 +61,7 @@ impl Relay {
     /// Relays until one of the two ends.
     pub(super) async fn join(&self, pair: [TcpStream; 2]) {
         let Ok(_place) = self.pairs.try_acquire() else { return };
-        if !self.has_room() && self.rate.lock().bytes_per_s == 0 {
+        if self.rate.lock().bytes_per_s == 0 {
             return;
         }
         let prepared = pair.iter().try_for_each(prepare);
