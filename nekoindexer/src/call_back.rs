@@ -36,7 +36,7 @@ pub(crate) async fn answer(
     }
     let place = Arc::clone(&caller.call_backs).try_acquire_owned().map_err(|_| Refusal::Busy)?;
     let CallBack { holder, port, token } = request;
-    let client = shared.callable.get(&holder).map(|known| known.1.clone()).ok_or(Refusal::NotCalled)?;
+    let client = shared.running.get(&holder).map(|one| one.client.clone()).ok_or(Refusal::NotCalled)?;
     let at = match port {
         Some(0) => return Err(Refusal::NotCalled),
         Some(port) => Some(SocketAddr::new(remote.addr.ip(), port)),

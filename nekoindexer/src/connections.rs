@@ -9,16 +9,20 @@ use std::{
 
 use futures::future::abortable;
 use nekoproto::{
-    IndexerService, IndexerServiceClient, PeerServiceClient, Role,
+    IndexerService, IndexerServiceClient, PeerServiceClient, Refusal, Role,
     transport::{Connection, Endpoint, Link, LinkState, control},
 };
 use scopeguard::{defer, guard};
-use tokio::{task::spawn_blocking, time::sleep};
+use tokio::{
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     call_back,
     neighbors::{channel::Channel, neighbor::Connected},
+    one_node::{self, Running},
     service::Service,
     shared::Shared,
     state::standing::standing_of,
@@ -59,7 +63,7 @@ fn open_neighbor(
     let channel = Arc::new(Channel::new(tag, leads, standing, shared.neighbors.tab(account)));
     let (shared, known) = (Arc::clone(shared), Some(Arc::clone(&channel)));
     let addr = remote.listens_at.unwrap_or(remote.addr);
-    let service = Service { shared, remote, caller, session: None, channel: known };
+    let service = Service { shared, remote, caller, session: Err(Refusal::WrongRole), channel: known };
     let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::from);
     let driver = async move {
         let _open = open;
@@ -138,33 +142,51 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
 }
 
 async fn serve_peer(shared: Arc<Shared>, connection: Connection) {
-    let Connection { io, remote, listens_at, account, .. } = connection;
+    let Connection { io, remote, listens_at, instance, account, .. } = connection;
     let _open = account.connected();
-    let open = |at| {
-        let account = Some(account.clone());
-        shared.state.index.open_session_on(account, at, shared.lease, Instant::now())
+    let at = listens_at.map(|at| at.named_by(remote.is_local())).filter(|at| !at.addrs().is_empty());
+    let session = match at {
+        None => Err(Refusal::NotListening),
+        Some(at) => one_node::check(&shared, remote.node, instance).await.map(|()| {
+            shared.state.index.open_session_on(Some(account.clone()), at, shared.lease, Instant::now())
+        }),
     };
-    let at = listens_at.map(|at| at.named_by(remote.is_local()));
-    let session = at.filter(|at| !at.addrs().is_empty()).map(open);
     let caller = shared.state.seen.caller(remote.node, None, account.clone());
     let service =
         Service { shared: Arc::clone(&shared), remote, caller, session: session.clone(), channel: None };
     let (client, driver) = control::open(io, service.serve(), PeerServiceClient::from);
-    let leaving = session.map(|session| {
-        shared.callable.insert(remote.node, (session.id(), client.clone()));
-        shared.peers.insert(session.id(), client.clone());
-        call_back::check(&shared, &session, remote, client);
-        // The registrations stay until the lease expires: the holder may only have lost the connection.
-        guard(session, |session| {
-            shared.peers.remove(&session.id());
-            shared.callable.remove_if(&remote.node, |_, (id, _)| *id == session.id());
-            shared.state.index.disconnected(&session, Instant::now());
-        })
+    let session = match session {
+        Ok(session) => session,
+        Err(Refusal::KeyInUse { .. }) => {
+            return timeout(one_node::REFUSED_FOR, driver).await.unwrap_or_default();
+        }
+        Err(_) => return driver.await,
+    };
+    let ended = CancellationToken::new();
+    let running = Running {
+        session: session.id(),
+        client: client.clone(),
+        instance,
+        at: remote.addr,
+        since: Instant::now(),
+        ended: ended.clone(),
+    };
+    shared.peers.insert(session.id(), client.clone());
+    // The registrations stay until the lease expires: the holder may only have lost the connection.
+    let leaving = guard(session, |session| {
+        shared.peers.remove(&session.id());
+        shared.running.remove_if(&remote.node, |_, one| one.session == session.id());
+        shared.state.index.disconnected(&session, Instant::now());
     });
-    driver.await; // an eviction ends it too
-    if let Some(session) = leaving.as_deref().filter(|_| account.evicted().is_cancelled()).map(Arc::clone) {
+    if !one_node::take(&shared, remote.node, running) {
+        return; // it connects again
+    }
+    call_back::check(&shared, &leaving, remote, client);
+    let is_taken_over = ended.run_until_cancelled(driver).await.is_none();
+    if is_taken_over || account.evicted().is_cancelled() {
+        // Not only when its lease ends: an eviction ends the connection because the room is needed now.
+        let session = Arc::clone(&leaving);
         drop(leaving);
-        // Not only when its lease ends: the room is needed now.
         let ending = move || shared.state.index.end(&session, Instant::now());
         let _ = spawn_blocking(ending).await; // a part that is left is ended by the sweep
     }

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `indexer` | starts a running indexer and stops it |
 //! | `connections` | serves incoming connections, keeps up those to configured neighbors |
+//! | `one_node` | one key, one running node: refuses a second one |
 //! | `sweep` | frees what has expired |
 //! | `service` | checks who calls and whether it is allowed; passes calls to the state and back |
 //! | `query`, `find`, `trace`, `invalidate` | answer queries, searches and traces; spread news |
@@ -37,6 +38,7 @@ mod invalidate;
 pub mod logging;
 mod metrics;
 pub mod neighbors;
+mod one_node;
 mod probe;
 mod query;
 mod routes;

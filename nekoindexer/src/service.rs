@@ -52,8 +52,8 @@ pub(crate) struct Service {
     pub(crate) remote: Remote,
     /// The caller as one that asks.
     pub(crate) caller: Arc<Caller>,
-    /// The caller's registrations; only peers that listen have one.
-    pub(crate) session: Option<Arc<Session>>,
+    /// The caller's registrations, or why it has none: it is no peer that listens, or another node runs with its key.
+    pub(crate) session: Result<Arc<Session>, Refusal>,
     /// What is said of names over the connection; only indexers have one.
     pub(crate) channel: Option<Arc<Channel>>,
 }
@@ -62,7 +62,7 @@ impl Service {
     fn session(&self) -> Result<&Arc<Session>, Refusal> {
         match self.remote.role {
             Role::Indexer => Err(Refusal::WrongRole),
-            Role::Peer => self.session.as_ref().ok_or(Refusal::NotListening),
+            Role::Peer => self.session.as_ref().map_err(|refusal| *refusal),
         }
     }
 
@@ -294,7 +294,7 @@ impl IndexerService for Service {
                     self.shared.counters.drop(if is_busy { Drop::SeenFull } else { Drop::Ttl });
                 },
             )?;
-        if let Some(session) = &self.session {
+        if let Ok(session) = &self.session {
             announcement.holders.remove(&session.id()); // who brings the news knows it
         }
         let envelope = Envelope {

@@ -22,6 +22,7 @@ use crate::{
     config::{Config, Routing},
     counters::Counters,
     neighbors::Neighborhood,
+    one_node::Running,
     scans::Scans,
     state::{State, caller::Caller, index::SessionId, summary::TRUSTED_FOR},
 };
@@ -60,8 +61,8 @@ pub(crate) struct Shared {
     pub(crate) verifier: Verifier,
     /// Connected peers, to tell them of newer versions.
     pub(crate) peers: DashMap<SessionId, PeerServiceClient>,
-    /// The last connection of each of them that listens, to have it connect to others.
-    pub(crate) callable: DashMap<NodeId, (SessionId, PeerServiceClient)>,
+    /// The one running node of each key that listens.
+    pub(crate) running: DashMap<NodeId, Running>,
     /// How it connects.
     pub(crate) endpoint: Arc<Endpoint>,
     /// A permit for each query that is forwarded at the moment.
@@ -101,7 +102,7 @@ impl Shared {
             neighbors: Neighborhood::new(node.tag(), &config.neighbors, trusted_until, budget),
             verifier: Verifier::default(),
             peers: DashMap::new(),
-            callable: DashMap::new(),
+            running: DashMap::new(),
             endpoint: Arc::clone(endpoint),
             forwards: Semaphore::new(FORWARDS_MAX),
             traces: Semaphore::new(TRACES_MAX),

@@ -33,10 +33,11 @@ async fn holders_leave_with_their_leases_and_stay_while_they_renew() {
         let reply = peer.register([record(ORIGIN, text, 1)]).await;
         assert_eq!(u128::from(reply.lease.lease_ms), LEASE.as_millis());
     }
+    let left = before.holder;
+    drop((lost, before));
     let returns = join(4, &indexer, security).await;
     returns.register([record(ORIGIN, "returns", 1)]).await;
-    assert_ne!(before.holder, returns.holder);
-    drop((lost, before));
+    assert_ne!(left, returns.holder);
     let (mut gone, mut renewals) = ([None; 2], tokio::time::interval(RENEW_EVERY));
     while began.elapsed() < LEASE * 2 || indexer.names() > 2 {
         renewals.tick().await;

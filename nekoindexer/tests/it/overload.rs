@@ -58,7 +58,7 @@ async fn frames_that_are_not_finished_take_a_bounded_memory() {
         .await;
     is_served(&peer).await;
     memory_is_bounded(&running);
-    drop(open);
+    drop((open, peer));
     honest(running.addr).await;
 }
 

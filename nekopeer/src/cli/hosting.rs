@@ -3,13 +3,14 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use nekoindexer::http::Token;
 use tokio::sync::broadcast;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     args::NodeArgs,
@@ -38,6 +39,9 @@ pub(super) struct Hosted {
     showing: Option<Showing>,
     /// The command of this process may still publish what changed on disk.
     is_publishing: Arc<AtomicBool>,
+    /// Another process uses its key.
+    refusal: Arc<OnceLock<String>>,
+    _ends_refused: AbortOnDropHandle<()>,
     pub(super) indexers: Indexers,
 }
 
@@ -96,8 +100,15 @@ impl Hosted {
                 folder.display()
             ));
         });
-        let (events, is_publishing) = (Some(events), Arc::default());
-        Ok(Self { host, facts, events, door: door.ok(), http, showing: None, is_publishing, indexers })
+        let (refusal, ending) = (Arc::default(), Arc::clone(&host));
+        let refused = Arc::clone(&refusal);
+        let _ends_refused = AbortOnDropHandle::new(tokio::spawn(async move {
+            let why = ending.peer.indexers.refused().await;
+            let _: &String = OnceLock::get_or_init(&refused, || why);
+            ending.stop.cancel();
+        }));
+        let (events, is_publishing, showing, door) = (Some(events), Arc::default(), None, door.ok());
+        Ok(Self { host, facts, events, door, http, showing, is_publishing, refusal, _ends_refused, indexers })
     }
 
     /// The events so far and from now on.
@@ -130,6 +141,11 @@ impl Hosted {
     /// The peer ends when this is complete.
     pub(super) async fn stopped(&self) {
         self.host.stop.cancelled().await;
+    }
+
+    /// Why it ends although nobody asked it to.
+    pub(super) fn refusal(&self) -> Option<anyhow::Error> {
+        self.refusal.get().map(|why| anyhow::anyhow!("{why}"))
     }
 
     /// Completes when no command of another shell is carried out.

@@ -57,10 +57,14 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
             }
             (Ok(Run::Moved), _) => reached.end(false).await,
             (ended, _) => {
+                let refusal = reached.refusal();
                 let is_patient = !matches!(ended, Ok(Run::Interrupted)) && need != Need::Serving;
                 tokio::select! {
                     () = reached.end(is_patient) => {}
                     () = stop.wait() => {} // the user does not want to wait
+                }
+                if let Some(refusal) = refusal {
+                    return Err(refusal);
                 }
                 return match ended? {
                     Run::Ended(ended) => Ok(ended),
@@ -178,11 +182,12 @@ pub(super) async fn serve(args: &NodeArgs, output: Output) -> anyhow::Result<End
         () = stop.wait() => {}
         () = hosted.stopped() => {}
     }
+    let refusal = hosted.refusal();
     tokio::select! {
         () = hosted.end(false) => {}
         () = stop.wait() => {} // the user does not want to wait
     }
-    Ok(Ended::Well)
+    refusal.map_or(Ok(Ended::Well), Err)
 }
 
 /// Prints the id of the peer of this data folder; its key is made if there is none.

@@ -181,6 +181,14 @@ impl Reached {
         }
     }
 
+    /// Why a peer of this process ends although nobody asked it to.
+    pub(super) fn refusal(&self) -> Option<anyhow::Error> {
+        match self {
+            Self::Here(hosted) => hosted.refusal(),
+            Self::There(_) => None,
+        }
+    }
+
     /// Ends what was started here, see [`Hosted::end`]; or the command on a peer that ran already, which goes
     /// on.
     pub(super) async fn end(self, is_patient: bool) {

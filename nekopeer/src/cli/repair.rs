@@ -62,7 +62,7 @@ pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended
     };
     hosted.host.peer.indexers_tried().await;
     let peer = &hosted.host.peer;
-    let repaired = repair(&peer.library, &peer.indexers, &peer.peers, salvaged).await;
+    let repaired = repair(&peer.library, &peer.indexers, salvaged).await;
     hosted.end(false).await;
     show(&examined, &repaired.context("the catalogue is not rebuilt: run nekopeer repair again")?, output)
 }

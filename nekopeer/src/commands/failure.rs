@@ -123,8 +123,7 @@ impl From<&DownloadError> for FailureKind {
             | DownloadError::Exists(_)
             | DownloadError::NotPublished(_)
             | DownloadError::Older { .. } => Self::Conflict,
-            DownloadError::Unsettled(_)
-            | DownloadError::Unconfirmed(_)
+            DownloadError::Unconfirmed(_)
             | DownloadError::SourcesExhausted { .. }
             | DownloadError::NobodyAsked { .. } => Self::Away,
             _ => Self::Failed,

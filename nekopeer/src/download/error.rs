@@ -174,11 +174,6 @@ pub enum DownloadError {
         /// and those among them that did not answer.
         silent: usize,
     },
-    /// No indexer has confirmed the number of the newest version, which its origin does not hand out until then.
-    #[error(
-        "the origin has a newer version of {0} whose number no indexer has confirmed yet: try again later"
-    )]
-    Unsettled(FileName),
     /// Its origin did not confirm that the version found is the newest, as its policy asks for.
     #[error(
         "the policy of {0} is strict, and its origin does not confirm that this is the newest version: try again when \
@@ -271,7 +266,6 @@ impl DownloadError {
             | Self::Judged(_)
             | Self::Older { .. }
             | Self::Withdrawn { .. }
-            | Self::Unsettled(_)
             | Self::Unconfirmed(_)
             | Self::SourcesExhausted { .. }
             | Self::NotStored { .. } => true,

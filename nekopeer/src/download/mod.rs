@@ -250,7 +250,7 @@ impl Downloader {
     ) -> Result<Target, DownloadError> {
         self.refuse_own(name)?;
         let scope = Scope::Network { ttl_hops: options.ttl_hops };
-        let mut found = match self.peers.search(name, scope, &options.via).await {
+        let mut found = match self.indexers.search(name, scope, &options.via).await {
             Ok(answer) => self.choose(name, options, answer),
             Err(error) => Err(error.into()),
         };

@@ -68,7 +68,7 @@ impl Downloader {
             return found;
         }
         let scope = Scope::Network { ttl_hops: options.ttl_hops };
-        let answers = self.peers.search_all(&left, scope, &via).await.unwrap_or_default();
+        let answers = self.indexers.search_all(&left, scope, &via).await.unwrap_or_default();
         let mut answers: HashMap<FileName, Answer> = left.into_iter().zip(answers).collect();
         for (name, found) in &mut found {
             let Some(answer) = answers.remove(name) else { continue };
@@ -95,10 +95,9 @@ impl Downloader {
         }
         let asking = by_origin.into_iter().map(|(origin, known)| async move {
             let newest = self.peers.newest(origin, known).await;
-            newest.into_iter().map(move |(name, newest)| match newest {
-                Some(record) if record.is_withdrawal() => (name, Err(DownloadError::withdrawn(&record))),
-                Some(record) => (name, Ok(Target { record, sources: vec![origin] })),
-                None => (name.clone(), Err(DownloadError::Unsettled(name))),
+            newest.into_iter().map(move |(name, record)| match record.is_withdrawal() {
+                true => (name, Err(DownloadError::withdrawn(&record))),
+                false => (name, Ok(Target { record, sources: vec![origin] })),
             })
         });
         let mut asked = stream::iter(asking).buffer_unordered(ORIGINS_AT_ONCE);

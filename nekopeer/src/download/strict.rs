@@ -75,10 +75,9 @@ impl Downloader {
         let answer = |target: Target| {
             let name = target.record.name.clone();
             let found = match newest.remove(&name) {
-                Some(Some(newest)) if newest == target.record => Ok(target),
-                Some(Some(newest)) if newest.is_withdrawal() => Err(DownloadError::withdrawn(&newest)),
-                Some(Some(record)) => Ok(Target { record, sources: vec![origin] }),
-                Some(None) => Err(DownloadError::Unsettled(name.clone())),
+                Some(newest) if newest == target.record => Ok(target),
+                Some(newest) if newest.is_withdrawal() => Err(DownloadError::withdrawn(&newest)),
+                Some(record) => Ok(Target { record, sources: vec![origin] }),
                 None => Err(DownloadError::Unconfirmed(name.clone())),
             };
             (name, found)

@@ -9,7 +9,11 @@ mod session;
 mod trace;
 pub(crate) mod via;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::future::join_all;
 use nekoproto::{
@@ -67,6 +71,7 @@ pub(crate) struct Indexers {
     registrations: Arc<Mutex<Registrations>>,
     query_deadline: Duration,
     endpoint: Arc<Endpoint>,
+    began: Instant,
     /// What this peer belongs to.
     pub(crate) home: Home,
     /// Whether announcements are listened to.
@@ -86,6 +91,7 @@ impl Indexers {
             registrations,
             query_deadline: config.query_deadline,
             endpoint: Arc::clone(endpoint),
+            began: Instant::now(),
             home: config.home(),
             discovers: config.discovers,
         });
@@ -247,6 +253,26 @@ impl Indexers {
             IndexerLink { addr: session.addr(), is_connected, why }
         };
         self.sessions.iter().map(link).collect()
+    }
+
+    /// Completes when an indexer refuses this peer because another process uses its key, and either that one was there
+    /// before this one began, or no indexer lists this one; says why.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(crate) async fn refused(&self) -> String {
+        let mut refusals = self.library.key_in_use.subscribe();
+        loop {
+            let other = refusals.borrow_and_update().clone();
+            let is_first = |since: Option<Instant>| since.is_none_or(|since| since < self.began);
+            let is_listed = || self.sessions.iter().any(Session::is_listing);
+            if let Some(other) = other.filter(|other| is_first(other.since) || !is_listed()) {
+                return other.why;
+            }
+            if refusals.changed().await.is_err() {
+                std::future::pending::<()>().await; // the library lives as long as this
+            }
+        }
     }
 
     /// Waits until the first attempt to connect to each indexer has ended.

@@ -145,6 +145,16 @@ impl SearchError {
 }
 
 impl Indexers {
+    /// Searches for `name`, as [`search_all`](Self::search_all).
+    pub(crate) async fn search(
+        &self,
+        name: &FileName,
+        scope: Scope,
+        via: &Via,
+    ) -> Result<Answer, SearchError> {
+        self.search_again(name, scope, via, &Wishes::default()).await
+    }
+
     /// Searches for all of `names`, many per call, at the own indexers and at those of `via`; returns answers in the
     /// order of `names`.
     pub(crate) async fn search_all(

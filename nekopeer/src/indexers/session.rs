@@ -174,6 +174,11 @@ impl Session {
         self.worker.link.client().is_some()
     }
 
+    /// Whether it is connected, and lists what is offered.
+    pub(super) fn is_listing(&self) -> bool {
+        self.is_connected() && !self.worker.is_unreachable.load(Ordering::Relaxed)
+    }
+
     /// Waits until the indexer has acknowledged all changes up to `generation` (true), or cannot be told now
     /// or soon (false): it is told when it is connected again, or answers.
     pub(super) async fn told(&self, generation: Generation) -> bool {

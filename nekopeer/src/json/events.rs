@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::library::events::Event;
+use crate::library::events::{Event, key_in_use};
 
 /// Something that happened in the background. Fields that do not belong to its kind are left out.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
@@ -59,6 +59,9 @@ impl From<&Event> for EventJson {
             Event::Connected(indexer) => at("connected", indexer),
             Event::Away { indexer, why } => Self { why: Some(why.clone()), ..at("away", indexer) },
             Event::NotListed(indexer) => at("not-listed", indexer),
+            Event::KeyInUse { indexer, at: other, for_secs } => {
+                Self { why: Some(key_in_use(*other, *for_secs)), ..at("key-in-use", indexer) }
+            }
             Event::NotReached { indexer, .. } => at("not-reached", indexer),
             Event::Full { indexer, files } => Self { files: Some(*files as u64), ..at("full", indexer) },
             Event::Registered { indexer, files } => {
@@ -89,7 +92,6 @@ impl From<&Event> for EventJson {
             Event::Withdrawn { name, version } => {
                 Self { version: version.map(nekoproto::Version::get), ..about("withdrawn", name) }
             }
-            Event::Unsettled(name) => about("unsettled", name),
             Event::Changed(name) => about("changed", name),
             Event::Renumbered { name, version, .. } => {
                 Self { version: Some(version.get()), ..about("renumbered", name) }

@@ -18,7 +18,7 @@ use crate::{
 pub(crate) struct FileJson<'a> {
     /// BLAKE3 of the file, in hexadecimal digits.
     content: String,
-    /// Whether it is the newest version: fresh, stale, unverified, withdrawn, unsettled, contested; or changed or
+    /// Whether it is the newest version: fresh, stale, unverified, withdrawn; or changed or
     /// missing on disk.
     condition: String,
     /// When the origin of a copy confirmed it last, in Unix time in milliseconds.

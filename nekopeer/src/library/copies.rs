@@ -130,10 +130,7 @@ impl Library {
     pub(crate) fn freshness(&self, record: &VerifiedRecord) -> Freshness {
         let copies = self.copies.lock();
         let copy = copies.get(&record.name).filter(|copy| copy.holds(record));
-        match copy.map_or(Freshness::Unverified, |copy| copy.freshness(clock::now())) {
-            Freshness::Fresh if self.is_contested(record) => Freshness::Unverified,
-            freshness => freshness,
-        }
+        copy.map_or(Freshness::Unverified, |copy| copy.freshness(clock::now()))
     }
 
     /// How long ago the question was sent that the origin of the copy of `record` confirmed last, and how long
@@ -228,14 +225,13 @@ impl Library {
             copy.not_confirmed(why, now, rand::random());
             match why {
                 NoAnswer::Away => was_reachable && doubt.is_none() && copy.freshness(now) != Freshness::Stale,
-                NoAnswer::Withdrawn | NoAnswer::Unsettled => copy.doubt() != doubt,
+                NoAnswer::Withdrawn => copy.doubt() != doubt,
             }
         };
         if self.copies.lock().change(&record.name, note) == Some(true) {
             self.tell(match why {
                 NoAnswer::Away => Event::OriginAway(record.name.clone()),
                 NoAnswer::Withdrawn => Event::Withdrawn { name: record.name.clone(), version: None },
-                NoAnswer::Unsettled => Event::Unsettled(record.name.clone()),
             });
         }
     }
@@ -259,9 +255,6 @@ impl Library {
 
     /// What speaks against the copy of `record`, if that is the newest known version.
     pub(crate) fn doubt(&self, record: &VerifiedRecord) -> Option<Doubt> {
-        if self.is_contested(record) {
-            return Some(Doubt::Contested);
-        }
         let copies = self.copies.lock();
         copies.get(&record.name).filter(|copy| copy.holds(record))?.doubt()
     }

@@ -22,6 +22,15 @@ pub enum Event {
     },
     /// An indexer cannot list this peer: the address that it serves on is not the one that the indexer sees.
     NotListed(SocketAddr),
+    /// An indexer refuses this peer: another process uses its key.
+    KeyInUse {
+        /// Which indexer.
+        indexer: SocketAddr,
+        /// Where the other one is connected from.
+        at: SocketAddr,
+        /// For how many seconds.
+        for_secs: u64,
+    },
     /// An indexer could not connect to this peer, which connects to those who look for it instead.
     NotReached {
         /// Which.
@@ -97,8 +106,6 @@ pub enum Event {
         /// The version that withdraws it; `None`: the origin does not know the name.
         version: Option<Version>,
     },
-    /// The origin of a copy has a newer version whose number no indexer has confirmed yet; the copy is kept.
-    Unsettled(FileName),
     /// A published file changed on disk and is no longer offered.
     Changed(FileName),
     /// A version published here got a later number, because its number had been used with this key.
@@ -157,7 +164,6 @@ impl Event {
             | Self::Dropped(name)
             | Self::OriginAway(name)
             | Self::Withdrawn { name, .. }
-            | Self::Unsettled(name)
             | Self::Changed(name)
             | Self::Renumbered { name, .. }
             | Self::PublishedElsewhere { name, .. }
@@ -165,12 +171,18 @@ impl Event {
             Self::Connected(_)
             | Self::Away { .. }
             | Self::NotListed(_)
+            | Self::KeyInUse { .. }
             | Self::NotReached { .. }
             | Self::Full { .. }
             | Self::Registered { .. }
             | Self::JobEnded { .. } => None,
         }
     }
+}
+
+/// What it means that another process uses the key of this peer, connected from `at`.
+pub(crate) fn key_in_use(at: SocketAddr, for_secs: u64) -> String {
+    format!("this key has been running at {at} for {for_secs} s: stop one of the two")
 }
 
 /// What it means that an indexer could not connect to this peer.
@@ -193,6 +205,9 @@ impl fmt::Display for Event {
                 f,
                 "indexer {indexer} cannot list this peer, which does not serve on the address that reaches it: leave out --listen"
             ),
+            Self::KeyInUse { indexer, at, for_secs } => {
+                write!(f, "indexer {indexer} refuses this peer: {}", key_in_use(*at, *for_secs))
+            }
             Self::NotReached { indexer, at } => write!(f, "indexer {indexer}: {}", unreached(*at)),
             Self::Away { indexer, why } => write!(f, "indexer {indexer} is away, trying again: {why}"),
             Self::Registered { indexer, files } => {
@@ -223,10 +238,6 @@ impl fmt::Display for Event {
             Self::Withdrawn { name, version: Some(version) } => {
                 write!(f, "{name} was withdrawn by its origin as version {version}")
             }
-            Self::Unsettled(name) => write!(
-                f,
-                "the origin of {name} has a newer version whose number no indexer has confirmed yet; the copy is kept"
-            ),
             Self::Changed(name) => {
                 write!(
                     f,

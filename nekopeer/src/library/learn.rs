@@ -2,7 +2,7 @@
 //! [`watch`](crate::watch).
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     sync::Arc,
 };
 
@@ -11,15 +11,12 @@ use nekoproto::{FileName, NodeId, VerifiedRecord};
 use super::{Library, events::Event};
 use crate::{
     state::{
-        contest::{Judgment, Mine, Turn},
+        contest::{Judgment, Mine},
         freshness::NoAnswer,
     },
     storage::catalogue::Entry,
     util::clock,
 };
-
-/// Number of names of which it is remembered that other folders publish them too; with more, all count as such.
-const SHARED_MAX: usize = 4096;
 
 impl Library {
     /// Records verified records durably; returns once that is done. [`watch`](crate::watch) acts on them in
@@ -116,9 +113,8 @@ impl Library {
         }
         let mut is_queued = false;
         for record in heard {
-            if self.judge(&record, Turn::First).is_some_and(|judgment| judgment != Judgment::Stands) {
+            if self.judge(&record).is_some_and(|judgment| judgment != Judgment::Stands) {
                 let mut own = self.own_news.lock();
-                own.share(&record.name);
                 let known = own.heard.get(&record.name);
                 if known.is_none_or(|known| record.version >= known.version) {
                     own.heard.insert(record.name.clone(), record);
@@ -132,24 +128,23 @@ impl Library {
     }
 
     /// What to do about `heard`, signed by this node; `None` if nothing is published under its name.
-    pub(crate) fn judge(&self, heard: &VerifiedRecord, turn: Turn) -> Option<Judgment> {
+    pub(crate) fn judge(&self, heard: &VerifiedRecord) -> Option<Judgment> {
         let entry = self.catalogue.get_stated(&heard.name).filter(|entry| self.catalogue.is_own(entry))?;
         let is_pending = self.catalogue.is_pending(&entry.record);
         let newest = entry.newest.as_deref();
-        Some(Mine { record: &entry.record, newest, is_pending }.judge(heard, turn))
+        Some(Mine { record: &entry.record, newest, is_pending }.judge(heard))
     }
 
     /// Takes the queued records of this node, but for the names that a running publish settles by itself.
     pub(crate) fn take_own_news(&self) -> Vec<VerifiedRecord> {
         let mut own = self.own_news.lock();
-        let OwnNews { heard, settling, .. } = &mut *own;
+        let OwnNews { heard, settling } = &mut *own;
         heard.extract_if(.., |name, _| !settling.contains_key(name)).map(|(_, record)| record).collect()
     }
 
-    /// Whether another folder publishes `name` with this key, as far as was heard since this process began.
-    pub(crate) fn is_shared(&self, name: &FileName) -> bool {
-        let own = self.own_news.lock();
-        own.shared.contains(name) || own.shared.len() >= SHARED_MAX
+    /// Whether another version of `name` was heard with this key, and it is not settled yet which one stands.
+    pub(super) fn is_heard(&self, name: &FileName) -> bool {
+        self.own_news.lock().heard.contains_key(name)
     }
 
     /// Whether a publish settles the number of `name` by itself, and then tells its subscribers.
@@ -174,16 +169,6 @@ pub(super) struct OwnNews {
     heard: BTreeMap<FileName, VerifiedRecord>,
     /// Names whose numbers a publish settles, and by how many publishes.
     settling: HashMap<FileName, usize>,
-    /// Names of which another folder published something with this key.
-    shared: HashSet<FileName>,
-}
-
-impl OwnNews {
-    fn share(&mut self, name: &FileName) {
-        if self.shared.len() < SHARED_MAX {
-            self.shared.insert(name.clone());
-        }
-    }
 }
 
 /// Names whose numbers a publish settles.

@@ -18,13 +18,13 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap, hash_map},
     net::SocketAddr,
     path::PathBuf,
-    sync::{Arc, OnceLock, Weak},
-    time::Duration,
+    sync::{Arc, OnceLock, Weak, atomic::AtomicBool},
+    time::{Duration, Instant},
 };
 
 use nekoproto::{FileName, NodeId, VerifiedRecord, Verifier};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -38,7 +38,7 @@ use self::{
 };
 use crate::{
     serve::Uploads,
-    state::{copies::Copies, standing::Standing, witness::Contests},
+    state::copies::Copies,
     storage::{catalogue::Catalogue, lock::DataLock, share_folder::ShareFolder},
     util::{progress::Progress, tasks::Tasks},
 };
@@ -74,12 +74,16 @@ pub(crate) struct Library {
     freed: Notify,
     pub(crate) news: Mutex<News>,
     own_news: Mutex<OwnNews>,
-    standing: Mutex<Standing>,
-    contests: Mutex<Contests>,
+    /// This peer has no indexer, so that nobody else lists its numbers.
+    is_alone: bool,
+    /// An indexer has answered a registration of everything since this process began.
+    is_registered: AtomicBool,
     /// What serves other nodes, if this peer does.
     pub(crate) uploads: OnceLock<Weak<Uploads>>,
     /// Indexers that could not connect to this peer, and where they tried.
     pub(crate) unreached: Mutex<HashMap<NodeId, SocketAddr>>,
+    /// Another process that uses its key, because of which an indexer refuses this peer.
+    pub(crate) key_in_use: watch::Sender<Option<OtherNode>>,
     /// Files that are not offered because they changed on disk.
     pub(crate) changed: ChangedFiles,
     /// Wakes [`watch`](crate::watch) when there may be news, or a copy to confirm.
@@ -88,6 +92,15 @@ pub(crate) struct Library {
     /// Held until the last reference to this library is dropped.
     #[expect(dead_code, reason = "holding it is its use")]
     lock: DataLock,
+}
+
+/// Another process that uses the key of this peer.
+#[derive(Clone, Debug)]
+pub(crate) struct OtherNode {
+    /// What it is and what to do, as text for the user.
+    pub(crate) why: String,
+    /// Since when it is connected to the indexer that says so; `None`: since before this machine started.
+    pub(crate) since: Option<Instant>,
 }
 
 /// The parts that a library is made of.
@@ -137,10 +150,11 @@ impl Library {
             freed: Notify::new(),
             news: Mutex::default(),
             own_news: Mutex::default(),
-            standing: Mutex::new(Standing::new(indexers)),
-            contests: Mutex::default(),
+            is_alone: indexers == 0,
+            is_registered: AtomicBool::new(false),
             uploads: OnceLock::new(),
             unreached: Mutex::default(),
+            key_in_use: watch::Sender::default(),
             changed: ChangedFiles::default(),
             wake: Notify::new(),
             events,

@@ -11,7 +11,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered.
     pub async fn search(&self, name: &FileName) -> Result<Answer, SearchError> {
-        self.peers.search(name, Scope::Own, &Via::default()).await
+        self.indexers.search(name, Scope::Own, &Via::default()).await
     }
 
     /// Searches the network, up to `ttl_hops` hops beyond the own indexers.
@@ -19,7 +19,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered, or they refused the query.
     pub async fn query(&self, name: &FileName, ttl_hops: u8) -> Result<Answer, SearchError> {
-        self.peers.search(name, Scope::Network { ttl_hops }, &Via::default()).await
+        self.indexers.search(name, Scope::Network { ttl_hops }, &Via::default()).await
     }
 
     /// Searches the own indexers only for many names; returns answers in the order of `names`.
@@ -27,7 +27,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered.
     pub async fn search_all(&self, names: &[FileName]) -> Result<Vec<Answer>, SearchError> {
-        self.peers.search_all(names, Scope::Own, &Via::default()).await
+        self.indexers.search_all(names, Scope::Own, &Via::default()).await
     }
 
     /// Searches the network for many names, up to `ttl_hops` hops beyond the own indexers; returns answers in
@@ -36,7 +36,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered, or they refused the query.
     pub async fn query_all(&self, names: &[FileName], ttl_hops: u8) -> Result<Vec<Answer>, SearchError> {
-        self.peers.search_all(names, Scope::Network { ttl_hops }, &Via::default()).await
+        self.indexers.search_all(names, Scope::Network { ttl_hops }, &Via::default()).await
     }
 
     /// Follows a query for `name`: one tree of hops for each own indexer. Nothing in it is signed.

@@ -1,7 +1,6 @@
 //! Calls to other peers: one connection per call, with a time limit.
 
 mod origins;
-mod search;
 
 pub(crate) use self::origins::ORIGINS_AT_ONCE;
 

@@ -144,9 +144,9 @@ impl Peers {
                 let lost = self.record(batch, verdicts, asked_at).await;
                 *left = later;
                 if !lost.is_empty() {
-                    // Its own signature shows the origin that it lost its counter; it publishes above it.
+                    // If it lost its counter its own signature shows it that, and it publishes above it.
                     let told = client.invalidate(call_within(ANSWER_WITHIN), lost).await?;
-                    debug!(?told, "an origin lost its version counter");
+                    debug!(?told, "an origin was told of versions that it did not know");
                 }
             }
             Ok(Ok(()))
@@ -178,7 +178,6 @@ impl Peers {
                     _ => NoAnswer::Away,
                 },
                 Some(Verdict::Unpublished) => NoAnswer::Withdrawn,
-                Some(Verdict::Unsettled) => NoAnswer::Unsettled,
                 Some(Verdict::Unknown) => {
                     lost.push(copy.to_signed());
                     NoAnswer::Away
@@ -192,13 +191,12 @@ impl Peers {
     }
 
     /// Asks an origin for the newest versions of files of which `known` are versions; returns them by name, in any
-    /// order: `None` where there is a newer one that it does not hand out yet. What it does not offer is left out,
-    /// and everything if it does not answer.
+    /// order. What it does not offer, or does not hand out yet, is left out, and everything if it does not answer.
     pub(crate) async fn newest(
         &self,
         origin: Holder,
         known: Vec<VerifiedRecord>,
-    ) -> Vec<(FileName, Option<VerifiedRecord>)> {
+    ) -> Vec<(FileName, VerifiedRecord)> {
         let batches = u32::try_from(known.len().div_ceil(BATCH_MAX)).unwrap_or(u32::MAX);
         let ask = |client: PeerServiceClient| async move {
             let mut newest = Vec::new();
@@ -213,13 +211,12 @@ impl Peers {
                     let newest = match verdict {
                         Verdict::Current => {
                             self.library.note_confirmed(known, asked_at);
-                            Some(known.clone())
+                            known.clone()
                         }
                         Verdict::Newer(record) => {
                             let verified = self.library.verifier.verify(*record).ok();
-                            Some(verified.filter(|record| record.replaces(known))?)
+                            verified.filter(|record| record.replaces(known))?
                         }
-                        Verdict::Unsettled => None,
                         Verdict::Unpublished | Verdict::Unknown => return None,
                     };
                     Some((known.name.clone(), newest))

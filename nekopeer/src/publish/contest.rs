@@ -1,41 +1,20 @@
 //! Numbers of versions: which one stands, and what becomes of a file whose number was used with the same key
-//! in a folder that was lost, restored or cloned.
+//! in a folder that was lost or restored.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc};
 
-use futures::future::BoxFuture;
 use nekoproto::{FileName, VerifiedRecord, Version};
-use parking_lot::Mutex;
-use tokio::time::sleep;
 
 use super::{PublishOutcome, Publisher};
 use crate::{
     library::{Library, events::Event, learn::Settling, status::on_disk},
-    state::contest::{Judgment, Turn},
+    state::contest::Judgment,
     storage::catalogue::CatalogueError,
 };
 
 /// Rounds in which a publish finds a number that stands. One is enough unless another folder with the same key
 /// publishes at the same moment.
 const ROUNDS_MAX: usize = 4;
-/// How long the folder that does not go first waits for the other; doubled each time, up to the maximum.
-const PAUSE: Duration = Duration::from_secs(3);
-const PAUSE_MAX: Duration = Duration::from_secs(300);
-
-/// Names of which two versions with one number were announced.
-#[derive(Debug, Default)]
-pub(super) struct Contested(Mutex<HashMap<FileName, Tries>>);
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Tries {
-    /// How often this peer published above the other.
-    made: u32,
-    is_waiting: bool,
-}
 
 /// What was heard, by what is to be done about it.
 #[derive(Debug, Default)]
@@ -43,7 +22,6 @@ struct Plan {
     adopt: Vec<VerifiedRecord>,
     renumber: Vec<VerifiedRecord>,
     superseded: Vec<VerifiedRecord>,
-    wait: Vec<VerifiedRecord>,
 }
 
 /// What was done.
@@ -62,15 +40,12 @@ enum Occasion {
     Publish,
     /// News in the background.
     Heard,
-    /// The same, after a pause for the other folder.
-    Waited,
 }
 
 impl Publisher {
     /// Registers what was published, and gives it other numbers until they stand; `outcome` then has the last
     /// ones. The names are `settling` since before they were stored.
     pub(super) async fn settle(&self, outcome: &mut PublishOutcome, settling: &Settling) {
-        self.contested.forget(outcome.published.iter().map(|record| &record.name));
         self.indexers.offer(outcome.published.iter().chain(&outcome.unchanged)).await;
         for _ in 0..ROUNDS_MAX {
             let heard = settling.take();
@@ -106,14 +81,7 @@ impl Publisher {
     /// Does what is to be done about `heard`: versions of own files that this node signed and its catalogue
     /// does not have.
     pub(crate) async fn resolve(self: Arc<Self>, heard: Vec<VerifiedRecord>) {
-        self.resolve_on(heard, Occasion::Heard).await;
-    }
-
-    async fn resolve_on(self: Arc<Self>, heard: Vec<VerifiedRecord>, occasion: Occasion) {
-        let mut plan = self.plan(heard, occasion);
-        self.wait_for_others(std::mem::take(&mut plan.wait));
-        let Ok(done) = self.carry_out(plan).await else { return };
-        self.contested.note(&done.renumbered);
+        let Ok(done) = self.carry_out(self.plan(heard, Occasion::Heard)).await else { return };
         let library = &self.library;
         let superseded = done.superseded.iter().map(|record| record.name.clone()).collect();
         self.indexers.look_at(superseded).await;
@@ -138,17 +106,12 @@ impl Publisher {
     fn plan(&self, heard: Vec<VerifiedRecord>, occasion: Occasion) -> Plan {
         let mut plan = Plan::default();
         for record in heard {
-            let turn = match occasion {
-                Occasion::Waited => Turn::Now,
-                Occasion::Publish | Occasion::Heard => self.contested.turn(&record.name),
-            };
-            let Some(judgment) = self.library.judge(&record, turn) else { continue };
+            let Some(judgment) = self.library.judge(&record) else { continue };
             match judgment {
                 Judgment::Stands => continue,
                 Judgment::Adopt => &mut plan.adopt,
                 Judgment::Renumber => &mut plan.renumber,
-                Judgment::Wait | Judgment::Superseded if occasion == Occasion::Publish => &mut plan.renumber,
-                Judgment::Wait => &mut plan.wait,
+                Judgment::Superseded if occasion == Occasion::Publish => &mut plan.renumber,
                 Judgment::Superseded => &mut plan.superseded,
             }
             .push(record);
@@ -158,7 +121,7 @@ impl Publisher {
 
     /// Changes the catalogue.
     async fn carry_out(&self, plan: Plan) -> Result<Done, CatalogueError> {
-        let Plan { mut adopt, mut renumber, superseded, wait: _ } = plan;
+        let Plan { mut adopt, mut renumber, superseded } = plan;
         let heard = adopt.first().or(renumber.first()).or(superseded.first()).cloned();
         let change = move |library: &Arc<Library>| -> Result<Done, CatalogueError> {
             let catalogue = &library.catalogue;
@@ -188,76 +151,5 @@ impl Publisher {
             self.library.tell(Event::Failed { name, why });
         }
         done
-    }
-
-    /// Looks again at files that the other folder is to publish above, after a pause, in the background.
-    fn wait_for_others(self: &Arc<Self>, heard: Vec<VerifiedRecord>) {
-        for (pause, heard) in self.contested.begin_to_wait(heard) {
-            let waiting: BoxFuture<'static, ()> = Box::pin(Arc::clone(self).resolve_after(pause, heard));
-            self.library.tasks.spawn_until_stop(waiting);
-        }
-    }
-
-    async fn resolve_after(self: Arc<Self>, pause: Duration, heard: Vec<VerifiedRecord>) {
-        sleep(pause.mul_f64(rand::random_range(0.75..1.25))).await;
-        let names: Vec<FileName> = heard.iter().map(|record| record.name.clone()).collect();
-        let known = Mutex::default();
-        self.indexers.ask_own(&names, &known).await;
-        let mut known = known.into_inner();
-        let newest = |heard: VerifiedRecord| match known.remove(&heard.name) {
-            Some(known) if known.replaces(&heard) => known,
-            _ => heard,
-        };
-        let heard = heard.into_iter().map(newest).collect();
-        self.contested.end_wait(&names);
-        self.resolve_on(heard, Occasion::Waited).await;
-    }
-}
-
-impl Contested {
-    /// The user publishes these names: what was before counts no more.
-    fn forget<'a>(&self, names: impl Iterator<Item = &'a FileName>) {
-        let mut tries = self.0.lock();
-        if !tries.is_empty() {
-            for name in names {
-                tries.remove(name);
-            }
-        }
-    }
-
-    /// Whether this peer may publish above the other file under the same number of `name`.
-    fn turn(&self, name: &FileName) -> Turn {
-        if self.0.lock().contains_key(name) { Turn::Later } else { Turn::First }
-    }
-
-    /// These versions got other numbers.
-    fn note(&self, renumbered: &[(Version, VerifiedRecord)]) {
-        let mut tries = self.0.lock();
-        for (_, record) in renumbered {
-            tries.entry(record.name.clone()).or_default().made += 1;
-        }
-    }
-
-    /// Those of `heard` whose names nobody waits for yet, by the time to wait.
-    fn begin_to_wait(&self, heard: Vec<VerifiedRecord>) -> BTreeMap<Duration, Vec<VerifiedRecord>> {
-        let mut tries = self.0.lock();
-        let mut by_pause: BTreeMap<Duration, Vec<VerifiedRecord>> = BTreeMap::new();
-        for record in heard {
-            let tries = tries.entry(record.name.clone()).or_default();
-            if !std::mem::replace(&mut tries.is_waiting, true) {
-                let pause = PAUSE.saturating_mul(1 << tries.made.min(16)).min(PAUSE_MAX);
-                by_pause.entry(pause).or_default().push(record);
-            }
-        }
-        by_pause
-    }
-
-    fn end_wait(&self, names: &[FileName]) {
-        let mut tries = self.0.lock();
-        for name in names {
-            if let Some(tries) = tries.get_mut(name) {
-                tries.is_waiting = false;
-            }
-        }
     }
 }

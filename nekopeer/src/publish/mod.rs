@@ -21,7 +21,6 @@ use tokio_util::sync::DropGuard;
 
 use self::{
     asking::Asking,
-    contest::Contested,
     listing::NamedFile,
     read_files::{Stored, What},
 };
@@ -115,7 +114,6 @@ pub(crate) struct Publisher {
     peers: Arc<Peers>,
     /// The default policy.
     policy: Policy,
-    contested: Contested,
 }
 
 impl Publisher {
@@ -126,7 +124,7 @@ impl Publisher {
         policy: Policy,
     ) -> Arc<Self> {
         let (library, indexers, peers) = (Arc::clone(library), Arc::clone(indexers), Arc::clone(peers));
-        Arc::new(Self { library, indexers, peers, policy, contested: Contested::default() })
+        Arc::new(Self { library, indexers, peers, policy })
     }
 
     /// As [`PeerHandle::publish`](crate::PeerHandle::publish); the outcome comes in pieces.
@@ -209,8 +207,8 @@ impl Publisher {
         outcome: &mut PublishOutcome,
         settling: &Settling,
     ) -> HashMap<FileName, Version> {
-        let standing = |record: &&VerifiedRecord| self.library.is_sure(&record.name);
-        let sure: Vec<VerifiedRecord> = outcome.published.iter().filter(standing).cloned().collect();
+        let is_sure = |record: &&VerifiedRecord| self.library.hands_out(record);
+        let sure: Vec<VerifiedRecord> = outcome.published.iter().filter(is_sure).cloned().collect();
         let mut settle = pin!(self.settle(outcome, settling));
         if timeout(TELL_AFTER, &mut settle).await.is_ok() {
             return HashMap::new();

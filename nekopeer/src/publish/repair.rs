@@ -17,7 +17,6 @@ use crate::{
     content::chunker::{Chunked, chunk_file},
     indexers::{Indexers, Scope, via::Via},
     library::Library,
-    peers::Peers,
     storage::catalogue::{CatalogueError, Entry, Restored, Salvaged},
 };
 
@@ -63,7 +62,6 @@ struct Knowledge {
 pub(crate) async fn repair(
     library: &Arc<Library>,
     indexers: &Indexers,
-    peers: &Peers,
     salvaged: Salvaged,
 ) -> Result<Repaired, CatalogueError> {
     let mut knowledge = Knowledge {
@@ -81,7 +79,7 @@ pub(crate) async fn repair(
         .map(|entry| (entry.record.name.clone(), entry.path.clone()))
         .collect();
     let files = library.blocking(move |library| files_of(library, elsewhere)).await?;
-    knowledge.ask_for_names(peers, files.iter().map(|file| file.name.clone()).collect()).await;
+    knowledge.ask_for_names(indexers, files.iter().map(|file| file.name.clone()).collect()).await;
     let Salvaged { entries, mut versions, floors, knows_numbers, .. } = salvaged;
     for record in entries.iter().flat_map(|entry| [Some(&entry.record), entry.newest.as_ref()]).flatten() {
         knowledge.add(record.clone());
@@ -176,12 +174,12 @@ impl Knowledge {
     }
 
     /// Asks whose files have these names.
-    async fn ask_for_names(&mut self, peers: &Peers, names: Vec<FileName>) {
+    async fn ask_for_names(&mut self, indexers: &Indexers, names: Vec<FileName>) {
         if names.is_empty() {
             return;
         }
         let scope = Scope::Network { ttl_hops: TTL_DEFAULT };
-        match peers.search_all(&names, scope, &Via::default()).await {
+        match indexers.search_all(&names, scope, &Via::default()).await {
             Ok(answers) => {
                 for answer in answers {
                     self.complete &= answer.complete;

@@ -11,8 +11,7 @@ use super::Act;
 use crate::{
     library::subscribers::Subscribers,
     state::{
-        contest::{Judgment, Mine, Turn},
-        standing::Standing,
+        contest::{Judgment, Mine},
         verdict::verdict,
     },
     storage::catalogue::numbering::{Known, Numbered, Substance},
@@ -26,13 +25,9 @@ pub struct Folder {
     name: FileName,
     policy: Policy,
     disk: Disk,
-    standing: Standing,
+    /// The indexer has answered a registration since it started.
+    is_registered: bool,
     subscribers: Subscribers,
-    /// It has published above another file with the same number, since the user published last.
-    has_gone: bool,
-    is_waiting: bool,
-    /// Somebody else publishes with this key: what is said here concerns that folder too.
-    is_shared: bool,
 }
 
 /// What the catalogue says: kept over a restart, and what a backup restores.
@@ -44,6 +39,8 @@ pub struct Disk {
     newest: Option<VerifiedRecord>,
     /// The indexer has listed the entry.
     is_told: bool,
+    /// It has listed none of its versions.
+    is_new: bool,
     /// When the entry was published.
     published_at: Option<Instant>,
 }
@@ -63,19 +60,15 @@ impl Folder {
             verifier: Arc::clone(verifier),
             name,
             policy,
-            disk: Disk::default(),
-            standing: Standing::new(1),
+            disk: Disk { is_new: true, ..Disk::default() },
+            is_registered: false,
             subscribers: Subscribers::new(now),
-            has_gone: false,
-            is_waiting: false,
-            is_shared: false,
         }
     }
 
     /// It starts again, with its own disk or another.
     pub fn restart(&mut self, disk: Option<Disk>, now: Instant) {
-        (self.standing, self.subscribers) = (Standing::new(1), Subscribers::new(now));
-        (self.has_gone, self.is_waiting, self.is_shared) = (false, false, false);
+        (self.is_registered, self.subscribers) = (false, Subscribers::new(now));
         self.disk = disk.unwrap_or_else(|| self.disk.clone());
     }
 
@@ -109,10 +102,9 @@ impl Folder {
         else {
             return Vec::new();
         };
-        self.has_gone = false;
         let (origin, name, policy) = (self.identity.id(), self.name.clone(), self.policy);
         let record = Record { origin, name, version, size: 1, content, manifest, policy, published_ms: 0 };
-        let tells_all = !self.is_shared && self.subscribers.knows_all(policy.bound(), now);
+        let tells_all = self.subscribers.knows_all(policy.bound(), now);
         let acts = self.commit(record, !tells_all);
         self.disk.published_at = Some(now);
         acts
@@ -131,30 +123,23 @@ impl Folder {
         if let Some(newer) = newer {
             return self.hear(newer);
         }
-        self.standing.confirmed(&self.name);
-        self.disk.is_told |= self.disk.entry.as_ref() == Some(record);
+        self.is_registered = true;
+        if self.disk.entry.as_ref() == Some(record) {
+            (self.disk.is_told, self.disk.is_new) = (true, false);
+        }
         Vec::new()
     }
 
     /// A version that is signed with this key arrives, from anyone.
     pub fn hear(&mut self, heard: SignedRecord) -> Vec<Act> {
-        let turn = if self.has_gone { Turn::Later } else { Turn::First };
         let heard = self.verifier.verify(heard).ok().filter(|heard| heard.origin == self.identity.id());
-        heard.map_or_else(Vec::new, |heard| self.settle(heard, turn))
+        heard.map_or_else(Vec::new, |heard| self.settle(heard))
     }
 
-    /// The pause for the other folder is over.
-    pub fn waited(&mut self, heard: VerifiedRecord) -> Vec<Act> {
-        self.is_waiting = false;
-        self.settle(heard, Turn::Now)
-    }
-
-    fn settle(&mut self, heard: VerifiedRecord, turn: Turn) -> Vec<Act> {
+    fn settle(&mut self, heard: VerifiedRecord) -> Vec<Act> {
         let Some(record) = self.disk.entry.clone() else { return Vec::new() };
         let newest = self.disk.newest.as_deref();
-        let mine = Mine { record: &record, newest, is_pending: !self.disk.is_told };
-        let judgment = mine.judge(&heard, turn);
-        self.is_shared |= judgment != Judgment::Stands;
+        let judgment = Mine { record: &record, newest, is_pending: !self.disk.is_told }.judge(&heard);
         match judgment {
             Judgment::Stands => Vec::new(),
             Judgment::Adopt => {
@@ -166,16 +151,10 @@ impl Folder {
             Judgment::Renumber => {
                 let known = self.disk.newest.as_ref().map(|newest| newest.version);
                 let last = self.disk.counter.max(known).max(Some(heard.version));
-                self.has_gone = true;
                 let version = last.and_then(Version::next);
                 version.map_or_else(Vec::new, |version| {
                     self.commit(Record { version, ..Record::clone(&record) }, true)
                 })
-            }
-            Judgment::Wait if self.is_waiting => Vec::new(),
-            Judgment::Wait => {
-                self.is_waiting = true;
-                vec![Act::Wait(heard)]
             }
             Judgment::Superseded => {
                 self.disk.newest = Some(heard);
@@ -186,15 +165,15 @@ impl Folder {
 
     /// Whether its next number is new for sure, so that subscribers are told before an indexer has listed it.
     #[must_use]
-    pub fn is_sure(&self) -> bool {
-        self.standing.covers(&self.name)
+    pub const fn is_sure(&self) -> bool {
+        self.is_registered && !self.disk.is_new
     }
 
     /// Whether others may be told of `record`: see `Library::hands_out`.
     fn hands_out(&self, record: &Record) -> bool {
         let is_pending =
             !self.disk.is_told && self.disk.entry.as_ref().is_some_and(|entry| **entry == *record);
-        self.standing.covers(&self.name) || !is_pending
+        !is_pending || self.is_sure()
     }
 
     /// The version that is served to those who download.

@@ -55,6 +55,4 @@ pub enum Act {
     },
     /// Tell the subscribers of this version, once the indexer has answered, or does not.
     Announce(VerifiedRecord),
-    /// Look at this version again after a pause: another folder is to publish above it.
-    Wait(VerifiedRecord),
 }

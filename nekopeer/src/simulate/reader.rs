@@ -127,7 +127,6 @@ impl Reader {
                 _ => NoAnswer::Away,
             },
             Some(Verdict::Unpublished) => NoAnswer::Withdrawn,
-            Some(Verdict::Unsettled) => NoAnswer::Unsettled,
             Some(Verdict::Unknown) => {
                 acts.push(Act::Remind(copy.clone()));
                 NoAnswer::Away

@@ -32,8 +32,6 @@ pub(crate) enum NoAnswer {
     Away,
     /// It does not offer the file any more.
     Withdrawn,
-    /// It has a newer version, and hands it out once its number is confirmed.
-    Unsettled,
 }
 
 /// What speaks against a copy of the newest known version.
@@ -41,10 +39,6 @@ pub(crate) enum NoAnswer {
 pub enum Doubt {
     /// Its origin does not offer it any more.
     Withdrawn,
-    /// Its origin has a newer version whose number no indexer has confirmed yet.
-    Unsettled,
-    /// Two files were published under its number.
-    Contested,
 }
 
 impl Doubt {
@@ -53,8 +47,6 @@ impl Doubt {
     pub const fn text(self) -> &'static str {
         match self {
             Self::Withdrawn => "its origin does not offer it any more",
-            Self::Unsettled => "its origin has a newer version whose number no indexer has confirmed yet",
-            Self::Contested => "two files were published as this version, and a later one is to replace both",
         }
     }
 }
@@ -63,8 +55,6 @@ impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Withdrawn => "withdrawn",
-            Self::Unsettled => "unsettled",
-            Self::Contested => "contested",
         })
     }
 }
@@ -173,12 +163,7 @@ impl CopyState {
             return Freshness::Stale;
         }
         match self.confirmed_at {
-            Some(at)
-                if now.saturating_duration_since(at) < self.bound()
-                    && self.doubt != Some(Doubt::Unsettled) =>
-            {
-                Freshness::Fresh
-            }
+            Some(at) if now.saturating_duration_since(at) < self.bound() => Freshness::Fresh,
             _ => Freshness::Unverified,
         }
     }
@@ -237,10 +222,7 @@ impl CopyState {
                 (self.retry, self.doubt) = (None, Some(Doubt::Withdrawn));
                 self.seldom()
             }
-            NoAnswer::Away | NoAnswer::Unsettled => {
-                if why == NoAnswer::Unsettled {
-                    self.doubt = Some(Doubt::Unsettled);
-                }
+            NoAnswer::Away => {
                 let retry = self.retry.get_or_insert_with(|| Box::new(Backoff::new(RETRY_MIN, RETRY_MAX)));
                 let pause = retry.pause(random);
                 if self.newest.is_some() { pause.max(self.seldom()) } else { pause }

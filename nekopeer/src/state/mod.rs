@@ -9,8 +9,6 @@ pub(crate) mod outdated;
 pub(crate) mod pace;
 pub(crate) mod registrations;
 pub(crate) mod schedule;
-pub(crate) mod standing;
 pub(crate) mod turns;
 pub(crate) mod upload_turns;
 pub(crate) mod verdict;
-pub(crate) mod witness;

@@ -13,10 +13,8 @@ pub(crate) fn verdict(
     let newest = elsewhere.unwrap_or(record);
     if elsewhere.is_none() && (record.version, record.content) == (held.version, held.content) {
         Verdict::Current
-    } else if newest.version <= held.version {
+    } else if newest.version <= held.version || (elsewhere.is_none() && !hands_out(newest)) {
         Verdict::Unknown
-    } else if elsewhere.is_none() && !hands_out(newest) {
-        Verdict::Unsettled
     } else {
         Verdict::Newer(Box::new(newest.to_signed()))
     }
@@ -55,7 +53,11 @@ mod tests {
         assert_eq!(said(&record(5, 6), None, true), Verdict::Unknown, "other bytes under its number");
         assert_eq!(said(&record(6, 6), None, true), Verdict::Unknown, "a later number");
         assert_eq!(said(&record(4, 4), None, true), newer(&own));
-        assert_eq!(said(&record(4, 4), None, false), Verdict::Unsettled);
+        assert_eq!(
+            said(&record(4, 4), None, false),
+            Verdict::Unknown,
+            "its number may have been used before"
+        );
         assert_eq!(said(&own, Some(&elsewhere), false), newer(&elsewhere), "published elsewhere");
         let held = Held { name: own.name.clone(), version: own.version, content: own.content };
         assert_eq!(verdict(None, &held, |_| true), Verdict::Unpublished);

@@ -370,11 +370,12 @@ async fn bytes_that_are_not_the_files_are_never_sent() {
         wrong.bytes[15 * CHUNK_BYTES] ^= 1;
         wrong.honest(request)
     };
-    let _liar = goods.served(1, indexer.local_addr(), lies).await;
+    let liar = goods.served(1, indexer.local_addr(), lies).await;
     let (_door, http) = door(&reader.peer);
     let answer = http.gets("/f/a").await;
     assert!(answer.status == 502 || answer.is_cut, "{}", answer.status);
     assert!(answer.status == 502 || goods.bytes.starts_with(&answer.body));
+    drop(liar);
     // An origin whose content hash is not that of its own chunks: the last bytes are held back.
     let lies = Goods::with(1, "lie", 1, bytes(2, 20 * CHUNK_BYTES), |record| {
         record.content = nekoproto::ContentHash::from_bytes([7; 32]);

@@ -19,6 +19,7 @@ mod intruders;
 mod jobs;
 mod kill_matrix;
 mod numbering;
+mod one_key;
 mod one_number;
 mod origins;
 mod places;

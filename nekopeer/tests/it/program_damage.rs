@@ -212,13 +212,13 @@ fn restored_folder_gives_no_reader_a_number_that_others_have_while_its_indexer_i
     }
     let mut sharer = share("other");
     sharer.out_line("not confirmed by an indexer yet");
-    behind.run(&["get", "a"]).failed_with(3, &["whose number no indexer has confirmed yet"]);
+    behind.run(&["get", "a"]).failed_with(3, &["cannot be asked"]);
     let status = behind.done(&["status"]).out;
-    assert!(status[1].contains("unsettled") && status[1].contains("no indexer has confirmed"), "{status:?}");
+    assert!(status[1].contains("unverified"), "{status:?}");
     assert_eq!(behind.read("a"), b"first");
     ahead.done(&["status"]); // which shows the origin the version that it does not know
     sharer.err_line("published a as version 3: number 2 was already used");
-    behind.run(&["get", "a"]).failed_with(3, &["whose number no indexer has confirmed yet"]);
+    behind.run(&["get", "a"]).failed_with(3, &["cannot be asked"]);
     let _indexers = Indexers::at(free);
     sharer.err_line("registered 1 file");
     let got = behind.done(&["get", "a", "--json"]).json();

@@ -1,5 +1,7 @@
 //! Refusals and faults that are sent. Wire types: append variants, never reorder them.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -39,6 +41,14 @@ pub enum Refusal {
         "a route probe has at most {PROBE_HOPS_MAX} hops, and carries no bytes but for indexers that measure that"
     )]
     ProbeTooLarge,
+    /// Another process uses the caller's key, and answers: one key has one running node.
+    #[error("this key runs at {at} already")]
+    KeyInUse {
+        /// Where that one is connected from.
+        at: SocketAddr,
+        /// For how many milliseconds.
+        for_ms: u64,
+    },
 }
 
 /// A peer's refusal on a data stream. Wire: append variants, never reorder.

@@ -11,7 +11,7 @@ use crate::{
 
 /// Version of the wire format, sent before every hello. Nodes of different versions refuse each other and
 /// say which version the other speaks.
-pub const PROTOCOL_VERSION: u16 = 14;
+pub const PROTOCOL_VERSION: u16 = 15;
 
 /// What kind of node it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -50,6 +50,8 @@ pub struct Hello {
     pub is_open: bool,
     /// Further addresses of its machine, where it listens on the same port. None of them is proven.
     pub hints: List<IpAddr, HINTS_MAX>,
+    /// A random number of the process: one key has one running node.
+    pub instance: u64,
     /// Random bytes that the other side's proof covers.
     #[serde(with = "serde_bytes")]
     pub nonce: [u8; 32],

@@ -53,9 +53,7 @@ pub enum Verdict {
     Newer(Box<SignedRecord>),
     /// The origin does not publish that name.
     Unpublished,
-    /// The origin publishes that name and does not know that version: it lost its version counter.
+    /// The origin publishes that name and does not say which version is the newest. It does not know that version: it lost
+    /// its version counter. Or the number of its newest may have been used before: no indexer has answered it yet.
     Unknown,
-    /// There is a newer version, whose number no indexer has confirmed yet: it may change, so that the version is
-    /// not handed out. To be asked again.
-    Unsettled,
 }

@@ -63,6 +63,8 @@ pub struct EndpointConfig {
 /// One node's side of all its connections.
 pub struct Endpoint {
     config: EndpointConfig,
+    /// Tells this process from others with its key.
+    instance: u64,
     budget: Arc<Budget>,
     turns: Turns,
     tls: Option<Tls>,
@@ -103,6 +105,7 @@ impl Endpoint {
         let turns = Turns::new();
         Ok(Arc::new(Self {
             config,
+            instance: rand::random(),
             budget,
             turns,
             tls,
@@ -289,6 +292,7 @@ impl Endpoint {
             listen_port: listens_on.map_or(0, |bound| bound.port()),
             is_open: bound.is_some_and(|bound| !bound.ip().is_loopback()),
             hints,
+            instance: self.instance,
             nonce: rand::random(),
         }
     }

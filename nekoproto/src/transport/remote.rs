@@ -45,6 +45,8 @@ pub struct Connection {
     pub listens_at: Option<NodeAddrs>,
     /// Whether it listens beyond loopback, as it claims.
     pub is_open: bool,
+    /// The random number of its process.
+    pub instance: u64,
     /// What it was opened for.
     pub purpose: Purpose,
     /// What is kept for the other end.
@@ -69,6 +71,6 @@ impl Connection {
             let hints = hello.hints.iter().map(|ip| SocketAddr::new(*ip, seen.port()));
             NodeAddrs::new(hello.node, std::iter::once(seen).chain(hints))
         });
-        Self { io, remote, listens_at, is_open: hello.is_open, purpose, account }
+        Self { io, remote, listens_at, is_open: hello.is_open, instance: hello.instance, purpose, account }
     }
 }

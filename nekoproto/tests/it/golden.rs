@@ -255,7 +255,7 @@ fn calls_of_a_peer(pins: &mut Pins) {
     pins.answer_of_peer("lent", PeerAnswer::Lend(Ok(Some(Box::new(record())))));
     pins.answer_of_peer("noted", PeerAnswer::Invalidate(Ok(())));
     let newer = Verdict::Newer(Box::new(record()));
-    let verdicts = [Verdict::Current, newer, Verdict::Unpublished, Verdict::Unknown, Verdict::Unsettled];
+    let verdicts = [Verdict::Current, newer, Verdict::Unpublished, Verdict::Unknown];
     pins.answer_of_peer("verdicts", PeerAnswer::Confirm(Ok(List::first_of(verdicts))));
     pins.answer_of_peer("refused", PeerAnswer::Confirm(Err(Refusal::Busy)));
 }
@@ -271,8 +271,9 @@ fn handshakes_and_refusals(pins: &mut Pins) {
     for refusal in refusals.into_iter().chain([H::SecretUnasked, H::SecretWrong, H::NotAllowed]) {
         pins.pin(&format!("hello refused: {refusal:?}"), &Err::<Hello, _>(refusal));
     }
+    let in_use = R::KeyInUse { at: "127.0.0.1:4000".parse().unwrap(), for_ms: 300_000 };
     let refusals = [R::TtlTooLarge(255), R::Forged, R::NotListening, R::Busy, R::WrongRole, R::BadPattern];
-    for refusal in refusals.into_iter().chain([R::NoRoom, R::NotCalled, R::ProbeTooLarge]) {
+    for refusal in refusals.into_iter().chain([R::NoRoom, R::NotCalled, R::ProbeTooLarge, in_use]) {
         pins.pin(&format!("refusal: {refusal:?}"), &refusal);
     }
 }

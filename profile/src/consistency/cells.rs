@@ -55,7 +55,6 @@ fn calm() -> Setting {
     Setting {
         indexers: 10,
         topology: Topology::Mesh,
-        folders: 1,
         readers: 3,
         policy: Policy::default(),
         update_every: secs(60),
@@ -149,17 +148,16 @@ pub(super) fn c4() -> Vec<Cell> {
 
 pub(super) fn c5() -> Vec<Cell> {
     let rows = [
-        ("messages replayed and forged", Some(Mishaps::Messages), 1),
-        ("restarts", Some(Mishaps::Restarts), 1),
-        ("restored folder", Some(Mishaps::Backups), 1),
-        ("cloned folder", None, 2),
+        ("messages replayed and forged", Mishaps::Messages),
+        ("restarts", Mishaps::Restarts),
+        ("restored folder", Mishaps::Backups),
     ];
-    let cell = |(name, mishaps, folders): (&str, _, _)| {
+    let cell = |(name, mishaps): (&str, _)| {
         let weather = Weather { delay: DELAY_LONG, loss: 0.05, doubled: 0.1, cut: None };
         let (indexers, topology, policy) = (4, Topology::Ring, policy(Mode::Hybrid, 20, 20));
         let (update_every, lasts) = (secs(10), secs(300));
-        let setting =
-            Setting { indexers, topology, folders, policy, update_every, lasts, weather, mishaps, ..calm() };
+        let mishaps = Some(mishaps);
+        let setting = Setting { indexers, topology, policy, update_every, lasts, weather, mishaps, ..calm() };
         Cell { about: Row::default().with("mishaps", name), setting }
     };
     rows.map(cell).into()

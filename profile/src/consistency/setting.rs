@@ -14,8 +14,6 @@ pub struct Setting {
     pub indexers: usize,
     /// How they are linked.
     pub topology: Topology,
-    /// Folders with the origin's key; more than one are clones.
-    pub folders: usize,
     /// How many readers.
     pub readers: usize,
     /// The policy of the file.

@@ -21,7 +21,7 @@ pub enum Which {
     C3,
     /// The bound, with links cut
     C4,
-    /// The order, with delayed, doubled, replayed and forged messages, restarts, restored and cloned folders
+    /// The order, with delayed, doubled, replayed and forged messages, restarts, and restored folders
     C5,
     /// Messages over replicas and indexers
     C6,

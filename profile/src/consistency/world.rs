@@ -1,4 +1,4 @@
-//! One simulation: folders that publish a file, readers that keep copies of it, and indexers between them. Who sends what to
+//! One simulation: a folder that publishes a file, readers that keep copies of it, and indexers between them. Who sends what to
 //! whom when is as in the shell of the nodes; what they decide is their own code.
 
 mod mishaps;
@@ -25,8 +25,8 @@ use super::setting::{Mishaps, Setting};
 use super::tally::{Tally, Traffic};
 use crate::plan::topology::{Graph, TopologyError};
 
-/// As in the shell: the time for a peer to answer, for an indexer to acknowledge before subscribers are told anyway, between
-/// renewals of a lease, and for another folder to publish again.
+/// As in the shell: the time for a peer to answer, for an indexer to acknowledge before subscribers are told anyway, and
+/// between renewals of a lease.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 const HANGS_AFTER: Duration = Duration::from_secs(1);
 /// The same where the number is new for sure.
@@ -39,7 +39,8 @@ const AGAIN_MIN: Duration = Duration::from_millis(250);
 /// Indexers are told after so many times.
 const SPREAD_AFTER: u32 = 2;
 const RENEW_EVERY: Duration = Duration::from_secs(10);
-const WAIT: Duration = Duration::from_secs(3);
+/// The peer that publishes; the others are readers.
+const FOLDER: usize = 0;
 /// Neighbors of each indexer in a random topology.
 const DEGREE: usize = 4;
 /// Time away, as a part of the time that a node is there.
@@ -60,7 +61,6 @@ enum Event {
     /// the first time.
     TellsAgain(usize, usize, VerifiedRecord, u32),
     Renews(usize, usize),
-    Waited(usize, usize, VerifiedRecord),
     Publishes,
     Reads(usize),
     Comes(usize),
@@ -195,11 +195,11 @@ impl World {
             unreachable!("an empty folder takes a first number")
         };
         let disk = folder.backup();
-        // Folders, then readers, each at another indexer as long as there are any.
+        // Each at another indexer as long as there are any.
         let mut homes: Vec<usize> = (0..setting.indexers).collect();
         homes.shuffle(&mut rng);
         let peer = |n: usize| {
-            let role = if n < setting.folders {
+            let role = if n == FOLDER {
                 let mut folder = new();
                 folder.restart(Some(disk.clone()), base);
                 Role::Folder { folder: Box::new(folder), backups: vec![disk.clone()], announcing: None }
@@ -209,7 +209,7 @@ impl World {
             let (lives, session, is_listed, asks, fetches, wake_at) = Default::default();
             Peer { role, home: homes[n % homes.len()], lives, session, is_listed, asks, fetches, wake_at }
         };
-        let peers: Vec<Peer> = (0..setting.folders + setting.readers).map(peer).collect();
+        let peers: Vec<Peer> = (0..=setting.readers).map(peer).collect();
         let indexers = Indexer::all(&graph, setting.indexers, &name, base);
         let reach = |from| graph.reach(from, TTL_DEFAULT).into_iter().zip(0..);
         let near = |from| reach(from).filter_map(|(is_reached, n)| is_reached.then_some(n)).collect();
@@ -238,7 +238,7 @@ impl World {
         let warm_up = self.setting.policy.bound().max(WARM_UP_MIN);
         for n in 0..self.peers.len() {
             self.queue.add(Duration::ZERO, Event::Comes(n));
-            if n >= self.setting.folders {
+            if !self.is_folder(n) {
                 let at = warm_up + exponential(self.setting.read_every, &mut self.rng);
                 self.queue.add(at, Event::Reads(n));
             }
@@ -256,7 +256,7 @@ impl World {
     }
 
     const fn is_folder(&self, peer: usize) -> bool {
-        peer < self.setting.folders
+        peer == FOLDER
     }
 
     fn happens(&mut self, event: Event) {
@@ -278,15 +278,6 @@ impl World {
             Event::TellsAgain(..) => {}
             Event::Renews(peer, life) => self.renews(peer, life),
             Event::Begins => self.tally = Tally::default(),
-            Event::Waited(peer, life, heard) => {
-                let one = &mut self.peers[peer];
-                if let Role::Folder { folder, .. } = &mut one.role
-                    && one.lives == life
-                {
-                    let acts = folder.waited(heard);
-                    self.carry_out(peer, acts);
-                }
-            }
             Event::Publishes => self.publishes(),
             Event::Reads(peer) => self.reads(peer),
             Event::Comes(peer) => self.comes(peer),
@@ -303,7 +294,7 @@ impl World {
     fn publishes(&mut self) {
         let pause = exponential(self.setting.update_every, &mut self.rng);
         self.queue.after(pause, Event::Publishes);
-        let (peer, now) = (self.rng.random_range(0..self.setting.folders), self.now());
+        let (peer, now) = (FOLDER, self.now());
         let mut content = [0; 32];
         content[..8].copy_from_slice(&self.history.len().to_le_bytes());
         content[8] = 1;
@@ -359,7 +350,7 @@ impl World {
         self.tally.never_published += usize::from(reader.known().version.get() > self.newest);
         if is_fresh {
             // Where numbers are given up, it is not known when a version was replaced.
-            let is_judged = self.setting.folders == 1 && self.setting.mishaps != Some(Mishaps::Backups);
+            let is_judged = self.setting.mishaps != Some(Mishaps::Backups);
             let bound = self.setting.policy.bound() + self.setting.weather.delay.1;
             let ago = ago(reader.held().version.get()).filter(|_| is_judged);
             self.tally.read_as_fresh(ago, bound);

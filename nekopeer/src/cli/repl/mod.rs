@@ -46,11 +46,12 @@ pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended
         true => script(&mut session, output, &mut stop).await,
         false => interactive(&mut session, output, &mut stop).await,
     };
+    let refusal = session.refusal();
     tokio::select! {
         () = session.close(is_script) => {}
         () = stop.wait() => {} // the user does not want to wait
     }
-    ended
+    refusal.map_or(ended, Err)
 }
 
 async fn script(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> anyhow::Result<Ended> {

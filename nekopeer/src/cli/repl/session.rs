@@ -130,6 +130,11 @@ impl<'a> Session<'a> {
         matches!(&self.reached, Some(Reached::Here(hosted)) if hosted.host.stop.is_cancelled())
     }
 
+    /// Why the peer of this process ends although nobody asked it to.
+    pub(super) fn refusal(&self) -> Option<anyhow::Error> {
+        self.reached.as_ref()?.refusal()
+    }
+
     /// Runs a verb; `None` if it was interrupted.
     pub(super) async fn verb(
         &mut self,

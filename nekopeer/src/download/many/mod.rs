@@ -154,7 +154,7 @@ impl Downloads {
     async fn targets(&mut self, names: Vec<FileName>) -> Vec<Target> {
         let scope = Scope::Network { ttl_hops: self.options.ttl_hops };
         let (mut targets, mut chosen) = (Vec::with_capacity(names.len()), Vec::with_capacity(names.len()));
-        match self.downloader.peers.search_all(&names, scope, &self.options.via).await {
+        match self.downloader.indexers.search_all(&names, scope, &self.options.via).await {
             Ok(answers) => {
                 for (name, found) in names.into_iter().zip(answers) {
                     let target = self.downloader.choose(&name, &self.options, found);

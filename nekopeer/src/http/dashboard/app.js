@@ -145,8 +145,8 @@ function matchActions(match) {
 // Events -----------------------------------------------------------------------------------------------------------
 
 /** What the peer's events are called. */
-const EVENTS = ["connected", "away", "not-listed", "registered", "invalidated", "refreshed", "dropped", "origin-away",
-  "withdrawn", "followed", "refused", "rolled-back", "unsettled", "changed", "renumbered", "published-elsewhere", "failed", "job-ended", "job", "missed"];
+const EVENTS = ["connected", "away", "not-listed", "key-in-use", "registered", "invalidated", "refreshed", "dropped", "origin-away",
+  "withdrawn", "followed", "refused", "rolled-back", "changed", "renumbered", "published-elsewhere", "failed", "job-ended", "job", "missed"];
 
 function log(kind, data) {
   const line = el("li", { class: "new" }, el("time", { datetime: new Date(now()).toISOString() }, clock(now())),

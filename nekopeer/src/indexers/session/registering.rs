@@ -18,7 +18,10 @@ use tracing::{debug, warn};
 use super::{ANSWER_WITHIN, SessionError, Worker};
 use crate::{
     indexers::{SPREAD_HOPS, refresh},
-    library::{Library, events::Event},
+    library::{
+        Library, OtherNode,
+        events::{Event, key_in_use},
+    },
     state::registrations::{Batch, Kind},
     storage::catalogue::{CatalogueError, PageStart},
 };
@@ -93,10 +96,15 @@ impl Worker {
                 match told {
                     Ok(()) => {}
                     Err(SessionError::Refused(Refusal::NotListening)) => {
-                        self.is_unreachable.store(true, Ordering::Relaxed);
-                        self.registrations.lock().disconnected(self.index); // it is told nothing more
-                        self.told.send_replace(());
-                        self.library.tell(Event::NotListed(self.link.addr()));
+                        return self.not_listed(Event::NotListed(self.link.addr()));
+                    }
+                    Err(SessionError::Refused(Refusal::KeyInUse { at, for_ms })) => {
+                        let event =
+                            Event::KeyInUse { indexer: self.link.addr(), at, for_secs: for_ms / 1000 };
+                        self.not_listed(event);
+                        let since = Instant::now().checked_sub(Duration::from_millis(for_ms));
+                        let other = OtherNode { why: key_in_use(at, for_ms / 1000), since };
+                        self.library.key_in_use.send_replace(Some(other));
                         return;
                     }
                     Err(error) if is_first => {
@@ -117,6 +125,14 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// The indexer lists nothing of this peer over the current connection, and is told nothing more.
+    fn not_listed(&self, why: Event) {
+        self.is_unreachable.store(true, Ordering::Relaxed);
+        self.registrations.lock().disconnected(self.index);
+        self.told.send_replace(());
+        self.library.tell(why);
     }
 
     /// Updates the offers from the files on disk. Returns what was published so shortly before this process began that
@@ -220,7 +236,7 @@ impl Worker {
             let listed =
                 self.registrations.lock().registered(self.index, kind, records, &newer, &reply.unlisted);
             if kind != Kind::Partial {
-                self.library.note_listed(indexer, &listed, &self.all);
+                self.library.catalogue.note_told(indexer, &listed, &self.all);
             }
             if is_news && !announce {
                 self.spread_left(client, &listed).await?;
@@ -247,11 +263,10 @@ impl Worker {
         client: &IndexerServiceClient,
         untold: &[VerifiedRecord],
     ) -> Result<(), SessionError> {
-        // The indexer may know that another folder uses the number.
         let library = &self.library;
-        let stands = |record: &&VerifiedRecord| {
-            !library.is_shared(&record.name) && !library.catalogue.is_pending(record)
-        };
+        library.note_all_registered();
+        // The indexer may know that the number was used before.
+        let stands = |record: &&VerifiedRecord| !library.catalogue.is_pending(record);
         let untold: Vec<VerifiedRecord> = untold.iter().filter(stands).cloned().collect();
         self.spread(client, &untold).await?;
         let files = self.registrations.lock().counted(self.index);

@@ -1,5 +1,5 @@
-//! The decision alone, and in a simulation: folders with one key that are lost, restored and cloned, publishing
-//! through indexers that hear of each other or do not.
+//! The decision alone, and in a simulation: a folder that is lost and restored, publishing through indexers that hear of
+//! each other or do not.
 
 use std::collections::BTreeMap;
 
@@ -31,39 +31,32 @@ fn version(number: u64) -> Version {
 #[test]
 fn heard_record_is_judged_by_its_number_its_bytes_and_who_relies_on_ours() {
     let mine = record(version(5), 5);
-    let judge = |is_pending, heard: (u64, u8), turn| {
-        Mine { record: &mine, newest: None, is_pending }.judge(&record(version(heard.0), heard.1), turn)
+    let judge = |is_pending, heard: (u64, u8)| {
+        Mine { record: &mine, newest: None, is_pending }.judge(&record(version(heard.0), heard.1))
     };
-    for turn in [Turn::First, Turn::Later, Turn::Now] {
-        for is_pending in [false, true] {
-            assert_eq!(judge(is_pending, (4, 4), turn), Judgment::Stands);
-            assert_eq!(judge(is_pending, (5, 5), turn), Judgment::Stands);
-            assert_eq!(judge(is_pending, (7, 5), turn), Judgment::Adopt, "the same bytes");
-        }
-        assert_eq!(judge(true, (7, 7), turn), Judgment::Renumber);
-        assert_eq!(judge(true, (5, 7), turn), Judgment::Renumber);
-        assert_eq!(judge(false, (7, 7), turn), Judgment::Superseded);
+    for is_pending in [false, true] {
+        assert_eq!(judge(is_pending, (4, 4)), Judgment::Stands);
+        assert_eq!(judge(is_pending, (5, 5)), Judgment::Stands);
+        assert_eq!(judge(is_pending, (7, 5)), Judgment::Adopt, "the same bytes");
     }
-    assert_eq!(judge(false, (5, 4), Turn::First), Judgment::Renumber, "one of the two goes first");
-    assert_eq!(judge(false, (5, 7), Turn::First), Judgment::Wait, "the other one waits");
-    assert_eq!(judge(false, (5, 4), Turn::Later), Judgment::Wait, "as does who went before");
-    assert_eq!(judge(false, (5, 7), Turn::Now), Judgment::Renumber, "but not for ever");
+    assert_eq!(judge(true, (7, 7)), Judgment::Renumber);
+    assert_eq!(judge(true, (5, 7)), Judgment::Renumber);
+    assert_eq!(judge(false, (7, 7)), Judgment::Superseded);
+    assert_eq!(judge(false, (5, 4)), Judgment::Renumber, "the one that ranks higher");
+    assert_eq!(judge(false, (5, 7)), Judgment::Superseded, "the other one");
     let newest = record(version(8), 8);
     let superseded = Mine { record: &mine, newest: Some(&newest), is_pending: false };
-    assert_eq!(superseded.judge(&record(version(8), 8), Turn::First), Judgment::Stands, "it is known");
-    assert_eq!(superseded.judge(&record(version(9), 9), Turn::First), Judgment::Superseded);
+    assert_eq!(superseded.judge(&record(version(8), 8)), Judgment::Stands, "it is known");
+    assert_eq!(superseded.judge(&record(version(9), 9)), Judgment::Superseded);
 }
 
-/// A data folder with the key; there may be several.
+/// The data folder with the key.
 #[derive(Clone, Default)]
-struct Clone_ {
+struct Folder {
     catalogue: Catalogue,
-    /// What the folder was, for when it is restored.
+    /// What it was, for when it is restored.
     copies: Vec<Catalogue>,
     own_indexers: Vec<usize>,
-    /// It published above another version of one number.
-    has_gone: bool,
-    waiting: Option<VerifiedRecord>,
 }
 
 #[derive(Clone, Default)]
@@ -82,11 +75,11 @@ struct Indexer {
 
 struct Sim {
     random: StdRng,
-    clones: Vec<Clone_>,
+    folder: Folder,
     indexers: Vec<Indexer>,
-    /// Records on their way to indexers and to clones.
+    /// Records on their way to indexers and to the folder.
     to_indexers: Vec<(usize, VerifiedRecord)>,
-    to_clones: Vec<(usize, VerifiedRecord)>,
+    to_folder: Vec<VerifiedRecord>,
     /// Whether the network answers and messages arrive.
     is_reliable: bool,
     registrations: usize,
@@ -96,20 +89,16 @@ impl Sim {
     fn new(seed: u64, is_reliable: bool) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
         let indexers: usize = random.random_range(1..=3);
-        let clone = |random: &mut StdRng| {
-            let mut own_indexers: Vec<usize> = (0..indexers).filter(|_| random.random_bool(0.6)).collect();
-            if own_indexers.is_empty() {
-                own_indexers.push(random.random_range(0..indexers));
-            }
-            Clone_ { own_indexers, ..Clone_::default() }
-        };
-        let clones = (0..random.random_range(1..=3)).map(|_| clone(&mut random)).collect();
+        let mut own_indexers: Vec<usize> = (0..indexers).filter(|_| random.random_bool(0.6)).collect();
+        if own_indexers.is_empty() {
+            own_indexers.push(random.random_range(0..indexers));
+        }
         Self {
             random,
-            clones,
+            folder: Folder { own_indexers, ..Folder::default() },
             indexers: (0..indexers).map(|_| Indexer::default()).collect(),
             to_indexers: Vec::new(),
-            to_clones: Vec::new(),
+            to_folder: Vec::new(),
             is_reliable,
             registrations: 0,
         }
@@ -120,12 +109,13 @@ impl Sim {
         self.indexers.iter().filter_map(|one| one.known.clone()).max_by_key(|record| record.version)
     }
 
-    /// Sends `record` to the other indexers, and to the clones at this one.
+    /// Sends `record` to the other indexers, and to the folder, if it is at this one.
     fn spread(&mut self, from: usize, record: &VerifiedRecord) {
         let others = (0..self.indexers.len()).filter(|to| *to != from);
         self.to_indexers.extend(others.map(|to| (to, record.clone())));
-        let at = self.clones.iter().enumerate().filter(|(_, clone)| clone.own_indexers.contains(&from));
-        self.to_clones.extend(at.map(|(n, _)| (n, record.clone())));
+        if self.folder.own_indexers.contains(&from) {
+            self.to_folder.push(record.clone());
+        }
     }
 
     /// An indexer lists `record`, or answers with the one that it knows.
@@ -146,14 +136,14 @@ impl Sim {
         Ok(())
     }
 
-    /// Registers what clone `n` offers; returns what its indexers know better.
-    fn offer(&mut self, n: usize) -> Vec<VerifiedRecord> {
-        let Clone_ { catalogue, own_indexers, .. } = self.clones[n].clone();
+    /// Registers what the folder offers; returns what its indexers know better.
+    fn offer(&mut self) -> Vec<VerifiedRecord> {
+        let Folder { catalogue, own_indexers, .. } = self.folder.clone();
         let Some(entry) = catalogue.entry.filter(|_| catalogue.newest.is_none()) else { return Vec::new() };
         let mut heard = Vec::new();
         for at in own_indexers {
             match self.register(at, &entry) {
-                Ok(()) => self.clones[n].catalogue.is_told = true,
+                Ok(()) => self.folder.catalogue.is_told = true,
                 Err(known) => heard.push(known),
             }
         }
@@ -161,92 +151,71 @@ impl Sim {
     }
 
     /// The user publishes `content`, as `Publisher` does.
-    fn publish(&mut self, n: usize, content: u8) {
+    fn publish(&mut self, content: u8) {
         let network = if self.is_reliable || self.random.random_bool(0.5) { self.newest() } else { None };
-        let Catalogue { counter, entry, newest, .. } = self.clones[n].catalogue.clone();
+        let Catalogue { counter, entry, newest, .. } = self.folder.catalogue.clone();
         let draft = Substance::of(&record(Version::FIRST, content));
-        let known = Known {
-            counter,
-            floor: None,
-            entry: entry.as_ref(),
-            newest: newest.as_ref(),
-            network: network.as_ref(),
-        };
-        match known.number(draft) {
+        let (entry, newest, network) = (entry.as_ref(), newest.as_ref(), network.as_ref());
+        match (Known { counter, floor: None, entry, newest, network }).number(draft) {
             Numbered::Old(same) => {
-                self.take(n, same.clone(), false);
-                self.offer(n).into_iter().for_each(|heard| self.hear(n, &heard, Turn::First));
-                return;
+                self.take(same.clone(), false);
+                return self.register_all();
             }
-            Numbered::New(version) => self.take(n, record(version, content), true),
+            Numbered::New(version) => self.take(record(version, content), true),
             Numbered::UsedUp => panic!("no number is left"),
         }
-        self.clones[n].has_gone = false;
         for round in 0.. {
-            assert!(round < 4, "a publish alone settles its number at once");
-            let mut heard = self.offer(n);
+            assert!(round < 4, "a publish settles its number at once");
+            let mut heard = self.offer();
             heard.sort_by_key(|heard| heard.version);
             let Some(heard) = heard.pop() else { break };
-            let mine = self.clones[n].catalogue.entry.clone().unwrap();
-            match self.mine(n, &mine).judge(&heard, Turn::Now) {
-                Judgment::Stands => break,
-                Judgment::Adopt => self.take(n, heard, false),
-                Judgment::Renumber | Judgment::Wait | Judgment::Superseded => self.renumber(n, &heard),
+            match self.judge(&heard) {
+                None | Some(Judgment::Stands) => break,
+                Some(Judgment::Adopt) => self.take(heard, false),
+                Some(Judgment::Renumber | Judgment::Superseded) => self.renumber(&heard),
             }
         }
     }
 
-    fn mine<'a>(&'a self, n: usize, mine: &'a VerifiedRecord) -> Mine<'a> {
-        let catalogue = &self.clones[n].catalogue;
-        let newest = catalogue.newest.as_deref();
-        Mine { record: mine, newest, is_pending: !catalogue.is_told }
+    fn judge(&self, heard: &VerifiedRecord) -> Option<Judgment> {
+        let Catalogue { entry, newest, is_told, .. } = &self.folder.catalogue;
+        let (record, newest) = (entry.as_deref()?, newest.as_deref());
+        Some(Mine { record, newest, is_pending: !is_told }.judge(heard))
     }
 
-    /// A version becomes that of clone `n`.
-    fn take(&mut self, n: usize, record: VerifiedRecord, is_new: bool) {
-        let clone = &mut self.clones[n];
-        clone.copies.push(clone.catalogue.clone());
-        let counter = clone.catalogue.counter.max(Some(record.version));
-        clone.catalogue = Catalogue { counter, entry: Some(record), newest: None, is_told: !is_new };
+    /// A version becomes that of the folder.
+    fn take(&mut self, record: VerifiedRecord, is_new: bool) {
+        let folder = &mut self.folder;
+        folder.copies.push(folder.catalogue.clone());
+        let counter = folder.catalogue.counter.max(Some(record.version));
+        folder.catalogue = Catalogue { counter, entry: Some(record), newest: None, is_told: !is_new };
     }
 
-    fn renumber(&mut self, n: usize, above: &VerifiedRecord) {
-        let catalogue = &self.clones[n].catalogue;
+    fn renumber(&mut self, above: &VerifiedRecord) {
+        let catalogue = &self.folder.catalogue;
         let newest = catalogue.newest.as_ref().map(|newest| newest.version);
         let last = catalogue.counter.max(newest).max(Some(above.version)).unwrap();
         let content = catalogue.entry.as_ref().unwrap().content.as_bytes()[0];
-        self.take(n, record(last.next().unwrap(), content), true);
+        self.take(record(last.next().unwrap(), content), true);
     }
 
-    /// Clone `n` hears of a record in the background.
-    fn hear(&mut self, n: usize, heard: &VerifiedRecord, turn: Turn) {
-        let Some(mine) = self.clones[n].catalogue.entry.clone() else { return };
-        let turn = if turn == Turn::First && self.clones[n].has_gone { Turn::Later } else { turn };
-        match self.mine(n, &mine).judge(heard, turn) {
-            Judgment::Stands => return,
-            Judgment::Adopt => self.take(n, heard.clone(), false),
-            Judgment::Renumber => {
-                self.renumber(n, heard);
-                self.clones[n].has_gone = true;
-            }
-            Judgment::Wait => {
-                self.clones[n].waiting = Some(heard.clone());
-                return;
-            }
-            Judgment::Superseded => {
-                self.clones[n].catalogue.newest = Some(heard.clone());
+    /// The folder hears of a record in the background.
+    fn hear(&mut self, heard: &VerifiedRecord) {
+        match self.judge(heard) {
+            None | Some(Judgment::Stands) => return,
+            Some(Judgment::Adopt) => self.take(heard.clone(), false),
+            Some(Judgment::Renumber) => self.renumber(heard),
+            Some(Judgment::Superseded) => {
+                self.folder.catalogue.newest = Some(heard.clone());
                 return;
             }
         }
-        let answers = self.offer(n).into_iter().map(|heard| (n, heard));
-        self.to_clones.extend(answers.collect::<Vec<_>>());
+        let heard = self.offer();
+        self.to_folder.extend(heard);
     }
 
-    /// Clone `n` has waited for the other.
-    fn go_on(&mut self, n: usize) {
-        let Some(heard) = self.clones[n].waiting.take() else { return };
-        let heard = self.newest().filter(|newest| newest.replaces(&heard)).unwrap_or(heard);
-        self.hear(n, &heard, Turn::Now);
+    fn register_all(&mut self) {
+        self.offer().iter().for_each(|heard| self.hear(heard));
     }
 
     /// One message arrives, or is lost.
@@ -260,10 +229,10 @@ impl Sim {
                 self.indexers[to].known = Some(record.clone());
                 self.spread(to, &record);
             }
-        } else if !self.to_clones.is_empty() {
-            let (to, record) = self.to_clones.swap_remove(self.random.random_range(0..self.to_clones.len()));
+        } else if !self.to_folder.is_empty() {
+            let record = self.to_folder.swap_remove(self.random.random_range(0..self.to_folder.len()));
             if !is_lost {
-                self.hear(to, &record, Turn::First);
+                self.hear(&record);
             }
         } else {
             return false;
@@ -272,77 +241,55 @@ impl Sim {
     }
 
     fn step(&mut self) {
-        let n = self.random.random_range(0..self.clones.len());
         match self.random.random_range(0..10) {
             0 | 1 => {
                 let content = self.random.random_range(0..5);
-                self.publish(n, content);
+                self.publish(content);
             }
-            2 if self.random.random_bool(0.3) => self.clones[n].catalogue = Catalogue::default(),
-            3 if !self.clones[n].copies.is_empty() => {
-                let copies = &self.clones[n].copies;
-                let back = self.random.random_range(0..copies.len());
-                self.clones[n].catalogue = copies[back].clone();
+            2 if self.random.random_bool(0.3) => self.folder.catalogue = Catalogue::default(),
+            3 if !self.folder.copies.is_empty() => {
+                let back = self.random.random_range(0..self.folder.copies.len());
+                self.folder.catalogue = self.folder.copies[back].clone();
             }
-            4 => self.search(n),
-            5 => self.offer(n).into_iter().for_each(|heard| self.hear(n, &heard, Turn::First)),
-            6 => self.go_on(n),
+            4 => self.search(),
+            5 => self.register_all(),
             _ => _ = self.deliver(),
         }
     }
 
-    /// Clone `n` asks every indexer.
-    fn search(&mut self, n: usize) {
+    /// The folder asks every indexer.
+    fn search(&mut self) {
         for at in 0..self.indexers.len() {
             if let Some(known) = self.indexers[at].known.clone() {
-                self.hear(n, &known, Turn::First);
+                self.hear(&known);
             }
         }
     }
 
-    /// Everything is alive, and nobody publishes any more. Returns the number of numbers taken.
+    /// Everything is alive, and nobody publishes any more. Returns the number of rounds that it takes.
     fn come_to_rest(&mut self) -> usize {
         self.is_reliable = true;
-        let versions = |sim: &Self| -> Vec<_> {
-            sim.clones
-                .iter()
-                .map(|clone| (clone.catalogue.entry.clone(), clone.catalogue.newest.clone()))
-                .collect()
-        };
-        let mut rounds = 0;
-        loop {
-            let before = versions(self);
-            for n in 0..self.clones.len() {
-                while self.deliver() {}
-                self.offer(n).into_iter().for_each(|heard| self.hear(n, &heard, Turn::First));
-                self.search(n);
-            }
+        for rounds in 0.. {
+            assert!(rounds < 20, "it never comes to rest");
+            let Catalogue { entry, newest, .. } = self.folder.catalogue.clone();
             while self.deliver() {}
-            (0..self.clones.len()).for_each(|n| self.go_on(n));
-            if versions(self) == before && self.to_clones.is_empty() {
+            self.register_all();
+            self.search();
+            while self.deliver() {}
+            let now = &self.folder.catalogue;
+            if (&entry, &newest) == (&now.entry, &now.newest) {
                 return rounds;
             }
-            rounds += 1;
-            assert!(rounds < 20, "it never comes to rest");
         }
+        unreachable!()
     }
 
     fn check(&self) {
-        let newest = self.newest();
-        let mut is_offered = false;
-        for Clone_ { catalogue, .. } in &self.clones {
-            let Catalogue { entry: Some(entry), newest: None, .. } = catalogue else { continue };
-            assert_eq!(Some(entry), newest.as_ref(), "what is offered is the newest");
-            is_offered = true;
-        }
-        if !is_offered {
-            return; // nobody is left who could publish above two contents of one number
-        }
-        let last = newest.map(|newest| newest.version);
+        let Catalogue { entry: Some(entry), newest: None, .. } = &self.folder.catalogue else { return };
+        assert_eq!(Some(entry), self.newest().as_ref(), "what is offered is the newest");
         let newest = self.indexers.iter().filter_map(|one| one.known.as_ref());
-        let mut newest = newest.filter(|known| Some(known.version) == last).map(|known| known.content);
-        let first = newest.next();
-        assert!(newest.all(|content| Some(content) == first), "the newest version is one content");
+        let mut newest = newest.filter(|known| known.version == entry.version);
+        assert!(newest.all(|known| known.content == entry.content), "the newest version is one content");
     }
 
     /// The contents that the indexers together have listed under each number.
@@ -358,13 +305,13 @@ impl Sim {
     }
 }
 
-/// Goal: no indexer lists two contents under one number; in the end all folders that offer the file offer the
-/// same version, which is the newest anywhere; and that takes few registrations. Where the network answers, no
-/// two indexers list different contents under one number either.
-/// Method: random publishes, losses, restored and cloned folders, lost messages; then all is well.
+/// Goal: no indexer lists two contents under one number; in the end the folder offers the newest version anywhere, if it
+/// offers any; and that takes few registrations. Where the network answers, no two indexers list different contents under
+/// one number either.
+/// Method: random publishes, losses, restored folders, lost messages; then all is well.
 #[test]
-fn no_number_has_two_contents_and_all_folders_agree_in_the_end() {
-    for seed in 0..500 {
+fn no_number_has_two_contents_and_the_folder_offers_the_newest_in_the_end() {
+    for seed in 0..1000 {
         for is_reliable in [true, false] {
             println!("seed {seed}, reliable {is_reliable}");
             let mut sim = Sim::new(seed, is_reliable);
@@ -375,7 +322,7 @@ fn no_number_has_two_contents_and_all_folders_agree_in_the_end() {
             sim.registrations = 0;
             let rounds = sim.come_to_rest();
             sim.check();
-            let most = (rounds + 2) * sim.clones.len() * sim.indexers.len() * 4;
+            let most = (rounds + 2) * sim.indexers.len() * 4;
             assert!(sim.registrations <= most, "{} registrations", sim.registrations);
         }
     }

@@ -116,20 +116,6 @@ fn a_withdrawn_copy_is_no_copy_of_an_origin_that_is_away() {
 }
 
 #[test]
-fn copy_of_an_origin_with_an_unconfirmed_version_is_not_fresh_and_is_asked_about_soon() {
-    let now = Instant::now();
-    let mut copy = CopyState::new(&record(1), None, None, now);
-    copy.confirmed(&record(1), now, 0.0);
-    copy.not_confirmed(NoAnswer::Unsettled, now, 1.0);
-    assert_eq!((copy.freshness(now), copy.doubt()), (Freshness::Unverified, Some(Doubt::Unsettled)));
-    assert!(now < copy.ask_at() && copy.ask_at() <= now + RETRY_MIN);
-    copy.not_confirmed(NoAnswer::Away, now, 1.0);
-    assert_eq!(copy.doubt(), Some(Doubt::Unsettled), "it has not said otherwise");
-    copy.learn(&record(2));
-    assert_eq!((copy.freshness(now), copy.doubt()), (Freshness::Stale, None));
-}
-
-#[test]
 fn hybrid_copy_is_asked_about_more_often_while_questions_find_what_no_push_told() {
     let now = Instant::now();
     let hybrid = |version| {

@@ -99,7 +99,10 @@ impl Catalogue {
         for record in records {
             let Some(known) = self.get_stated(&record.name) else { continue };
             let entry = outdated.remove(&record.name).unwrap_or_else(|| Entry::clone(&known));
-            let newer = record.replaces(entry.newest.as_ref().unwrap_or(&entry.record));
+            let last = entry.newest.as_ref().unwrap_or(&entry.record);
+            // Of two files of this peer under one number the one that ranks higher counts.
+            let ranks_higher = self.is_own(&known) && record.contradicts(last) && record.outranks(last);
+            let newer = record.replaces(last) || ranks_higher;
             let newest = if newer { Some(record.clone()) } else { entry.newest.clone() };
             if newest != known.newest {
                 outdated.insert(record.name.clone(), Entry { newest, ..entry });

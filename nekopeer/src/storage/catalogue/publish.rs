@@ -233,7 +233,12 @@ impl Catalogue {
                 write.set_untold([(&record.name, None)].into_iter())?;
             }
         }
-        let rows: Vec<(&FileName, Row)> = new.iter().map(|record| (&record.name, Row::of(record))).collect();
+        let is_new = |name: &FileName| {
+            let before = self.get_stated(name).filter(|entry| self.is_own(entry));
+            before.is_none_or(|before| self.pending(&before.record).is_some_and(|pending| pending.is_new))
+        };
+        let row = |record: &VerifiedRecord| Row::of(record, is_new(&record.name));
+        let rows: Vec<(&FileName, Row)> = new.iter().map(|record| (&record.name, row(record))).collect();
         write.set_untold(rows.iter().map(|(name, row)| (*name, Some(row))))?;
         write.put_entries(&entries)?;
         // The rows are visible with the entries: a session that registers them must know that they are news.

@@ -15,6 +15,15 @@ pub(super) struct Row {
     version: Version,
     /// The indexers that have listed it.
     told: Vec<SocketAddr>,
+    /// No indexer has listed an earlier version of its name, as far as this catalogue knows.
+    is_new: bool,
+}
+
+/// A version that no indexer has listed, so that its number may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pending {
+    /// Nor has one listed an earlier version of its name.
+    pub(crate) is_new: bool,
 }
 
 /// What was noted since and is not stored yet: the row of a version, or none if every indexer has listed it. It counts
@@ -22,8 +31,8 @@ pub(super) struct Row {
 pub(super) type Noted = HashMap<FileName, (Version, Option<Row>)>;
 
 impl Row {
-    pub(super) const fn of(record: &Record) -> Self {
-        Self { version: record.version, told: Vec::new() }
+    pub(super) const fn of(record: &Record, is_new: bool) -> Self {
+        Self { version: record.version, told: Vec::new(), is_new }
     }
 
     /// Whether it is of the version of `record`.
@@ -35,7 +44,13 @@ impl Row {
 impl Catalogue {
     /// Whether no indexer has listed this version, which was published here, so that its number may change.
     pub(crate) fn is_pending(&self, record: &Record) -> bool {
-        self.untold_row(record, &self.noted.lock()).is_some_and(|row| row.told.is_empty())
+        self.pending(record).is_some()
+    }
+
+    /// What is known of this version, which was published here, if no indexer has listed it.
+    pub(crate) fn pending(&self, record: &Record) -> Option<Pending> {
+        let row = self.untold_row(record, &self.noted.lock()).filter(|row| row.told.is_empty())?;
+        Some(Pending { is_new: row.is_new })
     }
 
     /// Whether this version was published here and `indexer` has not listed it yet.

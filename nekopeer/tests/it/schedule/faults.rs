@@ -4,7 +4,7 @@ use std::{ops::Range, time::Duration};
 
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 
-use super::world::{FILES, INDEXERS, READERS};
+use super::world::{INDEXERS, READERS};
 
 /// For how long a process is down, and a host cut off (longer than the bounds), in milliseconds.
 const DOWN_MS: Range<u64> = 0..3000;
@@ -45,11 +45,8 @@ pub(super) enum Fault {
     Restore,
     /// The origin loses its catalogue, and keeps its key.
     LoseCatalogue,
-    /// A copy of the origin's folder publishes beside the origin.
-    Clone {
-        file: usize,
-        seed: u64,
-    },
+    /// A copy of the origin's folder starts beside the origin.
+    Clone,
 }
 
 /// The faults of this seed, each with the time until the next. Without a network nothing is cut. With one, the
@@ -69,7 +66,7 @@ fn on_one_host(rng: &mut StdRng) -> Fault {
         9 | 10 => Fault::BackUp,
         11 => Fault::Restore,
         12 => Fault::LoseCatalogue,
-        _ => Fault::Clone { file: rng.random_range(0..FILES.len()), seed: rng.random() },
+        _ => Fault::Clone,
     }
 }
 

@@ -19,8 +19,8 @@ pub(super) struct Entry {
 pub(super) enum Event {
     /// These bytes are about to be published.
     Begun { content: String },
-    /// The command that published this version has ended, and its origin hears of that within this time.
-    Published { version: u64, content: String, heard_within: Duration },
+    /// The command that published this version has ended.
+    Published { version: u64, content: String },
     /// The origin was set back to what it was at that time, in which it did not know what it published later.
     SetBack { to: Duration },
     /// What a reader said of its copy.
@@ -86,10 +86,7 @@ fn freshness<'a, I: Iterator<Item = (usize, &'a Entry)>>(
     };
     let published: Vec<_> = of_name()
         .filter_map(|(number, Entry { at, event, .. })| match event {
-            Event::Published { version, heard_within, .. } => {
-                let known_at = *at + *heard_within;
-                (!is_undone(number, known_at)).then_some((*version, known_at))
-            }
+            Event::Published { version, .. } => (!is_undone(number, *at)).then_some((*version, *at)),
             _ => None,
         })
         .collect();
@@ -114,12 +111,8 @@ fn publication<'a, I: Iterator<Item = (usize, &'a Entry)>>(
     of_name: impl Fn() -> I,
     say: &mut impl FnMut(&'static str, usize, String),
 ) {
-    // An origin that was set back or cloned may publish the same bytes again above a contested number.
-    let may_renumber = of_name().any(|(_, entry)| match entry.event {
-        Event::SetBack { .. } => true,
-        Event::Published { heard_within, .. } => !heard_within.is_zero(),
-        _ => false,
-    });
+    // An origin that was set back may publish the same bytes again above a number that was used before.
+    let may_renumber = of_name().any(|(_, entry)| matches!(entry.event, Event::SetBack { .. }));
     let acknowledged: BTreeMap<&str, u64> = of_name()
         .filter_map(|(_, entry)| match &entry.event {
             Event::Published { version, content, .. } => Some((content.as_str(), *version)),

@@ -20,8 +20,7 @@ impl Story {
     }
 
     fn published(self, version: u64, content: &str) -> Self {
-        let heard_within = Duration::ZERO;
-        self.begun(content).then(Event::Published { version, content: content.to_owned(), heard_within })
+        self.begun(content).then(Event::Published { version, content: content.to_owned() })
     }
 
     fn said(self, number: usize, version: u64, content: &str) -> Self {

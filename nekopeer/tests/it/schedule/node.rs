@@ -50,15 +50,25 @@ impl Node {
         indexers: &[SocketAddr],
         flags: &[String],
         host: Option<Host>,
-        home_of: Option<&Self>,
     ) -> Self {
         let home = Home::with(&["--indexer", &text(indexers)]);
-        if let Some(other) = home_of {
-            copy_folder(&other.home.path("."), &home.path("."));
-        }
         let mut words = vec!["serve".to_owned(), "--listen".to_owned(), addr.to_string()];
         words.extend_from_slice(flags);
         Self::start_as(Role::Peer(words), home, host)
+    }
+
+    /// A peer with a copy of the folder of `other`, which does not run; nor does this one.
+    pub(super) fn peer_of(addr: SocketAddr, indexers: &[SocketAddr], other: &Self) -> Self {
+        let home = Home::with(&["--indexer", &text(indexers)]);
+        copy_folder(&other.home.path("."), &home.path("."));
+        let role = Role::Peer(vec!["serve".to_owned(), "--listen".to_owned(), addr.to_string()]);
+        Self { home, role, host: None, process: Mutex::default(), asking: Mutex::default() }
+    }
+
+    /// Starts it; `None` if it does not end by itself.
+    pub(super) fn ends_by_itself(&self) -> Option<Ended> {
+        let Role::Peer(words) = &self.role else { return None };
+        self.run(self.home.command(words)).wait_within(COMMAND_WITHIN)
     }
 
     fn start_as(role: Role, home: Home, host: Option<Host>) -> Self {

@@ -13,9 +13,6 @@ use super::{
 
 /// Lines of the log that are printed when a promise is broken: the last ones that concern the file.
 const LOG_SHOWN: usize = 120;
-/// Time within which the origin hears of what a copy of its folder published, pauses and restarts included. Until
-/// then it confirms, in good faith, what is not the newest version any more.
-const CLONE_HEARD_WITHIN: Duration = Duration::from_secs(10);
 
 /// Everything that happened.
 pub(super) struct Record {
@@ -52,8 +49,7 @@ impl Record {
 
     /// The command of `who`, by which this version was published, has ended.
     pub(super) fn published(&self, who: &str, name: &str, version: u64, content: &str) {
-        let heard_within = if who == "clone" { CLONE_HEARD_WITHIN } else { Duration::ZERO };
-        self.add(name, Event::Published { version, content: content.to_owned(), heard_within });
+        self.add(name, Event::Published { version, content: content.to_owned() });
         self.note(format!("{who}: {name} is version {version}"));
     }
 

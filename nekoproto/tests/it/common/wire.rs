@@ -17,6 +17,7 @@ pub(crate) fn hello(seed: u16) -> Hello {
         listen_port: 0,
         is_open: false,
         hints: List::new(),
+        instance: 0xe0,
         nonce: [7; 32],
     }
 }

@@ -28,9 +28,9 @@ impl World {
             }
             // Seldom, so that what is restored is also published and read.
             Some(Mishaps::Backups) if self.rng.random_bool(0.1) => {
-                let Role::Folder { backups, .. } = &self.peers[0].role else { return };
+                let Role::Folder { backups, .. } = &self.peers[FOLDER].role else { return };
                 let backup = backups[self.rng.random_range(0..backups.len())].clone();
-                self.starts_again(0, Some(backup));
+                self.starts_again(FOLDER, Some(backup));
             }
             Some(Mishaps::Backups) => {}
         }

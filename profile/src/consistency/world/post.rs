@@ -15,8 +15,7 @@ impl World {
                 Act::Ask(question) => self.ask(peer, question),
                 Act::Fetch => self.fetch(peer),
                 Act::Remind(record) => {
-                    let folder = self.rng.random_range(0..self.setting.folders);
-                    self.call_peer(Link::Peers, folder, ToPeer::News(record.to_signed()));
+                    self.call_peer(Link::Peers, FOLDER, ToPeer::News(record.to_signed()));
                 }
                 Act::Offer { record, is_new, announce } => {
                     self.peers[peer].is_listed = false;
@@ -33,10 +32,6 @@ impl World {
                         self.queue.after(patience, Event::Announces(peer));
                     }
                 }
-                Act::Wait(heard) => {
-                    let pause = WAIT.mul_f64(self.rng.random_range(0.75..1.25));
-                    self.queue.after(pause, Event::Waited(peer, self.peers[peer].lives, heard));
-                }
             }
         }
     }
@@ -48,18 +43,18 @@ impl World {
 
     fn ask(&mut self, peer: usize, question: Question) {
         self.calls += 1;
-        let (call, folder) = (self.calls, self.rng.random_range(0..self.setting.folders));
+        let call = self.calls;
         self.peers[peer].asks = Some((call, question.clone()));
         self.queue.after(ANSWER_WITHIN, Event::GivesUp(peer, call, false));
-        self.call_peer(Link::Peers, folder, ToPeer::Confirm { from: peer, call, question });
+        self.call_peer(Link::Peers, FOLDER, ToPeer::Confirm { from: peer, call, question });
     }
 
     fn fetch(&mut self, peer: usize) {
         self.calls += 1;
-        let (call, folder) = (self.calls, self.rng.random_range(0..self.setting.folders));
+        let call = self.calls;
         self.peers[peer].fetches = Some(call);
         self.queue.after(ANSWER_WITHIN, Event::GivesUp(peer, call, true));
-        self.call_peer(Link::Peers, folder, ToPeer::Fetch { from: peer, call });
+        self.call_peer(Link::Peers, FOLDER, ToPeer::Fetch { from: peer, call });
     }
 
     pub(super) fn call_indexer(&mut self, peer: usize, message: ToIndexer) {

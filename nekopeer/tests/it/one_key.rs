@@ -1,0 +1,63 @@
+//! One key, one running node: a second process with the key of one that answers ends at once, one with the key of a process
+//! that was killed or does not answer goes on in its place, and what is listed is what runs.
+
+use std::time::Duration;
+
+use crate::program::*;
+
+/// A copy of `from` with its key, its catalogue and its files.
+fn cloned(from: &Home, indexers: &Indexers) -> Home {
+    let copy = Home::at(indexers, 0);
+    for file in ["peer.key", "catalogue.redb"] {
+        let path = copy.write(&format!(".neko/{file}"), from.read(&format!(".neko/{file}")));
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    }
+    copy
+}
+
+/// What a process says and how it ends that may not run.
+fn is_refused(running: Running) {
+    let ended = running.wait_within(Duration::from_secs(30)).expect("it ends by itself");
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let last = ended.err.last().unwrap();
+    assert!(last.starts_with("error: this key has been running at 127.0.0.1:"), "{ended:?}");
+    assert!(last.ends_with(" s: stop one of the two"), "{ended:?}");
+}
+
+#[test]
+fn second_node_with_a_key_that_runs_is_refused_and_changes_nothing() {
+    let (indexers, from, to) = two_homes();
+    from.write("a", "first");
+    let first = from.share(&["a"]);
+    let copy = cloned(&from, &indexers);
+    copy.write("a", "by the copy");
+    is_refused(copy.start(&["serve"]));
+    is_refused(copy.start(&["share", "a"]));
+    to.done(&["get", "a"]);
+    assert_eq!(to.read("a"), b"first");
+    from.write("a", "second");
+    let published = from.done(&["share", "a"]);
+    assert!(published.out[0].contains("version 2"), "{published:?}");
+    drop(first.interrupt());
+    let _second = copy.share(&["a"]);
+    to.done(&["get", "a"]);
+    assert_eq!(to.read("a"), b"by the copy", "above what was published meanwhile");
+}
+
+#[test]
+fn node_that_was_killed_or_stopped_gives_way_and_is_refused_when_it_goes_on() {
+    let (indexers, from, to) = two_homes();
+    from.write("a", "first");
+    let killed = from.share(&["a"]);
+    killed.signal("KILL");
+    drop(killed);
+    let stopped = from.share(&["a"]);
+    let copy = cloned(&from, &indexers);
+    copy.write("a", "by the copy");
+    stopped.signal("STOP");
+    let _second = copy.share(&["a"]);
+    to.done(&["get", "a"]);
+    assert_eq!(to.read("a"), b"by the copy");
+    stopped.signal("CONT");
+    is_refused(stopped);
+}
