@@ -17,7 +17,7 @@ fn cloned(from: &Home, indexers: &Indexers) -> Home {
 
 /// What a process says and how it ends that may not run.
 fn is_refused(running: Running) {
-    let ended = running.wait_within(Duration::from_secs(30)).expect("it ends by itself");
+    let ended = running.wait_within(Duration::from_secs(30)).unwrap();
     assert_eq!(ended.code, Some(3), "{ended:?}");
     let last = ended.err.last().unwrap();
     assert!(last.starts_with("error: this key has been running at 127.0.0.1:"), "{ended:?}");
