@@ -170,6 +170,7 @@ fn unfold(
     (force, stop): (bool, &CancellationToken),
 ) -> Result<(PathBuf, Option<Stage>), SetError> {
     let damaged = || SetError::Damaged(name.clone());
+    let _replacing = library.catalogue.replacing(name); // one that was dropped may still end
     let entry = library.catalogue.entry(name)?.ok_or_else(damaged)?;
     let Standing { place, there, tree } = standing(library, name, output, force)?;
     let path = place.path().to_owned();

@@ -205,6 +205,7 @@ impl Two {
     /// All that is done before the exchange of the folder with the version that is held; and the exchange if it
     /// `is_exchanged`, after `meanwhile` has happened in the place.
     fn bring(&self, is_exchanged: bool, meanwhile: impl FnOnce(&Path)) -> Stage {
+        let _replacing = self.library.catalogue.replacing(&name());
         let before = self.library.catalogue.trees(&name()).unwrap().unwrap();
         let place = self.library.share.place(&name()).unwrap();
         let there = place.folder_id().unwrap().unwrap();
@@ -249,6 +250,28 @@ fn process_that_ended_before_or_after_the_exchange_is_made_good_by_the_next() {
         settle(&two.library);
         assert_eq!(two.read("a"), version);
     }
+}
+
+/// The user interrupts a download whose folder is about to take its place, and repeats it.
+#[test]
+fn next_download_waits_for_the_folder_that_a_dropped_one_puts_in_its_place() {
+    let mut two = Two::new();
+    two.write("a", "1");
+    two.hold();
+    two.unfold(false).unwrap();
+    two.write("a", "2");
+    two.hold();
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let two = &two;
+        let stage = two.bring(true, |_| {
+            scope.spawn(move || tell.send(two.unfold(false)).unwrap());
+            told.recv_timeout(Duration::from_millis(20)).unwrap_err();
+        });
+        told.recv().unwrap().unwrap();
+        stage.end();
+    });
+    assert_eq!(two.seen(), tree(&[("a", "2")]));
 }
 
 /// Saved after it was seen that nobody had changed anything, or by a program that has the replaced folder open.

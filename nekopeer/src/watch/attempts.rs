@@ -87,7 +87,7 @@ enum Dropped {
 /// deregistered and published meanwhile. Blocking.
 fn remove(library: &Library, name: &FileName) -> Result<Dropped, CatalogueError> {
     library.settle_placing(name)?;
-    let _removing = library.catalogue.removing(name);
+    let _replacing = library.catalogue.replacing(name);
     let reader = library.catalogue.reader(name)?;
     let mut dropped = Dropped::NotOutdated;
     let is_removed = library.catalogue.remove_if(name, |entry| {

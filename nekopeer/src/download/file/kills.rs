@@ -4,6 +4,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use nekoproto::{Freshness, Identity, Manifest, Policy, Record, VerifiedRecord, Version};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     destination::{Destination, destination},
@@ -273,5 +274,29 @@ fn next_download_waits_for_what_a_dropped_one_moves() {
         drop(placing);
         let found = next.join().unwrap();
         assert!(matches!(found, Ok(Destination::UpToDate(_))), "{found:?}");
+    });
+}
+
+/// One that was dropped before its file was moved has nothing to end of another one, which moves its own.
+#[test]
+fn dropped_download_leaves_what_another_one_moves_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = start(folder.path());
+    download(&library, 1, Killed::Never);
+    let (catalogue, record) = (&library.catalogue, record(2));
+    let (partial, _, copy) = second_version(&library, &record);
+    let placing = catalogue.place(to_place(&copy, &partial)).unwrap();
+    std::thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (copy, partial, stop) = (&copy, partial.path(), CancellationToken::new());
+        stop.cancel();
+        scope.spawn(move || {
+            let dropped = catalogue.place([ToPlace { copy, partial, stop: &stop }].into_iter()).unwrap();
+            tell.send(dropped.check(&copy.entry.record.name)).unwrap();
+        });
+        told.recv_timeout(Duration::from_millis(20)).unwrap_err();
+        assert!(catalogue.is_placing(&record.name));
+        drop(placing);
+        assert!(told.recv().unwrap().is_err(), "it is not wanted");
     });
 }

@@ -55,8 +55,9 @@ impl Catalogue {
         Ok(placing)
     }
 
-    /// The file of `name` is being removed, until the guard is dropped.
-    pub(crate) fn removing(&self, name: &FileName) -> Placing<'_> {
+    /// The file of `name`, or the folder of the set, is being replaced or removed, until the guard is dropped; waits for
+    /// whoever else does. Blocking.
+    pub(crate) fn replacing(&self, name: &FileName) -> Placing<'_> {
         self.marked(HashSet::from([name.clone()]))
     }
 
@@ -69,7 +70,7 @@ impl Catalogue {
     /// forgotten. The name must not be in use; what a dropped download still moves is waited for. Returns the entry of a
     /// copy that is catalogued now. Blocking.
     pub(crate) fn settle(&self, name: &FileName) -> Result<Option<Entry>, CatalogueError> {
-        self.placed.wait_while(&mut self.placing.lock(), |placing| placing.contains(name));
+        let _settling = self.marked(HashSet::from([name.clone()]));
         let copy = self.tables.value(PLACING, name.as_str(), |(row, manifest, outboard)| {
             let entry = from_row(name.as_str(), row)?; // a damaged one is none
             Some(Copy { entry, manifest: manifest.to_vec(), outboard: outboard.to_vec() })
@@ -109,8 +110,11 @@ impl Catalogue {
         self.sweep_packs()
     }
 
+    /// Marks `names` once none of them is marked: one at a time changes the file of a name.
     fn marked(&self, names: HashSet<FileName>) -> Placing<'_> {
-        self.placing.lock().extend(names.iter().cloned());
+        let mut placing = self.placing.lock();
+        self.placed.wait_while(&mut placing, |placing| !placing.is_disjoint(&names));
+        placing.extend(names.iter().cloned());
         Placing { catalogue: self, names }
     }
 }
