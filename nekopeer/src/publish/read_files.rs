@@ -104,14 +104,15 @@ pub(super) fn read_and_store(
 ) -> Result<(), PublishError> {
     let mut outcome = PublishOutcome::default();
     let mut expected = HashMap::new();
-    let mut set = None;
+    let (mut set, mut folded) = (None, None);
     let files = match what {
         What::Paths(paths, name) => list_files(library, paths, name.as_ref(), &mut outcome)?,
         What::Set(paths, name) => {
             let (name, folder) = set.insert(Tree::of_set(library, &paths, name)?);
-            let file = sets::fold(library, name, folder, (progress, stop))?;
-            let size = std::fs::metadata(&file).map_or(0, |metadata| metadata.len());
-            vec![Listed::new(name.clone(), &file, size)]
+            let (path, file) = sets::fold(library, name, folder, (progress, stop))?;
+            let size = file.metadata().map_or(0, |metadata| metadata.len());
+            folded = Some(file);
+            vec![Listed::new(name.clone(), &path, size)]
         }
         What::Seen(files) => {
             let listed = |(file, stamp): (NamedFile, Stamp)| {
@@ -143,6 +144,7 @@ pub(super) fn read_and_store(
             let known = asking.end(asked, &mut patience);
             let mut stored = store(reader, batch, known);
             if let Some((name, folder)) = &set {
+                drop(folded.take()); // it is in the catalogue, or in nobody's way
                 stored.outcome.failed.iter_mut().for_each(|(path, _)| path.clone_from(folder));
                 if let Err(error) = sets::note_published(library, name, folder) {
                     stored.outcome.failed.push((folder.clone(), error.into()));

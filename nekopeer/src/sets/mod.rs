@@ -13,7 +13,7 @@ mod standing;
 mod unfold;
 
 use std::{
-    fs,
+    fs::{self, File},
     io::{self, BufWriter, IntoInnerError},
     path::{Path, PathBuf},
     sync::Arc,
@@ -31,7 +31,7 @@ pub(crate) use self::standing::{check_place, remove_folder};
 use self::{
     index::Index,
     replaced::Replaced,
-    stage::{Stage, remove_stage},
+    stage::{Stage, remove_stages},
     standing::{Standing, standing, unchanged},
 };
 use crate::{
@@ -72,14 +72,14 @@ pub(crate) fn place_of_file(library: &Library, name: &FileName) -> Result<Place,
     Place::anywhere(&files(library)?.join(digits(name)))
 }
 
-/// Makes the one file of a set of `folder`, to be published as `name`; returns its path. The one that is published stays.
-/// Blocking.
+/// Makes the one file of a set of `folder`, to be published as `name`; returns its path, and its handle: nobody removes it
+/// until that is closed. The one that is published stays. Blocking.
 pub(crate) fn fold(
     library: &Library,
     name: &FileName,
     folder: &Path,
     (progress, stop): (&Progress, &CancellationToken),
-) -> Result<PathBuf, SetError> {
+) -> Result<(PathBuf, File), SetError> {
     let files = files(library)?;
     for attempt in 0..TRIES {
         if attempt > 0 {
@@ -92,49 +92,66 @@ pub(crate) fn fold(
         };
         // The index has the hash of each file: what has the same is the same.
         let path = files.join(format!("{}-{}", digits(name), index.digits()?));
-        let is_there = |entry: &Arc<Entry>| {
-            entry.path == path && Looker::default().stamp(&path).ok() == Some(entry.stamp)
-        };
-        if library.catalogue.entry(name)?.as_ref().is_none_or(|entry| !is_there(entry)) {
-            let file = out.into_inner().map_err(IntoInnerError::into_error).map_err(SetError::Write)?;
-            file.as_file().sync_all().map_err(SetError::Write)?;
-            file.persist(&path).map_err(|error| SetError::Write(error.error))?;
-            sync_folder(&files);
+        if let Some(there) = published(library, name, &path)? {
+            return Ok((path, there));
         }
-        return Ok(path);
+        let file = out.into_inner().map_err(IntoInnerError::into_error).map_err(SetError::Write)?;
+        file.as_file().sync_all().and_then(|()| file.as_file().lock_shared()).map_err(SetError::Write)?;
+        let file = file.persist(&path).map_err(|error| SetError::Write(error.error))?;
+        sync_folder(&files);
+        return Ok((path, file));
     }
     Err(SetError::KeepsChanging(folder.to_owned()))
 }
 
-/// Notes that what is published as `name` is `folder`, and removes the files of its other versions. Blocking.
+/// The file at `path`, which nobody removes until it is closed, if that is published as `name`, unchanged.
+fn published(library: &Library, name: &FileName, path: &Path) -> Result<Option<File>, SetError> {
+    let Ok(file) = File::open(path) else { return Ok(None) };
+    file.lock_shared().map_err(SetError::Read)?;
+    let entry = library.catalogue.entry(name)?.filter(|entry| entry.path == path);
+    let is_it = entry.is_some_and(|entry| Looker::default().stamp(path).ok() == Some(entry.stamp));
+    Ok(is_it.then_some(file))
+}
+
+/// Notes that what is published as `name` is `folder`, if it is, and removes the files of its other versions. Blocking.
 pub(crate) fn note_published(library: &Library, name: &FileName, folder: &Path) -> Result<(), SetError> {
-    match library.catalogue.entry(name)? {
-        Some(own) if library.catalogue.is_own(&own) && own.record.policy.is_set() => {
-            library.catalogue.set_trees(name, Some(&Trees::at(folder.to_owned(), Vec::new())))?;
-            remove_files(library, name, Some(&own.path));
-        }
-        Some(_) => {}
-        None => remove_files(library, name, None), // it could not be published
+    let _replacing = library.catalogue.replacing(name);
+    let own = library.catalogue.entry(name)?.filter(|entry| library.catalogue.is_own(entry));
+    if own.is_some_and(|own| own.record.policy.is_set()) {
+        library.catalogue.set_trees(name, Some(&Trees::at(folder.to_owned(), Vec::new())))?;
     }
+    remove_files(library, name);
     Ok(())
 }
 
-/// What was published or held as `name` is not any more: removes its file. The folder stays. Blocking.
+/// Unless `name` is a set again, what was published or held is not any more: removes its file. The folder stays. Blocking.
 pub(crate) fn forget(library: &Library, name: &FileName) {
-    remove_files(library, name, None);
-    remove_stage(library, name);
+    let _replacing = library.catalogue.replacing(name);
+    let Ok(entry) = library.catalogue.entry(name) else { return };
+    if entry.is_some_and(|entry| entry.record.policy.is_set()) {
+        return;
+    }
+    remove_files(library, name);
+    remove_stages(library, name);
     if let Err(error) = library.catalogue.set_trees(name, None) {
         tracing::warn!(%name, %error, "it stays noted where a set was unfolded"); // until the name is a set again
     }
 }
 
-fn remove_files(library: &Library, name: &FileName, but: Option<&Path>) {
+/// Removes the files of `name` that are neither in the catalogue nor about to be published.
+fn remove_files(library: &Library, name: &FileName) {
     let (prefix, folder) = (digits(name), library.data_dir.join(FILES));
     for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = file.path();
         let is_its = file.file_name().as_encoded_bytes().starts_with(prefix.as_bytes());
-        if is_its && Some(file.path().as_path()) != but {
-            drop(fs::remove_file(file.path())); // or the next time
+        let Some(locked) = File::open(&path).ok().filter(|file| is_its && file.try_lock().is_ok()) else {
+            continue;
+        };
+        // Whoever published it unlocked it after that.
+        if library.catalogue.entry(name).is_ok_and(|entry| entry.is_none_or(|entry| entry.path != path)) {
+            drop(fs::remove_file(path)); // or the next time
         }
+        drop(locked);
     }
 }
 
@@ -213,12 +230,7 @@ pub(crate) fn sweep(library: &Library) {
     for stage in Stage::all(library) {
         stage.begin();
     }
-    for name in names(library) {
-        let entry = library.catalogue.entry(&name);
-        if entry.is_ok_and(|entry| entry.is_none_or(|entry| !entry.record.policy.is_set())) {
-            forget(library, &name);
-        }
-    }
+    names(library).iter().for_each(|name| forget(library, name));
 }
 
 fn names(library: &Library) -> Vec<FileName> {

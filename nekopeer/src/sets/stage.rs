@@ -9,7 +9,7 @@ use std::{
 
 use nekoproto::FileName;
 
-use super::{digits, replaced::Replaced};
+use super::{digits, folders_of_copies, replaced::Replaced};
 use crate::{
     content::stamp::now_ns,
     library::Library,
@@ -43,13 +43,18 @@ pub(super) struct Stage(PathBuf);
 impl Stage {
     /// That of the set `name` with this place. Blocking.
     pub(super) fn of(library: &Library, name: &FileName, place: &Place) -> Self {
-        Self(match place.is_on_disk_of(&library.data_dir) {
-            true => library.data_dir.join(STAGES).join(digits(name)),
-            false => {
-                let beside = place.path().parent().unwrap_or(Path::new("/"));
-                beside.join(format!("{BESIDE}{}", digits(name)))
-            }
-        })
+        match place.is_on_disk_of(&library.data_dir) {
+            true => Self::in_data_folder(library, name),
+            false => Self::beside(place.path(), name),
+        }
+    }
+
+    fn in_data_folder(library: &Library, name: &FileName) -> Self {
+        Self(library.data_dir.join(STAGES).join(digits(name)))
+    }
+
+    fn beside(place: &Path, name: &FileName) -> Self {
+        Self(place.with_file_name(format!("{BESIDE}{}", digits(name))))
     }
 
     #[cfg(test)]
@@ -57,10 +62,12 @@ impl Stage {
         &self.0
     }
 
-    /// Those in the data folder, of all sets. Blocking.
+    /// Those in the data folder, and those that there may be beside the places of copies. Blocking.
     pub(super) fn all(library: &Library) -> Vec<Self> {
         let found = fs::read_dir(library.data_dir.join(STAGES)).into_iter().flatten().flatten();
-        found.map(|stage| Self(stage.path())).collect()
+        let copies = folders_of_copies(library).unwrap_or_default();
+        let beside = copies.iter().map(|(name, place)| Self::beside(place, name));
+        found.map(|stage| Self(stage.path())).chain(beside).collect()
     }
 
     /// Removes what a process had not completed when it ended. What it replaced stays as long as by any other. Blocking.
@@ -155,14 +162,17 @@ fn remove(folder: &Path) {
     }
 }
 
-/// Removes what is left of the set `name` in the data folder. Blocking.
-pub(super) fn remove_stage(library: &Library, name: &FileName) {
-    let stage = Stage(library.data_dir.join(STAGES).join(digits(name)));
-    stage.end();
-    for old in fs::read_dir(&stage.0).into_iter().flatten().flatten() {
-        if old.file_name().as_encoded_bytes().starts_with(OLD.as_bytes()) {
-            stage.remove(&old.path());
+/// Removes what is left of the set `name` in the data folder and beside its place. Blocking.
+pub(super) fn remove_stages(library: &Library, name: &FileName) {
+    let place = library.catalogue.place_of_trees(name).ok().flatten();
+    let beside = place.map(|place| Stage::beside(&place, name));
+    for stage in beside.into_iter().chain([Stage::in_data_folder(library, name)]) {
+        stage.end();
+        for old in fs::read_dir(&stage.0).into_iter().flatten().flatten() {
+            if old.file_name().as_encoded_bytes().starts_with(OLD.as_bytes()) {
+                stage.remove(&old.path());
+            }
         }
+        drop(fs::remove_dir(&stage.0)); // or something of a user's is in it
     }
-    drop(fs::remove_dir(&stage.0)); // or something of a user's is in it
 }

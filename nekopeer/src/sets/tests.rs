@@ -309,6 +309,70 @@ fn what_a_user_saves_while_the_next_version_takes_its_place_comes_back() {
     }
 }
 
+/// Its place is on another disk, and the process ended before it removed what it had replaced there.
+#[test]
+fn replaced_folder_beside_its_place_goes_after_a_restart_and_with_its_set() {
+    for is_forgotten in [false, true] {
+        let mut two = Two::new();
+        for version in ["1", "2"] {
+            two.write("a", version);
+            two.hold();
+            two.unfold(false).unwrap();
+        }
+        let stage = Stage::of(&two.library, &name(), &two.library.share.place(&name()).unwrap());
+        let old =
+            fs::read_dir(stage.path()).unwrap().map(|found| found.unwrap().path()).find(|path| path.is_dir());
+        fs::rename(old.unwrap(), stage.path().join(format!("old-{:032}", 0))).unwrap();
+        let beside = two.place().with_file_name(format!(".neko-trees-{}", digits(&name())));
+        fs::rename(stage.path(), &beside).unwrap();
+        if is_forgotten {
+            two.library.catalogue.remove(&name()).unwrap();
+            forget(&two.library, &name());
+        } else {
+            two = two.restart();
+            assert!(!sweep_replaced(&two.library));
+        }
+        assert!(!beside.exists(), "forgotten: {is_forgotten}");
+        assert_eq!(two.seen(), tree(&[("a", "2")]));
+    }
+}
+
+impl Two {
+    /// Has the reader make the one file of a set of its own under the name; returns its path, and what keeps it.
+    fn fold(&self, text: &str) -> (PathBuf, File) {
+        self.write("own", text);
+        let folder = self.origin.path().canonicalize().unwrap();
+        super::fold(&self.library, &name(), &folder, (&Progress::default(), &CancellationToken::new()))
+            .unwrap()
+    }
+}
+
+/// Such as under the name of a copy that is not given up.
+#[test]
+fn set_that_could_not_be_published_leaves_no_file() {
+    let mut two = Two::new();
+    two.write("a", "1");
+    two.hold();
+    let held = two.library.catalogue.get(&name()).unwrap();
+    for text in ["1", "2"] {
+        let (path, file) = two.fold(text);
+        drop(file);
+        note_published(&two.library, &name(), two.origin.path()).unwrap();
+        assert!(!path.exists() && held.path.exists(), "{text}");
+    }
+}
+
+#[test]
+fn file_of_a_set_that_is_about_to_be_published_outlives_the_withdrawal_of_the_one_before() {
+    let two = Two::new();
+    let (path, file) = two.fold("1");
+    forget(&two.library, &name());
+    assert!(path.exists());
+    drop(file);
+    forget(&two.library, &name());
+    assert!(!path.exists(), "it was not published");
+}
+
 /// A folder of somebody that came into the place at that moment, and that could not be put back there.
 #[test]
 fn folder_of_somebody_else_is_never_removed() {

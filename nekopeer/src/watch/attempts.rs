@@ -87,7 +87,7 @@ enum Dropped {
 /// deregistered and published meanwhile. Blocking.
 fn remove(library: &Library, name: &FileName) -> Result<Dropped, CatalogueError> {
     library.settle_placing(name)?;
-    let _replacing = library.catalogue.replacing(name);
+    let replacing = library.catalogue.replacing(name);
     let reader = library.catalogue.reader(name)?;
     let mut dropped = Dropped::NotOutdated;
     let is_removed = library.catalogue.remove_if(name, |entry| {
@@ -102,6 +102,7 @@ fn remove(library: &Library, name: &FileName) -> Result<Dropped, CatalogueError>
         dropped = if is_deleted { Dropped::Gone } else { Dropped::Changed };
         is_deleted
     });
+    drop(replacing);
     if is_removed? {
         sets::forget(library, name);
     }
