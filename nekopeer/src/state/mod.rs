@@ -9,6 +9,7 @@ pub(crate) mod outdated;
 pub(crate) mod pace;
 pub(crate) mod registrations;
 pub(crate) mod schedule;
+pub(crate) mod silence;
 pub(crate) mod turns;
 pub(crate) mod upload_turns;
 pub(crate) mod verdict;

@@ -10,7 +10,10 @@ use std::{
 
 use crate::{common::*, program};
 use nekopeer::{DownloadError, DownloadOptions, Progress, StoreError};
-use nekoproto::{DataRequest, FetchRefusal, limits::FILE_BYTES_MAX};
+use nekoproto::{
+    DataRequest, FetchRefusal,
+    limits::{FILE_BYTES_MAX, STALL_TIMEOUT},
+};
 
 /// A byte a second.
 const TRICKLE: Duration = Duration::from_secs(1);
@@ -79,6 +82,26 @@ async fn holder_that_trickles_is_not_waited_for_when_another_is_there() {
             assert!(best < Duration::from_millis(500), "{best:?} for {len} bytes");
         }
     }
+}
+
+/// Small files, each at a holder that accepts requests and answers none, and at an honest one.
+#[testkit::test]
+async fn mute_holder_of_many_small_files_is_left_for_another() {
+    let (indexer, [(to, reader)]) = network().await;
+    let goods = ["a", "b", "c", "d"].map(|text| Goods::new(2, text, 1, bytes(2, CHUNK_BYTES / 2)));
+    let records = || goods.iter().map(|goods| goods.record.to_signed()).collect::<Vec<_>>();
+    let file = goods[0].clone();
+    let mute = Holder::begin(1, |_| ScriptedReply::of(Vec::new()).then(Then::Hang));
+    let honest = Holder::begin(2, move |request| file.honest(request));
+    for holder in [&mute, &honest] {
+        holder.register(indexer.local_addr(), records()).await;
+    }
+    let names = ["a", "b", "c", "d"].map(name);
+    let began = Instant::now();
+    let outcomes = reader.peer.download_all(&names, &DownloadOptions::default(), &Arc::default()).await;
+    assert!(outcomes.iter().all(|(_, outcome)| outcome.is_ok()), "{outcomes:?}");
+    assert!(began.elapsed() < STALL_TIMEOUT / 2, "{:?}", began.elapsed());
+    assert!(to.read("d") == goods[3].bytes);
 }
 
 #[testkit::test]

@@ -9,6 +9,7 @@ use std::{
 
 use futures::{StreamExt, stream};
 use nekoproto::{ContentHash, Holder, NodeId};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -37,8 +38,11 @@ const ASKED_AHEAD: usize = 64;
 /// Time that one source has for its part of a batch, plus 1 s for each [`SLOWEST_SOURCE`] bytes of it. What did not come
 /// by then is downloaded by itself, from all sources.
 const PART_WITHIN: Duration = Duration::from_secs(30);
-/// Time limit for connecting to a source.
+/// Time limit for connecting to a source,
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// and, where others have the files too, for that and for the first of the bytes each: then the others are asked, and it is
+/// asked for no more files of this command that others have.
+const ASK_ANOTHER_AFTER: Duration = Duration::from_secs(1);
 
 /// A file of a single chunk.
 pub(super) struct Small {
@@ -72,57 +76,58 @@ pub(super) struct Fetched {
 }
 
 impl Downloader {
-    /// Fetches each file of a batch from one of its sources.
+    /// Fetches each file of a batch from one of its sources, and from another one where that is `late`, which grows.
     pub(super) async fn fetch_batch(
         &self,
-        mut streams: HashMap<NodeId, Source>,
-        batch: Batch,
+        streams: HashMap<NodeId, Source>,
+        mut batch: Batch,
+        late: &mut HashSet<NodeId>,
         progress: &Arc<Progress>,
     ) -> Fetched {
-        let mut by_source: HashMap<NodeId, (Holder, Batch)> = HashMap::new();
-        for (place, small) in batch.into_iter().enumerate() {
-            // Complete sources come first, and share the work.
-            let complete = small.target.sources.iter().filter(|source| !source.partial).count().max(1);
-            let source = small.target.sources[place % complete];
-            by_source.entry(source.node).or_insert_with(|| (source, Vec::new())).1.push(small);
-        }
-        let fetching = by_source.into_values().map(|(holder, batch)| {
-            let ready = streams.remove(&holder.node);
-            self.fetch_from(holder, ready, batch, progress)
-        });
-        let fetching: Vec<_> = fetching.collect();
         let mut fetched = Fetched { streams, arrived: Vec::new(), failed: Vec::new() };
-        let mut ended = stream::iter(fetching).buffer_unordered(SOURCES_MAX);
-        while let Some((node, source, arrived, failed)) = ended.next().await {
-            fetched.streams.extend(source.map(|source| (node, source)));
-            fetched.arrived.extend(arrived);
-            fetched.failed.extend(failed);
+        while !batch.is_empty() {
+            let fetching = shared_out(std::mem::take(&mut batch), late).into_iter().map(|part| {
+                let ready = fetched.streams.remove(&part.holder.node);
+                self.fetch_from(part, ready, progress)
+            });
+            let fetching: Vec<_> = fetching.collect();
+            let mut ended = stream::iter(fetching).buffer_unordered(SOURCES_MAX);
+            while let Some((node, source, arrived, failed, is_late)) = ended.next().await {
+                fetched.streams.extend(source.map(|source| (node, source)));
+                fetched.arrived.extend(arrived);
+                if is_late && late.insert(node) { &mut batch } else { &mut fetched.failed }.extend(failed);
+            }
         }
         fetched
     }
 
+    /// Fetches a part; what did not come is last but one, and last, whether that is as the source took too long to begin.
     async fn fetch_from(
         &self,
-        holder: Holder,
+        Part { holder, batch, has_others }: Part,
         ready: Option<Source>,
-        batch: Batch,
         progress: &Arc<Progress>,
-    ) -> (NodeId, Option<Source>, Vec<Arrived>, Batch) {
+    ) -> (NodeId, Option<Source>, Vec<Arrived>, Batch, bool) {
+        let connect_within = if has_others { ASK_ANOTHER_AFTER } else { CONNECT_WITHIN };
         let connecting = async {
             match ready {
                 Some(source) => Ok(source),
                 None => {
-                    let connected =
-                        tokio::time::timeout(CONNECT_WITHIN, Source::connect(&self.endpoint, &holder));
-                    connected.await.map_err(|_| ()).and_then(|connected| connected.map_err(|_| ()))
+                    let connected = timeout(connect_within, Source::connect(&self.endpoint, &holder)).await;
+                    connected.map_or(Err(has_others), |connected| connected.map_err(|_| false))
                 }
             }
         };
-        let Ok(mut source) = connecting.await else { return (holder.node, None, Vec::new(), batch) };
+        let mut source = match connecting.await {
+            Ok(source) => source,
+            Err(is_late) => return (holder.node, None, Vec::new(), batch, is_late),
+        };
         let (limit, counter) = (self.limit.clone(), progress.source(holder.node, holder.addr));
         let (progress, counters) = (Arc::clone(progress), Arc::clone(&self.library.counters));
-        let guard = source.hang_up().on_drop();
-        let fetched = blocking(move || {
+        let (hang_up, guard) = (source.hang_up(), source.hang_up().on_drop());
+        let (may_be_late, came) = (has_others && self.limit.is_none(), Arc::clone(&counter));
+        let bytes_before = came.bytes();
+        let fetching = blocking(move || {
             let (mut arrived, mut failed) = (Vec::with_capacity(batch.len()), Vec::new());
             let (mut asked, mut broken) = (0, false);
             let bytes: u64 = batch.iter().map(|small| small.target.record.size).sum();
@@ -154,11 +159,20 @@ impl Downloader {
                     None => failed.push(small),
                 }
             }
-            (holder.node, (!broken).then_some(source), arrived, failed)
-        })
-        .await;
+            ((!broken).then_some(source), arrived, failed)
+        });
+        tokio::pin!(fetching);
+        let mut fetched = timeout(ASK_ANOTHER_AFTER, &mut fetching).await.ok();
+        let is_late = fetched.is_none() && may_be_late && came.bytes() == bytes_before;
+        if is_late {
+            hang_up.now();
+        }
+        let (source, arrived, failed) = match fetched.take() {
+            Some(fetched) => fetched,
+            None => fetching.await,
+        };
         guard.disarm();
-        fetched
+        (holder.node, source, arrived, failed, is_late)
     }
 
     /// Moves all files of a batch to their places, durably, and catalogues them. One transaction before
@@ -182,6 +196,32 @@ impl Downloader {
         self.indexers.offer([]).await; // waits until they were told
         stored.into_iter().map(|(arrived, entry)| (arrived, entry.map(|entry| entry.path))).collect()
     }
+}
+
+/// The files that one source is asked for.
+struct Part {
+    holder: Holder,
+    batch: Batch,
+    /// All of them have another source that was not late.
+    has_others: bool,
+}
+
+/// Each file at one of its sources that was not late, if there is one: complete ones come first, and share the work.
+fn shared_out(batch: Batch, late: &HashSet<NodeId>) -> Vec<Part> {
+    let mut parts: HashMap<NodeId, Part> = HashMap::new();
+    for (place, small) in batch.into_iter().enumerate() {
+        let all = &small.target.sources;
+        let in_time: Vec<Holder> =
+            all.iter().filter(|source| !late.contains(&source.node)).copied().collect();
+        let (sources, has_others) =
+            if in_time.is_empty() { (all, false) } else { (&in_time, in_time.len() > 1) };
+        let complete = sources.iter().filter(|source| !source.partial).count().max(1);
+        let holder = sources[place % complete];
+        let part = parts.entry(holder.node).or_insert_with(|| Part { holder, batch: Vec::new(), has_others });
+        part.has_others &= has_others;
+        part.batch.push(small);
+    }
+    parts.into_values().collect()
 }
 
 type Stored = Vec<(Arrived, Result<Entry, DownloadError>)>;

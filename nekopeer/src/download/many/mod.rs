@@ -64,6 +64,8 @@ pub(crate) struct Downloads {
     done: Option<Outcomes>,
     /// Origins that did not answer; they are not asked again.
     away: HashSet<NodeId>,
+    /// Sources that were late; the others are asked.
+    late: HashSet<NodeId>,
 }
 
 impl Downloads {
@@ -88,6 +90,7 @@ impl Downloads {
             outcomes: HashMap::new(),
             done: None,
             away: HashSet::new(),
+            late: HashSet::new(),
         }
     }
 
@@ -235,7 +238,7 @@ impl Downloads {
                 }
             };
             let streams = std::mem::take(&mut self.streams);
-            let fetching = self.downloader.fetch_batch(streams, batch, &self.progress);
+            let fetching = self.downloader.fetch_batch(streams, batch, &mut self.late, &self.progress);
             let (stored, Fetched { streams, arrived, failed }) = tokio::join!(stored, fetching);
             self.streams = streams;
             self.take_stored(stored.unwrap_or_default());

@@ -34,6 +34,7 @@ use super::{
     file::{checkpoint, reuse::LocalChunks},
 };
 use crate::{
+    state::silence::SILENCE_MAX,
     storage::{StoreError, catalogue::Catalogue},
     util::tasks::blocking,
 };
@@ -53,9 +54,8 @@ const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
 const ROUNDS: u32 = 3;
 const ROUND_PAUSE: Duration = Duration::from_millis(500);
 /// Time without a chunk, the least speed or a plea for patience from any source, after which the user is told what is
-/// waited for, and after which the download ends.
+/// waited for.
 pub(super) const SILENCE_TOLD: Duration = Duration::from_secs(3);
-const SILENCE_MAX: Duration = Duration::from_secs(20);
 /// The same time after which sources, and this machine, are looked for at other addresses.
 const STALE_AFTER: Duration = Duration::from_secs(2);
 /// Interval between looks at the silence.
@@ -264,8 +264,8 @@ impl Crew {
         if !self.local.is_empty() {
             transfer.is_alive(); // its silence begins when the disk is done
         }
-        let (silence, last) = transfer.silence();
-        if silence < SILENCE_TOLD {
+        let (silence, over, last) = transfer.silence();
+        if silence < SILENCE_TOLD && over.is_none() {
             transfer.progress().waits_for(None);
             return false;
         }
@@ -278,11 +278,10 @@ impl Crew {
             sources.join(" and "),
             SILENCE_MAX.as_secs()
         )));
-        let is_over = silence >= SILENCE_MAX;
-        if is_over {
-            transfer.give_up(&format!("no source sent anything of use for {} s", SILENCE_MAX.as_secs()));
+        if let Some(limit) = over {
+            transfer.give_up(&format!("no source sent anything of use for {} s", limit.as_secs()));
         }
-        is_over
+        over.is_some()
     }
 
     fn is_idle(&self) -> bool {

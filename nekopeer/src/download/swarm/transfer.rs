@@ -26,7 +26,10 @@ use crate::{
         file::{assembly::Assembly, reuse::LocalChunks},
     },
     library::counters::Counters,
-    state::schedule::{Next, Order, Schedule, StreamId},
+    state::{
+        schedule::{Next, Order, Schedule, StreamId},
+        silence::Silence,
+    },
     storage::StoreError,
     util::{
         progress::{Mark, Progress},
@@ -63,8 +66,7 @@ struct State {
     open: HashMap<StreamId, HangUp>,
     failure: Option<StoreError>,
     ended: bool,
-    /// When a chunk was last written, or a source kept the least speed or asked for patience.
-    alive_at: Duration,
+    silence: Silence,
     /// All addresses of sources, and whether a source was named at another one since that was looked at.
     addrs: HashMap<NodeId, Vec<SocketAddr>>,
     has_elsewhere: bool,
@@ -136,7 +138,7 @@ impl Transfer {
                 open: HashMap::new(),
                 failure: None,
                 ended: false,
-                alive_at: Duration::ZERO,
+                silence: Silence::default(),
                 addrs: HashMap::new(),
                 has_elsewhere: false,
             }),
@@ -195,10 +197,10 @@ impl Transfer {
         state.ended || state.schedule.left() == 0
     }
 
-    /// A source does what it can.
+    /// No source is to blame for what did not come until now.
     pub(super) fn is_alive(&self) {
         let now = self.now();
-        self.state.lock().alive_at = now;
+        self.state.lock().silence.came(now);
     }
 
     /// Runs `write`, for whose time no source is to blame.
@@ -210,14 +212,14 @@ impl Transfer {
         written
     }
 
-    /// How long no source has done what it can, and what the last one that failed said.
-    pub(super) fn silence(&self) -> (Duration, Option<String>) {
+    /// How long no source has done what it can, the limit of that if it is reached, and what the last one that failed said.
+    pub(super) fn silence(&self) -> (Duration, Option<Duration>, Option<String>) {
         let now = self.now();
         if self.writing.load(Ordering::Relaxed) > 0 {
-            return (Duration::ZERO, None);
+            return (Duration::ZERO, None, None);
         }
-        let state = self.state.lock();
-        (now.saturating_sub(state.alive_at), state.report.last_failure.clone())
+        let State { silence, report, .. } = &*self.state.lock();
+        (silence.lasts(now), silence.over(now), report.last_failure.clone())
     }
 
     /// Gives up: `why` is told with the last source's failure.
@@ -295,7 +297,7 @@ impl Transfer {
         let mut state = self.state.lock();
         state.schedule.came(stream, bytes);
         if keeps_pace {
-            state.alive_at = now;
+            state.silence.came(now);
         }
     }
 

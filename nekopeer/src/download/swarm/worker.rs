@@ -116,7 +116,6 @@ impl Worker<'_> {
                         if !self.busy.is_over() =>
                     {
                         self.state = State::Draining;
-                        self.transfer.is_alive();
                         self.transfer.refused(self.id, run);
                     }
                     Err(error) => return Err(error),

@@ -112,9 +112,13 @@ impl Transfer {
         Some(stream)
     }
 
-    /// The source refused these chunks: they are leased to others, or asked for later.
+    /// The source, which asks for patience, refused these chunks: they are leased to others, or asked for later.
     pub(in crate::download::swarm) fn refused(&self, stream: StreamId, run: Range<usize>) {
-        self.state.lock().schedule.refused(stream, run);
+        let now = self.now();
+        let mut state = self.state.lock();
+        state.silence.asked_for_patience(now);
+        state.schedule.refused(stream, run);
+        drop(state);
         self.changed.notify_all();
     }
 
