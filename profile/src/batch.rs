@@ -181,8 +181,7 @@ impl Compared {
                 .with("names", self.names)
                 .with("kind", option_name(&self.kind))
                 .figure("times_single", rate / single)
-                .figure("index_percent", index)
-                .figure("ipc_percent", 100.0 - index)
+                .shares(index)
         };
         let inside = self.inside();
         let alone = (inside.names > 0)
@@ -247,7 +246,8 @@ impl Batched {
             all.iter().filter(|one| one.rows.len() > 1).flat_map(Compared::goals).collect();
         let foot = vec![
             format!(
-                "Index: the share of the time that the same work takes without a network; IPC: the rest. Calls of more \
+                "Index: the time that the same work takes on one core without a network, in shares of that between processes; IPC: \
+                 the rest, where that is less. Calls of more \
                  than {BATCH_MAX} names travel as several at once. All answers were those of the index in this process."
             ),
             "A pipeline of services that was measured elsewhere: 25 000 events a second alone, 77 000 in batches of 100 \

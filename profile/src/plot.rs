@@ -3,7 +3,7 @@
 pub(crate) mod consistency;
 pub(crate) mod curves;
 pub mod over_time;
-pub(crate) mod proof;
+pub mod proof;
 pub(crate) mod queries;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +24,15 @@ const FONT: &str = "sans-serif";
 const TITLE_PX: u32 = 22;
 /// Of all other text.
 const TEXT_PX: u32 = 15;
+/// Between a chart and what is beside it; at its right also half of the last label.
+const MARGIN_PX: u32 = 14;
+const MARGIN_RIGHT_PX: u32 = 36;
+/// Of the labels of the vertical axis; and of each label of the horizontal one.
+const Y_LABEL_PX: u32 = 86;
+const X_LABEL_PX: u32 = 48;
+/// Labels of one axis at most.
+const X_LABELS_MAX: u32 = 11;
+const Y_LABELS_MAX: u32 = 12;
 
 /// The colours of lines, apart also for the colour-blind; more lines take them again, thinner.
 const PALETTE: [RGBColor; 8] = [
@@ -179,11 +188,12 @@ impl Chart {
         Y: AsRangedCoord<Value = f64>,
         Y::CoordDescType: ValueFormatter<f64>,
     {
+        let across = area.dim_in_pixel().0.saturating_sub(MARGIN_PX + Y_LABEL_PX + MARGIN_RIGHT_PX);
         let mut chart = ChartBuilder::on(area)
-            .margin(14)
-            .margin_right(36)
+            .margin(MARGIN_PX)
+            .margin_right(MARGIN_RIGHT_PX)
             .x_label_area_size(46)
-            .y_label_area_size(86)
+            .y_label_area_size(Y_LABEL_PX)
             .build_cartesian_2d(self.x.range.clone(), y)?;
         chart
             .configure_mesh()
@@ -191,7 +201,8 @@ impl Chart {
             .y_desc(self.y.label)
             .x_label_formatter(&self.x.shown)
             .y_label_formatter(&self.y.shown)
-            .y_labels(12)
+            .x_labels((across / X_LABEL_PX).min(X_LABELS_MAX) as usize)
+            .y_labels(Y_LABELS_MAX as usize)
             .label_style((FONT, TEXT_PX))
             .light_line_style(WHITE)
             .draw()?;
@@ -266,6 +277,13 @@ fn many(figure: &f64) -> String {
         figure if figure >= 1e3 => format!("{:.0} k", figure / 1e3),
         figure => format!("{figure:.0}"),
     }
+}
+
+/// Figures from 0 to `end` as labels: as many decimals as tell at most `labels` of them apart.
+fn apart(end: f64, labels: u32) -> impl Fn(&f64) -> String + Send {
+    let step = end / f64::from(labels);
+    let decimals = (1..6).take_while(|decimals| step * 10f64.powi(decimals - 1) < 1.0).count();
+    move |figure| format!("{figure:.decimals$}")
 }
 
 /// A figure as a label, without decimals.

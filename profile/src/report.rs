@@ -44,6 +44,13 @@ impl Row {
         self.with(key, figure.into().map(rounded))
     }
 
+    /// The same with the share of the index, and the rest: none where the index alone takes longer, as its work is shared
+    /// by more cores between processes.
+    pub fn shares(self, index_percent: f64) -> Self {
+        let rest = Some(100.0 - index_percent).filter(|rest| *rest >= 0.0);
+        self.figure("index_percent", index_percent).figure("ipc_percent", rest)
+    }
+
     /// The figure under `key`; not a number if there is none.
     pub fn get(&self, key: &str) -> f64 {
         self.0.get(key).and_then(Value::as_f64).unwrap_or(f64::NAN)

@@ -43,7 +43,7 @@ impl Tables {
         let us = 1e6 / timing.per_s(); // for each name, all calls together
         let percent = index_us / us * 100.0;
         let row = Row::named(operation).figure("us_each", us).figure("index_us", index_us);
-        self.shares.push(row.figure("index_percent", percent).figure("ipc_percent", 100.0 - percent));
+        self.shares.push(row.shares(percent));
     }
 
     pub(crate) fn report(self, interrupted: bool) -> Report {

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use plotters::prelude::SeriesLabelPosition::UpperRight;
 
-use super::{Axis, Chart, Lines, Picture, Points, Series, Shape, extent, micros, series, whole};
+use super::{
+    Axis, Chart, Lines, Picture, Points, Series, Shape, X_LABELS_MAX, Y_LABELS_MAX, apart, extent, micros,
+    series,
+};
 use crate::arena::load::Found;
 use crate::hostile::Attacked;
 use crate::report::figures::Figures;
@@ -59,10 +62,10 @@ fn chart(attacked: &Attacked) -> Chart {
 }
 
 /// What is drawn of something, and its label.
-type Figure<T> = (&'static str, fn(&T) -> f64);
+pub type Figure<T> = (&'static str, fn(&T) -> f64);
 
 /// A chart for each of three `figures` of what processes took, a line for each process; `at_s`: when that was looked at.
-pub(crate) fn over_minutes<'a, T: 'a>(
+pub fn over_minutes<'a, T: 'a>(
     processes: impl Iterator<Item = (String, &'a [T])> + Clone,
     at_s: fn(&T) -> f64,
     figures: [Figure<T>; 3],
@@ -71,10 +74,10 @@ pub(crate) fn over_minutes<'a, T: 'a>(
         let points = |taken: &[T]| taken.iter().map(|one| (at_s(one) / 60.0, figure(one))).collect();
         let lines: Lines = processes.clone().map(|(label, taken)| (label, points(taken))).collect();
         let (right, _, most) = extent(&lines);
-        let decimals = usize::from(right < 10.0); // so that labels do not touch
+        let (right, top) = (right.max(0.01), most * 1.4);
         Chart {
-            x: Axis::new("minutes", right.max(0.01), move |x| format!("{x:.decimals$}")),
-            y: Axis::new(up, most * 1.4, whole),
+            x: Axis::new("minutes", right, apart(right, X_LABELS_MAX)),
+            y: Axis::new(up, top, apart(top, Y_LABELS_MAX)),
             series: series(0, Shape::Line, lines),
             legend: UpperRight,
         }

@@ -1,6 +1,6 @@
 //! Tests of `plot.rs`.
 
-use profile::plot::*;
+use profile::plot::{proof::over_minutes, *};
 use std::path::Path;
 
 fn nothing() -> Picture {
@@ -26,4 +26,49 @@ fn a_folder_that_is_not_there_is_named() {
 fn times_are_labelled_in_units_that_read_well() {
     let labels = [0.0, 4.25, 99.96, 420.4, 1234.0, 23_456.0].map(|us| micros(&us));
     assert_eq!(labels, ["0", "4.2 µs", "100.0 µs", "420 µs", "1.23 ms", "23.5 ms"]);
+}
+
+/// Of a run of seconds as of one of hours.
+#[test]
+fn labels_of_an_axis_are_told_apart_and_do_not_touch() {
+    const DIGIT_PX: usize = 9;
+    for seconds in [18.0, 300.0, 14_400.0] {
+        let taken = [(0.0, 9.0), (seconds, 3.0)];
+        let nodes = [("node 1".to_owned(), &taken[..])];
+        let figures = ["resident, MiB", "tasks", "descriptors"]
+            .map(|up| (up, (|taken: &(f64, f64)| taken.1) as fn(&_) -> f64));
+        let folder = tempfile::tempdir().unwrap();
+        let written =
+            save(folder.path(), "a", &over_minutes(nodes.into_iter(), |taken| taken.0, figures)).unwrap();
+        let svg = std::fs::read_to_string(&written[0]).unwrap();
+        let mut labels = Vec::new();
+        for text in svg.split("<text ").skip(1) {
+            let at = |key: &str| text.split(&format!("{key}=\"")).nth(1).unwrap().split('"').next().unwrap();
+            let label = text.lines().nth(1).unwrap();
+            if label.parse::<f64>().is_ok() {
+                let is_along = at("text-anchor") == "middle";
+                labels.push((
+                    is_along,
+                    at("x").parse::<usize>().unwrap(),
+                    at("y").parse::<usize>().unwrap(),
+                    label,
+                ));
+            }
+        }
+        labels.sort_unstable();
+        let (along, up): (Vec<_>, Vec<_>) = labels.into_iter().partition(|(is_along, ..)| *is_along);
+        assert!(along.len() > 6 && up.len() > 9, "{along:?} {up:?}");
+        for pair in along.windows(2) {
+            let [(_, x, _, label), (_, next_x, _, next)] = pair else { unreachable!() };
+            let wide = (label.len() + next.len()) * DIGIT_PX / 2;
+            assert!(
+                label != next && x + wide < *next_x,
+                "{seconds} s: {label:?} at {x}, {next:?} at {next_x}"
+            );
+        }
+        for pair in up.windows(2) {
+            let [(_, x, _, label), (_, next_x, _, next)] = pair else { unreachable!() };
+            assert!(x != next_x || label != next, "{seconds} s: {label:?} again at {x}");
+        }
+    }
 }

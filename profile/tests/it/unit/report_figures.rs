@@ -1,6 +1,6 @@
 //! Tests of `report/figures.rs`.
 
-use profile::report::figures::*;
+use profile::report::{Row, figures::*};
 use std::time::Duration;
 
 #[test]
@@ -26,4 +26,11 @@ fn no_times_have_no_figures() {
     assert!(nothing.count == 0 && nothing.mean.is_nan() && nothing.p50.is_nan() && nothing.max.is_nan());
     let long = Figures::of([Duration::MAX]);
     assert!(long.max > 1e9, "{}", long.max);
+}
+
+#[test]
+fn the_rest_of_a_share_is_not_less_than_nothing() {
+    let ipc = |index| Row::default().shares(index).get("ipc_percent");
+    assert_eq!(ipc(60.0), 40.0);
+    assert!(ipc(142.0).is_nan());
 }
