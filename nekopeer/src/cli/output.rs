@@ -32,7 +32,7 @@ impl Output {
     /// Prints one line of the result, as it is.
     pub(super) fn machine_line(self, text: &str) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
-        writeln!(stdout, "{text}")?;
+        stdout.write_all(format!("{text}\n").as_bytes())?; // at once: others may write there too
         stdout.flush()
     }
 
@@ -54,7 +54,7 @@ impl Output {
     /// Prints a note to stderr.
     pub(super) fn note(self, text: &str) {
         // If stderr is closed there is nowhere left to report the failure.
-        let _ = writeln!(io::stderr().lock(), "{}", visible(text));
+        let _ = io::stderr().lock().write_all(format!("{}\n", visible(text)).as_bytes()); // at once
     }
 
     /// Prints an error and its causes in one line.

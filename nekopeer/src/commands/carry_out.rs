@@ -133,9 +133,11 @@ async fn long(
         Command::Store { name, force, policy } => {
             let input = input.ok_or_else(|| Failure::new("there is no input"))?;
             let job = begin(JobKind::Store, std::slice::from_ref(&name), String::new());
+            let begun = job.progress.mark();
             let storing = async {
                 let storing = peer.store(&name, InputReader::new(input), force, &job.progress);
                 let path = answer.reporting(&job.progress, storing).await?;
+                job.progress.start_at(begun, 0); // the same bytes are read again
                 let options = PublishOptions { name: Some(name.clone()), is_set: false, policy };
                 publish(peer, vec![path], options, &job, answer).await
             };

@@ -144,6 +144,9 @@ fn file_is_published_fetched_and_withdrawn() {
     let stored = theirs.change("PUT", "/api/v1/files?name=x/y.bin", &content).done(200);
     assert_eq!((&stored["published"][0]["name"], &stored["confirmed"]), (&"x/y.bin".into(), &true.into()));
     assert_eq!(origin.read("x/y.bin"), content);
+    let job = &theirs.get("/api/v1/jobs").done(200)["jobs"][0];
+    let size = json!(content.len());
+    assert_eq!((&job["kind"], &job["done"], &job["total"]), (&"store".into(), &size, &size));
     let begun = ours.change("POST", "/api/v1/get", r#"{"names":["x/y.bin"]}"#);
     let job = begun.done(202);
     assert_eq!(begun.header("location"), format!("/api/v1/jobs/{}", job["id"]));

@@ -1,5 +1,10 @@
 //! The commands, each in a process of its own: share, find, download, show, update.
 
+use std::{
+    os::{fd::OwnedFd, unix::net::UnixDatagram},
+    process::Stdio,
+};
+
 use crate::program::*;
 use nekoproto::transport::Security;
 use serde_json::Value;
@@ -13,6 +18,25 @@ fn edited(mut text: Vec<u8>, len: usize) -> Vec<u8> {
 
 fn number(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or_else(|| panic!("{key} in {value}"))
+}
+
+/// Nothing of another program comes between a line and its end.
+#[test]
+fn line_is_written_at_once() {
+    let (_indexers, home) = one_home();
+    for words in [&["trace", "nope"][..], &["search", "nope", "--json"], &["ls"]] {
+        let (ours, theirs) = UnixDatagram::pair().unwrap();
+        let to_us = || Stdio::from(OwnedFd::from(theirs.try_clone().unwrap()));
+        home.command(words).stdout(to_us()).stderr(to_us()).status().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let mut buffer = [0; 4096];
+        let written: Vec<String> = std::iter::from_fn(|| {
+            let len = ours.recv(&mut buffer).ok()?;
+            Some(String::from_utf8_lossy(&buffer[..len]).into_owned())
+        })
+        .collect();
+        assert!(!written.is_empty() && written.iter().all(|text| text.ends_with('\n')), "{written:?}");
+    }
 }
 
 #[test]
