@@ -148,14 +148,12 @@ pub(super) fn earlier(
         Some(_) => return Err(CatalogueError::Overtaken(name.clone()).into()),
         None => all_known(&held),
     };
-    let mut kept = catalogue.kept(name)?;
-    kept.retain(|kept| {
-        kept.copy.entry.record.same_file(&held.record) && kept.copy.entry.record != held.record
-    });
+    let mut kept = catalogue.restorable(name)?;
+    kept.retain(|copy| copy.entry.record.same_file(&held.record) && copy.entry.record != held.record);
     let is_wanted = |found: Version| version.is_none_or(|version| version == found);
-    let versions: Vec<Version> = kept.iter().map(|kept| kept.copy.entry.record.version).collect();
-    let found = kept.into_iter().find(|kept| is_wanted(kept.copy.entry.record.version));
-    let Copy { entry, manifest, .. } = found.ok_or_else(|| not_kept(versions))?.copy;
+    let versions: Vec<Version> = kept.iter().map(|copy| copy.entry.record.version).collect();
+    let found = kept.into_iter().find(|copy| is_wanted(copy.entry.record.version));
+    let Copy { entry, manifest, .. } = found.ok_or_else(|| not_kept(versions))?;
     let plan = plan_of(&entry.record, manifest).ok_or_else(|| not_kept(Vec::new()))?;
     let target = Target { record: entry.record, sources: Vec::new() };
     Ok(Earlier { target, plan: Some(plan), passed_over, options: in_its_place(library, &held) })

@@ -89,10 +89,10 @@ impl PeerHandle {
     pub(crate) async fn reading_of(&self, name: &FileName) -> Result<ReadBy, CatalogueError> {
         let name = name.clone();
         let look = move |library: &Arc<Library>| {
-            let (kept, reader) = (library.catalogue.kept(&name)?, library.catalogue.reader(&name)?);
+            let (kept, reader) = (library.catalogue.restorable(&name)?, library.catalogue.reader(&name)?);
             Ok(ReadBy {
                 readers: library.subscribers.of(&name, clock::now()),
-                kept: kept.iter().map(|kept| kept.copy.entry.record.version).collect(),
+                kept: kept.iter().map(|copy| copy.entry.record.version).collect(),
                 passed_over: reader.passed_over,
                 preference: reader.preference,
             })

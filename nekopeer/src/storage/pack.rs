@@ -14,7 +14,8 @@ use tempfile::NamedTempFile;
 use crate::content::chunker::hash;
 
 /// Writes the chunks of `file`, whose manifest is `before`, that `next` does not have, each once, into the file `path`,
-/// durably. Returns the encoded manifest of what was written; `None` if `file` is not what its manifest says. Blocking.
+/// durably. A chunk that was changed in the file is left out. Returns the encoded manifest of what was written; `None` if
+/// all that was to be written was changed. Blocking.
 pub(super) fn write_pack(
     path: &Path,
     file: &File,
@@ -24,18 +25,20 @@ pub(super) fn write_pack(
     let folder = path.parent().unwrap_or(path);
     let mut packed = BufWriter::new(NamedTempFile::new_in(folder)?);
     let mut has: HashSet<ChunkHash> = next.chunks().iter().map(|chunk| chunk.hash).collect();
-    let (mut chunks, mut buffer) = (Vec::new(), Vec::new());
+    let (mut chunks, mut buffer, mut is_changed) = (Vec::new(), Vec::new(), false);
     for (index, chunk) in before.chunks().iter().enumerate() {
         if !has.insert(chunk.hash) {
             continue;
         }
-        buffer.resize(chunk.len as usize, 0);
-        let read = file.read_exact_at(&mut buffer, before.range(index).start);
-        if read.is_err() || hash(&buffer) != chunk.hash {
-            return Ok(None);
+        if !read_chunk(file, before, index, &mut buffer) {
+            is_changed = true;
+            continue;
         }
         packed.write_all(&buffer)?;
         chunks.push(Chunk { len: chunk.len, hash: chunk.hash });
+    }
+    if is_changed && chunks.is_empty() {
+        return Ok(None);
     }
     let packed = packed.into_inner().map_err(io::IntoInnerError::into_error)?;
     packed.as_file().sync_all()?;
@@ -43,6 +46,13 @@ pub(super) fn write_pack(
     File::open(folder)?.sync_all()?;
     let manifest = Manifest::new(chunks).and_then(|manifest| Ok(manifest.encode()?));
     manifest.map(|(encoded, _)| Some(encoded)).map_err(io::Error::other) // a part of one that is valid
+}
+
+/// Whether `file` has this chunk of `manifest` where it should be. Blocking.
+pub(super) fn read_chunk(file: &File, manifest: &Manifest, index: usize, buffer: &mut Vec<u8>) -> bool {
+    let chunk = manifest.chunks()[index];
+    buffer.resize(chunk.len as usize, 0);
+    file.read_exact_at(buffer, manifest.range(index).start).is_ok() && hash(buffer) == chunk.hash
 }
 
 #[cfg(test)]
@@ -67,7 +77,9 @@ mod tests {
         assert!(
             pack(b"aabbccaa", b"aabbcc").is_some_and(|pack| Manifest::decode(&pack).unwrap().size() == 0)
         );
-        assert_eq!(pack(b"aabbccxx", b"bb"), None, "the file has other bytes");
+        let encoded = pack(b"aabbccxx", b"bb").unwrap();
+        assert_eq!(Manifest::decode(&encoded).unwrap(), manifest(b"aacc"), "the rest was changed");
+        assert_eq!(pack(b"xxyy", b"bb"), None);
         assert_eq!(folder.path().read_dir().unwrap().count(), 2, "nothing else is left");
     }
 }

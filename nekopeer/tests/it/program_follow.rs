@@ -1,6 +1,6 @@
 //! `follow` and `rollback`, each in a process of its own.
 
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use serde_json::Value;
 
@@ -124,6 +124,7 @@ fn versions_that_are_kept_come_back_and_the_others_do_not() {
     let mut following = reader.start(&["follow", "f", "--keep", "3"]);
     following.out_line("f is at version 1");
     for n in 2..=5 {
+        fs::set_permissions(reader.path("f"), fs::Permissions::from_mode(0o755)).unwrap(); // no other bytes
         publish(&origin, version(n));
         following.out_line(&format!("f is at version {n}"));
     }

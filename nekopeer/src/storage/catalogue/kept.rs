@@ -11,7 +11,7 @@ use std::{
     path::PathBuf,
 };
 
-use nekoproto::{FileName, Manifest, private_folder};
+use nekoproto::{ChunkHash, FileName, Manifest, private_folder};
 
 use super::{
     Catalogue, CatalogueError, Copy, Entry, PassedOver,
@@ -19,8 +19,8 @@ use super::{
     schema::KEPT,
 };
 use crate::{
-    content::stamp::{Looker, open_file},
-    storage::pack::write_pack,
+    content::stamp::{Stamp, open_file},
+    storage::pack::{read_chunk, write_pack},
 };
 
 /// The folder of the packs in the data folder.
@@ -57,21 +57,52 @@ impl Catalogue {
         })
     }
 
+    /// Those of them whose chunks are all here: in their packs, the later ones and the file in the place. That file is read
+    /// if its stamp is another than it was. Blocking.
+    pub(crate) fn restorable(&self, name: &FileName) -> Result<Vec<Copy>, CatalogueError> {
+        let (held, mut kept) = (self.entry(name)?, self.kept(name)?);
+        let mut here = HashSet::new();
+        if let Some(held) = held.filter(|held| !kept.is_empty() && !self.is_own(held)) {
+            self.add_chunks_in_place(&held, &mut here)?;
+        }
+        kept.retain(|kept| {
+            if let Some((_, pack)) = self.open_pack(name, kept) {
+                here.extend(pack.chunks().iter().map(|chunk| chunk.hash));
+            }
+            let chunks = Manifest::decode(&kept.copy.manifest);
+            chunks.is_ok_and(|chunks| chunks.chunks().iter().all(|chunk| here.contains(&chunk.hash)))
+        });
+        Ok(kept.into_iter().map(|kept| kept.copy).collect())
+    }
+
+    fn add_chunks_in_place(&self, held: &Entry, here: &mut HashSet<ChunkHash>) -> Result<(), CatalogueError> {
+        let Some(Ok(manifest)) = self.manifest_of(held)?.map(|encoded| Manifest::decode(&encoded)) else {
+            return Ok(());
+        };
+        let Ok(file) = open_file(&held.path) else { return Ok(()) };
+        let is_unchanged = file.metadata().is_ok_and(|found| Stamp::of(&found) == held.stamp);
+        let (mut buffer, chunks) = (Vec::new(), manifest.chunks().iter().enumerate());
+        let mut is_there = |index| is_unchanged || read_chunk(&file, &manifest, index, &mut buffer);
+        here.extend(chunks.filter(|(index, _)| is_there(*index)).map(|(_, chunk)| chunk.hash));
+        Ok(())
+    }
+
     /// The packs of `name`, and the chunks in each. What cannot be read is left out. Blocking.
     pub(crate) fn packs(&self, name: &FileName) -> Vec<(File, Manifest)> {
         let kept = self.kept(name).unwrap_or_else(|error| {
             tracing::error!(%error, "earlier versions are not used");
             Vec::new()
         });
-        let opened = |kept: Kept| {
-            let path = self.pack_path(name, kept.sequence);
-            Some((open_file(&path).ok()?, Manifest::decode(&kept.pack).ok()?))
-        };
-        kept.into_iter().filter_map(opened).collect()
+        kept.iter().filter_map(|kept| self.open_pack(name, kept)).collect()
+    }
+
+    fn open_pack(&self, name: &FileName, kept: &Kept) -> Option<(File, Manifest)> {
+        let path = self.pack_path(name, kept.sequence);
+        Some((open_file(&path).ok()?, Manifest::decode(&kept.pack).ok()?))
     }
 
     /// Keeps the version of `name` that stands in its place, if the reader wants that, before a file with the chunks of
-    /// `next` takes it. One that was changed on disk is not kept. Blocking.
+    /// `next` takes it. What another program changed in the file is not kept. Blocking.
     pub(crate) fn keep_before(&self, name: &FileName, next: &Manifest) -> Result<(), CatalogueError> {
         if self.reader(name)?.keep == 0 {
             return Ok(());
@@ -80,9 +111,6 @@ impl Catalogue {
         let Some(encoded) = self.manifest_of(&entry)? else { return Ok(()) };
         let Ok(manifest) = Manifest::decode(&encoded) else { return Ok(()) };
         let Ok(file) = open_file(&entry.path) else { return Ok(()) };
-        if Looker::default().stamp(&entry.path).ok() != Some(entry.stamp) {
-            return Ok(()); // what the user made of it is not the version
-        }
         let sequence = self.kept(name)?.first().map_or(0, |last| last.sequence + 1);
         let path = self.pack_path(name, sequence);
         let packed = private_folder(&self.packs).map_err(io::Error::other);

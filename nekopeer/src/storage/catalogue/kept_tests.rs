@@ -171,3 +171,40 @@ fn older_version_needs_to_be_asked_for() {
     assert!(!pack.exists());
     world.check();
 }
+
+/// What counts of the file in the place is its bytes. A version of which some are nowhere is not offered, whatever else has
+/// to be thought of it.
+#[test]
+fn touched_copy_is_kept_and_what_cannot_be_put_together_is_not_listed() {
+    let mut world = World::new();
+    let contents: [&[u8]; 5] = [&[1, 2, 3, 4], &[1, 2, 3, 5], &[1, 2, 6, 5], &[7], &[8, 7]];
+    let path = world.folder.path().join("a");
+    let listed = |world: &World| -> Vec<u64> {
+        let kept = world.catalogue.restorable(&world.name).unwrap();
+        kept.iter().map(|copy| copy.entry.record.version.get()).collect()
+    };
+    let write_over = |chunk: u64| {
+        let place = std::fs::File::options().write(true).open(&path).unwrap();
+        place.write_all_at(b"else", chunk * CHUNK as u64).unwrap();
+    };
+    let place = |world: &mut World, number: u64| {
+        let version = Version::new(number).unwrap();
+        world.contents.insert(version, contents[number as usize - 1].to_vec());
+        world.place(version);
+    };
+    for number in 1..=3 {
+        place(&mut world, number);
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::File::open(&path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        world.check();
+    }
+    assert_eq!(listed(&world), [2, 1]);
+    write_over(2); // what only version 3 has
+    assert_eq!(listed(&world), [2, 1]);
+    place(&mut world, 4);
+    assert_eq!(listed(&world), [2, 1], "what they had in common with version 3 is kept");
+    place(&mut world, 5);
+    assert_eq!(listed(&world), [4, 2]);
+    write_over(1); // what version 4 has in common with it
+    assert_eq!(listed(&world), [2]);
+}
