@@ -187,9 +187,9 @@ fn touched_copy_is_kept_and_what_cannot_be_put_together_is_not_listed() {
         let place = std::fs::File::options().write(true).open(&path).unwrap();
         place.write_all_at(b"else", chunk * CHUNK as u64).unwrap();
     };
-    let place = |world: &mut World, number: u64| {
-        let version = Version::new(number).unwrap();
-        world.contents.insert(version, contents[number as usize - 1].to_vec());
+    let place = |world: &mut World, number: u8| {
+        let version = Version::new(number.into()).unwrap();
+        world.contents.insert(version, contents[usize::from(number) - 1].to_vec());
         world.place(version);
     };
     for number in 1..=3 {
