@@ -3,14 +3,13 @@
 use std::{
     collections::HashSet,
     fs::symlink_metadata,
-    io,
     path::{Path, PathBuf},
 };
 
 use nekoproto::FileName;
 
 use crate::{
-    content::stamp::{Looker, Stamp},
+    content::stamp::{Looker, Stamp, is_missing},
     library::{ENTRIES_AT_ONCE, Library},
     publish::{
         PublishError, PublishOutcome,
@@ -73,18 +72,6 @@ pub(super) fn look(library: &Library, trees: &[Tree], path: &Path) -> At {
     }
 }
 
-fn is_missing(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-}
-
-/// Whether no file is at `path`, but nothing or a folder.
-fn is_gone(path: &Path) -> bool {
-    match symlink_metadata(path) {
-        Ok(found) => found.is_dir(),
-        Err(error) => is_missing(&error),
-    }
-}
-
 /// Whether the file at `path` is published here as `name`.
 fn is_published(library: &Library, name: &FileName, path: &Path) -> bool {
     let entry = library.catalogue.get(name);
@@ -110,8 +97,12 @@ fn has_below(library: &Library, folder: &FileName) -> bool {
 
 /// The names under which the file at `path`, which is gone, is still published.
 pub(super) fn to_withdraw(library: &Library, trees: &[Tree], path: &Path) -> Vec<FileName> {
-    let mut names = if is_gone(path) { names_of(trees, path) } else { Vec::new() };
-    names.retain(|name| is_published(library, name, path));
+    let is_removed = |name: &FileName| {
+        let entry = library.catalogue.get(name).filter(|_| is_published(library, name, path));
+        entry.is_some_and(|entry| entry.stamp.is_removed_from(path))
+    };
+    let mut names = names_of(trees, path);
+    names.retain(is_removed);
     names
 }
 
@@ -175,7 +166,7 @@ pub(super) fn scan(library: &Library, trees: &[Tree]) -> Result<Scan, CatalogueE
         let page = library.catalogue.page(&start, ENTRIES_AT_ONCE)?;
         for entry in page.entries.into_iter().flatten().filter(|entry| library.catalogue.is_own(entry)) {
             let is_theirs = names_of(trees, &entry.path).contains(&entry.record.name);
-            if is_theirs && is_gone(&entry.path) {
+            if is_theirs && entry.stamp.is_removed_from(&entry.path) {
                 scan.missing.push(entry.path);
             }
         }

@@ -53,6 +53,11 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
+/// Whether this says that nothing is at a path.
+pub(crate) fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
 fn ns(secs: i64, nanos: impl Into<i128>) -> i128 {
     i128::from(secs) * 1_000_000_000 + nanos.into()
 }
@@ -96,6 +101,19 @@ impl Stamp {
         self.inode == other.inode && self.device == other.device
     }
 
+    /// Whether the file that had this stamp at `path` was removed: nothing is there, or a folder, on the file system that
+    /// the file was on. One that is not mounted takes no file with it, and what cannot be looked at is not removed. Blocking.
+    pub(crate) fn is_removed_from(&self, path: &Path) -> bool {
+        for above in path.ancestors() {
+            match symlink_metadata(above) {
+                Ok(found) => return found.dev() == self.device && (above != path || found.is_dir()),
+                Err(error) if is_missing(&error) => {}
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+
     /// Whether an equal stamp proves that the file, hashed at `hashed_at_ns`, is unchanged.
     pub(crate) const fn is_settled(&self, hashed_at_ns: i128) -> bool {
         self.changed_ns + SETTLED_AFTER_NS < hashed_at_ns
@@ -106,4 +124,32 @@ impl Stamp {
 pub(crate) fn now_ns() -> i128 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i128::try_from(since.as_nanos()).unwrap_or(i128::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_is_removed_only_where_its_file_system_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let (below, file) = (dir.path().join("m"), dir.path().join("m/a/f"));
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "").unwrap();
+        let here = Stamp::of(&file.metadata().unwrap());
+        let unmounted = Stamp { device: here.device + 1, ..here };
+        let is_removed = || [here, unmounted].map(|stamp| stamp.is_removed_from(&file));
+        assert_eq!(is_removed(), [false, false]);
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(is_removed(), [true, false]);
+        std::fs::create_dir(&file).unwrap();
+        assert_eq!(is_removed(), [true, false], "a folder is in its place");
+        std::fs::remove_dir_all(&below).unwrap();
+        assert_eq!(is_removed(), [true, false]);
+        std::fs::write(&below, "").unwrap();
+        assert_eq!(is_removed(), [true, false], "a file is in place of a folder");
+        std::fs::remove_file(&below).unwrap();
+        std::os::unix::fs::symlink(&below, &below).unwrap();
+        assert_eq!(is_removed(), [false, false], "it cannot be looked at");
+    }
 }

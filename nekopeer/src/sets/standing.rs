@@ -105,9 +105,10 @@ pub(super) fn is_of(at: &Path, file: &TreeFile, looker: &mut Looker, stop: &Canc
 
 /// Whether the folder of `entry`, a copy of a set, if nobody changed it; whether it is gone. Blocking.
 pub(crate) fn remove_folder(library: &Library, entry: &Entry) -> bool {
-    let Ok(Some(trees)) = library.catalogue.trees(&entry.record.name) else { return true };
+    let Ok(trees) = library.catalogue.trees(&entry.record.name) else { return false };
+    let Some(trees) = trees else { return true };
     let path = trees.path();
-    let Ok(there) = FolderId::of(path) else { return true };
+    let Ok(there) = FolderId::of(path) else { return trees.are_removed() };
     let Some(tree) = trees.of(there) else { return false };
     if unchanged(path, tree, &library.tasks.stop).is_err() {
         return false;

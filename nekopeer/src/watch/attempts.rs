@@ -72,15 +72,21 @@ impl Watch {
             Ok(Dropped::Changed) => {
                 (Ended::GivenUp, Some("the outdated copy was changed and is kept".to_owned()))
             }
+            Ok(Dropped::Unreachable) => {
+                (Ended::Failed, Some("the outdated copy cannot be removed now".to_owned()))
+            }
             Err(error) => (Ended::Failed, Some(error.to_string())),
         }
     }
 }
 
+#[derive(Debug, PartialEq, Eq)]
 enum Dropped {
     Gone,
     NotOutdated,
     Changed,
+    /// Its file cannot be looked at or removed: its disk is not mounted, say.
+    Unreachable,
 }
 
 /// Removes the file and its entry, if the entry is that of an outdated copy at that moment: the name may have been
@@ -97,10 +103,9 @@ fn remove(library: &Library, name: &FileName) -> Result<Dropped, CatalogueError>
             !library.catalogue.is_own(entry) && entry.newest.as_ref().is_some_and(is_unwanted)
         });
         let Some(entry) = outdated else { return false };
-        let is_deleted =
-            (!entry.record.policy.is_set() || sets::remove_folder(library, entry)) && delete(entry);
-        dropped = if is_deleted { Dropped::Gone } else { Dropped::Changed };
-        is_deleted
+        let may_delete = !entry.record.policy.is_set() || sets::remove_folder(library, entry);
+        dropped = if may_delete { delete(entry) } else { Dropped::Changed };
+        dropped == Dropped::Gone
     });
     drop(replacing);
     if is_removed? {
@@ -110,12 +115,13 @@ fn remove(library: &Library, name: &FileName) -> Result<Dropped, CatalogueError>
 }
 
 /// Deletes the file of `entry`, unless somebody changed it. If it is gone, an earlier attempt was interrupted.
-fn delete(entry: &Entry) -> bool {
-    match on_disk(entry) {
+fn delete(entry: &Entry) -> Dropped {
+    let is_gone = match on_disk(entry) {
         None => std::fs::remove_file(&entry.path).is_ok(),
-        Some(Condition::Missing) => true,
-        Some(_) => false,
-    }
+        Some(Condition::Missing) => entry.stamp.is_removed_from(&entry.path),
+        Some(_) => return Dropped::Changed,
+    };
+    if is_gone { Dropped::Gone } else { Dropped::Unreachable }
 }
 
 #[cfg(test)]
@@ -134,7 +140,23 @@ mod tests {
         peer.publish(vec![path.clone()], PublishOptions::default(), &Arc::default()).await.unwrap();
         let name = FileName::new("a").unwrap();
         let dropped = peer.library.blocking(move |library| remove(library, &name)).await.unwrap();
-        assert!(matches!(dropped, Dropped::NotOutdated));
+        assert_eq!(dropped, Dropped::NotOutdated);
         assert_eq!((std::fs::read(path).unwrap(), peer.files().await.len()), (b"mine".to_vec(), 1));
+    }
+
+    #[tokio::test]
+    async fn file_that_cannot_be_looked_at_is_not_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("d");
+        std::fs::create_dir(&inner).unwrap();
+        std::fs::write(inner.join("a"), b"mine").unwrap();
+        let peer = Peer::spawn(Config::new(folder.path())).await.unwrap();
+        peer.publish(vec![inner.clone()], PublishOptions::default(), &Arc::default()).await.unwrap();
+        let entry = peer.library.catalogue.get(&FileName::new("d/a").unwrap()).unwrap();
+        std::fs::rename(&inner, folder.path().join("away")).unwrap();
+        std::os::unix::fs::symlink(&inner, &inner).unwrap();
+        assert_eq!(delete(&entry), Dropped::Unreachable);
+        std::fs::remove_file(&inner).unwrap();
+        assert_eq!(delete(&entry), Dropped::Gone);
     }
 }

@@ -1,6 +1,6 @@
 //! `share --watch`: files that are created, changed, replaced or removed, by programs that take their time.
 
-use std::{fs, io::Write, os::unix::fs::PermissionsExt, thread::sleep, time::Duration};
+use std::{fs, io::Write, os::unix::fs::PermissionsExt, process::Command, thread::sleep, time::Duration};
 
 use serde_json::Value;
 
@@ -126,6 +126,36 @@ fn folder_that_vanishes_is_told_withdraws_nothing_and_goes_on_when_it_is_back() 
     sharing.out_line("published d/b.txt version 2, 12 B");
     assert!(!sharing.said().contains("withdrew"), "{}", sharing.said());
     reader.done(&["get", "d/a.txt"]);
+}
+
+/// A file system that is unmounted inside the watched folder takes no file with it; a file that is removed from it is gone.
+#[test]
+fn disk_that_is_unmounted_below_the_folder_withdraws_nothing() {
+    let (_indexers, origin) = one_home();
+    for name in ["a", "s/1", "t/1", "m/under"] {
+        origin.write(&format!("d/{name}"), name);
+    }
+    let shared = origin.command(["share", "--watch", "d"]);
+    let mut mounting = Command::new("unshare");
+    let script = r#"mount -t tmpfs none d/m && echo 1 > d/m/1 && echo 2 > d/m/2 && exec "$@""#;
+    mounting.args(["-rm", "sh", "-c", script, "sh"]).arg(shared.get_program()).args(shared.get_args());
+    origin.settle(&mut mounting);
+    let mut sharing = Running::start(mounting);
+    sharing.err_line("watching ");
+    let there = |sharing: &Running, words: &[&str]| {
+        let mut command = Command::new("nsenter");
+        command.args(["-U", "-m", "--preserve-credentials", "-t", &sharing.id().to_string()]).args(words);
+        assert!(command.status().unwrap().success(), "{words:?}");
+    };
+    there(&sharing, &["rm", &origin.text("d/m/2")]);
+    sharing.out_line("withdrew d/m/2");
+    there(&sharing, &["umount", &origin.text("d/m")]);
+    // A rescan finds each folder that leaves, and all else that is missing.
+    for folder in ["s", "t"] {
+        fs::rename(origin.path(&format!("d/{folder}")), origin.path(folder)).unwrap();
+        sharing.out_line(&format!("withdrew d/{folder}/1"));
+    }
+    assert!(!sharing.said().contains("withdrew d/m/1"), "{}", sharing.said());
 }
 
 #[test]

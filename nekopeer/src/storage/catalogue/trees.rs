@@ -60,6 +60,12 @@ impl Trees {
     pub(crate) fn of(&self, folder: FolderId) -> Option<&Tree> {
         self.trees.iter().find(|tree| tree.folder == folder)
     }
+
+    /// Whether what was at the path is removed, and not only out of reach. Blocking.
+    pub(crate) fn are_removed(&self) -> bool {
+        let mut files = self.trees.iter().filter_map(|tree| tree.files.first());
+        files.all(|file| file.stamp.is_removed_from(&self.path))
+    }
 }
 
 impl Tree {
