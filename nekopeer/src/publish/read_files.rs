@@ -186,39 +186,62 @@ impl Reader<'_> {
         let asked = self.asking.begin(published, new);
         let read_small = |(seen, file): (Result<Seen, Unknown>, NamedFile)| match seen {
             Err(unknown) if !takes_all_cores(file.size) => {
-                let seen = self.read(&file, unknown.policy);
+                let seen = self.seen(&file, &unknown);
                 (file, Ok(seen))
             }
             seen => (file, seen),
         };
         let small: Vec<(NamedFile, Result<Seen, Unknown>)> = files.into_par_iter().map(read_small).collect();
         let read_large = |(file, seen): (NamedFile, Result<Seen, Unknown>)| {
-            let seen = seen.unwrap_or_else(|unknown| self.read(&file, unknown.policy));
+            let seen = seen.unwrap_or_else(|unknown| self.seen(&file, &unknown));
             (file, seen)
         };
         (small.into_iter().map(read_large).collect(), asked)
     }
 
-    /// Reads a file that is to be published under `policy`.
-    fn read(&self, file: &NamedFile, policy: Policy) -> Seen {
+    /// Reads a file.
+    fn read(&self, file: &NamedFile) -> Result<Chunked, PublishError> {
         let (library, path) = (self.library, &file.path);
         if let Some(failure) = self.failure.get() {
-            return Seen::Failed(not_stored(path, failure));
+            return Err(not_stored(path, failure));
         }
         if self.stop.is_cancelled() {
-            return Seen::Failed(ChunkError::Stopped.into());
+            return Err(ChunkError::Stopped.into());
         }
-        let last_average = match library.catalogue.last_average(&file.name) {
-            Ok(last_average) => last_average,
-            Err(error) => return Seen::Failed(error.into()),
+        let last_average = library.catalogue.last_average(&file.name)?;
+        let chunked = chunk_file(path, last_average, self.progress.counter(), self.stop)?;
+        if self.expected.get(&file.name).is_some_and(|stamp| *stamp != chunked.stamp) {
+            return Err(ChunkError::KeepsChanging(path.clone()).into());
+        }
+        Ok(chunked)
+    }
+
+    fn seen(&self, file: &NamedFile, unknown: &Unknown) -> Seen {
+        match self.read(file) {
+            Ok(chunked) => Seen::Read(Box::new(chunked), unknown.policy),
+            Err(error) => Seen::Failed(error),
+        }
+    }
+
+    /// Publishes what was read. A file that was changed since is read once more.
+    fn publish(&self, drafts: Vec<Draft>) -> Result<Vec<Result<Published, PublishError>>, CatalogueError> {
+        let again = |Draft { name, path, policy, known, .. }: &Draft| {
+            (NamedFile { name: name.clone(), path: path.clone(), size: 0 }, *policy, known.clone())
         };
-        match chunk_file(path, last_average, self.progress.counter(), self.stop) {
-            Ok(chunked) if self.expected.get(&file.name).is_some_and(|stamp| *stamp != chunked.stamp) => {
-                Seen::Failed(ChunkError::KeepsChanging(path.clone()).into())
-            }
-            Ok(chunked) => Seen::Read(Box::new(chunked), policy),
-            Err(error) => Seen::Failed(error.into()),
-        }
+        let again: Vec<_> = drafts.iter().map(again).collect();
+        let published = self.library.catalogue.publish(drafts)?.into_iter().zip(again);
+        let published = published.map(|(published, (file, policy, known))| match published {
+            Err(CatalogueError::ChangedSince(_)) => match self.read(&file) {
+                Ok(chunked) => {
+                    let NamedFile { name, path, .. } = file;
+                    let draft = Draft { name, path, chunked, policy, known };
+                    Ok(self.library.catalogue.publish(vec![draft])?.remove(0).map_err(PublishError::from))
+                }
+                Err(error) => Ok(Err(error)),
+            },
+            published => Ok(published.map_err(PublishError::from)),
+        });
+        published.collect()
     }
 
     /// The policy of a file of which the network knows the version `known`, and otherwise it would be `policy`: a
@@ -295,7 +318,7 @@ fn store(
     }
     // Before they are stored, as a session may register them at once.
     let mut settling = reader.library.settle(drafts.iter().map(|draft| draft.name.clone()).collect());
-    let published = if drafts.is_empty() { Ok(Vec::new()) } else { reader.library.catalogue.publish(drafts) };
+    let published = if drafts.is_empty() { Ok(Vec::new()) } else { reader.publish(drafts) };
     let is_new = |published: &_| matches!(published, Ok(Published::New(_)));
     settling.keep(published.iter().flatten().map(is_new));
     let mut published = published.map(Vec::into_iter).map_err(Arc::new);
@@ -317,7 +340,7 @@ fn store(
                 newer.extend(known.filter(|known| known.replaces(&record)));
                 outcome.unchanged.push(record);
             }
-            Ok(Some(Err(error))) => outcome.failed.push((path, error.into())),
+            Ok(Some(Err(error))) => outcome.failed.push((path, error)),
             Ok(None) => {} // each draft has a result
             Err(failure) => {
                 outcome.failed.push((path.clone(), not_stored(&path, failure)));
@@ -332,6 +355,7 @@ fn store(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Config, Peer};
 
     #[test]
     fn batches_are_bounded_in_files_and_bytes() {
@@ -348,5 +372,44 @@ mod tests {
         let half = BATCH_BYTES_MAX / 2;
         assert_eq!(lens(vec![half, half, 1, 3 * half, 1]), [2, 1, 1, 1]);
         assert!(lens(Vec::new()).is_empty());
+    }
+
+    /// Two publish one file at once: the second has committed the newer bytes before the first commits the older ones.
+    #[tokio::test]
+    async fn file_that_changed_since_it_was_read_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().canonicalize().unwrap().join("a");
+        let peer = Peer::spawn(Config::new(folder.path())).await.unwrap();
+        let publisher = Arc::clone(&peer.publisher);
+        let (name, asking) = (FileName::new("a").unwrap(), Asking::new(&publisher.indexers));
+        let publish = move |library: &Arc<Library>| {
+            let (progress, stop) = (Progress::default(), CancellationToken::new());
+            let reader = Reader {
+                library,
+                asking: &asking,
+                policy: PolicyChange::default(),
+                default: Policy::default(),
+                is_set: false,
+                expected: HashMap::new(),
+                progress: &progress,
+                stop: &stop,
+                failure: OnceLock::new(),
+            };
+            let read = |bytes: &str| {
+                std::fs::write(&path, bytes).unwrap();
+                reader.look_at_all(vec![Listed::new(name.clone(), &path, 0)]).0
+            };
+            let (older, newer) = (read("older"), read("newer!"));
+            let stored = [newer, older].map(|batch| store(&reader, batch, HashMap::new()));
+            stored.map(|Stored { outcome: PublishOutcome { published, unchanged, .. }, .. }| {
+                let sizes = |records: Vec<VerifiedRecord>| -> Vec<u64> {
+                    records.iter().map(|record| record.size).collect()
+                };
+                (sizes(published), sizes(unchanged))
+            })
+        };
+        let [newer, older] = peer.library.blocking(publish).await;
+        assert_eq!(newer, (vec![6], vec![]));
+        assert_eq!(older, (vec![], vec![6]), "the older bytes get no later number");
     }
 }

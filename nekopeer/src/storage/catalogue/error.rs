@@ -81,6 +81,9 @@ pub enum CatalogueError {
         "{0} was published, deregistered or refreshed here meanwhile; what was downloaded is no copy of it: run this again"
     )]
     Overtaken(FileName),
+    /// The file that is to be published was changed since it was read.
+    #[error("{0} was changed while it was published: publish it again when it is complete")]
+    ChangedSince(PathBuf),
     /// The version that is about to be replaced cannot be kept. It stays in its place.
     #[error("cannot keep the version before at {path}: {source}; the newer one waits until that works")]
     NotKept {

@@ -32,6 +32,14 @@ pub(crate) struct Draft {
     pub known: Option<VerifiedRecord>,
 }
 
+impl Draft {
+    /// Whether another file is there now, or the same with other bytes. Blocking.
+    fn is_outdated(&self) -> bool {
+        let now = std::fs::metadata(&self.path).map(|metadata| Stamp::of(&metadata));
+        now.is_ok_and(|now| !self.chunked.stamp.is_moved_to(&now))
+    }
+}
+
 /// The outcome of a draft.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Published {
@@ -74,8 +82,8 @@ impl Catalogue {
     }
 
     /// Gives each draft its version, signs them on all cores, and stores all in one transaction. New versions
-    /// are pending. A draft that cannot be published has its error as its result; the others are stored.
-    /// Blocking.
+    /// are pending. A draft that cannot be published has its error as its result; the others are stored. One whose
+    /// file was changed since it was read gets no number: what is there now may have been published already. Blocking.
     pub(crate) fn publish(
         &self,
         drafts: Vec<Draft>,
@@ -83,6 +91,7 @@ impl Catalogue {
         let write = self.tables.begin()?;
         let mut names = HashSet::with_capacity(drafts.len());
         let next = drafts.iter().map(|draft| match names.insert(&draft.name) {
+            true if draft.is_outdated() => Err(CatalogueError::ChangedSince(draft.path.clone())),
             true => self.next_record(&write, draft),
             false => Err(CatalogueError::Overtaken(draft.name.clone())), // by the draft before
         });

@@ -351,7 +351,7 @@ fn a_manifest_goes_with_its_last_users_when_they_leave_it_in_one_batch_and_stays
 fn the_second_of_two_drafts_of_a_name_in_one_batch_gets_no_number_and_leaves_nothing_behind() {
     let setup = Setup::new();
     let catalogue = setup.open();
-    let drafts = vec![setup.draft("a", &large(1)), setup.draft("a", &large(2))];
+    let drafts = vec![setup.draft("a", &large(1)), Draft { name: name("a"), ..setup.draft("b", &large(2)) }];
     let second = drafts[1].chunked.content;
     let results = catalogue.publish(drafts).unwrap();
     assert!(results[0].is_ok() && matches!(results[1], Err(CatalogueError::Overtaken(_))));
