@@ -5,7 +5,7 @@ use std::{
     io,
     os::{fd::OwnedFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, open, statat};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 /// A file modified this shortly before it was hashed may be modified again within the same tick of the
 /// file system's clock, so its stamp proves nothing. The coarsest tick is 2 s.
-const SETTLED_AFTER_NS: i128 = 2_000_000_000;
+pub(crate) const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// Size, times and inode of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,8 +115,9 @@ impl Stamp {
     }
 
     /// Whether an equal stamp proves that the file, hashed at `hashed_at_ns`, is unchanged.
-    pub(crate) const fn is_settled(&self, hashed_at_ns: i128) -> bool {
-        self.changed_ns + SETTLED_AFTER_NS < hashed_at_ns
+    pub(crate) fn is_settled(&self, hashed_at_ns: i128) -> bool {
+        let after_ns = i128::try_from(SETTLED_AFTER.as_nanos()).unwrap_or(i128::MAX);
+        self.changed_ns.saturating_add(after_ns) < hashed_at_ns
     }
 }
 

@@ -6,6 +6,7 @@ use std::{
     fs::symlink_metadata,
     io, mem,
     ops::Bound::{Excluded, Unbounded},
+    time::Instant,
 };
 
 use nekoproto::FileName;
@@ -15,10 +16,11 @@ use tokio::sync::Notify;
 use super::Library;
 use crate::{
     content::{
-        stamp::{Looker, Stamp, now_ns, open_file},
+        stamp::{Looker, SETTLED_AFTER, Stamp, now_ns, open_file},
         whole::hash_of,
     },
     storage::catalogue::{self, CatalogueError},
+    util::clock,
 };
 
 /// Attempts to compare a file that is being written.
@@ -44,6 +46,8 @@ struct Inner {
 struct Found {
     /// As it was found last; `None`: there is no such file.
     stamp: Option<Stamp>,
+    /// Since when it is found so.
+    since: Instant,
     is_told: bool,
     /// Attempts to compare it that found it being written.
     unsettled: u8,
@@ -69,17 +73,23 @@ impl ChangedFiles {
 
     /// The file of `name` is found with another stamp than it had, or is missing. Its bytes are to be compared if they
     /// `may_be_same`; otherwise returns whether the user is to be told.
-    pub(super) fn note(&self, name: &FileName, stamp: Option<Stamp>, may_be_same: bool) -> bool {
+    pub(super) fn note(
+        &self,
+        name: &FileName,
+        stamp: Option<Stamp>,
+        may_be_same: bool,
+        now: Instant,
+    ) -> bool {
         let mut inner = self.inner.lock();
         let Inner { found, waiting } = &mut *inner;
         let found = match found.entry(name.clone()) {
             Entry::Occupied(found) if found.get().stamp == stamp => return false,
             Entry::Occupied(found) => {
                 let found = found.into_mut();
-                found.stamp = stamp;
+                (found.stamp, found.since) = (stamp, now);
                 found
             }
-            Entry::Vacant(new) => new.insert(Found { stamp, is_told: false, unsettled: 0 }),
+            Entry::Vacant(new) => new.insert(Found { stamp, since: now, is_told: false, unsettled: 0 }),
         };
         if may_be_same {
             waiting.insert(name.clone());
@@ -96,6 +106,17 @@ impl ChangedFiles {
         let behind =
             last.and_then(|last| inner.waiting.range::<FileName, _>((Excluded(last), Unbounded)).next());
         behind.or_else(|| inner.waiting.first()).cloned()
+    }
+
+    /// Whether the file of `name`, which has this stamp now, is quiet for so long that the stamp proves that it is unchanged
+    /// from now on. By this process's own clock: the times of files may be ahead of the clock on the wall.
+    fn is_quiet(&self, name: &FileName, stamp: Stamp, now: Instant) -> bool {
+        let mut inner = self.inner.lock();
+        let Some(found) = inner.found.get_mut(name) else { return false };
+        if found.stamp != Some(stamp) {
+            (found.stamp, found.since) = (Some(stamp), now);
+        }
+        now.saturating_duration_since(found.since) > SETTLED_AFTER
     }
 
     /// `name` was compared. Returns whether the user is to be told.
@@ -155,7 +176,9 @@ impl Library {
         let began_ns = now_ns();
         let read = || -> io::Result<Compared> {
             let mut file = open_file(&entry.path)?;
-            if !stamp.is_settled(began_ns) || Stamp::of(&file.metadata()?) != stamp {
+            let is_quiet =
+                stamp.is_settled(began_ns) || self.changed.is_quiet(&entry.record.name, stamp, clock::now());
+            if !is_quiet || Stamp::of(&file.metadata()?) != stamp {
                 return Ok(Compared::Unsettled);
             }
             let hash = hash_of(&mut file, &self.tasks.stop)?;
@@ -189,23 +212,23 @@ mod tests {
     #[test]
     fn each_change_is_told_once_and_only_of_other_bytes() {
         let (files, a) = (ChangedFiles::default(), FileName::new("a").unwrap());
-        let (first, second) = (stamp(1), stamp(1));
-        assert!(!files.note(&a, first, true), "it is compared before");
+        let (first, second, now) = (stamp(1), stamp(1), Instant::now());
+        assert!(!files.note(&a, first, true, now), "it is compared before");
         assert_eq!((files.next(None), files.told()), (Some(a.clone()), vec![]));
         assert!(files.note_compared(&a, Compared::Differs));
         assert_eq!((files.next(None), files.told()), (None, vec![a.clone()]));
-        assert!(!files.note(&a, first, true) && files.next(None).is_none(), "nothing new");
-        assert!(!files.note(&a, second, true) && files.next(None).is_some(), "it changed again");
+        assert!(!files.note(&a, first, true, now) && files.next(None).is_none(), "nothing new");
+        assert!(!files.note(&a, second, true, now) && files.next(None).is_some(), "it changed again");
         assert!(!files.note_compared(&a, Compared::Differs), "told");
         files.is_intact(&a);
-        assert!(files.note(&a, None, false) && !files.note(&a, None, false), "it is missing");
+        assert!(files.note(&a, None, false, now) && !files.note(&a, None, false, now), "it is missing");
     }
 
     #[test]
     fn file_that_is_written_on_and_on_is_given_up_and_holds_up_no_other() {
         let files = ChangedFiles::default();
-        let [a, b] = ["a", "b"].map(|name| FileName::new(name).unwrap());
-        assert!(!files.note(&a, stamp(1), true) && !files.note(&b, stamp(1), true));
+        let ([a, b], now) = (["a", "b"].map(|name| FileName::new(name).unwrap()), Instant::now());
+        assert!(!files.note(&a, stamp(1), true, now) && !files.note(&b, stamp(1), true, now));
         assert_eq!(files.next(Some(&a)), Some(b.clone()));
         assert_eq!(files.next(Some(&b)), Some(a.clone()), "the first comes after the last");
         for _ in 0..UNSETTLED_MAX {
@@ -214,5 +237,19 @@ mod tests {
         }
         assert!(files.note_compared(&a, Compared::Unsettled));
         assert_eq!(files.next(None), Some(b));
+    }
+
+    /// The clock on the wall may be set back: then the times of files are ahead of it.
+    #[test]
+    fn file_is_quiet_once_its_stamp_stood_still_whatever_its_time_is() {
+        let (files, a, now) = (ChangedFiles::default(), FileName::new("a").unwrap(), Instant::now());
+        let (first, second, later) = (stamp(1), stamp(1), now + 2 * SETTLED_AFTER);
+        assert!(!files.is_quiet(&a, first.unwrap(), now), "nobody found it changed");
+        files.note(&a, first, true, now);
+        assert!(!files.is_quiet(&a, first.unwrap(), now + SETTLED_AFTER));
+        assert!(files.is_quiet(&a, first.unwrap(), later));
+        assert!(!files.is_quiet(&a, second.unwrap(), later), "it is another");
+        assert!(!files.is_quiet(&a, second.unwrap(), later + SETTLED_AFTER));
+        assert!(files.is_quiet(&a, second.unwrap(), later + 2 * SETTLED_AFTER));
     }
 }

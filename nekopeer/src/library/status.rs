@@ -10,6 +10,7 @@ use crate::{
     content::stamp::Looker,
     state::{freshness::Doubt, registrations::Offers},
     storage::catalogue::{CatalogueError, Entry, Page, PageStart},
+    util::clock,
 };
 
 /// One file of this peer.
@@ -173,7 +174,8 @@ impl Library {
         }
         let stamp = stamp_now(entry);
         let is_of_its_size = stamp.is_some_and(|stamp| stamp.size() == entry.record.size);
-        if self.changed.note(name, stamp, self.is_serving && is_of_its_size && entry.newest.is_none()) {
+        let may_be_same = self.is_serving && is_of_its_size && entry.newest.is_none();
+        if self.changed.note(name, stamp, may_be_same, clock::now()) {
             self.tell(Event::Changed(name.clone()));
         }
         false

@@ -92,6 +92,11 @@ pub enum CatalogueError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// New numbers are to be above all that were given, and the clock says that there was no time for any.
+    #[error(
+        "the clock of this machine stands before 2026, and the numbers of new versions follow it: set it, then run this again"
+    )]
+    ClockNotSet,
     /// The version counter of a name is at its maximum.
     #[error("no version number is left for {0}: publish it under another name")]
     VersionsUsedUp(FileName),

@@ -10,6 +10,9 @@ const LOST: &str = "lost";
 /// The key of [`META`] with the number above which names begin.
 const ABOVE: &str = "above";
 
+/// When this program first gave numbers, in seconds since 1970: the beginning of 2026.
+const FIRST_NUMBERS_S: u64 = 1_767_225_600;
+
 /// A file whose bytes are those of a known record.
 pub(crate) struct Restored {
     pub(crate) entry: Entry,
@@ -52,9 +55,17 @@ impl Catalogue {
     }
 
     /// From now on every new number is above the seconds since 1970: the names may have been published before, also later
-    /// than is known, but not once a second. Blocking.
+    /// than is known, but not once a second. So that needs a clock that goes right: not one that stands at 1970 because
+    /// the machine has lost the time. Blocking.
     pub(crate) fn number_above_all(&self) -> Result<(), CatalogueError> {
-        let seconds = u64::try_from(now_ns() / 1_000_000_000).unwrap_or_default();
+        self.number_above(u64::try_from(now_ns() / 1_000_000_000).unwrap_or_default())
+    }
+
+    /// The same, where so many seconds passed since 1970.
+    pub(super) fn number_above(&self, seconds: u64) -> Result<(), CatalogueError> {
+        if seconds < FIRST_NUMBERS_S {
+            return Err(CatalogueError::ClockNotSet);
+        }
         let write = self.tables.begin()?;
         write.with(META, |meta| meta.insert(ABOVE, seconds.to_be_bytes().as_slice()).map(drop))?;
         self.tables.commit(write)

@@ -363,3 +363,13 @@ fn the_second_of_two_drafts_of_a_name_in_one_batch_gets_no_number_and_leaves_not
     catalogue.remove(&name("a")).unwrap();
     assert_eq!(catalogue.tables.counts().unwrap(), Counts::default());
 }
+
+#[test]
+fn numbers_that_follow_the_clock_are_not_given_by_one_that_was_not_set() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    assert!(matches!(catalogue.number_above(3600), Err(CatalogueError::ClockNotSet)));
+    assert_eq!(version(&setup.publish(&catalogue, "a", b"one")), 1, "no number is left out");
+    catalogue.number_above(1_795_000_000).unwrap();
+    assert_eq!(version(&setup.publish(&catalogue, "a", b"two")), 1_795_000_001);
+}
