@@ -31,6 +31,41 @@ async fn frame_that_is_not_finished_is_counted_and_ends_its_connection_in_time(s
     other.is_served(1).await;
 }
 
+/// The time limit of a frame that has arrived does not end the connection during a later one.
+#[testkit::test]
+async fn frame_under_way_when_the_time_of_an_earlier_one_is_over_is_served(security: Security) {
+    let mut site = Site::indexer(security);
+    let mut wire = site.by_hand(3, Indexer::new().0).await;
+    let [first, second] = [1, 2].map(|id| frames::frame(&search(id, "abc")).unwrap());
+    // The other end sees what has come, and the second frame has that much longer than the first.
+    let a_moment = async || {
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(20) {
+            tokio::task::yield_now().await;
+        }
+    };
+    frames::write(&mut wire.io, &first[..6]).await;
+    a_moment().await;
+    frames::write(&mut wire.io, &first[6..]).await;
+    wire.answers(1, 3).await;
+    let ended = Instant::now();
+    a_moment().await;
+    frames::write(&mut wire.io, &second[..6]).await;
+    a_moment().await;
+    tokio::time::pause();
+    tokio::spawn(async {
+        loop {
+            tokio::task::yield_now().await; // time stands still unless it is advanced
+        }
+    });
+    tokio::time::advance(FRAME_WITHIN + Duration::from_millis(5) - ended.elapsed()).await;
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    frames::write(&mut wire.io, &second[6..]).await;
+    wire.answers(2, 3).await;
+}
+
 /// A frame that comes in pieces is as good as any other.
 #[testkit::test]
 async fn frame_in_pieces_is_served_and_its_room_given_back(security: Security) {

@@ -254,13 +254,13 @@ where
         let Some(earliest) = all.into_iter().flatten().min() else {
             return Ok(false); // a timer that is still set does no harm: it will find nothing to do
         };
-        let timer = match &mut self.deadline {
+        let (at, timer) = match &mut self.deadline {
             // This task polled it when it was set, and will be woken by it.
             Some((at, timer)) if *at <= earliest && !timer.is_elapsed() => return Ok(false),
-            Some((at, timer)) if *at <= earliest => timer,
+            Some((at, timer)) if *at <= earliest => (*at, timer),
             deadline => {
                 let timer = Box::pin(sleep_until(earliest.into()));
-                &mut deadline.insert((earliest, timer)).1
+                (earliest, &mut deadline.insert((earliest, timer)).1)
             }
         };
         // Unconstrained: with the task's budget used up the timer would not register its waker.
@@ -268,7 +268,8 @@ where
             return Ok(false);
         }
         self.deadline = None;
-        let now = Instant::now().max(earliest);
+        // No later than the timer says: it may be that of a deadline that was met.
+        let now = Instant::now().max(at);
         self.calls.expire(now);
         self.serving.expire(now);
         if self.partial_due.is_some_and(|due| due <= now) {
