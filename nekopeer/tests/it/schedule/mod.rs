@@ -9,6 +9,7 @@ mod network;
 mod node;
 mod record;
 mod seen;
+mod user;
 mod world;
 
 use std::{
@@ -44,12 +45,15 @@ fn random_schedule_on_a_network_keeps_the_promises() {
 
 #[expect(clippy::print_stdout, reason = "says what a seed came to")]
 fn each_seed(mut network: impl FnMut() -> Option<Option<Network>>) {
-    let seconds = env::var("NEKO_SCHEDULE_SECONDS").map_or(SECONDS, |text| text.parse().unwrap());
     for seed in testkit::seeds(1) {
         let Some(network) = network() else { return };
-        let record = run(seed, Duration::from_secs(seconds), network);
-        println!("seed {seed}, {seconds} s: {}", record.summary());
+        let record = run(seed, seconds(), network);
+        println!("seed {seed}, {:?}: {}", seconds(), record.summary());
     }
+}
+
+fn seconds() -> Duration {
+    Duration::from_secs(env::var("NEKO_SCHEDULE_SECONDS").map_or(SECONDS, |text| text.parse().unwrap()))
 }
 
 fn run(seed: u64, lasts: Duration, network: Option<Network>) -> Record {
