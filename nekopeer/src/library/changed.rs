@@ -6,6 +6,7 @@ use std::{
     fs::symlink_metadata,
     io, mem,
     ops::Bound::{Excluded, Unbounded},
+    path::{Path, PathBuf},
     time::Instant,
 };
 
@@ -150,20 +151,29 @@ impl ChangedFiles {
     }
 }
 
-/// The file's stamp, if there is one. Blocking.
-pub(super) fn stamp_now(entry: &catalogue::Entry) -> Option<Stamp> {
-    let found = symlink_metadata(&entry.path).ok().filter(std::fs::Metadata::is_file)?;
-    Some(Stamp::of(&found))
-}
-
 impl Library {
-    /// Compares the bytes of the file of `name` with those that were published. If they are the same, its stamp now is
-    /// stored. Ends early when the peer stops. Blocking.
+    /// Where the file of `entry` is now, and its stamp, if there is one: in its place, or at its name in the share folder,
+    /// which may have been moved with all that is in it. Blocking.
+    pub(crate) fn found_now(&self, entry: &catalogue::Entry) -> Option<(PathBuf, Stamp)> {
+        let by_name = || {
+            let path = self.share.root().join(entry.record.name.as_path());
+            path.canonicalize().ok().filter(|real| *real == path) // no symbolic link leads to it
+        };
+        [Some(entry.path.clone()), by_name()].into_iter().flatten().find_map(|path| {
+            let found = symlink_metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
+            Some((path, Stamp::of(&found)))
+        })
+    }
+
+    /// Compares the bytes of the file of `name` with those that were published. If they are the same, where it is and its
+    /// stamp now are stored. Ends early when the peer stops. Blocking.
     pub(crate) fn compare(&self, name: &FileName) -> Compared {
         let Some(entry) = self.catalogue.get(name) else { return Compared::Same };
-        let compared = match stamp_now(&entry) {
-            Some(stamp) if stamp == entry.stamp => return Compared::Same,
-            Some(stamp) if stamp.size() == entry.record.size => self.compare_bytes(&entry, stamp),
+        let compared = match self.found_now(&entry) {
+            Some((path, stamp)) if stamp == entry.stamp && path == entry.path => return Compared::Same,
+            Some((path, stamp)) if stamp.size() == entry.record.size => {
+                self.compare_bytes(&entry, &path, stamp)
+            }
             _ => return Compared::Differs,
         };
         compared.unwrap_or_else(|error| {
@@ -172,17 +182,22 @@ impl Library {
         })
     }
 
-    fn compare_bytes(&self, entry: &catalogue::Entry, stamp: Stamp) -> Result<Compared, CatalogueError> {
+    fn compare_bytes(
+        &self,
+        entry: &catalogue::Entry,
+        path: &Path,
+        stamp: Stamp,
+    ) -> Result<Compared, CatalogueError> {
         let began_ns = now_ns();
         let read = || -> io::Result<Compared> {
-            let mut file = open_file(&entry.path)?;
+            let mut file = open_file(path)?;
             let is_quiet =
                 stamp.is_settled(began_ns) || self.changed.is_quiet(&entry.record.name, stamp, clock::now());
             if !is_quiet || Stamp::of(&file.metadata()?) != stamp {
                 return Ok(Compared::Unsettled);
             }
             let hash = hash_of(&mut file, &self.tasks.stop)?;
-            Ok(match (hash, Looker::default().stamp(&entry.path)? == stamp) {
+            Ok(match (hash, Looker::default().stamp(path)? == stamp) {
                 (None, _) | (_, false) => Compared::Unsettled,
                 (Some(hash), true) if hash == entry.record.content => Compared::Same,
                 (Some(_), true) => Compared::Differs,
@@ -193,7 +208,7 @@ impl Library {
             Compared::Differs
         });
         if compared == Compared::Same {
-            self.catalogue.restamp(entry, stamp, began_ns)?;
+            self.catalogue.restamp(entry, (path.to_owned(), stamp), began_ns)?;
         }
         Ok(compared)
     }
@@ -201,7 +216,10 @@ impl Library {
 
 #[cfg(test)]
 mod tests {
+    use std::{os::unix::fs::PermissionsExt, sync::Arc};
+
     use super::*;
+    use crate::{Config, Peer, PublishOptions, state::registrations::Offers};
 
     fn stamp(size: u64) -> Option<Stamp> {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -251,5 +269,19 @@ mod tests {
         assert!(!files.is_quiet(&a, second.unwrap(), later), "it is another");
         assert!(!files.is_quiet(&a, second.unwrap(), later + SETTLED_AFTER));
         assert!(files.is_quiet(&a, second.unwrap(), later + 2 * SETTLED_AFTER));
+    }
+
+    #[tokio::test]
+    async fn own_file_stays_listed_while_its_bytes_are_compared() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        std::fs::write(&path, "bytes").unwrap();
+        let listen = Some(([127, 0, 0, 1], 0).into());
+        let peer = Peer::spawn(Config { listen, ..Config::new(folder.path()) }).await.unwrap();
+        peer.publish(vec![path.clone()], PublishOptions::default(), &Arc::default()).await.unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let look = |library: &Arc<Library>| library.looked_at(&FileName::new("a").unwrap());
+        let (_, offers) = peer.library.blocking(look).await.unwrap();
+        assert_ne!(offers, Offers::Nothing);
     }
 }

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use nekoproto::{FileName, Freshness, VerifiedRecord, Version};
 use serde::{Deserialize, Serialize};
 
-use super::{ENTRIES_AT_ONCE, Library, changed::stamp_now, copies::Confirmed, events::Event};
+use super::{ENTRIES_AT_ONCE, Library, copies::Confirmed, events::Event};
 use crate::{
     content::stamp::Looker,
     state::{freshness::Doubt, registrations::Offers},
@@ -152,16 +152,17 @@ impl Library {
         let is_intact = self.is_intact(&entry, damage.is_none());
         let offers = match (is_intact, &entry.newest) {
             (true, None) => Offers::Bytes,
-            (false, None) if self.is_changed_own(&entry) => Offers::Word,
+            (false, None) if self.has_word_of(&entry) => Offers::Word,
             _ => Offers::Nothing,
         };
         (entry.record, offers)
     }
 
-    /// Whether `entry` was published here, and its file is known not to be the same any more.
-    fn is_changed_own(&self, entry: &Entry) -> bool {
-        let record = &entry.record;
-        self.catalogue.is_own(entry) && !record.is_withdrawal() && self.changed.is_told(&record.name)
+    /// Whether `entry` was published here, and its name stays listed although its file may have other bytes: they are known
+    /// to be others, or they are still compared and this process is not one of a restored folder.
+    fn has_word_of(&self, entry: &Entry) -> bool {
+        let name = &entry.record.name;
+        self.catalogue.is_own(entry) && (self.is_sure(name) || self.changed.is_told(name))
     }
 
     /// Takes note of whether the file of `entry` is as it was hashed; sends an event when it no longer is. Where its
@@ -172,7 +173,7 @@ impl Library {
             self.changed.is_intact(name);
             return true;
         }
-        let stamp = stamp_now(entry);
+        let stamp = self.found_now(entry).map(|(_, stamp)| stamp);
         let is_of_its_size = stamp.is_some_and(|stamp| stamp.size() == entry.record.size);
         let may_be_same = self.is_serving && is_of_its_size && entry.newest.is_none();
         if self.changed.note(name, stamp, may_be_same, clock::now()) {

@@ -24,7 +24,7 @@ use crate::{
     },
     library::{Library, learn::Settling},
     sets,
-    storage::catalogue::{CatalogueError, Draft, Published},
+    storage::catalogue::{CatalogueError, Draft, Entry, Published},
     util::progress::Progress,
 };
 
@@ -218,9 +218,21 @@ impl Reader<'_> {
 
     fn seen(&self, file: &NamedFile, unknown: &Unknown) -> Seen {
         match self.read(file) {
+            Ok(chunked) if self.is_copy(file, &chunked) => Seen::Copy,
             Ok(chunked) => Seen::Read(Box::new(chunked), unknown.policy),
             Err(error) => Seen::Failed(error),
         }
+    }
+
+    /// Whether this is a copy of another origin's file, of which only the time or the mode was changed.
+    fn is_copy(&self, file: &NamedFile, chunked: &Chunked) -> bool {
+        let catalogue = &self.library.catalogue;
+        let is_it = |entry: &Entry| {
+            !catalogue.is_own(entry)
+                && entry.record.content == chunked.content
+                && self.library.found_now(entry) == Some((file.path.clone(), chunked.stamp))
+        };
+        catalogue.get(&file.name).is_some_and(|entry| is_it(&entry))
     }
 
     /// Publishes what was read. A file that was changed since is read once more.

@@ -115,6 +115,8 @@ async fn file_with_another_stamp_and_the_same_bytes_is_offered_again_and_nobody_
     let readable = std::os::unix::fs::PermissionsExt::from_mode(0o640);
     std::fs::set_permissions(from.path("a"), readable).unwrap();
     to.write("a", b"content"); // the copy is written anew
+    let shared = reader.publish_all(&[&to.path("a")]).await;
+    assert!(shared.failed.is_empty() && shared.copies == [name("a")], "{shared:?}");
     for node in [&mut origin, &mut reader] {
         eventually(async || {
             let status = node.status("a").await.unwrap();
@@ -138,6 +140,31 @@ async fn file_with_another_stamp_and_the_same_bytes_is_offered_again_and_nobody_
     })
     .await;
     assert_eq!(origin.publish_all(&[&from.path("a")]).await.unchanged, [record]);
+}
+
+/// As after `mv` of a folder, with all that is in it.
+#[testkit::test]
+async fn folder_that_was_moved_is_offered_from_where_it_is() {
+    let (indexer, [(from, origin), (before, reader)]) = network().await;
+    let at = [indexer.local_addr()];
+    origin.publish(&from.write("d/a", b"content")).await;
+    reader.get("d/a").await.unwrap();
+    reader.peer.shutdown().await;
+    let after = Folder::new();
+    for entry in ["d", ".neko"] {
+        std::fs::rename(before.path(entry), after.path(entry)).unwrap();
+    }
+    let mut reader = after.peer(&at).await;
+    eventually(async || {
+        let status = reader.status("d/a").await.unwrap();
+        matches!(status.condition, Condition::Good(_)).then_some(())
+    })
+    .await;
+    assert!(!reader.unseen().iter().any(|event| matches!(event, Event::Changed(_))));
+    origin.peer.shutdown().await;
+    let (there, late) = peer(&at).await;
+    eventually(async || late.get("d/a").await.ok()).await;
+    assert_eq!(there.read("d/a"), b"content");
 }
 
 #[testkit::test]

@@ -211,12 +211,12 @@ impl Catalogue {
         Ok(adopted)
     }
 
-    /// The file of `seen` has this stamp now, and its bytes were read and are the same. Nothing is noted if another entry has
+    /// The file of `seen` is there now and has this stamp, and its bytes were read and are the same. Nothing is noted if another entry has
     /// taken the place of `seen`. Blocking.
     pub(crate) fn restamp(
         &self,
         seen: &Entry,
-        stamp: Stamp,
+        (path, stamp): (PathBuf, Stamp),
         hashed_at_ns: i128,
     ) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
@@ -226,7 +226,7 @@ impl Catalogue {
         }
         // Of a copy the time says how old it is.
         let hashed_at_ns = if self.is_own(seen) { hashed_at_ns } else { seen.hashed_at_ns };
-        let entry = Entry { stamp, hashed_at_ns, ..seen.clone() };
+        let entry = Entry { path, stamp, hashed_at_ns, ..seen.clone() };
         self.commit_published(write, Vec::new(), vec![entry])
     }
 
