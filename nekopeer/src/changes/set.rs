@@ -1,7 +1,9 @@
 //! A folder that is published as one version: watched as any, and published whole once all that changed in it is quiet.
 
 use std::{
+    collections::HashSet,
     fs::symlink_metadata,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -27,12 +29,14 @@ pub(super) struct Set {
     is_due: bool,
     /// The paths and stamps of the files, before it was published last, by their hash.
     taken: Option<blake3::Hash>,
+    /// The number of file systems that it was on.
+    disks: usize,
 }
 
 impl Set {
     /// Nothing is known of what is published: the first look finds it different.
     pub(super) const fn new(name: Option<FileName>) -> Self {
-        Self { name, is_due: false, taken: None }
+        Self { name, is_due: false, taken: None, disks: 0 }
     }
 }
 
@@ -63,13 +67,15 @@ impl Watching {
         self.look_at_folders(None).await?;
         let taken = self.taken().await;
         self.rescans.ended(began, clock::now());
-        if let (Some(set), Some(taken)) = (&mut self.set, taken) {
+        if let (Some(set), Some((taken, disks))) = (&mut self.set, taken) {
             set.is_due |= set.taken != Some(taken);
+            set.disks = set.disks.max(disks);
         }
         Ok(())
     }
 
-    /// Publishes the folder, unless it is gone. What cannot be published is tried again by a later rescan.
+    /// Publishes the folder, unless it is gone, or a part of it with its file system. What cannot be published is tried again
+    /// by a later rescan.
     async fn publish_set(&mut self) -> Result<(), Left> {
         self.look_at_folders(None).await?;
         let (taken, paths) = (self.taken().await, self.trees_here());
@@ -79,7 +85,15 @@ impl Watching {
         if paths.is_empty() {
             return Ok(());
         }
-        set.taken = taken;
+        if taken.is_some_and(|(_, disks)| disks < set.disks) {
+            let why =
+                "a file system below it is not mounted any more: no version is published until it is back";
+            return match self.failures.note(&paths[0], None, why) {
+                true => self.tell(Told::Note(format!("{}: {why}", paths[0].display()))).await,
+                false => Ok(()),
+            };
+        }
+        set.taken = taken.map(|(taken, _)| taken);
         let options = PublishOptions { name: set.name.clone(), is_set: true, policy: self.policy };
         let mut publishing = self.publisher.publishing(paths.clone(), options, &Arc::<Progress>::default());
         loop {
@@ -106,27 +120,30 @@ impl Watching {
         }
     }
 
-    /// The hash of the paths and stamps of all files; `None` if there is no folder, or not all of it can be looked at.
-    async fn taken(&self) -> Option<blake3::Hash> {
+    /// The hash of the paths and stamps of all files, and the number of file systems; `None` if there is no folder, or not
+    /// all of it can be looked at.
+    async fn taken(&self) -> Option<(blake3::Hash, usize)> {
         let trees = self.trees_here();
         let take = move |_: &Arc<Library>| trees.first().and_then(take);
         self.library.blocking(take).await
     }
 }
 
-fn take(tree: &Tree) -> Option<blake3::Hash> {
-    let mut hasher = blake3::Hasher::new();
+fn take(tree: &Tree) -> Option<(blake3::Hash, usize)> {
+    let (mut hasher, mut disks) = (blake3::Hasher::new(), HashSet::new());
     let walk = WalkDir::new(tree.root()).sort_by_file_name().into_iter();
     for found in walk.filter_entry(|found| found.depth() == 0 || tree.covers(found.path())) {
         let found = found.ok()?;
         let path = found.path().as_os_str().as_encoded_bytes();
+        let metadata = found.metadata().ok()?;
+        disks.insert(metadata.dev());
         let stamp = match found.file_type().is_dir() {
             true => Stamp::default(), // what counts is in it
-            false => Stamp::of(&found.metadata().ok()?),
+            false => Stamp::of(&metadata),
         };
         hasher.update(path).update(&[0]).update(format!("{stamp:?}").as_bytes());
     }
-    Some(hasher.finalize())
+    Some((hasher.finalize(), disks.len()))
 }
 
 /// What is at `path`; `None`: a folder.

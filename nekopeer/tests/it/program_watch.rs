@@ -128,6 +128,46 @@ fn folder_that_vanishes_is_told_withdraws_nothing_and_goes_on_when_it_is_back() 
     reader.done(&["get", "d/a.txt"]);
 }
 
+/// A file system in `d/m` with two files.
+const MOUNT: &str = "mount -t tmpfs none d/m && echo 1 > d/m/1 && echo 2 > d/m/2";
+
+/// Watches where that file system is mounted.
+fn watch_with_mount(home: &Home, words: &[&str]) -> Running {
+    let shared = home.command([&["share", "--watch"], words].concat());
+    let mut mounting = Command::new("unshare");
+    let script = format!(r#"{MOUNT} && exec "$@""#);
+    mounting.args(["-rm", "sh", "-c", &script, "sh"]).arg(shared.get_program()).args(shared.get_args());
+    home.settle(&mut mounting);
+    let mut sharing = Running::start(mounting);
+    sharing.err_line("watching ");
+    sharing
+}
+
+/// Runs a script in the home, with the mounts of `sharing`.
+fn there(sharing: &Running, home: &Home, script: &str) {
+    let (mut command, id) = (Command::new("nsenter"), sharing.id().to_string());
+    command.args(["-U", "-m", "--preserve-credentials", "-t", &id, "sh", "-c"]);
+    command.arg(format!("cd {} && {script}", home.text("")));
+    assert!(command.status().unwrap().success(), "{script}");
+}
+
+#[test]
+fn set_waits_for_a_disk_that_is_unmounted_below_its_folder() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("d/a", "one");
+    origin.write("d/m/under", "");
+    let mut sharing = watch_with_mount(&origin, &["--set", "d"]);
+    sharing.out_line("published d version 1");
+    there(&sharing, &origin, "umount d/m");
+    origin.write("d/a", "two");
+    sharing.err_line("is not mounted any more");
+    there(&sharing, &origin, MOUNT);
+    origin.write("d/a", "three");
+    sharing.out_line("published d version 2");
+    reader.done(&["get", "d"]);
+    assert_eq!((reader.read("d/a"), reader.read("d/m/1")), (b"three".to_vec(), b"1\n".to_vec()));
+}
+
 /// A file system that is unmounted inside the watched folder takes no file with it; a file that is removed from it is gone.
 #[test]
 fn disk_that_is_unmounted_below_the_folder_withdraws_nothing() {
@@ -135,21 +175,10 @@ fn disk_that_is_unmounted_below_the_folder_withdraws_nothing() {
     for name in ["a", "s/1", "t/1", "m/under"] {
         origin.write(&format!("d/{name}"), name);
     }
-    let shared = origin.command(["share", "--watch", "d"]);
-    let mut mounting = Command::new("unshare");
-    let script = r#"mount -t tmpfs none d/m && echo 1 > d/m/1 && echo 2 > d/m/2 && exec "$@""#;
-    mounting.args(["-rm", "sh", "-c", script, "sh"]).arg(shared.get_program()).args(shared.get_args());
-    origin.settle(&mut mounting);
-    let mut sharing = Running::start(mounting);
-    sharing.err_line("watching ");
-    let there = |sharing: &Running, words: &[&str]| {
-        let mut command = Command::new("nsenter");
-        command.args(["-U", "-m", "--preserve-credentials", "-t", &sharing.id().to_string()]).args(words);
-        assert!(command.status().unwrap().success(), "{words:?}");
-    };
-    there(&sharing, &["rm", &origin.text("d/m/2")]);
+    let mut sharing = watch_with_mount(&origin, &["d"]);
+    there(&sharing, &origin, "rm d/m/2");
     sharing.out_line("withdrew d/m/2");
-    there(&sharing, &["umount", &origin.text("d/m")]);
+    there(&sharing, &origin, "umount d/m");
     // A rescan finds each folder that leaves, and all else that is missing.
     for folder in ["s", "t"] {
         fs::rename(origin.path(&format!("d/{folder}")), origin.path(folder)).unwrap();
