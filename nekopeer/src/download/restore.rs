@@ -13,7 +13,7 @@ use crate::{
     library::{Library, events::Event},
     sets::output_of,
     state::choice::Target,
-    storage::catalogue::{CatalogueError, Copy, Entry, PassedOver, Reader, Why},
+    storage::catalogue::{CatalogueError, Copy, Entry, PassedOver, Why},
     util::progress::Progress,
 };
 
@@ -28,9 +28,9 @@ pub(super) struct Earlier {
 }
 
 impl Downloader {
-    /// Puts `version` of `name`, or the last one that was replaced, back in its place, which is recorded first: if the user
-    /// went back, those up to the newest one that is known do not take its place by themselves any more. If `refused`, that
-    /// one does not, and what is put back takes the place of no other.
+    /// Puts `version` of `name`, or the last one that was replaced, back in its place. Recorded with it, in one
+    /// transaction: if the user went back, those up to the newest one that is known do not take its place by themselves any
+    /// more. If `refused`, that one does not, and what is put back takes the place of no other.
     ///
     /// # Cancel safety
     /// Safe.
@@ -81,14 +81,8 @@ impl Downloader {
             Destination::UpToDate(path) => (path, Report::default(), true),
             Destination::Replaceable(stamp) => {
                 let plan = self.plan_or_find(plan, &record, &target.sources, progress).await?;
-                let before = self.pass_over(&record.name, Some(passed_over)).await?;
-                let obtained = self.obtain_by(plan, target, stamp, &options, progress, stop).await;
-                if obtained.is_err()
-                    && let Err(error) = self.pass_over(&record.name, before).await
-                {
-                    tracing::warn!(name = %record.name, %error, "later versions stay out of its place");
-                }
-                let (entry, report) = obtained?;
+                let over = (stamp, Some(passed_over));
+                let (entry, report) = self.obtain_by(plan, target, over, &options, progress, stop).await?;
                 self.indexers.offer([&entry.record]).await;
                 if is_told {
                     let (name, version) = (record.name.clone(), record.version);
@@ -108,24 +102,6 @@ impl Downloader {
             record,
             path,
         })
-    }
-}
-
-impl Downloader {
-    /// Notes which versions of `name` do not take its place by themselves; returns what was noted before.
-    async fn pass_over(
-        &self,
-        name: &FileName,
-        passed_over: Option<PassedOver>,
-    ) -> Result<Option<PassedOver>, DownloadError> {
-        let name = name.clone();
-        let note = move |library: &Arc<Library>| {
-            let mut before = None;
-            let change =
-                |reader: &mut Reader| before = std::mem::replace(&mut reader.passed_over, passed_over);
-            library.catalogue.change_readers([&name], change).map(|()| before)
-        };
-        Ok(self.library.blocking(note).await?)
     }
 }
 
@@ -175,4 +151,45 @@ pub(super) fn in_its_place(library: &Library, held: &Entry) -> DownloadOptions {
 pub(super) fn plan_of(record: &VerifiedRecord, encoded: Vec<u8>) -> Option<Plan> {
     let manifest = Arc::new(Manifest::decode_for(record, &encoded).ok()?);
     Some(Plan { manifest, encoded: encoded.into(), outboard: None, begin: Vec::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ops::ControlFlow, pin::pin};
+
+    use nekoproto::Manifest;
+
+    use super::*;
+    use crate::{
+        Config, Peer,
+        download::file::kills::{self, Killed},
+    };
+
+    /// Whenever a rollback is interrupted: no version is passed over for one that is not in its place.
+    #[tokio::test]
+    async fn what_is_passed_over_is_recorded_with_what_is_put_back_and_not_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let peer = Peer::spawn(Config::new(folder.path())).await.unwrap();
+        let (library, record) = (&peer.library, kills::record(2));
+        let (name, catalogue) = (&record.name, &library.catalogue);
+        kills::download(library, 1, Killed::Never);
+        catalogue.change_readers([name], |reader| reader.keep = 1).unwrap();
+        catalogue.keep_before(name, &Manifest::implied_by(&record).unwrap().0).unwrap();
+        kills::download(library, 2, Killed::Never);
+        let progress = Arc::default();
+        let mut restoring = pin!(peer.downloader.restore(name, None, None, &progress));
+        let mut step = async || {
+            tokio::select! {
+                biased;
+                done = &mut restoring => ControlFlow::Break(done),
+                () = tokio::task::yield_now() => ControlFlow::Continue(()),
+            }
+        };
+        while step().await.map_break(Result::unwrap).is_continue() {
+            let passed = catalogue.reader(name).unwrap().passed_over;
+            let held = catalogue.get(name).unwrap().record.version;
+            assert!(passed.is_none() || held == Version::FIRST, "{passed:?}, and version {held} is there");
+        }
+        assert_eq!(catalogue.reader(name).unwrap().passed_over.map(|passed| passed.version), Version::new(2));
+    }
 }

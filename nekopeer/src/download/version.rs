@@ -26,7 +26,10 @@ use crate::{
     library::Library,
     serve::partial_files::PartialFile,
     state::{choice::Target, schedule::Order},
-    storage::{catalogue::Entry, place::Place},
+    storage::{
+        catalogue::{Entry, PassedOver},
+        place::Place,
+    },
     util::{clock, progress::Progress},
 };
 
@@ -55,15 +58,15 @@ impl Downloader {
             self.library.blocking(ask).await?;
         }
         let plan = self.find_plan(&record, &sources, progress).await?;
-        self.obtain_by(plan, Target { record, sources }, replaceable, options, progress, stop).await
+        self.obtain_by(plan, Target { record, sources }, (replaceable, None), options, progress, stop).await
     }
 
-    /// As [`obtain`](Self::obtain), with a manifest that is known.
+    /// As [`obtain`](Self::obtain), with a manifest that is known, and what is passed over from then on.
     pub(super) async fn obtain_by(
         &self,
         plan: Plan,
         Target { record, sources }: Target,
-        replaceable: Option<Stamp>,
+        (replaceable, passed_over): (Option<Stamp>, Option<PassedOver>),
         options: &DownloadOptions,
         progress: &Arc<Progress>,
         stop: &CancellationToken,
@@ -98,7 +101,8 @@ impl Downloader {
             let indexers = Arc::clone(&self.indexers);
             let place = move |library: &Arc<Library>| {
                 let (catalogue, stop) = (&library.catalogue, stop_placing);
-                let copy = NewCopy { record: placed.clone(), origin_addr, manifest: encoded, replaceable };
+                let (record, manifest) = (placed.clone(), encoded);
+                let copy = NewCopy { record, origin_addr, manifest, replaceable, passed_over };
                 Ok::<_, DownloadError>(match put_in_place(catalogue, fetched.assembly, copy, &stop)? {
                     Ok(entry) => {
                         keep(library, &indexers, std::slice::from_ref(&entry));

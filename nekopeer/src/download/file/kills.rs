@@ -13,9 +13,12 @@ use super::{
 use crate::{
     content::{chunker::chunk_file, stamp::Stamp},
     download::DownloadOptions,
-    library::{Library, Opened, status::Condition},
+    library::{
+        Library, Opened,
+        status::{Condition, on_disk},
+    },
     storage::{
-        catalogue::{Catalogue, Copy, Entry, ToPlace},
+        catalogue::{Catalogue, Copy, Entry, PassedOver, ToPlace, Why},
         lock::DataLock,
         partial::Partial,
         share_folder::ShareFolder,
@@ -127,7 +130,7 @@ pub(in crate::download) fn download(library: &Library, version: u64, killed: Kil
 
 fn to_place<'a>(copy: &'a Copy, partial: &Partial) -> impl Iterator<Item = ToPlace<'a>> {
     let stop = Box::leak(Box::default());
-    [ToPlace { copy, partial: partial.path(), stop }].into_iter()
+    [ToPlace { copy, partial: partial.path(), passed_over: None, stop }].into_iter()
 }
 
 /// The file is that of the entry, whatever happened.
@@ -158,6 +161,49 @@ fn copy_follows_its_origin_after_any_two_kills() {
             }
             check(&start(folder.path()), there, &what);
         }
+    }
+}
+
+/// What is passed over is recorded with the version that is put back, whenever the process is killed.
+#[test]
+fn version_that_is_put_back_passes_over_the_others_after_any_kill() {
+    for killed in [Killed::OnItsWay, Killed::Moved, Killed::Never] {
+        let folder = tempfile::tempdir().unwrap();
+        let library = start(folder.path());
+        download(&library, 2, Killed::Never);
+        let (catalogue, record) = (&library.catalogue, record(1));
+        let before = catalogue.get(&record.name).unwrap();
+        let partial = library.share.place(&record.name).unwrap().partial(&record.content).unwrap();
+        partial.write_at(&content(1), 0).unwrap();
+        let stamp = partial.complete(record.size).unwrap();
+        let entry = copy_entry(record.clone(), None, stamp, before.path.clone());
+        let mut copy = Copy { entry, manifest: Vec::new(), outboard: Vec::new() };
+        assert!(catalogue.may_hold(&record).is_err());
+        let later = &before.record;
+        let passed = PassedOver { origin: later.origin, version: later.version, why: Why::RolledBack };
+        let stop = CancellationToken::new();
+        let (copy_of, partial_path, passed_over) = (&copy, partial.path(), Some(passed));
+        let to_place = ToPlace { copy: copy_of, partial: partial_path, passed_over, stop: &stop };
+        let placing = catalogue.place([to_place].into_iter()).unwrap();
+        placing.check(&record.name).unwrap();
+        assert_eq!(catalogue.reader(&record.name).unwrap().passed_over, None);
+        if killed >= Killed::Moved {
+            copy.entry.stamp = partial.commit_synced(Some(before.stamp)).unwrap();
+        }
+        if killed == Killed::Never {
+            catalogue.put_copy(copy).unwrap();
+        }
+        drop(placing);
+        let name = record.name.clone();
+        drop(library);
+        let library = start(folder.path());
+        let is_there = killed >= Killed::Moved;
+        let entry = library.catalogue.get(&name).unwrap();
+        let version = if is_there { 1 } else { 2 };
+        assert_eq!((entry.record.version.get(), on_disk(&entry)), (version, None), "{killed:?}");
+        assert_eq!(std::fs::read(&entry.path).unwrap(), content(version), "{killed:?}");
+        let expected = is_there.then_some(passed);
+        assert_eq!(library.catalogue.reader(&name).unwrap().passed_over, expected, "{killed:?}");
     }
 }
 

@@ -9,7 +9,7 @@ use super::assembly::{AssembleError, Assembly};
 use crate::{
     content::stamp::{Stamp, now_ns},
     download::error::DownloadError,
-    storage::catalogue::{Catalogue, Copy, Entry, ToPlace},
+    storage::catalogue::{Catalogue, Copy, Entry, PassedOver, ToPlace},
 };
 
 /// What becomes of a complete file.
@@ -20,6 +20,8 @@ pub(crate) struct NewCopy {
     pub(crate) manifest: Vec<u8>,
     /// The stamp of the file that it may replace.
     pub(crate) replaceable: Option<Stamp>,
+    /// Which versions do not take its place by themselves from then on.
+    pub(crate) passed_over: Option<PassedOver>,
 }
 
 /// Verifies the complete file, moves it to its place and catalogues it. The version it replaces is kept before if the
@@ -31,8 +33,8 @@ pub(crate) fn put_in_place(
     copy: NewCopy,
     stop: &CancellationToken,
 ) -> Result<Result<Entry, Box<Assembly>>, DownloadError> {
-    let NewCopy { record, origin_addr, manifest, replaceable } = copy;
-    catalogue.may_hold(&record)?;
+    let NewCopy { record, origin_addr, manifest, replaceable, passed_over } = copy;
+    catalogue.may_put(&record, passed_over)?;
     let chunks = Arc::clone(assembly.manifest());
     let (partial, outboard) = match assembly.finish(&record, stop) {
         Ok(finished) => finished,
@@ -46,7 +48,7 @@ pub(crate) fn put_in_place(
     if replaceable.is_some() {
         catalogue.keep_before(&record.name, &chunks)?;
     }
-    let to_place = ToPlace { copy: &copy, partial: partial.path(), stop };
+    let to_place = ToPlace { copy: &copy, partial: partial.path(), passed_over, stop };
     let placing = catalogue.place([to_place].into_iter())?;
     placing.check(&record.name)?;
     copy.entry.stamp = partial.commit_synced(replaceable)?;

@@ -253,6 +253,7 @@ fn store_all(library: &Library, arrived: Vec<Arrived>) -> Stored {
     let copies = written.iter().map(|(arrived, copy, partial)| ToPlace {
         copy,
         partial: partial.path(),
+        passed_over: None,
         stop: &arrived.small.stop,
     });
     let placing = synced.and_then(|()| Ok(library.catalogue.place(copies)?));

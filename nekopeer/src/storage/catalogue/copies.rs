@@ -4,19 +4,32 @@ use std::{collections::HashMap, sync::Arc};
 
 use nekoproto::{FileName, Record, VerifiedRecord};
 
-use super::{Catalogue, CatalogueError, Copy, Entry, progress::set_partials, schema::FLOORS};
+use super::{
+    Catalogue, CatalogueError, Copy, Entry, PassedOver, Reader, progress::set_partials, schema::FLOORS,
+};
 
 impl Catalogue {
     /// Whether a copy of `record` may be stored: the name is not published here, and no later version of the
     /// same file is or was held, unless the reader passes that over.
     pub(crate) fn may_hold(&self, record: &Record) -> Result<(), CatalogueError> {
+        self.may_put(record, None)
+    }
+
+    /// The same of a copy with which the reader passes over further versions.
+    pub(crate) fn may_put(
+        &self,
+        record: &Record,
+        passed_over: Option<PassedOver>,
+    ) -> Result<(), CatalogueError> {
         let (known, floor) = (self.entry(&record.name)?, self.floor(&record.name, &record.origin)?);
         let is_own = known.as_ref().is_some_and(|known| self.is_own(known));
         let held = known.iter().map(AsRef::as_ref).chain(&floor).map(|entry| &entry.record);
         let mut is_overtaken = is_own;
         for later in held.filter(|held| held.replaces(record)) {
             // The user, or the failure of a command, wants one before those that are passed over.
-            is_overtaken |= !self.reader(&record.name)?.passes_over(later);
+            let reader = self.reader(&record.name)?;
+            is_overtaken |=
+                !Reader { passed_over: passed_over.or(reader.passed_over), ..reader }.passes_over(later);
         }
         if is_overtaken { Err(CatalogueError::Overtaken(record.name.clone())) } else { Ok(()) }
     }
@@ -26,8 +39,8 @@ impl Catalogue {
         self.put_copies(vec![copy])?.remove(0)
     }
 
-    /// Stores many downloaded copies in one transaction; each replaces any earlier one. Forgets their partial
-    /// downloads, and that they are on their way. Blocking.
+    /// Stores many downloaded copies in one transaction, with what each passes over; each replaces any earlier one.
+    /// Forgets their partial downloads, and that they are on their way. Blocking.
     pub(crate) fn put_copies(
         &self,
         copies: Vec<Copy>,
@@ -36,17 +49,20 @@ impl Catalogue {
         let mut results = Vec::with_capacity(copies.len());
         let mut entries = Vec::with_capacity(copies.len());
         let placed = write.end_placing(copies.iter().map(|copy| &copy.entry.record.name))?;
-        for (mut copy, is_placed) in copies.into_iter().zip(placed) {
+        for (mut copy, (is_placed, passed_over)) in copies.into_iter().zip(placed) {
             let name = &copy.entry.record.name;
             let is_removed = !is_placed && self.is_placing(name); // meanwhile
             let may_hold = if is_removed {
                 Err(CatalogueError::Overtaken(name.clone()))
             } else {
-                self.may_hold(&copy.entry.record)
+                self.may_put(&copy.entry.record, passed_over)
             };
             if let Err(error) = may_hold {
                 results.push(Err(error));
                 continue;
+            }
+            if passed_over.is_some() {
+                self.write_readers(&write, [name], |reader| reader.passed_over = passed_over)?;
             }
             // A newer version that became known before or during the download stays known.
             self.complete(&write, &mut copy)?;

@@ -6,7 +6,7 @@ use std::{collections::HashSet, fs::symlink_metadata, path::PathBuf};
 use nekoproto::FileName;
 use tokio_util::sync::CancellationToken;
 
-use super::{Catalogue, CatalogueError, Copy, Entry, entry::from_row, schema::PLACING};
+use super::{Catalogue, CatalogueError, Copy, Entry, PassedOver, entry::from_row, schema::PLACING};
 use crate::content::stamp::Stamp;
 
 /// Copies that are being moved to their places, until dropped. Their files are no changes of a user's meanwhile.
@@ -20,6 +20,8 @@ pub(crate) struct Placing<'a> {
 pub(crate) struct ToPlace<'a> {
     pub(crate) copy: &'a Copy,
     pub(crate) partial: PathBuf,
+    /// Which versions do not take its place by themselves, once it is there.
+    pub(crate) passed_over: Option<PassedOver>,
     /// Cancelled if it is not wanted any more.
     pub(crate) stop: &'a CancellationToken,
 }
@@ -39,7 +41,8 @@ impl Catalogue {
         let mut placing = self.marked(copies.iter().map(name).cloned().collect());
         let write = self.tables.begin()?;
         let is_wanted = |to_place: &ToPlace<'_>| {
-            !to_place.stop.is_cancelled() && self.may_hold(&to_place.copy.entry.record).is_ok()
+            !to_place.stop.is_cancelled()
+                && self.may_put(&to_place.copy.entry.record, to_place.passed_over).is_ok()
         };
         copies.retain(|to_place| {
             let is_wanted = is_wanted(to_place);
@@ -50,7 +53,7 @@ impl Catalogue {
         });
         let partials = copies.iter().map(|to_place| (name(to_place), Some(to_place.partial.as_path())));
         super::progress::set_partials(&write, &partials.collect::<Vec<_>>())?;
-        write.put_placing(copies.iter().map(|to_place| to_place.copy))?;
+        write.put_placing(copies.iter())?;
         self.tables.commit(write)?;
         Ok(placing)
     }

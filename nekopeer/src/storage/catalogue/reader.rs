@@ -5,7 +5,7 @@ use std::time::Duration;
 use nekoproto::{FileName, NodeId, Record, Version, codec};
 use serde::{Deserialize, Serialize};
 
-use super::{Catalogue, CatalogueError, schema::READERS};
+use super::{Catalogue, CatalogueError, schema::READERS, write::Write};
 use crate::state::freshness::OnStale;
 
 /// What is wanted of one name.
@@ -107,9 +107,19 @@ impl Catalogue {
     pub(crate) fn change_readers<'a>(
         &self,
         names: impl IntoIterator<Item = &'a FileName>,
-        mut change: impl FnMut(&mut Reader),
+        change: impl FnMut(&mut Reader),
     ) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
+        if self.write_readers(&write, names, change)? { self.tables.commit(write) } else { Ok(()) }
+    }
+
+    /// The same as part of a transaction; whether anything changes.
+    pub(super) fn write_readers<'a>(
+        &self,
+        write: &Write<'_>,
+        names: impl IntoIterator<Item = &'a FileName>,
+        mut change: impl FnMut(&mut Reader),
+    ) -> Result<bool, CatalogueError> {
         let mut rows = Vec::new();
         for name in names {
             let before = self.reader(name)?;
@@ -119,13 +129,10 @@ impl Catalogue {
                 rows.push((name.as_str(), codec::encode(&reader).unwrap_or_default())); // some fifty bytes
             }
         }
-        if rows.is_empty() {
-            return Ok(());
-        }
         write.with(READERS, |table| {
             rows.iter().try_for_each(|(name, row)| table.insert(*name, row.as_slice()).map(drop))
         })?;
-        self.tables.commit(write)
+        Ok(!rows.is_empty())
     }
 }
 

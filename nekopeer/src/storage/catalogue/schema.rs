@@ -35,6 +35,8 @@ pub(super) const MANIFESTS: Definition<&[u8; 32], &[u8]> = Definition::new("mani
 pub(super) const PARTIALS: Definition<&str, &[u8]> = Definition::new("partials");
 /// Name -> row, manifest and outboard of a copy that is about to be moved to its place.
 pub(super) const PLACING: Definition<&str, Placed> = Definition::new("placing");
+/// Name -> which versions are passed over once the copy that is about to be moved is in its place.
+pub(super) const PASSING: Definition<&str, &[u8]> = Definition::new("passing");
 /// Name -> stamp of a file that came from a pipe and is not published yet.
 pub(super) const PIPED: Definition<&str, &[u8]> = Definition::new("piped");
 /// Name and origin -> row of the last entry of a copy that is held no more.
@@ -95,6 +97,7 @@ impl Write<'_> {
         self.with(PARTIALS, |_| Ok(()))?;
         self.with(FLOORS, |_| Ok(()))?;
         self.with(PLACING, |_| Ok(()))?;
+        self.with(PASSING, |_| Ok(()))?;
         self.with(OUTBOARDS, |_| Ok(()))?;
         self.with(PROGRESS, |_| Ok(()))?;
         self.with(UNTOLD, |_| Ok(()))?;

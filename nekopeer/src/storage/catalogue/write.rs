@@ -12,15 +12,17 @@ use nekoproto::{
     codec::{self, CodecError},
 };
 use parking_lot::ReentrantMutexGuard;
-use redb::{Database, ReadableTable, Table, WriteTransaction};
+use redb::{AccessGuard, Database, ReadableTable, Table, WriteTransaction};
 
 use super::{
-    entry::{Copy, Entry, from_row, to_row},
+    entry::{Entry, from_row, to_row},
     error::CatalogueError,
     guard::{Guarded, guarded},
+    placing::ToPlace,
+    reader::PassedOver,
     schema::{
         AVERAGES, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS,
-        PLACING, SIZES, UNTOLD, VERSIONS, WITHDRAWN, half,
+        PASSING, PLACING, SIZES, UNTOLD, VERSIONS, WITHDRAWN, half,
     },
     untold::Row,
 };
@@ -231,10 +233,16 @@ impl Write<'_> {
 
     pub(super) fn put_placing<'a>(
         &self,
-        copies: impl Iterator<Item = &'a Copy>,
+        copies: impl Iterator<Item = &'a ToPlace<'a>>,
     ) -> Result<(), CatalogueError> {
-        let rows = copies.map(|copy| Ok((copy, self.row(&copy.entry)?)));
-        let rows = rows.collect::<Result<Vec<_>, CatalogueError>>()?;
+        let mut rows = Vec::new();
+        for ToPlace { copy, passed_over, .. } in copies {
+            rows.push((copy, self.row(&copy.entry)?));
+            if let Some(row) = passed_over.and_then(|passed| codec::encode(&passed).ok()) {
+                let name = copy.entry.record.name.as_str();
+                self.with(PASSING, |table| table.insert(name, row.as_slice()).map(drop))?;
+            }
+        }
         self.with(PLACING, |table| {
             rows.iter().try_for_each(|(copy, row)| {
                 let placed = (row.as_slice(), copy.manifest.as_slice(), copy.outboard.as_slice());
@@ -243,12 +251,20 @@ impl Write<'_> {
         })
     }
 
-    /// Returns for each name whether it had a row.
+    /// Returns for each name whether it had a row, and what its copy passes over.
     pub(super) fn end_placing<'a>(
         &self,
-        names: impl Iterator<Item = &'a FileName>,
-    ) -> Result<Vec<bool>, CatalogueError> {
-        self.with(PLACING, |table| names.map(|name| Ok(table.remove(name.as_str())?.is_some())).collect())
+        names: impl Iterator<Item = &'a FileName> + Clone,
+    ) -> Result<Vec<(bool, Option<PassedOver>)>, CatalogueError> {
+        let mut passing = self.with(PASSING, |table| {
+            let decode = |row: AccessGuard<'_, &[u8]>| codec::decode(row.value()).ok(); // was stored here
+            let each = names.clone().map(|name| Ok(table.remove(name.as_str())?.and_then(decode)));
+            each.collect::<Result<Vec<_>, _>>()
+        })?;
+        self.with(PLACING, |table| {
+            let rows = names.zip(passing.drain(..));
+            rows.map(|(name, passed)| Ok((table.remove(name.as_str())?.is_some(), passed))).collect()
+        })
     }
 
     /// Opens a table, and works in it.
