@@ -7,10 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ENTRIES_AT_ONCE, Library, events::Event};
 use crate::{
-    state::{
-        copies::Due,
-        freshness::{CopyState, Doubt, NoAnswer},
-    },
+    state::freshness::{CopyState, Doubt, NoAnswer},
     storage::catalogue::{CatalogueError, Entry, PageStart, Preference, PreferenceChange, Reader},
     util::clock,
 };
@@ -165,17 +162,17 @@ impl Library {
         self.copies.lock().outdated().map(|(name, origin)| (name.clone(), origin)).collect()
     }
 
-    /// The copies that their origins are to be asked about by `now`, by origin. Those of origins that are `passed`
-    /// over are left out.
-    pub(crate) fn due(&self, now: Instant, passed: impl Fn(&NodeId) -> bool) -> Due {
-        self.copies.lock().due(now, passed)
+    /// The questions that begin now, and when there may be a further one if none of them ends before.
+    pub(crate) fn ask(&self, now: Instant) -> (Vec<(NodeId, Vec<FileName>)>, Option<Instant>) {
+        let mut copies = self.copies.lock();
+        (copies.ask(now), copies.next_at(now))
     }
 
-    /// A question about the copies of `names` begins.
-    pub(crate) fn note_asked(&self, names: &[FileName], now: Instant) {
-        let mut copies = self.copies.lock();
-        for name in names {
-            copies.change(name, |copy| copy.asked(now));
+    /// A question to `origin` has ended. If it did not answer, all its copies that are due are asked about later.
+    pub(crate) fn asked(&self, origin: NodeId, is_answered: bool) {
+        self.copies.lock().asked(origin, is_answered);
+        if !is_answered {
+            self.note_away(&origin);
         }
     }
 
@@ -236,8 +233,7 @@ impl Library {
         }
     }
 
-    /// `origin` did not answer: all its copies that are due are asked about later.
-    pub(crate) fn note_away(&self, origin: &NodeId) {
+    fn note_away(&self, origin: &NodeId) {
         let (now, mut went_away) = (clock::now(), Vec::new());
         {
             let mut copies = self.copies.lock();
@@ -321,6 +317,19 @@ mod tests {
         library.watch([&read_before].into_iter());
         library.note_confirmed(&downloaded.record, clock::now());
         assert_eq!(library.freshness(&downloaded.record), Freshness::Fresh);
+    }
+
+    /// The copy was replaced by that of another origin's file after the news was stored.
+    #[test]
+    fn news_of_one_origin_says_nothing_of_a_copy_of_another() {
+        let (folder, library) = library();
+        let held = stored(&folder, &library, 1);
+        library.watch([&held].into_iter());
+        let other = Identity::from_seed(&[2; 32]);
+        let news =
+            Record { origin: other.id(), version: Version::new(9).unwrap(), ..Record::clone(&held.record) };
+        library.tell_noted(&[news.sign(&other).unwrap()], &[]);
+        assert!(!library.is_outdated(&held.record.name));
     }
 
     #[tokio::test(flavor = "multi_thread")]

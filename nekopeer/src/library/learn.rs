@@ -85,11 +85,15 @@ impl Library {
 
     /// Tells of the newer versions of `entries`, which have been stored; returns their names and origins. What was
     /// overtaken meanwhile is not told: nobody hears of a version after a later one.
-    fn tell_noted(&self, newer: &[VerifiedRecord], entries: &[Arc<Entry>]) -> Vec<(FileName, NodeId)> {
+    pub(super) fn tell_noted(
+        &self,
+        newer: &[VerifiedRecord],
+        entries: &[Arc<Entry>],
+    ) -> Vec<(FileName, NodeId)> {
         // After the write: what is visible in memory is on disk. Locked while it is told.
         let mut copies = self.copies.lock();
         for record in newer {
-            copies.change(&record.name, |copy| copy.learn(record));
+            copies.learn(record);
         }
         let outdated = entries.iter().filter_map(|entry| {
             let (newest, name, held) =

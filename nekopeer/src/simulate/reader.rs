@@ -21,7 +21,6 @@ pub struct Reader {
     /// In memory.
     copies: Copies,
     outdated: Outdated,
-    is_asking: bool,
 }
 
 impl Reader {
@@ -34,7 +33,6 @@ impl Reader {
             newest: None,
             copies: Copies::new(true),
             outdated: Outdated::default(),
-            is_asking: false,
         };
         reader.keep(now);
         reader
@@ -42,7 +40,7 @@ impl Reader {
 
     /// It starts again, with what is on disk.
     pub fn restart(&mut self, now: Instant) {
-        (self.copies, self.outdated, self.is_asking) = (Copies::new(true), Outdated::default(), false);
+        (self.copies, self.outdated) = (Copies::new(true), Outdated::default());
         self.keep(now);
         if let Some(newest) = &self.newest {
             self.outdated.add(newest.name.clone(), newest.origin);
@@ -76,15 +74,11 @@ impl Reader {
     /// What is due at `now`, and when something is next.
     pub fn wake(&mut self, now: Instant) -> (Vec<Act>, Option<Instant>) {
         let mut acts: Vec<Act> = self.outdated.begin(now).into_iter().map(|_| Act::Fetch).collect();
-        let is_asking = self.is_asking;
-        let due = self.copies.due(now, |_| is_asking);
-        for name in due.origins.values().flat_map(|due| &due.asked) {
-            self.copies.change(name, |copy| copy.asked(now));
-            self.is_asking = true;
+        for _ in self.copies.ask(now) {
             let copy = self.known().clone();
             acts.push(Act::Ask(Question { copy, asked_at: now }));
         }
-        (acts, self.outdated.next_at(now).into_iter().chain(due.next).min())
+        (acts, self.outdated.next_at(now).into_iter().chain(self.copies.next_at(now)).min())
     }
 
     /// News arrives, from anyone.
@@ -99,7 +93,7 @@ impl Reader {
             return;
         }
         self.newest = Some(record.clone());
-        self.copies.change(&record.name, |copy| copy.learn(&record));
+        self.copies.learn(&record);
         self.outdated.add(record.name.clone(), record.origin);
     }
 
@@ -111,7 +105,7 @@ impl Reader {
         now: Instant,
         random: f64,
     ) -> Vec<Act> {
-        self.is_asking = false;
+        self.copies.asked(question.copy.origin, verdict.is_some());
         let (copy, mut acts) = (&question.copy, Vec::new());
         let why = match verdict {
             Some(Verdict::Current) => {

@@ -15,20 +15,16 @@ use crate::{
     download::Downloader,
     indexers::Indexers,
     library::{Library, News, events::Event},
-    peers::{ORIGINS_AT_ONCE, Peers},
+    peers::Peers,
     publish::Publisher,
     sets,
     state::{
-        copies::Due,
         freshness::OnStale,
         outdated::{Ended, Outdated},
-        turns::{Limits, Turns},
     },
     util::clock,
 };
 
-/// Origins asked at once. Those that did not answer the last question leave some to the others.
-const ASKED: Limits = Limits { all: ORIGINS_AT_ONCE, doubtful: ORIGINS_AT_ONCE / 4 * 3, each: 1 };
 /// Maximum time between two rounds.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
@@ -79,7 +75,6 @@ impl Watch {
             self.line_up(&mut outdated, self.library.outdated()).await;
         }
         let (mut attempts, mut asking) = (FuturesUnordered::new(), FuturesUnordered::new());
-        let mut asked = Turns::new(ASKED);
         loop {
             let News { outdated: news, mut heard, changed } = mem::take(&mut *self.library.news.lock());
             self.act(changed);
@@ -90,19 +85,14 @@ impl Watch {
             heard.retain(|record| record.is_withdrawal() || !begun.contains(&record.name));
             self.pass_on(heard);
             attempts.extend(begun.into_iter().map(|name| self.attempt(name)));
-            let due = if asks { self.library.due(now, |origin| asked.has(origin)) } else { Due::default() };
-            for (origin, due) in due.origins {
-                if asked.take(origin, due.is_doubtful) {
-                    self.library.note_asked(&due.asked, now);
-                    asking.push(self.ask(origin, due.asked));
-                }
-            }
-            let next = outdated.next_at(now).into_iter().chain(due.next).min();
+            let (asked, ask_at) = self.library.ask(now);
+            asking.extend(asked.into_iter().map(|(origin, names)| self.ask(origin, names)));
+            let next = outdated.next_at(now).into_iter().chain(ask_at).min();
             let pause = next.map_or(LOOK_EVERY, |next| next.saturating_duration_since(clock::now()));
             tokio::select! {
                 () = sleep(pause.min(LOOK_EVERY)) => {}
                 () = self.library.woken() => {}
-                Some(origin) = asking.next() => asked.give_back(&origin),
+                Some((origin, is_answered)) = asking.next() => self.library.asked(origin, is_answered),
                 Some((name, how, why)) = attempts.next() => {
                     let is_first = outdated.ended(&name, how, clock::now(), rand::random());
                     if is_first {
@@ -153,15 +143,12 @@ impl Watch {
     }
 
     /// Asks one origin about some of its files. A panic in it ends this question alone.
-    async fn ask(&self, origin: NodeId, names: Vec<FileName>) -> NodeId {
+    async fn ask(&self, origin: NodeId, names: Vec<FileName>) -> (NodeId, bool) {
         let asking = async {
             let copies = self.library.blocking(move |library| library.asked_for(&names)).await;
-            if !copies.is_empty() && !self.peers.confirm_with(origin, copies).await {
-                self.library.note_away(&origin);
-            }
+            copies.is_empty() || self.peers.confirm_with(origin, copies).await
         };
-        drop(AssertUnwindSafe(asking).catch_unwind().await);
-        origin
+        (origin, AssertUnwindSafe(asking).catch_unwind().await.unwrap_or(false))
     }
 
     /// One attempt at an outdated copy; why it failed is told once. A panic in it ends this attempt alone.

@@ -1,6 +1,6 @@
 //! The copies compared with a model that looks at all of them, over random operations.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use nekoproto::{ContentHash, Identity, ManifestHash, Policy, Record, VerifiedRecord, Version};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
@@ -23,41 +23,28 @@ fn record(origin: u8, name: &str, version: u64) -> VerifiedRecord {
     record.sign(&origin).unwrap()
 }
 
-/// For each origin whether it is doubtful, and what it is asked about.
-type DueByOrigin = HashMap<NodeId, (bool, Vec<FileName>)>;
+/// The copies, and the origins that are asked.
+type Model = (HashMap<FileName, (NodeId, CopyState)>, HashSet<NodeId>);
 
-/// What is due, found by looking at each copy.
-fn due_by_scan(
-    model: &HashMap<FileName, (NodeId, CopyState)>,
-    now: Instant,
-    passed: &NodeId,
-) -> (DueByOrigin, Option<Instant>) {
-    let mut due: HashMap<NodeId, (bool, Vec<(Instant, FileName)>)> = HashMap::new();
-    let mut later: HashMap<NodeId, Instant> = HashMap::new();
-    for (name, (origin, state)) in model.iter().filter(|(_, (origin, _))| origin != passed) {
-        if state.ask_at() <= now {
-            let of = due.entry(*origin).or_default();
-            of.0 |= !state.is_reachable();
-            of.1.push((state.ask_at(), name.clone()));
-        } else {
-            let first = later.entry(*origin).or_insert(state.ask_at());
-            *first = (*first).min(state.ask_at());
-        }
+/// What is asked now, found by looking at each copy.
+fn due_by_scan((copies, asked): &Model, now: Instant) -> HashMap<NodeId, Vec<FileName>> {
+    let mut due: HashMap<NodeId, Vec<(Instant, FileName)>> = HashMap::new();
+    let waiting = copies.iter().filter(|(_, (origin, _))| !asked.contains(origin));
+    for (name, (origin, state)) in waiting.filter(|(_, (_, state))| state.ask_at() <= now) {
+        due.entry(*origin).or_default().push((state.ask_at(), name.clone()));
     }
-    // An origin that is asked now shows what else is due when it has answered.
-    let next = later.iter().filter(|(origin, _)| !due.contains_key(origin)).map(|(_, at)| *at).min();
     let sorted = |mut names: Vec<(Instant, FileName)>| {
         names.sort();
         names.into_iter().map(|(_, name)| name).collect()
     };
-    (due.into_iter().map(|(origin, (doubtful, names))| (origin, (doubtful, sorted(names)))).collect(), next)
+    due.into_iter().map(|(origin, names)| (origin, sorted(names))).collect()
 }
 
 #[test]
 fn what_is_due_is_what_a_look_at_all_copies_finds() {
     for seed in 0..50 {
         let mut random = StdRng::seed_from_u64(seed);
-        let (mut copies, mut model) = (Copies::new(true), HashMap::new());
+        let (mut copies, mut model) = (Copies::new(true), Model::default());
         let mut now = Instant::now();
         let names: Vec<String> = (0..12).map(|n| format!("f{n}")).collect();
         for _ in 0..300 {
@@ -68,11 +55,11 @@ fn what_is_due_is_what_a_look_at_all_copies_finds() {
                 0..3 => {
                     let state = CopyState::new(&held, None, None, now);
                     copies.insert(&name, held.origin, state.clone());
-                    model.insert(name, (held.origin, state));
+                    model.0.insert(name, (held.origin, state));
                 }
                 3 => {
                     copies.remove(&name);
-                    model.remove(&name);
+                    model.0.remove(&name);
                 }
                 _ => {
                     let change = |copy: &mut CopyState| match roll {
@@ -84,27 +71,31 @@ fn what_is_due_is_what_a_look_at_all_copies_finds() {
                     };
                     assert_eq!(
                         copies.change(&name, change).is_some(),
-                        model.contains_key(&name),
+                        model.0.contains_key(&name),
                         "seed {seed}"
                     );
-                    if let Some((_, copy)) = model.get_mut(&name) {
+                    if let Some((_, copy)) = model.0.get_mut(&name) {
                         change(copy);
                     }
                 }
             }
             now += Duration::from_millis(random.random_range(0..4000));
-            let passed = Identity::from_seed(&[random.random_range(1..5u8); 32]).id();
-            let found = copies.due(now, |origin| *origin == passed);
-            let by_origin =
-                found.origins.into_iter().map(|(origin, due)| (origin, (due.is_doubtful, due.asked)));
-            assert_eq!((by_origin.collect(), found.next), due_by_scan(&model, now, &passed), "seed {seed}");
-            assert_eq!(copies.first.len(), copies.origins.len(), "seed {seed}");
+            let ended = Identity::from_seed(&[random.random_range(1..4u8); 32]).id();
+            if model.1.remove(&ended) {
+                copies.asked(ended, random.random());
+            }
+            let due = due_by_scan(&model, now);
+            assert_eq!(copies.ask(now).into_iter().collect::<HashMap<_, _>>(), due, "seed {seed}");
+            for name in due.values().flatten() {
+                model.0.get_mut(name).unwrap().1.asked(now);
+            }
+            model.1.extend(due.into_keys());
+            let waiting = model.0.values().filter(|(origin, _)| !model.1.contains(origin));
+            assert_eq!(copies.next_at(now), waiting.map(|(_, state)| state.ask_at()).min(), "seed {seed}");
         }
-        model.keys().for_each(|name| copies.remove(name));
-        assert!(
-            copies.first.is_empty() && copies.origins.is_empty() && copies.indexes.is_empty(),
-            "seed {seed}"
-        );
+        model.1.iter().for_each(|origin| copies.asked(*origin, false));
+        model.0.keys().for_each(|name| copies.remove(name));
+        assert_eq!(copies.next_at(now), None, "seed {seed}");
     }
 }
 
@@ -116,7 +107,20 @@ fn an_origin_of_very_many_copies_is_asked_about_some_at_once() {
         let name = FileName::new(&format!("f{n}")).unwrap();
         copies.insert(&name, some.origin, CopyState::new(&some, None, None, now));
     }
-    let asked = copies.due(now, |_| false).origins.remove(&some.origin).unwrap().asked;
+    let asked = copies.ask(now).remove(0).1;
     assert_eq!(asked.len(), ASKED_MAX);
-    assert_eq!(copies.due_of(&some.origin, now).len(), 3 * ASKED_MAX);
+    assert_eq!(copies.due_of(&some.origin, now).len(), 2 * ASKED_MAX);
+}
+
+/// However many origins are due, what is handed out is what may be asked now.
+#[test]
+fn no_more_is_handed_out_than_may_be_asked() {
+    let (mut copies, now) = (Copies::new(true), Instant::now());
+    for n in 0..200 {
+        let some = record(n, "a", 1);
+        let name = FileName::new(&format!("f{n}")).unwrap();
+        copies.insert(&name, some.origin, CopyState::new(&some, None, None, now));
+    }
+    assert_eq!(copies.ask(now).len(), ASKED.doubtful, "none has answered yet");
+    assert!(copies.ask(now).is_empty());
 }
