@@ -1,5 +1,5 @@
-//! Follows names: the newest version of each takes its place, a command is run on it, and where that fails the version
-//! before is put back.
+//! Follows names: [`watch`](crate::watch) brings the newest version of each to its place, a command is run on it, and
+//! where that fails the version before is put back.
 //!
 //! What a command accepted, and which versions are passed over, is recorded durably: a command that was interrupted is
 //! run again on the same version, one that ended is not.
@@ -12,7 +12,7 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{FileName, Version, transport::Backoff};
 use tokio::{
     sync::broadcast::{self, error::RecvError},
-    time::{sleep, timeout},
+    time::timeout,
 };
 
 pub(crate) use self::hook::Hook;
@@ -20,7 +20,6 @@ use self::hook::Told;
 use crate::{
     download::{DownloadError, DownloadOptions, Downloader},
     library::{Library, events::Event},
-    sets,
     storage::catalogue::{CatalogueError, Entry, PassedOver, Reader, Why},
     util::progress::Progress,
 };
@@ -31,7 +30,7 @@ pub(crate) const FOLLOWED_MAX: usize = 64;
 pub(crate) const KEEP_MAX: u32 = 1000;
 /// Interval between two looks at a name of which no news comes.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Minimum and maximum pause before a failed download is repeated, or a name that nobody offers is looked for again.
+/// Minimum and maximum pause after a failure.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
@@ -45,18 +44,6 @@ pub(crate) struct Follower {
     /// How many earlier versions are kept; `None`: as many as before.
     pub(crate) keep: Option<u32>,
     pub(crate) options: DownloadOptions,
-}
-
-/// What a step found.
-enum Step {
-    /// The newest known version is in its place, and the command has seen it.
-    Settled,
-    /// Something changed: it is to be looked at again at once.
-    Again,
-    /// News of a version came before an indexer lists it.
-    Later,
-    /// It failed, and may succeed later.
-    Failed(DownloadError),
 }
 
 impl Follower {
@@ -88,17 +75,16 @@ impl Follower {
         let mut retry = Backoff::new(RETRY_MIN, RETRY_MAX);
         let (mut told, mut is_begun, mut is_failing) = (None, false, false);
         loop {
-            let pause = match self.step(name, &mut told).await {
-                Ok(Step::Again) => continue,
-                Ok(Step::Settled) => {
+            let pause = match self.step(name, &mut told, is_begun).await {
+                Ok(false) => continue,
+                Ok(true) => {
                     retry.reset();
                     (is_begun, is_failing) = (true, false);
                     LOOK_EVERY
                 }
-                Ok(Step::Later) => retry.pause(rand::random()),
                 // Before the first version the user is still there, and hears what to do.
-                Err(error) | Ok(Step::Failed(error)) if !is_begun && !error.may_pass() => return Err(error),
-                Err(error) | Ok(Step::Failed(error)) => {
+                Err(error) if !is_begun && !error.may_pass() => return Err(error),
+                Err(error) => {
                     if !std::mem::replace(&mut is_failing, true) {
                         self.library.tell(Event::Failed { name: name.clone(), why: error.to_string() });
                     }
@@ -109,36 +95,20 @@ impl Follower {
         }
     }
 
-    /// Brings the newest version to its place, or runs the command on what is there.
-    async fn step(&self, name: &FileName, told: &mut Option<Version>) -> Result<Step, DownloadError> {
+    /// Waits for the newest version to be in its place, or runs the command on what is there. Whether nothing is left to do.
+    async fn step(
+        &self,
+        name: &FileName,
+        told: &mut Option<Version>,
+        is_begun: bool,
+    ) -> Result<bool, DownloadError> {
         let (catalogue, library) = (&self.library.catalogue, &self.library);
         let held = catalogue.entry(name)?;
         if held.as_ref().is_some_and(|held| catalogue.is_own(held)) {
             return Err(DownloadError::Own(name.clone()));
         }
-        let is_away = held.as_ref().is_some_and(|held| !sets::is_in_place(library, held));
-        let wants_newer = library.wanted(name).is_some() || is_away;
-        let Some(held) = held.filter(|_| !wants_newer) else {
-            let progress = Arc::new(Progress::default());
-            // A copy that was downloaded to another place stays there.
-            let output = library.blocking({
-                let name = name.clone();
-                move |library| sets::output_of(library, &*library.catalogue.get(&name)?)
-            });
-            let options = DownloadOptions { output: output.await, ..self.options.clone() };
-            return Ok(match self.downloader.download(name, options, &progress).await {
-                Ok(done) if done.was_here && wants_newer && !is_away => Step::Later,
-                Ok(_) => Step::Again,
-                Err(DownloadError::AlreadyRunning(_)) => {
-                    library.until_free(name).await;
-                    Step::Again
-                }
-                Err(DownloadError::Catalogue(CatalogueError::Overtaken(_))) => {
-                    sleep(RETRY_MIN).await; // it was deregistered, or refreshed by another command
-                    Step::Again
-                }
-                Err(error) => Step::Failed(error),
-            });
+        let Some(held) = held.filter(|held| library.is_up_to_date(held)) else {
+            return library.bring(name, self.options.clone(), is_begun).await.map(|()| false);
         };
         let reader = catalogue.reader(name)?;
         let previous = reader.accepted_of(&held.record.origin);
@@ -146,7 +116,7 @@ impl Follower {
         match &self.hook {
             Some(hook) if is_new && !reader.refused(&held.record) => {
                 self.run(hook, &held, previous).await?;
-                Ok(Step::Again)
+                Ok(false)
             }
             _ => {
                 let version = held.record.version;
@@ -157,7 +127,7 @@ impl Follower {
                         library.tell(Event::Withdrawn { name: name.clone(), version });
                     }
                 }
-                Ok(Step::Settled)
+                Ok(true)
             }
         }
     }
@@ -225,6 +195,39 @@ async fn until_news(news: &mut broadcast::Receiver<Event>, name: &FileName) {
             Ok(_) => {}
             Err(RecvError::Lagged(_)) => return,
             Err(RecvError::Closed) => std::future::pending().await, // the peer has ended
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::HashSet, pin::pin};
+
+    use crate::{Config, Peer};
+
+    use super::*;
+
+    /// Downloads that hang, as of an indexer that takes connections and answers nothing: each may block a thread.
+    #[tokio::test]
+    async fn however_many_names_are_followed_few_are_downloaded_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let config = Config { indexers: vec![silent.local_addr().unwrap()], ..Config::new(folder.path()) };
+        let peer = Peer::spawn(config).await.unwrap();
+        let (library, downloader) = (Arc::clone(&peer.library), Arc::clone(&peer.downloader));
+        let options = DownloadOptions::default();
+        let follower = Follower { library, downloader, hook: None, keep: None, options };
+        let names = (0..FOLLOWED_MAX).map(|n| FileName::new(&format!("f{n}")).unwrap()).collect();
+        let (mut following, mut tried) = (pin!(follower.follow(names)), HashSet::new());
+        while tried.len() < 12 {
+            tokio::select! {
+                biased;
+                ended = &mut following => panic!("{ended:?}"),
+                () = tokio::task::yield_now() => {}
+            }
+            let running = peer.library.writing();
+            assert!(running.len() <= 6, "{} at once", running.len());
+            tried.extend(running.into_iter().map(|(name, _)| name));
         }
     }
 }

@@ -24,7 +24,7 @@ use std::{
 
 use nekoproto::{FileName, NodeId, VerifiedRecord, Verifier};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::sync::{Notify, broadcast, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -37,6 +37,7 @@ use self::{
     subscribers::Subscribers,
 };
 use crate::{
+    download::{DownloadError, DownloadOptions},
     serve::Uploads,
     state::copies::Copies,
     storage::{catalogue::Catalogue, lock::DataLock, share_folder::ShareFolder},
@@ -120,6 +121,17 @@ pub(crate) struct News {
     pub(crate) changed: BTreeSet<FileName>,
     /// Newer versions that the own indexers may not know.
     pub(crate) heard: Vec<VerifiedRecord>,
+    /// Names that are to be downloaded, and their origins.
+    pub(crate) wanted: Vec<(FileName, NodeId, Wanted)>,
+}
+
+/// A download that somebody waits for. It is repeated until it succeeds.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    pub(crate) options: DownloadOptions,
+    /// Whether it is repeated even if it fails and only a user can change that.
+    pub(crate) lasts: bool,
+    pub(crate) done: oneshot::Sender<Result<(), DownloadError>>,
 }
 
 impl Library {

@@ -1,55 +1,127 @@
-//! One attempt at an outdated copy: to download the newest version in its place, or to drop it.
+//! One attempt at a name: to download its newest version, or to drop its outdated copy.
 
-use std::sync::Arc;
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
+use futures::FutureExt;
 use nekoproto::{FileName, VerifiedRecord};
 
 use super::Watch;
 use crate::{
     download::{DownloadError, DownloadOptions, Downloaded},
     library::{
-        Library,
+        Library, Wanted,
         events::Event,
         status::{Condition, on_disk},
     },
     sets,
-    state::outdated::Ended,
+    state::{freshness::OnStale, outdated::Ended},
     storage::catalogue::{CatalogueError, Entry},
-    util::progress::Progress,
 };
 
 /// How an attempt ended, and why it failed, if a user is to be told.
 type Outcome = (Ended, Option<String>);
 
+/// An attempt that has ended.
+pub(super) struct Attempt {
+    pub(super) name: FileName,
+    pub(super) how: Ended,
+    pub(super) why: Option<String>,
+    /// Those that go on waiting.
+    pub(super) left: Vec<Wanted>,
+}
+
 impl Watch {
-    /// Downloads the newest version that can be found. It may be none: news of a version may arrive before an
-    /// indexer lists it.
-    pub(super) async fn refetch(&self, name: &FileName) -> Outcome {
+    /// One attempt at a name, for those who wait for it, or as its outdated copy is to be dealt with. A panic in it ends
+    /// this attempt alone.
+    pub(super) async fn attempt(&self, name: FileName, mut waiting: Vec<Wanted>) -> Attempt {
+        waiting.retain(|one| !one.done.is_closed());
+        let options = waiting.first().map(|one| one.options.clone());
+        let on_panic = if options.is_some() { Ended::Failed } else { Ended::GivenUp };
+        let attempt = AssertUnwindSafe(async {
+            match options {
+                Some(options) => Ok((self.fetch(&name, options).await?.0, None)),
+                None => Ok(self.deal_with(&name).await),
+            }
+        });
+        let ended = tokio::select! {
+            ended = attempt.catch_unwind() => ended.unwrap_or(Ok((on_panic, None))),
+            () = all_gone(&mut waiting) => Ok((Ended::InUse, None)),
+        };
+        let (how, why) = match ended {
+            Ok(outcome) => outcome,
+            // Another command has refreshed or deregistered it.
+            Err(DownloadError::Catalogue(CatalogueError::Overtaken(_))) => (Ended::InUse, None),
+            Err(error) => {
+                let one = waiting.iter().position(|one| !one.lasts).filter(|_| !error.may_pass());
+                let why = one.is_none().then(|| error.to_string());
+                one.map(|one| waiting.swap_remove(one).done.send(Err(error)));
+                (if waiting.is_empty() { Ended::GivenUp } else { Ended::Failed }, why)
+            }
+        };
+        if matches!(how, Ended::Done | Ended::Outdated) {
+            waiting.drain(..).for_each(|one| drop(one.done.send(Ok(())))); // it may have gone
+        }
+        Attempt { name, how, why, left: waiting }
+    }
+
+    /// Does with an outdated copy what the reader wants.
+    async fn deal_with(&self, name: &FileName) -> Outcome {
+        let asked = name.clone();
+        let preference = self.library.blocking(move |library| library.preference(&asked)).await;
+        match preference.on_stale.unwrap_or(self.on_stale) {
+            OnStale::Keep => (Ended::GivenUp, None),
+            OnStale::Refetch => self.refetch(name).await,
+            OnStale::Drop => self.drop_copy(name).await,
+        }
+    }
+
+    async fn refetch(&self, name: &FileName) -> Outcome {
         let library = &self.library;
         if library.wanted(name).is_none() {
             return (Ended::Done, None);
         }
-        let held = library.catalogue.get(name).map(|entry| entry.record.version);
-        match self.refetch_once(name).await {
-            Ok(done) if Some(done.record.version) > held => {
+        match self.fetch(name, DownloadOptions::default()).await {
+            Ok((how, Some(done))) if how != Ended::Failed => {
                 let (version, bytes_moved) = (done.record.version, done.bytes_moved);
                 library.tell(Event::Refreshed { name: name.clone(), version, bytes_moved });
-                (if library.is_outdated(name) { Ended::Outdated } else { Ended::Done }, None)
+                (how, None)
             }
-            Ok(done) => (Ended::Failed, Some(format!("only version {} can be found", done.record.version))),
-            Err(DownloadError::AlreadyRunning(_)) => (Ended::InUse, None),
+            Ok((how, done)) => {
+                (how, done.map(|done| format!("only version {} can be found", done.record.version)))
+            }
             Err(_) if !library.is_outdated(name) => (Ended::Done, None), // it was deregistered meanwhile
             Err(error) if error.may_pass() => (Ended::Failed, Some(error.to_string())),
             Err(error) => (Ended::GivenUp, Some(error.to_string())),
         }
     }
 
-    async fn refetch_once(&self, name: &FileName) -> Result<Downloaded, DownloadError> {
-        // A copy that was downloaded to another place stays there.
-        let held = self.library.catalogue.get(name);
-        let output = held.and_then(|held| sets::output_of(&self.library, &held));
-        let options = DownloadOptions { output, ..DownloadOptions::default() };
-        self.downloader.download(name, options, &Arc::new(Progress::default())).await
+    /// Downloads the newest version that can be found. It may be none: news of a version may arrive before an
+    /// indexer lists it.
+    async fn fetch(
+        &self,
+        name: &FileName,
+        mut options: DownloadOptions,
+    ) -> Result<(Ended, Option<Downloaded>), DownloadError> {
+        let (library, asked) = (&self.library, name.clone());
+        let look = move |library: &Arc<Library>| {
+            let held = library.catalogue.entry(&asked)?;
+            let look = |held: &Entry| (library.is_up_to_date(held), sets::output_of(library, held));
+            Ok::<_, CatalogueError>(held.map(|held| (look(&held), held)))
+        };
+        let held = library.blocking(look).await?;
+        let version = held.as_ref().map(|(_, held)| held.record.version);
+        match held {
+            Some(((true, _), _)) => return Ok((Ended::Done, None)),
+            Some(((_, output), _)) => options.output = output, // a copy elsewhere stays there
+            None => {}
+        }
+        match self.downloader.download(name, options, &Arc::default()).await {
+            Ok(done) if library.wanted(name).is_none() => Ok((Ended::Done, Some(done))),
+            Ok(done) if Some(done.record.version) > version => Ok((Ended::Outdated, Some(done))),
+            Ok(done) => Ok((Ended::Failed, Some(done))),
+            Err(DownloadError::AlreadyRunning(_)) => Ok((Ended::InUse, None)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Deletes the file, if it is still an outdated copy that nobody changed, and stops offering it.
@@ -77,6 +149,16 @@ impl Watch {
             }
             Err(error) => (Ended::Failed, Some(error.to_string())),
         }
+    }
+}
+
+/// Returns when nobody waits any more, if anybody did.
+async fn all_gone(waiting: &mut [Wanted]) {
+    for one in waiting.iter_mut() {
+        one.done.closed().await;
+    }
+    if waiting.is_empty() {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -1,27 +1,31 @@
-//! The only module that acts on news, which [`Library`] records: it refetches or drops outdated copies,
+//! The only module that acts on news, which [`Library`] records: it refetches or drops outdated copies, downloads what is followed,
 //! settles numbers that were used elsewhere with the same key, withdraws files that changed on disk, and
 //! forwards newer versions to the own indexers. It also asks origins before the bound of a copy expires, so that
 //! a lost push is found within the bound.
 
 mod attempts;
 
-use std::{collections::BTreeSet, mem, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    mem,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use nekoproto::{FileName, NodeId, VerifiedRecord};
 use tokio::time::sleep;
 
+use self::attempts::Attempt;
 use crate::{
     download::Downloader,
     indexers::Indexers,
-    library::{Library, News, events::Event},
+    library::{Library, News, Wanted, events::Event},
     peers::Peers,
     publish::Publisher,
     sets,
-    state::{
-        freshness::OnStale,
-        outdated::{Ended, Outdated},
-    },
+    state::{freshness::OnStale, outdated::Outdated},
     util::clock,
 };
 
@@ -75,8 +79,14 @@ impl Watch {
             self.line_up(&mut outdated, self.library.outdated()).await;
         }
         let (mut attempts, mut asking) = (FuturesUnordered::new(), FuturesUnordered::new());
+        let mut waiting: HashMap<FileName, Vec<Wanted>> = HashMap::new();
         loop {
-            let News { outdated: news, mut heard, changed } = mem::take(&mut *self.library.news.lock());
+            let News { outdated: news, mut heard, changed, wanted } =
+                mem::take(&mut *self.library.news.lock());
+            for (name, origin, one) in wanted {
+                outdated.add(name.clone(), origin);
+                waiting.entry(name).or_default().push(one);
+            }
             self.act(changed);
             self.line_up(&mut outdated, news.into_iter().collect()).await;
             let now = clock::now();
@@ -84,7 +94,10 @@ impl Watch {
             // What is downloaded or dropped at once is registered or withdrawn then; a withdrawal is not downloaded.
             heard.retain(|record| record.is_withdrawal() || !begun.contains(&record.name));
             self.pass_on(heard);
-            attempts.extend(begun.into_iter().map(|name| self.attempt(name)));
+            attempts.extend(begun.into_iter().map(|name| {
+                let waiting = waiting.remove(&name).unwrap_or_default();
+                self.attempt(name, waiting)
+            }));
             let (asked, ask_at) = self.library.ask(now);
             asking.extend(asked.into_iter().map(|(origin, names)| self.ask(origin, names)));
             let next = outdated.next_at(now).into_iter().chain(ask_at).min();
@@ -93,7 +106,10 @@ impl Watch {
                 () = sleep(pause.min(LOOK_EVERY)) => {}
                 () = self.library.woken() => {}
                 Some((origin, is_answered)) = asking.next() => self.library.asked(origin, is_answered),
-                Some((name, how, why)) = attempts.next() => {
+                Some(Attempt { name, how, why, left }) = attempts.next() => {
+                    if !left.is_empty() {
+                        waiting.entry(name.clone()).or_default().extend(left);
+                    }
                     let is_first = outdated.ended(&name, how, clock::now(), rand::random());
                     if is_first {
                         self.pass_on(self.library.wanted(&name).into_iter().collect());
@@ -149,22 +165,6 @@ impl Watch {
             copies.is_empty() || self.peers.confirm_with(origin, copies).await
         };
         (origin, AssertUnwindSafe(asking).catch_unwind().await.unwrap_or(false))
-    }
-
-    /// One attempt at an outdated copy; why it failed is told once. A panic in it ends this attempt alone.
-    async fn attempt(&self, name: FileName) -> (FileName, Ended, Option<String>) {
-        let attempt = async {
-            let asked = name.clone();
-            let preference = self.library.blocking(move |library| library.preference(&asked)).await;
-            match preference.on_stale.unwrap_or(self.on_stale) {
-                OnStale::Keep => (Ended::GivenUp, None),
-                OnStale::Refetch => self.refetch(&name).await,
-                OnStale::Drop => self.drop_copy(&name).await,
-            }
-        };
-        let ended = AssertUnwindSafe(attempt).catch_unwind().await;
-        let (how, why) = ended.unwrap_or((Ended::GivenUp, None));
-        (name, how, why)
     }
 
     fn spawn<F: Future<Output = ()> + Send + 'static>(self: &Arc<Self>, work: impl FnOnce(Arc<Self>) -> F) {
