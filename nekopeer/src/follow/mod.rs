@@ -9,7 +9,7 @@ mod hook;
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use nekoproto::{FileName, Version, transport::Backoff};
+use nekoproto::{FileName, NodeId, VerifiedRecord, Version, transport::Backoff};
 use tokio::{
     sync::broadcast::{self, error::RecvError},
     time::timeout,
@@ -19,9 +19,8 @@ pub(crate) use self::hook::Hook;
 use self::hook::Told;
 use crate::{
     download::{DownloadError, DownloadOptions, Downloader},
-    library::{Library, events::Event},
-    storage::catalogue::{CatalogueError, Entry, PassedOver, Reader, Why},
-    util::progress::Progress,
+    library::{Library, events::Event, judged::Judge},
+    storage::catalogue::{CatalogueError, Entry},
 };
 
 /// Names that one command follows.
@@ -44,6 +43,24 @@ pub(crate) struct Follower {
     /// How many earlier versions are kept; `None`: as many as before.
     pub(crate) keep: Option<u32>,
     pub(crate) options: DownloadOptions,
+}
+
+/// What one follower knows of one name.
+struct Seen {
+    /// The version that was last told of.
+    told: Option<Version>,
+    /// The last version that its command failed on.
+    refused: Option<VerifiedRecord>,
+    /// Why it failed, while the version before is still to be put back.
+    why: Option<String>,
+    judge: Arc<Judge>,
+}
+
+impl Seen {
+    /// The last version of this origin's file that the command accepted.
+    fn accepted_of(&self, origin: &NodeId) -> Option<Version> {
+        self.judge.accepted.lock().filter(|(accepted, _)| accepted == origin).map(|(_, version)| version)
+    }
 }
 
 impl Follower {
@@ -73,9 +90,14 @@ impl Follower {
     async fn follow_one(&self, name: &FileName) -> Result<Infallible, DownloadError> {
         let mut news = self.library.events();
         let mut retry = Backoff::new(RETRY_MIN, RETRY_MAX);
-        let (mut told, mut is_begun, mut is_failing) = (None, false, false);
+        let judge = match self.hook {
+            Some(_) => self.library.judged.join(name, self.library.catalogue.reader(name)?.accepted),
+            None => Arc::default(),
+        };
+        let mut seen = Seen { told: None, refused: None, why: None, judge };
+        let (mut is_begun, mut is_failing) = (false, false);
         loop {
-            let pause = match self.step(name, &mut told, is_begun).await {
+            let pause = match self.step(name, &mut seen, is_begun).await {
                 Ok(false) => continue,
                 Ok(true) => {
                     retry.reset();
@@ -86,7 +108,14 @@ impl Follower {
                 Err(error) if !is_begun && !error.may_pass() => return Err(error),
                 Err(error) => {
                     if !std::mem::replace(&mut is_failing, true) {
-                        self.library.tell(Event::Failed { name: name.clone(), why: error.to_string() });
+                        let why = match (&seen.refused, &seen.why) {
+                            (Some(refused), Some(why)) => {
+                                let stays = "it stays in its place until the one before can be put back";
+                                format!("version {}: {why}; {stays}: {error}", refused.version)
+                            }
+                            _ => error.to_string(),
+                        };
+                        self.library.tell(Event::Failed { name: name.clone(), why });
                     }
                     if error.may_pass() { retry.pause(rand::random()) } else { LOOK_EVERY }
                 }
@@ -96,31 +125,37 @@ impl Follower {
     }
 
     /// Waits for the newest version to be in its place, or runs the command on what is there. Whether nothing is left to do.
-    async fn step(
-        &self,
-        name: &FileName,
-        told: &mut Option<Version>,
-        is_begun: bool,
-    ) -> Result<bool, DownloadError> {
+    async fn step(&self, name: &FileName, seen: &mut Seen, is_begun: bool) -> Result<bool, DownloadError> {
         let (catalogue, library) = (&self.library.catalogue, &self.library);
         let held = catalogue.entry(name)?;
         if held.as_ref().is_some_and(|held| catalogue.is_own(held)) {
             return Err(DownloadError::Own(name.clone()));
         }
+        let is_there = held.as_ref().is_some_and(|held| seen.refused.as_ref() == Some(&held.record));
+        match (seen.refused.take_if(|_| !is_there), &held) {
+            (None, Some(held)) if is_there && seen.why.is_some() => {
+                return self.put_back(&held.record, seen).await.map(|()| false);
+            }
+            (Some(refused), _) => {
+                // What has taken its place since, or is still to come, has its turn next.
+                let why = seen.why.take().map(|why| format!("version {}: {why}", refused.version));
+                why.into_iter().for_each(|why| library.tell(Event::Failed { name: name.clone(), why }));
+            }
+            _ => {}
+        }
         let Some(held) = held.filter(|held| library.is_up_to_date(held)) else {
             return library.bring(name, self.options.clone(), is_begun).await.map(|()| false);
         };
-        let reader = catalogue.reader(name)?;
-        let previous = reader.accepted_of(&held.record.origin);
-        let is_new = previous != Some(held.record.version);
+        let accepted = *seen.judge.accepted.lock();
+        let is_new = accepted != Some((held.record.origin, held.record.version));
         match &self.hook {
-            Some(hook) if is_new && !reader.refused(&held.record) => {
-                self.run(hook, &held, previous).await?;
+            Some(hook) if is_new && seen.refused.as_ref() != Some(&held.record) => {
+                self.run(hook, &held, seen).await?;
                 Ok(false)
             }
             _ => {
                 let version = held.record.version;
-                if told.replace(version) != Some(version) && (self.hook.is_none() || !is_new) {
+                if seen.told.replace(version) != Some(version) && (self.hook.is_none() || !is_new) {
                     library.tell(Event::Followed { name: name.clone(), version });
                     if let Some(withdrawal) = held.newest.as_ref().filter(|newest| newest.is_withdrawal()) {
                         let version = Some(withdrawal.version);
@@ -132,53 +167,54 @@ impl Follower {
         }
     }
 
-    /// Runs the command on the version that is in its place. If it fails, the one that was accepted last is put back.
-    async fn run(&self, hook: &Hook, held: &Entry, previous: Option<Version>) -> Result<(), DownloadError> {
+    /// Runs the command on the version that is in its place.
+    async fn run(&self, hook: &Hook, held: &Entry, seen: &mut Seen) -> Result<(), DownloadError> {
         let record = &held.record;
+        let previous = seen.accepted_of(&record.origin);
         let (name, version) = (&record.name, record.version);
         let path = self.library.shown_path(held);
         let about = Told { name, version, path: &path, previous };
-        let judged = self.library.judged.begin(name);
+        seen.judge.runs(true);
         let ended = hook.run(about).await;
-        drop(judged);
+        seen.judge.runs(false);
         let Err(failure) = ended else {
             let accepted = Some((record.origin, version));
-            return self.note(name, move |reader| reader.accepted = accepted).await;
-        };
-        let progress = Arc::new(Progress::default());
-        let restored = match previous {
-            Some(previous) => {
-                let restoring = self.downloader.restore(name, Some(previous), Some(record), &progress);
-                restoring.await.map(|done| Some(done.record.version))
+            *seen.judge.accepted.lock() = accepted;
+            if self.library.judged.accept(name, accepted) {
+                let note = {
+                    let name = name.clone();
+                    move |library: &Arc<Library>| {
+                        library.catalogue.change_readers([&name], |reader| reader.accepted = accepted)
+                    }
+                };
+                self.library.blocking(note).await?;
             }
-            None => Ok(None),
-        };
-        if matches!(restored, Err(DownloadError::Catalogue(CatalogueError::Overtaken(_)))) {
-            // A later one is there already, and its turn is next.
-            self.library
-                .tell(Event::Failed { name: name.clone(), why: format!("version {version}: {failure}") });
             return Ok(());
-        }
-        let why = match &restored {
-            Err(error) => format!("{failure}; it stays in its place: {error}"),
-            Ok(_) => failure.to_string(),
         };
-        if !matches!(restored, Ok(Some(_))) {
-            let passed = PassedOver { origin: record.origin, version, why: Why::Failed };
-            self.note(name, move |reader| reader.passed_over = Some(passed)).await?;
-        }
-        let put_back = restored.ok().flatten();
-        self.library.tell(Event::Refused { name: name.clone(), version, put_back, why });
+        (seen.refused, seen.why) = (Some(record.clone()), Some(failure.to_string()));
         Ok(())
     }
 
-    async fn note(
-        &self,
-        name: &FileName,
-        change: impl FnMut(&mut Reader) + Send + 'static,
-    ) -> Result<(), DownloadError> {
-        let name = name.clone();
-        Ok(self.library.blocking(move |library| library.catalogue.change_readers([&name], change)).await?)
+    /// Puts the version that was accepted last in the place of `refused`. An error that may pass leaves that to be done.
+    async fn put_back(&self, refused: &VerifiedRecord, seen: &mut Seen) -> Result<(), DownloadError> {
+        let (name, version) = (&refused.name, refused.version);
+        let (mut why, mut put_back) = (seen.why.clone().unwrap_or_default(), None);
+        if let Some(previous) = seen.accepted_of(&refused.origin) {
+            let progress = Arc::default();
+            match self.downloader.restore(name, Some(previous), Some(refused), &progress).await {
+                Ok(done) => put_back = Some(done.record.version),
+                Err(DownloadError::AlreadyRunning(_)) => {
+                    self.library.until_free(name).await;
+                    return Ok(());
+                }
+                Err(DownloadError::Catalogue(CatalogueError::Overtaken(_))) => return Ok(()),
+                Err(error) if error.may_pass() => return Err(error),
+                Err(error) => why = format!("{why}; it stays in its place: {error}"),
+            }
+        }
+        seen.why = None;
+        self.library.tell(Event::Refused { name: name.clone(), version, put_back, why });
+        Ok(())
     }
 }
 

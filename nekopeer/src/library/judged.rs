@@ -1,31 +1,58 @@
-//! [`Judged`]: names on whose version the command of a follower is running. Its exit code decides what stands there.
+//! [`Judged`]: the commands of followers, by name. Their exit codes decide what stands there.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
-use nekoproto::FileName;
+use nekoproto::{FileName, NodeId, Version};
 use parking_lot::Mutex;
 
-/// How many commands are running on each name.
+/// The followers that have a command.
 #[derive(Debug, Default)]
-pub(crate) struct Judged(Mutex<HashMap<FileName, usize>>);
+pub(crate) struct Judged(Mutex<HashMap<FileName, Vec<Weak<Judge>>>>);
+
+/// One command on one name.
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    /// The last version that it accepted, and its origin.
+    pub(crate) accepted: Mutex<Option<(NodeId, Version)>>,
+    is_running: AtomicBool,
+}
+
+impl Judge {
+    /// Notes whether it runs.
+    pub(crate) fn runs(&self, is_running: bool) {
+        self.is_running.store(is_running, Ordering::Relaxed);
+    }
+}
 
 impl Judged {
-    /// A command runs on `name` until the guard is dropped.
-    pub(crate) fn begin(&self, name: &FileName) -> impl Drop + use<'_> {
-        *self.0.lock().entry(name.clone()).or_default() += 1;
-        scopeguard::guard(name.clone(), |name| {
-            let mut running = self.0.lock();
-            let left = running.get(&name).map_or(0, |count| count - 1);
-            match left {
-                0 => drop(running.remove(&name)),
-                left => drop(running.insert(name, left)),
-            }
-        })
+    /// A command that is run on `name` until the result is dropped.
+    pub(crate) fn join(&self, name: &FileName, accepted: Option<(NodeId, Version)>) -> Arc<Judge> {
+        let judge = Arc::new(Judge { accepted: Mutex::new(accepted), ..Judge::default() });
+        let mut all = self.0.lock();
+        all.retain(|_, of_name| of_name.iter().any(|one| one.strong_count() > 0));
+        all.entry(name.clone()).or_default().push(Arc::downgrade(&judge));
+        judge
+    }
+
+    fn all(&self, name: &FileName, is_it: impl Fn(&Judge) -> bool) -> bool {
+        let all = self.0.lock();
+        all.get(name).into_iter().flatten().filter_map(Weak::upgrade).all(|one| is_it(&one))
     }
 
     /// Whether one is running.
     pub(crate) fn has(&self, name: &FileName) -> bool {
-        self.0.lock().contains_key(name)
+        !self.all(name, |one| !one.is_running.load(Ordering::Relaxed))
+    }
+
+    /// Whether each of them has accepted this version.
+    pub(crate) fn accept(&self, name: &FileName, version: Option<(NodeId, Version)>) -> bool {
+        self.all(name, |one| *one.accepted.lock() == version)
     }
 }
 
@@ -36,10 +63,15 @@ mod tests {
     #[test]
     fn name_is_judged_until_the_last_command_has_ended() {
         let (judged, name) = (Judged::default(), FileName::new("a").unwrap());
-        let (one, two) = (judged.begin(&name), judged.begin(&name));
-        drop(one);
-        assert!(judged.has(&name));
-        drop(two);
-        assert!(!judged.has(&name));
+        let version = |n| Some((NodeId::from_bytes([1; 32]), Version::new(n).unwrap()));
+        let (one, two) = (judged.join(&name, version(1)), judged.join(&name, version(1)));
+        assert!(!judged.has(&name) && judged.accept(&name, version(1)));
+        one.runs(true);
+        two.runs(true);
+        one.runs(false);
+        *one.accepted.lock() = version(2);
+        assert!(judged.has(&name) && !judged.accept(&name, version(2)));
+        drop(two); // it was interrupted
+        assert!(!judged.has(&name) && judged.accept(&name, version(2)));
     }
 }

@@ -6,7 +6,7 @@ pub(crate) mod changed;
 pub(crate) mod copies;
 pub(crate) mod counters;
 pub(crate) mod events;
-mod judged;
+pub(crate) mod judged;
 pub(crate) mod learn;
 pub(crate) mod lent;
 mod numbers;

@@ -253,3 +253,46 @@ fn what_was_put_back_is_wanted_where_outdated_copies_are_dropped() {
     until(&mut serving, "g is dropped", || !reader.path("g").exists());
     assert_eq!(reader.read("f"), b"one");
 }
+
+/// One is late: it runs on the next version too, and what it says of the one before is not what the other said.
+#[test]
+fn two_commands_on_one_name_both_run_on_each_version() {
+    let (_indexers, origin, reader, _sharing) = shared("one");
+    let _serving = reader.serve(&[]);
+    let lines = |file: &str| fs::read_to_string(reader.path(file)).unwrap_or_default();
+    let late = "echo $NEKO_VERSION >> late; test $NEKO_VERSION != 1 || { until test -e go; do sleep .05; done; exit 1; }";
+    let mut late = reader.start(&["follow", "f", "--exec", late]);
+    until(&mut late, "the first command", || lines("late") == "1\n");
+    let mut quick = reader.start(&["follow", "f", "--exec", "echo $NEKO_VERSION >> quick"]);
+    until(&mut quick, "the other command", || lines("quick") == "1\n");
+    publish(&origin, "two");
+    until(&mut quick, "version 2", || lines("quick") == "1\n2\n");
+    reader.write("go", "");
+    late.err_line("version 1: the command failed");
+    until(&mut late, "version 2 of the one that is late", || lines("late") == "1\n2\n");
+    publish(&origin, "three");
+    for follower in [&mut late, &mut quick] {
+        follower.out_line("f is at version 3");
+    }
+    until(&mut late, "version 3 of both", || {
+        lines("late").ends_with("3\n") && lines("quick").ends_with("3\n")
+    });
+    assert_eq!((lines("late").as_str(), lines("quick").as_str()), ("1\n2\n3\n", "1\n2\n3\n"));
+}
+
+/// The command takes away what is kept; once that is there again, the version before is too.
+#[test]
+fn refused_version_is_replaced_as_soon_as_the_one_before_can_be_put_back() {
+    let (_indexers, origin, reader, _sharing) = shared("one");
+    let exec = "test $NEKO_VERSION != 2 || { mv .neko/kept away; exit 1; }";
+    let mut following = reader.start(&["follow", "f", "--exec", exec]);
+    following.out_line("f is at version 1");
+    publish(&origin, "two");
+    let failed = following.err_line("version 2: the command failed, exit code 1");
+    assert!(failed.contains("it stays in its place until"), "{failed}");
+    assert_eq!(reader.read("f"), b"two");
+    fs::rename(reader.path("away"), reader.path(".neko/kept")).unwrap();
+    following.err_line("version 2 is refused, and version 1 is back");
+    assert_eq!(reader.read("f"), b"one");
+    interrupt(following);
+}

@@ -15,7 +15,7 @@ pub(crate) struct Reader {
     pub(crate) keep: u32,
     /// Which versions do not take the place by themselves.
     pub(crate) passed_over: Option<PassedOver>,
-    /// The last version that the command of a follower accepted, and its origin.
+    /// The last version that the commands of all followers accepted, and its origin.
     pub(crate) accepted: Option<(NodeId, Version)>,
     /// How its copy is kept coherent.
     pub(crate) preference: Preference,
@@ -83,11 +83,6 @@ impl Reader {
     pub(crate) fn passes_over(&self, record: &Record) -> bool {
         self.passed_over
             .is_some_and(|passed| passed.origin == record.origin && record.version <= passed.version)
-    }
-
-    /// Whether the command of a follower failed on this version.
-    pub(crate) fn refused(&self, record: &Record) -> bool {
-        self.passes_over(record) && self.passed_over.is_some_and(|passed| passed.why == Why::Failed)
     }
 
     /// The last version of this origin's file that the command of a follower accepted.
