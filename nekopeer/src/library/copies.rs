@@ -199,12 +199,9 @@ impl Library {
         (copies.ask(now), copies.next_at(now))
     }
 
-    /// A question to `origin` has ended. If it did not answer, all its copies that are due are asked about later.
+    /// A question to `origin` has ended.
     pub(crate) fn asked(&self, origin: NodeId, is_answered: bool) {
-        self.copies.lock().asked(origin, is_answered);
-        if !is_answered {
-            self.note_away(&origin);
-        }
+        self.copies.lock().asked(origin, is_answered, clock::now(), rand::random());
     }
 
     /// The versions that origins are asked about for the copies of `names`: the newest known ones, so that the
@@ -226,29 +223,18 @@ impl Library {
 
     /// The origin confirmed, to a question sent at `asked_at`, that `record` is the newest version.
     pub(crate) fn note_confirmed(&self, record: &VerifiedRecord, asked_at: Instant) {
-        self.copies.lock().change(&record.name, |copy| {
-            if copy.is_of(record) {
-                copy.confirmed(record, asked_at, rand::random());
-            }
-        });
+        self.copies.lock().change_of(record, |copy| copy.confirmed(record, asked_at, rand::random()));
     }
 
     /// A question about `record` found a later version.
     pub(crate) fn note_found_later(&self, record: &VerifiedRecord) {
-        self.copies.lock().change(&record.name, |copy| {
-            if copy.is_of(record) {
-                copy.found_later();
-            }
-        });
+        self.copies.lock().change_of(record, CopyState::found_later);
     }
 
     /// The origin did not confirm `record`, and told of no later version.
     pub(crate) fn note_unconfirmed(&self, record: &VerifiedRecord, why: NoAnswer) {
         let now = clock::now();
         let note = |copy: &mut CopyState| {
-            if !copy.is_of(record) {
-                return false;
-            }
             let (was_reachable, doubt) = (copy.is_reachable(), copy.doubt());
             copy.not_confirmed(why, now, rand::random());
             match why {
@@ -256,28 +242,12 @@ impl Library {
                 NoAnswer::Withdrawn => copy.doubt() != doubt,
             }
         };
-        if self.copies.lock().change(&record.name, note) == Some(true) {
+        if self.copies.lock().change_of(record, note) == Some(true) {
             self.tell(match why {
                 NoAnswer::Away => Event::OriginAway(record.name.clone()),
                 NoAnswer::Withdrawn => Event::Withdrawn { name: record.name.clone(), version: None },
             });
         }
-    }
-
-    fn note_away(&self, origin: &NodeId) {
-        let (now, mut went_away) = (clock::now(), Vec::new());
-        {
-            let mut copies = self.copies.lock();
-            for name in copies.due_of(origin, now) {
-                let went = copies.change(&name, |copy| {
-                    let was_told = !copy.is_reachable() || copy.doubt().is_some();
-                    copy.not_confirmed(NoAnswer::Away, now, rand::random());
-                    !was_told && copy.freshness(now) != Freshness::Stale
-                });
-                went_away.extend((went == Some(true)).then_some(name));
-            }
-        }
-        went_away.into_iter().for_each(|name| self.tell(Event::OriginAway(name)));
     }
 
     /// What speaks against the copy of `record`, if that is the newest known version.

@@ -168,14 +168,7 @@ impl Event {
             | Self::Renumbered { name, .. }
             | Self::PublishedElsewhere { name, .. }
             | Self::Failed { name, .. } => Some(name),
-            Self::Connected(_)
-            | Self::Away { .. }
-            | Self::NotListed(_)
-            | Self::KeyInUse { .. }
-            | Self::NotReached { .. }
-            | Self::Full { .. }
-            | Self::Registered { .. }
-            | Self::JobEnded { .. } => None,
+            _ => None,
         }
     }
 }

@@ -137,7 +137,14 @@ impl Peer {
         let downloader =
             Downloader::new(&library, &indexers, &peers, &endpoint, &partial_files, config.limit_down);
         let publisher = Publisher::new(&library, &indexers, &peers, config.policy);
-        let watch = Watch::new(&library, &indexers, &peers, &downloader, &publisher, config.on_stale);
+        let watch = Arc::new(Watch {
+            library: Arc::clone(&library),
+            indexers: Arc::clone(&indexers),
+            peers: Arc::clone(&peers),
+            downloader: Arc::clone(&downloader),
+            publisher: Arc::clone(&publisher),
+            on_stale: config.on_stale,
+        });
         let tasks = &library.tasks;
         let accepts = tasks.stop.child_token();
         let serving = listener.map(|listener| {

@@ -105,16 +105,16 @@ impl Reader {
         now: Instant,
         random: f64,
     ) -> Vec<Act> {
-        self.copies.asked(question.copy.origin, verdict.is_some());
+        self.copies.asked(question.copy.origin, verdict.is_some(), now, random);
         let (copy, mut acts) = (&question.copy, Vec::new());
         let why = match verdict {
             Some(Verdict::Current) => {
-                self.change_of(copy, |state| state.confirmed(copy, question.asked_at, random));
+                self.copies.change_of(copy, |state| state.confirmed(copy, question.asked_at, random));
                 return acts;
             }
             Some(Verdict::Newer(record)) => match self.verifier.verify(*record) {
                 Ok(record) if record.replaces(copy) => {
-                    self.change_of(copy, CopyState::found_later);
+                    self.copies.change_of(copy, CopyState::found_later);
                     self.learn(record);
                     return acts;
                 }
@@ -127,17 +127,8 @@ impl Reader {
             }
             None => NoAnswer::Away,
         };
-        self.change_of(copy, |state| state.not_confirmed(why, now, random));
+        self.copies.change_of(copy, |state| state.not_confirmed(why, now, random));
         acts
-    }
-
-    /// Changes the state of the copy, if it is still one of the version that was asked about.
-    fn change_of(&mut self, asked: &VerifiedRecord, change: impl FnOnce(&mut CopyState)) {
-        self.copies.change(&asked.name, |state| {
-            if state.is_of(asked) {
-                change(state);
-            }
-        });
     }
 
     /// The download has ended; `None` if it failed.

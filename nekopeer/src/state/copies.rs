@@ -86,6 +86,16 @@ impl Copies {
         Some(result)
     }
 
+    /// Changes the copy of `record`, or of the version before it, if it is watched.
+    pub(crate) fn change_of<T>(
+        &mut self,
+        record: &VerifiedRecord,
+        change: impl FnOnce(&mut CopyState) -> T,
+    ) -> Option<T> {
+        let is_it = self.get(&record.name).is_some_and(|copy| copy.is_of(record));
+        if is_it { self.change(&record.name, change) } else { None }
+    }
+
     /// There is a version that may be later than the copy of its origin's file.
     pub(crate) fn learn(&mut self, record: &VerifiedRecord) {
         let copy = self.copies.get_mut(&record.name);
@@ -115,20 +125,15 @@ impl Copies {
         begun
     }
 
-    /// A question to `origin` has ended, with an answer or not.
-    pub(crate) fn asked(&mut self, origin: NodeId, is_answered: bool) {
+    /// A question to `origin` has ended, with an answer or not. `random` is uniform in 0..1.
+    pub(crate) fn asked(&mut self, origin: NodeId, is_answered: bool, now: Instant, random: f64) {
         let index = self.queue.index(origin);
-        self.queue.end(index, Some(is_answered));
+        self.queue.end(index, Some(is_answered), now, random);
     }
 
     /// When [`ask`](Self::ask) would begin a question, if none ends before.
     pub(crate) fn next_at(&self, now: Instant) -> Option<Instant> {
         self.queue.next_at(now)
-    }
-
-    /// All copies of one origin that are due by `now`.
-    pub(crate) fn due_of(&self, origin: &NodeId, now: Instant) -> Vec<FileName> {
-        self.queue.due_of(origin, now).cloned().collect()
     }
 }
 

@@ -93,9 +93,6 @@ impl Outdated {
         let Some(mut copy) = self.names.remove(name) else { return false };
         let (origin, is_news) = (copy.origin, copy.state == State::Running { news: true });
         let is_first = matches!(how, Ended::Failed | Ended::GivenUp) && copy.failures == 0;
-        if how == Ended::Failed {
-            self.queue.pause(origin, now, random);
-        }
         if is_news || how == Ended::Outdated {
             self.wait(name.clone(), Copy { origin, state: State::Waiting(None), failures: 0 });
         } else if matches!(how, Ended::InUse | Ended::Failed) {
@@ -108,7 +105,7 @@ impl Outdated {
             Ended::Failed => Some(false),
             Ended::InUse | Ended::GivenUp => None,
         };
-        self.queue.end(origin, is_answered);
+        self.queue.end(origin, is_answered, now, random);
         is_first
     }
 

@@ -119,34 +119,26 @@ impl Queue {
         Some((index, names))
     }
 
-    /// A turn of an origin ends; whether that answered, if that is known.
-    pub(super) fn end(&mut self, index: u32, is_answered: Option<bool>) {
+    /// A turn of an origin ends; whether that answered, if that is known. However many names wait for one that did not, none
+    /// is tried again before a pause. `random` is uniform in 0..1.
+    pub(super) fn end(&mut self, index: u32, is_answered: Option<bool>, now: Instant, random: f64) {
         self.change(index, |origin| {
             origin.running = origin.running.saturating_sub(1);
             origin.is_doubtful = is_answered.map_or(origin.is_doubtful, |is_answered| !is_answered);
-            if is_answered == Some(true) {
-                (origin.failures, origin.pause_until) = (0, None);
+            match is_answered {
+                Some(true) => (origin.failures, origin.pause_until) = (0, None),
+                Some(false) => {
+                    origin.pause_until = Some(now + pause(origin.failures, random));
+                    origin.failures = origin.failures.saturating_add(1);
+                }
+                None => {}
             }
-        });
-    }
-
-    /// However many names wait for an origin that failed, none is tried again before a pause.
-    pub(super) fn pause(&mut self, index: u32, now: Instant, random: f64) {
-        self.change(index, |origin| {
-            origin.pause_until = Some(now + pause(origin.failures, random));
-            origin.failures = origin.failures.saturating_add(1);
         });
     }
 
     /// When the next turn begins, if none ends before.
     pub(super) fn next_at(&self, now: Instant) -> Option<Instant> {
         self.first().map(|(at, ..)| at.unwrap_or(now))
-    }
-
-    /// The names of one origin that are due at `now`.
-    pub(super) fn due_of(&self, node: &NodeId, now: Instant) -> impl Iterator<Item = &FileName> {
-        let waiting = self.indexes.get(node).map(|index| &self.origins[*index as usize].waiting);
-        waiting.into_iter().flatten().take_while(move |(at, _)| *at <= Some(now)).map(|(_, name)| name)
     }
 
     fn first(&self) -> Option<Place> {
@@ -198,17 +190,17 @@ mod tests {
             std::iter::from_fn(|| queue.begin(now)).map(|(origin, _)| origin).collect::<Vec<_>>()
         };
         assert_eq!(begin(&mut queue), [a, b], "one turn of each, and two in all");
-        queue.end(a, Some(false));
+        queue.end(a, Some(false), now, 0.5);
         assert_eq!(begin(&mut queue), [c], "who waited longest");
-        queue.end(b, Some(true));
+        queue.end(b, Some(true), now, 0.5);
         assert_eq!(begin(&mut queue), [a, b, b], "all that are left, at least one of each");
-        queue.end(b, None);
+        queue.end(b, None, now, 0.5);
         assert_eq!(begin(&mut queue), [b]);
-        queue.end(a, Some(true));
-        queue.end(c, Some(true));
+        queue.end(a, Some(true), now, 0.5);
+        queue.end(c, Some(true), now, 0.5);
         assert_eq!(begin(&mut queue), [c, a], "in turn");
-        queue.end(b, None);
-        queue.end(a, None);
+        queue.end(b, None, now, 0.5);
+        queue.end(a, None, now, 0.5);
         assert_eq!(begin(&mut queue), [b, c], "no origin has all");
     }
 }

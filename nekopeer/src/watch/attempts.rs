@@ -40,24 +40,26 @@ impl Watch {
         let attempt = AssertUnwindSafe(async {
             match options {
                 Some(options) => Ok((self.fetch(&name, options).await?.0, None)),
-                None => Ok(self.deal_with(&name).await),
+                None => self.deal_with(&name).await,
             }
         });
         let ended = tokio::select! {
             ended = attempt.catch_unwind() => ended.unwrap_or(Ok((on_panic, None))),
             () = all_gone(&mut waiting) => Ok((Ended::InUse, None)),
         };
-        let (how, why) = match ended {
-            Ok(outcome) => outcome,
-            // Another command has refreshed or deregistered it.
-            Err(DownloadError::Catalogue(CatalogueError::Overtaken(_))) => (Ended::InUse, None),
-            Err(error) => {
-                let one = waiting.iter().position(|one| !one.lasts).filter(|_| !error.may_pass());
-                let why = one.is_none().then(|| error.to_string());
-                one.map(|one| waiting.swap_remove(one).done.send(Err(error)));
-                (if waiting.is_empty() { Ended::GivenUp } else { Ended::Failed }, why)
+        let (how, why) = ended.unwrap_or_else(|error| {
+            let is_overtaken = matches!(error, DownloadError::Catalogue(CatalogueError::Overtaken(_)));
+            match (waiting.is_empty(), is_overtaken) {
+                (false, true) => return (Ended::InUse, None), // another command has refreshed or deregistered it
+                (true, _) if !self.library.is_outdated(&name) => return (Ended::Done, None), // deregistered meanwhile
+                _ => {}
             }
-        };
+            let may_pass = error.may_pass();
+            let one = waiting.iter().position(|one| !one.lasts).filter(|_| !may_pass);
+            let why = one.is_none().then(|| error.to_string());
+            one.map(|one| waiting.swap_remove(one).done.send(Err(error)));
+            (if may_pass || !waiting.is_empty() { Ended::Failed } else { Ended::GivenUp }, why)
+        });
         if matches!(how, Ended::Done | Ended::Outdated) {
             waiting.drain(..).for_each(|one| drop(one.done.send(Ok(())))); // it may have gone
         }
@@ -65,33 +67,25 @@ impl Watch {
     }
 
     /// Does with an outdated copy what the reader wants.
-    async fn deal_with(&self, name: &FileName) -> Outcome {
-        let asked = name.clone();
-        let preference = self.library.blocking(move |library| library.preference(&asked)).await;
+    async fn deal_with(&self, name: &FileName) -> Result<Outcome, DownloadError> {
+        let (library, asked) = (&self.library, name.clone());
+        let preference = library.blocking(move |library| library.preference(&asked)).await;
         match preference.on_stale.unwrap_or(self.on_stale) {
-            OnStale::Keep => (Ended::GivenUp, None),
-            OnStale::Refetch => self.refetch(name).await,
-            OnStale::Drop => self.drop_copy(name).await,
-        }
-    }
-
-    async fn refetch(&self, name: &FileName) -> Outcome {
-        let library = &self.library;
-        if library.wanted(name).is_none() {
-            return (Ended::Done, None);
-        }
-        match self.fetch(name, DownloadOptions::default()).await {
-            Ok((how, Some(done))) if how != Ended::Failed => {
+            OnStale::Keep => Ok((Ended::GivenUp, None)),
+            OnStale::Drop => Ok(self.drop_copy(name).await),
+            OnStale::Refetch if library.wanted(name).is_none() => Ok((Ended::Done, None)),
+            OnStale::Refetch => {
+                let (how, done) = self.fetch(name, DownloadOptions::default()).await?;
+                let Some(done) = done else { return Ok((how, None)) };
                 let (version, bytes_moved) = (done.record.version, done.bytes_moved);
-                library.tell(Event::Refreshed { name: name.clone(), version, bytes_moved });
-                (how, None)
+                if how == Ended::Failed {
+                    return Ok((how, Some(format!("only version {version} can be found"))));
+                }
+                if !done.was_here {
+                    library.tell(Event::Refreshed { name: name.clone(), version, bytes_moved });
+                }
+                Ok((how, None))
             }
-            Ok((how, done)) => {
-                (how, done.map(|done| format!("only version {} can be found", done.record.version)))
-            }
-            Err(_) if !library.is_outdated(name) => (Ended::Done, None), // it was deregistered meanwhile
-            Err(error) if error.may_pass() => (Ended::Failed, Some(error.to_string())),
-            Err(error) => (Ended::GivenUp, Some(error.to_string())),
         }
     }
 

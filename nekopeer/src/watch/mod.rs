@@ -35,33 +35,16 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Acts on news.
 #[derive(Debug)]
 pub(crate) struct Watch {
-    library: Arc<Library>,
-    indexers: Arc<Indexers>,
-    peers: Arc<Peers>,
-    downloader: Arc<Downloader>,
-    publisher: Arc<Publisher>,
-    on_stale: OnStale,
+    pub(crate) library: Arc<Library>,
+    pub(crate) indexers: Arc<Indexers>,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) downloader: Arc<Downloader>,
+    pub(crate) publisher: Arc<Publisher>,
+    /// What is done with outdated copies, unless the reader says otherwise of one.
+    pub(crate) on_stale: OnStale,
 }
 
 impl Watch {
-    pub(crate) fn new(
-        library: &Arc<Library>,
-        indexers: &Arc<Indexers>,
-        peers: &Arc<Peers>,
-        downloader: &Arc<Downloader>,
-        publisher: &Arc<Publisher>,
-        on_stale: OnStale,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            library: Arc::clone(library),
-            indexers: Arc::clone(indexers),
-            peers: Arc::clone(peers),
-            downloader: Arc::clone(downloader),
-            publisher: Arc::clone(publisher),
-            on_stale,
-        })
-    }
-
     /// Acts on news and asks origins, until the peer stops. A peer that does not serve asks only on request.
     pub(crate) async fn run(self: Arc<Self>) {
         let asks = self.library.is_serving;

@@ -6,7 +6,7 @@ use nekoproto::{ContentHash, Identity, ManifestHash, Policy, Record, VerifiedRec
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 use super::*;
-use crate::state::freshness::NoAnswer;
+use crate::state::{freshness::NoAnswer, queue::PAUSE_MIN};
 
 fn record(origin: u8, name: &str, version: u64) -> VerifiedRecord {
     let origin = Identity::from_seed(&[origin; 32]);
@@ -82,7 +82,7 @@ fn what_is_due_is_what_a_look_at_all_copies_finds() {
             now += Duration::from_millis(random.random_range(0..4000));
             let ended = Identity::from_seed(&[random.random_range(1..4u8); 32]).id();
             if model.1.remove(&ended) {
-                copies.asked(ended, random.random());
+                copies.asked(ended, true, now, 0.5);
             }
             let due = due_by_scan(&model, now);
             assert_eq!(copies.ask(now).into_iter().collect::<HashMap<_, _>>(), due, "seed {seed}");
@@ -93,7 +93,7 @@ fn what_is_due_is_what_a_look_at_all_copies_finds() {
             let waiting = model.0.values().filter(|(origin, _)| !model.1.contains(origin));
             assert_eq!(copies.next_at(now), waiting.map(|(_, state)| state.ask_at()).min(), "seed {seed}");
         }
-        model.1.iter().for_each(|origin| copies.asked(*origin, false));
+        model.1.iter().for_each(|origin| copies.asked(*origin, false, now, 0.5));
         model.0.keys().for_each(|name| copies.remove(name));
         assert_eq!(copies.next_at(now), None, "seed {seed}");
     }
@@ -109,7 +109,14 @@ fn an_origin_of_very_many_copies_is_asked_about_some_at_once() {
     }
     let asked = copies.ask(now).remove(0).1;
     assert_eq!(asked.len(), ASKED_MAX);
-    assert_eq!(copies.due_of(&some.origin, now).len(), 2 * ASKED_MAX);
+    copies.asked(some.origin, false, now, 1.0);
+    let later = copies.next_at(now).unwrap();
+    assert_eq!(
+        (later, copies.ask(now)),
+        (now + PAUSE_MIN, Vec::new()),
+        "the rest is asked about after a pause"
+    );
+    assert_eq!(copies.ask(later).remove(0).1.len(), ASKED_MAX);
 }
 
 /// However many origins are due, what is handed out is what may be asked now.
