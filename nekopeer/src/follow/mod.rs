@@ -6,7 +6,11 @@
 
 mod hook;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{FileName, NodeId, VerifiedRecord, Version, transport::Backoff};
@@ -174,18 +178,16 @@ impl Follower {
         let (name, version) = (&record.name, record.version);
         let path = self.library.shown_path(held);
         let about = Told { name, version, path: &path, previous };
-        seen.judge.runs(true);
+        seen.judge.is_running.store(true, Ordering::Relaxed);
         let ended = hook.run(about).await;
-        seen.judge.runs(false);
+        seen.judge.is_running.store(false, Ordering::Relaxed);
         let Err(failure) = ended else {
             let accepted = Some((record.origin, version));
             *seen.judge.accepted.lock() = accepted;
             if self.library.judged.accept(name, accepted) {
-                let note = {
-                    let name = name.clone();
-                    move |library: &Arc<Library>| {
-                        library.catalogue.change_readers([&name], |reader| reader.accepted = accepted)
-                    }
+                let name = name.clone();
+                let note = move |library: &Arc<Library>| {
+                    library.catalogue.change_readers([&name], |reader| reader.accepted = accepted)
                 };
                 self.library.blocking(note).await?;
             }

@@ -20,14 +20,7 @@ pub(crate) struct Judged(Mutex<HashMap<FileName, Vec<Weak<Judge>>>>);
 pub(crate) struct Judge {
     /// The last version that it accepted, and its origin.
     pub(crate) accepted: Mutex<Option<(NodeId, Version)>>,
-    is_running: AtomicBool,
-}
-
-impl Judge {
-    /// Notes whether it runs.
-    pub(crate) fn runs(&self, is_running: bool) {
-        self.is_running.store(is_running, Ordering::Relaxed);
-    }
+    pub(crate) is_running: AtomicBool,
 }
 
 impl Judged {
@@ -66,9 +59,9 @@ mod tests {
         let version = |n| Some((NodeId::from_bytes([1; 32]), Version::new(n).unwrap()));
         let (one, two) = (judged.join(&name, version(1)), judged.join(&name, version(1)));
         assert!(!judged.has(&name) && judged.accept(&name, version(1)));
-        one.runs(true);
-        two.runs(true);
-        one.runs(false);
+        one.is_running.store(true, Ordering::Relaxed);
+        two.is_running.store(true, Ordering::Relaxed);
+        one.is_running.store(false, Ordering::Relaxed);
         *one.accepted.lock() = version(2);
         assert!(judged.has(&name) && !judged.accept(&name, version(2)));
         drop(two); // it was interrupted

@@ -86,7 +86,7 @@ impl Copies {
         Some(result)
     }
 
-    /// Changes the copy of `record`, or of the version before it, if it is watched.
+    /// Changes the copy of which `record` is the version held or the newest known, if it is watched.
     pub(crate) fn change_of<T>(
         &mut self,
         record: &VerifiedRecord,

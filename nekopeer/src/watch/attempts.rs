@@ -21,19 +21,14 @@ use crate::{
 /// How an attempt ended, and why it failed, if a user is to be told.
 type Outcome = (Ended, Option<String>);
 
-/// An attempt that has ended.
-pub(super) struct Attempt {
-    pub(super) name: FileName,
-    pub(super) how: Ended,
-    pub(super) why: Option<String>,
-    /// Those that go on waiting.
-    pub(super) left: Vec<Wanted>,
-}
-
 impl Watch {
-    /// One attempt at a name, for those who wait for it, or as its outdated copy is to be dealt with. A panic in it ends
-    /// this attempt alone.
-    pub(super) async fn attempt(&self, name: FileName, mut waiting: Vec<Wanted>) -> Attempt {
+    /// One attempt at a name, for those who wait for it, or as its outdated copy is to be dealt with; returns those who go
+    /// on waiting. A panic in it ends this attempt alone.
+    pub(super) async fn attempt(
+        &self,
+        name: FileName,
+        mut waiting: Vec<Wanted>,
+    ) -> (FileName, Outcome, Vec<Wanted>) {
         waiting.retain(|one| !one.done.is_closed());
         let options = waiting.first().map(|one| one.options.clone());
         let on_panic = if options.is_some() { Ended::Failed } else { Ended::GivenUp };
@@ -47,7 +42,7 @@ impl Watch {
             ended = attempt.catch_unwind() => ended.unwrap_or(Ok((on_panic, None))),
             () = all_gone(&mut waiting) => Ok((Ended::InUse, None)),
         };
-        let (how, why) = ended.unwrap_or_else(|error| {
+        let outcome = ended.unwrap_or_else(|error| {
             let is_overtaken = matches!(error, DownloadError::Catalogue(CatalogueError::Overtaken(_)));
             match (waiting.is_empty(), is_overtaken) {
                 (false, true) => return (Ended::InUse, None), // another command has refreshed or deregistered it
@@ -60,10 +55,10 @@ impl Watch {
             one.map(|one| waiting.swap_remove(one).done.send(Err(error)));
             (if may_pass || !waiting.is_empty() { Ended::Failed } else { Ended::GivenUp }, why)
         });
-        if matches!(how, Ended::Done | Ended::Outdated) {
+        if matches!(outcome.0, Ended::Done | Ended::Outdated) {
             waiting.drain(..).for_each(|one| drop(one.done.send(Ok(())))); // it may have gone
         }
-        Attempt { name, how, why, left: waiting }
+        (name, outcome, waiting)
     }
 
     /// Does with an outdated copy what the reader wants.
@@ -99,14 +94,16 @@ impl Watch {
         let (library, asked) = (&self.library, name.clone());
         let look = move |library: &Arc<Library>| {
             let held = library.catalogue.entry(&asked)?;
-            let look = |held: &Entry| (library.is_up_to_date(held), sets::output_of(library, held));
-            Ok::<_, CatalogueError>(held.map(|held| (look(&held), held)))
+            let look = |held: Arc<Entry>| {
+                (held.record.version, library.is_up_to_date(&held), sets::output_of(library, &held))
+            };
+            Ok::<_, CatalogueError>(held.map(look))
         };
         let held = library.blocking(look).await?;
-        let version = held.as_ref().map(|(_, held)| held.record.version);
+        let version = held.as_ref().map(|(version, ..)| *version);
         match held {
-            Some(((true, _), _)) => return Ok((Ended::Done, None)),
-            Some(((_, output), _)) => options.output = output, // a copy elsewhere stays there
+            Some((_, true, _)) => return Ok((Ended::Done, None)),
+            Some((.., output)) => options.output = output, // a copy elsewhere stays there
             None => {}
         }
         match self.downloader.download(name, options, &Arc::default()).await {

@@ -17,7 +17,6 @@ use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use nekoproto::{FileName, NodeId, VerifiedRecord};
 use tokio::time::sleep;
 
-use self::attempts::Attempt;
 use crate::{
     download::Downloader,
     indexers::Indexers,
@@ -89,7 +88,7 @@ impl Watch {
                 () = sleep(pause.min(LOOK_EVERY)) => {}
                 () = self.library.woken() => {}
                 Some((origin, is_answered)) = asking.next() => self.library.asked(origin, is_answered),
-                Some(Attempt { name, how, why, left }) = attempts.next() => {
+                Some((name, (how, why), left)) = attempts.next() => {
                     if !left.is_empty() {
                         waiting.entry(name.clone()).or_default().extend(left);
                     }
