@@ -67,6 +67,7 @@ impl Watch {
         let preference = library.blocking(move |library| library.preference(&asked)).await;
         match preference.on_stale.unwrap_or(self.on_stale) {
             OnStale::Keep => Ok((Ended::GivenUp, None)),
+            _ if library.judged.has(name) => Ok((Ended::InUse, None)), // what stands there is up to a command
             OnStale::Drop => Ok(self.drop_copy(name).await),
             OnStale::Refetch if library.wanted(name).is_none() => Ok((Ended::Done, None)),
             OnStale::Refetch => {
@@ -199,9 +200,54 @@ fn delete(entry: &Entry) -> Dropped {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Config, Peer, PublishOptions};
+    use std::sync::atomic::Ordering;
+
+    use nekoproto::{ContentHash, Identity, ManifestHash, Policy, Record, Version};
 
     use super::*;
+    use crate::{Config, Peer, PublishOptions, content::stamp::Stamp, storage::catalogue::Copy};
+
+    /// Its exit code decides what stands there.
+    #[tokio::test]
+    async fn copy_is_not_dropped_while_the_command_of_a_follower_runs_on_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, origin) = (folder.path().join("a"), Identity::from_seed(&[1; 32]));
+        std::fs::write(&path, b"1").unwrap();
+        let version = |n: u8| {
+            let record = Record {
+                origin: origin.id(),
+                name: FileName::new("a").unwrap(),
+                version: Version::new(n.into()).unwrap(),
+                size: 1,
+                content: ContentHash::from_bytes([n; 32]),
+                manifest: ManifestHash::from_bytes([n; 32]),
+                policy: Policy::default(),
+                published_ms: 1_795_000_000_000,
+            };
+            record.sign(&origin).unwrap()
+        };
+        let stamp = Stamp::of(&std::fs::metadata(&path).unwrap());
+        let (record, newest, path_of) = (version(1), Some(version(2)), path.clone());
+        let entry = Entry { record, path: path_of, stamp, hashed_at_ns: 0, newest, origin_addr: None };
+        let peer = Peer::spawn(Config::new(folder.path())).await.unwrap();
+        let (library, name) = (Arc::clone(&peer.library), FileName::new("a").unwrap());
+        library.catalogue.put_copy(Copy { entry, manifest: Vec::new(), outboard: Vec::new() }).unwrap();
+        let watch = Watch {
+            library,
+            indexers: Arc::clone(&peer.indexers),
+            peers: Arc::clone(&peer.peers),
+            downloader: Arc::clone(&peer.downloader),
+            publisher: Arc::clone(&peer.publisher),
+            on_stale: OnStale::Drop,
+        };
+        let judge = peer.library.judged.join(&name, None);
+        judge.is_running.store(true, Ordering::Relaxed);
+        assert_eq!(watch.attempt(name.clone(), Vec::new()).await.1, (Ended::InUse, None));
+        assert!(path.exists());
+        drop(judge);
+        assert_eq!(watch.attempt(name, Vec::new()).await.1, (Ended::Done, None));
+        assert!(!path.exists());
+    }
 
     /// Deregistered and published meanwhile, a copy is the user's own file.
     #[tokio::test]
