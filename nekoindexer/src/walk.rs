@@ -8,8 +8,8 @@ use std::{
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{
-    Covered, IndexerServiceClient, NoAnswer, QueryRequest, Refusal, WhyUnasked, clock, summary::NameKey,
-    transport::call_until,
+    Covered, IndexerServiceClient, NoAnswer, NodeTag, QueryRequest, Refusal, WhyUnasked, clock,
+    limits::TTL_MAX, summary::NameKey, transport::call_until,
 };
 use tarpc::{client::RpcError, context::Context};
 use tokio::{sync::SemaphorePermit, time::timeout_at};
@@ -89,9 +89,12 @@ pub(crate) async fn walk<V: Visitor>(
     visitor: &mut V,
     from: &Caller,
     (now, deadline): (Instant, Instant),
-    request: QueryRequest,
+    mut request: QueryRequest,
 ) -> Result<usize, Refusal> {
     let left = deadline.saturating_duration_since(now);
+    if !V::SEES_ENDS && matches!(request.ttl_hops, 1..=TTL_MAX) && ends_here(shared, from, &request.covered) {
+        request.ttl_hops = 0;
+    }
     let counters = &shared.counters;
     let plan = shared.state.on_query(&request, from, left, now).inspect_err(|_| counters.drop(Drop::Ttl))?;
     let ttl_hops = match plan {
@@ -139,6 +142,18 @@ pub(crate) async fn walk<V: Visitor>(
     let covered = Covered::first_of(route.covered.into_iter().take(covered_max));
     let forwarded = QueryRequest { ttl_hops, covered, ..request };
     Ok(pass_on(shared, visitor, &neighbors, route.ask, forwarded, now + budget).await)
+}
+
+/// Whether a query came from where it began, and nobody is left to be asked, as in a mesh. It need not be remembered then:
+/// whoever else was sent it knows that this node was, and sends it no copy.
+fn ends_here(shared: &Shared, from: &Caller, covered: &Covered) -> bool {
+    if covered.is_empty() || covered.first() != from.neighbor.as_ref() {
+        return false;
+    }
+    let neighbors = shared.neighbors.links.current();
+    let is_covered = |tag: &NodeTag| *tag == shared.tag || covered.contains(tag);
+    neighbors.tags.iter().all(is_covered)
+        && neighbors.away.iter().all(|tag| tag.as_ref().is_some_and(is_covered))
 }
 
 /// Places for one query of `from` that is forwarded. A peer waits `until` then for what it forwards itself; a neighbor does

@@ -181,3 +181,19 @@ async fn tiny_deadline_gives_a_right_answer_or_none_and_harms_nobody(security: S
     }
     assert_eq!(asked(&peers[0], 1).await, (vec![(1, nodes(0..2))], true));
 }
+
+/// As at its last hop: in a mesh no other copy comes, whatever hops are left. What travels on is remembered.
+#[testkit::test]
+async fn query_that_comes_from_where_it_began_and_goes_nowhere_is_not_remembered(security: Security) {
+    let indexer = indexer(security, &[]).await;
+    let _holder = holder(1, &indexer, security).await;
+    let (asker, other) = (dial(9, indexer.local_addr(), security).await, identity(10).id().tag());
+    let mine = identity(9).id().tag();
+    let found = async |began_at: NodeTag, id: u128| {
+        let covered = Covered::first_of([began_at, mine, indexer.node().tag()]);
+        let request = QueryRequest { covered, ..QueryRequest::new(MsgId::from_u128(id), name("a"), 7) };
+        asker.client.query(patient(), request).await.unwrap().unwrap().hits.len()
+    };
+    assert_eq!([found(mine, 1).await, found(mine, 1).await], [1, 1]);
+    assert_eq!([found(other, 2).await, found(other, 2).await], [1, 0]);
+}
