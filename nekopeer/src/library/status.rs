@@ -162,7 +162,7 @@ impl Library {
     /// to be others, or they are still compared and this process is not one of a restored folder.
     fn has_word_of(&self, entry: &Entry) -> bool {
         let name = &entry.record.name;
-        self.catalogue.is_own(entry) && (self.is_sure(name) || self.changed.is_told(name))
+        self.catalogue.is_own(entry) && self.changed.is_told(name)
     }
 
     /// Takes note of whether the file of `entry` is as it was hashed; sends an event when it no longer is. Where its
