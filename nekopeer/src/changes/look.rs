@@ -83,7 +83,7 @@ fn has_below(library: &Library, folder: &FileName) -> bool {
     let below = format!("{folder}/");
     let mut last = folder.clone();
     loop {
-        let Ok(names) = library.catalogue.names_after(Some(&last), ENTRIES_AT_ONCE) else { return true };
+        let Ok(names) = library.catalogue.names_after(last.as_str(), ENTRIES_AT_ONCE) else { return true };
         // Between both there may be others, such as `folder-2`.
         match names.iter().find(|name| name.as_str() >= below.as_str()) {
             Some(name) => return name.as_str().starts_with(&below),

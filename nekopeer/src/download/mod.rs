@@ -409,6 +409,7 @@ impl Downloader {
 fn keep(library: &Library, indexers: &Indexers, entries: &[Entry]) {
     library.counters.downloads.add(entries.len() as u64);
     library.keep(entries);
+    library.note_intact(entries.iter().map(|entry| &entry.record));
     let records: Vec<VerifiedRecord> = entries.iter().map(|entry| entry.record.clone()).collect();
     indexers.offer_soon(&records);
 }

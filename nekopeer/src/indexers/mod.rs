@@ -40,7 +40,7 @@ use crate::{
         Library,
         events::{Event, unreached},
     },
-    state::registrations::{Generation, Offers, Registrations},
+    state::registrations::Registrations,
     storage::remembered::Home,
 };
 
@@ -116,15 +116,16 @@ impl Indexers {
         if !self.library.is_serving {
             return; // nothing is registered, now or later
         }
-        let generation = self.registrations.lock().offer(records);
-        self.told(generation).await;
+        let records: Vec<&VerifiedRecord> = records.into_iter().collect();
+        self.registrations.lock().offer(records.iter().copied());
+        let names: Vec<FileName> = records.into_iter().map(|record| record.name.clone()).collect();
+        self.told(&names).await;
     }
 
     /// Returns the number of indexers that acknowledged all that is offered, `files` of it lately.
     pub(crate) async fn registered(&self, files: usize) -> usize {
-        let generation = self.registrations.lock().offer(&[]);
         let telling = self.sessions.iter().map(async |session| {
-            let is_told = session.told(generation).await;
+            let is_told = session.told_all().await;
             if is_told && files > 0 {
                 self.library.tell(Event::Registered { indexer: session.addr(), files });
             }
@@ -147,25 +148,17 @@ impl Indexers {
     /// # Cancel safety
     /// The version may be listed or not; call `end_part` either way.
     pub(crate) async fn offer_part(&self, record: &VerifiedRecord) {
-        let generation = self.registrations.lock().offer_part(record);
-        self.told(generation).await;
+        self.registrations.lock().offer_part(record);
+        self.told(std::slice::from_ref(&record.name)).await;
     }
 
     /// Ends the partial offer under `name`. Unless the downloaded version is offered by now, the version held
     /// before, if any, is registered again.
     pub(crate) async fn end_part(&self, name: &FileName) {
-        if !self.registrations.lock().has_part(name) {
-            return;
+        let had_part = self.registrations.lock().end_part(name);
+        if had_part {
+            self.told(std::slice::from_ref(name)).await;
         }
-        let generation = {
-            let (name, registrations) = (name.clone(), Arc::clone(&self.registrations));
-            let end = move |library: &Arc<Library>| {
-                let whole = library.offered_as(&name);
-                registrations.lock().end_part(&name, whole.as_ref())
-            };
-            self.library.blocking(end).await
-        };
-        self.told(generation).await;
     }
 
     /// Looks at the files of these names, and offers what can be served. A file that is being written is left
@@ -174,29 +167,28 @@ impl Indexers {
         if !self.library.is_serving {
             return;
         }
-        let registrations = Arc::clone(&self.registrations);
         let look = move |library: &Arc<Library>| {
-            let names = names.iter().filter(|name| !library.is_in_use(name));
-            let found = names.filter_map(|name| library.looked_at(name)).collect();
-            refresh(library, &registrations, found)
+            let names: Vec<_> = names.into_iter().filter(|name| !library.is_in_use(name)).collect();
+            library.look_at(&names)
         };
-        if self.library.blocking(look).await {
+        let found = self.library.blocking(look).await;
+        let is_changed = self.registrations.lock().refresh(&found);
+        if is_changed {
             self.sessions.iter().for_each(Session::wake);
         }
     }
 
     /// Looks at some files every now and then, so that one that changed is withdrawn.
     async fn look_at_files(&self) {
-        let mut last: Option<FileName> = None;
+        let mut last = String::new();
         loop {
             sleep(LOOK_EVERY).await;
-            let after = last.take();
-            let next = move |library: &Arc<Library>| library.catalogue.names_after(after.as_ref(), LOOKED_AT);
+            let next = move |library: &Arc<Library>| library.catalogue.names_after(&last, LOOKED_AT);
             let names = self.library.blocking(next).await.unwrap_or_else(|error| {
                 warn!(%error, "cannot look at the files");
                 Vec::new()
             });
-            last = names.last().cloned();
+            last = names.last().map(FileName::to_string).unwrap_or_default();
             if !names.is_empty() {
                 self.look_at(names).await;
             }
@@ -205,8 +197,8 @@ impl Indexers {
 
     /// Withdraws these names. At an unreachable indexer their lease expires.
     pub(crate) async fn withdraw(&self, names: &[FileName]) {
-        let generation = self.registrations.lock().withdraw(names);
-        self.told(generation).await;
+        self.registrations.lock().withdraw(names);
+        self.told(names).await;
     }
 
     /// Withdraws everything, when the peer shuts down. At an indexer that does not answer in time the lease
@@ -280,26 +272,13 @@ impl Indexers {
         join_all(self.sessions.iter().map(Session::tried)).await;
     }
 
-    /// Waits until each indexer was told the changes up to `generation`, or cannot be told now or soon. A peer that
-    /// does not serve tells them nothing.
-    async fn told(&self, generation: Generation) {
+    /// Waits until each indexer was told of these names, or cannot be told now or soon. A peer that does not serve tells
+    /// them nothing.
+    async fn told(&self, names: &[FileName]) {
         if self.library.is_serving {
-            join_all(self.sessions.iter().map(|session| session.told(generation))).await;
+            join_all(self.sessions.iter().map(|session| session.told(names))).await;
         }
     }
-}
-
-/// Offers of the files that were looked at those that can be served; returns whether that changed an offer.
-/// Blocking.
-fn refresh(
-    library: &Library,
-    registrations: &Mutex<Registrations>,
-    found: Vec<(VerifiedRecord, Offers)>,
-) -> bool {
-    let is_current = |record: &VerifiedRecord| {
-        library.catalogue.get_stated(&record.name).is_some_and(|entry| entry.record == *record)
-    };
-    registrations.lock().refresh(found, is_current)
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use std::{
 
 use nekoindexer::state::holders::Sender;
 use nekoproto::{
-    IndexerAddr, IndexerServiceClient, InvalidateRequest, List, MsgId, NodeId, PeerService, Records, Refusal,
-    VerifiedRecord,
+    FileName, IndexerAddr, IndexerServiceClient, InvalidateRequest, List, MsgId, NodeId, PeerService,
+    Records, Refusal, VerifiedRecord,
     transport::{Connection, Endpoint, Link, LinkState, Remote, call_within, control},
 };
 use parking_lot::Mutex;
@@ -29,7 +29,7 @@ use super::SearchError;
 use crate::{
     library::Library,
     serve::control::PeerControl,
-    state::registrations::{Generation, IndexerIndex, Registrations},
+    state::registrations::{IndexerIndex, Registrations},
 };
 
 /// Time limit for a reply to a registration or a renewal.
@@ -179,20 +179,31 @@ impl Session {
         self.is_connected() && !self.worker.is_unreachable.load(Ordering::Relaxed)
     }
 
-    /// Waits until the indexer has acknowledged all changes up to `generation` (true), or cannot be told now
+    /// Waits until the indexer has acknowledged all that is offered, as [`told`](Self::told).
+    pub(super) async fn told_all(&self) -> bool {
+        let names = self.worker.registrations.lock().dirty(self.worker.index);
+        self.told(&names).await
+    }
+
+    /// Waits until the indexer has acknowledged what is offered under these names (true), or cannot be told now
     /// or soon (false): it is told when it is connected again, or answers.
-    pub(super) async fn told(&self, generation: Generation) -> bool {
+    pub(super) async fn told(&self, names: &[FileName]) -> bool {
         let worker = &*self.worker;
-        let mut told = worker.told.subscribe();
+        let (mut told, mut left) = (worker.told.subscribe(), names);
+        let failures = worker.registrations.lock().failures(worker.index);
         worker.changed.notify_one();
         let telling = async {
             loop {
                 if worker.link.client().is_none() || worker.is_unreachable.load(Ordering::Relaxed) {
                     return false;
                 }
-                let outcome = worker.registrations.lock().is_told(worker.index, generation);
-                if let Some(outcome) = outcome {
-                    return outcome;
+                {
+                    let registrations = worker.registrations.lock();
+                    match registrations.left(worker.index, left) {
+                        None => return true,
+                        Some(_) if registrations.failures(worker.index) > failures => return false,
+                        Some(names) => left = names,
+                    }
                 }
                 let asked_at = *worker.asked_at.lock();
                 let hangs_at = asked_at.unwrap_or_else(Instant::now) + HANGS_AFTER;

@@ -7,6 +7,7 @@ use nekoproto::{
     ContentHash, Holder, Identity, ManifestHash, Names, Policy, Record, Version, transport::call_within,
 };
 use tempfile::TempDir;
+use testkit::{network::kept_port, proxy::Proxy};
 use tokio::sync::broadcast;
 
 use super::*;
@@ -61,8 +62,12 @@ struct Reader {
 
 impl Reader {
     async fn start(indexer: &IndexerHandle) -> Self {
+        Self::start_at(indexer.local_addr()).await
+    }
+
+    async fn start_at(indexer: std::net::SocketAddr) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let indexers = vec![indexer.local_addr()];
+        let indexers = vec![indexer];
         let config = Config { indexers, listen: Some(any_port()), ..Config::new(folder.path()) };
         let peer = Peer::spawn(config).await.unwrap();
         let mut reader = Self { events: peer.events(), folder, peer };
@@ -150,7 +155,7 @@ async fn part_becomes_the_whole_when_its_download_is_done() {
     reader.indexers().offer_part(&published).await;
     assert_eq!(reader.listed().await, Some((1, vec![OTHER_WHOLE, OWN_PART])));
     reader.peer.download(&name(), DownloadOptions::default(), &Arc::default()).await.unwrap();
-    assert!(!reader.indexers().registrations.lock().has_part(&name()));
+    assert!(!reader.indexers().registrations.lock().end_part(&name()), "it has ended");
     reader.indexers().end_part(&name()).await;
     let (_, mut holders) = reader.listed().await.unwrap();
     holders.sort();
@@ -209,4 +214,32 @@ async fn part_that_ends_while_it_is_registered_is_not_left_behind() {
     for _ in 0..50 {
         assert_eq!(both().await, Some((1, vec![OWN_WHOLE])));
     }
+}
+
+/// Goal: what was read for a session that has ended takes nothing from the next one.
+/// Method: one thread for all that blocks, and it is busy while the connection breaks and comes back.
+#[test]
+fn version_that_was_to_be_registered_when_the_connection_broke_is_registered_over_the_next() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
+    let case = async {
+        let indexer = indexer(any_port()).await;
+        let (_port, addr) = kept_port();
+        let way = Proxy::begin(addr, indexer.local_addr());
+        let mut reader = Reader::start_at(addr).await;
+        reader.holds(record(1), &reader.write());
+        let (free, busy) = std::sync::mpsc::channel::<()>();
+        let blocking = tokio::task::spawn_blocking(move || busy.recv());
+        let before = reader.library().tasks.tracker.len();
+        reader.indexers().offer_soon(&[record(1)]);
+        testkit::eventually(async || (reader.library().tasks.tracker.len() > before).then_some(())).await;
+        drop(way);
+        while !matches!(reader.events.recv().await.unwrap(), Event::Away { .. }) {}
+        let _way = Proxy::begin(addr, indexer.local_addr());
+        while !matches!(reader.events.recv().await.unwrap(), Event::Connected(_)) {}
+        drop(free);
+        assert!(blocking.await.unwrap().is_err());
+        reader.becomes(Some((1, vec![OWN_WHOLE]))).await;
+    };
+    runtime.block_on(async { timeout(LIMIT, case).await }).unwrap();
 }

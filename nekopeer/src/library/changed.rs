@@ -219,7 +219,7 @@ mod tests {
     use std::{os::unix::fs::PermissionsExt, sync::Arc};
 
     use super::*;
-    use crate::{Config, Peer, PublishOptions, state::registrations::Offers};
+    use crate::{Config, Peer, PublishOptions, state::registrations::Kind};
 
     fn stamp(size: u64) -> Option<Stamp> {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -280,8 +280,8 @@ mod tests {
         let peer = Peer::spawn(Config { listen, ..Config::new(folder.path()) }).await.unwrap();
         peer.publish(vec![path.clone()], PublishOptions::default(), &Arc::default()).await.unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        let look = |library: &Arc<Library>| library.looked_at(&FileName::new("a").unwrap());
-        let (_, offers) = peer.library.blocking(look).await.unwrap();
-        assert_ne!(offers, Offers::Nothing);
+        let look = |library: &Arc<Library>| library.look_at(&[FileName::new("a").unwrap()]);
+        let found = peer.library.blocking(look).await;
+        assert_eq!(found[0].1, Some(Kind::Compared));
     }
 }

@@ -5,11 +5,14 @@ use std::{path::PathBuf, sync::Arc};
 use nekoproto::{FileName, Freshness, VerifiedRecord, Version};
 use serde::{Deserialize, Serialize};
 
-use super::{ENTRIES_AT_ONCE, Library, copies::Confirmed, events::Event};
+use super::{Library, copies::Confirmed, events::Event};
 use crate::{
     content::stamp::Looker,
-    state::{freshness::Doubt, registrations::Offers},
-    storage::catalogue::{CatalogueError, Entry, Page, PageStart},
+    state::{
+        freshness::Doubt,
+        registrations::{Kind, Offered},
+    },
+    storage::catalogue::Entry,
     util::clock,
 };
 
@@ -53,9 +56,6 @@ impl std::fmt::Display for Condition {
         }
     }
 }
-
-/// Records, and whether this peer can serve the file of each.
-type LookedAt = Vec<(VerifiedRecord, Offers)>;
 
 impl Library {
     /// The condition of the file of `entry`. Blocking.
@@ -119,50 +119,41 @@ impl Library {
         }
     }
 
-    /// The records of the files from `start` on, at most [`ENTRIES_AT_ONCE`], what this peer has of each for others, and
-    /// where the next ones begin. A file is served if it is unchanged on disk and not an outdated copy. Sends an
-    /// event for each file that changed. Blocking.
-    pub(crate) fn offered(&self, start: &PageStart) -> Result<(LookedAt, Option<PageStart>), CatalogueError> {
-        let Page { entries, next } = self.catalogue.stated_page(start, ENTRIES_AT_ONCE)?;
+    /// Looks at the files of these names. Returns the record of each, and what is offered of it. Sends an event for each
+    /// file that changed. Blocking.
+    pub(crate) fn look_at(&self, names: &[FileName]) -> Vec<(VerifiedRecord, Option<Kind>)> {
         let mut looker = Looker::default();
-        let found = entries.into_iter().filter_map(|entry| match entry {
-            Ok(entry) => Some(self.may_be_offered(entry, &mut looker)),
-            Err(error) => {
-                tracing::error!(%error, "a file is not offered");
-                None
-            }
-        });
-        Ok((found.collect(), next))
-    }
-
-    /// The record that this peer can serve under `name`. Sends an event if the file changed. Blocking.
-    pub(crate) fn offered_as(&self, name: &FileName) -> Option<VerifiedRecord> {
-        self.looked_at(name).filter(|(_, offers)| *offers == Offers::Bytes).map(|(record, _)| record)
-    }
-
-    /// The record of `name`, and what this peer has of it for others. Sends an event if the file changed.
-    /// Blocking.
-    pub(crate) fn looked_at(&self, name: &FileName) -> Option<(VerifiedRecord, Offers)> {
-        let entry = self.catalogue.get_stated(name)?;
-        Some(self.may_be_offered(Arc::unwrap_or_clone(entry), &mut Looker::default()))
-    }
-
-    fn may_be_offered(&self, entry: Entry, looker: &mut Looker) -> (VerifiedRecord, Offers) {
-        let (entry, damage) = self.settled(entry, looker);
-        let is_intact = self.is_intact(&entry, damage.is_none());
-        let offers = match (is_intact, &entry.newest) {
-            (true, None) => Offers::Bytes,
-            (false, None) if self.has_word_of(&entry) => Offers::Word,
-            _ => Offers::Nothing,
+        let look = |name: &FileName| {
+            let entry = Arc::unwrap_or_clone(self.catalogue.get_stated(name)?);
+            let (entry, damage) = self.settled(entry, &mut looker);
+            let is_intact = self.is_intact(&entry, damage.is_none());
+            let kind = self.offers(&entry, is_intact);
+            Some((entry.record, kind))
         };
-        (entry.record, offers)
+        names.iter().filter_map(look).collect()
     }
 
-    /// Whether `entry` was published here, and its name stays listed although its file may have other bytes: they are known
-    /// to be others, or they are still compared and this process is not one of a restored folder.
-    fn has_word_of(&self, entry: &Entry) -> bool {
-        let name = &entry.record.name;
-        self.catalogue.is_own(entry) && self.changed.is_told(name)
+    /// What is offered under `name`, whose file is as it was found last. Blocking.
+    pub(crate) fn offered(&self, name: FileName) -> Offered {
+        let offered = self.catalogue.get_stated(&name).and_then(|entry| {
+            let kind = self.offers(&entry, !self.changed.has(&name))?;
+            Some((entry.record.clone(), kind))
+        });
+        (name, offered)
+    }
+
+    /// What is offered of `entry`: its bytes if they are those that were hashed, and no outdated copy.
+    fn offers(&self, entry: &Entry, is_intact: bool) -> Option<Kind> {
+        match (is_intact, &entry.newest) {
+            (true, None) => Some(Kind::Held),
+            (false, None) if self.catalogue.is_own(entry) && !entry.record.is_withdrawal() => {
+                Some(match self.changed.is_told(&entry.record.name) {
+                    true => Kind::Partial, // its word
+                    false => Kind::Compared,
+                })
+            }
+            _ => None,
+        }
     }
 
     /// Takes note of whether the file of `entry` is as it was hashed; sends an event when it no longer is. Where its
@@ -182,8 +173,8 @@ impl Library {
         false
     }
 
-    /// These files were just read, and are as they were published.
-    pub(crate) fn note_published<'a>(&self, records: impl Iterator<Item = &'a VerifiedRecord>) {
+    /// These files were just read or written, and are as they were hashed.
+    pub(crate) fn note_intact<'a>(&self, records: impl Iterator<Item = &'a VerifiedRecord>) {
         records.for_each(|record| self.changed.is_intact(&record.name));
     }
 

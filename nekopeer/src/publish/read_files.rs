@@ -360,7 +360,7 @@ fn store(
             }
         }
     }
-    reader.library.note_published(outcome.published.iter().chain(&outcome.unchanged));
+    reader.library.note_intact(outcome.published.iter().chain(&outcome.unchanged));
     Stored { outcome, newer, settling }
 }
 

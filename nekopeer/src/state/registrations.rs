@@ -1,59 +1,32 @@
-//! What this peer offers under each name, compared with what each of its indexers acknowledged.
+//! What each indexer lists of this peer, and what it is to be told of.
 //!
-//! Code that changes an offer only changes this table. The session of an indexer takes the next [`Batch`]
-//! of changes, sends it, and records the outcome here.
+//! What is offered under a name is not kept here. A name whose offer may have changed is *dirty* at each indexer; what
+//! is offered under it is read when the session of that indexer sends its next [`Batch`].
 
 mod indexer;
-mod offer;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use nekoproto::{FileName, VerifiedRecord};
 
-pub(crate) use self::indexer::{Batch, Generation};
-use self::{
-    indexer::{Indexer, Listing},
-    offer::{Mark, Offer},
-};
+pub(crate) use self::indexer::{Batch, Kind, Offered};
+use self::indexer::{Indexer, Listing, Mark};
 
 /// Index of an indexer.
 pub(crate) type IndexerIndex = usize;
 
-/// What this peer has of a version for others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Offers {
-    /// All its bytes.
-    Bytes,
-    /// None of them, and its word, as its origin, that it is the newest: whoever holds it can ask. It is listed as one that
-    /// is being downloaded.
-    Word,
-    Nothing,
-}
-
-/// How a version is registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
-    /// Complete, and to be announced to the holders of older versions.
-    News,
-    /// Complete.
-    Held,
-    /// Partial: being downloaded.
-    Partial,
-}
-
-/// What this peer offers, and what each indexer lists of it. It keeps marks of records, since there may be very
-/// many: the records of complete files are in the catalogue.
+/// What each indexer lists of this peer. It keeps marks of records, since there may be very many: the records are in
+/// the catalogue.
 ///
 /// Invariants, for each indexer that is connected:
-/// - a name whose offer differs from what is listed there is in `changes`, in `rest`, or in the batch taken
-///   last;
-/// - the generations in its `changes` ascend, and no name is there twice: `waiting` has these names;
+/// - a name whose offer differs from what is listed there is dirty, or is among the `rest`;
+/// - what is in flight is dirty;
 /// - `counted` is the number of its `listed` names that count for the lease.
 #[derive(Debug)]
 pub(crate) struct Registrations {
-    offers: HashMap<FileName, Offer>,
+    /// The versions that are being downloaded: their chunks on disk are served.
+    parts: HashMap<FileName, VerifiedRecord>,
     indexers: Vec<Indexer>,
-    generation: Generation,
     is_closed: bool,
 }
 
@@ -61,118 +34,73 @@ impl Registrations {
     /// An empty table for `indexers` indexers.
     pub(crate) fn new(indexers: usize) -> Self {
         let indexers = (0..indexers).map(|_| Indexer::default()).collect();
-        Self { offers: HashMap::new(), indexers, generation: 0, is_closed: false }
+        Self { parts: HashMap::new(), indexers, is_closed: false }
     }
 
-    /// Makes room for the offers under `names` names in all, at once: room that grows bit by bit leaves holes.
-    pub(crate) fn reserve(&mut self, names: usize) {
-        self.offers.reserve(names.saturating_sub(self.offers.len()));
-        for indexer in self.indexers.iter_mut().filter(|indexer| indexer.is_connected) {
-            indexer.listed.reserve(names.saturating_sub(indexer.listed.len()));
-        }
-    }
-
-    /// These versions are complete. A newer version, complete or being downloaded, stays the offer of its name.
-    pub(crate) fn offer<'a>(&mut self, records: impl IntoIterator<Item = &'a VerifiedRecord>) -> Generation {
-        self.generation += 1;
+    /// These versions are complete. A newer version that is being downloaded stays the offer of its name.
+    pub(crate) fn offer<'a>(&mut self, records: impl IntoIterator<Item = &'a VerifiedRecord>) {
         for record in records {
-            self.change(&record.name, |offer| {
-                offer.part.take_if(|part| !part.replaces(record));
-                let mark = Mark::of(record);
-                if !offer.whole.is_some_and(|whole| whole.replaces(&mark)) {
-                    offer.whole = Some(mark);
-                }
-            });
+            if self.parts.get(&record.name).is_some_and(|part| !part.replaces(record)) {
+                self.parts.remove(&record.name);
+            }
+            self.change(&record.name);
         }
-        self.generation
     }
 
     /// This version is being downloaded; it is offered instead of an older one.
-    pub(crate) fn offer_part(&mut self, record: &VerifiedRecord) -> Generation {
-        self.generation += 1;
-        self.change(&record.name, |offer| offer.part = Some(record.clone()));
-        self.generation
+    pub(crate) fn offer_part(&mut self, record: &VerifiedRecord) {
+        self.parts.insert(record.name.clone(), record.clone());
+        self.change(&record.name);
     }
 
-    /// Whether a partial version is offered under `name`.
-    pub(crate) fn has_part(&self, name: &FileName) -> bool {
-        self.offers.get(name).is_some_and(|offer| offer.part.is_some())
-    }
-
-    /// The download under `name` has ended, and `whole` is the version held now. No change if the partial
-    /// version was offered as complete before.
-    pub(crate) fn end_part(&mut self, name: &FileName, whole: Option<&VerifiedRecord>) -> Generation {
-        if self.has_part(name) {
-            self.generation += 1;
-            self.change(name, |offer| *offer = Offer { whole: whole.map(Mark::of), part: None });
+    /// The download under `name` has ended. Returns whether a partial version was offered until now.
+    pub(crate) fn end_part(&mut self, name: &FileName) -> bool {
+        let had_part = self.parts.remove(name).is_some();
+        if had_part {
+            self.change(name);
         }
-        self.generation
+        had_part
     }
 
     /// These names are withdrawn.
-    pub(crate) fn withdraw(&mut self, names: &[FileName]) -> Generation {
-        self.generation += 1;
+    pub(crate) fn withdraw(&mut self, names: &[FileName]) {
         for name in names {
-            self.change(name, |offer| *offer = Offer::default());
+            self.parts.remove(name);
+            self.change(name);
         }
-        self.generation
     }
 
     /// The peer stops: no offers, now or later, and no withdrawals.
     pub(crate) fn close(&mut self) {
-        *self = Self { is_closed: true, generation: self.generation + 1, ..Self::new(self.indexers.len()) };
+        *self = Self { is_closed: true, ..Self::new(self.indexers.len()) };
     }
 
-    /// Applies a check of the files on disk: each record of the catalogue, and what there is of it for others.
-    /// Offers may have changed since, so a result counts only if `is_current` confirms its record. Returns
-    /// whether an offer changed.
-    pub(crate) fn refresh(
-        &mut self,
-        found: Vec<(VerifiedRecord, Offers)>,
-        is_current: impl Fn(&VerifiedRecord) -> bool,
-    ) -> bool {
-        self.generation += 1;
+    /// The files of `found` were looked at. Returns whether an indexer is to be told of one.
+    pub(crate) fn refresh(&mut self, found: &[(VerifiedRecord, Option<Kind>)]) -> bool {
         let mut is_changed = false;
-        for (record, offers) in found.into_iter().filter(|(record, _)| is_current(record)) {
-            is_changed |= self.change(&record.name, |offer| {
-                offer.whole = (offers == Offers::Bytes).then(|| Mark::of(&record));
-                match offers {
-                    Offers::Bytes => drop(offer.part.take_if(|part| *part == record)),
-                    Offers::Word => offer.part = Some(record.clone()),
-                    Offers::Nothing => {}
-                }
-            });
+        for (record, kind) in found {
+            let part = self.parts.get(&record.name);
+            let offered = part.map(|part| (part, Kind::Partial)).or(kind.map(|kind| (record, kind)));
+            for indexer in self.indexers.iter_mut().filter(|indexer| indexer.is_connected) {
+                is_changed |= !indexer.lists(&record.name, offered) && indexer.change(&record.name);
+            }
         }
         is_changed
     }
 
-    /// Changes the offer under `name`; returns whether it differs now.
-    fn change(&mut self, name: &FileName, change: impl FnOnce(&mut Offer)) -> bool {
-        let before = self.offers.get(name).cloned().unwrap_or_default();
-        let mut offer = before.clone();
-        change(&mut offer);
-        if offer == before || self.is_closed {
-            return false;
-        }
-        if offer.is_some() {
-            self.offers.insert(name.clone(), offer);
-        } else {
-            self.offers.remove(name);
-        }
+    /// What is offered under `name` may be something else now.
+    fn change(&mut self, name: &FileName) {
         for indexer in self.indexers.iter_mut().filter(|indexer| indexer.is_connected) {
-            if indexer.waiting.insert(name.clone()) {
-                indexer.changes.push_back((self.generation, name.clone()));
-            }
+            indexer.change(name);
         }
-        true
     }
 
-    /// The indexer has a new connection, over which it lists nothing: everything is to be registered.
-    pub(crate) fn connected(&mut self, index: IndexerIndex) {
-        let rest = self.offers.keys().cloned().collect();
-        let indexer = &mut self.indexers[index];
-        let (began, failed) = (self.generation, indexer.failed);
-        *indexer = Indexer { is_connected: true, rest, began, failed, ..Indexer::default() };
+    /// The indexer has a new connection, over which it lists nothing: everything is to be registered, some `names` names.
+    pub(crate) fn connected(&mut self, index: IndexerIndex, names: usize) {
+        let Indexer { failures, .. } = self.indexers[index];
+        self.indexers[index] = Indexer { is_connected: !self.is_closed, failures, ..Indexer::default() };
+        self.indexers[index].listed.reserve(names); // room that grows bit by bit leaves holes
+        self.begin_all(index);
     }
 
     /// The indexer lists fewer names than it was told, over the same connection: everything is to be registered
@@ -180,55 +108,62 @@ impl Registrations {
     pub(crate) fn lost_track(&mut self, index: IndexerIndex) {
         let indexer = &mut self.indexers[index];
         for listing in indexer.listed.values_mut() {
-            (listing.may_be_lost, listing.counts) = (true, false);
+            (listing.is_sure, listing.counts) = (false, false);
         }
-        (indexer.counted, indexer.began) = (0, self.generation);
-        indexer.changes.clear();
-        indexer.waiting.clear();
-        let all: HashSet<&FileName> =
-            self.offers.keys().chain(indexer.listed.keys()).chain(&indexer.unsure).collect();
-        indexer.rest = all.into_iter().cloned().collect();
+        indexer.counted = 0;
+        self.begin_all(index);
+    }
+
+    /// Begins a full registration.
+    fn begin_all(&mut self, index: IndexerIndex) {
+        let indexer = &mut self.indexers[index];
+        if indexer.is_connected {
+            indexer.rest = Some(String::new());
+            indexer.dirty.extend(self.parts.keys().cloned());
+        }
     }
 
     /// The indexer is disconnected; everything is registered when it is connected again.
     pub(crate) fn disconnected(&mut self, index: IndexerIndex) {
-        self.indexers[index] = Indexer { failed: self.generation, ..Indexer::default() };
+        let failures = self.indexers[index].failures + 1;
+        self.indexers[index] = Indexer { failures, ..Indexer::default() };
     }
 
-    /// Takes the next batch for the indexer, at most `names_max` names: changes first, then the rest of a full
-    /// registration. `held` has the complete versions; one for which `is_news` holds is announced. Record the
+    /// The name after which those are that are left of a full registration, if the indexer is to be told of nothing else:
+    /// look at some of them, [`refresh`](Self::refresh), and note [how far](Self::note_rest) that is.
+    pub(crate) fn rest(&self, index: IndexerIndex) -> Option<String> {
+        let indexer = &self.indexers[index];
+        indexer.rest.clone().filter(|_| indexer.dirty.is_empty())
+    }
+
+    /// The names left of a full registration are those after this one; `None`: there are none.
+    pub(crate) fn note_rest(&mut self, index: IndexerIndex, last: Option<&FileName>) {
+        self.indexers[index].rest = last.map(FileName::to_string);
+    }
+
+    /// Takes at most `names_max` names of which the indexer is to be told. Read what is offered under each, and
+    /// [`plan`](Self::plan) the calls.
+    pub(crate) fn take(&mut self, index: IndexerIndex, names_max: usize) -> Vec<FileName> {
+        let indexer = &mut self.indexers[index];
+        let names: Vec<FileName> = indexer.dirty.iter().take(names_max).cloned().collect();
+        indexer.in_flight = names.iter().cloned().collect();
+        names
+    }
+
+    /// The calls that tell the indexer of the names taken last, under which this was `found`. It may be none. Record the
     /// outcome with [`registered`](Self::registered) and [`withdrawn`](Self::withdrawn), the end with
     /// [`done`](Self::done) or [`failed`](Self::failed).
-    pub(crate) fn next(
-        &mut self,
-        index: IndexerIndex,
-        names_max: usize,
-        held: impl Fn(&FileName) -> Option<VerifiedRecord>,
-        is_news: impl Fn(&VerifiedRecord) -> bool,
-    ) -> Option<Batch> {
-        let indexer = &mut self.indexers[index];
-        let mut batch = Batch::default();
-        while batch.names.len() < names_max {
-            let next = indexer.changes.pop_front();
-            let Some((generation, name)) = next.or_else(|| Some((indexer.began, indexer.rest.pop()?))) else {
-                break;
-            };
-            indexer.waiting.remove(&name);
-            let is_planned = batch.names.iter().any(|(_, planned)| *planned == name); // changed twice
-            if is_planned {
-                continue;
-            }
-            let offered = self.offers.get(&name).and_then(|offer| offer.now(&name, &held));
-            if indexer.plan(&name, offered, &is_news, &mut batch) {
-                batch.names.push((generation, name));
+    pub(crate) fn plan(&mut self, index: IndexerIndex, found: Vec<Offered>) -> Batch {
+        let (indexer, mut batch) = (&mut self.indexers[index], Batch::default());
+        for (name, offered) in found {
+            let part = self.parts.get(&name).map(|part| (part.clone(), Kind::Partial));
+            if indexer.plan(&name, part.or(offered), &mut batch) {
+                batch.names.push(name);
+            } else {
+                indexer.is_told(&name);
             }
         }
-        if indexer.rest.is_empty() && indexer.changes.is_empty() {
-            // They may have been long.
-            (indexer.rest, indexer.changes, indexer.waiting) = Default::default();
-        }
-        indexer.in_flight = batch.names.iter().map(|(generation, _)| *generation).min();
-        indexer.in_flight.is_some().then_some(batch)
+        batch
     }
 
     /// The indexer acknowledged `records`. It knows `newer` versions of some, or other content under the same
@@ -241,8 +176,6 @@ impl Registrations {
         newer: &[VerifiedRecord],
         unlisted: &[FileName],
     ) -> Vec<VerifiedRecord> {
-        let indexer = &mut self.indexers[index];
-        let is_partial = kind == Kind::Partial;
         let is_listed = |record: &VerifiedRecord| {
             !newer.iter().any(|newer| newer.same_file(record)) && !unlisted.contains(&record.name)
         };
@@ -252,75 +185,51 @@ impl Registrations {
             if counts {
                 listed.push(record.clone());
             }
-            indexer.unsure.remove(&record.name);
-            let listing = Listing { mark: Mark::of(record), is_partial, counts, may_be_lost: false };
-            indexer.counted += usize::from(counts);
-            // The same text as in `offers`, not one more.
-            let offered = self.offers.get_key_value(&record.name);
-            let name = offered.map_or(&record.name, |(name, _)| name).clone();
-            if indexer.listed.insert(name, listing).is_some_and(|before| before.counts) {
-                indexer.counted -= 1;
-            }
+            let mark = Some(Mark::of(record));
+            let listing = Listing { mark, is_partial: kind == Kind::Partial, counts, is_sure: true };
+            // The same text as for another indexer, not one more.
+            let known = self.indexers.iter().find_map(|known| known.listed.get_key_value(&record.name));
+            let name = known.map_or(&record.name, |(name, _)| name).clone();
+            self.indexers[index].note(&name, Some(listing));
         }
         listed
     }
 
     /// The indexer acknowledged the withdrawal of these names.
     pub(crate) fn withdrawn(&mut self, index: IndexerIndex, names: &[FileName]) {
+        names.iter().for_each(|name| self.indexers[index].note(name, None));
+    }
+
+    /// `batch` was acknowledged.
+    pub(crate) fn done(&mut self, index: IndexerIndex, batch: &Batch) {
+        batch.names.iter().for_each(|name| self.indexers[index].is_told(name));
+    }
+
+    /// `batch` failed or was only acknowledged in part: the indexer may or may not have processed it. It is retried with
+    /// the next change, or with the next full registration.
+    pub(crate) fn failed(&mut self, index: IndexerIndex, batch: &Batch) {
         let indexer = &mut self.indexers[index];
-        for name in names {
-            indexer.unsure.remove(name);
-            if indexer.listed.remove(name).is_some_and(|listing| listing.counts) {
-                indexer.counted -= 1;
-            }
-        }
+        indexer.failures += 1;
+        batch.names.iter().for_each(|name| indexer.note(name, Some(Listing::default())));
     }
 
-    /// The batch taken last was acknowledged.
-    pub(crate) fn done(&mut self, index: IndexerIndex) {
-        self.indexers[index].in_flight = None;
+    /// How often the indexer could not be told.
+    pub(crate) fn failures(&self, index: IndexerIndex) -> u64 {
+        self.indexers[index].failures
     }
 
-    /// `batch`, the one taken last, failed or was only acknowledged in part. It is retried with the next
-    /// change, or with the next full registration.
-    pub(crate) fn failed(&mut self, index: IndexerIndex, mut batch: Batch) {
-        let indexer = &mut self.indexers[index];
-        indexer.in_flight = None;
-        indexer.failed = self.generation;
-        if indexer.is_connected {
-            // What changed again meanwhile waits as the earlier change does.
-            let is_again: HashSet<&FileName> = batch
-                .names
-                .iter()
-                .map(|(_, name)| name)
-                .filter(|name| indexer.waiting.contains(*name))
-                .collect();
-            if !is_again.is_empty() {
-                indexer.changes.retain(|(_, name)| !is_again.contains(name));
-            }
-            batch.names.sort_unstable_by_key(|(generation, _)| std::cmp::Reverse(*generation));
-            for change in batch.names {
-                indexer.unsure.insert(change.1.clone());
-                indexer.waiting.insert(change.1.clone());
-                indexer.changes.push_front(change);
-            }
-        }
+    /// The names of which the indexer is to be told.
+    pub(crate) fn dirty(&self, index: IndexerIndex) -> Vec<FileName> {
+        self.indexers[index].dirty.iter().cloned().collect()
     }
 
-    /// Whether the changes up to `generation` were acknowledged by the indexer (true) or cannot be sent now
-    /// (false); `None` while they are outstanding.
-    pub(crate) fn is_told(&self, index: IndexerIndex, generation: Generation) -> Option<bool> {
+    /// `names` from the first on of which the indexer is still to be told; `None` if it was told of all.
+    pub(crate) fn left<'a>(&self, index: IndexerIndex, names: &'a [FileName]) -> Option<&'a [FileName]> {
         let indexer = &self.indexers[index];
-        let waits = |oldest: Option<Generation>| oldest.is_some_and(|oldest| oldest <= generation);
-        let waiting = !indexer.is_connected
-            || waits(indexer.changes.front().map(|(generation, _)| *generation))
-            || waits(indexer.in_flight)
-            || (generation <= indexer.began && !indexer.rest.is_empty());
-        match waiting {
-            false => Some(true),
-            true if indexer.failed >= generation => Some(false),
-            true => None,
+        if !indexer.is_connected {
+            return Some(names);
         }
+        Some(&names[names.iter().position(|name| indexer.has_left(name))?..])
     }
 
     /// Number of this peer's names that count for the indexer's lease, as far as this peer knows.

@@ -337,7 +337,9 @@ fn dropped_download_leaves_what_another_one_moves_alone() {
         let (copy, partial, stop) = (&copy, partial.path(), CancellationToken::new());
         stop.cancel();
         scope.spawn(move || {
-            let dropped = catalogue.place([ToPlace { copy, partial, passed_over: None, stop: &stop }].into_iter()).unwrap();
+            let dropped = catalogue
+                .place([ToPlace { copy, partial, passed_over: None, stop: &stop }].into_iter())
+                .unwrap();
             tell.send(dropped.check(&copy.entry.record.name)).unwrap();
         });
         told.recv_timeout(Duration::from_millis(20)).unwrap_err();

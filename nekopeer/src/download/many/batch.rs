@@ -193,7 +193,8 @@ impl Downloader {
             stored
         };
         let stored = self.library.blocking(store).await;
-        self.indexers.offer([]).await; // waits until they were told
+        let kept = stored.iter().filter_map(|(_, entry)| entry.as_ref().ok());
+        self.indexers.offer(kept.map(|entry| &entry.record)).await;
         stored.into_iter().map(|(arrived, entry)| (arrived, entry.map(|entry| entry.path))).collect()
     }
 }

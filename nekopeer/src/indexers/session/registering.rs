@@ -6,8 +6,7 @@ use std::{
 };
 
 use nekoproto::{
-    FileName, IndexerServiceClient, LeaseReply, MsgId, Names, Records, Refusal, RegisterRequest,
-    VerifiedRecord,
+    IndexerServiceClient, LeaseReply, MsgId, Names, Records, Refusal, RegisterRequest, VerifiedRecord,
     limits::BATCH_MAX,
     transport::{LinkState, call_within},
 };
@@ -17,13 +16,12 @@ use tracing::{debug, warn};
 
 use super::{ANSWER_WITHIN, SessionError, Worker};
 use crate::{
-    indexers::{SPREAD_HOPS, refresh},
+    indexers::SPREAD_HOPS,
     library::{
-        Library, OtherNode,
+        ENTRIES_AT_ONCE, Library, OtherNode,
         events::{Event, key_in_use},
     },
     state::registrations::{Batch, Kind},
-    storage::catalogue::{CatalogueError, PageStart},
 };
 
 /// The lease is renewed after 1/`RENEW_AT` of it.
@@ -78,13 +76,13 @@ impl Worker {
             return;
         }
         self.is_unreachable.store(false, Ordering::Relaxed);
-        self.registrations.lock().connected(self.index);
+        let files = self.library.blocking(|library| library.catalogue.len()).await;
+        self.registrations.lock().connected(self.index, files.unwrap_or_default());
         loop {
-            let untold = self.look_at_files().await;
-            let (mut is_first, mut renewed_at) = (true, Instant::now());
+            let (mut is_first, mut untold, mut renewed_at) = (true, Vec::new(), Instant::now());
             loop {
                 let told = match is_reached {
-                    true => self.tell_changes(client).await,
+                    true => self.tell_changes(client, &mut untold).await,
                     false => Err(Refusal::NotListening.into()),
                 };
                 let told = match told {
@@ -135,45 +133,66 @@ impl Worker {
         self.library.tell(why);
     }
 
-    /// Updates the offers from the files on disk. Returns what was published so shortly before this process began that
-    /// it is not known who was told.
-    async fn look_at_files(&self) -> Vec<VerifiedRecord> {
-        let registrations = Arc::clone(&self.registrations);
+    /// Looks at the files of some names, those after `last`, and adds to `untold` what was published so shortly before this
+    /// process began that it is not known who was told.
+    async fn look_on(&self, last: String, untold: &mut Vec<VerifiedRecord>) {
         let look = move |library: &Arc<Library>| {
-            let files = library.catalogue.len()?;
-            registrations.lock().reserve(files);
-            let (mut start, mut untold) = (Some(PageStart::default()), Vec::new());
-            while let Some(from) = start {
-                let (found, next) = library.offered(&from)?;
-                if untold.len() < UNTOLD_MAX {
-                    untold.extend(library.untold(found.iter().map(|(record, _)| record)));
-                }
-                refresh(library, &registrations, found);
-                start = next;
-            }
-            Ok::<_, CatalogueError>(untold)
+            let names = library.catalogue.names_after(&last, ENTRIES_AT_ONCE).unwrap_or_else(|error| {
+                tracing::error!(%error, "not all files are offered");
+                Vec::new()
+            });
+            let found = library.look_at(&names);
+            let untold = library.untold(found.iter().map(|(record, _)| record));
+            (names.into_iter().next_back(), found, untold)
         };
-        self.library.blocking(look).await.unwrap_or_else(|error| {
-            tracing::error!(%error, "not all files are offered");
-            Vec::new()
-        })
+        let (last, found, more) = self.library.blocking(look).await;
+        if untold.len() < UNTOLD_MAX {
+            untold.extend(more);
+        }
+        let mut registrations = self.registrations.lock();
+        registrations.refresh(&found);
+        registrations.note_rest(self.index, last.as_ref());
+    }
+
+    /// The next calls to the indexer, if there is something to tell.
+    async fn next(&self, untold: &mut Vec<VerifiedRecord>) -> Option<Batch> {
+        loop {
+            let names = self.registrations.lock().take(self.index, BATCH_MAX);
+            if names.is_empty() {
+                let last = self.registrations.lock().rest(self.index)?;
+                self.look_on(last, untold).await;
+                continue;
+            }
+            let addr = self.link.addr();
+            let read = move |library: &Arc<Library>| {
+                let read = |name| match library.offered(name) {
+                    (name, Some((record, Kind::Held))) if library.catalogue.is_news_to(addr, &record) => {
+                        (name, Some((record, Kind::News)))
+                    }
+                    offered => offered,
+                };
+                names.into_iter().map(read).collect()
+            };
+            let found = self.library.blocking(read).await;
+            let batch = self.registrations.lock().plan(self.index, found);
+            if !batch.is_empty() {
+                return Some(batch);
+            }
+            self.told.send_replace(());
+        }
     }
 
     /// Registers all changes that the indexer has not acknowledged.
-    async fn tell_changes(&self, client: &IndexerServiceClient) -> Result<(), SessionError> {
-        loop {
-            let (registrations, index, addr) =
-                (Arc::clone(&self.registrations), self.index, self.link.addr());
-            let next = move |library: &Arc<Library>| {
-                let held = |name: &FileName| Some(library.catalogue.get_stated(name)?.record.clone());
-                let is_news = |record: &VerifiedRecord| library.catalogue.is_news_to(addr, record);
-                registrations.lock().next(index, BATCH_MAX, held, is_news)
-            };
-            let Some(batch) = self.library.blocking(next).await else { break };
+    async fn tell_changes(
+        &self,
+        client: &IndexerServiceClient,
+        untold: &mut Vec<VerifiedRecord>,
+    ) -> Result<(), SessionError> {
+        while let Some(batch) = self.next(untold).await {
             let told = self.tell(client, &batch).await;
             match told {
-                Ok(()) => self.registrations.lock().done(self.index),
-                Err(_) => self.registrations.lock().failed(self.index, batch),
+                Ok(()) => self.registrations.lock().done(self.index, &batch),
+                Err(_) => self.registrations.lock().failed(self.index, &batch),
             }
             self.told.send_replace(());
             if self.library.catalogue.unsaved() >= NOTED_MAX {

@@ -115,14 +115,9 @@ impl Catalogue {
         Ok(page)
     }
 
-    /// At most `max` names, those after `last` in the order of their text; from the first with `None`.
-    /// Blocking.
-    pub(crate) fn names_after(
-        &self,
-        last: Option<&FileName>,
-        max: usize,
-    ) -> Result<Vec<FileName>, CatalogueError> {
-        let after = Bound::Excluded(last.map_or("", FileName::as_str));
+    /// At most `max` names, those after `last` in the order of their text; from the first if that is empty. Blocking.
+    pub(crate) fn names_after(&self, last: &str, max: usize) -> Result<Vec<FileName>, CatalogueError> {
+        let after = Bound::Excluded(last);
         self.tables.read(|committed| {
             let mut names = Vec::new();
             for row in committed.files.range::<&str>((after, Bound::Unbounded))?.take(max) {

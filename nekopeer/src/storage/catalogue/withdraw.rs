@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use nekoproto::{FileName, Record, VerifiedRecord, Version};
 use redb::ReadableTableMetadata;
 
-use super::{Catalogue, CatalogueError, Entry, Page, PageStart, schema::WITHDRAWN, write::Write};
+use super::{Catalogue, CatalogueError, Entry, schema::WITHDRAWN, write::Write};
 use crate::content::stamp::{Stamp, now_ns};
 
 /// Withdrawals that are kept and told of, some 400 bytes each. Beyond that the oldest are forgotten; their numbers are not.
@@ -40,11 +40,6 @@ impl Catalogue {
             tracing::error!(%error, "a name is left out");
             None
         })
-    }
-
-    /// What this peer states from `start` on, as [`page`](Self::page). Blocking.
-    pub(crate) fn stated_page(&self, start: &PageStart, limit: usize) -> Result<Page, CatalogueError> {
-        self.tables.page(start, limit)
     }
 
     /// Withdraws `name` if it is published here, durably: the next version, pending like any other. A copy is removed.

@@ -69,7 +69,7 @@ fn withdraw(catalogue: &Catalogue, file: &str, most: u64) -> (u64, Vec<FileName>
 
 /// The names that are stated, and whether each is withdrawn.
 fn stated(catalogue: &Catalogue) -> Vec<(String, bool)> {
-    let entries = catalogue.stated_page(&PageStart::default(), 100).unwrap().entries.into_iter();
+    let entries = catalogue.tables.page(&PageStart::default(), 100).unwrap().entries.into_iter();
     let stated = entries.map(Result::unwrap).map(|entry| entry.record);
     stated.map(|record| (record.name.to_string(), record.is_withdrawal())).collect()
 }
