@@ -1,9 +1,12 @@
 //! Publishing: each draft gets its version and signature and is stored.
 
-use std::{collections::HashSet, path::PathBuf};
+use std::{collections::HashSet, path::PathBuf, sync::LazyLock};
 
 use nekoproto::{FileName, Policy, Record, VerifiedRecord, Version};
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use rayon::{
+    ThreadPool, ThreadPoolBuilder,
+    iter::{IntoParallelIterator, ParallelIterator},
+};
 
 use super::{
     Catalogue, CatalogueError, Entry,
@@ -16,6 +19,10 @@ use crate::content::{
     chunker::Chunked,
     stamp::{Stamp, now_ns},
 };
+
+/// Threads that only sign: in the pool that hashes, a signature would wait for a file, and whatever writes for it.
+static SIGNERS: LazyLock<Option<ThreadPool>> =
+    LazyLock::new(|| ThreadPoolBuilder::new().thread_name(|n| format!("sign-{n}")).build().ok());
 
 /// A file to be published.
 #[derive(Debug)]
@@ -96,13 +103,14 @@ impl Catalogue {
             false => Err(CatalogueError::Overtaken(draft.name.clone())), // by the draft before
         });
         let next = next.collect::<Vec<_>>();
-        let results: Vec<Result<Published, CatalogueError>> = next
-            .into_par_iter()
-            .map(|next| match next? {
-                Next::Same(record) => Ok(Published::Unchanged(record)),
-                Next::New(record) => Ok(Published::New(record.sign(&self.identity)?)),
-            })
-            .collect();
+        let sign = |next: Result<Next, CatalogueError>| match next? {
+            Next::Same(record) => Ok(Published::Unchanged(record)),
+            Next::New(record) => Ok(Published::New(record.sign(&self.identity)?)),
+        };
+        let results: Vec<Result<Published, CatalogueError>> = match &*SIGNERS {
+            Some(signers) => signers.install(|| next.into_par_iter().map(sign).collect()),
+            None => next.into_iter().map(sign).collect(),
+        };
         let (mut entries, mut averages) =
             (Vec::with_capacity(drafts.len()), Vec::with_capacity(drafts.len()));
         for (Draft { path, chunked, .. }, published) in drafts.into_iter().zip(&results) {

@@ -373,3 +373,24 @@ fn numbers_that_follow_the_clock_are_not_given_by_one_that_was_not_set() {
     catalogue.number_above(1_795_000_000).unwrap();
     assert_eq!(version(&setup.publish(&catalogue, "a", b"two")), 1_795_000_001);
 }
+
+/// Whoever publishes holds the write lock: acknowledgements of copies and checkpoints of downloads wait for it.
+#[test]
+fn publish_waits_for_nobody_who_hashes_a_file() {
+    let (setup, (begun, all_begun), (_free, busy)) =
+        (Setup::new(), std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+    let catalogue = setup.open();
+    let drafts: Vec<_> = (0..9).map(|n| setup.draft(&format!("f{n}"), b"one")).collect();
+    let busy = std::sync::Arc::new(Mutex::new(busy));
+    for _ in 0..rayon::current_num_threads() {
+        let (begun, busy) = (begun.clone(), std::sync::Arc::clone(&busy));
+        rayon::spawn(move || {
+            begun.send(()).unwrap();
+            busy.lock().recv().unwrap_err(); // until the test ends
+        });
+    }
+    (0..rayon::current_num_threads()).for_each(|_| all_begun.recv().unwrap());
+    let (done, published) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(catalogue.publish(drafts).map(|published| published.len())));
+    assert_eq!(published.recv_timeout(std::time::Duration::from_secs(30)).unwrap().unwrap(), 9);
+}
