@@ -13,7 +13,7 @@ use super::{
 use crate::{
     content::{chunker::ChunkError, stamp::Stamp},
     library::Library,
-    publish::PublishError,
+    publish::{PublishError, WITHDRAWN_AT_ONCE},
     state::changes::{Look, Sign, Verdict},
     storage::catalogue::CatalogueError,
     util::{clock, progress::Progress},
@@ -79,9 +79,14 @@ impl Watching {
         if has_folder {
             self.rescans.soon(clock::now()); // what is in it may have come before it was watched
         }
-        for name in names {
-            let withdrawn = self.publisher.deregister(&name).await;
-            self.tell(Told::Withdrawn(name, withdrawn)).await?;
+        for names in names.chunks(WITHDRAWN_AT_ONCE) {
+            let withdrawn = match self.publisher.deregister(names.to_vec()).await {
+                Ok(withdrawn) => withdrawn,
+                Err(error) => return self.tell(Told::Note(format!("error: {error}"))).await,
+            };
+            for (name, withdrawn) in withdrawn {
+                self.tell(Told::Withdrawn(name, withdrawn)).await?;
+            }
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ use crate::{
     indexers::via::Via,
     listing::Listing,
     peer::PeerHandle,
-    publish::PublishOptions,
+    publish::{PublishError, PublishOptions, WITHDRAWN_AT_ONCE},
     storage::catalogue::PreferenceChange,
 };
 
@@ -50,12 +50,7 @@ pub(crate) async fn carry_out(
             // On the heap, as it is larger than all others together.
             return Box::pin(long(host, command, input, answer)).await;
         }
-        Command::Withdraw { names } => {
-            for name in names {
-                let outcome = peer.deregister(&name).await.map_err(Failure::from);
-                answer.rows(vec![Row::Withdrawn { name, outcome }]).await?;
-            }
-        }
+        Command::Withdraw { names } => withdraw(peer, &names, answer).await?,
         Command::Query { names, ttl_hops } => {
             let answers = named::search(peer, &names, Some(ttl_hops)).await?;
             let found: Vec<_> = names.into_iter().zip(answers).collect();
@@ -105,6 +100,18 @@ pub(crate) async fn carry_out(
         }
     }
     Ok(Summary::Done)
+}
+
+async fn withdraw(peer: &PeerHandle, names: &[FileName], answer: &Answer) -> Result<(), Failure> {
+    for names in names.chunks(WITHDRAWN_AT_ONCE) {
+        let withdrawn = peer.publisher.deregister(names.to_vec()).await?;
+        let row = |(name, outcome): (FileName, Result<(), PublishError>)| {
+            let outcome = outcome.map_err(Failure::from);
+            Row::Withdrawn { name, outcome }
+        };
+        answer.rows_of(withdrawn, row).await?;
+    }
+    Ok(())
 }
 
 /// Carries out a command that may take long, as a job.

@@ -54,7 +54,8 @@ impl PeerHandle {
     /// # Errors
     /// The name is not registered, or the catalogue failed.
     pub async fn deregister(&self, name: &FileName) -> Result<(), PublishError> {
-        self.publisher.deregister(name).await
+        let outcomes = self.publisher.deregister(vec![name.clone()]).await?;
+        outcomes.into_iter().try_for_each(|(_, outcome)| outcome)
     }
 
     /// Stores all bytes of `from` as the file `name` in the share folder, to be published; returns its path.

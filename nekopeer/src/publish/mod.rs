@@ -39,6 +39,9 @@ use crate::{
 /// downloads it looks for it there.
 const TELL_AFTER: Duration = Duration::from_millis(250);
 
+/// Names that are withdrawn in one transaction, of some 2 KiB each.
+pub(crate) const WITHDRAWN_AT_ONCE: usize = 1024;
+
 /// How files are published.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublishOptions {
@@ -229,47 +232,58 @@ impl Publisher {
         PublishOutcome { indexers_told, is_confirmed, ..PublishOutcome::default() }
     }
 
-    /// See [`PeerHandle::deregister`](crate::PeerHandle::deregister).
-    pub(crate) async fn deregister(self: &Arc<Self>, name: &FileName) -> Result<(), PublishError> {
-        let (library, indexers, name) = (Arc::clone(&self.library), Arc::clone(&self.indexers), name.clone());
+    /// Withdraws `names`, all at once. Returns for each what [`PeerHandle::deregister`](crate::PeerHandle::deregister) does.
+    pub(crate) async fn deregister(
+        self: &Arc<Self>,
+        names: Vec<FileName>,
+    ) -> Result<Vec<(FileName, Result<(), PublishError>)>, PublishError> {
         let publisher = Arc::clone(self);
         // To its end, also if the caller leaves.
         let deregistering = self.library.tasks.tracker.spawn(async move {
-            let removed = name.clone();
             let remove = move |library: &Arc<Library>| {
-                library.catalogue.withdraw(&removed, || library.end_writing(&removed))
-            };
-            let gone = library.blocking(remove).await?;
-            if gone == Gone::Unknown {
-                return Err(PublishError::NotRegistered(name));
-            }
-            library.forget([&name]);
-            library
-                .blocking({
-                    let name = name.clone();
-                    move |library| sets::forget(library, &name)
-                })
-                .await;
-            match gone {
-                Gone::Withdrawn { record, oldest } => {
-                    indexers.withdraw(&oldest).await;
-                    publisher.tell_withdrawal(&record).await;
+                let gone = library.catalogue.withdraw(&names, |name| library.end_writing(name))?;
+                let (mut unlisted, mut withdrawn, mut outcomes) =
+                    (Vec::new(), Vec::new(), Vec::with_capacity(names.len()));
+                for (name, gone) in names.into_iter().zip(gone) {
+                    match gone {
+                        Ok(Gone::Withdrawn { record, oldest }) => {
+                            withdrawn.push(record);
+                            unlisted.extend(oldest);
+                        }
+                        Ok(Gone::Forgotten) => unlisted.push(name.clone()),
+                        Ok(Gone::Unknown) => {
+                            outcomes.push((name.clone(), Err(PublishError::NotRegistered(name))));
+                            continue;
+                        }
+                        Err(error) => {
+                            outcomes.push((name, Err(error.into())));
+                            continue;
+                        }
+                    }
+                    outcomes.push((name, Ok(())));
                 }
-                Gone::Forgotten | Gone::Unknown => indexers.withdraw(std::slice::from_ref(&name)).await,
-            }
-            Ok(())
+                let gone = outcomes.iter().filter(|(_, outcome)| outcome.is_ok()).map(|(name, _)| name);
+                let gone: Vec<FileName> = gone.cloned().collect();
+                library.forget(&gone);
+                sets::forget(library, &gone);
+                Ok::<_, PublishError>((outcomes, unlisted, withdrawn))
+            };
+            let (outcomes, unlisted, withdrawn) = publisher.library.blocking(remove).await?;
+            publisher.indexers.withdraw(&unlisted).await;
+            publisher.tell_withdrawals(withdrawn).await;
+            Ok(outcomes)
         });
         finished(deregistering).await
     }
 
-    /// Tells the indexers of a version that withdraws its name, then its subscribers. Whoever cannot be reached hears of
-    /// it later: it is registered as long as the catalogue has it, and is the answer to every question.
-    async fn tell_withdrawal(self: &Arc<Self>, record: &VerifiedRecord) {
-        if !self.library.is_serving {
-            return; // it is told when the peer serves again
+    /// Tells the indexers of versions that withdraw their names, then their subscribers. Whoever cannot be reached hears of
+    /// them later: they are registered as long as the catalogue has them, and are the answer to every question.
+    async fn tell_withdrawals(self: &Arc<Self>, records: Vec<VerifiedRecord>) {
+        if !self.library.is_serving || records.is_empty() {
+            return; // they are told when the peer serves again
         }
-        let settling = self.library.settle(vec![record.name.clone()]);
-        let mut outcome = PublishOutcome { published: vec![record.clone()], ..PublishOutcome::default() };
+        let settling = self.library.settle(records.iter().map(|record| record.name.clone()).collect());
+        let mut outcome = PublishOutcome { published: records, ..PublishOutcome::default() };
         self.settle(&mut outcome, &settling).await;
         drop(settling);
         self.tell_subscribers(&outcome.published);

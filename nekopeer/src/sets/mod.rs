@@ -13,6 +13,7 @@ mod standing;
 mod unfold;
 
 use std::{
+    collections::HashSet,
     fs::{self, File},
     io::{self, BufWriter, IntoInnerError},
     path::{Path, PathBuf},
@@ -124,8 +125,21 @@ pub(crate) fn note_published(library: &Library, name: &FileName, folder: &Path) 
     Ok(())
 }
 
-/// Unless `name` is a set again, what was published or held is not any more: removes its file. The folder stays. Blocking.
-pub(crate) fn forget(library: &Library, name: &FileName) {
+/// What was published or held as `names` is not any more: removes the files of those that are no sets again. Their folders
+/// stay. Blocking.
+pub(crate) fn forget(library: &Library, names: &[FileName]) {
+    let in_use: HashSet<String> = [FILES, stage::STAGES]
+        .iter()
+        .flat_map(|folder| fs::read_dir(library.data_dir.join(folder)).into_iter().flatten().flatten())
+        .filter_map(|entry| Some(entry.file_name().to_str()?.get(..DIGITS)?.to_owned()))
+        .collect();
+    let has_trees = |name| library.catalogue.place_of_trees(name).is_ok_and(|place| place.is_some());
+    names.iter().filter(|name| in_use.contains(&digits(name)) || has_trees(name)).for_each(|name| {
+        forget_one(library, name);
+    });
+}
+
+fn forget_one(library: &Library, name: &FileName) {
     let _replacing = library.catalogue.replacing(name);
     let Ok(entry) = library.catalogue.entry(name) else { return };
     if entry.is_some_and(|entry| entry.record.policy.is_set()) {
@@ -230,7 +244,7 @@ pub(crate) fn sweep(library: &Library) {
     for stage in Stage::all(library) {
         stage.begin();
     }
-    names(library).iter().for_each(|name| forget(library, name));
+    forget(library, &names(library));
 }
 
 fn names(library: &Library) -> Vec<FileName> {

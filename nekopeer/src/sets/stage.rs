@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Folder of the folders that are made, or were replaced; in the data folder, if that is on the same disk.
-const STAGES: &str = "trees";
+pub(super) const STAGES: &str = "trees";
 /// What such a folder is called beside its place otherwise, before the digits of its name.
 const BESIDE: &str = ".neko-trees-";
 /// The folder that is made.

@@ -327,7 +327,7 @@ fn replaced_folder_beside_its_place_goes_after_a_restart_and_with_its_set() {
         fs::rename(stage.path(), &beside).unwrap();
         if is_forgotten {
             two.library.catalogue.remove(&name()).unwrap();
-            forget(&two.library, &name());
+            forget(&two.library, &[name()]);
         } else {
             two = two.restart();
             assert!(!sweep_replaced(&two.library));
@@ -366,10 +366,10 @@ fn set_that_could_not_be_published_leaves_no_file() {
 fn file_of_a_set_that_is_about_to_be_published_outlives_the_withdrawal_of_the_one_before() {
     let two = Two::new();
     let (path, file) = two.fold("1");
-    forget(&two.library, &name());
+    forget(&two.library, &[name()]);
     assert!(path.exists());
     drop(file);
-    forget(&two.library, &name());
+    forget(&two.library, &[name()]);
     assert!(!path.exists(), "it was not published");
 }
 

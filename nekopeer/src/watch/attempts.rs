@@ -183,7 +183,7 @@ fn remove(library: &Library, name: &FileName) -> Result<Dropped, CatalogueError>
     });
     drop(replacing);
     if is_removed? {
-        sets::forget(library, name);
+        sets::forget(library, std::slice::from_ref(name));
     }
     Ok(dropped)
 }

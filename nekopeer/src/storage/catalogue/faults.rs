@@ -15,7 +15,7 @@ use redb::{BackendError, DatabaseError, StorageBackend, backends::FileBackend};
 
 /// When writing to a file begins to fail: after a number of changes, until it is set again.
 #[derive(Debug)]
-pub(super) struct Faults(AtomicU64);
+pub(super) struct Faults(AtomicU64, AtomicU64);
 
 #[derive(Debug)]
 struct Failing {
@@ -25,7 +25,7 @@ struct Failing {
 
 impl Default for Faults {
     fn default() -> Self {
-        Self(AtomicU64::new(u64::MAX))
+        Self(AtomicU64::new(u64::MAX), AtomicU64::new(0))
     }
 }
 
@@ -33,6 +33,11 @@ impl Faults {
     /// The disk is full after `changes` to it.
     pub(super) fn begin_after(&self, changes: u64) {
         self.0.store(changes, Ordering::Relaxed);
+    }
+
+    /// How often a change was made durable.
+    pub(super) fn syncs(&self) -> u64 {
+        self.1.load(Ordering::Relaxed)
     }
 
     pub(super) fn end(&self) {
@@ -74,6 +79,7 @@ impl StorageBackend for Failing {
 
     fn sync_data(&self) -> io::Result<()> {
         self.faults.change()?;
+        self.faults.1.fetch_add(1, Ordering::Relaxed);
         self.file.sync_data()
     }
 

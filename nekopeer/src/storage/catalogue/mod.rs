@@ -194,14 +194,9 @@ impl Catalogue {
     ) -> Result<bool, CatalogueError> {
         let write = self.tables.begin()?;
         let entry = self.get(name);
-        let is_withdrawn = self.stated(name).is_ok_and(|stated| stated.is_some()) && entry.is_none();
-        let is_removed = !is_withdrawn && write.remove_entry(name)? && is_it(entry.as_deref());
+        let is_removed = self.forget_entry(&write, name, entry.as_deref())? && is_it(entry.as_deref());
         if is_removed {
-            if let Some(copy) = entry.filter(|entry| !self.is_own(entry)) {
-                write.put_floor(&copy)?;
-            }
             write.end_placing(std::iter::once(name))?;
-            write.set_untold([(name, None)].into_iter())?;
             self.tables.commit(write)?;
             self.noted.lock().remove(name);
             if let Err(error) = self.trim_kept(name) {

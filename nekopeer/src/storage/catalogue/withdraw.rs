@@ -1,6 +1,6 @@
 //! Withdrawing a name that was published here: its next version, which has no bytes and no file.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::HashSet, path::PathBuf, sync::Arc};
 
 use nekoproto::{FileName, Record, VerifiedRecord, Version};
 use redb::ReadableTableMetadata;
@@ -42,64 +42,91 @@ impl Catalogue {
         })
     }
 
-    /// Withdraws `name` if it is published here, durably: the next version, pending like any other. A copy is removed.
-    /// `before` is called before that changes anything, if anything does. Blocking.
-    pub(crate) fn withdraw(&self, name: &FileName, before: impl Fn()) -> Result<Gone, CatalogueError> {
-        self.withdraw_within(name, before, WITHDRAWALS_MAX)
+    /// Withdraws those of `names` that are published here, durably and in one transaction: the next version of each, pending
+    /// like any other. Copies are removed. `before` is called before that changes anything of a name, if anything does.
+    /// A number that is used up is an error of its name alone. Blocking.
+    pub(crate) fn withdraw(
+        &self,
+        names: &[FileName],
+        before: impl Fn(&FileName),
+    ) -> Result<Vec<Result<Gone, CatalogueError>>, CatalogueError> {
+        self.withdraw_within(names, before, WITHDRAWALS_MAX)
     }
 
     /// The same, of at most `most` withdrawals.
     pub(super) fn withdraw_within(
         &self,
-        name: &FileName,
-        before: impl Fn(),
+        names: &[FileName],
+        before: impl Fn(&FileName),
         most: u64,
-    ) -> Result<Gone, CatalogueError> {
-        if let Some(withdrawn) = self.withdraw_own(name, &before, most)? {
-            return Ok(withdrawn);
-        }
-        let mut is_own = false;
-        let is_removed = self.remove_if(name, |entry| {
-            is_own = entry.is_some_and(|entry| self.is_own(entry)); // published meanwhile
-            if !is_own {
-                before();
+    ) -> Result<Vec<Result<Gone, CatalogueError>>, CatalogueError> {
+        let write = self.tables.begin()?;
+        let (above, now_ms) = (self.above()?, u64::try_from(now_ns() / 1_000_000).unwrap_or_default());
+        let (mut seen, mut new) = (HashSet::with_capacity(names.len()), Vec::new());
+        let withdraw = |name| {
+            if !seen.insert(name) {
+                return Ok(Ok(Gone::Unknown)); // it is gone by then
             }
-            !is_own
-        })?;
-        match (is_removed, is_own) {
-            (true, _) => Ok(Gone::Forgotten),
-            (false, true) => Err(CatalogueError::Overtaken(name.clone())),
-            (false, false) => Ok(Gone::Unknown),
+            let entry = self.get(name);
+            let Some(entry) = entry.as_ref().filter(|entry| self.is_own(entry)) else {
+                let is_removed = self.forget_entry(&write, name, entry.as_deref())?;
+                return Ok(Ok(if is_removed { Gone::Forgotten } else { Gone::Unknown }));
+            };
+            let newest = entry.newest.as_ref().map(|newest| newest.version);
+            let last = write.version(name)?.max(above).max(newest).max(Some(entry.record.version));
+            let Some(version) = last.and_then(Version::next) else {
+                return Ok(Err(CatalogueError::VersionsUsedUp(name.clone())));
+            };
+            let terms = entry.record.policy;
+            let record = Record::withdrawal(self.identity.id(), name.clone(), version, terms, now_ms);
+            let record = record.sign(&self.identity)?;
+            new.push(record.clone());
+            Ok(Ok(Gone::Withdrawn { record, oldest: Vec::new() }))
+        };
+        let mut gone = names.iter().map(withdraw).collect::<Result<Vec<_>, CatalogueError>>()?;
+        let is_gone = |gone: &Result<Gone, _>| gone.as_ref().is_ok_and(|gone| *gone != Gone::Unknown);
+        let changed: Vec<&FileName> =
+            names.iter().zip(&gone).filter(|(_, gone)| is_gone(gone)).map(|(name, _)| name).collect();
+        if changed.is_empty() {
+            return Ok(gone);
         }
+        changed.iter().for_each(|name| before(name));
+        write.set_versions(new.iter().map(|record| (&record.name, record.version)))?;
+        write.end_placing(changed.iter().copied())?;
+        write.end_piped(new.iter().map(|record| &record.name))?;
+        let mut oldest = write.forget_oldest_withdrawals(most.saturating_sub(new.len() as u64))?;
+        let entries = new.iter().cloned().map(entry_of).collect();
+        self.commit_published(write, new, entries)?;
+        for name in changed {
+            self.noted.lock().remove(name);
+            if let Err(error) = self.trim_kept(name) {
+                tracing::warn!(%error, "earlier versions stay on disk"); // until the name is held again
+            }
+        }
+        if let Some(Gone::Withdrawn { oldest: made_room, .. }) =
+            gone.iter_mut().flatten().find(|gone| matches!(gone, Gone::Withdrawn { .. }))
+        {
+            made_room.append(&mut oldest);
+        }
+        Ok(gone)
     }
 
-    /// The same of a name that is published here; `None` for any other.
-    fn withdraw_own(
+    /// Removes `entry`, that of `name`, also if it is damaged; whether there was one.
+    pub(super) fn forget_entry(
         &self,
+        write: &Write<'_>,
         name: &FileName,
-        before: impl Fn(),
-        most: u64,
-    ) -> Result<Option<Gone>, CatalogueError> {
-        let write = self.tables.begin()?;
-        let Some(entry) = self.get(name).filter(|entry| self.is_own(entry)) else { return Ok(None) };
-        let newest = entry.newest.as_ref().map(|newest| newest.version);
-        let last = write.version(name)?.max(self.above()?).max(newest).max(Some(entry.record.version));
-        let version = last.and_then(Version::next);
-        let version = version.ok_or_else(|| CatalogueError::VersionsUsedUp(name.clone()))?;
-        let now_ms = u64::try_from(now_ns() / 1_000_000).unwrap_or_default();
-        let terms = entry.record.policy;
-        let record = Record::withdrawal(self.identity.id(), name.clone(), version, terms, now_ms);
-        let record = record.sign(&self.identity)?;
-        before();
-        write.set_version(name, version)?;
-        write.end_placing(std::iter::once(name))?;
-        write.end_piped(std::iter::once(name))?;
-        let oldest = write.forget_oldest_withdrawals(most.saturating_sub(1))?;
-        self.commit_published(write, vec![record.clone()], vec![entry_of(record.clone())])?;
-        if let Err(error) = self.trim_kept(name) {
-            tracing::warn!(%error, "earlier versions stay on disk"); // until the name is held again
+        entry: Option<&Entry>,
+    ) -> Result<bool, CatalogueError> {
+        let is_withdrawn = entry.is_none() && self.stated(name).is_ok_and(|stated| stated.is_some());
+        if is_withdrawn || !write.remove_entry(name)? {
+            return Ok(false);
         }
-        Ok(Some(Gone::Withdrawn { record, oldest }))
+        if let Some(copy) = entry.filter(|entry| !self.is_own(entry)) {
+            write.put_floor(copy)?;
+        }
+        write.set_untold([(name, None)].into_iter())?;
+        Ok(true)
     }
 }
 

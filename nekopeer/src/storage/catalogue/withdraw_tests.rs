@@ -61,7 +61,7 @@ fn name(text: &str) -> FileName {
 
 /// Withdraws `file`, which is published; returns the version, and the names that made room for it.
 fn withdraw(catalogue: &Catalogue, file: &str, most: u64) -> (u64, Vec<FileName>) {
-    match catalogue.withdraw_within(&name(file), || {}, most).unwrap() {
+    match catalogue.withdraw_within(&[name(file)], |_| {}, most).unwrap().remove(0).unwrap() {
         Gone::Withdrawn { record, oldest } => (record.version.get(), oldest),
         gone => panic!("{gone:?}"),
     }
@@ -81,8 +81,8 @@ fn withdrawal_is_the_next_version_over_restarts_and_no_file() {
     {
         let catalogue = setup.open();
         assert_eq!(withdraw(&catalogue, "a", 9), (2, Vec::new()));
-        let again = catalogue.withdraw(&name("a"), || panic!("nothing changes")).unwrap();
-        assert_eq!(again, Gone::Unknown);
+        let again = catalogue.withdraw(&[name("a")], |_| panic!("nothing changes")).unwrap();
+        assert!(matches!(again[..], [Ok(Gone::Unknown)]));
         assert!(!catalogue.remove(&name("a")).unwrap());
     }
     let catalogue = setup.open();
@@ -126,7 +126,56 @@ fn copy_of_another_origins_file_takes_the_place_of_a_withdrawal_and_is_forgotten
     assert_eq!(stated(&catalogue), [("a".to_owned(), false)]);
     assert!(!catalogue.has_pending(), "nobody is to be told of the withdrawal any more");
     let is_called = Cell::new(false);
-    assert_eq!(catalogue.withdraw(&name("a"), || is_called.set(true)).unwrap(), Gone::Forgotten);
+    let gone = catalogue.withdraw(&[name("a")], |_| is_called.set(true)).unwrap();
+    assert!(matches!(gone[..], [Ok(Gone::Forgotten)]));
     assert!(is_called.get() && stated(&catalogue).is_empty());
     assert_eq!(setup.publish(&catalogue, "a", b"three"), 3);
+}
+
+#[test]
+fn many_are_withdrawn_at_once_and_one_that_cannot_be_hinders_no_other() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    for file in ["a", "b", "full"] {
+        setup.publish(&catalogue, file, b"one");
+    }
+    catalogue.put_copy(setup.copy("copy")).unwrap();
+    let write = catalogue.tables.begin().unwrap();
+    write.set_version(&name("full"), Version::new(u64::MAX).unwrap()).unwrap();
+    catalogue.tables.commit(write).unwrap();
+    let names = ["a", "nothing", "full", "copy", "b", "a"].map(name);
+    let before = std::cell::RefCell::new(Vec::new());
+    let gone = catalogue.withdraw(&names, |name| before.borrow_mut().push(name.to_string())).unwrap();
+    let [
+        Ok(Gone::Withdrawn { record: a, .. }),
+        Ok(Gone::Unknown),
+        Err(CatalogueError::VersionsUsedUp(_)),
+        Ok(Gone::Forgotten),
+        Ok(Gone::Withdrawn { record: b, .. }),
+        Ok(Gone::Unknown),
+    ] = &gone[..]
+    else {
+        panic!("{gone:?}")
+    };
+    assert_eq!([a, b].map(|record| (record.name.as_str(), record.version.get())), [("a", 2), ("b", 2)]);
+    assert_eq!(before.into_inner(), ["a", "copy", "b"]);
+    drop(catalogue);
+    assert_eq!(
+        stated(&setup.open()),
+        [("a", true), ("b", true), ("full", false)].map(|(n, w)| (n.to_owned(), w))
+    );
+}
+
+/// Each commit waits for the disk.
+#[test]
+fn many_are_withdrawn_in_one_commit() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    let names: Vec<FileName> = (0..64).map(|n| name(&format!("f{n}"))).collect();
+    names.iter().for_each(|name| _ = setup.publish(&catalogue, name.as_str(), b"one"));
+    let before = catalogue.tables.faults.syncs();
+    withdraw(&catalogue, "f0", 99);
+    let of_one = catalogue.tables.faults.syncs() - before;
+    assert!(catalogue.withdraw(&names, |_| {}).unwrap().into_iter().all(|gone| gone.is_ok()));
+    assert_eq!(catalogue.tables.faults.syncs() - before, 2 * of_one);
 }
