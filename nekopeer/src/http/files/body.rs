@@ -32,28 +32,31 @@ pub(super) struct FileBody {
     file: Arc<File>,
     /// What it was when it was opened.
     entry: Arc<Entry>,
+    /// Its stamp when its bytes were known to be those of the entry last.
+    stamp: Stamp,
     left: Range<u64>,
     sender: Option<FileSender>,
-    reading: Option<JoinHandle<io::Result<Bytes>>>,
+    reading: Option<JoinHandle<io::Result<(Bytes, Stamp)>>>,
 }
 
 impl FileBody {
     /// The bytes in `range` of `file`, which is that of `entry`, sent by `sender` if there is one.
     pub(super) fn new(file: File, entry: Arc<Entry>, range: Range<u64>, sender: Option<FileSender>) -> Self {
-        Self { file: Arc::new(file), entry, left: range, sender, reading: None }
+        let (file, stamp) = (Arc::new(file), entry.stamp);
+        Self { file, entry, stamp, left: range, sender, reading: None }
     }
 
-    /// Fails if the file is not as it was. That it was moved or replaced by another does not change its bytes, but
+    /// Fails if the file is not as it was with this stamp; returns the stamp that it has now. That it was moved or replaced by another does not change its bytes, but
     /// looks as if they had been written and its time set back: then they are read again.
-    fn check(file: &File, entry: &Entry) -> io::Result<()> {
+    fn check(file: &File, entry: &Entry, stamp: Stamp) -> io::Result<Stamp> {
         let now = Stamp::of(&file.metadata()?);
-        let is_same = entry.stamp == now
-            || (entry.stamp.is_moved_to(&now) && {
+        let is_same = stamp == now
+            || (stamp.is_moved_to(&now) && {
                 let mut hasher = blake3::Hasher::new();
                 hasher.update_reader(file)?;
                 hasher.finalize() == *entry.record.content.as_bytes()
             });
-        if is_same { Ok(()) } else { Err(io::Error::other("the file changed while it was sent")) }
+        if is_same { Ok(now) } else { Err(io::Error::other("the file changed while it was sent")) }
     }
 
     /// The next bytes.
@@ -68,17 +71,20 @@ impl FileBody {
             ready!(sender.poll_sent(cx));
         }
         let (file, entry, at) = (Arc::clone(&self.file), Arc::clone(&self.entry), self.left.start);
+        let stamp = self.stamp;
         let reading = self.reading.get_or_insert_with(|| {
             spawn_blocking(move || {
                 let mut bytes = vec![0; usize::try_from(len.min(PIECE_BYTES)).unwrap_or(usize::MAX)];
                 file.read_exact_at(&mut bytes, at)?;
-                Self::check(&file, &entry)?;
-                Ok(bytes.into())
+                let stamp = Self::check(&file, &entry, stamp)?;
+                Ok((bytes.into(), stamp))
             })
         });
         let read = ready!(Pin::new(reading).poll(cx));
         self.reading = None;
-        Poll::Ready(read.map_err(io::Error::other)?)
+        let (bytes, stamp) = read.map_err(io::Error::other)??;
+        self.stamp = stamp;
+        Poll::Ready(Ok(bytes))
     }
 }
 
@@ -104,5 +110,46 @@ impl Body for FileBody {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.left.end - self.left.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::{ContentHash, FileName, Identity, ManifestHash, Policy, Record, Version};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn file_that_was_replaced_is_hashed_once_and_not_for_each_piece() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, beside) = (folder.path().join("a"), folder.path().join("b"));
+        let content = vec![7; 3 * usize::try_from(PIECE_BYTES).unwrap()];
+        std::fs::write(&path, &content).unwrap();
+        let file = File::open(&path).unwrap();
+        let identity = Identity::from_seed(&[1; 32]);
+        let record = Record {
+            origin: identity.id(),
+            name: FileName::new("a").unwrap(),
+            version: Version::FIRST,
+            size: content.len() as u64,
+            content: ContentHash::from_bytes(*blake3::hash(&content).as_bytes()),
+            manifest: ManifestHash::from_bytes([1; 32]),
+            policy: Policy::default(),
+            published_ms: 1_795_000_000_000,
+        };
+        let (record, stamp) = (record.sign(&identity).unwrap(), Stamp::of(&file.metadata().unwrap()));
+        let entry =
+            Entry { record, path: path.clone(), stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
+        let len = content.len() as u64;
+        let mut body = FileBody::new(file, Arc::new(entry), 0..len, None);
+        std::fs::write(&beside, b"another").unwrap();
+        std::fs::rename(&beside, &path).unwrap();
+        let mut sent = Vec::new();
+        while let Some(frame) = std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+            sent.extend_from_slice(&frame.unwrap().into_data().unwrap());
+            let now = Stamp::of(&body.file.metadata().unwrap());
+            assert_eq!(body.stamp, now, "what is as it was then is not hashed again");
+        }
+        assert_eq!(sent, content);
     }
 }
