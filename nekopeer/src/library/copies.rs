@@ -35,14 +35,14 @@ impl Library {
 
     /// Starts to watch the copies in `entries`.
     pub(crate) fn keep(&self, entries: &[Entry]) {
-        {
-            let mut copies = self.copies.lock();
-            for Entry { record, .. } in entries {
-                // The catalogue knows the news that arrived since the commit. Later news is recorded in
-                // `copies`, which is locked until the entries are in it.
-                let newest = self.catalogue.get(&record.name).and_then(|entry| entry.newest.clone());
-                let copy = CopyState::new(record, newest, self.wanted_bound(&record.name), clock::now());
-                copies.insert(&record.name, record.origin, copy);
+        for Entry { record, .. } in entries {
+            let name = &record.name;
+            let copy = CopyState::new(record, None, self.wanted_bound(name), clock::now());
+            self.copies.lock().insert(name, record.origin, copy);
+            // News is stored, and then noted in `copies`: the catalogue knows what came before this copy was in it.
+            let newest = self.catalogue.get(name).and_then(|entry| entry.newest.clone());
+            if let Some(newest) = newest.filter(|newest| newest.replaces(record)) {
+                self.copies.lock().change(name, |copy| copy.learn(&newest));
             }
         }
         self.wake();
@@ -80,10 +80,14 @@ impl Library {
     /// version may have been stored since `entries` were read: it stays.
     pub(crate) fn watch<'a>(&self, entries: impl Iterator<Item = &'a Entry>) {
         let now = clock::now();
+        let found =
+            entries.filter(|entry| !self.catalogue.is_own(entry)).map(|Entry { record, newest, .. }| {
+                (record, CopyState::new(record, newest.clone(), self.wanted_bound(&record.name), now))
+            });
+        let found: Vec<_> = found.collect(); // before others wait for the lock
         let mut copies = self.copies.lock();
-        for Entry { record, newest, .. } in entries.filter(|entry| !self.catalogue.is_own(entry)) {
+        for (record, copy) in found {
             if copies.get(&record.name).is_none() {
-                let copy = CopyState::new(record, newest.clone(), self.wanted_bound(&record.name), now);
                 copies.insert(&record.name, record.origin, copy);
             }
         }
@@ -101,7 +105,8 @@ impl Library {
 
     /// Starts to watch all copies. Blocking.
     pub(crate) fn watch_all(&self) -> Result<(), CatalogueError> {
-        self.copies.lock().reserve(self.catalogue.len()?);
+        let len = self.catalogue.len()?;
+        self.copies.lock().reserve(len);
         let mut start = Some(PageStart::default());
         while let Some(from) = start {
             let page = self.catalogue.page(&from, ENTRIES_AT_ONCE)?;
