@@ -124,7 +124,11 @@ pub(super) fn earlier(
         Some(_) => return Err(CatalogueError::Overtaken(name.clone()).into()),
         None => all_known(&held),
     };
-    let mut kept = catalogue.restorable(name)?;
+    // What is put back is tried again until its chunks are there: a user may move them, or have no disk for a while.
+    let mut kept: Vec<Copy> = match refused {
+        Some(_) => catalogue.kept(name)?.into_iter().map(|kept| kept.copy).collect(),
+        None => catalogue.restorable(name)?,
+    };
     kept.retain(|copy| copy.entry.record.same_file(&held.record) && copy.entry.record != held.record);
     let is_wanted = |found: Version| version.is_none_or(|version| version == found);
     let versions: Vec<Version> = kept.iter().map(|copy| copy.entry.record.version).collect();
