@@ -37,7 +37,6 @@ struct Users {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "says what a seed came to")]
 fn random_steps_of_users_lose_nothing_and_leave_nothing_stuck() {
     for seed in testkit::seeds(1) {
         let until = Instant::now() + seconds();
