@@ -21,7 +21,7 @@ use crate::state::{
 };
 
 /// How often the end that opened a connection says that nothing is new; the answer says so of the other end.
-const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
+const HEARTBEAT_EVERY: Duration = Duration::from_millis(1200);
 /// Time for a neighbor to acknowledge a message.
 const ACKNOWLEDGED_WITHIN: Duration = TRUSTED_FOR;
 /// The same for a message with whole filters: over a slow link it takes longer, and nothing depends on when it arrives.

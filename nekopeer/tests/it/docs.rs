@@ -45,7 +45,8 @@ fn words(text: &str) -> impl DoubleEndedIterator<Item = String> {
 fn constant(code: &str, name: &str) -> Option<String> {
     let mut items = code.split("const ").filter_map(|item| item.strip_prefix(name)?.strip_prefix(": "));
     let value = items.next()?.split(';').next()?.split_once('=')?.1.trim();
-    let seconds = value.strip_prefix("Duration::from_secs(").map(|number| number.replace(')', " s"));
+    let of = |unit, short| Some(value.strip_prefix(unit)?.replace(')', short));
+    let seconds = of("Duration::from_secs(", " s").or_else(|| of("Duration::from_millis(", " ms"));
     let value =
         seconds.unwrap_or(value.to_owned()).replace(" * 1024 * 1024", " Mi").replace(" * 1024", " Ki");
     items.next().is_none().then(|| format!("`{name}` | {value}"))
