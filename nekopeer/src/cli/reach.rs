@@ -57,8 +57,7 @@ impl Need {
             | Command::Read { .. }
             | Command::Find(_)
             | Command::Query { .. }
-            | Command::Trace { .. }
-            | Command::Probe { .. } => Self::Indexer,
+            | Command::Trace { .. } => Self::Indexer,
             Command::Check { .. }
             | Command::Wait { .. }
             | Command::Ticket { .. }

@@ -12,7 +12,7 @@ use std::{
 use anyhow::Context;
 use nekoproto::{
     FileName, Position, Version,
-    limits::{PROBE_HOPS_DEFAULT, PROBE_HOPS_MAX, TTL_DEFAULT, TTL_MAX},
+    limits::{TTL_DEFAULT, TTL_MAX},
 };
 
 use self::follow::FollowArgs;
@@ -90,18 +90,13 @@ pub enum Verb {
         #[command(flatten)]
         reach: Reach,
     },
-    /// Show which indexers a query reaches, which it leaves out and why, and how long each takes; without a name, the
-    /// way of a probe that goes from one indexer to the next
+    /// Show which indexers a query reaches, which it leaves out and why, and how long each takes
     Trace {
         /// What to look for
         #[arg(value_name = "NAME")]
-        name: Option<FileName>,
+        name: FileName,
         #[command(flatten)]
         reach: Reach,
-        /// Without a name: how often the probe is passed on
-        #[arg(long, value_name = "N", default_value_t = PROBE_HOPS_DEFAULT, conflicts_with = "name",
-            value_parser = clap::value_parser!(u8).range(..=i64::from(PROBE_HOPS_MAX)))]
-        hops: u8,
     },
     /// List what is published and held here
     Ls,
@@ -297,8 +292,7 @@ impl Verb {
             }
             Self::Search(search) => search.command()?,
             Self::Query { names, reach } => Command::Query { names, ttl_hops: reach.ttl },
-            Self::Trace { name: Some(name), reach, .. } => Command::Trace { name, ttl_hops: reach.ttl },
-            Self::Trace { name: None, hops, .. } => Command::Probe { hops },
+            Self::Trace { name, reach } => Command::Trace { name, ttl_hops: reach.ttl },
             Self::Ls => Command::List { first: None, after: None },
             Self::Status { names } => Command::Check { names, first: None, after: None },
             Self::Wait { name, version, all, timeout } => Command::Wait {
@@ -328,8 +322,7 @@ impl Verb {
             | Self::Deregister { names }
             | Self::Status { names } => names.iter().collect(),
             Self::Follow(FollowArgs { names, .. }) => names.iter().filter_map(Word::name).collect(),
-            Self::Trace { name, .. } => name.iter().collect(),
-            Self::Rollback { name, .. } | Self::Wait { name, .. } => vec![name],
+            Self::Trace { name, .. } | Self::Rollback { name, .. } | Self::Wait { name, .. } => vec![name],
             Self::Share(_)
             | Self::Register(_)
             | Self::Search(_)

@@ -93,7 +93,6 @@ pub(crate) async fn carry_out(
                 answer.rows(vec![Row::Trace(reply)]).await?;
             }
         }
-        Command::Probe { hops } => answer.rows_of(peer.indexers.probe(hops).await?, Row::Probe).await?,
         Command::Jobs => answer.rows_of(host.jobs.rows(peer), Row::Job).await?,
         Command::Cancel { what } => {
             answer.rows_of(host.jobs.cancel(&what, peer).await?, Row::Cancelled).await?;

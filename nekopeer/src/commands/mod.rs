@@ -145,11 +145,6 @@ pub(crate) enum Command {
         /// Hops beyond the own indexers.
         ttl_hops: u8,
     },
-    /// Send a route probe through each own indexer. Answers with one [`Row::Probe`] each.
-    Probe {
-        /// How often it is passed on.
-        hops: u8,
-    },
     /// Follow names until the caller leaves. Answers with [`Reply::Event`] about them.
     Follow {
         /// The names.

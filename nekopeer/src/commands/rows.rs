@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Failure, JobRow, LocalPath, in_one_line};
 use crate::{
     download::{Delivery, DownloadError, Downloaded},
-    indexers::{Answer, Probed},
+    indexers::Answer,
     library::{
         copies::Confirmed,
         status::{Condition, FileStatus},
@@ -68,8 +68,6 @@ pub(crate) enum Row {
     },
     /// The way of a query from one own indexer on, which is its first hop.
     Trace(TraceReply),
-    /// The way of a route probe from one own indexer on.
-    Probe(Probed),
     /// A file that matches a search.
     Match(MatchRow),
     /// The last row of a search.
@@ -249,7 +247,6 @@ impl Row {
                 BASE + job.name.len() + job.error.as_ref().map_or(0, String::len)
             }
             Self::Trace(reply) => BASE + reply.hops.len() * BASE,
-            Self::Probe(probed) => BASE + probed.way.as_ref().map_or(0, |way| way.stops.len()) * 64,
         }
     }
 

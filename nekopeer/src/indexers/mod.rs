@@ -25,14 +25,11 @@ use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
+pub(crate) use self::search::{Scope, Wishes};
 use self::{call_back::Callers, session::Session};
 pub use self::{
     find::Found,
     search::{Answer, SearchError},
-};
-pub(crate) use self::{
-    search::{Scope, Wishes},
-    trace::Probed,
 };
 use crate::{
     config::Config,

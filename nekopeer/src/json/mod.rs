@@ -6,7 +6,6 @@ mod events;
 mod files;
 mod found;
 mod jobs;
-mod probe;
 mod published;
 mod trace;
 
@@ -16,7 +15,6 @@ pub(crate) use self::{
     files::{FileJson, role},
     found::{FoundJson, MatchJson, VersionJson},
     jobs::{JobJson, JobsJson},
-    probe::ProbeJson,
     published::{TicketedJson, UnpublishedJson, WatchedJson},
     trace::TraceJson,
 };

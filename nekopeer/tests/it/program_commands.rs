@@ -216,23 +216,3 @@ fn each_of_several_downloads_says_if_it_may_not_be_the_newest() {
         assert!(got.err.contains(&format!("note: {name}: {note}")), "{got:?}");
     }
 }
-
-#[test]
-fn trace_without_a_name_shows_the_way_of_a_probe() {
-    let indexers = Indexers::line(3, Security::Tls);
-    let home = Home::at(&indexers, 0);
-    let shown = home.done(&["trace", "--hops", "3"]);
-    assert!(shown.out[0].starts_with("HOP"), "{shown:?}");
-    assert_eq!(shown.out.len(), 5, "four stops: {shown:?}");
-    assert!(
-        shown.err.iter().any(|line| line.contains("3 hops") && line.ends_with("no hops left")),
-        "{shown:?}"
-    );
-    let way = home.done(&["--json", "trace", "--hops", "3"]).json()["indexers"][0].clone();
-    let nodes: Vec<&str> =
-        way["stops"].as_array().unwrap().iter().map(|stop| stop["node"].as_str().unwrap()).collect();
-    assert_eq!(nodes.len(), 4, "{way}");
-    assert!(nodes[1] == nodes[3] && nodes[0] != nodes[1] && nodes[1] != nodes[2], "back from the end: {way}");
-    assert_eq!(way["stops"][0]["addr"], indexers.addr(0));
-    Home::with(&["--indexer", "127.0.0.1:1"]).run(&["trace"]).failed_with(3, &["127.0.0.1:1"]);
-}

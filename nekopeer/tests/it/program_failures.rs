@@ -47,8 +47,6 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["search", "a", "--after", "nowhere"], "no place"),
     (&["search", "a", "--origin", "me"], "hexadecimal"),
     (&["search", "a", "--ttl", "17"], "17"),
-    (&["trace", "a", "--hops", "3"], "--hops"),
-    (&["trace", "--hops", "65"], "65"),
     (&["follow", "f", "--exec-timeout", "3"], "--exec"),
     (&["ls", "--indexer", "nowhere"], "nowhere"),
     (&["--network", "", "ls"], "a network needs a name"),

@@ -14,7 +14,6 @@ deregister NAME...      offer them no longer; the files stay
 search TERM...          find by name, words or 'globs'; --min-size, --newer-than, --origin, --after
 query NAME... [--ttl N] ask the network, N hops far
 trace NAME [--ttl N]    which indexers a query reaches, which not and why, and how long each takes
-trace [--hops N]        the way of a probe from indexer to indexer, with the time in each and between them
 get NAME... [-o PATH]   download the newest versions, verified; with & at the end in the background; --bound SECS
 download NAME...        the same
 follow NAME...          keep the newest version in place, until Ctrl-C; --exec COMMAND, --keep N, --when-stale WHAT

@@ -5,7 +5,6 @@ mod files;
 mod hits;
 mod jobs;
 mod matches;
-mod probe;
 mod published;
 mod table;
 mod tickets;
@@ -122,7 +121,6 @@ fn view(command: &Command) -> Box<dyn View> {
         Command::List { .. } | Command::Check { .. } => Box::<files::Files>::default(),
         Command::Ticket { .. } => Box::<tickets::Tickets>::default(),
         Command::Trace { name, .. } => Box::new(trace::Trace::of(name.clone())),
-        Command::Probe { .. } => Box::<probe::Probe>::default(),
         Command::Withdraw { .. }
         | Command::Events
         | Command::Stop

@@ -23,7 +23,7 @@ use crate::{
         Inside,
         described::{Name, Refused},
     },
-    json::{FailedJson, FoundJson, MatchJson, ProbeJson, TraceJson},
+    json::{FailedJson, FoundJson, MatchJson, TraceJson},
 };
 
 /// What was found.
@@ -93,24 +93,6 @@ pub(super) async fn trace(
     let traces =
         rows.into_iter().filter_map(|row| if let Row::Trace(trace) = row { Some(trace) } else { None });
     Ok(Json(TraceJson::of(&name, &traces.collect::<Vec<_>>())))
-}
-
-/// Sends a probe through the network, which each indexer passes on to one neighbor: which way it went, and how long each
-/// had it.
-#[utoipa::path(
-    get,
-    path = "/api/v1/probe",
-    params(("hops" = Option<u8>, Query, description = "How often it is passed on, 10 if not given", minimum = 0, maximum = 64)),
-    responses((status = 200, description = "The way from each own indexer on", body = ProbeJson), Refused),
-)]
-pub(super) async fn probe(
-    State(inside): State<Arc<Inside>>,
-    params: Params,
-) -> Result<Json<ProbeJson>, Problem> {
-    let hops = params.known(&["hops"])?.hops()?;
-    let (rows, _) = inside.carry_out(Command::Probe { hops }, no_input())?.rows().await?;
-    let ways = rows.iter().filter_map(|row| if let Row::Probe(way) = row { Some(way) } else { None });
-    Ok(Json(ProbeJson::of(ways)))
 }
 
 /// Files that match a search.

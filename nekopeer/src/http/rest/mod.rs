@@ -107,7 +107,6 @@ fn routes() -> OpenApiRouter<Arc<Inside>> {
         .routes(routes!(find::ticket))
         .routes(routes!(find::query))
         .routes(routes!(find::trace))
-        .routes(routes!(find::probe))
         .routes(routes!(files::catalogue))
         .routes(routes!(files::status))
         .routes(routes!(publish::publish))

@@ -6,7 +6,7 @@ use axum::{extract::FromRequestParts, http::request::Parts};
 use nekoindexer::http::Problem;
 use nekoproto::{
     FileName,
-    limits::{PROBE_HOPS_DEFAULT, PROBE_HOPS_MAX, TTL_DEFAULT, TTL_MAX},
+    limits::{TTL_DEFAULT, TTL_MAX},
 };
 use percent_encoding::percent_decode_str;
 
@@ -81,11 +81,6 @@ impl Params {
     /// How far a query travels.
     pub(super) fn ttl(&self) -> Result<u8, Problem> {
         self.number("ttl", 0, TTL_MAX).map(|ttl| ttl.unwrap_or(TTL_DEFAULT))
-    }
-
-    /// How often a probe is passed on.
-    pub(super) fn hops(&self) -> Result<u8, Problem> {
-        self.number("hops", 0, PROBE_HOPS_MAX).map(|hops| hops.unwrap_or(PROBE_HOPS_DEFAULT))
     }
 
     /// A name that may be given once.

@@ -102,13 +102,14 @@ impl Users {
         &self.reader
     }
 
-    /// New bytes in the file of the origin; some of them are as before.
+    /// New bytes in the file of the origin, saved at once; some of them are as before.
     fn edit(&mut self) {
         let mut new = bytes(1, 300_000);
         let part = self.rng.random_range(0..30) * 10_000;
         new[part..part + 10_000].copy_from_slice(&bytes(self.rng.random(), 10_000));
         self.written.insert(blake3::hash(&new).to_string());
-        self.origin.write("f", new);
+        let saved = self.origin.write("f.new", new);
+        fs::rename(saved, self.origin.path("f")).unwrap();
     }
 
     fn edit_set(&mut self) {
