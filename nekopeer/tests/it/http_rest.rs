@@ -70,11 +70,6 @@ fn rows_are_those_of_the_command_line() {
     assert!(ticket["tickets"][0]["ticket"].as_str().unwrap().starts_with("neko:"), "{ticket}");
     let traced = http.get("/api/v1/trace?name=a.txt").done(200);
     assert!(traced["found"] == true && traced["complete"] == true, "{traced}");
-    let probed = http.get("/api/v1/probe?hops=0").done(200);
-    assert_eq!(
-        (&probed["indexers"][0]["end"], &probed["indexers"][0]["stops"][0]["again"]),
-        (&"hops".into(), &false.into())
-    );
 }
 
 #[test]
@@ -86,7 +81,6 @@ fn errors_say_what_to_do_and_methods_that_are_not_taken_are_named() {
         ("query", 400, "name=NAME"),
         ("query?name=../a", 400, "'..'"),
         ("query?name=a&ttl=99", 400, "0 to 16"),
-        ("probe?hops=65", 400, "0 to 64"),
         ("query?nme=a", 400, "name, ttl"),
         ("jobs/7", 404, "/api/v1/jobs"),
         ("jobs/x", 400, ""),
