@@ -12,11 +12,11 @@ pub(crate) mod repair;
 mod telling;
 pub(crate) mod tree;
 
-use std::{collections::HashMap, path::PathBuf, pin::pin, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
-use nekoproto::{FileName, Policy, VerifiedRecord, Version};
+use nekoproto::{FileName, Policy, VerifiedRecord};
 use serde::{Deserialize, Serialize};
-use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
+use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::DropGuard;
 
 use self::{
@@ -28,16 +28,12 @@ pub use self::{error::PublishError, policy::PolicyChange};
 use crate::{
     content::stamp::Stamp,
     indexers::Indexers,
-    library::{Library, learn::Settling},
+    library::Library,
     peers::Peers,
     sets,
     storage::catalogue::Gone,
     util::{progress::Progress, tasks::finished},
 };
-
-/// How long subscribers are not told of a version whose number is new for sure, while no indexer has listed it: who
-/// downloads it looks for it there.
-const TELL_AFTER: Duration = Duration::from_millis(250);
 
 /// Names that are withdrawn in one transaction, of some 2 KiB each.
 pub(crate) const WITHDRAWN_AT_ONCE: usize = 1024;
@@ -193,32 +189,12 @@ impl Publisher {
     async fn announced(&self, stored: Stored) -> PublishOutcome {
         let Stored { mut outcome, newer, settling } = stored;
         if self.library.is_serving && !(outcome.published.is_empty() && outcome.unchanged.is_empty()) {
-            let told = self.settle_and_tell(&mut outcome, &settling).await;
+            self.settle(&mut outcome, &settling).await;
             drop(settling); // before others are told: what an indexer lists later is spread by the indexers
-            let is_told = |record: &VerifiedRecord| told.get(&record.name) == Some(&record.version);
-            let news = outcome.published.iter().filter(|record| !is_told(record)).cloned();
-            self.tell_subscribers(&news.collect::<Vec<_>>());
+            self.tell_subscribers(&outcome.published);
             self.library.learn(newer).await; // what was published elsewhere since
         }
         outcome
-    }
-
-    /// Settles the numbers. Where that takes long, subscribers are told before of the versions whose numbers are new for
-    /// sure; returns these.
-    async fn settle_and_tell(
-        &self,
-        outcome: &mut PublishOutcome,
-        settling: &Settling,
-    ) -> HashMap<FileName, Version> {
-        let is_sure = |record: &&VerifiedRecord| self.library.hands_out(record);
-        let sure: Vec<VerifiedRecord> = outcome.published.iter().filter(is_sure).cloned().collect();
-        let mut settle = pin!(self.settle(outcome, settling));
-        if timeout(TELL_AFTER, &mut settle).await.is_ok() {
-            return HashMap::new();
-        }
-        self.tell_subscribers(&sure);
-        settle.await;
-        sure.into_iter().map(|record| (record.name.clone(), record.version)).collect()
     }
 
     /// The last piece of a publish of `files` files; `is_confirmed` says whether each was when it was announced.

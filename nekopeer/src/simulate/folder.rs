@@ -163,17 +163,11 @@ impl Folder {
         }
     }
 
-    /// Whether its next number is new for sure, so that subscribers are told before an indexer has listed it.
-    #[must_use]
-    pub const fn is_sure(&self) -> bool {
-        self.is_registered && !self.disk.is_new
-    }
-
     /// Whether others may be told of `record`: see `Library::hands_out`.
     fn hands_out(&self, record: &Record) -> bool {
         let is_pending =
             !self.disk.is_told && self.disk.entry.as_ref().is_some_and(|entry| **entry == *record);
-        !is_pending || self.is_sure()
+        !is_pending || (self.is_registered && !self.disk.is_new)
     }
 
     /// The version that is served to those who download.

@@ -29,8 +29,6 @@ use crate::plan::topology::{Graph, TopologyError};
 /// between renewals of a lease.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 const HANGS_AFTER: Duration = Duration::from_secs(1);
-/// The same where the number is new for sure.
-const TELL_AFTER: Duration = Duration::from_millis(250);
 /// How long a publish waits for the network to say which versions it knows.
 const ASKING_MAX: Duration = Duration::from_secs(1);
 /// The longest pause before subscribers are told again.

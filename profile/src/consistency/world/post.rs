@@ -26,10 +26,9 @@ impl World {
                     self.committed.push(self.queue.now());
                     self.newest = self.newest.max(record.version.get());
                     self.history.push(record.clone());
-                    if let Role::Folder { folder, announcing, .. } = &mut self.peers[peer].role {
+                    if let Role::Folder { announcing, .. } = &mut self.peers[peer].role {
                         *announcing = Some(record);
-                        let patience = if folder.is_sure() { TELL_AFTER } else { HANGS_AFTER };
-                        self.queue.after(patience, Event::Announces(peer));
+                        self.queue.after(HANGS_AFTER, Event::Announces(peer));
                     }
                 }
             }
