@@ -164,6 +164,21 @@ fn copy_follows_its_origin_after_any_two_kills() {
     }
 }
 
+/// A user touches the file before the next process looks whose it is.
+#[test]
+fn file_that_was_moved_and_touched_after_a_kill_is_the_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    download(&start(folder.path()), 1, Killed::Never);
+    download(&start(folder.path()), 2, Killed::Moved);
+    let file = std::fs::File::open(folder.path().join("docs/a")).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH).unwrap();
+    check(&start(folder.path()), 2, "touched");
+    download(&start(folder.path()), 3, Killed::Moved);
+    std::fs::write(folder.path().join("docs/a"), "the bytes of a user here").unwrap();
+    let library = start(folder.path());
+    assert_eq!(library.catalogue.get(&record(3).name).unwrap().record, record(2), "that is another file");
+}
+
 /// What is passed over is recorded with the version that is put back, whenever the process is killed.
 #[test]
 fn version_that_is_put_back_passes_over_the_others_after_any_kill() {

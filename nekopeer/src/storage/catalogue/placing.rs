@@ -7,7 +7,10 @@ use nekoproto::FileName;
 use tokio_util::sync::CancellationToken;
 
 use super::{Catalogue, CatalogueError, Copy, Entry, PassedOver, entry::from_row, schema::PLACING};
-use crate::content::stamp::Stamp;
+use crate::content::{
+    stamp::{Stamp, open_file},
+    whole::hash_of,
+};
 
 /// Copies that are being moved to their places, until dropped. Their files are no changes of a user's meanwhile.
 #[derive(Debug)]
@@ -79,9 +82,9 @@ impl Catalogue {
             Some(Copy { entry, manifest: manifest.to_vec(), outboard: outboard.to_vec() })
         });
         let Some(copy) = copy?.flatten() else { return Ok(None) };
-        let moved = symlink_metadata(&copy.entry.path).map(|metadata| Stamp::of(&metadata));
-        match moved {
-            Ok(stamp) if copy.entry.stamp.is_moved_to(&stamp) => {
+        let moved = symlink_metadata(&copy.entry.path).ok().map(|metadata| Stamp::of(&metadata));
+        match moved.filter(|stamp| copy.entry.stamp.is_moved_to(stamp) || is_touched(&copy.entry, stamp)) {
+            Some(stamp) => {
                 let mut copy = copy;
                 copy.entry.stamp = stamp;
                 let entry = copy.entry.clone();
@@ -91,7 +94,7 @@ impl Catalogue {
                 partial.map(std::fs::remove_file);
                 Ok(stored.is_ok().then_some(entry))
             }
-            _ => {
+            None => {
                 let write = self.tables.begin()?;
                 write.end_placing(std::iter::once(name))?;
                 self.tables.commit(write)?;
@@ -120,6 +123,16 @@ impl Catalogue {
         placing.extend(names.iter().cloned());
         Placing { catalogue: self, names }
     }
+}
+
+/// Whether the file at the place of `entry`, with the stamp `there`, is the one that was moved there, and only its times or
+/// its mode were changed since.
+fn is_touched(entry: &Entry, there: &Stamp) -> bool {
+    entry.stamp.is_same_file(there)
+        && there.size() == entry.record.size
+        && open_file(&entry.path)
+            .and_then(|mut file| hash_of(&mut file, &CancellationToken::new()))
+            .is_ok_and(|content| content == Some(entry.record.content))
 }
 
 impl Placing<'_> {
