@@ -34,9 +34,9 @@ pub(super) enum Need {
     Ticket,
     /// Other peers, too, if it has indexers.
     Peers,
-    /// An indexer.
+    /// An indexer; none is started for it.
     Indexer,
-    /// To be served after the command has ended.
+    /// To be served after the command has ended, by an indexer that is started if there is none.
     Serving,
 }
 
@@ -163,8 +163,8 @@ async fn find_indexers(args: &NodeArgs, need: Need) -> anyhow::Result<Indexers> 
     match need {
         Need::Running | Need::Catalogue => Ok(Indexers::default()),
         Need::Ticket => Indexers::find_near(args).await,
-        Need::Peers => Indexers::find(args).await,
-        Need::Indexer | Need::Serving => Indexers::find_or_start(args).await,
+        Need::Peers | Need::Indexer => Indexers::find(args).await,
+        Need::Serving => Indexers::find_or_start(args).await,
     }
 }
 

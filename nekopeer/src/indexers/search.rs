@@ -108,8 +108,10 @@ impl Answer {
 /// Why a search failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
-    /// No indexer is configured.
-    #[error("no indexer is given: name one with --indexer ADDR")]
+    /// None was given or found.
+    #[error(
+        "no indexer found: name one with --indexer ADDR, use a ticket that share printed, or start one with nekoindexer"
+    )]
     NoIndexer,
     /// None of the indexers answered.
     #[error(

@@ -191,6 +191,18 @@ fn without_any_indexer_one_is_started_that_others_can_use() {
 }
 
 #[test]
+fn reading_without_any_indexer_says_what_to_do_and_starts_none() {
+    let home = Home::with(&["--discover", "127.0.0.1:0"]);
+    let asks = ["get a", "get a -o -", "search a", "search *", "query a", "query a b", "trace a", "trace"];
+    for line in asks {
+        let ended = home.run(&line.split(' ').collect::<Vec<_>>());
+        ended.failed_with(3, &["error: no indexer found: ", "--indexer", "ticket", "nekoindexer"]);
+    }
+    home.run(&["get", "a", "b"]).ended_with(3, "a cannot be looked for: no indexer found");
+    assert!(!home.path(".neko/indexer.key").exists(), "an indexer was started");
+}
+
+#[test]
 fn stdout_that_nobody_reads_or_that_takes_nothing_is_no_reason_to_panic() {
     let (_indexers, origin, reader) = two_homes();
     origin.write("a.txt", "a\n");
