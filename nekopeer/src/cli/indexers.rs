@@ -156,16 +156,16 @@ impl Indexers {
                 "no indexer given and none found at {discover}: started one at {addr}{reach}"
             ));
         }
-        match (self.how, self.addrs.first()) {
-            (How::Heard, Some(addr)) => output.note(&format!(
-                "note: uses the indexer that is announced at {addr}; --no-discovery looks for none"
-            )),
-            (How::Remembered, Some(addr)) if serves_on.is_some() => {
-                output.note(&format!(
-                    "note: uses the indexer at {addr}, which a ticket named; --indexer names another"
-                ));
+        for addr in &self.addrs {
+            match self.how {
+                How::Heard => output.note(&format!(
+                    "note: uses the indexer that is announced at {addr}; --no-discovery looks for none"
+                )),
+                How::Remembered if serves_on.is_some() => output.note(&format!(
+                    "note: uses the indexer at {addr}, known here from an earlier ticket; --indexer names another"
+                )),
+                How::Remembered | How::ByAddress => {}
             }
-            _ => {}
         }
         let Some(serves_on) = serves_on.filter(|_| self.is_open) else { return };
         if serves_on.ip().is_loopback() {
