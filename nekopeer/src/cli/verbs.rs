@@ -4,6 +4,7 @@ mod follow;
 
 use std::{
     borrow::Cow,
+    collections::HashSet,
     io,
     num::NonZeroU64,
     path::{Path, PathBuf, absolute},
@@ -52,8 +53,8 @@ pub enum Verb {
         /// A file with further names, one in a line; `-` is stdin
         #[arg(long, value_name = "FILE")]
         names_from: Option<PathBuf>,
-        /// Where a single file is to stand [default: DIR/NAME]; `-` is stdout, in order, each part verified
-        /// before it is written, and no copy is kept
+        /// Where a single file is to stand, or a folder that is there to put all into, without the folders of their names
+        /// [default: DIR/NAME]; `-` is stdout, in order, each part verified before it is written, and no copy is kept
         #[arg(short, long, value_name = "PATH")]
         output: Option<PathBuf>,
         #[command(flatten)]
@@ -393,6 +394,8 @@ fn not_a_set(paths: &[PathBuf]) -> Cow<'static, str> {
 const NAME_USAGE: &str = "--name names a single file, and what comes on stdin (`-`) needs it";
 const VERSION_USAGE: &str =
     "--version is of a single file, and puts it in its place; -o - writes it to stdout instead";
+const OUTPUT_USAGE: &str =
+    "-o names the place of a single file; of several, a folder that is there, and no two may end alike";
 const PREFERENCE_USAGE: &str = "--bound, --when-stale and --no-preference are of a copy, and -o - keeps none";
 const SET_USAGE: &str = "--set takes one folder, and its name if it is to have another: share --set DIR [NAME]; \
                          stdin (`-`) is for files";
@@ -448,11 +451,19 @@ fn get(
         ([name], Some(path)) if path == Path::new(STDIO) => {
             return Ok(Command::Read { name: name.clone(), wanted });
         }
-        ([_], Some(path)) => Some(LocalPath(absolute(&path).unwrap_or(path))),
         (_, None) => None,
-        (_, Some(_)) => return Err(NoCommand::Usage("-o names the place of a single file".into())),
+        (several, Some(path)) if several.len() != 1 && !(path.is_dir() && have_own_places(several)) => {
+            return Err(NoCommand::Usage(OUTPUT_USAGE.into()));
+        }
+        (_, Some(path)) => Some(LocalPath(absolute(&path).unwrap_or(path))),
     };
     Ok(Command::Download { names, output, force: which.force, wanted, preference, background })
+}
+
+/// Whether no two of these names end alike.
+fn have_own_places(names: &[FileName]) -> bool {
+    let mut ends = HashSet::new();
+    names.iter().all(|name| ends.insert(name.as_path().file_name()))
 }
 
 #[cfg(test)]

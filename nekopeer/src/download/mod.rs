@@ -55,7 +55,7 @@ use crate::{
 /// Options of a download.
 #[derive(Clone, Debug)]
 pub struct DownloadOptions {
-    /// Destination path; `None`: under its name in the share folder.
+    /// Destination path, or a folder to put it into; `None`: under its name in the share folder.
     pub output: Option<PathBuf>,
     /// The first digits of the id of the wanted origin. Without it a copy stays that of its origin; if there is none and
     /// several origins publish different files, the download fails.

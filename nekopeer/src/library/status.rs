@@ -1,6 +1,9 @@
 //! The files that this peer publishes and holds, and their condition.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use nekoproto::{FileName, Freshness, VerifiedRecord, Version};
 use serde::{Deserialize, Serialize};
@@ -79,6 +82,18 @@ impl Library {
         let of_set = || self.catalogue.place_of_trees(&entry.record.name).ok().flatten();
         let folder = entry.record.policy.is_set().then(of_set).flatten();
         folder.unwrap_or_else(|| entry.path.clone())
+    }
+
+    /// Where `name` is to stand if the user says `output`: in it, as with cp, if that is a folder and not the copy itself.
+    /// Blocking.
+    pub(crate) fn output_for(&self, output: &Path, name: &FileName) -> PathBuf {
+        let held = self.catalogue.get(name);
+        match name.as_path().file_name() {
+            Some(last) if output.is_dir() && held.is_none_or(|held| self.shown_path(&held) != output) => {
+                output.join(last)
+            }
+            _ => output.to_owned(),
+        }
     }
 
     /// `entry`, or what has replaced it since it was read, and what is wrong with its file. A file that this peer is

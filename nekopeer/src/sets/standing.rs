@@ -37,7 +37,7 @@ pub(super) fn standing(
     force: bool,
 ) -> Result<Standing, SetError> {
     let place = match output {
-        Some(path) => Place::anywhere(path)?,
+        Some(path) => Place::anywhere(&library.output_for(path, name))?,
         None => library.share.place(name)?,
     };
     let place = place.outside(&library.data_dir)?;

@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// What neither a user nor a download removes, such as /dev/full.
+pub(super) const DEVICE: &str = "a device";
 /// Bytes of a gibibyte.
 const GIB: f64 = (1 << 30) as f64;
 
@@ -54,7 +56,7 @@ pub enum StoreError {
     #[error("{0} is being downloaded by another process: wait for it, or choose another place")]
     Busy(PathBuf),
     /// Something that is no file has this path. It is left as it is.
-    #[error("{path} is {what}, no file: remove it, or choose another place with -o")]
+    #[error("{path} is {what}, no file: choose another place with -o{}", if *.what == DEVICE { "" } else { ", or remove it" })]
     NotAPlace {
         /// The path.
         path: PathBuf,

@@ -10,6 +10,7 @@ use rustix::{
     io::Errno,
 };
 
+use super::error::DEVICE;
 use crate::content::stamp::Stamp;
 
 /// What has a name in a folder.
@@ -144,7 +145,7 @@ impl Entry {
             FileType::Directory => Self::Other("a folder"),
             FileType::Fifo => Self::Other("a named pipe"),
             FileType::Socket => Self::Other("a socket"),
-            _ => Self::Other("a device"),
+            _ => Self::Other(DEVICE),
         }
     }
 

@@ -95,6 +95,28 @@ fn shared_folder_is_downloaded_updated_and_withdrawn() {
 }
 
 #[test]
+fn o_with_a_folder_that_is_there_puts_one_file_or_several_into_it() {
+    let (_indexers, origin, reader) = two_homes();
+    for name in ["a.txt", "d/b.txt", "d/c.txt", "e/b.txt"] {
+        origin.write(name, name);
+    }
+    let _sharing = origin.share(&["a.txt", "d", "e"]);
+    reader.write("there/mine", "mine");
+    reader.done(&["get", "a.txt", "-o", "there"]);
+    reader.done(&["get", "a.txt", "-o", "there"]);
+    reader.done(&["get", "d/b.txt", "d/c.txt", "-o", "there"]);
+    for (path, bytes) in [("a.txt", "a.txt"), ("b.txt", "d/b.txt"), ("c.txt", "d/c.txt"), ("mine", "mine")] {
+        assert_eq!(reader.read(&format!("there/{path}")), bytes.as_bytes());
+    }
+    reader.run(&["get", "d/b.txt", "e/b.txt", "-o", "there"]).failed_with(2, &["end alike"]);
+    reader.run(&["get", "e/b.txt", "-o", "there"]).failed_with(3, &["there/b.txt", "--force"]);
+    reader.run(&["get", "a.txt", "d/b.txt", "-o", "nowhere"]).failed_with(2, &["a folder that is there"]);
+    let full = reader.run(&["get", "a.txt", "-o", "/dev/full"]);
+    full.failed_with(3, &["/dev/full is a device, no file: choose another place with -o"]);
+    assert!(!full.err.concat().contains("remove"), "{full:?}");
+}
+
+#[test]
 fn json_of_every_command_is_one_object_with_the_promised_keys_and_flags_may_stand_anywhere() {
     let indexers = Indexers::one();
     let (origin, reader, addr) = (Home::at(&indexers, 0), Home::with(&[]), indexers.addr(0));

@@ -46,7 +46,7 @@ pub(crate) fn place_for(
 ) -> Result<Place, StoreError> {
     let place = match &options.output {
         _ if record.policy.is_set() => return sets::place_of_file(library, &record.name),
-        Some(path) => Place::anywhere(path),
+        Some(path) => Place::anywhere(&library.output_for(path, &record.name)),
         None => library.share.place(&record.name),
     };
     place?.outside(&library.data_dir)

@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     content::stamp::Stamp,
     download::{
-        Downloader,
+        DownloadOptions, Downloader,
         error::DownloadError,
-        file::placement::copy_entry,
+        file::{destination::place_for, placement::copy_entry},
         keep,
         swarm::source::{FetchError, Source},
     },
@@ -183,10 +183,11 @@ impl Downloader {
     pub(super) async fn store_batch(
         &self,
         arrived: Vec<Arrived>,
+        options: &DownloadOptions,
     ) -> Vec<(Arrived, Result<PathBuf, DownloadError>)> {
-        let indexers = Arc::clone(&self.indexers);
+        let (indexers, options) = (Arc::clone(&self.indexers), options.clone());
         let store = move |library: &Arc<Library>| {
-            let stored = store_all(library, arrived);
+            let stored = store_all(library, arrived, &options);
             let kept: Vec<Entry> =
                 stored.iter().filter_map(|(_, entry)| entry.as_ref().ok().cloned()).collect();
             keep(library, &indexers, &kept);
@@ -227,12 +228,11 @@ fn shared_out(batch: Batch, late: &HashSet<NodeId>) -> Vec<Part> {
 
 type Stored = Vec<(Arrived, Result<Entry, DownloadError>)>;
 
-fn store_all(library: &Library, arrived: Vec<Arrived>) -> Stored {
+fn store_all(library: &Library, arrived: Vec<Arrived>, options: &DownloadOptions) -> Stored {
     let mut done: Stored = Vec::with_capacity(arrived.len());
     let mut places: Vec<(Arrived, Place)> = Vec::with_capacity(arrived.len());
     for arrived in arrived {
-        let place = library.share.place(&arrived.small.target.record.name);
-        match place.and_then(|place| place.outside(&library.data_dir)) {
+        match place_for(library, &arrived.small.target.record, options) {
             Ok(place) => places.push((arrived, place)),
             Err(error) => done.push((arrived, Err(error.into()))),
         }
@@ -347,7 +347,11 @@ mod tests {
         let manifest = Manifest::implied_by(&record).unwrap().1;
         let target = Target { record, sources: Vec::new() };
         let small = Small { target, manifest, replaceable: None, stop: CancellationToken::new() };
-        let stored = store_all(&library, vec![Arrived { small, bytes: content(3), from }]);
+        let stored = store_all(
+            &library,
+            vec![Arrived { small, bytes: content(3), from }],
+            &DownloadOptions::default(),
+        );
         assert!(stored.iter().all(|(_, result)| result.is_ok()));
         let files = std::fs::read_dir(folder.path().join("docs")).unwrap();
         let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();

@@ -233,7 +233,7 @@ impl Downloads {
         for batch in batches(small) {
             let stored = async {
                 match storing.take() {
-                    Some(arrived) => Some(self.downloader.store_batch(arrived).await),
+                    Some(arrived) => Some(self.downloader.store_batch(arrived, &self.options).await),
                     None => None,
                 }
             };
@@ -248,7 +248,7 @@ impl Downloads {
                 .await;
         }
         if let Some(arrived) = storing {
-            let stored = self.downloader.store_batch(arrived).await;
+            let stored = self.downloader.store_batch(arrived, &self.options).await;
             self.take_stored(stored);
         }
     }
