@@ -18,7 +18,7 @@ use super::{
     verbs::{Saying, Verb},
 };
 use crate::{
-    commands::{Answer, Command, no_input},
+    commands::{Answer, Command, Failure, FailureKind, no_input},
     door::{DoorError, Facts},
     json::JobsJson,
     peer::KEY_FILE,
@@ -90,14 +90,16 @@ fn nobody_runs(args: &NodeArgs, command: &Command, output: Output) -> anyhow::Re
             Ended::Well
         }
         Command::Cancel { .. } => {
-            output.note(&format!("error: no peer runs on the data folder {folder}, and so no job"));
+            output.failure(&Failure::missing(format!(
+                "no peer runs on the data folder {folder}, and so no job"
+            )));
             Ended::NotFound
         }
         _ => {
-            output.note(&format!(
-                "error: --background needs a peer that keeps running on {folder}: start one with nekopeer serve, \
+            output.failure(&Failure::with(FailureKind::Invalid, format!(
+                "--background needs a peer that keeps running on {folder}: start one with nekopeer serve, \
                  or leave out --background"
-            ));
+            )));
             Ended::Usage
         }
     })
@@ -226,7 +228,10 @@ async fn stopped_peer(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> 
         }
         match DataLock::holder(&folder)? {
             None => {
-                output.note(&format!("error: no peer runs on the data folder {}", folder.display()));
+                output.failure(&Failure::missing(format!(
+                    "no peer runs on the data folder {}",
+                    folder.display()
+                )));
                 return Ok(Ended::NotFound);
             }
             // It has just started, or is about to end.

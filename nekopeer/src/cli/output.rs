@@ -6,7 +6,7 @@ pub(super) use nekoindexer::visible::visible;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::commands::in_one_line;
+use crate::commands::{Failure, in_one_line};
 
 /// Prints text or JSON.
 #[derive(Clone, Copy, Debug)]
@@ -57,8 +57,16 @@ impl Output {
         let _ = io::stderr().lock().write_all(format!("{}\n", visible(text)).as_bytes()); // at once
     }
 
+    /// Prints why a command failed; as JSON too, where results are.
+    pub(super) fn failure(self, failure: &Failure) {
+        self.note(&format!("error: {failure}"));
+        if self.json {
+            let _ = self.object(&json!({ "error": failure })); // the exit code says it too
+        }
+    }
+
     /// Prints an error and its causes in one line.
     pub(super) fn error(self, error: &anyhow::Error) {
-        self.note(&format!("error: {}", in_one_line(error.as_ref())));
+        self.failure(&Failure::new(in_one_line(error.as_ref())));
     }
 }

@@ -20,7 +20,8 @@ use self::follow::FollowArgs;
 use super::{args::seconds, names, output::Output, units};
 use crate::{
     commands::{
-        Command, Filters, Finding, LocalPath, MATCHES_DEFAULT, MATCHES_MAX, Part, Wanted, Word, id_digits,
+        Command, Failure, FailureKind, Filters, Finding, LocalPath, MATCHES_DEFAULT, MATCHES_MAX, Part,
+        Wanted, Word, id_digits,
     },
     publish::{PolicyChange, PublishOptions},
     state::freshness::OnStale,
@@ -272,7 +273,7 @@ impl Verb {
             Err(NoCommand::Usage(why)) => why,
             Err(NoCommand::Failed(error)) => return Err(error),
         };
-        output.note(&format!("error: {why}"));
+        output.failure(&Failure::with(FailureKind::Invalid, why));
         Ok(None)
     }
 

@@ -22,8 +22,9 @@ pub(crate) struct Failure {
     pub(crate) message: String,
 }
 
-/// What follows from a failure.
+/// What follows from a failure. Programs see the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum FailureKind {
     /// There is no such thing.
     NotFound,

@@ -203,6 +203,28 @@ fn reading_without_any_indexer_says_what_to_do_and_starts_none() {
 }
 
 #[test]
+fn failure_with_json_is_an_object_with_its_kind() {
+    let (_indexers, home) = one_home();
+    let cases: [(&[&str], i32, &str); 8] = [
+        (&["get", "nothing"], 1, "not-found"),
+        (&["wait", "nothing", "--timeout", "1"], 3, "failed"),
+        (&["deregister", "nothing"], 1, "not-found"),
+        (&["ticket", "nothing"], 1, "not-found"),
+        (&["stop"], 1, "not-found"),
+        (&["cancel", "nothing"], 1, "not-found"),
+        (&["get", "a", "--background"], 2, "invalid"),
+        (&["get", "a", "-o", "-"], 2, "invalid"),
+    ];
+    for (words, code, kind) in cases {
+        let ended = home.run(&[words, &["--json"]].concat());
+        let error = &ended.json()["error"];
+        assert!(ended.code == Some(code) && error["kind"] == kind, "{words:?}: {ended:?}");
+        let said = format!("error: {}", error["message"].as_str().unwrap());
+        assert!(ended.err.contains(&said), "{words:?}: {ended:?}");
+    }
+}
+
+#[test]
 fn stdout_that_nobody_reads_or_that_takes_nothing_is_no_reason_to_panic() {
     let (_indexers, origin, reader) = two_homes();
     origin.write("a.txt", "a\n");

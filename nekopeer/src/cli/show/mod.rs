@@ -84,7 +84,8 @@ pub(super) fn answer(
                     Ok(summary) => Ok(view.finish(summary, output)?),
                     Err(failure) => {
                         view.abandon(output)?;
-                        Ok(failed(&failure, output))
+                        output.failure(&failure);
+                        Ok(ended(&failure))
                     }
                 };
             }
@@ -150,19 +151,31 @@ fn cannot_write(command: &Command, why: &io::Error) -> anyhow::Error {
     }
 }
 
-fn failed(failure: &Failure, output: Output) -> Ended {
-    output.note(&format!("error: {}", failure.message));
+const fn ended(failure: &Failure) -> Ended {
     match failure.kind {
         FailureKind::NotFound => Ended::NotFound,
         _ => Ended::Failed,
     }
 }
 
+/// Tells what failed of several. The first is an object, unless one of what was done `is_shown`.
+fn tell(failed: &[Failure], is_shown: bool, output: Output) -> Ended {
+    for (n, failure) in failed.iter().enumerate() {
+        match n == 0 && !is_shown {
+            true => output.failure(failure),
+            false => output.note(&format!("error: {failure}")),
+        }
+    }
+    let mut all = failed.iter().map(ended);
+    let first = all.next().unwrap_or(Ended::Well);
+    if all.all(|other| other == first) { first } else { Ended::Failed }
+}
+
 /// One line for each row; one object with all lines.
 #[derive(Default)]
 struct Lines {
     done: Vec<String>,
-    failed: Option<Ended>,
+    failed: Vec<Failure>,
 }
 
 impl View for Lines {
@@ -177,11 +190,7 @@ impl View for Lines {
                     output.object(&serde_json::json!({ "name": name.as_str(), "version": version.get() }))?;
                 }
                 Row::Reached { name, version } => output.line(&format!("{name} is at version {version}"))?,
-                Row::Withdrawn { outcome: Err(failure), .. } => {
-                    let ended = failed(&failure, output);
-                    let is_like_others = self.failed.is_none_or(|before| before == ended);
-                    self.failed = Some(if is_like_others { ended } else { Ended::Failed });
-                }
+                Row::Withdrawn { outcome: Err(failure), .. } => self.failed.push(failure),
                 _ => {}
             }
         }
@@ -189,7 +198,8 @@ impl View for Lines {
     }
 
     fn finish(&mut self, _: Summary, output: Output) -> io::Result<Ended> {
-        self.abandon(output).map(|()| self.failed.unwrap_or(Ended::Well))
+        self.abandon(output)?;
+        Ok(tell(&self.failed, !self.done.is_empty(), output))
     }
 
     fn abandon(&mut self, output: Output) -> io::Result<()> {

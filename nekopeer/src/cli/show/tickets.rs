@@ -5,10 +5,10 @@ use std::io;
 use nekoproto::Ticket;
 use serde_json::{Value, json};
 
-use super::{View, failed};
+use super::{View, tell};
 use crate::{
     cli::{Ended, output::Output},
-    commands::{Row, Summary},
+    commands::{Failure, Row, Summary},
 };
 
 /// The command that gets the file of `ticket` elsewhere.
@@ -21,7 +21,7 @@ pub(super) fn command_of(ticket: &str) -> String {
 #[derive(Default)]
 pub(super) struct Tickets {
     made: Vec<Value>,
-    failed: Option<Ended>,
+    failed: Vec<Failure>,
 }
 
 impl View for Tickets {
@@ -34,11 +34,7 @@ impl View for Tickets {
                 Row::Ticket { outcome: Ok(ticket), .. } => {
                     output.machine_line(&command_of(&ticket))?;
                 }
-                Row::Ticket { outcome: Err(failure), .. } => {
-                    let ended = failed(&failure, output);
-                    self.failed =
-                        Some(self.failed.filter(|before| *before != ended).map_or(ended, |_| Ended::Failed));
-                }
+                Row::Ticket { outcome: Err(failure), .. } => self.failed.push(failure),
                 _ => {}
             }
         }
@@ -46,9 +42,10 @@ impl View for Tickets {
     }
 
     fn finish(&mut self, _: Summary, output: Output) -> io::Result<Ended> {
-        if output.is_json() {
+        let is_shown = !self.made.is_empty();
+        if is_shown {
             output.object(&json!({ "tickets": std::mem::take(&mut self.made) }))?;
         }
-        Ok(self.failed.unwrap_or(Ended::Well))
+        Ok(tell(&self.failed, is_shown, output))
     }
 }
