@@ -3,6 +3,7 @@
 use std::{
     collections::HashSet,
     fs::symlink_metadata,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -139,10 +140,14 @@ pub(super) fn to_publish(
     files
 }
 
-/// Compares what is in these trees with what is published.
+/// Compares what is in these trees with what is published. A file is missing only if the file system that it was on is there:
+/// that of the tree, or one on which another file is as it was published.
 pub(super) fn scan(library: &Library, trees: &[Tree]) -> Result<Scan, CatalogueError> {
     let (mut scan, mut looker) = (Scan::default(), Looker::default());
+    // The file systems that the files were on: the number of one that is not mounted is given to the next.
+    let mut there = HashSet::new();
     for tree in trees {
+        there.extend(symlink_metadata(tree.root()).map(|root| root.dev()));
         let (mut listed, mut outcome) = (Vec::new(), PublishOutcome::default());
         if list_tree(library, tree, &mut listed, &mut outcome).is_err() {
             continue; // a file that is gone is found below
@@ -156,7 +161,9 @@ pub(super) fn scan(library: &Library, trees: &[Tree]) -> Result<Scan, CatalogueE
             let Ok(stamp) = looker.stamp(&file.path) else { continue };
             let entry = library.catalogue.get(&file.name);
             let is_known = entry.is_some_and(|entry| entry.path == file.path && entry.stamp == stamp);
-            if !is_known && !library.is_in_use(&file.name) {
+            if is_known {
+                there.insert(stamp.device());
+            } else if !library.is_in_use(&file.name) {
                 scan.changed.push((file.path, stamp));
             }
         }
@@ -166,7 +173,8 @@ pub(super) fn scan(library: &Library, trees: &[Tree]) -> Result<Scan, CatalogueE
         let page = library.catalogue.page(&start, ENTRIES_AT_ONCE)?;
         for entry in page.entries.into_iter().flatten().filter(|entry| library.catalogue.is_own(entry)) {
             let is_theirs = names_of(trees, &entry.path).contains(&entry.record.name);
-            if is_theirs && entry.stamp.is_removed_from(&entry.path) {
+            let is_there = there.contains(&entry.stamp.device());
+            if is_theirs && is_there && entry.stamp.is_removed_from(&entry.path) {
                 scan.missing.push(entry.path);
             }
         }

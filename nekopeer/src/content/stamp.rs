@@ -90,6 +90,11 @@ impl Stamp {
         self.size
     }
 
+    /// The number of the file's file system.
+    pub(crate) const fn device(&self) -> u64 {
+        self.device
+    }
+
     /// Whether a file with this stamp has stamp `there` after it was moved: a move changes nothing but the time of
     /// the last change.
     pub(crate) fn is_moved_to(&self, there: &Self) -> bool {

@@ -193,7 +193,7 @@ fn without_any_indexer_one_is_started_that_others_can_use() {
 #[test]
 fn reading_without_any_indexer_says_what_to_do_and_starts_none() {
     let home = Home::with(&["--discover", "127.0.0.1:0"]);
-    let asks = ["get a", "get a -o -", "search a", "search *", "query a", "query a b", "trace a", "trace"];
+    let asks = ["get a", "get a -o -", "search a", "search *", "query a", "query a b", "trace a"];
     for line in asks {
         let ended = home.run(&line.split(' ').collect::<Vec<_>>());
         ended.failed_with(3, &["error: no indexer found: ", "--indexer", "ticket", "nekoindexer"]);

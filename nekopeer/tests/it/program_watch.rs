@@ -168,7 +168,8 @@ fn set_waits_for_a_disk_that_is_unmounted_below_its_folder() {
     assert_eq!((reader.read("d/a"), reader.read("d/m/1")), (b"three".to_vec(), b"1\n".to_vec()));
 }
 
-/// A file system that is unmounted inside the watched folder takes no file with it; a file that is removed from it is gone.
+/// A file system that is unmounted inside the watched folder takes no file with it, nor does another one in its place; a file
+/// that is removed from it is gone.
 #[test]
 fn disk_that_is_unmounted_below_the_folder_withdraws_nothing() {
     let (_indexers, origin) = one_home();
@@ -179,8 +180,9 @@ fn disk_that_is_unmounted_below_the_folder_withdraws_nothing() {
     there(&sharing, &origin, "rm d/m/2");
     sharing.out_line("withdrew d/m/2");
     there(&sharing, &origin, "umount d/m");
-    // A rescan finds each folder that leaves, and all else that is missing.
-    for folder in ["s", "t"] {
+    // A rescan finds each folder that leaves, and all else that is missing. The next disk there has the same number.
+    for (folder, disk) in [("s", "true"), ("t", "mount -t tmpfs tmpfs d/m")] {
+        there(&sharing, &origin, disk);
         fs::rename(origin.path(&format!("d/{folder}")), origin.path(folder)).unwrap();
         sharing.out_line(&format!("withdrew d/{folder}/1"));
     }
