@@ -1,4 +1,4 @@
-//! One key, one running node: who connects with a key whose node runs elsewhere, and answers, is refused.
+//! Refuses a peer whose key another process uses that is connected, and answers: one key has one running node.
 
 use std::{
     net::SocketAddr,

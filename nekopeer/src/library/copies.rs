@@ -6,7 +6,7 @@ use nekoproto::{FileName, Freshness, NodeId, VerifiedRecord};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use super::{ENTRIES_AT_ONCE, Library, Wanted, events::Event};
+use super::{ENTRIES_AT_ONCE, FetchRequest, Library, events::Event};
 use crate::{
     download::{DownloadError, DownloadOptions},
     sets,
@@ -185,7 +185,7 @@ impl Library {
         // What is not held counts as of an origin of its own.
         let unknown = || NodeId::from_bytes(*blake3::hash(name.as_str().as_bytes()).as_bytes());
         let origin = self.catalogue.get(name).map_or_else(unknown, |held| held.record.origin);
-        self.news.lock().wanted.push((name.clone(), origin, Wanted { options, lasts, done }));
+        self.news.lock().wanted.push((name.clone(), origin, FetchRequest { options, lasts, done }));
         self.wake();
         match ended.await {
             Ok(result) => result,

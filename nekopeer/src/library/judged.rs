@@ -1,4 +1,4 @@
-//! [`Judged`]: the commands of followers, by name. Their exit codes decide what stands there.
+//! Keeps which commands of followers run on a name, and which version each accepted last.
 
 use std::{
     collections::HashMap,

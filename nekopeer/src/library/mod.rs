@@ -122,12 +122,12 @@ pub(crate) struct News {
     /// Newer versions that the own indexers may not know.
     pub(crate) heard: Vec<VerifiedRecord>,
     /// Names that are to be downloaded, and their origins.
-    pub(crate) wanted: Vec<(FileName, NodeId, Wanted)>,
+    pub(crate) wanted: Vec<(FileName, NodeId, FetchRequest)>,
 }
 
 /// A download that somebody waits for. It is repeated until it succeeds.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct FetchRequest {
     pub(crate) options: DownloadOptions,
     /// Whether it is repeated even if it fails and only a user can change that.
     pub(crate) lasts: bool,

@@ -1,4 +1,4 @@
-//! Version numbers: which of those taken here others may be told of.
+//! Decides which versions published here others may be told of before an indexer has listed their numbers.
 
 use std::sync::atomic::Ordering;
 

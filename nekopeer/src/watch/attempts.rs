@@ -9,7 +9,7 @@ use super::Watch;
 use crate::{
     download::{DownloadError, DownloadOptions, Downloaded},
     library::{
-        Library, Wanted,
+        FetchRequest, Library,
         events::Event,
         status::{Condition, on_disk},
     },
@@ -27,8 +27,8 @@ impl Watch {
     pub(super) async fn attempt(
         &self,
         name: FileName,
-        mut waiting: Vec<Wanted>,
-    ) -> (FileName, Outcome, Vec<Wanted>) {
+        mut waiting: Vec<FetchRequest>,
+    ) -> (FileName, Outcome, Vec<FetchRequest>) {
         waiting.retain(|one| !one.done.is_closed());
         let options = waiting.first().map(|one| one.options.clone());
         let on_panic = if options.is_some() { Ended::Failed } else { Ended::GivenUp };
@@ -145,7 +145,7 @@ impl Watch {
 }
 
 /// Returns when nobody waits any more, if anybody did.
-async fn all_gone(waiting: &mut [Wanted]) {
+async fn all_gone(waiting: &mut [FetchRequest]) {
     for one in waiting.iter_mut() {
         one.done.closed().await;
     }

@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use crate::{
     download::Downloader,
     indexers::Indexers,
-    library::{Library, News, Wanted, events::Event},
+    library::{FetchRequest, Library, News, events::Event},
     peers::Peers,
     publish::Publisher,
     sets,
@@ -61,7 +61,7 @@ impl Watch {
             self.line_up(&mut outdated, self.library.outdated()).await;
         }
         let (mut attempts, mut asking) = (FuturesUnordered::new(), FuturesUnordered::new());
-        let mut waiting: HashMap<FileName, Vec<Wanted>> = HashMap::new();
+        let mut waiting: HashMap<FileName, Vec<FetchRequest>> = HashMap::new();
         loop {
             let News { outdated: news, mut heard, changed, wanted } =
                 mem::take(&mut *self.library.news.lock());
