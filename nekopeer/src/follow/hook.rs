@@ -2,12 +2,13 @@
 
 use std::{
     io,
-    os::unix::process::ExitStatusExt,
+    os::unix::{ffi::OsStrExt, process::ExitStatusExt},
     path::{Path, PathBuf},
     process::{ExitStatus, Stdio},
     time::Duration,
 };
 
+use crate::storage::catalogue::CommandId;
 use nekoproto::{FileName, Version};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
@@ -82,6 +83,13 @@ impl Drop for Group {
 }
 
 impl Hook {
+    /// Identifies it by its text and its folder.
+    pub(super) fn id(&self) -> CommandId {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(self.command.as_bytes()).update(&[0]).update(self.folder.as_os_str().as_bytes());
+        CommandId(hasher.finalize().into())
+    }
+
     /// Runs the command to its end.
     ///
     /// # Cancel safety

@@ -6,11 +6,7 @@
 
 mod hook;
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{FileName, NodeId, VerifiedRecord, Version, transport::Backoff};
@@ -23,7 +19,7 @@ pub(crate) use self::hook::Hook;
 use self::hook::Told;
 use crate::{
     download::{DownloadError, DownloadOptions, Downloader},
-    library::{Library, events::Event, judged::Judge},
+    library::{Library, events::Event},
     storage::catalogue::{CatalogueError, Entry},
 };
 
@@ -57,13 +53,14 @@ struct Seen {
     refused: Option<VerifiedRecord>,
     /// Why it failed, while the version before is still to be put back.
     why: Option<String>,
-    judge: Arc<Judge>,
+    /// The last version that its command accepted, and its origin.
+    accepted: Option<(NodeId, Version)>,
 }
 
 impl Seen {
     /// The last version of this origin's file that the command accepted.
     fn accepted_of(&self, origin: &NodeId) -> Option<Version> {
-        self.judge.accepted.lock().filter(|(accepted, _)| accepted == origin).map(|(_, version)| version)
+        self.accepted.filter(|(accepted, _)| accepted == origin).map(|(_, version)| version)
     }
 }
 
@@ -94,11 +91,11 @@ impl Follower {
     async fn follow_one(&self, name: &FileName) -> Result<Infallible, DownloadError> {
         let mut news = self.library.events();
         let mut retry = Backoff::new(RETRY_MIN, RETRY_MAX);
-        let judge = match self.hook {
-            Some(_) => self.library.judged.join(name, self.library.catalogue.reader(name)?.accepted),
-            None => Arc::default(),
+        let accepted = match &self.hook {
+            Some(hook) => self.library.catalogue.reader(name)?.accepted_by(hook.id()),
+            None => None,
         };
-        let mut seen = Seen { told: None, refused: None, why: None, judge };
+        let mut seen = Seen { told: None, refused: None, why: None, accepted };
         let (mut is_begun, mut is_failing) = (false, false);
         loop {
             let pause = match self.step(name, &mut seen, is_begun).await {
@@ -150,8 +147,7 @@ impl Follower {
         let Some(held) = held.filter(|held| library.is_up_to_date(held)) else {
             return library.bring(name, self.options.clone(), is_begun).await.map(|()| false);
         };
-        let accepted = *seen.judge.accepted.lock();
-        let is_new = accepted != Some((held.record.origin, held.record.version));
+        let is_new = seen.accepted != Some((held.record.origin, held.record.version));
         match &self.hook {
             Some(hook) if is_new && seen.refused.as_ref() != Some(&held.record) => {
                 self.run(hook, &held, seen).await?;
@@ -178,20 +174,16 @@ impl Follower {
         let (name, version) = (&record.name, record.version);
         let path = self.library.shown_path(held);
         let about = Told { name, version, path: &path, previous };
-        seen.judge.is_running.store(true, Ordering::Relaxed);
+        let judging = self.library.judged.begin(name);
         let ended = hook.run(about).await;
-        seen.judge.is_running.store(false, Ordering::Relaxed);
+        drop(judging);
         let Err(failure) = ended else {
-            let accepted = Some((record.origin, version));
-            *seen.judge.accepted.lock() = accepted;
-            if self.library.judged.accept(name, accepted) {
-                let name = name.clone();
-                let note = move |library: &Arc<Library>| {
-                    library.catalogue.change_readers([&name], |reader| reader.accepted = accepted)
-                };
-                self.library.blocking(note).await?;
-            }
-            return Ok(());
+            let (name, command, accepted) = (name.clone(), hook.id(), (record.origin, version));
+            seen.accepted = Some(accepted);
+            let note = move |library: &Arc<Library>| {
+                library.catalogue.change_readers([&name], |reader| reader.accept(command, accepted))
+            };
+            return Ok(self.library.blocking(note).await?);
         };
         (seen.refused, seen.why) = (Some(record.clone()), Some(failure.to_string()));
         Ok(())

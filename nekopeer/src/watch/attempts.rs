@@ -200,8 +200,6 @@ fn delete(entry: &Entry) -> Dropped {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use nekoproto::{ContentHash, Identity, ManifestHash, Policy, Record, Version};
 
     use super::*;
@@ -240,12 +238,11 @@ mod tests {
             publisher: Arc::clone(&peer.publisher),
             on_stale: OnStale::Drop,
         };
-        let judge = peer.library.judged.join(&name, None);
-        judge.is_running.store(true, Ordering::Relaxed);
+        let judging = peer.library.judged.begin(&name);
         assert_eq!(watch.attempt(name.clone(), Vec::new()).await.1, (Ended::InUse, None));
         assert!(path.exists());
-        drop(judge);
-        assert_eq!(watch.attempt(name, Vec::new()).await.1, (Ended::Done, None));
+        drop(judging);
+        assert_eq!(watch.attempt(name.clone(), Vec::new()).await.1, (Ended::Done, None));
         assert!(!path.exists());
     }
 

@@ -75,18 +75,22 @@ fn version_that_the_command_refuses_is_put_back_if_another_was_accepted_and_the_
 #[test]
 fn command_that_was_killed_with_the_follower_runs_again_and_one_that_hangs_is_ended() {
     let (_indexers, origin, reader, _sharing) = shared("one");
-    let exec = "echo begun >> log; sleep 1000";
-    let mut following = reader.start(&["follow", "f", "--exec", exec]);
+    let exec = format!("test ! -e hang || {{ echo begun >> log; sleep 1000; }}; {HOOK}");
+    reader.write("hang", "");
+    let mut following = reader.start(&["follow", "f", "--exec", &exec]);
     until(&mut following, "the command", || log(&reader).len() == 1);
     following.signal("KILL");
     drop(following);
-    let mut following = reader.start(&["follow", "f", "--exec", HOOK]);
+    fs::remove_file(reader.path("hang")).unwrap();
+    let mut following = reader.start(&["follow", "f", "--exec", &exec]);
     following.out_line("f is at version 1");
+    assert_eq!(log(&reader), ["begun", "1 after  of f"]);
     publish(&origin, "two");
     following.out_line("f is at version 2");
     interrupt(following);
+    reader.write("hang", "");
     publish(&origin, "three");
-    let mut following = reader.start(&["follow", "f", "--exec", exec, "--exec-timeout", "1"]);
+    let mut following = reader.start(&["follow", "f", "--exec", &exec, "--exec-timeout", "1"]);
     let refused = following.err_line("version 3 is refused, and version 2 is back");
     assert!(refused.contains("killed after 1 s"), "{refused}");
     assert_eq!(reader.read("f"), b"two");
@@ -278,6 +282,31 @@ fn two_commands_on_one_name_both_run_on_each_version() {
         lines("late").ends_with("3\n") && lines("quick").ends_with("3\n")
     });
     assert_eq!((lines("late").as_str(), lines("quick").as_str()), ("1\n2\n3\n", "1\n2\n3\n"));
+}
+
+/// What one command accepted says nothing of another, whichever ended first.
+#[test]
+fn command_that_was_killed_runs_again_although_another_accepted_the_version() {
+    let (_indexers, origin, reader, _sharing) = shared("one");
+    let _serving = reader.serve(&[]);
+    let lines = |file: &str| fs::read_to_string(reader.path(file)).unwrap_or_default();
+    let killed = "echo $NEKO_VERSION >> killed; test $NEKO_VERSION != 2 || test -e go || sleep 1000";
+    let other = "echo $NEKO_VERSION >> other; until test $NEKO_VERSION = 1 || test -e go; do sleep .05; done";
+    let start = |command| reader.start(&["follow", "f", "--exec", command]);
+    let (mut one, mut two) = (start(killed), start(other));
+    one.out_line("f is at version 1");
+    two.out_line("f is at version 1");
+    publish(&origin, "two");
+    until(&mut two, "version 2", || lines("other") == "1\n2\n" && lines("killed") == "1\n2\n");
+    one.signal("KILL");
+    drop(one);
+    reader.write("go", "");
+    two.out_line("f is at version 2");
+    let mut one = start(killed);
+    one.out_line("f is at version 2");
+    assert_eq!((lines("killed").as_str(), lines("other").as_str()), ("1\n2\n2\n", "1\n2\n"));
+    interrupt(one);
+    interrupt(two);
 }
 
 /// The command takes away what is kept; once that is there again, the version before is too.

@@ -4,9 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use nekoproto::{FileName, Record, VerifiedRecord};
 
-use super::{
-    Catalogue, CatalogueError, Copy, Entry, PassedOver, Reader, progress::set_partials, schema::FLOORS,
-};
+use super::{Catalogue, CatalogueError, Copy, Entry, PassedOver, progress::set_partials, schema::FLOORS};
 
 impl Catalogue {
     /// Whether a copy of `record` may be stored: the name is not published here, and no later version of the
@@ -27,9 +25,9 @@ impl Catalogue {
         let mut is_overtaken = is_own;
         for later in held.filter(|held| held.replaces(record)) {
             // The user, or the failure of a command, wants one before those that are passed over.
-            let reader = self.reader(&record.name)?;
-            is_overtaken |=
-                !Reader { passed_over: passed_over.or(reader.passed_over), ..reader }.passes_over(later);
+            let mut reader = self.reader(&record.name)?;
+            reader.passed_over = passed_over.or(reader.passed_over);
+            is_overtaken |= !reader.passes_over(later);
         }
         if is_overtaken { Err(CatalogueError::Overtaken(record.name.clone())) } else { Ok(()) }
     }

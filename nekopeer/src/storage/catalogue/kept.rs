@@ -159,8 +159,7 @@ impl Catalogue {
                 return true;
             }
             // The one that is put back stays, however many came since.
-            let is_accepted = reader.accepted_of(&record.origin) == Some(record.version);
-            let is_kept = is_accepted || versions.len() < limit;
+            let is_kept = reader.is_accepted(record) || versions.len() < limit;
             if is_kept {
                 versions.insert(record.version);
             }

@@ -51,7 +51,7 @@ pub(crate) use self::{
     entry::{Copy, Entry},
     placing::ToPlace,
     publish::{Draft, Published},
-    reader::{PassedOver, Preference, PreferenceChange, Reader, Why},
+    reader::{CommandId, PassedOver, Preference, PreferenceChange, Reader, Why},
     restore::Restored,
     salvage::{Examined, Salvaged, examine},
     tables::{Page, PageStart},

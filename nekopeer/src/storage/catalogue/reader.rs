@@ -8,18 +8,34 @@ use serde::{Deserialize, Serialize};
 use super::{Catalogue, CatalogueError, schema::READERS, write::Write};
 use crate::state::freshness::OnStale;
 
+/// Commands on one name whose last accepted version is known; the one that accepted nothing for longest is forgotten, and
+/// runs once more on the version that it finds.
+const COMMANDS_MAX: usize = 4;
+
 /// What is wanted of one name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reader {
     /// How many earlier versions are kept when a newer one takes their place.
     pub(crate) keep: u32,
     /// Which versions do not take the place by themselves.
     pub(crate) passed_over: Option<PassedOver>,
-    /// The last version that the commands of all followers accepted, and its origin.
-    pub(crate) accepted: Option<(NodeId, Version)>,
+    /// What the commands of followers accepted, the last one at the end.
+    accepted: Vec<Accepted>,
     /// How its copy is kept coherent.
     pub(crate) preference: Preference,
 }
+
+/// The last version that a command accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Accepted {
+    command: CommandId,
+    origin: NodeId,
+    version: Version,
+}
+
+/// Identifies a command of a follower by its text and the folder that it runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CommandId(pub(crate) [u8; 32]);
 
 /// How the copy of one name is kept coherent, where that differs from what the process was started with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,9 +101,26 @@ impl Reader {
             .is_some_and(|passed| passed.origin == record.origin && record.version <= passed.version)
     }
 
-    /// The last version of this origin's file that the command of a follower accepted.
-    pub(crate) fn accepted_of(&self, origin: &NodeId) -> Option<Version> {
-        self.accepted.filter(|(accepted, _)| accepted == origin).map(|(_, version)| version)
+    /// The last version that `command` accepted, and its origin.
+    pub(crate) fn accepted_by(&self, command: CommandId) -> Option<(NodeId, Version)> {
+        let accepted = self.accepted.iter().find(|accepted| accepted.command == command)?;
+        Some((accepted.origin, accepted.version))
+    }
+
+    /// Whether a command accepted this version as its last.
+    pub(crate) fn is_accepted(&self, record: &Record) -> bool {
+        let is_it =
+            |accepted: &Accepted| (accepted.origin, accepted.version) == (record.origin, record.version);
+        self.accepted.iter().any(is_it)
+    }
+
+    /// `command` accepted this version.
+    pub(crate) fn accept(&mut self, command: CommandId, (origin, version): (NodeId, Version)) {
+        self.accepted.retain(|accepted| accepted.command != command);
+        if self.accepted.len() == COMMANDS_MAX {
+            self.accepted.remove(0);
+        }
+        self.accepted.push(Accepted { command, origin, version });
     }
 }
 
@@ -118,10 +151,10 @@ impl Catalogue {
         let mut rows = Vec::new();
         for name in names {
             let before = self.reader(name)?;
-            let mut reader = before;
+            let mut reader = before.clone();
             change(&mut reader);
             if reader != before {
-                rows.push((name.as_str(), codec::encode(&reader).unwrap_or_default())); // some fifty bytes
+                rows.push((name.as_str(), codec::encode(&reader).unwrap_or_default())); // some hundred bytes
             }
         }
         write.with(READERS, |table| {
@@ -157,6 +190,21 @@ mod tests {
         say(&[&b], true, None, Some(OnStale::Keep));
         assert_eq!(wanted(&a), Preference::default());
         assert_eq!(wanted(&b), Preference { bound_secs: None, on_stale: Some(OnStale::Keep) });
+    }
+
+    #[test]
+    fn each_command_accepts_for_itself_and_the_oldest_is_forgotten() {
+        let version = |n| (NodeId::from_bytes([1; 32]), Version::new(n).unwrap());
+        let id = |n| CommandId([n; 32]);
+        let mut reader = Reader::default();
+        reader.accept(id(1), version(1));
+        reader.accept(id(2), version(2));
+        assert_eq!([1, 2, 3].map(|n| reader.accepted_by(id(n))), [Some(version(1)), Some(version(2)), None]);
+        reader.accept(id(1), version(3));
+        (3..5).for_each(|n| reader.accept(id(n), version(2)));
+        assert_eq!([1, 2].map(|n| reader.accepted_by(id(n))), [Some(version(3)), Some(version(2))]);
+        reader.accept(id(5), version(2));
+        assert_eq!([1, 2, 5].map(|n| reader.accepted_by(id(n)).is_some()), [true, false, true]);
     }
 
     #[test]
