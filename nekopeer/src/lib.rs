@@ -14,7 +14,6 @@ mod figures;
 mod follow;
 mod http;
 mod indexers;
-mod json;
 mod library;
 mod listing;
 mod peer;

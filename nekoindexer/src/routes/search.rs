@@ -44,7 +44,7 @@ pub(super) struct Asked {
 /// Files that match, by name.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Matches {
-    matches: Vec<Match>,
+    hits: Vec<Match>,
     /// Whether all indexers that were to be asked have answered.
     complete: bool,
     /// Give this as `after` to go on; null after the last match.
@@ -124,7 +124,7 @@ impl From<FindReply> for Matches {
         let last = hits.last().filter(|_| more);
         let next = last.map(|last| Position::of(last.record.unverified()).to_string());
         let files = hits.into_iter().filter(|hit| !hit.record.unverified().is_withdrawal());
-        Self { matches: files.map(Match::from).collect(), complete, next }
+        Self { hits: files.map(Match::from).collect(), complete, next }
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
         let reply =
             FindReply { hits: List::first_of(hits), more: true, complete: true, ..FindReply::default() };
         let matches = Matches::from(reply);
-        assert_eq!(matches.matches.iter().map(|found| found.name.as_str()).collect::<Vec<_>>(), ["a"]);
+        assert_eq!(matches.hits.iter().map(|found| found.name.as_str()).collect::<Vec<_>>(), ["a"]);
         assert_eq!(matches.next, Some(Position::of(&withdrawal).to_string()));
     }
 }

@@ -20,7 +20,6 @@ use super::{
 use crate::{
     commands::{Answer, Command, Failure, FailureKind, no_input},
     door::{DoorError, Facts},
-    json::JobsJson,
     peer::KEY_FILE,
     storage::lock::DataLock,
 };
@@ -82,7 +81,7 @@ fn nobody_runs(args: &NodeArgs, command: &Command, output: Output) -> anyhow::Re
     let folder = folder.display();
     Ok(match command {
         Command::Jobs if output.is_json() => {
-            output.object(&JobsJson { jobs: Vec::new() })?;
+            output.object(&serde_json::json!({ "jobs": [] }))?;
             Ended::Well
         }
         Command::Jobs => {

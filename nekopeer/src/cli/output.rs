@@ -29,10 +29,24 @@ impl Output {
         self.machine_line(&visible(text))
     }
 
-    /// Prints one line of the result, as it is.
-    pub(super) fn machine_line(self, text: &str) -> io::Result<()> {
+    /// The same, unless results are JSON objects.
+    pub(super) fn text(self, text: &str) -> io::Result<()> {
+        if self.json { Ok(()) } else { self.line(text) }
+    }
+
+    /// The same of text that is to be copied, as it is.
+    pub(super) fn raw_text(self, text: &str) -> io::Result<()> {
+        if self.json { Ok(()) } else { self.machine_line(text) }
+    }
+
+    fn machine_line(self, text: &str) -> io::Result<()> {
+        self.print(&format!("{text}\n")) // at once: others may write there too
+    }
+
+    /// Prints a part of the result, as it is.
+    pub(super) fn print(self, text: &str) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
-        stdout.write_all(format!("{text}\n").as_bytes())?; // at once: others may write there too
+        stdout.write_all(text.as_bytes())?;
         stdout.flush()
     }
 

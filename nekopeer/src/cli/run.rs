@@ -15,8 +15,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{Ended, output::Output, reach::Reached, show, stop::Stop};
 use crate::commands::{
-    Answer, Command, Failure, FailureKind, Host, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, Reply,
-    Summary, carry_out, no_input,
+    Answer, Command, Done, Failure, FailureKind, Host, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece,
+    Reply, carry_out, no_input,
 };
 
 /// Printed when a command is interrupted.
@@ -111,7 +111,7 @@ async fn on_peer(
     command: Command,
     input: Input,
     answer: &Answer,
-) -> Result<Summary, Failure> {
+) -> Result<Done, Failure> {
     let (takes_input, is_endless) = (command.takes_input(), command.is_endless());
     match reached {
         Reached::Here(hosted) => carry_out(&hosted.host, command, input, answer).await,

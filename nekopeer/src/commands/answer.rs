@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use serde::Serialize;
 use tokio::{
     sync::{broadcast, mpsc},
     time::{Instant, interval_at},
@@ -41,28 +42,29 @@ impl Answer {
         self.0.send(reply).await.map_err(|_| Failure::new("nobody takes the answer"))
     }
 
-    /// Sends a few rows.
-    pub(super) async fn rows(&self, rows: Vec<Row>) -> Result<(), Failure> {
-        if rows.is_empty() { Ok(()) } else { self.send(Reply::Rows(rows)).await }
+    /// Sends a row.
+    pub(super) async fn row(&self, value: &impl Serialize) -> Result<(), Failure> {
+        self.send(Reply::Rows(vec![Row::of(value)])).await
     }
 
     /// Sends a row for each of `items`, in pieces.
-    pub(super) async fn rows_of<T>(
+    pub(super) async fn rows_of<T, S: Serialize>(
         &self,
         items: impl IntoIterator<Item = T>,
-        row: impl Fn(T) -> Row,
+        row: impl Fn(T) -> S,
     ) -> Result<(), Failure> {
         let (mut piece, mut bytes) = (Vec::new(), 0);
-        for row in items.into_iter().map(row) {
-            bytes += row.weight();
+        for row in items.into_iter().map(|item| Row::of(&row(item))) {
+            bytes += row.text().len();
             piece.push(row);
             if bytes >= ROWS_BYTES_AIMED_AT {
                 bytes = 0;
                 let len = piece.len();
-                self.rows(std::mem::replace(&mut piece, Vec::with_capacity(len))).await?;
+                let full = std::mem::replace(&mut piece, Vec::with_capacity(len));
+                self.send(Reply::Rows(full)).await?;
             }
         }
-        self.rows(piece).await
+        if piece.is_empty() { Ok(()) } else { self.send(Reply::Rows(piece)).await }
     }
 
     /// Runs `work` and reports its progress while it runs.
@@ -205,7 +207,9 @@ mod tests {
         let (answer, mut replies) = Answer::channel();
         let names: Vec<_> = (0..2000).map(|n| FileName::new(&format!("f{n}")).unwrap()).collect();
         let sending = tokio::spawn(async move {
-            answer.rows_of(names, |name| Row::Withdrawn { name, outcome: Ok(()) }).await
+            answer
+                .rows_of(names, |name| serde_json::json!({ "name": name, "padding": "x".repeat(400) }))
+                .await
         });
         let mut sizes = Vec::new();
         while let Some(Reply::Rows(rows)) = replies.recv().await {

@@ -6,11 +6,12 @@ use nekoproto::FileName;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Answer, Command, Failure, Host, Input, Reply, Row, Summary,
+    Answer, Command, Detail, Done, DownloadedRow, FailedRow, Failure, FailureKind, FileRow, FoundRow, Host,
+    Input, Outcome, ReachedRow, Reply, TraceRow,
     answer::pass_events,
-    detailed,
     finding::find,
     following::{follow, roll_back},
+    in_one_line,
     input::InputReader,
     jobs::{Job, JobKind, in_background},
     named,
@@ -24,9 +25,12 @@ use crate::{
     indexers::via::Via,
     listing::Listing,
     peer::PeerHandle,
-    publish::{PublishError, PublishOptions, WITHDRAWN_AT_ONCE},
+    publish::{PublishOptions, WITHDRAWN_AT_ONCE},
     storage::catalogue::PreferenceChange,
 };
+
+/// Damaged entries that are told in one answer.
+const DAMAGED_MAX: usize = 20;
 
 /// Carries out `command`; all of the answer but its end goes to `answer`.
 ///
@@ -37,7 +41,7 @@ pub(crate) async fn carry_out(
     command: Command,
     input: Input,
     answer: &Answer,
-) -> Result<Summary, Failure> {
+) -> Result<Done, Failure> {
     let peer = &host.peer;
     // Dropped where it is not read, so that a caller who sends it does not wait.
     let input = command.takes_input().then_some(input);
@@ -50,31 +54,34 @@ pub(crate) async fn carry_out(
             // On the heap, as it is larger than all others together.
             return Box::pin(long(host, command, input, answer)).await;
         }
-        Command::Withdraw { names } => withdraw(peer, &names, answer).await?,
+        Command::Withdraw { names } => return withdraw(peer, &names, answer).await,
         Command::Query { names, ttl_hops } => {
             let answers = named::search(peer, &names, Some(ttl_hops)).await?;
             let found: Vec<_> = names.into_iter().zip(answers).collect();
-            answer.rows_of(&found, |(name, found)| Row::found(name, found)).await?;
+            let is_missing = |(_, found): &(FileName, _)| FoundRow::of_none(found);
+            let outcome = if found.iter().any(is_missing) { Outcome::NotFound } else { Outcome::All };
+            answer.rows_of(&found, |(name, found)| FoundRow::of(name, found)).await?;
+            return Ok(Done { outcome, ..Done::all() });
         }
         Command::List { first, after } => {
-            list(peer, false, first, after.as_ref(), answer).await?;
+            return list(peer, false, first, after.as_ref(), answer).await;
         }
         Command::Check { names, first, after } => {
             tell_unreached(peer, answer).await?;
-            match names.is_empty() {
-                true => list(peer, true, first, after.as_ref(), answer).await?,
-                false => detailed::list(peer, names, answer).await?,
-            }
+            return match names.is_empty() {
+                true => list(peer, true, first, after.as_ref(), answer).await,
+                false => list_of(peer, names, answer).await,
+            };
         }
         Command::Wait { name, version, by_all, within_secs } => {
             let within = within_secs.map(|secs| Duration::from_secs(secs.into()));
             let reached = waiting::wait(peer, &name, waiting::For { version, by_all }, within).await?;
-            answer.rows(vec![Row::Reached { name, version: reached }]).await?;
+            answer.row(&ReachedRow { name, version: reached.get() }).await?;
         }
-        Command::Ticket { names } => tickets::make(peer, names, answer).await?,
+        Command::Ticket { names } => return tickets::make(peer, names, answer).await,
         Command::Events => pass_events(peer.events(), answer, &CancellationToken::new()).await,
         Command::Stop => host.stop.cancel(),
-        Command::Find(finding) => find(peer, finding, answer).await?,
+        Command::Find(finding) => return find(peer, finding, answer).await,
         Command::Rollback { name, version } => Box::pin(roll_back(host, &name, version, answer)).await?,
         Command::Follow { names, exec, folder, exec_secs, keep, force, wanted, preference } => {
             let hook = exec.map(|command| Hook {
@@ -89,28 +96,56 @@ pub(crate) async fn carry_out(
             job.unless_cancelled(Box::pin(follow(peer, names, hook, keep, options, answer))).await?;
         }
         Command::Trace { name, ttl_hops } => {
-            for reply in peer.trace(&name, ttl_hops).await? {
-                answer.rows(vec![Row::Trace(reply)]).await?;
-            }
+            return trace(peer, &name, ttl_hops, answer).await;
         }
-        Command::Jobs => answer.rows_of(host.jobs.rows(peer), Row::Job).await?,
+        Command::Jobs => answer.rows_of(host.jobs.rows(peer), |job| job).await?,
         Command::Cancel { what } => {
-            answer.rows_of(host.jobs.cancel(&what, peer).await?, Row::Cancelled).await?;
+            answer.rows_of(host.jobs.cancel(&what, peer).await?, |job| job).await?;
         }
     }
-    Ok(Summary::Done)
+    Ok(Done::all())
 }
 
-async fn withdraw(peer: &PeerHandle, names: &[FileName], answer: &Answer) -> Result<(), Failure> {
+/// Follows a query through the network.
+async fn trace(peer: &PeerHandle, name: &FileName, ttl_hops: u8, answer: &Answer) -> Result<Done, Failure> {
+    let traces = peer.trace(name, ttl_hops).await?;
+    let has_answer = traces.iter().flat_map(|trace| trace.hops.iter()).any(|hop| hop.answer.is_ok());
+    let trace = TraceRow::of(name, &traces);
+    answer.row(&trace).await?;
+    let outcome = match (trace.found, has_answer) {
+        (true, _) => Outcome::All,
+        (false, true) => Outcome::NotFound,
+        (false, false) => Outcome::Nothing,
+    };
+    Ok(Done { outcome, ..Done::all() })
+}
+
+async fn withdraw(peer: &PeerHandle, names: &[FileName], answer: &Answer) -> Result<Done, Failure> {
+    let (mut is_any, mut failed) = (false, Vec::new());
     for names in names.chunks(WITHDRAWN_AT_ONCE) {
-        let withdrawn = peer.publisher.deregister(names.to_vec()).await?;
-        let row = |(name, outcome): (FileName, Result<(), PublishError>)| {
-            let outcome = outcome.map_err(Failure::from);
-            Row::Withdrawn { name, outcome }
-        };
-        answer.rows_of(withdrawn, row).await?;
+        let mut withdrawn = Vec::with_capacity(names.len());
+        for (name, outcome) in peer.publisher.deregister(names.to_vec()).await? {
+            match outcome {
+                Ok(()) => withdrawn.push(name),
+                Err(error) => failed.push(FailedRow::of(&name, error.into())),
+            }
+        }
+        is_any |= !withdrawn.is_empty();
+        answer.rows_of(withdrawn, |name| name).await?;
     }
-    Ok(())
+    parted(is_any, failed)
+}
+
+/// The end of an answer about names of which some `failed`; if nothing was done for `any`, that is a failure.
+pub(super) fn parted(any: bool, failed: Vec<FailedRow>) -> Result<Done, Failure> {
+    let is_missing = |failed: &FailedRow| failed.kind == FailureKind::NotFound;
+    let outcome = match failed.as_slice() {
+        [] => Outcome::All,
+        [only] if !any => return Err(Failure::with(only.kind, only.error.clone())),
+        all if all.iter().all(is_missing) => Outcome::NotFound,
+        _ => Outcome::Part,
+    };
+    Ok(Done::with(outcome, &serde_json::json!({ "failed": failed })))
 }
 
 /// Carries out a command that may take long, as a job.
@@ -119,7 +154,7 @@ async fn long(
     command: Command,
     input: Option<Input>,
     answer: &Answer,
-) -> Result<Summary, Failure> {
+) -> Result<Done, Failure> {
     let begin = |kind, names: &[FileName], title| host.jobs.begin(kind, names, title, false);
     let peer = &host.peer;
     match command {
@@ -134,7 +169,7 @@ async fn long(
             let job = begin(JobKind::Watch, options.name.as_slice(), title(&paths));
             let watching = watch(peer, paths, options, &job, answer);
             job.unless_cancelled(watching).await?;
-            Ok(Summary::Done)
+            Ok(Done::all())
         }
         Command::Store { name, force, policy } => {
             let input = input.ok_or_else(|| Failure::new("there is no input"))?;
@@ -159,7 +194,7 @@ async fn long(
                 let work = |host: Arc<Host>, job: Arc<Job>, answer| {
                     let names = names.clone();
                     async move {
-                        get(&host.peer, names, options, &job, &answer).await?;
+                        let _: Done = get(&host.peer, names, options, &job, &answer).await?;
                         remember(&host.peer, &via).await;
                         Ok(())
                     }
@@ -167,10 +202,11 @@ async fn long(
                 in_background(host, answer, begin, work).await?;
             } else {
                 let job = begin(JobKind::Get, &names, String::new());
-                job.unless_cancelled(Box::pin(get(peer, names, options, &job, answer))).await?;
+                let done = job.unless_cancelled(Box::pin(get(peer, names, options, &job, answer))).await?;
                 remember(peer, &via).await;
+                return Ok(done);
             }
-            Ok(Summary::Done)
+            Ok(Done::all())
         }
         Command::Read { name, wanted } => {
             let via = tickets::connect(peer, &wanted, answer).await?;
@@ -179,11 +215,11 @@ async fn long(
             let reading = async {
                 let reading = peer.read(&name, &options, answer.writer(), &job.progress);
                 let done = answer.reporting(&job.progress, reading).await;
-                answer.rows(vec![Row::downloaded(&name, &Ok(done?))]).await
+                answer.row(&DownloadedRow::of(&done?)).await
             };
             job.unless_cancelled(Box::pin(reading)).await?;
             remember(peer, &via).await;
-            Ok(Summary::Done)
+            Ok(Done::all())
         }
         _ => Err(Failure::new("it is no long command")), // unreachable: see the caller
     }
@@ -213,7 +249,7 @@ async fn get(
     options: DownloadOptions,
     job: &Job,
     answer: &Answer,
-) -> Result<(), Failure> {
+) -> Result<Done, Failure> {
     let progress = &job.progress;
     if let [name] = names.as_slice() {
         let done = loop {
@@ -223,20 +259,28 @@ async fn get(
                 ended => break ended?,
             }
         };
-        return answer.rows(vec![Row::downloaded(name, &Ok(done))]).await;
+        answer.row(&DownloadedRow::newest(&done)).await?;
+        return Ok(Done::all());
     }
-    let mut left = names;
+    let (mut left, mut failed) = (names, Vec::new());
     while !left.is_empty() {
         let mut running = Vec::new();
         let downloading = async {
             let mut downloads = Downloads::new(&peer.downloader, &left, &options, progress);
-            while let Some(mut outcomes) = downloads.next().await {
-                let is_running =
-                    |(_, outcome): &mut _| matches!(outcome, Err(DownloadError::AlreadyRunning(_)));
-                running.extend(outcomes.extract_if(.., is_running).map(|(name, _)| name));
-                let errors = outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().err());
-                errors.for_each(|error| job.failed(&error.into()));
-                answer.rows_of(&outcomes, |(name, outcome)| Row::downloaded(name, outcome)).await?;
+            while let Some(outcomes) = downloads.next().await {
+                let mut done = Vec::with_capacity(outcomes.len());
+                for (name, outcome) in outcomes {
+                    match outcome {
+                        Ok(downloaded) => done.push(downloaded),
+                        Err(DownloadError::AlreadyRunning(_)) => running.push(name),
+                        Err(error) => {
+                            let failure = Failure::from(&error);
+                            job.failed(&failure);
+                            failed.push(FailedRow::of(&name, failure));
+                        }
+                    }
+                }
+                answer.rows_of(&done, DownloadedRow::newest).await?;
             }
             Ok::<_, Failure>(())
         };
@@ -246,7 +290,13 @@ async fn get(
         }
         left = running;
     }
-    Ok(())
+    let is_missing = |failed: &FailedRow| failed.kind == FailureKind::NotFound;
+    let outcome = match failed.iter().all(is_missing) {
+        true if failed.is_empty() => Outcome::All,
+        true => Outcome::NotFound,
+        false => Outcome::Part,
+    };
+    Ok(Done::with(outcome, &serde_json::json!({ "failed": failed })))
 }
 
 /// Waits for another download of `name`, whose end is that of this one if it succeeds.
@@ -263,18 +313,65 @@ async fn list(
     first: Option<u32>,
     after: Option<&FileName>,
     answer: &Answer,
-) -> Result<(), Failure> {
+) -> Result<Done, Failure> {
     let mut left = first.map_or(usize::MAX, |first| first as usize);
     let mut listing = Listing::new(&peer.library, asks.then_some(&peer.peers), after, left);
+    let (mut damaged, mut last) = (Vec::new(), None);
     while left > 0 {
         let Some(mut files) = listing.next().await? else {
             break;
         };
         files.truncate(left);
         left -= files.len();
-        answer.rows_of(files, Row::listed).await?;
+        let mut rows = Vec::with_capacity(files.len());
+        for file in files {
+            match file {
+                Ok(file) => rows.push(FileRow::from(&file)),
+                Err(error) => damaged.push(in_one_line(&error)),
+            }
+        }
+        last = rows.last().map(|row| row.version.name.clone()).or(last);
+        answer.rows_of(rows, |row| row).await?;
     }
-    Ok(())
+    Ok(listed(damaged, last.filter(|_| left == 0)))
+}
+
+/// The end of a list, with what of the catalogue cannot be read, and the name after which it goes on.
+fn listed(mut damaged: Vec<String>, next: Option<FileName>) -> Done {
+    let outcome = if damaged.is_empty() { Outcome::All } else { Outcome::Part };
+    let more = damaged.len().saturating_sub(DAMAGED_MAX);
+    damaged.truncate(DAMAGED_MAX);
+    if more > 0 {
+        damaged.push(format!("and {more} more"));
+    }
+    Done::with(outcome, &serde_json::json!({ "damaged": damaged, "next": next }))
+}
+
+/// Asks the origins of copies, and lists what is published or held under `names`, with all that is known of each.
+async fn list_of(peer: &PeerHandle, names: Vec<FileName>, answer: &Answer) -> Result<Done, Failure> {
+    let mut missing = names.clone();
+    let mut listing = Listing::of(&peer.library, Some(&peer.peers), names);
+    let mut damaged = Vec::new();
+    while let Some(files) = listing.next().await? {
+        for file in files {
+            match file {
+                Ok(file) => {
+                    missing.retain(|name| *name != file.record.name);
+                    let read = peer.reading_of(&file.record.name).await?;
+                    let mut row = FileRow::from(&file);
+                    row.detail = Some(Detail::of(&file, read));
+                    answer.row(&row).await?;
+                }
+                Err(error) => damaged.push(in_one_line(&error)),
+            }
+        }
+    }
+    match missing.first() {
+        Some(name) => Err(Failure::missing(format!(
+            "{name} is neither published nor held here: get {name} brings a copy"
+        ))),
+        None => Ok(listed(damaged, None)),
+    }
 }
 
 /// The indexers of a ticket have brought what was wanted: later commands on this folder find it by them.

@@ -3,6 +3,7 @@
 use std::{error::Error, io};
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{
     download::DownloadError,
@@ -23,7 +24,7 @@ pub(crate) struct Failure {
 }
 
 /// What follows from a failure. Programs see the names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum FailureKind {
     /// There is no such thing.

@@ -7,10 +7,7 @@ use nekoproto::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Answer, Failure, Row, named,
-    rows::{HeldRow, MatchRow},
-};
+use super::{Answer, Done, Failure, MatchRow, Outcome, named};
 use crate::{library::status::FileStatus, peer::PeerHandle, state::choice::Candidate};
 
 /// Matches of one search unless another number is asked for.
@@ -100,8 +97,14 @@ impl Finding {
     }
 }
 
-/// Answers with a row for each match, by name, and [`Row::Further`].
-pub(super) async fn find(peer: &PeerHandle, finding: Finding, answer: &Answer) -> Result<(), Failure> {
+/// Answers with a row for each match, by name, and where further ones begin.
+pub(super) async fn find(peer: &PeerHandle, finding: Finding, answer: &Answer) -> Result<Done, Failure> {
+    let name = finding.text();
+    let ended = |found: usize, complete: bool, next: Option<Position>| {
+        let outcome = if found > 0 { Outcome::All } else { Outcome::NotFound };
+        let next = next.map(|next| next.to_string());
+        Done::with(outcome, &serde_json::json!({ "name": name, "complete": complete, "next": next }))
+    };
     let Finding { exact, search, mut after, limit, ttl_hops } = finding;
     let mut complete = true;
     if let Some(name) = exact {
@@ -109,18 +112,18 @@ pub(super) async fn find(peer: &PeerHandle, finding: Finding, answer: &Answer) -
         let found = answers.into_iter().next().unwrap_or_default(); // one answer per name
         complete = found.complete;
         if !found.candidates.is_empty() {
-            show(peer, found.candidates, answer).await?;
-            return answer.rows(vec![Row::Further { next: None, complete }]).await;
+            let shown = show(peer, found.candidates, answer).await?;
+            return Ok(ended(shown, complete, None));
         }
     }
-    let mut left = limit as usize;
+    let (mut left, mut shown) = (limit as usize, 0);
     let next = loop {
         let found = peer.find(&search, after.as_ref(), left.min(FOUND_MAX), ttl_hops).await?;
         complete &= found.complete;
         left = left.saturating_sub(found.matches.len());
         after = found.matches.last().map(|found| Position::of(&found.record));
         let files = found.matches.into_iter().filter(|found| !found.record.is_withdrawal());
-        show(peer, files.collect(), answer).await?;
+        shown += show(peer, files.collect(), answer).await?;
         if !found.more || after.is_none() {
             break None;
         }
@@ -128,26 +131,18 @@ pub(super) async fn find(peer: &PeerHandle, finding: Finding, answer: &Answer) -
             break after;
         }
     };
-    answer.rows(vec![Row::Further { next, complete }]).await
+    Ok(ended(shown, complete, next))
 }
 
-async fn show(peer: &PeerHandle, matches: Vec<Candidate>, answer: &Answer) -> Result<(), Failure> {
+async fn show(peer: &PeerHandle, matches: Vec<Candidate>, answer: &Answer) -> Result<usize, Failure> {
     let names = matches.iter().map(|found| found.record.name.clone()).collect();
     let held = peer.held(names).await;
-    let row = |(found, held): (Candidate, Option<FileStatus>)| {
+    let row = |(found, held): (&Candidate, Option<FileStatus>)| {
         let held = held.filter(|held| held.record.origin == found.record.origin);
-        Row::Match(MatchRow {
-            record: (&found.record).into(),
-            holders: found.holders,
-            held: held.map(|held| HeldRow {
-                version: held.record.version,
-                own: held.own,
-                condition: held.condition,
-            }),
-        })
+        MatchRow::of(found, held.as_ref())
     };
-    let rows: Vec<Row> = matches.into_iter().zip(held).map(row).collect();
-    answer.rows_of(rows, |row| row).await
+    answer.rows_of(matches.iter().zip(held), row).await?;
+    Ok(matches.len())
 }
 
 #[cfg(test)]

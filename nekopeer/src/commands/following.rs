@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nekoproto::{FileName, Version};
 use tokio_util::sync::CancellationToken;
 
-use super::{Answer, Failure, Host, Row, answer::pass_events_if, jobs::JobKind};
+use super::{Answer, DownloadedRow, Failure, Host, answer::pass_events_if, jobs::JobKind};
 use crate::{
     download::DownloadOptions,
     follow::{Follower, Hook},
@@ -45,7 +45,7 @@ pub(super) async fn roll_back(
     let restoring = async {
         let restoring = host.peer.downloader.restore(name, version, None, &job.progress);
         let done = answer.reporting(&job.progress, restoring).await?;
-        answer.rows(vec![Row::downloaded(name, &Ok(done))]).await
+        answer.row(&DownloadedRow::of(&done)).await
     };
     job.unless_cancelled(restoring).await
 }

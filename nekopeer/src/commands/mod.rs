@@ -1,12 +1,12 @@
 //! Commands as values: what a user, a script or another program asks of a peer, and what it answers.
 //!
 //! A [`Command`] is carried out by [`carry_out`] on the [`Host`] of a running peer. Its answer is a sequence of
-//! [`Reply`]s, bounded in size each, and ends with a [`Summary`] or a [`Failure`]. All of them are plain values
+//! [`Reply`]s, bounded in size each, and ends with [`Done`] or a [`Failure`]. All of them are plain values
 //! without text for a terminal, so that they can travel to another process.
 
 mod answer;
 mod carry_out;
-mod detailed;
+mod done;
 mod failure;
 mod finding;
 mod following;
@@ -28,17 +28,23 @@ use nekoproto::{FileName, Version};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use utoipa::ToSchema;
 
 pub(crate) use self::{
     answer::{Answer, pass_events, rows_of},
     carry_out::carry_out,
+    done::{Done, Framed, Outcome, Shape},
     failure::{Failure, FailureKind, in_one_line},
     finding::{Filters, Finding, MATCHES_DEFAULT, MATCHES_MAX, Part},
     input::{INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, no_input},
     jobs::{JobRow, JobState, Jobs},
     named::id_digits,
     path::LocalPath,
-    rows::{Detail, DownloadedRow, FileRow, FoundRow, MatchRow, PublishedRow, ReaderRow, Row, VersionRow},
+    publishing::{PublishedFields, UnpublishedRow},
+    rows::{
+        Detail, DownloadedRow, EventRow, FailedRow, FileRow, FoundRow, HopRow, MatchRow, PublishedRow,
+        ReachedRow, Row, TicketRow, Ticketed, TraceRow, Unasked, VersionRow,
+    },
     wanted::Wanted,
     word::Word,
 };
@@ -56,14 +62,14 @@ pub(crate) const COMMANDS_MAX: usize = 64;
 /// What a peer is asked to do. Paths are absolute: the peer may have another current folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Command {
-    /// Publish files and folders. Answers with [`Row::Published`].
+    /// Publish files and folders.
     Publish {
         /// Files and folders.
         paths: Vec<LocalPath>,
         /// How.
         options: PublishOptions,
     },
-    /// Store the input as a file in the share folder, and publish it. Answers with [`Row::Published`].
+    /// Store the input as a file in the share folder, and publish it.
     Store {
         /// The name, and the path within the share folder.
         name: FileName,
@@ -72,7 +78,7 @@ pub(crate) enum Command {
         /// What was said about the policy.
         policy: PolicyChange,
     },
-    /// Offer these names no longer. Answers with [`Row::Withdrawn`].
+    /// Offer these names no longer.
     Withdraw {
         /// The names.
         names: Vec<FileName>,
@@ -106,7 +112,7 @@ pub(crate) enum Command {
         /// Which file, and how far it is looked for.
         wanted: Wanted,
     },
-    /// List what is published and held here. Answers with [`Row::File`].
+    /// List what is published and held here.
     List {
         /// At most this many; `None`: all.
         first: Option<u32>,
@@ -126,14 +132,14 @@ pub(crate) enum Command {
     Events,
     /// End the peer. It has begun to end when the answer arrives.
     Stop,
-    /// List the long commands that run, and those that ended lately. Answers with [`Row::Job`].
+    /// List the long commands that run, and those that ended lately.
     Jobs,
-    /// Interrupt a job as its caller would. Answers with [`Row::Cancelled`].
+    /// Interrupt a job as its caller would.
     Cancel {
         /// Its id, or the name it is about.
         what: String,
     },
-    /// Make tickets for files that are published or held here. Answers with [`Row::Ticket`].
+    /// Make tickets for files that are published or held here.
     Ticket {
         /// The names.
         names: Vec<FileName>,
@@ -164,7 +170,7 @@ pub(crate) enum Command {
         /// How the copies are kept coherent from now on.
         preference: PreferenceChange,
     },
-    /// Wait until a version is in its place. Answers with [`Row::Reached`].
+    /// Wait until a version is in its place.
     Wait {
         /// The name.
         name: FileName,
@@ -175,7 +181,7 @@ pub(crate) enum Command {
         /// Fail after this time, in seconds.
         within_secs: Option<u32>,
     },
-    /// Put an earlier version that is kept here back in its place. Answers with [`Row::Downloaded`].
+    /// Put an earlier version that is kept here back in its place.
     Rollback {
         /// The name.
         name: FileName,
@@ -195,6 +201,29 @@ pub(crate) enum Command {
 }
 
 impl Command {
+    /// How its answer looks as JSON.
+    pub(crate) fn shape(&self) -> Shape {
+        match self {
+            Self::Publish { .. } | Self::Store { .. } | Self::List { .. } | Self::Check { .. } => {
+                Shape::List("files")
+            }
+            Self::Download { background: false, names, .. } if names.len() != 1 => Shape::List("files"),
+            Self::Query { names, .. } if names.len() != 1 => Shape::List("answers"),
+            Self::Find(_) => Shape::List("hits"),
+            Self::Jobs => Shape::List("jobs"),
+            Self::Ticket { .. } => Shape::List("tickets"),
+            Self::Withdraw { .. } => Shape::List("withdrawn"),
+            Self::Watch { .. } | Self::Follow { .. } | Self::Events | Self::Cancel { .. } => Shape::Lines,
+            Self::Download { .. }
+            | Self::Query { .. }
+            | Self::Read { .. }
+            | Self::Stop
+            | Self::Trace { .. }
+            | Self::Wait { .. }
+            | Self::Rollback { .. } => Shape::Object,
+        }
+    }
+
     /// Whether it reads its input.
     pub(crate) const fn takes_input(&self) -> bool {
         matches!(self, Self::Store { .. })
@@ -229,7 +258,7 @@ pub(crate) enum Reply {
     /// This number of events were lost, because the caller was slow.
     EventsMissed(u64),
     /// The last reply.
-    Finished(Result<Summary, Failure>),
+    Finished(Result<Done, Failure>),
     /// Something that the user should know.
     Note(String),
     /// How far each of the files is that are in work at the moment, at most [`PARTS_MAX`] of them. Sent as
@@ -241,7 +270,7 @@ pub(crate) enum Reply {
 pub(crate) const PARTS_MAX: usize = 8;
 
 /// The progress of an operation, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Snapshot {
     /// Done so far.
     pub(crate) done: u64,
@@ -256,20 +285,6 @@ impl Snapshot {
     pub(crate) fn of(progress: &Progress) -> Self {
         Self { done: progress.done(), kept: progress.kept(), total: progress.total() }
     }
-}
-
-/// How a command ended that did not fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Summary {
-    /// The rows say all.
-    Done,
-    /// Files were published.
-    Published {
-        /// Indexers that acknowledged.
-        indexers_told: u64,
-        /// Whether each new version is listed by an indexer; until then its number may change.
-        is_confirmed: bool,
-    },
 }
 
 /// A running peer that carries out commands.

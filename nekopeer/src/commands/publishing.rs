@@ -2,14 +2,16 @@
 
 use std::path::PathBuf;
 
-use nekoproto::VerifiedRecord;
+use nekoproto::{FileName, VerifiedRecord};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{
-    Answer, Failure, PublishedRow, Row, Summary, VersionRow, in_one_line, jobs::Job, tickets::Tickets,
+    Answer, Done, Failure, Outcome, PublishedRow, Ticketed, in_one_line, jobs::Job, tickets::Tickets,
 };
 use crate::{
     peer::PeerHandle,
-    publish::{PublishError, PublishOptions, PublishOutcome},
+    publish::{PublishOptions, PublishOutcome},
 };
 
 /// What the publishing of these is called.
@@ -21,6 +23,33 @@ pub(super) fn title(paths: &[PathBuf]) -> String {
     }
 }
 
+/// Files that failed, and copies, that one answer lists.
+const LISTED_MAX: usize = 10_000;
+
+/// What is told beside the versions.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct PublishedFields {
+    /// Files that cannot be published.
+    pub(crate) failed: Vec<UnpublishedRow>,
+    /// Names of copies of other origins' files, which stay copies.
+    pub(crate) copies: Vec<FileName>,
+    /// Files of both that are not listed here because they are too many.
+    pub(crate) more: usize,
+    /// Indexers that acknowledged.
+    pub(crate) indexers_told: u64,
+    /// Whether each new version is listed by an indexer; until then its number may change.
+    pub(crate) confirmed: bool,
+}
+
+/// A file that cannot be published.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Unpublished)]
+pub(crate) struct UnpublishedRow {
+    /// Why.
+    pub(crate) error: String,
+    pub(crate) path: String,
+}
+
 /// Publishes files and folders, and tells what became of each.
 pub(super) async fn publish(
     peer: &PeerHandle,
@@ -28,41 +57,60 @@ pub(super) async fn publish(
     options: PublishOptions,
     job: &Job,
     answer: &Answer,
-) -> Result<Summary, Failure> {
+) -> Result<Done, Failure> {
     peer.indexers_tried().await; // so that files are registered before they are reported as published
     let tickets = Tickets::of(peer).await;
     let publishing = async {
         let mut publishing = peer.publisher.publishing(paths, options, &job.progress);
-        let mut summary = Summary::Published { indexers_told: 0, is_confirmed: false };
+        let (mut fields, mut is_any) = (PublishedFields::default(), false);
         while let Some(outcome) = publishing.next().await? {
-            let (indexers_told, is_confirmed) = (outcome.indexers_told, outcome.is_confirmed);
-            published(outcome, &tickets, job, answer).await?;
-            summary = Summary::Published { indexers_told: indexers_told as u64, is_confirmed };
+            (fields.indexers_told, fields.confirmed) = (outcome.indexers_told as u64, outcome.is_confirmed);
+            is_any |= !outcome.published.is_empty() || !outcome.unchanged.is_empty();
+            told(&outcome, &tickets, answer).await?;
+            failed(&outcome, job);
+            fields.add(outcome);
         }
-        Ok(summary)
+        let outcome = match (fields.failed.is_empty(), is_any) {
+            (true, _) => Outcome::All,
+            (false, true) => Outcome::Part,
+            (false, false) => Outcome::Nothing,
+        };
+        Ok(Done::with(outcome, &fields))
     };
     answer.reporting(&job.progress, publishing).await
 }
 
-/// Tells what became of files that were to be published.
-pub(super) async fn published(
-    outcome: PublishOutcome,
+impl PublishedFields {
+    fn add(&mut self, outcome: PublishOutcome) {
+        for (path, error) in outcome.failed {
+            let row =
+                UnpublishedRow { error: in_one_line(&error), path: path.to_string_lossy().into_owned() };
+            self.failed.push(row);
+        }
+        self.copies.extend(outcome.copies);
+        for excess in [self.failed.len(), self.copies.len()] {
+            self.more += excess.saturating_sub(LISTED_MAX);
+        }
+        self.failed.truncate(LISTED_MAX);
+        self.copies.truncate(LISTED_MAX);
+    }
+}
+
+/// Tells the versions among what was published.
+pub(super) async fn told(
+    outcome: &PublishOutcome,
     tickets: &Tickets,
-    job: &Job,
     answer: &Answer,
 ) -> Result<(), Failure> {
-    let row = |record: &VerifiedRecord, row: fn(VersionRow, Option<String>) -> PublishedRow| {
-        let version = VersionRow::from(record);
-        let ticket = tickets.of_version(&version);
-        Row::Published(row(version, ticket))
+    let row = |record: &VerifiedRecord, row: fn(Ticketed) -> PublishedRow| {
+        let ticket = tickets.ticket(&record.name, record.origin, record.version);
+        row(Ticketed { version: record.into(), ticket })
     };
-    let PublishOutcome { published, unchanged, copies, failed, .. } = outcome;
-    answer.rows_of(&published, |record| row(record, PublishedRow::New)).await?;
-    answer.rows_of(&unchanged, |record| row(record, PublishedRow::Unchanged)).await?;
-    answer.rows_of(copies, |name| Row::Published(PublishedRow::Copy(name))).await?;
-    failed.iter().for_each(|(_, error)| job.failed(&Failure::new(in_one_line(error))));
-    let failed_row = |(path, error): (PathBuf, PublishError)| {
-        Row::Published(PublishedRow::failed(&path, in_one_line(&error)))
-    };
-    answer.rows_of(failed, failed_row).await
+    answer.rows_of(&outcome.published, |record| row(record, PublishedRow::Published)).await?;
+    answer.rows_of(&outcome.unchanged, |record| row(record, PublishedRow::Unchanged)).await
+}
+
+/// Notes in the job what failed.
+pub(super) fn failed(outcome: &PublishOutcome, job: &Job) {
+    outcome.failed.iter().for_each(|(_, error)| job.failed(&Failure::new(in_one_line(error))));
 }

@@ -2,7 +2,7 @@
 
 use nekoproto::{FileName, IndexerAddr, List, NodeId, Ticket, Version, limits::TICKET_INDEXERS_MAX};
 
-use super::{Answer, Failure, Reply, Row, VersionRow, Wanted};
+use super::{Answer, Done, FailedRow, Failure, Reply, TicketRow, Wanted, carry_out::parted};
 use crate::{indexers::via::Via, peer::PeerHandle, storage::remembered::Home};
 
 /// Makes tickets of one command.
@@ -28,16 +28,13 @@ impl Tickets {
         };
         (!self.indexers.is_empty()).then(|| ticket.to_string())
     }
-
-    pub(super) fn of_version(&self, version: &VersionRow) -> Option<String> {
-        self.ticket(&version.name, version.origin, version.version)
-    }
 }
 
 /// Makes tickets of what is published or held here.
-pub(super) async fn make(peer: &PeerHandle, names: Vec<FileName>, answer: &Answer) -> Result<(), Failure> {
+pub(super) async fn make(peer: &PeerHandle, names: Vec<FileName>, answer: &Answer) -> Result<Done, Failure> {
     peer.indexers_tried().await;
     let tickets = Tickets::of(peer).await;
+    let (mut is_any, mut failed) = (false, Vec::new());
     for name in names {
         let outcome = match peer.held_record(&name) {
             None => Err(Failure::missing(format!("{name} is neither published nor held here"))),
@@ -45,9 +42,15 @@ pub(super) async fn make(peer: &PeerHandle, names: Vec<FileName>, answer: &Answe
                 Failure::new(format!("{name}: no indexer is connected that a ticket could name"))
             }),
         };
-        answer.rows(vec![Row::Ticket { name, outcome }]).await?;
+        match outcome {
+            Ok(ticket) => {
+                is_any = true;
+                answer.row(&TicketRow { name, ticket }).await?;
+            }
+            Err(failure) => failed.push(FailedRow::of(&name, failure)),
+        }
     }
-    Ok(())
+    parted(is_any, failed)
 }
 
 /// Connects to the indexers that a command names, and says which of them cannot be used.

@@ -4,11 +4,16 @@ use std::path::PathBuf;
 
 use tokio::sync::mpsc;
 
-use super::{Answer, Failure, Reply, Row, jobs::Job, publishing::published, tickets::Tickets};
+use super::{
+    Answer, Failure, PublishedRow, Reply, in_one_line,
+    jobs::Job,
+    publishing::{failed, told as tell},
+    tickets::Tickets,
+};
 use crate::{
     changes::{Told, Watching},
     peer::PeerHandle,
-    publish::{PublishOptions, PublishOutcome},
+    publish::{PublishError, PublishOptions, PublishOutcome},
 };
 
 /// What was done and is not told yet, at most; the watching is slowed down beyond.
@@ -29,13 +34,23 @@ pub(super) async fn watch(
         while let Some(told) = told.recv().await {
             match told {
                 Told::Published(outcome) => {
-                    let PublishOutcome { published: new, failed, .. } = outcome;
-                    let news = PublishOutcome { published: new, failed, ..PublishOutcome::default() };
-                    published(news, &Tickets::of(peer).await, job, answer).await?;
+                    let news = PublishOutcome { unchanged: Vec::new(), ..outcome };
+                    tell(&news, &Tickets::of(peer).await, answer).await?;
+                    failed(&news, job);
+                    let row = |(path, error): &(PathBuf, PublishError)| {
+                        let (error, path) = (in_one_line(error), Some(path.to_string_lossy().into_owned()));
+                        PublishedRow::Failed { error, path, name: None }
+                    };
+                    answer.rows_of(&news.failed, row).await?;
                 }
                 Told::Withdrawn(name, outcome) => {
-                    let outcome = outcome.map_err(Failure::from);
-                    answer.rows(vec![Row::Withdrawn { name, outcome }]).await?;
+                    let row = match outcome {
+                        Ok(()) => PublishedRow::Withdrawn { name },
+                        Err(error) => {
+                            PublishedRow::Failed { error: in_one_line(&error), path: None, name: Some(name) }
+                        }
+                    };
+                    answer.row(&row).await?;
                 }
                 Told::Note(text) => answer.send(Reply::Note(text)).await?,
             }

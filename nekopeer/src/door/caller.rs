@@ -10,7 +10,7 @@ use super::{
     place::Place,
     server::DOOR_VERSION,
 };
-use crate::commands::{Answer, Command, Failure, FailureKind, Input, Piece, Reply, Summary};
+use crate::commands::{Answer, Command, Done, Failure, FailureKind, Input, Piece, Reply};
 
 /// Interval between attempts to connect to a socket whose queue is full.
 const TRY_EVERY: Duration = Duration::from_millis(50);
@@ -76,7 +76,7 @@ impl Caller {
         command: Command,
         mut input: Input,
         answer: &Answer,
-    ) -> Result<Summary, Failure> {
+    ) -> Result<Done, Failure> {
         let process = self.facts.process;
         let ended = || Failure {
             kind: FailureKind::Moved,
@@ -124,7 +124,7 @@ impl Caller {
     }
 
     /// What the peer said before it closed the connection, if it is the end of an answer.
-    async fn last_word(&mut self) -> Option<Result<Summary, Failure>> {
+    async fn last_word(&mut self) -> Option<Result<Done, Failure>> {
         while let Ok(Some(reply)) = self.receiver.next::<Reply>().await {
             if let Reply::Finished(result) = reply {
                 return Some(result);

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     commands::{
-        Answer, COMMANDS_MAX, Command, Failure, FailureKind, Host, Reply, Row, Summary, no_input, rows_of,
+        Answer, COMMANDS_MAX, Command, Failure, FailureKind, Host, Outcome, Reply, Row, no_input, rows_of,
     },
     config::Config,
     peer::Peer,
@@ -46,12 +46,12 @@ impl Fixture {
     }
 
     /// The end of the answer to `command`, and its rows.
-    async fn ask(&self, command: Command) -> (Result<Summary, String>, Vec<Row>) {
+    async fn ask(&self, command: Command) -> (Result<Outcome, String>, Vec<Row>) {
         let mut caller = self.knock().await;
         let (answer, replies) = Answer::channel();
         let asking = async move { caller.carry_out(command, no_input(), &answer).await };
         let (end, rows) = timeout(SOON, async { tokio::join!(asking, rows_of(replies)) }).await.unwrap();
-        (end.map_err(|failure| failure.message), rows)
+        (end.map(|done| done.outcome).map_err(|failure| failure.message), rows)
     }
 
     async fn close(self, ending: Ending) {
@@ -83,7 +83,7 @@ async fn commands_are_bounded_and_stop_is_always_heard() {
     }
     let (refused, _) = fixture.ask(LIST).await;
     assert!(refused.unwrap_err().contains(&format!("{COMMANDS_MAX} commands")));
-    assert_eq!(fixture.ask(Command::Stop).await.0, Ok(Summary::Done));
+    assert_eq!(fixture.ask(Command::Stop).await.0, Ok(Outcome::All));
     assert!(fixture.host.stop.is_cancelled());
     drop(callers.pop());
     while fixture.ask(LIST).await.0.is_err() {}
@@ -109,7 +109,7 @@ async fn caller_that_takes_nothing_of_a_long_list_holds_up_nobody() {
     say(&mut slow, LIST).await;
     for _ in 0..3 {
         let (end, rows) = fixture.ask(LIST).await;
-        assert_eq!((end, rows.len()), (Ok(Summary::Done), FILES));
+        assert_eq!((end, rows.len()), (Ok(Outcome::All), FILES));
     }
     // One that cannot be told: its end of the socket takes nothing, and is not closed.
     let (deaf, let_in) = UnixStream::pair().unwrap();
@@ -148,16 +148,19 @@ async fn closed_door_is_nobody_and_a_leftover_socket_is_replaced() {
     let facts = Facts::of(&host.peer, &Config::new(folder.path()), None);
     let door = Door::open(&data_dir, &host, facts).unwrap();
     let fixture = Fixture { folder, host, door };
-    assert_eq!(fixture.ask(LIST).await.0, Ok(Summary::Done));
+    assert_eq!(fixture.ask(LIST).await.0, Ok(Outcome::All));
     fixture.close(Ending::Done).await;
 }
 
 #[tokio::test]
-async fn each_name_that_is_not_offered_is_a_row() {
+async fn each_name_that_is_not_offered_is_told() {
     let fixture = Fixture::open().await;
     let names = ["a", "b"].map(|name| FileName::new(name).unwrap()).to_vec();
-    let (end, rows) = fixture.ask(Command::Withdraw { names }).await;
-    assert_eq!((end, rows.len()), (Ok(Summary::Done), 2), "{rows:?}");
+    let mut caller = fixture.knock().await;
+    let (answer, _replies) = Answer::channel();
+    let done = caller.carry_out(Command::Withdraw { names }, no_input(), &answer).await.unwrap();
+    let failed = done.fields.parse::<serde_json::Value>().unwrap()["failed"].clone();
+    assert_eq!((done.outcome, failed.as_array().unwrap().len()), (Outcome::NotFound, 2), "{failed}");
     fixture.close(Ending::Done).await;
 }
 

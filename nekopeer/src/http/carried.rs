@@ -9,7 +9,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::Inside;
 use crate::{
-    commands::{Answer, COMMANDS_MAX, Command, Failure, FailureKind, Input, Reply, Row, Summary, carry_out},
+    commands::{Answer, COMMANDS_MAX, Command, Done, Failure, FailureKind, Input, Reply, Row, carry_out},
     util::places::Place,
 };
 
@@ -94,12 +94,12 @@ impl Carried {
     }
 
     /// All rows and the end.
-    pub(crate) async fn rows(mut self) -> Result<(Vec<Row>, Summary), Problem> {
+    pub(crate) async fn rows(mut self) -> Result<(Vec<Row>, Done), Problem> {
         let mut all = Vec::new();
         loop {
             match self.next().await {
                 Reply::Rows(rows) => all.extend(rows),
-                Reply::Finished(Ok(summary)) => return Ok((all, summary)),
+                Reply::Finished(Ok(done)) => return Ok((all, done)),
                 Reply::Finished(Err(failure)) => return Err(problem(&failure)),
                 _ => {}
             }

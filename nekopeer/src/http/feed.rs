@@ -10,10 +10,7 @@ use serde::Serialize;
 use tokio::{sync::broadcast, time::interval};
 use tokio_util::sync::CancellationToken;
 
-use crate::{
-    commands::{Host, JobState},
-    json::{EventJson, JobJson},
-};
+use crate::commands::{EventRow, Host, JobRow, JobState};
 
 /// News kept for a slow reader; it misses older ones.
 const NEWS_KEPT: usize = 256;
@@ -38,7 +35,7 @@ impl News {
     }
 
     /// A job as it is now.
-    pub(crate) fn job(job: &JobJson) -> Self {
+    pub(crate) fn job(job: &JobRow) -> Self {
         Self::new("job", job)
     }
 }
@@ -62,7 +59,7 @@ async fn gather(
     host: Weak<Host>,
     news: broadcast::Sender<News>,
     mut events: broadcast::Receiver<crate::library::events::Event>,
-    mut jobs: broadcast::Receiver<crate::commands::JobRow>,
+    mut jobs: broadcast::Receiver<JobRow>,
 ) {
     use broadcast::error::RecvError;
     let missed = |missed| News::new("missed", &serde_json::json!({ "missed": missed }));
@@ -72,13 +69,13 @@ async fn gather(
         let now = tokio::select! {
             biased; // the end of a job comes before the event that tells of it, as it happened
             job = jobs.recv() => match job {
-                Ok(job) => News::job(&(&job).into()),
+                Ok(job) => News::job(&job),
                 Err(RecvError::Lagged(count)) => missed(count),
                 Err(RecvError::Closed) => return,
             },
             event = events.recv() => match event {
                 Ok(event) if event.is_worth_showing() => {
-                    let json = EventJson::from(&event);
+                    let json = EventRow::from(&event);
                     News::new(json.event, &json)
                 }
                 Ok(_) => continue,
@@ -95,7 +92,7 @@ async fn gather(
                 let mut still = HashMap::new();
                 for job in running {
                     if told.get(&job.id).is_some_and(|before| *before != job.now) {
-                        drop(news.send(News::job(&(&job).into()))); // nobody may listen any more
+                        drop(news.send(News::job(&job))); // nobody may listen any more
                     }
                     still.insert(job.id, job.now);
                 }

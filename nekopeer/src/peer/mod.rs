@@ -1,6 +1,7 @@
 //! [`Peer`] and its handle: the interface of a running peer. This file starts and ends it.
 
 mod files;
+pub(crate) use self::files::ReadBy;
 mod finding;
 
 use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};

@@ -39,7 +39,7 @@ fn rows_are_those_of_the_command_line() {
     let listed = origin.done(&["ls", "--json"]).json();
     let catalogue = http.get("/api/v1/catalogue").done(200);
     assert_eq!((&catalogue["files"], &catalogue["next"]), (&listed["files"], &Value::Null));
-    let keys = ["name", "path", "origin", "own", "version", "size", "content", "mode", "condition", "newest"];
+    let keys = ["name", "path", "origin", "own", "version", "size", "content", "mode", "freshness", "newest"];
     assert!(has_keys(&catalogue["files"][0], &keys), "{catalogue}");
     // Page by page it is the same.
     let (mut pages, mut after) = (Vec::new(), String::new());
@@ -56,13 +56,13 @@ fn rows_are_those_of_the_command_line() {
     assert_eq!(answers, queried);
     reader.done(&["get", "b b.txt"]);
     let status = http.get("/api/v1/status?name=b+b.txt").done(200);
-    assert_eq!((&status["files"][0]["condition"], status["files"][1].is_null()), (&"fresh".into(), true));
+    assert_eq!((&status["files"][0]["freshness"], status["files"][1].is_null()), (&"fresh".into(), true));
     assert!(status["files"][0]["fresh_until_ms"].as_u64() > status["files"][0]["confirmed_ms"].as_u64());
     let found = http.get("/api/v1/search?q=*.txt&limit=2").done(200);
     let next = found["next"].as_str().unwrap().replace('%', "%25").replace(' ', "%20");
     let further = http.get(&format!("/api/v1/search?q=*.txt&after={next}")).done(200);
     let names = |found: &Value| {
-        let matches = found["matches"].as_array().unwrap().iter();
+        let matches = found["hits"].as_array().unwrap().iter();
         matches.map(|found| found["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!([names(&found), names(&further)].concat(), ["a.txt", "b b.txt", "c.txt"]);
@@ -136,7 +136,7 @@ fn file_is_published_fetched_and_withdrawn() {
     let (mut reading, ours) = serving(&reader, &[]);
     let content = bytes(1, 3 * MIB);
     let stored = theirs.change("PUT", "/api/v1/files?name=x/y.bin", &content).done(200);
-    assert_eq!((&stored["published"][0]["name"], &stored["confirmed"]), (&"x/y.bin".into(), &true.into()));
+    assert_eq!((&stored["files"][0]["name"], &stored["confirmed"]), (&"x/y.bin".into(), &true.into()));
     assert_eq!(origin.read("x/y.bin"), content);
     let job = &theirs.get("/api/v1/jobs").done(200)["jobs"][0];
     let size = json!(content.len());
@@ -149,7 +149,7 @@ fn file_is_published_fetched_and_withdrawn() {
     origin.write("z.txt", "z");
     let published = theirs.change("POST", "/api/v1/publish", r#"{"paths":["z.txt","x"]}"#).done(200);
     assert_eq!(
-        (&published["published"][0]["name"], &published["unchanged"][0]["name"]),
+        (&published["files"][0]["name"], &published["files"][1]["name"]),
         (&"z.txt".into(), &"x/y.bin".into())
     );
     let policy = r#"{"paths":["z.txt"],"policy":{"mode":"push","lease_secs":5}}"#;
@@ -210,10 +210,10 @@ fn ticket_and_name_with_its_origin_are_fetched() {
     let (_origin, theirs) = serving(&origin, &[]);
     let (mut reading, ours) = serving(&reader, &[]);
     let stored = theirs.change("PUT", "/api/v1/files?name=a.txt", b"of a ticket").done(200);
-    let published = &stored["published"][0];
+    let published = &stored["files"][0];
     let ticket = published["ticket"].as_str().unwrap();
     let again = theirs.change("POST", "/api/v1/publish", r#"{"paths":["a.txt"]}"#).done(200);
-    assert_eq!(again["unchanged"][0]["ticket"], *ticket);
+    assert_eq!(again["files"][0]["ticket"], *ticket);
     assert_eq!(origin.done(&["share", "a.txt", "--json"]).json()["files"][0]["ticket"], *ticket);
     theirs.change("PUT", "/api/v1/files?name=b.txt", b"of an origin").done(200);
     let named = format!("b.txt@{}", &published["origin"].as_str().unwrap()[..10]);
@@ -319,7 +319,7 @@ fn requests_are_bounded_and_leave_room_for_the_commands_of_this_host() {
     until(&mut running, "they end", || http.get("/api/v1/catalogue").status == 200);
     let mut last = streams.remove(0);
     last.write(b"0123456789");
-    assert_eq!(last.answer("PUT").done(200)["published"][0]["name"], "f0");
+    assert_eq!(last.answer("PUT").done(200)["files"][0]["name"], "f0");
     assert_eq!(http.change("POST", "/api/v1/stop", "").status, 202);
     assert_eq!(running.wait().code, Some(0));
 }
@@ -351,7 +351,7 @@ fn sets_followers_readers_and_kept_versions_are_told_and_a_rollback_is_done() {
     let publish = || {
         theirs.change("POST", "/api/v1/publish", r#"{"paths":["build"],"name":"app","set":true}"#).done(200)
     };
-    assert_eq!(publish()["published"][0]["set"], true);
+    assert_eq!(publish()["files"][0]["set"], true);
     let (_serving, ours) = serving(&reader, &[]);
     let mut following = reader.start(&["follow", "app", "--keep", "1"]);
     following.out_line("app is at version 1");

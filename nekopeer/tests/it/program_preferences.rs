@@ -26,7 +26,7 @@ fn outdated_copies_are_treated_by_name_as_was_said_also_by_a_later_process() {
     reader.done(&["get", "a", "--when-stale", "refetch"]);
     publish("two");
     until(&mut serving, "a is refetched", || reader.read("a") == b"two");
-    until(&mut serving, "b is stale", || status(&reader, "b")["condition"] == "stale");
+    until(&mut serving, "b is stale", || status(&reader, "b")["freshness"] == "stale");
     assert_eq!(reader.read("b"), b"one");
     reader.done(&["get", "b", "--when-stale", "refetch"]);
     assert_eq!(reader.read("b"), b"two");

@@ -15,7 +15,7 @@ fn listed(home: &Home) -> Option<Value> {
 
 /// Whether the copy of `f` was withdrawn as this version.
 fn is_withdrawn(home: &Home, version: u64) -> bool {
-    listed(home).is_some_and(|file| file["condition"] == "withdrawn" && file["newest"] == version)
+    listed(home).is_some_and(|file| file["freshness"] == "withdrawn" && file["newest"] == version)
 }
 
 /// An origin that shares `f`, and a reader that has a copy, whose process is returned too.
@@ -54,7 +54,7 @@ fn copy_learns_of_a_withdrawal_by_push_and_stays_withdrawn_until_the_name_is_pub
     let _sharing = origin.share(&["f"]);
     let mut reading = reader.serve(&["--on-stale", "refetch"]);
     until(&mut reading, "the next version", || fs::read(reader.path("f")).unwrap() == b"three");
-    until(&mut reading, "its state", || listed(&reader).is_some_and(|file| file["condition"] == "fresh"));
+    until(&mut reading, "its state", || listed(&reader).is_some_and(|file| file["freshness"] == "fresh"));
     assert_eq!(listed(&reader).unwrap()["version"], 3, "above the withdrawal");
 }
 

@@ -75,7 +75,7 @@ fn filters_pages_and_freshness_are_shown_to_programs_and_people() {
     let keys = ["name", "origin", "version", "size", "content", "holders", "published_ms", "held"];
     assert!(has_keys(hit, &keys), "{hit}");
     assert_eq!(
-        (&hit["held"]["condition"], &all["hits"][1]["held"]),
+        (&hit["held"]["freshness"], &all["hits"][1]["held"]),
         (&"unverified".into(), &Value::Null),
         "{hit}"
     );

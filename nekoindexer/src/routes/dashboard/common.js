@@ -247,7 +247,7 @@ export function searching(actions) {
     say("found-line", "searching …");
     const answer = await ask(
       query("/api/v1/search", { q: asked, limit: MATCHES, after: isFirst ? null : next }), { signal: running.signal });
-    const rows = answer.matches.map((match) => matchRow(match, actions));
+    const rows = answer.hits.map((match) => matchRow(match, actions));
     if (isFirst) $("found").replaceChildren(...rows);
     else $("found").append(...rows);
     next = answer.next;

@@ -219,7 +219,7 @@ impl<'a> Session<'a> {
             }
         };
         let rows = tokio::join!(asking, rows_of(replies)).1.into_iter();
-        rows.filter_map(|row| row.name().map(ToString::to_string)).collect()
+        rows.filter_map(|row| Some(row.parse::<Named>()?.name)).collect()
     }
 
     /// Completes when a peer of this process carries out no command of another shell.
@@ -236,6 +236,12 @@ impl<'a> Session<'a> {
             reached.end(is_patient).await;
         }
     }
+}
+
+/// A row with the name of a file.
+#[derive(serde::Deserialize)]
+struct Named {
+    name: String,
 }
 
 /// What finds names that begin with `prefix`, at the own indexers; `None` if no name does.

@@ -6,120 +6,88 @@ use nekoproto::FileName;
 
 use super::{
     View,
-    table::{Cells, JsonList, Table},
+    downloads::short,
+    parsed,
+    table::{Cells, Table},
 };
 use crate::{
-    cli::{Ended, output::Output, units::size},
-    commands::{FoundRow, Row, Summary},
-    json::FoundJson,
+    cli::{output::Output, units::size},
+    commands::{Done, FoundRow, Row},
 };
 
 const HEADINGS: [&str; 7] = ["NAME", "VERSION", "SIZE", "CONTENT", "ORIGIN", "HOLDER", "ADDRESS"];
 
-/// A table with one row per holder; or one object for one name, `{"answers":[...]}` for several.
+/// A table with one row per holder.
 pub(super) struct Hits {
-    is_one: bool,
     table: Table,
-    list: JsonList,
     missing: Vec<FileName>,
     is_partial: bool,
 }
 
-impl Hits {
-    /// For this many names.
-    pub(super) fn of(names: usize) -> Self {
-        let (table, list) = (Table::new(&HEADINGS, &[1, 2]).sparing(&[3, 2, 4]), JsonList::new("answers"));
-        Self { is_one: names == 1, table, list, missing: Vec::new(), is_partial: false }
+impl Default for Hits {
+    fn default() -> Self {
+        let table = Table::new(&HEADINGS, &[1, 2]).sparing(&[3, 2, 4]);
+        Self { table, missing: Vec::new(), is_partial: false }
     }
 }
 
 impl View for Hits {
-    fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
-        let rows = rows.into_iter().filter_map(|row| match row {
-            Row::Found(found) => Some(found),
-            _ => None,
-        });
-        let rows: Vec<FoundRow> = rows.collect();
-        self.is_partial |= rows.iter().any(|found| !found.complete);
-        let missing = rows.iter().filter(|found| found.hits.is_empty());
-        self.missing.extend(missing.map(|found| found.name.clone()));
+    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
         let mut cells = Cells::default();
-        rows.iter().for_each(|found| add_cells(&mut cells, found));
-        match (output.is_json(), self.is_one, cells.is_empty()) {
-            (true, true, _) => rows.iter().try_for_each(|found| output.object(&FoundJson::from(found))),
-            (true, false, _) => self.list.add(rows.iter().map(FoundJson::from), output),
-            (false, _, false) => self.table.rows(&cells, output.lines()),
-            (false, _, true) => Ok(()),
+        for found in parsed::<FoundRow>(rows) {
+            self.is_partial |= !found.complete;
+            add_cells(&mut cells, &found);
+            self.missing.extend(Some(found.name).filter(|_| found.hits.is_empty()));
         }
+        self.table.print(&cells, output)
     }
 
-    fn finish(&mut self, _: Summary, output: Output) -> io::Result<Ended> {
-        if output.is_json() && !self.is_one {
-            self.list.end(&[], output)?;
-        }
+    fn finish(&mut self, _: &Done, output: Output) -> io::Result<()> {
         if self.is_partial {
             output.note("note: not every indexer in reach answered");
         }
-        if !output.is_json() {
-            self.missing.iter().for_each(|name| output.note(&format!("nobody offers {name}")));
-        }
-        Ok(if self.missing.is_empty() { Ended::Well } else { Ended::NotFound })
-    }
-
-    fn abandon(&mut self, output: Output) -> io::Result<()> {
-        self.list.abandon(&[], output)
+        self.missing.iter().for_each(|name| output.note(&format!("nobody offers {name}")));
+        Ok(())
     }
 }
 
 fn add_cells(cells: &mut Cells, found: &FoundRow) {
-    for (record, holders) in &found.hits {
-        for holder in holders {
-            cells.add(record.name.as_str());
-            cells.add(record.version);
-            cells.add(size(record.size));
-            cells.add(record.content.short());
-            cells.add(record.origin.short());
+    for hit in &found.hits {
+        let version = &hit.version;
+        for holder in &hit.holders {
+            cells.add(version.name.as_str());
+            cells.add(version.version);
+            cells.add(size(version.size));
+            cells.add(short(&version.content));
+            cells.add(short(&version.origin));
             cells.add(match holder {
                 holder if holder.partial => "partial",
-                holder if holder.node == record.origin => "origin",
+                holder if holder.node == version.origin => "origin",
                 _ => "copy",
             });
-            cells.add(holder.addr);
+            cells.add(&holder.addr);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::{ContentHash, Holder, Identity, Mode, Staleness, Version};
-
     use super::*;
-    use crate::commands::VersionRow;
 
     #[test]
-    fn who_holds_a_part_is_called_so_in_tables_and_objects() {
-        let node = |n| Identity::from_seed(&[n; 32]).id();
-        let record = VersionRow {
-            origin: node(1),
-            name: FileName::new("a").unwrap(),
-            version: Version::FIRST,
-            size: 1,
-            content: ContentHash::from_bytes([1; 32]),
-            mode: Mode::Hybrid,
-            staleness: Staleness::ServeStale,
-            is_set: false,
-            published_ms: 0,
-        };
-        let holder = |n| Holder::new(node(n), ([127, 0, 0, 1], 1).into());
-        let part = |n| Holder { partial: true, ..holder(n) };
-        let hits = vec![(record.clone(), vec![holder(1), holder(2), part(3)])];
-        let found = FoundRow { name: record.name, complete: true, hits };
+    fn who_holds_a_part_is_called_so_in_tables() {
+        let holder = |node: &str, partial: bool| serde_json::json!({ "addr": "127.0.0.1:1", "node": node, "partial": partial });
+        let found = serde_json::json!({
+            "complete": true,
+            "hits": [{
+                "content": "00", "name": "a", "origin": "01", "set": false, "size": 1, "version": 1,
+                "holders": [holder("01", false), holder("02", false), holder("03", true)],
+            }],
+            "name": "a",
+        });
         let mut cells = Cells::default();
-        add_cells(&mut cells, &found);
+        parsed(&[Row::of(&found)]).for_each(|found| add_cells(&mut cells, &found));
         let roles: Vec<&str> = cells.iter().skip(5).step_by(HEADINGS.len()).map(|(cell, _)| cell).collect();
         assert_eq!(roles, ["origin", "copy", "partial"]);
-        let object = serde_json::to_value(FoundJson::from(&found)).unwrap();
-        let partial = |n: usize| object["hits"][0]["holders"][n]["partial"].as_bool();
-        assert_eq!([0, 1, 2].map(partial), [Some(false), Some(false), Some(true)]);
     }
 }

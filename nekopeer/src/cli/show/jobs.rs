@@ -3,55 +3,44 @@
 use std::io;
 
 use super::{
-    View,
-    table::{Cells, JsonList, Table},
+    View, parsed,
+    table::{Cells, Table},
 };
 use crate::{
     cli::{
-        Ended,
         output::Output,
         units::{age_since, size},
     },
-    commands::{JobRow, Row, Summary},
-    json::JobJson,
+    commands::{Done, JobRow, Row},
 };
 
 const HEADINGS: [&str; 7] = ["ID", "KIND", "NAME", "STATE", "DONE", "STARTED", ""];
 
-/// A table, or `{"jobs":[...]}`.
+/// A table.
 pub(super) struct Jobs {
     table: Table,
-    list: JsonList,
+    is_empty: bool,
 }
 
 impl Default for Jobs {
     fn default() -> Self {
-        Self { table: Table::new(&HEADINGS, &[0, 5]).sparing(&[5, 1]), list: JsonList::new("jobs") }
+        Self { table: Table::new(&HEADINGS, &[0, 5]).sparing(&[5, 1]), is_empty: true }
     }
 }
 
 impl View for Jobs {
-    fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
-        let jobs = rows.iter().filter_map(|row| if let Row::Job(job) = row { Some(job) } else { None });
-        if output.is_json() {
-            return self.list.add(jobs.map(JobJson::from), output);
-        }
+    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
         let mut cells = Cells::default();
-        jobs.for_each(|job| add_cells(&mut cells, job));
-        self.table.rows(&cells, output.lines())
+        parsed(rows).for_each(|job| add_cells(&mut cells, &job));
+        self.is_empty &= cells.is_empty();
+        self.table.print(&cells, output)
     }
 
-    fn finish(&mut self, _: Summary, output: Output) -> io::Result<Ended> {
-        if output.is_json() {
-            self.list.end(&[], output)?;
-        } else if !self.table.is_begun() {
+    fn finish(&mut self, _: &Done, output: Output) -> io::Result<()> {
+        if self.is_empty {
             output.note("no job runs here");
         }
-        Ok(Ended::Well)
-    }
-
-    fn abandon(&mut self, output: Output) -> io::Result<()> {
-        self.list.abandon(&[], output)
+        Ok(())
     }
 }
 
@@ -68,24 +57,14 @@ fn add_cells(cells: &mut Cells, job: &JobRow) {
     cells.add(job.error.as_deref().unwrap_or_default());
 }
 
-/// A line for each job that was begun or cancelled, or an object.
-#[derive(Default)]
-pub(super) struct Lines;
+/// A line for each job, with what it does, or its state.
+pub(super) struct Lines(pub(super) &'static str);
 
 impl View for Lines {
-    fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
-        for row in &rows {
-            let (job, line) = match row {
-                Row::Job(job) => {
-                    (job, format!("job {} runs in the background: {} {}", job.id, job.kind.word(), job.name))
-                }
-                Row::Cancelled(job) => {
-                    (job, format!("job {} {}: {} {}", job.id, job.state.word(), job.kind.word(), job.name))
-                }
-                _ => continue,
-            };
-            if output.is_json() { output.object(&JobJson::from(job))? } else { output.line(&line)? }
-        }
-        Ok(())
+    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
+        parsed::<JobRow>(rows).try_for_each(|job| {
+            let what = if self.0.is_empty() { job.state.word() } else { self.0 };
+            output.text(&format!("job {} {what}: {} {}", job.id, job.kind.word(), job.name))
+        })
     }
 }

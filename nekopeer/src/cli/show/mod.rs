@@ -13,30 +13,33 @@ mod watched;
 
 use std::io::{self, Write};
 
-use nekoproto::Freshness;
+use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
 use super::{Ended, bar::Bars, output::Output};
 use crate::{
-    commands::{Command, Failure, FailureKind, Reply, Row, Summary, VersionRow},
-    json::EventJson,
+    commands::{
+        Command, Done, DownloadedRow, EventRow, FailedRow, Failure, FailureKind, Framed, Outcome, ReachedRow,
+        Reply, Row,
+    },
     library::events::Event,
 };
 
-/// Shows the rows of one kind of answer.
+/// Shows one kind of answer as text: its rows, as lines of stdout, and notes. Where results are JSON objects, the lines are
+/// left out.
 trait View {
     /// Takes further rows.
-    fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()>;
+    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()>;
 
     /// The answer is complete.
-    fn finish(&mut self, _summary: Summary, _output: Output) -> io::Result<Ended> {
-        Ok(Ended::Well)
-    }
-
-    /// The command failed or was interrupted; what was begun to be shown is completed.
-    fn abandon(&mut self, _output: Output) -> io::Result<()> {
+    fn finish(&mut self, _done: &Done, _output: Output) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// The values of rows.
+fn parsed<T: DeserializeOwned>(rows: &[Row]) -> impl Iterator<Item = T> {
+    rows.iter().filter_map(Row::parse)
 }
 
 /// Shows the answer to `command` until its end. Blocking. Without an end the command was interrupted.
@@ -45,7 +48,8 @@ pub(super) fn answer(
     output: Output,
     mut replies: mpsc::Receiver<Reply>,
 ) -> anyhow::Result<Ended> {
-    let mut view = view(command);
+    let (mut view, mut framed) = (view(command), Framed::new(command.shape()));
+    let json = |text: String| if output.is_json() { output.print(&text) } else { Ok(()) };
     let mut bars = Bars::new(&title(command), output);
     while let Some(reply) = replies.blocking_recv() {
         match reply {
@@ -57,7 +61,8 @@ pub(super) fn answer(
                 bars.clear();
                 let older = rows.iter().filter_map(|row| older_than_promised(command, row));
                 let older: Vec<String> = older.collect();
-                view.rows(rows, output)?;
+                json(framed.rows(&rows))?;
+                view.rows(&rows, output)?;
                 older.iter().for_each(|note| output.note(note));
             }
             Reply::Note(text) => {
@@ -71,7 +76,7 @@ pub(super) fn answer(
             Reply::Event(event) if matches!(command, Command::Follow { .. }) => {
                 bars.clear();
                 match (&event, output.is_json()) {
-                    (_, true) => output.object(&EventJson::from(&event))?,
+                    (_, true) => output.object(&EventRow::from(&event))?,
                     (Event::Followed { .. }, false) => output.line(&event.to_string())?,
                     (_, false) => output.note(&event.to_string()),
                 }
@@ -81,9 +86,13 @@ pub(super) fn answer(
                 bars.clear();
                 io::stdout().lock().flush().map_err(|why| cannot_write(command, &why))?;
                 return match result {
-                    Ok(summary) => Ok(view.finish(summary, output)?),
+                    Ok(done) => {
+                        json(framed.end(&done.fields))?;
+                        view.finish(&done, output)?;
+                        Ok(done.outcome.into())
+                    }
                     Err(failure) => {
-                        view.abandon(output)?;
+                        json(framed.broken_off())?;
                         output.failure(&failure);
                         Ok(ended(&failure))
                     }
@@ -92,16 +101,16 @@ pub(super) fn answer(
         }
     }
     bars.clear();
-    view.abandon(output)?;
+    json(framed.broken_off())?;
     Ok(Ended::Failed)
 }
 
 /// What is to be said of a download that is older than its ticket promises.
 fn older_than_promised(command: &Command, row: &Row) -> Option<String> {
     let (Command::Download { wanted, .. } | Command::Read { wanted, .. }) = command else { return None };
-    let Row::Downloaded { outcome: Ok(done), .. } = row else { return None };
-    let VersionRow { name, version: found, .. } = &done.record;
-    let promised = wanted.of(name)?.version.filter(|promised| promised > found)?;
+    let DownloadedRow { version, .. } = row.parse()?;
+    let (name, found) = (version.name, version.version);
+    let promised = wanted.of(&name)?.version.filter(|promised| promised.get() > found)?;
     Some(format!(
         "note: only version {found} of {name} was found; the ticket is for version {promised} or later"
     ))
@@ -111,22 +120,19 @@ fn view(command: &Command) -> Box<dyn View> {
     match command {
         Command::Publish { .. } | Command::Store { .. } => Box::<published::Published>::default(),
         Command::Watch { .. } => Box::new(watched::Watched),
-        Command::Query { names, .. } => Box::new(hits::Hits::of(names.len())),
+        Command::Query { .. } => Box::<hits::Hits>::default(),
         Command::Find(finding) => Box::new(matches::Matches::of(finding)),
         Command::Jobs => Box::<jobs::Jobs>::default(),
-        Command::Download { background: true, .. } | Command::Cancel { .. } => Box::<jobs::Lines>::default(),
+        Command::Download { background: true, .. } => Box::new(jobs::Lines("runs in the background")),
+        Command::Cancel { .. } => Box::new(jobs::Lines("")),
         Command::Download { names, .. } if names.len() != 1 => Box::<downloads::Many>::default(),
-        Command::Rollback { .. } => Box::new(downloads::One { to_stdout: false, is_earlier: true }),
-        Command::Download { .. } => Box::new(downloads::One { to_stdout: false, is_earlier: false }),
-        Command::Read { .. } => Box::new(downloads::One { to_stdout: true, is_earlier: false }),
+        Command::Rollback { .. } | Command::Download { .. } => Box::new(downloads::One { to_stdout: false }),
+        Command::Read { .. } => Box::new(downloads::One { to_stdout: true }),
         Command::List { .. } | Command::Check { .. } => Box::<files::Files>::default(),
-        Command::Ticket { .. } => Box::<tickets::Tickets>::default(),
-        Command::Trace { name, .. } => Box::new(trace::Trace::of(name.clone())),
-        Command::Withdraw { .. }
-        | Command::Events
-        | Command::Stop
-        | Command::Follow { .. }
-        | Command::Wait { .. } => Box::<Lines>::default(),
+        Command::Ticket { .. } => Box::new(tickets::Tickets),
+        Command::Trace { .. } => Box::new(trace::Trace),
+        Command::Withdraw { .. } => Box::new(Withdrawn),
+        Command::Wait { .. } | Command::Events | Command::Stop | Command::Follow { .. } => Box::new(Reached),
     }
 }
 
@@ -158,62 +164,52 @@ const fn ended(failure: &Failure) -> Ended {
     }
 }
 
-/// Tells what failed of several. The first is an object, unless one of what was done `is_shown`.
-fn tell(failed: &[Failure], is_shown: bool, output: Output) -> Ended {
-    for (n, failure) in failed.iter().enumerate() {
-        match n == 0 && !is_shown {
-            true => output.failure(failure),
-            false => output.note(&format!("error: {failure}")),
+impl From<Outcome> for Ended {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::All => Self::Well,
+            Outcome::Part => Self::Partly,
+            Outcome::NotFound => Self::NotFound,
+            Outcome::Nothing => Self::Failed,
         }
     }
-    let mut all = failed.iter().map(ended);
-    let first = all.next().unwrap_or(Ended::Well);
-    if all.all(|other| other == first) { first } else { Ended::Failed }
 }
 
-/// One line for each row; one object with all lines.
-#[derive(Default)]
-struct Lines {
-    done: Vec<String>,
-    failed: Vec<Failure>,
+/// The names for which a command failed.
+#[derive(Default, serde::Deserialize)]
+struct Failed {
+    failed: Vec<FailedRow>,
 }
 
-impl View for Lines {
-    fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
-        for row in rows {
-            match row {
-                Row::Withdrawn { name, outcome: Ok(()) } => {
-                    let line = format!("{name} is no longer offered; the file stays");
-                    if output.is_json() { self.done.push(line) } else { output.line(&line)? }
-                }
-                Row::Reached { name, version } if output.is_json() => {
-                    output.object(&serde_json::json!({ "name": name.as_str(), "version": version.get() }))?;
-                }
-                Row::Reached { name, version } => output.line(&format!("{name} is at version {version}"))?,
-                Row::Withdrawn { outcome: Err(failure), .. } => self.failed.push(failure),
-                _ => {}
-            }
-        }
+/// Tells what failed of several.
+fn tell_failed(done: &Done, output: Output) {
+    let Failed { failed } = done.fields.parse().unwrap_or_default();
+    failed.iter().for_each(|failed| output.note(&format!("error: {}", failed.error)));
+}
+
+/// A line for each name that is not offered any more.
+struct Withdrawn;
+
+impl View for Withdrawn {
+    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
+        let mut names = parsed::<String>(rows);
+        names.try_for_each(|name| output.text(&format!("{name} is no longer offered; the file stays")))
+    }
+
+    fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
+        tell_failed(done, output);
         Ok(())
     }
-
-    fn finish(&mut self, _: Summary, output: Output) -> io::Result<Ended> {
-        self.abandon(output)?;
-        Ok(tell(&self.failed, !self.done.is_empty(), output))
-    }
-
-    fn abandon(&mut self, output: Output) -> io::Result<()> {
-        if self.done.is_empty() { Ok(()) } else { output.say(&self.done.join("; ")) }
-    }
 }
 
-/// What is to be said about the freshness of a download, if anything.
-const fn about(freshness: Freshness) -> Option<&'static str> {
-    match freshness {
-        Freshness::Fresh => None,
-        Freshness::Unverified => {
-            Some("the origin could not be asked whether this is still the newest version")
-        }
-        Freshness::Stale => Some("a source says that a newer version is out"),
+/// A line for what was waited for.
+struct Reached;
+
+impl View for Reached {
+    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
+        let mut reached = parsed::<ReachedRow>(rows);
+        reached.try_for_each(|ReachedRow { name, version }| {
+            output.text(&format!("{name} is at version {version}"))
+        })
     }
 }

@@ -6,9 +6,6 @@ use std::{
     io::{self, Write},
 };
 
-use serde::Serialize;
-use serde_json::Value;
-
 use crate::cli::{
     output::{Output, visible},
     terminal::{columns, cut, width},
@@ -45,13 +42,22 @@ impl Table {
         Self { spared, ..self }
     }
 
-    /// Prints further rows, after the headings. Lines that do not fit the terminal of stdout are cut.
-    pub(super) fn rows(&mut self, cells: &Cells, out: impl Write) -> io::Result<()> {
-        self.rows_within(cells, columns(&io::stdout()), out)
+    /// Prints further rows, after the headings, unless results are JSON objects. Lines that do not fit the terminal of stdout
+    /// are cut.
+    pub(super) fn print(&mut self, cells: &Cells, output: Output) -> io::Result<()> {
+        if output.is_json() || cells.is_empty() {
+            return Ok(());
+        }
+        self.rows_within(cells, columns(&io::stdout()), output.lines())
     }
 
-    /// As [`rows`](Self::rows), in at most this many columns.
-    fn rows_within(&mut self, cells: &Cells, columns: Option<usize>, mut out: impl Write) -> io::Result<()> {
+    /// As [`print`](Self::print), in at most this many columns.
+    pub(super) fn rows_within(
+        &mut self,
+        cells: &Cells,
+        columns: Option<usize>,
+        mut out: impl Write,
+    ) -> io::Result<()> {
         for (column, (_, width)) in (0..self.widths.len()).cycle().zip(cells.iter()) {
             self.widths[column] = width.max(self.widths[column]);
         }
@@ -64,7 +70,7 @@ impl Table {
                 |columns: &usize| total(&self.widths) > *columns || self.shown.len() < self.widths.len();
             match columns.filter(is_wide) {
                 Some(columns) => self.print_cut(cells, columns, &mut out)?,
-                None => self.print(cells.iter(), &self.widths, &mut out)?,
+                None => self.write(cells.iter(), &self.widths, &mut out)?,
             }
         }
         out.flush()
@@ -103,7 +109,7 @@ impl Table {
         let shown = (0..self.widths.len()).cycle().zip(cells.iter()).filter(is_shown);
         let shown = shown.zip(widths.iter().cycle()).map(|((_, (cell, _)), width)| cut(cell, *width));
         let shown: Vec<String> = shown.collect();
-        self.print(shown.iter().map(|cell| (cell.as_str(), width(cell))), &widths, &mut lines)?;
+        self.write(shown.iter().map(|cell| (cell.as_str(), width(cell))), &widths, &mut lines)?;
         for line in String::from_utf8_lossy(&lines).lines() {
             let line = cut(line, columns);
             // A cell that was cut itself is not marked twice.
@@ -114,12 +120,12 @@ impl Table {
     }
 
     /// Whether something was printed.
-    pub(super) const fn is_begun(&self) -> bool {
+    const fn is_begun(&self) -> bool {
         !self.shown.is_empty()
     }
 
     /// Prints rows of the cells that are shown and their widths, without spaces at the ends of rows.
-    fn print<'a>(
+    fn write<'a>(
         &self,
         cells: impl Iterator<Item = (&'a str, usize)>,
         widths: &[usize],
@@ -205,53 +211,6 @@ impl Cells {
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, usize)> {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
         starts.zip(&self.ends).map(|(start, (end, width))| (&self.text[start..*end], *width))
-    }
-}
-
-/// A JSON object whose first list is printed as its elements come.
-pub(super) struct JsonList {
-    key: &'static str,
-    is_begun: bool,
-}
-
-/// Of files.
-impl Default for JsonList {
-    fn default() -> Self {
-        Self::new("files")
-    }
-}
-
-impl JsonList {
-    pub(super) const fn new(key: &'static str) -> Self {
-        Self { key, is_begun: false }
-    }
-
-    /// Prints further elements.
-    pub(super) fn add<T: Serialize>(
-        &mut self,
-        elements: impl Iterator<Item = T>,
-        output: Output,
-    ) -> io::Result<()> {
-        let mut out = output.lines();
-        for element in elements {
-            let before = if self.is_begun { "," } else { &format!("{{\"{}\":[", self.key) };
-            self.is_begun = true;
-            out.write_all(before.as_bytes())?;
-            serde_json::to_writer(&mut out, &element)?;
-        }
-        out.flush()
-    }
-
-    /// Prints the end of the object, with further fields.
-    pub(super) fn end(&mut self, fields: &[(&str, Value)], output: Output) -> io::Result<()> {
-        let begin = if self.is_begun { String::new() } else { format!("{{\"{}\":[", self.key) };
-        let fields: String = fields.iter().map(|(key, value)| format!(",\"{key}\":{value}")).collect();
-        output.machine_line(&format!("{begin}]{fields}}}"))
-    }
-
-    /// The same, if something was printed.
-    pub(super) fn abandon(&mut self, fields: &[(&str, Value)], output: Output) -> io::Result<()> {
-        if self.is_begun { self.end(fields, output) } else { Ok(()) }
     }
 }
 

@@ -3,12 +3,11 @@
 use std::io;
 
 use nekoproto::Ticket;
-use serde_json::{Value, json};
 
-use super::{View, tell};
+use super::{View, parsed, tell_failed};
 use crate::{
-    cli::{Ended, output::Output},
-    commands::{Failure, Row, Summary},
+    cli::output::Output,
+    commands::{Done, Row, TicketRow},
 };
 
 /// The command that gets the file of `ticket` elsewhere.
@@ -17,35 +16,17 @@ pub(super) fn command_of(ticket: &str) -> String {
     format!("nekopeer get {ticket}{}", if is_insecure { " --insecure" } else { "" })
 }
 
-/// A line for each; or `{"tickets":[{"name","ticket"}]}`.
-#[derive(Default)]
-pub(super) struct Tickets {
-    made: Vec<Value>,
-    failed: Vec<Failure>,
-}
+/// A line for each.
+pub(super) struct Tickets;
 
 impl View for Tickets {
-    fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
-        for row in rows {
-            match row {
-                Row::Ticket { name, outcome: Ok(ticket), .. } if output.is_json() => {
-                    self.made.push(json!({ "name": name.as_str(), "ticket": ticket }));
-                }
-                Row::Ticket { outcome: Ok(ticket), .. } => {
-                    output.machine_line(&command_of(&ticket))?;
-                }
-                Row::Ticket { outcome: Err(failure), .. } => self.failed.push(failure),
-                _ => {}
-            }
-        }
-        Ok(())
+    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
+        let mut made = parsed::<TicketRow>(rows);
+        made.try_for_each(|made| output.raw_text(&command_of(&made.ticket)))
     }
 
-    fn finish(&mut self, _: Summary, output: Output) -> io::Result<Ended> {
-        let is_shown = !self.made.is_empty();
-        if is_shown {
-            output.object(&json!({ "tickets": std::mem::take(&mut self.made) }))?;
-        }
-        Ok(tell(&self.failed, is_shown, output))
+    fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
+        tell_failed(done, output);
+        Ok(())
     }
 }

@@ -2,100 +2,65 @@
 
 use std::io;
 
-use nekoproto::{FileName, TraceAnswer, TraceHop, TraceReply, Unasked};
-
 use super::{
     View,
+    downloads::short,
+    parsed,
     table::{Cells, Table},
 };
 use crate::{
-    cli::{Ended, output::Output, units::duration},
-    commands::{Row, Summary},
-    json::TraceJson,
+    cli::{output::Output, units::duration},
+    commands::{HopRow, Row, TraceRow, Unasked},
 };
 
 const HEADINGS: [&str; 5] = ["WAITED", "OWN", "INDEXER", "ANSWER", "ADDRESS"];
 /// Neighbors with the same reason that are shown one by one; of more only the number is.
 const SHOWN_EACH_MAX: usize = 4;
 
-/// A table with a line for each hop, or `{"name","found","complete","indexers":[...]}`, each with its `"asked"`.
-pub(super) struct Trace {
-    name: FileName,
-    table: Table,
-    trees: Vec<TraceReply>,
-}
-
-impl Trace {
-    pub(super) fn of(name: FileName) -> Self {
-        Self { name, table: Table::new(&HEADINGS, &[0, 1]), trees: Vec::new() }
-    }
-
-    fn hops(&self) -> impl Iterator<Item = &TraceHop> {
-        self.trees.iter().flat_map(|tree| tree.hops.iter())
-    }
-}
+/// A table with a line for each hop.
+pub(super) struct Trace;
 
 impl View for Trace {
-    fn rows(&mut self, rows: Vec<Row>, _: Output) -> io::Result<()> {
-        self.trees.extend(rows.into_iter().filter_map(|row| match row {
-            Row::Trace(tree) => Some(tree),
-            _ => None,
-        }));
-        Ok(())
-    }
-
-    fn finish(&mut self, _: Summary, output: Output) -> io::Result<Ended> {
-        let is_found = self.trees.iter().any(TraceReply::has_found);
-        if output.is_json() {
-            output.object(&TraceJson::of(&self.name, &self.trees))?;
-        } else {
+    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
+        for trace in parsed::<TraceRow>(rows) {
             let mut cells = Cells::default();
-            self.hops().for_each(|hop| add_hop(&mut cells, hop));
-            self.table.rows(&cells, output.lines())?;
-            if !self.trees.iter().all(|tree| tree.whole) {
+            trace.indexers.iter().for_each(|hop| add_hop(&mut cells, hop, 0));
+            Table::new(&HEADINGS, &[0, 1]).print(&cells, output)?;
+            if !trace.complete {
                 output.note("note: more indexers were asked than are shown");
             }
-            if !is_found {
-                output.note(&format!("nobody offers {}", self.name));
+            if !trace.found {
+                output.note(&format!("nobody offers {}", trace.name));
             }
         }
-        Ok(match (is_found, self.hops().any(|hop| hop.answer.is_ok())) {
-            (true, _) => Ended::Well,
-            (false, true) => Ended::NotFound,
-            (false, false) => Ended::Failed,
-        })
+        Ok(())
     }
 }
 
-fn add_hop(cells: &mut Cells, hop: &TraceHop) {
-    let indent = "  ".repeat(hop.depth.into());
+/// Adds a line for `hop`, and those for whom it did and did not ask below it.
+fn add_hop(cells: &mut Cells, hop: &HopRow, depth: usize) {
+    let indent = "  ".repeat(depth);
     cells.add(duration(hop.waited_us.into()));
-    match &hop.answer {
-        Ok(answer) => cells.add(duration(answer.own_us.into())),
-        Err(_) => cells.add("-"),
+    match &hop.error {
+        None => cells.add(duration(hop.own_us.into())),
+        Some(_) => cells.add("-"),
     }
-    let node = hop.node.map_or("?".to_owned(), |node| node.short());
-    cells.add(format_args!("{indent}{node}"));
-    let addr = hop.addr.map_or("?".to_owned(), |addr| addr.to_string());
+    cells.add(format_args!("{indent}{}", hop.node.as_deref().map_or("?", short)));
     let late = if hop.despite_summary { "; asked after the others" } else { "" };
-    match &hop.answer {
-        Ok(answer) => {
-            cells.add(format_args!("{}{late}", found(answer)));
-            cells.add(addr);
-            add_unasked(cells, &indent, answer);
-        }
-        Err(why) => {
-            cells.add(format_args!("{why}{late}"));
-            cells.add(addr);
-        }
+    match &hop.error {
+        None => cells.add(format_args!("{}{late}", found(hop))),
+        Some(why) => cells.add(format_args!("{why}{late}")),
     }
+    cells.add(hop.addr.as_deref().unwrap_or("?"));
+    add_unasked(cells, &indent, hop);
+    hop.asked.iter().for_each(|hop| add_hop(cells, hop, depth + 1));
 }
 
-fn found(answer: &TraceAnswer) -> String {
-    if answer.again {
+fn found(hop: &HopRow) -> String {
+    if hop.again {
         return "asked by another before".to_owned();
     }
-    let versions = answer.found.iter().map(|found| {
+    let versions = hop.found.iter().map(|found| {
         let holders = if found.holders == 1 { "holder" } else { "holders" };
         format!("version {}, {} {holders}", found.version, found.holders)
     });
@@ -103,7 +68,7 @@ fn found(answer: &TraceAnswer) -> String {
     if versions.is_empty() { "nothing".to_owned() } else { versions.join("; ") }
 }
 
-fn add_unasked(cells: &mut Cells, indent: &str, answer: &TraceAnswer) {
+fn add_unasked(cells: &mut Cells, indent: &str, hop: &HopRow) {
     let mut line = |node: &str, addr: &str, why: &str| {
         cells.add("-");
         cells.add("-");
@@ -111,25 +76,27 @@ fn add_unasked(cells: &mut Cells, indent: &str, answer: &TraceAnswer) {
         cells.add(format_args!("not asked: {why}"));
         cells.add(addr);
     };
-    for same in answer.unasked.chunk_by(|one, other| one.why == other.why) {
-        let why = same[0].why.to_string();
+    for same in hop.not_asked.chunk_by(|one, other| one.why == other.why) {
+        let why = &same[0].reason;
         if same.len() > SHOWN_EACH_MAX {
-            line(&format!("{} others", same.len()), "", &why);
+            line(&format!("{} others", same.len()), "", why);
             continue;
         }
         for Unasked { node, addr, .. } in same {
-            let node = node.map_or("?".to_owned(), |node| node.to_string()[..10].to_owned());
-            line(&node, &addr.map_or(String::new(), |addr| addr.to_string()), &why);
+            line(node.as_deref().map_or("?", short), addr.as_deref().unwrap_or_default(), why);
         }
     }
-    if answer.unasked_more > 0 {
-        line(&format!("{} more", answer.unasked_more), "", "");
+    if hop.not_asked_more > 0 {
+        line(&format!("{} more", hop.not_asked_more), "", "");
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::{List, NoAnswer, NodeId, NodeTag, TraceFound, Version, WhyUnasked};
+    use nekoproto::{
+        FileName, List, NoAnswer, NodeId, NodeTag, TraceAnswer, TraceFound, TraceHop, TraceReply, Unasked,
+        Version, WhyUnasked,
+    };
 
     use super::*;
 
@@ -154,9 +121,11 @@ mod tests {
             hop(2, Err(NoAnswer::Late)),
             hop(1, answers(1, 0)),
         ];
+        let tree = TraceReply { hops: List::first_of(hops), whole: true };
+        let row = TraceRow::of(&FileName::new("a").unwrap(), &[tree]);
         let (mut cells, mut table, mut out) = (Cells::default(), Table::new(&HEADINGS, &[0, 1]), Vec::new());
-        hops.iter().for_each(|hop| add_hop(&mut cells, hop));
-        table.rows(&cells, &mut out).unwrap();
+        row.indexers.iter().for_each(|hop| add_hop(&mut cells, hop, 0));
+        table.rows_within(&cells, None, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
@@ -171,9 +140,7 @@ mod tests {
                 "1.2 ms  70 us    0101010101    version 1, 1 holder          127.0.0.1:7",
             ]
         );
-        let tree = TraceReply { hops: List::first_of(hops), whole: true };
-        let object = TraceJson::of(&FileName::new("a").unwrap(), &[tree]);
-        let value = &serde_json::to_value(object).unwrap()["indexers"][0];
+        let value = &serde_json::to_value(row).unwrap()["indexers"][0];
         let asked = |value: &serde_json::Value| value["asked"].as_array().unwrap().len();
         assert_eq!((asked(value), asked(&value["asked"][0])), (2, 1));
         assert_eq!(value["asked"][0]["asked"][0]["error"], "did not answer in time");

@@ -2,37 +2,27 @@
 
 use std::io;
 
-use super::{View, published::line_of};
+use super::{View, parsed, published::line_of};
 use crate::{
     cli::output::Output,
-    commands::{PublishedRow, Row},
-    json::WatchedJson,
+    commands::{PublishedRow, Row, Ticketed},
 };
 
-/// A line for each change, or an object.
+/// A line for each change.
 pub(super) struct Watched;
 
 impl View for Watched {
-    fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
-        for row in rows {
-            if output.is_json() {
-                if let Some(change) = WatchedJson::of(&row) {
-                    output.object(&change)?;
-                }
-                continue;
-            }
+    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
+        for row in parsed(rows) {
             match row {
-                Row::Published(PublishedRow::New(version, _)) => {
-                    output.line(&line_of("published", &version))?
+                PublishedRow::Published(Ticketed { version, .. }) => {
+                    output.text(&line_of("published", &version))?;
                 }
-                Row::Published(PublishedRow::Failed { why, .. }) => output.note(&format!("error: {why}")),
-                Row::Withdrawn { name, outcome: Ok(()) } => {
-                    output.line(&format!("withdrew {name}: its file is gone"))?;
+                PublishedRow::Withdrawn { name } => {
+                    output.text(&format!("withdrew {name}: its file is gone"))?;
                 }
-                Row::Withdrawn { outcome: Err(failure), .. } => {
-                    output.note(&format!("error: {}", failure.message));
-                }
-                _ => {}
+                PublishedRow::Failed { error, .. } => output.note(&format!("error: {error}")),
+                PublishedRow::Unchanged(_) | PublishedRow::Copy { .. } => {}
             }
         }
         Ok(())

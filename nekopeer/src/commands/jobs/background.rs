@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{BACKGROUND_MAX, Job};
 use crate::{
-    commands::{Answer, Failure, FailureKind, Host, Row},
+    commands::{Answer, Failure, FailureKind, Host},
     library::events::Event,
 };
 
@@ -48,5 +48,5 @@ pub(crate) async fn in_background<F: Future<Output = Result<(), Failure>> + Send
         drop(permit);
     });
     let row = jobs.rows(&host.peer).into_iter().find(|row| row.id == id);
-    answer.rows(row.into_iter().map(Row::Job).collect()).await
+    answer.rows_of(row, |row| row).await
 }

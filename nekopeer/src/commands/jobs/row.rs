@@ -9,27 +9,34 @@ use crate::commands::Snapshot;
 /// Bytes of a job's name, and of why it failed, at most.
 const TEXT_BYTES_MAX: usize = 1024;
 
-/// One job.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A long command that runs, or ended lately.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Job)]
 pub(crate) struct JobRow {
+    /// Whether its caller did not wait for it.
+    pub(crate) background: bool,
+    /// When it ended, in Unix time in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) ended_ms: Option<u64>,
+    /// Why it did not end well.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) error: Option<String>,
     /// Counts up from 1 while the peer runs.
     pub(crate) id: u64,
     pub(crate) kind: JobKind,
     /// The name it is about; of several, the first and their number.
     pub(crate) name: String,
-    pub(crate) is_background: bool,
+    #[serde(flatten)]
+    #[schema(inline)]
     pub(crate) now: Snapshot,
-    pub(crate) state: JobState,
-    /// Why it did not end well.
-    pub(crate) error: Option<String>,
-    /// Unix time in milliseconds.
+    /// When it began, in Unix time in milliseconds.
     pub(crate) started_ms: u64,
-    /// The same, of its end.
-    pub(crate) ended_ms: Option<u64>,
+    pub(crate) state: JobState,
 }
 
 /// What a job does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum JobKind {
     /// Files are read and published.
     Publish,

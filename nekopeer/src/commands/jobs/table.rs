@@ -87,7 +87,7 @@ impl Running {
             id: 0,
             kind,
             name: called(names, title),
-            is_background,
+            background: is_background,
             now: Snapshot::default(),
             state: JobState::Running,
             error: None,
@@ -137,7 +137,7 @@ impl Table {
 
     /// Whether a job in the background failed, of those that are still listed.
     pub(super) fn has_failed_in_background(&self) -> bool {
-        self.ended.iter().any(|row| row.is_background && row.state == JobState::Failed)
+        self.ended.iter().any(|row| row.background && row.state == JobState::Failed)
     }
 
     /// A job that has ended.
@@ -174,7 +174,7 @@ impl Table {
                 id,
                 kind: JobKind::Refetch,
                 name: called,
-                is_background: true,
+                background: true,
                 now,
                 state: JobState::Running,
                 error: None,

@@ -37,7 +37,7 @@ const open = (name) => el("a", { class: "button-like", href: place(name), target
 // Files ------------------------------------------------------------------------------------------------------------
 
 function freshness(file) {
-  if (file.own || file.condition !== "fresh" || !file.fresh_until_ms) return "";
+  if (file.own || file.freshness !== "fresh" || !file.fresh_until_ms) return "";
   const left = (file.fresh_until_ms - now()) / 1000;
   return left > 0 ? `fresh until ${clock(file.fresh_until_ms)}, ${span(left)} left` : "asking the origin …";
 }
@@ -62,8 +62,8 @@ function fileRow({ name }) {
     set(size, bytes(file.size));
     set(role, `${file.own ? "own" : "copy"}${file.set ? ", set" : ""}, ${file.mode}`);
     opened.hidden = file.set;
-    set(pill, file.condition);
-    pill.dataset.state = file.condition;
+    set(pill, file.freshness);
+    pill.dataset.state = file.freshness;
     set(until, freshness(file));
     const latest = file.newest ?? file.version;
     set(newest, `v${latest}`);
@@ -135,7 +135,7 @@ function matchActions(match) {
   const update = () => {
     const listed = files.get(match.name);
     const held = listed?.origin === match.origin ? listed : match.held;
-    set(here, held ? `v${held.version}, ${held.condition}` : "no");
+    set(here, held ? `v${held.version}, ${held.freshness}` : "no");
     set(word, held ? "Update" : "Get");
     get.hidden = Boolean(held && (held.own || held.version >= match.version));
   };

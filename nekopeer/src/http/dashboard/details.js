@@ -42,7 +42,7 @@ async function load() {
   const file = files[0];
   if (!file) throw new Error("it is not here any more");
   const behind = file.readers.filter((reader) => reader.version < file.version).length;
-  showTiles([["Version", `v${file.version}`], ["Freshness", file.condition], ["Policy", policy(file)],
+  showTiles([["Version", `v${file.version}`], ["Freshness", file.freshness], ["Policy", policy(file)],
     ["Kind", file.set ? "a set: a folder" : "a file"], ["Place", visible(file.path)],
     ...(file.confirmed_ms ? [["Confirmed at", clock(file.confirmed_ms)]] : []),
     ...(file.passed_over ? [["Passed over", `up to v${file.passed_over}: ${PASSED_OVER[file.passed_over_why]}`]] : []),

@@ -136,7 +136,7 @@ async function publishOne(name, file) {
     const failed = answer.failed?.[0];
     if (failed) throw new Error(failed.error ?? "it could not be published");
     update({ ...job, abort: null, state: "done" });
-    return answer.published?.[0] ?? answer.unchanged?.[0] ?? {};
+    return answer.files?.[0] ?? {};
   } catch (error) {
     const isCancelled = error.name === "AbortError";
     if (transfers.has(job.id)) {

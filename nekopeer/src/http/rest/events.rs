@@ -14,8 +14,8 @@ use nekoindexer::http::{
 
 use super::params::Params;
 use crate::{
+    commands::{EventRow, JobRow, JobState},
     http::{Inside, described::Refused, feed::News},
-    json::{EventJson, JobJson},
 };
 
 /// Tells what happens until the reader leaves: first the jobs that run, then events and changes of jobs as they
@@ -26,7 +26,7 @@ use crate::{
     path = "/api/v1/events",
     responses(
         (status = 200, description = "Server-sent events; the data of each is JSON", content(
-            (EventJson = "text/event-stream"),
+            (EventRow = "text/event-stream"),
         )),
         Refused,
     ),
@@ -39,7 +39,7 @@ pub(super) async fn events(
     let news = inside.feed.subscribe();
     // No command with a place of its own: as many readers may come at once as there are connections.
     let jobs = inside.host.jobs.rows(&inside.host.peer).into_iter();
-    let running = jobs.map(|job| JobJson::from(&job)).filter(JobJson::is_running);
+    let running = jobs.filter(|job: &JobRow| job.state == JobState::Running);
     let running: Vec<_> = running.map(|job| event(News::job(&job))).collect();
     let closing = inside.closing.clone().cancelled_owned();
     let all = stream::iter(running.into_iter().flatten()).chain(events_of(news, event));

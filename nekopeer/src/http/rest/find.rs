@@ -5,49 +5,33 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use axum::{Json, extract::State, response::Response};
+use axum::{extract::State, response::Response};
 use nekoindexer::http::Problem;
 use nekoproto::Position;
 use serde::Serialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    body::{Elements, Listed, list},
+    body::{answered, framed},
     params::Params,
-    parted,
 };
 use crate::{
-    commands::{Command, Filters, Finding, MATCHES_MAX, Part, Row, no_input},
+    commands::{
+        Command, FailedRow, Filters, Finding, FoundRow, Framed, MATCHES_MAX, MatchRow, Part, Shape,
+        TicketRow, TraceRow, no_input,
+    },
     http::{
         Inside,
         described::{Name, Refused},
     },
-    json::{FailedJson, FoundJson, MatchJson, TraceJson},
 };
 
 /// What was found.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Answers)]
-struct AnswersJson<'a> {
+struct Answers {
     /// One for each name, in order.
-    answers: Vec<FoundJson<'a>>,
-}
-
-struct Answers;
-
-impl Listed for Answers {
-    const KEY: &'static str = "answers";
-
-    fn add(&mut self, row: &Row, elements: &mut Elements) {
-        if let Row::Found(found) = row {
-            elements.add(&FoundJson::from(found));
-        }
-    }
-
-    fn end(self) -> Vec<(&'static str, Value)> {
-        Vec::new()
-    }
+    answers: Vec<FoundRow>,
 }
 
 /// Asks the network who has files of these names.
@@ -59,14 +43,15 @@ impl Listed for Answers {
         ("ttl" = Option<u8>, Query, description = "Hops beyond the own indexers", minimum = 0, maximum = 16),
     ),
     responses(
-        (status = 200, description = "Who has what; a name that nobody has is without hits", body = AnswersJson),
+        (status = 200, description = "Who has what; a name that nobody has is without hits", body = Answers),
         Refused,
     ),
 )]
 pub(super) async fn query(State(inside): State<Arc<Inside>>, params: Params) -> Result<Response, Problem> {
     let params = params.known(&["name", "ttl"])?;
     let command = Command::Query { names: params.some_names()?, ttl_hops: params.ttl()? };
-    list(inside.carry_out(command, no_input())?, Answers).await
+    // Also of one name.
+    framed(inside.carry_out(command, no_input())?, Framed::new(Shape::List("answers"))).await
 }
 
 /// Follows a query through the network: which indexers were asked, which were not and why, and how long each took.
@@ -78,57 +63,26 @@ pub(super) async fn query(State(inside): State<Arc<Inside>>, params: Params) -> 
         ("ttl" = Option<u8>, Query, description = "Hops beyond the own indexers", minimum = 0, maximum = 16),
     ),
     responses(
-        (status = 200, description = "The tree of indexers that were asked", body = TraceJson),
+        (status = 200, description = "The tree of indexers that were asked", body = TraceRow),
         Refused,
     ),
 )]
-pub(super) async fn trace(
-    State(inside): State<Arc<Inside>>,
-    params: Params,
-) -> Result<Json<TraceJson>, Problem> {
+pub(super) async fn trace(State(inside): State<Arc<Inside>>, params: Params) -> Result<Response, Problem> {
     let params = params.known(&["name", "ttl"])?;
-    let (name, ttl_hops) = (params.name()?, params.ttl()?);
-    let command = Command::Trace { name: name.clone(), ttl_hops };
-    let (rows, _) = inside.carry_out(command, no_input())?.rows().await?;
-    let traces =
-        rows.into_iter().filter_map(|row| if let Row::Trace(trace) = row { Some(trace) } else { None });
-    Ok(Json(TraceJson::of(&name, &traces.collect::<Vec<_>>())))
+    answered(&inside, Command::Trace { name: params.name()?, ttl_hops: params.ttl()? }).await
 }
 
 /// Files that match a search.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Matches)]
-struct MatchesJson<'a> {
-    matches: Vec<MatchJson<'a>>,
+struct Matches {
+    hits: Vec<MatchRow>,
     /// Whether every indexer in reach answered.
     complete: bool,
+    /// What was looked for.
+    name: String,
     /// Give this as `after` to go on; null after the last match.
     next: Option<String>,
-}
-
-/// The list that becomes `Matches`.
-#[derive(Default)]
-struct Matches {
-    complete: bool,
-    next: Option<String>,
-}
-
-impl Listed for Matches {
-    const KEY: &'static str = "matches";
-
-    fn add(&mut self, row: &Row, elements: &mut Elements) {
-        match row {
-            Row::Match(found) => elements.add(&MatchJson::from(found)),
-            Row::Further { next, complete } => {
-                (self.next, self.complete) = (next.as_ref().map(Position::to_string), *complete);
-            }
-            _ => {}
-        }
-    }
-
-    fn end(self) -> Vec<(&'static str, Value)> {
-        vec![("complete", self.complete.into()), ("next", self.next.into())]
-    }
 }
 
 /// Looks for files by words, globs and filters, all of which must match.
@@ -147,7 +101,7 @@ impl Listed for Matches {
         ("limit" = Option<u32>, Query, description = "Matches in this answer, at most", minimum = 1, maximum = 10000),
         ("after" = Option<String>, Query, description = "The `next` of the answer before"),
     ),
-    responses((status = 200, description = "Matches, by name", body = MatchesJson), Refused),
+    responses((status = 200, description = "Matches, by name", body = Matches), Refused),
 )]
 pub(super) async fn search(State(inside): State<Arc<Inside>>, params: Params) -> Result<Response, Problem> {
     let params = params.known(&["q", "ttl", "min_size", "newer_than", "origin", "limit", "after"])?;
@@ -165,25 +119,16 @@ pub(super) async fn search(State(inside): State<Arc<Inside>>, params: Params) ->
     let ttl_hops = Some(params.ttl()?); // whoever looks does not know where a file is listed
     let limit = params.number("limit", 1, MATCHES_MAX)?;
     let finding = Finding::new(&words.collect::<Vec<_>>(), filters, Part { ttl_hops, limit, after });
-    let command = Command::Find(finding.map_err(Problem::bad_request)?);
-    list(inside.carry_out(command, no_input())?, Matches::default()).await
-}
-
-/// A name to type elsewhere.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Ticket)]
-struct TicketJson {
-    name: String,
-    ticket: String,
+    answered(&inside, Command::Find(finding.map_err(Problem::bad_request)?)).await
 }
 
 /// Tickets.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Tickets)]
-pub(super) struct TicketsJson {
-    tickets: Vec<TicketJson>,
+struct Tickets {
+    tickets: Vec<TicketRow>,
     /// Names that are neither published nor held here.
-    failed: Vec<FailedJson>,
+    failed: Vec<FailedRow>,
 }
 
 /// Makes tickets for files that are published or held here: `nekopeer get TICKET` gets them elsewhere.
@@ -191,18 +136,8 @@ pub(super) struct TicketsJson {
     get,
     path = "/api/v1/ticket",
     params(("name" = Vec<Name>, Query, description = "The names")),
-    responses((status = 200, description = "Tickets", body = TicketsJson), Refused),
+    responses((status = 200, description = "Tickets", body = Tickets), Refused),
 )]
-pub(super) async fn ticket(
-    State(inside): State<Arc<Inside>>,
-    params: Params,
-) -> Result<Json<TicketsJson>, Problem> {
-    let names = params.known(&["name"])?.some_names()?;
-    let (rows, _) = inside.carry_out(Command::Ticket { names }, no_input())?.rows().await?;
-    let outcomes = rows.into_iter().filter_map(|row| match row {
-        Row::Ticket { name, outcome } => Some((name, outcome)),
-        _ => None,
-    });
-    let (tickets, failed) = parted(outcomes, |name, ticket| TicketJson { name, ticket })?;
-    Ok(Json(TicketsJson { tickets, failed }))
+pub(super) async fn ticket(State(inside): State<Arc<Inside>>, params: Params) -> Result<Response, Problem> {
+    answered(&inside, Command::Ticket { names: params.known(&["name"])?.some_names()? }).await
 }

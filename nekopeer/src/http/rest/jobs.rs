@@ -13,17 +13,16 @@ use nekoproto::{
     Version,
     limits::{POLICY_SECS_MAX, TTL_DEFAULT, TTL_MAX},
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::whole::whole;
+use super::{body::answered, whole::whole};
 use crate::{
-    commands::{Command, JobRow, Row, Wanted, Word, id_digits, no_input},
+    commands::{Command, JobRow, JobState, Row, Wanted, Word, id_digits, no_input},
     http::{
         Inside,
         described::{self, Refused},
     },
-    json::{JobJson, JobsJson},
     state::freshness::OnStale,
     storage::catalogue::{Preference, PreferenceChange},
 };
@@ -66,7 +65,7 @@ pub(super) struct Get {
     path = "/api/v1/get",
     request_body = Get,
     responses(
-        (status = 202, description = "It runs", body = JobJson,
+        (status = 202, description = "It runs", body = JobRow,
          headers(("location" = String, description = "Where to look at it"))),
         Refused,
     ),
@@ -98,7 +97,7 @@ pub(super) async fn get(
     let preference = PreferenceChange { anew, said: Preference { bound_secs, on_stale } };
     let command = Command::Download { names, output: None, force, wanted, preference, background: true };
     let (rows, _) = inside.carry_out(command, no_input())?.rows().await?;
-    let job = only(rows.iter().filter_map(job_of).map(JobJson::from))?;
+    let job = only(&rows)?;
     let location = format!("/api/v1/jobs/{}", job.id);
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(job)).into_response())
 }
@@ -108,13 +107,19 @@ pub(super) async fn get(
     get,
     path = "/api/v1/jobs",
     responses(
-        (status = 200, description = "Jobs", body = JobsJson),
+        (status = 200, description = "Jobs", body = Jobs),
         Refused,
     ),
 )]
-pub(super) async fn jobs(State(inside): State<Arc<Inside>>) -> Result<Json<JobsJson>, Problem> {
-    let (rows, _) = inside.carry_out(Command::Jobs, no_input())?.rows().await?;
-    Ok(Json(JobsJson { jobs: rows.iter().filter_map(job_of).map(JobJson::from).collect() }))
+pub(super) async fn jobs(State(inside): State<Arc<Inside>>) -> Result<Response, Problem> {
+    answered(&inside, Command::Jobs).await
+}
+
+/// Jobs.
+#[derive(Debug, Serialize, ToSchema)]
+struct Jobs {
+    /// Those that run, then those that ended lately, the last first.
+    jobs: Vec<JobRow>,
 }
 
 /// One job.
@@ -123,14 +128,14 @@ pub(super) async fn jobs(State(inside): State<Arc<Inside>>) -> Result<Json<JobsJ
     path = "/api/v1/jobs/{id}",
     params(("id" = u64, Path, description = "Its id")),
     responses(
-        (status = 200, description = "The job", body = JobJson),
+        (status = 200, description = "The job", body = JobRow),
         Refused,
     ),
 )]
 pub(super) async fn job(
     State(inside): State<Arc<Inside>>,
     Path(id): Path<u64>,
-) -> Result<Json<JobJson>, Problem> {
+) -> Result<Json<JobRow>, Problem> {
     find(&inside, id).await.map(Json)
 }
 
@@ -140,7 +145,7 @@ pub(super) async fn job(
     path = "/api/v1/jobs/{id}",
     params(("id" = u64, Path, description = "Its id")),
     responses(
-        (status = 200, description = "It was interrupted", body = JobJson),
+        (status = 200, description = "It was interrupted", body = JobRow),
         Refused,
     ),
     security(("token" = [])),
@@ -149,15 +154,15 @@ pub(super) async fn cancel(
     _: Authorized,
     State(inside): State<Arc<Inside>>,
     Path(id): Path<u64>,
-) -> Result<Json<JobJson>, Problem> {
+) -> Result<Json<JobRow>, Problem> {
     let job = find(&inside, id).await?;
-    if !job.is_running() {
+    if job.state != JobState::Running {
         let detail = format!("job {id} has ended: there is nothing to cancel");
         return Err(Problem::new(StatusCode::CONFLICT, "conflict", detail));
     }
     let cancel = Command::Cancel { what: id.to_string() };
     let (rows, _) = inside.carry_out(cancel, no_input())?.rows().await?;
-    only(rows.iter().filter_map(job_of).map(JobJson::from)).map(Json)
+    only(&rows).map(Json)
 }
 
 /// Ends the peer. It has begun to end when the answer arrives.
@@ -175,20 +180,14 @@ pub(super) async fn stop(_: Authorized, State(inside): State<Arc<Inside>>) -> Re
     Ok(StatusCode::ACCEPTED)
 }
 
-async fn find(inside: &Inside, id: u64) -> Result<JobJson, Problem> {
+async fn find(inside: &Inside, id: u64) -> Result<JobRow, Problem> {
     let (rows, _) = inside.carry_out(Command::Jobs, no_input())?.rows().await?;
-    let job = rows.iter().filter_map(job_of).find(|job| job.id == id);
+    let job = rows.iter().filter_map(Row::parse).find(|job: &JobRow| job.id == id);
     let missing = || Problem::not_found(format!("there is no job {id}: /api/v1/jobs lists them"));
-    job.map(JobJson::from).ok_or_else(missing)
+    job.ok_or_else(missing)
 }
 
-const fn job_of(row: &Row) -> Option<&JobRow> {
-    match row {
-        Row::Job(job) | Row::Cancelled(job) => Some(job),
-        _ => None,
-    }
-}
-
-fn only(mut jobs: impl Iterator<Item = JobJson>) -> Result<JobJson, Problem> {
-    jobs.next().ok_or_else(|| Problem::unavailable("the job ended at once: /api/v1/jobs tells how"))
+fn only(rows: &[Row]) -> Result<JobRow, Problem> {
+    let gone = || Problem::unavailable("the job ended at once: /api/v1/jobs tells how");
+    rows.iter().find_map(Row::parse).ok_or_else(gone)
 }

@@ -20,7 +20,6 @@ use axum::{
     routing::get,
 };
 use nekoindexer::http::Problem;
-use nekoproto::FileName;
 use utoipa::{
     Modify, OpenApi,
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
@@ -29,10 +28,8 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Inside,
-    carried::problem,
     described::{LocalName, Name},
 };
-use crate::{commands::Failure, json::FailedJson};
 
 /// Where the description is.
 const DESCRIPTION: &str = "/api/v1/openapi.json";
@@ -61,27 +58,6 @@ impl Modify for Secured {
             .build();
         let components = api.components.get_or_insert_default();
         components.security_schemes.insert("token".to_owned(), SecurityScheme::Http(scheme).into());
-    }
-}
-
-/// What there is for each name, and why there is nothing for others; if there is nothing at all, that is the error.
-fn parted<T, J>(
-    outcomes: impl Iterator<Item = (FileName, Result<T, Failure>)>,
-    json: impl Fn(String, T) -> J,
-) -> Result<(Vec<J>, Vec<FailedJson>), Problem> {
-    let (mut done, mut failed, mut first) = (Vec::new(), Vec::new(), None);
-    for (name, outcome) in outcomes {
-        match outcome {
-            Ok(one) => done.push(json(name.to_string(), one)),
-            Err(failure) => {
-                failed.push(FailedJson { name: name.to_string(), error: failure.message.clone() });
-                first.get_or_insert(failure);
-            }
-        }
-    }
-    match first {
-        Some(failure) if done.is_empty() => Err(problem(&failure)),
-        _ => Ok((done, failed)),
     }
 }
 

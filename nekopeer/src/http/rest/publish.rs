@@ -7,7 +7,7 @@ use axum::{
     body::Body,
     extract::State,
     http::{HeaderMap, StatusCode, header},
-    response::{IntoResponse, Response},
+    response::Response,
 };
 use futures::StreamExt;
 use nekoindexer::http::{Authorized, Problem, is_stalled};
@@ -16,22 +16,21 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
-use super::{params::Params, parted, whole::whole};
+use super::{
+    body::{answered, framed},
+    params::Params,
+    whole::whole,
+};
 use crate::{
     commands::{
-        Command, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, PublishedRow, Reply, Row, Summary, no_input,
+        Command, FailedRow, Framed, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, PublishedRow, UnpublishedRow,
     },
     http::{
         Inside,
-        carried::{Carried, problem},
         described::{Content, LocalName, Name, Refused},
     },
-    json::{FailedJson, TicketedJson, UnpublishedJson},
     publish::{PolicyChange, PublishOptions},
 };
-
-/// Versions that are listed in one answer, and files that failed; further ones are counted.
-const LISTED_MAX: usize = 10_000;
 
 /// What to publish.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -72,16 +71,14 @@ pub(super) struct Policy {
 /// What became of files that were to be published.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Published)]
-pub(super) struct PublishedJson<'a> {
-    /// New versions.
-    published: Vec<TicketedJson<'a>>,
-    /// Those that equal the version published before.
-    unchanged: Vec<TicketedJson<'a>>,
+struct Published {
+    /// New versions, and those that equal the version published before.
+    files: Vec<PublishedRow>,
     /// Names of copies of other origins' files, which stay copies.
-    copies: Vec<&'a str>,
+    copies: Vec<String>,
     /// Files that cannot be published.
-    failed: Vec<UnpublishedJson>,
-    /// Files that are not listed here because they are too many.
+    failed: Vec<UnpublishedRow>,
+    /// Copies and failures that are not listed here because they are too many.
     more: usize,
     /// Indexers that acknowledged.
     indexers_told: u64,
@@ -92,11 +89,11 @@ pub(super) struct PublishedJson<'a> {
 /// Names that were to be published no longer.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Withdrawn)]
-pub(super) struct WithdrawnJson {
+struct Withdrawn {
     /// Those that are not; their files stay on disk.
     withdrawn: Vec<String>,
     /// Those that still are.
-    failed: Vec<FailedJson>,
+    failed: Vec<FailedRow>,
 }
 
 /// Publishes files and folders of this machine.
@@ -105,7 +102,7 @@ pub(super) struct WithdrawnJson {
     path = "/api/v1/publish",
     request_body = Publish,
     responses(
-        (status = 200, description = "What became of them", body = PublishedJson),
+        (status = 200, description = "What became of them", body = Published),
         Refused,
     ),
     security(("token" = [])),
@@ -125,7 +122,7 @@ pub(super) async fn publish(
     let paths = paths.into_iter().map(|path| inside.host.peer.dir().join(path).into()).collect();
     let options = PublishOptions { name, is_set: set, policy: policy.change()? };
     let command = Command::Publish { paths, options };
-    answered(inside.carry_out(command, no_input())?).await
+    answered(&inside, command).await
 }
 
 /// Stores the body as a file in the share folder and publishes it. A body that is cut off stores nothing; none at
@@ -139,7 +136,7 @@ pub(super) async fn publish(
     ),
     request_body(content = Option<Content>, content_type = "application/octet-stream"),
     responses(
-        (status = 200, description = "What became of it", body = PublishedJson),
+        (status = 200, description = "What became of it", body = Published),
         Refused,
     ),
     security(("token" = [])),
@@ -168,6 +165,7 @@ pub(super) async fn store(
     let (name, force) = (params.name()?, params.flag("force")?);
     let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
     let command = Command::Store { name, force, policy: PolicyChange::default() };
+    let shape = Framed::new(command.shape());
     let carried = inside.carry_out(command, input)?;
     let feeding = async {
         match feed(body, pieces).await {
@@ -176,7 +174,7 @@ pub(super) async fn store(
         }
     };
     tokio::select! {
-        answer = answered(carried) => answer,
+        answer = framed(carried, shape) => answer,
         stalled = feeding => Err(stalled),
     }
 }
@@ -187,7 +185,7 @@ pub(super) async fn store(
     path = "/api/v1/files",
     params(("name" = Vec<Name>, Query, description = "The names")),
     responses(
-        (status = 200, description = "What became of them", body = WithdrawnJson),
+        (status = 200, description = "What became of them", body = Withdrawn),
         Refused,
     ),
     security(("token" = [])),
@@ -196,15 +194,8 @@ pub(super) async fn withdraw(
     _: Authorized,
     State(inside): State<Arc<Inside>>,
     params: Params,
-) -> Result<Json<WithdrawnJson>, Problem> {
-    let names = params.known(&["name"])?.some_names()?;
-    let (rows, _) = inside.carry_out(Command::Withdraw { names }, no_input())?.rows().await?;
-    let outcomes = rows.into_iter().filter_map(|row| match row {
-        Row::Withdrawn { name, outcome } => Some((name, outcome)),
-        _ => None,
-    });
-    let (withdrawn, failed) = parted(outcomes, |name, ()| name)?;
-    Ok(Json(WithdrawnJson { withdrawn, failed }))
+) -> Result<Response, Problem> {
+    answered(&inside, Command::Withdraw { names: params.known(&["name"])?.some_names()? }).await
 }
 
 /// Passes a body on to a command, as fast as that takes it. One that is cut off is no complete input.
@@ -238,70 +229,6 @@ async fn feed(body: Body, pieces: mpsc::Sender<Piece>) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Rows of an answer as they come, up to a bound.
-#[derive(Debug, Default)]
-struct Gathered {
-    versions: Vec<PublishedRow>,
-    failed: Vec<UnpublishedJson>,
-    more: usize,
-}
-
-impl Gathered {
-    fn add(&mut self, row: PublishedRow) {
-        match row {
-            PublishedRow::Failed { path, why } if self.failed.len() < LISTED_MAX => {
-                self.failed.push(UnpublishedJson { error: why, path: path.0.to_string_lossy().into() });
-            }
-            PublishedRow::New(..) | PublishedRow::Unchanged(..) | PublishedRow::Copy(_)
-                if self.versions.len() < LISTED_MAX =>
-            {
-                self.versions.push(row);
-            }
-            _ => self.more += 1,
-        }
-    }
-
-    /// The answer; if nothing was published and something failed, that is an error.
-    fn answer(self, indexers_told: u64, confirmed: bool) -> Result<Response, Problem> {
-        let Self { versions, failed, more } = self;
-        let (mut published, mut unchanged, mut copies) = (Vec::new(), Vec::new(), Vec::new());
-        for row in &versions {
-            match row {
-                PublishedRow::New(version, ticket) => published.push((version, ticket).into()),
-                PublishedRow::Unchanged(version, ticket) => unchanged.push((version, ticket).into()),
-                PublishedRow::Copy(name) => copies.push(name.as_str()),
-                PublishedRow::Failed { .. } => {}
-            }
-        }
-        if let Some(first) = failed.first().filter(|_| published.is_empty() && unchanged.is_empty()) {
-            let status = StatusCode::UNPROCESSABLE_ENTITY;
-            return Err(Problem::new(status, "cannot be published", first.error.clone()));
-        }
-        let answer = PublishedJson { published, unchanged, copies, failed, more, indexers_told, confirmed };
-        Ok(Json(answer).into_response())
-    }
-}
-
-/// Answers with what was published.
-async fn answered(mut carried: Carried) -> Result<Response, Problem> {
-    let mut gathered = Gathered::default();
-    loop {
-        match carried.next().await {
-            Reply::Rows(rows) => rows.into_iter().for_each(|row| {
-                if let Row::Published(row) = row {
-                    gathered.add(row);
-                }
-            }),
-            Reply::Finished(Ok(Summary::Published { indexers_told, is_confirmed })) => {
-                return gathered.answer(indexers_told, is_confirmed);
-            }
-            Reply::Finished(Ok(Summary::Done)) => return gathered.answer(0, false),
-            Reply::Finished(Err(failure)) => return Err(problem(&failure)),
-            _ => {}
-        }
-    }
-}
-
 const _: () = assert!(POLICY_SECS_MAX == 604_800, "as described");
 
 impl Policy {
@@ -319,22 +246,5 @@ impl Policy {
             staleness.map_err(|_| Problem::bad_request("\"staleness\" is strict, bounded or serve-stale"))?;
         let Self { lease_secs, ttr_secs, .. } = self;
         Ok(PolicyChange { mode, lease_secs, ttr_secs, staleness })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::commands::LocalPath;
-
-    #[test]
-    fn a_long_answer_is_cut_and_the_rest_counted_and_what_failed_is_said_all_the_same() {
-        let mut gathered = Gathered::default();
-        for n in 0..LISTED_MAX + 7 {
-            gathered.add(PublishedRow::Copy(FileName::new(&format!("f{n}")).unwrap()));
-        }
-        gathered.add(PublishedRow::Failed { path: LocalPath("x".into()), why: "unreadable".to_owned() });
-        assert_eq!((gathered.versions.len(), gathered.failed.len(), gathered.more), (LISTED_MAX, 1, 7));
-        assert_eq!(gathered.answer(1, true).unwrap_err().detail, "unreadable");
     }
 }

@@ -2,24 +2,19 @@
 
 use std::sync::Arc;
 
-use axum::{
-    Json,
-    extract::State,
-    response::{IntoResponse, Response},
-};
+use axum::{Json, extract::State, response::Response};
 use nekoindexer::http::{Authorized, Problem};
 use nekoproto::{FileName, Version};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use super::body::answered;
 use crate::{
-    commands::{Command, Row, no_input},
+    commands::{Command, DownloadedRow},
     http::{
         Inside,
-        carried::problem,
         described::{Name, Refused},
     },
-    json::DownloadedJson,
 };
 
 /// Where to go back to.
@@ -39,7 +34,7 @@ pub(super) struct Rollback {
     path = "/api/v1/rollback",
     request_body = Rollback,
     responses(
-        (status = 200, description = "It is in its place", body = DownloadedJson),
+        (status = 200, description = "It is in its place", body = DownloadedRow),
         Refused,
     ),
     security(("token" = [])),
@@ -49,14 +44,5 @@ pub(super) async fn rollback(
     State(inside): State<Arc<Inside>>,
     Json(Rollback { name, version }): Json<Rollback>,
 ) -> Result<Response, Problem> {
-    let (rows, _) = inside.carry_out(Command::Rollback { name, version }, no_input())?.rows().await?;
-    let outcome = rows.iter().find_map(|row| match row {
-        Row::Downloaded { outcome, .. } => Some(outcome),
-        _ => None,
-    });
-    match outcome {
-        Some(Ok(done)) => Ok(Json(DownloadedJson::from(&**done)).into_response()),
-        Some(Err(failure)) => Err(problem(failure)),
-        None => Err(Problem::unavailable("it was interrupted: /api/v1/jobs tells how")),
-    }
+    answered(&inside, Command::Rollback { name, version }).await
 }

@@ -255,6 +255,6 @@ fn other_format_is_refused_and_left_alone_and_missing_tables_are_created() {
             "{opened:?}"
         );
     }
-    set(7);
+    set(schema::SCHEMA);
     assert!(folder.open().sets().unwrap().is_empty());
 }

@@ -10,7 +10,7 @@ use crate::state::freshness::OnStale;
 
 /// Commands on one name whose last accepted version is known; the one that accepted nothing for longest is forgotten, and
 /// runs once more on the version that it finds.
-const COMMANDS_MAX: usize = 4;
+const ACCEPTED_KEPT_MAX: usize = 4;
 
 /// What is wanted of one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,7 +117,7 @@ impl Reader {
     /// `command` accepted this version.
     pub(crate) fn accept(&mut self, command: CommandId, (origin, version): (NodeId, Version)) {
         self.accepted.retain(|accepted| accepted.command != command);
-        if self.accepted.len() == COMMANDS_MAX {
+        if self.accepted.len() == ACCEPTED_KEPT_MAX {
             self.accepted.remove(0);
         }
         self.accepted.push(Accepted { command, origin, version });

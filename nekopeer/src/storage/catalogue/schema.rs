@@ -6,7 +6,7 @@ use redb::{ReadableTable, TableDefinition};
 use super::{error::CatalogueError, guard::guarded, write::Write};
 
 /// Number of the stored format; changes with it.
-const SCHEMA: u64 = 8;
+pub(super) const SCHEMA: u64 = 8;
 
 /// The first half of a hash. Two hashes with the same half share a key in an index; the entries tell them apart.
 pub(super) type HalfHash = [u8; 16];

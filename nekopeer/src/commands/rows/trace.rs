@@ -1,79 +1,79 @@
 //! The way of a query.
 
 use nekoproto::{FileName, TraceHop, TraceReply, WhyUnasked};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// The way of a query. Nothing in it is signed: each indexer says what it wants.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Trace)]
-pub(crate) struct TraceJson {
+pub(crate) struct TraceRow {
     /// Whether all indexers that were asked are here.
-    complete: bool,
+    pub(crate) complete: bool,
     /// Whether one of them lists the name.
-    found: bool,
+    pub(crate) found: bool,
     /// The own indexers.
-    indexers: Vec<HopJson>,
-    name: String,
+    pub(crate) indexers: Vec<HopRow>,
+    pub(crate) name: String,
 }
 
 /// An indexer that was asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = TraceHop)]
-struct HopJson {
-    addr: Option<String>,
+pub(crate) struct HopRow {
+    pub(crate) addr: Option<String>,
     /// It had answered before, to another.
-    again: bool,
+    pub(crate) again: bool,
     /// The neighbors that it asked.
     #[schema(no_recursion)]
-    asked: Vec<HopJson>,
+    pub(crate) asked: Vec<HopRow>,
     /// Its summary rules the name out; it was asked because nobody else had it.
-    despite_summary: bool,
+    pub(crate) despite_summary: bool,
     /// Why it did not answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) error: Option<String>,
     /// What it lists.
-    found: Vec<FoundVersionJson>,
-    node: Option<String>,
+    pub(crate) found: Vec<Listed>,
+    pub(crate) node: Option<String>,
     /// The neighbors that it did not ask.
-    not_asked: Vec<UnaskedJson>,
+    pub(crate) not_asked: Vec<Unasked>,
     /// The number of further ones.
-    not_asked_more: u32,
+    pub(crate) not_asked_more: u32,
     /// Microseconds that it took, without waiting for its neighbors.
-    own_us: u32,
+    pub(crate) own_us: u32,
     /// Microseconds that it took, as it says.
-    took_us: u32,
+    pub(crate) took_us: u32,
     /// Microseconds that its asker waited for it.
-    waited_us: u32,
+    pub(crate) waited_us: u32,
 }
 
 /// A version that an indexer lists.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = TraceFound)]
-struct FoundVersionJson {
-    holders: u32,
+pub(crate) struct Listed {
+    pub(crate) holders: u32,
     /// The first digits of the origin's id.
-    origin: String,
-    version: u64,
+    pub(crate) origin: String,
+    pub(crate) version: u64,
 }
 
 /// A neighbor that was not asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = TraceUnasked)]
-struct UnaskedJson {
-    addr: Option<String>,
+pub(crate) struct Unasked {
+    pub(crate) addr: Option<String>,
     /// The first digits of its id.
-    node: Option<String>,
+    pub(crate) node: Option<String>,
     /// The reason for people.
-    reason: String,
-    why: WhyJson,
+    pub(crate) reason: String,
+    pub(crate) why: Why,
 }
 
 /// Why a neighbor was not asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = TraceWhy)]
 #[serde(rename_all = "snake_case")]
-enum WhyJson {
+pub(crate) enum Why {
     Away,
     NoRoom,
     Summary,
@@ -83,7 +83,7 @@ enum WhyJson {
     Guest,
 }
 
-impl TraceJson {
+impl TraceRow {
     /// Of a trace for `name` from each of the own indexers.
     pub(crate) fn of(name: &FileName, traces: &[TraceReply]) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl TraceJson {
 }
 
 /// The next hop and, in it, those that it asked.
-fn tree<'a>(hops: &mut (impl Iterator<Item = &'a TraceHop> + Clone)) -> Option<HopJson> {
+fn tree<'a>(hops: &mut (impl Iterator<Item = &'a TraceHop> + Clone)) -> Option<HopRow> {
     let hop = hops.next()?;
     let mut asked = Vec::new();
     while hops.clone().next().is_some_and(|next| next.depth > hop.depth) {
@@ -106,18 +106,18 @@ fn tree<'a>(hops: &mut (impl Iterator<Item = &'a TraceHop> + Clone)) -> Option<H
         Ok(answer) => (answer.clone(), None),
         Err(why) => (<_>::default(), Some(why.to_string())),
     };
-    let found = answer.found.iter().map(|found| FoundVersionJson {
+    let found = answer.found.iter().map(|found| Listed {
         holders: found.holders,
         origin: found.origin.to_string(),
         version: found.version.get(),
     });
-    let not_asked = answer.unasked.iter().map(|unasked| UnaskedJson {
+    let not_asked = answer.unasked.iter().map(|unasked| Unasked {
         addr: unasked.addr.map(|addr| addr.to_string()),
         node: unasked.node.map(|node| node.to_string()),
         reason: unasked.why.to_string(),
         why: unasked.why.into(),
     });
-    Some(HopJson {
+    Some(HopRow {
         addr: hop.addr.map(|addr| addr.to_string()),
         again: answer.again,
         asked,
@@ -133,7 +133,7 @@ fn tree<'a>(hops: &mut (impl Iterator<Item = &'a TraceHop> + Clone)) -> Option<H
     })
 }
 
-impl From<WhyUnasked> for WhyJson {
+impl From<WhyUnasked> for Why {
     fn from(why: WhyUnasked) -> Self {
         match why {
             WhyUnasked::Away => Self::Away,

@@ -10,7 +10,7 @@ use crate::library::events::{Event, key_in_use};
 /// Something that happened in the background. Fields that do not belong to its kind are left out.
 #[derive(Clone, Debug, Default, Serialize, ToSchema)]
 #[schema(as = Event)]
-pub(crate) struct EventJson {
+pub(crate) struct EventRow {
     /// What happened; also the name of the server-sent event.
     pub(crate) event: &'static str,
     /// The same for people.
@@ -42,7 +42,7 @@ pub(crate) struct EventJson {
     why: Option<String>,
 }
 
-impl From<&Event> for EventJson {
+impl From<&Event> for EventRow {
     fn from(event: &Event) -> Self {
         let text = event.to_string();
         let about = |event, name: &nekoproto::FileName| Self {

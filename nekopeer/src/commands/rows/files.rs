@@ -1,0 +1,162 @@
+//! Files that are published and held here.
+
+use nekoproto::{Staleness, Version};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::found::VersionRow;
+use crate::{
+    library::{
+        status::{Condition, FileStatus},
+        subscribers::Subscribed,
+    },
+    peer::ReadBy,
+    state::freshness::{Doubt, OnStale},
+    storage::catalogue::Why,
+};
+
+/// A file that is published or held here.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = File)]
+pub(crate) struct FileRow {
+    /// The version on disk.
+    #[serde(flatten)]
+    #[schema(inline)]
+    pub(crate) version: VersionRow,
+    /// When the origin of a copy confirmed it last, in Unix time in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) confirmed_ms: Option<u64>,
+    /// What speaks against the file, in words; empty if nothing does.
+    pub(crate) doubt: String,
+    /// Until when the copy counts as fresh for its confirmation, in Unix time in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fresh_until_ms: Option<u64>,
+    /// Whether it is the newest version: fresh, stale, unverified, withdrawn; or changed or
+    /// missing on disk.
+    pub(crate) freshness: String,
+    /// How copies are kept coherent: push, pull or hybrid.
+    pub(crate) mode: String,
+    /// The newest later version known.
+    newest: Option<u64>,
+    /// Whether this peer is its origin.
+    pub(crate) own: bool,
+    path: String,
+    /// `origin` or `copy`.
+    pub(crate) role: String,
+    /// How far a copy that is read may be behind: strict, bounded or serve-stale.
+    pub(crate) staleness: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(flatten)]
+    pub(crate) detail: Option<Detail>,
+}
+
+/// What else is known of a file that was asked about by name.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = FileDetail)]
+pub(crate) struct Detail {
+    /// Seconds that its copy counts as fresh here at most, where the reader has said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bound_secs: Option<u32>,
+    /// Seconds that a copy counts as fresh after its origin confirmed it.
+    pub(crate) fresh_secs: u64,
+    /// Earlier versions that are kept here, the last that was replaced first.
+    pub(crate) kept: Vec<u64>,
+    /// Seconds that a copy counts as fresh under push.
+    pub(crate) lease_secs: u32,
+    /// What happens to an outdated copy, where the reader has said so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) on_stale: Option<OnStale>,
+    /// Up to this version none takes the place by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) passed_over: Option<u64>,
+    /// Why: `failed` for the command of a follower, or `rolled-back`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) passed_over_why: Option<String>,
+    /// When this version was published, in Unix time in milliseconds by its origin's clock; 0 if that does not say.
+    pub(crate) published_ms: u64,
+    /// Of an own file: the peers that have a lease on news of it.
+    pub(crate) readers: Vec<ReaderRow>,
+    /// Seconds that a copy counts as fresh under pull.
+    pub(crate) ttr_secs: u32,
+}
+
+/// A peer that has a lease on news of a file.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Reader)]
+pub(crate) struct ReaderRow {
+    pub(crate) addr: String,
+    /// Milliseconds for which an earlier version may still count as fresh there, at most.
+    pub(crate) lease_ends_in_ms: u64,
+    pub(crate) node: String,
+    /// The last version that it acknowledged.
+    pub(crate) version: u64,
+}
+
+impl Detail {
+    /// What is known of `file` and who reads it.
+    pub(crate) fn of(file: &FileStatus, read: ReadBy) -> Self {
+        let reader = |reader: Subscribed| ReaderRow {
+            addr: reader.holder.addr.to_string(),
+            lease_ends_in_ms: u64::try_from(reader.ends_in.as_millis()).unwrap_or(u64::MAX),
+            node: reader.holder.node.to_string(),
+            version: reader.version.get(),
+        };
+        let record = &file.record;
+        let passed_over = read.passed_over.filter(|passed| passed.origin == record.origin);
+        let kept = read.kept.into_iter().filter(|kept| *kept != record.version);
+        Self {
+            bound_secs: read.preference.bound_secs,
+            fresh_secs: record.policy.bound().as_secs(),
+            kept: kept.map(Version::get).collect(),
+            lease_secs: record.policy.lease_secs(),
+            on_stale: read.preference.on_stale,
+            passed_over: passed_over.map(|passed| passed.version.get()),
+            passed_over_why: passed_over.map(|passed| match passed.why {
+                Why::Failed => "failed".to_owned(),
+                Why::RolledBack => "rolled-back".to_owned(),
+            }),
+            published_ms: record.published_ms,
+            readers: read.readers.into_iter().filter(|_| file.own).map(reader).collect(),
+            ttr_secs: record.policy.ttr_secs(),
+        }
+    }
+}
+
+impl From<&FileStatus> for FileRow {
+    fn from(file: &FileStatus) -> Self {
+        let FileStatus { record, path, confirmed, own, condition, newest } = file;
+        Self {
+            version: record.into(),
+            confirmed_ms: confirmed.map(|confirmed| confirmed.at_ms),
+            doubt: doubt(*condition, *newest),
+            fresh_until_ms: confirmed.map(|confirmed| confirmed.until_ms),
+            freshness: condition.to_string(),
+            mode: record.policy.mode().to_string(),
+            newest: newest.map(Version::get),
+            own: *own,
+            path: path.to_string_lossy().into_owned(),
+            role: if *own { "origin" } else { "copy" }.to_owned(),
+            staleness: record.policy.staleness().to_string(),
+            detail: None,
+        }
+    }
+}
+
+/// What speaks against a file, in words.
+fn doubt(condition: Condition, newest: Option<Version>) -> String {
+    match (newest, condition) {
+        (Some(newest), Condition::Doubtful(Doubt::Withdrawn)) => {
+            format!("its origin withdrew it as version {newest}")
+        }
+        (Some(newest), _) => format!("version {newest} is out"),
+        (None, Condition::Doubtful(doubt)) => doubt.text().to_owned(),
+        (None, _) => String::new(),
+    }
+}
+
+impl FileRow {
+    /// Whether a copy that is read may be behind.
+    pub(crate) fn serves_stale(&self) -> bool {
+        self.staleness == Staleness::ServeStale.to_string()
+    }
+}
