@@ -21,10 +21,17 @@ const FILTER_OTHERS: &str = "tarpc=off";
 pub struct LogArgs {
     /// What is logged to stderr: off, error, warn, info, debug or trace, for all or for a part
     /// (warn,nekopeer=debug) [default: RUST_LOG, else warn]
-    #[arg(long, global = true, value_name = "LEVEL", value_parser = filter)]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Configuration and log", value_name = "LEVEL", value_parser = filter)]
     pub log: Option<String>,
     /// How it is logged
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "human")]
+    #[arg(
+        long,
+        global = true,
+        hide_short_help = true,
+        help_heading = "Configuration and log",
+        value_name = "FORMAT",
+        default_value = "human"
+    )]
     pub log_format: LogFormat,
 }
 

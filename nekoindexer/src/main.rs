@@ -32,7 +32,7 @@ use tracing::warn;
 
 /// A nekop2p indexer: knows who holds what, and asks its neighbors.
 #[derive(Debug, Parser)]
-#[command(name = "nekoindexer", version = env!("NEKO_VERSION"), after_help = AFTER_HELP)]
+#[command(name = "nekoindexer", version = env!("NEKO_VERSION"), after_long_help = AFTER_HELP)]
 #[command(subcommand_precedence_over_arg = true)]
 pub(crate) struct Args {
     /// Address to listen on; port 0 picks a free one

@@ -22,11 +22,11 @@ pub(super) fn is_secret_in_environment() -> bool {
 pub struct AccessArgs {
     /// File with the secret of a private network, at least 32 bytes that only its owner may read; the environment
     /// variable NEKO_NETWORK_SECRET_VALUE holds the secret itself [default: an open network]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Network", value_name = "FILE")]
     network_secret: Option<PathBuf>,
     /// File with the ids of the nodes that connections are made with, one a line, `#` begins a comment; read again
     /// on SIGHUP [default: all]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Network", value_name = "FILE")]
     pub allow: Option<PathBuf>,
     /// What the files say, after `AccessArgs::load`.
     #[arg(skip)]

@@ -50,6 +50,11 @@ pub trait Program: CommandFactory + FromArgMatches {
     /// The flags that every program has.
     fn common(&self) -> &CommonArgs;
 
+    /// The command as its help shows it.
+    fn for_help(command: clap::Command) -> clap::Command {
+        command
+    }
+
     /// What is asked for instead of the program's own work.
     fn tool(&self) -> Option<&Tool>;
 
@@ -78,10 +83,16 @@ pub fn network(text: &str) -> Result<NetworkName, String> {
 #[derive(Clone, Debug, clap::Args)]
 pub struct CommonArgs {
     /// Configuration file (TOML); --print-config prints one with every key and its default
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(
+        long,
+        global = true,
+        hide_short_help = true,
+        help_heading = "Configuration and log",
+        value_name = "FILE"
+    )]
     config: Option<PathBuf>,
     /// Print a configuration file with every key, its meaning and its default, and exit
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Configuration and log")]
     print_config: bool,
     /// Where the log goes, and how much of it.
     #[command(flatten)]
@@ -96,7 +107,7 @@ pub struct CommonArgs {
 pub fn start<P: Program>() -> Result<P, ExitCode> {
     let command = table::prepared(P::command());
     let line: Vec<OsString> = env::args_os().collect();
-    let matches = command.clone().try_get_matches_from(&line).map_err(refused)?;
+    let matches = P::for_help(command.clone()).try_get_matches_from(&line).map_err(refused)?;
     let args = P::from_arg_matches(&matches).map_err(refused)?;
     let settings = table::settings(&command);
     if args.common().print_config {
@@ -134,7 +145,7 @@ pub fn again<P: Program>() -> Result<P, Vec<String>> {
     let command = table::prepared(P::command());
     let line: Vec<OsString> = env::args_os().collect();
     let read = |error: clap::Error| vec![error.to_string()];
-    let matches = command.clone().try_get_matches_from(&line).map_err(read)?;
+    let matches = P::for_help(command.clone()).try_get_matches_from(&line).map_err(read)?;
     let given = P::from_arg_matches(&matches).map_err(read)?.common().config.clone();
     let settings = table::settings(&command);
     let file = layers::chosen_file(given, P::default_file());

@@ -73,10 +73,10 @@ fn is_setting(arg: &Arg) -> bool {
 
 /// The command with switches that can be turned off again: the command line has the last word over a file.
 pub(super) fn prepared(command: Command) -> Command {
-    let after = command.get_after_help().map(|text| format!("{text}\n\n")).unwrap_or_default();
+    let after = command.get_after_long_help().map(|text| format!("{text}\n\n")).unwrap_or_default();
     let rule = "What a node is told may also be an environment variable (NEKO_DATA_DIR for --data-dir) or a key of \
                 the configuration file (data_dir); flags win over the environment, and that over the file.";
-    command.after_help(format!("{after}{rule}")).mut_args(|arg| {
+    command.after_long_help(format!("{after}{rule}")).mut_args(|arg| {
         if !is_setting(&arg) || !matches!(arg.get_action(), ArgAction::SetTrue) {
             return arg;
         }

@@ -14,12 +14,12 @@ use nekoproto::{
     transport::{Security, resolve},
 };
 
-use super::{indexers::Indexers, listen::listen_as, units, verbs::Verb};
+use super::{help, indexers::Indexers, listen::listen_as, units, verbs::Verb};
 use crate::{config::Config, publish::PolicyChange, state::freshness::OnStale};
 
 /// Share files that change: publish, find, download, and know how fresh a copy is.
 #[derive(Debug, Parser)]
-#[command(name = "nekopeer", version = env!("NEKO_VERSION"), after_help = AFTER_HELP)]
+#[command(name = "nekopeer", version = env!("NEKO_VERSION"), after_long_help = AFTER_HELP)]
 pub struct Args {
     /// What the node is told.
     #[command(flatten)]
@@ -41,55 +41,55 @@ pub struct NodeArgs {
     #[arg(long, global = true, value_name = "ADDR[,ADDR...]", value_parser = resolve, value_delimiter = ',')]
     pub indexer: Vec<SocketAddr>,
     /// Without --indexer: where one is looked for, and started if there is none
-    #[arg(long, global = true, value_name = "ADDR", value_parser = resolve,
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Network", value_name = "ADDR", value_parser = resolve,
           default_value_t = SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)))]
     pub discover: SocketAddr,
     /// Look for no indexer by multicast, and announce none that is started here
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Network")]
     pub no_discovery: bool,
     /// Serve the local network: an indexer that is started here listens on all addresses of this machine, not on
     /// 127.0.0.1 alone
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Network")]
     pub lan: bool,
     /// Address to serve on; port 0 picks a free one [default: a free port of all addresses of this machine if the
     /// indexer serves other machines, of 127.0.0.1 otherwise]
-    #[arg(long, global = true, value_name = "ADDR", value_parser = resolve)]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Serving", value_name = "ADDR", value_parser = resolve)]
     pub listen: Option<SocketAddr>,
     /// Answer over HTTP on this address while serving, with a page to look at; port 0 picks a free one [default: not]
-    #[arg(long, global = true, value_name = "ADDR", value_parser = resolve)]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Serving", value_name = "ADDR", value_parser = resolve)]
     pub http: Option<SocketAddr>,
     /// The folder that files are downloaded to, and that names are relative to
     #[arg(long, global = true, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
     /// Where key and catalogue are kept [default: DIR/.neko]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(long, global = true, hide_short_help = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// The network to belong to; networks do not mix [default: nekop2p]
-    #[arg(long, global = true, value_name = "NAME", value_parser = settings::network)]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Network", value_name = "NAME", value_parser = settings::network)]
     pub network: Option<NetworkName>,
     /// Plain TCP instead of TLS; all nodes of a network must agree
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Network")]
     pub insecure: bool,
     /// Whom it connects with.
     #[command(flatten)]
     pub access: AccessArgs,
     /// Output for machines: one JSON object
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared")]
     pub json: bool,
     /// The policy of published files, and of copies here.
     #[command(flatten)]
     pub policy: PolicyArgs,
     /// Bytes a second that are sent at most, to all readers together, such as 50MB [default: no limit]
-    #[arg(long, global = true, value_name = "RATE", value_parser = units::rate)]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Serving", value_name = "RATE", value_parser = units::rate)]
     pub limit_up: Option<NonZeroU64>,
     /// Bytes a second that are fetched at most, from all sources together [default: no limit]
-    #[arg(long, global = true, value_name = "RATE", value_parser = units::rate)]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Serving", value_name = "RATE", value_parser = units::rate)]
     pub limit_down: Option<NonZeroU64>,
     /// Memory kept for other nodes at most, such as 1GiB; one node may use a third of it [default: 160MiB]
-    #[arg(long, global = true, value_name = "BYTES", value_parser = memory::memory)]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Serving", value_name = "BYTES", value_parser = memory::memory)]
     pub memory: Option<NonZeroU64>,
     /// What happens to a copy here when a newer version is out [default: keep]
-    #[arg(long, global = true, value_name = "WHAT")]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Copies here", value_name = "WHAT")]
     pub on_stale: Option<OnStale>,
 }
 
@@ -105,20 +105,26 @@ pub struct PolicyArgs {
     #[arg(long, global = true, value_name = "MODE")]
     pub policy: Option<Mode>,
     /// Published files: seconds that a copy counts as fresh under push [default: as before, else 60]
-    #[arg(long, global = true, value_name = "SECS", value_parser = seconds())]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared", value_name = "SECS", value_parser = seconds())]
     pub lease: Option<u32>,
     /// Published files: seconds that a copy counts as fresh under pull [default: as before, else 60]; copies
     /// here: the same, if stricter than their origin says
-    #[arg(long, global = true, value_name = "SECS", value_parser = seconds())]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared", value_name = "SECS", value_parser = seconds())]
     pub ttr: Option<u32>,
     /// Published files: a copy past its time is not handed out at all
-    #[arg(long, global = true)]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared")]
     pub no_serve_stale: bool,
     /// Published files: a copy past its time is handed out again, as such
-    #[arg(long, global = true, conflicts_with = "no_serve_stale")]
+    #[arg(
+        long,
+        global = true,
+        hide_short_help = true,
+        help_heading = "Policy of what is shared",
+        conflicts_with = "no_serve_stale"
+    )]
     pub serve_stale: bool,
     /// Published files: nobody reads a copy unless this peer confirms that it is the newest, at each read
-    #[arg(long, global = true, conflicts_with_all = ["serve_stale", "no_serve_stale"])]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared", conflicts_with_all = ["serve_stale", "no_serve_stale"])]
     pub strict: bool,
 }
 
@@ -175,6 +181,10 @@ impl Program for Args {
             Some(Command::Tool(tool)) => Some(tool),
             _ => None,
         }
+    }
+
+    fn for_help(command: clap::Command) -> clap::Command {
+        help::grouped(command)
     }
 
     fn access(&mut self) -> &mut AccessArgs {
@@ -276,7 +286,7 @@ mod tests {
             &["ls", "--limit-up", "0"],
             &["ls", "--limit-down", "fast"],
             &["share", "a", "--serve-stale", "--no-serve-stale"],
-            &["deregister"],
+            &["unshare"],
         ] {
             let line = ["nekopeer"].iter().chain(wrong);
             assert!(Args::try_parse_from(line).is_err(), "{wrong:?}");
@@ -285,8 +295,14 @@ mod tests {
 
     #[test]
     fn both_words_of_a_verb_are_read() {
-        for words in [["share", "a"], ["register", "a"], ["get", "a"], ["download", "a"], ["deregister", "a"]]
-        {
+        for words in [
+            ["share", "a"],
+            ["register", "a"],
+            ["get", "a"],
+            ["download", "a"],
+            ["unshare", "a"],
+            ["deregister", "a"],
+        ] {
             assert!(Args::try_parse_from(["nekopeer"].iter().chain(&words)).is_ok(), "{words:?}");
         }
     }

@@ -5,6 +5,7 @@ mod bar;
 mod demo;
 mod events;
 mod flags;
+mod help;
 mod hosting;
 mod indexers;
 mod listen;

@@ -37,15 +37,17 @@ pub enum Verb {
     /// Publish files or folders, and keep serving them until Ctrl-C; a peer that runs already takes them over
     Share(Files),
     /// The same as share; a second word that is no file is the name: register PATH NAME
+    #[command(hide = true)]
     Register(Files),
-    /// Offer files no longer; they stay on disk
-    Deregister {
+    /// Share files no longer; they stay on disk
+    #[command(alias = "deregister")]
+    Unshare {
         /// Their names
         #[arg(required = true, value_name = "NAME")]
         names: Vec<FileName>,
     },
     /// Download files, verified
-    #[command(visible_alias = "download")]
+    #[command(alias = "download")]
     Get {
         /// Their names, or tickets that `share` printed elsewhere; NAME@ID, with 10 to 64 digits of an id, is the file of
         /// that origin. Of several, small ones are fetched together
@@ -282,7 +284,7 @@ impl Verb {
             Self::Share(files) if files.set => files.with_name_as_second_word(saying).command(saying)?,
             Self::Share(files) => files.command(saying)?,
             Self::Register(files) => files.with_name_as_second_word(saying).command(saying)?,
-            Self::Deregister { names } => Command::Withdraw { names },
+            Self::Unshare { names } => Command::Withdraw { names },
             Self::Get { names, names_from, output, reach, which, preference, version, background } => {
                 let names = all_names(names, names_from.as_deref(), saying)?;
                 let version = version.and_then(|version| Version::new(version.get()));
@@ -321,7 +323,7 @@ impl Verb {
             Self::Get { names, .. } => names.iter().filter_map(Word::name).collect(),
             Self::Query { names, .. }
             | Self::Ticket { names }
-            | Self::Deregister { names }
+            | Self::Unshare { names }
             | Self::Status { names } => names.iter().collect(),
             Self::Follow(FollowArgs { names, .. }) => names.iter().filter_map(Word::name).collect(),
             Self::Trace { name, .. } | Self::Rollback { name, .. } | Self::Wait { name, .. } => vec![name],

@@ -143,7 +143,7 @@ mod tests {
         for (line, expected) in [
             ("", None),
             ("quer", Some("y")),
-            ("de", Some("register")),
+            ("uns", Some("hare")),
             ("s", None),
             ("get", None),
             ("get dat", Some("a/b.bin")),

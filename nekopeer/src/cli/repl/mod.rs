@@ -178,7 +178,7 @@ async fn execute(
         Line::Exit => (After::Exit, false),
         Line::Help => {
             let said = match output.is_json() {
-                true => output.say(line::USAGE),
+                true => output.say(crate::cli::help::USAGE),
                 false => {
                     let lines = line::help(terminal::columns(&io::stdout()));
                     lines.iter().try_for_each(|line| output.line(line))
