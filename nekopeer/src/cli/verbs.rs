@@ -4,7 +4,6 @@ mod follow;
 
 use std::{
     borrow::Cow,
-    collections::HashSet,
     io,
     num::NonZeroU64,
     path::{Path, PathBuf, absolute},
@@ -21,7 +20,7 @@ use super::{args::seconds, names, output::Output, units};
 use crate::{
     commands::{
         Command, Failure, FailureKind, Filters, Finding, LocalPath, MATCHES_DEFAULT, MATCHES_MAX, Part,
-        Wanted, Word, id_digits,
+        Wanted, Word, id_digits, own_places,
     },
     publish::{PolicyChange, PublishOptions},
     state::freshness::OnStale,
@@ -49,8 +48,8 @@ pub enum Verb {
     /// Download files, verified
     #[command(alias = "download")]
     Get {
-        /// Their names, or tickets that `share` printed elsewhere; NAME@ID, with 10 to 64 digits of an id, is the file of
-        /// that origin. Of several, small ones are fetched together
+        /// Their names; FOLDER/ or a glob for all that match; or tickets that `share` printed elsewhere. NAME@ID, with 10
+        /// to 64 digits of an id, is the file of that origin
         #[arg(required_unless_present = "names_from", value_name = "NAME", value_parser = Word::said)]
         names: Vec<Word>,
         /// A file with further names, one in a line; `-` is stdin
@@ -84,9 +83,9 @@ pub enum Verb {
         #[arg(value_name = "VERSION")]
         version: Option<NonZeroU64>,
     },
-    /// Find files by name, words or globs; one plain name asks the own indexer only
+    /// Find files in the network by words or globs
     Search(SearchArgs),
-    /// Ask the network
+    /// Ask the network who has an exact name
     Query {
         /// What to look for
         #[arg(required = true, value_name = "NAME")]
@@ -160,9 +159,12 @@ pub struct SearchArgs {
     /// Only files of this origin: the first digits of its id
     #[arg(long, value_name = "ID", value_parser = id_digits)]
     origin: Option<String>,
-    /// Hops the search may travel beyond the own indexer [default: 0 for one plain name, else 3]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=i64::from(TTL_MAX)))]
+    /// Hops the search may travel beyond the own indexer [default: 3]
+    #[arg(long, value_name = "N", conflicts_with = "here", value_parser = clap::value_parser!(u8).range(0..=i64::from(TTL_MAX)))]
     ttl: Option<u8>,
+    /// Ask the own indexer only
+    #[arg(long)]
+    here: bool,
     /// At most this many files
     #[arg(long, value_name = "N", default_value_t = MATCHES_DEFAULT,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(MATCHES_MAX)))]
@@ -345,7 +347,8 @@ impl SearchArgs {
             published_from_ms: self.newer_than.unwrap_or_default(),
             origin: self.origin,
         };
-        let part = Part { ttl_hops: self.ttl, limit: Some(self.limit), after: self.after };
+        let ttl_hops = if self.here { Some(0) } else { self.ttl };
+        let part = Part { ttl_hops, limit: Some(self.limit), after: self.after };
         let finding = Finding::new(&self.terms, filters, part);
         finding.map(Command::Find).map_err(|why| NoCommand::Usage(why.into()))
     }
@@ -397,8 +400,7 @@ fn not_a_set(paths: &[PathBuf]) -> Cow<'static, str> {
 const NAME_USAGE: &str = "--name names a single file, and what comes on stdin (`-`) needs it";
 const VERSION_USAGE: &str =
     "--version is of a single file, and puts it in its place; -o - writes it to stdout instead";
-const OUTPUT_USAGE: &str =
-    "-o names the place of a single file; of several, a folder that is there, and no two may end alike";
+const OUTPUT_USAGE: &str = "-o names the place of a single file; of several, a folder that is there";
 const PREFERENCE_USAGE: &str = "--bound, --when-stale and --no-preference are of a copy, and -o - keeps none";
 const SET_USAGE: &str = "--set takes one folder, and its name if it is to have another: share --set DIR [NAME]; \
                          stdin (`-`) is for files";
@@ -437,36 +439,44 @@ fn get(
     (preference, background): (PreferenceChange, bool),
 ) -> Result<Command, NoCommand> {
     let wanted = Wanted::of_words(words, which.origin, reach.ttl);
-    let (names, mut wanted) = wanted.map_err(|why| NoCommand::Usage(why.into()))?;
+    let (mut names, mut wanted) = wanted.map_err(|why| NoCommand::Usage(why.into()))?;
     wanted.version = version;
+    let is_of_one = version.is_some() || output.as_ref().is_some_and(|path| !path.is_dir());
+    if let (true, [], [pattern]) = (is_of_one, names.as_slice(), wanted.patterns.as_slice())
+        && let Ok(name) = FileName::new(pattern)
+    {
+        names.push(name); // it looks like a glob
+        wanted.patterns.clear();
+    }
     if version.is_some()
-        && (names.len() > 1 || output.as_deref().is_some_and(|path| path != Path::new(STDIO)))
+        && (wanted.are_many(&names) || output.as_deref().is_some_and(|path| path != Path::new(STDIO)))
     {
         return Err(NoCommand::Usage(VERSION_USAGE.into()));
     }
+    let is_many = wanted.are_many(&names);
     let output = match (names.as_slice(), output) {
-        ([_], Some(path)) if path == Path::new(STDIO) && background => {
+        ([_], Some(path)) if !is_many && path == Path::new(STDIO) && background => {
             return Err(NoCommand::Usage("-o - writes to stdout, which --background leaves".into()));
         }
-        ([_], Some(path)) if path == Path::new(STDIO) && preference != PreferenceChange::default() => {
+        ([_], Some(path))
+            if !is_many && path == Path::new(STDIO) && preference != PreferenceChange::default() =>
+        {
             return Err(NoCommand::Usage(PREFERENCE_USAGE.into()));
         }
-        ([name], Some(path)) if path == Path::new(STDIO) => {
+        ([name], Some(path)) if !is_many && path == Path::new(STDIO) => {
             return Ok(Command::Read { name: name.clone(), wanted });
         }
         (_, None) => None,
-        (several, Some(path)) if several.len() != 1 && !(path.is_dir() && have_own_places(several)) => {
+        (_, Some(path)) if is_many && !path.is_dir() => {
             return Err(NoCommand::Usage(OUTPUT_USAGE.into()));
+        }
+        (several, Some(path)) if is_many => {
+            own_places(several).map_err(|why| NoCommand::Usage(why.message.into()))?;
+            Some(LocalPath(absolute(&path).unwrap_or(path)))
         }
         (_, Some(path)) => Some(LocalPath(absolute(&path).unwrap_or(path))),
     };
     Ok(Command::Download { names, output, force: which.force, wanted, preference, background })
-}
-
-/// Whether no two of these names end alike.
-fn have_own_places(names: &[FileName]) -> bool {
-    let mut ends = HashSet::new();
-    names.iter().all(|name| ends.insert(name.as_path().file_name()))
 }
 
 #[cfg(test)]

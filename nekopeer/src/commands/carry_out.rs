@@ -1,6 +1,6 @@
 //! Carries out commands on a running peer.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Duration};
 
 use nekoproto::FileName;
 use tokio_util::sync::CancellationToken;
@@ -9,6 +9,7 @@ use super::{
     Answer, Command, Detail, Done, DownloadedRow, FailedRow, Failure, FailureKind, FileRow, FoundRow, Host,
     Input, Outcome, ReachedRow, Reply, TraceRow,
     answer::pass_events,
+    expanding::expanded,
     finding::find,
     following::{follow, roll_back},
     in_one_line,
@@ -184,30 +185,7 @@ async fn long(
             };
             job.unless_cancelled(storing).await
         }
-        Command::Download { names, output, force, wanted, preference, background } => {
-            prefer(peer, &names, preference).await?;
-            let via = tickets::connect(peer, &wanted, answer).await?;
-            let options =
-                DownloadOptions { output: output.map(|path| path.0), ..named::options(&wanted, &via, force) };
-            if background {
-                let begin = || host.jobs.begin(JobKind::Get, &names, String::new(), true);
-                let work = |host: Arc<Host>, job: Arc<Job>, answer| {
-                    let names = names.clone();
-                    async move {
-                        let _: Done = get(&host.peer, names, options, &job, &answer).await?;
-                        remember(&host.peer, &via).await;
-                        Ok(())
-                    }
-                };
-                in_background(host, answer, begin, work).await?;
-            } else {
-                let job = begin(JobKind::Get, &names, String::new());
-                let done = job.unless_cancelled(Box::pin(get(peer, names, options, &job, answer))).await?;
-                remember(peer, &via).await;
-                return Ok(done);
-            }
-            Ok(Done::all())
-        }
+        Command::Download { .. } => download(host, command, answer).await,
         Command::Read { name, wanted } => {
             let via = tickets::connect(peer, &wanted, answer).await?;
             let options = named::options(&wanted, &via, false);
@@ -223,6 +201,41 @@ async fn long(
         }
         _ => Err(Failure::new("it is no long command")), // unreachable: see the caller
     }
+}
+
+/// Downloads files, as a job, in the background if that is wanted.
+async fn download(host: &Arc<Host>, command: Command, answer: &Answer) -> Result<Done, Failure> {
+    let Command::Download { names, output, force, wanted, preference, background } = command else {
+        return Err(Failure::new("it is no download")); // unreachable: see the caller
+    };
+    let peer = &host.peer;
+    prefer(peer, &names, preference).await?;
+    let via = tickets::connect(peer, &wanted, answer).await?;
+    let is_one = !wanted.are_many(&names);
+    let names = Box::pin(expanded(peer, names, &wanted, answer)).await?;
+    if output.is_some() && !is_one {
+        own_places(&names)?;
+    }
+    let options =
+        DownloadOptions { output: output.map(|path| path.0), ..named::options(&wanted, &via, force) };
+    if background {
+        let begin = || host.jobs.begin(JobKind::Get, &names, String::new(), true);
+        let work = |host: Arc<Host>, job: Arc<Job>, answer| {
+            let names = names.clone();
+            async move {
+                let _: Done = get(&host.peer, (names, is_one), options, &job, &answer).await?;
+                remember(&host.peer, &via).await;
+                Ok(())
+            }
+        };
+        in_background(host, answer, begin, work).await?;
+    } else {
+        let job = host.jobs.begin(JobKind::Get, &names, String::new(), false);
+        let done = job.unless_cancelled(Box::pin(get(peer, (names, is_one), options, &job, answer))).await?;
+        remember(peer, &via).await;
+        return Ok(done);
+    }
+    Ok(Done::all())
 }
 
 /// Says which indexers are connected and could not connect to this peer.
@@ -245,13 +258,13 @@ async fn prefer(peer: &PeerHandle, names: &[FileName], change: PreferenceChange)
 
 async fn get(
     peer: &PeerHandle,
-    names: Vec<FileName>,
+    (names, is_one): (Vec<FileName>, bool),
     options: DownloadOptions,
     job: &Job,
     answer: &Answer,
 ) -> Result<Done, Failure> {
     let progress = &job.progress;
-    if let [name] = names.as_slice() {
+    if let ([name], true) = (names.as_slice(), is_one) {
         let done = loop {
             let downloading = peer.download(name, options.clone(), progress);
             match answer.reporting(progress, downloading).await {
@@ -297,6 +310,18 @@ async fn get(
         false => Outcome::Part,
     };
     Ok(Done::with(outcome, &serde_json::json!({ "failed": failed })))
+}
+
+/// Checks that files of these names can stand in one folder.
+pub(crate) fn own_places(names: &[FileName]) -> Result<(), Failure> {
+    let mut ends = HashSet::new();
+    match names.iter().find(|name| !ends.insert(name.as_path().file_name())) {
+        None => Ok(()),
+        Some(name) => Err(Failure::with(
+            FailureKind::Invalid,
+            format!("-o puts all into one folder, and no two may end alike: {name} ends like another"),
+        )),
+    }
 }
 
 /// Waits for another download of `name`, whose end is that of this one if it succeeds.

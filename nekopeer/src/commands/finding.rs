@@ -2,12 +2,12 @@
 
 use nekoindexer::state::find::Matcher;
 use nekoproto::{
-    FileName, IdDigits, Position, Search, Term, Terms,
+    IdDigits, Position, Search, Term, Terms,
     limits::{FOUND_MAX, TERMS_MAX, TTL_DEFAULT},
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Done, Failure, MatchRow, Outcome, named};
+use super::{Answer, Done, Failure, MatchRow, Outcome};
 use crate::{library::status::FileStatus, peer::PeerHandle, state::choice::Candidate};
 
 /// Matches of one search unless another number is asked for.
@@ -18,8 +18,6 @@ pub(crate) const MATCHES_MAX: u32 = 10_000;
 /// A search by name or pattern.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Finding {
-    /// If a file has exactly this name, it is the result.
-    exact: Option<FileName>,
     search: Search,
     /// Only files behind this place.
     after: Option<Position>,
@@ -41,8 +39,7 @@ pub(crate) struct Filters {
 /// Which part of the matches is wanted, and how far they are looked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Hops beyond the own indexers. If nothing is said, one plain word asks these alone, and a pattern goes as far as
-    /// queries do.
+    /// Hops beyond the own indexers; as many as of a query if nothing is said.
     pub(crate) ttl_hops: Option<u8>,
     /// At most this many matches.
     pub(crate) limit: Option<u32>,
@@ -62,28 +59,13 @@ impl Finding {
         let origin = origin.map(|digits| IdDigits::try_from(digits.to_ascii_lowercase()));
         let origin = origin.transpose().map_err(|error| error.to_string())?;
         let is_plain = min_size == 0 && published_from_ms == 0 && origin.is_none();
-        let (exact, default_ttl) = match terms.as_slice() {
-            [word] if is_plain && !word.is_glob() => (FileName::new(word.as_str()).ok(), 0),
-            [] if is_plain => {
-                return Err("say what to look for: a name, words, a glob or a filter".to_owned());
-            }
-            _ => (None, TTL_DEFAULT),
-        };
+        if terms.is_empty() && is_plain {
+            return Err("say what to look for: a name, words, a glob or a filter".to_owned());
+        }
         let search = Search { terms: Terms::first_of(terms), min_size, published_from_ms, origin };
         Matcher::new(&search).map_err(|error| error.to_string().replace("error parsing glob", "the glob"))?;
         let limit = part.limit.unwrap_or(MATCHES_DEFAULT).clamp(1, MATCHES_MAX);
-        Ok(Self {
-            exact: exact.filter(|_| part.after.is_none()), // further pages are those of the word
-            search,
-            after: part.after,
-            limit,
-            ttl_hops: part.ttl_hops.unwrap_or(default_ttl),
-        })
-    }
-
-    /// Whether it looks for one name first.
-    pub(crate) const fn is_name(&self) -> bool {
-        self.exact.is_some()
+        Ok(Self { search, after: part.after, limit, ttl_hops: part.ttl_hops.unwrap_or(TTL_DEFAULT) })
     }
 
     /// Whether it goes no further than the own indexers.
@@ -105,17 +87,8 @@ pub(super) async fn find(peer: &PeerHandle, finding: Finding, answer: &Answer) -
         let next = next.map(|next| next.to_string());
         Done::with(outcome, &serde_json::json!({ "name": name, "complete": complete, "next": next }))
     };
-    let Finding { exact, search, mut after, limit, ttl_hops } = finding;
+    let Finding { search, mut after, limit, ttl_hops } = finding;
     let mut complete = true;
-    if let Some(name) = exact {
-        let answers = named::search(peer, &[name], Some(ttl_hops).filter(|hops| *hops > 0)).await?;
-        let found = answers.into_iter().next().unwrap_or_default(); // one answer per name
-        complete = found.complete;
-        if !found.candidates.is_empty() {
-            let shown = show(peer, found.candidates, answer).await?;
-            return Ok(ended(shown, complete, None));
-        }
-    }
     let (mut left, mut shown) = (limit as usize, 0);
     let next = loop {
         let found = peer.find(&search, after.as_ref(), left.min(FOUND_MAX), ttl_hops).await?;
@@ -154,21 +127,13 @@ mod tests {
     }
 
     #[test]
-    fn one_plain_word_is_a_name_for_the_own_indexer_and_all_else_a_pattern_for_the_network() {
-        let of = |words: &[&str]| {
-            let finding = finding(words, Filters::default(), Part::default()).unwrap();
-            (finding.exact.is_some(), finding.ttl_hops)
+    fn search_goes_as_far_as_a_query_unless_told() {
+        let far = |words: &[&str], ttl_hops| {
+            finding(words, Filters::default(), Part { ttl_hops, ..Part::default() }).unwrap().ttl_hops
         };
-        assert_eq!(of(&["a.bin"]), (true, 0));
-        assert_eq!(of(&["back\\slash"]), (false, 0), "no name, but a word");
-        assert_eq!(of(&["a", "b"]), (false, TTL_DEFAULT));
-        assert_eq!(of(&["*.bin"]), (false, TTL_DEFAULT));
-        let large = Filters { min_size: 1, ..Filters::default() };
-        assert_eq!(finding(&["a"], large.clone(), Part::default()).unwrap().ttl_hops, TTL_DEFAULT);
-        assert!(finding(&[], large, Part::default()).is_ok());
-        let far = Part { ttl_hops: Some(2), ..Part::default() };
-        let far = finding(&["a"], Filters::default(), far).unwrap();
-        assert_eq!((far.exact.is_some(), far.ttl_hops), (true, 2));
+        assert_eq!(far(&["a.bin"], None), TTL_DEFAULT);
+        assert_eq!([Some(0), Some(2)].map(|hops| far(&["*.bin"], hops)), [0, 2]);
+        assert!(finding(&[], Filters { min_size: 1, ..Filters::default() }, Part::default()).is_ok());
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod answer;
 mod carry_out;
 mod done;
+mod expanding;
 mod failure;
 mod finding;
 mod following;
@@ -32,7 +33,7 @@ use utoipa::ToSchema;
 
 pub(crate) use self::{
     answer::{Answer, pass_events, rows_of},
-    carry_out::carry_out,
+    carry_out::{carry_out, own_places},
     done::{Done, Framed, Outcome, Shape},
     failure::{Failure, FailureKind, in_one_line},
     finding::{Filters, Finding, MATCHES_DEFAULT, MATCHES_MAX, Part},
@@ -207,7 +208,9 @@ impl Command {
             Self::Publish { .. } | Self::Store { .. } | Self::List { .. } | Self::Check { .. } => {
                 Shape::List("files")
             }
-            Self::Download { background: false, names, .. } if names.len() != 1 => Shape::List("files"),
+            Self::Download { background: false, names, wanted, .. } if wanted.are_many(names) => {
+                Shape::List("files")
+            }
             Self::Query { names, .. } if names.len() != 1 => Shape::List("answers"),
             Self::Find(_) => Shape::List("hits"),
             Self::Jobs => Shape::List("jobs"),

@@ -21,6 +21,8 @@ pub(crate) struct Wanted {
     pub(crate) via: Vec<IndexerAddr>,
     /// What is known of single names.
     pub(crate) named: BTreeMap<FileName, Named>,
+    /// Folders (`NAME/`) and globs, whose files are wanted too.
+    pub(crate) patterns: Vec<String>,
     /// Whether all names came by tickets, so that the own indexers are not needed.
     pub(crate) is_by_ticket: bool,
     /// What a peer has to belong to, to find the tickets' files.
@@ -64,6 +66,7 @@ impl Wanted {
                     wanted.add(ticket)?;
                     names.push(ticket.name.clone());
                 }
+                Word::Pattern(pattern) => wanted.patterns.push(pattern.clone()),
                 Word::Wrong(why) => return Err(why.clone()),
             }
         }
@@ -102,6 +105,11 @@ impl Wanted {
                 Ok(())
             }
         }
+    }
+
+    /// Whether `names`, with the patterns, are not just one name.
+    pub(crate) const fn are_many(&self, names: &[FileName]) -> bool {
+        names.len() != 1 || !self.patterns.is_empty()
     }
 
     /// What is known of `name`.

@@ -2,10 +2,10 @@
 
 use std::str::FromStr;
 
-use nekoproto::{FileName, NameError, TICKET_PREFIX, Ticket, TicketError};
+use nekoproto::{FileName, NameError, TICKET_PREFIX, Term, Ticket, TicketError};
 use serde::Deserialize;
 
-/// A name, which may end with `@ID`, or a ticket.
+/// A name, which may end with `@ID`; a folder (`NAME/`) or glob; or a ticket.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Word {
@@ -13,6 +13,8 @@ pub enum Word {
     Name(FileName),
     /// A ticket.
     Ticket(Box<Ticket>),
+    /// All files of a folder, or all that match.
+    Pattern(String),
     /// A ticket that cannot be read, and why.
     Wrong(String),
 }
@@ -51,7 +53,7 @@ impl Word {
         match self {
             Self::Name(name) => Some(name),
             Self::Ticket(ticket) => Some(&ticket.name),
-            Self::Wrong(_) => None,
+            Self::Pattern(_) | Self::Wrong(_) => None,
         }
     }
 }
@@ -67,9 +69,16 @@ impl FromStr for Word {
             Some((prefix, rest)) if prefix.eq_ignore_ascii_case(TICKET_PREFIX) => {
                 Ok(Self::Ticket(Box::new(format!("{TICKET_PREFIX}{rest}").parse()?)))
             }
+            _ if is_pattern(text) => Ok(Self::Pattern(text.to_owned())),
             _ => Ok(Self::Name(FileName::new(text)?)),
         }
     }
+}
+
+/// Whether `text` is a folder or a glob. A name may look like a glob: it is tried where nothing matches.
+fn is_pattern(text: &str) -> bool {
+    let is_folder = text.strip_suffix('/').is_some_and(|folder| FileName::new(folder).is_ok());
+    is_folder || Term::new(text).is_ok_and(|term| term.is_glob())
 }
 
 impl TryFrom<String> for Word {
@@ -97,6 +106,10 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert!(matches!(Word::said("neko"), Ok(Word::Name(_))));
+        for pattern in ["odd/", "a/odd/", "odd/**", "*.bin", "song [live].mp3"] {
+            assert!(matches!(Word::said(pattern), Ok(Word::Pattern(_))), "{pattern}");
+        }
+        assert!(matches!(Word::said("../"), Err(WordError::Name(_))));
         assert!(matches!(Word::said("../a"), Err(WordError::Name(_))));
     }
 }

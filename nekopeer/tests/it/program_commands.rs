@@ -1,6 +1,7 @@
 //! The commands, each in a process of its own: share, find, download, show, update.
 
 use std::{
+    fs,
     os::{fd::OwnedFd, unix::net::UnixDatagram},
     process::Stdio,
 };
@@ -182,9 +183,10 @@ fn many_names_are_looked_for_at_once_and_one_that_nobody_offers_is_not_found_in_
     some.ended_with(1, "nobody offers nothing.bin");
     let out = some.out.join("\n");
     assert!(out.contains("t/f1") && out.contains("t/f2"), "{some:?}");
-    for words in [&["get", "nothing.bin"][..], &["query", "nothing.bin"], &["search", "nothing.bin"]] {
-        let ended = reader.run(words);
-        ended.failed_with(1, &["nobody offers nothing.bin"]);
+    for (verb, said) in [("get", "nobody offers"), ("query", "nobody offers"), ("search", "nothing matches")]
+    {
+        let ended = reader.run(&[verb, "nothing.bin"]);
+        ended.failed_with(1, &[&format!("{said} nothing.bin")]);
         assert!(ended.out.is_empty(), "{ended:?}");
     }
     let answer = reader.run(&["query", "nothing.bin", "--json"]);
@@ -201,7 +203,7 @@ fn peers_of_neighboring_indexers_find_each_other_within_the_ttl_with_and_without
         let (origin, reader) = (home(0), home(1));
         let source = origin.write("a.bin", bytes(7, MIB));
         let _sharing = origin.share(&["a.bin"]);
-        assert_eq!(reader.run(&["search", "a.bin"]).code, Some(1), "its own indexer does not know");
+        assert_eq!(reader.run(&["search", "a.bin", "--here"]).code, Some(1), "its own indexer does not know");
         assert_eq!(reader.run(&["query", "a.bin", "--ttl", "0"]).code, Some(1), "no hop, no hit");
         let hits = reader.done(&["query", "a.bin", "--ttl", "1"]);
         assert_eq!(hits.out.len(), 2, "a heading and a row: {hits:?}");
@@ -237,4 +239,33 @@ fn each_of_several_downloads_says_if_it_may_not_be_the_newest() {
         let note = "the origin could not be asked whether this is still the newest version";
         assert!(got.err.contains(&format!("note: {name}: {note}")), "{got:?}");
     }
+}
+
+#[test]
+fn folder_and_glob_bring_all_that_match_and_a_name_that_looks_like_a_glob_is_one() {
+    let (_indexers, origin, reader) = two_homes();
+    for n in 0..60 {
+        origin.write(&format!("odd/f{n}"), n.to_string());
+    }
+    for name in ["odd/in/g", "oddity", "song [live].mp3"] {
+        origin.write(name, name);
+    }
+    let _sharing = origin.share(&["odd", "oddity", "song [live].mp3"]);
+    let got = |home: &Home, words: &[&str]| {
+        let got = home.done(&[&["get", "--json"], words].concat()).json();
+        let names =
+            got["files"].as_array().unwrap().iter().map(|file| file["name"].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    let all = got(&reader, &["odd/"]);
+    assert_eq!((all.len(), reader.read("odd/in/g")), (61, b"odd/in/g".to_vec()), "{all:?}");
+    assert_eq!(got(&reader, &["odd/**", "odd/f1"]).len(), 61);
+    assert_eq!(got(&reader, &["odd/f1?"]).len(), 10);
+    reader.done(&["get", "song [live].mp3", "-o", "song"]);
+    assert_eq!(reader.read("song"), b"song [live].mp3");
+    fs::create_dir(reader.path("out")).unwrap();
+    assert_eq!(got(&reader, &["odd/f2*", "-o", "out"]).len(), 11);
+    assert_eq!(reader.read("out/f29"), b"29");
+    reader.run(&["get", "even/"]).failed_with(1, &["nothing matches even/"]);
+    reader.run(&["follow", "odd/"]).failed_with(2, &["follow takes names"]);
 }

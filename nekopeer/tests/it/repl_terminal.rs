@@ -86,8 +86,8 @@ impl Terminal {
 /// Files of the folder and names of the network, with what a shell would take apart quoted.
 fn tab_completes_commands_paths_and_names(terminal: &mut Terminal) {
     for (typed, completed, further, answer) in [
-        ("reg\t", "register ", "ano\t", "published another.txt version 1"),
-        ("register some\\ n\t", "notes.txt", "", "published some notes.txt version 1"),
+        ("sha\t", "share ", "ano\t", "published another.txt version 1"),
+        ("share some\\ n\t", "notes.txt", "", "published some notes.txt version 1"),
         ("search some\t", "'some notes.txt'", "", "HOLDER"),
         ("search ano\t", "another.txt", "", "HOLDER"),
         ("get mod\t", "'models/", "pl\t", "models/plain.bin version 1"),
@@ -108,7 +108,7 @@ fn line_being_typed_stays(terminal: &mut Terminal, publish: impl Fn(&str)) {
     publish("a.txt");
     terminal.sees("* invalidated a.txt: version 2 is out");
     terminal.sees("neko> search nobody-");
-    terminal.line("has-this.bin", "nobody offers nobody-has-this.bin");
+    terminal.line("has-this.bin", "nothing matches nobody-has-this.bin");
     terminal.line("get one.bin &", "runs in the background: get one.bin");
     terminal.line("jobs", "running");
     terminal.keys("search half");
@@ -125,7 +125,7 @@ fn history_is_shared_and_stays(home: &Home, first: Terminal) -> Terminal {
     let mut shells = [first, Terminal::start(home, &[])];
     shells[1].sees(PROMPT);
     for (shell, line) in [(0, "search alpha"), (1, "search beta"), (0, "search gamma")] {
-        shells[shell].line(line, "nobody offers");
+        shells[shell].line(line, "nothing matches");
     }
     let [mut first, mut second] = shells;
     second.keys("exit\r");
@@ -137,7 +137,7 @@ fn history_is_shared_and_stays(home: &Home, first: Terminal) -> Terminal {
         terminal.keys(ARROW_UP);
         terminal.sees(line);
     }
-    terminal.enter("nobody offers alpha");
+    terminal.enter("nothing matches alpha");
     terminal
 }
 
@@ -266,7 +266,7 @@ fn terminals_that_can_do_less_still_take_lines() {
     terminal.0.send_control('c').unwrap();
     said += &terminal.sees("exit or Ctrl-D ends");
     terminal.keys("search nothing\n");
-    said += &terminal.sees("nobody offers nothing");
+    said += &terminal.sees("nothing matches nothing");
     terminal.keys("exit\n");
     said += &terminal.ends();
     assert!(!said.contains('\x1b'), "{said:?}");

@@ -22,7 +22,7 @@ fn hits(answer: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn one_plain_name_is_for_the_own_indexer_and_a_pattern_for_the_network() {
+fn words_and_patterns_are_for_the_network_and_for_the_own_indexer_alone_if_asked() {
     let indexers = Indexers::line(3, Security::Tls);
     let (origin, near, reader) = (Home::at(&indexers, 2), Home::at(&indexers, 0), Home::at(&indexers, 0));
     for name in ["models/a.bin", "models/b.bin", "notes.txt"] {
@@ -32,13 +32,14 @@ fn one_plain_name_is_for_the_own_indexer_and_a_pattern_for_the_network() {
     near.write("models/a.bin.md5", "x");
     let _sharing = [origin.share(&["models", "notes.txt"]), near.share(&["cuda", "models"])];
 
-    assert_eq!(names(&reader.done(&["search", "models/a.bin"])), ["models/a.bin.md5"], "no such name here");
     assert_eq!(
-        names(&reader.done(&["search", "models/a.bin", "--ttl", "2"])),
-        ["models/a.bin"],
-        "there is one"
+        names(&reader.done(&["search", "models/a.bin", "--here"])),
+        ["models/a.bin.md5"],
+        "at the own"
     );
-    reader.run(&["search", "notes.txt"]).failed_with(1, &["only the own indexer was asked", "--ttl 3"]);
+    assert_eq!(names(&reader.done(&["search", "models/a.bin"])), ["models/a.bin", "models/a.bin.md5"]);
+    assert_eq!(names(&reader.done(&["search", "notes.txt"])), ["notes.txt"]);
+    reader.run(&["search", "notes.txt", "--here"]).failed_with(1, &["only the own indexer was asked"]);
     let found = reader.done(&["search", "models/*.bin"]);
     assert_eq!(names(&found), ["models/a.bin", "models/b.bin"], "two hops away");
     for (heading, cell) in ["NAME", "VERSION", "SIZE", "AGE", "HOLDERS", "FRESHNESS"].iter().zip([

@@ -23,7 +23,6 @@ const HEADINGS: [&str; 6] = ["NAME", "VERSION", "SIZE", "AGE", "HOLDERS", "FRESH
 /// A table with one row per file.
 pub(super) struct Matches {
     looked_for: String,
-    is_name: bool,
     is_near: bool,
     table: Table,
 }
@@ -40,7 +39,6 @@ impl Matches {
     pub(super) fn of(finding: &Finding) -> Self {
         Self {
             looked_for: finding.text(),
-            is_name: finding.is_name(),
             is_near: finding.is_for_own_indexers(),
             table: Table::new(&HEADINGS, &[1, 2, 3, 4]).sparing(&[4, 1]),
         }
@@ -90,8 +88,8 @@ impl View for Matches {
             output.note(&format!("there is more; go on with --after {next}"));
         }
         if done.outcome == Outcome::NotFound {
-            let who = if self.is_name { "nobody offers" } else { "nothing matches" };
-            let near = " (only the own indexer was asked: --ttl 3 asks the network, too)";
+            let who = "nothing matches";
+            let near = " (only the own indexer was asked: leave out --here)";
             let near = if self.is_near { near } else { "" };
             output.note(&format!("{}{near}", format!("{who} {}", self.looked_for).trim_end()));
         }

@@ -125,7 +125,9 @@ fn view(command: &Command) -> Box<dyn View> {
         Command::Jobs => Box::<jobs::Jobs>::default(),
         Command::Download { background: true, .. } => Box::new(jobs::Lines("runs in the background")),
         Command::Cancel { .. } => Box::new(jobs::Lines("")),
-        Command::Download { names, .. } if names.len() != 1 => Box::<downloads::Many>::default(),
+        Command::Download { names, wanted, .. } if wanted.are_many(names) => {
+            Box::<downloads::Many>::default()
+        }
         Command::Rollback { .. } | Command::Download { .. } => Box::new(downloads::One { to_stdout: false }),
         Command::Read { .. } => Box::new(downloads::One { to_stdout: true }),
         Command::List { .. } | Command::Check { .. } => Box::<files::Files>::default(),
@@ -142,9 +144,10 @@ fn title(command: &Command) -> String {
         Command::Publish { .. } | Command::Watch { .. } => "reading".to_owned(),
         Command::Store { .. } => "stdin".to_owned(),
         Command::Read { name, .. } | Command::Rollback { name, .. } => name.to_string(),
-        Command::Download { names, .. } => match names.as_slice() {
-            [name] => name.to_string(),
-            names => format!("{} files", names.len()),
+        Command::Download { names, wanted, .. } => match (names.as_slice(), wanted.patterns.as_slice()) {
+            ([name], []) => name.to_string(),
+            ([], [pattern]) => pattern.clone(),
+            (names, patterns) => format!("{} files", names.len() + patterns.len()),
         },
         _ => String::new(),
     }
