@@ -20,6 +20,7 @@ mod peer;
 mod peers;
 mod publish;
 mod reading;
+mod rules;
 mod serve;
 mod sets;
 pub mod simulate;
@@ -39,6 +40,7 @@ pub use library::{
 };
 pub use peer::{Peer, PeerHandle, StartError};
 pub use publish::{PolicyChange, PublishError, PublishOptions, PublishOutcome};
+pub use rules::{Rules, RulesError, SkipCause, Skipped};
 pub use sets::{BadSet, SetError};
 pub use state::{
     choice::Candidate,

@@ -14,6 +14,7 @@ use crate::{
     content::{chunker::ChunkError, stamp::Stamp},
     library::Library,
     publish::{PublishError, WITHDRAWN_AT_ONCE},
+    rules::Ignores,
     state::changes::{Look, Sign, Verdict},
     storage::catalogue::CatalogueError,
     util::{clock, progress::Progress},
@@ -96,9 +97,9 @@ impl Watching {
         let stamps: HashMap<PathBuf, Stamp> = changed.iter().cloned().collect();
         let trees = Arc::clone(&self.trees);
         let prepare = move |library: &Arc<Library>| {
-            let (mut files, mut failed) = (Vec::new(), Vec::new());
+            let (mut files, mut failed, mut ignores) = (Vec::new(), Vec::new(), Ignores::new());
             for (path, stamp) in changed {
-                for file in look::to_publish(library, &trees, &path, stamp) {
+                for file in look::to_publish(library, &trees, &path, stamp, &mut ignores) {
                     match file {
                         Ok(file) => files.push(file),
                         Err(error) => failed.push((path.clone(), error)),

@@ -17,6 +17,7 @@ use crate::{
         listing::{NamedFile, list_tree},
         tree::Tree,
     },
+    rules::Ignores,
     sets,
     state::changes::Look,
     storage::catalogue::{CatalogueError, PageStart},
@@ -81,19 +82,7 @@ fn is_published(library: &Library, name: &FileName, path: &Path) -> bool {
 
 /// Whether there are names below `folder`.
 fn has_below(library: &Library, folder: &FileName) -> bool {
-    let below = format!("{folder}/");
-    let mut last = folder.clone();
-    loop {
-        let Ok(names) = library.catalogue.names_after(last.as_str(), ENTRIES_AT_ONCE) else { return true };
-        // Between both there may be others, such as `folder-2`.
-        match names.iter().find(|name| name.as_str() >= below.as_str()) {
-            Some(name) => return name.as_str().starts_with(&below),
-            None => match names.into_iter().next_back() {
-                Some(name) => last = name,
-                None => return false,
-            },
-        }
-    }
+    library.catalogue.names_below(folder, 1).map_or(true, |names| !names.is_empty())
 }
 
 /// The names under which the file at `path`, which is gone, is still published.
@@ -107,21 +96,27 @@ pub(super) fn to_withdraw(library: &Library, trees: &[Tree], path: &Path) -> Vec
     names
 }
 
-/// The file at `path` under each of its names.
+/// The file at `path` under each of its names, but where the rules skip it.
 pub(super) fn to_publish(
     library: &Library,
     trees: &[Tree],
     path: &Path,
     stamp: Stamp,
+    ignores: &mut Ignores,
 ) -> Vec<Result<(NamedFile, Stamp), PublishError>> {
     // The part of a copy, as the folder of a set is, is nothing to publish.
     let copies = sets::folders_of_copies(library).unwrap_or_default();
     let is_part = |tree: &Tree, folder: &Path| path.starts_with(folder) && folder != tree.root();
-    let named = |tree: &Tree| {
+    let mut named = |tree: &Tree| {
         if copies.iter().any(|(_, folder)| is_part(tree, folder)) {
             return None;
         }
         let name = tree.new_name_of(library, path)?;
+        match tree.filter.skips(path, false, ignores) {
+            Ok(Some(_)) => return None,
+            Ok(None) => {}
+            Err(error) => return Some(Err(error.into())),
+        }
         Some(name.and_then(|name| {
             let other = library.catalogue.get(&name).filter(|entry| entry.path != path);
             let is_theirs = |first: &Path| names_of(trees, first).contains(&name) && first.exists();
@@ -135,7 +130,7 @@ pub(super) fn to_publish(
         }))
     };
     let mut seen = HashSet::new();
-    let mut files: Vec<_> = trees.iter().filter_map(named).collect();
+    let mut files: Vec<_> = trees.iter().filter_map(&mut named).collect();
     files.retain(|file| file.as_ref().map_or(true, |(file, _)| seen.insert(file.name.clone())));
     files
 }

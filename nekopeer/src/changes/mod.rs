@@ -34,6 +34,7 @@ use crate::{
     content::stamp::Stamp,
     library::Library,
     publish::{PolicyChange, PublishError, PublishOptions, PublishOutcome, Publisher, tree::Tree},
+    rules::is_ignore_file,
     state::changes::{Changes, failures::Failures, rescans::Rescans},
     util::clock,
 };
@@ -88,14 +89,15 @@ impl Watching {
     pub(crate) async fn new(
         (library, publisher): (&Arc<Library>, &Arc<Publisher>),
         paths: Vec<PathBuf>,
-        PublishOptions { name, is_set, policy }: PublishOptions,
+        PublishOptions { name, is_set, policy, rules }: PublishOptions,
         told: mpsc::Sender<Told>,
     ) -> Result<Self, PublishError> {
-        let (name, set) = if is_set { (None, Some(Set::new(name))) } else { (name, None) };
+        let (name, set) = if is_set { (None, Some(Set::new(name, rules.clone()))) } else { (name, None) };
         let open = move |library: &Arc<Library>| {
-            let trees = paths.iter().map(|path| Tree::of(library, path, name.as_ref()));
-            let trees = trees.collect::<Result<Vec<_>, _>>();
-            trees.map(|trees| (folders_of(&trees), Arc::new(Signs::new(trees.clone())), trees))
+            let trees = paths.iter().map(|path| Tree::of(library, path, name.as_ref(), Some(&rules)));
+            let mut trees = trees.collect::<Result<Vec<_>, _>>()?;
+            trees.retain(|tree| is_set || !tree.is_excluded());
+            Ok::<_, PublishError>((folders_of(&trees), Arc::new(Signs::new(trees.clone())), trees))
         };
         let (folders, signs, trees) = library.blocking(open).await?;
         let (now, trees) = (clock::now(), trees.into());
@@ -167,7 +169,13 @@ impl Watching {
     async fn take_signs(&mut self) -> Result<(), Left> {
         let signs = self.signs.take();
         let now = clock::now();
-        for (path, sign) in signs.paths {
+        let (rules, paths): (Vec<_>, Vec<_>) =
+            signs.paths.into_iter().partition(|(path, _)| is_ignore_file(path));
+        if !rules.is_empty() {
+            self.rescans.soon(now); // there may be files that are not skipped any more
+        }
+        let paths = if self.set.is_some() { self.of_set(paths).await } else { paths };
+        for (path, sign) in paths {
             match self.folders.iter().position(|folder| folder.path == path) {
                 // It may be another one by now, of which no event would tell.
                 Some(folder) => self.look_at_folders(Some(folder)).await?,

@@ -16,7 +16,8 @@ use crate::{
     content::stamp::Stamp,
     library::Library,
     publish::{PublishOptions, PublishOutcome, tree::Tree},
-    state::changes::{Look, Verdict},
+    rules::{Ignores, Rules},
+    state::changes::{Look, Sign, Verdict},
     util::{clock, progress::Progress},
 };
 
@@ -25,6 +26,7 @@ use crate::{
 pub(super) struct Set {
     /// The name of the set, if it is not that of the folder.
     name: Option<FileName>,
+    rules: Rules,
     /// It is to be published.
     is_due: bool,
     /// The paths and stamps of the files, before it was published last, by their hash.
@@ -35,12 +37,33 @@ pub(super) struct Set {
 
 impl Set {
     /// Nothing is known of what is published: the first look finds it different.
-    pub(super) const fn new(name: Option<FileName>) -> Self {
-        Self { name, is_due: false, taken: None, disks: 0 }
+    pub(super) const fn new(name: Option<FileName>, rules: Rules) -> Self {
+        Self { name, rules, is_due: false, taken: None, disks: 0 }
     }
 }
 
 impl Watching {
+    /// Those of these signs that are about files of the set: of one that is skipped nobody waits until it is quiet.
+    pub(super) async fn of_set(&self, signs: Vec<(PathBuf, Sign)>) -> Vec<(PathBuf, Sign)> {
+        let trees = Arc::clone(&self.trees);
+        let of_set = move |_: &Arc<Library>| {
+            let mut ignores = Ignores::new();
+            let mut is_skipped = |path: &Path| {
+                let skips = |tree: &Tree| tree.filter.skips(path, path.is_dir(), &mut ignores);
+                // Where the rules cannot be read, the publishing says so.
+                trees
+                    .first()
+                    .filter(|tree| tree.covers(path))
+                    .map(skips)
+                    .is_some_and(|skips| matches!(skips, Ok(Some(_))))
+            };
+            let mut signs = signs;
+            signs.retain(|(path, _)| !is_skipped(path));
+            signs
+        };
+        self.library.blocking(of_set).await
+    }
+
     /// Looks at the paths that are due, and publishes the set if it is to be published and all is quiet.
     pub(super) async fn act_on_set(&mut self) -> Result<(), Left> {
         let due = self.changes.due(clock::now());
@@ -94,7 +117,8 @@ impl Watching {
             };
         }
         set.taken = taken.map(|(taken, _)| taken);
-        let options = PublishOptions { name: set.name.clone(), is_set: true, policy: self.policy };
+        let (name, rules) = (set.name.clone(), set.rules.clone());
+        let options = PublishOptions { name, is_set: true, policy: self.policy, rules };
         let mut publishing = self.publisher.publishing(paths.clone(), options, &Arc::<Progress>::default());
         loop {
             let mut outcome = match publishing.next().await {
@@ -131,9 +155,20 @@ impl Watching {
 
 fn take(tree: &Tree) -> Option<(blake3::Hash, usize)> {
     let (mut hasher, mut disks) = (blake3::Hasher::new(), HashSet::new());
-    let walk = WalkDir::new(tree.root()).sort_by_file_name().into_iter();
-    for found in walk.filter_entry(|found| found.depth() == 0 || tree.covers(found.path())) {
+    let mut ignores = Ignores::new();
+    let mut walk = WalkDir::new(tree.root()).sort_by_file_name().into_iter();
+    while let Some(found) = walk.next() {
         let found = found.ok()?;
+        let (path, is_folder) = (found.path(), found.file_type().is_dir());
+        if found.depth() > 0
+            && (!tree.covers(path)
+                || tree.filter.skips_in_folder(path, is_folder, &mut ignores).ok()?.is_some())
+        {
+            if is_folder {
+                walk.skip_current_dir();
+            }
+            continue;
+        }
         let path = found.path().as_os_str().as_encoded_bytes();
         let metadata = found.metadata().ok()?;
         disks.insert(metadata.dev());

@@ -105,7 +105,7 @@ impl Inbox {
                 waiting.is_lost |= event.need_rescan();
                 let sign = sign_of(event.kind);
                 for (path, sign) in event.paths.into_iter().zip(sign.into_iter().cycle()) {
-                    if trees.iter().any(|tree| tree.covers(&path) || path == tree.folder()) {
+                    if trees.iter().any(|tree| tree.concerns(&path)) {
                         waiting.add(path, sign);
                     }
                 }

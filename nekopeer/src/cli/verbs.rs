@@ -382,7 +382,10 @@ impl Files {
             _ if force => Err(NoCommand::Usage("--force is about what comes on stdin (`-`)".into())),
             name => {
                 let paths = paths.iter().map(|path| find(path, saying.dir).into()).collect();
-                Ok(Command::Publish { paths, options: PublishOptions { name, is_set, policy } })
+                Ok(Command::Publish {
+                    paths,
+                    options: PublishOptions { name, is_set, policy, ..PublishOptions::default() },
+                })
             }
         }
     }

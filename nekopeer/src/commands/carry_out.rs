@@ -180,7 +180,8 @@ async fn long(
                 let storing = peer.store(&name, InputReader::new(input), force, &job.progress);
                 let path = answer.reporting(&job.progress, storing).await?;
                 job.progress.start_at(begun, 0); // the same bytes are read again
-                let options = PublishOptions { name: Some(name.clone()), is_set: false, policy };
+                let options =
+                    PublishOptions { name: Some(name.clone()), policy, ..PublishOptions::default() };
                 publish(peer, vec![path], options, &job, answer).await
             };
             job.unless_cancelled(storing).await

@@ -206,6 +206,7 @@ impl From<&SetError> for FailureKind {
             | SetError::NotAFile { .. }
             | SetError::Name { .. }
             | SetError::Unreadable { .. }
+            | SetError::Rules(_)
             | SetError::Bad(_) => Self::Invalid,
         }
     }

@@ -4,7 +4,9 @@ use std::{io, path::PathBuf, sync::Arc};
 
 use nekoproto::{FileName, NameError, policy::BadPolicy};
 
-use crate::{content::chunker::ChunkError, sets::SetError, storage::catalogue::CatalogueError};
+use crate::{
+    content::chunker::ChunkError, rules::RulesError, sets::SetError, storage::catalogue::CatalogueError,
+};
 
 /// Why a path cannot be published.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +63,9 @@ pub enum PublishError {
     /// The catalogue cannot store it.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
+    /// It is not known what in the folder is published.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
     /// The folder of a set cannot be published.
     #[error(transparent)]
     Set(#[from] SetError),

@@ -4,7 +4,6 @@ use std::{
     cmp::Ordering,
     collections::HashSet,
     ffi::OsStr,
-    io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -16,9 +15,13 @@ use walkdir::{DirEntry, WalkDir};
 use super::{
     PublishOutcome,
     error::PublishError,
-    tree::{Base, Tree, is_ours, may_be_shared},
+    tree::{Base, Tree, may_be_shared},
 };
-use crate::{library::Library, sets};
+use crate::{
+    library::{ENTRIES_AT_ONCE, Library},
+    rules::{Filter, Ignores, Rules, RulesError, SkipCause, Skipped},
+    sets,
+};
 
 /// A file to be published.
 #[derive(Debug)]
@@ -62,17 +65,23 @@ impl Listed {
     }
 }
 
-/// The files at `paths`, including those in folders, by name. Files of a folder that cannot be shared go to
-/// `outcome`.
+/// The files at `paths`, including those in folders, by name; of folders those that the rules let be published, or all without
+/// rules. What is skipped in a folder, or cannot be shared, goes to `outcome`.
 pub(super) fn list_files(
     library: &Library,
     paths: Vec<PathBuf>,
     name: Option<&FileName>,
+    rules: Option<&Rules>,
     outcome: &mut PublishOutcome,
 ) -> Result<Vec<Listed>, PublishError> {
     let mut files = Vec::new();
     for path in paths {
-        let tree = Tree::of(library, &path, name)?;
+        let tree = Tree::of(library, &path, name, rules)?;
+        if tree.is_excluded() {
+            let is_folder = matches!(tree.base, Base::Folder(_));
+            outcome.skipped.push(skipped(library, &tree, tree.root(), (SkipCause::Excluded, is_folder)));
+            continue;
+        }
         list_tree(library, &tree, &mut files, outcome)?;
     }
     each_once(&mut files)?;
@@ -90,7 +99,7 @@ pub(crate) fn list_tree(
 ) -> Result<(), PublishError> {
     let path = tree.root();
     match &tree.base {
-        Base::Folder(prefix) => list_folder(library, path, prefix, files, outcome)?,
+        Base::Folder(prefix) => list_folder(library, tree, prefix, files, outcome)?,
         Base::File(name) => {
             let unreadable = |source| PublishError::Unreadable { path: path.to_owned(), source };
             let size = std::fs::metadata(path).map_err(unreadable)?.len();
@@ -134,49 +143,111 @@ fn in_order(a: &OsStr, b: &OsStr) -> Ordering {
     parts(a).cmp(parts(b)).then_with(|| a.cmp(b))
 }
 
-/// Lists every regular file below `folder`, named by its path within it below `prefix`; links are not followed. This peer's
-/// own data is skipped, and so are the folders of sets that are copies, which go to `outcome`.
+/// Lists the regular files below the folder of `tree` that its rules let be published, named by their paths within it below
+/// `prefix`; links are not followed. This peer's own data is left out, and so are the folders of sets that are copies, which
+/// go to `outcome` with all else that is left out.
 fn list_folder(
     library: &Library,
-    folder: &Path,
+    tree: &Tree,
     prefix: &Path,
     files: &mut Vec<Listed>,
     outcome: &mut PublishOutcome,
 ) -> Result<(), PublishError> {
+    let (folder, filter) = (tree.root(), &tree.filter);
     let mut copies = sets::folders_of_copies(library)?;
     copies.retain(|(_, path)| path.starts_with(folder) && path != folder);
-    let data_dir = &library.data_dir;
     // The prefix is the end of the folder's path, or empty.
     let base: Arc<Path> = folder.ancestors().nth(prefix.components().count()).unwrap_or(folder).into();
     // Numbers in their order: whoever waits for the last of many finds all.
     let by_name = |a: &DirEntry, b: &DirEntry| in_order(a.file_name(), b.file_name());
-    let walk = WalkDir::new(folder).sort_by(by_name).into_iter();
-    for found in walk.filter_entry(|entry| {
-        let is_copy = || copies.iter().any(|(_, path)| entry.path() == path);
-        entry.depth() == 0 || !(is_ours(entry.file_name()) || entry.path() == *data_dir || is_copy())
-    }) {
-        let failed =
-            |path: PathBuf, source: io::Error| (path.clone(), PublishError::Unreadable { path, source });
-        let (path, metadata) = match found.and_then(|entry| Ok((entry.path().to_owned(), entry.metadata()?)))
-        {
-            Ok(found) => found,
+    let mut ignores = Ignores::new();
+    let mut walk = WalkDir::new(folder).sort_by(by_name).into_iter();
+    while let Some(found) = walk.next() {
+        let entry = match found {
+            Ok(entry) => entry,
             Err(error) => {
-                let path = error.path().unwrap_or(folder).to_owned();
-                outcome.failed.push(failed(path, error.into()));
+                outcome.failed.push(unreadable(folder, error));
                 continue;
             }
         };
-        if !metadata.is_file() {
+        let (path, is_folder) = (entry.path(), entry.file_type().is_dir());
+        let is_left_out = match look(filter, &entry, &mut ignores) {
+            Ok(Some(cause)) => {
+                outcome.skipped.push(skipped(library, tree, path, (cause, is_folder)));
+                true
+            }
+            Ok(None) => filter.is_own(path) || copies.iter().any(|(_, copy)| path == copy),
+            Err(error) => {
+                outcome.failed.push((path.to_owned(), error.into()));
+                true
+            }
+        };
+        if is_left_out && is_folder {
+            walk.skip_current_dir();
+        }
+        if is_left_out || is_folder {
             continue;
         }
-        let relative = path.strip_prefix(folder).unwrap_or(&path);
+        let size = match entry.metadata() {
+            Ok(metadata) => metadata.len(),
+            Err(error) => {
+                outcome.failed.push(unreadable(folder, error));
+                continue;
+            }
+        };
+        let relative = path.strip_prefix(folder).unwrap_or(path);
         match FileName::from_path(&prefix.join(relative)).and_then(|name| may_be_shared(library, name)) {
-            Ok(name) => files.push(Listed { name, at: At::Below(Arc::clone(&base)), size: metadata.len() }),
-            Err(source) => outcome.failed.push((path.clone(), PublishError::Name { path, source })),
+            Ok(name) => files.push(Listed { name, at: At::Below(Arc::clone(&base)), size }),
+            Err(source) => {
+                let path = path.to_owned();
+                outcome.failed.push((path.clone(), PublishError::Name { path, source }));
+            }
         }
     }
     outcome.copies.extend(copies.into_iter().map(|(name, _)| name));
     Ok(())
+}
+
+fn unreadable(folder: &Path, error: walkdir::Error) -> (PathBuf, PublishError) {
+    let path = error.path().unwrap_or(folder).to_owned();
+    (path.clone(), PublishError::Unreadable { path, source: error.into() })
+}
+
+/// Why what was found is skipped, if it is; an error is about all that is in a folder.
+fn look(filter: &Filter, entry: &DirEntry, ignores: &mut Ignores) -> Result<Option<SkipCause>, RulesError> {
+    let (path, kind) = (entry.path(), entry.file_type());
+    if entry.depth() > 0 && filter.is_own(path) {
+        return Ok(None);
+    }
+    if let Some(cause) = filter.skips_in_folder(path, kind.is_dir(), ignores)? {
+        return Ok(Some(cause));
+    }
+    if kind.is_dir() {
+        return filter.enter(path, ignores).map(|()| None);
+    }
+    Ok(match kind.is_file() {
+        true => None,
+        false if kind.is_symlink() => Some(SkipCause::Link),
+        false => Some(SkipCause::NotAFile),
+    })
+}
+
+/// What is skipped at `path`.
+fn skipped(library: &Library, tree: &Tree, path: &Path, (cause, is_folder): (SkipCause, bool)) -> Skipped {
+    let catalogue = &library.catalogue;
+    let is_own = |name: &FileName| {
+        let entry = catalogue.get(name).filter(|entry| catalogue.is_own(entry));
+        entry.is_some_and(|entry| entry.path.starts_with(path))
+    };
+    let is_published = match tree.name_of(path) {
+        Some(Ok(name)) if is_folder => {
+            let below = catalogue.names_below(&name, ENTRIES_AT_ONCE).unwrap_or_default();
+            below.iter().any(is_own)
+        }
+        Some(Ok(name)) => is_own(&name),
+        _ => false,
+    };
+    Skipped { path: path.to_owned(), cause, is_folder, is_published }
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ use crate::{
     indexers::Indexers,
     library::Library,
     peers::Peers,
+    rules::{Rules, Skipped},
     sets,
     storage::catalogue::Gone,
     util::{progress::Progress, tasks::finished},
@@ -47,6 +48,8 @@ pub struct PublishOptions {
     pub is_set: bool,
     /// What is said of the policy. The rest is that of the version before, or the peer's default.
     pub policy: PolicyChange,
+    /// What in folders is published.
+    pub rules: Rules,
 }
 
 /// The outcome of a publish, or of a piece of one.
@@ -58,6 +61,8 @@ pub struct PublishOutcome {
     pub unchanged: Vec<VerifiedRecord>,
     /// Copies of other origins' files in a published folder; they are not published.
     pub copies: Vec<FileName>,
+    /// What in folders is not published; own data of this program is not listed.
+    pub skipped: Vec<Skipped>,
     /// Files that cannot be published, and why.
     pub failed: Vec<(PathBuf, PublishError)>,
     /// Number of indexers that acknowledged; the others are told when they are connected again, or answer.
@@ -96,10 +101,11 @@ impl Publishing {
 impl PublishOutcome {
     /// Takes over the next piece.
     pub(crate) fn add(&mut self, piece: Self) {
-        let Self { published, unchanged, copies, failed, indexers_told, is_confirmed } = piece;
+        let Self { published, unchanged, copies, skipped, failed, indexers_told, is_confirmed } = piece;
         self.published.extend(published);
         self.unchanged.extend(unchanged);
         self.copies.extend(copies);
+        self.skipped.extend(skipped);
         self.failed.extend(failed);
         (self.indexers_told, self.is_confirmed) = (indexers_told, is_confirmed);
     }
@@ -133,8 +139,8 @@ impl Publisher {
         options: PublishOptions,
         progress: &Arc<Progress>,
     ) -> Publishing {
-        let PublishOptions { name, is_set, policy } = options;
-        let what = if is_set { What::Set(paths, name) } else { What::Paths(paths, name) };
+        let PublishOptions { name, is_set, policy, rules } = options;
+        let what = if is_set { What::Set(paths, name, rules) } else { What::Paths(paths, name, rules) };
         self.publishing_what(what, policy, progress)
     }
 

@@ -23,6 +23,7 @@ use crate::{
         stamp::Stamp,
     },
     library::{Library, learn::Settling},
+    rules::Rules,
     sets,
     storage::catalogue::{CatalogueError, Draft, Entry, Published},
     util::progress::Progress,
@@ -38,10 +39,10 @@ const BATCHES_WAITING_MAX: usize = 1;
 
 /// What is to be published.
 pub(super) enum What {
-    /// Files and folders, and the name of a single file.
-    Paths(Vec<PathBuf>, Option<FileName>),
-    /// A folder that becomes a set, and its name.
-    Set(Vec<PathBuf>, Option<FileName>),
+    /// Files and folders, the name of a single file, and what in folders is published.
+    Paths(Vec<PathBuf>, Option<FileName>, Rules),
+    /// A folder that becomes a set, its name, and what of it is published.
+    Set(Vec<PathBuf>, Option<FileName>, Rules),
     /// Files that have to be as they were seen.
     Seen(Vec<(NamedFile, Stamp)>),
 }
@@ -106,12 +107,17 @@ pub(super) fn read_and_store(
     let mut expected = HashMap::new();
     let (mut set, mut folded) = (None, None);
     let files = match what {
-        What::Paths(paths, name) => list_files(library, paths, name.as_ref(), &mut outcome)?,
-        What::Set(paths, name) => {
-            let (name, folder) = set.insert(Tree::of_set(library, &paths, name)?);
-            let (path, file) = sets::fold(library, name, folder, (progress, stop))?;
+        What::Paths(paths, name, rules) => {
+            list_files(library, paths, name.as_ref(), Some(&rules), &mut outcome)?
+        }
+        What::Set(paths, name, rules) => {
+            let (name, folder, filter) = Tree::of_set(library, &paths, name, &rules)?;
+            let sets::Folded { path, file, skipped } =
+                sets::fold(library, &name, (&folder, &filter), (progress, stop))?;
             let size = file.metadata().map_or(0, |metadata| metadata.len());
+            outcome.skipped = skipped;
             folded = Some(file);
+            let (name, _) = set.insert((name, folder));
             vec![Listed::new(name.clone(), &path, size)]
         }
         What::Seen(files) => {

@@ -113,7 +113,7 @@ fn files_of(
     elsewhere: Vec<(FileName, std::path::PathBuf)>,
 ) -> Result<Vec<NamedFile>, CatalogueError> {
     let root = library.share.root().to_owned();
-    let listed = list_files(library, vec![root], None, &mut <_>::default()).unwrap_or_else(|error| {
+    let listed = list_files(library, vec![root], None, None, &mut <_>::default()).unwrap_or_else(|error| {
         tracing::warn!(%error, "the files of the folder are not brought back");
         Vec::new()
     });

@@ -1,14 +1,15 @@
 //! [`Tree`]: a path that is published, and the names of what is at it and below it.
 
-use std::{
-    ffi::OsStr,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use nekoproto::{FileName, NameError, name::RESERVED_PREFIX};
+use nekoproto::{FileName, NameError};
 
 use super::error::PublishError;
-use crate::{library::Library, sets::SetError};
+use crate::{
+    library::Library,
+    rules::{Filter, Rules, is_ignore_file},
+    sets::SetError,
+};
 
 /// A file, or a folder with all that is below it.
 #[derive(Clone, Debug)]
@@ -16,8 +17,8 @@ pub(crate) struct Tree {
     /// Its absolute path, without symbolic links.
     root: PathBuf,
     pub(super) base: Base,
-    /// Of the peer.
-    data_dir: PathBuf,
+    /// What of it is published.
+    pub(crate) filter: Filter,
 }
 
 /// What a tree is, and how its files are named.
@@ -27,11 +28,6 @@ pub(super) enum Base {
     File(FileName),
     /// What the names of the folder's files begin with.
     Folder(PathBuf),
-}
-
-/// Whether files of this name belong to this program.
-pub(super) fn is_ours(name: &OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(RESERVED_PREFIX.as_bytes())
 }
 
 /// `name`, if it may be a new one or was published here before.
@@ -44,8 +40,13 @@ pub(super) fn may_be_shared(library: &Library, name: FileName) -> Result<FileNam
 }
 
 impl Tree {
-    /// What is at `path`, as a file under `name` if one is given. Blocking.
-    pub(crate) fn of(library: &Library, path: &Path, name: Option<&FileName>) -> Result<Self, PublishError> {
+    /// What is at `path`, as a file under `name` if one is given; without rules, all that is below it. Blocking.
+    pub(crate) fn of(
+        library: &Library,
+        path: &Path,
+        name: Option<&FileName>,
+        rules: Option<&Rules>,
+    ) -> Result<Self, PublishError> {
         let unreadable = |source| PublishError::Unreadable { path: path.to_owned(), source };
         let is_folder = std::fs::metadata(path).map_err(unreadable)?.is_dir();
         let root = path.canonicalize().map_err(unreadable)?;
@@ -53,6 +54,8 @@ impl Tree {
             return Err(PublishError::OwnData(path.to_owned()));
         }
         let relative = root.strip_prefix(library.share.root()).ok().map(Path::to_owned);
+        let top = if relative.is_some() { library.share.root() } else { &root };
+        let filter = Filter::new(&root, top, &library.data_dir, rules)?;
         let base = match (name, is_folder) {
             (Some(_), true) => return Err(PublishError::NameForFolder(path.to_owned())),
             (None, true) => {
@@ -66,25 +69,27 @@ impl Tree {
                 Base::File(name.map_err(|source| PublishError::Name { path: path.to_owned(), source })?)
             }
         };
-        Ok(Self { root, base, data_dir: library.data_dir.clone() })
+        Ok(Self { root, base, filter })
     }
 
-    /// The folder at the only one of `paths`, and the name of the set that it becomes. Blocking.
+    /// The folder at the only one of `paths`, what of it is published, and the name of the set that it becomes. Blocking.
     pub(crate) fn of_set(
         library: &Library,
         paths: &[PathBuf],
         name: Option<FileName>,
-    ) -> Result<(FileName, PathBuf), PublishError> {
+        rules: &Rules,
+    ) -> Result<(FileName, PathBuf, Filter), PublishError> {
         let [path] = paths else {
             return Err(SetError::NotOne(paths.len()).into());
         };
-        let Self { root, base: Base::Folder(prefix), .. } = Self::of(library, path, None)? else {
+        let Self { root, base: Base::Folder(prefix), filter } = Self::of(library, path, None, Some(rules))?
+        else {
             return Err(SetError::NotAFolder(path.clone()).into());
         };
         let name = name.map_or_else(|| FileName::from_path(&prefix), Ok);
         let name = name.and_then(|name| may_be_shared(library, name));
         let name = name.map_err(|source| PublishError::Name { path: path.clone(), source })?;
-        Ok((name, root))
+        Ok((name, root, filter))
     }
 
     /// The path itself.
@@ -100,13 +105,23 @@ impl Tree {
         }
     }
 
-    /// Whether `path`, which is absolute, is the path itself or below it, and may be published.
+    /// Whether the user excludes the path itself.
+    pub(crate) fn is_excluded(&self) -> bool {
+        self.filter.excludes_root(matches!(self.base, Base::Folder(_)))
+    }
+
+    /// Whether an event at `path`, which is absolute, says something about the tree.
+    pub(crate) fn concerns(&self, path: &Path) -> bool {
+        let is_rule = || is_ignore_file(path) && path.parent().is_some_and(|folder| self.covers(folder));
+        self.covers(path) || path == self.folder() || is_rule()
+    }
+
+    /// Whether `path`, which is absolute, is the path itself or below it, and is not this program's own. Rules do not count:
+    /// it may have been published before.
     pub(crate) fn covers(&self, path: &Path) -> bool {
         match (&self.base, path.strip_prefix(&self.root)) {
             (Base::File(_), _) => path == self.root,
-            (Base::Folder(_), Ok(below)) => {
-                !path.starts_with(&self.data_dir) && !below.components().any(|part| is_ours(part.as_os_str()))
-            }
+            (Base::Folder(_), Ok(_)) => !self.filter.is_own(path),
             (Base::Folder(_), Err(_)) => false,
         }
     }

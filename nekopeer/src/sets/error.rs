@@ -4,7 +4,10 @@ use std::{io, path::PathBuf};
 
 use nekoproto::{FileName, NameError};
 
-use crate::storage::{StoreError, catalogue::CatalogueError};
+use crate::{
+    rules::RulesError,
+    storage::{StoreError, catalogue::CatalogueError},
+};
 
 /// Files of a set at most.
 pub(crate) const SET_FILES_MAX: usize = 100_000;
@@ -96,6 +99,9 @@ pub enum SetError {
     /// It was to be read as a file.
     #[error("{0} is a set, which is a folder: nekopeer get {0} brings it")]
     IsFolder(FileName),
+    /// It is not known what in the folder is in it.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
     /// The peer stops.
     #[error("the peer is stopping")]
     Stopped,

@@ -7,9 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use nekoproto::{ContentHash, FileName, name::RESERVED_PREFIX};
+use nekoproto::{ContentHash, FileName};
 use tokio_util::sync::CancellationToken;
-use walkdir::{DirEntry, WalkDir};
+use walkdir::WalkDir;
 
 use super::{
     error::{BadSet, SET_FILES_MAX, SetError},
@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     content::stamp::{Stamp, open_file},
+    rules::{Filter, Ignores, Skipped},
     util::progress::Progress,
 };
 
@@ -44,15 +45,15 @@ struct Found {
     is_executable: bool,
 }
 
-/// Writes the set of all files below `folder`, an absolute path without links, to `out`; what is below `without` is left
-/// out. A link to a file of the folder counts as a file. `None` if something changed meanwhile. Blocking.
+/// Writes the set of all files below `folder`, an absolute path without links, to `out`, but for what the filter skips, which is
+/// returned too. A link to a file of the folder counts as a file. `None` if something changed meanwhile. Blocking.
 pub(super) fn fold(
     folder: &Path,
-    without: &Path,
+    filter: &Filter,
     out: &mut impl Write,
     (progress, stop): (&Progress, &CancellationToken),
-) -> Result<Option<Index>, SetError> {
-    let found = list(folder, without)?;
+) -> Result<Option<(Index, Vec<Skipped>)>, SetError> {
+    let (found, skipped) = list(folder, filter)?;
     progress.set_total(progress.done() + 2 * found.iter().map(|file| file.stamp.size()).sum::<u64>());
     let mut members = Vec::with_capacity(found.len());
     let mut buffer = vec![0; READ_BYTES];
@@ -62,57 +63,71 @@ pub(super) fn fold(
         let (path, size, is_executable) = (file.path.clone(), file.stamp.size(), file.is_executable);
         members.push(Member { path, size, is_executable, content });
     }
-    if list(folder, without)? != found {
+    if list(folder, filter)?.0 != found {
         return Ok(None);
     }
     let index = Index::new(members)?;
     index.write(out)?;
-    Ok(Some(index))
+    Ok(Some((index, skipped)))
 }
 
-/// All files below `folder`, by path.
-fn list(folder: &Path, without: &Path) -> Result<Vec<Found>, SetError> {
-    let is_ours =
-        |entry: &DirEntry| entry.file_name().as_encoded_bytes().starts_with(RESERVED_PREFIX.as_bytes());
-    let is_part = |entry: &DirEntry| entry.depth() == 0 || !(is_ours(entry) || entry.path() == without);
-    let mut files = Vec::new();
-    for entry in WalkDir::new(folder).into_iter().filter_entry(is_part) {
-        let unreadable = |error: walkdir::Error| {
-            let path = error.path().unwrap_or(folder).to_owned();
-            SetError::Unreadable { path, source: error.into() }
-        };
+/// All files below `folder` that the filter does not skip, by path; and what it skips.
+fn list(folder: &Path, filter: &Filter) -> Result<(Vec<Found>, Vec<Skipped>), SetError> {
+    let unreadable = |error: walkdir::Error| {
+        let path = error.path().unwrap_or(folder).to_owned();
+        SetError::Unreadable { path, source: error.into() }
+    };
+    let (mut files, mut skipped, mut ignores) = (Vec::new(), Vec::new(), Ignores::new());
+    let mut walk = WalkDir::new(folder).into_iter();
+    while let Some(entry) = walk.next() {
         let entry = entry.map_err(unreadable)?;
-        let (at, metadata) = match entry.file_type() {
-            kind if kind.is_dir() => continue,
-            kind if kind.is_symlink() => target(folder, without, entry.path())?,
-            _ => (entry.path().to_owned(), entry.metadata().map_err(unreadable)?),
+        let (path, kind) = (entry.path(), entry.file_type());
+        let is_own = entry.depth() > 0 && filter.is_own(path);
+        let cause = if is_own { None } else { filter.skips_in_folder(path, kind.is_dir(), &mut ignores)? };
+        if let Some(cause) = cause {
+            let (path, is_folder) = (path.to_owned(), kind.is_dir());
+            skipped.push(Skipped { path, cause, is_folder, is_published: false });
+        }
+        if is_own || cause.is_some() {
+            if kind.is_dir() {
+                walk.skip_current_dir();
+            }
+            continue;
+        }
+        let (at, metadata) = match kind {
+            kind if kind.is_dir() => {
+                filter.enter(path, &mut ignores)?;
+                continue;
+            }
+            kind if kind.is_symlink() => target(folder, filter, path)?,
+            _ => (path.to_owned(), entry.metadata().map_err(unreadable)?),
         };
         if !metadata.is_file() {
             let what = "neither a file nor a folder";
             return Err(SetError::NotAFile { path: entry.into_path(), what });
         }
-        let relative = entry.path().strip_prefix(folder).unwrap_or(entry.path());
+        let relative = path.strip_prefix(folder).unwrap_or(path);
         let named = FileName::from_path(relative);
-        let path = named.map_err(|source| SetError::Name { path: entry.path().to_owned(), source })?;
+        let named = named.map_err(|source| SetError::Name { path: path.to_owned(), source })?;
         let is_executable = is_executable(&metadata);
-        files.push(Found { path, at, stamp: Stamp::of(&metadata), is_executable });
+        files.push(Found { path: named, at, stamp: Stamp::of(&metadata), is_executable });
     }
     if files.len() > SET_FILES_MAX {
         return Err(BadSet::TooManyFiles(files.len()).into()); // before any is read
     }
     files.sort_unstable_by(|a, b| a.path.as_path().cmp(b.path.as_path()));
-    Ok(files)
+    Ok((files, skipped))
 }
 
 /// The file of the folder that the link at `path` leads to.
-fn target(folder: &Path, without: &Path, path: &Path) -> Result<(PathBuf, Metadata), SetError> {
+fn target(folder: &Path, filter: &Filter, path: &Path) -> Result<(PathBuf, Metadata), SetError> {
     let not_a_file = |what| SetError::NotAFile { path: path.to_owned(), what };
     let at = path.canonicalize().map_err(|_| not_a_file("a link that leads nowhere"))?;
     let metadata = at.metadata().map_err(|_| not_a_file("a link that leads nowhere"))?;
     if !metadata.is_file() {
         return Err(not_a_file("a link to something that is no file"));
     }
-    if !at.starts_with(folder) || at.starts_with(without) {
+    if !at.starts_with(folder) || filter.is_own(&at) {
         return Err(not_a_file("a link out of the folder"));
     }
     Ok((at, metadata))

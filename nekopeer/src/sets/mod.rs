@@ -38,6 +38,7 @@ use self::{
 use crate::{
     content::stamp::{Looker, Stamp, open_file},
     library::Library,
+    rules::{Filter, Skipped},
     storage::{
         StoreError,
         catalogue::{CatalogueError, Entry, Tree, Trees},
@@ -73,14 +74,24 @@ pub(crate) fn place_of_file(library: &Library, name: &FileName) -> Result<Place,
     Place::anywhere(&files(library)?.join(digits(name)))
 }
 
-/// Makes the one file of a set of `folder`, to be published as `name`; returns its path, and its handle: nobody removes it
-/// until that is closed. The one that is published stays. Blocking.
+/// The one file of a set.
+#[derive(Debug)]
+pub(crate) struct Folded {
+    pub(crate) path: PathBuf,
+    /// Nobody removes it until this is closed.
+    pub(crate) file: File,
+    /// What of the folder is not in it.
+    pub(crate) skipped: Vec<Skipped>,
+}
+
+/// Makes the one file of a set of a folder, to be published as `name`, without what the filter skips. The one that is
+/// published stays. Blocking.
 pub(crate) fn fold(
     library: &Library,
     name: &FileName,
-    folder: &Path,
+    (folder, filter): (&Path, &Filter),
     (progress, stop): (&Progress, &CancellationToken),
-) -> Result<(PathBuf, File), SetError> {
+) -> Result<Folded, SetError> {
     let files = files(library)?;
     for attempt in 0..TRIES {
         if attempt > 0 {
@@ -88,19 +99,18 @@ pub(crate) fn fold(
         }
         let mut out =
             BufWriter::new(NamedTempFile::with_prefix_in(TEMPORARY, &files).map_err(SetError::Write)?);
-        let Some(index) = fold::fold(folder, &library.data_dir, &mut out, (progress, stop))? else {
-            continue;
-        };
+        let folded = fold::fold(folder, filter, &mut out, (progress, stop))?;
+        let Some((index, skipped)) = folded else { continue };
         // The index has the hash of each file: what has the same is the same.
         let path = files.join(format!("{}-{}", digits(name), index.digits()?));
         if let Some(there) = published(library, name, &path)? {
-            return Ok((path, there));
+            return Ok(Folded { path, file: there, skipped });
         }
         let file = out.into_inner().map_err(IntoInnerError::into_error).map_err(SetError::Write)?;
         file.as_file().sync_all().and_then(|()| file.as_file().lock_shared()).map_err(SetError::Write)?;
         let file = file.persist(&path).map_err(|error| SetError::Write(error.error))?;
         sync_folder(&files);
-        return Ok((path, file));
+        return Ok(Folded { path, file, skipped });
     }
     Err(SetError::KeepsChanging(folder.to_owned()))
 }

@@ -31,6 +31,11 @@ fn name() -> FileName {
     FileName::new(SET).unwrap()
 }
 
+/// Skips nothing.
+fn all_of(folder: &Path) -> Filter {
+    Filter::new(folder, folder, Path::new("/nowhere"), None).unwrap()
+}
+
 fn library(folder: &Path) -> Arc<Library> {
     let share = ShareFolder::open(folder).unwrap();
     let data_dir = folder.join(".neko");
@@ -64,10 +69,9 @@ impl Two {
     /// Has the reader hold the folder of the origin as the next version; it is not in its place yet.
     fn hold(&mut self) {
         let mut bytes = Vec::new();
-        let without = Path::new("/nowhere");
         let quiet = (&Progress::default(), &CancellationToken::new());
-        let index =
-            fold::fold(&self.origin.path().canonicalize().unwrap(), without, &mut bytes, quiet).unwrap();
+        let folder = self.origin.path().canonicalize().unwrap();
+        let index = fold::fold(&folder, &all_of(&folder), &mut bytes, quiet).unwrap();
         assert!(index.is_some(), "nothing changes meanwhile");
         self.hold_bytes(&bytes);
     }
@@ -342,8 +346,9 @@ impl Two {
     fn fold(&self, text: &str) -> (PathBuf, File) {
         self.write("own", text);
         let folder = self.origin.path().canonicalize().unwrap();
-        super::fold(&self.library, &name(), &folder, (&Progress::default(), &CancellationToken::new()))
-            .unwrap()
+        let quiet = (&Progress::default(), &CancellationToken::new());
+        let folded = super::fold(&self.library, &name(), (&folder, &all_of(&folder)), quiet).unwrap();
+        (folded.path, folded.file)
     }
 }
 
@@ -405,7 +410,7 @@ fn set_that_lies_about_its_files_changes_nothing() {
     let mut bytes = Vec::new();
     let folder = two.origin.path().canonicalize().unwrap();
     let quiet = (&Progress::default(), &CancellationToken::new());
-    fold::fold(&folder, Path::new("/nowhere"), &mut bytes, quiet).unwrap().unwrap();
+    fold::fold(&folder, &all_of(&folder), &mut bytes, quiet).unwrap().unwrap();
     bytes[0] = b'X';
     two.hold_bytes(&bytes);
     assert!(matches!(two.unfold(true), Err(SetError::Bad(BadSet::OtherBytes(_)))));
@@ -422,7 +427,7 @@ fn folder_that_cannot_be_a_set_says_why() {
     let root = folder.path().canonicalize().unwrap();
     let fold = || {
         let quiet = (&Progress::default(), &CancellationToken::new());
-        fold::fold(&root, Path::new("/nowhere"), &mut Vec::new(), quiet)
+        fold::fold(&root, &all_of(&root), &mut Vec::new(), quiet)
     };
     assert!(matches!(fold(), Err(SetError::Bad(BadSet::Empty))));
     for (target, why) in

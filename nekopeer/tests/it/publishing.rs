@@ -3,7 +3,7 @@
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
 use crate::common::*;
-use nekopeer::{DownloadError, PublishOptions};
+use nekopeer::{DownloadError, PublishError, PublishOptions, PublishOutcome, Rules, RulesError, SkipCause};
 use nekoproto::VerifiedRecord;
 
 /// More files than one batch has.
@@ -35,6 +35,103 @@ async fn folder_of_many_files_is_published_in_order_but_for_the_bad_ones() {
     assert_eq!((second.published.len(), second.unchanged.len()), (1, FILES));
     assert!(second.unchanged.is_sorted_by_key(|record: &VerifiedRecord| record.name.clone()));
     assert_eq!(indexer.names(), FILES + 1);
+}
+
+fn names(outcome: &PublishOutcome) -> Vec<&str> {
+    outcome.published.iter().chain(&outcome.unchanged).map(|record| record.name.as_str()).collect()
+}
+
+/// What was skipped below `folder`, and why, by path; whether each is published from before.
+fn skipped(outcome: &PublishOutcome, folder: &std::path::Path) -> Vec<(String, SkipCause, bool)> {
+    let folder = folder.canonicalize().unwrap();
+    let name = |path: &std::path::Path| path.strip_prefix(&folder).unwrap().to_str().unwrap().to_owned();
+    outcome.skipped.iter().map(|found| (name(&found.path), found.cause, found.is_published)).collect()
+}
+
+#[testkit::test]
+async fn folder_is_published_without_what_the_rules_skip_and_that_is_told_with_its_cause() {
+    let (_indexer, [(from, origin)]) = network().await;
+    for file in ["a", ".env", ".git/config", "build/x", "x.log", "keep/a", "other/.neko/peer.key", "b.tmp"] {
+        from.write(&format!("d/{file}"), file.as_bytes());
+    }
+    from.write("d/.nekoignore", b"build/\n*.log\n");
+    std::os::unix::fs::symlink(from.path("d/a"), from.path("d/link")).unwrap();
+    std::os::unix::net::UnixListener::bind(from.path("d/socket")).unwrap();
+    let publish = async |rules: Rules| {
+        let options = PublishOptions { rules, ..PublishOptions::default() };
+        origin.peer.publish(vec![from.path("d")], options, &std::sync::Arc::default()).await.unwrap()
+    };
+    let first = publish(Rules { exclude: vec!["*.tmp".to_owned()], ..Rules::default() }).await;
+    assert_eq!(names(&first), ["d/a", "d/keep/a"]);
+    let expected = [
+        (".env", SkipCause::Hidden),
+        (".git", SkipCause::Hidden),
+        ("b.tmp", SkipCause::Excluded),
+        ("build", SkipCause::Ignored),
+        ("link", SkipCause::Link),
+        ("socket", SkipCause::NotAFile),
+        ("x.log", SkipCause::Ignored),
+    ];
+    let expected = expected.map(|(name, cause)| (name.to_owned(), cause, false));
+    assert_eq!(skipped(&first, &from.path("d")), expected);
+
+    // Neither the key of another peer nor the ignore file, whatever is asked.
+    let second = publish(Rules { hidden: true, ..Rules::default() }).await;
+    assert_eq!(names(&second).len(), 5, "{second:?}");
+    assert_eq!(
+        second.published.iter().map(|new| new.name.as_str()).collect::<Vec<_>>(),
+        ["d/.env", "d/.git/config", "d/b.tmp"]
+    );
+
+    // What is skipped now and was published before stays published as it was.
+    from.write("d/.env", b"changed");
+    let third = publish(Rules { exclude: vec!["keep".to_owned()], ..Rules::default() }).await;
+    assert_eq!(names(&third), ["d/a", "d/b.tmp"]);
+    let third = skipped(&third, &from.path("d"));
+    let published: Vec<&str> = third.iter().filter(|found| found.2).map(|found| &*found.0).collect();
+    assert_eq!(published, [".env", ".git", "keep"]);
+
+    // A path that is named itself is published, hidden or not; a glob that is said beside it holds for it too.
+    let named = vec![from.path("d/.git"), from.path("d/.env"), from.path("d/x.log")];
+    let options = PublishOptions {
+        rules: Rules { exclude: vec!["*.log".to_owned()], ..Rules::default() },
+        ..PublishOptions::default()
+    };
+    let outcome = origin.peer.publish(named, options, &std::sync::Arc::default()).await.unwrap();
+    assert_eq!(names(&outcome), ["d/.env", "d/.git/config"]);
+    assert_eq!(skipped(&outcome, &from.path("d")), [("x.log".to_owned(), SkipCause::Excluded, false)]);
+}
+
+#[testkit::test]
+async fn set_has_what_the_rules_let_in_and_nothing_is_published_while_they_cannot_be_read() {
+    let (_indexer, [(from, origin), (to, reader)]) = network().await;
+    for file in ["a", ".env", "build/x", ".neko/peer.key"] {
+        from.write(&format!("d/{file}"), file.as_bytes());
+    }
+    from.write("d/.nekoignore", b"build\n");
+    let publish = async |is_set| {
+        let options = PublishOptions { is_set, ..PublishOptions::default() };
+        origin.peer.publish(vec![from.path("d")], options, &std::sync::Arc::default()).await
+    };
+    let outcome = publish(true).await.unwrap();
+    let expected = [(".env", SkipCause::Hidden), ("build", SkipCause::Ignored)];
+    let mut found = skipped(&outcome, &from.path("d"));
+    found.sort_by(|a, b| a.0.cmp(&b.0));
+    assert_eq!(found, expected.map(|(name, cause)| (name.to_owned(), cause, false)));
+    reader.get("d").await.unwrap();
+    assert_eq!(std::fs::read_dir(to.path("d")).unwrap().count(), 1, "only d/a");
+
+    from.write("d/.nekoignore", b"build\n{a\n");
+    let refused = publish(true).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("d/.nekoignore") && refused.contains("nothing in its folder is published"),
+        "{refused}"
+    );
+    let outcome = publish(false).await.unwrap();
+    assert!(names(&outcome).is_empty(), "{outcome:?}");
+    let [(_, PublishError::Rules(RulesError::IgnoreFile { .. }))] = &outcome.failed[..] else {
+        panic!("{outcome:?}")
+    };
 }
 
 /// As a kill, or an interruption, leaves it between the move to its place and the publish.

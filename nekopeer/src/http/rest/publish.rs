@@ -120,7 +120,7 @@ pub(super) async fn publish(
         return Err(Problem::new(StatusCode::CONFLICT, "conflict", detail));
     }
     let paths = paths.into_iter().map(|path| inside.host.peer.dir().join(path).into()).collect();
-    let options = PublishOptions { name, is_set: set, policy: policy.change()? };
+    let options = PublishOptions { name, is_set: set, policy: policy.change()?, ..PublishOptions::default() };
     let command = Command::Publish { paths, options };
     answered(&inside, command).await
 }

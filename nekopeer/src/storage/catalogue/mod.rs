@@ -127,6 +127,14 @@ impl Catalogue {
         })
     }
 
+    /// At most `max` names below `folder`, by name.
+    pub(crate) fn names_below(&self, folder: &FileName, max: usize) -> Result<Vec<FileName>, CatalogueError> {
+        let below = format!("{folder}/");
+        let mut names = self.names_after(&below, max)?;
+        names.retain(|name| name.as_str().starts_with(&below));
+        Ok(names)
+    }
+
     /// Entries whose file has this content, at most [`SAME_BYTES_MAX`]. Blocking.
     pub(crate) fn with_content(&self, content: &ContentHash) -> Vec<Arc<Entry>> {
         found(self.tables.with_content(content, SAME_BYTES_MAX))
