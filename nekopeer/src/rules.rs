@@ -170,7 +170,8 @@ impl Filter {
         is_folder: bool,
         ignores: &mut Ignores,
     ) -> Result<Option<SkipCause>, RulesError> {
-        let above: Vec<&Path> = path.ancestors().skip(1).take_while(|above| *above != self.root).collect();
+        let is_below = |above: &&Path| *above != self.root && above.starts_with(&self.root);
+        let above: Vec<&Path> = path.ancestors().skip(1).take_while(is_below).collect();
         for folder in above.into_iter().rev() {
             if let Some(cause) = self.skips_in_folder(folder, true, ignores)? {
                 return Ok(Some(cause));
@@ -285,6 +286,7 @@ mod tests {
             assert_eq!(folder.skips(&not, "d", name), cause, "{name}");
             assert_eq!(folder.skips(&all, "d", name), None, "{name}");
         }
+        assert_eq!(folder.skips(&not, "d/.a", "d/.a"), None, "it was named");
         assert_eq!(folder.skips(&not, ".named", ".named/a"), None);
         assert_eq!(folder.skips(&not, ".named", ".named/.a"), Some(SkipCause::Hidden));
     }
