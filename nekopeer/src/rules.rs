@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     ffi::OsStr,
-    io,
+    fmt, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -62,6 +62,18 @@ pub enum SkipCause {
     Excluded,
     /// It is neither a file nor a folder.
     NotAFile,
+}
+
+impl fmt::Display for SkipCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Hidden => "hidden, see --hidden",
+            Self::Link => "a link",
+            Self::Ignored => ".nekoignore names it",
+            Self::Excluded => "--exclude names it",
+            Self::NotAFile => "neither a file nor a folder",
+        })
+    }
 }
 
 /// Something in a folder that is not published.

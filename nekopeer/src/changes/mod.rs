@@ -89,7 +89,7 @@ impl Watching {
     pub(crate) async fn new(
         (library, publisher): (&Arc<Library>, &Arc<Publisher>),
         paths: Vec<PathBuf>,
-        PublishOptions { name, is_set, policy, rules }: PublishOptions,
+        PublishOptions { name, is_set, policy, rules, .. }: PublishOptions,
         told: mpsc::Sender<Told>,
     ) -> Result<Self, PublishError> {
         let (name, set) = if is_set { (None, Some(Set::new(name, rules.clone()))) } else { (name, None) };

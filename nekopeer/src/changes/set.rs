@@ -118,7 +118,8 @@ impl Watching {
         }
         set.taken = taken.map(|(taken, _)| taken);
         let (name, rules) = (set.name.clone(), set.rules.clone());
-        let options = PublishOptions { name, is_set: true, policy: self.policy, rules };
+        let (is_set, policy, default) = (true, self.policy, PublishOptions::default());
+        let options = PublishOptions { name, is_set, policy, rules, ..default };
         let mut publishing = self.publisher.publishing(paths.clone(), options, &Arc::<Progress>::default());
         loop {
             let mut outcome = match publishing.next().await {

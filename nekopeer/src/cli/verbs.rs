@@ -23,6 +23,7 @@ use crate::{
         Wanted, Word, id_digits, own_places,
     },
     publish::{PolicyChange, PublishOptions},
+    rules::{Rules, check_glob},
     state::freshness::OnStale,
     storage::catalogue::{Preference, PreferenceChange},
 };
@@ -196,6 +197,16 @@ pub struct Files {
     /// word is the name: share --set DIR NAME. Sharing it again makes the next version
     #[arg(long)]
     set: bool,
+    /// Publish hidden files and folders too; a hidden path that is named is published anyway
+    #[arg(long)]
+    hidden: bool,
+    /// Publish nothing that this glob matches, in the syntax of gitignore: `*.tmp`, `build/`; a .nekoignore file in a folder
+    /// has such lines. May be given several times
+    #[arg(long, value_name = "GLOB", value_parser = glob)]
+    exclude: Vec<String>,
+    /// Name all that is skipped
+    #[arg(short, long)]
+    verbose: bool,
 }
 
 /// How far a query travels.
@@ -368,7 +379,7 @@ impl Files {
     }
 
     fn command(self, saying: Saying) -> Result<Command, NoCommand> {
-        let Self { paths, name, force, watch, set: is_set } = self;
+        let Self { paths, name, force, watch, set: is_set, hidden, exclude, verbose } = self;
         let policy = saying.line.unwrap_or_default().or(saying.policy);
         let from_stdin = paths.iter().any(|path| path == Path::new(STDIO));
         match name {
@@ -382,10 +393,9 @@ impl Files {
             _ if force => Err(NoCommand::Usage("--force is about what comes on stdin (`-`)".into())),
             name => {
                 let paths = paths.iter().map(|path| find(path, saying.dir).into()).collect();
-                Ok(Command::Publish {
-                    paths,
-                    options: PublishOptions { name, is_set, policy, ..PublishOptions::default() },
-                })
+                let (rules, names_skipped) = (Rules { hidden, exclude }, verbose);
+                let options = PublishOptions { name, is_set, policy, rules, names_skipped };
+                Ok(Command::Publish { paths, options })
             }
         }
     }
@@ -411,6 +421,11 @@ const WATCH_STDIN: &str = "--watch watches files and folders, not stdin (`-`)";
 const WATCH_LINE: &str =
     "--watch goes on until Ctrl-C: run `nekopeer share PATH... --watch` in a shell of its own";
 const NO_STDIN: &str = "stdin has the commands, it cannot be read by one of them";
+
+/// A glob that may be excluded.
+fn glob(text: &str) -> Result<String, String> {
+    check_glob(text).map(|()| text.to_owned())
+}
 
 /// The absolute path of what `path` names: in the current folder, or else in `dir`.
 fn find(path: &Path, dir: &Path) -> PathBuf {
@@ -511,6 +526,9 @@ mod tests {
                 force: false,
                 watch: false,
                 set: false,
+                hidden: false,
+                exclude: Vec::new(),
+                verbose: false,
             };
             match Verb::Register(files).meaning(saying) {
                 Ok(Command::Publish { paths, options }) => (paths.len(), options.name),

@@ -41,7 +41,7 @@ pub(crate) use self::{
     jobs::{JobRow, JobState, Jobs},
     named::id_digits,
     path::LocalPath,
-    publishing::{PublishedFields, UnpublishedRow},
+    publishing::{PublishedFields, SkippedFields, UnpublishedRow},
     rows::{
         Detail, DownloadedRow, EventRow, FailedRow, FileRow, FoundRow, HopRow, MatchRow, PublishedRow,
         ReachedRow, Row, TicketRow, Ticketed, TraceRow, Unasked, VersionRow,

@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
-    Answer, Done, Failure, Outcome, PublishedRow, Ticketed, in_one_line, jobs::Job, tickets::Tickets,
+    Answer, Done, Failure, Outcome, PublishedRow, Reply, Ticketed, in_one_line, jobs::Job, tickets::Tickets,
 };
 use crate::{
     peer::PeerHandle,
     publish::{PublishOptions, PublishOutcome},
+    rules::{SkipCause, Skipped},
 };
 
 /// What the publishing of these is called.
@@ -33,12 +34,32 @@ pub(crate) struct PublishedFields {
     pub(crate) failed: Vec<UnpublishedRow>,
     /// Names of copies of other origins' files, which stay copies.
     pub(crate) copies: Vec<FileName>,
+    /// What in folders was not published, by cause.
+    pub(crate) skipped: SkippedFields,
     /// Files of both that are not listed here because they are too many.
     pub(crate) more: usize,
     /// Indexers that acknowledged.
     pub(crate) indexers_told: u64,
     /// Whether each new version is listed by an indexer; until then its number may change.
     pub(crate) confirmed: bool,
+}
+
+/// What in folders was not published, by cause. What is below a folder that was not is not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Skipped)]
+pub(crate) struct SkippedFields {
+    pub(crate) hidden_files: u64,
+    pub(crate) hidden_folders: u64,
+    /// Symbolic links.
+    pub(crate) links: u64,
+    /// What `.nekoignore` files name.
+    pub(crate) ignored: u64,
+    /// What globs exclude.
+    pub(crate) excluded: u64,
+    /// What is neither a file nor a folder.
+    pub(crate) others: u64,
+    /// Those of all that were shared before, and stay so until they are unshared.
+    pub(crate) still_published: u64,
 }
 
 /// A file that cannot be published.
@@ -59,7 +80,7 @@ pub(super) async fn publish(
     answer: &Answer,
 ) -> Result<Done, Failure> {
     peer.indexers_tried().await; // so that files are registered before they are reported as published
-    let tickets = Tickets::of(peer).await;
+    let (tickets, names_skipped) = (Tickets::of(peer).await, options.names_skipped);
     let publishing = async {
         let mut publishing = peer.publisher.publishing(paths, options, &job.progress);
         let (mut fields, mut is_any) = (PublishedFields::default(), false);
@@ -68,6 +89,10 @@ pub(super) async fn publish(
             is_any |= !outcome.published.is_empty() || !outcome.unchanged.is_empty();
             told(&outcome, &tickets, answer).await?;
             failed(&outcome, job);
+            for skipped in outcome.skipped.iter().filter(|_| names_skipped) {
+                let note = format!("skipped {}: {}", skipped.path.display(), skipped.cause);
+                answer.send(Reply::Note(note)).await?;
+            }
             fields.add(outcome);
         }
         let outcome = match (fields.failed.is_empty(), is_any) {
@@ -88,11 +113,26 @@ impl PublishedFields {
             self.failed.push(row);
         }
         self.copies.extend(outcome.copies);
+        outcome.skipped.iter().for_each(|skipped| self.skipped.add(skipped));
         for excess in [self.failed.len(), self.copies.len()] {
             self.more += excess.saturating_sub(LISTED_MAX);
         }
         self.failed.truncate(LISTED_MAX);
         self.copies.truncate(LISTED_MAX);
+    }
+}
+
+impl SkippedFields {
+    fn add(&mut self, Skipped { cause, is_folder, is_published, .. }: &Skipped) {
+        *match cause {
+            SkipCause::Hidden if *is_folder => &mut self.hidden_folders,
+            SkipCause::Hidden => &mut self.hidden_files,
+            SkipCause::Link => &mut self.links,
+            SkipCause::Ignored => &mut self.ignored,
+            SkipCause::Excluded => &mut self.excluded,
+            SkipCause::NotAFile => &mut self.others,
+        } += 1;
+        self.still_published += u64::from(*is_published);
     }
 }
 

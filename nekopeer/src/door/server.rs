@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Version of what is said at the door; the first frame of a connection.
-pub(super) const DOOR_VERSION: u32 = 12;
+pub(super) const DOOR_VERSION: u32 = 13;
 /// Connections at once: more than commands, so that `stop` is always heard. Of too many the one gives way that has said
 /// no command for the longest time.
 const CONNECTIONS_MAX: usize = COMMANDS_MAX + 64;

@@ -50,6 +50,8 @@ pub struct PublishOptions {
     pub policy: PolicyChange,
     /// What in folders is published.
     pub rules: Rules,
+    /// Whoever asked wants what is skipped named, and not only counted.
+    pub names_skipped: bool,
 }
 
 /// The outcome of a publish, or of a piece of one.
@@ -139,7 +141,7 @@ impl Publisher {
         options: PublishOptions,
         progress: &Arc<Progress>,
     ) -> Publishing {
-        let PublishOptions { name, is_set, policy, rules } = options;
+        let PublishOptions { name, is_set, policy, rules, .. } = options;
         let what = if is_set { What::Set(paths, name, rules) } else { What::Paths(paths, name, rules) };
         self.publishing_what(what, policy, progress)
     }

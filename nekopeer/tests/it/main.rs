@@ -32,6 +32,7 @@ mod program_follow;
 mod program_kills;
 mod program_pipes;
 mod program_preferences;
+mod program_rules;
 mod program_sets;
 mod program_shells;
 mod program_strict;

@@ -118,7 +118,8 @@ fn older_than_promised(command: &Command, row: &Row) -> Option<String> {
 
 fn view(command: &Command) -> Box<dyn View> {
     match command {
-        Command::Publish { .. } | Command::Store { .. } => Box::<published::Published>::default(),
+        Command::Publish { options, .. } => Box::new(published::Published::of(options)),
+        Command::Store { .. } => Box::<published::Published>::default(),
         Command::Watch { .. } => Box::new(watched::Watched),
         Command::Query { .. } => Box::<hits::Hits>::default(),
         Command::Find(finding) => Box::new(matches::Matches::of(finding)),

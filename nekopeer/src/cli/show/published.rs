@@ -5,7 +5,8 @@ use std::io;
 use super::{View, parsed, tickets::command_of};
 use crate::{
     cli::{output::Output, units::size},
-    commands::{Done, PublishedFields, PublishedRow, Row, Ticketed, VersionRow},
+    commands::{Done, PublishedFields, PublishedRow, Row, SkippedFields, Ticketed, VersionRow},
+    publish::PublishOptions,
 };
 
 /// Files that are listed one by one.
@@ -21,12 +22,38 @@ pub(super) struct Published {
     bytes: u64,
     /// Of the first files.
     tickets: Vec<String>,
+    /// What is skipped is named.
+    names_skipped: bool,
 }
 
 /// The line of one version.
 pub(super) fn line_of(what: &str, version: &VersionRow) -> String {
     let VersionRow { name, version, size: bytes, .. } = version;
     format!("{what} {name} version {version}, {}", size(*bytes))
+}
+
+/// What was skipped, in a few words; `None`: nothing.
+fn line_of_skipped(skipped: &SkippedFields) -> Option<String> {
+    let SkippedFields { hidden_files, hidden_folders, links, ignored, excluded, others, still_published: _ } =
+        *skipped;
+    let one_or_more = |count, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
+    let counts = [
+        (hidden_files, one_or_more(hidden_files, "hidden file")),
+        (hidden_folders, one_or_more(hidden_folders, "hidden folder")),
+        (links, one_or_more(links, "link")),
+        (ignored, format!("{ignored} by .nekoignore")),
+        (excluded, format!("{excluded} by --exclude")),
+        (others, format!("{others} that are no files")),
+    ];
+    let counts: Vec<String> =
+        counts.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text).collect();
+    (!counts.is_empty()).then(|| format!("skipped {}", counts.join(", ")))
+}
+
+impl Published {
+    pub(super) fn of(options: &PublishOptions) -> Self {
+        Self { names_skipped: options.names_skipped, ..Self::default() }
+    }
 }
 
 impl View for Published {
@@ -53,7 +80,8 @@ impl View for Published {
     }
 
     fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
-        let PublishedFields { failed, copies, confirmed, .. } = done.fields.parse().unwrap_or_default();
+        let PublishedFields { failed, copies, confirmed, skipped, .. } =
+            done.fields.parse().unwrap_or_default();
         if let Some(more) = (self.new + self.unchanged).checked_sub(LISTED_MAX).filter(|more| *more > 0) {
             output.text(&format!("... and {more} more"))?;
         }
@@ -68,6 +96,16 @@ impl View for Published {
         }
         if !self.tickets.is_empty() && self.new + self.unchanged > self.tickets.len() {
             output.text("others: nekopeer ticket NAME prints what to type elsewhere")?;
+        }
+        if let Some(line) = line_of_skipped(&skipped) {
+            let more = if self.names_skipped { "" } else { ": -v names them" };
+            output.note(&format!("{line}{more}"));
+        }
+        if skipped.still_published > 0 {
+            let count = skipped.still_published;
+            output.note(&format!(
+                "{count} of them were shared before and stay so: nekopeer unshare NAME ends that"
+            ));
         }
         failed.iter().for_each(|failed| output.note(&format!("error: {}", failed.error)));
         Ok(())

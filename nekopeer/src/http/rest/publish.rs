@@ -23,13 +23,15 @@ use super::{
 };
 use crate::{
     commands::{
-        Command, FailedRow, Framed, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, PublishedRow, UnpublishedRow,
+        Command, FailedRow, Framed, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, PublishedRow, SkippedFields,
+        UnpublishedRow,
     },
     http::{
         Inside,
         described::{Content, LocalName, Name, Refused},
     },
     publish::{PolicyChange, PublishOptions},
+    rules::Rules,
 };
 
 /// What to publish.
@@ -45,6 +47,12 @@ pub(super) struct Publish {
     /// The only path is a folder: all of it becomes one version of one name.
     #[serde(default)]
     set: bool,
+    /// Hidden files and folders are published too.
+    #[serde(default)]
+    hidden: bool,
+    /// Globs in the syntax of gitignore: what one matches is not published.
+    #[serde(default)]
+    exclude: Vec<String>,
     #[serde(default)]
     policy: Policy,
 }
@@ -78,6 +86,8 @@ struct Published {
     copies: Vec<String>,
     /// Files that cannot be published.
     failed: Vec<UnpublishedRow>,
+    /// What in folders was not published, by cause.
+    skipped: SkippedFields,
     /// Copies and failures that are not listed here because they are too many.
     more: usize,
     /// Indexers that acknowledged.
@@ -110,7 +120,7 @@ struct Withdrawn {
 pub(super) async fn publish(
     _: Authorized,
     State(inside): State<Arc<Inside>>,
-    Json(Publish { paths, name, set, policy }): Json<Publish>,
+    Json(Publish { paths, name, set, hidden, exclude, policy }): Json<Publish>,
 ) -> Result<Response, Problem> {
     if paths.is_empty() || paths.iter().any(String::is_empty) {
         return Err(Problem::bad_request("say which files: \"paths\" has at least one, and none is empty"));
@@ -120,7 +130,8 @@ pub(super) async fn publish(
         return Err(Problem::new(StatusCode::CONFLICT, "conflict", detail));
     }
     let paths = paths.into_iter().map(|path| inside.host.peer.dir().join(path).into()).collect();
-    let options = PublishOptions { name, is_set: set, policy: policy.change()?, ..PublishOptions::default() };
+    let (rules, policy) = (Rules { hidden, exclude }, policy.change()?);
+    let options = PublishOptions { name, is_set: set, policy, rules, ..PublishOptions::default() };
     let command = Command::Publish { paths, options };
     answered(&inside, command).await
 }

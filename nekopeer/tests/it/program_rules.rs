@@ -1,0 +1,117 @@
+//! What `share` publishes of a folder: hidden files, `.nekoignore` files, globs, links; and what it says of the rest.
+
+use std::{fs, os::unix::fs::symlink};
+
+use crate::program::*;
+
+fn names(home: &Home) -> Vec<String> {
+    let list = home.done(&["ls", "--json"]).json();
+    let names =
+        list["files"].as_array().unwrap().iter().map(|file| file["name"].as_str().unwrap().to_owned());
+    names.collect()
+}
+
+fn says(ended: &Ended, what: &str) -> bool {
+    ended.err.iter().any(|line| line.contains(what))
+}
+
+#[test]
+fn what_is_skipped_is_counted_and_named_if_that_is_asked() {
+    let (_indexers, origin) = one_home();
+    for file in ["a", ".env", ".profile", ".git/config", "build/x", "build/y", "x.log", "b.tmp"] {
+        origin.write(&format!("d/{file}"), file);
+    }
+    origin.write("d/.nekoignore", "build/\n*.log\n");
+    symlink(origin.path("d/a"), origin.path("d/link")).unwrap();
+    let _serving = origin.serve(&[]);
+
+    let shared = origin.done(&["share", "d", "--exclude", "*.tmp"]);
+    let line =
+        "skipped 2 hidden files, 1 hidden folder, 1 link, 2 by .nekoignore, 1 by --exclude: -v names them";
+    assert!(says(&shared, line) && !says(&shared, ".env"), "{shared:?}");
+    assert_eq!(names(&origin), ["d/a"]);
+
+    let shared = origin.done(&["share", "d", "-v", "--exclude", "*.tmp", "--exclude", ".git"]);
+    for line in [
+        "d/.env: hidden",
+        "d/link: a link",
+        "d/build: .nekoignore names it",
+        "d/b.tmp: --exclude names it",
+        "d/.git: --exclude names it",
+    ] {
+        assert!(says(&shared, line), "{line}: {shared:?}");
+    }
+
+    let shared = origin.done(&["share", "d", "--hidden", "--json"]).json();
+    let skipped = &shared["skipped"];
+    assert_eq!((&skipped["links"], &skipped["ignored"]), (&1.into(), &2.into()), "{shared}");
+    assert_eq!((&skipped["hidden_files"], &skipped["still_published"]), (&0.into(), &0.into()), "{shared}");
+    assert_eq!(names(&origin), ["d/.env", "d/.git/config", "d/.profile", "d/a", "d/b.tmp"]);
+
+    let shared = origin.done(&["share", "d"]);
+    assert!(says(&shared, "3 of them were shared before and stay so"), "{shared:?}");
+    let wrong = origin.run(&["share", "d", "--exclude", "{a"]);
+    assert!(wrong.code == Some(2) && says(&wrong, "--exclude"), "{wrong:?}");
+}
+
+#[test]
+fn watching_keeps_to_the_rules_and_withdraws_only_what_is_gone() {
+    let (_indexers, origin) = one_home();
+    origin.write("d/a", "1");
+    origin.write("d/old.log", "1");
+    let mut sharing = origin.start(&["share", "d", "--watch", "--exclude", "*.tmp"]);
+    sharing.err_line("watching ");
+    origin.write("d/.nekoignore", "*.log\n");
+    for file in [".hidden", "b.tmp", "b.log", ".git/config", "last"] {
+        origin.write(&format!("d/{file}"), file);
+    }
+    sharing.out_line("published d/last version 1");
+    assert_eq!(names(&origin), ["d/a", "d/last", "d/old.log"]);
+
+    // What was published before gets no new version, and is withdrawn once it is gone.
+    origin.write("d/old.log", "changed");
+    origin.write("d/last", "changed");
+    sharing.out_line("published d/last version 2");
+    assert!(!sharing.said().contains("old.log version 2") && !sharing.said().contains("withdrew"));
+    fs::remove_file(origin.path("d/old.log")).unwrap();
+    sharing.out_line("withdrew d/old.log");
+
+    // Rules that let more in are followed at once.
+    origin.write("d/.nekoignore", "!.hidden\n");
+    sharing.out_line("published d/.hidden version 1");
+    sharing.out_line("published d/b.log version 1");
+    assert_eq!(names(&origin), ["d/.hidden", "d/a", "d/b.log", "d/last"]);
+    assert_eq!(sharing.interrupt().code, Some(0));
+}
+
+#[test]
+fn set_that_is_watched_waits_for_no_file_that_is_not_in_it() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("d/a", "1");
+    origin.write("d/x.log", "1");
+    origin.write("d/.nekoignore", "*.log\n");
+    let mut sharing = origin.start(&["share", "--set", "d", "--watch"]);
+    sharing.err_line("watching ");
+    // A file that is held open and written all the time.
+    let log = origin.path("d/x.log");
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let writing = std::thread::spawn(move || {
+        let mut file = fs::File::create(log).unwrap();
+        let pause = std::time::Duration::from_millis(50);
+        while ended.recv_timeout(pause) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            std::io::Write::write_all(&mut file, b"line\n").unwrap();
+        }
+    });
+    origin.write("d/a", "2");
+    sharing.out_line("published d version 2");
+    drop(end);
+    writing.join().unwrap();
+    reader.done(&["get", "d"]);
+    assert_eq!(reader.read("d/a"), b"2");
+    assert!(!reader.path("d/x.log").exists());
+    origin.write("d/.nekoignore", "");
+    sharing.out_line("published d version 3");
+    reader.done(&["get", "d"]);
+    assert!(reader.path("d/x.log").exists());
+    assert_eq!(sharing.interrupt().code, Some(0));
+}
