@@ -8,10 +8,14 @@ use hyper::{
 };
 use nekoproto::FileName;
 
-/// What a browser may do with a shared file that it opens: nothing but show it. It has no origin, so it cannot reach
-/// this peer's other pages.
+/// What a browser may do with a shared file that it opens: show it. No script runs, and the file has no origin, so that it
+/// cannot reach this peer's pages. A PDF is shown by the browser's viewer, which is apart from this peer's pages too.
 const SANDBOX: &str =
     "sandbox; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'";
+/// The same for audio and video, which keep their origin: the player of the browser asks for ranges of the file, and may not
+/// without one. No script runs here either.
+const PLAYED: &str =
+    "sandbox allow-same-origin; default-src 'none'; media-src 'self'; style-src 'unsafe-inline'";
 /// Kinds of texts that are shown; other texts (HTML, XML, scripts) may run.
 const TEXTS_SHOWN: [&str; 5] = ["plain", "css", "csv", "markdown", "x-log"];
 
@@ -22,12 +26,14 @@ pub(super) fn describe(name: &FileName, headers: &mut HeaderMap) {
     let (top, sub) = (kind.type_().as_str(), kind.subtype().as_str());
     let is_text = top == "text" && TEXTS_SHOWN.contains(&sub);
     let is_media = matches!(top, "image" | "audio" | "video" | "font") && sub != "svg";
-    let is_shown = is_text || is_media || kind == mime_guess::mime::APPLICATION_JSON;
+    let is_document = kind == mime_guess::mime::APPLICATION_JSON || kind == mime_guess::mime::APPLICATION_PDF;
+    let is_shown = is_text || is_media || is_document;
     let text = if is_text { format!("{kind}; charset=utf-8") } else { kind.to_string() };
     let unknown = HeaderValue::from_static("application/octet-stream");
     headers.insert(CONTENT_TYPE, text.parse().unwrap_or(unknown));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(SANDBOX));
+    let policy = if matches!(top, "audio" | "video") { PLAYED } else { SANDBOX };
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     if !is_shown && let Ok(disposition) = attachment(name).parse() {
         headers.insert(CONTENT_DISPOSITION, disposition);
     }
@@ -67,6 +73,10 @@ mod tests {
             ("a", "application/octet-stream"),
             ("a.unheardof", "application/octet-stream"),
             ("a.mp4", "video/mp4"),
+            ("a.webm", "video/webm"),
+            ("a.wav", "audio/wav"),
+            ("a.mp3", "audio/mpeg"),
+            ("a.pdf", "application/pdf"),
         ];
         for (name, kind) in cases {
             assert_eq!(headers(name)[CONTENT_TYPE], kind, "{name}");
@@ -77,14 +87,19 @@ mod tests {
     fn what_a_browser_would_run_is_saved_and_never_runs_here() {
         let active =
             ["a.html", "a.htm", "a.xhtml", "a.svg", "a.xml", "a.js", "a.mjs", "a.xsl", "a.mht", "a.swf"];
-        for name in
-            active.into_iter().chain(["a.SVG", "a.svgz", "a.pdf", "a.unheardof", "a.rdf", "a.vtt.html"])
-        {
+        for name in active.into_iter().chain(["a.SVG", "a.svgz", "a.unheardof", "a.rdf", "a.vtt.html"]) {
             assert!(headers(name).contains_key(CONTENT_DISPOSITION), "{name}");
         }
-        for name in ["a.png", "a.txt", "a.webm", "a.json", "a.html"] {
+        for name in ["a.png", "a.txt", "a.webm", "a.wav", "a.pdf", "a.json", "a.html"] {
             let headers = headers(name);
-            assert!(headers[CONTENT_SECURITY_POLICY].to_str().unwrap().starts_with("sandbox;"), "{name}");
+            let policy = headers[CONTENT_SECURITY_POLICY].to_str().unwrap();
+            let sandbox = if [".webm", ".wav"].iter().any(|end| name.ends_with(end)) {
+                "sandbox allow-same-origin;"
+            } else {
+                "sandbox;"
+            };
+            assert!(policy.starts_with(&format!("{sandbox} default-src 'none'")), "{name}: {policy}");
+            assert!(!policy.contains("script"), "{name}: {policy}");
             assert_eq!(headers[X_CONTENT_TYPE_OPTIONS], "nosniff");
             assert_eq!(headers.contains_key(CONTENT_DISPOSITION), name == "a.html", "{name}");
         }
