@@ -1,6 +1,7 @@
 //! What this peer knows of its files: what it publishes and holds, how fresh its copies are, and which
 //! peers subscribe. News is *recorded* here, durably; [`watch`](crate::watch) acts on it.
 
+pub(crate) mod browse;
 pub(crate) mod census;
 pub(crate) mod changed;
 pub(crate) mod copies;

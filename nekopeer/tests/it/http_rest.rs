@@ -50,6 +50,11 @@ fn rows_are_those_of_the_command_line() {
         after = format!("&after={}", next.replace(' ', "%20"));
     }
     assert_eq!(Value::from(pages), listed["files"]);
+    // Selected and sorted by the peer.
+    let sorted = http.get("/api/v1/catalogue?q=.TXT%20b&sort=-size&first=1").done(200);
+    assert_eq!((&sorted["files"][0], &sorted["next"]), (&listed["files"][1], &Value::Null));
+    assert_eq!(sorted["selected"], json!({ "files": 1, "bytes": 7, "stale": 0 }));
+    http.get("/api/v1/catalogue?sort=newest").refused(400, "name, size, published or freshness");
     let (_reading, http) = serving(&reader, &[]);
     let answers = http.get("/api/v1/query?name=b%20b.txt&name=nothing&ttl=0").done(200);
     let queried = reader.run(&["query", "b b.txt", "nothing", "--ttl", "0", "--json"]).json();
