@@ -1,7 +1,8 @@
-//! Utilities without knowledge of peers: time, rates, progress, tasks, places of readers.
+//! Utilities without knowledge of peers: time, rates, progress, tasks, places of readers, QR codes.
 
 pub(crate) mod places;
 pub(crate) mod progress;
+pub(crate) mod qr;
 pub(crate) mod rate;
 pub(crate) mod tasks;
 

@@ -72,7 +72,14 @@ fn rows_are_those_of_the_command_line() {
     };
     assert_eq!([names(&found), names(&further)].concat(), ["a.txt", "b b.txt", "c.txt"]);
     let ticket = http.get("/api/v1/ticket?name=b%20b.txt").done(200);
-    assert!(ticket["tickets"][0]["ticket"].as_str().unwrap().starts_with("neko:"), "{ticket}");
+    let ticket = ticket["tickets"][0]["ticket"].as_str().unwrap();
+    assert!(ticket.starts_with("neko:"), "{ticket}");
+    let code = http.get(&format!("/qr.svg?ticket={ticket}"));
+    assert_eq!((code.status, code.header("content-type")), (200, "image/svg+xml"));
+    assert!(code.text().contains("<svg"), "{code:?}");
+    for text in ["ticket=https://example.com", "ticket=", "name=b"] {
+        http.get(&format!("/qr.svg?{text}")).refused(400, "ticket");
+    }
     let traced = http.get("/api/v1/trace?name=a.txt").done(200);
     assert!(traced["found"] == true && traced["complete"] == true, "{traced}");
 }
