@@ -1,5 +1,6 @@
-// What is known of one file: its policy, who reads it and who is behind, and the earlier versions to go back to.
-import { $, acting, ask, cell, clock, count, el, fill, query, say, set, showTiles, span, visible } from "/assets/common.js";
+// The details of one file: freshness, policy, subscribers, and the earlier versions to go back to.
+import { $, acting, ask, bytes, cell, clock, count, el, fill, now, plural, query, say, set, showTiles, span, visible } from "/assets/common.js";
+import { doing } from "/assets/note.js";
 import { change } from "/assets/token.js";
 
 /** The name that is shown. */
@@ -9,18 +10,25 @@ let onChange = () => {};
 const PASSED_OVER = { failed: "the command of follow failed on it", "rolled-back": "it was rolled back" };
 
 const STALENESS = {
-  "serve-stale": "served as stale past that",
-  bounded: "not served past that",
-  strict: "and each read is confirmed by the origin, or refused",
+  "serve-stale": "a stale copy is served and marked",
+  bounded: "a stale copy is not served",
+  strict: "each read asks the origin first",
 };
 
 function policy(file) {
-  const bound = { push: file.lease_secs, pull: file.ttr_secs, hybrid: Math.min(file.lease_secs, file.ttr_secs) }[file.mode];
-  return `${file.mode}, fresh for ${span(bound)}, ${STALENESS[file.staleness]}`;
+  return `${file.mode}: a copy is fresh for ${span(file.fresh_secs)}; ${STALENESS[file.staleness]}`;
+}
+
+const at = (ms) => `${new Date(ms).toLocaleDateString("en-GB")} ${clock(ms)}`;
+
+function freshness(file) {
+  const left = (file.fresh_until_ms - now()) / 1000;
+  if (file.freshness === "fresh" && left > 0) return `fresh until ${clock(file.fresh_until_ms)}, ${span(left)} left`;
+  return file.doubt ? visible(`${file.freshness}: ${file.doubt}`) : file.freshness;
 }
 
 function readerRow() {
-  const [node, known, ends] = [el("code"), cell("knows", { class: "number" }), cell("lease ends in")];
+  const [node, known, ends] = [el("code"), cell("version", { class: "number" }), cell("lease ends in")];
   const line = el("tr", { role: "row" }, el("th", { scope: "row" }, node), known, ends);
   line.update = ({ reader, version }) => {
     set(node, `${reader.node.slice(0, 8)} at ${reader.addr}`);
@@ -42,13 +50,15 @@ async function load() {
   const file = files[0];
   if (!file) throw new Error("it is not here any more");
   const behind = file.readers.filter((reader) => reader.version < file.version).length;
-  showTiles([["Version", `v${file.version}`], ["Freshness", file.freshness], ["Policy", policy(file)],
-    ["Kind", file.set ? "a set: a folder" : "a file"], ["Place", visible(file.path)],
-    ...(file.confirmed_ms ? [["Confirmed at", clock(file.confirmed_ms)]] : []),
-    ...(file.passed_over ? [["Passed over", `up to v${file.passed_over}: ${PASSED_OVER[file.passed_over_why]}`]] : []),
+  showTiles([["Freshness", freshness(file)], ["Version", `v${file.version}`], ["Size", bytes(file.size)],
+    ["Policy", policy(file)], ["Origin", file.own ? "this peer" : file.origin.slice(0, 16)],
+    ["Kind", file.set ? "a set: a folder with one version" : "a file"],
+    ...(file.published_ms ? [["Published", at(file.published_ms)]] : []),
+    ...(file.confirmed_ms ? [["Confirmed", at(file.confirmed_ms)]] : []),
+    ...(file.passed_over ? [["Skipped", `up to v${file.passed_over}: ${PASSED_OVER[file.passed_over_why]}`]] : []),
   ], "details-tiles");
   fill($("details-readers"), file.readers.map((reader) => ({ reader, version: file.version })), ({ reader }) => reader.node, readerRow);
-  set($("details-readers-line"), `Readers with a lease: ${count(file.readers.length)}, ${count(behind)} behind`);
+  set($("details-readers-line"), `${plural(file.readers.length, "subscriber")}, ${count(behind)} with an older version`);
   $("details-readers-table").hidden = file.readers.length === 0;
   fill($("details-kept"), file.kept, (version) => version, keptRow);
   $("details-kept-table").hidden = file.kept.length === 0;
@@ -57,7 +67,7 @@ async function load() {
 function goBack(version, button) {
   return acting(button, "details-line", async () => {
     const done = await change("POST", "/api/v1/rollback", { name: shown, version });
-    say("details-line", `version ${done.version} is in its place`);
+    say("details-line", `Version ${done.version} is in its place.`);
     await load();
     onChange();
   });
@@ -65,7 +75,7 @@ function goBack(version, button) {
 
 /** Opens the details of `name`. */
 export function showDetails(name, button) {
-  return acting(button, "catalogue-note", async () => {
+  return doing(button, async () => {
     shown = name;
     await load();
     set($("h-details"), visible(name));

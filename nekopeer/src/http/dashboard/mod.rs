@@ -20,6 +20,10 @@ pub(crate) fn router() -> Router {
         &[
             ("app.js", include_str!("app.js")),
             ("details.js", include_str!("details.js")),
+            ("files.js", include_str!("files.js")),
+            ("media.js", include_str!("media.js")),
+            ("note.js", include_str!("note.js")),
+            ("tickets.js", include_str!("tickets.js")),
             ("token.js", include_str!("token.js")),
             ("transfers.js", include_str!("transfers.js")),
         ],

@@ -1,26 +1,28 @@
-// Transfers: the peer's jobs and this page's uploads, with their progress; publishing by drop or by choice.
+// Transfers that run: the peer's jobs and this page's uploads, with their progress; sharing by drop or by choice.
 import { $, acting, bytes, cell, el, fill, named, now, plural, query, Refused, say, set, span, visible } from "/assets/common.js";
+import { doing, tell } from "/assets/note.js";
 import { bearer, change, withToken } from "/assets/token.js";
 
-/** Ended transfers that stay in the table. */
-const ENDED_SHOWN = 8;
-/** Files of one drop: more are no slip of the hand any more. */
+/** Files of one drop. */
 const FILES_MAX = 1000;
 
 /** What a job of each kind is doing. */
-const RUNNING = { get: "downloading", refetch: "refreshing", publish: "publishing", store: "publishing", read: "reading",
+const RUNNING = { get: "downloading", refetch: "refreshing", publish: "sharing", store: "sharing", read: "reading",
   watch: "watching", follow: "following" };
+/** The same as a noun. */
+const WORK = { get: "download", refetch: "update", publish: "share", store: "upload", read: "read", watch: "watch", follow: "follow" };
+/** Kinds of jobs that run until they are cancelled and may move nothing. */
+const STANDING = ["watch", "follow"];
 
 /** Jobs of the peer and uploads of this page, by id. */
 const transfers = new Map();
 let onDone = () => {};
 
-/** `done` is called when a transfer ended well. */
+/** `done(name)` is called when a transfer is complete. */
 export const whenDone = (done) => { onDone = done; };
 
 function progressText(job) {
   const total = job.total ?? 0;
-  if (job.state !== "running") return job.error ? visible(job.error) : bytes(total || job.done);
   const share = total ? `, ${Math.floor((100 * job.done) / total)} %` : "";
   const seconds = (now() - job.started_ms) / 1000;
   const rate = (job.done - (job.kept ?? 0)) / seconds;
@@ -32,53 +34,57 @@ function progressText(job) {
 function row(first) {
   const bar = el("progress", { "aria-label": `Progress of ${visible(first.name ?? first.kind)}` });
   const text = el("small");
-  const state = el("span", { class: "pill" });
+  const state = el("span", { class: "pill", "data-state": "running" });
   const cancel = el("button", { type: "button", class: "small", onclick: () => stop(first.id, cancel) }, "Cancel",
     el("span", { class: "sr" }, ` ${visible(first.name ?? first.kind)}`));
   const line = el("tr", { role: "row" },
     el("th", { scope: "row" }, named(first.name ?? first.kind)),
     cell(null, { class: "wide" }, bar, text), cell(null, {}, state), cell(null, { class: "acts" }, cancel));
   line.update = (job) => {
-    const runs = job.state === "running";
-    bar.hidden = !runs;
     if (job.total) {
       bar.max = job.total;
       bar.value = job.done;
     } else bar.removeAttribute("value");
     set(text, progressText(job));
-    text.classList.toggle("bad", job.state === "failed");
-    set(state, runs ? RUNNING[job.kind] ?? job.kind : job.state);
-    state.dataset.state = job.state;
-    cancel.hidden = !runs;
+    set(state, RUNNING[job.kind] ?? job.kind);
   };
   return line;
+}
+
+function standingRow(first) {
+  const cancel = el("button", { type: "button", class: "small", onclick: () => stop(first.id, cancel) }, "Cancel",
+    el("span", { class: "sr" }, ` ${visible(first.name ?? first.kind)}`));
+  return el("tr", { role: "row" }, el("th", { scope: "row" }, `${RUNNING[first.kind]} `, named(first.name ?? "")),
+    cell(null, { class: "acts" }, cancel));
 }
 
 function stop(id, button) {
   const job = transfers.get(id);
   if (job?.abort) return job.abort();
-  return acting(button, "transfers-line", () => change("DELETE", `/api/v1/jobs/${encodeURIComponent(id)}`));
+  return doing(button, () => change("DELETE", `/api/v1/jobs/${encodeURIComponent(id)}`));
 }
 
 function show() {
+  for (const [id, job] of transfers) if (job.state !== "running") transfers.delete(id);
   const all = [...transfers.values()].sort((a, b) => b.started_ms - a.started_ms);
-  const ended = all.filter((job) => job.state !== "running");
-  for (const job of ended.slice(ENDED_SHOWN)) transfers.delete(job.id);
   const uploads = new Set(all.filter((job) => job.isUpload).map((job) => job.name));
-  // What this page uploads is a job of the peer too: it is shown once.
-  const shown = all.filter((job) => transfers.has(job.id) && (job.kind !== "store" || job.isUpload || !uploads.has(job.name)));
-  fill($("transfers"), shown, (job) => job.id, row);
-  $("transfers-table").hidden = shown.length === 0;
-  $("transfers-none").hidden = shown.length > 0;
+  // An upload of this page is a job of the peer too: it is shown once.
+  const isShown = (job) => job.kind !== "store" || job.isUpload || !uploads.has(job.name);
+  const moving = all.filter((job) => !STANDING.includes(job.kind) && isShown(job));
+  const standing = all.filter((job) => STANDING.includes(job.kind));
+  fill($("transfers"), moving, (job) => job.id, row);
+  fill($("standing"), standing, (job) => job.id, standingRow);
+  $("strip").hidden = moving.length === 0;
+  $("standing-table").hidden = standing.length === 0;
 }
 
 function note(job) {
   const before = transfers.get(job.id);
   transfers.set(job.id, job);
   if (before?.state !== "running" || job.state === "running") return;
-  const what = { done: "is done", failed: `failed: ${job.error ?? ""}`, cancelled: "was cancelled" }[job.state];
-  say("transfers-line", visible(`${job.name ?? job.kind} ${what}`), job.state === "failed");
-  if (job.state === "done") onDone();
+  const what = { done: "is complete.", failed: `failed: ${job.error ?? ""}`, cancelled: "was cancelled." }[job.state];
+  tell(`The ${WORK[job.kind] ?? job.kind}${job.name ? ` of ${job.name}` : ""} ${what}`, job.state === "failed");
+  if (job.state === "done") onDone(job.name);
 }
 
 /** Takes what the peer says of one job. */
@@ -96,13 +102,12 @@ export function replace(jobs) {
 }
 
 export async function download(match, button) {
-  await acting(button, "transfers-line", async () => {
+  await doing(button, async () => {
     update(await change("POST", "/api/v1/get", { names: [match.name], origin: match.origin }));
-    say("transfers-line", `downloading ${visible(match.name)}`);
   });
 }
 
-// Publishing -------------------------------------------------------------------------------------------------------
+// Sharing ----------------------------------------------------------------------------------------------------------
 
 function put(job, file, token) {
   return new Promise((done, fail) => {
@@ -134,7 +139,7 @@ async function publishOne(name, file) {
       return put(job, file, token);
     });
     const failed = answer.failed?.[0];
-    if (failed) throw new Error(failed.error ?? "it could not be published");
+    if (failed) throw new Error(failed.error ?? "it could not be shared");
     update({ ...job, abort: null, state: "done" });
     return answer.files?.[0] ?? {};
   } catch (error) {
@@ -170,7 +175,7 @@ async function publish(files) {
   const [told, failed] = [[], []];
   for (const { path, file } of files) {
     const name = folder ? `${folder}/${path}` : path;
-    say("publish-line", `publishing ${visible(name)} …`);
+    say("publish-line", `sharing ${visible(name)} …`);
     try {
       const { version } = await publishOne(name, file);
       told.push(`${name}${version ? ` as version ${version}` : ""}`);
@@ -179,19 +184,23 @@ async function publish(files) {
       failed.push(`${name}: ${error.message}`);
     }
   }
-  if (failed.length) say("publish-line", visible(`not published: ${failed.join("; ")}`), true);
-  else if (told.length === 1) say("publish-line", visible(`published ${told[0]}`));
-  else if (told.length) say("publish-line", `published ${plural(told.length, "file")}`);
-  else say("publish-line", "not published");
+  if (failed.length) say("publish-line", visible(`not shared: ${failed.join("; ")}`), true);
+  else if (told.length === 1) say("publish-line", visible(`shared ${told[0]}`));
+  else if (told.length) say("publish-line", `shared ${plural(told.length, "file")}`);
+  else say("publish-line", "not shared");
 }
 
 /** Connects the drop zone and the file chooser. */
 export function publishing() {
-  const [zone, chooser] = [$("drop"), $("files")];
+  const [zone, chooser, folder] = [$("drop"), $("files"), $("folder")];
   const over = (isOver) => zone.classList.toggle("over", isOver);
   chooser.addEventListener("change", () => acting(chooser, "publish-line", async () => {
     await publish([...chooser.files].map((file) => ({ path: file.name, file })));
     chooser.value = "";
+  }));
+  folder.addEventListener("change", () => acting(folder, "publish-line", async () => {
+    await publish([...folder.files].map((file) => ({ path: file.webkitRelativePath, file })));
+    folder.value = "";
   }));
   addEventListener("dragover", (event) => {
     event.preventDefault(); // a file that misses the zone must not replace the page

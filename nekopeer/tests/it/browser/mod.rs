@@ -1,6 +1,8 @@
 //! The dashboards in a real browser: a peer and an indexer, driven as a user would, by mouse and by keyboard.
 
 mod chromium;
+mod many_files;
+mod media;
 
 use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -163,7 +165,7 @@ async fn keyboard_reaches_everything(browser: &Browser, peer: &Served) {
             browser.press(' ').await;
         }
     }
-    let places = ["skip", "theme", "terms", "files", "under", "log", "token-open"].map(|wanted| {
+    let places = ["skip", "theme", "files", "folder", "under", "terms", "log", "token-open"].map(|wanted| {
         reached.iter().position(|at| at == wanted).unwrap_or_else(|| panic!("{wanted}: {reached:?}"))
     });
     assert!(places.is_sorted(), "as they stand on the page: {reached:?}");
@@ -185,16 +187,16 @@ async fn token_is_asked_for_and_files_are_published(browser: &Browser, peer: &Se
     browser.value("window.isFirstPage = true").await;
     drop_file(browser, "a.txt", "a").await;
     give_token(browser, &peer.token()).await;
-    browser.until(&shows("publish-line", "published a.txt")).await;
+    browser.until(&shows("publish-line", "shared a.txt")).await;
     assert_eq!(peer.home.read("a.txt"), b"a");
     let folder = TempDir::new().unwrap();
     let chosen = folder.path().join("report.txt");
     fs::write(&chosen, "chosen").unwrap();
     browser.type_into("#files", chosen.to_str().unwrap()).await;
-    browser.until(&shows("publish-line", "published report.txt")).await;
+    browser.until(&shows("publish-line", "shared report.txt")).await;
     browser.type_into("#under", "dropped/").await;
     drop_file(browser, MARKUP, "dropped").await;
-    browser.until(&shows("publish-line", &format!("published dropped/{MARKUP}"))).await;
+    browser.until(&shows("publish-line", &format!("shared dropped/{MARKUP}"))).await;
     theirs.done(&["get", "report.txt", &format!("dropped/{MARKUP}")]);
     assert_eq!(theirs.read("report.txt"), b"chosen");
 }
@@ -203,15 +205,23 @@ async fn files_are_found_fetched_and_cancelled(browser: &Browser, peer: &Served,
     search(browser, "models/*.bin", "models/large.bin").await;
     search(browser, "cuda 12", "models/cuda-12.bin").await;
     browser.click("#found button").await;
-    browser.until(&row("transfers", &["models/cuda-12.bin", "done"])).await;
-    browser.until(&row("catalogue", &["models/cuda-12.bin", "v1", "copy", "fresh until", "left"])).await;
+    browser.until(&shows("note", "The download of models/cuda-12.bin is complete.")).await;
+    browser.until(&row("found", &["models/cuda-12.bin", "v1, fresh"])).await;
+    browser.click("#by-folder").await;
+    browser.until(&row("catalogue", &["models/cuda-12.bin", "v1", "copy", "fresh"])).await;
+    show_details(browser, "models/cuda-12.bin").await;
+    for shown in ["fresh until", "left", "hybrid: a copy is fresh for 1 min"] {
+        browser.until(&shows("details-tiles", shown)).await;
+    }
+    browser.click("#details-close").await;
     assert_eq!(peer.home.read("models/cuda-12.bin"), theirs.read("models/cuda-12.bin"));
     search(browser, "models/large.bin", "models/large.bin").await;
     browser.click("#found button").await;
-    browser.until("document.querySelector('#transfers progress').value > 0").await;
+    browser.until("document.querySelector('#transfers progress')?.value > 0").await;
     browser.click("#transfers button").await;
-    browser.until(&row("transfers", &["models/large.bin", "cancelled"])).await;
-    browser.click("#catalogue .acts button").await;
+    browser.until(&shows("note", "The download of models/large.bin was cancelled.")).await;
+    browser.until("document.getElementById('strip').hidden").await; // nothing moves
+    browser.click("#catalogue .acts button:not([hidden])").await;
     browser.until("document.getElementById('ticket').value.startsWith('nekopeer get neko:')").await;
     browser.press(ESCAPE).await;
     browser.until("!document.getElementById('ticket-box').open").await;
@@ -225,12 +235,16 @@ async fn new_version_is_seen_to_arrive_and_fetched(browser: &Browser, peer: &Ser
     assert_eq!(browser.value("return window.isFirstPage").await, true, "the page was not loaded again");
     search(browser, "*.bin", "models/cuda-12.bin").await;
     peer.home.done(&["get", "models/large.bin", "--background"]);
-    browser.until("document.querySelector('#transfers progress').value > 0").await;
+    browser.until("document.querySelector('#transfers progress')?.value > 0").await;
     look_at(browser, "peer").await;
     assert_everything_is_named(browser, 6).await;
     browser.click("#transfers button").await;
-    browser.click("#catalogue button:last-child:not([hidden])").await;
-    browser.until(&row("catalogue", &["models/cuda-12.bin", "v2", "fresh until"])).await;
+    // The only stale file is updated as part of a selection.
+    browser.click("#select-page").await;
+    browser.until(&shows("update-selected", "Update 1 stale")).await;
+    browser.click("#update-selected").await;
+    browser.until(&row("catalogue", &["models/cuda-12.bin", "v2", "fresh"])).await;
+    browser.until("document.getElementById('selection').hidden").await;
     assert_eq!(peer.home.read("models/cuda-12.bin"), theirs.read("models/cuda-12.bin"));
 }
 
@@ -258,7 +272,7 @@ async fn markup_is_text_and_files_do_not_run(browser: &Browser, peer: &Served) {
 async fn show_details(browser: &Browser, text: &str) {
     let rows = "[...document.getElementById('catalogue').children]";
     let find = format!("{rows}.find((row) => row.innerText.includes({}))", json!(text));
-    browser.value(&format!("{find}.querySelector('.acts button:nth-of-type(2)').click()")).await;
+    browser.value(&format!("{find}.querySelector('.acts button:last-child').click()")).await;
 }
 
 /// Policy, readers and kept versions are shown, and a set goes back.
@@ -269,22 +283,22 @@ async fn set_goes_back(browser: &Browser, peer: &Served, origin: &Served) {
     origin.home.done(&["share", "--set", "build", "app"]);
     following.out_line("app is at version 2");
     open_live(browser, &peer.url).await;
-    browser.until(&row("catalogue", &["app", "v2", "copy, set, hybrid"])).await;
-    browser.until(&row("transfers", &["app", "following"])).await;
+    browser.until(&row("catalogue", &["app", "v2", "copy, set"])).await;
+    browser.until(&row("standing", &["following", "app"])).await;
     show_details(browser, "copy, set").await;
     browser.until(&row("details-kept", &["v1"])).await;
-    browser.until(&shows("details-tiles", "hybrid, fresh for")).await;
+    browser.until(&shows("details-tiles", "hybrid: a copy is fresh for")).await;
     look_at(browser, "details").await;
     browser.click("#details-kept button").await;
-    browser.until(&shows("details-line", "version 1 is in its place")).await;
+    browser.until(&shows("details-line", "Version 1 is in its place.")).await;
     browser.until(&shows("details-tiles", "up to v2: it was rolled back")).await;
     assert_eq!(peer.home.read("app/a"), b"1");
     assert_everything_is_named(browser, 3).await;
     assert_quiet(browser, &[peer.host()]).await;
     open_live(browser, &origin.url).await;
-    browser.until(&row("catalogue", &["app", "own, set, hybrid"])).await;
-    show_details(browser, "own, set").await;
-    browser.until(&shows("details-tiles", "a set: a folder")).await;
+    browser.until(&row("catalogue", &["app", "shared, set"])).await;
+    show_details(browser, "shared, set").await;
+    browser.until(&shows("details-tiles", "a set: a folder with one version")).await;
     assert_quiet(browser, &[peer.host(), origin.host()]).await;
 }
 
