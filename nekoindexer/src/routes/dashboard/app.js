@@ -1,4 +1,4 @@
-// The page of an indexer: what it is asked, how fast it answers, what it drops, its neighbors, and the names it lists.
+// The page of an indexer: queries, answer times, dropped requests, neighbors, and the names that it lists.
 import { $, ask, bytes, cell, count, el, fill, live, plural, searching, set, showTiles, span, visible } from "/assets/common.js";
 import { bars, curve } from "/assets/charts.js";
 
@@ -14,15 +14,36 @@ let latest = -1;
 
 // Figures ----------------------------------------------------------------------------------------------------------
 
+/** What each limit is called, and the unit of what is used of it. */
+const LIMITS = {
+  connections: ["Connections", count],
+  forwards: ["Queries at neighbors", count],
+  scans: ["Searches under way", count],
+  seen_messages: ["Message ids remembered", count],
+  summaries: ["Memory of neighbors' summaries", bytes],
+  memory: ["Memory for other nodes", bytes],
+};
+
+/** The neighbors that are connected, as a text; they are asked for less often than the other stats. */
+let connected = "…";
+/** The last stats that were shown. */
+let last = null;
+
 function showFigures(figures) {
-  const used = Object.entries(figures.budget).map(([name, { used, max }]) =>
-    [name[0].toUpperCase() + name.slice(1).replaceAll("_", " "), `${count(used)} of ${count(max)}`]);
+  last = figures;
   showTiles([
-    ["Queries/s", count(figures.queries_per_s)], ["Names", count(figures.names)], ["Holders", count(figures.holders)],
-    ["Memory", figures.memory_bytes ? bytes(figures.memory_bytes) : "unknown"], ["Uptime", span(figures.uptime_s)],
-    ["Queries since the start", count(figures.queries)], ["Forwarded", count(figures.forwarded)],
-    ["Records registered", count(figures.registered)], ["Invalidations", count(figures.invalidations)], ...used,
+    ["Queries", `${count(figures.queries_per_s)} per s`], ["Names listed", count(figures.names)],
+    ["Peers connected", count(figures.holders)], ["Neighbors connected", connected],
   ]);
+  const used = Object.entries(figures.budget).map(([name, { used, max }]) => {
+    const [title, unit] = LIMITS[name] ?? [name, count];
+    return [title, `${unit(used)} of ${unit(max)}`];
+  });
+  showTiles([
+    ["Uptime", span(figures.uptime_s)], ["Memory of the process", figures.memory_bytes ? bytes(figures.memory_bytes) : "unknown"],
+    ["Answers since the start", count(figures.queries)], ["Queries forwarded", count(figures.forwarded)],
+    ["Records registered", count(figures.registered)], ["Invalidations", count(figures.invalidations)], ...used,
+  ], "figures");
 }
 
 function showRate({ queries_per_s: rate, queries_per_s_10: mean, uptime_s: second }) {
@@ -33,9 +54,9 @@ function showRate({ queries_per_s: rate, queries_per_s_10: mean, uptime_s: secon
   const peak = Math.max(...rates);
   curve($("rate"), rates, SECONDS,
     `Queries per second in the last ${plural(rates.length, "second")}: now ${count(rate)}, at most ${count(peak)}`);
-  set($("rate-line"), `now ${count(rate)}/s, in the last ten seconds ${count(mean)}/s`);
+  set($("rate-line"), `now ${count(rate)} per s, in the last 10 s ${count(mean)} per s`);
   set($("rate-from"), `${SECONDS} s ago`);
-  set($("rate-peak"), `at most ${count(peak)}/s`);
+  set($("rate-peak"), `at most ${count(peak)} per s`);
 }
 
 const duration = (us) => (us < 1000 ? `${count(us)} µs` : us < 1e6 ? `${count(us / 1000)} ms` : `${count(us / 1e6)} s`);
@@ -49,8 +70,8 @@ function trimmed(buckets) {
 
 function showLatency({ buckets, p50_us: half, p99_us: most }) {
   const shown = trimmed(buckets);
-  const text = half === null ? "no answers in the last ten seconds"
-    : `in the last ten seconds half took at most ${duration(half)}, 99 % at most ${duration(most)}`;
+  const text = half === null ? "no answers in the last 10 s"
+    : `in the last 10 s half of the answers took at most ${duration(half)}, 99 % at most ${duration(most)}`;
   const told = shown.filter((bucket) => bucket.count > 0).map((bucket) =>
     `${bucket.le_us === null ? "longer" : `up to ${duration(bucket.le_us)}`}: ${count(bucket.count)}`);
   bars($("latency"), shown.map((bucket) => bucket.count), `Answers since the start by their time. ${told.join(", ")}`);
@@ -91,7 +112,7 @@ function show(figures) {
 
 function health(neighbor) {
   if (!neighbor.connected) return ["away", visible(neighbor.why ?? "")];
-  if (neighbor.late) return ["slow", "answers none of many queries"];
+  if (neighbor.late) return ["slow", "it answers too few queries"];
   if (!neighbor.asked) return [neighbor.standing === "guest" ? "unverified" : "slow", visible(neighbor.why ?? "")];
   return ["up", neighbor.configured ? "" : neighbor.standing];
 }
@@ -120,6 +141,8 @@ function showNeighbors(neighbors) {
   fill($("neighbors"), neighbors, (neighbor) => `${neighbor.addr} ${neighbor.node}`, neighborRow);
   const up = neighbors.filter((neighbor) => neighbor.connected).length;
   set($("neighbors-caption"), `${count(up)} of ${plural(neighbors.length, "neighbor")} connected`);
+  connected = `${count(up)} of ${count(neighbors.length)}`;
+  if (last) showFigures(last);
   $("neighbors-table").hidden = neighbors.length === 0;
   $("neighbors-none").hidden = neighbors.length > 0;
 }

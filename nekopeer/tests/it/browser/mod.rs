@@ -324,9 +324,28 @@ async fn indexer_shows_its_neighbors_and_what_it_is_asked(browser: &Browser) {
     let neighbor = other.local_addr().to_string();
     browser.until(&row("neighbors", &[&neighbor, "up", &other.node().to_string()[..8], "trusted"])).await;
     browser.until(&row("neighbors", &[&away.to_string(), "away"])).await;
-    for tile in [["Names", "30"], ["Holders", "1"], ["Memory", "MiB"]] {
+    for tile in [
+        ["Queries", "per s"],
+        ["Names listed", "30"],
+        ["Peers connected", "1"],
+        ["Neighbors connected", "1 of 2"],
+    ] {
         browser.until(&row("tiles", &tile)).await;
     }
+    for figure in [["Memory of the process", "MiB"], ["Memory for other nodes", "of"], ["Uptime", "s"]] {
+        browser.until(&row("figures", &figure)).await;
+    }
+    // Each stays one: the numbers are replaced each second.
+    let uptime = "[...document.getElementById('figures').children].find((at) => at.innerText.includes('Uptime')).innerText";
+    let counted = "document.getElementById('tiles').children.length + document.getElementById('figures').children.length";
+    browser.value(&format!("window.uptime = {uptime}; window.counted = {counted}")).await;
+    browser.until(&format!("window.uptime !== {uptime}")).await;
+    let counts = browser
+        .value(&format!(
+            "return [window.counted, {counted}, document.getElementById('tiles').children.length]"
+        ))
+        .await;
+    assert_eq!((&counts[0], &counts[2]), (&counts[1], &json!(4)), "{counts}");
     // It says how many answers took how long since the start. How many bars that makes is up to the machine.
     let before = browser.value("return window.before = document.querySelector('#latency').innerHTML").await;
     assert!(before.as_str().is_some_and(|before| before.contains("Answers since the start")), "{before}");
