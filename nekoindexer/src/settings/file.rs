@@ -2,6 +2,7 @@
 
 use std::{ffi::OsString, path::Path};
 
+use clap::Command;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -13,15 +14,20 @@ use super::table::{Kind, Setting};
 const ALIKE_MIN: f64 = 0.7;
 
 /// One key of the file.
-#[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) key: String,
-    pub(super) line: usize,
+pub(super) struct Entry<'a> {
+    pub(super) setting: &'a Setting,
+    /// File and line.
+    pub(super) place: String,
     pub(super) values: Vec<OsString>,
 }
 
-/// Reads the text of the file at `path`.
-pub(super) fn parse(text: &str, path: &Path, settings: &[Setting]) -> Result<Vec<Entry>, Vec<String>> {
+/// Reads the text of the file at `path`. Its values are checked as flags of `command`.
+pub(super) fn parse<'a>(
+    text: &str,
+    path: &Path,
+    command: &Command,
+    settings: &'a [Setting],
+) -> Result<Vec<Entry<'a>>, Vec<String>> {
     let path = path.display();
     let table = DeTable::parse(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_of(text, span.start));
@@ -31,13 +37,13 @@ pub(super) fn parse(text: &str, path: &Path, settings: &[Setting]) -> Result<Vec
     let (mut entries, mut faults) = (Vec::new(), Vec::new());
     for (key, value) in table.get_ref() {
         let line = line_of(text, key.span().start);
-        let read = known(key.get_ref(), settings)
-            .and_then(|setting| Ok((setting, values(setting, &text[value.span()], value)?)))
-            .and_then(|(setting, values)| {
-                let written = &text[value.span()];
-                setting.parse(&values).map_err(|why| format!("{} = {written}: {why}", setting.key))?;
-                Ok(Entry { key: setting.key.clone(), line, values })
-            });
+        let written = &text[value.span()];
+        let read = known(key.get_ref(), settings).and_then(|setting| {
+            let values = values(setting, written, value)?;
+            let parsed = setting.parse(command, &values);
+            parsed.map_err(|why| format!("{} = {written}: {why}", setting.key))?;
+            Ok(Entry { setting, place: format!("{path}:{line}"), values })
+        });
         match read {
             Ok(entry) => entries.push(entry),
             Err(why) => faults.push((line, why)),
@@ -119,11 +125,12 @@ mod tests {
 
     #[test]
     fn configuration_files() {
-        let settings = table::settings(&table::prepared(<Args as clap::CommandFactory>::command()));
+        let command = table::prepared(<Args as clap::CommandFactory>::command());
+        let settings = table::settings(&command);
         testkit::fuzz("configuration_files", |bytes: &[u8]| {
             let Ok(text) = std::str::from_utf8(bytes) else { return };
-            match parse(text, Path::new("f"), &settings) {
-                Ok(entries) => assert!(entries.iter().all(|entry| entry.line >= 1)),
+            match parse(text, Path::new("f"), &command, &settings) {
+                Ok(entries) => assert!(entries.iter().all(|entry| entry.place.starts_with("f:"))),
                 Err(faults) => assert!(faults.iter().all(|fault| fault.starts_with("f:"))),
             }
         });

@@ -1,45 +1,14 @@
-//! The layers: which of them says what holds for each setting.
+//! The layers: clap reads the command line over the environment over the file, and says which of them holds.
 
-use std::{collections::HashMap, env, ffi::OsString, fmt, io, path::PathBuf};
+use std::{cmp::Ordering, collections::HashMap, env, ffi::OsString, io, path::PathBuf};
 
-use clap::{ArgMatches, Command, parser::ValueSource};
+use clap::{ArgMatches, Command, builder::Resettable, parser::ValueSource};
 use nekoproto::small_file::read_text;
 
 use super::{CONFIG_VARIABLE, file, table::Setting};
 
 /// Bytes of a configuration file.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
-
-/// Who says what holds, the strongest last.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Source {
-    Default,
-    File { path: PathBuf, line: usize },
-    Variable(String),
-    Flag(String),
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Default => f.write_str("default"),
-            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Self::Variable(name) => f.write_str(name),
-            Self::Flag(flag) => f.write_str(flag),
-        }
-    }
-}
-
-impl Source {
-    const fn layer(&self) -> u8 {
-        match self {
-            Self::Default => 0,
-            Self::File { .. } => 1,
-            Self::Variable(_) => 2,
-            Self::Flag(_) => 3,
-        }
-    }
-}
 
 /// The configuration file to read.
 pub(super) struct ChosenFile {
@@ -60,99 +29,95 @@ fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// For each setting, in the order of the table: who says what holds, and the values unless the command line has them.
-pub(super) struct Layers(Vec<(Source, Vec<OsString>)>);
+/// What holds.
+pub(super) struct InForce {
+    pub(super) matches: ArgMatches,
+    /// Where the file says what holds, by key.
+    places: HashMap<String, String>,
+}
 
-impl Layers {
-    /// Reads the environment and the file.
+impl InForce {
+    /// Who says what holds for `setting`.
+    pub(super) fn source(&self, setting: &Setting) -> String {
+        match self.matches.value_source(setting.id()) {
+            Some(ValueSource::CommandLine) => setting.flag(),
+            Some(ValueSource::EnvVariable) => setting.variable.clone(),
+            _ => self.places.get(&setting.key).cloned().unwrap_or_else(|| "default".to_owned()),
+        }
+    }
+
+    /// Reads the command `line`, the environment and the file.
     pub(super) fn load(
+        command: &Command,
         settings: &[Setting],
-        matches: &ArgMatches,
+        line: &[OsString],
         file: Option<&ChosenFile>,
     ) -> Result<Self, Vec<String>> {
-        let mut faults = Vec::new();
-        let mut in_file = HashMap::new();
-        match file.map_or(Ok(Vec::new()), |file| read(file, settings)) {
-            Ok(entries) => in_file.extend(entries.into_iter().map(|entry| (entry.key.clone(), entry))),
+        let (mut faults, mut places) = (Vec::new(), HashMap::new());
+        // Across layers the stronger one has its way: see below.
+        let mut layered = command.clone().mut_args(|arg| arg.conflicts_with(Resettable::Reset));
+        match file.map_or(Ok(Vec::new()), |file| read(file, command, settings)) {
+            Ok(entries) => {
+                for entry in entries {
+                    layered = layered.mut_arg(entry.setting.id(), |arg| arg.default_values(entry.values));
+                    places.insert(entry.setting.key.clone(), entry.place);
+                }
+            }
             Err(found) => faults = found,
         }
-        let mut layers = Vec::with_capacity(settings.len());
         for setting in settings {
-            let (key, variable_name) = (&setting.key, &setting.variable);
-            let in_variable = variable(variable_name).map(|value| vec![value]);
-            if let Some(Err(why)) = in_variable.as_ref().map(|values| setting.parse(values)) {
-                let value = in_variable.iter().flatten().next().map(|value| value.display().to_string());
-                faults.push(format!("{variable_name}={}: {why}", value.unwrap_or_default()));
+            let (name, Some(value)) = (&setting.variable, variable(&setting.variable)) else { continue };
+            match setting.parse(command, std::slice::from_ref(&value)) {
+                Ok(()) => layered = layered.mut_arg(setting.id(), |arg| arg.env(name)),
+                Err(why) => faults.push(format!("{name}={}: {why}", value.display())),
             }
-            let is_flag =
-                matches.value_source(setting.arg.get_id().as_str()) == Some(ValueSource::CommandLine);
-            layers.push(match (is_flag, in_variable, in_file.remove(key), file) {
-                (true, ..) => (Source::Flag(format!("--{}", key.replace('_', "-"))), raw(setting, matches)),
-                (false, Some(values), ..) => (Source::Variable(variable_name.clone()), values),
-                (false, None, Some(entry), Some(file)) => {
-                    (Source::File { path: file.path.clone(), line: entry.line }, entry.values)
-                }
-                (false, None, ..) => (Source::Default, Vec::new()),
-            });
         }
-        faults.extend(without_excluded(settings, &mut layers));
-        if faults.is_empty() { Ok(Self(layers)) } else { Err(faults) }
-    }
-
-    /// The command with what the environment and the file say as its defaults, and who says what.
-    pub(super) fn apply(self, mut command: Command, settings: &[Setting]) -> (Command, Vec<Source>) {
-        let mut sources = Vec::with_capacity(self.0.len());
-        for (setting, (source, values)) in settings.iter().zip(self.0) {
-            if matches!(source, Source::Variable(_) | Source::File { .. }) {
-                command = command.mut_arg(setting.arg.get_id().as_str(), |arg| arg.default_values(values));
-            }
-            sources.push(source);
-        }
-        (command, sources)
-    }
-}
-
-/// The words that were given for a setting.
-pub(super) fn raw(setting: &Setting, matches: &ArgMatches) -> Vec<OsString> {
-    let values = matches.get_raw(setting.arg.get_id().as_str());
-    values.map(|values| values.map(ToOwned::to_owned).collect()).unwrap_or_default()
-}
-
-/// What turns a switch off.
-const OFF: [&str; 6] = ["n", "no", "f", "false", "off", "0"];
-
-/// Gives up what a stronger layer excludes; the faults are what one layer says and excludes itself.
-fn without_excluded(settings: &[Setting], layers: &mut [(Source, Vec<OsString>)]) -> Vec<String> {
-    let mut faults = Vec::new();
-    let is_off = |values: &[OsString]| {
-        values.iter().any(|value| OFF.iter().any(|off| value.eq_ignore_ascii_case(off)))
-    };
-    for first in 0..settings.len() {
-        for second in (first + 1)..settings.len() {
-            let is_said = |at: usize| layers[at].0 != Source::Default && !is_off(&layers[at].1);
-            if !settings[first].excludes.contains(&settings[second].key)
-                || !is_said(first)
-                || !is_said(second)
-            {
+        let parse = |layered: &Command| {
+            layered.clone().try_get_matches_from(line).map_err(|error| vec![error.to_string()])
+        };
+        let mut read = Self { matches: parse(&layered)?, places };
+        for (one, other) in exclusive(command, settings) {
+            if !one.is_on(&read.matches) || !other.is_on(&read.matches) {
                 continue;
             }
-            let (one, other) = (&layers[first].0, &layers[second].0);
-            if one.layer() == other.layer() {
-                let (key, excluded) = (&settings[first].key, &settings[second].key);
-                faults.push(format!(
-                    "{one} says {key} and {other} {excluded}, which exclude each other: remove one"
-                ));
-            }
-            let weaker = if one.layer() < other.layer() { first } else { second };
-            layers[weaker] = (Source::Default, Vec::new());
+            let layer = |setting: &Setting| read.matches.value_source(setting.id());
+            let weaker = match layer(one).cmp(&layer(other)) {
+                Ordering::Less => one,
+                Ordering::Greater => other,
+                Ordering::Equal => {
+                    let (first, second) = (read.source(one), read.source(other));
+                    let (one, other) = (&one.key, &other.key);
+                    faults.push(format!(
+                        "{first} says {one} and {second} {other}, which exclude each other: remove one"
+                    ));
+                    continue;
+                }
+            };
+            layered = layered.mut_arg(weaker.id(), |arg| arg.env(Resettable::Reset).default_value("false"));
+            read.matches = parse(&layered)?;
+            read.places.remove(&weaker.key);
         }
+        if faults.is_empty() { Ok(read) } else { Err(faults) }
     }
-    faults
 }
 
-fn read(file: &ChosenFile, settings: &[Setting]) -> Result<Vec<file::Entry>, Vec<String>> {
+/// The pairs of switches that exclude each other.
+fn exclusive<'a>(command: &Command, settings: &'a [Setting]) -> Vec<(&'a Setting, &'a Setting)> {
+    let excludes = |one: &Setting, other: &Setting| {
+        command.get_arg_conflicts_with(&one.arg).iter().any(|arg| arg.get_id() == other.arg.get_id())
+    };
+    let pairs = settings.iter().enumerate();
+    let pairs = pairs.flat_map(|(n, one)| settings[n + 1..].iter().map(move |other| (one, other)));
+    pairs.filter(|(one, other)| excludes(one, other) || excludes(other, one)).collect()
+}
+
+fn read<'a>(
+    file: &ChosenFile,
+    command: &Command,
+    settings: &'a [Setting],
+) -> Result<Vec<file::Entry<'a>>, Vec<String>> {
     match read_text(&file.path, FILE_BYTES_MAX) {
-        Ok(text) => file::parse(&text, &file.path, settings),
+        Ok(text) => file::parse(&text, &file.path, command, settings),
         Err(error) if !file.is_given && error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => {
             let path = file.path.display();

@@ -2,8 +2,8 @@
 //!
 //! The flags of a program are the one definition: every flag of its top level is a setting, with an environment
 //! variable (`NEKO_DATA_DIR` for `--data-dir`), a key of the TOML file (`data_dir`), and its help text and default
-//! in `--print-config`. Values of the environment and of the file are checked by the flag's own parser, and then
-//! become the defaults with which the command line is read again.
+//! in `--print-config`. Values of the environment and of the file are checked as if they stood on the command line,
+//! which is then read again: clap takes a variable over the file, whose values are its defaults.
 
 mod access;
 mod check;
@@ -23,14 +23,11 @@ use std::{
     process::ExitCode,
 };
 
-use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use clap::{Command, CommandFactory, FromArgMatches};
 use nekoproto::NetworkName;
 
 pub use self::{access::AccessArgs, tools::Tool};
-use self::{
-    layers::{Layers, Source},
-    table::Setting,
-};
+use self::{layers::InForce, table::Setting};
 use crate::{logging::LogArgs, visible::visible};
 
 /// Exit code of wrong usage, wherever the wrong value was said.
@@ -105,33 +102,23 @@ pub struct CommonArgs {
 /// # Errors
 /// There is nothing left to do: the exit code. What is wrong has been printed.
 pub fn start<P: Program>() -> Result<P, ExitCode> {
-    let command = table::prepared(P::command());
-    let line: Vec<OsString> = env::args_os().collect();
-    let matches = P::for_help(command.clone()).try_get_matches_from(&line).map_err(refused)?;
-    let args = P::from_arg_matches(&matches).map_err(refused)?;
-    let settings = table::settings(&command);
+    let (command, line, args) = read_line::<P>().map_err(refused)?;
     if args.common().print_config {
-        return Err(printed(&print::commented(&command, &settings)));
+        return Err(printed(&print::commented(&command, &table::settings(&command))));
     }
-    let checked = match args.tool() {
-        None => None,
-        Some(Tool::Config(tools::Config::Check { file, json })) => Some((file.clone(), *json)),
+    let (file, as_json) = match args.tool() {
+        None => (None, None),
+        Some(Tool::Config(tools::Config::Check { file, json })) => (file.clone(), Some(*json)),
         Some(tool) => return Err(tool.run(command).map_or_else(failed, |text| printed(&text))),
     };
-    let given = checked.clone().and_then(|(file, _)| file).or_else(|| args.common().config.clone());
-    let file = layers::chosen_file(given, P::default_file());
-    let loaded = Layers::load(&settings, &matches, file.as_ref())
-        .and_then(|layers| layered::<P>(command, &line, &settings, layers));
-    match (loaded, checked) {
-        (Ok((args, ..)), None) => Ok(args),
-        (Ok((_, matches, sources)), Some((_, true))) => {
-            Err(printed(&check::json(&settings, &matches, &sources)))
-        }
-        (Ok((_, matches, sources)), Some(_)) => Err(printed(&check::table(&settings, &matches, &sources))),
+    let settings = table::settings(&command);
+    let given = file.or_else(|| args.common().config.clone());
+    match (layered::<P>(&command, &line, &settings, given), as_json) {
+        (Ok((args, _)), None) => Ok(args),
+        (Ok((_, in_force)), Some(true)) => Err(printed(&check::json(&settings, &in_force))),
+        (Ok((_, in_force)), Some(false)) => Err(printed(&check::table(&settings, &in_force))),
         (Err(faults), _) => {
-            for fault in faults {
-                say(&fault);
-            }
+            faults.iter().for_each(say);
             Err(ExitCode::from(EXIT_USAGE))
         }
     }
@@ -142,32 +129,30 @@ pub fn start<P: Program>() -> Result<P, ExitCode> {
 /// # Errors
 /// Everything that is wrong in them, one line each.
 pub fn again<P: Program>() -> Result<P, Vec<String>> {
-    let command = table::prepared(P::command());
-    let line: Vec<OsString> = env::args_os().collect();
-    let read = |error: clap::Error| vec![error.to_string()];
-    let matches = P::for_help(command.clone()).try_get_matches_from(&line).map_err(read)?;
-    let given = P::from_arg_matches(&matches).map_err(read)?.common().config.clone();
-    let settings = table::settings(&command);
-    let file = layers::chosen_file(given, P::default_file());
-    let layers = Layers::load(&settings, &matches, file.as_ref())?;
-    layered(command, &line, &settings, layers).map(|(args, ..)| args)
+    let (command, line, args) = read_line::<P>().map_err(|error| vec![error.to_string()])?;
+    let given = args.common().config.clone();
+    layered(&command, &line, &table::settings(&command), given).map(|(args, _)| args)
 }
 
-/// Reads the command line with the values of the layers as defaults, and checks the whole.
-#[allow(clippy::type_complexity, reason = "it is taken apart where it is made")]
+/// Reads the command line alone.
+fn read_line<P: Program>() -> clap::error::Result<(Command, Vec<OsString>, P)> {
+    let (command, line) = (table::prepared(P::command()), Vec::from_iter(env::args_os()));
+    let args = P::from_arg_matches(&P::for_help(command.clone()).try_get_matches_from(&line)?)?;
+    Ok((command, line, args))
+}
+
+/// Reads the command line over the environment and the file, and checks the whole.
 fn layered<P: Program>(
-    command: clap::Command,
+    command: &Command,
     line: &[OsString],
     settings: &[Setting],
-    layers: Layers,
-) -> Result<(P, ArgMatches, Vec<Source>), Vec<String>> {
-    let (command, sources) = layers.apply(command, settings);
-    let read = |error: clap::Error| vec![error.to_string()];
-    let matches = command.try_get_matches_from(line).map_err(read)?;
-    let mut args = P::from_arg_matches(&matches).map_err(read)?;
-    args.access().load().map_err(|fault| vec![fault])?;
-    args.validate().map_err(|fault| vec![fault])?;
-    Ok((args, matches, sources))
+    given: Option<PathBuf>,
+) -> Result<(P, InForce), Vec<String>> {
+    let file = layers::chosen_file(given, P::default_file());
+    let in_force = InForce::load(command, settings, line, file.as_ref())?;
+    let mut args = P::from_arg_matches(&in_force.matches).map_err(|error| vec![error.to_string()])?;
+    args.access().load().and_then(|()| args.validate()).map_err(|fault| vec![fault])?;
+    Ok((args, in_force))
 }
 
 /// Prints why the command line is not taken, or the help that it asks for. What it said may contain anything.

@@ -1,7 +1,5 @@
 //! The commented configuration file that `--print-config` prints.
 
-use std::ffi::OsString;
-
 use clap::Command;
 
 use super::table::{Kind, Setting};
@@ -26,12 +24,12 @@ pub(super) fn commented(command: &Command, settings: &[Setting]) -> String {
         if setting.kind != Kind::Switch && !choices.is_empty() {
             text.push_str(&comment(&format!("One of: {}.", choices.join(", "))));
         }
-        text.push_str(&line(setting));
+        text.push_str(&line(command, setting));
     }
     text
 }
 
-fn line(setting: &Setting) -> String {
+fn line(command: &Command, setting: &Setting) -> String {
     let defaults: Vec<String> =
         setting.arg.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
     let key = &setting.key;
@@ -43,18 +41,18 @@ fn line(setting: &Setting) -> String {
             )
         }
         (kind, Some(value)) => format!("{key} = {}\n", written(kind, value)),
-        (kind, None) => format!("#{key} = {}\n", written(kind, &example(setting))),
+        (kind, None) => format!("#{key} = {}\n", written(kind, &example(command, setting))),
     }
 }
 
 /// A value for a key without a default: what its help names as the default, if that is one, or else what stands
 /// for it in the help.
-fn example(setting: &Setting) -> String {
+fn example(command: &Command, setting: &Setting) -> String {
     let help = setting.arg.get_help().map(ToString::to_string).unwrap_or_default();
     let default =
         help.rsplit_once("[default: ").and_then(|(_, rest)| rest.split(']').next()).unwrap_or_default();
     let last = default.split_whitespace().next_back().unwrap_or_default();
-    if !last.is_empty() && setting.parse(&[OsString::from(last)]).is_ok() {
+    if !last.is_empty() && setting.parse(command, &[last.into()]).is_ok() {
         return last.to_owned();
     }
     let choices = setting.arg.get_possible_values();

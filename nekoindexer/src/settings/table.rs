@@ -1,8 +1,8 @@
 //! The table of settings, read off the flags of a program.
 
-use std::{any::TypeId, num::NonZeroU64};
+use std::{any::TypeId, ffi::OsString, num::NonZeroU64};
 
-use clap::{Arg, ArgAction, Command, builder::BoolishValueParser};
+use clap::{Arg, ArgAction, ArgMatches, Command, builder::BoolishValueParser};
 
 use super::units::Rate;
 
@@ -18,8 +18,6 @@ pub(super) struct Setting {
     /// Environment variable.
     pub(super) variable: String,
     pub(super) kind: Kind,
-    /// Keys of settings that cannot hold together with this one.
-    pub(super) excludes: Vec<String>,
 }
 
 /// What a setting's value is in a TOML file.
@@ -88,38 +86,41 @@ pub(super) fn prepared(command: Command) -> Command {
 
 /// The settings of a prepared command, in the order of its help.
 pub(super) fn settings(command: &Command) -> Vec<Setting> {
-    let key = |arg: &Arg| arg.get_long().unwrap_or_default().replace('-', "_");
-    let args: Vec<&Arg> = command.get_arguments().filter(|arg| is_setting(arg)).collect();
-    let excludes = |arg: &Arg| command.get_arg_conflicts_with(arg).into_iter().map(key).collect::<Vec<_>>();
-    let setting = |arg: &&Arg| {
-        let own = key(arg);
-        let by_others = args.iter().filter(|other| excludes(other).contains(&own)).map(|other| key(other));
+    let setting = |arg: &Arg| {
+        let key = arg.get_long().unwrap_or_default().replace('-', "_");
         Setting {
-            arg: (*arg).clone(),
-            variable: format!("NEKO_{}", own.to_uppercase()),
+            variable: format!("NEKO_{}", key.to_uppercase()),
             kind: Kind::of(arg),
-            excludes: excludes(arg).into_iter().chain(by_others).collect(),
-            key: own,
+            key,
+            arg: arg.clone(),
         }
     };
-    args.iter().map(setting).collect()
+    command.get_arguments().filter(|arg| is_setting(arg)).map(setting).collect()
 }
 
 impl Setting {
-    /// Checks values with the parser of the flag.
-    pub(super) fn parse(&self, values: &[std::ffi::OsString]) -> Result<(), String> {
-        let arg = Arg::new("value").long("value").require_equals(true).action(ArgAction::Append);
-        let mut arg = arg.value_parser(self.arg.get_value_parser().clone());
-        if let Some(delimiter) = self.arg.get_value_delimiter() {
-            arg = arg.value_delimiter(delimiter);
-        }
-        let command = Command::new("value").no_binary_name(true).arg(arg);
-        let line = values.iter().map(|value| {
-            let mut word = std::ffi::OsString::from("--value=");
+    pub(super) fn id(&self) -> &str {
+        self.arg.get_id().as_str()
+    }
+
+    pub(super) fn flag(&self) -> String {
+        format!("--{}", self.arg.get_long().unwrap_or_default())
+    }
+
+    /// Whether it is a switch, and on.
+    pub(super) fn is_on(&self, matches: &ArgMatches) -> bool {
+        matches!(matches.try_get_one(self.id()), Ok(Some(true)))
+    }
+
+    /// Checks values as if they stood on the command line.
+    pub(super) fn parse(&self, command: &Command, values: &[OsString]) -> Result<(), String> {
+        let word = |value: &OsString| {
+            let mut word = OsString::from(self.flag() + "=");
             word.push(value);
             word
-        });
-        command.try_get_matches_from(line).map(drop).map_err(|error| self.why(&error))
+        };
+        let line = std::iter::once("program".into()).chain(values.iter().map(word));
+        command.clone().try_get_matches_from(line).map(drop).map_err(|error| self.why(&error))
     }
 
     fn why(&self, error: &clap::Error) -> String {

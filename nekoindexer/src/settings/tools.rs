@@ -1,6 +1,6 @@
 //! What a program does besides its work: checks its configuration, and writes completions and man pages.
 
-use std::{fs, io, path::PathBuf};
+use std::{fs, path::PathBuf};
 
 use clap::Command;
 use clap_complete::Shell;
@@ -53,7 +53,9 @@ impl Tool {
                 clap_complete::generate(*shell, &mut command, name, &mut text);
             }
             Self::Man { output: Some(folder), .. } => {
-                let written = pages(&command).into_iter().try_for_each(|page| write(page, folder));
+                let mut pages = pages(&command).into_iter();
+                let written = fs::create_dir_all(folder)
+                    .and_then(|()| pages.try_for_each(|page| Man::new(page).generate_to(folder).map(drop)));
                 written.map_err(|error| format!("cannot write to {}: {error}", folder.display()))?;
             }
             Self::Man { command: None, .. } => render(page(command), &mut text)?,
@@ -83,14 +85,6 @@ fn pages(command: &Command) -> Vec<Command> {
 
 fn page(command: Command) -> Command {
     command.disable_help_subcommand(true)
-}
-
-fn write(page: Command, folder: &std::path::Path) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
-    let mut text = Vec::new();
-    let name = format!("{}.1", page.get_name());
-    Man::new(page).render(&mut text)?;
-    fs::write(folder.join(name), text)
 }
 
 fn render(page: Command, text: &mut Vec<u8>) -> Result<(), String> {

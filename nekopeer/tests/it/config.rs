@@ -147,6 +147,9 @@ fn a_stronger_layer_drops_what_it_excludes() {
     assert_eq!(told["serve_stale"], (false.into(), "default".to_owned()));
     let told = in_force(&run(&home, &words, &[("NEKO_NO_SERVE_STALE", "1")]));
     assert_eq!((&told["serve_stale"].0, &told["no_serve_stale"].0), (&false.into(), &true.into()));
+    let flag_over_variable = [&words[..], &["--strict"]].concat();
+    let told = in_force(&run(&home, &flag_over_variable, &[("NEKO_SERVE_STALE", "1")]));
+    assert_eq!((&told["serve_stale"].0, &told["strict"].1), (&false.into(), &"--strict".to_owned()));
 }
 
 #[test]
