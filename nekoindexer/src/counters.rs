@@ -4,50 +4,25 @@
 use std::{
     array,
     cell::Cell,
-    ops::Sub,
+    fmt,
     sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
-/// Copies of all counters; a thread adds to one of them.
+use prometheus_client::{
+    encoding::{EncodeMetric, MetricEncoder, NoLabelSet},
+    metrics::{
+        MetricType,
+        counter::{Atomic, Counter},
+    },
+};
+
+/// Copies of a counter; a thread adds to one of them.
 const STRIPES: usize = 8;
 /// Buckets of times: up to 1 us, 2 us, 4 us, ... 8.4 s, and longer.
 pub(crate) const BUCKETS: usize = 25;
 /// Of the answers that asked nobody, one in this many is timed: reading the clock costs a tenth of the answer.
 const TIMED_EVERY: u64 = 16;
-
-/// What is counted beside drops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
-    /// Names looked up here alone.
-    Search,
-    /// Queries, of peers and neighbors.
-    Query,
-    /// Searches by pattern, of peers and neighbors.
-    Find,
-    /// Queries for which neighbors were asked.
-    Forward,
-    /// Calls to neighbors for these.
-    Asked,
-    /// Calls of registration.
-    Registration,
-    /// Records of these.
-    Record,
-    /// Calls of deregistration.
-    Deregistration,
-    /// Calls of invalidation.
-    Invalidation,
-    /// Calls that told holders of newer versions.
-    HolderTold,
-    /// Calls that told neighbors of newer versions.
-    NeighborTold,
-    /// Route probes that came.
-    Probe,
-    /// Those that were passed on.
-    ProbeForward,
-    /// Those that had been here before.
-    Circle,
-}
 
 /// Why something was not done, or not completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,10 +63,6 @@ pub(crate) enum Drop {
     ProbeLost,
 }
 
-impl Work {
-    pub(crate) const COUNT: usize = Self::Circle as usize + 1;
-}
-
 impl Drop {
     pub(crate) const COUNT: usize = Self::ProbeLost as usize + 1;
     /// All of them, by the names that they have outside.
@@ -116,37 +87,87 @@ impl Drop {
     ];
 }
 
+/// A number that all threads add to.
+pub(crate) type Count = Counter<u64, Striped>;
+
 /// Everything that is counted. The values are those of a moment, each for itself.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    stripes: [Stripe; STRIPES],
+    /// Names looked up here alone.
+    pub(crate) searches: Count,
+    /// Queries, of peers and neighbors.
+    pub(crate) queries: Count,
+    /// Searches by pattern, of peers and neighbors.
+    pub(crate) finds: Count,
+    /// Queries for which neighbors were asked.
+    pub(crate) forwards: Count,
+    /// Calls to neighbors for these.
+    pub(crate) asked: Count,
+    /// Calls of registration.
+    pub(crate) registrations: Count,
+    /// Records of these.
+    pub(crate) records: Count,
+    /// Calls of deregistration.
+    pub(crate) deregistrations: Count,
+    /// Calls of invalidation.
+    pub(crate) invalidations: Count,
+    /// Calls that told holders of newer versions.
+    pub(crate) holders_told: Count,
+    /// Calls that told neighbors of newer versions.
+    pub(crate) neighbors_told: Count,
+    /// Route probes that came.
+    pub(crate) probes: Count,
+    /// Those that were passed on.
+    pub(crate) probe_forwards: Count,
+    /// Those that had been here before.
+    pub(crate) circles: Count,
+    drops: [Count; Drop::COUNT],
+    /// How long answers took that asked nobody: a sample.
+    pub(crate) alone: Times,
+    /// How long answers took for which neighbors were asked.
+    pub(crate) together: Times,
 }
+
+/// How often each thread added to it, as far as there are stripes.
+#[derive(Debug, Default)]
+pub(crate) struct Striped([Stripe; STRIPES]);
 
 /// On cache lines of its own, of which processors fetch two at a time.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Stripe {
-    work: [AtomicU64; Work::COUNT],
-    drops: [AtomicU64; Drop::COUNT],
-    alone: Times,
-    together: Times,
+struct Stripe(AtomicU64);
+
+thread_local! {
+    /// This thread's stripe.
+    static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
+impl Atomic<u64> for Striped {
+    fn inc(&self) -> u64 {
+        self.inc_by(1)
+    }
+
+    /// Returns what the stripe of this thread had before.
+    fn inc_by(&self, many: u64) -> u64 {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let mut place = STRIPE.get();
+        if place == usize::MAX {
+            place = NEXT.fetch_add(1, Relaxed);
+            STRIPE.set(place);
+        }
+        self.0[place % STRIPES].0.fetch_add(many, Relaxed)
+    }
+
+    fn get(&self) -> u64 {
+        self.0.iter().map(|stripe| stripe.0.load(Relaxed)).sum()
+    }
+}
+
+/// Times that are noted while others read them: the crate's histogram has a lock.
 #[derive(Debug, Default)]
-struct Times {
-    buckets: [AtomicU64; BUCKETS],
-    sum_ns: AtomicU64,
-}
-
-/// All counters at one moment, or between two.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
-    work: [u64; Work::COUNT],
-    drops: [u64; Drop::COUNT],
-    /// How long answers took that asked nobody: a sample.
-    pub(crate) alone: Histogram,
-    /// How long answers took for which neighbors were asked.
-    pub(crate) together: Histogram,
+pub(crate) struct Times {
+    buckets: [Counter; BUCKETS],
+    sum_ns: Counter,
 }
 
 /// How many times fell into each bucket.
@@ -157,77 +178,49 @@ pub(crate) struct Histogram {
     pub(crate) sum_ns: u64,
 }
 
-thread_local! {
-    /// This thread's stripe.
-    static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
-}
-
 impl Counters {
-    fn stripe(&self) -> &Stripe {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let mut place = STRIPE.get();
-        if place == usize::MAX {
-            place = NEXT.fetch_add(1, Relaxed);
-            STRIPE.set(place);
-        }
-        &self.stripes[place % STRIPES]
-    }
-
-    /// One more.
-    pub(crate) fn count(&self, what: Work) {
-        self.add(what, 1);
-    }
-
-    /// So many more.
-    pub(crate) fn add(&self, what: Work, many: usize) {
-        self.stripe().work[what as usize].fetch_add(many as u64, Relaxed);
-    }
-
     /// One more was dropped.
     pub(crate) fn drop(&self, why: Drop) {
-        self.stripe().drops[why as usize].fetch_add(1, Relaxed);
+        self.drops(why).inc();
     }
 
     /// So many more were dropped; mostly none.
     pub(crate) fn drop_many(&self, why: Drop, many: usize) {
         if many > 0 {
-            self.stripe().drops[why as usize].fetch_add(many as u64, Relaxed);
+            self.drops(why).inc_by(many as u64);
         }
     }
 
-    /// One more answer alone, to `what`, begun at `began`: one in [`TIMED_EVERY`] is timed.
-    pub(crate) fn answered_alone(&self, what: Work, began: Instant) {
-        let stripe = self.stripe();
-        if stripe.work[what as usize].fetch_add(1, Relaxed).is_multiple_of(TIMED_EVERY) {
-            stripe.alone.note(began.elapsed());
+    /// One more answer alone, counted as `what`, begun at `began`: one in [`TIMED_EVERY`] is timed.
+    pub(crate) fn answered_alone(&self, what: &Count, began: Instant) {
+        if what.inc().is_multiple_of(TIMED_EVERY) {
+            self.alone.note(began.elapsed());
         }
     }
 
     /// One more query, begun at `began`, was answered after `asked` calls to neighbors.
     pub(crate) fn answered_together(&self, asked: usize, began: Instant) {
-        let stripe = self.stripe();
-        stripe.work[Work::Query as usize].fetch_add(1, Relaxed);
-        stripe.work[Work::Forward as usize].fetch_add(1, Relaxed);
-        stripe.work[Work::Asked as usize].fetch_add(asked as u64, Relaxed);
-        stripe.together.note(began.elapsed());
+        self.queries.inc();
+        self.forwards.inc();
+        self.asked.inc_by(asked as u64);
+        self.together.note(began.elapsed());
     }
 
-    /// All values now.
-    pub(crate) fn totals(&self) -> Totals {
-        let sum = |value: &dyn Fn(&Stripe) -> &AtomicU64| {
-            self.stripes.iter().map(|stripe| value(stripe).load(Relaxed)).sum()
-        };
-        let histogram = |times: &dyn Fn(&Stripe) -> &Times| Histogram {
-            buckets: array::from_fn(|n| {
-                self.stripes.iter().map(|stripe| times(stripe).buckets[n].load(Relaxed)).sum()
-            }),
-            sum_ns: self.stripes.iter().map(|stripe| times(stripe).sum_ns.load(Relaxed)).sum(),
-        };
-        Totals {
-            work: array::from_fn(|n| sum(&|stripe| &stripe.work[n])),
-            drops: array::from_fn(|n| sum(&|stripe| &stripe.drops[n])),
-            alone: histogram(&|stripe| &stripe.alone),
-            together: histogram(&|stripe| &stripe.together),
+    pub(crate) const fn drops(&self, why: Drop) -> &Count {
+        &self.drops[why as usize]
+    }
+
+    /// Answers: to queries, and to lookups in this index alone.
+    pub(crate) fn answered(&self) -> u64 {
+        self.queries.get() + self.searches.get()
+    }
+
+    /// How long all answers took: the sampled ones stand for those that were not timed.
+    pub(crate) fn answers(&self) -> Histogram {
+        let (alone, together) = (self.alone.now(), self.together.now());
+        Histogram {
+            buckets: array::from_fn(|n| alone.buckets[n] * TIMED_EVERY + together.buckets[n]),
+            sum_ns: alone.sum_ns * TIMED_EVERY + together.sum_ns,
         }
     }
 }
@@ -235,8 +228,12 @@ impl Counters {
 impl Times {
     fn note(&self, time: Duration) {
         let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.buckets[bucket_of(ns)].fetch_add(1, Relaxed);
-        self.sum_ns.fetch_add(ns, Relaxed);
+        self.buckets[bucket_of(ns)].inc();
+        self.sum_ns.inc_by(ns);
+    }
+
+    pub(crate) fn now(&self) -> Histogram {
+        Histogram { buckets: array::from_fn(|n| self.buckets[n].get()), sum_ns: self.sum_ns.get() }
     }
 }
 
@@ -250,43 +247,28 @@ pub(crate) const fn bucket_ends_us(n: usize) -> Option<u64> {
     if n + 1 < BUCKETS { Some(1 << n) } else { None }
 }
 
-impl Totals {
-    pub(crate) const fn work(&self, what: Work) -> u64 {
-        self.work[what as usize]
+impl EncodeMetric for Histogram {
+    #[expect(clippy::cast_precision_loss, reason = "seconds")]
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
+        let end = |n| bucket_ends_us(n).map_or(f64::INFINITY, |us| us as f64 / 1e6);
+        let buckets: [_; BUCKETS] = array::from_fn(|n| (end(n), self.buckets[n]));
+        encoder.encode_histogram::<NoLabelSet>(self.sum_ns as f64 / 1e9, self.count(), &buckets, None)
     }
 
-    pub(crate) const fn drops(&self, why: Drop) -> u64 {
-        self.drops[why as usize]
-    }
-
-    /// How long all answers took: the sampled ones stand for those that were not timed.
-    pub(crate) fn answers(&self) -> Histogram {
-        Histogram {
-            buckets: array::from_fn(|n| self.alone.buckets[n] * TIMED_EVERY + self.together.buckets[n]),
-            sum_ns: self.alone.sum_ns * TIMED_EVERY + self.together.sum_ns,
-        }
-    }
-}
-
-/// What was counted since `before`, an earlier moment of the same counters.
-impl Sub<&Self> for Totals {
-    type Output = Self;
-
-    fn sub(mut self, before: &Self) -> Self {
-        let less = |now: &mut [u64], before: &[u64]| {
-            now.iter_mut().zip(before).for_each(|(now, before)| *now = now.saturating_sub(*before));
-        };
-        less(&mut self.work, &before.work);
-        less(&mut self.drops, &before.drops);
-        for (now, before) in [(&mut self.alone, &before.alone), (&mut self.together, &before.together)] {
-            less(&mut now.buckets, &before.buckets);
-            now.sum_ns = now.sum_ns.saturating_sub(before.sum_ns);
-        }
-        self
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
     }
 }
 
 impl Histogram {
+    /// What was noted since `before`, an earlier moment of the same times.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self {
+            buckets: array::from_fn(|n| self.buckets[n].saturating_sub(before.buckets[n])),
+            sum_ns: self.sum_ns.saturating_sub(before.sum_ns),
+        }
+    }
+
     /// How many times there are.
     pub(crate) fn count(&self) -> u64 {
         self.buckets.iter().sum()

@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 use tracing::debug;
 
 use crate::{
-    counters::{Drop, Work},
+    counters::Drop,
     neighbors::neighbor::Neighbor,
     shared::Shared,
     state::{
@@ -59,7 +59,7 @@ pub(crate) async fn answer(
     let now = Instant::now();
     let left = deadline.saturating_duration_since(now);
     let counters = &shared.counters;
-    counters.count(Work::Find);
+    counters.finds.inc();
     let share = match from.neighbor {
         None if request.ttl_hops == 0 => Share { answers: true, is_remembered: true, ttl_hops: None },
         // No copy of the other goes anywhere.

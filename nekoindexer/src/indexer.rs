@@ -163,7 +163,7 @@ impl IndexerHandle {
     /// What it counted of route probes.
     #[must_use]
     pub fn probes(&self) -> ProbeCounts {
-        ProbeCounts::of(&self.shared.counters.totals())
+        ProbeCounts::of(&self.shared.counters)
     }
 
     /// Waits until exactly `count` neighbors are connected and have acknowledged our names and neighbors;

@@ -14,7 +14,7 @@ use tracing::debug;
 
 use crate::{
     config::Routing,
-    counters::{Counters, Drop, Work},
+    counters::{Counters, Drop},
     neighbors::{channel::Wanted, neighbor::Neighbors},
     shared::Shared,
     state::{Announcement, route::route},
@@ -57,7 +57,7 @@ async fn tell_all(shared: &Arc<Shared>, announcement: Announcement, envelope: En
 async fn tell_holder(counters: &Counters, client: &PeerServiceClient, records: Vec<ListedRecord>) {
     for batch in records.chunks(BATCH_MAX) {
         let records = Records::first_of(batch.iter().map(ListedRecord::to_signed));
-        counters.count(Work::HolderTold);
+        counters.holders_told.inc();
         if let Err(error) = client.invalidate(call_within(ACKNOWLEDGE_WITHIN), records).await {
             counters.drop(Drop::NotAcknowledged);
             debug!(%error, "a holder did not acknowledge an invalidation");
@@ -87,7 +87,7 @@ async fn tell_neighbors(shared: &Shared, records: Vec<ListedRecord>, envelope: E
         let client: &IndexerServiceClient = &neighbors.reachable[*index].connected.client;
         let call = client.invalidate(call_within(ACKNOWLEDGE_WITHIN), request.clone());
         async move {
-            shared.counters.count(Work::NeighborTold);
+            shared.counters.neighbors_told.inc();
             if let Err(error) = call.await {
                 shared.counters.drop(Drop::NotAcknowledged);
                 debug!(%error, "a neighbor did not take an invalidation");

@@ -2,11 +2,15 @@
 
 use std::{fmt, sync::Arc, time::Instant};
 
-use nekoproto::{budget::Budget, clock, transport::Arrivals};
-use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
+use nekoproto::{clock, transport::Arrivals};
+use prometheus_client::{
+    collector::Collector,
+    encoding::DescriptorEncoder,
+    metrics::{counter::ConstCounter, info::Info},
+};
 
 use crate::{
-    counters::{BUCKETS, Drop, Histogram, Totals, Work, bucket_ends_us},
+    counters::{Counters, Drop},
     http::exposition::Exposition,
     scans::scans_taken_max,
     shared::{FORWARDS_MAX, Shared},
@@ -23,13 +27,12 @@ pub(crate) struct Node {
 impl Collector for Node {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Exposition::from(encoder);
-        let totals = self.shared.counters.totals();
-        let labels = [("version", env!("CARGO_PKG_VERSION")), ("node", &self.shared.node.to_string())];
-        page.info("nekop2p_indexer_build", "The program and who it is", &labels)?;
-        work(&mut page, &totals)?;
-        latency(&mut page, &totals)?;
-        let dropped = drops(&totals, &self.shared.budget, &self.arrivals);
-        page.counters("nekop2p_indexer_drops", "What was not done, or not completely", "reason", dropped)?;
+        let node = self.shared.node.to_string();
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION")), ("node", &node)]);
+        page.one("nekop2p_indexer_build", "The program and who it is", &build)?;
+        counted(&mut page, &self.shared.counters)?;
+        let dropped = drops(&self.shared, &self.arrivals).map(|(why, many)| (why, ConstCounter::new(many)));
+        page.each("nekop2p_indexer_drops", "What was not done, or not completely", "reason", dropped)?;
         self.index(&mut page)?;
         self.links(&mut page)?;
         self.budget(&mut page)
@@ -37,18 +40,14 @@ impl Collector for Node {
 }
 
 /// What was not done, or not completely, by reason.
-pub(crate) fn drops(
-    totals: &Totals,
-    budget: &Budget,
-    arrivals: &Arrivals,
-) -> impl Iterator<Item = (&'static str, u64)> {
-    let drops = Drop::ALL.iter().map(|(why, name)| (*name, totals.drops(*why)));
+pub(crate) fn drops(shared: &Shared, arrivals: &Arrivals) -> impl Iterator<Item = (&'static str, u64)> {
+    let drops = Drop::ALL.iter().map(|(why, name)| (*name, shared.counters.drops(*why).get()));
     drops.chain([
         ("connection_refused", arrivals.refused()),
         ("connection_replaced", arrivals.replaced()),
         ("handshake_failed", arrivals.failed()),
-        ("evicted", budget.evicted()),
-        ("no_room", budget.refused()),
+        ("evicted", shared.budget.evicted()),
+        ("no_room", shared.budget.refused()),
     ])
 }
 
@@ -65,58 +64,43 @@ pub(crate) fn budget(shared: &Shared, arrivals: &Arrivals) -> [(&'static str, us
     ]
 }
 
-fn work(page: &mut Exposition<'_>, totals: &Totals) -> fmt::Result {
+fn counted(page: &mut Exposition<'_>, counters: &Counters) -> fmt::Result {
     let requests = [
-        ("search", Work::Search),
-        ("query", Work::Query),
-        ("find", Work::Find),
-        ("register", Work::Registration),
-        ("deregister", Work::Deregistration),
-        ("invalidate", Work::Invalidation),
-        ("probe", Work::Probe),
+        ("search", counters.searches.clone()),
+        ("query", counters.queries.clone()),
+        ("find", counters.finds.clone()),
+        ("register", counters.registrations.clone()),
+        ("deregister", counters.deregistrations.clone()),
+        ("invalidate", counters.invalidations.clone()),
+        ("probe", counters.probes.clone()),
     ];
-    let requests = requests.map(|(name, what)| (name, totals.work(what)));
-    page.counters("nekop2p_indexer_requests", "Requests of nodes, names of a search each", "kind", requests)?;
+    page.each("nekop2p_indexer_requests", "Requests of nodes, names of a search each", "kind", requests)?;
     let one = [
-        ("nekop2p_indexer_records", "Records registered, repeated ones too", Work::Record),
-        ("nekop2p_indexer_forwards", "Queries for which neighbors were asked", Work::Forward),
-        ("nekop2p_indexer_neighbor_queries", "Calls to neighbors for these queries", Work::Asked),
-        ("nekop2p_indexer_probe_forwards", "Route probes that were passed on", Work::ProbeForward),
-        ("nekop2p_indexer_probe_circles", "Route probes that had been here before", Work::Circle),
+        ("nekop2p_indexer_records", "Records registered, repeated ones too", &counters.records),
+        ("nekop2p_indexer_forwards", "Queries for which neighbors were asked", &counters.forwards),
+        ("nekop2p_indexer_neighbor_queries", "Calls to neighbors for these queries", &counters.asked),
+        ("nekop2p_indexer_probe_forwards", "Route probes that were passed on", &counters.probe_forwards),
+        ("nekop2p_indexer_probe_circles", "Route probes that had been here before", &counters.circles),
     ];
-    for (name, help, what) in one {
-        page.counter(name, help, totals.work(what))?;
-    }
-    let told = [("holder", totals.work(Work::HolderTold)), ("neighbor", totals.work(Work::NeighborTold))];
-    page.counters("nekop2p_indexer_invalidations_sent", "Calls that told of newer versions", "to", told)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "seconds")]
-fn latency(page: &mut Exposition<'_>, totals: &Totals) -> fmt::Result {
-    let seconds = |ns: u64| ns as f64 / 1e9;
-    let end = |n| bucket_ends_us(n).map_or(f64::INFINITY, |us| us as f64 / 1e6);
-    let buckets =
-        |times: &Histogram| -> [(f64, u64); BUCKETS] { std::array::from_fn(|n| (end(n), times.buckets[n])) };
-    let (alone, together) = (buckets(&totals.alone), buckets(&totals.together));
-    page.histograms(
+    one.into_iter().try_for_each(|(name, help, counter)| page.one(name, help, counter))?;
+    let told = [("holder", counters.holders_told.clone()), ("neighbor", counters.neighbors_told.clone())];
+    page.each("nekop2p_indexer_invalidations_sent", "Calls that told of newer versions", "to", told)?;
+    page.each(
         "nekop2p_indexer_answer_seconds",
         "Time of an answer; of those that no neighbor was asked for one in 16",
         "from",
-        [
-            ("own_index", seconds(totals.alone.sum_ns), alone.as_slice()),
-            ("neighbors", seconds(totals.together.sum_ns), together.as_slice()),
-        ],
+        [("own_index", counters.alone.now()), ("neighbors", counters.together.now())],
     )
 }
 
 impl Node {
     fn index(&self, page: &mut Exposition<'_>) -> fmt::Result {
         let index = &self.shared.state.index;
-        page.gauge("nekop2p_indexer_names", "Names with at least one holder", index.names() as u64)?;
+        page.gauge("nekop2p_indexer_names", "Names with at least one holder", index.names())?;
         page.gauge(
             "nekop2p_indexer_holders",
             "Peers that are connected, or whose lease runs",
-            index.holders() as u64,
+            index.holders(),
         )
     }
 
@@ -147,7 +131,7 @@ impl Node {
         page.gauge(
             "nekop2p_indexer_neighbor_queries_in_flight",
             "Queries that neighbors have to answer",
-            in_flight as u64,
+            in_flight,
         )
     }
 

@@ -11,7 +11,7 @@ use tarpc::context::Context;
 use tracing::trace;
 
 use crate::{
-    counters::{Drop, Totals, Work},
+    counters::{Counters, Drop},
     shared::Shared,
     state::{
         caller::Caller,
@@ -59,15 +59,15 @@ impl ProbeCounts {
         }
     }
 
-    pub(crate) const fn of(totals: &Totals) -> Self {
+    pub(crate) fn of(counters: &Counters) -> Self {
         Self {
-            received: totals.work(Work::Probe),
-            forwarded: totals.work(Work::ProbeForward),
-            circles: totals.work(Work::Circle),
-            out_of_hops: totals.drops(Drop::ProbeHops),
-            nowhere: totals.drops(Drop::ProbeNowhere),
-            lost: totals.drops(Drop::ProbeLost),
-            refused: totals.drops(Drop::ProbeLimits) + totals.drops(Drop::ProbeBusy),
+            received: counters.probes.get(),
+            forwarded: counters.probe_forwards.get(),
+            circles: counters.circles.get(),
+            out_of_hops: counters.drops(Drop::ProbeHops).get(),
+            nowhere: counters.drops(Drop::ProbeNowhere).get(),
+            lost: counters.drops(Drop::ProbeLost).get(),
+            refused: counters.drops(Drop::ProbeLimits).get() + counters.drops(Drop::ProbeBusy).get(),
         }
     }
 }
@@ -84,7 +84,7 @@ pub(crate) async fn answer(
 ) -> Result<ProbeReply, Refusal> {
     let began = Instant::now();
     let counters = &shared.counters;
-    counters.count(Work::Probe);
+    counters.probes.inc();
     if !request.is_allowed() || !(shared.carries_probes || request.payload.is_empty()) {
         counters.drop(Drop::ProbeLimits);
         return Err(Refusal::ProbeTooLarge);
@@ -92,7 +92,7 @@ pub(crate) async fn answer(
     let neighbors = shared.neighbors.links.current();
     let plan = plan(shared.tag, &neighbors.tags, request);
     if plan.again {
-        counters.count(Work::Circle);
+        counters.circles.inc();
     }
     let stop = |waited: Duration, next| ProbeStop {
         node: shared.tag,
@@ -124,7 +124,7 @@ pub(crate) async fn answer(
         from.probes.try_acquire_many(parts).map_err(busy)?,
         shared.probes.try_acquire_many(parts).map_err(busy)?,
     );
-    counters.count(Work::ProbeForward);
+    counters.probe_forwards.inc();
     trace!(msg_id = ?forwarded.msg_id, hops_left, place, "route probe passed on");
     let neighbor = &neighbors.reachable[place];
     let ask = async |client: IndexerServiceClient, context: Context| client.probe(context, forwarded).await;

@@ -10,7 +10,7 @@ use tarpc::{client::RpcError, context::Context};
 use tracing::debug;
 
 use crate::{
-    counters::{Drop, Work},
+    counters::Drop,
     neighbors::neighbor::Neighbor,
     shared::Shared,
     state::{
@@ -34,10 +34,10 @@ pub(crate) async fn answer(
     let now = Instant::now();
     let mut merging = Merging { merge: Merge::new(Vec::new()), guests: Vec::new(), shared };
     match walk(shared, &mut merging, from, (now, deadline), request).await {
-        Ok(0) => shared.counters.answered_alone(Work::Query, now),
+        Ok(0) => shared.counters.answered_alone(&shared.counters.queries, now),
         Ok(asked) => shared.counters.answered_together(asked, now),
         Err(refusal) => {
-            shared.counters.count(Work::Query);
+            shared.counters.queries.inc();
             return Err(refusal);
         }
     }

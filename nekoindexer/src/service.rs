@@ -24,7 +24,7 @@ use tracing::warn;
 
 use crate::{
     call_back,
-    counters::{Drop, Work},
+    counters::Drop,
     find,
     invalidate::{self, Envelope},
     neighbors::channel::Channel,
@@ -69,7 +69,7 @@ impl Service {
     /// What is known here of `name`.
     fn found<'a>(&self, asked: impl Into<Asked<'a>>, now: Instant) -> QueryReply {
         let reply = Merge::new(self.shared.state.index.lookup(asked, now)).finish();
-        self.shared.counters.answered_alone(Work::Search, now);
+        self.shared.counters.answered_alone(&self.shared.counters.searches, now);
         reply
     }
 
@@ -155,8 +155,8 @@ impl IndexerService for Service {
     async fn register(self, _: Context, request: RegisterRequest) -> Result<RegisterReply, Refusal> {
         let session = self.session()?;
         let counters = &self.shared.counters;
-        counters.count(Work::Registration);
-        counters.add(Work::Record, request.records.len());
+        counters.registrations.inc();
+        counters.records.inc_by(request.records.len() as u64);
         let withdrawals = session.withdrawals();
         let records = self.believed(request.records).await?;
         if session.withdrawals() != withdrawals {
@@ -192,7 +192,7 @@ impl IndexerService for Service {
 
     async fn deregister(self, _: Context, names: Names) -> Result<(), Refusal> {
         let session = self.session()?;
-        self.shared.counters.count(Work::Deregistration);
+        self.shared.counters.deregistrations.inc();
         names.iter().for_each(|name| self.shared.state.index.deregister(session, name));
         Ok(())
     }
@@ -200,7 +200,7 @@ impl IndexerService for Service {
     async fn deregister_all(self, _: Context) -> Result<(), Refusal> {
         let session = Arc::clone(self.session()?);
         let shared = Arc::clone(&self.shared);
-        shared.counters.count(Work::Deregistration);
+        shared.counters.deregistrations.inc();
         // Before the first await, so that what is registered after this call stays.
         let names = shared.state.index.withdraw_all(&session);
         if names.len() <= REMOVED_INLINE {
@@ -283,7 +283,7 @@ impl IndexerService for Service {
                 request.ttl_hops = 0;
             }
         }
-        self.shared.counters.count(Work::Invalidation);
+        self.shared.counters.invalidations.inc();
         let records = self.verified(request.records.clone().into_vec()).await?;
         let now = Instant::now();
         let left = context.deadline.saturating_duration_since(now);

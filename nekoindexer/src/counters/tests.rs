@@ -13,17 +13,17 @@ fn what_all_threads_count_is_found_again() {
     std::thread::scope(|scope| {
         for _ in 0..2 * STRIPES {
             scope.spawn(|| {
-                (0..100).for_each(|_| counters.count(Work::Query));
-                counters.add(Work::Record, 7);
+                for _ in 0..100 {
+                    counters.queries.inc();
+                }
+                counters.records.inc_by(7);
                 counters.drop(Drop::Busy);
             });
         }
     });
-    let totals = counters.totals();
-    assert_eq!(totals.work(Work::Query), 1600);
-    assert_eq!(totals.work(Work::Record), 112);
-    assert_eq!((totals.drops(Drop::Busy), totals.drops(Drop::Ttl)), (16, 0));
-    assert_eq!(counters.totals() - &totals, Totals::default());
+    assert_eq!(counters.queries.get(), 1600);
+    assert_eq!(counters.records.get(), 112);
+    assert_eq!((counters.drops(Drop::Busy).get(), counters.drops(Drop::Ttl).get()), (16, 0));
 }
 
 #[test]
@@ -40,11 +40,11 @@ fn times_fall_into_the_bucket_whose_end_they_do_not_exceed() {
 #[test]
 fn quantiles_are_within_their_bucket() {
     let counters = Counters::default();
-    let times = &counters.stripes[3].together;
+    let times = &counters.together;
     (0..90).for_each(|_| times.note(Duration::from_micros(3)));
     (0..10).for_each(|_| times.note(Duration::from_micros(100)));
-    let answers = counters.totals().answers();
-    assert_eq!(answers.count(), 100);
+    let answers = counters.answers();
+    assert_eq!((answers.count(), answers.since(&answers)), (100, Histogram::default()));
     assert!((2.0..=4.0).contains(&answers.quantile_us(0.5).unwrap()));
     assert!((64.0..=128.0).contains(&answers.quantile_us(0.99).unwrap()));
     assert_eq!(Histogram::default().quantile_us(0.5), None);
@@ -53,7 +53,7 @@ fn quantiles_are_within_their_bucket() {
 #[test]
 fn one_answer_in_some_is_timed_and_stands_for_the_others() {
     let (counters, now) = (Counters::default(), Instant::now());
-    (0..160).for_each(|_| counters.answered_alone(Work::Search, now));
-    let totals = counters.totals();
-    assert_eq!((totals.work(Work::Search), totals.alone.count(), totals.answers().count()), (160, 10, 160));
+    (0..160).for_each(|_| counters.answered_alone(&counters.searches, now));
+    let counted = (counters.alone.now().count(), counters.answers().count());
+    assert_eq!((counters.answered(), counted), (160, (10, 160)));
 }

@@ -1,31 +1,68 @@
 //! Figures in the text format of Prometheus and OpenMetrics: what a collector writes, and what every process tells.
 
-use std::{fmt, fs, time::SystemTime};
+use std::{
+    fmt::{self, Write},
+    fs,
+    time::SystemTime,
+};
 
 use axum::{
-    http::{HeaderValue, header},
+    http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeGaugeValue, NoLabelSet, text},
-    metrics::MetricType,
+    encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric, text},
+    metrics::{counter::ConstCounter, gauge::ConstGauge},
     registry::Registry,
 };
 
 use super::problem::Problem;
 
-/// The media type of the text.
+/// The media type of the text of OpenMetrics.
 const OPENMETRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+/// The media type of the older text of Prometheus.
+const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// All metrics of `registry`, as they are now.
-pub fn exposed(registry: &Registry) -> Response {
+/// All metrics of `registry`, as they are now: in the older text if the request accepts `text/plain` and not OpenMetrics.
+pub fn exposed(registry: &Registry, request: &HeaderMap) -> Response {
+    let accepts = |kind| {
+        let mut accepted = request.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+        accepted.any(|value| value.to_ascii_lowercase().contains(kind))
+    };
     let mut page = String::new();
-    match text::encode(&mut page, registry) {
-        Ok(()) => ([(header::CONTENT_TYPE, OPENMETRICS)], page).into_response(),
-        Err(error) => Problem::unavailable(format!("the figures cannot be written: {error}")).into_response(),
+    if let Err(error) = text::encode(&mut page, registry) {
+        return Problem::unavailable(format!("the figures cannot be written: {error}")).into_response();
     }
+    if accepts("text/plain") && !accepts("application/openmetrics-text") {
+        return ([(header::CONTENT_TYPE, PLAIN)], plain(&page)).into_response();
+    }
+    ([(header::CONTENT_TYPE, OPENMETRICS)], page).into_response()
+}
+
+/// The same in the older text, in which a family is named as its samples are, and an info is a gauge.
+fn plain(page: &str) -> String {
+    let (mut text, mut described) = (String::with_capacity(page.len() * 2), "");
+    for line in page.lines().filter(|line| *line != "# EOF") {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            described = help;
+        } else if let Some((family, kind)) =
+            line.strip_prefix("# TYPE ").and_then(|kind| kind.split_once(' '))
+        {
+            let (suffix, kind) = match kind {
+                "counter" => ("_total", kind),
+                "info" => ("_info", "gauge"),
+                _ => ("", kind),
+            };
+            let help = described.strip_prefix(family).unwrap_or_default();
+            // Writing to a text cannot fail.
+            let _ = writeln!(text, "# HELP {family}{suffix}{help}\n# TYPE {family}{suffix} {kind}");
+        } else {
+            text.extend([line, "\n"]);
+        }
+    }
+    text
 }
 
 /// Writes metrics at a scrape.
@@ -38,50 +75,21 @@ impl<'a> From<DescriptorEncoder<'a>> for Exposition<'a> {
     }
 }
 
-/// The bounds of a histogram's buckets, in ascending order, the last one infinite, each with how many are in it alone.
-pub type Buckets<'a> = &'a [(f64, u64)];
-
 impl Exposition<'_> {
-    /// A number that only grows. Its name in the text ends in `_total`, which `name` does not.
+    /// A metric as it is now. In the text the name of a counter ends in `_total`, which `name` does not.
     ///
     /// # Errors
     /// The text cannot be written; so for all of these.
-    pub fn counter(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
-        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
-        metric.encode_counter::<NoLabelSet, _, u64>(&value, None)
-    }
-
-    /// The same for each value of `label`.
-    ///
-    /// # Errors
-    /// See [`counter`](Self::counter).
-    pub fn counters<L: AsRef<str>>(
-        &mut self,
-        name: &str,
-        help: &str,
-        label: &str,
-        values: impl IntoIterator<Item = (L, u64)>,
-    ) -> fmt::Result {
-        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Counter)?;
-        for (of, value) in values {
-            let labels = [(label, of.as_ref())];
-            metric.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&value, None)?;
-        }
-        Ok(())
+    pub fn one(&mut self, name: &str, help: &str, metric: &impl EncodeMetric) -> fmt::Result {
+        metric.encode(self.0.encode_descriptor(name, help, None, metric.metric_type())?)
     }
 
     /// A number that goes up and down.
-    ///
-    /// # Errors
-    /// See [`counter`](Self::counter).
     pub fn gauge(&mut self, name: &str, help: &str, value: impl EncodeGaugeValue) -> fmt::Result {
-        self.0.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
+        self.one(name, help, &ConstGauge::new(value))
     }
 
     /// The same for each value of `label`.
-    ///
-    /// # Errors
-    /// See [`counter`](Self::counter).
     pub fn gauges<L: AsRef<str>>(
         &mut self,
         name: &str,
@@ -89,40 +97,21 @@ impl Exposition<'_> {
         label: &str,
         values: impl IntoIterator<Item = (L, u64)>,
     ) -> fmt::Result {
-        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for (of, value) in values {
-            metric.encode_family(&[(label, of.as_ref())])?.encode_gauge(&value)?;
-        }
-        Ok(())
+        self.each(name, help, label, values.into_iter().map(|(of, value)| (of, ConstGauge::new(value))))
     }
 
-    /// How often values fell into which bucket, for each value of `label`.
-    ///
-    /// # Errors
-    /// See [`counter`](Self::counter).
-    pub fn histograms<'b>(
+    /// A metric for each value of `label`.
+    pub fn each<L: AsRef<str>, M: EncodeMetric>(
         &mut self,
         name: &str,
         help: &str,
         label: &str,
-        values: impl IntoIterator<Item = (&'b str, f64, Buckets<'b>)>,
+        metrics: impl IntoIterator<Item = (L, M)>,
     ) -> fmt::Result {
-        let mut metric = self.0.encode_descriptor(name, help, None, MetricType::Histogram)?;
-        for (of, sum, buckets) in values {
-            let count = buckets.iter().map(|(_, count)| count).sum();
-            metric
-                .encode_family(&[(label, of)])?
-                .encode_histogram::<NoLabelSet>(sum, count, buckets, None)?;
-        }
-        Ok(())
-    }
-
-    /// What is always the same: `labels` say it, and the value is 1.
-    ///
-    /// # Errors
-    /// See [`counter`](Self::counter).
-    pub fn info(&mut self, name: &str, help: &str, labels: &[(&str, &str)]) -> fmt::Result {
-        self.0.encode_descriptor(name, help, None, MetricType::Info)?.encode_info(&labels)
+        let mut metrics = metrics.into_iter().peekable();
+        let Some((_, first)) = metrics.peek() else { return Ok(()) };
+        let mut family = self.0.encode_descriptor(name, help, None, first.metric_type())?;
+        metrics.try_for_each(|(of, metric)| metric.encode(family.encode_family(&[(label, of.as_ref())])?))
     }
 }
 
@@ -144,26 +133,18 @@ impl Collector for Process {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Exposition::from(encoder);
         let since = self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        page.gauge("process_start_time_seconds", "When the node started, in Unix time", since.as_secs_f64())?;
+        let started = since.as_secs_f64();
+        page.gauge("process_start_time_seconds", "When the node started, in Unix time", started)?;
         let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        let mut cpu_total = page.0.encode_descriptor(
-            "process_cpu_seconds",
-            "Processor time of the whole process",
-            None,
-            MetricType::Counter,
-        )?;
         #[expect(clippy::cast_precision_loss, reason = "seconds")]
-        let seconds = cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9;
-        cpu_total.encode_counter::<NoLabelSet, _, u64>(&seconds, None)?;
+        let seconds = ConstCounter::new(cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9);
+        page.one("process_cpu_seconds", "Processor time of the whole process", &seconds)?;
         if let Some(bytes) = resident_bytes() {
             page.gauge("process_resident_memory_bytes", "Memory of the whole process", bytes)?;
         }
         if let Ok(files) = fs::read_dir("/proc/self/fd") {
-            page.gauge(
-                "process_open_fds",
-                "Open files and sockets of the whole process",
-                files.count() as u64,
-            )?;
+            let files = files.count() as u64;
+            page.gauge("process_open_fds", "Open files and sockets of the whole process", files)?;
         }
         let max = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         page.gauge("process_max_fds", "How many files and sockets it may open", max.unwrap_or(u64::MAX))
@@ -177,4 +158,55 @@ pub fn resident_bytes() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
     Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::metrics::info::Info;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct All;
+
+    impl Collector for All {
+        fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+            let mut page = Exposition::from(encoder);
+            page.one("build", "Who", &Info::new([("node", "a b")]))?;
+            page.each(
+                "drops",
+                "Lost",
+                "why",
+                [("busy", ConstCounter::new(2_u64)), ("ttl", ConstCounter::new(0))],
+            )?;
+            page.gauge("names", "Known", 3_u64)
+        }
+    }
+
+    #[test]
+    fn plain_text_is_for_who_accepts_nothing_newer() {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(All));
+        let mut page = String::new();
+        text::encode(&mut page, &registry).unwrap();
+        let expected = "# HELP build_info Who\n# TYPE build_info gauge\nbuild_info{node=\"a b\"} 1\n\
+                        # HELP drops_total Lost\n# TYPE drops_total counter\n\
+                        drops_total{why=\"busy\"} 2\ndrops_total{why=\"ttl\"} 0\n\
+                        # HELP names Known\n# TYPE names gauge\nnames 3\n";
+        assert_eq!(plain(&page), expected);
+        for (accepted, kind) in [
+            (&["text/plain"][..], PLAIN),
+            (&["text/plain;version=0.0.4;q=0.5, */*;q=0.1"], PLAIN),
+            (&["application/openmetrics-text;version=1.0.0,text/plain;q=0.5"], OPENMETRICS),
+            (&["text/plain", "application/openmetrics-text"], OPENMETRICS),
+            (&["*/*"], OPENMETRICS),
+            (&[], OPENMETRICS),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in accepted {
+                headers.append(header::ACCEPT, HeaderValue::from_static(value));
+            }
+            assert_eq!(exposed(&registry, &headers).headers()[header::CONTENT_TYPE], kind, "{accepted:?}");
+        }
+    }
 }

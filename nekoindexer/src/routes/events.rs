@@ -27,7 +27,7 @@ pub(crate) async fn keep_figures(view: &View) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        view.recent.lock().sample(Instant::now(), view.shared.counters.totals());
+        view.recent.lock().sample(Instant::now(), &view.shared.counters);
         if view.figures.receiver_count() > 0
             && let Ok(json) = serde_json::to_string(&Figures::of(view, Now::take()))
         {

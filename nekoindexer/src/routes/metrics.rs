@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
+use axum::{extract::State, http::HeaderMap, response::Response};
 
 use super::view::View;
 use crate::http::{Problem, exposition::exposed};
 
-/// All figures in the text format of OpenMetrics.
+/// All figures in the text format of OpenMetrics; in that of Prometheus for who accepts `text/plain` alone.
 #[utoipa::path(
     get,
     path = "/metrics",
@@ -16,6 +16,6 @@ use crate::http::{Problem, exposition::exposed};
         (status = "4XX", body = Problem, content_type = "application/problem+json", description = "Not let in"),
     )
 )]
-pub(super) async fn metrics(State(view): State<Arc<View>>) -> Response {
-    exposed(&view.registry)
+pub(super) async fn metrics(State(view): State<Arc<View>>, headers: HeaderMap) -> Response {
+    exposed(&view.registry, &headers)
 }

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::{neighbors::Neighbor, view::View};
 use crate::{
-    counters::{Histogram, Work, bucket_ends_us},
+    counters::{Histogram, bucket_ends_us},
     figures::SAMPLES,
     http::{Problem, exposition::resident_bytes},
     metrics::{budget, drops},
@@ -103,7 +103,7 @@ impl Figures {
     /// Of the indexer, `now`.
     pub(super) fn of(view: &View, now: Now) -> Self {
         let shared = &view.shared;
-        let totals = shared.counters.totals();
+        let counters = &shared.counters;
         let (second, seconds) = {
             let recent = view.recent.lock();
             (recent.last(1), recent.last(SAMPLES))
@@ -113,14 +113,14 @@ impl Figures {
             uptime_s: now.at.saturating_duration_since(view.began).as_secs(),
             names: shared.state.index.names(),
             holders: shared.state.index.holders(),
-            queries: totals.work(Work::Query) + totals.work(Work::Search),
-            queries_per_s: second.rate(Work::Query) + second.rate(Work::Search),
-            queries_per_s_10: seconds.rate(Work::Query) + seconds.rate(Work::Search),
-            forwarded: totals.work(Work::Forward),
-            registered: totals.work(Work::Record),
-            invalidations: totals.work(Work::Invalidation),
-            latency: Latency::of(&totals.answers(), &seconds.counted.answers()),
-            drops: drops(&totals, &shared.budget, &view.arrivals).collect(),
+            queries: counters.answered(),
+            queries_per_s: second.rate(),
+            queries_per_s_10: seconds.rate(),
+            forwarded: counters.forwards.get(),
+            registered: counters.records.get(),
+            invalidations: counters.invalidations.get(),
+            latency: Latency::of(&counters.answers(), &seconds.answers),
+            drops: drops(shared, &view.arrivals).collect(),
             budget: budget.into_iter().map(|(what, used, max)| (what, Used { used, max })).collect(),
             memory_bytes: now.memory_bytes,
         }

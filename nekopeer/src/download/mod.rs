@@ -407,7 +407,7 @@ impl Downloader {
 
 /// Starts to watch copies, and offers them in the background.
 fn keep(library: &Library, indexers: &Indexers, entries: &[Entry]) {
-    library.counters.downloads.add(entries.len() as u64);
+    library.counters.downloads.inc_by(entries.len() as u64);
     library.keep(entries);
     library.note_intact(entries.iter().map(|entry| &entry.record));
     let records: Vec<VerifiedRecord> = entries.iter().map(|entry| entry.record.clone()).collect();

@@ -1,6 +1,6 @@
 //! What a peer has done so far, in numbers.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use prometheus_client::metrics::counter::Counter;
 
 use super::events::Event;
 
@@ -35,31 +35,18 @@ pub(crate) struct Counters {
     pub(crate) rollbacks: Counter,
 }
 
-/// A number that only grows.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(crate) fn add(&self, many: u64) {
-        self.0.fetch_add(many, Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-}
-
 impl Counters {
     /// Counts what `event` tells of.
     pub(super) fn note(&self, event: &Event) {
-        match event {
-            Event::Invalidated { .. } => self.invalidations.add(1),
-            Event::Refreshed { .. } => self.refetches.add(1),
-            Event::OriginAway(_) => self.origins_away.add(1),
-            Event::Failed { .. } => self.failures.add(1),
-            Event::Refused { .. } => self.refused.add(1),
-            Event::RolledBack { .. } => self.rollbacks.add(1),
-            _ => {}
-        }
+        let counter = match event {
+            Event::Invalidated { .. } => &self.invalidations,
+            Event::Refreshed { .. } => &self.refetches,
+            Event::OriginAway(_) => &self.origins_away,
+            Event::Failed { .. } => &self.failures,
+            Event::Refused { .. } => &self.refused,
+            Event::RolledBack { .. } => &self.rollbacks,
+            _ => return,
+        };
+        counter.inc();
     }
 }

@@ -53,7 +53,7 @@ impl Publisher {
                     {
                         Ok(()) => records.iter().for_each(|record| {
                             library.subscribers.acknowledge(&record.name, record.version, &node);
-                            library.counters.acknowledged.add(1);
+                            library.counters.acknowledged.inc();
                         }),
                         Err(error) => {
                             debug!(holder = %node.short(), %error, "a subscriber did not acknowledge");

@@ -102,6 +102,6 @@ fn subscribe(library: &Library, held: &Held, holder: Holder, now: Instant) {
     if entry.record.policy.pushes() {
         let known = (&held.name, held.version);
         library.subscribers.subscribe(known, holder, entry.record.policy.bound(), now);
-        library.counters.leases.add(1);
+        library.counters.leases.inc();
     }
 }

@@ -190,7 +190,7 @@ impl Uploads {
 
     /// Refuses a request as busy. If the socket does not take the refusal at once, the stream ends.
     fn refuse(&self, mut stream: DataStream) -> Result<DataStream, DataError> {
-        self.library.counters.requests_refused.add(1);
+        self.library.counters.requests_refused.inc();
         let mut share = Share { bytes: TURN_BYTES, until: Instant::now() + TURN_TIME };
         let mut refusal = Sending::new(Err(FetchRefusal::Busy))?;
         match refusal.go_on(&mut stream, &mut share, None, &self.library.counters, Duration::ZERO)? {
@@ -231,7 +231,7 @@ impl Uploads {
     }
 
     fn reply(&self, request: DataRequest, share: &mut Share) -> Result<Sending, DataError> {
-        self.library.counters.requests.add(1);
+        self.library.counters.requests.inc();
         share.take(REQUEST_COUNTS_AS);
         Sending::new(reply::reply(&self.library, &self.partial_files, &self.in_memory, request))
     }

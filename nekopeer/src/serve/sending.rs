@@ -109,7 +109,7 @@ impl Sending {
             share.take(sent);
             let before = self.sent.max(self.header);
             self.sent += sent;
-            counters.bytes_up.add(self.sent.max(self.header) - before);
+            counters.bytes_up.inc_by(self.sent.max(self.header) - before);
             if sent < asked {
                 return Ok(Sent::Some);
             }

@@ -51,6 +51,17 @@ fn a_download_shows_in_the_figures_of_both_ends() {
     until(&mut reading, "the files are counted anew", || {
         metric(&metrics(&there), "nekop2p_peer_files{role=\"copy\"}") == 2.0
     });
+    let plain = there.ask("GET", "/metrics", &["accept: text/plain"], b"");
+    assert_eq!(plain.header("content-type"), "text/plain; version=0.0.4; charset=utf-8");
+    let (text, mut family) = (plain.text(), String::new());
+    for line in text.lines() {
+        match line.split(' ').collect::<Vec<_>>()[..] {
+            ["#", "HELP", name, _, ..] => family = name.to_owned(),
+            ["#", "TYPE", name, "counter" | "gauge"] => assert_eq!(name, family),
+            _ => assert_eq!(line.split(['{', ' ']).next().unwrap(), family, "{line}"),
+        }
+    }
+    assert_eq!(metric(&text, "nekop2p_peer_downloads_total"), 2.0);
     let status = there.get("/status").done(200);
     assert_eq!((&status["files"]["copies"], &status["files"]["fresh"]), (&2.into(), &2.into()), "{status}");
     assert_eq!(status["traffic"]["bytes_down"], 3 * MIB + 5);

@@ -148,7 +148,7 @@ impl Downloader {
                 match received {
                     Some(Ok(bytes)) => {
                         counter.add(bytes.len() as u64);
-                        counters.bytes_down.add(bytes.len() as u64);
+                        counters.bytes_down.inc_by(bytes.len() as u64);
                         progress.add_done(bytes.len() as u64);
                         arrived.push(Arrived { small, bytes, from: holder });
                     }

@@ -283,7 +283,7 @@ impl Transfer {
     /// Counts useful bytes received.
     pub(super) fn moved(&self, bytes: u64) {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
-        self.counters.bytes_down.add(bytes);
+        self.counters.bytes_down.inc_by(bytes);
     }
 
     pub(super) fn measured(&self, stream: StreamId, bytes: u64, took: Duration) {

@@ -2,9 +2,14 @@
 
 use std::{fmt, sync::Arc};
 
-use axum::{extract::State, response::Response};
+use axum::{extract::State, http::HeaderMap, response::Response};
 use nekoindexer::http::exposition::{Exposition, exposed};
-use prometheus_client::{collector::Collector, encoding::DescriptorEncoder, registry::Registry};
+use prometheus_client::{
+    collector::Collector,
+    encoding::DescriptorEncoder,
+    metrics::{counter::ConstCounter, info::Info},
+    registry::Registry,
+};
 
 use super::census;
 use crate::{
@@ -21,7 +26,7 @@ struct Node {
     census: Option<Census>,
 }
 
-/// All figures in the text format of OpenMetrics.
+/// All figures in the text format of OpenMetrics; in that of Prometheus for who accepts `text/plain` alone.
 #[utoipa::path(
     get,
     path = "/metrics",
@@ -30,20 +35,20 @@ struct Node {
         Refused,
     )
 )]
-pub(super) async fn metrics(State(inside): State<Arc<Inside>>) -> Response {
+pub(super) async fn metrics(State(inside): State<Arc<Inside>>, headers: HeaderMap) -> Response {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(inside.host.peer.figures.process));
     let census = census(&inside).await;
     registry.register_collector(Box::new(Node { host: Arc::clone(&inside.host), census }));
-    exposed(&registry)
+    exposed(&registry, &headers)
 }
 
 impl Collector for Node {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Exposition::from(encoder);
         let node = self.host.peer.node().to_string();
-        let labels = [("version", env!("CARGO_PKG_VERSION")), ("node", node.as_str())];
-        page.info("nekop2p_peer_build", "The program and who it is", &labels)?;
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION")), ("node", node.as_str())]);
+        page.one("nekop2p_peer_build", "The program and who it is", &build)?;
         self.counted(&mut page)?;
         self.now(&mut page)?;
         self.census.as_ref().map_or(Ok(()), |census| files(&mut page, census))
@@ -53,15 +58,16 @@ impl Collector for Node {
 impl Node {
     fn counted(&self, page: &mut Exposition<'_>) -> fmt::Result {
         let counters = &self.host.peer.library.counters;
-        let bytes = [("up", counters.bytes_up.get()), ("down", counters.bytes_down.get())];
-        page.counters(
+        let bytes = [("up", counters.bytes_up.clone()), ("down", counters.bytes_down.clone())];
+        page.each(
             "nekop2p_peer_file_bytes",
             "Bytes of files from other peers; and to them, with lists of chunks",
             "direction",
             bytes,
         )?;
-        let requests = [("answered", counters.requests.get()), ("refused", counters.requests_refused.get())];
-        page.counters("nekop2p_peer_requests", "Requests of other peers for bytes", "outcome", requests)?;
+        let requests =
+            [("answered", counters.requests.clone()), ("refused", counters.requests_refused.clone())];
+        page.each("nekop2p_peer_requests", "Requests of other peers for bytes", "outcome", requests)?;
         let one = [
             ("nekop2p_peer_downloads", "Files downloaded", &counters.downloads),
             (
@@ -93,7 +99,7 @@ impl Node {
                 &counters.rollbacks,
             ),
         ];
-        one.iter().try_for_each(|(name, help, counter)| page.counter(name, help, counter.get()))
+        one.iter().try_for_each(|(name, help, counter)| page.one(name, help, *counter))
     }
 
     fn now(&self, page: &mut Exposition<'_>) -> fmt::Result {
@@ -105,32 +111,30 @@ impl Node {
         page.gauge(
             "nekop2p_peer_files_writing",
             "Files that are being written",
-            peer.library.writing().len() as u64,
+            peer.library.writing().len(),
         )?;
         let links = peer.indexers.links();
         let up = links.iter().filter(|link| link.is_connected).count();
         let links = [("connected", up as u64), ("away", (links.len() - up) as u64)];
         page.gauges("nekop2p_peer_indexers", "Indexers by state", "state", links)?;
         let commands = COMMANDS_MAX - self.host.commands.available_permits();
-        page.gauge(
-            "nekop2p_peer_commands",
-            "Commands of other programs that are carried out",
-            commands as u64,
-        )?;
-        page.gauge("nekop2p_peer_commands_max", "How many may be at once", COMMANDS_MAX as u64)?;
+        page.gauge("nekop2p_peer_commands", "Commands of other programs that are carried out", commands)?;
+        page.gauge("nekop2p_peer_commands_max", "How many may be at once", COMMANDS_MAX)?;
         let budget = &figures.budget;
         let kept = [("used", budget.used() as u64), ("max", budget.max() as u64)];
         page.gauges("nekop2p_peer_kept_bytes", "Bytes that are kept for other nodes", "which", kept)?;
         let kept = [("evicted", budget.evicted()), ("refused", budget.refused())];
-        page.counters("nekop2p_peer_kept_drops", "Nodes that wanted more kept", "what", kept)?;
+        let kept = kept.map(|(what, many)| (what, ConstCounter::new(many)));
+        page.each("nekop2p_peer_kept_drops", "Nodes that wanted more kept", "what", kept)?;
         let Some(arrivals) = figures.arrivals() else { return Ok(()) };
-        page.gauge("nekop2p_peer_connections", "Connections of other nodes", arrivals.open() as u64)?;
+        page.gauge("nekop2p_peer_connections", "Connections of other nodes", arrivals.open())?;
         let dropped = [
             ("connection_refused", arrivals.refused()),
             ("connection_replaced", arrivals.replaced()),
             ("handshake_failed", arrivals.failed()),
         ];
-        page.counters("nekop2p_peer_drops", "Connections that came to nothing", "reason", dropped)
+        let dropped = dropped.map(|(why, many)| (why, ConstCounter::new(many)));
+        page.each("nekop2p_peer_drops", "Connections that came to nothing", "reason", dropped)
     }
 }
 
