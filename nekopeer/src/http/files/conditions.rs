@@ -1,14 +1,17 @@
 //! The conditions of a request (RFC 9110, section 13): whether it is carried out, in whole or in part.
 
-use std::time::SystemTime;
+use std::{iter, time::SystemTime};
 
-use hyper::{HeaderMap, header, header::HeaderName};
+use headers::{
+    ETag, Header, HeaderMapExt, IfMatch, IfModifiedSince, IfNoneMatch, IfRange, IfUnmodifiedSince,
+};
+use hyper::{HeaderMap, header};
 
 /// What conditions are compared with.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Validators {
-    /// The entity tag, without its quotes; a strong one.
-    pub(super) tag: String,
+    /// The entity tag, a strong one.
+    pub(super) tag: ETag,
     /// When it was modified, in whole seconds; `None` while that second may bring another version, which the same
     /// date would stand for.
     pub(super) modified: Option<SystemTime>,
@@ -33,59 +36,35 @@ impl Validators {
     /// the clock of its origin was set back, and a client with the version before must not keep that.
     pub(super) fn outcome(&self, headers: &HeaderMap) -> Outcome {
         if headers.contains_key(header::IF_MATCH) {
-            if !self.is_listed(headers, header::IF_MATCH, false) {
+            if !any(headers, |listed: IfMatch| listed.precondition_passes(&self.tag)) {
                 return Outcome::Failed;
             }
-        } else if let Some(date) = date(headers, header::IF_UNMODIFIED_SINCE)
-            && self.modified != Some(date)
+        } else if let Some(date) = headers.typed_get::<IfUnmodifiedSince>()
+            && self.modified.map(IfUnmodifiedSince::from) != Some(date)
         {
             return Outcome::Failed;
         }
         let is_known = if headers.contains_key(header::IF_NONE_MATCH) {
-            self.is_listed(headers, header::IF_NONE_MATCH, true)
+            any(headers, |listed: IfNoneMatch| !listed.precondition_passes(&self.tag))
         } else {
-            let since = date(headers, header::IF_MODIFIED_SINCE);
-            since.is_some() && since == self.modified
+            let since = headers.typed_get::<IfModifiedSince>();
+            since.is_some() && since == self.modified.map(IfModifiedSince::from)
         };
         if is_known { Outcome::NotModified } else { Outcome::Proceed }
     }
 
     /// Whether the `Range` of the request counts: not if its `If-Range` names another version.
     pub(super) fn ranges_count(&self, headers: &HeaderMap) -> bool {
-        let Some(version) = headers.get(header::IF_RANGE) else { return true };
-        let Ok(version) = version.to_str() else { return false };
-        if version.contains('"') {
-            return lists(version, &self.tag, false);
-        }
-        httpdate::parse_http_date(version).ok().is_some_and(|date| self.modified == Some(date))
-    }
-
-    /// Whether one of the lists under `name` has the tag, compared weakly if `weak`.
-    fn is_listed(&self, headers: &HeaderMap, name: HeaderName, weak: bool) -> bool {
-        let lists_tag = |list: &str| list.trim() == "*" || lists(list, &self.tag, weak);
-        headers.get_all(name).iter().any(|list| list.to_str().is_ok_and(lists_tag))
+        let own = [Some(IfRange::etag(self.tag.clone())), self.modified.map(IfRange::date)];
+        !headers.contains_key(header::IF_RANGE)
+            || headers.typed_get::<IfRange>().is_some_and(|version| own.contains(&Some(version)))
     }
 }
 
-/// Whether `list` has `wanted`. It is read until it breaks the grammar.
-fn lists(list: &str, wanted: &str, weak: bool) -> bool {
-    let mut rest = list;
-    loop {
-        rest = rest.trim_start_matches([' ', '\t', ',']);
-        let strong = rest.strip_prefix("W/");
-        let Some((tag, after)) = strong.unwrap_or(rest).strip_prefix('"').and_then(|tag| tag.split_once('"'))
-        else {
-            return false;
-        };
-        if tag == wanted && (weak || strong.is_none()) {
-            return true;
-        }
-        rest = after;
-    }
-}
-
-fn date(headers: &HeaderMap, name: HeaderName) -> Option<SystemTime> {
-    httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()
+/// Whether one of the lines of this header passes, each read for itself: what is wrong in one spoils no other.
+fn any<H: Header>(headers: &HeaderMap, passes: impl Fn(H) -> bool) -> bool {
+    let mut lines = headers.get_all(H::name()).iter();
+    lines.any(|line| H::decode(&mut iter::once(line)).is_ok_and(&passes))
 }
 
 #[cfg(test)]
@@ -101,7 +80,8 @@ mod tests {
     fn http_conditions() {
         const NAMES: [HeaderName; 5] =
             [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE];
-        let validators = Validators { tag: "v2-ab".to_owned(), modified: Some(SystemTime::UNIX_EPOCH) };
+        let tag = r#""v2-ab""#.parse().unwrap();
+        let validators = Validators { tag, modified: Some(SystemTime::UNIX_EPOCH) };
         testkit::fuzz("http_conditions", |bytes: &[u8]| {
             let lines = bytes.split(|byte| *byte == b'\n').zip(NAMES.into_iter().cycle());
             let pairs = lines.filter_map(|(line, name)| Some((name, HeaderValue::from_bytes(line).ok()?)));

@@ -24,10 +24,8 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use hyper::{
-    HeaderMap, Method, StatusCode,
-    header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderName, HeaderValue, RANGE},
-};
+use headers::{ContentLength, ContentRange, HeaderMapExt};
+use hyper::{HeaderMap, Method, StatusCode, header::RANGE};
 use nekoindexer::http::FileSender;
 use nekoproto::{FileName, VerifiedRecord};
 use serde::Deserialize;
@@ -123,13 +121,14 @@ impl Request {
         kind::describe(&record.name, &mut headers);
         let (status, range) = match asked {
             Some(range) => {
-                let said = format!("bytes {}-{}/{}", range.start, range.end - 1, record.size);
-                insert(&mut headers, CONTENT_RANGE, &said);
+                if let Ok(said) = ContentRange::bytes(range.clone(), record.size) {
+                    headers.typed_insert(said);
+                }
                 (StatusCode::PARTIAL_CONTENT, range)
             }
             None => (StatusCode::OK, 0..record.size),
         };
-        insert(&mut headers, CONTENT_LENGTH, &(range.end - range.start).to_string());
+        headers.typed_insert(ContentLength(range.end - range.start));
         Ok(Head { status, headers, range: Some(range).filter(|_| is_get) })
     }
 
@@ -164,11 +163,5 @@ impl Request {
 impl Head {
     fn with(self, body: Option<Body>) -> Response {
         (self.status, self.headers, body.unwrap_or_default()).into_response()
-    }
-}
-
-fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
-    if let Ok(value) = HeaderValue::from_str(value) {
-        headers.insert(name, value);
     }
 }

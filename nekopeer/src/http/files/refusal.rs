@@ -1,9 +1,10 @@
 //! [`Refusal`]: why a file is not sent, as an answer.
 
 use axum::response::{IntoResponse, Response};
+use headers::{ContentRange, HeaderMapExt};
 use hyper::{
     HeaderMap, StatusCode,
-    header::{CONTENT_RANGE, HeaderName, HeaderValue, RETRY_AFTER},
+    header::{HeaderName, HeaderValue, RETRY_AFTER},
 };
 use nekoindexer::http::Problem;
 use nekoproto::NameError;
@@ -52,12 +53,10 @@ impl Refusal {
 
     /// The range of a file of `size` bytes is not answered.
     pub(super) fn bad_range(error: BadRange, size: u64) -> Self {
-        let refusal =
+        let mut refusal =
             Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "range not satisfiable", error.to_string());
-        match HeaderValue::from_str(&format!("bytes */{size}")) {
-            Ok(value) => refusal.with(CONTENT_RANGE, value),
-            Err(_) => refusal,
-        }
+        refusal.headers.typed_insert(ContentRange::unsatisfied_bytes(size));
+        refusal
     }
 
     /// Neither GET nor HEAD.

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use headers::{AcceptRanges, Age, HeaderMapExt, LastModified};
 use hyper::{
     HeaderMap,
-    header::{ACCEPT_RANGES, AGE, CACHE_CONTROL, ETAG, HeaderName, HeaderValue, LAST_MODIFIED, WARNING},
+    header::{CACHE_CONTROL, HeaderName, HeaderValue, WARNING},
 };
 use nekoproto::{Freshness, VerifiedRecord};
 
@@ -22,6 +23,7 @@ const DATE_SETTLES: Duration = Duration::from_secs(2);
 
 /// The validators of `record`. `stored` is when its file was written, which stands in for the time of its
 /// publication where the record has none.
+#[expect(clippy::expect_used, reason = "digits and letters")]
 pub(super) fn validators(record: &VerifiedRecord, stored: Option<SystemTime>, now: SystemTime) -> Validators {
     let published = match record.published_ms {
         0 => stored,
@@ -32,7 +34,8 @@ pub(super) fn validators(record: &VerifiedRecord, stored: Option<SystemTime>, no
         let secs = at.duration_since(UNIX_EPOCH).ok()?.as_secs();
         UNIX_EPOCH.checked_add(Duration::from_secs(secs))
     });
-    Validators { tag: format!("v{}-{}", record.version, record.content), modified }
+    let tag = format!("\"v{}-{}\"", record.version, record.content);
+    Validators { tag: tag.parse().expect("a tag"), modified }
 }
 
 /// The headers that every answer with or about this version has.
@@ -48,16 +51,11 @@ pub(super) fn headers(
     let (left, freshness) =
         validity.map_or((0, Freshness::Unverified), |held| (held.left.as_secs(), held.freshness));
     let mut texts = vec![
-        (ETAG, format!("\"{}\"", validators.tag)),
         (CACHE_CONTROL, format!("max-age={left}, must-revalidate")),
         (X_NEKO_VERSION, record.version.to_string()),
         (X_NEKO_ORIGIN, record.origin.to_string()),
         (X_NEKO_FRESHNESS, freshness.to_string()),
     ];
-    texts.extend(validators.modified.map(|at| (LAST_MODIFIED, httpdate::fmt_http_date(at))));
-    if let Some(held) = validity.filter(|held| held.freshness != Freshness::Fresh) {
-        texts.push((AGE, held.age.as_secs().to_string()));
-    }
     let warning = match freshness {
         Freshness::Fresh => None,
         Freshness::Stale => Some(r#"110 - "Response is Stale""#),
@@ -66,7 +64,14 @@ pub(super) fn headers(
     };
     texts.extend(warning.map(|text| (WARNING, text.to_owned())));
     let mut headers = HeaderMap::new();
-    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers.typed_insert(AcceptRanges::bytes());
+    headers.typed_insert(validators.tag.clone());
+    if let Some(at) = validators.modified {
+        headers.typed_insert(LastModified::from(at));
+    }
+    if let Some(held) = validity.filter(|held| held.freshness != Freshness::Fresh) {
+        headers.typed_insert(Age::from_secs(held.age.as_secs()));
+    }
     for (name, text) in texts {
         if let Ok(value) = HeaderValue::from_str(&text) {
             headers.insert(name, value);
