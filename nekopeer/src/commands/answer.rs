@@ -134,19 +134,21 @@ pub(crate) async fn pass_events(
     answer: &Answer,
     enough: &CancellationToken,
 ) {
-    pass_events_if(Event::is_worth_showing, events, answer, enough).await;
+    let (_, no_own) = mpsc::channel(1);
+    pass_events_if(Event::is_worth_showing, (events, no_own), answer, enough).await;
 }
 
-/// The same of those that are wanted.
+/// The same of those that are wanted; those of the command's `own` come before what is told later.
 pub(super) async fn pass_events_if(
     is_wanted: impl Fn(&Event) -> bool,
-    mut events: broadcast::Receiver<Event>,
+    (mut events, mut own): (broadcast::Receiver<Event>, mpsc::Receiver<Event>),
     answer: &Answer,
     enough: &CancellationToken,
 ) {
     loop {
         let event = tokio::select! {
             biased;
+            Some(own) = own.recv() => Ok(own),
             event = events.recv() => event,
             () = enough.cancelled() => return,
         };

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use nekoproto::{FileName, Version};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{Answer, DownloadedRow, Failure, Host, answer::pass_events_if, jobs::JobKind};
 use crate::{
     download::DownloadOptions,
-    follow::{Follower, Hook},
+    follow::{Follower, Hook, PRINTED_WAITING_MAX},
     library::events::Event,
     peer::PeerHandle,
 };
@@ -24,13 +25,14 @@ pub(super) async fn follow(
 ) -> Result<(), Failure> {
     let (events, endless) = (peer.events(), CancellationToken::new());
     let (library, downloader) = (Arc::clone(&peer.library), Arc::clone(&peer.downloader));
-    let following = Follower { library, downloader, hook, keep, options };
+    let (printed, lines) = mpsc::channel(PRINTED_WAITING_MAX);
+    let following = Follower { library, downloader, hook, printed, keep, options };
     let followed = names.clone();
     let is_about = |event: &Event| event.name().is_none_or(|about| followed.contains(about));
     let is_wanted = |event: &Event| event.is_worth_showing() && is_about(event);
     tokio::select! {
         Err(error) = following.follow(names) => Err(error.into()),
-        () = pass_events_if(is_wanted, events, answer, &endless) => Ok(()),
+        () = pass_events_if(is_wanted, (events, lines), answer, &endless) => Ok(()),
     }
 }
 

@@ -8,17 +8,13 @@ use std::{
     time::Duration,
 };
 
-use crate::storage::catalogue::CommandId;
 use nekoproto::{FileName, Version};
 use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::{
-    io::{AsyncRead, AsyncReadExt},
-    process::Command,
-    time::timeout,
-};
+use tokio::{process::Command, sync::mpsc, time::timeout};
 
-/// Bytes of each of its outputs that are read; more is thrown away.
-const OUTPUT_MAX: usize = 64 * 1024;
+use super::output::{Output, Run};
+use crate::{library::events::Event, storage::catalogue::CommandId};
+
 /// Characters of its last words that a message quotes.
 const QUOTED_MAX: usize = 200;
 /// Time limit for output that comes after its end: what it started in the background may keep the pipe.
@@ -90,11 +86,11 @@ impl Hook {
         CommandId(hasher.finalize().into())
     }
 
-    /// Runs the command to its end.
+    /// Runs the command to its end; what it prints goes to `shown` line by line.
     ///
     /// # Cancel safety
     /// It is killed, with all that it started.
-    pub(super) async fn run(&self, told: Told<'_>) -> Result<(), HookError> {
+    pub(super) async fn run(&self, told: Told<'_>, shown: &mpsc::Sender<Event>) -> Result<(), HookError> {
         let mut child = Command::new("/bin/sh")
             .arg("-c")
             .arg(&self.command)
@@ -113,10 +109,10 @@ impl Hook {
             .spawn()?;
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let mut group = Group(group);
-        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let (mut out, mut err, run) = (Output::default(), Output::default(), Run::new(told.name, shown));
         let status = {
             let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-            let reading = async { tokio::join!(read(stdout, &mut out), read(stderr, &mut err)) };
+            let reading = async { tokio::join!(out.read(stdout, &run), err.read(stderr, &run)) };
             tokio::pin!(reading);
             let waiting = timeout(self.time, child.wait());
             tokio::pin!(waiting);
@@ -130,7 +126,10 @@ impl Hook {
                 _ = &mut reading => waiting.await,
             }
         };
-        let words = last_words(&err, &out);
+        out.end(&run);
+        err.end(&run);
+        run.end();
+        let words = last_words(&err.kept, &out.kept);
         match status {
             Err(_) => Err(HookError::TooLong(self.time, words)), // the group is killed
             Ok(Err(error)) => Err(error.into()),
@@ -139,18 +138,6 @@ impl Hook {
                 if status.success() { Ok(()) } else { Err(HookError::Failed(status, words)) }
             }
         }
-    }
-}
-
-/// Reads `from` to its end, and keeps the last [`OUTPUT_MAX`] bytes or so in `kept`.
-async fn read(from: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>) {
-    let Some(mut from) = from else { return };
-    let mut piece = [0; 4096];
-    while let Ok(len @ 1..) = from.read(&mut piece).await {
-        if kept.len() + len > OUTPUT_MAX {
-            kept.drain(..kept.len() / 2);
-        }
-        kept.extend_from_slice(&piece[..len]);
     }
 }
 
@@ -176,7 +163,8 @@ mod tests {
         let name = FileName::new("a b").unwrap();
         let version = Version::new(3).unwrap();
         let told = Told { name: &name, version, path: Path::new("/x/a b"), previous: Version::new(2) };
-        hook.run(told).await
+        let nobody = mpsc::channel(1).0;
+        hook.run(told, &nobody).await
     }
 
     const LONG: Duration = Duration::from_secs(60);

@@ -5,18 +5,22 @@
 //! run again on the same version, one that ended is not.
 
 mod hook;
+mod output;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{FileName, NodeId, VerifiedRecord, Version, transport::Backoff};
 use tokio::{
-    sync::broadcast::{self, error::RecvError},
+    sync::{
+        broadcast::{self, error::RecvError},
+        mpsc,
+    },
     time::timeout,
 };
 
-pub(crate) use self::hook::Hook;
 use self::hook::Told;
+pub(crate) use self::{hook::Hook, output::PRINTED_WAITING_MAX};
 use crate::{
     download::{DownloadError, DownloadOptions, Downloader},
     library::{Library, events::Event},
@@ -40,6 +44,8 @@ pub(crate) struct Follower {
     pub(crate) downloader: Arc<Downloader>,
     /// What is run on each new version.
     pub(crate) hook: Option<Hook>,
+    /// Takes what that prints.
+    pub(crate) printed: mpsc::Sender<Event>,
     /// How many earlier versions are kept; `None`: as many as before.
     pub(crate) keep: Option<u32>,
     pub(crate) options: DownloadOptions,
@@ -175,7 +181,7 @@ impl Follower {
         let path = self.library.shown_path(held);
         let about = Told { name, version, path: &path, previous };
         let judging = self.library.judged.begin(name);
-        let ended = hook.run(about).await;
+        let ended = hook.run(about, &self.printed).await;
         drop(judging);
         let Err(failure) = ended else {
             let (name, command, accepted) = (name.clone(), hook.id(), (record.origin, version));
@@ -246,7 +252,8 @@ mod tests {
         let peer = Peer::spawn(config).await.unwrap();
         let (library, downloader) = (Arc::clone(&peer.library), Arc::clone(&peer.downloader));
         let options = DownloadOptions::default();
-        let follower = Follower { library, downloader, hook: None, keep: None, options };
+        let follower =
+            Follower { library, downloader, hook: None, printed: mpsc::channel(1).0, keep: None, options };
         let names = (0..FOLLOWED_MAX).map(|n| FileName::new(&format!("f{n}")).unwrap()).collect();
         let (mut following, mut tried) = (pin!(follower.follow(names)), HashSet::new());
         while tried.len() < 12 {

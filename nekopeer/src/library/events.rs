@@ -95,6 +95,20 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// The command of a follower printed a line. Only that follower is told.
+    Printed {
+        /// Which file it ran on.
+        name: FileName,
+        /// The line, without control characters.
+        line: String,
+    },
+    /// The command of a follower printed more lines than are shown. Only that follower is told.
+    NotShown {
+        /// Which file it ran on.
+        name: FileName,
+        /// How many.
+        lines: u64,
+    },
     /// An outdated copy was deleted, as configured.
     Dropped(FileName),
     /// The origin of a copy does not answer; the copy is kept.
@@ -161,6 +175,8 @@ impl Event {
             | Self::Followed { name, .. }
             | Self::RolledBack { name, .. }
             | Self::Refused { name, .. }
+            | Self::Printed { name, .. }
+            | Self::NotShown { name, .. }
             | Self::Dropped(name)
             | Self::OriginAway(name)
             | Self::Withdrawn { name, .. }
@@ -222,6 +238,10 @@ impl fmt::Display for Event {
             }
             Self::Refused { name, version, put_back: None, why } => {
                 write!(f, "{name}: version {version} is refused, and none before can be put back: {why}")
+            }
+            Self::Printed { name, line } => write!(f, "{name}: {line}"),
+            Self::NotShown { name, lines } => {
+                write!(f, "{name}: {lines} more lines of the command are not shown")
             }
             Self::Dropped(name) => write!(f, "dropped the outdated copy of {name}"),
             Self::OriginAway(name) => write!(f, "the origin of {name} cannot be asked; the copy is kept"),

@@ -97,6 +97,36 @@ fn command_that_was_killed_with_the_follower_runs_again_and_one_that_hangs_is_en
     interrupt(following);
 }
 
+#[test]
+fn what_the_command_prints_is_shown_to_its_follower_alone_and_bounded() {
+    let (_indexers, origin, reader, _sharing) = shared("one");
+    let mut serving = reader.serve(&[]);
+    let exec = r#"echo "out $NEKO_VERSION"; printf 'err\033[31m\n' >&2; test $NEKO_VERSION = 1 || seq 1000; test $NEKO_VERSION != 3"#;
+    let mut following = reader.start(&["follow", "f", "--exec", exec]);
+    following.err_line("f: out 1");
+    following.err_line("f: err[31m");
+    following.out_line("f is at version 1");
+    publish(&origin, "two");
+    following.err_line("f: out 2");
+    following.err_line("f: 198");
+    following.err_line("f: 802 more lines of the command are not shown");
+    following.out_line("f is at version 2");
+    interrupt(following);
+    publish(&origin, "three");
+    let mut following = reader.start(&["follow", "f", "--json", "--exec", exec]);
+    let event: Value = serde_json::from_str(&following.out_line(r#""out 3""#)).unwrap();
+    assert_eq!(
+        (&event["event"], &event["line"], &event["name"]),
+        (&"printed".into(), &"out 3".into(), &"f".into())
+    );
+    let event: Value = serde_json::from_str(&following.out_line(r#""not-shown""#)).unwrap();
+    assert_eq!(event["lines"], 802);
+    following.out_line(r#""refused""#);
+    interrupt(following);
+    assert!(!serving.said().contains("f: out"), "{}", serving.said());
+    serving.interrupt();
+}
+
 /// Another command may bring a version while the command runs on the one before, whose failure is not that of the later.
 #[test]
 fn version_that_came_while_the_command_ran_stays_and_has_its_turn() {

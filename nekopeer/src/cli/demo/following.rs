@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use nekoproto::{FileName, Mode, Policy, Staleness, Version};
+use tokio::sync::mpsc;
 
 use super::{
     NEWS_WITHIN,
@@ -38,7 +39,8 @@ pub(super) async fn follow(
     let Actor { peer, events, .. } = reader;
     let (library, downloader) = (Arc::clone(&peer.library), Arc::clone(&peer.downloader));
     let options = DownloadOptions::default();
-    let follower = Follower { library, downloader, hook: Some(hook), keep: Some(2), options };
+    let printed = mpsc::channel(1).0; // it prints nothing
+    let follower = Follower { library, downloader, hook: Some(hook), printed, keep: Some(2), options };
     let steps = async {
         let mut accepted = None;
         for version in FIRST..=REFUSED + 1 {

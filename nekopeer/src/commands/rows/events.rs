@@ -31,6 +31,12 @@ pub(crate) struct EventRow {
     /// File bytes received over the network.
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes_moved: Option<u64>,
+    /// A line that a command printed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<String>,
+    /// A number of lines that are not shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lines: Option<u64>,
     /// A number of files.
     #[serde(skip_serializing_if = "Option::is_none")]
     files: Option<u64>,
@@ -87,6 +93,8 @@ impl From<&Event> for EventRow {
                 why: Some(why.clone()),
                 ..about("refused", name)
             },
+            Event::Printed { name, line } => Self { line: Some(line.clone()), ..about("printed", name) },
+            Event::NotShown { name, lines } => Self { lines: Some(*lines), ..about("not-shown", name) },
             Event::Dropped(name) => about("dropped", name),
             Event::OriginAway(name) => about("origin-away", name),
             Event::Withdrawn { name, version } => {
