@@ -73,6 +73,9 @@ pub struct NodeArgs {
     /// Whom it connects with.
     #[command(flatten)]
     pub access: AccessArgs,
+    /// No notes and no progress bars: results and errors only
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
     /// Output for machines: one JSON object
     #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared")]
     pub json: bool,

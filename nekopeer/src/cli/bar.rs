@@ -44,7 +44,7 @@ pub(super) struct Bars {
 
 impl Bars {
     pub(super) fn new(what: &str, output: Output) -> Self {
-        let is_shown = !output.is_json() && io::stderr().is_terminal() && !is_dumb();
+        let is_shown = output.has_bars() && io::stderr().is_terminal() && !is_dumb();
         Self { is_shown, whole: Bar::new(what), parts: Vec::new() }
     }
 

@@ -64,7 +64,7 @@ impl From<Ended> for ExitCode {
 /// once for the program and all tests.
 #[must_use]
 pub fn execute(args: Args) -> Ended {
-    let output = output::Output::new(args.node.json);
+    let output = output::Output::new(args.node.json, args.node.quiet);
     let Args { node, command, common: _ } = args;
     let running = async {
         match command {

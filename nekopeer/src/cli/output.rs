@@ -12,11 +12,17 @@ use crate::commands::{Failure, in_one_line};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Output {
     json: bool,
+    quiet: bool,
 }
 
 impl Output {
-    pub(super) const fn new(json: bool) -> Self {
-        Self { json }
+    pub(super) const fn new(json: bool, quiet: bool) -> Self {
+        Self { json, quiet }
+    }
+
+    /// Whether progress is drawn, if stderr is a terminal.
+    pub(super) const fn has_bars(self) -> bool {
+        !self.json && !self.quiet
     }
 
     /// Whether results are JSON objects.
@@ -65,8 +71,11 @@ impl Output {
         if self.json { self.object(&json!({ "done": text })) } else { self.line(text) }
     }
 
-    /// Prints a note to stderr.
+    /// Prints a note to stderr; of a quiet program errors only.
     pub(super) fn note(self, text: &str) {
+        if self.quiet && !text.starts_with("error: ") {
+            return;
+        }
         // If stderr is closed there is nowhere left to report the failure.
         let _ = io::stderr().lock().write_all(format!("{}\n", visible(text)).as_bytes()); // at once
     }

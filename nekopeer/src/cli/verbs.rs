@@ -131,6 +131,9 @@ pub enum Verb {
         /// Their names
         #[arg(required = true, value_name = "NAME")]
         names: Vec<FileName>,
+        /// Draw each as a QR code too
+        #[arg(long)]
+        qr: bool,
     },
     /// End the peer that runs on this folder
     Stop,
@@ -318,7 +321,7 @@ impl Verb {
                 by_all: all,
                 within_secs: timeout,
             },
-            Self::Ticket { names } => Command::Ticket { names },
+            Self::Ticket { names, qr } => Command::Ticket { names, as_qr: qr },
             Self::Jobs => Command::Jobs,
             Self::Cancel { what } => Command::Cancel { what },
             Self::Stop => Command::Stop,
@@ -335,7 +338,7 @@ impl Verb {
         match self {
             Self::Get { names, .. } => names.iter().filter_map(Word::name).collect(),
             Self::Query { names, .. }
-            | Self::Ticket { names }
+            | Self::Ticket { names, .. }
             | Self::Unshare { names }
             | Self::Status { names } => names.iter().collect(),
             Self::Follow(FollowArgs { names, .. }) => names.iter().filter_map(Word::name).collect(),

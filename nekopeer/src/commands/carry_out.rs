@@ -17,6 +17,7 @@ use super::{
     jobs::{Job, JobKind, in_background},
     named,
     publishing::{publish, title},
+    similar::similar,
     tickets, waiting,
     watching::watch,
 };
@@ -79,7 +80,7 @@ pub(crate) async fn carry_out(
             let reached = waiting::wait(peer, &name, waiting::For { version, by_all }, within).await?;
             answer.row(&ReachedRow { name, version: reached.get() }).await?;
         }
-        Command::Ticket { names } => return tickets::make(peer, names, answer).await,
+        Command::Ticket { names, .. } => return tickets::make(peer, names, answer).await,
         Command::Events => pass_events(peer.events(), answer, &CancellationToken::new()).await,
         Command::Stop => host.stop.cancel(),
         Command::Find(finding) => return find(peer, finding, answer).await,
@@ -270,6 +271,13 @@ async fn get(
             let downloading = peer.download(name, options.clone(), progress);
             match answer.reporting(progress, downloading).await {
                 Err(DownloadError::AlreadyRunning(_)) => until_free(peer, name, answer).await,
+                Err(error @ DownloadError::NotFound { .. }) => {
+                    let failure = Failure::from(error);
+                    return Err(match similar(peer, name).await {
+                        Some(other) => Failure::missing(format!("{failure}; did you mean {other}?")),
+                        None => failure,
+                    });
+                }
                 ended => break ended?,
             }
         };

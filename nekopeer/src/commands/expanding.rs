@@ -70,6 +70,6 @@ async fn matching(
 }
 
 /// `text` as a glob that matches only itself.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace(|c| "*?[]{},!\\".contains(c), "?")
 }

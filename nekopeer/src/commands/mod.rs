@@ -17,6 +17,7 @@ mod named;
 mod path;
 mod publishing;
 mod rows;
+mod similar;
 mod tickets;
 mod waiting;
 mod wanted;
@@ -144,6 +145,8 @@ pub(crate) enum Command {
     Ticket {
         /// The names.
         names: Vec<FileName>,
+        /// The user wants them drawn.
+        as_qr: bool,
     },
     /// Follow a query through the network. Answers with one [`Row::Trace`] per own indexer.
     Trace {

@@ -16,7 +16,6 @@ pub(crate) enum QrFormat {
     Svg,
     /// Lines of half blocks, two rows of modules each, with a margin of 4 modules. Light modules are blocks, so that a
     /// terminal with light text on a dark background shows a dark code on a light ground.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for `ticket --qr`"))]
     Terminal,
 }
 

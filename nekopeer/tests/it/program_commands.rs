@@ -269,3 +269,19 @@ fn folder_and_glob_bring_all_that_match_and_a_name_that_looks_like_a_glob_is_one
     reader.run(&["get", "even/"]).failed_with(1, &["nothing matches even/"]);
     reader.run(&["follow", "odd/"]).failed_with(2, &["follow takes names"]);
 }
+
+#[test]
+fn wrong_name_is_answered_with_the_one_that_looks_like_it_and_a_quiet_command_says_errors_only() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("course/notes.txt", "notes");
+    let _sharing = origin.share(&["course"]);
+    reader.run(&["get", "course/nots.txt"]).failed_with(1, &["did you mean course/notes.txt?"]);
+    let other = reader.run(&["get", "x"]);
+    assert!(other.code == Some(1) && !other.err.concat().contains("did you mean"), "{other:?}");
+    let quiet = reader.run(&["-q", "get", "x", "course/notes.txt"]);
+    assert_eq!((quiet.code, quiet.err.len()), (Some(1), 1), "{quiet:?}");
+    let listed = reader.done(&["ls"]);
+    assert!(listed.out[1].contains(reader.path("course/notes.txt").to_str().unwrap()), "{listed:?}");
+    let drawn = reader.done(&["ticket", "course/notes.txt", "--qr"]);
+    assert!(drawn.out[0].contains("neko:") && drawn.out.concat().contains('\u{2588}'), "{drawn:?}");
+}

@@ -19,7 +19,7 @@ use crate::{
     commands::{Detail, Done, FileRow, Row},
 };
 
-const HEADINGS: [&str; 7] = ["NAME", "VERSION", "SIZE", "ROLE", "POLICY", "FRESHNESS", ""];
+const HEADINGS: [&str; 8] = ["NAME", "VERSION", "SIZE", "ROLE", "POLICY", "FRESHNESS", "", "PATH"];
 
 /// A table.
 pub(super) struct Files {
@@ -35,7 +35,7 @@ struct Damage {
 
 impl Default for Files {
     fn default() -> Self {
-        Self { table: Table::new(&HEADINGS, &[1, 2]).sparing(&[4, 3, 2]), is_empty: true }
+        Self { table: Table::new(&HEADINGS, &[1, 2]).sparing(&[7, 4, 3, 2]), is_empty: true }
     }
 }
 
@@ -77,6 +77,7 @@ fn add_cells(cells: &mut Cells, file: &FileRow) {
     }
     cells.add(&file.freshness);
     cells.add(&file.doubt);
+    cells.add(&file.path);
 }
 
 /// What else is known of a file, in lines.

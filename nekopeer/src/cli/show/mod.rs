@@ -132,7 +132,7 @@ fn view(command: &Command) -> Box<dyn View> {
         Command::Rollback { .. } | Command::Download { .. } => Box::new(downloads::One { to_stdout: false }),
         Command::Read { .. } => Box::new(downloads::One { to_stdout: true }),
         Command::List { .. } | Command::Check { .. } => Box::<files::Files>::default(),
-        Command::Ticket { .. } => Box::new(tickets::Tickets),
+        Command::Ticket { as_qr, .. } => Box::new(tickets::Tickets { as_qr: *as_qr }),
         Command::Trace { .. } => Box::new(trace::Trace),
         Command::Withdraw { .. } => Box::new(Withdrawn),
         Command::Wait { .. } | Command::Events | Command::Stop | Command::Follow { .. } => Box::new(Reached),

@@ -40,7 +40,7 @@ pub(crate) struct FileRow {
     newest: Option<u64>,
     /// Whether this peer is its origin.
     pub(crate) own: bool,
-    path: String,
+    pub(crate) path: String,
     /// `origin` or `copy`.
     pub(crate) role: String,
     /// How far a copy that is read may be behind: strict, bounded or serve-stale.

@@ -139,5 +139,6 @@ struct Tickets {
     responses((status = 200, description = "Tickets", body = Tickets), Refused),
 )]
 pub(super) async fn ticket(State(inside): State<Arc<Inside>>, params: Params) -> Result<Response, Problem> {
-    answered(&inside, Command::Ticket { names: params.known(&["name"])?.some_names()? }).await
+    let names = params.known(&["name"])?.some_names()?;
+    answered(&inside, Command::Ticket { names, as_qr: false }).await
 }
