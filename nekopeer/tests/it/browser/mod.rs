@@ -236,6 +236,7 @@ async fn new_version_is_seen_to_arrive_and_fetched(browser: &Browser, peer: &Ser
     search(browser, "*.bin", "models/cuda-12.bin").await;
     peer.home.done(&["get", "models/large.bin", "--background"]);
     browser.until("document.querySelector('#transfers progress')?.value > 0").await;
+    browser.value("document.getElementById('note-close').click()").await;
     look_at(browser, "peer").await;
     assert_everything_is_named(browser, 6).await;
     browser.click("#transfers button").await;
