@@ -2,12 +2,12 @@
 
 use nekoindexer::state::find::Matcher;
 use nekoproto::{
-    IdDigits, Position, Search, Term, Terms,
+    FileName, IdDigits, Position, Search, Term, Terms,
     limits::{FOUND_MAX, TERMS_MAX, TTL_DEFAULT},
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Done, Failure, MatchRow, Outcome};
+use super::{Answer, Done, Failure, MatchRow, Outcome, named::split};
 use crate::{library::status::FileStatus, peer::PeerHandle, state::choice::Candidate};
 
 /// Matches of one search unless another number is asked for.
@@ -53,9 +53,17 @@ impl Finding {
         if words.len() > TERMS_MAX {
             return Err(format!("a search has at most {TERMS_MAX} terms"));
         }
+        let named = match words {
+            [word] if filters.origin.is_none() => FileName::new(word).ok().as_ref().map(split),
+            _ => None,
+        };
+        let (words, origin) = match named {
+            Some((name, origin @ Some(_))) => (vec![name.to_string()], origin), // NAME@ID
+            _ => (words.to_vec(), filters.origin.clone()),
+        };
         let term = |word: &String| Term::new(word).map_err(|error| format!("'{word}': {error}"));
         let terms = words.iter().map(term).collect::<Result<Vec<_>, _>>()?;
-        let Filters { min_size, published_from_ms, origin } = filters;
+        let Filters { min_size, published_from_ms, .. } = filters;
         let origin = origin.map(|digits| IdDigits::try_from(digits.to_ascii_lowercase()));
         let origin = origin.transpose().map_err(|error| error.to_string())?;
         let is_plain = min_size == 0 && published_from_ms == 0 && origin.is_none();

@@ -206,7 +206,7 @@ fn version_completions_and_man_pages_are_printed() {
     for shell in ["bash", "zsh", "fish"] {
         let script = home.done(&["completions", shell]).out.join("\n");
         assert!(
-            script.contains("nekopeer") && script.contains("limit-up") && script.contains("deregister"),
+            script.contains("nekopeer") && script.contains("limit-up") && script.contains("unshare"),
             "{shell}"
         );
     }
