@@ -38,7 +38,7 @@ pub use library::{
     events::Event,
     status::{Condition, FileStatus},
 };
-pub use peer::{Peer, PeerHandle, StartError};
+pub use peer::{Limits, Peer, PeerHandle, StartError};
 pub use publish::{PolicyChange, PublishError, PublishOptions, PublishOutcome};
 pub use rules::{Rules, RulesError, SkipCause, Skipped};
 pub use sets::{BadSet, SetError};

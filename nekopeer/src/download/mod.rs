@@ -18,7 +18,6 @@ mod version;
 use std::{
     collections::HashMap,
     net::SocketAddr,
-    num::NonZeroU64,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -49,7 +48,7 @@ use crate::{
         StoreError,
         catalogue::{CatalogueError, Entry},
     },
-    util::{progress::Progress, rate::Rate},
+    util::{progress::Progress, throttle::Throttle},
 };
 
 /// Options of a download.
@@ -139,7 +138,7 @@ pub(crate) struct Downloader {
     endpoint: Arc<Endpoint>,
     /// Where unfinished downloads are served from.
     partial_files: Arc<PartialFiles>,
-    limit: Option<Arc<Rate>>,
+    throttle: Arc<Throttle>,
 }
 
 impl Downloader {
@@ -149,7 +148,7 @@ impl Downloader {
         peers: &Arc<Peers>,
         endpoint: &Arc<Endpoint>,
         partial_files: &Arc<PartialFiles>,
-        limit: Option<NonZeroU64>,
+        throttle: &Arc<Throttle>,
     ) -> Arc<Self> {
         Arc::new(Self {
             library: Arc::clone(library),
@@ -157,7 +156,7 @@ impl Downloader {
             peers: Arc::clone(peers),
             endpoint: Arc::clone(endpoint),
             partial_files: Arc::clone(partial_files),
-            limit: limit.map(|limit| Arc::new(Rate::new(limit))),
+            throttle: Arc::clone(throttle),
         })
     }
 

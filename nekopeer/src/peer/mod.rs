@@ -3,6 +3,7 @@
 mod files;
 pub(crate) use self::files::ReadBy;
 mod finding;
+mod throttling;
 
 use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
@@ -21,6 +22,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+pub use self::throttling::Limits;
 use crate::{
     config::Config,
     download::Downloader,
@@ -37,7 +39,7 @@ use crate::{
         lock::{DataLock, LockError},
         share_folder::ShareFolder,
     },
-    util::tasks::blocking,
+    util::{tasks::blocking, throttle::Throttle},
     watch::Watch,
 };
 
@@ -102,6 +104,7 @@ pub struct PeerHandle {
     pub(crate) peers: Arc<Peers>,
     pub(crate) downloader: Arc<Downloader>,
     pub(crate) publisher: Arc<Publisher>,
+    throttle: Arc<Throttle>,
     local_addr: Option<SocketAddr>,
     pub(crate) figures: Arc<Figures>,
     /// New connections are accepted until it is cancelled.
@@ -135,8 +138,8 @@ impl Peer {
         let partial_files = Arc::new(PartialFiles::default());
         let indexers = Indexers::spawn(&config, &endpoint, &library);
         let peers = Peers::new(&endpoint, &library, &indexers);
-        let downloader =
-            Downloader::new(&library, &indexers, &peers, &endpoint, &partial_files, config.limit_down);
+        let throttle = Arc::new(Throttle::new(config.limit_up, config.limit_down));
+        let downloader = Downloader::new(&library, &indexers, &peers, &endpoint, &partial_files, &throttle);
         let publisher = Publisher::new(&library, &indexers, &peers, config.policy);
         let watch = Arc::new(Watch {
             library: Arc::clone(&library),
@@ -149,7 +152,7 @@ impl Peer {
         let tasks = &library.tasks;
         let accepts = tasks.stop.child_token();
         let serving = listener.map(|listener| {
-            let uploads = Uploads::new(&library, &partial_files, config.limit_up);
+            let uploads = Uploads::new(&library, &partial_files, &throttle);
             drop(library.uploads.set(Arc::downgrade(&uploads))); // once for each library
             let serving = (Arc::clone(&uploads), listener.arrivals());
             let serve = move |connection| Arc::clone(&uploads).serve(connection);
@@ -166,6 +169,7 @@ impl Peer {
             peers,
             downloader,
             publisher,
+            throttle,
             local_addr,
             figures,
             accepts,

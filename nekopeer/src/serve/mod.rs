@@ -13,7 +13,6 @@ mod sending;
 mod upload_slots;
 
 use std::{
-    num::NonZeroU64,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -36,7 +35,11 @@ use self::{
     sending::{Sending, Sent, Share},
     upload_slots::{Turn, UploadSlots},
 };
-use crate::{library::Library, state::upload_turns::Reader, util::rate::Rate};
+use crate::{
+    library::Library,
+    state::upload_turns::Reader,
+    util::{rate::Rate, throttle::Throttle},
+};
 
 /// Time after which a data stream without a request is closed.
 const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -64,7 +67,7 @@ pub(crate) struct Uploads {
     slots: Arc<UploadSlots>,
     idle: Arc<IdleStreams>,
     in_memory: InMemory,
-    limit: Option<Rate>,
+    throttle: Arc<Throttle>,
     /// Places for connections to nodes that cannot connect here.
     dialed_back: Arc<Semaphore>,
 }
@@ -83,12 +86,12 @@ impl Uploads {
     pub(crate) fn new(
         library: &Arc<Library>,
         partial_files: &Arc<PartialFiles>,
-        limit: Option<NonZeroU64>,
+        throttle: &Arc<Throttle>,
     ) -> Arc<Self> {
         let (library, partial_files) = (Arc::clone(library), Arc::clone(partial_files));
         let (slots, idle, in_memory) = Default::default();
-        let (limit, dialed_back) = (limit.map(Rate::new), Arc::new(Semaphore::new(DIALED_BACK_MAX)));
-        Arc::new(Self { library, partial_files, slots, idle, in_memory, limit, dialed_back })
+        let (throttle, dialed_back) = (Arc::clone(throttle), Arc::new(Semaphore::new(DIALED_BACK_MAX)));
+        Arc::new(Self { library, partial_files, slots, idle, in_memory, throttle, dialed_back })
     }
 
     /// The slots now.
@@ -193,7 +196,13 @@ impl Uploads {
         self.library.counters.requests_refused.inc();
         let mut share = Share { bytes: TURN_BYTES, until: Instant::now() + TURN_TIME };
         let mut refusal = Sending::new(Err(FetchRefusal::Busy))?;
-        match refusal.go_on(&mut stream, &mut share, None, &self.library.counters, Duration::ZERO)? {
+        match refusal.go_on(
+            &mut stream,
+            &mut share,
+            &Rate::default(),
+            &self.library.counters,
+            Duration::ZERO,
+        )? {
             Sent::All => Ok(stream),
             Sent::Share | Sent::Some => Err(DataError::Stalled),
         }
@@ -214,7 +223,7 @@ impl Uploads {
         };
         while let Some(mut sending) = next {
             let counters = &self.library.counters;
-            match sending.go_on(stream, &mut share, self.limit.as_ref(), counters, BLOCKED_AFTER)? {
+            match sending.go_on(stream, &mut share, &self.throttle.up, counters, BLOCKED_AFTER)? {
                 Sent::All => {}
                 Sent::Share => return Ok(Turned::Left(sending)),
                 Sent::Some => return Ok(Turned::Blocked(sending)),

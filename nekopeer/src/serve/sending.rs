@@ -11,10 +11,7 @@ use nekoproto::{
 };
 
 use super::reply::{Body, Reply, SHORT_BYTES};
-use crate::{
-    library::counters::Counters,
-    util::rate::{self, Rate},
-};
+use crate::{library::counters::Counters, util::rate::Rate};
 
 /// Bytes sent before the share of the turn is looked at again.
 const PIECE_BYTES: u64 = 1024 * 1024;
@@ -94,7 +91,7 @@ impl Sending {
         &mut self,
         stream: &mut DataStream,
         share: &mut Share,
-        limit: Option<&Rate>,
+        limit: &Rate,
         counters: &Counters,
         patience: Duration,
     ) -> Result<Sent, DataError> {
@@ -103,8 +100,8 @@ impl Sending {
             if !share.is_left() {
                 return Ok(Sent::Share);
             }
-            let piece = share.bytes.min(limit.map_or(PIECE_BYTES, Rate::piece)).min(all - self.sent);
-            rate::wait_for(limit, piece);
+            let piece = share.bytes.min(limit.piece().unwrap_or(PIECE_BYTES)).min(all - self.sent);
+            limit.wait_for(piece);
             let (asked, sent) = self.send_piece(stream, piece, patience)?;
             share.take(sent);
             let before = self.sent.max(self.header);

@@ -5,5 +5,6 @@ pub(crate) mod progress;
 pub(crate) mod qr;
 pub(crate) mod rate;
 pub(crate) mod tasks;
+pub(crate) mod throttle;
 
 pub(crate) use nekoproto::clock;

@@ -1,4 +1,4 @@
-//! A limit on bytes per second, shared by all threads.
+//! A limit on bytes per second, shared by all threads, which may be changed while they wait.
 //!
 //! Each thread asks before it moves a small piece and is told how long to wait. Grants are queued, so that
 //! all threads get an equal share.
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 /// Time whose bytes may be moved at once after a pause, so that threads that wake late catch up.
 const BURST: Duration = Duration::from_millis(50);
@@ -18,73 +18,118 @@ const PIECES_PER_SECOND: u64 = 40;
 const PIECE_MIN: u64 = 1024;
 const PIECE_MAX: u64 = 1024 * 1024;
 
-/// Bytes per second.
-#[derive(Debug)]
+/// Bytes per second, or no limit.
+#[derive(Debug, Default)]
 pub(crate) struct Rate {
-    per_second: NonZeroU64,
+    queue: Mutex<Queue>,
+    /// Notified when the limit is another one.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    per_second: Option<NonZeroU64>,
     /// When the bytes granted so far are used up.
-    free_at: Mutex<Option<Instant>>,
+    free_at: Option<Instant>,
+    /// How often the limit was changed.
+    changes: u64,
+}
+
+impl Queue {
+    /// When `bytes` may be moved; `None`: at once, as there is no limit.
+    fn reserve(&mut self, bytes: u64, now: Instant) -> Option<Instant> {
+        let takes = Duration::from_secs_f64(bytes as f64 / self.per_second?.get() as f64);
+        let earliest = now.checked_sub(BURST).unwrap_or(now);
+        let begin = self.free_at.map_or(earliest, |free_at| free_at.max(earliest));
+        self.free_at = Some(begin + takes);
+        Some(begin)
+    }
 }
 
 impl Rate {
-    pub(crate) fn new(per_second: NonZeroU64) -> Self {
-        Self { per_second, free_at: Mutex::new(None) }
+    pub(crate) fn new(per_second: Option<NonZeroU64>) -> Self {
+        Self { queue: Mutex::new(Queue { per_second, ..Queue::default() }), changed: Condvar::new() }
     }
 
-    /// Bytes that may be requested at once.
-    pub(crate) fn piece(&self) -> u64 {
-        (self.per_second.get() / PIECES_PER_SECOND).clamp(PIECE_MIN, PIECE_MAX)
+    /// Bytes a second; `None`: no limit.
+    pub(crate) fn limit(&self) -> Option<NonZeroU64> {
+        self.queue.lock().per_second
     }
 
-    /// How long to wait before `bytes` may be moved.
-    fn reserve(&self, bytes: u64, now: Instant) -> Duration {
-        let takes = Duration::from_secs_f64(bytes as f64 / self.per_second.get() as f64);
-        let mut free_at = self.free_at.lock();
-        let earliest = now.checked_sub(BURST).unwrap_or(now);
-        let begin = free_at.map_or(earliest, |free_at| free_at.max(earliest));
-        *free_at = Some(begin + takes);
-        begin.saturating_duration_since(now)
-    }
-
-    /// Blocks until `bytes` may be moved; returns the time waited.
-    pub(crate) fn wait_for(&self, bytes: u64) -> Duration {
-        let pause = self.reserve(bytes, Instant::now());
-        if !pause.is_zero() {
-            std::thread::sleep(pause);
+    /// Changes the limit, also for those who wait: what the one before made them wait for is granted.
+    pub(crate) fn set(&self, per_second: Option<NonZeroU64>) {
+        {
+            let mut queue = self.queue.lock();
+            *queue = Queue { per_second, free_at: None, changes: queue.changes + 1 };
         }
-        pause
+        self.changed.notify_all();
     }
-}
 
-/// Blocks until `bytes` may be moved and returns the time waited; without a limit, does not wait.
-pub(crate) fn wait_for(rate: Option<&Rate>, bytes: u64) -> Duration {
-    rate.map_or(Duration::ZERO, |rate| rate.wait_for(bytes))
+    /// Bytes that may be requested at once; `None`: any number, as there is no limit.
+    pub(crate) fn piece(&self) -> Option<u64> {
+        self.limit().map(|limit| (limit.get() / PIECES_PER_SECOND).clamp(PIECE_MIN, PIECE_MAX))
+    }
+
+    /// Blocks until `bytes` may be moved; returns whether it had to wait.
+    pub(crate) fn wait_for(&self, bytes: u64) -> bool {
+        let now = Instant::now();
+        let mut queue = self.queue.lock();
+        let Some(begin) = queue.reserve(bytes, now).filter(|begin| *begin > now) else { return false };
+        let changes = queue.changes;
+        while queue.changes == changes && !self.changed.wait_until(&mut queue, begin).timed_out() {}
+        true
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+
+    fn queue(per_second: u64) -> Queue {
+        Queue { per_second: NonZeroU64::new(per_second), ..Queue::default() }
+    }
 
     #[test]
     fn a_second_passes_as_many_bytes_as_it_may_and_one_burst() {
-        let rate = Rate::new(NonZeroU64::new(1_000_000).unwrap());
+        let (mut queue, piece) = (queue(1_000_000), Rate::new(NonZeroU64::new(1_000_000)).piece().unwrap());
         let begin = Instant::now();
         let (mut now, mut passed) = (begin, 0u64);
         while now < begin + Duration::from_secs(1) {
-            now += rate.reserve(rate.piece(), now);
-            passed += rate.piece();
+            now = queue.reserve(piece, now).unwrap().max(now);
+            passed += piece;
         }
-        assert!((1_000_000..1_000_000 + 50_000 + 2 * rate.piece()).contains(&passed), "{passed}");
+        assert!((1_000_000..1_000_000 + 50_000 + 2 * piece).contains(&passed), "{passed}");
     }
 
     #[test]
     fn two_who_ask_in_turns_get_the_same_share() {
-        let rate = Rate::new(NonZeroU64::new(100_000).unwrap());
+        let mut queue = queue(100_000);
         let now = Instant::now();
-        let waits: Vec<Duration> = (0..10).map(|_| rate.reserve(10_000, now)).collect();
+        let waits: Vec<Instant> = (0..10).map(|_| queue.reserve(10_000, now).unwrap()).collect();
         for pair in waits[1..].windows(2) {
             let step = pair[1] - pair[0];
             assert!(step.abs_diff(Duration::from_millis(100)) < Duration::from_millis(1), "{waits:?}");
         }
+    }
+
+    /// One that was set too low by mistake would else hold up its threads for hours.
+    #[test]
+    fn who_waits_goes_on_at_once_when_the_limit_is_changed() {
+        let (slow, mebibyte) = (NonZeroU64::new(1), 1024 * 1024);
+        let rate = Arc::new(Rate::new(slow));
+        let waiting = {
+            let rate = Arc::clone(&rate);
+            // The first is free, and makes the next one wait for days.
+            std::thread::spawn(move || while !rate.wait_for(mebibyte) {})
+        };
+        while !waiting.is_finished() {
+            rate.set(slow);
+            std::thread::yield_now();
+        }
+        waiting.join().unwrap();
+        rate.set(None);
+        assert_eq!((rate.limit(), rate.piece(), rate.wait_for(u64::MAX)), (None, None, false));
     }
 }

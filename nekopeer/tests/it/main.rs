@@ -53,6 +53,7 @@ mod search;
 mod sessions;
 mod sharing;
 mod slow_sources;
+mod throttling;
 mod tickets;
 mod transfer;
 mod uploads;

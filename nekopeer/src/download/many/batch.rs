@@ -86,6 +86,7 @@ impl Downloader {
     ) -> Fetched {
         let mut fetched = Fetched { streams, arrived: Vec::new(), failed: Vec::new() };
         while !batch.is_empty() {
+            self.throttle.until_paused(false).await; // what is under way comes to its end: it is small
             let fetching = shared_out(std::mem::take(&mut batch), late).into_iter().map(|part| {
                 let ready = fetched.streams.remove(&part.holder.node);
                 self.fetch_from(part, ready, progress)
@@ -122,10 +123,10 @@ impl Downloader {
             Ok(source) => source,
             Err(is_late) => return (holder.node, None, Vec::new(), batch, is_late),
         };
-        let (limit, counter) = (self.limit.clone(), progress.source(holder.node, holder.addr));
+        let (throttle, counter) = (Arc::clone(&self.throttle), progress.source(holder.node, holder.addr));
         let (progress, counters) = (Arc::clone(progress), Arc::clone(&self.library.counters));
         let (hang_up, guard) = (source.hang_up(), source.hang_up().on_drop());
-        let (may_be_late, came) = (has_others && self.limit.is_none(), Arc::clone(&counter));
+        let (may_be_late, came) = (has_others && self.throttle.down.limit().is_none(), Arc::clone(&counter));
         let bytes_before = came.bytes();
         let fetching = blocking(move || {
             let (mut arrived, mut failed) = (Vec::with_capacity(batch.len()), Vec::new());
@@ -135,7 +136,7 @@ impl Downloader {
             let names: Vec<(ContentHash, u64)> =
                 batch.iter().map(|small| (small.target.record.content, small.target.record.size)).collect();
             for (place, small) in batch.into_iter().enumerate() {
-                broken |= limit.is_none() && Instant::now() > until;
+                broken |= throttle.down.limit().is_none() && Instant::now() > until;
                 while !broken && asked < names.len() && asked < place + ASKED_AHEAD {
                     broken = source.ask_whole(names[asked].0, names[asked].1).is_err();
                     asked += 1;
@@ -143,7 +144,7 @@ impl Downloader {
                 let received = if broken {
                     None
                 } else {
-                    Some(source.whole(names[place].0, names[place].1, limit.as_deref()))
+                    Some(source.whole(names[place].0, names[place].1, &throttle.down))
                 };
                 match received {
                     Some(Ok(bytes)) => {

@@ -117,6 +117,13 @@ impl Downloader {
         let (mut silence, mut addresses) = (interval(SILENCE_EVERY), interfaces::addresses());
         let _told = scopeguard::guard(Arc::clone(transfer.progress()), |progress| progress.waits_for(None));
         while !transfer.is_over() {
+            if self.throttle.is_paused() {
+                self.suspended(transfer, crew).await;
+                crew.looks.spawn(look());
+                (look_after, round, left) = (LOOK_AFTER, 1, transfer.left());
+                look_at = Instant::now() + look_after;
+                continue;
+            }
             crew.start(transfer);
             if crew.is_idle() {
                 if transfer.left() < left {
@@ -134,6 +141,7 @@ impl Downloader {
                 crew.looks.spawn(look());
             }
             tokio::select! {
+                () = self.throttle.until_paused(true) => {}
                 Some(ended) = crew.sources.join_next() => match ended {
                     Ok(node) => crew.ended(node),
                     Err(error) => rethrow(error),
@@ -170,6 +178,33 @@ impl Downloader {
                     }
                 }
             }
+        }
+    }
+}
+
+impl Downloader {
+    /// Fetches nothing while downloads are paused; what came stays, and is noted. The sources to start with are asked again
+    /// then.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    async fn suspended(&self, transfer: &Arc<Transfer>, crew: &mut Crew) {
+        transfer.suspend();
+        let name = &transfer.record().name;
+        transfer.progress().waits_for(Some(format!("{name} waits: downloads are paused")));
+        crew.waiting.clear();
+        while crew.sources.join_next().await.is_some() {}
+        while crew.notes.join_next().await.is_some() {}
+        if transfer.is_resumable() {
+            let (library, transfer) = (Arc::clone(&self.library), Arc::clone(transfer));
+            crew.notes.spawn(blocking(move || note(&library.catalogue, &transfer)));
+        }
+        self.throttle.until_paused(false).await;
+        transfer.progress().waits_for(None);
+        transfer.resume();
+        crew.known.clear();
+        for holder in crew.first.clone() {
+            crew.add(transfer, holder, None);
         }
     }
 }
@@ -318,8 +353,8 @@ async fn run_source(transfer: Arc<Transfer>, mut holder: Holder, mut ready: Opti
             Err(error) => Err(error),
         };
         let Err(error) = worked else { return holder.node };
-        if transfer.is_over() {
-            return holder.node; // the connection was closed by the end of the download
+        if transfer.is_over() || transfer.is_suspended() {
+            return holder.node; // the connection was closed by the end of the download, or by a pause
         }
         if let FetchError::Connect(_) | FetchError::Stream(_) = error
             && let Some(elsewhere) = transfer.elsewhere(&holder, &tried)

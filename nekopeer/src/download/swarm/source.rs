@@ -23,10 +23,7 @@ use crate::{
         pace::{PACE_WINDOW, Pace, SLOWEST_SOURCE},
         schedule::Availability,
     },
-    util::{
-        rate::{self, Rate},
-        tasks::finished,
-    },
+    util::{rate::Rate, tasks::finished},
 };
 
 /// Why a source did not deliver.
@@ -171,19 +168,19 @@ impl Source {
         buffer: &mut [u8],
         mut held: usize,
         needed: usize,
-        limit: Option<&Rate>,
+        limit: &Rate,
         came: impl Fn(u64, bool),
     ) -> Result<usize, FetchError> {
         while held < needed {
             let room = buffer.len() - held;
-            let piece = limit.map_or(room, |limit| room.min(usize::try_from(limit.piece()).unwrap_or(room)));
+            let piece = limit.piece().map_or(room, |piece| room.min(usize::try_from(piece).unwrap_or(room)));
             let received = self.receive_some(&mut buffer[held..held + piece], &came)?;
-            if !rate::wait_for(limit, received as u64).is_zero() {
+            if limit.wait_for(received as u64) {
                 came(0, true); // the own limit makes it slow
             }
             held += received;
         }
-        while limit.is_none() && held < buffer.len() {
+        while limit.piece().is_none() && held < buffer.len() {
             match self.stream.receive_ready(&mut buffer[held..])? {
                 0 => break,
                 received => {
@@ -209,14 +206,14 @@ impl Source {
         &mut self,
         content: ContentHash,
         size: u64,
-        limit: Option<&Rate>,
+        limit: &Rate,
     ) -> Result<Vec<u8>, FetchError> {
         let mut bytes = Vec::new();
         if size > 0 {
             let grant = self.reply()?;
             let len = usize::try_from(size).ok().filter(|_| grant.len == size);
             bytes.resize(len.ok_or(FetchError::WrongLength { offered: grant.len, asked: size })?, 0);
-            rate::wait_for(limit, size);
+            limit.wait_for(size);
             self.fill(&mut bytes)?;
         }
         let is_it = blake3::hash(&bytes).as_bytes() == content.as_bytes();

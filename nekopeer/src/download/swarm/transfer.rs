@@ -34,6 +34,7 @@ use crate::{
     util::{
         progress::{Mark, Progress},
         rate::Rate,
+        throttle::Throttle,
     },
 };
 
@@ -44,7 +45,7 @@ pub(crate) struct Transfer {
     record: VerifiedRecord,
     assembly: Assembly,
     progress: Arc<Progress>,
-    limit: Option<Arc<Rate>>,
+    throttle: Arc<Throttle>,
     counters: Arc<Counters>,
     began: Instant,
     streams: AtomicU32,
@@ -66,6 +67,8 @@ struct State {
     open: HashMap<StreamId, HangUp>,
     failure: Option<StoreError>,
     ended: bool,
+    /// It is paused: nothing is fetched.
+    suspended: bool,
     silence: Silence,
     /// All addresses of sources, and whether a source was named at another one since that was looked at.
     addrs: HashMap<NodeId, Vec<SocketAddr>>,
@@ -126,7 +129,7 @@ impl Transfer {
             record,
             assembly,
             progress: Arc::clone(progress),
-            limit: downloader.limit.clone(),
+            throttle: Arc::clone(&downloader.throttle),
             counters: Arc::clone(&downloader.library.counters),
             began: Instant::now(),
             streams: AtomicU32::new(0),
@@ -138,6 +141,7 @@ impl Transfer {
                 open: HashMap::new(),
                 failure: None,
                 ended: false,
+                suspended: false,
                 silence: Silence::default(),
                 addrs: HashMap::new(),
                 has_elsewhere: false,
@@ -169,8 +173,8 @@ impl Transfer {
         &self.progress
     }
 
-    pub(super) fn limit(&self) -> Option<&Rate> {
-        self.limit.as_deref()
+    pub(super) fn limit(&self) -> &Rate {
+        &self.throttle.down
     }
 
     pub(super) fn size(&self) -> u64 {
@@ -242,6 +246,28 @@ impl Transfer {
         self.changed.notify_all();
     }
 
+    /// Closes all connections, for which no source is to blame, and opens none until it is [resumed](Self::resume).
+    pub(super) fn suspend(&self) {
+        let open = {
+            let mut state = self.state.lock();
+            state.suspended = true;
+            std::mem::take(&mut state.open)
+        };
+        open.values().for_each(HangUp::now);
+        self.changed.notify_all();
+    }
+
+    pub(super) fn is_suspended(&self) -> bool {
+        self.state.lock().suspended
+    }
+
+    /// Goes on. For the time until now no source is to blame.
+    pub(super) fn resume(&self) {
+        self.state.lock().suspended = false;
+        self.is_alive();
+        self.forgive();
+    }
+
     fn fail(&self, error: StoreError) {
         self.state.lock().failure.get_or_insert(error);
         self.end();
@@ -251,7 +277,7 @@ impl Transfer {
     pub(super) fn next(&self, stream: StreamId) -> Next {
         let now = self.now();
         let mut state = self.state.lock();
-        if state.ended { Next::Done } else { state.schedule.next(stream, now) }
+        if state.ended || state.suspended { Next::Done } else { state.schedule.next(stream, now) }
     }
 
     /// Waits for a change, at most `patience`.

@@ -1,6 +1,6 @@
 //! `/status`: everything about the peer at one glance.
 
-use std::{sync::Arc, time::Instant};
+use std::{num::NonZeroU64, sync::Arc, time::Instant};
 
 use axum::{Json, extract::State};
 use nekoindexer::http::exposition::resident_bytes;
@@ -92,6 +92,12 @@ struct Traffic {
     uploads_waiting: usize,
     /// Requests of readers that were refused, as too many were waiting.
     uploads_refused: u64,
+    /// Bytes a second that are sent at most; null: no limit.
+    limit_up: Option<u64>,
+    /// Bytes a second that are fetched at most; null: no limit.
+    limit_down: Option<u64>,
+    /// Whether downloads are paused.
+    paused: bool,
 }
 
 /// What is used of a limit.
@@ -135,6 +141,7 @@ impl Kept {
 impl Traffic {
     fn of(peer: &PeerHandle) -> Self {
         let (counters, slots) = (&peer.library.counters, peer.figures.slots());
+        let limits = peer.limits();
         Self {
             bytes_up: counters.bytes_up.get(),
             bytes_down: counters.bytes_down.get(),
@@ -144,6 +151,9 @@ impl Traffic {
             uploads_active: slots.active,
             uploads_waiting: slots.waiting,
             uploads_refused: counters.requests_refused.get(),
+            limit_up: limits.up.map(NonZeroU64::get),
+            limit_down: limits.down.map(NonZeroU64::get),
+            paused: peer.is_paused(),
         }
     }
 }

@@ -99,12 +99,12 @@ impl Transfer {
         struck_out
     }
 
-    /// Registers an open connection to `node`; `None` if the download has ended.
+    /// Registers an open connection to `node`; `None` if the download has ended, or is paused.
     pub(in crate::download::swarm) fn opened(&self, node: NodeId, source: &Source) -> Option<StreamId> {
         let stream = self.streams.fetch_add(1, Ordering::Relaxed);
         let now = self.now();
         let mut state = self.state.lock();
-        if state.ended {
+        if state.ended || state.suspended {
             return None;
         }
         state.schedule.opened(stream, node, source.round_trips(), now);
