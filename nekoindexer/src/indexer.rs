@@ -18,7 +18,7 @@ use crate::{
     config::{Config, ConfigError},
     configured::ConfiguredNeighbors,
     connections,
-    http::{HttpConfig, HttpDoor},
+    daemon::http::{HttpConfig, HttpDoor},
     neighbors::judging,
     probe::ProbeCounts,
     routes::{self, View},

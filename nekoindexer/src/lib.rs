@@ -14,13 +14,12 @@
 //! | `shared` | what all tasks of one indexer share |
 //! | [`neighbors`] | which neighbors are connected, which are stuck, what each knows of our names |
 //! | [`state`] | all decisions: pure, simulated over many seeds |
-//! | [`http`] | the HTTP plumbing of both daemons |
 //! | `routes`, `metrics` | what the indexer answers over HTTP |
 //! | `counters`, `figures` | what it has done so far, and in the last seconds |
 //! | [`announce`] | multicast announcements |
 //! | [`config`] | what an indexer is made of |
-//! | [`settings`] | flags, environment, configuration file; `config check`, completions, man pages |
-//! | [`threads`], [`logging`], [`visible`] | how many threads the program runs on; where its log goes; text that hides nothing |
+//! | [`daemon`] | what both programs have around their work: settings, log, signals, threads, HTTP |
+//! | [`visible`] | text that hides nothing |
 //!
 //! [`Indexer::spawn`] gives a running one, in any program.
 
@@ -30,12 +29,11 @@ pub mod config;
 mod configured;
 mod connections;
 mod counters;
+pub mod daemon;
 mod figures;
 mod find;
-pub mod http;
 mod indexer;
 mod invalidate;
-pub mod logging;
 mod metrics;
 pub mod neighbors;
 mod one_node;
@@ -44,17 +42,15 @@ mod query;
 mod routes;
 mod scans;
 mod service;
-pub mod settings;
 mod shared;
-pub mod signals;
 pub mod state;
 mod sweep;
-pub mod threads;
 mod trace;
 pub mod visible;
 mod walk;
 
 pub use config::{Config, ConfigError, Routing};
+pub use daemon::http;
 pub use indexer::{Indexer, IndexerHandle, StartError, identity_in};
 pub use probe::ProbeCounts;
 pub use routes::dashboard;

@@ -14,20 +14,22 @@ use clap::Parser;
 use nekoindexer::{
     Config, Indexer, Routing,
     config::LEASE_SECS_MAX,
-    identity_in, logging,
-    settings::{
-        self, AccessArgs, CommonArgs, Program, Tool,
-        units::{self, Rate},
+    daemon::{
+        logging,
+        settings::{
+            self, AccessArgs, CommonArgs, Program, Tool,
+            units::{self, Rate},
+        },
+        signals::{self, Hangups, Stop},
+        threads::{self, THREADS_DEFAULT, THREADS_MAX},
     },
-    signals::{self, Hangup, Hangups},
-    threads::{self, THREADS_DEFAULT, THREADS_MAX},
+    identity_in,
     visible::visible,
 };
 use nekoproto::{
     NetworkName,
     transport::{Security, resolve},
 };
-use tokio::signal::unix::{SignalKind, signal};
 use tracing::warn;
 
 /// A nekop2p indexer: knows who holds what, and asks its neighbors.
@@ -178,25 +180,14 @@ fn say_id(args: &Args) -> anyhow::Result<()> {
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
-    let (mut terminate, mut hangups) = (signal(SignalKind::terminate())?, Hangups::new()?);
+    let (mut stop, hangups) = (Stop::new()?, Hangups::new()?);
     // As text: it tells its causes itself.
     let mut indexer = Indexer::spawn(config).await.map_err(anyhow::Error::msg)?;
     writeln!(std::io::stdout(), "listening on {}", indexer.local_addr()).context("cannot write to stdout")?;
     if let Some(addr) = indexer.http_addr() {
         writeln!(std::io::stdout(), "http on http://{addr}/").context("cannot write to stdout")?;
     }
-    signals::ready();
-    loop {
-        tokio::select! {
-            interrupted = tokio::signal::ctrl_c() => break interrupted?,
-            _ = terminate.recv() => break,
-            hangup = hangups.next() => match hangup {
-                Hangup::Reload => signals::reloading(|| reload(&indexer)),
-                Hangup::Leave => break,
-            },
-        }
-    }
-    signals::stopping();
+    signals::serve(&mut stop, Some(hangups), std::future::pending(), || reload(&indexer)).await;
     tokio::select! {
         () = indexer.drain() => {}
         interrupted = tokio::signal::ctrl_c() => interrupted?, // the user does not want to wait

@@ -11,7 +11,7 @@ use prometheus_client::{
 
 use crate::{
     counters::{Counters, Drop},
-    http::exposition::Exposition,
+    daemon::http::exposition::Exposition,
     scans::scans_taken_max,
     shared::{FORWARDS_MAX, Shared},
     state::caller::ID_BYTES,

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoindexer::http::exposition::Process;
+use nekoindexer::daemon::http::exposition::Process;
 use nekoproto::{budget::Budget, transport::Arrivals};
 use tokio::sync::Mutex;
 

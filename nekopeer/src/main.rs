@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use nekoindexer::{logging, settings};
+use nekoindexer::daemon::{logging, settings};
 use nekopeer::cli;
 
 fn main() -> ExitCode {

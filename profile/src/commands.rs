@@ -5,7 +5,7 @@ pub(crate) mod args;
 use std::{io::Write, path::Path, sync::Arc};
 
 use anyhow::Context;
-use nekoindexer::threads::THREADS_DEFAULT;
+use nekoindexer::daemon::threads::THREADS_DEFAULT;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

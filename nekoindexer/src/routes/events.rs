@@ -16,7 +16,7 @@ use super::{
     status::{Figures, Now},
     view::View,
 };
-use crate::http::{Problem, events::follow};
+use crate::daemon::http::{Problem, events::follow};
 
 /// How often figures are sent, and sampled.
 const FIGURES_EVERY: Duration = Duration::from_secs(1);

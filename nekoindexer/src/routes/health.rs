@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 
 use super::view::View;
-use crate::http::Problem;
+use crate::daemon::http::Problem;
 
 /// The process answers.
 #[utoipa::path(get, path = "/healthz", responses(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{extract::State, http::HeaderMap, response::Response};
 
 use super::view::View;
-use crate::http::{Problem, exposition::exposed};
+use crate::daemon::http::{Problem, exposition::exposed};
 
 /// All figures in the text format of OpenMetrics; in that of Prometheus for who accepts `text/plain` alone.
 #[utoipa::path(

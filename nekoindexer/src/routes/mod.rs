@@ -18,7 +18,7 @@ use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub(crate) use self::{events::keep_figures, view::View};
-use crate::http::{Guard, guarded};
+use crate::daemon::http::{Guard, guarded};
 
 #[derive(OpenApi)]
 #[openapi(

@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::view::View;
-use crate::{http::Problem, neighbors::links::Report, shared::Shared, state::standing::Standing};
+use crate::{daemon::http::Problem, neighbors::links::Report, shared::Shared, state::standing::Standing};
 
 /// All neighbors.
 #[derive(Debug, Serialize, ToSchema)]

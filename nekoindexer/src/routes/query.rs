@@ -17,7 +17,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::view::View;
 use crate::{
-    http::{Client, Problem},
+    daemon::http::{Client, Problem},
     query::answer,
 };
 

@@ -16,8 +16,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::view::View;
 use crate::{
+    daemon::http::{Client, Problem},
     find::answer,
-    http::{Client, Problem},
 };
 
 /// Matches of one answer, unless told otherwise.

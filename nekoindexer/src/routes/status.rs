@@ -10,8 +10,8 @@ use utoipa::ToSchema;
 use super::{neighbors::Neighbor, view::View};
 use crate::{
     counters::{Histogram, bucket_ends_us},
+    daemon::http::{Problem, exposition::resident_bytes},
     figures::SAMPLES,
-    http::{Problem, exposition::resident_bytes},
     metrics::{budget, drops},
 };
 

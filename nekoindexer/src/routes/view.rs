@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 use tokio::{runtime::Handle, sync::broadcast};
 
 use super::room::Room;
-use crate::{figures::Recent, http::exposition::Process, metrics::Node, shared::Shared};
+use crate::{daemon::http::exposition::Process, figures::Recent, metrics::Node, shared::Shared};
 
 /// Figures that a reader of events may lag behind, which is as many seconds.
 const FIGURES_KEPT: usize = 8;

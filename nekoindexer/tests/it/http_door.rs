@@ -10,7 +10,7 @@ use axum::{
     routing::{get, post},
 };
 use futures::{StreamExt, stream};
-use nekoindexer::http::{
+use nekoindexer::daemon::http::{
     Authorized, FileSender, Guard, HttpConfig, HttpDoor, Token, events, guarded, send_file::FRAME_BYTES_MAX,
 };
 use tokio::sync::broadcast;

@@ -5,7 +5,7 @@ use std::{env, net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 use clap::{Parser, Subcommand};
 use nekoindexer::{
     config::DEFAULT_PORT,
-    settings::{self, AccessArgs, CommonArgs, Program, Tool, units as memory},
+    daemon::settings::{self, AccessArgs, CommonArgs, Program, Tool, units as memory},
 };
 use nekoproto::{
     Mode, NetworkName, Staleness,

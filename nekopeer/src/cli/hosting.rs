@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use nekoindexer::http::Token;
+use nekoindexer::daemon::http::Token;
 use tokio::sync::broadcast;
 use tokio_util::task::AbortOnDropHandle;
 

@@ -18,12 +18,13 @@ mod repl;
 mod run;
 mod serving;
 mod show;
-mod stop;
 mod terminal;
 pub mod units;
 mod verbs;
 
 use std::{process::ExitCode, time::Duration};
+
+use nekoindexer::daemon::signals as stop;
 
 pub use args::Args;
 use args::Command;

@@ -1,40 +1,22 @@
 //! Serving until told to end: reloads on SIGHUP, drains on SIGTERM, tells systemd.
 
-use nekoindexer::{
+use nekoindexer::daemon::{
     settings,
-    signals::{self, Hangup, Hangups},
+    signals::{self, Hangups, Stop},
 };
 
 use super::{
     args::{Args, NodeArgs},
     hosting::Hosted,
     output::Output,
-    stop::Stop,
 };
 
 /// Serves what is published, until the user or another command ends it.
 pub(super) async fn serve_until(hosted: &Hosted, args: &NodeArgs, output: Output, stop: &mut Stop) {
     let facts = &hosted.facts;
     output.note(&format!("serving on {} as {}, Ctrl-C stops", facts.addr(), facts.node));
-    let mut hangups = Hangups::new().ok();
-    signals::ready();
-    loop {
-        let hangup = async {
-            match &mut hangups {
-                Some(hangups) => hangups.next().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = stop.wait() => break,
-            () = hosted.stopped() => break,
-            hangup = hangup => match hangup {
-                Hangup::Reload => signals::reloading(|| output.note(&reload(args))),
-                Hangup::Leave => break,
-            },
-        }
-    }
-    signals::stopping();
+    let hangups = Hangups::new().ok();
+    signals::serve(stop, hangups, hosted.stopped(), || output.note(&reload(args))).await;
     if stop.is_terminated {
         tokio::select! {
             () = hosted.host.peer.drain() => {}

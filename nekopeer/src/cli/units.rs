@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-pub use nekoindexer::settings::units::{UNITS, bytes};
+pub use nekoindexer::daemon::settings::units::{UNITS, bytes};
 
 /// Parses bytes per second, such as `50MB` or `50MB/s`.
 ///

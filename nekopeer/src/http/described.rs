@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nekoindexer::http::Problem;
+use nekoindexer::daemon::http::Problem;
 use utoipa::{
     IntoResponses, ToSchema,
     openapi::{

@@ -14,7 +14,7 @@ mod rest;
 use std::{io, net::SocketAddr, num::NonZeroUsize, sync::Arc};
 
 use axum::{Router, middleware::from_extractor};
-use nekoindexer::http::{Authorized, Guard, HttpConfig, HttpDoor, Token, guarded};
+use nekoindexer::daemon::http::{Authorized, Guard, HttpConfig, HttpDoor, Token, guarded};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 

@@ -7,7 +7,7 @@ mod throttling;
 
 use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
-use nekoindexer::http::TokenError;
+use nekoindexer::daemon::http::TokenError;
 use nekoproto::{
     Identity, IdentityError, NodeId, Role,
     budget::Budget,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use clap::Args;
-use nekoindexer::{Routing, state::index::SESSION_NAMES_MAX, threads::THREADS_DEFAULT};
+use nekoindexer::{Routing, daemon::threads::THREADS_DEFAULT, state::index::SESSION_NAMES_MAX};
 use nekoproto::limits::CONNECTIONS_MAX;
 
 use super::{Bound, Goal};

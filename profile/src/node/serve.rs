@@ -6,7 +6,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::{any::Any, fs, path::PathBuf, thread, time::Duration};
 
 use anyhow::{Context, bail};
-use nekoindexer::logging::{self, LogArgs, LogFormat};
+use nekoindexer::daemon::{
+    logging::{self, LogArgs, LogFormat},
+    threads,
+};
 use nekoindexer::{Indexer, IndexerHandle, Routing};
 use nekopeer::{Config, OnStale, PeerHandle};
 use nekoproto::Holder;
@@ -34,7 +37,7 @@ pub(crate) fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {
         Role::Peer(_) | Role::Corrupt(..) | Role::Rogue(_) => {
             tokio::runtime::Builder::new_multi_thread().enable_all().build()?
         }
-        Role::Indexer { .. } | Role::RawEcho | Role::Echo => nekoindexer::threads::runtime(options.threads)?,
+        Role::Indexer { .. } | Role::RawEcho | Role::Echo => threads::runtime(options.threads)?,
     };
     let gone = CancellationToken::new();
     let requests = read_requests(gone.clone())?;

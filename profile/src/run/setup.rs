@@ -3,7 +3,7 @@
 use std::{io, num::NonZeroUsize, sync::Arc};
 
 use clap::{Args, builder::RangedU64ValueParser};
-use nekoindexer::{Routing, threads::THREADS_DEFAULT};
+use nekoindexer::{Routing, daemon::threads::THREADS_DEFAULT};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Watch;

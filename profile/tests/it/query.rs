@@ -22,7 +22,7 @@ fn deployment() -> Deployment {
         routing: Routing::Summary,
         by_default: false,
         port: 0,
-        threads: nekoindexer::threads::THREADS_DEFAULT,
+        threads: nekoindexer::daemon::threads::THREADS_DEFAULT,
         runtimes: [Handle::current()].into(),
         watch: Arc::default(),
     }

@@ -1,5 +1,5 @@
 //! The dashboard: pages that the program carries with it. They load nothing from elsewhere and have no inline script or
-//! style, so that the strict content security policy of [`crate::http`] holds.
+//! style, so that the strict content security policy of [`crate::daemon::http`] holds.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

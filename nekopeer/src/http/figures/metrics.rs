@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use axum::{extract::State, http::HeaderMap, response::Response};
-use nekoindexer::http::exposition::{Exposition, exposed};
+use nekoindexer::daemon::http::exposition::{Exposition, exposed};
 use prometheus_client::{
     collector::Collector,
     encoding::DescriptorEncoder,

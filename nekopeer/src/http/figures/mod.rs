@@ -6,7 +6,7 @@ mod status;
 use std::{sync::Arc, time::Duration};
 
 use axum::{Router, extract::State};
-use nekoindexer::http::Problem;
+use nekoindexer::daemon::http::Problem;
 use tokio::time::timeout;
 use utoipa_axum::{router::OpenApiRouter, routes};
 

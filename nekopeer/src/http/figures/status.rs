@@ -3,7 +3,7 @@
 use std::{num::NonZeroU64, sync::Arc, time::Instant};
 
 use axum::{Json, extract::State};
-use nekoindexer::http::exposition::resident_bytes;
+use nekoindexer::daemon::http::exposition::resident_bytes;
 use nekoproto::budget::Budget;
 use serde::Serialize;
 use utoipa::ToSchema;

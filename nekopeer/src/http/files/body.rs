@@ -16,7 +16,7 @@ use std::{
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use nekoindexer::http::FileSender;
+use nekoindexer::daemon::http::FileSender;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::{content::stamp::Stamp, storage::catalogue::Entry};

@@ -26,7 +26,7 @@ use axum::{
 };
 use headers::{ContentLength, ContentRange, HeaderMapExt};
 use hyper::{HeaderMap, Method, StatusCode, header::RANGE};
-use nekoindexer::http::FileSender;
+use nekoindexer::daemon::http::FileSender;
 use nekoproto::{FileName, VerifiedRecord};
 use serde::Deserialize;
 

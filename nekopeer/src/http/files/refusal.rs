@@ -6,7 +6,7 @@ use hyper::{
     HeaderMap, StatusCode,
     header::{HeaderName, HeaderValue, RETRY_AFTER},
 };
-use nekoindexer::http::Problem;
+use nekoindexer::daemon::http::Problem;
 use nekoproto::NameError;
 
 use super::range::BadRange;

@@ -8,7 +8,7 @@ use std::{
     num::NonZeroUsize,
 };
 
-use nekoindexer::http::{HttpConfig, HttpDoor};
+use nekoindexer::daemon::http::{HttpConfig, HttpDoor};
 use nekopeer::PeerHandle;
 use serde_json::Value;
 

@@ -106,7 +106,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::settings::{table, units};
+    use crate::daemon::settings::{table, units};
 
     /// A setting of each kind.
     #[derive(Parser)]

@@ -28,7 +28,7 @@ use nekoproto::NetworkName;
 
 pub use self::{access::AccessArgs, tools::Tool};
 use self::{layers::InForce, table::Setting};
-use crate::{logging::LogArgs, visible::visible};
+use crate::{daemon::logging::LogArgs, visible::visible};
 
 /// Exit code of wrong usage, wherever the wrong value was said.
 const EXIT_USAGE: u8 = 2;

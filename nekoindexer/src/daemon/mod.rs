@@ -1,0 +1,15 @@
+//! What both programs have around their work. Each room names no other but those above it.
+//!
+//! | room | what happens there |
+//! |---|---|
+//! | [`http`] | the HTTP door, what it lets in, how it answers errors, figures |
+//! | [`logging`] | where the log goes |
+//! | [`settings`] | flags, environment, configuration file; `config check`, completions, man pages |
+//! | [`signals`] | serving until told to end; what systemd is told |
+//! | [`threads`] | how many threads the program runs on |
+
+pub mod http;
+pub mod logging;
+pub mod settings;
+pub mod signals;
+pub mod threads;
