@@ -50,7 +50,6 @@ pub mod visible;
 mod walk;
 
 pub use config::{Config, ConfigError, Routing};
-pub use daemon::http;
 pub use indexer::{Indexer, IndexerHandle, StartError, identity_in};
 pub use probe::ProbeCounts;
 pub use routes::dashboard;

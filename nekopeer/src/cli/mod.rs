@@ -24,8 +24,6 @@ mod verbs;
 
 use std::{process::ExitCode, time::Duration};
 
-use nekoindexer::daemon::signals as stop;
-
 pub use args::Args;
 use args::Command;
 use tokio::runtime::Runtime;

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
+use nekoindexer::daemon::signals::Stop;
 use nekoproto::{Identity, private_folder};
 use tokio::time::sleep;
 
@@ -14,7 +15,6 @@ use super::{
     reach::{LOCKED_MAX, Need, Reached, reach, running},
     run::{Run, run, run_beside},
     serving::serve_until,
-    stop::Stop,
     verbs::{Saying, Verb},
 };
 use crate::{

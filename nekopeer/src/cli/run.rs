@@ -7,13 +7,14 @@ use std::{
     time::Duration,
 };
 
+use nekoindexer::daemon::signals::Stop;
 use tokio::{
     sync::{mpsc, oneshot},
     time::timeout,
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Ended, output::Output, reach::Reached, show, stop::Stop};
+use super::{Ended, output::Output, reach::Reached, show};
 use crate::commands::{
     Answer, Command, Done, Failure, FailureKind, Host, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece,
     Reply, carry_out, no_input,

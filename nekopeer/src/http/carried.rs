@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use axum::http::StatusCode;
-use nekoindexer::http::Problem;
+use nekoindexer::daemon::http::Problem;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 

@@ -14,6 +14,7 @@ use std::{
     sync::Arc,
 };
 
+use nekoindexer::daemon::signals::Stop;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -22,7 +23,7 @@ use self::{
     line::{Line, Words, parse},
     session::Session,
 };
-use super::{Ended, args::NodeArgs, bar::beside, output::Output, stop::Stop, terminal};
+use super::{Ended, args::NodeArgs, bar::beside, output::Output, terminal};
 
 /// Names that were typed and are remembered.
 const NAMED_MAX: usize = 1000;

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use futures::FutureExt;
+use nekoindexer::daemon::signals::Stop;
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
@@ -16,7 +17,6 @@ use crate::{
         output::Output,
         reach::{Need, Reached, reach, running},
         run::{Run, run},
-        stop::Stop,
         verbs::{Saying, Verb},
     },
     commands::{Answer, Command, Filters, Finding, Part, carry_out, no_input, rows_of},

@@ -7,7 +7,7 @@ use axum::{
     response::IntoResponse,
     routing::get,
 };
-use nekoindexer::http::Problem;
+use nekoindexer::daemon::http::Problem;
 use nekoproto::Ticket;
 use serde::Deserialize;
 

@@ -6,7 +6,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures::stream;
-use nekoindexer::http::Problem;
+use nekoindexer::daemon::http::Problem;
 use serde::Deserialize;
 
 use crate::{

@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, sse},
 };
 use futures::{StreamExt, stream};
-use nekoindexer::http::{
+use nekoindexer::daemon::http::{
     Problem,
     events::{events as events_of, stream_of},
 };

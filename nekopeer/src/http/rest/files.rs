@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
     response::{IntoResponse, Response},
 };
-use nekoindexer::http::Problem;
+use nekoindexer::daemon::http::Problem;
 use serde::Serialize;
 use tokio::sync::Semaphore;
 use utoipa::ToSchema;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use axum::{extract::State, response::Response};
-use nekoindexer::http::Problem;
+use nekoindexer::daemon::http::Problem;
 use nekoproto::Position;
 use serde::Serialize;
 use utoipa::ToSchema;

@@ -8,7 +8,7 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use nekoindexer::http::{Authorized, Problem};
+use nekoindexer::daemon::http::{Authorized, Problem};
 use nekoproto::{
     Version,
     limits::{POLICY_SECS_MAX, TTL_DEFAULT, TTL_MAX},

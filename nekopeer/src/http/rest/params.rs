@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
-use nekoindexer::http::Problem;
+use nekoindexer::daemon::http::Problem;
 use nekoproto::{
     FileName,
     limits::{TTL_DEFAULT, TTL_MAX},

@@ -10,7 +10,7 @@ use axum::{
     response::Response,
 };
 use futures::StreamExt;
-use nekoindexer::http::{Authorized, Problem, is_stalled};
+use nekoindexer::daemon::http::{Authorized, Problem, is_stalled};
 use nekoproto::{FileName, Mode, Staleness, limits::POLICY_SECS_MAX};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State, response::Response};
-use nekoindexer::http::{Authorized, Problem};
+use nekoindexer::daemon::http::{Authorized, Problem};
 use nekoproto::{FileName, Version};
 use serde::Deserialize;
 use utoipa::ToSchema;
