@@ -77,7 +77,7 @@ pub struct NodeArgs {
     #[arg(short, long, global = true)]
     pub quiet: bool,
     /// Output for machines: one JSON object
-    #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared")]
+    #[arg(long, global = true)]
     pub json: bool,
     /// The policy of published files, and of copies here.
     #[command(flatten)]
@@ -105,7 +105,13 @@ pub(super) fn seconds() -> clap::builder::RangedI64ValueParser<u32> {
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct PolicyArgs {
     /// How copies of published files are kept coherent: push, pull or hybrid [default: as before, else hybrid]
-    #[arg(long, global = true, value_name = "MODE")]
+    #[arg(
+        long,
+        global = true,
+        hide_short_help = true,
+        help_heading = "Policy of what is shared",
+        value_name = "MODE"
+    )]
     pub policy: Option<Mode>,
     /// Published files: seconds that a copy counts as fresh under push [default: as before, else 60]
     #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared", value_name = "SECS", value_parser = seconds())]

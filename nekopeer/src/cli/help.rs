@@ -18,7 +18,10 @@ Running peer:
 stop                    end the peer that runs on this folder
 jobs                    list the long commands that run, and those that ended lately
 cancel NAME|ID          interrupt one; what came so far is kept
-Network:
+limit [--up RATE]       limit how fast it sends (--up) and fetches (--down)
+pause                   pause all downloads; what came is kept
+resume                  have them go on
+Network and node:
 query NAME... [--ttl N] ask who has an exact name, N hops far
 trace NAME [--ttl N]    show which indexers a query reaches, which not and why
 Here:
@@ -33,13 +36,10 @@ const DIALOGUE: &str = "Here:\n";
 
 /// The commands that only the program has.
 const PROGRAM: &str = "\
-Program:
 serve                   keep serving what is shared, until Ctrl-C or SIGTERM
 demo                    show the whole story in one process, on real files in a temporary folder
-id                      print the id of this peer, which lists of allowed nodes name
-repair                  examine the catalogue, and rebuild one that is damaged or lost
-config check            check the configuration: file, environment and flags
-completions | man       print what a shell needs to complete words, and the manual
+id | repair             print the id that lists of allowed nodes name; mend a damaged catalogue
+config | completions    check the configuration; print what a shell needs; `man` prints the manual
 ";
 
 /// The program's help with its commands in groups.
@@ -74,7 +74,7 @@ mod tests {
             command.get_subcommands().filter(|command| !command.is_hide_set()).map(clap::Command::get_name);
         let lines: Vec<&str> = USAGE.lines().chain(PROGRAM.lines()).collect();
         for name in names {
-            assert!(lines.iter().any(|line| line.split(['|', ' ']).any(|word| word == name)), "{name}");
+            assert!(lines.iter().any(|line| line.split(['|', ' ', '`']).any(|word| word == name)), "{name}");
         }
         let short = grouped(Args::command()).term_width(100).render_help().to_string();
         assert!(short.lines().count() <= 40, "{short}");

@@ -88,6 +88,13 @@ fn nobody_runs(args: &NodeArgs, command: &Command, output: Output) -> anyhow::Re
             output.note(&format!("no peer runs on the data folder {folder}, and so no job"));
             Ended::Well
         }
+        Command::Throttle { .. } => {
+            let failure = format!(
+                "no peer runs on the data folder {folder}: nekopeer serve --limit-up RATE starts one"
+            );
+            output.failure(&Failure::missing(failure));
+            Ended::NotFound
+        }
         Command::Cancel { .. } => {
             output.failure(&Failure::missing(format!(
                 "no peer runs on the data folder {folder}, and so no job"

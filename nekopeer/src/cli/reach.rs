@@ -47,9 +47,10 @@ impl Need {
             | Command::Store { .. }
             | Command::Watch { .. }
             | Command::Follow { .. } => Self::Serving,
-            Command::Download { background: true, .. } | Command::Jobs | Command::Cancel { .. } => {
-                Self::Running
-            }
+            Command::Download { background: true, .. }
+            | Command::Jobs
+            | Command::Throttle { .. }
+            | Command::Cancel { .. } => Self::Running,
             Command::Download { wanted, .. } | Command::Read { wanted, .. } if wanted.is_by_ticket => {
                 Self::Ticket
             }

@@ -17,6 +17,14 @@ pub fn rate(text: &str) -> Result<NonZeroU64, String> {
     NonZeroU64::new(per_s).ok_or_else(|| format!("'{text}' would never send anything"))
 }
 
+/// Reads a rate, or 0 for none.
+///
+/// # Errors
+/// The text is neither.
+pub fn new_rate(text: &str) -> Result<u64, String> {
+    if text.trim() == "0" { Ok(0) } else { rate(text).map(NonZeroU64::get) }
+}
+
 /// A duration of this many microseconds with a unit, in about three digits.
 pub(super) fn duration(us: u64) -> String {
     match us {

@@ -139,6 +139,19 @@ pub enum Verb {
     Stop,
     /// List the long commands that the running peer carries out, and those that ended lately
     Jobs,
+    /// Limit how fast the running peer sends and fetches, until it ends; without a flag, say how fast
+    Limit {
+        /// Bytes a second that are sent at most, such as 4MB; 0: no limit
+        #[arg(long, value_name = "RATE", value_parser = units::new_rate)]
+        up: Option<u64>,
+        /// Bytes a second that are fetched at most; 0: no limit
+        #[arg(long, value_name = "RATE", value_parser = units::new_rate)]
+        down: Option<u64>,
+    },
+    /// Pause all downloads of the running peer; what came is kept
+    Pause,
+    /// Have paused downloads go on
+    Resume,
     /// Interrupt one of them, whoever began it; what came so far is kept
     Cancel {
         /// Its id, or the name it is about
@@ -324,6 +337,9 @@ impl Verb {
             Self::Ticket { names, qr } => Command::Ticket { names, as_qr: qr },
             Self::Jobs => Command::Jobs,
             Self::Cancel { what } => Command::Cancel { what },
+            Self::Limit { up, down } => Command::Throttle { up, down, pauses: None },
+            Self::Pause => Command::Throttle { up: None, down: None, pauses: Some(true) },
+            Self::Resume => Command::Throttle { up: None, down: None, pauses: Some(false) },
             Self::Stop => Command::Stop,
         })
     }
@@ -349,6 +365,9 @@ impl Verb {
             | Self::Ls
             | Self::Stop
             | Self::Jobs
+            | Self::Limit { .. }
+            | Self::Pause
+            | Self::Resume
             | Self::Cancel { .. } => Vec::new(),
         }
     }

@@ -1,13 +1,13 @@
 //! Carries out commands on a running peer.
 
-use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::HashSet, num::NonZeroU64, path::PathBuf, sync::Arc, time::Duration};
 
 use nekoproto::FileName;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Answer, Command, Detail, Done, DownloadedRow, FailedRow, Failure, FailureKind, FileRow, FoundRow, Host,
-    Input, Outcome, ReachedRow, Reply, TraceRow,
+    Input, Outcome, ReachedRow, Reply, ThrottleRow, TraceRow,
     answer::pass_events,
     expanding::expanded,
     finding::find,
@@ -26,7 +26,7 @@ use crate::{
     follow::Hook,
     indexers::via::Via,
     listing::Listing,
-    peer::PeerHandle,
+    peer::{Limits, PeerHandle},
     publish::{PublishOptions, WITHDRAWN_AT_ONCE},
     storage::catalogue::PreferenceChange,
 };
@@ -100,6 +100,9 @@ pub(crate) async fn carry_out(
         Command::Trace { name, ttl_hops } => {
             return trace(peer, &name, ttl_hops, answer).await;
         }
+        Command::Throttle { up, down, pauses } => {
+            answer.row(&throttled(peer, [up, down], pauses)).await?;
+        }
         Command::Jobs => answer.rows_of(host.jobs.rows(peer), |job| job).await?,
         Command::Cancel { what } => {
             answer.rows_of(host.jobs.cancel(&what, peer).await?, |job| job).await?;
@@ -120,6 +123,20 @@ async fn trace(peer: &PeerHandle, name: &FileName, ttl_hops: u8, answer: &Answer
         (false, false) => Outcome::Nothing,
     };
     Ok(Done { outcome, ..Done::all() })
+}
+
+/// Changes how fast the peer sends and fetches, and says what holds then.
+fn throttled(peer: &PeerHandle, [up, down]: [Option<u64>; 2], pauses: Option<bool>) -> ThrottleRow {
+    let before = peer.limits();
+    let new = |rate: Option<u64>, before| rate.map_or(before, NonZeroU64::new); // 0: no limit
+    peer.set_limits(Limits { up: new(up, before.up), down: new(down, before.down) });
+    match pauses {
+        Some(true) => peer.pause(),
+        Some(false) => peer.resume(),
+        None => {}
+    }
+    let (now, paused) = (peer.limits(), peer.is_paused());
+    ThrottleRow { limit_up: now.up.map(NonZeroU64::get), limit_down: now.down.map(NonZeroU64::get), paused }
 }
 
 async fn withdraw(peer: &PeerHandle, names: &[FileName], answer: &Answer) -> Result<Done, Failure> {

@@ -45,7 +45,7 @@ pub(crate) use self::{
     publishing::{PublishedFields, SkippedFields, UnpublishedRow},
     rows::{
         Detail, DownloadedRow, EventRow, FailedRow, FileRow, FoundRow, HopRow, MatchRow, PublishedRow,
-        ReachedRow, Row, TicketRow, Ticketed, TraceRow, Unasked, VersionRow,
+        ReachedRow, Row, ThrottleRow, TicketRow, Ticketed, TraceRow, Unasked, VersionRow,
     },
     wanted::Wanted,
     word::Word,
@@ -141,6 +141,15 @@ pub(crate) enum Command {
         /// Its id, or the name it is about.
         what: String,
     },
+    /// Change how fast the peer sends and fetches, and whether it fetches; answers with what holds then.
+    Throttle {
+        /// Bytes a second that are sent at most; 0: no limit; `None`: as before.
+        up: Option<u64>,
+        /// The same of what is fetched.
+        down: Option<u64>,
+        /// Whether downloads are paused; `None`: as before.
+        pauses: Option<bool>,
+    },
     /// Make tickets for files that are published or held here.
     Ticket {
         /// The names.
@@ -224,6 +233,7 @@ impl Command {
             | Self::Query { .. }
             | Self::Read { .. }
             | Self::Stop
+            | Self::Throttle { .. }
             | Self::Trace { .. }
             | Self::Wait { .. }
             | Self::Rollback { .. } => Shape::Object,

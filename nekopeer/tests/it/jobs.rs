@@ -138,3 +138,24 @@ fn line_that_ends_with_an_ampersand_runs_in_the_background_and_the_end_of_the_sc
     repl.close_input();
     assert_eq!(repl.interrupt().code, Some(3));
 }
+
+#[test]
+fn limits_and_pause_are_changed_on_the_running_peer() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("large.bin", bytes(1, 8 * MIB));
+    let _sharing = origin.share(&["large.bin"]);
+    reader.run(&["limit", "--up", "4MB"]).failed_with(1, &["no peer runs"]);
+    let _serving = reader.serve(&["--limit-down", "1MB"]);
+    let said = |words: &[&str]| reader.done(words).out.concat();
+    assert_eq!(said(&["limit", "--up", "4MiB"]), "up 4.0 MiB/s, down 977 KiB/s");
+    assert_eq!(said(&["pause"]), "up 4.0 MiB/s, down 977 KiB/s; downloads are paused");
+    let mut getting = reader.start(&["get", "large.bin"]);
+    getting.err_line("downloads are paused");
+    assert!(getting.is_running());
+    let now = reader.done(&["limit", "--down", "0", "--json"]).json();
+    assert_eq!((&now["limit_down"], &now["paused"]), (&Value::Null, &true.into()), "{now}");
+    reader.done(&["resume"]);
+    assert_eq!(getting.wait().code, Some(0));
+    assert_eq!(reader.read("large.bin"), origin.read("large.bin"));
+    assert_eq!(reader.run(&["limit", "--up", "fast"]).code, Some(2));
+}

@@ -151,7 +151,7 @@ fn versions(answer: &Value) -> anyhow::Result<Arc<HashMap<String, u64>>> {
     let failed = answer["failed"].as_array().and_then(|failed| failed.first());
     ensure!(failed.is_none(), "cannot publish: {}", failed.unwrap_or_default());
     ensure!(answer["confirmed"] == true, "no indexer has confirmed what was published");
-    let published = answer["published"].as_array().context("an answer without versions")?;
+    let published = answer["files"].as_array().context("an answer without versions")?;
     let version = |one: &Value| Some((one["name"].as_str()?.to_owned(), one["version"].as_u64()?));
     Ok(Arc::new(published.iter().filter_map(version).collect()))
 }

@@ -16,11 +16,11 @@ use std::io::{self, Write};
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 
-use super::{Ended, bar::Bars, output::Output};
+use super::{Ended, bar::Bars, output::Output, units};
 use crate::{
     commands::{
         Command, Done, DownloadedRow, EventRow, FailedRow, Failure, FailureKind, Framed, Outcome, ReachedRow,
-        Reply, Row,
+        Reply, Row, ThrottleRow,
     },
     library::events::Event,
 };
@@ -135,6 +135,7 @@ fn view(command: &Command) -> Box<dyn View> {
         Command::Ticket { as_qr, .. } => Box::new(tickets::Tickets { as_qr: *as_qr }),
         Command::Trace { .. } => Box::new(trace::Trace),
         Command::Withdraw { .. } => Box::new(Withdrawn),
+        Command::Throttle { .. } => Box::new(Throttled),
         Command::Wait { .. } | Command::Events | Command::Stop | Command::Follow { .. } => Box::new(Reached),
     }
 }
@@ -203,6 +204,20 @@ impl View for Withdrawn {
     fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
         tell_failed(done, output);
         Ok(())
+    }
+}
+
+/// A line for how fast the peer sends and fetches.
+struct Throttled;
+
+impl View for Throttled {
+    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
+        let rate =
+            |rate: Option<u64>| rate.map_or("no limit".to_owned(), |rate| format!("{}/s", units::size(rate)));
+        parsed::<ThrottleRow>(rows).try_for_each(|now| {
+            let paused = if now.paused { "; downloads are paused" } else { "" };
+            output.text(&format!("up {}, down {}{paused}", rate(now.limit_up), rate(now.limit_down)))
+        })
     }
 }
 

@@ -69,6 +69,18 @@ pub(crate) struct ReachedRow {
     pub(crate) version: u64,
 }
 
+/// How fast the peer sends and fetches.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Throttle)]
+pub(crate) struct ThrottleRow {
+    /// Bytes a second that are sent at most; null: no limit.
+    pub(crate) limit_up: Option<u64>,
+    /// Bytes a second that are fetched at most; null: no limit.
+    pub(crate) limit_down: Option<u64>,
+    /// Whether downloads are paused.
+    pub(crate) paused: bool,
+}
+
 /// What to type elsewhere to get a file.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Ticket)]

@@ -8,6 +8,7 @@ mod jobs;
 mod params;
 mod publish;
 mod rollback;
+mod throttle;
 mod whole;
 
 use std::sync::Arc;
@@ -91,6 +92,7 @@ fn routes() -> OpenApiRouter<Arc<Inside>> {
         .routes(routes!(rollback::rollback))
         .routes(routes!(jobs::jobs))
         .routes(routes!(jobs::job, jobs::cancel))
+        .routes(routes!(throttle::throttle))
         .routes(routes!(jobs::stop))
         .routes(routes!(events::events))
         .merge(super::figures::routes())

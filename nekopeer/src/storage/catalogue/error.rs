@@ -38,7 +38,7 @@ pub enum CatalogueError {
     },
     /// The entry of one name is not what was stored; nothing else is affected.
     #[error(
-        "the entry of {name} in the catalogue {path} is damaged: deregister {name}, then share or get it again"
+        "the entry of {name} in the catalogue {path} is damaged: unshare {name}, then share or get it again"
     )]
     DamagedEntry {
         /// The catalogue's file.
@@ -69,7 +69,7 @@ pub enum CatalogueError {
     #[error(transparent)]
     Exposed(#[from] PrivateError),
     /// The name is a copy of another origin's file.
-    #[error("{name} is this peer's copy of a file of origin {}: publish it under another name, or deregister the copy first", .origin.short())]
+    #[error("{name} is this peer's copy of a file of origin {}: publish it under another name, or unshare the copy first", .origin.short())]
     CopyOfOther {
         /// The name.
         name: FileName,
@@ -78,7 +78,7 @@ pub enum CatalogueError {
     },
     /// The name was published or deregistered here, or got a later version, during the download.
     #[error(
-        "{0} was published, deregistered or refreshed here meanwhile; what was downloaded is no copy of it: run this again"
+        "{0} was published, unshared or refreshed here meanwhile; what was downloaded is no copy of it: run this again"
     )]
     Overtaken(FileName),
     /// The file that is to be published was changed since it was read.
