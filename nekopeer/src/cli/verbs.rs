@@ -483,7 +483,7 @@ fn get(
     wanted.version = version;
     let is_of_one = version.is_some() || output.as_ref().is_some_and(|path| !path.is_dir());
     if let (true, [], [pattern]) = (is_of_one, names.as_slice(), wanted.patterns.as_slice())
-        && let Ok(name) = FileName::new(pattern)
+        && let Ok(name) = FileName::new(&pattern.text)
     {
         names.push(name); // it looks like a glob
         wanted.patterns.clear();

@@ -224,14 +224,14 @@ async fn long(
 
 /// Downloads files, as a job, in the background if that is wanted.
 async fn download(host: &Arc<Host>, command: Command, answer: &Answer) -> Result<Done, Failure> {
-    let Command::Download { names, output, force, wanted, preference, background } = command else {
+    let Command::Download { names, output, force, mut wanted, preference, background } = command else {
         return Err(Failure::new("it is no download")); // unreachable: see the caller
     };
     let peer = &host.peer;
     prefer(peer, &names, preference).await?;
     let via = tickets::connect(peer, &wanted, answer).await?;
     let is_one = !wanted.are_many(&names);
-    let names = Box::pin(expanded(peer, names, &wanted, answer)).await?;
+    let names = Box::pin(expanded(peer, names, (&mut wanted, &via), answer)).await?;
     if output.is_some() && !is_one {
         own_places(&names)?;
     }

@@ -34,6 +34,8 @@ pub(crate) struct PublishedFields {
     pub(crate) failed: Vec<UnpublishedRow>,
     /// Names of copies of other origins' files, which stay copies.
     pub(crate) copies: Vec<FileName>,
+    /// What to type elsewhere to get all of them, if they are the files of one folder.
+    pub(crate) ticket: Option<String>,
     /// What in folders was not published, by cause.
     pub(crate) skipped: SkippedFields,
     /// Files of both that are not listed here because they are too many.
@@ -83,11 +85,12 @@ pub(super) async fn publish(
     let (tickets, names_skipped) = (Tickets::of(peer).await, options.names_skipped);
     let publishing = async {
         let mut publishing = peer.publisher.publishing(paths, options, &job.progress);
-        let (mut fields, mut is_any) = (PublishedFields::default(), false);
+        let (mut fields, mut is_any, mut folder) = (PublishedFields::default(), false, Common::default());
         while let Some(outcome) = publishing.next().await? {
             (fields.indexers_told, fields.confirmed) = (outcome.indexers_told as u64, outcome.is_confirmed);
             is_any |= !outcome.published.is_empty() || !outcome.unchanged.is_empty();
             told(&outcome, &tickets, answer).await?;
+            outcome.published.iter().chain(&outcome.unchanged).for_each(|record| folder.add(&record.name));
             failed(&outcome, job);
             for skipped in outcome.skipped.iter().filter(|_| names_skipped) {
                 let note = format!("skipped {}: {}", skipped.path.display(), skipped.cause);
@@ -95,6 +98,7 @@ pub(super) async fn publish(
             }
             fields.add(outcome);
         }
+        fields.ticket = folder.name().and_then(|folder| tickets.of_folder(&folder, peer.node()));
         let outcome = match (fields.failed.is_empty(), is_any) {
             (true, _) => Outcome::All,
             (false, true) => Outcome::Part,
@@ -103,6 +107,33 @@ pub(super) async fn publish(
         Ok(Done::with(outcome, &fields))
     };
     answer.reporting(&job.progress, publishing).await
+}
+
+/// The folder that names have in common.
+#[derive(Default)]
+struct Common {
+    names: usize,
+    /// Its path, with a slash at the end.
+    folder: String,
+}
+
+impl Common {
+    fn add(&mut self, name: &FileName) {
+        let of = |name: &str| name.rfind('/').map_or(0, |at| at + 1);
+        if self.names == 0 {
+            name.as_str()[..of(name.as_str())].clone_into(&mut self.folder);
+        }
+        self.names += 1;
+        while !name.as_str().starts_with(&self.folder) {
+            let shorter = of(self.folder.trim_end_matches('/'));
+            self.folder.truncate(shorter);
+        }
+    }
+
+    /// Its name; `None` if there is none, or only one name.
+    fn name(&self) -> Option<FileName> {
+        (self.names > 1).then(|| FileName::new(self.folder.trim_end_matches('/')).ok()).flatten()
+    }
 }
 
 impl PublishedFields {
@@ -153,4 +184,23 @@ pub(super) async fn told(
 /// Notes in the job what failed.
 pub(super) fn failed(outcome: &PublishOutcome, job: &Job) {
     outcome.failed.iter().for_each(|(_, error)| job.failed(&Failure::new(in_one_line(error))));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_of_several_names_is_what_all_have_in_common() {
+        let common = |names: &[&str]| {
+            let mut common = Common::default();
+            names.iter().for_each(|name| common.add(&FileName::new(name).unwrap()));
+            common.name().map(|name| name.to_string())
+        };
+        assert_eq!(common(&["odd/in/a", "odd/in/b", "odd/c"]).as_deref(), Some("odd"));
+        assert_eq!(common(&["a/odd/b", "a/oddity/c"]).as_deref(), Some("a"));
+        for none in [&["odd/a"][..], &["a", "odd/b"], &["odd/a", "even/b"], &[]] {
+            assert_eq!(common(none), None, "{none:?}");
+        }
+    }
 }

@@ -16,15 +16,24 @@ impl Tickets {
         Self { home: peer.indexers.home.clone(), indexers: peer.indexers.known().await }
     }
 
+    /// The ticket of all files of `origin` in a folder.
+    pub(super) fn of_folder(&self, folder: &FileName, origin: NodeId) -> Option<String> {
+        self.made(folder, origin, None)
+    }
+
     /// The ticket of a file; `None` while no indexer is connected, so that nobody would find it.
     pub(super) fn ticket(&self, name: &FileName, origin: NodeId, version: Version) -> Option<String> {
+        self.made(name, origin, Some(version))
+    }
+
+    fn made(&self, name: &FileName, origin: NodeId, version: Option<Version>) -> Option<String> {
         let ticket = Ticket {
             network: self.home.network.clone(),
             insecure: self.home.insecure,
             indexers: self.indexers.clone(),
             origin,
             name: name.clone(),
-            version: Some(version),
+            version,
         };
         (!self.indexers.is_empty()).then(|| ticket.to_string())
     }

@@ -22,11 +22,19 @@ pub(crate) struct Wanted {
     /// What is known of single names.
     pub(crate) named: BTreeMap<FileName, Named>,
     /// Folders (`NAME/`) and globs, whose files are wanted too.
-    pub(crate) patterns: Vec<String>,
+    pub(crate) patterns: Vec<Pattern>,
     /// Whether all names came by tickets, so that the own indexers are not needed.
     pub(crate) is_by_ticket: bool,
     /// What a peer has to belong to, to find the tickets' files.
     pub(crate) home: Option<Home>,
+}
+
+/// A folder (`NAME/`) or a glob.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Pattern {
+    pub(crate) text: String,
+    /// The first digits of the origin's id: of a ticket that of all its files.
+    pub(crate) origin: Option<String>,
 }
 
 /// What is known of one name.
@@ -64,9 +72,12 @@ impl Wanted {
                 }
                 Word::Ticket(ticket) => {
                     wanted.add(ticket)?;
-                    names.push(ticket.name.clone());
+                    names.extend(ticket.version.map(|_| ticket.name.clone()));
                 }
-                Word::Pattern(pattern) => wanted.patterns.push(pattern.clone()),
+                Word::Pattern(text) => {
+                    let origin = wanted.origin.clone();
+                    wanted.patterns.push(Pattern { text: text.clone(), origin });
+                }
                 Word::Wrong(why) => return Err(why.clone()),
             }
         }
@@ -74,7 +85,8 @@ impl Wanted {
         Ok((names, wanted))
     }
 
-    /// Wants the file of a ticket too; its name is to be among those of the command.
+    /// Wants the file of a ticket too, whose name is to be among those of the command; or all files of a folder, which a ticket
+    /// without a version is for.
     fn add(&mut self, ticket: &Ticket) -> Result<(), &'static str> {
         let home = Home { network: ticket.network.clone(), insecure: ticket.insecure };
         if self.home.get_or_insert_with(|| home.clone()) != &home {
@@ -85,7 +97,12 @@ impl Wanted {
                 self.via.push(*indexer);
             }
         }
-        let named = Named { origin: ticket.origin.to_string(), version: ticket.version };
+        let origin = ticket.origin.to_string();
+        if ticket.version.is_none() {
+            self.patterns.push(Pattern { text: format!("{}/", ticket.name), origin: Some(origin) });
+            return Ok(());
+        }
+        let named = Named { origin, version: ticket.version };
         self.choose(ticket.name.clone(), named)
     }
 

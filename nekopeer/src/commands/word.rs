@@ -49,10 +49,10 @@ impl Word {
     }
 
     /// The name that it means.
-    pub(crate) const fn name(&self) -> Option<&FileName> {
+    pub(crate) fn name(&self) -> Option<&FileName> {
         match self {
             Self::Name(name) => Some(name),
-            Self::Ticket(ticket) => Some(&ticket.name),
+            Self::Ticket(ticket) => ticket.version.map(|_| &ticket.name),
             Self::Pattern(_) | Self::Wrong(_) => None,
         }
     }

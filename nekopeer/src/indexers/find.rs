@@ -14,7 +14,12 @@ use nekoproto::{
 };
 use tracing::debug;
 
-use super::{Indexers, SearchError, search::addresses, session::Session};
+use super::{
+    Indexers, SearchError,
+    search::addresses,
+    session::Session,
+    via::{Connected, Via},
+};
 use crate::{library::Library, state::choice::Candidate};
 
 /// One page of matches.
@@ -30,14 +35,15 @@ pub struct Found {
 }
 
 impl Indexers {
-    /// The first `limit` files behind `after` that match, at most [`FOUND_MAX`], known to the own indexers and those
-    /// within `ttl_hops` of them.
+    /// The first `limit` files behind `after` that match, at most [`FOUND_MAX`], known to the own indexers, to those of `via`
+    /// and to those within `ttl_hops` of them.
     pub(crate) async fn find(
         &self,
         search: &Search,
         after: Option<&Position>,
         limit: usize,
         ttl_hops: u8,
+        via: &Via,
     ) -> Result<Found, SearchError> {
         let matcher = Matcher::new(search).map_err(|error| SearchError::Pattern(error.to_string()))?;
         let request = FindRequest {
@@ -49,14 +55,15 @@ impl Indexers {
             covered: Covered::new(),
         };
         let deadline = Instant::now() + self.query_deadline;
-        let asked = self.sessions.len();
+        let asked = self.sessions.len() + via.connected.len();
         let asking = self.sessions.iter().map(async |session| {
             let answer = session.while_alive(asked > 1, ask(session, &request, deadline)).await;
             answer.unwrap_or_else(|| Err(SearchError::silent(session.addr())))
         });
-        let answers = join_all(asking).await;
-        let (mut replies, mut failure) = (Vec::new(), SearchError::NoIndexer);
-        for answer in answers {
+        let by_ticket = via.connected.iter().map(|connected| connected.find(&request, deadline));
+        let (own, by_ticket) = tokio::join!(join_all(asking), join_all(by_ticket));
+        let (mut replies, mut failure) = (Vec::new(), via.failure());
+        for answer in own.into_iter().chain(by_ticket) {
             match answer {
                 Ok(reply) => replies.push(reply),
                 Err(error) => failure = error,
@@ -72,6 +79,21 @@ impl Indexers {
         found.complete &= is_answered;
         self.library.learn(found.matches.iter().map(|found| found.record.clone()).collect()).await;
         Ok(found)
+    }
+}
+
+impl Connected {
+    /// A page, and of whom it is.
+    async fn find(
+        &self,
+        request: &FindRequest,
+        deadline: Instant,
+    ) -> Result<(Sender, FindReply), SearchError> {
+        let unreachable = |why: String| SearchError::Unreachable { indexer: self.at.addr, why };
+        let left = deadline.saturating_duration_since(Instant::now());
+        let answer = self.client.find(call_within(left), request.clone()).await;
+        let page = answer.map_err(|error| unreachable(error.to_string()))??;
+        Ok((Sender { at: self.at, is_local: self.is_local }, page))
     }
 }
 

@@ -77,7 +77,7 @@ impl Asked<'_> {
 
 impl Via {
     /// Why nobody was asked.
-    fn failure(&self) -> SearchError {
+    pub(super) fn failure(&self) -> SearchError {
         match self.failed.last().cloned() {
             Some((indexer, why)) => SearchError::Unreachable { indexer, why },
             None => SearchError::NoIndexer,

@@ -59,7 +59,7 @@ impl PeerHandle {
         limit: usize,
         ttl_hops: u8,
     ) -> Result<Found, SearchError> {
-        self.indexers.find(search, after, limit, ttl_hops).await
+        self.indexers.find(search, after, limit, ttl_hops, &Via::default()).await
     }
 
     /// Waits until the first attempt to connect to each indexer has ended.

@@ -150,14 +150,15 @@ impl Knowledge {
         let origin = IdDigits::try_from(self.node.to_string()).ok();
         let (search, mut after) = (Search { origin, ..Search::default() }, None);
         loop {
-            let found = match indexers.find(&search, after.as_ref(), FOUND_MAX, TTL_DEFAULT).await {
-                Ok(found) => found,
-                Err(error) => {
-                    tracing::warn!(%error, "indexers do not say what this key has published");
-                    self.complete = false;
-                    return;
-                }
-            };
+            let found =
+                match indexers.find(&search, after.as_ref(), FOUND_MAX, TTL_DEFAULT, &Via::default()).await {
+                    Ok(found) => found,
+                    Err(error) => {
+                        tracing::warn!(%error, "indexers do not say what this key has published");
+                        self.complete = false;
+                        return;
+                    }
+                };
             self.complete &= found.complete;
             after = found
                 .matches

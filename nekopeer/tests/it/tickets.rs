@@ -250,3 +250,30 @@ fn what_is_here_by_a_ticket_is_updated_by_its_name_though_the_own_indexer_lists_
         names.iter().for_each(|name| assert_eq!(reader.read(name), bytes.as_bytes(), "{name}"));
     }
 }
+
+/// One ticket for what one `share` of a folder published, where no indexer is known otherwise; also of files that came later.
+#[test]
+fn ticket_of_a_folder_brings_all_its_files_and_those_of_its_origin_alone() {
+    let (indexers, origin, other) = two_homes();
+    for name in ["odd/f1", "odd/in/f2"] {
+        origin.write(name, name);
+    }
+    other.write("odd/theirs", "theirs");
+    let _other = other.share(&["odd"]);
+    let mut sharing = origin.start(&["share", "odd"]);
+    let line = sharing.out_line("elsewhere, all of them: ");
+    let ticket = line.rsplit(' ').next().unwrap().to_owned();
+    sharing.err_line("serving on ");
+    let reader = Home::with(&["--no-discovery", "--discover", "127.0.0.1:9"]);
+    assert!(!indexers.addr(0).is_empty());
+    let got = reader.done(&["--json", "get", &ticket]).json();
+    assert_eq!(got["files"].as_array().unwrap().len(), 2, "{got}");
+    assert_eq!(
+        (reader.read("odd/in/f2"), reader.path("odd/theirs").exists()),
+        (b"odd/in/f2".to_vec(), false)
+    );
+    origin.write("odd/f3", "f3");
+    origin.done(&["share", "odd"]);
+    let got = reader.done(&["--json", "get", &ticket]).json();
+    assert_eq!((got["files"].as_array().unwrap().len(), reader.read("odd/f3")), (3, b"f3".to_vec()), "{got}");
+}

@@ -148,7 +148,7 @@ fn title(command: &Command) -> String {
         Command::Read { name, .. } | Command::Rollback { name, .. } => name.to_string(),
         Command::Download { names, wanted, .. } => match (names.as_slice(), wanted.patterns.as_slice()) {
             ([name], []) => name.to_string(),
-            ([], [pattern]) => pattern.clone(),
+            ([], [pattern]) => pattern.text.clone(),
             (names, patterns) => format!("{} files", names.len() + patterns.len()),
         },
         _ => String::new(),

@@ -80,7 +80,7 @@ impl View for Published {
     }
 
     fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
-        let PublishedFields { failed, copies, confirmed, skipped, .. } =
+        let PublishedFields { failed, copies, confirmed, skipped, ticket, .. } =
             done.fields.parse().unwrap_or_default();
         if let Some(more) = (self.new + self.unchanged).checked_sub(LISTED_MAX).filter(|more| *more > 0) {
             output.text(&format!("... and {more} more"))?;
@@ -91,7 +91,10 @@ impl View for Published {
         let Self { new, unchanged, bytes, .. } = self;
         let unconfirmed = if confirmed { "" } else { ", not confirmed by an indexer yet" };
         output.text(&format!("{new} new, {unchanged} unchanged, {}{unconfirmed}", size(*bytes)))?;
-        for ticket in &self.tickets {
+        if let Some(ticket) = &ticket {
+            output.raw_text(&format!("elsewhere, all of them: {}", command_of(ticket)))?;
+        }
+        for ticket in self.tickets.iter().filter(|_| ticket.is_none()) {
             output.raw_text(&format!("elsewhere: {}", command_of(ticket)))?;
         }
         if !self.tickets.is_empty() && self.new + self.unchanged > self.tickets.len() {

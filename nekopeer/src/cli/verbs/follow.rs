@@ -50,7 +50,7 @@ impl FollowArgs {
         let wanted = Wanted::of_words(&names, which.origin, reach.ttl);
         let (names, wanted) = wanted.map_err(|why| NoCommand::Usage(why.into()))?;
         if let Some(pattern) = wanted.patterns.first() {
-            return Err(NoCommand::Usage(format!("follow takes names, not {pattern}").into()));
+            return Err(NoCommand::Usage(format!("follow takes names, not {}", pattern.text).into()));
         }
         let folder = absolute(".").context("the current folder is unknown").map_err(NoCommand::Failed)?;
         let folder = LocalPath(folder);

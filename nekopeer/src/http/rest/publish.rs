@@ -86,6 +86,8 @@ struct Published {
     copies: Vec<String>,
     /// Files that cannot be published.
     failed: Vec<UnpublishedRow>,
+    /// What to type elsewhere to get all of them, if they are the files of one folder.
+    ticket: Option<String>,
     /// What in folders was not published, by cause.
     skipped: SkippedFields,
     /// Copies and failures that are not listed here because they are too many.
