@@ -39,7 +39,7 @@ fn damaged_entry_is_named_and_stops_nothing_else() {
     reader.done(&["get", "many/f8"]);
     sharer.interrupt();
     let mut refused = home.start(&["share", "many/f299"]);
-    refused.err_line("damaged: deregister many/f299, then share");
+    refused.err_line("damaged: unshare many/f299, then share");
     refused.interrupt();
     home.done(&["deregister", "many/f299"]);
     home.publish(&["many/f299"]);

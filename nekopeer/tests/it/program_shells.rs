@@ -24,9 +24,10 @@ fn downloading(home: &Home, name: &str) -> Running {
 /// What a program says, without what differs from run to run.
 fn steady(home: &Home, ended: &Ended) -> (Option<i32>, Vec<String>) {
     let root = fs::canonicalize(home.path("")).unwrap().to_str().unwrap().to_owned();
-    // A peer that lives longer remembers what origins confirmed.
+    // A peer that lives longer remembers what origins confirmed; the columns are as wide as that.
     let line = |line: &String| {
-        line.split(" moved in ").next().unwrap().replace("unverified", "fresh").replace(&root, "")
+        let line = line.split(" moved in ").next().unwrap().replace("unverified", "fresh").replace(&root, "");
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     (ended.code, ended.out.iter().map(line).collect())
 }
