@@ -75,7 +75,9 @@ fn version_that_the_command_refuses_is_put_back_if_another_was_accepted_and_the_
 #[test]
 fn command_that_was_killed_with_the_follower_runs_again_and_one_that_hangs_is_ended() {
     let (_indexers, origin, reader, _sharing) = shared("one");
-    let exec = format!("test ! -e hang || {{ echo begun >> log; sleep 1000; }}; {HOOK}");
+    // It ends when the test does: whoever kills the follower leaves it running.
+    let hang = "test ! -e hang || { echo begun >> log; while test -e hang; do sleep .05; done; exit 1; }";
+    let exec = format!("{hang}; {HOOK}");
     reader.write("hang", "");
     let mut following = reader.start(&["follow", "f", "--exec", &exec]);
     until(&mut following, "the command", || log(&reader).len() == 1);
@@ -320,7 +322,7 @@ fn command_that_was_killed_runs_again_although_another_accepted_the_version() {
     let (_indexers, origin, reader, _sharing) = shared("one");
     let _serving = reader.serve(&[]);
     let lines = |file: &str| fs::read_to_string(reader.path(file)).unwrap_or_default();
-    let killed = "echo $NEKO_VERSION >> killed; test $NEKO_VERSION != 2 || test -e go || sleep 1000";
+    let killed = "echo $NEKO_VERSION >> killed; while test $NEKO_VERSION = 2 && ! test -e go && test -e killed; do sleep .05; done";
     let other = "echo $NEKO_VERSION >> other; until test $NEKO_VERSION = 1 || test -e go; do sleep .05; done";
     let start = |command| reader.start(&["follow", "f", "--exec", command]);
     let (mut one, mut two) = (start(killed), start(other));
