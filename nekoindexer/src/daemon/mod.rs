@@ -1,4 +1,4 @@
-//! What both programs have around their work. Each room names no other but those above it.
+//! Daemon plumbing of both programs: HTTP door, log, settings, signals, threads. Each room names only those above it.
 //!
 //! | room | what happens there |
 //! |---|---|

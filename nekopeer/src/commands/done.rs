@@ -1,4 +1,4 @@
-//! [`Done`]: how a command ended that did not fail; and the JSON text of a whole answer.
+//! [`Done`] ends an answer with an outcome and fields. [`Framed`] joins rows and fields to one JSON value.
 
 use serde::{Deserialize, Serialize};
 

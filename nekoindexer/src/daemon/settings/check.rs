@@ -1,4 +1,4 @@
-//! What `config check` shows: what is in force, and who says so.
+//! Prints for `config check` each setting with its value and its source: flag, variable, file or default.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! The layers: clap reads the command line over the environment over the file, and says which of them holds.
+//! Reads settings by clap: a flag wins over a variable, that over the file; `value_source` names the winner.
 
 use std::{cmp::Ordering, collections::HashMap, env, ffi::OsString, io, path::PathBuf};
 

@@ -22,7 +22,7 @@ impl View for Watched {
                     output.text(&format!("withdrew {name}: its file is gone"))?;
                 }
                 PublishedRow::Failed { error, .. } => output.note(&format!("error: {error}")),
-                PublishedRow::Unchanged(_) | PublishedRow::Copy { .. } => {}
+                PublishedRow::Unchanged(_) => {}
             }
         }
         Ok(())

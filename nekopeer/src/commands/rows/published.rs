@@ -25,11 +25,6 @@ pub(crate) enum PublishedRow {
     Published(Ticketed),
     /// It equals the version published before.
     Unchanged(Ticketed),
-    /// It is a copy of another origin's file, and stays one.
-    Copy {
-        #[schema(value_type = String)]
-        name: FileName,
-    },
     /// A name is not offered any more.
     Withdrawn {
         #[schema(value_type = String)]
