@@ -3,9 +3,9 @@
 //! [`Peer::spawn`] starts a peer inside any program. `docs/architecture.md` says what happens in which module, and
 //! which may import which.
 
+mod api;
 mod changes;
 pub mod cli;
-mod commands;
 mod config;
 mod content;
 mod door;
@@ -26,6 +26,7 @@ mod sets;
 pub mod simulate;
 mod state;
 mod storage;
+mod terminal;
 mod util;
 mod watch;
 

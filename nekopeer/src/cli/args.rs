@@ -10,12 +10,11 @@ use nekoindexer::{
 use nekoproto::{
     Mode, NetworkName, Staleness,
     budget::BUDGET_DEFAULT,
-    limits::POLICY_SECS_MAX,
     transport::{Security, resolve},
 };
 
 use super::{help, indexers::Indexers, listen::listen_as, units, verbs::Verb};
-use crate::{config::Config, publish::PolicyChange, state::freshness::OnStale};
+use crate::{api::seconds, config::Config, publish::PolicyChange, state::freshness::OnStale};
 
 /// Share files that change: publish, find, download, and know how fresh a copy is.
 #[derive(Debug, Parser)]
@@ -94,11 +93,6 @@ pub struct NodeArgs {
     /// What happens to a copy here when a newer version is out [default: keep]
     #[arg(long, global = true, hide_short_help = true, help_heading = "Copies here", value_name = "WHAT")]
     pub on_stale: Option<OnStale>,
-}
-
-/// Seconds of a lease or a TTR.
-pub(super) fn seconds() -> clap::builder::RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(1..=i64::from(POLICY_SECS_MAX))
 }
 
 /// What was said about a policy.
@@ -233,13 +227,8 @@ impl NodeArgs {
 
     /// The same in the network of a command's tickets, unless a network is given.
     #[must_use]
-    pub(super) fn for_command(&self, command: &crate::commands::Command) -> Self {
-        use crate::commands::Command::{Download, Read};
-        let home = match command {
-            Download { wanted, .. } | Read { wanted, .. } => wanted.home.as_ref(),
-            _ => None,
-        };
-        let of_ticket = home.map(|home| home.network.clone());
+    pub(super) fn for_command(&self, command: &crate::api::Command) -> Self {
+        let of_ticket = command.api().home().map(|home| home.network);
         Self { network: self.network.clone().or(of_ticket), ..self.clone() }
     }
 

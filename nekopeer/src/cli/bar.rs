@@ -9,12 +9,10 @@ use std::{
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use super::{
-    output::{Output, visible},
-    terminal::{columns, cut, is_dumb, width},
-    units::size,
+use crate::{
+    api::Snapshot,
+    terminal::{Output, columns, cut, is_dumb, output::visible, units::size, width},
 };
-use crate::commands::Snapshot;
 
 /// The speed shown is that of this time.
 const SPEED_OVER: Duration = Duration::from_secs(5);

@@ -9,7 +9,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
-    commands::{Answer, Command, Reply, no_input, pass_events},
+    api::{Answer, Events, Reply, no_input, pass_events},
     door::Caller,
     library::events::Event,
 };
@@ -68,7 +68,7 @@ pub(super) fn show(
             Source::Here(events) => pass_events(events, &answer, &is_enough).await,
             // The next command says what became of the peer.
             Source::There(mut caller) => {
-                let showing = caller.carry_out(Command::Events, no_input(), &answer);
+                let showing = caller.carry_out(Events {}.into(), no_input(), &answer);
                 drop(is_enough.run_until_cancelled(showing).await);
             }
         }

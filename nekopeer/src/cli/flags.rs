@@ -3,8 +3,9 @@
 
 use std::{net::SocketAddr, path::Path};
 
-use super::{args::NodeArgs, output::Output, reach::Need};
-use crate::{commands::Command, door::Facts};
+use super::args::NodeArgs;
+use crate::terminal::Output;
+use crate::{api::Need, door::Facts};
 
 /// The flags among `args` that differ from what the running peer was told, for a command with this need.
 fn not_followed(
@@ -53,17 +54,6 @@ fn not_followed(
     Ok(differs.into_iter().filter(|(_, differs)| *differs).map(|(flag, _)| flag).collect())
 }
 
-/// Whether the command names or places files by the share folder.
-pub(super) const fn stores_files(command: &Command) -> bool {
-    match command {
-        Command::Publish { .. } | Command::Store { .. } | Command::Watch { .. } | Command::Follow { .. } => {
-            true
-        }
-        Command::Download { output, .. } => output.is_none(),
-        _ => false,
-    }
-}
-
 /// Says which flags the running peer with these facts does not follow.
 pub(super) fn check(
     args: &NodeArgs,
@@ -100,6 +90,7 @@ mod tests {
 
     fn facts(dir: &Path) -> Facts {
         Facts {
+            version: 1,
             process: 7,
             node: Identity::from_seed(&[1; 32]).id(),
             serves_on: Some(([127, 0, 0, 1], 5).into()),

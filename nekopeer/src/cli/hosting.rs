@@ -17,15 +17,15 @@ use super::{
     bar::beside,
     events::{self, Showing, Source},
     indexers::Indexers,
-    output::Output,
 };
 use crate::{
-    commands::Host,
+    api::{Ending, Host},
     config::Config,
-    door::{Door, Ending, Facts},
+    door::{Caller, Door, Facts},
     http::HttpServer,
     library::events::Event,
     peer::{Peer, StartError},
+    terminal::Output,
 };
 
 /// A peer in this process. Dropping it stops it at once.
@@ -138,6 +138,11 @@ impl Hosted {
         }
     }
 
+    /// Whoever has commands carried out here.
+    pub(super) fn caller(&self) -> Caller {
+        Caller::here(&self.host, self.facts.clone())
+    }
+
     /// The peer ends when this is complete.
     pub(super) async fn stopped(&self) {
         self.host.stop.cancelled().await;
@@ -150,9 +155,7 @@ impl Hosted {
 
     /// Completes when no command of another shell is carried out.
     pub(super) async fn idle(&self) {
-        if let Some(door) = &self.door {
-            door.idle().await;
-        }
+        self.host.idle().await;
     }
 
     /// Withdraws everything, and waits until all has ended. If `is_patient`, commands of others have a moment
@@ -165,8 +168,9 @@ impl Hosted {
         };
         let Self { host, door, http, showing, indexers, .. } = self;
         drop(showing);
-        if let Some(door) = door {
-            door.close(ending).await;
+        match door {
+            Some(door) => door.close(ending).await,
+            None => host.close(ending).await,
         }
         if let Some(http) = http {
             http.close().await;

@@ -16,8 +16,9 @@ use nekoproto::{
 };
 use tokio::time::timeout;
 
-use super::{args::NodeArgs, listen::listen_as, output::Output};
+use super::{args::NodeArgs, listen::listen_as};
 use crate::storage::remembered::{Home, remembered};
+use crate::terminal::Output;
 
 /// Time limit for probing whether an indexer answers.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);

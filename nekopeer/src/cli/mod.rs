@@ -9,24 +9,23 @@ mod help;
 mod hosting;
 mod indexers;
 mod listen;
-mod names;
 mod one_shot;
-mod output;
 mod reach;
 mod repair;
 mod repl;
 mod run;
 mod serving;
 mod show;
-mod terminal;
-pub mod units;
 mod verbs;
 
 use std::{process::ExitCode, time::Duration};
 
+pub use crate::terminal::units;
 pub use args::Args;
 use args::Command;
 use tokio::runtime::Runtime;
+
+use crate::{api::Failure, terminal::Output};
 
 /// Time limit for threads that wait for something else than the peer, such as a reader of stdout that does not read.
 const THREADS_END_WITHIN: Duration = Duration::from_secs(1);
@@ -63,7 +62,7 @@ impl From<Ended> for ExitCode {
 /// once for the program and all tests.
 #[must_use]
 pub fn execute(args: Args) -> Ended {
-    let output = output::Output::new(args.node.json, args.node.quiet);
+    let output = Output::new(args.node.json, args.node.quiet);
     let Args { node, command, common: _ } = args;
     let running = async {
         match command {
@@ -82,7 +81,7 @@ pub fn execute(args: Args) -> Ended {
         ended
     });
     ended.unwrap_or_else(|error| {
-        output.error(&error);
+        output.failure(&Failure::of_error(&error));
         Ended::Failed
     })
 }

@@ -11,17 +11,17 @@ use super::{
     Ended,
     args::NodeArgs,
     flags,
-    output::Output,
-    reach::{LOCKED_MAX, Need, Reached, reach, running},
+    reach::{LOCKED_MAX, Reached, reach, running},
     run::{Run, run, run_beside},
     serving::serve_until,
-    verbs::{Saying, Verb},
+    verbs::Verb,
 };
 use crate::{
-    commands::{Answer, Command, Failure, FailureKind, no_input},
+    api::{Answer, Command, Done, Failure, FailureKind, Framed, Need, Saying, Stop as End, no_input},
     door::{DoorError, Facts},
     peer::KEY_FILE,
     storage::lock::DataLock,
+    terminal::Output,
 };
 
 /// Interval between two looks at whether a peer has ended.
@@ -30,13 +30,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Runs what a verb means, once.
 pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> anyhow::Result<Ended> {
     let saying = Saying { dir: &args.dir, policy: args.policy.change(), line: None };
-    let watches = verb.watches();
     let Some(mut command) = verb.command(saying, output)? else { return Ok(Ended::Usage) };
     let mut stop = Stop::new()?;
-    if command == Command::Stop {
+    if let Command::Stop(_) = command {
         return Ok(stop_peer(args, output, &mut stop).await?.unwrap_or(Ended::Failed));
     }
-    let need = Need::of(&command);
+    let need = command.api().need();
     if need == Need::Running
         && matches!(running(args.data_dir(), output).await, Err(DoorError::NobodyThere(_)))
     {
@@ -46,7 +45,7 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
         let Some(mut reached) = reached(&args.for_command(&command), need, output, &mut stop).await? else {
             return Ok(Ended::Failed);
         };
-        let watching = command.watching().filter(|_| watches);
+        let watching = command.api().then();
         let ended = on_reached(&mut reached, args, (&command, watching.as_ref()), output, &mut stop).await;
         match (ended, watching) {
             // A connection is for one command.
@@ -67,7 +66,7 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
                 }
                 return match ended? {
                     Run::Ended(ended) => Ok(ended),
-                    Run::Interrupted if command.is_endless() => Ok(Ended::Well),
+                    Run::Interrupted if command.api().is_endless() => Ok(Ended::Well),
                     Run::Interrupted | Run::Moved => Ok(Ended::Failed),
                 };
             }
@@ -77,38 +76,20 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
 
 /// No peer runs that could carry out a command, which is about one that does.
 fn nobody_runs(args: &NodeArgs, command: &Command, output: Output) -> anyhow::Result<Ended> {
-    let folder = args.data_dir();
-    let folder = folder.display();
-    Ok(match command {
-        Command::Jobs if output.is_json() => {
-            output.object(&serde_json::json!({ "jobs": [] }))?;
-            Ended::Well
+    match command.api().without_peer(&args.data_dir().display().to_string()) {
+        Ok(_) if output.is_json() => {
+            output.print(&Framed::new(command.api().shape()).end(&Done::all().fields))?
         }
-        Command::Jobs => {
-            output.note(&format!("no peer runs on the data folder {folder}, and so no job"));
-            Ended::Well
+        Ok(why) => output.note(&why),
+        Err(failure) => {
+            output.failure(&failure);
+            return Ok(match failure.kind {
+                FailureKind::Invalid => Ended::Usage,
+                _ => Ended::NotFound,
+            });
         }
-        Command::Throttle { .. } => {
-            let failure = format!(
-                "no peer runs on the data folder {folder}: nekopeer serve --limit-up RATE starts one"
-            );
-            output.failure(&Failure::missing(failure));
-            Ended::NotFound
-        }
-        Command::Cancel { .. } => {
-            output.failure(&Failure::missing(format!(
-                "no peer runs on the data folder {folder}, and so no job"
-            )));
-            Ended::NotFound
-        }
-        _ => {
-            output.failure(&Failure::with(FailureKind::Invalid, format!(
-                "--background needs a peer that keeps running on {folder}: start one with nekopeer serve, \
-                 or leave out --background"
-            )));
-            Ended::Usage
-        }
-    })
+    }
+    Ok(Ended::Well)
 }
 
 /// Finds who carries out a command; `None` if the user has no patience.
@@ -135,20 +116,18 @@ async fn on_reached(
     output: Output,
     stop: &mut Stop,
 ) -> anyhow::Result<Run> {
-    let need = Need::of(command);
+    let need = command.api().need();
     if let Reached::There(caller) = reached {
-        flags::check(args, &caller.facts, need, flags::stores_files(command), output)?;
+        flags::check(args, &caller.facts, need, command.api().stores_files(), output)?;
     }
     // What is followed is told in the answer.
-    let follows = matches!(command, Command::Follow { .. });
+    let follows = matches!(command, Command::Follow(_));
     if let (Reached::Here(hosted), Need::Serving, false) = (&mut *reached, need, follows) {
         hosted.show_events(true, output);
     }
     let (ended, watching) = match reached {
         // A peer that carried it out has ended.
-        Reached::Here(_) if matches!(command, Command::Watch { .. }) => {
-            (Run::Ended(Ended::Well), Some(command))
-        }
+        Reached::Here(_) if matches!(command, Command::Watch(_)) => (Run::Ended(Ended::Well), Some(command)),
         _ => (run(reached, command, output, stop).await?, watching),
     };
     if let (Reached::Here(hosted), Need::Serving, None, false) = (&*reached, need, watching, follows) {
@@ -157,7 +136,7 @@ async fn on_reached(
     if let (Run::Ended(ended), Need::Serving, false) = (&ended, need, follows) {
         match reached {
             Reached::Here(hosted) if matches!(ended, Ended::Well | Ended::Partly) => {
-                let _watching = watching.map(|command| run_beside(&hosted.host, command.clone(), output));
+                let _watching = watching.map(|command| run_beside(hosted, command.clone(), output));
                 serve_until(hosted, args, output, stop).await;
             }
             Reached::There(caller) if *ended == Ended::Well => {
@@ -254,7 +233,7 @@ async fn stopped_peer(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> 
     let process = caller.facts.process;
     let (answer, _replies) = Answer::channel();
     // A peer that ends before it answers has ended, too.
-    drop(caller.carry_out(Command::Stop, no_input(), &answer).await);
+    drop(caller.carry_out(End {}.into(), no_input(), &answer).await);
     drop(caller);
     while DataLock::holder(&folder)? == Some(process) {
         sleep(LOOK_EVERY).await;

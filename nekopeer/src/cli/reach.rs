@@ -7,12 +7,13 @@ use std::{
 
 use tokio::time::{sleep, timeout};
 
-use super::{args::NodeArgs, hosting::Hosted, indexers::Indexers, output::Output};
+use super::{args::NodeArgs, hosting::Hosted, indexers::Indexers};
 use crate::{
-    commands::Command,
+    api::Need,
     door::{Caller, DoorError, Facts, knock},
     peer::StartError,
     storage::lock::LockError,
+    terminal::Output,
 };
 
 /// Time limit for a data folder that is locked by a process that takes no commands: one that has just started,
@@ -23,58 +24,12 @@ const TRY_EVERY: Duration = Duration::from_millis(50);
 /// A running peer that does not answer for this long is named.
 const SILENT_AFTER: Duration = Duration::from_secs(2);
 
-/// What a command needs of the peer that carries it out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Need {
-    /// To run already.
-    Running,
-    /// Its catalogue.
-    Catalogue,
-    /// Indexers that the command names; others help.
-    Ticket,
-    /// Other peers, too, if it has indexers.
-    Peers,
-    /// An indexer; none is started for it.
-    Indexer,
-    /// To be served after the command has ended, by an indexer that is started if there is none.
-    Serving,
-}
-
-impl Need {
-    pub(super) fn of(command: &Command) -> Self {
-        match command {
-            Command::Publish { .. }
-            | Command::Store { .. }
-            | Command::Watch { .. }
-            | Command::Follow { .. } => Self::Serving,
-            Command::Download { background: true, .. }
-            | Command::Jobs
-            | Command::Throttle { .. }
-            | Command::Cancel { .. } => Self::Running,
-            Command::Download { wanted, .. } | Command::Read { wanted, .. } if wanted.is_by_ticket => {
-                Self::Ticket
-            }
-            Command::Download { .. }
-            | Command::Read { .. }
-            | Command::Find(_)
-            | Command::Query { .. }
-            | Command::Trace { .. } => Self::Indexer,
-            Command::Check { .. }
-            | Command::Wait { .. }
-            | Command::Ticket { .. }
-            | Command::Rollback { .. } => Self::Peers,
-            Command::Withdraw { .. } | Command::List { .. } | Command::Events | Command::Stop => {
-                Self::Catalogue
-            }
-        }
-    }
-
-    fn is_met_by(self, facts: &Facts) -> bool {
-        match self {
-            Self::Running | Self::Catalogue | Self::Ticket => true,
-            Self::Peers | Self::Indexer => !facts.indexers.is_empty(),
-            Self::Serving => facts.serves_on.is_some(),
-        }
+/// Whether a running peer can do what is needed.
+fn is_met_by(need: Need, facts: &Facts) -> bool {
+    match need {
+        Need::Running | Need::Catalogue | Need::Ticket => true,
+        Need::Peers | Need::Indexer => !facts.indexers.is_empty(),
+        Need::Serving => facts.serves_on.is_some(),
     }
 }
 
@@ -99,7 +54,7 @@ pub(super) async fn reach(args: &NodeArgs, need: Need, output: Output) -> anyhow
     let mut is_told = false;
     loop {
         match running(folder.clone(), output).await {
-            Ok(caller) if need.is_met_by(&caller.facts) => {
+            Ok(caller) if is_met_by(need, &caller.facts) => {
                 if let Some(indexers) = indexers {
                     Indexers::shutdown(indexers).await;
                 }

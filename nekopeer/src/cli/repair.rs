@@ -4,7 +4,7 @@ use anyhow::{Context, anyhow};
 use nekoproto::{FileName, Identity};
 use serde::Serialize;
 
-use super::{Ended, args::NodeArgs, hosting::Hosted, indexers::Indexers, output::Output};
+use super::{Ended, args::NodeArgs, hosting::Hosted, indexers::Indexers};
 use crate::{
     peer::KEY_FILE,
     publish::repair::{Repaired, repair},
@@ -12,6 +12,7 @@ use crate::{
         catalogue::{Examined, Salvaged, examine},
         lock::DataLock,
     },
+    terminal::Output,
     util::tasks::blocking,
 };
 

@@ -2,7 +2,6 @@
 
 use std::{
     io::{self, Read},
-    sync::Arc,
     thread,
     time::Duration,
 };
@@ -14,11 +13,12 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Ended, output::Output, reach::Reached, show};
-use crate::commands::{
-    Answer, Command, Done, Failure, FailureKind, Host, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece,
-    Reply, carry_out, no_input,
+use super::{Ended, hosting::Hosted, reach::Reached, show};
+use crate::api::{
+    Answer, Command, Done, Failure, FailureKind, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, Reply,
+    no_input,
 };
+use crate::terminal::Output;
 
 /// Printed when a command is interrupted.
 const INTERRUPTED: &str = "interrupted; what came so far is kept";
@@ -78,18 +78,18 @@ pub(super) async fn run(
     }
     // It ends, unless nobody takes what it prints.
     let _ = timeout(SHOWN_WITHIN, showing).await;
-    if !command.is_endless() {
-        output.note(if command.takes_input() { INTERRUPTED_INPUT } else { INTERRUPTED });
+    if !command.api().is_endless() {
+        output.note(if command.api().takes_input() { INTERRUPTED_INPUT } else { INTERRUPTED });
     }
     Ok(Run::Interrupted)
 }
 
 /// Carries out an endless command on a peer of this process, and shows its answer, until the handle is dropped.
-pub(super) fn run_beside(host: &Arc<Host>, command: Command, output: Output) -> AbortOnDropHandle<()> {
+pub(super) fn run_beside(hosted: &Hosted, command: Command, output: Output) -> AbortOnDropHandle<()> {
     let (answer, _shown) = show_on_thread(command.clone(), output);
-    let host = Arc::clone(host);
+    let mut caller = hosted.caller();
     AbortOnDropHandle::new(tokio::spawn(async move {
-        let result = carry_out(&host, command, no_input(), &answer).await;
+        let result = caller.carry_out(command, no_input(), &answer).await;
         drop(answer.0.send(Reply::Finished(result)).await); // the output may have failed
     }))
 }
@@ -97,7 +97,7 @@ pub(super) fn run_beside(host: &Arc<Host>, command: Command, output: Output) -> 
 /// Has the command carried out and sends its answer. Returns whether it is to be repeated elsewhere.
 async fn carried_out(reached: &mut Reached, command: &Command, answer: Answer) -> bool {
     let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
-    let _feeding = command.takes_input().then(|| AbortOnDropHandle::new(tokio::spawn(feed(pieces))));
+    let _feeding = command.api().takes_input().then(|| AbortOnDropHandle::new(tokio::spawn(feed(pieces))));
     let result = on_peer(reached, command.clone(), input, &answer).await;
     if matches!(&result, Err(failure) if failure.kind == FailureKind::Moved) {
         return true;
@@ -113,19 +113,19 @@ async fn on_peer(
     input: Input,
     answer: &Answer,
 ) -> Result<Done, Failure> {
-    let (takes_input, is_endless) = (command.takes_input(), command.is_endless());
-    match reached {
-        Reached::Here(hosted) => carry_out(&hosted.host, command, input, answer).await,
-        Reached::There(caller) => {
-            caller.carry_out(command, input, answer).await.map_err(|failure| match failure.kind {
-                // It cannot be repeated: a part was shown, or the input is gone.
-                FailureKind::Moved if takes_input || caller.is_answered() && !is_endless => {
-                    Failure::new(failure.message)
-                }
-                _ => failure,
-            })
+    let (takes_input, is_endless) = (command.api().takes_input(), command.api().is_endless());
+    let mut here = None;
+    let caller = match reached {
+        Reached::Here(hosted) => here.insert(hosted.caller()),
+        Reached::There(caller) => &mut **caller,
+    };
+    caller.carry_out(command, input, answer).await.map_err(|failure| match failure.kind {
+        // It cannot be repeated: a part was shown, or the input is gone.
+        FailureKind::Moved if takes_input || caller.is_answered() && !is_endless => {
+            Failure::new(failure.message)
         }
-    }
+        _ => failure,
+    })
 }
 
 /// Starts to show an answer, on a thread: printing blocks.

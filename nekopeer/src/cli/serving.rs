@@ -8,8 +8,8 @@ use nekoindexer::daemon::{
 use super::{
     args::{Args, NodeArgs},
     hosting::Hosted,
-    output::Output,
 };
+use crate::terminal::Output;
 
 /// Serves what is published, until the user or another command ends it.
 pub(super) async fn serve_until(hosted: &Hosted, args: &NodeArgs, output: Output, stop: &mut Stop) {

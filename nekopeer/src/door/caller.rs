@@ -1,29 +1,63 @@
 //! The caller's side: knocks, hands over a command, and passes its answer on.
 
-use std::{convert::Infallible, io, path::Path, time::Duration};
+use std::{io, net::Shutdown, path::Path, sync::Arc, time::Duration};
 
-use tokio::{net::UnixStream, time::timeout};
+use axum::{
+    Router,
+    body::{Body, Bytes, to_bytes},
+};
+use futures::stream;
+use hyper::{
+    Request, StatusCode,
+    client::conn::http1::{SendRequest, handshake},
+    header::{HOST, HeaderValue},
+    service::Service,
+};
+use hyper_util::{rt::TokioIo, service::TowerToHyperService};
+use tokio::{net::UnixStream, task::JoinHandle, time::timeout};
 
 use super::{
-    DoorError, Facts, Request,
-    frames::{REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Receiver, Sender, split},
+    DoorError, Facts,
+    facts::DOOR_VERSION,
+    lines::{line, next_reply, reader},
     place::Place,
-    server::DOOR_VERSION,
+    router::{FACTS, RUN, router},
 };
-use crate::commands::{Answer, Command, Done, Failure, FailureKind, Input, Piece, Reply};
+use crate::api::{Answer, Command, Done, Failure, FailureKind, Host, Input, Piece, Reply};
 
 /// Interval between attempts to connect to a socket whose queue is full.
 const TRY_EVERY: Duration = Duration::from_millis(50);
 /// Time limit for the peer to confirm that an interrupted command has ended.
 const INTERRUPTED_WITHIN: Duration = Duration::from_secs(1);
+/// Bytes of facts, at most.
+const FACTS_BYTES_MAX: usize = 1024 * 1024;
 
-/// A connection to a running peer, for one command.
+/// Has commands carried out, by a peer of this process or, one, by another process.
 pub(crate) struct Caller {
     /// What the peer is.
     pub(crate) facts: Facts,
-    pub(super) receiver: Receiver,
-    pub(super) sender: Sender,
+    to: To,
     is_answered: bool,
+}
+
+enum To {
+    /// A peer of this process.
+    Here(TowerToHyperService<Router>),
+    /// A connection to a running peer.
+    There(Box<Connection>),
+}
+
+struct Connection {
+    requests: SendRequest<Body>,
+    /// The same socket, to close one direction.
+    socket: std::os::unix::net::UnixStream,
+    driving: JoinHandle<()>,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.driving.abort();
+    }
 }
 
 /// Knocks at the door of a data folder. Waits while the peer does not answer.
@@ -31,20 +65,42 @@ pub(crate) struct Caller {
 /// # Cancel safety
 /// Safe.
 pub(crate) async fn knock(data_dir: &Path) -> Result<Caller, DoorError> {
-    // An end here: the peer ended before it looked at this connection.
-    let nobody = || DoorError::NobodyThere(data_dir.to_owned());
-    let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => nobody(),
-        _ => DoorError::Broken(data_dir.to_owned(), error),
-    };
+    let folder = || data_dir.to_owned();
+    let broken = |error: io::Error| DoorError::Broken(folder(), error);
     let stream = connect(data_dir).await?;
-    let (mut receiver, sender) = split(stream, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, None);
-    let version: u32 = receiver.next().await.map_err(failed)?.ok_or_else(nobody)?;
-    if version != DOOR_VERSION {
-        return Err(DoorError::OtherVersion(data_dir.to_owned()));
+    let stream = stream.into_std().map_err(broken)?;
+    let socket = stream.try_clone().map_err(broken)?;
+    let stream = UnixStream::from_std(stream).map_err(broken)?;
+    // An end here: the peer ended before it looked at this connection.
+    let failed = |error: hyper::Error| match error.is_parse() {
+        true => DoorError::OtherVersion(folder()),
+        false => DoorError::NobodyThere(folder()),
+    };
+    let (mut requests, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
+    let driving = tokio::spawn(async move { drop(connection.await) }); // its end is seen by the requests
+    let asked = requests.send_request(request("GET", FACTS, Body::empty())).await;
+    let mut connection = Connection { requests, socket, driving };
+    let answer = match asked {
+        Ok(answer) if answer.status() == StatusCode::OK => answer,
+        Ok(_) => return Err(DoorError::OtherVersion(folder())),
+        Err(error) => return Err(failed(error)),
+    };
+    let facts = to_bytes(Body::new(answer.into_body()), FACTS_BYTES_MAX).await;
+    let facts = facts.map_err(|_| DoorError::NobodyThere(folder()))?;
+    let facts: Facts = serde_json::from_slice(&facts).map_err(|_| DoorError::OtherVersion(folder()))?;
+    if facts.version != DOOR_VERSION {
+        return Err(DoorError::OtherVersion(folder()));
     }
-    let facts = receiver.next().await.map_err(failed)?.ok_or_else(nobody)?;
-    Ok(Caller { facts, receiver, sender, is_answered: false })
+    connection.requests.ready().await.map_err(failed)?;
+    Ok(Caller { facts, to: To::There(Box::new(connection)), is_answered: false })
+}
+
+fn request(method: &str, path: &str, body: Body) -> Request<Body> {
+    let mut request = Request::new(body);
+    *request.method_mut() = method.parse().unwrap_or_default();
+    *request.uri_mut() = hyper::Uri::try_from(path).unwrap_or_default();
+    request.headers_mut().insert(HOST, HeaderValue::from_static("localhost"));
+    request
 }
 
 async fn connect(data_dir: &Path) -> Result<UnixStream, DoorError> {
@@ -67,70 +123,57 @@ async fn connect(data_dir: &Path) -> Result<UnixStream, DoorError> {
 }
 
 impl Caller {
-    /// Has the peer carry out `command`; all of the answer but its end goes to `answer`.
-    ///
-    /// # Cancel safety
-    /// The command goes on until [`interrupt`](Self::interrupt) is called or this is dropped.
-    pub(crate) async fn carry_out(
-        &mut self,
-        command: Command,
-        mut input: Input,
-        answer: &Answer,
-    ) -> Result<Done, Failure> {
-        let process = self.facts.process;
-        let ended = || Failure {
-            kind: FailureKind::Moved,
-            ..Failure::new(format!("the running peer (process {process}) ended before the command did"))
-        };
-        let asked = self.sender.send(&Request::Command(Box::new(command))).await;
-        if let Err(error) = asked {
-            if error.kind() == io::ErrorKind::InvalidData {
-                return Err(Failure::new(format!("the command is too long: {error}")));
-            }
-            return self.last_word().await.unwrap_or_else(|| Err(ended()));
-        }
-        let sending = async {
-            while let Some(piece) = input.recv().await {
-                let request = match piece {
-                    Piece::Bytes(bytes) => Request::Input(bytes),
-                    Piece::End => Request::InputEnd,
-                    Piece::Failed(why) => Request::InputFailed(why),
-                };
-                if self.sender.send(&request).await.is_err() {
-                    break; // the answer says why
-                }
-            }
-            std::future::pending::<Infallible>().await
-        };
-        let receiving = async {
-            loop {
-                match self.receiver.next::<Reply>().await {
-                    Ok(Some(Reply::Finished(result))) => return result,
-                    Ok(Some(reply)) => {
-                        self.is_answered |=
-                            !matches!(reply, Reply::Progress(_) | Reply::Parts(_) | Reply::Note(_));
-                        if answer.0.send(reply).await.is_err() {
-                            return Err(Failure::new("nobody takes the answer"));
-                        }
-                    }
-                    Ok(None) | Err(_) => return Err(ended()),
-                }
-            }
-        };
-        tokio::select! {
-            result = receiving => result,
-            never = sending => match never {},
+    /// Calls a peer of this process. To be called on its runtime.
+    pub(crate) fn here(host: &Arc<Host>, facts: Facts) -> Self {
+        Self {
+            to: To::Here(TowerToHyperService::new(router(host, facts.clone()))),
+            facts,
+            is_answered: false,
         }
     }
 
-    /// What the peer said before it closed the connection, if it is the end of an answer.
-    async fn last_word(&mut self) -> Option<Result<Done, Failure>> {
-        while let Ok(Some(reply)) = self.receiver.next::<Reply>().await {
-            if let Reply::Finished(result) = reply {
-                return Some(result);
+    /// Has the peer carry out `command`; all of the answer but its end goes to `answer`.
+    ///
+    /// # Cancel safety
+    /// Dropping the future interrupts the command.
+    pub(crate) async fn carry_out(
+        &mut self,
+        command: Command,
+        input: Input,
+        answer: &Answer,
+    ) -> Result<Done, Failure> {
+        let process = self.facts.process;
+        let ended = || {
+            Failure::with(
+                FailureKind::Moved,
+                format!("the running peer (process {process}) ended before the command did"),
+            )
+        };
+        let request = request("POST", RUN, body(&command, input));
+        let response = match &mut self.to {
+            To::Here(router) => match router.call(request).await {
+                Ok(response) => response.into_body(),
+                Err(never) => match never {},
+            },
+            To::There(connection) => match connection.requests.send_request(request).await {
+                Ok(response) => Body::new(response.into_body()),
+                Err(_) => return Err(ended()),
+            },
+        };
+        let mut replies = reader(response);
+        loop {
+            match next_reply(&mut replies).await {
+                Ok(Some(Reply::Finished(result))) => return result,
+                Ok(Some(reply)) => {
+                    self.is_answered |=
+                        !matches!(reply, Reply::Progress(_) | Reply::Parts(_) | Reply::Note(_));
+                    if answer.0.send(reply).await.is_err() {
+                        return Err(Failure::new("nobody takes the answer"));
+                    }
+                }
+                Ok(None) | Err(_) => return Err(ended()),
             }
         }
-        None
     }
 
     /// Whether a part of the answer has arrived.
@@ -138,14 +181,31 @@ impl Caller {
         self.is_answered
     }
 
-    /// Interrupts the command. Returns when the peer has ended it, or does not say so in time.
-    pub(crate) async fn interrupt(mut self) {
-        let ending = async {
-            if self.sender.close().await.is_ok() {
-                while let Ok(Some(_)) = self.receiver.next::<Reply>().await {}
-            }
-        };
-        // A peer that does not answer now finds the connection closed later.
-        let _ = timeout(INTERRUPTED_WITHIN, ending).await;
+    /// Interrupts the command of another process. Returns when the peer has ended it, or does not say so in time.
+    pub(crate) async fn interrupt(self) {
+        let To::There(mut connection) = self.to else { return };
+        if connection.socket.shutdown(Shutdown::Write).is_ok() {
+            // A peer that does not answer now finds the connection closed later.
+            let _ = timeout(INTERRUPTED_WITHIN, &mut connection.driving).await;
+        }
     }
+}
+
+/// The body of a request: the command in a line, and its input.
+fn body(command: &Command, input: Input) -> Body {
+    let first = Some(line(command));
+    if !command.api().takes_input() {
+        return first.unwrap_or_default().into();
+    }
+    Body::from_stream(stream::try_unfold((first, input), async |(mut first, mut input)| {
+        if let Some(line) = first.take() {
+            return Ok(Some((Bytes::from(line), (None, input))));
+        }
+        match input.recv().await {
+            Some(Piece::Bytes(bytes)) => Ok(Some((bytes.into(), (None, input)))),
+            Some(Piece::End) => Ok(None),
+            Some(Piece::Failed(why)) => Err(io::Error::other(why)),
+            None => Err(io::Error::other("the input was cut off")),
+        }
+    }))
 }

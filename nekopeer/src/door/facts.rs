@@ -8,16 +8,21 @@ use nekoproto::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{commands::LocalPath, config::Config, peer::PeerHandle, state::freshness::OnStale};
+use crate::{api::LocalPath, config::Config, peer::PeerHandle, state::freshness::OnStale};
 
 /// What tells the secret of `node` from others, and nothing else of it.
 fn mark(secret: &NetworkSecret, node: &NodeId) -> [u8; 16] {
     secret.mark(node.as_bytes())
 }
 
+/// Version of what is said at the door.
+pub(crate) const DOOR_VERSION: u32 = 14;
+
 /// What a running peer is, and was told at its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Facts {
+    /// The version of its door.
+    pub(crate) version: u32,
     /// The id of its process.
     pub(crate) process: u32,
     pub(crate) node: NodeId,
@@ -54,6 +59,7 @@ impl Facts {
     /// The facts of `peer`, which was started with `config`.
     pub(crate) fn of(peer: &PeerHandle, config: &Config, http: Option<SocketAddr>) -> Self {
         Self {
+            version: DOOR_VERSION,
             process: std::process::id(),
             node: peer.node(),
             serves_on: peer.local_addr(),

@@ -1,41 +1,26 @@
-//! The door of a data folder: a local socket at which the peer that runs there takes commands.
+//! The door of a data folder: a local socket at which the peer that runs there takes commands, over HTTP.
 //!
-//! Only the process that holds the lock of the data folder opens the [`Door`]. Everyone else who wants
-//! something done there [`knock`]s. A connection carries one command: the peer sends its [`Facts`], the caller
-//! the command and its input, the peer the answer. If the caller leaves, the command is interrupted.
+//! Only the process that holds the lock of the data folder opens the [`Door`]. Everyone else who wants something done
+//! there [`knock`]s. The body of a request is a line of JSON, the command, and then its input; that of the answer is a line
+//! for each [`Reply`](crate::api::Reply). If the caller leaves, the command is interrupted. Where no peer runs, the same
+//! router is called in the process.
 
 mod caller;
 mod facts;
-mod frames;
+mod lines;
 mod place;
+mod router;
 mod server;
 #[cfg(test)]
 mod tests;
 
 use std::{io, path::PathBuf};
 
-use nekoproto::codec;
-use serde::{Deserialize, Serialize};
-
 pub(crate) use self::{
     caller::{Caller, knock},
     facts::Facts,
-    server::{Door, Ending},
+    server::Door,
 };
-use crate::commands::Command;
-
-/// What a caller sends.
-#[derive(Debug, Serialize, Deserialize)]
-enum Request {
-    /// The command; the first request.
-    Command(Box<Command>),
-    /// The next bytes of its input.
-    Input(#[serde(with = "serde_bytes")] Vec<u8>),
-    /// The input is complete.
-    InputEnd,
-    /// The input cannot be read to its end.
-    InputFailed(String),
-}
 
 /// Why nothing can be asked at the door.
 #[derive(Debug, thiserror::Error)]
@@ -58,16 +43,4 @@ pub(crate) enum DoorError {
         "the running peer of {0} cannot be asked: {1}; run this again, and end the peer by a signal if it stays so"
     )]
     Broken(PathBuf, io::Error),
-}
-
-/// Encodes at most `limit` bytes.
-fn encode<T: Serialize>(value: &T, limit: usize) -> io::Result<bytes::Bytes> {
-    let mut bytes = Vec::new();
-    codec::encode_into(&mut bytes, value, limit as u64)
-        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-    Ok(bytes.into())
-}
-
-fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
-    codec::decode(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }

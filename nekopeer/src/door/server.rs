@@ -1,93 +1,76 @@
 //! [`Door`]: the running peer's side. Takes commands from the socket and sends their answers.
 
 use std::{
-    collections::BTreeMap,
     io,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
-use parking_lot::Mutex;
+use axum::Router;
+use hyper::{
+    Request,
+    body::Incoming,
+    server::conn::http1,
+    service::{Service, service_fn},
+};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use nekoproto::transport::places::{Places, Presence, Tenant};
 use tokio::{
     net::{UnixListener, UnixStream},
-    sync::{Semaphore, mpsc},
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
 use super::{
-    Facts, Request,
-    frames::{REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Receiver, Room, Sender, split},
+    Facts,
     place::Place,
+    router::{RUN, router},
 };
 use crate::{
-    commands::{
-        Answer, COMMANDS_MAX, Command, Failure, FailureKind, Host, INPUT_WAITING_MAX, Piece, Reply, carry_out,
-    },
+    api::{COMMANDS_MAX, Ending, Host},
     storage::lock::DataLock,
 };
 
-/// Version of what is said at the door; the first frame of a connection.
-pub(super) const DOOR_VERSION: u32 = 13;
 /// Connections at once: more than commands, so that `stop` is always heard. Of too many the one gives way that has said
 /// no command for the longest time.
 const CONNECTIONS_MAX: usize = COMMANDS_MAX + 64;
-/// Time limit for a caller to say its command.
-const COMMAND_WITHIN: Duration = Duration::from_secs(5);
+/// Time limit for a caller to say what it wants.
+const SAID_WITHIN: Duration = Duration::from_secs(5);
 /// Time limit to tell a caller that the peer ends.
 const FAREWELL_WITHIN: Duration = Duration::from_millis(500);
-/// Time limit for the commands of others, when a peer ends by itself.
-const OTHERS_WITHIN: Duration = Duration::from_secs(2);
-
 /// Interval between looks at whether the socket is still there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// Why a door is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// Its own command is done: those of others have a moment, and are then repeated elsewhere.
-    Done,
-    /// Its user left: the commands of others are repeated elsewhere.
-    Left,
-    /// A command asked for the end: the commands of others end too.
-    Stopped,
-}
 
 /// An open door. Dropping it closes it at once.
 #[derive(Debug)]
 pub(crate) struct Door {
-    shared: Arc<Shared>,
+    host: Arc<Host>,
+    connections: Connections,
 }
 
-#[derive(Debug)]
-struct Shared {
-    host: Arc<Host>,
-    facts: Facts,
-    connections: Arc<Semaphore>,
-    /// Connections that have said no command, in the order in which they came.
-    silent: Mutex<BTreeMap<u64, CancellationToken>>,
-    came: AtomicU64,
-    /// Commands that are carried out and come to an end.
-    working: TaskTracker,
-    /// Room for what they send.
-    room: Room,
-    /// No new connections.
-    closing: CancellationToken,
-    /// The end of all connections.
-    closed: CancellationToken,
-    ending: Mutex<Ending>,
+#[derive(Clone, Debug)]
+struct Connections {
+    router: Router,
+    places: Places,
     tasks: TaskTracker,
+    /// No new ones.
+    closing: CancellationToken,
+    /// The end of those that have said no command.
+    ending: CancellationToken,
+    /// The end of all.
+    closed: CancellationToken,
 }
 
 impl Drop for Door {
     fn drop(&mut self) {
-        self.shared.closing.cancel();
-        self.shared.closed.cancel();
+        self.connections.closing.cancel();
+        self.connections.closed.cancel();
     }
 }
 
@@ -96,59 +79,34 @@ impl Door {
     pub(crate) fn open(data_dir: &Path, host: &Arc<Host>, facts: Facts) -> io::Result<Self> {
         let place = Place::make(data_dir)?;
         let listener = place.listen()?;
-        let shared = Arc::new(Shared {
-            host: Arc::clone(host),
-            facts,
-            connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
-            silent: Mutex::default(),
-            came: AtomicU64::new(0),
-            working: TaskTracker::new(),
-            room: Room::default(),
-            closing: CancellationToken::new(),
-            closed: CancellationToken::new(),
-            ending: Mutex::new(Ending::Stopped),
+        let connections = Connections {
+            router: router(host, facts),
+            places: Places::new(CONNECTIONS_MAX),
             tasks: TaskTracker::new(),
-        });
-        shared.tasks.spawn(Arc::clone(&shared).accept(data_dir.to_owned(), place, listener));
-        Ok(Self { shared })
-    }
-
-    /// Serves this caller; if it is the last, the door closes right after it was let in.
-    #[cfg(test)]
-    pub(super) async fn let_in(&self, stream: UnixStream, is_last: bool) {
-        if is_last {
-            self.shared.closed.cancel();
-        }
-        Arc::clone(&self.shared).take(stream).await;
-    }
-
-    #[cfg(test)]
-    pub(super) fn free_commands(&self) -> usize {
-        self.shared.host.commands.available_permits()
-    }
-
-    /// Completes when no command is carried out, but those that have no end.
-    pub(crate) async fn idle(&self) {
-        self.shared.working.close();
-        self.shared.working.wait().await;
+            closing: CancellationToken::new(),
+            ending: CancellationToken::new(),
+            closed: CancellationToken::new(),
+        };
+        let accepting = connections.clone().accept(data_dir.to_owned(), place, listener);
+        connections.tasks.spawn(accepting);
+        Ok(Self { host: Arc::clone(host), connections })
     }
 
     /// Closes the door: takes no further command, ends those that run, and returns when all have ended.
     pub(crate) async fn close(self, ending: Ending) {
-        let Shared { closing, closed, tasks, .. } = &*self.shared;
-        *self.shared.ending.lock() = ending;
+        let Connections { closing, ending: ends, closed, tasks, .. } = &self.connections;
         closing.cancel();
         tasks.close();
-        if ending == Ending::Done {
-            let _ = timeout(OTHERS_WITHIN, self.idle()).await; // the others are told below
-        }
+        self.host.close(ending).await;
+        ends.cancel();
+        let _ = timeout(FAREWELL_WITHIN, tasks.wait()).await; // who does not take the answer is cut off
         closed.cancel();
         tasks.wait().await;
     }
 }
 
-impl Shared {
-    async fn accept(self: Arc<Self>, data_dir: PathBuf, mut place: Place, mut listener: UnixListener) {
+impl Connections {
+    async fn accept(self, data_dir: PathBuf, mut place: Place, mut listener: UnixListener) {
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -162,7 +120,8 @@ impl Shared {
             };
             match accepted {
                 Ok((stream, _)) => {
-                    self.tasks.spawn(Arc::clone(&self).take(stream));
+                    let serving = self.clone().serve(stream);
+                    self.tasks.spawn(self.closed.clone().run_until_cancelled_owned(serving));
                 }
                 Err(error) => {
                     debug!(%error, "a caller could not be let in");
@@ -176,103 +135,38 @@ impl Shared {
         }
     }
 
-    async fn take(self: Arc<Self>, stream: UnixStream) {
-        if self.connections.available_permits() == 0
-            && let Some((_, longest)) = self.silent.lock().pop_first()
-        {
-            longest.cancel();
-        }
-        let Ok(_connection) = self.connections.acquire().await else { return };
+    async fn serve(self, stream: UnixStream) {
         match stream.peer_cred() {
             Ok(cred) if may_enter(cred.uid()) => {}
-            other => {
-                debug!(?other, "a caller of another user was sent away");
-                return;
-            }
+            other => return debug!(?other, "a caller of another user was sent away"),
         }
-        let (mut receiver, mut sender) = split(stream, REQUEST_BYTES_MAX, REPLY_BYTES_MAX, Some(&self.room));
-        if let Err(error) = self.serve(&mut receiver, &mut sender).await {
+        let caller = Tenant::at(Ipv4Addr::LOCALHOST.into(), None);
+        let Some(place) = self.places.enter(caller, Presence::new(CancellationToken::new())) else {
+            return debug!("a caller was sent away: too many have said commands");
+        };
+        let (router, presence) = (TowerToHyperService::new(self.router), place.presence().clone());
+        let service = service_fn(move |request: Request<Incoming>| {
+            if request.uri().path() == RUN {
+                presence.set_busy(true);
+            }
+            router.call(request)
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(SAID_WITHIN)
+            .serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(connection);
+        let served = tokio::select! {
+            served = connection.as_mut() => served,
+            () = place.presence().ended().cancelled() => return debug!("a caller that said nothing gave way"),
+            () = self.ending.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = served {
             debug!(%error, "a caller left");
         }
-    }
-
-    async fn serve(&self, receiver: &mut Receiver, sender: &mut Sender) -> io::Result<()> {
-        let greeting = async {
-            sender.send(&DOOR_VERSION).await?;
-            sender.send(&self.facts).await
-        };
-        // Also where the door closes: who was let in takes what comes first for the greeting.
-        timeout(FAREWELL_WITHIN, greeting).await??;
-        let (came, leaves) = (self.came.fetch_add(1, Ordering::Relaxed), CancellationToken::new());
-        self.silent.lock().insert(came, leaves.clone());
-        let spoken = scopeguard::guard((), |()| drop(self.silent.lock().remove(&came)));
-        let command = tokio::select! {
-            biased;
-            asked = timeout(COMMAND_WITHIN, receiver.next()) => match asked {
-                Ok(Ok(Some(Request::Command(command)))) => *command,
-                Ok(Err(error)) => return Err(error),
-                Ok(_) => return Ok(()),
-                Err(_) => return self.farewell(sender, Ending::Left).await, // it may ask anew
-            },
-            () = self.closed.cancelled() => return self.farewell(sender, Ending::Left).await,
-            () = leaves.cancelled() => return self.farewell(sender, Ending::Left).await,
-        };
-        drop(spoken);
-        let _working = (!command.is_endless()).then(|| self.working.token());
-        let place = match self.host.place(&command) {
-            Ok(place) => place,
-            Err(busy) => return sender.send(&Reply::Finished(Err(busy))).await,
-        };
-        let is_ended = self.run(command, receiver, sender).await?;
-        drop(place);
-        let ending = *self.ending.lock();
-        if is_ended { Ok(()) } else { self.farewell(sender, ending).await }
-    }
-
-    /// Runs the command until it is done, the caller leaves, or the door is closed; then returns false.
-    async fn run(&self, command: Command, receiver: &mut Receiver, sender: &mut Sender) -> io::Result<bool> {
-        let (answer, mut replies) = Answer::channel();
-        let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
-        let host = &self.host;
-        let working = async move {
-            let result = carry_out(host, command, input, &answer).await;
-            drop(answer.0.send(Reply::Finished(result)).await); // the replies are taken below
-        };
-        // Who cannot be told takes no further replies, on which the command would wait.
-        let sending = async move {
-            while let Some(reply) = replies.recv().await {
-                sender.send(&reply).await?;
-            }
-            io::Result::Ok(())
-        };
-        let listening = async {
-            loop {
-                let piece = match receiver.next::<Request>().await {
-                    Ok(Some(Request::Input(bytes))) => Piece::Bytes(bytes),
-                    Ok(Some(Request::InputEnd)) => Piece::End,
-                    Ok(Some(Request::InputFailed(why))) => Piece::Failed(why),
-                    Ok(Some(Request::Command(_)) | None) | Err(_) => return, // the caller leaves
-                };
-                drop(pieces.send(piece).await); // not every command reads its input
-            }
-        };
-        let answering = async { tokio::join!(working, sending).1 };
-        tokio::select! {
-            biased;
-            sent = answering => sent.map(|()| true),
-            () = listening => Ok(true),
-            () = self.closed.cancelled() => Ok(false),
-        }
-    }
-
-    async fn farewell(&self, sender: &mut Sender, ending: Ending) -> io::Result<()> {
-        let failure = match ending {
-            Ending::Done | Ending::Left => {
-                Failure { kind: FailureKind::Moved, ..Failure::new("the running peer ended") }
-            }
-            Ending::Stopped => Failure::new("the running peer was stopped; what came so far is kept"),
-        };
-        timeout(FAREWELL_WITHIN, sender.send(&Reply::Finished(Err(failure)))).await?
     }
 }
 

@@ -4,18 +4,17 @@ use std::{sync::Arc, time::Duration};
 
 use nekoproto::FileName;
 use tempfile::TempDir;
-use tokio::{net::UnixStream, time::timeout};
-
-use super::{
-    Caller, Door, DoorError, Ending, Facts, Request,
-    frames::{REPLY_BYTES_MAX, REQUEST_BYTES_MAX, split},
-    knock,
-    place::Place,
-    server::DOOR_VERSION,
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+    time::timeout,
 };
+
+use super::{Caller, Door, DoorError, Facts, knock, place::Place};
 use crate::{
-    commands::{
-        Answer, COMMANDS_MAX, Command, Failure, FailureKind, Host, Outcome, Reply, Row, no_input, rows_of,
+    api::{
+        Answer, COMMANDS_MAX, Command, Ending, Events, FailureKind, Host, Ls, Outcome, Row, Stop, Unshare,
+        no_input, rows_of,
     },
     config::Config,
     peer::Peer,
@@ -46,12 +45,23 @@ impl Fixture {
     }
 
     /// The end of the answer to `command`, and its rows.
-    async fn ask(&self, command: Command) -> (Result<Outcome, String>, Vec<Row>) {
+    async fn ask(&self, command: impl Into<Command>) -> (Result<Outcome, String>, Vec<Row>) {
         let mut caller = self.knock().await;
         let (answer, replies) = Answer::channel();
+        let command = command.into();
         let asking = async move { caller.carry_out(command, no_input(), &answer).await };
         let (end, rows) = timeout(SOON, async { tokio::join!(asking, rows_of(replies)) }).await.unwrap();
         (end.map(|done| done.outcome).map_err(|failure| failure.message), rows)
+    }
+
+    /// A connection that has sent `command`, and takes nothing of the answer.
+    async fn say(&self, command: impl Into<Command>) -> UnixStream {
+        let place = Place::find(&self.folder.path().join(".neko")).unwrap();
+        let mut stream = place.connect().await.unwrap();
+        let body = serde_json::to_string(&command.into()).unwrap();
+        let head = format!("POST /run HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
+        stream.write_all((head + &body).as_bytes()).await.unwrap();
+        stream
     }
 
     async fn close(self, ending: Ending) {
@@ -61,32 +71,23 @@ impl Fixture {
     }
 }
 
-const LIST: Command = Command::List { first: None, after: None };
-
-/// Sends a command and takes nothing of the answer.
-async fn say(caller: &mut Caller, command: Command) {
-    caller.sender.send(&Request::Command(Box::new(command))).await.unwrap();
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_are_bounded_and_stop_is_always_heard() {
     let fixture = Fixture::open().await;
     let mut callers = Vec::new();
     for _ in 0..COMMANDS_MAX {
-        let mut caller = fixture.knock().await;
-        say(&mut caller, Command::Events).await;
-        callers.push(caller);
+        callers.push(fixture.say(Events {}).await);
     }
     // Those were only sent; the last of them may still have to begin.
-    while fixture.door.free_commands() > 0 {
+    while fixture.host.commands.available_permits() > 0 {
         tokio::task::yield_now().await;
     }
-    let (refused, _) = fixture.ask(LIST).await;
+    let (refused, _) = fixture.ask(Ls::default()).await;
     assert!(refused.unwrap_err().contains(&format!("{COMMANDS_MAX} commands")));
-    assert_eq!(fixture.ask(Command::Stop).await.0, Ok(Outcome::All));
+    assert_eq!(fixture.ask(Stop {}).await.0, Ok(Outcome::All));
     assert!(fixture.host.stop.is_cancelled());
     drop(callers.pop());
-    while fixture.ask(LIST).await.0.is_err() {}
+    while fixture.ask(Ls::default()).await.0.is_err() {}
     drop(callers);
     fixture.close(Ending::Stopped).await;
 }
@@ -105,32 +106,57 @@ async fn caller_that_takes_nothing_of_a_long_list_holds_up_nobody() {
         fixture.host.peer.publish(vec![many], PublishOptions::default(), &progress).await.unwrap();
     assert_eq!(published.published.len(), FILES);
 
-    let mut slow = fixture.knock().await;
-    say(&mut slow, LIST).await;
+    let slow = fixture.say(Ls::default()).await;
     for _ in 0..3 {
-        let (end, rows) = fixture.ask(LIST).await;
+        let (end, rows) = fixture.ask(Ls::default()).await;
         assert_eq!((end, rows.len()), (Ok(Outcome::All), FILES));
     }
-    // One that cannot be told: its end of the socket takes nothing, and is not closed.
-    let (deaf, let_in) = UnixStream::pair().unwrap();
-    let deaf = deaf.into_std().unwrap();
-    let (mut receiver, mut sender) = split(
-        UnixStream::from_std(deaf.try_clone().unwrap()).unwrap(),
-        REPLY_BYTES_MAX,
-        REQUEST_BYTES_MAX,
-        None,
-    );
-    let asking = async {
-        receiver.next::<u32>().await.unwrap();
-        receiver.next::<Facts>().await.unwrap();
-        deaf.shutdown(std::net::Shutdown::Read).unwrap();
-        sender.send(&Request::Command(Box::new(LIST))).await.unwrap();
-    };
-    timeout(SOON, async { tokio::join!(fixture.door.let_in(let_in, false), asking) }).await.unwrap();
-    let mut silent = fixture.knock().await;
+    let silent = fixture.knock().await;
     // Neither who is slow nor who says nothing keeps the door open.
     fixture.close(Ending::Left).await;
-    assert!(silent.receiver.next::<Reply>().await.unwrap().is_some(), "it was told");
+    drop((slow, silent));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn command_that_the_end_of_the_peer_meets_is_to_be_repeated_unless_it_was_stopped() {
+    for (ending, kind) in [(Ending::Left, FailureKind::Moved), (Ending::Stopped, FailureKind::Failed)] {
+        let fixture = Fixture::open().await;
+        let (mut caller, mut idle) = (fixture.knock().await, fixture.knock().await);
+        let (answer, _replies) = Answer::channel();
+        let asking = caller.carry_out(Events {}.into(), no_input(), &answer);
+        let closing = async {
+            while fixture.host.commands.available_permits() == COMMANDS_MAX {
+                tokio::task::yield_now().await;
+            }
+            fixture.close(ending).await;
+        };
+        let (told, ()) = timeout(SOON, async { tokio::join!(asking, closing) }).await.unwrap();
+        assert_eq!(told.unwrap_err().kind, kind);
+        let late = idle.carry_out(Ls::default().into(), no_input(), &answer).await;
+        assert_eq!(late.unwrap_err().kind, FailureKind::Moved);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn interrupted_command_has_ended_when_its_caller_knows() {
+    let fixture = Fixture::open().await;
+    let mut caller = fixture.knock().await;
+    let (answer, mut replies) = Answer::channel();
+    let wait = serde_json::from_value(serde_json::json!({
+        "wait": { "name": "a", "version": null, "all": false, "timeout": null }
+    }));
+    tokio::select! {
+        _ = caller.carry_out(wait.unwrap(), no_input(), &answer) => panic!("it waits for ever"),
+        () = async {
+            while fixture.host.commands.available_permits() == COMMANDS_MAX {
+                tokio::task::yield_now().await;
+            }
+        } => {}
+    }
+    caller.interrupt().await;
+    timeout(SOON, fixture.host.idle()).await.unwrap();
+    assert!(replies.try_recv().is_err());
+    fixture.close(Ending::Left).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -145,10 +171,11 @@ async fn closed_door_is_nobody_and_a_leftover_socket_is_replaced() {
     assert!(matches!(knock(&data_dir).await, Err(DoorError::NobodyThere(_))));
     drop(place.listen().unwrap()); // as a killed process leaves it
     assert!(matches!(knock(&data_dir).await, Err(DoorError::NobodyThere(_))));
+    let host = Host::new(Arc::try_unwrap(host).unwrap().peer);
     let facts = Facts::of(&host.peer, &Config::new(folder.path()), None);
     let door = Door::open(&data_dir, &host, facts).unwrap();
     let fixture = Fixture { folder, host, door };
-    assert_eq!(fixture.ask(LIST).await.0, Ok(Outcome::All));
+    assert_eq!(fixture.ask(Ls::default()).await.0, Ok(Outcome::All));
     fixture.close(Ending::Done).await;
 }
 
@@ -158,7 +185,7 @@ async fn each_name_that_is_not_offered_is_told() {
     let names = ["a", "b"].map(|name| FileName::new(name).unwrap()).to_vec();
     let mut caller = fixture.knock().await;
     let (answer, _replies) = Answer::channel();
-    let done = caller.carry_out(Command::Withdraw { names }, no_input(), &answer).await.unwrap();
+    let done = caller.carry_out(Unshare { names }.into(), no_input(), &answer).await.unwrap();
     let failed = done.fields.parse::<serde_json::Value>().unwrap()["failed"].clone();
     assert_eq!((done.outcome, failed.as_array().unwrap().len()), (Outcome::NotFound, 2), "{failed}");
     fixture.close(Ending::Done).await;
@@ -178,18 +205,36 @@ async fn place_in_a_data_folder_that_was_moved_stays_its_own() {
     assert_eq!(std::fs::read(ours.join("run/peer.sock")).unwrap(), b"another's");
 }
 
-/// In a time that passes at once: neither who comes as the door closes nor who is silent for too long.
+/// Neither another version's nor a foreign answer is taken for a peer's.
+#[tokio::test]
+async fn peer_of_another_version_is_told() {
+    for said in ["", "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "\0\0\0\x01\x0d"] {
+        let folder = TempDir::new().unwrap();
+        let listener = Place::make(folder.path()).unwrap().listen().unwrap();
+        let answering = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 1024]).await.unwrap();
+            stream.write_all(said.as_bytes()).await.unwrap();
+        };
+        let (knocked, ()) =
+            timeout(SOON, async { tokio::join!(knock(folder.path()), answering) }).await.unwrap();
+        match knocked.err().unwrap() {
+            DoorError::NobodyThere(_) => assert!(said.is_empty(), "it ended"),
+            DoorError::OtherVersion(_) => assert!(!said.is_empty()),
+            other => panic!("{other}"),
+        }
+    }
+}
+
+/// In a time that passes at once.
 #[tokio::test(start_paused = true)]
-async fn caller_that_is_sent_away_is_greeted_and_may_ask_anew() {
+async fn who_says_nothing_is_sent_away() {
     let fixture = Fixture::open().await;
-    for is_last in [[false; 4], [true; 4], [true; 4], [true; 4]].concat() {
-        let (caller, let_in) = UnixStream::pair().unwrap();
-        fixture.door.let_in(let_in, is_last).await;
-        let (mut receiver, _sender) = split(caller, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, None);
-        assert_eq!(receiver.next::<u32>().await.unwrap(), Some(DOOR_VERSION));
-        assert!(receiver.next::<Facts>().await.unwrap().is_some());
-        let told = receiver.next::<Reply>().await.unwrap();
-        assert!(matches!(told, Some(Reply::Finished(Err(Failure { kind: FailureKind::Moved, .. })))));
+    let place = Place::find(&fixture.folder.path().join(".neko")).unwrap();
+    for said in ["", "POST /run HTT"] {
+        let mut stream = place.connect().await.unwrap();
+        stream.write_all(said.as_bytes()).await.unwrap();
+        timeout(SOON, stream.read_to_end(&mut Vec::new())).await.unwrap().unwrap();
     }
     fixture.close(Ending::Left).await;
 }

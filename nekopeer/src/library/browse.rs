@@ -79,16 +79,16 @@ enum Listed<'a> {
 
 /// `name`, `size`, `published` or `freshness`; with `-` before it in descending order.
 impl FromStr for Sort {
-    type Err = ();
+    type Err = &'static str;
 
-    fn from_str(text: &str) -> Result<Self, ()> {
+    fn from_str(text: &str) -> Result<Self, &'static str> {
         let (is_descending, key) = text.strip_prefix('-').map_or((false, text), |key| (true, key));
         let by = match key {
             "name" => SortKey::Name,
             "size" => SortKey::Size,
             "published" => SortKey::Published,
             "freshness" => SortKey::Freshness,
-            _ => return Err(()),
+            _ => return Err("it is name, size, published or freshness, or - and one of them"),
         };
         Ok(Self { by, is_descending })
     }

@@ -2,18 +2,31 @@
 
 use nekoproto::{Mode, Policy, Staleness, policy::BadPolicy};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::util::json::{text, whole};
 
 /// The terms of a policy that are said; each other one is kept from the version before, or is the peer's
 /// default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Policy)]
+#[serde(default, deny_unknown_fields)]
 pub struct PolicyChange {
     /// How copies are kept coherent.
+    #[schema(value_type = Option<String>, pattern = "^(push|pull|hybrid)$")]
+    #[serde(with = "text")]
     pub mode: Option<Mode>,
     /// Seconds for which a confirmation is valid under push.
+    #[schema(minimum = 1, maximum = 604_800)]
+    #[serde(deserialize_with = "whole")]
     pub lease_secs: Option<u32>,
     /// Seconds for which a confirmation is valid under pull.
+    #[schema(minimum = 1, maximum = 604_800)]
+    #[serde(deserialize_with = "whole")]
     pub ttr_secs: Option<u32>,
     /// How far a copy that is read may be behind.
+    #[schema(value_type = Option<String>, pattern = "^(strict|bounded|serve-stale)$")]
+    #[serde(with = "text")]
     pub staleness: Option<Staleness>,
 }
 
@@ -27,6 +40,11 @@ impl PolicyChange {
             ttr_secs: self.ttr_secs.or(other.ttr_secs),
             staleness: self.staleness.or(other.staleness),
         }
+    }
+
+    /// Whether no term is zero or longer than a week.
+    pub(crate) fn is_valid(self) -> bool {
+        self.over(Policy::default()).is_ok()
     }
 
     /// `policy` with these terms.

@@ -1,5 +1,6 @@
 //! Utilities without knowledge of peers: time, rates, progress, tasks, places of readers, QR codes.
 
+pub(crate) mod json;
 pub(crate) mod places;
 pub(crate) mod progress;
 pub(crate) mod qr;

@@ -114,7 +114,11 @@ fn documents_list_what_the_code_has() {
     compare("docs/operations.md, command", said, &mut is.into_iter());
     for program in ["indexer", "peer"] {
         let texts = files.iter().filter(|(path, _)| path.starts_with(&format!("neko{program}/src")));
-        let routes = texts.clone().flat_map(|(_, text)| text.split("utoipa::path(").skip(1));
+        let texts = texts.filter(|(path, _)| !path.ends_with("api/prelude.rs")); // `route!` is defined there
+        let whole = texts.clone().flat_map(|(_, text)| text.split("utoipa::path(").skip(1));
+        let short = texts.clone().flat_map(|(_, text)| text.split("\nroute! {").skip(1));
+        let short = short.filter_map(|at| at.lines().find(|line| line.contains(" \"/")));
+        let routes = whole.chain(short);
         let route = |at: &str| format!("`{} {}`", word(at).to_uppercase(), at.split('"').nth(1).unwrap());
         table("operations", &format!("route of neko{program}"), false, &mut routes.map(route));
         let what = format!("docs/operations.md, nekop2p_{program}_");

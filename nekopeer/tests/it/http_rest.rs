@@ -93,7 +93,7 @@ fn errors_say_what_to_do_and_methods_that_are_not_taken_are_named() {
         ("query", 400, "name=NAME"),
         ("query?name=../a", 400, "'..'"),
         ("query?name=a&ttl=99", 400, "0 to 16"),
-        ("query?nme=a", 400, "name, ttl"),
+        ("query?nme=a", 400, "`name` or `ttl`"),
         ("jobs/7", 404, "/api/v1/jobs"),
         ("jobs/x", 400, ""),
         ("nothing", 404, "openapi.json"),

@@ -15,11 +15,12 @@ use self::{
     files::{change_middle, hash_file, write_random},
     stage::{Actor, Stage, next_event, within},
 };
-use super::{Ended, output::Output, units::size};
+use super::Ended;
 use crate::{
     download::DownloadOptions,
     library::{events::Event, status::Condition},
     state::freshness::OnStale,
+    terminal::{Output, units::size},
 };
 
 const MIB: u64 = 1024 * 1024;

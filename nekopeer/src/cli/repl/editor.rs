@@ -28,7 +28,10 @@ use tokio::sync::mpsc;
 use tracing::debug;
 
 use super::complete::{LastWord, Rest, is_plain, quoted, rest};
-use crate::cli::{bar::beside, output::visible, terminal};
+use crate::{
+    cli::bar::beside,
+    terminal::{self, output::visible},
+};
 
 const PROMPT: &str = "neko> ";
 /// Lines of history kept across restarts.

@@ -4,11 +4,13 @@ use std::iter;
 
 use clap::{CommandFactory, Parser};
 
-use crate::cli::{
-    args::PolicyArgs,
-    help::{TEXT_AT, USAGE},
+use crate::{
+    cli::{
+        args::PolicyArgs,
+        help::{TEXT_AT, USAGE},
+        verbs::Verb,
+    },
     terminal,
-    verbs::Verb,
 };
 
 /// Narrower terminals have the texts on lines of their own.

@@ -23,7 +23,11 @@ use self::{
     line::{Line, Words, parse},
     session::Session,
 };
-use super::{Ended, args::NodeArgs, bar::beside, output::Output, terminal};
+use super::{Ended, args::NodeArgs, bar::beside};
+use crate::{
+    api::Failure,
+    terminal::{self, Output},
+};
 
 /// Names that were typed and are remembered.
 const NAMED_MAX: usize = 1000;
@@ -164,7 +168,7 @@ async fn execute(
     stop: &mut Stop,
 ) -> (After, bool) {
     let failed = |error: anyhow::Error| {
-        output.error(&error);
+        output.failure(&Failure::of_error(&error));
         After::GoOn(Ended::Failed)
     };
     let words = match line {

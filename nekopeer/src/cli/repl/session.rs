@@ -9,18 +9,18 @@ use tokio::time::timeout;
 
 use super::editor::Names;
 use crate::{
+    api::{Answer, Command, Ls, Need, Saying, Search, no_input, rows_of},
     cli::{
         Ended,
         args::{NodeArgs, PolicyArgs},
         events::{self, Showing, Source},
         flags, one_shot,
-        output::Output,
-        reach::{Need, Reached, reach, running},
+        reach::{Reached, reach, running},
         run::{Run, run},
-        verbs::{Saying, Verb},
+        verbs::Verb,
     },
-    commands::{Answer, Command, Filters, Finding, Part, carry_out, no_input, rows_of},
     door::Facts,
+    terminal::Output,
 };
 
 /// Names offered for completion, at most.
@@ -146,11 +146,11 @@ impl<'a> Session<'a> {
         let saying = Saying { dir: &self.args.dir, policy: self.args.policy.change(), line };
         let Some(command) = verb.command(saying, self.output)? else { return Ok(Some(Ended::Usage)) };
         match (&command, &self.reached) {
-            (Command::Stop, Some(Reached::Here(hosted))) => {
+            (Command::Stop(_), Some(Reached::Here(hosted))) => {
                 hosted.host.stop.cancel();
                 return Ok(None);
             }
-            (Command::Stop, _) => return one_shot::stop_peer(self.args, self.output, stop).await,
+            (Command::Stop(_), _) => return one_shot::stop_peer(self.args, self.output, stop).await,
             _ => {}
         }
         loop {
@@ -195,7 +195,7 @@ impl<'a> Session<'a> {
 
     /// Names for completion: those held here, and then those typed before, which are `named`, the latest last.
     pub(super) async fn names(&self, named: &[String]) -> Names {
-        let list = Command::List { first: Some(COMPLETED_MAX), after: None };
+        let list = Ls { first: Some(COMPLETED_MAX), after: None }.into();
         let mut all = timeout(COMPLETED_WITHIN, self.names_of(list)).await.unwrap_or_default();
         all.retain(|name| !named.contains(name));
         all.extend_from_slice(named);
@@ -212,9 +212,11 @@ impl<'a> Session<'a> {
     async fn names_of(&self, command: Command) -> Vec<String> {
         let (answer, replies) = Answer::channel();
         let asking = async move {
-            if let Some(Reached::Here(hosted)) = &self.reached {
-                drop(carry_out(&hosted.host, command, no_input(), &answer).await);
-            } else if let Ok(mut caller) = running(self.data_dir(), self.output).await {
+            let caller = match &self.reached {
+                Some(Reached::Here(hosted)) => Ok(hosted.caller()),
+                _ => running(self.data_dir(), self.output).await,
+            };
+            if let Ok(mut caller) = caller {
                 drop(caller.carry_out(command, no_input(), &answer).await);
             }
         };
@@ -249,6 +251,6 @@ fn names_like(prefix: &str) -> Option<Command> {
     // What a glob gives a meaning to stands for any byte here. A glob with a slash is about the whole name.
     let begin = prefix.replace(|c| "*?[]{},!\\".contains(c), "?");
     let glob = format!("{{{begin}*,{begin}*/**}}");
-    let part = Part { ttl_hops: Some(0), limit: Some(NAMES_FOUND_MAX), after: None };
-    Finding::new(&[glob], Filters::default(), part).ok().map(Command::Find)
+    let search = Search::near(glob, NAMES_FOUND_MAX);
+    search.checked().is_ok().then(|| search.into())
 }

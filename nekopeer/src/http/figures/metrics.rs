@@ -13,8 +13,8 @@ use prometheus_client::{
 
 use super::census;
 use crate::{
-    commands::{COMMANDS_MAX, Host},
-    http::{Inside, described::Refused},
+    api::rest::{Inside, described::Refused},
+    api::{COMMANDS_MAX, Host},
     library::census::{AGES_S, Census},
 };
 

@@ -10,7 +10,7 @@ use nekoindexer::daemon::http::Problem;
 use tokio::time::timeout;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{Inside, described::Refused};
+use crate::api::rest::{Inside, described::Refused};
 use crate::library::census::Census;
 
 /// How long an answer waits for the files to be counted, before it goes without.
@@ -34,7 +34,7 @@ pub(super) fn health(inside: &Arc<Inside>) -> Router {
 /// The files, counted on the runtime of the peer; `None` if that takes too long now.
 async fn census(inside: &Inside) -> Option<Census> {
     let figures = Arc::clone(&inside.host.peer.figures);
-    let counting = inside.node.spawn(async move { figures.census().await });
+    let counting = inside.host.node.spawn(async move { figures.census().await });
     timeout(COUNTED_WITHIN, counting).await.ok()?.ok()
 }
 

@@ -10,8 +10,8 @@ use utoipa::ToSchema;
 
 use super::census;
 use crate::{
-    commands::COMMANDS_MAX,
-    http::{Inside, described::Refused},
+    api::COMMANDS_MAX,
+    api::rest::{Inside, described::Refused},
     indexers::IndexerLink,
     library::census::Census,
     peer::PeerHandle,

@@ -11,7 +11,7 @@ use nekoproto::NameError;
 
 use super::range::BadRange;
 use crate::{
-    commands::in_one_line, download::DownloadError, reading::ReadError, sets::SetError, storage::StoreError,
+    api::in_one_line, download::DownloadError, reading::ReadError, sets::SetError, storage::StoreError,
 };
 
 /// After how many seconds what may pass by itself is worth another try.

@@ -1,0 +1,81 @@
+//! The input of a command: bytes that its caller sends while it runs.
+
+use std::io::{self, Read};
+
+use tokio::sync::mpsc;
+
+/// Bytes of one piece of input.
+pub(crate) const INPUT_PIECE_BYTES: usize = 256 * 1024;
+/// Pieces of input that wait to be read; the caller is slowed down beyond.
+pub(crate) const INPUT_WAITING_MAX: usize = 4;
+
+/// A part of the input.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// The next bytes.
+    Bytes(Vec<u8>),
+    /// The input is complete. If the sender goes away without it, the input was cut off.
+    End,
+    /// The input cannot be read to its end.
+    Failed(String),
+}
+
+/// Where a command reads its input from.
+pub(crate) type Input = mpsc::Receiver<Piece>;
+
+/// The input of a command that reads none.
+pub(crate) fn no_input() -> Input {
+    mpsc::channel(1).1
+}
+
+/// Reads the input as a file. Blocking.
+pub(in crate::api) struct InputReader {
+    input: Input,
+    piece: Vec<u8>,
+    at: usize,
+    ended: bool,
+}
+
+impl InputReader {
+    pub(in crate::api) const fn new(input: Input) -> Self {
+        Self { input, piece: Vec::new(), at: 0, ended: false }
+    }
+}
+
+impl Read for InputReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.at == self.piece.len() && !self.ended {
+            match self.input.blocking_recv() {
+                Some(Piece::Bytes(bytes)) => (self.piece, self.at) = (bytes, 0),
+                Some(Piece::End) => self.ended = true,
+                Some(Piece::Failed(why)) => return Err(io::Error::new(io::ErrorKind::InvalidData, why)),
+                None => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the input was cut off")),
+            }
+        }
+        let len = buffer.len().min(self.piece.len() - self.at);
+        buffer[..len].copy_from_slice(&self.piece[self.at..self.at + len]);
+        self.at += len;
+        Ok(len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(pieces: Vec<Piece>) -> io::Result<Vec<u8>> {
+        let (sender, input) = mpsc::channel(8);
+        pieces.into_iter().for_each(|piece| sender.try_send(piece).unwrap());
+        drop(sender);
+        let mut all = Vec::new();
+        InputReader::new(input).read_to_end(&mut all).map(|_| all)
+    }
+
+    #[test]
+    fn input_counts_only_if_its_end_was_said() {
+        let bytes = |text: &str| Piece::Bytes(text.as_bytes().to_vec());
+        assert_eq!(read(vec![bytes("ab"), bytes(""), bytes("c"), Piece::End]).unwrap(), b"abc");
+        assert_eq!(read(vec![bytes("ab")]).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        assert!(read(vec![Piece::Failed("gone".into())]).unwrap_err().to_string().contains("gone"));
+    }
+}

@@ -1,0 +1,71 @@
+//! [`Reply`]: one part of an answer.
+
+use nekoproto::FileName;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{Done, Failure};
+use crate::{api::Row, library::events::Event, util::progress::Progress};
+
+/// One part of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Reply {
+    /// How far a long operation is. It may be left out, and is not sent before it has run for a while.
+    Progress(Snapshot),
+    /// Further rows of the result.
+    Rows(Vec<Row>),
+    /// Further bytes of the file that is read. They follow the line, which says how many they are.
+    Bytes(#[serde(with = "followed")] Vec<u8>),
+    /// Something happened in the background.
+    Event(Event),
+    /// This number of events were lost, because the caller was slow.
+    EventsMissed(u64),
+    /// The last reply.
+    Finished(Result<Done, Failure>),
+    /// Something that the user should know.
+    Note(String),
+    /// How far each of the files is that are in work at the moment, at most [`PARTS_MAX`] of them. Sent as
+    /// [`Reply::Progress`] is.
+    Parts(Vec<(FileName, Snapshot)>),
+}
+
+/// Files of one report.
+pub(super) const PARTS_MAX: usize = 8;
+
+/// The progress of an operation, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Snapshot {
+    /// Done so far.
+    pub(crate) done: u64,
+    /// Those of `done` that were here before the operation began.
+    pub(crate) kept: u64,
+    /// In total; 0 while unknown.
+    pub(crate) total: u64,
+}
+
+impl Snapshot {
+    /// Where `progress` is now.
+    pub(crate) fn of(progress: &Progress) -> Self {
+        Self { done: progress.done(), kept: progress.kept(), total: progress.total() }
+    }
+}
+
+/// Bytes as their number: they follow the line.
+mod followed {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use crate::api::answer::BYTES_AT_ONCE_MAX;
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_u64(bytes.len() as u64)
+    }
+
+    /// As many zeros, to be replaced by what follows.
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        match usize::deserialize(from)? {
+            len if len <= BYTES_AT_ONCE_MAX => Ok(vec![0; len]),
+            len => Err(D::Error::custom(format!("{len} bytes at once"))),
+        }
+    }
+}

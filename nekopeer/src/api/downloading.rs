@@ -1,0 +1,138 @@
+//! Carries out downloads: of one file, of several, and in order to a reader.
+
+use std::collections::HashSet;
+
+use super::{
+    Wanted,
+    job::{Job, JobKind},
+    named::{self, similar::similar},
+    prelude::*,
+};
+use crate::{
+    download::{DownloadError, DownloadOptions, Downloads},
+    indexers::via::Via,
+    peer::PeerHandle,
+    storage::catalogue::PreferenceChange,
+};
+
+/// Reads one file in order; no copy is kept. Answers with [`Reply::Bytes`](super::Reply::Bytes), then with a row.
+pub(super) async fn read(
+    host: &Arc<Host>,
+    name: &FileName,
+    (wanted, via): (&Wanted, &Via),
+    answer: &Answer,
+) -> Result<Done, Failure> {
+    let peer = &host.peer;
+    let options = named::options(wanted, via, false);
+    let job = host.jobs.begin(JobKind::Read, std::slice::from_ref(name), String::new(), false);
+    let reading = async {
+        let reading = peer.read(name, &options, answer.writer(), &job.progress);
+        let done = answer.reporting(&job.progress, reading).await;
+        answer.row(&DownloadedRow::of(&done?)).await
+    };
+    job.unless_cancelled(Box::pin(reading)).await?;
+    remember(peer, via).await;
+    Ok(Done::all())
+}
+
+/// Notes how the copies of `names` are kept coherent, whether they are here already or not.
+pub(super) async fn prefer(
+    peer: &PeerHandle,
+    names: &[FileName],
+    change: PreferenceChange,
+) -> Result<(), Failure> {
+    if change == PreferenceChange::default() {
+        return Ok(());
+    }
+    Ok(peer.prefer(names.to_vec(), change).await?)
+}
+
+/// Downloads `names`; if they are several, the files that fail are told at the end.
+pub(super) async fn get_all(
+    peer: &PeerHandle,
+    (names, is_one): (Vec<FileName>, bool),
+    options: DownloadOptions,
+    job: &Job,
+    answer: &Answer,
+) -> Result<Done, Failure> {
+    let progress = &job.progress;
+    if let ([name], true) = (names.as_slice(), is_one) {
+        let done = loop {
+            let downloading = peer.download(name, options.clone(), progress);
+            match answer.reporting(progress, downloading).await {
+                Err(DownloadError::AlreadyRunning(_)) => until_free(peer, name, answer).await,
+                Err(error @ DownloadError::NotFound { .. }) => {
+                    let failure = Failure::from(error);
+                    return Err(match similar(peer, name).await {
+                        Some(other) => Failure::missing(format!("{failure}; did you mean {other}?")),
+                        None => failure,
+                    });
+                }
+                ended => break ended?,
+            }
+        };
+        answer.row(&DownloadedRow::newest(&done)).await?;
+        return Ok(Done::all());
+    }
+    let (mut left, mut failed) = (names, Vec::new());
+    while !left.is_empty() {
+        let mut running = Vec::new();
+        let downloading = async {
+            let mut downloads = Downloads::new(&peer.downloader, &left, &options, progress);
+            while let Some(outcomes) = downloads.next().await {
+                let mut done = Vec::with_capacity(outcomes.len());
+                for (name, outcome) in outcomes {
+                    match outcome {
+                        Ok(downloaded) => done.push(downloaded),
+                        Err(DownloadError::AlreadyRunning(_)) => running.push(name),
+                        Err(error) => {
+                            let failure = Failure::from(&error);
+                            job.failed(&failure);
+                            failed.push(FailedRow::of(&name, failure));
+                        }
+                    }
+                }
+                answer.rows_of(&done, DownloadedRow::newest).await?;
+            }
+            Ok::<_, Failure>(())
+        };
+        answer.reporting(progress, downloading).await?;
+        for name in &running {
+            until_free(peer, name, answer).await;
+        }
+        left = running;
+    }
+    let is_missing = |failed: &FailedRow| failed.kind == FailureKind::NotFound;
+    let outcome = match failed.iter().all(is_missing) {
+        true if failed.is_empty() => Outcome::All,
+        true => Outcome::NotFound,
+        false => Outcome::Part,
+    };
+    Ok(Done::with(outcome, &serde_json::json!({ "failed": failed })))
+}
+
+/// Checks that files of these names can stand in one folder.
+pub(super) fn own_places(names: &[FileName]) -> Result<(), Failure> {
+    let mut ends = HashSet::new();
+    match names.iter().find(|name| !ends.insert(name.as_path().file_name())) {
+        None => Ok(()),
+        Some(name) => Err(Failure::with(
+            FailureKind::Invalid,
+            format!("-o puts all into one folder, and no two may end alike: {name} ends like another"),
+        )),
+    }
+}
+
+/// Waits for another download of `name`, whose end is that of this one if it succeeds.
+async fn until_free(peer: &PeerHandle, name: &FileName, answer: &Answer) {
+    if let Some(progress) = peer.library.in_use(name) {
+        answer.reporting(&progress, peer.library.until_free(name)).await;
+    }
+}
+
+/// The indexers of a ticket have brought what was wanted: later commands on this folder find it by them.
+pub(super) async fn remember(peer: &PeerHandle, via: &Via) {
+    if !via.good.is_empty() {
+        peer.indexers.remember(via).await;
+    }
+}

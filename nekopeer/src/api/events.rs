@@ -1,0 +1,68 @@
+//! What happens in the background of a peer, until the caller leaves: for the REPL, and as server-sent events.
+
+use axum::response::{IntoResponse, sse};
+use futures::{StreamExt, stream};
+use nekoindexer::daemon::http::events::{events as events_of, stream_of};
+use tokio_util::sync::CancellationToken;
+
+use super::rest::feed::News;
+use super::{JobRow, JobState, pass_events, prelude::*};
+
+/// Tell what happens in the background. Answers with [`Reply::Event`](super::Reply::Event).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Events {}
+
+impl Api for Events {
+    async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
+        pass_events(host.peer.events(), answer, &CancellationToken::new()).await;
+        Ok(Done::all())
+    }
+
+    fn need(&self) -> Need {
+        Need::Catalogue
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Lines
+    }
+
+    fn view(&self) -> Box<dyn View> {
+        Lines::none()
+    }
+
+    fn is_endless(&self) -> bool {
+        true
+    }
+}
+
+/// Tells what happens until the reader leaves: first the jobs that run, then events and changes of jobs as they
+/// come. The name of an event is its kind; of those about jobs it is `job`. A reader that is too slow misses some
+/// and is told how many by the event `missed`.
+#[utoipa::path(
+    get,
+    path = "/api/v1/events",
+    responses(
+        (status = 200, description = "Server-sent events; the data of each is JSON", content(
+            (EventRow = "text/event-stream"),
+        )),
+        Refused,
+    ),
+)]
+pub(super) async fn events(
+    State(inside): State<Arc<Inside>>,
+    _: Asked<Events>,
+) -> Result<impl IntoResponse, Problem> {
+    let news = inside.feed.subscribe();
+    // No command with a place of its own: as many readers may come at once as there are connections.
+    let jobs = inside.host.jobs.rows(&inside.host.peer).into_iter();
+    let running = jobs.filter(|job: &JobRow| job.state == JobState::Running);
+    let running: Vec<_> = running.map(|job| event(News::job(&job))).collect();
+    let closing = inside.host.closing.clone().cancelled_owned();
+    let all = stream::iter(running.into_iter().flatten()).chain(events_of(news, event));
+    Ok(stream_of(all.take_until(closing)))
+}
+
+fn event(News { event, data }: News) -> Option<sse::Event> {
+    Some(sse::Event::default().event(event).data(data))
+}

@@ -1,0 +1,144 @@
+//! `follow`: keeps the newest version of names in place, and runs a command on each.
+
+use std::{path::absolute, time::Duration};
+
+use anyhow::Context;
+use nekoproto::limits::TTL_DEFAULT;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    LocalPath, Wanted, Word,
+    answer::pass_events_if,
+    downloading::prefer,
+    job::JobKind,
+    named::{self, id_digits, tickets},
+    prelude::*,
+};
+use crate::{
+    api::views::followed::Followed,
+    follow::{FOLLOWED_MAX, Follower, Hook, KEEP_MAX, PRINTED_WAITING_MAX},
+    library::events::Event,
+    state::freshness::OnStale,
+    storage::catalogue::{Preference, PreferenceChange},
+};
+
+/// Time limit of the command of `follow`, in seconds: what is usual, and a day.
+const EXEC_SECS_DEFAULT: u32 = 600;
+const EXEC_SECS_MAX: u32 = 24 * 60 * 60;
+
+/// Keep the newest version of names in place, and keep serving, until Ctrl-C
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+pub struct Follow {
+    /// Their names, or tickets that `share` printed elsewhere; NAME@ID, with 10 to 64 digits of an id, is the file of
+    /// that origin. What nobody offers yet is waited for
+    #[arg(required = true, value_name = "NAME", value_parser = Word::said)]
+    names: Vec<Word>,
+    /// Run this by /bin/sh on each new version, with NEKO_NAME, NEKO_VERSION, NEKO_PATH and NEKO_PREVIOUS_VERSION; if
+    /// it fails, the version that it accepted before is put back, and the next one is waited for
+    #[arg(long, value_name = "COMMAND")]
+    exec: Option<String>,
+    /// Kill the command after so many seconds, which counts as a failure
+    #[arg(long, value_name = "SECS", default_value_t = EXEC_SECS_DEFAULT, requires = "exec",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(EXEC_SECS_MAX)))]
+    exec_timeout: u32,
+    /// Where the command runs
+    #[arg(skip)]
+    folder: LocalPath,
+    /// Keep the last N versions that were replaced, for rollback [default: as many as before, with --exec at least 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(KEEP_MAX)))]
+    keep: Option<u32>,
+    /// Hops the query may travel beyond the own indexer
+    #[arg(long, value_name = "N", default_value_t = TTL_DEFAULT, value_parser = said::ttl())]
+    ttl: u8,
+    /// Whose file, where several origins publish different ones: the first digits of its id; `@` is then part of each name
+    #[arg(long, value_name = "ID", value_parser = id_digits)]
+    origin: Option<String>,
+    /// Replace a file that stands there and is no copy from here; fetch a file larger than the free disk
+    #[arg(long)]
+    force: bool,
+    /// Seconds that the copies count as fresh at most, from now on; their origins may be stricter
+    #[arg(long, value_name = "SECS", value_parser = said::seconds())]
+    bound: Option<u32>,
+    /// What happens to the copies when a newer version is out, from now on and whatever --on-stale says of all
+    #[arg(long, value_name = "WHAT")]
+    when_stale: Option<OnStale>,
+    /// Take back what --bound and --when-stale said of these names before
+    #[arg(long)]
+    no_preference: bool,
+}
+
+impl Follow {
+    fn wanted(&self) -> Result<(Vec<FileName>, Wanted), String> {
+        Wanted::of_words(&self.names, self.origin.clone(), self.ttl)
+    }
+}
+
+impl Api for Follow {
+    /// Answers with [`Reply::Event`](super::Reply::Event) about the names, until the caller leaves.
+    async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
+        let peer = &host.peer;
+        let (names, wanted) = self.wanted().map_err(|why| Failure::with(FailureKind::Conflict, why))?;
+        let hook = self.exec.map(|command| Hook {
+            command,
+            folder: self.folder.0,
+            time: Duration::from_secs(self.exec_timeout.into()),
+        });
+        let said = Preference { bound_secs: self.bound, on_stale: self.when_stale };
+        prefer(peer, &names, PreferenceChange { anew: self.no_preference, said }).await?;
+        let via = tickets::connect(peer, &wanted, answer).await?;
+        let job = host.jobs.begin(JobKind::Follow, &names, String::new(), false);
+        let (events, endless) = (peer.events(), CancellationToken::new());
+        let (library, downloader) = (Arc::clone(&peer.library), Arc::clone(&peer.downloader));
+        let (printed, lines) = mpsc::channel(PRINTED_WAITING_MAX);
+        let options = named::options(&wanted, &via, self.force);
+        let following = Follower { library, downloader, hook, printed, keep: self.keep, options };
+        let followed = names.clone();
+        let is_about = |event: &Event| event.name().is_none_or(|about| followed.contains(about));
+        let is_wanted = |event: &Event| event.is_worth_showing() && is_about(event);
+        let following = async {
+            tokio::select! {
+                Err(error) = following.follow(names) => Err(error.into()),
+                () = pass_events_if(is_wanted, (events, lines), answer, &endless) => Ok(()),
+            }
+        };
+        job.unless_cancelled(Box::pin(following)).await?;
+        Ok(Done::all())
+    }
+
+    fn said(self, _: Saying) -> Result<Command, NoCommand> {
+        if self.names.len() > FOLLOWED_MAX {
+            return Err(NoCommand::usage(format!("one command follows at most {FOLLOWED_MAX} names")));
+        }
+        let (_, wanted) = self.wanted().map_err(NoCommand::usage)?;
+        if let Some(pattern) = wanted.patterns.first() {
+            return Err(NoCommand::usage(format!("follow takes names, not {}", pattern.text)));
+        }
+        let folder = absolute(".").context("the current folder is unknown").map_err(NoCommand::Failed)?;
+        Ok(Self { folder: LocalPath(folder), ..self }.into())
+    }
+
+    fn need(&self) -> Need {
+        Need::Serving
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Lines
+    }
+
+    fn view(&self) -> Box<dyn View> {
+        Box::new(Followed)
+    }
+
+    fn names(&self) -> Vec<&FileName> {
+        self.names.iter().filter_map(Word::name).collect()
+    }
+
+    fn is_endless(&self) -> bool {
+        true
+    }
+
+    fn stores_files(&self) -> bool {
+        true
+    }
+}

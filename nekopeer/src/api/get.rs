@@ -1,0 +1,286 @@
+//! `get`: downloads files.
+
+use std::path::{Path, PathBuf};
+
+use axum::{
+    http::{StatusCode, header},
+    response::IntoResponse,
+};
+use nekoproto::{
+    Version,
+    limits::{POLICY_SECS_MAX, TTL_DEFAULT},
+};
+
+use super::{
+    JobRow, LocalPath, Wanted, Word,
+    downloading::{get_all, own_places, prefer, read, remember},
+    job::{Job, JobKind, in_background},
+    jobs::only,
+    named::{self, expanding::expanded, id_digits, tickets},
+    no_input,
+    prelude::*,
+    said::{STDIO, from_root},
+};
+use crate::{
+    api::rest::described,
+    api::views::{
+        downloads::{Many, One},
+        jobs::lines,
+    },
+    download::DownloadOptions,
+    state::freshness::OnStale,
+    storage::{
+        catalogue::{Preference, PreferenceChange},
+        remembered::Home,
+    },
+    util::json::{ttl_default, ttl_or_default, whole},
+};
+
+/// Download files, verified
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Get {
+    /// Their names; FOLDER/ or a glob for all that match; or tickets that `share` printed elsewhere. NAME@ID, with 10
+    /// to 64 digits of an id, is the file of that origin
+    #[arg(required_unless_present = "names_from", value_name = "NAME", value_parser = Word::said)]
+    #[schema(value_type = Vec<described::Wanted>, min_items = 1)]
+    names: Vec<Word>,
+    /// A file with further names, one in a line; `-` is stdin
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    #[serde(skip)]
+    names_from: Option<PathBuf>,
+    /// Where a single file is to stand, or a folder that is there to put all into, without the folders of their names
+    /// [default: DIR/NAME]; `-` is stdout, in order, each part verified before it is written, and no copy is kept
+    #[arg(short, long, value_name = "PATH")]
+    #[serde(default)]
+    #[schema(ignore)]
+    output: Option<LocalPath>,
+    /// Hops the query may travel beyond the own indexer
+    #[arg(long, value_name = "N", default_value_t = TTL_DEFAULT, value_parser = said::ttl())]
+    #[serde(default = "ttl_default", deserialize_with = "ttl_or_default")]
+    #[schema(maximum = 16)]
+    ttl: u8,
+    /// Whose file, where several origins publish different ones: the first digits of its id; `@` is then part of each name
+    #[arg(long, value_name = "ID", value_parser = id_digits)]
+    #[schema(pattern = "^[0-9a-fA-F]{1,64}$")]
+    origin: Option<String>,
+    /// Replace a file that stands there and is no copy from here; fetch a file larger than the free disk
+    #[arg(long)]
+    #[serde(default)]
+    force: bool,
+    /// Seconds that the copies count as fresh at most, from now on; their origins may be stricter
+    #[arg(long, value_name = "SECS", value_parser = said::seconds())]
+    #[schema(minimum = 1, maximum = 604_800)]
+    #[serde(default, rename = "bound_secs", deserialize_with = "whole")]
+    bound: Option<u32>,
+    /// What happens to the copies when a newer version is out, from now on and whatever --on-stale says of all
+    #[arg(long, value_name = "WHAT")]
+    #[serde(rename = "on_stale")]
+    when_stale: Option<OnStale>,
+    /// Take back what --bound and --when-stale said of these names before
+    #[arg(long)]
+    #[serde(default, rename = "anew")]
+    no_preference: bool,
+    /// This version of a single file, from whoever holds or keeps it; it takes its place as with rollback
+    #[arg(long, value_name = "N", value_parser = named::version)]
+    #[schema(value_type = Option<u64>, minimum = 1)]
+    version: Option<Version>,
+    /// Return at once, and have the running peer go on; see jobs and cancel
+    #[arg(long)]
+    #[serde(default)]
+    #[schema(ignore)]
+    background: bool,
+}
+
+const VERSION_USAGE: &str =
+    "--version is of a single file, and puts it in its place; -o - writes it to stdout instead";
+const OUTPUT_USAGE: &str = "-o names the place of a single file; of several, a folder that is there";
+const PREFERENCE_USAGE: &str = "--bound, --when-stale and --no-preference are of a copy, and -o - keeps none";
+
+impl Get {
+    /// The names that the words mean, and what is known of these.
+    fn wanted(&self) -> Result<(Vec<FileName>, Wanted), String> {
+        let (mut names, mut wanted) = Wanted::of_words(&self.names, self.origin.clone(), self.ttl)?;
+        wanted.version = self.version;
+        let is_of_one = self.version.is_some() || self.output.as_ref().is_some_and(|path| !path.0.is_dir());
+        if let (true, [], [pattern]) = (is_of_one, names.as_slice(), wanted.patterns.as_slice())
+            && let Ok(name) = FileName::new(&pattern.text)
+        {
+            names.push(name); // it looks like a glob
+            wanted.patterns.clear();
+        }
+        Ok((names, wanted))
+    }
+
+    fn is_of_many(&self) -> bool {
+        self.wanted().is_ok_and(|(names, wanted)| wanted.are_many(&names))
+    }
+
+    fn is_to_stdout(&self) -> bool {
+        self.output.as_ref().is_some_and(|path| path.0 == Path::new(STDIO))
+    }
+
+    fn preference(&self) -> PreferenceChange {
+        let said = Preference { bound_secs: self.bound, on_stale: self.when_stale };
+        PreferenceChange { anew: self.no_preference, said }
+    }
+}
+
+impl Api for Get {
+    /// One name: answers with a row or fails. Several: one row per name. In the background: with the job, at once.
+    async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
+        let peer = &host.peer;
+        let (names, mut wanted) = self.wanted().map_err(|why| Failure::with(FailureKind::Conflict, why))?;
+        prefer(peer, &names, self.preference()).await?;
+        let via = tickets::connect(peer, &wanted, answer).await?;
+        let is_one = !wanted.are_many(&names);
+        if let (true, true, [name]) = (is_one, self.is_to_stdout(), names.as_slice()) {
+            return read(host, name, (&wanted, &via), answer).await;
+        }
+        let names = Box::pin(expanded(peer, names, (&mut wanted, &via), answer)).await?;
+        if self.output.is_some() && !is_one {
+            own_places(&names)?;
+        }
+        let output = self.output.map(|path| path.0);
+        let options = DownloadOptions { output, ..named::options(&wanted, &via, self.force) };
+        if self.background {
+            let begin = || host.jobs.begin(JobKind::Get, &names, String::new(), true);
+            let work = |host: Arc<Host>, job: Arc<Job>, answer| {
+                let names = names.clone();
+                async move {
+                    let _: Done = get_all(&host.peer, (names, is_one), options, &job, &answer).await?;
+                    remember(&host.peer, &via).await;
+                    Ok(())
+                }
+            };
+            in_background(host, answer, begin, work).await?;
+            return Ok(Done::all());
+        }
+        let job = host.jobs.begin(JobKind::Get, &names, String::new(), false);
+        let getting = Box::pin(get_all(peer, (names, is_one), options, &job, answer));
+        let done = job.unless_cancelled(getting).await?;
+        remember(peer, &via).await;
+        Ok(done)
+    }
+
+    fn said(mut self, saying: Saying) -> Result<Command, NoCommand> {
+        if let Some(from) = self.names_from.take() {
+            self.names.extend(saying.names_in(&from)?);
+        }
+        let (names, wanted) = self.wanted().map_err(NoCommand::usage)?;
+        let is_many = wanted.are_many(&names);
+        if self.version.is_some() && (is_many || self.output.is_some() && !self.is_to_stdout()) {
+            return Err(NoCommand::usage(VERSION_USAGE));
+        }
+        match &self.output {
+            Some(_) if !is_many && self.is_to_stdout() && self.background => {
+                return Err(NoCommand::usage("-o - writes to stdout, which --background leaves"));
+            }
+            Some(_)
+                if !is_many && self.is_to_stdout() && self.preference() != PreferenceChange::default() =>
+            {
+                return Err(NoCommand::usage(PREFERENCE_USAGE));
+            }
+            Some(_) if !is_many && self.is_to_stdout() => return Ok(self.into()),
+            Some(path) if is_many && !path.0.is_dir() => return Err(NoCommand::usage(OUTPUT_USAGE)),
+            Some(_) if is_many => own_places(&names).map_err(|why| NoCommand::usage(why.message))?,
+            _ => {}
+        }
+        Ok(Self { output: self.output.map(from_root), ..self }.into())
+    }
+
+    fn need(&self) -> Need {
+        match self.names.iter().all(Word::is_ticket) {
+            _ if self.background => Need::Running,
+            true => Need::Ticket,
+            false => Need::Indexer,
+        }
+    }
+
+    fn shape(&self) -> Shape {
+        if !self.background && self.is_of_many() { Shape::List("files") } else { Shape::Object }
+    }
+
+    fn view(&self) -> Box<dyn View> {
+        match self.wanted() {
+            _ if self.background => lines(Some("runs in the background")),
+            Ok((names, wanted)) if wanted.are_many(&names) => Box::new(Many::of(wanted)),
+            wanted => Box::new(One {
+                to_stdout: self.is_to_stdout(),
+                wanted: wanted.map(|(_, wanted)| wanted).unwrap_or_default(),
+            }),
+        }
+    }
+
+    fn title(&self) -> String {
+        match self.names.as_slice() {
+            [word] => word.text(),
+            words => format!("{} files", words.len()),
+        }
+    }
+
+    fn names(&self) -> Vec<&FileName> {
+        self.names.iter().filter_map(Word::name).collect()
+    }
+
+    fn stores_files(&self) -> bool {
+        self.output.is_none()
+    }
+
+    fn is_bytes(&self) -> bool {
+        self.is_to_stdout() && !self.is_of_many()
+    }
+
+    fn home(&self) -> Option<Home> {
+        self.wanted().ok()?.1.home
+    }
+
+    fn without_peer(&self, folder: &str) -> Result<String, Failure> {
+        Err(Failure::with(
+            FailureKind::Invalid,
+            format!(
+                "--background needs a peer that keeps running on {folder}: start one with nekopeer serve, \
+                 or leave out --background"
+            ),
+        ))
+    }
+}
+
+/// Downloads files in the background; its end is an event.
+#[utoipa::path(
+    post,
+    path = "/api/v1/get",
+    request_body = Get,
+    responses(
+        (status = 202, description = "It runs", body = JobRow,
+         headers(("location" = String, description = "Where to look at it"))),
+        Refused,
+    ),
+    security(("token" = [])),
+)]
+pub(super) async fn get(
+    _: Authorized,
+    State(inside): State<Arc<Inside>>,
+    Json(get): Json<Get>,
+) -> Result<Response, Problem> {
+    if get.names.is_empty() {
+        return Err(Problem::bad_request("say which files: \"names\" has at least one"));
+    }
+    if get.output.is_some() {
+        return Err(Problem::bad_request(
+            "\"output\" is of the command line: files come to the share folder",
+        ));
+    }
+    let origin = get.origin.as_deref().map(id_digits).transpose();
+    let origin = origin.map_err(|why| Problem::bad_request(format!("\"origin\": {why}")))?;
+    if get.version.is_some() && get.names.len() > 1 {
+        return Err(Problem::bad_request("\"version\" is of a single file"));
+    }
+    if get.bound.is_some_and(|secs| !(1..=POLICY_SECS_MAX).contains(&secs)) {
+        return Err(Problem::bad_request(format!("\"bound_secs\" is 1 to {POLICY_SECS_MAX}")));
+    }
+    let (rows, _) = inside.carry_out(Get { origin, background: true, ..get }, no_input())?.rows().await?;
+    let job = only(&rows)?;
+    let location = format!("/api/v1/jobs/{}", job.id);
+    Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(job)).into_response())
+}

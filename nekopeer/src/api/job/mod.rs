@@ -1,0 +1,201 @@
+//! [`Jobs`]: the long commands that a peer carries out, and those that ended lately.
+//!
+//! A job begins with [`Jobs::begin`] and ends when its [`Job`] is dropped. Whoever cancels one interrupts its
+//! command as its caller would. Downloads that the peer began by itself are listed too while they run.
+
+mod background;
+mod row;
+mod table;
+
+use std::sync::Arc;
+
+use nekoproto::FileName;
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Semaphore, broadcast},
+    time::{Duration, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use self::table::{Found, Table};
+pub(crate) use self::{
+    background::in_background,
+    row::{JobKind, JobRow, JobState},
+};
+use super::{Failure, FailureKind};
+use crate::{peer::PeerHandle, util::progress::Progress};
+
+/// Jobs that run in the background at once.
+pub(crate) const BACKGROUND_MAX: usize = 16;
+/// Changes kept for a slow receiver; it misses older ones.
+const CHANGES_KEPT: usize = 256;
+/// Time limit for a cancelled job to end.
+const CANCELLED_WITHIN: Duration = Duration::from_secs(2);
+/// What the caller of a cancelled command is told.
+const CANCELLED: &str = "cancelled by another command; what came so far is kept";
+
+/// The jobs of one peer.
+#[derive(Debug)]
+pub(crate) struct Jobs {
+    table: Mutex<Table>,
+    changes: broadcast::Sender<JobRow>,
+    /// Jobs that may still begin in the background.
+    background: Arc<Semaphore>,
+    /// Those that run in the background.
+    tasks: TaskTracker,
+    /// Cancelled when the peer ends.
+    closing: CancellationToken,
+}
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Self {
+            table: Mutex::default(),
+            changes: broadcast::channel(CHANGES_KEPT).0,
+            background: Arc::new(Semaphore::new(BACKGROUND_MAX)),
+            tasks: TaskTracker::new(),
+            closing: CancellationToken::new(),
+        }
+    }
+}
+
+/// A job that runs. Dropping it ends it; without [`end`](Self::end) it counts as cancelled by its caller.
+#[derive(Debug)]
+pub(crate) struct Job {
+    jobs: Arc<Jobs>,
+    pub(crate) id: u64,
+    pub(in crate::api) progress: Arc<Progress>,
+    cancelled: CancellationToken,
+    /// Cancelled when the job has ended.
+    ended: CancellationToken,
+    outcome: Mutex<Outcome>,
+}
+
+/// How a job ends.
+#[derive(Debug, Default)]
+struct Outcome {
+    /// `None`: it was interrupted.
+    state: Option<JobState>,
+    /// Parts of it that failed, and why the first did.
+    failed: u64,
+    why: Option<String>,
+}
+
+impl Jobs {
+    /// Begins a job about `names`; `title` is what it is called if they are none.
+    pub(in crate::api) fn begin(
+        self: &Arc<Self>,
+        kind: JobKind,
+        names: &[FileName],
+        title: String,
+        is_background: bool,
+    ) -> Arc<Job> {
+        let progress = Arc::new(Progress::default());
+        let (cancelled, ended) = (CancellationToken::new(), CancellationToken::new());
+        let running = table::Running::new(kind, names, title, is_background, &progress, &cancelled, &ended);
+        let (id, row) = self.table.lock().begin(running);
+        drop(self.changes.send(row)); // there may be no receiver
+        Arc::new(Job { jobs: Arc::clone(self), id, progress, cancelled, ended, outcome: Mutex::default() })
+    }
+
+    /// The jobs that run, and then those that ended lately, the last one first.
+    pub(crate) fn rows(&self, peer: &PeerHandle) -> Vec<JobRow> {
+        self.table.lock().rows(peer.library.writing())
+    }
+
+    /// Begins and ends of jobs from now on.
+    pub(crate) fn changes(&self) -> broadcast::Receiver<JobRow> {
+        self.changes.subscribe()
+    }
+
+    /// Cancels the job with this id, or those about this name alone; returns them when they have ended.
+    pub(in crate::api) async fn cancel(&self, what: &str, peer: &PeerHandle) -> Result<Vec<JobRow>, Failure> {
+        let found = self.table.lock().find(what, peer.library.writing())?;
+        let mut rows = Vec::with_capacity(found.len());
+        for Found { row, how } in found {
+            let row = match how {
+                table::How::Command { cancelled, ended } => {
+                    cancelled.cancel();
+                    // One that writes its last bytes ends a moment later.
+                    let _ = timeout(CANCELLED_WITHIN, ended.cancelled()).await;
+                    self.table.lock().ended(row.id).unwrap_or(row)
+                }
+                table::How::Writing(name) => {
+                    peer.library.end_writing(&name);
+                    let _ = timeout(CANCELLED_WITHIN, peer.library.until_free(&name)).await;
+                    JobRow { state: JobState::Cancelled, ..row }
+                }
+            };
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    /// Waits until no job runs in the background; returns whether one failed, of those that are still listed.
+    pub(crate) async fn background_ended(&self) -> bool {
+        // A job gives its permit back at its end. The semaphore is never closed.
+        let all = u32::try_from(BACKGROUND_MAX).unwrap_or(u32::MAX);
+        drop(self.background.acquire_many(all).await);
+        self.table.lock().has_failed_in_background()
+    }
+
+    /// Ends the jobs in the background, and takes no further ones. Returns when all have ended.
+    pub(crate) async fn close(&self) {
+        self.closing.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl Job {
+    /// Waits for the end of `work`, unless the job is cancelled before.
+    pub(in crate::api) async fn unless_cancelled<T>(
+        &self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        let result = tokio::select! {
+            biased;
+            () = self.cancelled.cancelled() => {
+                Err(Failure::with(FailureKind::Cancelled, CANCELLED))
+            }
+            result = work => result,
+        };
+        let mut outcome = self.outcome.lock();
+        outcome.state = Some(match &result {
+            Ok(_) if outcome.failed == 0 => JobState::Done,
+            Ok(_) => JobState::Failed,
+            Err(failure) if failure.kind == FailureKind::Cancelled => JobState::Cancelled,
+            Err(failure) => {
+                outcome.why.get_or_insert_with(|| failure.message.clone());
+                JobState::Failed
+            }
+        });
+        drop(outcome);
+        result
+    }
+
+    /// A part of the job failed.
+    pub(in crate::api) fn failed(&self, why: &Failure) {
+        let mut outcome = self.outcome.lock();
+        outcome.failed += 1;
+        outcome.why.get_or_insert_with(|| why.message.clone());
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let Outcome { state, failed, why } = std::mem::take(self.outcome.get_mut());
+        let error = match state {
+            None => Some("interrupted; what came so far is kept".to_owned()),
+            Some(JobState::Cancelled) => Some(CANCELLED.to_owned()),
+            Some(_) if failed > 1 => Some(format!("{failed} failed, the first: {}", why.unwrap_or_default())),
+            Some(_) => why,
+        };
+        let state = state.unwrap_or(JobState::Cancelled);
+        let row = self.jobs.table.lock().end(self.id, state, error);
+        if let Some(row) = row {
+            drop(self.jobs.changes.send(row)); // there may be no receiver
+        }
+        self.ended.cancel();
+    }
+}

@@ -1,0 +1,114 @@
+//! [`JobRow`]: what is told about one job.
+
+use nekoproto::FileName;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::api::Snapshot;
+
+/// Bytes of a job's name, and of why it failed, at most.
+const TEXT_BYTES_MAX: usize = 1024;
+
+/// A long command that runs, or ended lately.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Job)]
+pub(crate) struct JobRow {
+    /// Whether its caller did not wait for it.
+    pub(crate) background: bool,
+    /// When it ended, in Unix time in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) ended_ms: Option<u64>,
+    /// Why it did not end well.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) error: Option<String>,
+    /// Counts up from 1 while the peer runs.
+    pub(crate) id: u64,
+    pub(crate) kind: JobKind,
+    /// The name it is about; of several, the first and their number.
+    pub(crate) name: String,
+    #[serde(flatten)]
+    #[schema(inline)]
+    pub(crate) now: Snapshot,
+    /// When it began, in Unix time in milliseconds.
+    pub(crate) started_ms: u64,
+    pub(crate) state: JobState,
+}
+
+/// What a job does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum JobKind {
+    /// Files are read and published.
+    Publish,
+    /// A pipe is stored and published.
+    Store,
+    /// Files are downloaded.
+    Get,
+    /// A file is fetched in order and not kept.
+    Read,
+    /// The peer writes a file by itself: an outdated copy is downloaded anew.
+    Refetch,
+    /// Files are watched, and published when they change.
+    Watch,
+    /// Names are followed.
+    Follow,
+}
+
+/// Where a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum JobState {
+    /// It runs.
+    Running,
+    /// It ended well.
+    Done,
+    /// It failed, or a part of it did.
+    Failed,
+    /// It was interrupted, by its caller or by another command.
+    Cancelled,
+}
+
+impl JobKind {
+    /// Its word.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Store => "store",
+            Self::Get => "get",
+            Self::Read => "read",
+            Self::Refetch => "refetch",
+            Self::Watch => "watch",
+            Self::Follow => "follow",
+        }
+    }
+}
+
+impl JobState {
+    /// Its word.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What a job about these names is called.
+pub(super) fn called(names: &[FileName], title: String) -> String {
+    bounded(match names {
+        [] => title,
+        [name] => name.to_string(),
+        [first, others @ ..] => format!("{first} and {} more", others.len()),
+    })
+}
+
+/// `text`, cut where it is too long.
+pub(super) fn bounded(mut text: String) -> String {
+    if text.len() > TEXT_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        text.push_str("...");
+    }
+    text
+}

@@ -1,0 +1,301 @@
+//! [`Table`]: which jobs run, and which ended lately. Only values; nothing waits here.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::{Arc, Weak},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use nekoproto::FileName;
+use tokio_util::sync::CancellationToken;
+
+use super::row::{JobKind, JobRow, JobState, bounded, called};
+use crate::{
+    api::{Failure, FailureKind, Snapshot},
+    util::progress::Progress,
+};
+
+/// Jobs that ended and are still listed, at most.
+const ENDED_KEPT_MAX: usize = 256;
+/// Time that they are listed.
+const ENDED_KEPT_FOR: Duration = Duration::from_secs(3600);
+/// Names of one job that are kept, to say that one of them is not a job of its own.
+const NAMES_KEPT_MAX: usize = 1000;
+
+/// Names that are being written, and how far that is.
+pub(super) type Writing = Vec<(FileName, Arc<Progress>)>;
+
+/// The jobs.
+///
+/// Invariants:
+/// - an id is used once;
+/// - a job is in exactly one of `running` and `ended`;
+/// - `ended` is in the order of their ends.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    last_id: u64,
+    running: BTreeMap<u64, Running>,
+    ended: VecDeque<JobRow>,
+    /// Files that the peer writes by itself, as far as somebody asked.
+    written: HashMap<FileName, Written>,
+}
+
+/// A job that runs.
+#[derive(Debug)]
+pub(super) struct Running {
+    row: JobRow,
+    names: Vec<FileName>,
+    progress: Arc<Progress>,
+    cancelled: CancellationToken,
+    ended: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Written {
+    id: u64,
+    progress: Weak<Progress>,
+    started_ms: u64,
+}
+
+/// A job to be cancelled.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) row: JobRow,
+    pub(super) how: How,
+}
+
+/// How a job is cancelled.
+#[derive(Debug)]
+pub(super) enum How {
+    /// It is a command.
+    Command { cancelled: CancellationToken, ended: CancellationToken },
+    /// The peer writes this file by itself.
+    Writing(FileName),
+}
+
+impl Running {
+    pub(super) fn new(
+        kind: JobKind,
+        names: &[FileName],
+        title: String,
+        is_background: bool,
+        progress: &Arc<Progress>,
+        cancelled: &CancellationToken,
+        ended: &CancellationToken,
+    ) -> Self {
+        let row = JobRow {
+            id: 0,
+            kind,
+            name: called(names, title),
+            background: is_background,
+            now: Snapshot::default(),
+            state: JobState::Running,
+            error: None,
+            started_ms: now_ms(),
+            ended_ms: None,
+        };
+        let names = names[..names.len().min(NAMES_KEPT_MAX)].to_vec();
+        let (cancelled, ended) = (cancelled.clone(), ended.clone());
+        Self { row, names, progress: Arc::clone(progress), cancelled, ended }
+    }
+
+    fn row(&self) -> JobRow {
+        JobRow { now: Snapshot::of(&self.progress), ..self.row.clone() }
+    }
+}
+
+impl Table {
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    pub(in crate::api) fn begin(&mut self, mut running: Running) -> (u64, JobRow) {
+        let id = self.next_id();
+        running.row.id = id;
+        let row = running.row();
+        self.running.insert(id, running);
+        (id, row)
+    }
+
+    /// Ends a job; returns what it came to.
+    pub(super) fn end(&mut self, id: u64, state: JobState, error: Option<String>) -> Option<JobRow> {
+        let running = self.running.remove(&id)?;
+        let row = JobRow { state, error: error.map(bounded), ended_ms: Some(now_ms()), ..running.row() };
+        self.ended.push_back(row.clone());
+        self.prune();
+        Some(row)
+    }
+
+    fn prune(&mut self) {
+        let since = now_ms().saturating_sub(u64::try_from(ENDED_KEPT_FOR.as_millis()).unwrap_or(u64::MAX));
+        let is_old = |row: &JobRow| row.ended_ms.is_some_and(|ended| ended < since);
+        while self.ended.len() > ENDED_KEPT_MAX || self.ended.front().is_some_and(is_old) {
+            self.ended.pop_front();
+        }
+    }
+
+    /// Whether a job in the background failed, of those that are still listed.
+    pub(super) fn has_failed_in_background(&self) -> bool {
+        self.ended.iter().any(|row| row.background && row.state == JobState::Failed)
+    }
+
+    /// A job that has ended.
+    pub(super) fn ended(&self, id: u64) -> Option<JobRow> {
+        self.ended.iter().find(|row| row.id == id).cloned()
+    }
+
+    /// All jobs. `writing` are the names that are being written, by commands or by the peer itself.
+    pub(super) fn rows(&mut self, writing: Writing) -> Vec<JobRow> {
+        self.prune();
+        let written = self.written(writing);
+        let mut rows: Vec<_> = self.running.values().map(Running::row).chain(written).collect();
+        rows.sort_unstable_by_key(|row| row.id);
+        rows.extend(self.ended.iter().rev().cloned());
+        rows
+    }
+
+    /// The files that the peer writes by itself.
+    fn written(&mut self, writing: Writing) -> Vec<JobRow> {
+        let is_of_command =
+            |progress: &Arc<Progress>| self.running.values().any(|job| Arc::ptr_eq(&job.progress, progress));
+        let own: Writing = writing.into_iter().filter(|(_, progress)| !is_of_command(progress)).collect();
+        self.written.retain(|_, written| written.progress.strong_count() > 0);
+        let mut rows = Vec::with_capacity(own.len());
+        for (name, progress) in own {
+            let known = self.written.get(&name).filter(|w| w.progress.as_ptr() == Arc::as_ptr(&progress));
+            let (id, started_ms) = match known {
+                Some(written) => (written.id, written.started_ms),
+                None => (self.next_id(), now_ms()),
+            };
+            let (called, now) = (name.to_string(), Snapshot::of(&progress));
+            self.written.insert(name, Written { id, progress: Arc::downgrade(&progress), started_ms });
+            rows.push(JobRow {
+                id,
+                kind: JobKind::Refetch,
+                name: called,
+                background: true,
+                now,
+                state: JobState::Running,
+                error: None,
+                started_ms,
+                ended_ms: None,
+            });
+        }
+        rows
+    }
+
+    /// The jobs that `what` means: the one with this id, otherwise those about this name alone.
+    pub(super) fn find(&mut self, what: &str, writing: Writing) -> Result<Vec<Found>, Failure> {
+        let id = what.parse().ok();
+        let of_peer = self.written(writing).into_iter().filter_map(|row| {
+            let name = FileName::new(&row.name).ok()?;
+            Some((row.name == what, Found { row, how: How::Writing(name) }))
+        });
+        let of_commands = self.running.values().map(|running| {
+            let is_named = match running.names.as_slice() {
+                [name] => name.as_str() == what,
+                [] => running.row.name == what,
+                _ => false,
+            };
+            let (cancelled, ended) = (running.cancelled.clone(), running.ended.clone());
+            (is_named, Found { row: running.row(), how: How::Command { cancelled, ended } })
+        });
+        let (by_id, others): (Vec<_>, Vec<_>) =
+            of_peer.chain(of_commands).partition(|(_, found)| Some(found.row.id) == id);
+        let meant = if by_id.is_empty() {
+            others.into_iter().filter(|(is_named, _)| *is_named).collect()
+        } else {
+            by_id
+        };
+        let found: Vec<Found> = meant.into_iter().map(|(_, found)| found).collect();
+        if found.is_empty() { Err(self.not_found(what, id)) } else { Ok(found) }
+    }
+
+    fn not_found(&self, what: &str, id: Option<u64>) -> Failure {
+        let ended = id.and_then(|id| self.ended(id));
+        let wider = self.running.values().find(|job| job.names.iter().any(|name| name.as_str() == what));
+        let (kind, message) = match (ended, wider) {
+            (Some(row), _) => (FailureKind::NotFound, format!("job {what} has ended: {}", row.state.word())),
+            (None, Some(job)) => {
+                let (id, name) = (job.row.id, &job.row.name);
+                (FailureKind::Conflict, format!("{what} is a part of job {id} ({name}): cancel {id} ends it"))
+            }
+            (None, None) => {
+                (FailureKind::NotFound, format!("no job runs under {what}: jobs lists those that run"))
+            }
+        };
+        Failure::with(kind, message)
+    }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(text: &str) -> FileName {
+        FileName::new(text).unwrap()
+    }
+
+    fn begin(table: &mut Table, names: &[&str]) -> (u64, Arc<Progress>) {
+        let names: Vec<_> = names.iter().map(|text| name(text)).collect();
+        let (progress, token) = (Arc::default(), CancellationToken::new());
+        let running = Running::new(JobKind::Get, &names, String::new(), false, &progress, &token, &token);
+        (table.begin(running).0, progress)
+    }
+
+    #[test]
+    fn ended_jobs_are_listed_up_to_a_bound_the_last_first() {
+        let mut table = Table::default();
+        for _ in 0..ENDED_KEPT_MAX + 5 {
+            let (id, _) = begin(&mut table, &["a"]);
+            table.end(id, JobState::Done, None).unwrap();
+        }
+        let (runs, _) = begin(&mut table, &["b"]);
+        let ids: Vec<u64> = table.rows(Vec::new()).iter().map(|row| row.id).collect();
+        assert_eq!(ids.len(), ENDED_KEPT_MAX + 1);
+        assert_eq!((ids[0], ids[1]), (runs, runs - 1));
+    }
+
+    #[test]
+    fn job_is_meant_by_its_id_or_by_its_only_name() {
+        let mut table = Table::default();
+        let (one, _) = begin(&mut table, &["a"]);
+        let (many, _) = begin(&mut table, &["b", "c"]);
+        let meant = |table: &mut Table, what: &str| {
+            let found = table.find(what, Vec::new());
+            found.map(|found| found.iter().map(|found| found.row.id).collect::<Vec<_>>())
+        };
+        assert_eq!(meant(&mut table, "a").unwrap(), [one]);
+        assert_eq!(meant(&mut table, &many.to_string()).unwrap(), [many]);
+        let part = meant(&mut table, "b").unwrap_err();
+        assert!(part.kind == FailureKind::Conflict && part.message.contains("job 2"), "{part}");
+        assert_eq!(meant(&mut table, "z").unwrap_err().kind, FailureKind::NotFound);
+        table.end(one, JobState::Done, None).unwrap();
+        assert!(meant(&mut table, "1").unwrap_err().message.contains("has ended: done"));
+    }
+
+    #[test]
+    fn file_that_the_peer_writes_by_itself_is_a_job_with_one_id_and_that_of_a_command_is_none() {
+        let mut table = Table::default();
+        let (_, progress) = begin(&mut table, &["a"]);
+        let own: Arc<Progress> = Arc::default();
+        let writing = || vec![(name("a"), Arc::clone(&progress)), (name("own"), Arc::clone(&own))];
+        let first = table.rows(writing());
+        assert_eq!(first.iter().map(|row| row.kind).collect::<Vec<_>>(), [JobKind::Get, JobKind::Refetch]);
+        assert_eq!(table.rows(writing()), first);
+        assert!(matches!(table.find("own", writing()).unwrap()[0].how, How::Writing(_)));
+        // A file that is called like an id does not end with the job of that id.
+        let numbered = vec![(name("1"), Arc::clone(&own))];
+        let found = table.find("1", numbered).unwrap();
+        assert_eq!(found.iter().map(|found| found.row.id).collect::<Vec<_>>(), [1]);
+        drop((own, found));
+        assert_eq!(table.rows(Vec::new()).len(), 1);
+        assert!(table.written.is_empty());
+    }
+}

@@ -1,0 +1,220 @@
+//! `ls`: lists what is published and held here.
+
+use axum::{http::StatusCode, response::IntoResponse};
+use tokio::sync::Semaphore;
+
+use super::{in_one_line, prelude::*};
+use crate::{
+    api::views::files::Files,
+    library::browse::{Browsed, Selection, Sort, Totals},
+    listing::Listing,
+    peer::PeerHandle,
+    util::json::text,
+};
+
+/// Files in one answer over HTTP, unless told otherwise, and at most.
+pub(super) const FIRST_DEFAULT: u32 = 1000;
+const FIRST_MAX: u32 = 10_000;
+/// Damaged entries that are told in one answer.
+const DAMAGED_MAX: usize = 20;
+/// Selections that are carried out at once: each reads the whole catalogue. Further ones wait.
+const SELECTIONS_MAX: usize = 2;
+
+static SELECTIONS: Semaphore = Semaphore::const_new(SELECTIONS_MAX);
+
+/// List what is published and held here
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+pub struct Ls {
+    /// At most this many; `None`: all
+    #[arg(skip)]
+    pub(crate) first: Option<u32>,
+    /// Those after this name; `None`: from the first
+    #[arg(skip)]
+    pub(crate) after: Option<FileName>,
+}
+
+impl Api for Ls {
+    async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
+        list(&host.peer, false, &self, answer).await
+    }
+
+    fn need(&self) -> Need {
+        Need::Catalogue
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::List("files")
+    }
+
+    fn view(&self) -> Box<dyn View> {
+        Box::<Files>::default()
+    }
+}
+
+/// Lists files, piece by piece as they are read; origins are asked if `asks`.
+pub(super) async fn list(
+    peer: &PeerHandle,
+    asks: bool,
+    Ls { first, after }: &Ls,
+    answer: &Answer,
+) -> Result<Done, Failure> {
+    let mut left = first.map_or(usize::MAX, |first| first as usize);
+    let mut listing = Listing::new(&peer.library, asks.then_some(&peer.peers), after.as_ref(), left);
+    let (mut damaged, mut last) = (Vec::new(), None);
+    while left > 0 {
+        let Some(mut files) = listing.next().await? else {
+            break;
+        };
+        files.truncate(left);
+        left -= files.len();
+        let mut rows = Vec::with_capacity(files.len());
+        for file in files {
+            match file {
+                Ok(file) => rows.push(FileRow::from(&file)),
+                Err(error) => damaged.push(in_one_line(&error)),
+            }
+        }
+        last = rows.last().map(|row| row.version.name.clone()).or(last);
+        answer.rows_of(rows, |row| row).await?;
+    }
+    Ok(listed(damaged, last.filter(|_| left == 0)))
+}
+
+/// The end of a list, with what of the catalogue cannot be read, and the name after which it goes on.
+pub(super) fn listed(mut damaged: Vec<String>, next: Option<FileName>) -> Done {
+    let outcome = if damaged.is_empty() { Outcome::All } else { Outcome::Part };
+    let more = damaged.len().saturating_sub(DAMAGED_MAX);
+    damaged.truncate(DAMAGED_MAX);
+    if more > 0 {
+        damaged.push(format!("and {more} more"));
+    }
+    Done::with(outcome, &serde_json::json!({ "damaged": damaged, "next": next }))
+}
+
+/// Files that are published or held here, by name.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Catalogue)]
+pub(super) struct Catalogue {
+    files: Vec<FileRow>,
+    /// Why some entries cannot be read.
+    damaged: Vec<String>,
+    /// Give this as `after` to go on; null after the last file.
+    next: Option<String>,
+    /// With `folder` and without `q`: the folders directly below it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folders: Option<Vec<FolderJson>>,
+    /// With `q`, `sort` or `folder`: the totals of all selected files, over all pages.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    selected: Option<TotalsJson>,
+}
+
+/// A folder, with all that is below it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Folder)]
+struct FolderJson {
+    /// Its path: what the names of its files begin with.
+    name: String,
+    #[serde(flatten)]
+    #[schema(inline)]
+    totals: TotalsJson,
+}
+
+/// Totals of files.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Totals)]
+struct TotalsJson {
+    files: u64,
+    bytes: u64,
+    /// Files of which a newer version is known.
+    stale: u64,
+}
+
+impl From<Totals> for TotalsJson {
+    fn from(Totals { files, bytes, stale }: Totals) -> Self {
+        Self { files, bytes, stale }
+    }
+}
+
+/// Lists what is published and held here, by name or as `sort` says. No other node is asked. With `q`, `sort` or `folder`
+/// the answer has totals, and the whole catalogue is read for it.
+#[utoipa::path(
+    get,
+    path = "/api/v1/catalogue",
+    params(Page),
+    responses(
+        (status = 200, description = "Files", body = Catalogue),
+        Refused,
+    ),
+)]
+pub(super) async fn catalogue(
+    State(inside): State<Arc<Inside>>,
+    Asked(page): Asked<Page>,
+) -> Result<Response, Problem> {
+    let first = first(page.first)?.unwrap_or(FIRST_DEFAULT);
+    match page.selection(first) {
+        Some(selection) => browse(&inside, selection).await,
+        None => answered(&inside, Ls { first: Some(first), after: page.after }).await,
+    }
+}
+
+/// Which files, and in which order.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Page {
+    /// Files in this answer, at most
+    #[param(minimum = 1, maximum = 10000)]
+    first: Option<u32>,
+    /// Those after this name
+    #[param(value_type = Option<Name>)]
+    after: Option<FileName>,
+    /// Words with spaces between them: each occurs in the name
+    q: Option<String>,
+    /// `name`, `size`, `published` or `freshness` (stale first); `-` before it: in descending order
+    #[param(value_type = Option<String>, pattern = "^-?(name|size|published|freshness)$")]
+    #[serde(default, deserialize_with = "text::deserialize")]
+    sort: Option<Sort>,
+    /// Files below this folder; empty: the topmost. Without `q` deeper files are counted by folder
+    folder: Option<String>,
+}
+
+impl Page {
+    /// What `q`, `sort` and `folder` select; `None` without them.
+    fn selection(&self, first: u32) -> Option<Selection> {
+        let is_said = self.q.is_some() || self.sort.is_some() || self.folder.is_some();
+        is_said.then(|| Selection {
+            words: self.q.as_deref().unwrap_or_default().split_whitespace().map(str::to_lowercase).collect(),
+            folder: self.folder.as_ref().map(|folder| folder.trim_matches('/').to_owned()),
+            sort: self.sort.unwrap_or_default(),
+            first: first as usize,
+            after: self.after.clone(),
+        })
+    }
+}
+
+/// Files in one answer, as asked for.
+pub(super) fn first(asked: Option<u32>) -> Result<Option<u32>, Problem> {
+    match asked {
+        Some(first) if !(1..=FIRST_MAX).contains(&first) => {
+            Err(Problem::bad_request(format!("first is a number from 1 to {FIRST_MAX}")))
+        }
+        first => Ok(first),
+    }
+}
+
+async fn browse(inside: &Inside, selection: Selection) -> Result<Response, Problem> {
+    let _permit = SELECTIONS.acquire().await; // it is never closed
+    let has_folders = selection.folder.is_some() && selection.words.is_empty();
+    let browsed = inside.host.peer.library.blocking(move |library| library.browse(&selection)).await;
+    let Browsed { files, folders, totals, damaged, next } = browsed
+        .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", error.to_string()))?;
+    let folders = folders.into_iter().map(|(name, totals)| FolderJson { name, totals: totals.into() });
+    let catalogue = Catalogue {
+        files: files.iter().map(FileRow::from).collect(),
+        damaged: damaged.iter().take(DAMAGED_MAX).map(ToString::to_string).collect(),
+        next: next.map(|name| name.to_string()),
+        folders: has_folders.then(|| folders.collect()),
+        selected: Some(totals.into()),
+    };
+    Ok(Json(catalogue).into_response())
+}

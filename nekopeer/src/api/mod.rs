@@ -1,0 +1,272 @@
+//! What a peer can be asked to do: one file a command. The structure of a command is its words on the command line, the
+//! body of its REST route and what travels to the running peer; [`Api`] says how it is carried out and shown.
+//!
+//! An answer is a sequence of [`Reply`]s, bounded in size each, and ends with [`Done`] or a [`Failure`].
+
+mod answer;
+mod cancel;
+mod downloading;
+mod events;
+mod follow;
+mod get;
+mod host;
+mod job;
+mod jobs;
+mod limit;
+mod ls;
+mod named;
+mod prelude;
+mod publishing;
+mod query;
+pub(crate) mod rest;
+mod rollback;
+mod rows;
+mod said;
+mod search;
+mod share;
+mod status;
+mod stop;
+mod ticket;
+mod trace;
+mod unshare;
+mod upload;
+mod views;
+mod wait;
+mod watch;
+
+use std::{fmt::Debug, sync::Arc};
+
+use nekoproto::FileName;
+use serde::{Deserialize, Serialize};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use self::views::View;
+pub(crate) use self::{
+    answer::{
+        Answer, Done, Failure, FailureKind, Framed, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Outcome,
+        Piece, Reply, Shape, Snapshot, in_one_line, no_input, pass_events, rows_of,
+    },
+    cancel::Cancel,
+    events::Events,
+    follow::Follow,
+    get::Get,
+    host::{COMMANDS_MAX, Carried, Ending, Host},
+    job::{JobRow, JobState, Jobs as JobTable},
+    jobs::Jobs,
+    limit::Limit,
+    ls::Ls,
+    named::{LocalPath, Wanted, Word},
+    query::Query,
+    rollback::Rollback,
+    rows::{
+        Detail, DownloadedRow, EventRow, FailedRow, FileRow, FoundRow, HopRow, MatchRow, PublishedFields,
+        PublishedRow, Row, SkippedFields, Ticketed, TraceRow, Unasked, VersionRow,
+    },
+    said::{NoCommand, Saying, seconds},
+    search::Search,
+    share::Share,
+    status::Status,
+    stop::Stop,
+    ticket::Ticket,
+    trace::Trace,
+    unshare::Unshare,
+    upload::Upload,
+    wait::Wait,
+    watch::Watch,
+};
+use crate::storage::remembered::Home;
+
+/// What a command needs of the peer that carries it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// To run already.
+    Running,
+    /// Its catalogue.
+    Catalogue,
+    /// Indexers that the command names; others help.
+    Ticket,
+    /// Other peers, too, if it has indexers.
+    Peers,
+    /// An indexer; none is started for it.
+    Indexer,
+    /// To be served after the command has ended, by an indexer that is started if there is none.
+    Serving,
+}
+
+/// What all commands have in common.
+pub(crate) trait Api: Debug {
+    /// Carries it out; all of the answer but its end goes to `answer`.
+    ///
+    /// # Cancel safety
+    /// Dropping the future interrupts the command: what came so far is kept.
+    fn run(
+        self,
+        host: &Arc<Host>,
+        input: Input,
+        answer: &Answer,
+    ) -> impl Future<Output = Result<Done, Failure>> + Send
+    where
+        Self: Sized;
+
+    /// The command that travels, from the words of a user; reads the files of names that they mention.
+    fn said(self, _: Saying) -> Result<Command, NoCommand>
+    where
+        Self: Sized + Into<Command>,
+    {
+        Ok(self.into())
+    }
+
+    fn need(&self) -> Need;
+
+    /// How its answer looks as JSON.
+    fn shape(&self) -> Shape {
+        Shape::Object
+    }
+
+    /// How its answer looks as text.
+    fn view(&self) -> Box<dyn View>;
+
+    /// What the progress bar is about.
+    fn title(&self) -> String {
+        String::new()
+    }
+
+    /// The names that it mentions, to be completed later.
+    fn names(&self) -> Vec<&FileName> {
+        Vec::new()
+    }
+
+    /// Whether it reads its input.
+    fn takes_input(&self) -> bool {
+        false
+    }
+
+    /// Whether it goes on until its caller leaves. The peer does not wait for its end, and where the peer ends, it can be
+    /// begun anew elsewhere.
+    fn is_endless(&self) -> bool {
+        false
+    }
+
+    /// Whether it publishes, so that something is said of the policy.
+    fn has_policy(&self) -> bool {
+        false
+    }
+
+    /// Whether it names or places files by the share folder.
+    fn stores_files(&self) -> bool {
+        false
+    }
+
+    /// Whether its answer is the bytes of a file.
+    fn is_bytes(&self) -> bool {
+        false
+    }
+
+    /// The network of its tickets.
+    fn home(&self) -> Option<Home> {
+        None
+    }
+
+    /// What is carried out after it, until the caller leaves.
+    fn then(&self) -> Option<Command> {
+        None
+    }
+
+    /// What it answers where it needs a peer that runs, and none does: why its answer is empty, or a failure.
+    fn without_peer(&self, folder: &str) -> Result<String, Failure> {
+        Err(Failure::missing(format!("no peer runs on the data folder {folder}")))
+    }
+}
+
+/// The commands, as one type.
+macro_rules! commands {
+    ($($(#[$meta:meta])* $name:ident,)*) => {
+        /// What a peer is asked to do. Paths are absolute: the peer may have another current folder.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, clap::Subcommand)]
+        #[serde(rename_all = "lowercase")]
+        pub enum Command {
+            $(
+                #[allow(missing_docs, reason = "the structure has them")]
+                $(#[$meta])*
+                $name($name),
+            )*
+        }
+
+        $(impl From<$name> for Command {
+            fn from(command: $name) -> Self {
+                Self::$name(command)
+            }
+        })*
+
+        impl Command {
+            /// What all commands have in common.
+            pub(crate) fn api(&self) -> &dyn Api {
+                match self { $(Self::$name(command) => command,)* }
+            }
+
+            /// As [`Api::said`].
+            pub(crate) fn said(self, saying: Saying) -> Result<Self, NoCommand> {
+                match self { $(Self::$name(command) => command.said(saying),)* }
+            }
+        }
+
+        /// As [`Api::run`].
+        pub(crate) async fn carry_out(
+            host: &Arc<Host>,
+            command: Command,
+            input: Input,
+            answer: &Answer,
+        ) -> Result<Done, Failure> {
+            // Dropped where it is not read, so that a caller who sends it does not wait.
+            let input = if command.api().takes_input() { input } else { no_input() };
+            match command { $(Command::$name(command) => Box::pin(command.run(host, input, answer)).await,)* }
+        }
+    };
+}
+
+commands! {
+    Share,
+    #[command(skip)]
+    Upload,
+    #[command(skip)]
+    Watch,
+    #[command(alias = "deregister")]
+    Unshare,
+    #[command(alias = "download")]
+    Get,
+    Follow,
+    Rollback,
+    Search,
+    Query,
+    Trace,
+    Ls,
+    Status,
+    Wait,
+    Ticket,
+    Stop,
+    Jobs,
+    Limit,
+    Cancel,
+    #[command(skip)]
+    Events,
+}
+
+/// The REST routes.
+fn routes() -> OpenApiRouter<Arc<rest::Inside>> {
+    OpenApiRouter::new()
+        .routes(routes!(search::search))
+        .routes(routes!(ticket::ticket))
+        .routes(routes!(query::query))
+        .routes(routes!(trace::trace))
+        .routes(routes!(ls::catalogue))
+        .routes(routes!(status::status))
+        .routes(routes!(share::publish))
+        .routes(routes!(upload::store, unshare::withdraw))
+        .routes(routes!(get::get))
+        .routes(routes!(rollback::rollback))
+        .routes(routes!(jobs::jobs))
+        .routes(routes!(jobs::job, cancel::cancel))
+        .routes(routes!(limit::throttle))
+        .routes(routes!(stop::stop))
+        .routes(routes!(events::events))
+}

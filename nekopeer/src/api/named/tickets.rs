@@ -1,0 +1,79 @@
+//! Makes tickets, and connects to the indexers that tickets name.
+
+use nekoproto::{FileName, IndexerAddr, List, NodeId, Ticket, Version, limits::TICKET_INDEXERS_MAX};
+
+use super::Wanted;
+use crate::{
+    api::{Answer, Failure, Reply},
+    indexers::via::Via,
+    peer::PeerHandle,
+    storage::remembered::Home,
+};
+
+/// Makes tickets of one command.
+pub(in crate::api) struct Tickets {
+    home: Home,
+    indexers: List<IndexerAddr, TICKET_INDEXERS_MAX>,
+}
+
+impl Tickets {
+    pub(in crate::api) async fn of(peer: &PeerHandle) -> Self {
+        Self { home: peer.indexers.home.clone(), indexers: peer.indexers.known().await }
+    }
+
+    /// The ticket of all files of `origin` in a folder.
+    pub(in crate::api) fn of_folder(&self, folder: &FileName, origin: NodeId) -> Option<String> {
+        self.made(folder, origin, None)
+    }
+
+    /// The ticket of a file; `None` while no indexer is connected, so that nobody would find it.
+    pub(in crate::api) fn ticket(&self, name: &FileName, origin: NodeId, version: Version) -> Option<String> {
+        self.made(name, origin, Some(version))
+    }
+
+    fn made(&self, name: &FileName, origin: NodeId, version: Option<Version>) -> Option<String> {
+        let ticket = Ticket {
+            network: self.home.network.clone(),
+            insecure: self.home.insecure,
+            indexers: self.indexers.clone(),
+            origin,
+            name: name.clone(),
+            version,
+        };
+        (!self.indexers.is_empty()).then(|| ticket.to_string())
+    }
+}
+
+/// Connects to the indexers that a command names, and says which of them cannot be used.
+pub(in crate::api) async fn connect(
+    peer: &PeerHandle,
+    wanted: &Wanted,
+    answer: &Answer,
+) -> Result<Via, Failure> {
+    if let Some(home) = &wanted.home {
+        let own = &peer.indexers.home;
+        if home.network != own.network {
+            return Err(Failure::new(format!(
+                "the ticket is for the network {}, and this peer belongs to {}: use another --data-dir for it",
+                home.network, own.network
+            )));
+        }
+        match (home.insecure, own.insecure) {
+            (true, false) => {
+                return Err(Failure::new("the ticket is for a network without TLS: give --insecure"));
+            }
+            (false, true) => {
+                return Err(Failure::new("the ticket is for a network with TLS: leave out --insecure"));
+            }
+            _ => {}
+        }
+    }
+    let via = peer.indexers.connect(&wanted.via).await;
+    // Where nobody else can be asked, the failure says it.
+    let is_told = via.failed.len() == 1 && via.good.is_empty() && peer.indexers.links().is_empty();
+    for (addr, why) in via.failed.iter().filter(|_| !is_told) {
+        // A caller that has left is noticed by the next row.
+        drop(answer.0.send(Reply::Note(format!("note: indexer {addr} cannot be used: {why}"))).await);
+    }
+    Ok(via)
+}

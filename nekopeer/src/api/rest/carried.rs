@@ -1,0 +1,108 @@
+//! Commands of HTTP requests, and their failures as [`Problem`]s.
+
+use std::{sync::Arc, time::Instant};
+
+use axum::http::StatusCode;
+use nekoindexer::daemon::http::Problem;
+
+use super::Inside;
+use crate::{
+    api::{COMMANDS_MAX, Carried as AtHost, Command, Done, Failure, FailureKind, Input, Reply, Row},
+    util::places::Place,
+};
+
+/// Rows that are gathered for one answer.
+const ROWS_MAX: usize = 100_000;
+
+/// Commands of HTTP requests carried out at once: fewer than [`COMMANDS_MAX`], so that readers who take their answers
+/// slowly leave room for the commands of this host. They make room for each other too.
+pub(super) const HTTP_COMMANDS_MAX: usize = 48;
+const _: () = assert!(HTTP_COMMANDS_MAX < COMMANDS_MAX);
+
+/// A command that is being carried out for a request.
+pub(crate) struct Carried {
+    at_host: AtHost,
+    /// `None`: a command that always has room.
+    place: Option<Arc<Place>>,
+}
+
+impl Inside {
+    /// Begins a command, with a place among those of HTTP requests.
+    pub(crate) fn carry_out(&self, command: impl Into<Command>, input: Input) -> Result<Carried, Problem> {
+        let command = command.into();
+        let place = match &command {
+            Command::Stop(_) => None,
+            _ => Some(Arc::new(self.commands.take(Instant::now()).ok_or_else(busy)?)),
+        };
+        let own = place.clone();
+        let displaced = async move {
+            match own {
+                Some(place) => place.ended().cancelled().await,
+                None => std::future::pending().await,
+            }
+        };
+        let at_host = self.host.begin(command, input, displaced);
+        Ok(Carried { at_host: at_host.map_err(|failure| problem(&failure))?, place })
+    }
+}
+
+fn busy() -> Problem {
+    Problem::unavailable(format!("{HTTP_COMMANDS_MAX} requests are carried out already: retry later"))
+}
+
+impl Carried {
+    /// The next reply but progress.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(crate) async fn next(&mut self) -> Reply {
+        let is_slow = |since| {
+            if let Some(place) = &self.place {
+                place.is_slow(since);
+            }
+        };
+        is_slow(None);
+        loop {
+            let reply = match self.at_host.next().await {
+                Some(Reply::Progress(_) | Reply::Parts(_)) => continue,
+                Some(reply) => reply,
+                None => Reply::Finished(Err(Failure::new("the command ended without an answer"))),
+            };
+            is_slow(Some(Instant::now())); // until it is asked for the next one
+            return reply;
+        }
+    }
+
+    /// All rows and the end.
+    pub(crate) async fn rows(mut self) -> Result<(Vec<Row>, Done), Problem> {
+        let mut all = Vec::new();
+        loop {
+            match self.next().await {
+                Reply::Rows(rows) => all.extend(rows),
+                Reply::Finished(Ok(done)) => return Ok((all, done)),
+                Reply::Finished(Err(failure)) => return Err(problem(&failure)),
+                _ => {}
+            }
+            if all.len() > ROWS_MAX {
+                let detail = format!("the answer has more than {ROWS_MAX} rows: ask for fewer at once");
+                return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too much", detail));
+            }
+        }
+    }
+}
+
+/// A failure as an error of HTTP.
+pub(crate) fn problem(failure: &Failure) -> Problem {
+    let (status, title) = match failure.kind {
+        FailureKind::NotFound | FailureKind::NoSuchPath => (StatusCode::NOT_FOUND, "not found"),
+        FailureKind::Conflict => (StatusCode::CONFLICT, "conflict"),
+        FailureKind::Cancelled => (StatusCode::CONFLICT, "cancelled"),
+        FailureKind::Invalid => (StatusCode::UNPROCESSABLE_ENTITY, "cannot be done"),
+        FailureKind::Full => (StatusCode::INSUFFICIENT_STORAGE, "disk full"),
+        FailureKind::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
+        FailureKind::Away => (StatusCode::SERVICE_UNAVAILABLE, "another node is away"),
+        FailureKind::Moved => (StatusCode::SERVICE_UNAVAILABLE, "the peer ends"),
+        FailureKind::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
+    };
+    Problem::new(status, title, failure.message.clone())
+}

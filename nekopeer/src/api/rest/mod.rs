@@ -1,0 +1,104 @@
+//! The commands of the peer as REST, and their description.
+
+mod asked;
+mod body;
+mod carried;
+pub(crate) mod described;
+pub(crate) mod feed;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    http::{HeaderValue, header},
+    middleware::map_response,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use nekoindexer::daemon::http::Problem;
+use utoipa::{
+    Modify, OpenApi,
+    openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
+};
+use utoipa_axum::router::OpenApiRouter;
+
+pub(crate) use self::{
+    asked::Asked,
+    body::{answered, framed, sent},
+};
+use self::{
+    carried::HTTP_COMMANDS_MAX,
+    described::{LocalName, Name},
+    feed::Feed,
+};
+use super::Host;
+use crate::util::places::Places;
+
+/// Where the description is.
+const DESCRIPTION: &str = "/api/v1/openapi.json";
+
+/// What all routes share.
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "nekopeer",
+        description = "One running peer: what it publishes and holds, what can be found, and what it does. Names \
+                       travel as query parameters, since they contain slashes. Errors are problem documents whose \
+                       `detail` says what to do next."
+    ),
+    components(schemas(LocalName, Name, Problem)),
+    modifiers(&Secured)
+)]
+struct Description;
+
+struct Secured;
+
+impl Modify for Secured {
+    fn modify(&self, api: &mut utoipa::openapi::OpenApi) {
+        let scheme = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some("The token in the file http.token of the data folder."))
+            .build();
+        let components = api.components.get_or_insert_default();
+        components.security_schemes.insert("token".to_owned(), SecurityScheme::Http(scheme).into());
+    }
+}
+
+/// What the parts of the HTTP door share.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    pub(crate) host: Arc<Host>,
+    /// Requests whose commands are carried out.
+    commands: Arc<Places>,
+    /// Events and changes of jobs, ready to be sent.
+    pub(crate) feed: Feed,
+}
+
+impl Inside {
+    /// To be called on the runtime of the peer.
+    pub(crate) fn of(host: &Arc<Host>) -> Arc<Self> {
+        let (feed, commands) = (Feed::start(host, &host.closing), Places::new(HTTP_COMMANDS_MAX, 0));
+        Arc::new(Self { host: Arc::clone(host), commands, feed })
+    }
+}
+
+/// The routes below `/api/v1`, and these of figures; `open` ones are described, but served elsewhere.
+pub(crate) fn router(
+    inside: &Arc<Inside>,
+    figures: OpenApiRouter<Arc<Inside>>,
+    open: OpenApiRouter<Arc<Inside>>,
+) -> Router {
+    let routes = OpenApiRouter::with_openapi(Description::openapi()).merge(super::routes()).merge(figures);
+    let (router, mut description) = routes.split_for_parts();
+    description.merge(open.into_openapi());
+    let described = description.to_json().unwrap_or_default(); // plain values: serialising them cannot fail
+    let described: Arc<str> = described.into();
+    let describe =
+        async move || ([(header::CONTENT_TYPE, "application/json")], described.to_string()).into_response();
+    let router = router.route(DESCRIPTION, get(describe)).with_state(Arc::clone(inside));
+    // What is true now is not true for long.
+    router.layer(map_response(async |mut response: Response| {
+        response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+        response
+    }))
+}

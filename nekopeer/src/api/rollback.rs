@@ -1,0 +1,54 @@
+//! `rollback`: puts an earlier version back in its place.
+
+use nekoproto::Version;
+
+use super::views::downloads::One;
+use super::{job::JobKind, named::version, prelude::*};
+
+/// Put an earlier version that follow kept back in its place; newer ones up to the newest known stay out of it
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Rollback {
+    /// The name
+    #[arg(value_name = "NAME")]
+    #[schema(value_type = Name)]
+    name: FileName,
+    /// The version [default: the last one that was replaced]
+    #[arg(value_name = "VERSION", value_parser = version)]
+    #[schema(value_type = Option<u64>, minimum = 1)]
+    version: Option<Version>,
+}
+
+impl Api for Rollback {
+    async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
+        let job = host.jobs.begin(JobKind::Get, std::slice::from_ref(&self.name), String::new(), false);
+        let restoring = async {
+            let restoring = host.peer.downloader.restore(&self.name, self.version, None, &job.progress);
+            let done = answer.reporting(&job.progress, restoring).await?;
+            answer.row(&DownloadedRow::of(&done)).await
+        };
+        job.unless_cancelled(restoring).await?;
+        Ok(Done::all())
+    }
+
+    fn need(&self) -> Need {
+        Need::Peers
+    }
+
+    fn view(&self) -> Box<dyn View> {
+        Box::<One>::default()
+    }
+
+    fn title(&self) -> String {
+        self.name.to_string()
+    }
+
+    fn names(&self) -> Vec<&FileName> {
+        vec![&self.name]
+    }
+}
+
+route! {
+    /// Puts an earlier version that is kept here back in its place. Newer ones up to the newest known stay out of it.
+    post "/api/v1/rollback" rollback(Rollback) -> DownloadedRow, "It is in its place"
+}

@@ -1,0 +1,84 @@
+//! [`Row`]: one row of an answer, as the JSON text that `--json` prints, that the HTTP door sends and that tables are
+//! made of. The description of the HTTP door is generated from the types of the rows.
+
+mod downloads;
+mod events;
+mod files;
+mod found;
+mod published;
+mod trace;
+
+use nekoproto::FileName;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::value::{RawValue, to_raw_value};
+use utoipa::ToSchema;
+
+pub(crate) use self::{
+    downloads::DownloadedRow,
+    events::EventRow,
+    files::{Detail, FileRow},
+    found::{FoundRow, MatchRow, VersionRow},
+    published::{PublishedFields, PublishedRow, SkippedFields, Ticketed, UnpublishedRow},
+    trace::{HopRow, TraceRow, Unasked},
+};
+use super::{Done, Failure, FailureKind, Outcome};
+
+/// One row: a JSON value as text.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Row(Box<RawValue>);
+
+impl PartialEq for Row {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl Eq for Row {}
+
+impl Row {
+    /// `value` as a row.
+    pub(crate) fn of(value: &impl Serialize) -> Self {
+        // Plain fields: serialising them cannot fail.
+        Self(to_raw_value(value).unwrap_or_default())
+    }
+
+    /// The JSON text.
+    pub(crate) fn text(&self) -> &str {
+        self.0.get()
+    }
+
+    /// The value. A row is read by the program version that wrote it: `None` if it is of another type.
+    pub(crate) fn parse<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_str(self.text()).ok()
+    }
+}
+
+/// A name for which a command failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Failed)]
+pub(crate) struct FailedRow {
+    #[schema(value_type = String)]
+    pub(crate) name: FileName,
+    /// Why.
+    pub(crate) error: String,
+    /// What follows from it.
+    pub(crate) kind: FailureKind,
+}
+
+impl FailedRow {
+    pub(crate) fn of(name: &FileName, failure: Failure) -> Self {
+        Self { name: name.clone(), error: failure.message, kind: failure.kind }
+    }
+}
+
+/// The end of an answer about names of which some `failed`; if nothing was done for `any`, that is a failure.
+pub(in crate::api) fn parted(any: bool, failed: Vec<FailedRow>) -> Result<Done, Failure> {
+    let is_missing = |failed: &FailedRow| failed.kind == FailureKind::NotFound;
+    let outcome = match failed.as_slice() {
+        [] => Outcome::All,
+        [only] if !any => return Err(Failure::with(only.kind, only.error.clone())),
+        all if all.iter().all(is_missing) => Outcome::NotFound,
+        _ => Outcome::Part,
+    };
+    Ok(Done::with(outcome, &serde_json::json!({ "failed": failed })))
+}

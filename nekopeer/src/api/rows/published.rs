@@ -1,0 +1,86 @@
+//! What became of files that were to be published, and of names that were to be withdrawn.
+
+use nekoproto::FileName;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::VersionRow;
+
+/// A published version.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Ticketed {
+    #[serde(flatten)]
+    #[schema(inline)]
+    pub(crate) version: VersionRow,
+    /// What to type elsewhere to get it; null while no indexer lists it.
+    pub(crate) ticket: Option<String>,
+}
+
+/// What became of one file or name.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Publishing)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub(crate) enum PublishedRow {
+    /// A new version.
+    Published(Ticketed),
+    /// It equals the version published before.
+    Unchanged(Ticketed),
+    /// A name is not offered any more.
+    Withdrawn {
+        #[schema(value_type = String)]
+        name: FileName,
+    },
+    /// A file cannot be published, or a name not be withdrawn.
+    Failed {
+        error: String,
+        path: Option<String>,
+        #[schema(value_type = Option<String>)]
+        name: Option<FileName>,
+    },
+}
+
+/// What is told beside the versions.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct PublishedFields {
+    /// Files that cannot be published.
+    pub(crate) failed: Vec<UnpublishedRow>,
+    /// Names of copies of other origins' files, which stay copies.
+    pub(crate) copies: Vec<FileName>,
+    /// What to type elsewhere to get all of them, if they are the files of one folder.
+    pub(crate) ticket: Option<String>,
+    /// What in folders was not published, by cause.
+    pub(crate) skipped: SkippedFields,
+    /// Files of both that are not listed here because they are too many.
+    pub(crate) more: usize,
+    /// Indexers that acknowledged.
+    pub(crate) indexers_told: u64,
+    /// Whether each new version is listed by an indexer; until then its number may change.
+    pub(crate) confirmed: bool,
+}
+
+/// What in folders was not published, by cause. What is below a folder that was not is not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Skipped)]
+pub(crate) struct SkippedFields {
+    pub(crate) hidden_files: u64,
+    pub(crate) hidden_folders: u64,
+    /// Symbolic links.
+    pub(crate) links: u64,
+    /// What `.nekoignore` files name.
+    pub(crate) ignored: u64,
+    /// What globs exclude.
+    pub(crate) excluded: u64,
+    /// What is neither a file nor a folder.
+    pub(crate) others: u64,
+    /// Those of all that were shared before, and stay so until they are unshared.
+    pub(crate) still_published: u64,
+}
+
+/// A file that cannot be published.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Unpublished)]
+pub(crate) struct UnpublishedRow {
+    /// Why.
+    pub(crate) error: String,
+    pub(crate) path: String,
+}

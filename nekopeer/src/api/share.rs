@@ -1,0 +1,245 @@
+//! `share`: publishes files and folders.
+
+use std::{
+    borrow::Cow,
+    path::{Path, PathBuf},
+};
+
+use axum::http::StatusCode;
+use nekoproto::limits::POLICY_SECS_MAX;
+
+use super::{
+    LocalPath, Upload, Watch,
+    job::JobKind,
+    prelude::*,
+    publishing::{publish as publish_all, title},
+    said::{NO_STDIN, STDIO, glob},
+};
+use crate::{
+    api::rest::described::LocalName,
+    api::views::published::Published as Table,
+    publish::{PolicyChange, PublishOptions},
+    rules::Rules,
+};
+
+/// Publish files or folders, and keep serving them until Ctrl-C; a peer that runs already takes them over
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Share {
+    /// Files and folders; a path is tried from the current folder, then from DIR. The files of a folder are named
+    /// by their paths below DIR, or below the folder's own name if it is elsewhere. `-` is what comes on stdin:
+    /// it is stored as DIR/NAME, see --name
+    #[arg(required = true, value_name = "PATH")]
+    #[schema(value_type = Vec<LocalName>, min_items = 1)]
+    pub(super) paths: Vec<LocalPath>,
+    /// The name of a single file, of a set, or of what comes on stdin
+    #[arg(long, value_name = "NAME")]
+    #[schema(value_type = Option<Name>)]
+    pub(super) name: Option<FileName>,
+    /// Replace a file that stands in the place of what comes on stdin
+    #[arg(long)]
+    #[serde(skip)]
+    force: bool,
+    /// Go on watching the paths: what is created or changed there is published by itself once it is complete, and what is
+    /// removed is withdrawn. If a peer runs on the folder already, that peer does it as long as this command lives
+    #[arg(long)]
+    #[serde(skip)]
+    watch: bool,
+    /// The path is a folder: all of it becomes one version of one name, which changes at once where it is held. A second
+    /// word is the name: share --set DIR NAME. Sharing it again makes the next version
+    #[arg(long)]
+    #[serde(default)]
+    set: bool,
+    /// Publish hidden files and folders too; a hidden path that is named is published anyway
+    #[arg(long)]
+    #[serde(default)]
+    hidden: bool,
+    /// Publish nothing that this glob matches, in the syntax of gitignore: `*.tmp`, `build/`; a .nekoignore file in a folder
+    /// has such lines. May be given several times
+    #[arg(long, value_name = "GLOB", value_parser = glob)]
+    #[serde(default)]
+    exclude: Vec<String>,
+    /// Name all that is skipped
+    #[arg(short, long)]
+    #[serde(default)]
+    #[schema(ignore)]
+    verbose: bool,
+    /// How copies are kept coherent; what is left out stays as it was
+    #[arg(skip)]
+    #[serde(default)]
+    policy: PolicyChange,
+}
+
+const NAME_USAGE: &str = "--name names a single file, and what comes on stdin (`-`) needs it";
+const SET_USAGE: &str = "--set takes one folder, and its name if it is to have another: share --set DIR [NAME]; \
+                         stdin (`-`) is for files";
+const WATCH_STDIN: &str = "--watch watches files and folders, not stdin (`-`)";
+const WATCH_LINE: &str =
+    "--watch goes on until Ctrl-C: run `nekopeer share PATH... --watch` in a shell of its own";
+
+impl Share {
+    /// `PATH NAME` instead of two paths, if the second is no file.
+    pub(crate) fn with_name_as_second_word(mut self, saying: Saying) -> Self {
+        let [_, LocalPath(second)] = self.paths.as_slice() else { return self };
+        let exists = second == Path::new(STDIO) || !self.set && saying.find(second).exists();
+        let name = second.to_str().and_then(|text| FileName::new(text).ok());
+        if let (false, None, Some(name)) = (exists, &self.name, name) {
+            self.paths.pop();
+            self.name = Some(name);
+        }
+        self
+    }
+
+    /// What is published, and how.
+    pub(super) fn parts(self) -> (Vec<PathBuf>, PublishOptions) {
+        let Self { paths, name, set: is_set, hidden, exclude, verbose: names_skipped, policy, .. } = self;
+        let rules = Rules { hidden, exclude };
+        let options = PublishOptions { name, is_set, policy, rules, names_skipped };
+        (paths.into_iter().map(|path| path.0).collect(), options)
+    }
+}
+
+impl Api for Share {
+    async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
+        let (paths, options) = self.parts();
+        let job = host.jobs.begin(JobKind::Publish, options.name.as_slice(), title(&paths), false);
+        let publishing = publish_all(&host.peer, paths, options, &job, answer);
+        job.unless_cancelled(publishing).await
+    }
+
+    fn said(self, saying: Saying) -> Result<Command, NoCommand> {
+        let share = if self.set { self.with_name_as_second_word(saying) } else { self };
+        let policy = saying.line.unwrap_or_default().or(saying.policy);
+        let Self { paths, name, force, watch, set: is_set, .. } = &share;
+        let from_stdin = paths.iter().any(|path| path.0 == Path::new(STDIO));
+        match name {
+            Some(_) if paths.len() > 1 => Err(NoCommand::usage(NAME_USAGE)),
+            None if from_stdin => Err(NoCommand::usage(NAME_USAGE)),
+            _ if *is_set && (from_stdin || paths.len() > 1) => Err(NoCommand::usage(not_a_set(paths))),
+            _ if *watch && from_stdin => Err(NoCommand::usage(WATCH_STDIN)),
+            _ if *watch && saying.line.is_some() => Err(NoCommand::usage(WATCH_LINE)),
+            Some(_) if from_stdin && saying.line.is_some() => Err(NoCommand::usage(NO_STDIN)),
+            Some(name) if from_stdin => Ok(Upload { name: name.clone(), force: *force, policy }.into()),
+            _ if *force => Err(NoCommand::usage("--force is about what comes on stdin (`-`)")),
+            _ => {
+                let paths = paths.iter().map(|path| saying.find(&path.0).into()).collect();
+                Ok(Self { paths, policy, ..share }.into())
+            }
+        }
+    }
+
+    fn need(&self) -> Need {
+        Need::Serving
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::List("files")
+    }
+
+    fn view(&self) -> Box<dyn View> {
+        Box::new(Table::of(self.verbose))
+    }
+
+    fn title(&self) -> String {
+        "reading".to_owned()
+    }
+
+    fn has_policy(&self) -> bool {
+        true
+    }
+
+    fn stores_files(&self) -> bool {
+        true
+    }
+
+    fn then(&self) -> Option<Command> {
+        self.watch.then(|| Watch { share: self.clone() }.into())
+    }
+}
+
+/// Why `--set` with these paths means nothing: the second may be meant as a name.
+fn not_a_set(paths: &[LocalPath]) -> Cow<'static, str> {
+    let second = paths.get(1).filter(|_| paths.len() == 2).and_then(|path| path.0.to_str());
+    match second.and_then(|text| Some((text, FileName::new(text).err()?))) {
+        Some((text, why)) => format!("{text:?} cannot be the name of a set: {why}").into(),
+        None => SET_USAGE.into(),
+    }
+}
+
+/// What became of files that were to be published.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Published)]
+pub(super) struct Published {
+    /// New versions, and those that equal the version published before.
+    files: Vec<PublishedRow>,
+    /// Names of copies of other origins' files, which stay copies.
+    copies: Vec<String>,
+    /// Files that cannot be published.
+    failed: Vec<UnpublishedRow>,
+    /// What to type elsewhere to get all of them, if they are the files of one folder.
+    ticket: Option<String>,
+    /// What in folders was not published, by cause.
+    skipped: SkippedFields,
+    /// Copies and failures that are not listed here because they are too many.
+    more: usize,
+    /// Indexers that acknowledged.
+    indexers_told: u64,
+    /// Whether each new version is listed by an indexer; until then its number may change.
+    confirmed: bool,
+}
+
+/// Publishes files and folders of this machine.
+#[utoipa::path(
+    post,
+    path = "/api/v1/publish",
+    request_body = Share,
+    responses(
+        (status = 200, description = "What became of them", body = Published),
+        Refused,
+    ),
+    security(("token" = [])),
+)]
+pub(super) async fn publish(
+    _: Authorized,
+    State(inside): State<Arc<Inside>>,
+    Json(share): Json<Share>,
+) -> Result<Response, Problem> {
+    let Share { paths, name, .. } = &share;
+    if paths.is_empty() || paths.iter().any(|path| path.0.as_os_str().is_empty()) {
+        return Err(Problem::bad_request("say which files: \"paths\" has at least one, and none is empty"));
+    }
+    if name.is_some() && paths.len() > 1 {
+        let detail = "\"name\" names a single file: leave it out, or publish the files one by one";
+        return Err(Problem::new(StatusCode::CONFLICT, "conflict", detail));
+    }
+    if !share.policy.is_valid() {
+        return Err(Problem::bad_request(format!("times of a policy are 1 to {POLICY_SECS_MAX} seconds")));
+    }
+    let paths = paths.iter().map(|path| inside.host.peer.dir().join(&path.0).into()).collect();
+    answered(&inside, Share { paths, ..share }).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn second_word_of_register_is_a_name_unless_it_is_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        for file in ["a", "b"] {
+            std::fs::write(dir.path().join(file), "").unwrap();
+        }
+        let saying = Saying { dir: dir.path(), policy: PolicyChange::default(), line: None };
+        let said = |words: &[&str]| {
+            let paths = words.iter().map(|word| PathBuf::from(word).into()).collect();
+            let share = Share { paths, ..Share::default() }.with_name_as_second_word(saying);
+            match share.said(saying) {
+                Ok(Command::Share(share)) => (share.paths.len(), share.name),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(said(&["a", "x/y"]), (1, Some(FileName::new("x/y").unwrap())));
+        assert_eq!(said(&["a", "b"]), (2, None));
+        assert_eq!(said(&["a", "b", "c"]), (3, None));
+    }
+}

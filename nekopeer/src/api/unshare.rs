@@ -1,0 +1,65 @@
+//! `unshare`: offers names no longer.
+
+use super::prelude::*;
+use crate::publish::WITHDRAWN_AT_ONCE;
+
+/// Share files no longer; they stay on disk
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoParams, clap::Args)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct Unshare {
+    /// Their names
+    #[arg(required = true, value_name = "NAME")]
+    #[param(value_type = Vec<Name>)]
+    #[serde(rename = "name")]
+    pub(crate) names: Vec<FileName>,
+}
+
+impl Api for Unshare {
+    async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
+        let (mut is_any, mut failed) = (false, Vec::new());
+        for names in self.names.chunks(WITHDRAWN_AT_ONCE) {
+            let mut withdrawn = Vec::with_capacity(names.len());
+            for (name, outcome) in host.peer.publisher.deregister(names.to_vec()).await? {
+                match outcome {
+                    Ok(()) => withdrawn.push(name),
+                    Err(error) => failed.push(FailedRow::of(&name, error.into())),
+                }
+            }
+            is_any |= !withdrawn.is_empty();
+            answer.rows_of(withdrawn, |name| name).await?;
+        }
+        parted(is_any, failed)
+    }
+
+    fn need(&self) -> Need {
+        Need::Catalogue
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::List("withdrawn")
+    }
+
+    fn view(&self) -> Box<dyn View> {
+        Lines::of(|name: String, output| output.text(&format!("{name} is no longer offered; the file stays")))
+    }
+
+    fn names(&self) -> Vec<&FileName> {
+        self.names.iter().collect()
+    }
+}
+
+/// Names that were to be published no longer.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Withdrawn)]
+struct Withdrawn {
+    /// Those that are not; their files stay on disk.
+    withdrawn: Vec<String>,
+    /// Those that still are.
+    failed: Vec<FailedRow>,
+}
+
+route! {
+    /// Publishes these names no longer; their files stay on disk.
+    delete "/api/v1/files" withdraw(Unshare) -> Withdrawn, "What became of them"
+}

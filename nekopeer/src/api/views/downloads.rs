@@ -1,0 +1,130 @@
+//! Shows downloads.
+
+use std::io;
+
+use super::{Failed, View, parsed};
+use crate::{
+    api::{Done, DownloadedRow, Row, Wanted},
+    terminal::{Output, units::size},
+};
+
+/// Failures, and notes about freshness, of a bulk download that are listed one by one.
+const FAILURES_TOLD_MAX: usize = 20;
+
+/// One download: a line, and notes.
+#[derive(Default)]
+pub(in crate::api) struct One {
+    /// Its bytes went to stdout, so the line goes to stderr.
+    pub(in crate::api) to_stdout: bool,
+    /// What was asked for.
+    pub(in crate::api) wanted: Wanted,
+}
+
+impl View for One {
+    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
+        for done in parsed::<DownloadedRow>(rows) {
+            match self.to_stdout {
+                true => output.note(&line(&done)),
+                false => output.text(&line(&done))?,
+            }
+            for source in done.sources.iter().filter(|source| source.banned) {
+                output.note(&format!(
+                    "note: source {} at {} sent what is not the file's, and was asked no more",
+                    short(&source.node),
+                    source.addr
+                ));
+            }
+            done.doubt.iter().for_each(|why| output.note(&format!("note: {why}")));
+            tell_older(&self.wanted, &done, output);
+        }
+        Ok(())
+    }
+}
+
+/// Several downloads: their counts.
+#[derive(Default)]
+pub(in crate::api) struct Many {
+    /// What was asked for.
+    pub(in crate::api) wanted: Wanted,
+    done: usize,
+    bytes: u64,
+    moved: u64,
+    seconds: f64,
+    /// Copies that are not known to be the newest.
+    doubtful: usize,
+}
+
+impl Many {
+    /// Those of what was asked for.
+    pub(in crate::api) fn of(wanted: Wanted) -> Self {
+        Self { wanted, ..Self::default() }
+    }
+}
+
+impl View for Many {
+    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
+        for done in parsed::<DownloadedRow>(rows) {
+            self.done += 1;
+            self.bytes += done.version.size;
+            self.moved += done.bytes_moved;
+            self.seconds = self.seconds.max(done.seconds);
+            tell_older(&self.wanted, &done, output);
+            if let Some(why) = done.doubt {
+                self.doubtful += 1;
+                if self.doubtful <= FAILURES_TOLD_MAX {
+                    output.note(&format!("note: {}: {why}", done.version.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
+        let Failed { failed } = done.fields.parse().unwrap_or_default();
+        let (moved, bytes) = (size(self.moved), size(self.bytes));
+        let (all, seconds) = (self.done + failed.len(), self.seconds);
+        output.text(&format!(
+            "{} of {all} files here, {moved} of {bytes} moved in {seconds:.2} s",
+            self.done
+        ))?;
+        if let Some(more) = self.doubtful.checked_sub(FAILURES_TOLD_MAX).filter(|more| *more > 0) {
+            output.note(&format!("note: and {more} more that may not be the newest; ls lists them"));
+        }
+        let errors = failed.iter().take(FAILURES_TOLD_MAX);
+        errors.for_each(|failed| output.note(&format!("error: {}", failed.error)));
+        if let Some(more) = failed.len().checked_sub(FAILURES_TOLD_MAX).filter(|more| *more > 0) {
+            output.note(&format!("error: and {more} more; --json names them all"));
+        }
+        Ok(())
+    }
+}
+
+/// Says whether a download is older than its ticket promises.
+fn tell_older(wanted: &Wanted, done: &DownloadedRow, output: Output) {
+    let (name, found) = (&done.version.name, done.version.version);
+    let promised = wanted.of(name).and_then(|named| named.version).filter(|promised| promised.get() > found);
+    if let Some(promised) = promised {
+        output.note(&format!(
+            "note: only version {found} of {name} was found; the ticket is for version {promised} or later"
+        ));
+    }
+}
+
+/// The digits of an id or hash that lists show.
+pub(in crate::api) fn short(digits: &str) -> &str {
+    digits.get(..10).unwrap_or(digits)
+}
+
+/// One line about a download.
+fn line(done: &DownloadedRow) -> String {
+    let (version, path, seconds) = (&done.version, &done.path, done.seconds);
+    let what = format!("{} version {}, {}", version.name, version.version, size(version.size));
+    match done.bytes_moved {
+        _ if done.was_here => format!("{what}: already here at {path}"),
+        moved if moved < version.size => {
+            let whole = size(version.size);
+            format!("{what}: {} of {whole} moved in {seconds:.2} s to {path}", size(moved))
+        }
+        moved => format!("{what}: {} moved in {seconds:.2} s to {path}", size(moved)),
+    }
+}

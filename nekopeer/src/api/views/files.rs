@@ -1,0 +1,128 @@
+//! Shows the files that are published and held here.
+
+use std::io;
+
+use clap::ValueEnum;
+use serde::Deserialize;
+
+use super::{View, downloads::short, parsed};
+use crate::{
+    api::{Detail, Done, FileRow, Row},
+    terminal::{
+        Output,
+        table::{Cells, Table},
+        units::{age_since, size},
+    },
+};
+
+const HEADINGS: [&str; 8] = ["NAME", "VERSION", "SIZE", "ROLE", "POLICY", "FRESHNESS", "", "PATH"];
+
+/// A table.
+pub(in crate::api) struct Files {
+    table: Table,
+    is_empty: bool,
+}
+
+/// Why some entries cannot be read.
+#[derive(Default, Deserialize)]
+struct Damage {
+    damaged: Vec<String>,
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Self { table: Table::new(&HEADINGS, &[1, 2]).sparing(&[7, 4, 3, 2]), is_empty: true }
+    }
+}
+
+impl View for Files {
+    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
+        self.is_empty &= rows.is_empty();
+        if output.is_json() {
+            return Ok(());
+        }
+        let files: Vec<FileRow> = parsed(rows).collect();
+        let mut cells = Cells::default();
+        files.iter().for_each(|file| add_cells(&mut cells, file));
+        self.table.print(&cells, output)?;
+        let details = files.iter().filter_map(|file| Some((file, file.detail.as_ref()?)));
+        details.flat_map(|(file, detail)| lines(file, detail)).try_for_each(|line| output.text(&line))
+    }
+
+    fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
+        let Damage { damaged } = done.fields.parse().unwrap_or_default();
+        damaged.iter().for_each(|why| output.note(&format!("error: {why}")));
+        if self.is_empty && damaged.is_empty() {
+            output.note("nothing is published or held here");
+        }
+        Ok(())
+    }
+}
+
+fn add_cells(cells: &mut Cells, file: &FileRow) {
+    cells.add(file.version.name.as_str());
+    cells.add(file.version.version);
+    cells.add(size(file.version.size));
+    match file.version.set {
+        true => cells.add(format_args!("{}, set", file.role)),
+        false => cells.add(&file.role),
+    }
+    match file.serves_stale() {
+        true => cells.add(&file.mode),
+        false => cells.add(format_args!("{}, {}", file.mode, file.staleness)),
+    }
+    cells.add(&file.freshness);
+    cells.add(&file.doubt);
+    cells.add(&file.path);
+}
+
+/// What else is known of a file, in lines.
+fn lines(file: &FileRow, detail: &Detail) -> Vec<String> {
+    let version = file.version.version;
+    let published =
+        age_since(detail.published_ms).map_or_else(String::new, |age| format!(", published {age} ago"));
+    let past = match file.staleness.as_str() {
+        "bounded" => "not served past that",
+        "strict" => "and each read is confirmed by the origin, or refused",
+        _ => "served as stale past that",
+    };
+    let fresh = detail.fresh_secs;
+    let mut lines = vec![format!("  version {version}{published}; a copy is fresh for {fresh} s, {past}")];
+    if let Some(confirmed_ms) = file.confirmed_ms {
+        let confirmed = age_since(confirmed_ms).unwrap_or_default();
+        lines.push(format!("  its origin confirmed it {confirmed} ago"));
+    }
+    if !detail.readers.is_empty() {
+        let behind = detail.readers.iter().filter(|reader| reader.version < version).count();
+        lines.push(format!(
+            "  {} have a lease on it, {behind} did not acknowledge version {version}:",
+            detail.readers.len()
+        ));
+    }
+    for reader in &detail.readers {
+        let most =
+            if reader.version < version { ", may take it for fresh for" } else { ", its lease ends in" };
+        lines.push(format!(
+            "    {} at {} knows version {}{most} {} s",
+            short(&reader.node),
+            reader.addr,
+            reader.version,
+            reader.lease_ends_in_ms.div_ceil(1000)
+        ));
+    }
+    if !detail.kept.is_empty() {
+        let kept: Vec<String> = detail.kept.iter().map(ToString::to_string).collect();
+        lines.push(format!("  versions kept for rollback: {}", kept.join(", ")));
+    }
+    if let Some(version) = detail.passed_over {
+        let why = match detail.passed_over_why.as_deref() {
+            Some("failed") => "the command of follow failed on it",
+            _ => "it was rolled back",
+        };
+        lines.push(format!("  none up to version {version} takes its place by itself: {why}"));
+    }
+    lines.extend(detail.bound_secs.map(|secs| format!("  wanted here: fresh for {secs} s at most")));
+    let outdated = detail.on_stale.and_then(|on_stale| on_stale.to_possible_value());
+    lines.extend(outdated.map(|what| format!("  wanted here of an outdated copy: {}", what.get_name())));
+    lines
+}

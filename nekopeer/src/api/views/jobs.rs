@@ -1,0 +1,64 @@
+//! Shows jobs.
+
+use std::io;
+
+use super::{Lines, View, parsed};
+use crate::{
+    api::{Done, JobRow, Row},
+    terminal::{
+        Output,
+        table::{Cells, Table},
+        units::{age_since, size},
+    },
+};
+
+const HEADINGS: [&str; 7] = ["ID", "KIND", "NAME", "STATE", "DONE", "STARTED", ""];
+
+/// A table.
+pub(in crate::api) struct Jobs {
+    table: Table,
+    is_empty: bool,
+}
+
+impl Default for Jobs {
+    fn default() -> Self {
+        Self { table: Table::new(&HEADINGS, &[0, 5]).sparing(&[5, 1]), is_empty: true }
+    }
+}
+
+impl View for Jobs {
+    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
+        let mut cells = Cells::default();
+        parsed(rows).for_each(|job| add_cells(&mut cells, &job));
+        self.is_empty &= cells.is_empty();
+        self.table.print(&cells, output)
+    }
+
+    fn finish(&mut self, _: &Done, output: Output) -> io::Result<()> {
+        if self.is_empty {
+            output.note("no job runs here");
+        }
+        Ok(())
+    }
+}
+
+fn add_cells(cells: &mut Cells, job: &JobRow) {
+    cells.add(job.id);
+    cells.add(job.kind.word());
+    cells.add(&job.name);
+    cells.add(job.state.word());
+    match job.now.total {
+        0 => cells.add(size(job.now.done)),
+        total => cells.add(format_args!("{} of {}", size(job.now.done), size(total))),
+    }
+    cells.add(age_since(job.started_ms).map_or_else(String::new, |age| format!("{age} ago")));
+    cells.add(job.error.as_deref().unwrap_or_default());
+}
+
+/// A line for each job, with what it does, or its state.
+pub(in crate::api) fn lines(what: Option<&'static str>) -> Box<dyn View> {
+    Lines::of(move |job: JobRow, output| {
+        let what = what.unwrap_or_else(|| job.state.word());
+        output.text(&format!("job {} {what}: {} {}", job.id, job.kind.word(), job.name))
+    })
+}

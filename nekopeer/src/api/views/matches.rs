@@ -1,0 +1,91 @@
+//! Shows what a search by name or pattern found.
+
+use std::io;
+
+use serde::Deserialize;
+
+use super::{View, downloads::short, parsed};
+use crate::{
+    api::{Done, MatchRow, Outcome, Row, VersionRow},
+    terminal::{
+        Output,
+        table::{Cells, Table},
+        units::{age_since, size},
+    },
+};
+
+const HEADINGS: [&str; 6] = ["NAME", "VERSION", "SIZE", "AGE", "HOLDERS", "FRESHNESS"];
+
+/// A table with one row per file.
+pub(in crate::api) struct Matches {
+    looked_for: String,
+    is_near: bool,
+    table: Table,
+}
+
+/// Where further matches begin, if there are any, and whether every indexer in reach answered.
+#[derive(Default, Deserialize)]
+struct Further {
+    complete: bool,
+    next: Option<String>,
+}
+
+impl Matches {
+    /// For a search of these terms, which asks the own indexer only if it `is_near`.
+    pub(in crate::api) fn of(looked_for: String, is_near: bool) -> Self {
+        let table = Table::new(&HEADINGS, &[1, 2, 3, 4]).sparing(&[4, 1]);
+        Self { looked_for, is_near, table }
+    }
+
+    /// A name of several origins is shown as `get` takes it, with the origin.
+    fn add_cells(cells: &mut Cells, found: &MatchRow, is_of_several: bool) {
+        let VersionRow { name, origin, version, .. } = &found.version;
+        if is_of_several {
+            cells.add(format_args!("{name}@{}", short(origin)));
+        } else {
+            cells.add(name.as_str());
+        }
+        cells.add(version);
+        cells.add(size(found.version.size));
+        cells.add(found.published_ms.and_then(age_since).as_deref().unwrap_or("-"));
+        cells.add(found.holders.len());
+        match &found.held {
+            None => cells.add("-"),
+            Some(held) if held.own => cells.add("own"),
+            Some(held) if held.version < *version => cells.add("stale"),
+            Some(held) => cells.add(&held.freshness),
+        }
+    }
+}
+
+impl View for Matches {
+    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
+        let found: Vec<MatchRow> = parsed(rows).collect();
+        let mut cells = Cells::default();
+        for (n, row) in found.iter().enumerate() {
+            let neighbors = [n.checked_sub(1), n.checked_add(1)].map(|n| found.get(n?));
+            let is_of_several = neighbors.into_iter().flatten().any(|other| {
+                other.version.name == row.version.name && other.version.origin != row.version.origin
+            });
+            Self::add_cells(&mut cells, row, is_of_several);
+        }
+        self.table.print(&cells, output)
+    }
+
+    fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
+        let Further { complete, next } = done.fields.parse().unwrap_or_default();
+        if !complete {
+            output.note("note: not every indexer in reach answered");
+        }
+        if let Some(next) = next {
+            output.note(&format!("there is more; go on with --after {next}"));
+        }
+        if done.outcome == Outcome::NotFound {
+            let who = "nothing matches";
+            let near = " (only the own indexer was asked: leave out --here)";
+            let near = if self.is_near { near } else { "" };
+            output.note(&format!("{}{near}", format!("{who} {}", self.looked_for).trim_end()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,123 @@
+//! Shows what was published.
+
+use std::io;
+
+use nekoproto::Ticket;
+
+use super::{View, parsed};
+use crate::{
+    api::{Done, PublishedFields, PublishedRow, Row, SkippedFields, Ticketed, VersionRow},
+    terminal::{Output, units::size},
+};
+
+/// Files that are listed one by one.
+const LISTED_MAX: usize = 20;
+/// Tickets that are printed: each takes some lines of a terminal.
+const TICKETS_MAX: usize = 3;
+
+/// Lines, file by file if there are few.
+#[derive(Default)]
+pub(in crate::api) struct Published {
+    new: usize,
+    unchanged: usize,
+    bytes: u64,
+    /// Of the first files.
+    tickets: Vec<String>,
+    /// What is skipped is named.
+    names_skipped: bool,
+}
+
+/// The line of one version.
+pub(in crate::api) fn line_of(what: &str, version: &VersionRow) -> String {
+    let VersionRow { name, version, size: bytes, .. } = version;
+    format!("{what} {name} version {version}, {}", size(*bytes))
+}
+
+/// What was skipped, in a few words; `None`: nothing.
+fn line_of_skipped(skipped: &SkippedFields) -> Option<String> {
+    let SkippedFields { hidden_files, hidden_folders, links, ignored, excluded, others, still_published: _ } =
+        *skipped;
+    let one_or_more = |count, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
+    let counts = [
+        (hidden_files, one_or_more(hidden_files, "hidden file")),
+        (hidden_folders, one_or_more(hidden_folders, "hidden folder")),
+        (links, one_or_more(links, "link")),
+        (ignored, format!("{ignored} by .nekoignore")),
+        (excluded, format!("{excluded} by --exclude")),
+        (others, format!("{others} that are no files")),
+    ];
+    let counts: Vec<String> =
+        counts.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text).collect();
+    (!counts.is_empty()).then(|| format!("skipped {}", counts.join(", ")))
+}
+
+impl Published {
+    pub(in crate::api) fn of(names_skipped: bool) -> Self {
+        Self { names_skipped, ..Self::default() }
+    }
+}
+
+impl View for Published {
+    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
+        for row in parsed::<PublishedRow>(rows) {
+            let (what, Ticketed { version, ticket }) = match row {
+                PublishedRow::Published(version) => {
+                    self.new += 1;
+                    ("published", version)
+                }
+                PublishedRow::Unchanged(version) => {
+                    self.unchanged += 1;
+                    ("unchanged", version)
+                }
+                _ => continue,
+            };
+            self.bytes += version.size;
+            self.tickets.extend(ticket.filter(|_| self.tickets.len() < TICKETS_MAX));
+            if self.new + self.unchanged <= LISTED_MAX {
+                output.text(&line_of(what, &version))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
+        let PublishedFields { failed, copies, confirmed, skipped, ticket, .. } =
+            done.fields.parse().unwrap_or_default();
+        if let Some(more) = (self.new + self.unchanged).checked_sub(LISTED_MAX).filter(|more| *more > 0) {
+            output.text(&format!("... and {more} more"))?;
+        }
+        for name in copies {
+            output.text(&format!("kept as a copy {name}: another origin's file"))?;
+        }
+        let Self { new, unchanged, bytes, .. } = self;
+        let unconfirmed = if confirmed { "" } else { ", not confirmed by an indexer yet" };
+        output.text(&format!("{new} new, {unchanged} unchanged, {}{unconfirmed}", size(*bytes)))?;
+        if let Some(ticket) = &ticket {
+            output.raw_text(&format!("elsewhere, all of them: {}", command_of(ticket)))?;
+        }
+        for ticket in self.tickets.iter().filter(|_| ticket.is_none()) {
+            output.raw_text(&format!("elsewhere: {}", command_of(ticket)))?;
+        }
+        if !self.tickets.is_empty() && self.new + self.unchanged > self.tickets.len() {
+            output.text("others: nekopeer ticket NAME prints what to type elsewhere")?;
+        }
+        if let Some(line) = line_of_skipped(&skipped) {
+            let more = if self.names_skipped { "" } else { ": -v names them" };
+            output.note(&format!("{line}{more}"));
+        }
+        if skipped.still_published > 0 {
+            let count = skipped.still_published;
+            output.note(&format!(
+                "{count} of them were shared before and stay so: nekopeer unshare NAME ends that"
+            ));
+        }
+        failed.iter().for_each(|failed| output.note(&format!("error: {}", failed.error)));
+        Ok(())
+    }
+}
+
+/// The command that gets the file of `ticket` elsewhere.
+pub(in crate::api) fn command_of(ticket: &str) -> String {
+    let is_insecure = ticket.parse::<Ticket>().is_ok_and(|ticket| ticket.insecure);
+    format!("nekopeer get {ticket}{}", if is_insecure { " --insecure" } else { "" })
+}

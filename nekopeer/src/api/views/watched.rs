@@ -1,0 +1,30 @@
+//! Shows what the watching of files publishes and withdraws, as it happens.
+
+use std::io;
+
+use super::{View, parsed, published::line_of};
+use crate::{
+    api::{PublishedRow, Row, Ticketed},
+    terminal::Output,
+};
+
+/// A line for each change.
+pub(in crate::api) struct Watched;
+
+impl View for Watched {
+    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
+        for row in parsed(rows) {
+            match row {
+                PublishedRow::Published(Ticketed { version, .. }) => {
+                    output.text(&line_of("published", &version))?;
+                }
+                PublishedRow::Withdrawn { name } => {
+                    output.text(&format!("withdrew {name}: its file is gone"))?;
+                }
+                PublishedRow::Failed { error, .. } => output.note(&format!("error: {error}")),
+                PublishedRow::Unchanged(_) => {}
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,152 @@
+//! `wait`: waits until a version is in its place, here or at all peers that have a lease on it.
+
+use std::time::Duration;
+
+use nekoproto::{Freshness, NodeId, Version};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{named, prelude::*};
+use crate::{
+    library::status::{Condition, FileStatus},
+    listing::Listing,
+    peer::PeerHandle,
+    state::freshness::Doubt,
+};
+
+/// Interval between two looks without an event.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Peers that a message names.
+const NAMED_MAX: usize = 4;
+
+/// Wait until the newest version of a name is here, or at all that read it
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
+pub struct Wait {
+    /// The name
+    #[arg(value_name = "NAME")]
+    name: FileName,
+    /// This version or a later one, instead of the newest
+    #[arg(long, value_name = "N", value_parser = named::version)]
+    version: Option<Version>,
+    /// Where the name is published: until all peers that have a lease on it have the version
+    #[arg(long)]
+    all: bool,
+    /// Give up after so many seconds
+    #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u32).range(1..))]
+    timeout: Option<u32>,
+}
+
+/// A version that was waited for and is in its place.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct ReachedRow {
+    name: FileName,
+    version: u64,
+}
+
+impl Api for Wait {
+    async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
+        let version = wait(&host.peer, &self).await?.get();
+        answer.row(&ReachedRow { name: self.name, version }).await?;
+        Ok(Done::all())
+    }
+
+    fn need(&self) -> Need {
+        Need::Peers
+    }
+
+    fn view(&self) -> Box<dyn View> {
+        Lines::of(|ReachedRow { name, version }, output| {
+            output.text(&format!("{name} is at version {version}"))
+        })
+    }
+
+    fn names(&self) -> Vec<&FileName> {
+        vec![&self.name]
+    }
+}
+
+/// Waits until what is `wanted` is there; returns its version.
+///
+/// # Cancel safety
+/// Safe.
+async fn wait(peer: &PeerHandle, wanted: &Wait) -> Result<Version, Failure> {
+    let within = wanted.timeout.map(|secs| Duration::from_secs(secs.into()));
+    let until = within.map(|within| Instant::now() + within);
+    let mut events = peer.events();
+    loop {
+        let why = match look(peer, wanted).await? {
+            Ok(version) => return Ok(version),
+            Err(why) => why,
+        };
+        let now = Instant::now();
+        if until.is_some_and(|until| now >= until) {
+            let secs = within.unwrap_or_default().as_secs();
+            return Err(Failure::with(FailureKind::Failed, format!("after {secs} s {why}")));
+        }
+        let pause = until.map_or(LOOK_EVERY, |until| LOOK_EVERY.min(until - now));
+        let is_news = async {
+            while !matches!(events.recv().await, Ok(event) if event.name() == Some(&wanted.name)) {
+                // A closed channel has no news for ever.
+                if events.is_closed() {
+                    sleep(pause).await;
+                }
+            }
+        };
+        let _ = timeout(pause, is_news).await;
+    }
+}
+
+/// The version that is there, or why what is waited for is not.
+async fn look(peer: &PeerHandle, wanted: &Wait) -> Result<Result<Version, String>, Failure> {
+    let name = &wanted.name;
+    let asked = wanted.version.is_none().then_some(&peer.peers);
+    let mut listing = Listing::of(&peer.library, asked, vec![name.clone()]);
+    let found = listing.next().await?.unwrap_or_default();
+    let Some(file) = found.into_iter().next().transpose()? else {
+        return Ok(Err(format!("{name} is neither published nor held here")));
+    };
+    let FileStatus { record, own, condition, newest, .. } = &file;
+    if wanted.all && !own {
+        let why = format!(
+            "{name} is a copy here: only its origin knows who has a lease on it, wait there with --all"
+        );
+        return Err(Failure::with(FailureKind::Invalid, why));
+    }
+    let version = record.version;
+    if let Some(least) = wanted.version.filter(|least| *least > version) {
+        return Ok(Err(format!("{name} is at version {version} here, not at {least}")));
+    }
+    match (*own, condition) {
+        (true, _) => {}
+        (false, Condition::Good(_)) if wanted.version.is_some() => {}
+        (false, Condition::Good(Freshness::Fresh)) => {}
+        _ => {
+            let is_withdrawn = *condition == Condition::Doubtful(Doubt::Withdrawn);
+            let newest = newest.map_or_else(String::new, |newest| match is_withdrawn {
+                true => format!(" as version {newest}"),
+                false => format!(", and version {newest} is out"),
+            });
+            return Ok(Err(format!("the copy of {name} here is version {version}, {condition}{newest}")));
+        }
+    }
+    if !wanted.all {
+        return Ok(Ok(version));
+    }
+    let missing = missing(peer, &file).await?;
+    if missing.is_empty() {
+        return Ok(Ok(version));
+    }
+    let named: Vec<String> = missing.iter().take(NAMED_MAX).map(NodeId::short).collect();
+    let more = if missing.len() > NAMED_MAX { " and others" } else { "" };
+    Ok(Err(format!(
+        "{} of those that read {name} do not have version {version} yet: {}{more}",
+        missing.len(),
+        named.join(", ")
+    )))
+}
+
+/// The peers with a lease on this own file that did not confirm to hold its newest version.
+async fn missing(peer: &PeerHandle, file: &FileStatus) -> Result<Vec<NodeId>, Failure> {
+    let read = peer.reading_of(&file.record.name).await?;
+    let missing = read.readers.iter().filter(|reader| reader.holds < file.record.version);
+    Ok(missing.map(|reader| reader.holder.node).collect())
+}

@@ -1,0 +1,105 @@
+//! `share --watch`: watches files and folders, and publishes or withdraws what changes there.
+
+use std::path::PathBuf;
+
+use tokio::sync::mpsc;
+
+use super::{
+    Reply, Share, in_one_line,
+    job::{Job, JobKind},
+    named::tickets::Tickets,
+    prelude::*,
+    publishing::{failed, title, told as tell},
+};
+use crate::{
+    api::views::watched::Watched,
+    changes::{Told, Watching},
+    peer::PeerHandle,
+    publish::{PublishError, PublishOptions, PublishOutcome},
+};
+
+/// What was done and is not told yet, at most; the watching is slowed down beyond.
+const TOLD_WAITING_MAX: usize = 4;
+
+/// Watch what was shared, until the caller leaves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watch {
+    pub(super) share: Share,
+}
+
+impl Api for Watch {
+    async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
+        let (paths, options) = self.share.parts();
+        let job = host.jobs.begin(JobKind::Watch, options.name.as_slice(), title(&paths), false);
+        job.unless_cancelled(watch(&host.peer, paths, options, &job, answer)).await?;
+        Ok(Done::all())
+    }
+
+    fn need(&self) -> Need {
+        Need::Serving
+    }
+
+    fn shape(&self) -> Shape {
+        Shape::Lines
+    }
+
+    fn view(&self) -> Box<dyn View> {
+        Box::new(Watched)
+    }
+
+    fn title(&self) -> String {
+        "reading".to_owned()
+    }
+
+    fn is_endless(&self) -> bool {
+        true
+    }
+
+    fn stores_files(&self) -> bool {
+        true
+    }
+}
+
+/// Publishes and withdraws what changes at `paths`. What is not news is not told: unchanged files and copies.
+async fn watch(
+    peer: &PeerHandle,
+    paths: Vec<PathBuf>,
+    options: PublishOptions,
+    job: &Job,
+    answer: &Answer,
+) -> Result<(), Failure> {
+    peer.indexers_tried().await;
+    let (telling, mut told) = mpsc::channel(TOLD_WAITING_MAX);
+    let watching = Watching::new((&peer.library, &peer.publisher), paths, options, telling).await?;
+    let passing = async {
+        while let Some(told) = told.recv().await {
+            match told {
+                Told::Published(outcome) => {
+                    let news = PublishOutcome { unchanged: Vec::new(), ..outcome };
+                    tell(&news, &Tickets::of(peer).await, answer).await?;
+                    failed(&news, job);
+                    let row = |(path, error): &(PathBuf, PublishError)| {
+                        let (error, path) = (in_one_line(error), Some(path.to_string_lossy().into_owned()));
+                        PublishedRow::Failed { error, path, name: None }
+                    };
+                    answer.rows_of(&news.failed, row).await?;
+                }
+                Told::Withdrawn(name, outcome) => {
+                    let row = match outcome {
+                        Ok(()) => PublishedRow::Withdrawn { name },
+                        Err(error) => {
+                            PublishedRow::Failed { error: in_one_line(&error), path: None, name: Some(name) }
+                        }
+                    };
+                    answer.row(&row).await?;
+                }
+                Told::Note(text) => answer.send(Reply::Note(text)).await?,
+            }
+        }
+        Ok(())
+    };
+    tokio::select! {
+        () = watching.run() => Ok(()),
+        passed = passing => passed,
+    }
+}

@@ -1,0 +1,123 @@
+//! The routes of the door: what the peer is, and the carrying out of commands.
+
+use std::{convert::Infallible, io, sync::Arc, time::Duration};
+
+use axum::{
+    Json, Router,
+    body::{Body, Bytes},
+    extract::State,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use futures::stream;
+use tokio::{
+    io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt},
+    sync::{Semaphore, mpsc},
+    time::timeout,
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{
+    Facts,
+    lines::{self, encoded},
+};
+use crate::api::{
+    Command, Failure, FailureKind, Host, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, Reply, no_input,
+};
+
+/// Where a caller learns what the peer is.
+pub(super) const FACTS: &str = "/facts";
+/// Where commands are carried out.
+pub(super) const RUN: &str = "/run";
+
+/// Longest command, in bytes: one with half a million names of a hundred bytes.
+const COMMAND_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of a command that every caller may send.
+const SHORT_BYTES: usize = 1024 * 1024;
+/// Longer commands that are received at once.
+const LONG_COMMANDS_MAX: usize = 2;
+/// Time limit for a command to arrive.
+const COMMAND_WITHIN: Duration = Duration::from_secs(20);
+
+static LONG_COMMANDS: Semaphore = Semaphore::const_new(LONG_COMMANDS_MAX);
+
+#[derive(Debug)]
+struct Inside {
+    host: Arc<Host>,
+    facts: Facts,
+}
+
+/// The router of a peer. To be called on the runtime of the peer.
+pub(super) fn router(host: &Arc<Host>, facts: Facts) -> Router {
+    let inside = Arc::new(Inside { host: Arc::clone(host), facts });
+    let facts = async |State(inside): State<Arc<Inside>>| Json(inside.facts.clone()).into_response();
+    Router::new().route(FACTS, get(facts)).route(RUN, post(run)).with_state(inside)
+}
+
+/// Carries out the command that the body begins with.
+async fn run(State(inside): State<Arc<Inside>>, body: Body) -> Response {
+    let mut body = lines::reader(body);
+    let begun = match command(&mut body).await {
+        Ok(command) => begin(&inside.host, command, body),
+        Err(failure) => Err(failure),
+    };
+    let begun = begun.map_err(|failure| Some(Reply::Finished(Err(failure))));
+    let replies = stream::unfold(begun, async |begun| match begun {
+        Ok((mut carried, feeding)) => {
+            let reply = carried.next().await?;
+            Some((reply, Ok((carried, feeding))))
+        }
+        Err(mut only) => Some((only.take()?, Err(None))),
+    });
+    let encoded = futures::StreamExt::map(replies, |reply| Ok::<Bytes, Infallible>(encoded(reply)));
+    Body::from_stream(encoded).into_response()
+}
+
+/// The command. A long one takes one of a few places.
+async fn command(body: &mut (impl AsyncBufRead + Unpin)) -> Result<Command, Failure> {
+    let mut line = Vec::new();
+    let invalid = |error: io::Error| Failure::with(FailureKind::Invalid, format!("no command: {error}"));
+    let late = |_| Failure::with(FailureKind::Moved, "the command did not arrive in time");
+    let reading = async {
+        let read = body.take(SHORT_BYTES as u64).read_until(b'\n', &mut line).await.map_err(invalid)?;
+        if read == SHORT_BYTES && line.last() != Some(&b'\n') {
+            let busy = |_| Failure::with(FailureKind::Busy, "too many long commands arrive at once");
+            let _place = LONG_COMMANDS.try_acquire().map_err(busy)?;
+            let most = (COMMAND_BYTES_MAX - SHORT_BYTES) as u64;
+            body.take(most).read_until(b'\n', &mut line).await.map_err(invalid)?;
+        }
+        serde_json::from_slice(&line).map_err(|error| invalid(error.into()))
+    };
+    timeout(COMMAND_WITHIN, reading).await.map_err(late)?
+}
+
+/// Begins a command, and passes its input on to it.
+fn begin(
+    host: &Arc<Host>,
+    command: Command,
+    mut body: impl AsyncBufRead + Send + Unpin + 'static,
+) -> Result<(crate::api::Carried, Option<AbortOnDropHandle<()>>), Failure> {
+    if !command.api().takes_input() {
+        return Ok((host.begin(command, no_input(), std::future::pending())?, None));
+    }
+    let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
+    let carried = host.begin(command, input, std::future::pending())?;
+    let feeding = async move {
+        loop {
+            let mut bytes = vec![0; INPUT_PIECE_BYTES];
+            let piece = match body.read(&mut bytes).await {
+                Ok(0) => Piece::End,
+                Ok(len) => {
+                    bytes.truncate(len);
+                    Piece::Bytes(bytes)
+                }
+                Err(_) => Piece::Failed("the input was cut off".to_owned()),
+            };
+            let is_last = !matches!(piece, Piece::Bytes(_));
+            if pieces.send(piece).await.is_err() || is_last {
+                return;
+            }
+        }
+    };
+    Ok((carried, Some(AbortOnDropHandle::new(tokio::spawn(feeding)))))
+}
