@@ -20,6 +20,7 @@ async fn in_force(args: &[&str], variables: &[(&str, &str)]) -> Vec<(String, Val
 async fn printed_configuration_has_every_key_and_changes_nothing() {
     let (code, printed, stderr) = run(&["--print-config"], &[]).await;
     assert_eq!(code, Some(0), "{stderr}");
+    assert!(printed.contains("\n#network_secret = \"FILE\"\n") && printed.contains("\n#allow = \"FILE\"\n"));
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("indexer.toml");
     fs::write(&path, &printed).unwrap();

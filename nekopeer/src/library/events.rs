@@ -254,7 +254,7 @@ impl fmt::Display for Event {
             Self::Changed(name) => {
                 write!(
                     f,
-                    "{name} changed on disk and is not offered: register it again, or get it again if it is a copy"
+                    "{name} changed on disk and is not offered: share it again, or get it again if it is a copy"
                 )
             }
             Self::Renumbered { name, taken, version } => {
@@ -265,7 +265,7 @@ impl fmt::Display for Event {
             }
             Self::PublishedElsewhere { name, version } => write!(
                 f,
-                "version {version} of {name} was published with this key elsewhere: publish again to replace it"
+                "version {version} of {name} was published with this key elsewhere: share it again to replace that"
             ),
             Self::JobEnded { id, what, state, why: None } => write!(f, "job {id} {state}: {what}"),
             Self::JobEnded { id, what, state, why: Some(why) } => {

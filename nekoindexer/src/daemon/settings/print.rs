@@ -46,17 +46,18 @@ fn line(command: &Command, setting: &Setting) -> String {
 }
 
 /// A value for a key without a default: what its help names as the default, if that is one, or else what stands
-/// for it in the help.
+/// for it in the help. The default of a file is named in words, none of which is a path.
 fn example(command: &Command, setting: &Setting) -> String {
     let help = setting.arg.get_help().map(ToString::to_string).unwrap_or_default();
     let default =
         help.rsplit_once("[default: ").and_then(|(_, rest)| rest.split(']').next()).unwrap_or_default();
     let last = default.split_whitespace().next_back().unwrap_or_default();
-    if !last.is_empty() && setting.parse(command, &[last.into()]).is_ok() {
+    let stand_in = setting.arg.get_value_names().and_then(|names| names.first());
+    let is_file = stand_in.is_some_and(|name| name == "FILE");
+    if !is_file && !last.is_empty() && setting.parse(command, &[last.into()]).is_ok() {
         return last.to_owned();
     }
     let choices = setting.arg.get_possible_values();
-    let stand_in = setting.arg.get_value_names().and_then(|names| names.first());
     match (choices.first(), stand_in) {
         (Some(choice), _) => choice.get_name().to_owned(),
         (None, Some(name)) => name.to_string(),
