@@ -86,9 +86,9 @@ async fn checked_file_shows_where_each_value_comes_from() {
 async fn version_completions_and_man_page_are_printed() {
     for (args, part) in [
         (&["--version"][..], env!("CARGO_PKG_VERSION")),
-        (&["completions", "bash"], "lease-secs"),
-        (&["completions", "zsh"], "lease-secs"),
-        (&["completions", "fish"], "lease-secs"),
+        (&["completions", "bash"], "complete -o"),
+        (&["completions", "zsh"], "#compdef nekoindexer"),
+        (&["completions", "fish"], "complete --"),
         (&["man"], ".TH nekoindexer 1"),
         (&["man", "config"], ".TH nekoindexer-config 1"),
     ] {

@@ -2,7 +2,10 @@
 
 use std::{env, net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
-use clap::{Parser, Subcommand};
+use clap::{
+    Parser, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use nekoindexer::{
     config::DEFAULT_PORT,
     daemon::settings::{self, AccessArgs, CommonArgs, Program, Tool, units as memory},
@@ -95,17 +98,16 @@ pub struct NodeArgs {
     pub on_stale: Option<OnStale>,
 }
 
+/// The mode of a policy.
+fn mode() -> impl TypedValueParser<Value = Mode> {
+    PossibleValuesParser::new(["push", "pull", "hybrid"]).try_map(|word| word.parse::<Mode>())
+}
+
 /// What was said about a policy.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct PolicyArgs {
-    /// How copies of published files are kept coherent: push, pull or hybrid [default: as before, else hybrid]
-    #[arg(
-        long,
-        global = true,
-        hide_short_help = true,
-        help_heading = "Policy of what is shared",
-        value_name = "MODE"
-    )]
+    /// How copies of published files are kept coherent [default: as before, else hybrid]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared", value_name = "MODE", value_parser = mode())]
     pub policy: Option<Mode>,
     /// Published files: seconds that a copy counts as fresh under push [default: as before, else 60]
     #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared", value_name = "SECS", value_parser = seconds())]

@@ -2,6 +2,7 @@
 
 mod args;
 mod bar;
+mod completion;
 mod demo;
 mod events;
 mod flags;

@@ -5,6 +5,7 @@ mod aging;
 mod browser;
 mod choice;
 mod common;
+mod completion;
 mod config;
 mod consistency;
 mod demo;

@@ -7,6 +7,7 @@
 
 mod access;
 mod check;
+mod completion;
 mod file;
 mod layers;
 mod print;
@@ -26,7 +27,7 @@ use std::{
 use clap::{Command, CommandFactory, FromArgMatches};
 use nekoproto::NetworkName;
 
-pub use self::{access::AccessArgs, tools::Tool};
+pub use self::{access::AccessArgs, completion::half_typed, tools::Tool};
 use self::{layers::InForce, table::Setting};
 use crate::{daemon::logging::LogArgs, visible::visible};
 
@@ -97,11 +98,14 @@ pub struct CommonArgs {
 }
 
 /// Reads the command line, the environment and the configuration file of the program, and does what needs no more
-/// than that: `--help`, `--print-config`, `config check`, completions and man pages.
+/// than that: `--help`, `--print-config`, `config check`, completions (also those of a half typed line) and man pages.
 ///
 /// # Errors
 /// There is nothing left to do: the exit code. What is wrong has been printed.
 pub fn start<P: Program>() -> Result<P, ExitCode> {
+    if let Some(ended) = completion::completed::<P>() {
+        return Err(ended);
+    }
     let (command, line, args) = read_line::<P>().map_err(refused)?;
     if args.common().print_config {
         return Err(printed(&print::commented(&command, &table::settings(&command))));

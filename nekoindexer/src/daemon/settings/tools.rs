@@ -6,13 +6,15 @@ use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
+use super::completion;
+
 /// What is asked for instead of the program's own work.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum Tool {
     /// Check the configuration: file, environment and flags
     #[command(subcommand)]
     Config(Config),
-    /// Print what a shell needs to complete commands and flags
+    /// Print what a shell needs to complete commands, flags and names
     Completions {
         /// The shell
         shell: Shell,
@@ -48,9 +50,7 @@ impl Tool {
         match self {
             Self::Config(_) => {}
             Self::Completions { shell } => {
-                let mut command = command;
-                let name = command.get_name().to_owned();
-                clap_complete::generate(*shell, &mut command, name, &mut text);
+                text = completion::script(*shell, command.get_name())?.into_bytes();
             }
             Self::Man { output: Some(folder), .. } => {
                 let mut pages = pages(&command).into_iter();

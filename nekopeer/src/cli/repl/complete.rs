@@ -6,11 +6,11 @@ use super::line::{commands, usage};
 
 /// The last word of what stands before the cursor.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct LastWord<'a> {
+pub(in crate::cli) struct LastWord<'a> {
     /// Where it begins, its quotation mark included.
     pub(super) start: usize,
     /// It, without quotation marks and backslashes.
-    pub(super) text: String,
+    pub(in crate::cli) text: String,
     /// The first word, if this is not it.
     pub(super) verb: Option<&'a str>,
     /// Whether another word stands between the two.
@@ -20,7 +20,7 @@ pub(super) struct LastWord<'a> {
 }
 
 impl<'a> LastWord<'a> {
-    pub(super) fn of(before: &'a str) -> Self {
+    pub(in crate::cli) fn of(before: &'a str) -> Self {
         let (mut start, mut text, mut quote, mut escaped) = (0, String::new(), None, false);
         let mut words = Vec::new();
         for (at, c) in before.char_indices() {

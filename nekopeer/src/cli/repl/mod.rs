@@ -8,6 +8,7 @@ mod complete;
 mod editor;
 mod line;
 mod session;
+mod typed;
 
 use std::{
     io::{self, BufRead, IsTerminal},
@@ -18,10 +19,12 @@ use nekoindexer::daemon::signals::Stop;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
+pub(super) use self::{complete::LastWord, session::Named, typed::typed_before};
 use self::{
     editor::{Asked, Editor},
     line::{Line, Words, parse},
     session::Session,
+    typed::HISTORY_FILE,
 };
 use super::{Ended, args::NodeArgs, bar::beside};
 use crate::{
@@ -121,7 +124,7 @@ fn lines_of_stdin() -> mpsc::Receiver<io::Result<String>> {
 
 async fn interactive(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> anyhow::Result<Ended> {
     output.line(&session.greeting())?;
-    let (mut editor, mut asked) = Editor::start(session.data_dir().join("history"))?;
+    let (mut editor, mut asked) = Editor::start(session.data_dir().join(HISTORY_FILE))?;
     session.show_events(Arc::new(Mutex::new(editor.printer())));
     let mut named = Vec::new();
     loop {

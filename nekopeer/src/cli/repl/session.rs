@@ -242,8 +242,8 @@ impl<'a> Session<'a> {
 
 /// A row with the name of a file.
 #[derive(serde::Deserialize)]
-struct Named {
-    name: String,
+pub(in crate::cli) struct Named {
+    pub(in crate::cli) name: String,
 }
 
 /// What finds names that begin with `prefix`, at the own indexers; `None` if no name does.

@@ -16,6 +16,7 @@ mod floors;
 mod guard;
 mod kept;
 pub(crate) mod numbering;
+mod peek;
 mod piped;
 mod placing;
 mod progress;
@@ -49,6 +50,7 @@ use self::{
 };
 pub(crate) use self::{
     entry::{Copy, Entry},
+    peek::names_in,
     placing::ToPlace,
     publish::{Draft, Published},
     reader::{CommandId, PassedOver, Preference, PreferenceChange, Reader, Why},

@@ -1,0 +1,34 @@
+//! The names in the catalogue of a folder where no peer runs; nothing there is changed or made.
+
+use std::path::Path;
+
+use redb::{ReadOnlyDatabase, ReadableDatabase};
+
+use super::{
+    FILE,
+    entry::from_row,
+    guard::{Guarded, guarded},
+    schema::FILES,
+};
+
+/// At most `max` names of entries that begin with `begin`. Blocking.
+///
+/// # Errors
+/// There is no catalogue, a process has it open, or one that had it open was killed.
+pub(crate) fn names_in(folder: &Path, begin: &str, max: usize) -> Result<Vec<String>, redb::Error> {
+    let database = Guarded::new(guarded(|| ReadOnlyDatabase::open(folder.join(FILE)))?);
+    let transaction = Guarded::new(guarded(|| database.begin_read())?);
+    guarded(|| {
+        let mut names = Vec::new();
+        for row in transaction.open_table(FILES)?.range(begin..)? {
+            let (name, row) = row?;
+            let name = name.value();
+            if !name.starts_with(begin) || names.len() == max {
+                break;
+            }
+            let entry = from_row(name, row.value());
+            names.extend(entry.filter(|entry| !entry.record.is_withdrawal()).map(|_| name.to_owned()));
+        }
+        Ok::<_, redb::Error>(names)
+    })
+}
