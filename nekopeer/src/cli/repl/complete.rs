@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use super::line::{commands, usage};
+use clap::{Arg, CommandFactory};
+
+use super::line::{Words, commands, usage};
 
 /// The last word of what stands before the cursor.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,6 +15,8 @@ pub(in crate::cli) struct LastWord<'a> {
     pub(in crate::cli) text: String,
     /// The first word, if this is not it.
     pub(super) verb: Option<&'a str>,
+    /// The word before it; empty if it is the first.
+    last: &'a str,
     /// Whether another word stands between the two.
     pub(super) is_later: bool,
     /// It names a file, and no name.
@@ -46,13 +50,39 @@ impl<'a> LastWord<'a> {
         let last = words.last().map_or("", |word| &before[word.clone()]);
         let takes_paths = verb.and_then(usage).is_some_and(|usage| usage.starts_with("PATH"));
         let is_path = takes_paths || matches!(last, "-o" | "--output" | "--names-from");
-        Self { start, text, verb, is_later: words.len() > 1, is_path }
+        Self { start, text, verb, last, is_later: words.len() > 1, is_path }
     }
 
     /// Whether it may be the name of a file of the network.
     pub(super) fn is_name(&self) -> bool {
         let usage = self.verb.and_then(usage).unwrap_or_default();
         !self.is_path && !usage.is_empty()
+    }
+
+    /// The flags of the verb that it may become, or the values of a flag that takes only some; `None` if it is neither.
+    pub(super) fn flags(&self) -> Option<Vec<String>> {
+        let mut command = Words::command();
+        command.build();
+        let verb = command.find_subcommand(self.verb?)?;
+        // Only what is shared has a policy, whose flags are global.
+        let takes_policy = usage(verb.get_name()).is_none_or(|usage| usage.starts_with("PATH"));
+        let flags = verb.get_arguments().filter(|arg| takes_policy || !arg.is_global_set());
+        let flags: Vec<(String, &Arg)> =
+            flags.filter_map(|arg| Some((format!("--{}", arg.get_long()?), arg))).collect();
+        let values = |said: &str| {
+            let (_, arg) = flags
+                .iter()
+                .find(|(flag, _)| flag == said)
+                .filter(|(_, arg)| arg.get_action().takes_values())?;
+            let values = arg.get_value_parser().possible_values()?;
+            Some(values.map(|value| value.get_name().to_owned()).collect::<Vec<_>>())
+        };
+        let proposed = match self.text.split_once('=') {
+            _ if !self.text.starts_with('-') => values(self.last)?,
+            Some((flag, _)) => values(flag)?.iter().map(|value| format!("{flag}={value}")).collect(),
+            None => flags.into_iter().map(|(flag, _)| flag).collect(),
+        };
+        Some(proposed.into_iter().filter(|word| word.starts_with(&self.text)).collect())
     }
 
     /// The verbs that it may become.
@@ -133,6 +163,28 @@ mod tests {
         ] {
             let word = LastWord::of(line);
             assert_eq!((word.is_name(), word.is_path), (is_name, is_path), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn flags_and_their_values_are_proposed_after_a_dash_and_a_flag() {
+        for (line, expected) in [
+            ("get --or", Some(&["--origin"][..])),
+            ("limit -", Some(&["--up", "--down"])),
+            ("share a --poli", Some(&["--policy"])),
+            ("get a --poli", Some(&[])),
+            ("share a --policy ", Some(&["push", "pull", "hybrid"])),
+            ("register a --policy pu", Some(&["push", "pull"])),
+            ("share a --policy=h", Some(&["--policy=hybrid"])),
+            ("get a --when-stale re", Some(&["refetch"])),
+            ("get a --force ", None),
+            ("get a --origin ", None),
+            ("get a", None),
+            ("get ", None),
+            ("--po", None),
+        ] {
+            let expected = expected.map(|words| words.iter().map(ToString::to_string).collect());
+            assert_eq!(LastWord::of(line).flags(), expected, "{line:?}");
         }
     }
 

@@ -198,6 +198,10 @@ impl Completer for Words {
             let pair = |word: String| Pair { replacement: format!("{word} "), display: word };
             return Ok((word.start, word.verbs().map(pair).collect()));
         }
+        if let Some(flags) = word.flags() {
+            let pair = |word: String| Pair { replacement: format!("{word} "), display: word };
+            return Ok((word.start, flags.into_iter().map(pair).collect()));
+        }
         if word.is_path {
             return self.files.complete_path(line, pos);
         }
