@@ -2,14 +2,15 @@
 //! merges their pages.
 
 use std::{
+    mem::take,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use futures::future::join_all;
 use nekoproto::{
-    Covered, FindReply, FindRequest, List, ListedRecord, Position, Refusal, SignedRecord,
-    limits::HOLDERS_OF_NEIGHBOR_MAX, transport::call_until,
+    Covered, FindReply, FindRequest, List, ListedRecord, NodeTag, Position, Refusal, SignedRecord,
+    WhyUnasked, limits::HOLDERS_OF_NEIGHBOR_MAX, transport::call_until,
 };
 use tarpc::client::RpcError;
 use tokio::task::spawn_blocking;
@@ -22,10 +23,10 @@ use crate::{
     state::{
         Share,
         caller::Caller,
-        find::{Matcher, Page, checked, merged},
+        find::{Matcher, Page, Reached, checked, merged},
         holders::{Sender, heard},
         merge::Found,
-        route::route,
+        route::{Place, route_and_tell},
     },
     walk::{budget_of, forwarding},
 };
@@ -37,12 +38,16 @@ const REFILL: usize = 1024;
 /// Time for a guest: it looks through its names for a second at most.
 const GUESTS_WITHIN: Duration = Duration::from_millis(1_200);
 
+/// Indexers behind one guest that count as having answered, as it may claim any.
+const BEHIND_GUEST_MAX: usize = 16;
+
 /// A page, and whether nothing before its last hit is missing.
 #[derive(Default)]
 struct Part {
     page: Page,
     complete: bool,
     messages: u32,
+    reached: Reached,
 }
 
 /// Answers `request` of `from`, who waits until `deadline`.
@@ -73,7 +78,7 @@ pub(crate) async fn answer(
     let asked = asked(shared, from, &request, (share.ttl_hops, now, budget));
     let (mut part, (replies, theirs)) = tokio::try_join!(listed, asked)?;
     part.complete &= theirs.complete && share.is_remembered;
-    part.messages = theirs.messages;
+    (part.messages, part.reached) = (theirs.messages, theirs.reached);
     if replies.is_empty() {
         return Ok(part.reply());
     }
@@ -117,7 +122,7 @@ fn scan(shared: &Shared, request: &FindRequest, matcher: &Matcher, is_over: impl
         let (is_full, is_over) = (good.len() == limit, is_over());
         if is_full || is_over || !page.more {
             let more = is_full && (page.more || found.len() > 0); // even if none of the others is signed
-            return Part { page: Page { found: good, more }, complete: !is_over, messages: 0 };
+            return Part { page: Page { found: good, more }, complete: !is_over, ..Part::default() };
         }
         enough = REFILL;
     }
@@ -146,7 +151,13 @@ async fn asked(
     let mut part = Part::nothing();
     let Some(ttl_hops) = ttl_hops else { return Ok((Vec::new(), part)) };
     let neighbors = shared.neighbors.links.current();
-    let route = route(shared.tag, &neighbors.tags, &neighbors.away, &request.covered);
+    let away = |place, why| {
+        if let (Place::Away(at), WhyUnasked::Away) = (place, why) {
+            let tag = neighbors.away[at].unwrap_or_else(|| NodeTag::of_addr(neighbors.away_at[at]));
+            part.reached.silent(tag);
+        }
+    };
+    let route = route_and_tell(shared.tag, &neighbors.tags, &neighbors.away, &request.covered, away);
     part.complete = !route.gap;
     if route.ask.is_empty() {
         return Ok((Vec::new(), part));
@@ -163,7 +174,12 @@ async fn asked(
     let asking = asked.iter().map(|neighbor| ask(shared, neighbor, onward.clone(), now, now + budget));
     let answers = join_all(asking).await;
     part.messages = u32::try_from(answers.len()).unwrap_or(u32::MAX);
-    part.complete &= answers.iter().all(|(_, is_complete)| *is_complete);
+    for (neighbor, (_, is_complete)) in asked.iter().zip(&answers) {
+        if !is_complete {
+            part.complete = false;
+            part.reached.silent(neighbor.node.tag());
+        }
+    }
     Ok((answers.into_iter().filter_map(|(reply, _)| reply).collect(), part))
 }
 
@@ -210,33 +226,44 @@ impl Part {
     /// checks signatures. What is not checked by `deadline` does not count either.
     fn absorb(&mut self, replies: Vec<Reply>, shared: &Shared, request: &FindRequest, deadline: Instant) {
         let Ok(matcher) = Matcher::new(&request.search) else { return self.complete = false };
-        let mut pages = vec![std::mem::take(&mut self.page)];
-        for Reply { neighbor, is_guest, sender, reply } in replies {
+        let mut pages = vec![take(&mut self.page)];
+        for Reply { neighbor, is_guest, sender, mut reply } in replies {
             self.messages = self.messages.saturating_add(reply.messages);
             self.complete &= reply.complete || is_guest;
-            if Instant::now() >= deadline {
-                self.complete = false;
-                break;
-            }
-            let believed = |holders| heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &[], sender);
-            match checked(reply, request, &matcher, |record| verified(shared, record), believed) {
-                Ok(page) => pages.push(page),
-                Err(error) => {
-                    debug!(%neighbor, %error, "a page is left out");
-                    self.complete &= is_guest;
+            let is_late = Instant::now() >= deadline;
+            let behind = match (request.ttl_hops, is_guest) {
+                (..=1, _) => None, // it had no hops left
+                (_, false) => Some((take(&mut reply.answered), take(&mut reply.silent))),
+                (_, true) => {
+                    let claimed = take(&mut reply.answered).into_iter().take(BEHIND_GUEST_MAX);
+                    Some((Covered::first_of(claimed), Covered::new()))
                 }
+            };
+            let believed = |holders| heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &[], sender);
+            let verify = |record| verified(shared, record);
+            let page = (!is_late).then(|| checked(reply, request, &matcher, verify, believed));
+            if let Some(Ok(page)) = page {
+                pages.push(page);
+                self.reached.answered(sender.at.node.tag(), behind);
+                continue;
+            }
+            debug!(%neighbor, is_late, "a page is left out");
+            self.complete &= is_guest && !is_late;
+            if !is_guest {
+                self.reached.silent(sender.at.node.tag());
             }
         }
         self.page = merged(pages, request.limit());
     }
 
     fn reply(self) -> FindReply {
-        FindReply {
+        self.reached.told(FindReply {
             hits: List::first_of(self.page.found.into_iter().map(Found::into_hit)),
             more: self.page.more,
             complete: self.complete,
             messages: self.messages,
-        }
+            ..FindReply::default()
+        })
     }
 }
 

@@ -54,7 +54,10 @@ const _: () = assert!(BATCH_MAX * RECORD_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(
     HITS_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FRAME_BYTES_MAX - ANSWERS_BYTES_MAX
 );
-const _: () = assert!(FOUND_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FRAME_BYTES_MAX - 64);
+const _: () = assert!(
+    FOUND_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) + 2 * COVERED_MAX * 8
+        < FRAME_BYTES_MAX - 64
+);
 
 /// Indexers in the answer to one trace: more than a query with the default TTL reaches in most networks.
 pub const TRACE_HOPS_MAX: usize = 256;

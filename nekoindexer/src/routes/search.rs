@@ -47,8 +47,18 @@ pub(super) struct Matches {
     hits: Vec<Match>,
     /// Whether all indexers that were to be asked have answered.
     complete: bool,
+    indexers: Indexers,
     /// Give this as `after` to go on; null after the last match.
     next: Option<String>,
+}
+
+/// The indexers that the search reached, this one included.
+#[derive(Debug, Serialize, ToSchema)]
+struct Indexers {
+    /// Those that are known to be in reach; nobody knows who is behind one that is silent.
+    asked: usize,
+    /// Of these, those whose answer counts.
+    answered: usize,
 }
 
 /// The newest version of one origin.
@@ -119,12 +129,13 @@ pub(super) async fn search(
 }
 
 impl From<FindReply> for Matches {
-    fn from(FindReply { hits, more, complete, .. }: FindReply) -> Self {
-        let hits = hits.into_vec();
+    fn from(FindReply { hits, more, complete, answered, silent, .. }: FindReply) -> Self {
+        let (hits, answered) = (hits.into_vec(), 1 + answered.len());
+        let indexers = Indexers { asked: answered + silent.len(), answered };
         let last = hits.last().filter(|_| more);
         let next = last.map(|last| Position::of(last.record.unverified()).to_string());
         let files = hits.into_iter().filter(|hit| !hit.record.unverified().is_withdrawal());
-        Self { hits: files.map(Match::from).collect(), complete, next }
+        Self { hits: files.map(Match::from).collect(), complete, indexers, next }
     }
 }
 

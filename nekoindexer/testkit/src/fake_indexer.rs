@@ -140,7 +140,7 @@ impl IndexerService for Service {
 
     async fn find(self, _: Context, _: FindRequest) -> Result<FindReply, Refusal> {
         self.hang().await;
-        Ok(FindReply { hits: List::first_of(self.hits), more: false, complete: true, messages: 0 })
+        Ok(FindReply { hits: List::first_of(self.hits), complete: true, ..FindReply::default() })
     }
 
     async fn deregister_all(self, _: Context) -> Result<(), Refusal> {

@@ -44,6 +44,7 @@ async fn glob_is_found_exactly_as_far_as_its_ttl(security: Security) {
         let reply = found(&peers[0], find(&["models/*.bin"], ttl, None, 50)).await;
         assert_eq!(names(&reply), all[..=ttl.into()], "TTL {ttl}");
         assert_eq!((reply.complete, reply.more, reply.messages), (true, false, ttl.into()), "TTL {ttl}");
+        assert_eq!((reply.answered.len(), reply.silent.len()), (ttl.into(), 0), "TTL {ttl}");
         assert!(reply.hits.iter().all(|hit| hit.holders.len() == 1));
     }
     let reply = found(&peers[1], find(&["BIN", "2"], 3, None, 50)).await;
@@ -57,7 +58,7 @@ async fn pages_of_a_mesh_go_on_where_the_last_ended_and_ask_each_indexer_once() 
     let (mut shown, mut after) = (Vec::new(), None);
     loop {
         let reply = found(&peers[2], find(&["*"], 3, after, 3)).await;
-        assert_eq!((reply.complete, reply.messages), (true, 3));
+        assert_eq!((reply.complete, reply.messages, reply.answered.len()), (true, 3, 3));
         shown.extend(names(&reply).into_iter().map(str::to_owned));
         after = reply.hits.last().map(|hit| Position::of(hit.record.unverified()));
         if !reply.more {
@@ -80,6 +81,7 @@ async fn neighbor_that_hangs_or_refuses_leaves_the_answer_incomplete_and_in_time
         });
         let reply = reply.await.unwrap();
         assert_eq!((names(&reply), reply.complete), (vec!["a.bin"], false), "{habit:?}");
+        assert_eq!((reply.answered.len(), reply.silent.len()), (0, 1), "{habit:?}");
     }
 }
 
@@ -95,13 +97,54 @@ async fn page_of_a_hostile_neighbor_does_not_count() {
     ];
     for (case, records, more) in pages {
         let hits = records.into_iter().map(|record| Hit { record, holders: List::new() });
-        let reply = FindReply { hits: List::first_of(hits), more, complete: true, messages: 0 };
+        let reply = FindReply { hits: List::first_of(hits), more, complete: true, ..FindReply::default() };
         let (_fake, _indexer, peer) = beside(Habit::Shows(reply)).await;
         peer.register([record(1, "a.bin", 1), record(1, "d.bin", 1)]).await;
         let got = found(&peer, find(&["*.bin"], 1, None, 8)).await;
         assert_eq!(names(&got), ["a.bin", "d.bin"], "{case}");
         assert_eq!((got.complete, got.more), (false, false), "{case}");
+        assert_eq!((got.answered.len(), got.silent.len()), (0, 1), "{case}");
     }
+}
+
+/// Goal: who asked is told of each indexer once, also of one that is away for several others.
+#[testkit::test]
+async fn indexer_away_counts_once_however_many_miss_it() {
+    let mut indexers = mesh(CLEAR, 4).await;
+    let peer = Peer::join(1, indexers[3].local_addr(), CLEAR).await;
+    let away = indexers.remove(0);
+    let tag = away.node().tag();
+    away.shutdown().await;
+    let reply = eventually(async || {
+        let reply = found(&peer, find(&["*"], 3, None, 9)).await;
+        (!reply.complete).then_some(reply)
+    });
+    let reply = reply.await;
+    assert_eq!((reply.answered.len(), &reply.silent[..]), (2, &[tag][..]));
+}
+
+/// Goal: nobody makes up indexers where no hops are left, and one that others do not know only a few.
+#[testkit::test]
+async fn indexers_that_a_neighbor_makes_up_are_bounded() {
+    let made_up = |site| Covered::first_of((0..400).map(|n| NodeTag::of_addr(([10, 0, 0, site], n).into())));
+    let claim =
+        FindReply { complete: true, answered: made_up(1), silent: made_up(2), ..FindReply::default() };
+    let (_fake, _indexer, peer) = beside(Habit::Shows(claim.clone())).await;
+    let reply = found(&peer, find(&["*"], 1, None, 9)).await;
+    assert_eq!((reply.answered.len(), reply.silent.len()), (1, 0), "it was asked alone");
+    let reply = found(&peer, find(&["*"], 2, None, 9)).await;
+    assert_eq!((reply.answered.len(), reply.silent.len()), (401, 400), "a trusted one is believed");
+    let indexer = indexer(CLEAR, &[]).await;
+    let peer = Peer::join(1, indexer.local_addr(), CLEAR).await;
+    let guest = dial_with(500, indexer.local_addr(), CLEAR, Habit::Shows(claim)).await;
+    let summary = summary_of_none(identity(500).id().tag(), indexer.node().tag());
+    assert!(guest.client.summarize(patient(), summary).await.unwrap().unwrap().is_taken);
+    let reply = eventually(async || {
+        let reply = found(&peer, find(&["*"], 2, None, 9)).await;
+        (!reply.answered.is_empty()).then_some(reply)
+    });
+    let reply = reply.await;
+    assert_eq!((reply.answered.len(), reply.silent.len(), reply.complete), (17, 0, true), "a guest less so");
 }
 
 #[testkit::test]

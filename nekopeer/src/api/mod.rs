@@ -59,7 +59,7 @@ pub(crate) use self::{
     query::Query,
     rollback::Rollback,
     rows::{
-        Detail, DownloadedRow, EventRow, FailedRow, FileRow, FoundRow, HopRow, MatchRow, PublishedFields,
+        Detail, DownloadedRow, EventRow, FailedRow, FileRow, FoundRow, HopRow, IndexersRow, MatchRow, PublishedFields,
         PublishedRow, Row, SkippedFields, Ticketed, TraceRow, Unasked, VersionRow,
     },
     said::{NoCommand, Saying, seconds},

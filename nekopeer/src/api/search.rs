@@ -7,6 +7,7 @@ use nekoproto::{
     IdDigits, Position, Search as Sought, Term, Terms,
     limits::{FOUND_MAX, TERMS_MAX, TTL_DEFAULT},
 };
+use serde_json::json;
 
 use super::{
     named::{id_digits, split},
@@ -102,11 +103,12 @@ impl Api for Search {
         let (peer, ttl_hops) = (&host.peer, self.ttl_hops());
         let search = self.checked().map_err(|why| Failure::with(FailureKind::Invalid, why))?;
         let name = search.terms.iter().map(Term::as_str).collect::<Vec<_>>().join(" ");
-        let (mut complete, mut after) = (true, self.after);
+        let (mut complete, mut indexers, mut after) = (true, IndexersRow::default(), self.after);
         let (mut left, mut shown) = (self.limit.clamp(1, MATCHES_MAX) as usize, 0);
         let next = loop {
             let found = peer.find(&search, after.as_ref(), left.min(FOUND_MAX), ttl_hops).await?;
             complete &= found.complete;
+            indexers = indexers.or_worse(&found);
             left = left.saturating_sub(found.matches.len());
             after = found.matches.last().map(|found| Position::of(&found.record));
             let files = found.matches.into_iter().filter(|found| !found.record.is_withdrawal());
@@ -120,7 +122,8 @@ impl Api for Search {
         };
         let outcome = if shown > 0 { Outcome::All } else { Outcome::NotFound };
         let next = next.map(|next| next.to_string());
-        Ok(Done::with(outcome, &serde_json::json!({ "name": name, "complete": complete, "next": next })))
+        let fields = json!({ "name": name, "complete": complete, "indexers": indexers, "next": next });
+        Ok(Done::with(outcome, &fields))
     }
 
     fn said(self, _: Saying) -> Result<Command, NoCommand> {
@@ -159,6 +162,8 @@ struct Matches {
     hits: Vec<MatchRow>,
     /// Whether every indexer in reach answered.
     complete: bool,
+    /// How many are in reach, and how many of them answered.
+    indexers: IndexersRow,
     /// What was looked for.
     name: String,
     /// Give this as `after` to go on; null after the last match.

@@ -1,14 +1,14 @@
 //! Searches by pattern: one page from all own indexers, merged by name.
 
-use std::{sync::Arc, time::Instant};
+use std::{mem::take, sync::Arc, time::Instant};
 
 use futures::future::join_all;
 use nekoindexer::state::{
-    find::{Matcher, Page, checked, merged},
+    find::{Matcher, Page, Reached, checked, merged},
     holders::{Sender, heard},
 };
 use nekoproto::{
-    Covered, FindReply, FindRequest, ListedRecord, MsgId, Position, Search,
+    Covered, FindReply, FindRequest, ListedRecord, MsgId, NodeTag, Position, Search,
     limits::{FOUND_MAX, HOLDERS_MAX},
     transport::{Endpoint, call_within},
 };
@@ -32,6 +32,10 @@ pub struct Found {
     pub more: bool,
     /// Whether every indexer in reach answered, and every page was valid.
     pub complete: bool,
+    /// How many indexers are known to have been asked, and how many of them answered; see [`FindReply::silent`].
+    pub asked: usize,
+    /// See `asked`.
+    pub answered: usize,
 }
 
 impl Indexers {
@@ -58,15 +62,23 @@ impl Indexers {
         let asked = self.sessions.len() + via.connected.len();
         let asking = self.sessions.iter().map(async |session| {
             let answer = session.while_alive(asked > 1, ask(session, &request, deadline)).await;
-            answer.unwrap_or_else(|| Err(SearchError::silent(session.addr())))
+            let known = session.at().map(|at| at.node.tag());
+            let tag = known.unwrap_or_else(|| NodeTag::of_addr(session.addr()));
+            (tag, answer.unwrap_or_else(|| Err(SearchError::silent(session.addr()))))
         });
-        let by_ticket = via.connected.iter().map(|connected| connected.find(&request, deadline));
+        let by_ticket = via
+            .connected
+            .iter()
+            .map(async |connected| (connected.at.node.tag(), connected.find(&request, deadline).await));
         let (own, by_ticket) = tokio::join!(join_all(asking), join_all(by_ticket));
-        let (mut replies, mut failure) = (Vec::new(), via.failure());
-        for answer in own.into_iter().chain(by_ticket) {
+        let (mut replies, mut failure, mut reached) = (Vec::new(), via.failure(), Reached::default());
+        for (tag, answer) in own.into_iter().chain(by_ticket) {
             match answer {
                 Ok(reply) => replies.push(reply),
-                Err(error) => failure = error,
+                Err(error) => {
+                    failure = error;
+                    reached.silent(tag);
+                }
             }
         }
         if replies.is_empty() {
@@ -74,7 +86,8 @@ impl Indexers {
         }
         let is_answered = replies.len() == asked;
         let endpoint = Arc::clone(&self.endpoint);
-        let merge = move |library: &Arc<Library>| page(&endpoint, library, replies, &request, &matcher);
+        let merge =
+            move |library: &Arc<Library>| page(&endpoint, library, (replies, reached), &request, &matcher);
         let mut found = self.library.blocking(merge).await;
         found.complete &= is_answered;
         self.library.learn(found.matches.iter().map(|found| found.record.clone()).collect()).await;
@@ -119,20 +132,26 @@ async fn ask(
 fn page(
     endpoint: &Endpoint,
     library: &Library,
-    replies: Vec<(Sender, FindReply)>,
+    (replies, mut reached): (Vec<(Sender, FindReply)>, Reached),
     request: &FindRequest,
     matcher: &Matcher,
 ) -> Found {
     let (mut pages, mut complete) = (Vec::with_capacity(replies.len()), true);
-    for (sender, reply) in replies {
+    for (sender, mut reply) in replies {
         complete &= reply.complete;
+        // Without hops left nobody is behind it.
+        let behind = (request.ttl_hops > 0).then(|| (take(&mut reply.answered), take(&mut reply.silent)));
         let verify = |record| library.verifier.verify(record).map(ListedRecord::from).ok();
         let believed = |holders| heard(holders, HOLDERS_MAX, &[], sender);
         match checked(reply, request, matcher, verify, believed) {
-            Ok(page) => pages.push(page),
+            Ok(page) => {
+                pages.push(page);
+                reached.answered(sender.at.node.tag(), behind);
+            }
             Err(error) => {
                 debug!(%error, "a page of an indexer is left out");
                 complete = false;
+                reached.silent(sender.at.node.tag());
             }
         }
     }
@@ -142,5 +161,6 @@ fn page(
         let record = library.verifier.verify(found.record.into_signed()).ok()?; // known to be valid
         Some(Candidate { record, holders })
     };
-    Found { matches: found.into_iter().filter_map(candidate).collect(), more, complete }
+    let (matches, (answered, asked)) = (found.into_iter().filter_map(candidate).collect(), reached.counts());
+    Found { matches, more, complete, asked, answered }
 }

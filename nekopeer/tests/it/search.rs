@@ -117,6 +117,28 @@ fn filters_pages_and_freshness_are_shown_to_programs_and_people() {
 }
 
 #[test]
+fn search_says_how_many_indexers_answered() {
+    let indexers = Indexers::line(3, Security::Tls);
+    let (_kept, nobody) = kept_port();
+    let both = format!("{},{nobody}", indexers.addr(0));
+    let home = Home::with(&["--indexer", &both]);
+    home.write("a.bin", "a\n");
+    let _sharing = home.share(&["a.bin"]);
+    for (words, code, said) in [
+        (&["search", "*.bin"][..], 0, "note: 3 of 4 indexers answered"),
+        (&["search", "zz"], 1, "nothing matches zz (3 of 4 indexers answered)"),
+        (&["search", "*.bin", "--ttl", "1"], 0, "note: 2 of 3 indexers answered"),
+    ] {
+        let found = home.run(words);
+        assert_eq!((found.code, found.err.last().map(String::as_str)), (Some(code), Some(said)), "{found:?}");
+    }
+    let found = home.done(&["search", "*.bin", "--json"]).json();
+    assert_eq!(found["indexers"], serde_json::json!({ "asked": 4, "answered": 3 }));
+    let near = Home::at(&indexers, 1);
+    near.run(&["search", "zz"]).failed_with(1, &["nothing matches zz (3 of 3 indexers answered)"]);
+}
+
+#[test]
 fn wrong_searches_are_wrong_usage() {
     let home = Home::with(&[]);
     for (words, part) in [
@@ -158,6 +180,7 @@ async fn page_of_a_hostile_indexer_does_not_count_and_says_so() {
         let names: Vec<&FileName> = found.matches.iter().map(|found| &found.record.name).collect();
         assert_eq!((names.len(), names[0].as_str()), (1, "own.bin"));
         assert!(!found.complete && !found.more);
+        assert_eq!((found.answered, found.asked), (1, 2));
         let (_folder, alone) = peer(&[fake.addr]).await;
         let found = alone.peer.find(&globs("*.bin"), None, 50, 1).await.unwrap();
         assert!(found.matches.is_empty() && !found.complete);
@@ -177,6 +200,7 @@ async fn silent_indexer_is_waited_for_by_nothing_that_others_answer() {
     assert_eq!((answer.candidates.len(), answer.complete), (1, false));
     let found = reader.peer.find(&Search::default(), None, 9, 0).await.unwrap();
     assert_eq!((found.matches.len(), found.complete), (1, false));
+    assert_eq!((found.answered, found.asked), (1, 2));
     let trees = reader.peer.trace(&name("a"), 0).await.unwrap();
     assert_eq!(trees[0].hops[0].answer.clone().err(), Some(NoAnswer::Late));
     assert!(trees[1].hops[0].answer.is_ok());

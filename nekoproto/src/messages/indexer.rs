@@ -244,6 +244,14 @@ pub struct FindReply {
     pub complete: bool,
     /// Known number of messages that indexers sent to each other for this reply.
     pub messages: u32,
+    /// The indexers behind the one that replies whose answers are in this reply. Like what is behind a neighbor, they
+    /// are its word.
+    #[serde(with = "crate::values::fixed_list")]
+    pub answered: Covered,
+    /// Those that were to be asked, and whose answer is not: they are away, late or wrong. Whom they would have asked
+    /// is not known, and one that was never connected [stands](NodeTag::of_addr) by its address.
+    #[serde(with = "crate::values::fixed_list")]
+    pub silent: Covered,
 }
 
 /// An invalidation as it is forwarded.

@@ -1,7 +1,7 @@
 //! Ids and counters: [`NodeId`], [`NodeTag`], [`MsgId`], [`ContentHash`], [`ManifestHash`], [`ChunkHash`],
 //! [`Version`].
 
-use std::{fmt, num::NonZeroU64, str::FromStr};
+use std::{fmt, net::SocketAddr, num::NonZeroU64, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -94,6 +94,14 @@ impl NodeId {
 /// share one with probability 2^-64; making a key with a given tag takes about 2^64 tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeTag(#[serde(with = "serde_bytes")] [u8; 8]);
+
+impl NodeTag {
+    /// What stands for the node at `addr` where it is not known who it is: the same wherever it is known by that address.
+    #[must_use]
+    pub fn of_addr(addr: SocketAddr) -> Self {
+        NodeId(*blake3::hash(addr.to_string().as_bytes()).as_bytes()).tag()
+    }
+}
 
 impl fmt::Display for NodeTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

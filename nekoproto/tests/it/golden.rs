@@ -214,7 +214,10 @@ fn answers(pins: &mut Pins) {
     let none_and_nothing = List::first_of([None, Some(QueryReply::default())]);
     pins.answer("answers", Answer::SearchAll(Ok(none_and_nothing)));
     let hits = List::first_of(found().hits);
-    pins.answer("matches", Answer::Find(Ok(FindReply { hits, more: true, complete: true, messages: 9 })));
+    let answered = List::first_of([node(1).tag()]);
+    let silent = List::first_of([NodeTag::of_addr(at().addrs()[0])]);
+    let matches = FindReply { hits, more: true, complete: true, messages: 9, answered, silent };
+    pins.answer("matches", Answer::Find(Ok(matches)));
     pins.answer("refused", Answer::Query(Err(Refusal::TtlTooLarge(17))));
 }
 

@@ -255,7 +255,8 @@ export function searching(actions) {
     more.hidden = !next;
     const shown = $("found").children.length;
     $("found-table").hidden = shown === 0;
-    const partly = answer.complete ? "" : "; not every indexer answered";
+    const { asked: all, answered } = answer.indexers;
+    const partly = answer.complete ? "" : `; ${answered} of ${all} indexers answered`;
     say("found-line", shown === 0 ? `no name matches ${visible(asked)}${partly}`
       : `${plural(shown, "match", "matches")}${next ? ", and more" : ""}${partly}`);
   };

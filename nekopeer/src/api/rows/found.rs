@@ -4,7 +4,11 @@ use nekoproto::{FileName, Holder, VerifiedRecord};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{indexers::Answer, library::status::FileStatus, state::choice::Candidate};
+use crate::{
+    indexers::{Answer, Found},
+    library::status::FileStatus,
+    state::choice::Candidate,
+};
 
 /// One version of a file.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -58,6 +62,25 @@ pub(crate) struct MatchRow {
     pub(crate) holders: Vec<HolderRow>,
     /// What is published or held here of it.
     pub(crate) held: Option<HeldRow>,
+}
+
+/// The indexers that a search reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = Indexers)]
+pub(crate) struct IndexersRow {
+    /// Those that are known to be in reach; nobody knows who is behind one that is silent.
+    pub(crate) asked: usize,
+    /// Of these, those whose answer counts.
+    pub(crate) answered: usize,
+}
+
+impl IndexersRow {
+    /// Those of the page where more are missing, as each page is a search of its own.
+    pub(crate) fn or_worse(self, page: &Found) -> Self {
+        let other = Self { asked: page.asked, answered: page.answered };
+        let is_worse = other.asked - other.answered >= self.asked - self.answered;
+        if is_worse { other } else { self }
+    }
 }
 
 /// The version that is here.

@@ -17,7 +17,7 @@ pub(crate) use self::{
     downloads::DownloadedRow,
     events::EventRow,
     files::{Detail, FileRow},
-    found::{FoundRow, MatchRow, VersionRow},
+    found::{FoundRow, IndexersRow, MatchRow, VersionRow},
     published::{PublishedFields, PublishedRow, SkippedFields, Ticketed, UnpublishedRow},
     trace::{HopRow, TraceRow, Unasked},
 };

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{View, downloads::short, parsed};
 use crate::{
-    api::{Done, MatchRow, Outcome, Row, VersionRow},
+    api::{Done, IndexersRow, MatchRow, Outcome, Row, VersionRow},
     terminal::{
         Output,
         table::{Cells, Table},
@@ -23,10 +23,11 @@ pub(in crate::api) struct Matches {
     table: Table,
 }
 
-/// Where further matches begin, if there are any, and whether every indexer in reach answered.
+/// Where further matches begin, if there are any, and which indexers answered.
 #[derive(Default, Deserialize)]
 struct Further {
     complete: bool,
+    indexers: IndexersRow,
     next: Option<String>,
 }
 
@@ -73,18 +74,21 @@ impl View for Matches {
     }
 
     fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
-        let Further { complete, next } = done.fields.parse().unwrap_or_default();
-        if !complete {
-            output.note("note: not every indexer in reach answered");
+        let Further { complete, indexers: IndexersRow { asked, answered }, next } =
+            done.fields.parse().unwrap_or_default();
+        let in_full = if complete || answered < asked { "" } else { ", but not all of them in full" };
+        let reached = format!("{answered} of {asked} indexers answered{in_full}");
+        let has_nothing = done.outcome == Outcome::NotFound;
+        if !complete && (self.is_near || !has_nothing) {
+            output.note(&format!("note: {reached}"));
         }
         if let Some(next) = next {
             output.note(&format!("there is more; go on with --after {next}"));
         }
-        if done.outcome == Outcome::NotFound {
-            let who = "nothing matches";
-            let near = " (only the own indexer was asked: leave out --here)";
-            let near = if self.is_near { near } else { "" };
-            output.note(&format!("{}{near}", format!("{who} {}", self.looked_for).trim_end()));
+        if has_nothing {
+            let near = "only the own indexer was asked: leave out --here";
+            let who = if self.is_near { near } else { &reached };
+            output.note(&format!("{} ({who})", format!("nothing matches {}", self.looked_for).trim_end()));
         }
         Ok(())
     }

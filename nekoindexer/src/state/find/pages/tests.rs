@@ -34,7 +34,7 @@ fn page(found: impl IntoIterator<Item = Found>, more: bool) -> Page {
 
 fn reply(found: &[Found], more: bool) -> FindReply {
     let hits = List::first_of(found.iter().cloned().map(Found::into_hit));
-    FindReply { hits, more, complete: true, messages: 0 }
+    FindReply { hits, more, complete: true, ..FindReply::default() }
 }
 
 fn verify(record: SignedRecord) -> Option<ListedRecord> {
