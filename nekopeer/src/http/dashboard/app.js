@@ -4,6 +4,7 @@ import { details } from "/assets/details.js";
 import { browsing, fileHere, isAnyOver, loadFiles } from "/assets/files.js";
 import { media, opener } from "/assets/media.js";
 import { notes } from "/assets/note.js";
+import { showThrottle, throttling } from "/assets/throttle.js";
 import { tickets } from "/assets/tickets.js";
 import { askToken, takeFromAddress } from "/assets/token.js";
 import { download, publishing, replace, update, whenDone } from "/assets/transfers.js";
@@ -120,6 +121,7 @@ async function loadStatus() {
     ["Memory", status.memory_bytes ? bytes(status.memory_bytes) : "unknown"]]);
   fill($("links"), status.indexers, (link) => link.addr, linkRow);
   $("links-table").hidden = status.indexers.length === 0;
+  showThrottle(traffic);
 }
 
 const reloadStatus = gathered(loadStatus, 1000);
@@ -134,6 +136,7 @@ browsing((page) => {
 });
 const refreshMatches = searching(matchActions);
 publishing();
+throttling();
 tickets();
 media();
 details(reload);

@@ -23,6 +23,7 @@ pub(crate) fn router() -> Router {
             ("files.js", include_str!("files.js")),
             ("media.js", include_str!("media.js")),
             ("note.js", include_str!("note.js")),
+            ("throttle.js", include_str!("throttle.js")),
             ("tickets.js", include_str!("tickets.js")),
             ("token.js", include_str!("token.js")),
             ("transfers.js", include_str!("transfers.js")),

@@ -14,9 +14,20 @@ const WORK = { get: "download", refetch: "update", publish: "share", store: "upl
 /** Kinds of jobs that run until they are cancelled and may move nothing. */
 const STANDING = ["watch", "follow"];
 
+/** Kinds of jobs that wait while downloads are paused. */
+const FETCHING = ["get", "refetch", "read"];
+
 /** Jobs of the peer and uploads of this page, by id. */
 const transfers = new Map();
 let onDone = () => {};
+let isPaused = false;
+
+/** Downloads are paused, or go on. */
+export function pausing(is) {
+  if (isPaused === is) return;
+  isPaused = is;
+  show();
+}
 
 /** `done(name)` is called when a transfer is complete. */
 export const whenDone = (done) => { onDone = done; };
@@ -46,7 +57,9 @@ function row(first) {
       bar.value = job.done;
     } else bar.removeAttribute("value");
     set(text, progressText(job));
-    set(state, RUNNING[job.kind] ?? job.kind);
+    const waits = isPaused && FETCHING.includes(job.kind);
+    set(state, waits ? "paused" : RUNNING[job.kind] ?? job.kind);
+    state.dataset.state = waits ? "polling" : "running";
   };
   return line;
 }

@@ -227,6 +227,37 @@ async fn files_are_found_fetched_and_cancelled(browser: &Browser, peer: &Served,
     browser.until("!document.getElementById('ticket-box').open").await;
 }
 
+/// Downloads are paused and limited in the head of the page, which also shows what another shell says.
+async fn downloads_are_paused_and_limited(browser: &Browser, peer: &Served) {
+    peer.home.done(&["get", "models/large.bin", "--background"]);
+    browser.until("document.querySelector('#transfers progress')?.value > 0").await;
+    browser.click("#pause").await;
+    browser.until(&row("transfers", &["models/large.bin", "paused"])).await;
+    assert!(peer.home.done(&["limit"]).out[0].ends_with("downloads are paused"));
+    browser.until(&shows("pause", "Resume downloads")).await;
+    browser.click("#pause").await;
+    browser.until(&row("transfers", &["models/large.bin", "downloading"])).await;
+    browser.click("#transfers button").await;
+    browser.clear("#limit-down").await;
+    browser.type_into("#limit-down", "1.5").await;
+    browser.press(ENTER).await;
+    browser
+        .until("document.activeElement.id !== 'limit-down' && !document.getElementById('limit-up').value")
+        .await;
+    let mut limits = peer.home.done(&["limit"]).out.remove(0);
+    while limits != "up no limit, down 1.5 MiB/s" {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        limits = peer.home.done(&["limit"]).out.remove(0);
+    }
+    peer.home.done(&["limit", "--down", "2MiB", "--up", "1GB"]);
+    let value = |id| format!("document.getElementById('{id}').value");
+    browser.until(&format!("{} === '2' && {} === '953.67'", value("limit-down"), value("limit-up"))).await;
+    browser.click("#limit-up").await;
+    browser.clear("#limit-up").await;
+    browser.press(ENTER).await;
+    browser.until(&format!("{} === ''", value("limit-up"))).await;
+}
+
 async fn new_version_is_seen_to_arrive_and_fetched(browser: &Browser, peer: &Served, theirs: &Home) {
     theirs.write("models/cuda-12.bin", bytes(3, MIB));
     theirs.done(&["share", "models/cuda-12.bin"]);
@@ -383,6 +414,7 @@ async fn journey(browser: &Browser, theirs: Home, mine: Home) {
     token_is_asked_for_and_files_are_published(browser, &peer, theirs).await;
     browser.console_and_hosts().await; // a wrong token is an error there
     files_are_found_fetched_and_cancelled(browser, &peer, theirs).await;
+    downloads_are_paused_and_limited(browser, &peer).await;
     new_version_is_seen_to_arrive_and_fetched(browser, &peer, theirs).await;
     markup_is_text_and_files_do_not_run(browser, &peer).await;
     set_goes_back(browser, &peer, &origin).await;
