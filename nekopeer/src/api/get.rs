@@ -51,7 +51,7 @@ pub struct Get {
     names_from: Option<PathBuf>,
     /// Where a single file is to stand, or a folder that is there to put all into, without the folders of their names
     /// [default: DIR/NAME]; `-` is stdout, in order, each part verified before it is written, and no copy is kept
-    #[arg(short, long, value_name = "PATH")]
+    #[arg(short, long, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     #[serde(default)]
     #[schema(ignore)]
     output: Option<LocalPath>,

@@ -59,8 +59,8 @@ pub(crate) use self::{
     query::Query,
     rollback::Rollback,
     rows::{
-        Detail, DownloadedRow, EventRow, FailedRow, FileRow, FoundRow, HopRow, IndexersRow, MatchRow, PublishedFields,
-        PublishedRow, Row, SkippedFields, Ticketed, TraceRow, Unasked, VersionRow,
+        Detail, DownloadedRow, EventRow, FailedRow, FileRow, FoundRow, HopRow, IndexersRow, MatchRow,
+        PublishedFields, PublishedRow, Row, SkippedFields, Ticketed, TraceRow, Unasked, VersionRow,
     },
     said::{NoCommand, Saying, seconds},
     search::Search,

@@ -29,7 +29,7 @@ pub struct Share {
     /// Files and folders; a path is tried from the current folder, then from DIR. The files of a folder are named
     /// by their paths below DIR, or below the folder's own name if it is elsewhere. `-` is what comes on stdin:
     /// it is stored as DIR/NAME, see --name
-    #[arg(required = true, value_name = "PATH")]
+    #[arg(required = true, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     #[schema(value_type = Vec<LocalName>, min_items = 1)]
     pub(super) paths: Vec<LocalPath>,
     /// The name of a single file, of a set, or of what comes on stdin

@@ -16,7 +16,7 @@ use nekoproto::{
     transport::{Security, resolve},
 };
 
-use super::{help, indexers::Indexers, listen::listen_as, units, verbs::Verb};
+use super::{completion, help, indexers::Indexers, listen::listen_as, units, verbs::Verb};
 use crate::{api::seconds, config::Config, publish::PolicyChange, state::freshness::OnStale};
 
 /// Share files that change: publish, find, download, and know how fresh a copy is.
@@ -190,6 +190,10 @@ impl Program for Args {
 
     fn for_help(command: clap::Command) -> clap::Command {
         help::grouped(command)
+    }
+
+    fn for_completion(command: clap::Command) -> clap::Command {
+        completion::of_names(command)
     }
 
     fn access(&mut self) -> &mut AccessArgs {

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use clap::FromArgMatches;
+use clap::{Arg, Command, FromArgMatches};
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate};
 use nekoindexer::daemon::settings;
 use nekoproto::FileName;
@@ -28,9 +28,16 @@ const PROPOSED_MAX: u32 = 1000;
 /// Time limit for the running peer to list them.
 const LISTED_WITHIN: Duration = Duration::from_millis(500);
 
-/// Completes an argument that is a name.
-pub(super) fn names() -> ArgValueCompleter {
-    ArgValueCompleter::new(|word: &OsStr| proposed(word).unwrap_or_default())
+/// `command` with the arguments of its commands completed that are names.
+pub(super) fn of_names(command: Command) -> Command {
+    let names = || ArgValueCompleter::new(|word: &OsStr| proposed(word).unwrap_or_default());
+    let is_name = |arg: &Arg| {
+        let values = arg.get_value_names().unwrap_or_default();
+        arg.is_positional()
+            && values.iter().any(|value| ["NAME", "NAME|ID", "TERM"].contains(&value.as_str()))
+    };
+    command
+        .mut_subcommands(|command| command.mut_args(|arg| if is_name(&arg) { arg.add(names()) } else { arg }))
 }
 
 /// The names that `word` may become; some shells leave its quotation marks and backslashes in it.

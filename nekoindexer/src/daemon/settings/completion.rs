@@ -65,7 +65,8 @@ impl EnvCompleter for AfterDash<'_> {
 pub(super) fn completed<P: Program>() -> Option<ExitCode> {
     let shells: Vec<AfterDash> = Shells::builtins().0.iter().map(|shell| AfterDash(*shell)).collect();
     let shells: Vec<&dyn EnvCompleter> = shells.iter().map(|shell| shell as _).collect();
-    let asked = CompleteEnv::with_factory(P::command).var(VARIABLE).shells(Shells(&shells));
+    let asked =
+        CompleteEnv::with_factory(|| P::for_completion(P::command())).var(VARIABLE).shells(Shells(&shells));
     match asked.try_complete(env::args_os(), env::current_dir().ok().as_deref()) {
         Ok(false) => None,
         Ok(true) => Some(ExitCode::SUCCESS),

@@ -53,6 +53,11 @@ pub trait Program: CommandFactory + FromArgMatches {
         command
     }
 
+    /// The command as shells complete it.
+    fn for_completion(command: clap::Command) -> clap::Command {
+        command
+    }
+
     /// What is asked for instead of the program's own work.
     fn tool(&self) -> Option<&Tool>;
 
