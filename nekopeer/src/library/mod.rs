@@ -35,6 +35,7 @@ use self::{
     judged::Judged,
     learn::OwnNews,
     lent::Lent,
+    opened::Reads,
     subscribers::Subscribers,
 };
 use crate::{
@@ -57,6 +58,7 @@ pub(crate) struct Library {
     pub(crate) data_dir: PathBuf,
     pub(crate) catalogue: Catalogue,
     pub(crate) subscribers: Subscribers,
+    pub(crate) reads: Reads,
     /// Versions that were asked for by their number.
     pub(crate) lent: Lent,
     /// Names on whose version a command of a follower is running.
@@ -151,6 +153,7 @@ impl Library {
             data_dir,
             catalogue,
             subscribers: Subscribers::default(),
+            reads: Reads::default(),
             lent: Lent::default(),
             judged: Judged::default(),
             verifier: Verifier::default(),

@@ -1,14 +1,42 @@
 //! Opens held files, and says how long what is read from them counts as fresh.
 
-use std::{fs::File, sync::Arc, time::Duration};
+use std::{collections::HashMap, fs::File, sync::Arc, time::Duration};
 
-use nekoproto::{FileName, Freshness};
+use nekoproto::{FileName, Freshness, clock::unix_ms};
+use parking_lot::Mutex;
 
 use super::{Library, status::Condition};
 use crate::{
     content::stamp::{Stamp, now_ns, open_file},
     storage::catalogue::Entry,
 };
+
+/// Names of which it is kept when they were read; beyond, it is forgotten of all.
+const READS_MAX: usize = 64 * 1024;
+
+/// When files were last read here or served, in Unix time in milliseconds, since this process began.
+#[derive(Debug, Default)]
+pub(crate) struct Reads(Mutex<HashMap<FileName, u64>>);
+
+impl Reads {
+    /// The file of `name` is read now.
+    pub(crate) fn note(&self, name: &FileName) {
+        let mut reads = self.0.lock();
+        match reads.get_mut(name) {
+            Some(at_ms) => *at_ms = unix_ms(),
+            None => {
+                if reads.len() == READS_MAX {
+                    reads.clear();
+                }
+                reads.insert(name.clone(), unix_ms());
+            }
+        }
+    }
+
+    pub(super) fn last(&self, name: &FileName) -> Option<u64> {
+        self.0.lock().get(name).copied()
+    }
+}
 
 /// A held file, opened: unchanged since it was hashed.
 #[derive(Debug)]
@@ -47,6 +75,7 @@ impl Library {
         while let Some(entry) = found {
             if let Ok(file) = open_unchanged(&entry) {
                 let validity = self.validity(&entry);
+                self.reads.note(name);
                 return Holding::Open(OpenFile { entry, file, validity });
             }
             // A download may have replaced it since the catalogue was read.

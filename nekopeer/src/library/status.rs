@@ -34,6 +34,8 @@ pub struct FileStatus {
     pub newest: Option<Version>,
     /// Of a copy: when its origin confirmed it last, and until when it counts as fresh for that.
     pub confirmed: Option<Confirmed>,
+    /// When it was last read here or served since this process began, in Unix time in milliseconds.
+    pub read_at_ms: Option<u64>,
 }
 
 /// The condition of a file.
@@ -72,6 +74,7 @@ impl Library {
             condition: damage.unwrap_or_else(|| self.confirmed(&entry)),
             newest: entry.newest.as_ref().map(|newest| newest.version),
             confirmed: self.confirmed_at(&entry.record),
+            read_at_ms: self.reads.last(&entry.record.name),
             path: self.shown_path(&entry),
             record: entry.record,
         }

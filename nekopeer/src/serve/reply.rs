@@ -244,7 +244,10 @@ fn open(library: &Library, content: &ContentHash) -> Result<(File, u64, Freshnes
     let mut refusal = FetchRefusal::NotShared;
     for entry in &entries {
         match opened::open_unchanged(entry) {
-            Ok(file) => return Ok((file, entry.record.size, freshness)),
+            Ok(file) => {
+                library.reads.note(&entry.record.name);
+                return Ok((file, entry.record.size, freshness));
+            }
             Err(damage) => {
                 library.note_changed(&entry.record.name);
                 let is_missing = damage == Condition::Missing && refusal != FetchRefusal::Changed;

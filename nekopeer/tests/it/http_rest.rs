@@ -158,6 +158,12 @@ fn file_is_published_fetched_and_withdrawn() {
     assert_eq!(begun.header("location"), format!("/api/v1/jobs/{}", job["id"]));
     assert_eq!(ended(&ours, &mut reading, &job["id"])["state"], "done");
     assert_eq!(reader.read("x/y.bin"), content);
+    let read_at =
+        |http: &Http| http.get("/api/v1/status?name=x/y.bin").done(200)["files"][0]["read_at_ms"].as_u64();
+    assert!(read_at(&theirs) >= job["started_ms"].as_u64(), "it was served");
+    assert_eq!(read_at(&ours), None, "the copy was not read yet");
+    ours.get("/f/x/y.bin");
+    assert!(read_at(&ours) >= read_at(&theirs));
     origin.write("z.txt", "z");
     let published = theirs.change("POST", "/api/v1/publish", r#"{"paths":["z.txt","x"]}"#).done(200);
     assert_eq!(

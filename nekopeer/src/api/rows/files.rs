@@ -41,6 +41,9 @@ pub(crate) struct FileRow {
     /// Whether this peer is its origin.
     pub(crate) own: bool,
     pub(crate) path: String,
+    /// When it was last read here or served since the peer started, in Unix time in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) read_at_ms: Option<u64>,
     /// `origin` or `copy`.
     pub(crate) role: String,
     /// How far a copy that is read may be behind: strict, bounded or serve-stale.
@@ -124,7 +127,7 @@ impl Detail {
 
 impl From<&FileStatus> for FileRow {
     fn from(file: &FileStatus) -> Self {
-        let FileStatus { record, path, confirmed, own, condition, newest } = file;
+        let FileStatus { record, path, confirmed, own, condition, newest, read_at_ms } = file;
         Self {
             version: record.into(),
             confirmed_ms: confirmed.map(|confirmed| confirmed.at_ms),
@@ -135,6 +138,7 @@ impl From<&FileStatus> for FileRow {
             newest: newest.map(Version::get),
             own: *own,
             path: path.to_string_lossy().into_owned(),
+            read_at_ms: *read_at_ms,
             role: if *own { "origin" } else { "copy" }.to_owned(),
             staleness: record.policy.staleness().to_string(),
             detail: None,

@@ -92,6 +92,9 @@ fn lines(file: &FileRow, detail: &Detail) -> Vec<String> {
         let confirmed = age_since(confirmed_ms).unwrap_or_default();
         lines.push(format!("  its origin confirmed it {confirmed} ago"));
     }
+    if let Some(ago) = file.read_at_ms.and_then(age_since) {
+        lines.push(format!("  last read or served {ago} ago"));
+    }
     if !detail.readers.is_empty() {
         let behind = detail.readers.iter().filter(|reader| reader.version < version).count();
         lines.push(format!(
