@@ -33,7 +33,7 @@ use crate::{
         catalogue::{Preference, PreferenceChange},
         remembered::Home,
     },
-    util::json::{ttl_default, ttl_or_default, whole},
+    util::json::{self, ttl_default, ttl_or_default, whole},
 };
 
 /// Download files, verified
@@ -83,7 +83,8 @@ pub struct Get {
     no_preference: bool,
     /// This version of a single file, from whoever holds or keeps it; it takes its place as with rollback
     #[arg(long, value_name = "N", value_parser = named::version)]
-    #[schema(value_type = Option<u64>, minimum = 1)]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 9007199254740991u64)]
+    #[serde(default, deserialize_with = "json::version")]
     version: Option<Version>,
     /// Return at once, and have the running peer go on; see jobs and cancel
     #[arg(long)]
@@ -274,7 +275,7 @@ pub(super) async fn get(
     let origin = get.origin.as_deref().map(id_digits).transpose();
     let origin = origin.map_err(|why| Problem::bad_request(format!("\"origin\": {why}")))?;
     if get.version.is_some() && get.names.len() > 1 {
-        return Err(Problem::bad_request("\"version\" is of a single file"));
+        return Err(Problem::new(StatusCode::CONFLICT, "conflict", "\"version\" is of a single file"));
     }
     if get.bound.is_some_and(|secs| !(1..=POLICY_SECS_MAX).contains(&secs)) {
         return Err(Problem::bad_request(format!("\"bound_secs\" is 1 to {POLICY_SECS_MAX}")));

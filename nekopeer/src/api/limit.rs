@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use super::prelude::*;
-use crate::{peer::Limits, terminal::units};
+use crate::{peer::Limits, terminal::units, util::json::large};
 
 /// Limit how fast the running peer sends and fetches, until it ends; without a flag, say how fast
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::Args)]
@@ -12,10 +12,12 @@ pub struct Limit {
     /// Bytes a second that are sent at most, such as 4MB; 0: no limit
     #[arg(id = "up", long, value_name = "RATE", value_parser = units::new_rate)]
     #[schema(maximum = 9007199254740991u64)]
+    #[serde(default, deserialize_with = "large")]
     limit_up: Option<u64>,
     /// Bytes a second that are fetched at most; 0: no limit
     #[arg(id = "down", long, value_name = "RATE", value_parser = units::new_rate)]
     #[schema(maximum = 9007199254740991u64)]
+    #[serde(default, deserialize_with = "large")]
     limit_down: Option<u64>,
     /// Whether downloads are paused
     #[arg(skip)]

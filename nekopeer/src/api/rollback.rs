@@ -4,6 +4,7 @@ use nekoproto::Version;
 
 use super::views::downloads::One;
 use super::{job::JobKind, named::version, prelude::*};
+use crate::util::json;
 
 /// Put an earlier version that follow kept back in its place; newer ones up to the newest known stay out of it
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::Args)]
@@ -15,7 +16,8 @@ pub struct Rollback {
     name: FileName,
     /// The version [default: the last one that was replaced]
     #[arg(value_name = "VERSION", value_parser = version)]
-    #[schema(value_type = Option<u64>, minimum = 1)]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 9007199254740991u64)]
+    #[serde(default, deserialize_with = "json::version")]
     version: Option<Version>,
 }
 

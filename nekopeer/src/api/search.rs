@@ -19,7 +19,7 @@ use crate::{
     peer::PeerHandle,
     state::choice::Candidate,
     terminal::units,
-    util::json::{text, ttl_default, ttl_or_default},
+    util::json::{ttl_default, ttl_or_default},
 };
 
 /// Matches of one search unless another number is asked for.
@@ -186,6 +186,8 @@ pub(super) async fn search(
     if !(1..=MATCHES_MAX).contains(&words.limit) {
         return Err(Problem::bad_request(format!("limit is a number from 1 to {MATCHES_MAX}")));
     }
+    let after = words.after.as_deref().map(str::parse::<Position>).transpose();
+    let after = after.map_err(|_| Problem::not_found("no answer had this \"next\" to go on from"))?;
     let search = Search {
         terms: words.q.split_whitespace().map(str::to_owned).collect(),
         min_size: words.min_size,
@@ -194,7 +196,7 @@ pub(super) async fn search(
         ttl: Some(words.ttl),
         here: false,
         limit: words.limit,
-        after: words.after,
+        after,
     };
     search.checked().map_err(Problem::bad_request)?;
     answered(&inside, search).await
@@ -227,9 +229,7 @@ pub(super) struct Words {
     #[serde(default = "matches_default")]
     limit: u32,
     /// The `next` of the answer before
-    #[param(value_type = Option<String>)]
-    #[serde(default, deserialize_with = "text::deserialize")]
-    after: Option<Position>,
+    after: Option<String>,
 }
 
 const fn matches_default() -> u32 {

@@ -20,6 +20,7 @@ use crate::{
     api::views::published::Published as Table,
     publish::{PolicyChange, PublishOptions},
     rules::Rules,
+    util::json::object,
 };
 
 /// Publish files or folders, and keep serving them until Ctrl-C; a peer that runs already takes them over
@@ -66,7 +67,7 @@ pub struct Share {
     verbose: bool,
     /// How copies are kept coherent; what is left out stays as it was
     #[arg(skip)]
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     policy: PolicyChange,
 }
 
@@ -204,12 +205,13 @@ pub(super) async fn publish(
     State(inside): State<Arc<Inside>>,
     Json(share): Json<Share>,
 ) -> Result<Response, Problem> {
-    let Share { paths, name, .. } = &share;
+    let Share { paths, name, set, .. } = &share;
     if paths.is_empty() || paths.iter().any(|path| path.0.as_os_str().is_empty()) {
         return Err(Problem::bad_request("say which files: \"paths\" has at least one, and none is empty"));
     }
-    if name.is_some() && paths.len() > 1 {
-        let detail = "\"name\" names a single file: leave it out, or publish the files one by one";
+    if (name.is_some() || *set) && paths.len() > 1 {
+        let detail =
+            "\"name\" and \"set\" are of a single path: leave them out, or share the paths one by one";
         return Err(Problem::new(StatusCode::CONFLICT, "conflict", detail));
     }
     if !share.policy.is_valid() {

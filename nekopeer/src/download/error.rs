@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use nekoproto::{FileName, NodeId, Record, VerifiedRecord, Version};
+use nekoproto::{FileName, NameError, NodeId, Record, VerifiedRecord, Version};
 
 use crate::{
     indexers::SearchError,
@@ -209,6 +209,14 @@ pub enum DownloadError {
         /// Why.
         why: String,
     },
+    /// What comes from a pipe is to have a name that is no good for a new file.
+    #[error("{name} cannot be stored: {source}")]
+    Name {
+        /// The name.
+        name: FileName,
+        /// The rule that it breaks.
+        source: NameError,
+    },
     /// The pipe that it is written to or read from broke.
     #[error("{name}: the pipe broke: {why}")]
     Pipe {
@@ -276,6 +284,7 @@ impl DownloadError {
             | Self::Exists(_)
             | Self::NotPublished(_)
             | Self::OriginLies(_)
+            | Self::Name { .. }
             | Self::Pipe { .. } => false,
             Self::Store(error) | Self::Set(SetError::Store(error)) => store_may_pass(error),
             Self::Catalogue(error) | Self::Set(SetError::Catalogue(error)) => catalogue_may_pass(error),

@@ -38,7 +38,7 @@ fn store_all(
     progress: &Progress,
 ) -> Result<PathBuf, DownloadError> {
     if let Err(error) = may_be_shared(library, name.clone()) {
-        return Err(DownloadError::NotStored { name: name.clone(), why: error.to_string() });
+        return Err(DownloadError::Name { name: name.clone(), source: error });
     }
     let place = library.share.place(name)?.outside(&library.data_dir)?;
     let path = place.path().to_owned();

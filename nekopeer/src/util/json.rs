@@ -1,8 +1,14 @@
 //! Values in JSON: whole numbers, since JSON has one kind of number and 13.0 is as whole as 13; and the words of
 //! command-line flags.
 
-use nekoproto::limits::{TTL_DEFAULT, TTL_MAX};
-use serde::{Deserialize, Deserializer, de::Error};
+use nekoproto::{
+    Version,
+    limits::{TTL_DEFAULT, TTL_MAX},
+};
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error},
+};
 
 /// Reads a whole number of at most 32 bits, or null.
 pub(crate) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
@@ -14,11 +20,37 @@ pub(crate) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D
     Ok(Some(number as u32))
 }
 
+/// The largest whole number that every program reads exactly: 2^53 - 1.
+const WHOLE_MAX: f64 = 9_007_199_254_740_991.0;
+
+/// As [`whole`], of at most 2^53 - 1.
+pub(crate) fn large<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    let Some(number) = Option::<f64>::deserialize(from)? else { return Ok(None) };
+    if number.fract() != 0.0 || !(0.0..=WHOLE_MAX).contains(&number) {
+        return Err(D::Error::custom(format!("{number} is not a whole number from 0 to 2^53 - 1")));
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
+    Ok(Some(number as u64))
+}
+
+/// Reads a version, from 1 on.
+pub(crate) fn version<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Version>, D::Error> {
+    let number = large(from)?;
+    let version = number.map(|number| Version::new(number).ok_or("versions count from 1"));
+    version.transpose().map_err(D::Error::custom)
+}
+
+/// Reads an object, and no array of its fields.
+pub(crate) fn object<'de, T: DeserializeOwned, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    let fields = serde_json::Map::deserialize(from)?;
+    T::deserialize(serde_json::Value::Object(fields)).map_err(D::Error::custom)
+}
+
 /// Reads hops beyond the own indexers.
 pub(crate) fn ttl_or_default<'de, D: Deserializer<'de>>(from: D) -> Result<u8, D::Error> {
-    let ttl = whole(from)?.map_or(Some(TTL_DEFAULT), |ttl| u8::try_from(ttl).ok());
+    let ttl = f64::deserialize(from)?;
     let wrong = || D::Error::custom(format!("it is a number from 0 to {TTL_MAX}"));
-    ttl.filter(|ttl| *ttl <= TTL_MAX).ok_or_else(wrong)
+    (0..=TTL_MAX).find(|hops| f64::from(*hops).to_bits() == (ttl + 0.0).to_bits()).ok_or_else(wrong)
 }
 
 /// Hops beyond the own indexers, where nothing is said.

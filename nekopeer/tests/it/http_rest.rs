@@ -102,7 +102,7 @@ fn errors_say_what_to_do_and_methods_that_are_not_taken_are_named() {
     }
     for (target, body, status, detail) in [
         ("get", r#"{"names":[]}"#, 400, "at least one"),
-        ("get", r#"{"names":["a","b"],"version":1}"#, 400, "single"),
+        ("get", r#"{"names":["a","b"],"version":1}"#, 409, "single"),
         ("get", r#"{"names":["a"],"version":0}"#, 422, ""),
         ("get", r#"{"names":["/a"]}"#, 422, "relative"),
         ("get", r#"{"names":["neko:abc"]}"#, 422, "ticket"),
@@ -111,10 +111,15 @@ fn errors_say_what_to_do_and_methods_that_are_not_taken_are_named() {
         ("get", r#"{"nam":[]}"#, 422, "nam"),
         ("get", "{", 400, ""),
         ("publish", r#"{"paths":["missing"]}"#, 404, "missing"),
+        ("publish", r#"{"paths":["a"],"policy":[]}"#, 422, "map"),
+        ("publish", r#"{"paths":["a","b"],"set":true}"#, 409, "one by one"),
         ("rollback", r#"{"name":"a","version":0}"#, 422, ""),
+        ("rollback", r#"{"name":"a","version":1.0}"#, 404, "a"),
+        ("throttle", r#"{"limit_up":9007199254740992}"#, 422, "2^53"),
     ] {
         http.change("POST", &format!("/api/v1/{target}"), body).refused(status, detail);
     }
+    http.change("PUT", "/api/v1/files?name=a%C2%A0b", "x").refused(422, "U+00A0");
     http.change("DELETE", "/api/v1/files?name=missing", "").refused(404, "not registered");
     let taken = http.ask("PATCH", "/api/v1/jobs", &[], b"");
     taken.refused(405, "Allow");

@@ -114,6 +114,7 @@ impl From<&DownloadError> for FailureKind {
             | DownloadError::Withdrawn { .. }
             | DownloadError::OriginGone { .. }
             | DownloadError::NotOfOrigin { .. } => Self::NotFound,
+            DownloadError::Name { .. } => Self::Invalid,
             DownloadError::Search(error) => error.into(),
             DownloadError::Store(error) => error.into(),
             DownloadError::Catalogue(error) => error.into(),

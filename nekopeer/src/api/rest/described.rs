@@ -20,7 +20,7 @@ use utoipa::{
     min_length = 1,
     max_length = 1024,
     example = "models/a.bin",
-    pattern = r"^(?!\.\.?(/|$))(?!\.[nN][eE][kK][oO])[^/\\\x00-\x1f\x7f-\x9f]{1,255}(/(?!\.\.?(/|$))(?!\.[nN][eE][kK][oO])[^/\\\x00-\x1f\x7f-\x9f]{1,255})*$"
+    pattern = r"^(?!\.\.?(/|$))(?!\.[nN][eE][kK][oO])[^/\\\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb]{1,255}(/(?!\.\.?(/|$))(?!\.[nN][eE][kK][oO])[^/\\\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb]{1,255})*$"
 )]
 #[expect(dead_code, reason = "it is only described")]
 pub(crate) struct Name(String);
@@ -32,7 +32,7 @@ pub(crate) struct Name(String);
     min_length = 1,
     max_length = 4096,
     example = "models/a.bin",
-    pattern = r"^(?!\.\.?(/|$))(?!\.[nN][eE][kK][oO])[^/\\\x00-\x1f\x7f-\x9f]+(/(?!\.\.?(/|$))(?!\.[nN][eE][kK][oO])[^/\\\x00-\x1f\x7f-\x9f]+)*$"
+    pattern = r"^(?!\.\.?(/|$))(?!\.[nN][eE][kK][oO])[^/\\\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb]+(/(?!\.\.?(/|$))(?!\.[nN][eE][kK][oO])[^/\\\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb]+)*$"
 )]
 #[expect(dead_code, reason = "it is only described")]
 pub(crate) struct Wanted(String);

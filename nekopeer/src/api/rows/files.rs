@@ -48,8 +48,9 @@ pub(crate) struct FileRow {
     pub(crate) role: String,
     /// How far a copy that is read may be behind: strict, bounded or serve-stale.
     pub(crate) staleness: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[serde(flatten)]
+    /// Only of a file that was asked about by its name.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Detail)]
     pub(crate) detail: Option<Detail>,
 }
 
@@ -61,10 +62,13 @@ pub(crate) struct Detail {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bound_secs: Option<u32>,
     /// Seconds that a copy counts as fresh after its origin confirmed it.
+    #[schema(required = false)]
     pub(crate) fresh_secs: u64,
     /// Earlier versions that are kept here, the last that was replaced first.
+    #[schema(required = false)]
     pub(crate) kept: Vec<u64>,
     /// Seconds that a copy counts as fresh under push.
+    #[schema(required = false)]
     pub(crate) lease_secs: u32,
     /// What happens to an outdated copy, where the reader has said so.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,10 +80,13 @@ pub(crate) struct Detail {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) passed_over_why: Option<String>,
     /// When this version was published, in Unix time in milliseconds by its origin's clock; 0 if that does not say.
+    #[schema(required = false)]
     pub(crate) published_ms: u64,
     /// Of an own file: the peers that have a lease on news of it.
+    #[schema(required = false)]
     pub(crate) readers: Vec<ReaderRow>,
     /// Seconds that a copy counts as fresh under pull.
+    #[schema(required = false)]
     pub(crate) ttr_secs: u32,
 }
 
