@@ -33,7 +33,7 @@ use crate::{
         catalogue::{Preference, PreferenceChange},
         remembered::Home,
     },
-    util::json::{self, ttl_default, ttl_or_default, whole},
+    util::json::{self, whole},
 };
 
 /// Download files, verified
@@ -57,7 +57,7 @@ pub struct Get {
     output: Option<LocalPath>,
     /// Hops the query may travel beyond the own indexer
     #[arg(long, value_name = "N", default_value_t = TTL_DEFAULT, value_parser = said::ttl())]
-    #[serde(default = "ttl_default", deserialize_with = "ttl_or_default")]
+    #[serde(default = "json::ttl_default", deserialize_with = "json::ttl")]
     #[schema(maximum = 16)]
     ttl: u8,
     /// Whose file, where several origins publish different ones: the first digits of its id; `@` is then part of each name

@@ -3,11 +3,7 @@
 use nekoproto::limits::TTL_DEFAULT;
 
 use super::{named, prelude::*};
-use crate::{
-    api::rest::framed,
-    api::views::hits::Hits,
-    util::json::{ttl_default, ttl_or_default},
-};
+use crate::{api::rest::framed, api::views::hits::Hits, util::json};
 
 /// Ask the network who has an exact name
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoParams, clap::Args)]
@@ -22,7 +18,7 @@ pub struct Query {
     /// Hops the query may travel beyond the own indexer
     #[arg(long, value_name = "N", default_value_t = TTL_DEFAULT, value_parser = said::ttl())]
     #[param(minimum = 0, maximum = 16)]
-    #[serde(default = "ttl_default", deserialize_with = "ttl_or_default")]
+    #[serde(default = "json::ttl_default", deserialize_with = "json::ttl")]
     pub(crate) ttl: u8,
 }
 

@@ -14,12 +14,8 @@ use super::{
     prelude::*,
 };
 use crate::{
-    api::views::matches::Matches as Table,
-    library::status::FileStatus,
-    peer::PeerHandle,
-    state::choice::Candidate,
-    terminal::units,
-    util::json::{ttl_default, ttl_or_default},
+    api::views::matches::Matches as Table, library::status::FileStatus, peer::PeerHandle,
+    state::choice::Candidate, terminal::units, util::json,
 };
 
 /// Matches of one search unless another number is asked for.
@@ -198,7 +194,6 @@ pub(super) async fn search(
         limit: words.limit,
         after,
     };
-    search.checked().map_err(Problem::bad_request)?;
     answered(&inside, search).await
 }
 
@@ -213,7 +208,7 @@ pub(super) struct Words {
     q: String,
     /// Hops beyond the own indexers
     #[param(minimum = 0, maximum = 16)]
-    #[serde(default = "ttl_default", deserialize_with = "ttl_or_default")]
+    #[serde(default = "json::ttl_default", deserialize_with = "json::ttl")]
     ttl: u8,
     /// The least size in bytes
     #[param(maximum = 9007199254740991u64)]

@@ -3,7 +3,7 @@
 use nekoproto::limits::TTL_DEFAULT;
 
 use super::{prelude::*, views};
-use crate::util::json::{ttl_default, ttl_or_default};
+use crate::util::json;
 
 /// Show which indexers a query reaches, which it leaves out and why, and how long each takes
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoParams, clap::Args)]
@@ -17,7 +17,7 @@ pub struct Trace {
     /// Hops the query may travel beyond the own indexer
     #[arg(long, value_name = "N", default_value_t = TTL_DEFAULT, value_parser = said::ttl())]
     #[param(minimum = 0, maximum = 16)]
-    #[serde(default = "ttl_default", deserialize_with = "ttl_or_default")]
+    #[serde(default = "json::ttl_default", deserialize_with = "json::ttl")]
     ttl: u8,
 }
 

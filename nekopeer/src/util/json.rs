@@ -10,27 +10,28 @@ use serde::{
     de::{DeserializeOwned, Error},
 };
 
-/// Reads a whole number of at most 32 bits, or null.
-pub(crate) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
-    let Some(number) = Option::<f64>::deserialize(from)? else { return Ok(None) };
-    if number.fract() != 0.0 || !(0.0..=f64::from(u32::MAX)).contains(&number) {
-        return Err(D::Error::custom(format!("{number} is not a whole number from 0 to {}", u32::MAX)));
-    }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
-    Ok(Some(number as u32))
+/// The largest whole number that every program reads exactly: 2^53 - 1.
+const EXACT_MAX: u64 = (1 << 53) - 1;
+
+/// `number`, if it is a whole one of at most `most`.
+fn checked<E: Error>(number: f64, most: u64) -> Result<u64, E> {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a negative one becomes 0")]
+    let whole = number as u64;
+    let is_whole = number >= 0.0 && number.fract() == 0.0 && whole <= most;
+    is_whole
+        .then_some(whole)
+        .ok_or_else(|| E::custom(format!("{number} is not a whole number from 0 to {most}")))
 }
 
-/// The largest whole number that every program reads exactly: 2^53 - 1.
-const WHOLE_MAX: f64 = 9_007_199_254_740_991.0;
+/// Reads a whole number of at most 32 bits, or null.
+pub(crate) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let Some(number) = Option::deserialize(from)? else { return Ok(None) };
+    checked(number, u32::MAX.into()).map(|number| u32::try_from(number).ok())
+}
 
 /// As [`whole`], of at most 2^53 - 1.
 pub(crate) fn large<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
-    let Some(number) = Option::<f64>::deserialize(from)? else { return Ok(None) };
-    if number.fract() != 0.0 || !(0.0..=WHOLE_MAX).contains(&number) {
-        return Err(D::Error::custom(format!("{number} is not a whole number from 0 to 2^53 - 1")));
-    }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
-    Ok(Some(number as u64))
+    Option::deserialize(from)?.map(|number| checked(number, EXACT_MAX)).transpose()
 }
 
 /// Reads a version, from 1 on.
@@ -47,10 +48,9 @@ pub(crate) fn object<'de, T: DeserializeOwned, D: Deserializer<'de>>(from: D) ->
 }
 
 /// Reads hops beyond the own indexers.
-pub(crate) fn ttl_or_default<'de, D: Deserializer<'de>>(from: D) -> Result<u8, D::Error> {
-    let ttl = f64::deserialize(from)?;
-    let wrong = || D::Error::custom(format!("it is a number from 0 to {TTL_MAX}"));
-    (0..=TTL_MAX).find(|hops| f64::from(*hops).to_bits() == (ttl + 0.0).to_bits()).ok_or_else(wrong)
+pub(crate) fn ttl<'de, D: Deserializer<'de>>(from: D) -> Result<u8, D::Error> {
+    let number = checked(f64::deserialize(from)?, TTL_MAX.into())?;
+    u8::try_from(number).map_err(D::Error::custom)
 }
 
 /// Hops beyond the own indexers, where nothing is said.
