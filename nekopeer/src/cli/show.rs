@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use super::{Ended, bar::Bars};
 use crate::{
     api::{Command, Failure, FailureKind, Framed, Outcome, Reply},
-    terminal::Output,
+    terminal::output::{Output, Stdout},
 };
 
 /// Shows the answer to `command` until its end. Blocking. Without an end the command was interrupted.
@@ -35,8 +35,7 @@ pub(super) fn answer(
                 output.note(&text);
             }
             Reply::Bytes(bytes) => {
-                let written = io::stdout().lock().write_all(&bytes);
-                written.map_err(|why| cannot_write(command, &why))?;
+                Stdout::lock().write_all(&bytes).map_err(|why| of_file(command, why))?;
             }
             Reply::Event(event) => {
                 bars.clear();
@@ -45,7 +44,7 @@ pub(super) fn answer(
             Reply::EventsMissed(_) => {} // is shown by `events`
             Reply::Finished(result) => {
                 bars.clear();
-                io::stdout().lock().flush().map_err(|why| cannot_write(command, &why))?;
+                Stdout::lock().flush().map_err(|why| of_file(command, why))?;
                 return match result {
                     Ok(done) => {
                         json(framed.end(&done.fields))?;
@@ -66,11 +65,10 @@ pub(super) fn answer(
     Ok(Ended::Failed)
 }
 
-fn cannot_write(command: &Command, why: &io::Error) -> anyhow::Error {
-    match command.api().is_bytes() {
-        true => anyhow::anyhow!("{}: cannot write to stdout: {why}", command.api().title()),
-        false => anyhow::anyhow!("cannot write to stdout: {why}"),
-    }
+/// Whose bytes cannot be written, if it is a file's.
+fn of_file(command: &Command, why: io::Error) -> anyhow::Error {
+    let why = anyhow::Error::from(why);
+    if command.api().is_bytes() { why.context(command.api().title()) } else { why }
 }
 
 const fn ended(failure: &Failure) -> Ended {

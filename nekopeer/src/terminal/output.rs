@@ -9,6 +9,29 @@ pub(crate) use nekoindexer::visible::visible;
 use serde::Serialize;
 use serde_json::json;
 
+/// Stdout. An error says that it is of this.
+pub(crate) struct Stdout(StdoutLock<'static>);
+
+impl Stdout {
+    pub(crate) fn lock() -> Self {
+        Self(io::stdout().lock())
+    }
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(of_stdout)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(of_stdout)
+    }
+}
+
+fn of_stdout(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot write to stdout: {error}"))
+}
+
 /// Prints text or JSON.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
@@ -52,14 +75,14 @@ impl Output {
 
     /// Prints a part of the result, as it is.
     pub(crate) fn print(self, text: &str) -> io::Result<()> {
-        let mut stdout = io::stdout().lock();
+        let mut stdout = Stdout::lock();
         stdout.write_all(text.as_bytes())?;
         stdout.flush()
     }
 
     /// Prints many lines; the caller flushes it.
-    pub(crate) fn lines(self) -> BufWriter<StdoutLock<'static>> {
-        BufWriter::new(io::stdout().lock())
+    pub(crate) fn lines(self) -> BufWriter<Stdout> {
+        BufWriter::new(Stdout::lock())
     }
 
     /// Prints the result as JSON.

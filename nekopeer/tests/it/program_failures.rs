@@ -243,8 +243,12 @@ fn stdout_that_nobody_reads_or_that_takes_nothing_is_no_reason_to_panic() {
         assert!(ended.err.len() <= 1 && !ended.err.concat().contains("panicked"), "{words:?}: {ended:?}");
     }
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
-    let ended = run(&["get", "a.txt", "-o", "-"], full.into());
+    let ended = run(&["get", "a.txt", "-o", "-"], full.try_clone().unwrap().into());
     ended.failed_with(3, &["a.txt: cannot write to stdout: No space left"]);
+    for words in [&["ls"][..], &["ls", "--json"], &["query", "a.txt"], &["id"], &["status", "a.txt"]] {
+        let ended = run(words, full.try_clone().unwrap().into());
+        ended.failed_with(3, &["error: cannot write to stdout: No space left"]);
+    }
 }
 
 #[test]

@@ -206,7 +206,7 @@ async fn download_change(
     ensure!(done.bytes_moved < large / 4 + 4 * MIB, "{} moved", size(done.bytes_moved));
     let same = hash_file(&cache.file("dataset.bin"))? == hash_file(&origin.file("dataset.bin"))?;
     ensure!(same, "the cache's dataset.bin is not the origin's");
-    say(format!("   {}", told(cache, &done)?)).context("cannot write to stdout")
+    Ok(say(format!("   {}", told(cache, &done)?))?)
 }
 
 /// One line about a download; reads the file on disk and verifies its hash first.
