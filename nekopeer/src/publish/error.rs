@@ -44,7 +44,7 @@ pub enum PublishError {
     #[error("{0} lies in the data folder of this peer, which is never shared: copy it elsewhere")]
     OwnData(PathBuf),
     /// The name to withdraw is not registered.
-    #[error("{0} is not registered here: ls lists what is")]
+    #[error("{0} is not shared here: ls lists what is")]
     NotRegistered(FileName),
     /// The policy is out of its bounds.
     #[error(transparent)]

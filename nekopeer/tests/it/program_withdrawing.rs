@@ -38,6 +38,7 @@ fn kill(running: Running) {
 #[test]
 fn copy_learns_of_a_withdrawal_by_push_and_stays_withdrawn_until_the_name_is_published_again() {
     let (_indexers, origin, reader, sharing, mut reading) = shared(&["--on-stale", "refetch"]);
+    origin.run(&["unshare", "g"]).failed_with(1, &["error: g is not shared here: ls lists what is"]);
     origin.done(&["deregister", "f"]);
     assert!(listed(&origin).is_none(), "the origin has no file of that name");
     until(&mut reading, "the withdrawal", || is_withdrawn(&reader, 2));
