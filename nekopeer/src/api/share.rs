@@ -74,6 +74,7 @@ pub struct Share {
 const NAME_USAGE: &str = "--name names a single file, and what comes on stdin (`-`) needs it";
 const SET_USAGE: &str = "--set takes one folder, and its name if it is to have another: share --set DIR [NAME]; \
                          stdin (`-`) is for files";
+const RULES_STDIN: &str = "--hidden and --exclude are about the files of folders, not stdin (`-`)";
 const WATCH_STDIN: &str = "--watch watches files and folders, not stdin (`-`)";
 const WATCH_LINE: &str =
     "--watch goes on until Ctrl-C: run `nekopeer share PATH... --watch` in a shell of its own";
@@ -111,12 +112,13 @@ impl Api for Share {
     fn said(self, saying: Saying) -> Result<Command, NoCommand> {
         let share = if self.set { self.with_name_as_second_word(saying) } else { self };
         let policy = saying.line.unwrap_or_default().or(saying.policy);
-        let Self { paths, name, force, watch, set: is_set, .. } = &share;
+        let Self { paths, name, force, watch, set: is_set, hidden, exclude, .. } = &share;
         let from_stdin = paths.iter().any(|path| path.0 == Path::new(STDIO));
         match name {
             Some(_) if paths.len() > 1 => Err(NoCommand::usage(NAME_USAGE)),
             None if from_stdin => Err(NoCommand::usage(NAME_USAGE)),
             _ if *is_set && (from_stdin || paths.len() > 1) => Err(NoCommand::usage(not_a_set(paths))),
+            _ if from_stdin && (*hidden || !exclude.is_empty()) => Err(NoCommand::usage(RULES_STDIN)),
             _ if *watch && from_stdin => Err(NoCommand::usage(WATCH_STDIN)),
             _ if *watch && saying.line.is_some() => Err(NoCommand::usage(WATCH_LINE)),
             Some(_) if from_stdin && saying.line.is_some() => Err(NoCommand::usage(NO_STDIN)),

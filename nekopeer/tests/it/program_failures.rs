@@ -53,6 +53,8 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["share", "-"], "--name"),
     (&["share", "a", "--force"], "stdin"),
     (&["share", "-", "--name", "a", "--watch"], "not stdin"),
+    (&["share", "-", "--name", "a", "--hidden"], "not stdin"),
+    (&["share", "-", "--name", "a", "--exclude", "*.tmp"], "not stdin"),
     (&["share", "a", "--strict", "--serve-stale"], "--strict"),
     (&["get", "neko:"], "mistyped"),
     (&["get", "neko:a!"], "mistyped"),
