@@ -130,7 +130,7 @@ async fn until_free(peer: &PeerHandle, name: &FileName, answer: &Answer) {
     }
 }
 
-/// The indexers of a ticket have brought what was wanted: later commands on this folder find it by them.
+/// The indexers of a ticket have brought what was wanted, or are to: later commands on this folder find it by them.
 pub(super) async fn remember(peer: &PeerHandle, via: &Via) {
     if !via.good.is_empty() {
         peer.indexers.remember(via).await;

@@ -3,14 +3,14 @@
 use std::{path::absolute, time::Duration};
 
 use anyhow::Context;
-use nekoproto::limits::TTL_DEFAULT;
+use nekoproto::{IndexerAddr, limits::TTL_DEFAULT};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     LocalPath, Wanted, Word,
     answer::pass_events_if,
-    downloading::prefer,
+    downloading::{prefer, remember},
     job::JobKind,
     named::{self, id_digits, tickets},
     prelude::*,
@@ -20,7 +20,10 @@ use crate::{
     follow::{FOLLOWED_MAX, Follower, Hook, KEEP_MAX, PRINTED_WAITING_MAX},
     library::events::Event,
     state::freshness::OnStale,
-    storage::catalogue::{Preference, PreferenceChange},
+    storage::{
+        catalogue::{Preference, PreferenceChange},
+        remembered::Home,
+    },
 };
 
 /// Time limit of the command of `follow`, in seconds: what is usual, and a day.
@@ -87,6 +90,7 @@ impl Api for Follow {
         let said = Preference { bound_secs: self.bound, on_stale: self.when_stale };
         prefer(peer, &names, PreferenceChange { anew: self.no_preference, said }).await?;
         let via = tickets::connect(peer, &wanted, answer).await?;
+        remember(peer, &via).await;
         let job = host.jobs.begin(JobKind::Follow, &names, String::new(), false);
         let (events, endless) = (peer.events(), CancellationToken::new());
         let (library, downloader) = (Arc::clone(&peer.library), Arc::clone(&peer.downloader));
@@ -132,6 +136,10 @@ impl Api for Follow {
 
     fn names(&self) -> Vec<&FileName> {
         self.names.iter().filter_map(Word::name).collect()
+    }
+
+    fn by_ticket(&self) -> Option<(Home, Vec<IndexerAddr>)> {
+        self.wanted().ok()?.1.by_ticket()
     }
 
     fn is_endless(&self) -> bool {

@@ -7,7 +7,7 @@ use axum::{
     response::IntoResponse,
 };
 use nekoproto::{
-    Version,
+    IndexerAddr, Version,
     limits::{POLICY_SECS_MAX, TTL_DEFAULT},
 };
 
@@ -232,8 +232,8 @@ impl Api for Get {
         self.is_to_stdout() && !self.is_of_many()
     }
 
-    fn home(&self) -> Option<Home> {
-        self.wanted().ok()?.1.home
+    fn by_ticket(&self) -> Option<(Home, Vec<IndexerAddr>)> {
+        self.wanted().ok()?.1.by_ticket()
     }
 
     fn without_peer(&self, folder: &str) -> Result<String, Failure> {

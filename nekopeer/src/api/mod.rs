@@ -36,7 +36,7 @@ mod watch;
 
 use std::{fmt::Debug, sync::Arc};
 
-use nekoproto::FileName;
+use nekoproto::{FileName, IndexerAddr};
 use serde::{Deserialize, Serialize};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -162,8 +162,8 @@ pub(crate) trait Api: Debug {
         false
     }
 
-    /// The network of its tickets.
-    fn home(&self) -> Option<Home> {
+    /// The network of its tickets, and the indexers that they name.
+    fn by_ticket(&self) -> Option<(Home, Vec<IndexerAddr>)> {
         None
     }
 

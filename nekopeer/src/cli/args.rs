@@ -11,7 +11,7 @@ use nekoindexer::{
     daemon::settings::{self, AccessArgs, CommonArgs, Program, Tool, units as memory},
 };
 use nekoproto::{
-    Mode, NetworkName, Staleness,
+    IndexerAddr, Mode, NetworkName, Staleness,
     budget::BUDGET_DEFAULT,
     transport::{Security, resolve},
 };
@@ -96,6 +96,9 @@ pub struct NodeArgs {
     /// What happens to a copy here when a newer version is out [default: keep]
     #[arg(long, global = true, hide_short_help = true, help_heading = "Copies here", value_name = "WHAT")]
     pub on_stale: Option<OnStale>,
+    /// Indexers that the command's tickets name: used where a peer that serves finds no other one.
+    #[arg(skip)]
+    pub(super) named: Vec<IndexerAddr>,
 }
 
 /// The mode of a policy.
@@ -231,11 +234,11 @@ impl NodeArgs {
         self.memory.map_or(BUDGET_DEFAULT, memory::budget)
     }
 
-    /// The same in the network of a command's tickets, unless a network is given.
+    /// The same in the network of a command's tickets, unless a network is given, and with the indexers that they name.
     #[must_use]
     pub(super) fn for_command(&self, command: &crate::api::Command) -> Self {
-        let of_ticket = command.api().home().map(|home| home.network);
-        Self { network: self.network.clone().or(of_ticket), ..self.clone() }
+        let Some((home, named)) = command.api().by_ticket() else { return self.clone() };
+        Self { network: self.network.clone().or(Some(home.network)), named, ..self.clone() }
     }
 
     /// Checks what no single value can tell.

@@ -111,11 +111,20 @@ impl Indexers {
         found
     }
 
-    /// The indexers given or found, or one started here.
+    /// The indexers given or found, or those that a ticket names, which are waited for, or one started here.
     pub(super) async fn find_or_start(args: &NodeArgs) -> anyhow::Result<Self> {
-        let found = Self::find(args).await?;
+        let found = match args.named.is_empty() {
+            true => Self::find(args).await?,
+            false => Self::find_near(args).await?,
+        };
         if !found.addrs.is_empty() {
             return Ok(found);
+        }
+        if !args.named.is_empty() {
+            let addrs: Vec<SocketAddr> = args.named.iter().map(|at| at.addr).collect();
+            let keys = args.named.iter().map(|at| (at.addr, at.node)).collect();
+            let is_open = are_open(&endpoint(args)?, &addrs).await;
+            return Ok(Self { addrs, keys, is_open, ..found });
         }
         let embedded = start(args).await.context("cannot start an indexer here")?;
         let bound = embedded.local_addr();

@@ -277,3 +277,21 @@ fn ticket_of_a_folder_brings_all_its_files_and_those_of_its_origin_alone() {
     let got = reader.done(&["--json", "get", &ticket]).json();
     assert_eq!((got["files"].as_array().unwrap().len(), reader.read("odd/f3")), (3, b"f3".to_vec()), "{got}");
 }
+
+#[test]
+fn ticket_is_followed_by_the_indexers_that_it_names_and_none_is_started() {
+    let (_indexers, origin) = one_home();
+    origin.write("f.txt", "one\n");
+    let mut sharing = origin.share(&["f.txt"]);
+    let (ticket, reader) = (ticket_of(&mut sharing), stranger());
+    let mut following = reader.start(&["follow", &ticket]);
+    following.out_line("f.txt is at version 1");
+    origin.write("f.txt", "two\n");
+    origin.done(&["share", "f.txt"]);
+    following.out_line("f.txt is at version 2");
+    following.interrupt();
+    // The folder remembers them: the name alone is enough.
+    let mut following = reader.start(&["follow", "f.txt"]);
+    following.out_line("f.txt is at version 2");
+    assert!(!reader.path(".neko/indexer.key").exists(), "an indexer was started: {}", following.said());
+}

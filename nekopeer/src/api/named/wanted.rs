@@ -128,6 +128,11 @@ impl Wanted {
         names.len() != 1 || !self.patterns.is_empty()
     }
 
+    /// The network of the tickets, and the indexers that they name.
+    pub(crate) fn by_ticket(self) -> Option<(Home, Vec<IndexerAddr>)> {
+        Some((self.home?, self.via))
+    }
+
     /// What is known of `name`.
     pub(crate) fn of(&self, name: &FileName) -> Option<&Named> {
         self.named.get(name)
