@@ -153,18 +153,14 @@ impl Indexers {
         }
         if let Some(embedded) = &self.embedded {
             let addr = reached_at(embedded.local_addr());
-            let reach = match (!self.is_open, args.no_discovery) {
-                (true, _) => format!(
-                    "; this machine only, --lan opens it to the network (others here use --indexer {addr})"
-                ),
-                (false, false) => {
-                    format!(" for the network, which finds it by itself (or with --indexer {addr})")
-                }
-                (false, true) => format!(" for the network (others use --indexer {addr})"),
+            let reach = match (self.is_open, args.no_discovery) {
+                (false, _) => "this machine only, --lan opens it to the network",
+                (true, false) => "the network finds it by itself",
+                (true, true) => "the network reaches it",
             };
-            output.note(&format!(
-                "no indexer given and none found at {discover}: started one at {addr}{reach}"
-            ));
+            let is_usual = addr == discover || self.is_open && !args.no_discovery;
+            let others = if is_usual { String::new() } else { format!("; others use --indexer {addr}") };
+            output.note(&format!("no indexer found: started one at {addr}; {reach}{others}"));
         }
         for addr in &self.addrs {
             match self.how {
