@@ -17,7 +17,7 @@ pub enum Verb {
     /// The same as share; a second word that is no file is the name: register PATH NAME
     #[command(hide = true)]
     Register(Share),
-    /// Pause all downloads of the running peer; what came is kept
+    /// Pause all downloads of the running peer, until it ends; what came is kept
     Pause,
     /// Have paused downloads go on
     Resume,
