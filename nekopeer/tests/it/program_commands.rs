@@ -261,6 +261,7 @@ fn folder_and_glob_bring_all_that_match_and_a_name_that_looks_like_a_glob_is_one
     assert_eq!((all.len(), reader.read("odd/in/g")), (61, b"odd/in/g".to_vec()), "{all:?}");
     assert_eq!(got(&reader, &["odd/**", "odd/f1"]).len(), 61);
     assert_eq!(got(&reader, &["odd/f1?"]).len(), 10);
+    reader.run(&["get", "song [dead"]).failed_with(1, &["nobody offers song [dead"]);
     reader.done(&["get", "song [live].mp3", "-o", "song"]);
     assert_eq!(reader.read("song"), b"song [live].mp3");
     fs::create_dir(reader.path("out")).unwrap();

@@ -55,7 +55,10 @@ async fn matching(
     let origin = origin.clone().map(IdDigits::try_from).transpose();
     let origin = origin.map_err(|error| invalid(error.to_string()))?;
     let search = Search { terms: Terms::first_of([term]), min_size: 0, published_from_ms: 0, origin };
-    Matcher::new(&search).map_err(|error| invalid(error.to_string()))?;
+    match Matcher::new(&search) {
+        Err(_) if FileName::new(pattern).is_ok() => return Ok(Vec::new()), // a name such as `a]b[`
+        matcher => drop(matcher.map_err(|error| invalid(error.to_string()))?),
+    }
     let (mut names, mut after, mut is_complete) = (Vec::new(), None, true);
     loop {
         let found = peer.indexers.find(&search, after.as_ref(), FOUND_MAX, ttl_hops, via).await?;
