@@ -193,11 +193,11 @@ impl Caller {
 
 /// The body of a request: the command in a line, and its input.
 fn body(command: &Command, input: Input) -> Body {
-    let first = Some(line(command));
+    let first = line(command);
     if !command.api().takes_input() {
-        return first.unwrap_or_default().into();
+        return first.into();
     }
-    Body::from_stream(stream::try_unfold((first, input), async |(mut first, mut input)| {
+    Body::from_stream(stream::try_unfold((Some(first), input), async |(mut first, mut input)| {
         if let Some(line) = first.take() {
             return Ok(Some((Bytes::from(line), (None, input))));
         }
