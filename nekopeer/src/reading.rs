@@ -86,7 +86,7 @@ pub(crate) enum ReadError {
     #[error(transparent)]
     Download(#[from] DownloadError),
     /// A file that this peer publishes was changed on its disk.
-    #[error("{0} was changed on disk since it was published here: publish it again")]
+    #[error("{0} was changed on disk since it was shared here: share it again")]
     Changed(FileName),
     /// The policy of a held copy forbids reading it.
     #[error(

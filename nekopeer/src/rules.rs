@@ -40,7 +40,7 @@ pub enum RulesError {
         why: String,
     },
     /// An ignore file cannot be read.
-    #[error("{path} cannot be followed, and nothing in its folder is published: {why}; mend it")]
+    #[error("{path} cannot be followed, and nothing in its folder is shared: {why}; mend it")]
     IgnoreFile {
         /// The file.
         path: PathBuf,

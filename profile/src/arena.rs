@@ -204,4 +204,4 @@ pub(crate) async fn get(reader: &mut Process, seeder_dir: &Path, name: &str) -> 
 }
 
 /// What is said of a file that is not what was published.
-pub(crate) const WRONG: &str = "the file is not the one that was published";
+pub(crate) const WRONG: &str = "the file is not the one that was shared";

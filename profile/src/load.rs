@@ -40,7 +40,7 @@ const ALONE_LABEL: &str = "one at a time";
 const THEIRS: [(Protocol, f64, f64); 2] = [(Protocol::Native, 1438.29, 20.0), (Protocol::Rest, 842.68, 10.0)];
 /// Of the table, by key.
 const COLUMNS: &str =
-    "scenario publications_per_s lookups_per_s p50_us p99_us twice skipped lost peak_mib_receiver verdict";
+    "scenario shared_per_s lookups_per_s p50_us p99_us twice skipped lost peak_mib_receiver verdict";
 
 /// How much, for how long, and what happens meanwhile.
 #[derive(Clone, Debug, Args)]
@@ -51,7 +51,7 @@ pub struct Options {
     /// Workers at once
     #[arg(long, default_value_t = 60, value_parser = within(1, 999))]
     pub(crate) workers: usize,
-    /// Names of each worker, which it publishes together
+    /// Names of each worker, which it shares together
     #[arg(long, default_value_t = 64, value_parser = within(1, 999))]
     pub(crate) names: usize,
     /// Seconds that they work in each scenario
@@ -98,7 +98,7 @@ fn picture(all: &[(Protocol, String, Points)]) -> Picture {
     };
     let charts = [Protocol::Native, Protocol::Rest].map(of);
     let charts = charts.into_iter().filter(|lines: &Lines| !lines.is_empty()).collect();
-    let title = "From a publication to its arrival at the reader";
+    let title = "From sharing a version to its arrival at the reader";
     shares(title, machine::in_words(), "arrived by then, % of those that arrived", charts)
 }
 
@@ -145,7 +145,7 @@ async fn run_all(options: &Options, deployment: &Deployment, runtime: &Handle) -
                 Err(fault) => return Err(fault),
             };
         if scenario == Scenario::Live && options.workers > 1 && !watch.is_stopped() {
-            goals.extend(goal(protocol, done.row.get("publications_per_s")));
+            goals.extend(goal(protocol, done.row.get("shared_per_s")));
         }
         lines.push((protocol, label, std::mem::take(&mut done.curve)));
         measured.push(done);
@@ -213,7 +213,7 @@ fn goal(protocol: Protocol, per_s: f64) -> Option<String> {
     let (_, theirs, times) = THEIRS.into_iter().find(|(of, ..)| *of == protocol)?;
     let verdict = if per_s >= theirs * times { "reached" } else { "missed" };
     Some(format!(
-        "{}: {per_s:.0} published a second are {:.1} times the {theirs:.0} messages of a broker; {times} are aimed at: {verdict}.",
+        "{}: {per_s:.0} shared a second are {:.1} times the {theirs:.0} messages of a broker; {times} are aimed at: {verdict}.",
         option_name(&protocol),
         per_s / theirs
     ))

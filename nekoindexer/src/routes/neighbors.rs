@@ -1,6 +1,9 @@
 //! `/api/v1/neighbors`: how each neighbor stands with the indexer.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{Json, extract::State};
 use nekoproto::{WhyUnasked, clock};
@@ -8,7 +11,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::view::View;
-use crate::{daemon::http::Problem, neighbors::links::Report, shared::Shared, state::standing::Standing};
+use crate::{daemon::http::Problem, neighbors::links::Report, shared::Shared};
 
 /// All neighbors.
 #[derive(Debug, Serialize, ToSchema)]
@@ -27,8 +30,6 @@ pub(super) struct Neighbor {
     /// Why it is a neighbor: `configured`; `member` of this private network that connected to this indexer; or `guest`:
     /// it connected, and may be anybody.
     standing: &'static str,
-    /// Whether it is in the configuration; else it connected to this indexer.
-    configured: bool,
     /// Whether queries go to it.
     asked: bool,
     /// Queries that it has not answered yet.
@@ -38,7 +39,7 @@ pub(super) struct Neighbor {
     /// Whether what it advertises of its names counts.
     summary_trusted: bool,
     /// Milliseconds since its last message about names; null without any.
-    last_word_ms: Option<u64>,
+    silent_ms: Option<u64>,
     /// Why it is not connected, or not asked.
     why: Option<String>,
 }
@@ -57,12 +58,11 @@ impl Neighbor {
                 node: standing.node.map(|node| node.to_string()),
                 connected: standing.connected.is_some(),
                 standing: standing.standing.name(),
-                configured: standing.standing == Standing::Configured,
                 asked,
                 load: load.as_ref().map_or(0, |load| load.in_flight()),
                 late: load.as_ref().is_some_and(|load| load.is_stuck(Instant::now())),
                 summary_trusted: channel.is_some_and(|channel| channel.is_trusted(now)),
-                last_word_ms: silent.map(|silent| u64::try_from(silent.as_millis()).unwrap_or(u64::MAX)),
+                silent_ms: silent.map(millis),
                 why: standing.why.or_else(|| {
                     let why =
                         if standing.standing.is_guest() { WhyUnasked::Guest } else { WhyUnasked::Silent };
@@ -72,6 +72,11 @@ impl Neighbor {
         };
         shared.neighbors.links.reports().into_iter().map(one).collect()
     }
+}
+
+/// A duration as whole milliseconds.
+pub(super) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// How each neighbor stands with the indexer.

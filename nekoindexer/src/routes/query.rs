@@ -47,6 +47,7 @@ struct Asked {
 
 /// Answers in the order of the names.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Answers)]
 pub(super) struct FoundAll {
     answers: Vec<Answer>,
 }
@@ -63,9 +64,10 @@ struct Answer {
 
 /// One version of a file, and who has it.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Hit)]
 struct FoundFile {
     name: String,
-    /// Who published it.
+    /// Who shares it.
     origin: String,
     version: u64,
     /// Bytes.
@@ -77,6 +79,7 @@ struct FoundFile {
 
 /// Who has a version.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Holder)]
 struct FoundHolder {
     node: String,
     addr: String,

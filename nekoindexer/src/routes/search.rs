@@ -65,15 +65,15 @@ struct Indexers {
 #[derive(Debug, Serialize, ToSchema)]
 struct Match {
     name: String,
-    /// Who published it.
+    /// Who shares it.
     origin: String,
     version: u64,
     /// Bytes.
     size: u64,
     /// Its BLAKE3.
     content: String,
-    /// When it was published, in Unix time in milliseconds; null if its origin does not say.
-    published_ms: Option<u64>,
+    /// When it was shared, in Unix time in milliseconds; null if its origin does not say.
+    shared_ms: Option<u64>,
     /// How many peers have it.
     holders: usize,
 }
@@ -148,7 +148,7 @@ impl From<Hit> for Match {
             version: record.version.get(),
             size: record.size,
             content: record.content.to_string(),
-            published_ms: (record.published_ms != 0).then_some(record.published_ms),
+            shared_ms: (record.published_ms != 0).then_some(record.published_ms),
             holders: holders.len(),
         }
     }

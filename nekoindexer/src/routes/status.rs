@@ -7,7 +7,10 @@ use nekoproto::clock;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{neighbors::Neighbor, view::View};
+use super::{
+    neighbors::{Neighbor, millis},
+    view::View,
+};
 use crate::{
     counters::{Histogram, bucket_ends_us},
     daemon::http::{Problem, exposition::resident_bytes},
@@ -17,6 +20,7 @@ use crate::{
 
 /// An indexer.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = IndexerStatus)]
 pub(super) struct Status {
     /// Its id.
     node: String,
@@ -33,8 +37,8 @@ pub(super) struct Status {
 /// What changes all the time.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Figures {
-    /// Seconds since the start.
-    uptime_s: u64,
+    /// Milliseconds since the start.
+    uptime_ms: u64,
     /// Names with at least one holder.
     names: usize,
     /// Peers with a connection, or a lease that outlives it.
@@ -62,18 +66,21 @@ pub(super) struct Figures {
 
 /// What is used of a limit.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-struct Used {
-    used: usize,
-    max: usize,
+#[serde(untagged)]
+enum Used {
+    /// A number.
+    Count { used: usize, max: usize },
+    /// Memory.
+    Bytes { used_bytes: usize, max_bytes: usize },
 }
 
 /// How long answers took.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Latency {
-    /// Half of the answers of the last ten seconds took at most so many microseconds; null without answers.
-    p50_us: Option<f64>,
-    p90_us: Option<f64>,
-    p99_us: Option<f64>,
+    /// Half of the answers of the last ten seconds took at most so many milliseconds; null without answers.
+    p50_ms: Option<f64>,
+    p90_ms: Option<f64>,
+    p99_ms: Option<f64>,
     /// All answers since the start. Those that no neighbor was asked for are a sample, weighted.
     buckets: Vec<Bucket>,
 }
@@ -81,8 +88,8 @@ pub(super) struct Latency {
 /// The answers that took longer than those of the bucket before.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Bucket {
-    /// And at most so many microseconds; null: any time.
-    le_us: Option<u64>,
+    /// And at most so many milliseconds; null: any time.
+    le_ms: Option<f64>,
     count: u64,
 }
 
@@ -110,7 +117,7 @@ impl Figures {
         };
         let budget = budget(shared, &view.arrivals);
         Self {
-            uptime_s: now.at.saturating_duration_since(view.began).as_secs(),
+            uptime_ms: millis(now.at.saturating_duration_since(view.began)),
             names: shared.state.index.names(),
             holders: shared.state.index.holders(),
             queries: counters.answered(),
@@ -121,7 +128,7 @@ impl Figures {
             invalidations: counters.invalidations.get(),
             latency: Latency::of(&counters.answers(), &seconds.answers),
             drops: drops(shared, &view.arrivals).collect(),
-            budget: budget.into_iter().map(|(what, used, max)| (what, Used { used, max })).collect(),
+            budget: budget.into_iter().map(|(what, used, max)| (what, Used::of(what, used, max))).collect(),
             memory_bytes: now.memory_bytes,
         }
     }
@@ -129,12 +136,27 @@ impl Figures {
 
 impl Latency {
     fn of(all: &Histogram, recent: &Histogram) -> Self {
+        let quantile_ms = |share| recent.quantile_us(share).map(|us| us / 1e3);
         let buckets = all.buckets.iter().enumerate();
         Self {
-            p50_us: recent.quantile_us(0.5),
-            p90_us: recent.quantile_us(0.9),
-            p99_us: recent.quantile_us(0.99),
-            buckets: buckets.map(|(n, count)| Bucket { le_us: bucket_ends_us(n), count: *count }).collect(),
+            p50_ms: quantile_ms(0.5),
+            p90_ms: quantile_ms(0.9),
+            p99_ms: quantile_ms(0.99),
+            buckets: buckets.map(|(n, count)| Bucket { le_ms: bucket_ends_ms(n), count: *count }).collect(),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "powers of two")]
+fn bucket_ends_ms(n: usize) -> Option<f64> {
+    bucket_ends_us(n).map(|us| us as f64 / 1e3)
+}
+
+impl Used {
+    fn of(what: &str, used: usize, max: usize) -> Self {
+        match what {
+            "memory" | "summaries" => Self::Bytes { used_bytes: used, max_bytes: max },
+            _ => Self::Count { used, max },
         }
     }
 }

@@ -107,6 +107,9 @@ async fn what_nodes_do_is_counted() {
     assert_eq!(json!([status["node"], status["listen"], status["names"], status["holders"]]), node);
     assert!((4..=5).contains(&status["queries"].as_u64().unwrap()), "{status}");
     assert_eq!(json!([status["drops"]["forged"], status["drops"]["busy"]]), json!([1, 0]));
+    let budget = &status["budget"];
+    assert!(budget["memory"]["max_bytes"].is_u64() && budget["connections"]["max"].is_u64(), "{budget}");
+    assert_eq!(status["latency"]["buckets"][23]["le_ms"], json!(8388.608));
     // The other end sees a guest, which is told of names a second later.
     let neighbor = eventually(async || {
         let neighbor = json_of(addr, "/status").await["neighbors"][0].take();
@@ -119,7 +122,6 @@ async fn what_nodes_do_is_counted() {
         ("addr", json!(far.local_addr())),
         ("node", json!(far.node().to_string())),
         ("connected", json!(true)),
-        ("configured", json!(true)),
         ("late", json!(false)),
     ];
     for (key, expected) in cases {

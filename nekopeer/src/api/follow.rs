@@ -34,7 +34,7 @@ const EXEC_SECS_MAX: u32 = 24 * 60 * 60;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 pub struct Follow {
     /// Their names, or tickets that `share` printed elsewhere; NAME@ID, with 10 to 64 digits of an id, is the file of
-    /// that origin. What nobody offers yet is waited for
+    /// that origin. What nobody shares yet is waited for
     #[arg(required = true, value_name = "NAME", value_parser = Word::said)]
     names: Vec<Word>,
     /// Run this by /bin/sh on each new version, with NEKO_NAME, NEKO_VERSION, NEKO_PATH and NEKO_PREVIOUS_VERSION; if
@@ -54,7 +54,7 @@ pub struct Follow {
     /// Hops the query may travel beyond the own indexer
     #[arg(long, value_name = "N", default_value_t = TTL_DEFAULT, value_parser = said::ttl())]
     ttl: u8,
-    /// Whose file, where several origins publish different ones: the first digits of its id; `@` is then part of each name
+    /// Whose file, where several origins share different ones: the first digits of its id; `@` is then part of each name
     #[arg(long, value_name = "ID", value_parser = id_digits)]
     origin: Option<String>,
     /// Replace a file that stands there and is no copy from here; fetch a file larger than the free disk

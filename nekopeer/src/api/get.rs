@@ -60,7 +60,7 @@ pub struct Get {
     #[serde(default = "json::ttl_default", deserialize_with = "json::ttl")]
     #[schema(maximum = 16)]
     ttl: u8,
-    /// Whose file, where several origins publish different ones: the first digits of its id; `@` is then part of each name
+    /// Whose file, where several origins share different ones: the first digits of its id; `@` is then part of each name
     #[arg(long, value_name = "ID", value_parser = id_digits)]
     #[schema(pattern = "^[0-9a-fA-F]{1,64}$")]
     origin: Option<String>,

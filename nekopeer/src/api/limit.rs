@@ -13,12 +13,12 @@ pub struct Limit {
     #[arg(id = "up", long, value_name = "RATE", value_parser = units::new_rate)]
     #[schema(maximum = 9007199254740991u64)]
     #[serde(default, deserialize_with = "large")]
-    limit_up: Option<u64>,
+    limit_up_bytes_per_s: Option<u64>,
     /// Bytes a second that are fetched at most; 0: no limit
     #[arg(id = "down", long, value_name = "RATE", value_parser = units::new_rate)]
     #[schema(maximum = 9007199254740991u64)]
     #[serde(default, deserialize_with = "large")]
-    limit_down: Option<u64>,
+    limit_down_bytes_per_s: Option<u64>,
     /// Whether downloads are paused
     #[arg(skip)]
     paused: Option<bool>,
@@ -29,9 +29,9 @@ pub struct Limit {
 #[schema(as = Throttle)]
 struct ThrottleRow {
     /// Bytes a second that are sent at most; null: no limit.
-    limit_up: Option<u64>,
+    limit_up_bytes_per_s: Option<u64>,
     /// Bytes a second that are fetched at most; null: no limit.
-    limit_down: Option<u64>,
+    limit_down_bytes_per_s: Option<u64>,
     /// Whether downloads are paused.
     paused: bool,
 }
@@ -48,8 +48,8 @@ impl Api for Limit {
         let (peer, before) = (&host.peer, host.peer.limits());
         let new = |rate: Option<u64>, before| rate.map_or(before, NonZeroU64::new); // 0: no limit
         peer.set_limits(Limits {
-            up: new(self.limit_up, before.up),
-            down: new(self.limit_down, before.down),
+            up: new(self.limit_up_bytes_per_s, before.up),
+            down: new(self.limit_down_bytes_per_s, before.down),
         });
         match self.paused {
             Some(true) => peer.pause(),
@@ -57,7 +57,13 @@ impl Api for Limit {
             None => {}
         }
         let [up, down] = [peer.limits().up, peer.limits().down].map(|rate| rate.map(NonZeroU64::get));
-        answer.row(&ThrottleRow { limit_up: up, limit_down: down, paused: peer.is_paused() }).await?;
+        answer
+            .row(&ThrottleRow {
+                limit_up_bytes_per_s: up,
+                limit_down_bytes_per_s: down,
+                paused: peer.is_paused(),
+            })
+            .await?;
         Ok(Done::all())
     }
 
@@ -70,7 +76,11 @@ impl Api for Limit {
             let rate =
                 |rate: Option<u64>| rate.map_or("no limit".into(), |rate| format!("{}/s", units::size(rate)));
             let paused = if now.paused { "; downloads are paused" } else { "" };
-            output.text(&format!("up {}, down {}{paused}", rate(now.limit_up), rate(now.limit_down)))
+            output.text(&format!(
+                "up {}, down {}{paused}",
+                rate(now.limit_up_bytes_per_s),
+                rate(now.limit_down_bytes_per_s)
+            ))
         })
     }
 

@@ -1,4 +1,4 @@
-//! `ls`: lists what is published and held here.
+//! `ls`: lists what is shared and held here.
 
 use axum::{http::StatusCode, response::IntoResponse};
 use tokio::sync::Semaphore;
@@ -13,8 +13,8 @@ use crate::{
 };
 
 /// Files in one answer over HTTP, unless told otherwise, and at most.
-pub(super) const FIRST_DEFAULT: u32 = 1000;
-const FIRST_MAX: u32 = 10_000;
+pub(super) const LIMIT_DEFAULT: u32 = 1000;
+const LIMIT_MAX: u32 = 10_000;
 /// Damaged entries that are told in one answer.
 const DAMAGED_MAX: usize = 20;
 /// Selections that are carried out at once: each reads the whole catalogue. Further ones wait.
@@ -22,7 +22,7 @@ const SELECTIONS_MAX: usize = 2;
 
 static SELECTIONS: Semaphore = Semaphore::const_new(SELECTIONS_MAX);
 
-/// List what is published and held here
+/// List what is shared and held here
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 pub struct Ls {
     /// At most this many; `None`: all
@@ -91,7 +91,7 @@ pub(super) fn listed(mut damaged: Vec<String>, next: Option<FileName>) -> Done {
     Done::with(outcome, &serde_json::json!({ "damaged": damaged, "next": next }))
 }
 
-/// Files that are published or held here, by name.
+/// Files that are shared or held here, by name.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Catalogue)]
 pub(super) struct Catalogue {
@@ -135,7 +135,7 @@ impl From<Totals> for TotalsJson {
     }
 }
 
-/// Lists what is published and held here, by name or as `sort` says. No other node is asked. With `q`, `sort` or `folder`
+/// Lists what is shared and held here, by name or as `sort` says. No other node is asked. With `q`, `sort` or `folder`
 /// the answer has totals, and the whole catalogue is read for it.
 #[utoipa::path(
     get,
@@ -150,7 +150,7 @@ pub(super) async fn catalogue(
     State(inside): State<Arc<Inside>>,
     Asked(page): Asked<Page>,
 ) -> Result<Response, Problem> {
-    let first = first(page.first)?.unwrap_or(FIRST_DEFAULT);
+    let first = first(page.first)?.unwrap_or(LIMIT_DEFAULT);
     match page.selection(first) {
         Some(selection) => browse(&inside, selection).await,
         None => answered(&inside, Ls { first: Some(first), after: page.after }).await,
@@ -164,14 +164,15 @@ pub(super) async fn catalogue(
 pub(super) struct Page {
     /// Files in this answer, at most
     #[param(minimum = 1, maximum = 10000)]
+    #[serde(rename = "limit")]
     first: Option<u32>,
     /// Those after this name
     #[param(value_type = Option<Name>)]
     after: Option<FileName>,
     /// Words with spaces between them: each occurs in the name
     q: Option<String>,
-    /// `name`, `size`, `published` or `freshness` (stale first); `-` before it: in descending order
-    #[param(value_type = Option<String>, pattern = "^-?(name|size|published|freshness)$")]
+    /// `name`, `size`, `shared` or `freshness` (stale first); `-` before it: in descending order
+    #[param(value_type = Option<String>, pattern = "^-?(name|size|shared|freshness)$")]
     #[serde(default, deserialize_with = "text::deserialize")]
     sort: Option<Sort>,
     /// Files below this folder; empty: the topmost. Without `q` deeper files are counted by folder
@@ -195,8 +196,8 @@ impl Page {
 /// Files in one answer, as asked for.
 pub(super) fn first(asked: Option<u32>) -> Result<Option<u32>, Problem> {
     match asked {
-        Some(first) if !(1..=FIRST_MAX).contains(&first) => {
-            Err(Problem::bad_request(format!("first is a number from 1 to {FIRST_MAX}")))
+        Some(first) if !(1..=LIMIT_MAX).contains(&first) => {
+            Err(Problem::bad_request(format!("limit is a number from 1 to {LIMIT_MAX}")))
         }
         first => Ok(first),
     }

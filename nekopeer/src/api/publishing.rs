@@ -116,7 +116,7 @@ impl SkippedFields {
             SkipCause::Excluded => &mut self.excluded,
             SkipCause::NotAFile => &mut self.others,
         } += 1;
-        self.still_published += u64::from(*is_published);
+        self.still_shared += u64::from(*is_published);
     }
 }
 

@@ -33,7 +33,7 @@ pub struct Search {
     /// Only files of at least this size, such as 64MiB
     #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
     min_size: Option<u64>,
-    /// Only files published since then: 2h, 3d or a date such as 2026-11-01
+    /// Only files shared since then: 2h, 3d or a date such as 2026-11-01
     #[arg(long, value_name = "AGE", value_parser = units::since)]
     newer_than: Option<u64>,
     /// Only files of this origin: the first digits of its id
@@ -187,7 +187,7 @@ pub(super) async fn search(
     let search = Search {
         terms: words.q.split_whitespace().map(str::to_owned).collect(),
         min_size: words.min_size,
-        newer_than: words.newer_than.map(|secs| now_ms.saturating_sub(secs.saturating_mul(1000))),
+        newer_than: words.newer_than_secs.map(|secs| now_ms.saturating_sub(secs.saturating_mul(1000))),
         origin: words.origin,
         ttl: Some(words.ttl),
         here: false,
@@ -215,7 +215,7 @@ pub(super) struct Words {
     min_size: Option<u64>,
     /// The largest age in seconds
     #[param(maximum = 9007199254740991u64)]
-    newer_than: Option<u64>,
+    newer_than_secs: Option<u64>,
     /// The first digits of the origin's id
     #[param(pattern = "^[0-9a-fA-F]{1,64}$")]
     origin: Option<String>,

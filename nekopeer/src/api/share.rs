@@ -1,4 +1,4 @@
-//! `share`: publishes files and folders.
+//! `share`: shares files and folders, as new versions.
 
 use std::{
     borrow::Cow,
@@ -23,7 +23,7 @@ use crate::{
     util::json::object,
 };
 
-/// Publish files or folders, and keep serving them until Ctrl-C; a peer that runs already takes them over
+/// Share files or folders, and keep serving them until Ctrl-C; a peer that runs already takes them over
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Share {
@@ -41,8 +41,8 @@ pub struct Share {
     #[arg(long)]
     #[serde(skip)]
     force: bool,
-    /// Go on watching the paths: what is created or changed there is published by itself once it is complete, and what is
-    /// removed is withdrawn. If a peer runs on the folder already, that peer does it as long as this command lives
+    /// Go on watching the paths: what is created or changed there is shared by itself once it is complete, and what is
+    /// removed is unshared. If a peer runs on the folder already, that peer does it as long as this command lives
     #[arg(long)]
     #[serde(skip)]
     watch: bool,
@@ -51,11 +51,11 @@ pub struct Share {
     #[arg(long)]
     #[serde(default)]
     set: bool,
-    /// Publish hidden files and folders too; a hidden path that is named is published anyway
+    /// Share hidden files and folders too; a hidden path that is named is shared anyway
     #[arg(long)]
     #[serde(default)]
     hidden: bool,
-    /// Publish nothing that this glob matches, in the syntax of gitignore: `*.tmp`, `build/`; a .nekoignore file in a folder
+    /// Share nothing that this glob matches, in the syntax of gitignore: `*.tmp`, `build/`; a .nekoignore file in a folder
     /// has such lines. May be given several times
     #[arg(long, value_name = "GLOB", value_parser = glob)]
     #[serde(default)]
@@ -169,19 +169,19 @@ fn not_a_set(paths: &[LocalPath]) -> Cow<'static, str> {
     }
 }
 
-/// What became of files that were to be published.
+/// What became of files that were to be shared.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Published)]
-pub(super) struct Published {
-    /// New versions, and those that equal the version published before.
+#[schema(as = Shared)]
+pub(super) struct Shared {
+    /// New versions, and those that equal the version shared before.
     files: Vec<PublishedRow>,
     /// Names of copies of other origins' files, which stay copies.
     copies: Vec<String>,
-    /// Files that cannot be published.
+    /// Files that cannot be shared.
     failed: Vec<UnpublishedRow>,
     /// What to type elsewhere to get all of them, if they are the files of one folder.
     ticket: Option<String>,
-    /// What in folders was not published, by cause.
+    /// What in folders was not shared, by cause.
     skipped: SkippedFields,
     /// Copies and failures that are not listed here because they are too many.
     more: usize,
@@ -191,18 +191,18 @@ pub(super) struct Published {
     confirmed: bool,
 }
 
-/// Publishes files and folders of this machine.
+/// Shares files and folders of this machine.
 #[utoipa::path(
     post,
     path = "/api/v1/publish",
     request_body = Share,
     responses(
-        (status = 200, description = "What became of them", body = Published),
+        (status = 200, description = "What became of them", body = Shared),
         Refused,
     ),
     security(("token" = [])),
 )]
-pub(super) async fn publish(
+pub(super) async fn share(
     _: Authorized,
     State(inside): State<Arc<Inside>>,
     Json(share): Json<Share>,

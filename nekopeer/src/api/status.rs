@@ -2,7 +2,7 @@
 
 use super::{
     Ls, Reply, in_one_line,
-    ls::{Catalogue, FIRST_DEFAULT, first, list, listed},
+    ls::{Catalogue, LIMIT_DEFAULT, first, list, listed},
     prelude::*,
 };
 use crate::{api::views::files::Files, listing::Listing, peer::PeerHandle};
@@ -21,6 +21,7 @@ pub struct Status {
     /// At most this many
     #[arg(skip)]
     #[param(minimum = 1, maximum = 10000)]
+    #[serde(rename = "limit")]
     first: Option<u32>,
     /// Those after this name
     #[arg(skip)]
@@ -65,7 +66,7 @@ async fn tell_unreached(peer: &PeerHandle, answer: &Answer) -> Result<(), Failur
     Ok(())
 }
 
-/// Asks the origins of copies, and lists what is published or held under `names`, with all that is known of each.
+/// Asks the origins of copies, and lists what is shared or held under `names`, with all that is known of each.
 async fn list_of(peer: &PeerHandle, names: Vec<FileName>, answer: &Answer) -> Result<Done, Failure> {
     let mut missing = names.clone();
     let mut listing = Listing::of(&peer.library, Some(&peer.peers), names);
@@ -85,9 +86,9 @@ async fn list_of(peer: &PeerHandle, names: Vec<FileName>, answer: &Answer) -> Re
         }
     }
     match missing.first() {
-        Some(name) => Err(Failure::missing(format!(
-            "{name} is neither published nor held here: get {name} brings a copy"
-        ))),
+        Some(name) => {
+            Err(Failure::missing(format!("{name} is neither shared nor held here: get {name} brings a copy")))
+        }
         None => Ok(listed(damaged, None)),
     }
 }
@@ -108,7 +109,7 @@ pub(super) async fn status(
 ) -> Result<Response, Problem> {
     let first = match first(status.first)? {
         None if !status.names.is_empty() => None,
-        first => first.or(Some(FIRST_DEFAULT)),
+        first => first.or(Some(LIMIT_DEFAULT)),
     };
     answered(&inside, Status { first, ..status }).await
 }

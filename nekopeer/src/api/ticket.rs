@@ -1,4 +1,4 @@
-//! `ticket`: makes tickets of what is published or held here.
+//! `ticket`: makes tickets of what is shared or held here.
 
 use super::{named::tickets::Tickets, prelude::*};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     util::qr::{QrFormat, draw},
 };
 
-/// Print tickets of files that are published or held here: what to type elsewhere to get them
+/// Print tickets of files that are shared or held here: what to type elsewhere to get them
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoParams, clap::Args)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -40,7 +40,7 @@ impl Api for Ticket {
         let (mut is_any, mut failed) = (false, Vec::new());
         for name in self.names {
             let outcome = match peer.held_record(&name) {
-                None => Err(Failure::missing(format!("{name} is neither published nor held here"))),
+                None => Err(Failure::missing(format!("{name} is neither shared nor held here"))),
                 Some(held) => tickets.ticket(&name, held.origin, held.version).ok_or_else(|| {
                     Failure::new(format!("{name}: no indexer is connected that a ticket could name"))
                 }),
@@ -89,11 +89,11 @@ impl Api for Ticket {
 #[schema(as = Tickets)]
 struct Listed {
     tickets: Vec<TicketRow>,
-    /// Names that are neither published nor held here.
+    /// Names that are neither shared nor held here.
     failed: Vec<FailedRow>,
 }
 
 route! {
-    /// Makes tickets for files that are published or held here: `nekopeer get TICKET` gets them elsewhere.
+    /// Makes tickets for files that are shared or held here: `nekopeer get TICKET` gets them elsewhere.
     get "/api/v1/ticket" ticket(Ticket) -> Listed, "Tickets"
 }

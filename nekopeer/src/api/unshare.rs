@@ -1,4 +1,4 @@
-//! `unshare`: offers names no longer.
+//! `unshare`: shares names no longer.
 
 use super::prelude::*;
 use crate::publish::WITHDRAWN_AT_ONCE;
@@ -37,11 +37,11 @@ impl Api for Unshare {
     }
 
     fn shape(&self) -> Shape {
-        Shape::List("withdrawn")
+        Shape::List("unshared")
     }
 
     fn view(&self) -> Box<dyn View> {
-        Lines::of(|name: String, output| output.text(&format!("{name} is no longer offered; the file stays")))
+        Lines::of(|name: String, output| output.text(&format!("{name} is no longer shared; the file stays")))
     }
 
     fn names(&self) -> Vec<&FileName> {
@@ -49,17 +49,17 @@ impl Api for Unshare {
     }
 }
 
-/// Names that were to be published no longer.
+/// Names that were to be shared no longer.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Withdrawn)]
-struct Withdrawn {
+#[schema(as = Unshared)]
+struct Unshared {
     /// Those that are not; their files stay on disk.
-    withdrawn: Vec<String>,
+    unshared: Vec<String>,
     /// Those that still are.
     failed: Vec<FailedRow>,
 }
 
 route! {
-    /// Publishes these names no longer; their files stay on disk.
-    delete "/api/v1/files" withdraw(Unshare) -> Withdrawn, "What became of them"
+    /// Shares these names no longer; their files stay on disk.
+    delete "/api/v1/files" unshare(Unshare) -> Unshared, "What became of them"
 }

@@ -1,4 +1,4 @@
-//! `share -`: stores what comes on stdin, or in a request, as a file in the share folder and publishes it.
+//! `share -`: stores what comes on stdin, or in a request, as a file in the share folder and shares it.
 
 use axum::{
     body::Body,
@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::{
     Framed, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, answer::InputReader, job::JobKind, prelude::*,
-    publishing::publish, share::Published,
+    publishing::publish, share::Shared,
 };
 use crate::{
     api::rest::{described::Content, sent},
@@ -26,7 +26,7 @@ pub struct Upload {
     /// The name, and the path within the share folder.
     #[param(value_type = Name)]
     pub(super) name: FileName,
-    /// Replace a file that stands there and is not what was published.
+    /// Replace a file that stands there and is not what was shared.
     #[param(required = false)]
     #[serde(default)]
     pub(super) force: bool,
@@ -80,7 +80,7 @@ impl Api for Upload {
     }
 }
 
-/// Stores the body as a file in the share folder and publishes it. A body that is cut off stores nothing; none at
+/// Stores the body as a file in the share folder and shares it. A body that is cut off stores nothing; none at
 /// all is an empty file.
 #[utoipa::path(
     put,
@@ -88,7 +88,7 @@ impl Api for Upload {
     params(Upload),
     request_body(content = Option<Content>, content_type = "application/octet-stream"),
     responses(
-        (status = 200, description = "What became of it", body = Published),
+        (status = 200, description = "What became of it", body = Shared),
         Refused,
     ),
     security(("token" = [])),

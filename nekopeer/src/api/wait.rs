@@ -27,7 +27,7 @@ pub struct Wait {
     /// This version or a later one, instead of the newest
     #[arg(long, value_name = "N", value_parser = named::version)]
     version: Option<Version>,
-    /// Where the name is published: until all peers that have a lease on it have the version
+    /// Where the name is shared: until all peers that have a lease on it have the version
     #[arg(long)]
     all: bool,
     /// Give up after so many seconds
@@ -102,7 +102,7 @@ async fn look(peer: &PeerHandle, wanted: &Wait) -> Result<Result<Version, String
     let mut listing = Listing::of(&peer.library, asked, vec![name.clone()]);
     let found = listing.next().await?.unwrap_or_default();
     let Some(file) = found.into_iter().next().transpose()? else {
-        return Ok(Err(format!("{name} is neither published nor held here")));
+        return Ok(Err(format!("{name} is neither shared nor held here")));
     };
     let FileStatus { record, own, condition, newest, .. } = &file;
     if wanted.all && !own {

@@ -61,7 +61,7 @@ impl Watching {
                 Turn::Vanished => {
                     self.changes.forget_below(&path);
                     let note = format!(
-                        "{shown} is gone: nothing in it is withdrawn, and it is watched again when it is back"
+                        "{shown} is gone: nothing in it is unshared, and it is watched again when it is back"
                     );
                     self.tell(Told::Note(note)).await?;
                     continue;
@@ -70,7 +70,7 @@ impl Watching {
                 Turn::Replaced => {
                     folder.excuses = true;
                     Some(format!(
-                        "{shown} is another folder now, and is watched; what is missing in it stays published"
+                        "{shown} is another folder now, and is watched; what is missing in it stays shared"
                     ))
                 }
             };

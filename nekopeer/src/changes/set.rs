@@ -109,8 +109,7 @@ impl Watching {
             return Ok(());
         }
         if taken.is_some_and(|(_, disks)| disks < set.disks) {
-            let why =
-                "a file system below it is not mounted any more: no version is published until it is back";
+            let why = "a file system below it is not mounted any more: no version is shared until it is back";
             return match self.failures.note(&paths[0], None, why) {
                 true => self.tell(Told::Note(format!("{}: {why}", paths[0].display()))).await,
                 false => Ok(()),

@@ -19,7 +19,7 @@ use nekoproto::{
 use super::{completion, help, indexers::Indexers, listen::listen_as, units, verbs::Verb};
 use crate::{api::seconds, config::Config, publish::PolicyChange, state::freshness::OnStale};
 
-/// Share files that change: publish, find, download, and know how fresh a copy is.
+/// Share files that change, find and download them, and know how fresh a copy is.
 #[derive(Debug, Parser)]
 #[command(name = "nekopeer", version = env!("NEKO_VERSION"), after_long_help = AFTER_HELP)]
 pub struct Args {
@@ -81,7 +81,7 @@ pub struct NodeArgs {
     /// Output for machines: one JSON object
     #[arg(long, global = true)]
     pub json: bool,
-    /// The policy of published files, and of copies here.
+    /// The policy of shared files, and of copies here.
     #[command(flatten)]
     pub policy: PolicyArgs,
     /// Bytes a second that are sent at most, to all readers together, such as 50MB [default: no limit]
@@ -109,20 +109,20 @@ fn mode() -> impl TypedValueParser<Value = Mode> {
 /// What was said about a policy.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct PolicyArgs {
-    /// How copies of published files are kept coherent [default: as before, else hybrid]
+    /// How copies of shared files are kept coherent [default: as before, else hybrid]
     #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared", value_name = "MODE", value_parser = mode())]
     pub policy: Option<Mode>,
-    /// Published files: seconds that a copy counts as fresh under push [default: as before, else 60]
+    /// Shared files: seconds that a copy counts as fresh under push [default: as before, else 60]
     #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared", value_name = "SECS", value_parser = seconds())]
     pub lease: Option<u32>,
-    /// Published files: seconds that a copy counts as fresh under pull [default: as before, else 60]; copies
+    /// Shared files: seconds that a copy counts as fresh under pull [default: as before, else 60]; copies
     /// here: the same, if stricter than their origin says
     #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared", value_name = "SECS", value_parser = seconds())]
     pub ttr: Option<u32>,
-    /// Published files: a copy past its time is not handed out at all
+    /// Shared files: a copy past its time is not handed out at all
     #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared")]
     pub no_serve_stale: bool,
-    /// Published files: a copy past its time is handed out again, as such
+    /// Shared files: a copy past its time is handed out again, as such
     #[arg(
         long,
         global = true,
@@ -131,7 +131,7 @@ pub struct PolicyArgs {
         conflicts_with = "no_serve_stale"
     )]
     pub serve_stale: bool,
-    /// Published files: nobody reads a copy unless this peer confirms that it is the newest, at each read
+    /// Shared files: nobody reads a copy unless this peer confirms that it is the newest, at each read
     #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared", conflicts_with_all = ["serve_stale", "no_serve_stale"])]
     pub strict: bool,
 }
@@ -156,7 +156,7 @@ pub enum Command {
     /// What the REPL understands too.
     #[command(flatten)]
     Verb(Verb),
-    /// Keep serving what is published, until Ctrl-C or SIGTERM
+    /// Keep serving what is shared, until Ctrl-C or SIGTERM
     Serve,
     /// Print the id of this peer, which lists of allowed nodes name; its key is made if there is none
     Id,

@@ -25,7 +25,7 @@ struct Report<'a> {
     /// Where the damaged catalogue is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     aside: Option<String>,
-    published: Vec<&'a str>,
+    shared: Vec<&'a str>,
     copies: Vec<&'a str>,
     changed: Vec<&'a str>,
     missing: Vec<&'a str>,
@@ -79,14 +79,14 @@ fn show(examined: &Examined, repaired: &Repaired, output: Output) -> anyhow::Res
         }
     };
     if output.is_json() {
-        let [published, copies, changed, missing] =
+        let [shared, copies, changed, missing] =
             [published, copies, changed, missing].map(|names| names.iter().map(FileName::as_str).collect());
         let unknown = *unknown;
         output.object(&Report {
             state,
             why,
             aside,
-            published,
+            shared,
             copies,
             changed,
             missing,
@@ -106,15 +106,15 @@ fn show(examined: &Examined, repaired: &Repaired, output: Output) -> anyhow::Res
         _ => output.line("the catalogue was missing")?,
     }
     output.line(&format!(
-        "rebuilt: {} published here and {} held are back, of {unknown} other files nothing is known",
+        "rebuilt: {} shared here and {} held are back, of {unknown} other files nothing is known",
         published.len(),
         copies.len()
     ))?;
     for name in changed {
-        output.line(&format!("{name} was published here and changed since: share it again"))?;
+        output.line(&format!("{name} was shared here and changed since: share it again"))?;
     }
     for name in missing {
-        output.line(&format!("{name} was published here and is not in its place"))?;
+        output.line(&format!("{name} was shared here and is not in its place"))?;
     }
     if !complete {
         output.note(

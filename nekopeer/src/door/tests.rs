@@ -142,11 +142,10 @@ async fn interrupted_command_has_ended_when_its_caller_knows() {
     let fixture = Fixture::open().await;
     let mut caller = fixture.knock().await;
     let (answer, mut replies) = Answer::channel();
-    let wait = serde_json::from_value(serde_json::json!({
-        "wait": { "name": "a", "version": null, "all": false, "timeout": null }
-    }));
+    let wait = r#"{"wait":{"name":"a","version":null,"all":false,"timeout":null}}"#;
+    let wait: Command = serde_json::from_str(wait).unwrap();
     tokio::select! {
-        _ = caller.carry_out(wait.unwrap(), no_input(), &answer) => panic!("it waits for ever"),
+        _ = caller.carry_out(wait, no_input(), &answer) => panic!("it waits for ever"),
         () = async {
             while fixture.host.commands.available_permits() == COMMANDS_MAX {
                 tokio::task::yield_now().await;

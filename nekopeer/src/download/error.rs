@@ -43,14 +43,14 @@ fn of_each<'a>(name: &FileName, origins: impl IntoIterator<Item = &'a NodeId>) -
 fn not_of_origin(name: &FileName, origin: &str, others: &[NodeId]) -> String {
     let short = origin.get(..10).unwrap_or(origin); // as lists show it
     match (others.is_empty(), origin.len()) {
-        (false, _) => format!("no origin {short} offers {name}, but there is {}", of_each(name, others)),
+        (false, _) => format!("no origin {short} shares {name}, but there is {}", of_each(name, others)),
         (true, 10..64) => format!(
-            "nobody offers {name} of origin {short}: check both, or try again when its holders are back; what is called \
+            "nobody shares {name} of origin {short}: check both, or try again when its holders are back; what is called \
              {name}@{origin} is {name}@{origin}@ID"
         ),
         (true, _) => {
             format!(
-                "nobody offers {name} of origin {short}: check both, or try again when its holders are back"
+                "nobody shares {name} of origin {short}: check both, or try again when its holders are back"
             )
         }
     }
@@ -63,27 +63,27 @@ pub enum DownloadError {
     /// No indexer could be asked.
     #[error(transparent)]
     Search(#[from] SearchError),
-    /// No node offers the file.
-    #[error("nobody offers {name}{}: check the name, or try again when its holders are back", if *.complete { "" } else { " (but not every indexer answered)" })]
+    /// No node shares the file.
+    #[error("nobody shares {name}{}: check the name, or try again when its holders are back", if *.complete { "" } else { " (but not every indexer answered)" })]
     NotFound {
         /// The name.
         name: FileName,
         /// Whether every indexer in reach answered.
         complete: bool,
     },
-    /// Its origin withdrew the file.
-    #[error("{name} was withdrawn by its origin {} as version {version}: nobody offers it until the origin publishes it \
+    /// Its origin unshared the file.
+    #[error("{name} was unshared by its origin {} as version {version}: nobody shares it until the origin does \
         again; {name}@ID takes the file of another origin, if there is one", .origin.short())]
     Withdrawn {
         /// The name.
         name: FileName,
         /// The origin.
         origin: NodeId,
-        /// The version that withdraws it.
+        /// The version that unshares it.
         version: Version,
     },
-    /// Several origins publish different files under the name.
-    #[error("{} origins publish different files as {name}: say which, {}", .origins.len(),
+    /// Several origins share different files under the name.
+    #[error("{} origins share different files as {name}: say which, {}", .origins.len(),
         of_each(.name, .origins.iter().map(|record| &record.origin)))]
     Ambiguous {
         /// The name.
@@ -91,32 +91,32 @@ pub enum DownloadError {
         /// The origins' records.
         origins: Vec<VerifiedRecord>,
     },
-    /// The origin of the copy here offers the file no longer; others do.
-    #[error("origin {}, whose {name} is here, offers it no longer; {} takes the one of another", .origin.short(),
+    /// The origin of the copy here no longer shares the file; others do.
+    #[error("origin {}, whose {name} is here, no longer shares it; {} takes the one of another", .origin.short(),
         of_each(.name, .others))]
     OriginGone {
         /// The name.
         name: FileName,
         /// The origin of the copy.
         origin: NodeId,
-        /// Those that offer a file under the name.
+        /// Those that share a file under the name.
         others: Vec<NodeId>,
     },
-    /// The origin that was asked for does not offer the file; others may.
+    /// The origin that was asked for does not share the file; others may.
     #[error("{}{}", not_of_origin(.name, .origin, .others),
-        if *.complete { "" } else { " (the answer is incomplete: not all that offer it are listed)" })]
+        if *.complete { "" } else { " (the answer is incomplete: not all that share it are listed)" })]
     NotOfOrigin {
         /// The name.
         name: FileName,
         /// The first digits of the id that was asked for.
         origin: String,
-        /// Those that offer a file under the name.
+        /// Those that share a file under the name.
         others: Vec<NodeId>,
         /// Whether every indexer in reach answered with all that it knows.
         complete: bool,
     },
     /// This peer is the file's origin.
-    #[error("{0} is published by this peer itself: it is here already, ls says where")]
+    #[error("{0} is shared by this peer itself: it is here already, ls says where")]
     Own(FileName),
     /// The name is being downloaded already.
     #[error("{0} is being downloaded already: wait for that")]
@@ -124,8 +124,8 @@ pub enum DownloadError {
     /// The destination holds a file that is not an unchanged copy of this peer's.
     #[error("{0} exists and is not a copy from here: move it away, or replace it with --force")]
     Exists(PathBuf),
-    /// What comes from a pipe was to replace a file that is not the published one.
-    #[error("{} exists and is not what was published: publish it with share, or replace it with --force", .0.display())]
+    /// What comes from a pipe was to replace a file that is not the shared one.
+    #[error("{} exists and is not what was shared: share it, or replace it with --force", .0.display())]
     NotPublished(PathBuf),
     /// Every version found is older than one that is or was held.
     #[error(
@@ -189,9 +189,7 @@ pub enum DownloadError {
         why: String,
     },
     /// The origin's record contradicts itself.
-    #[error(
-        "{0}: the origin signed a content hash that its own chunks do not have: it must be published again"
-    )]
+    #[error("{0}: the origin signed a content hash that its own chunks do not have: it must be shared again")]
     OriginLies(FileName),
     /// In a bulk download, no indexer could be asked.
     #[error("{name} cannot be looked for: {why}")]

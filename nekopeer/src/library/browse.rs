@@ -86,9 +86,9 @@ impl FromStr for Sort {
         let by = match key {
             "name" => SortKey::Name,
             "size" => SortKey::Size,
-            "published" => SortKey::Published,
+            "shared" => SortKey::Published,
             "freshness" => SortKey::Freshness,
-            _ => return Err("it is name, size, published or freshness, or - and one of them"),
+            _ => return Err("it is name, size, shared or freshness, or - and one of them"),
         };
         Ok(Self { by, is_descending })
     }

@@ -16,7 +16,7 @@ pub(crate) const AGES_S: [u64; 9] = [1, 10, 30, 60, 300, 600, 3600, 21_600, 86_4
 /// How many files there are, and how fresh they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Census {
-    /// Files published here.
+    /// Files shared here.
     pub(crate) own: u64,
     /// Copies of other origins' files.
     pub(crate) copies: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Census {
     pub(crate) unverified: u64,
     /// Files of which a newer version is known.
     pub(crate) stale: u64,
-    /// Files that changed on disk, as far as is known, and are not offered.
+    /// Files that changed on disk, as far as is known, and are not shared.
     pub(crate) changed: u64,
     /// Files that are sets.
     pub(crate) sets: u64,

@@ -113,16 +113,16 @@ pub enum Event {
     Dropped(FileName),
     /// The origin of a copy does not answer; the copy is kept.
     OriginAway(FileName),
-    /// The origin of a copy does not offer the file any more; the copy is kept.
+    /// The origin of a copy no longer shares the file; the copy is kept.
     Withdrawn {
         /// Which file.
         name: FileName,
-        /// The version that withdraws it; `None`: the origin does not know the name.
+        /// The version that unshares it; `None`: the origin does not know the name.
         version: Option<Version>,
     },
-    /// A published file changed on disk and is no longer offered.
+    /// A shared file changed on disk and is no longer shared.
     Changed(FileName),
-    /// A version published here got a later number, because its number had been used with this key.
+    /// A version shared here got a later number, because its number had been used with this key.
     Renumbered {
         /// Which file.
         name: FileName,
@@ -131,11 +131,11 @@ pub enum Event {
         /// Its number now.
         version: Version,
     },
-    /// Another data folder with this key published a newer version; the file here is not offered any more.
+    /// Another data folder with this key shared a newer version; the file here is no longer shared.
     PublishedElsewhere {
         /// Which file.
         name: FileName,
-        /// The version published elsewhere.
+        /// The version shared elsewhere.
         version: Version,
     },
     /// A command that ran in the background has ended.
@@ -246,26 +246,23 @@ impl fmt::Display for Event {
             Self::Dropped(name) => write!(f, "dropped the outdated copy of {name}"),
             Self::OriginAway(name) => write!(f, "the origin of {name} cannot be asked; the copy is kept"),
             Self::Withdrawn { name, version: None } => {
-                write!(f, "the origin of {name} does not offer it any more; the copy is kept")
+                write!(f, "the origin of {name} no longer shares it; the copy is kept")
             }
             Self::Withdrawn { name, version: Some(version) } => {
-                write!(f, "{name} was withdrawn by its origin as version {version}")
+                write!(f, "{name} was unshared by its origin as version {version}")
             }
             Self::Changed(name) => {
                 write!(
                     f,
-                    "{name} changed on disk and is not offered: share it again, or get it again if it is a copy"
+                    "{name} changed on disk and is no longer shared: share it again, or get it again if it is a copy"
                 )
             }
             Self::Renumbered { name, taken, version } => {
-                write!(
-                    f,
-                    "published {name} as version {version}: number {taken} was already used with this key"
-                )
+                write!(f, "shared {name} as version {version}: number {taken} was already used with this key")
             }
             Self::PublishedElsewhere { name, version } => write!(
                 f,
-                "version {version} of {name} was published with this key elsewhere: share it again to replace that"
+                "version {version} of {name} was shared with this key elsewhere: share it again to replace that"
             ),
             Self::JobEnded { id, what, state, why: None } => write!(f, "job {id} {state}: {what}"),
             Self::JobEnded { id, what, state, why: Some(why) } => {

@@ -193,7 +193,7 @@ async fn open_folders(config: Config) -> Result<(Opened, Identity), StartError> 
         if catalogue.is_lost()? && !config.repairs {
             let path = folder.join(catalogue::FILE);
             warn!(path = %path.display(), "the catalogue is damaged: it was missing, and a new one was begun; nekopeer repair \
-                brings back what was published and held here");
+                brings back what was shared and held here");
         }
         catalogue.settle_all()?;
         let unusable = |source| LockError::Unusable { path: folder.clone(), source };

@@ -50,7 +50,7 @@ pub enum PublishError {
     #[error(transparent)]
     Policy(#[from] BadPolicy),
     /// The catalogue cannot store it, nor the others of its batch.
-    #[error("{path} is not published: {source}")]
+    #[error("{path} is not shared: {source}")]
     NotStored {
         /// The path.
         path: PathBuf,

@@ -154,7 +154,7 @@ impl Knowledge {
                 match indexers.find(&search, after.as_ref(), FOUND_MAX, TTL_DEFAULT, &Via::default()).await {
                     Ok(found) => found,
                     Err(error) => {
-                        tracing::warn!(%error, "indexers do not say what this key has published");
+                        tracing::warn!(%error, "indexers do not say what this key has shared");
                         self.complete = false;
                         return;
                     }

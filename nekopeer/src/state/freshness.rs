@@ -30,14 +30,14 @@ const SELDOM_MAX: Duration = Duration::from_secs(600);
 pub(crate) enum NoAnswer {
     /// It cannot be asked, or its answer is not valid.
     Away,
-    /// It does not offer the file any more.
+    /// It no longer shares the file.
     Withdrawn,
 }
 
 /// What speaks against a copy of the newest known version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Doubt {
-    /// Its origin does not offer it any more.
+    /// Its origin no longer shares it.
     Withdrawn,
 }
 
@@ -46,7 +46,7 @@ impl Doubt {
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
-            Self::Withdrawn => "its origin does not offer it any more",
+            Self::Withdrawn => "its origin no longer shares it",
         }
     }
 }
@@ -54,7 +54,7 @@ impl Doubt {
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::Withdrawn => "withdrawn",
+            Self::Withdrawn => "unshared",
         })
     }
 }

@@ -25,13 +25,13 @@ pub fn new_rate(text: &str) -> Result<u64, String> {
     if text.trim() == "0" { Ok(0) } else { rate(text).map(NonZeroU64::get) }
 }
 
-/// A duration of this many microseconds with a unit, in about three digits.
-pub(crate) fn duration(us: u64) -> String {
-    match us {
-        0..1000 => format!("{us} us"),
-        1000..10_000 => format!("{}.{} ms", us / 1000, us % 1000 / 100),
-        10_000..1_000_000 => format!("{} ms", us / 1000),
-        _ => format!("{}.{} s", us / 1_000_000, us % 1_000_000 / 100_000),
+/// A duration of this many milliseconds with a unit, in about three digits.
+pub(crate) fn duration(ms: f64) -> String {
+    match ms {
+        ..1.0 => format!("{:.0} us", ms * 1e3),
+        ..10.0 => format!("{ms:.1} ms"),
+        ..1000.0 => format!("{ms:.0} ms"),
+        _ => format!("{:.1} s", ms / 1e3),
     }
 }
 
@@ -46,11 +46,10 @@ pub(crate) fn age(secs: u64) -> String {
     format!("{} {name}", secs / unit)
 }
 
-/// The age of what was published at this time, in Unix time in milliseconds; `None` for 0, which says nothing.
-pub(crate) fn age_since(published_ms: u64) -> Option<String> {
+/// The age of what happened at this time, in milliseconds since 1970.
+pub(crate) fn age_since(ms: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let since = now.saturating_sub(Duration::from_millis(published_ms));
-    (published_ms != 0).then(|| age(since.as_secs()))
+    age(now.saturating_sub(Duration::from_millis(ms)).as_secs())
 }
 
 /// Parses a time in the past, as an age such as `90s`, `30min`, `2h`, `3d` or `2w`, or as a date such as `2026-11-01`,

@@ -129,7 +129,7 @@ fn a_name_with_an_at_sign_is_a_name_unless_it_ends_like_one_with_its_origin() {
         two.reader.done(&["deregister", names[2]]);
         std::fs::remove_file(two.reader.path(names[2])).unwrap();
     }
-    let hint = ["nobody offers no.txt of origin 0123456789", "no.txt@0123456789@ID"];
+    let hint = ["nobody shares no.txt of origin 0123456789", "no.txt@0123456789@ID"];
     two.reader.run(&["get", "no.txt@0123456789"]).failed_with(1, &hint);
 }
 

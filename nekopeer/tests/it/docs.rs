@@ -10,7 +10,7 @@ use walkdir::WalkDir;
 mod indexer_program;
 
 /// The files below these folders of the repository, by their paths.
-fn texts(folders: &[&str], end: &str) -> BTreeMap<String, String> {
+pub(crate) fn texts(folders: &[&str], end: &str) -> BTreeMap<String, String> {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
     let entries = folders.iter().flat_map(|folder| WalkDir::new(root.to_owned() + folder));
     let paths = entries.map(|entry| entry.unwrap().path().to_str().unwrap().to_owned());
@@ -32,11 +32,11 @@ fn rows(page: &str, heading: &str, pairs: bool) -> Vec<String> {
     rows.filter(|row| row.starts_with('`')).collect()
 }
 
-fn quoted(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-fn words(text: &str) -> impl DoubleEndedIterator<Item = String> {
+pub(crate) fn words(text: &str) -> impl DoubleEndedIterator<Item = String> {
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
     words.filter(|word| !word.is_empty()).map(str::to_owned)
 }

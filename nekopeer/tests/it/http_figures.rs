@@ -65,7 +65,10 @@ fn a_download_shows_in_the_figures_of_both_ends() {
     let status = there.get("/status").done(200);
     assert_eq!((&status["files"]["copies"], &status["files"]["fresh"]), (&2.into(), &2.into()), "{status}");
     assert_eq!(status["traffic"]["bytes_down"], 3 * MIB + 5);
-    let limits = ["limit_up", "limit_down", "paused"].map(|key| status["traffic"][key].clone());
+    assert!((1..600_000).contains(&status["uptime_ms"].as_u64().unwrap()), "{status}");
+    assert!(status["memory"]["used_bytes"].as_u64() < status["memory"]["max_bytes"].as_u64(), "{status}");
+    let limits = ["limit_up_bytes_per_s", "limit_down_bytes_per_s", "paused"]
+        .map(|key| status["traffic"][key].clone());
     assert_eq!(limits, [serde_json::Value::Null, serde_json::Value::Null, false.into()]);
     assert_eq!((&status["indexers"][0]["connected"], &status["network"]), (&true.into(), &"nekop2p".into()));
     assert_eq!(metric(&metrics(&there), "nekop2p_peer_copies_confirmed_within{seconds=\"300\"}"), 2.0);

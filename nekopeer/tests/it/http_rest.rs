@@ -44,17 +44,17 @@ fn rows_are_those_of_the_command_line() {
     // Page by page it is the same.
     let (mut pages, mut after) = (Vec::new(), String::new());
     loop {
-        let page = http.get(&format!("/api/v1/catalogue?first=2{after}")).done(200);
+        let page = http.get(&format!("/api/v1/catalogue?limit=2{after}")).done(200);
         pages.extend(page["files"].as_array().unwrap().clone());
         let Some(next) = page["next"].as_str() else { break };
         after = format!("&after={}", next.replace(' ', "%20"));
     }
     assert_eq!(Value::from(pages), listed["files"]);
     // Selected and sorted by the peer.
-    let sorted = http.get("/api/v1/catalogue?q=.TXT%20b&sort=-size&first=1").done(200);
+    let sorted = http.get("/api/v1/catalogue?q=.TXT%20b&sort=-size&limit=1").done(200);
     assert_eq!((&sorted["files"][0], &sorted["next"]), (&listed["files"][1], &Value::Null));
     assert_eq!(sorted["selected"], json!({ "files": 1, "bytes": 7, "stale": 0 }));
-    http.get("/api/v1/catalogue?sort=newest").refused(400, "name, size, published or freshness");
+    http.get("/api/v1/catalogue?sort=newest").refused(400, "name, size, shared or freshness");
     let (_reading, http) = serving(&reader, &[]);
     let answers = http.get("/api/v1/query?name=b%20b.txt&name=nothing&ttl=0").done(200);
     let queried = reader.run(&["query", "b b.txt", "nothing", "--ttl", "0", "--json"]).json();
@@ -115,12 +115,12 @@ fn errors_say_what_to_do_and_methods_that_are_not_taken_are_named() {
         ("publish", r#"{"paths":["a","b"],"set":true}"#, 409, "one by one"),
         ("rollback", r#"{"name":"a","version":0}"#, 422, ""),
         ("rollback", r#"{"name":"a","version":1.0}"#, 404, "a"),
-        ("throttle", r#"{"limit_up":9007199254740992}"#, 422, "9007199254740991"),
+        ("throttle", r#"{"limit_up_bytes_per_s":9007199254740992}"#, 422, "9007199254740991"),
     ] {
         http.change("POST", &format!("/api/v1/{target}"), body).refused(status, detail);
     }
     http.change("PUT", "/api/v1/files?name=a%C2%A0b", "x").refused(422, "U+00A0");
-    http.change("DELETE", "/api/v1/files?name=missing", "").refused(404, "not registered");
+    http.change("DELETE", "/api/v1/files?name=missing", "").refused(404, "not shared here");
     let taken = http.ask("PATCH", "/api/v1/jobs", &[], b"");
     taken.refused(405, "Allow");
     assert_eq!(taken.header("allow"), "GET,HEAD");
@@ -157,7 +157,7 @@ fn file_is_published_fetched_and_withdrawn() {
     assert_eq!(origin.read("x/y.bin"), content);
     let job = &theirs.get("/api/v1/jobs").done(200)["jobs"][0];
     let size = json!(content.len());
-    assert_eq!((&job["kind"], &job["done"], &job["total"]), (&"store".into(), &size, &size));
+    assert_eq!((&job["kind"], &job["done_bytes"], &job["total_bytes"]), (&"store".into(), &size, &size));
     let begun = ours.change("POST", "/api/v1/get", r#"{"names":["x/y.bin"]}"#);
     let job = begun.done(202);
     assert_eq!(begun.header("location"), format!("/api/v1/jobs/{}", job["id"]));
@@ -180,7 +180,7 @@ fn file_is_published_fetched_and_withdrawn() {
     let listed = theirs.get("/api/v1/catalogue?after=x/y.bin").done(200);
     assert_eq!((&listed["files"][0]["mode"], &listed["files"][0]["own"]), (&"push".into(), &true.into()));
     let withdrawn = theirs.change("DELETE", "/api/v1/files?name=z.txt&name=other", "").done(200);
-    assert_eq!(withdrawn["withdrawn"], json!(["z.txt"]));
+    assert_eq!(withdrawn["unshared"], json!(["z.txt"]));
     assert_eq!(withdrawn["failed"][0]["name"], "other");
     // What stands in the way is not replaced.
     origin.write("mine.txt", "mine");
@@ -272,7 +272,7 @@ fn job_of_a_shell_is_cancelled_over_http_and_that_of_http_by_a_shell() {
     let (mut running, http) = serving(&reader, &["--limit-down", "1MB"]);
     let getting = reader.start(&["get", "big.bin"]);
     let jobs = || http.get("/api/v1/jobs").done(200)["jobs"].clone();
-    until(&mut running, "it runs", || jobs()[0]["done"].as_u64() > Some(0));
+    until(&mut running, "it runs", || jobs()[0]["done_bytes"].as_u64() > Some(0));
     let target = format!("/api/v1/jobs/{}", jobs()[0]["id"]);
     assert_eq!(http.change("DELETE", &target, "").done(200)["state"], "cancelled");
     getting.wait().failed_with(3, &["cancelled by another command"]);
@@ -308,7 +308,7 @@ fn events_tell_of_jobs_and_of_what_happens() {
     origin.write("a.bin", bytes(2, MIB));
     origin.done(&["share", "a.bin"]);
     let invalidated = event("invalidated", "");
-    assert_eq!((&invalidated["held"], &invalidated["newest"]), (&1.into(), &2.into()));
+    assert_eq!((&invalidated["version"], &invalidated["newest"]), (&1.into(), &2.into()));
     assert!(sharing.is_running());
 }
 

@@ -20,8 +20,9 @@ fn jobs(home: &Home) -> Vec<Value> {
 fn moving(home: &Home, serving: &mut Running) -> Value {
     let mut first = None;
     until(serving, "a job runs", || {
-        first =
-            jobs(home).into_iter().find(|job| job["state"] == "running" && job["done"].as_u64() > Some(0));
+        first = jobs(home)
+            .into_iter()
+            .find(|job| job["state"] == "running" && job["done_bytes"].as_u64() > Some(0));
         first.is_some()
     });
     first.unwrap()
@@ -34,7 +35,7 @@ fn download_of_one_shell_is_cancelled_by_another_or_by_its_interruption() {
     let getting = reader.start(&["get", "big.bin"]);
     let job = moving(&reader, &mut serving);
     assert_eq!((&job["kind"], &job["name"]), (&Value::from("get"), &Value::from("big.bin")), "{job}");
-    assert!(job["total"].as_u64() == Some(16 * MIB as u64) && job["background"] == false, "{job}");
+    assert!(job["total_bytes"].as_u64() == Some(16 * MIB as u64) && job["background"] == false, "{job}");
     let table = reader.done(&["jobs"]).out;
     assert!(table[0].starts_with("ID") && table[1].contains("running"), "{table:?}");
     let cancelled = reader.done(&["cancel", "big.bin"]);
@@ -73,9 +74,9 @@ fn download_in_the_background_returns_at_once_and_its_end_is_told() {
     assert_eq!(reader.read("a.bin"), bytes(2, MIB));
     let failing = reader.done(&["get", "nothing", "--background", "--json"]).json();
     assert_eq!((&failing["state"], &failing["id"]), (&Value::from("running"), &Value::from(2)));
-    serving.err_line("job 2 failed: get nothing: nobody offers nothing");
+    serving.err_line("job 2 failed: get nothing: nobody shares nothing");
     let ended = jobs(&reader);
-    assert!(ended[0]["error"].as_str().unwrap().contains("nobody offers"), "{ended:?}");
+    assert!(ended[0]["error"].as_str().unwrap().contains("nobody shares"), "{ended:?}");
     assert_eq!((&ended[1]["state"], ended.len()), (&Value::from("done"), 2));
 }
 
@@ -153,7 +154,7 @@ fn limits_and_pause_are_changed_on_the_running_peer() {
     getting.err_line("downloads are paused");
     assert!(getting.is_running());
     let now = reader.done(&["limit", "--down", "0", "--json"]).json();
-    assert_eq!((&now["limit_down"], &now["paused"]), (&Value::Null, &true.into()), "{now}");
+    assert_eq!((&now["limit_down_bytes_per_s"], &now["paused"]), (&Value::Null, &true.into()), "{now}");
     reader.done(&["resume"]);
     assert_eq!(getting.wait().code, Some(0));
     assert_eq!(reader.read("large.bin"), origin.read("large.bin"));

@@ -11,6 +11,7 @@ mod consistency;
 mod demo;
 mod discovery;
 mod docs;
+mod docs_json;
 mod hostile;
 mod http_figures;
 mod http_files;

@@ -77,11 +77,11 @@ fn shared_folder_is_downloaded_updated_and_withdrawn() {
     // Terminated, it withdraws its files.
     sharing.signal("TERM");
     assert_eq!(sharing.wait().code, Some(0));
-    reader.run(&["query", "course/notes.txt"]).failed_with(1, &["nobody offers course/notes.txt"]);
+    reader.run(&["query", "course/notes.txt"]).failed_with(1, &["nobody shares course/notes.txt"]);
     // What was edited is stale elsewhere, and only the change moves.
     origin.write("course/week 1/slides.bin", edited(first, 100_000));
     let mut sharing = origin.share(&["course"]);
-    sharing.out_line("published course/week 1/slides.bin version 2");
+    sharing.out_line("shared course/week 1/slides.bin version 2");
     let status = reader.done(&["status"]);
     let row = status.out.iter().find(|line| line.contains("slides.bin")).unwrap();
     assert!(row.contains("stale") && row.contains("version 2 is out"), "{status:?}");
@@ -180,10 +180,10 @@ fn many_names_are_looked_for_at_once_and_one_that_nobody_offers_is_not_found_in_
     assert!(answers.iter().all(|answer| answer["hits"][0]["size"] == 10 && answer["complete"] == true));
 
     let some = reader.run(&["query", "t/f1", "nothing.bin", "t/f2"]);
-    some.ended_with(1, "nobody offers nothing.bin");
+    some.ended_with(1, "nobody shares nothing.bin");
     let out = some.out.join("\n");
     assert!(out.contains("t/f1") && out.contains("t/f2"), "{some:?}");
-    for (verb, said) in [("get", "nobody offers"), ("query", "nobody offers"), ("search", "nothing matches")]
+    for (verb, said) in [("get", "nobody shares"), ("query", "nobody shares"), ("search", "nothing matches")]
     {
         let ended = reader.run(&[verb, "nothing.bin"]);
         ended.failed_with(1, &[&format!("{said} nothing.bin")]);
@@ -210,6 +210,10 @@ fn peers_of_neighboring_indexers_find_each_other_within_the_ttl_with_and_without
         assert!(hits.out[1].starts_with("a.bin") && hits.out[1].contains("origin"), "{hits:?}");
         reader.done(&["get", "a.bin"]);
         assert!(same(&source, &reader.path("a.bin")));
+        for (home, role) in [(&origin, " shared "), (&reader, " copy ")] {
+            let listed = home.done(&["ls"]);
+            assert!(listed.out[1].starts_with("a.bin") && listed.out[1].contains(role), "{listed:?}");
+        }
         // One node with other security among others is told which flag differs.
         let other: &[&str] = if flags.is_empty() { &["--insecure"] } else { &[] };
         let stranger = Home::with(&[other, &["--indexer", &indexers.addr(0)]].concat());
@@ -261,7 +265,7 @@ fn folder_and_glob_bring_all_that_match_and_a_name_that_looks_like_a_glob_is_one
     assert_eq!((all.len(), reader.read("odd/in/g")), (61, b"odd/in/g".to_vec()), "{all:?}");
     assert_eq!(got(&reader, &["odd/**", "odd/f1"]).len(), 61);
     assert_eq!(got(&reader, &["odd/f1?"]).len(), 10);
-    reader.run(&["get", "song [dead"]).failed_with(1, &["nobody offers song [dead"]);
+    reader.run(&["get", "song [dead"]).failed_with(1, &["nobody shares song [dead"]);
     reader.done(&["get", "song [live].mp3", "-o", "song"]);
     assert_eq!(reader.read("song"), b"song [live].mp3");
     fs::create_dir(reader.path("out")).unwrap();

@@ -89,7 +89,7 @@ fn lost_catalogue_is_told_and_repaired_from_files_and_indexers_with_no_number_gi
         let names = |key: &str| {
             report[key].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect::<Vec<_>>()
         };
-        assert_eq!((names("published"), names("copies")), (vec!["a"], vec!["theirs"]), "{way}: {report}");
+        assert_eq!((names("shared"), names("copies")), (vec!["a"], vec!["theirs"]), "{way}: {report}");
         assert_eq!((names("changed"), names("missing")), (vec!["b"], vec!["c"]), "{way}: {report}");
         assert_eq!((&report["unknown"], &report["complete"]), (&0.into(), &true.into()), "{way}: {report}");
         let listed = home.done(&["ls"]);
@@ -144,7 +144,7 @@ fn damaged_catalogue_keeps_what_can_be_read_and_its_numbers_when_nobody_else_kno
     }
     damage(&home, &home.path("many/f299").to_string_lossy());
     let report = home.done(&["repair", "--json"]).json();
-    let published = report["published"].as_array().unwrap();
+    let published = report["shared"].as_array().unwrap();
     assert!(published.len() == 299 && report["unknown"] == 1, "{report}");
     assert!(report["why"].as_str().unwrap().contains("many/f299"), "{report}");
     let sharer = home.share(&["many"]);
@@ -217,7 +217,7 @@ fn restored_folder_gives_no_reader_a_number_that_others_have_while_its_indexer_i
     assert!(status[1].contains("unverified"), "{status:?}");
     assert_eq!(behind.read("a"), b"first");
     ahead.done(&["status"]); // which shows the origin the version that it does not know
-    sharer.err_line("published a as version 3: number 2 was already used");
+    sharer.err_line("shared a as version 3: number 2 was already used");
     behind.run(&["get", "a"]).failed_with(3, &["cannot be asked"]);
     let _indexers = Indexers::at(free);
     sharer.err_line("registered 1 file");
@@ -261,7 +261,7 @@ fn catalogue_of_another_format_is_refused_with_both_numbers_and_rebuilt_once_it_
     }
     std::fs::rename(home.path(".neko/catalogue.redb"), home.path("away")).unwrap();
     let report = home.done(&["repair", "--json"]).json();
-    assert_eq!(report["published"], serde_json::json!(["a"]), "{report}");
+    assert_eq!(report["shared"], serde_json::json!(["a"]), "{report}");
 }
 
 #[test]
@@ -274,10 +274,10 @@ fn name_that_was_withdrawn_stays_withdrawn_when_its_catalogue_is_repaired() {
     fs::write(&catalogue, &fs::read(&catalogue).unwrap()[..6000]).unwrap();
     let report = home.done(&["repair", "--json"]).json();
     let has_a = |key: &str| report[key].as_array().unwrap().iter().any(|name| name == "a");
-    assert!(!["published", "copies", "changed", "missing"].into_iter().any(has_a), "{report}");
+    assert!(!["shared", "copies", "changed", "missing"].into_iter().any(has_a), "{report}");
     let mut serving = home.serve(&[]);
     until(&mut serving, "the withdrawal", || {
-        reader.run(&["get", "a"]).err.iter().any(|line| line.contains("withdrawn by its origin"))
+        reader.run(&["get", "a"]).err.iter().any(|line| line.contains("unshared by its origin"))
     });
     home.write("a", "of a, later");
     home.done(&["share", "a"]);

@@ -204,8 +204,8 @@ fn what_cannot_be_followed_is_said_at_once() {
         assert_eq!(ended.code, Some(3), "{ended:?}");
         assert!(ended.err.iter().any(|line| line.starts_with("error: ") && line.contains(text)), "{ended:?}");
     };
-    says(reader.run(&["follow", "f"]), "2 origins publish different files as f: say which, f@");
-    says(origin.run(&["follow", "f"]), "f is published by this peer itself");
+    says(reader.run(&["follow", "f"]), "2 origins share different files as f: say which, f@");
+    says(origin.run(&["follow", "f"]), "f is shared by this peer itself");
     reader.write("g", "of the user");
     origin.write("g", "published");
     origin.done(&["share", "g"]);
@@ -218,7 +218,7 @@ fn what_cannot_be_followed_is_said_at_once() {
 fn follower_waits_for_a_name_and_never_replaces_what_it_cannot_keep() {
     let (_indexers, origin, reader) = two_homes();
     let mut following = reader.start(&["follow", "f", "--keep", "1", "--json"]);
-    following.out_line("nobody offers f");
+    following.out_line("nobody shares f");
     origin.write("f", "one");
     let _sharing = origin.share(&["f"]);
     let event: Value = serde_json::from_str(&following.out_line(r#""followed""#)).unwrap();

@@ -44,10 +44,10 @@ fn stored_file_that_was_never_published_is_said_to_be_so() {
     let (_indexers, home) = one_home();
     home.write("x", "stored");
     let ended = home.run(&["share", "-", "--name", "x"]);
-    ended.ended_with(3, "not what was published: publish it with share");
+    ended.ended_with(3, "not what was shared: share it");
     ended.ended_with(3, "--force");
     let mut sharing = home.start(&["share", "x"]);
-    sharing.out_line("published x version 1");
+    sharing.out_line("shared x version 1");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn many_names_are_fetched_at_once_and_counted() {
         assert_eq!(reader.read(&format!("set/{n}.txt")), format!("{n}\n").into_bytes());
     }
     let ended = reader.run(&["get", "set/0.txt", "nothing.txt"]);
-    ended.failed_with(1, &["nobody offers nothing.txt"]);
+    ended.failed_with(1, &["nobody shares nothing.txt"]);
 }
 
 #[test]

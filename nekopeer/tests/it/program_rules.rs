@@ -45,7 +45,7 @@ fn what_is_skipped_is_counted_and_named_if_that_is_asked() {
     let shared = origin.done(&["share", "d", "--hidden", "--json"]).json();
     let skipped = &shared["skipped"];
     assert_eq!((&skipped["links"], &skipped["ignored"]), (&1.into(), &2.into()), "{shared}");
-    assert_eq!((&skipped["hidden_files"], &skipped["still_published"]), (&0.into(), &0.into()), "{shared}");
+    assert_eq!((&skipped["hidden_files"], &skipped["still_shared"]), (&0.into(), &0.into()), "{shared}");
     assert_eq!(names(&origin), ["d/.env", "d/.git/config", "d/.profile", "d/a", "d/b.tmp"]);
 
     let shared = origin.done(&["share", "d"]);
@@ -65,21 +65,21 @@ fn watching_keeps_to_the_rules_and_withdraws_only_what_is_gone() {
     for file in [".hidden", "b.tmp", "b.log", ".git/config", "last"] {
         origin.write(&format!("d/{file}"), file);
     }
-    sharing.out_line("published d/last version 1");
+    sharing.out_line("shared d/last version 1");
     assert_eq!(names(&origin), ["d/a", "d/last", "d/old.log"]);
 
     // What was published before gets no new version, and is withdrawn once it is gone.
     origin.write("d/old.log", "changed");
     origin.write("d/last", "changed");
-    sharing.out_line("published d/last version 2");
-    assert!(!sharing.said().contains("old.log version 2") && !sharing.said().contains("withdrew"));
+    sharing.out_line("shared d/last version 2");
+    assert!(!sharing.said().contains("old.log version 2") && !sharing.said().contains("unshared"));
     fs::remove_file(origin.path("d/old.log")).unwrap();
-    sharing.out_line("withdrew d/old.log");
+    sharing.out_line("unshared d/old.log");
 
     // Rules that let more in are followed at once.
     origin.write("d/.nekoignore", "!.hidden\n");
-    sharing.out_line("published d/.hidden version 1");
-    sharing.out_line("published d/b.log version 1");
+    sharing.out_line("shared d/.hidden version 1");
+    sharing.out_line("shared d/b.log version 1");
     assert_eq!(names(&origin), ["d/.hidden", "d/a", "d/b.log", "d/last"]);
     assert_eq!(sharing.interrupt().code, Some(0));
 }
@@ -103,14 +103,14 @@ fn set_that_is_watched_waits_for_no_file_that_is_not_in_it() {
         }
     });
     origin.write("d/a", "2");
-    sharing.out_line("published d version 2");
+    sharing.out_line("shared d version 2");
     drop(end);
     writing.join().unwrap();
     reader.done(&["get", "d"]);
     assert_eq!(reader.read("d/a"), b"2");
     assert!(!reader.path("d/x.log").exists());
     origin.write("d/.nekoignore", "");
-    sharing.out_line("published d version 3");
+    sharing.out_line("shared d version 3");
     reader.done(&["get", "d"]);
     assert!(reader.path("d/x.log").exists());
     assert_eq!(sharing.interrupt().code, Some(0));

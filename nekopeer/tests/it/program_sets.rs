@@ -174,11 +174,11 @@ fn files_of_a_copy_are_not_published_as_the_readers_own() {
     reader.done(&["get", "app"]);
     reader.write("mine", "mine");
     let mut watching = reader.start(&["share", ".", "--watch"]);
-    watching.out_line("published mine");
+    watching.out_line("shared mine");
     watching.err_line("watching ");
     fs::write(reader.path("app/more"), "more").unwrap();
     reader.write("further", "further");
-    watching.out_line("published further");
+    watching.out_line("shared further");
     assert!(reader.done(&["share", "."]).out.iter().any(|line| line.contains("kept as a copy app")));
     let listed = reader.done(&["ls", "--json"]).json();
     let listed: Vec<&Value> = listed["files"].as_array().unwrap().iter().map(|file| &file["name"]).collect();

@@ -74,7 +74,7 @@ fn share_beside_a_running_peer_publishes_and_returns_and_flags_that_it_does_not_
     home.write("b.txt", "b\n");
     let _sharing = home.share(&["a.txt"]);
     let shared = home.done(&["share", "b.txt", "--policy", "push", "--lease", "5"]);
-    assert_eq!(shared.out[..2], ["published b.txt version 1, 2 B", "1 new, 0 unchanged, 2 B"]);
+    assert_eq!(shared.out[..2], ["shared b.txt version 1, 2 B", "1 new, 0 unchanged, 2 B"]);
     assert!(shared.out.len() == 3 && shared.out[2].contains("nekopeer get neko:"), "{shared:?}");
     assert!(shared.err.iter().any(|line| line.starts_with("served by process ")), "{shared:?}");
     reader.done(&["get", "b.txt"]);
@@ -84,7 +84,7 @@ fn share_beside_a_running_peer_publishes_and_returns_and_flags_that_it_does_not_
     let rows = home.done(&["ls"]).out;
     assert!(rows.iter().any(|row| row.starts_with("b.txt") && row.contains("push")), "{rows:?}");
     home.done(&["deregister", "b.txt"]);
-    reader.run(&["query", "b.txt", "--ttl", "0"]).failed_with(1, &["nobody offers b.txt"]);
+    reader.run(&["query", "b.txt", "--ttl", "0"]).failed_with(1, &["nobody shares b.txt"]);
     home.run(&["share", "missing.txt"]).failed_with(3, &["missing.txt", "No such file"]);
 
     let shared = home.done(&["share", "a.txt", "--limit-up", "1MB", "--listen", "127.0.0.1:1", "--ttr", "9"]);
@@ -190,7 +190,7 @@ fn stop_ends_the_peer_and_says_when_there_is_none() {
         let stopped = home.done(&["stop"]);
         assert!(stopped.out[0].starts_with("stopped the peer of "), "{stopped:?}");
         // It is gone: its files are withdrawn and its folder is free.
-        reader.run(&["query", "a.txt"]).failed_with(1, &["nobody offers a.txt"]);
+        reader.run(&["query", "a.txt"]).failed_with(1, &["nobody shares a.txt"]);
         assert_eq!(running.wait_with_input_open().code, Some(0), "{words:?}");
         assert!(!home.path(".neko/run/peer.sock").exists());
         home.run(&["stop"]).failed_with(1, &["no peer runs on"]);
@@ -204,7 +204,7 @@ fn stop_ends_the_peer_and_says_when_there_is_none() {
         let code = serving.wait().code;
         assert_eq!(code, (signal != "KILL").then_some(0), "{signal}");
         if code == Some(0) {
-            reader.run(&["query", "a.txt"]).failed_with(1, &["nobody offers a.txt"]);
+            reader.run(&["query", "a.txt"]).failed_with(1, &["nobody shares a.txt"]);
         }
     }
     // After the kill its socket stood there; nobody minded.
@@ -385,7 +385,7 @@ fn repl_attaches_to_the_running_peer_takes_over_when_it_is_gone_and_follows_one_
     home.write("third.txt", "third\n");
     attached.type_line("share third.txt --limit-up 2MB");
     attached.type_line("share third.txt");
-    attached.out_line("published third.txt");
+    attached.out_line("shared third.txt");
     origin.write("a.txt", "third\n");
     origin.done(&["share", "a.txt"]);
     attached.err_line("version 3 is out"); // an event of the peer that is there now

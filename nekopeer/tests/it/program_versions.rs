@@ -48,8 +48,8 @@ fn earlier_version_comes_from_who_keeps_it_and_stays_until_another_is_asked_for(
     assert!(!other.path("f").exists());
 
     other.run(&["get", "f", "--version", "9"]).failed_with(1, &["version 9 of f is not here"]);
-    other.run(&["get", "none", "--version", "1"]).failed_with(1, &["nobody offers none"]);
-    origin.run(&["get", "f", "--version", "1"]).failed_with(3, &["published by this peer itself"]);
+    other.run(&["get", "none", "--version", "1"]).failed_with(1, &["nobody shares none"]);
+    origin.run(&["get", "f", "--version", "1"]).failed_with(3, &["shared by this peer itself"]);
 
     origin.write("f", content(5));
     origin.done(&["share", "f"]);

@@ -55,7 +55,7 @@ fn reader_waits_for_a_version_and_says_what_is_there_when_it_does_not_come() {
     let (_indexers, origin, reader) = two_homes();
     reader
         .run(&["wait", "f", "--timeout", "1"])
-        .failed_with(3, &["after 1 s f is neither published nor held here"]);
+        .failed_with(3, &["after 1 s f is neither shared nor held here"]);
     origin.write("f", "one");
     let _sharing = origin.share(&["f"]);
     let mut following = reader.start(&["follow", "f", "--keep", "2"]);
@@ -85,7 +85,7 @@ fn reader_waits_for_a_version_and_says_what_is_there_when_it_does_not_come() {
     reader
         .run(&["wait", "f", "--timeout", "1"])
         .failed_with(3, &["is version 1, stale, and version 2 is out"]);
-    reader.run(&["status", "g"]).failed_with(1, &["g is neither published nor held here"]);
+    reader.run(&["status", "g"]).failed_with(1, &["g is neither shared nor held here"]);
 }
 
 #[test]

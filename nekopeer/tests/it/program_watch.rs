@@ -31,16 +31,16 @@ fn created_changed_and_replaced_files_are_published_as_new_versions_that_others_
     let (_indexers, origin, reader) = two_homes();
     origin.write("d/a.txt", "first\n");
     let mut sharing = watch(&origin, &["d"]);
-    sharing.out_line("published d/a.txt version 1");
+    sharing.out_line("shared d/a.txt version 1");
 
     origin.write("d/a.txt", "second\n");
-    sharing.out_line("published d/a.txt version 2, 7 B");
+    sharing.out_line("shared d/a.txt version 2, 7 B");
     origin.write("d/new/deep/b.txt", "b\n");
-    sharing.out_line("published d/new/deep/b.txt version 1");
+    sharing.out_line("shared d/new/deep/b.txt version 1");
     // As editors do it.
     origin.write("d/.a.txt.swp", "third!\n");
     fs::rename(origin.path("d/.a.txt.swp"), origin.path("d/a.txt")).unwrap();
-    sharing.out_line("published d/a.txt version 3, 7 B");
+    sharing.out_line("shared d/a.txt version 3, 7 B");
     reader.done(&["get", "d/a.txt", "d/new/deep/b.txt"]);
     assert_eq!(reader.read("d/a.txt"), b"third!\n");
 
@@ -49,15 +49,15 @@ fn created_changed_and_replaced_files_are_published_as_new_versions_that_others_
     std::os::unix::fs::symlink(origin.path("d/a.txt"), origin.path("d/link")).unwrap();
     origin.write("beside.txt", "beside");
     origin.write("d/last.txt", "last\n");
-    sharing.out_line("published d/last.txt version 1");
+    sharing.out_line("shared d/last.txt version 1");
     let names: Vec<String> = listed(&origin).into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, ["d/a.txt", "d/last.txt", "d/new/deep/b.txt"]);
-    assert!(!sharing.said().contains("withdrew"), "{}", sharing.said());
+    assert!(!sharing.said().contains("unshared"), "{}", sharing.said());
     // A folder in place of a file withdraws that, and what is in it is published.
     fs::remove_file(origin.path("d/last.txt")).unwrap();
     origin.write("d/last.txt/y", "in a folder");
-    sharing.out_line("withdrew d/last.txt: its file is gone");
-    sharing.out_line("published d/last.txt/y");
+    sharing.out_line("unshared d/last.txt: its file is gone");
+    sharing.out_line("shared d/last.txt/y");
     assert_eq!(sharing.interrupt().code, Some(0));
 }
 
@@ -73,12 +73,12 @@ fn slow_writer_is_waited_for_and_only_the_complete_file_is_published() {
     }
     assert!(!sharing.said().contains("slow.bin"), "{}", sharing.said());
     drop(file);
-    sharing.out_line("published d/slow.bin version 1, 7.8 KiB");
+    sharing.out_line("shared d/slow.bin version 1, 7.8 KiB");
     assert_eq!(listed(&origin)[1], ("d/slow.bin".to_owned(), 1, 8000));
     // Who never closes is taken after a longer time.
     let mut open = fs::File::create(origin.path("d/open.bin")).unwrap();
     open.write_all(b"abc").unwrap();
-    sharing.out_line("published d/open.bin version 1, 3 B");
+    sharing.out_line("shared d/open.bin version 1, 3 B");
 }
 
 #[test]
@@ -92,12 +92,12 @@ fn removed_file_is_withdrawn_and_published_again_when_it_is_back() {
 
     let event = |line: String| serde_json::from_str::<Value>(&line).unwrap();
     fs::remove_file(origin.path("d/a.txt")).unwrap();
-    let withdrawn = event(sharing.out_line("withdrawn"));
-    assert_eq!((&withdrawn["event"], &withdrawn["name"]), (&"withdrawn".into(), &"d/a.txt".into()));
-    reader.run(&["get", "d/a.txt"]).failed_with(1, &["d/a.txt was withdrawn by its origin", "as version 2"]);
+    let withdrawn = event(sharing.out_line("unshared"));
+    assert_eq!((&withdrawn["event"], &withdrawn["name"]), (&"unshared".into(), &"d/a.txt".into()));
+    reader.run(&["get", "d/a.txt"]).failed_with(1, &["d/a.txt was unshared by its origin", "as version 2"]);
     origin.write("d/a.txt", "again\n");
     let published = event(sharing.out_line(r#""version":3"#));
-    assert_eq!(published["event"], "published");
+    assert_eq!(published["event"], "shared");
     assert_eq!((&published["name"], &published["version"]), (&"d/a.txt".into(), &3.into()), "{published}");
     assert!(published["ticket"].as_str().unwrap().starts_with("neko:"), "{published}");
     // A folder that leaves takes its files with it.
@@ -113,7 +113,7 @@ fn folder_that_vanishes_is_told_withdraws_nothing_and_goes_on_when_it_is_back() 
     origin.write("d/b.txt", "b\n");
     let mut sharing = watch(&origin, &["d"]);
     fs::rename(origin.path("d"), origin.path("away")).unwrap();
-    sharing.err_line("/d is gone: nothing in it is withdrawn");
+    sharing.err_line("/d is gone: nothing in it is unshared");
     // As an empty mount point would stand there.
     fs::create_dir(origin.path("d")).unwrap();
     origin.write("away/a.txt", "changed\n");
@@ -122,10 +122,10 @@ fn folder_that_vanishes_is_told_withdraws_nothing_and_goes_on_when_it_is_back() 
     fs::remove_dir(origin.path("d")).unwrap();
     fs::rename(origin.path("away"), origin.path("d")).unwrap();
     sharing.err_line("/d is back, and is watched again");
-    sharing.out_line("published d/a.txt version 2, 8 B");
+    sharing.out_line("shared d/a.txt version 2, 8 B");
     origin.write("d/b.txt", "changed too\n");
-    sharing.out_line("published d/b.txt version 2, 12 B");
-    assert!(!sharing.said().contains("withdrew"), "{}", sharing.said());
+    sharing.out_line("shared d/b.txt version 2, 12 B");
+    assert!(!sharing.said().contains("unshared d/"), "{}", sharing.said());
     reader.done(&["get", "d/a.txt"]);
 }
 
@@ -158,13 +158,13 @@ fn set_waits_for_a_disk_that_is_unmounted_below_its_folder() {
     origin.write("d/a", "one");
     origin.write("d/m/under", "");
     let mut sharing = watch_with_mount(&origin, &["--set", "d"]);
-    sharing.out_line("published d version 1");
+    sharing.out_line("shared d version 1");
     there(&sharing, &origin, "umount d/m");
     origin.write("d/a", "two");
     sharing.err_line("is not mounted any more");
     there(&sharing, &origin, MOUNT);
     origin.write("d/a", "three");
-    sharing.out_line("published d version 2");
+    sharing.out_line("shared d version 2");
     reader.done(&["get", "d"]);
     assert_eq!((reader.read("d/a"), reader.read("d/m/1")), (b"three".to_vec(), b"1\n".to_vec()));
 }
@@ -179,15 +179,15 @@ fn disk_that_is_unmounted_below_the_folder_withdraws_nothing() {
     }
     let mut sharing = watch_with_mount(&origin, &["d"]);
     there(&sharing, &origin, "rm d/m/2");
-    sharing.out_line("withdrew d/m/2");
+    sharing.out_line("unshared d/m/2");
     there(&sharing, &origin, "umount d/m");
     // A rescan finds each folder that leaves, and all else that is missing. The next disk there has the same number.
     for (folder, disk) in [("s", "true"), ("t", "mount -t tmpfs tmpfs d/m")] {
         there(&sharing, &origin, disk);
         fs::rename(origin.path(&format!("d/{folder}")), origin.path(folder)).unwrap();
-        sharing.out_line(&format!("withdrew d/{folder}/1"));
+        sharing.out_line(&format!("unshared d/{folder}/1"));
     }
-    assert!(!sharing.said().contains("withdrew d/m/1"), "{}", sharing.said());
+    assert!(!sharing.said().contains("unshared d/m/1"), "{}", sharing.said());
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn burst_of_files_is_published_completely() {
         origin.write(&format!("d/{}/{n}", n % 7), format!("{n}\n"));
     }
     for n in 0..200 {
-        sharing.out_line(&format!("published d/{}/{n} version 1", n % 7));
+        sharing.out_line(&format!("shared d/{}/{n} version 1", n % 7));
     }
     let listed = listed(&origin);
     assert!(listed.len() == 200 && listed.iter().all(|(_, version, _)| *version == 1), "each once");
@@ -214,13 +214,13 @@ fn running_peer_watches_for_another_command_which_takes_over_when_it_ends() {
     watching.err_line("served by process ");
     watching.err_line("watching ");
     origin.write("d/a.txt", "22");
-    watching.out_line("published d/a.txt version 2, 2 B");
+    watching.out_line("shared d/a.txt version 2, 2 B");
     assert!(origin.done(&["jobs"]).out.iter().any(|line| line.contains("watch")), "it is a job");
     assert_eq!(serving.interrupt().code, Some(0));
     watching.err_line("serving on ");
     until(&mut watching, "it watches again", || listed(&origin).len() == 1);
     origin.write("d/a.txt", "333");
-    watching.out_line("published d/a.txt version 3, 3 B");
+    watching.out_line("shared d/a.txt version 3, 3 B");
     reader.done(&["get", "d/a.txt"]);
     assert_eq!(watching.interrupt().code, Some(0));
 }
@@ -234,11 +234,11 @@ fn copies_that_are_replaced_stay_copies() {
     reader.write("own.txt", "own\n");
     let mut ours = watch(&reader, &[".", "--on-stale", "refetch"]);
     origin.write("a.txt", "two\n");
-    theirs.out_line("published a.txt version 2");
+    theirs.out_line("shared a.txt version 2");
     ours.err_line("refreshed a.txt to version 2");
     reader.write("own.txt", "changed\n");
-    ours.out_line("published own.txt version 2");
-    assert!(!ours.said().contains("published a.txt"), "{}", ours.said());
+    ours.out_line("shared own.txt version 2");
+    assert!(!ours.said().contains("shared a.txt"), "{}", ours.said());
     // A copy that is changed here is told, once.
     reader.write("a.txt", "mine\n");
     ours.err_line("error: a.txt");
@@ -264,7 +264,7 @@ fn folder_that_is_watched_as_a_set_becomes_one_version_with_each_change() {
     ];
     for (number, change) in changes.into_iter().enumerate() {
         change();
-        sharing.out_line(&format!("published app version {}", number + 2));
+        sharing.out_line(&format!("shared app version {}", number + 2));
         following.out_line(&format!("app is at version {}", number + 2));
     }
     assert_eq!((reader.read("app/a"), reader.read("app/old/deep/c")), (b"two".to_vec(), b"new".to_vec()));

@@ -15,7 +15,7 @@ fn listed(home: &Home) -> Option<Value> {
 
 /// Whether the copy of `f` was withdrawn as this version.
 fn is_withdrawn(home: &Home, version: u64) -> bool {
-    listed(home).is_some_and(|file| file["freshness"] == "withdrawn" && file["newest"] == version)
+    listed(home).is_some_and(|file| file["freshness"] == "unshared" && file["newest"] == version)
 }
 
 /// An origin that shares `f`, and a reader that has a copy, whose process is returned too.
@@ -44,7 +44,9 @@ fn copy_learns_of_a_withdrawal_by_push_and_stays_withdrawn_until_the_name_is_pub
     until(&mut reading, "the withdrawal", || is_withdrawn(&reader, 2));
     assert_eq!(reader.read("f"), b"one", "it is kept");
     reader.run(&["search", "f"]).failed_with(1, &["f"]);
-    reader.run(&["get", "f"]).failed_with(1, &["withdrawn by its origin", "version 2", "publishes it again"]);
+    reader
+        .run(&["get", "f"])
+        .failed_with(1, &["unshared by its origin", "version 2", "until the origin does again"]);
 
     // What is known is known after a restart, although nobody can be asked.
     kill(sharing);
@@ -71,16 +73,16 @@ fn copy_that_was_away_learns_of_a_withdrawal_although_its_origin_was_restarted_a
     let other = Home::at(&indexers, 0);
     until(&mut serving, "the withdrawal", || {
         let ended = other.run(&["get", "f"]);
-        ended.code == Some(1) && ended.err.iter().any(|line| line.contains("withdrawn by its origin"))
+        ended.code == Some(1) && ended.err.iter().any(|line| line.contains("unshared by its origin"))
     });
     // The holder comes back, and offers what it has; it is not told before.
     let mut reading = reader.serve(&[]);
     until(&mut reading, "the withdrawal", || is_withdrawn(&reader, 2));
     other.run(&["query", "f"]).failed_with(1, &["f"]);
-    other.run(&["get", "f"]).failed_with(1, &["withdrawn by its origin"]);
+    other.run(&["get", "f"]).failed_with(1, &["unshared by its origin"]);
     // Also while the origin is away, whoever knows of it takes no older version.
     kill(serving);
-    reader.run(&["get", "f"]).failed_with(1, &["withdrawn by its origin"]);
+    reader.run(&["get", "f"]).failed_with(1, &["unshared by its origin"]);
     assert_eq!(reader.read("f"), b"one");
 }
 
@@ -99,7 +101,7 @@ fn withdrawal_that_was_told_to_nobody_before_the_process_was_killed_is_told_afte
     let mut serving = origin.serve(&[]);
     let other = Home::at(&indexers, 0);
     until(&mut serving, "its registration", || {
-        other.run(&["get", "f"]).err.iter().any(|line| line.contains("withdrawn by its origin"))
+        other.run(&["get", "f"]).err.iter().any(|line| line.contains("unshared by its origin"))
     });
     let mut reading = reader.serve(&[]);
     until(&mut reading, "the withdrawal", || is_withdrawn(&reader, 2));
@@ -110,7 +112,7 @@ fn reader_that_drops_outdated_copies_drops_a_withdrawn_one_and_takes_no_older_on
     let (_indexers, origin, reader, _sharing, mut reading) = shared(&["--on-stale", "drop"]);
     origin.done(&["deregister", "f"]);
     until(&mut reading, "the withdrawal", || !reader.path("f").exists());
-    reader.run(&["get", "f"]).failed_with(1, &["withdrawn by its origin"]);
+    reader.run(&["get", "f"]).failed_with(1, &["unshared by its origin"]);
 }
 
 #[test]
@@ -121,12 +123,12 @@ fn follower_keeps_the_last_file_and_says_that_its_name_was_withdrawn() {
     let mut following = reader.start(&["follow", "f"]);
     following.out_line("f is at version 1");
     origin.done(&["deregister", "f"]);
-    following.err_line("f was withdrawn by its origin as version 2");
+    following.err_line("f was unshared by its origin as version 2");
     assert_eq!(reader.read("f"), b"one");
     following.signal("INT");
     assert_eq!(following.wait_within(LIMIT).unwrap().code, Some(0));
     let mut following = reader.start(&["follow", "f"]);
-    following.err_line("f was withdrawn by its origin as version 2");
+    following.err_line("f was unshared by its origin as version 2");
     origin.write("f", "three");
     origin.done(&["share", "f"]);
     following.out_line("f is at version 3");

@@ -124,7 +124,7 @@ async fn set_has_what_the_rules_let_in_and_nothing_is_published_while_they_canno
     from.write("d/.nekoignore", b"build\n{a\n");
     let refused = publish(true).await.unwrap_err().to_string();
     assert!(
-        refused.contains("d/.nekoignore") && refused.contains("nothing in its folder is published"),
+        refused.contains("d/.nekoignore") && refused.contains("nothing in its folder is shared"),
         "{refused}"
     );
     let outcome = publish(false).await.unwrap();

@@ -50,9 +50,9 @@ fn every_command_works_from_a_script() {
     assert!(same(&origin.path("theirs.bin"), &home.path("theirs.bin")));
     let text = ended.out.join("\n");
     for part in [
-        "published mine.txt version 1, 5 B",
+        "shared mine.txt version 1, 5 B",
         "theirs.bin version 1, 1.0 MiB: 1.0 MiB moved",
-        "mine.txt is no longer offered; the file stays",
+        "mine.txt is no longer shared; the file stays",
     ] {
         assert!(text.contains(part), "{part} in {text}");
     }
@@ -70,7 +70,7 @@ fn comments_and_blank_lines_do_nothing_and_wrong_usage_is_one_clear_line() {
     let ended = script(&home, &[], &["# a comment", "", "   ", "  # another", "ls"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.out.is_empty(), "{ended:?}");
-    assert!(ended.err.iter().any(|line| line == "nothing is published or held here"), "{ended:?}");
+    assert!(ended.err.iter().any(|line| line == "nothing is shared or held here"), "{ended:?}");
     assert_eq!(script(&home, &[], &[]).code, Some(0));
     for (line, part) in [
         ("query", "NAME"),
@@ -139,7 +139,7 @@ fn news_of_a_newer_version_arrives_while_the_script_waits() {
     origin.write("a.txt", "first\n");
     let mut publishing = origin.start(&[]);
     publishing.type_line("register a.txt");
-    publishing.out_line("published a.txt version 1");
+    publishing.out_line("shared a.txt version 1");
     let mut reading = reader.start(&[]);
     reading.type_line("download a.txt");
     reading.out_line("a.txt version 1");
@@ -147,7 +147,7 @@ fn news_of_a_newer_version_arrives_while_the_script_waits() {
 
     origin.write("a.txt", "second\n");
     publishing.type_line("register a.txt");
-    publishing.out_line("published a.txt version 2");
+    publishing.out_line("shared a.txt version 2");
     let news = reading.err_line("invalidated");
     assert!(news.contains("a.txt") && news.contains("version 2 is out"), "{news}");
     reading.type_line("ls");

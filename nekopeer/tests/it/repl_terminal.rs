@@ -86,13 +86,13 @@ impl Terminal {
 /// Files of the folder and names of the network, with what a shell would take apart quoted.
 fn tab_completes_commands_paths_and_names(terminal: &mut Terminal) {
     for (typed, completed, further, answer) in [
-        ("sha\t", "share ", "ano\t", "published another.txt version 1"),
-        ("share some\\ n\t", "notes.txt", "", "published some notes.txt version 1"),
+        ("sha\t", "share ", "ano\t", "shared another.txt version 1"),
+        ("share some\\ n\t", "notes.txt", "", "shared some notes.txt version 1"),
         ("search some\t", "'some notes.txt'", "", "HOLDER"),
         ("search ano\t", "another.txt", "", "HOLDER"),
         ("get mod\t", "'models/", "pl\t", "models/plain.bin version 1"),
         ("get 'models/large o\t", "'models/large one.bin'", "", "models/large one.bin version 1"),
-        ("get nobody-has-th\tis", "has-th", "", "nobody offers nobody-has-this"),
+        ("get nobody-has-th\tis", "has-th", "", "nobody shares nobody-has-this"),
     ] {
         terminal.keys(typed);
         terminal.sees(completed);

@@ -73,14 +73,14 @@ fn filters_pages_and_freshness_are_shown_to_programs_and_people() {
         (&true.into(), &Value::Null, &"f/*.bin".into())
     );
     let hit = &all["hits"][2];
-    let keys = ["name", "origin", "version", "size", "content", "holders", "published_ms", "held"];
+    let keys = ["name", "origin", "version", "size", "content", "holders", "shared_ms", "held"];
     assert!(has_keys(hit, &keys), "{hit}");
     assert_eq!(
         (&hit["held"]["freshness"], &all["hits"][1]["held"]),
         (&"unverified".into(), &Value::Null),
         "{hit}"
     );
-    assert!(hit["published_ms"].as_u64().is_some(), "{hit}");
+    assert!(hit["shared_ms"].as_u64().is_some(), "{hit}");
     assert_eq!(hits(&all).len(), 9);
 
     let json = |words: &[&str]| reader.done(&[&["search", "--json"], words].concat()).json();
@@ -109,7 +109,7 @@ fn filters_pages_and_freshness_are_shown_to_programs_and_people() {
     assert_eq!(shown, (0..9).map(|n| format!("f/{n}.bin")).collect::<Vec<_>>());
 
     let own = origin.done(&["search", "f/1.bin"]);
-    assert!(own.out[1].ends_with("own"), "{own:?}");
+    assert!(own.out[1].ends_with("shared"), "{own:?}");
     origin.write("f/2.bin", "second");
     origin.done(&["share", "f/2.bin"]);
     let found = reader.done(&["search", "f/2.bin"]);

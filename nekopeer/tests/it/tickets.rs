@@ -146,7 +146,7 @@ fn a_running_peer_with_other_indexers_fetches_by_ticket_and_keeps_the_copy_coher
     let ticket = ticket_of(&mut sharing);
     let (_others, reader) = one_home();
     let _serving = reader.serve(&[]);
-    reader.run(&["get", "f.txt"]).failed_with(1, &["nobody offers f.txt"]);
+    reader.run(&["get", "f.txt"]).failed_with(1, &["nobody shares f.txt"]);
     let got = reader.done(&["get", &ticket]);
     assert!(got.err.is_empty(), "{got:?}");
     origin.write("f.txt", "two, longer\n");

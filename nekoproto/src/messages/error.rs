@@ -58,7 +58,7 @@ pub enum FetchRefusal {
     #[error("not shared here")]
     NotShared,
     /// The file changed on the holder's disk since it was hashed.
-    #[error("the file changed on the holder's disk and was not published again")]
+    #[error("the file changed on the holder's disk and was not shared again")]
     Changed,
     /// The holder knows a newer version and its policy forbids serving the old one.
     #[error("the copy is outdated: version {0} is out")]

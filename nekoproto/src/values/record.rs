@@ -147,7 +147,7 @@ pub enum RecordError {
     #[error("a file has at most {FILE_BYTES_MAX} bytes, this one states {0}")]
     TooLarge(u64),
     /// It withdraws its name, and states bytes.
-    #[error("a version that withdraws its name has no bytes")]
+    #[error("a version that unshares its name has no bytes")]
     WithdrawnWithBytes,
     /// The record is longer than its limit.
     #[error("the record is too long")]

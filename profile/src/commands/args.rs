@@ -58,7 +58,7 @@ pub(crate) enum Command {
     Batch(Apart<batch::Options, Drawn>),
     /// Probes round a ring of indexers: where they are dropped, and how long each node has them
     Relay(Apart<relay::Options, Drawn>),
-    /// Many workers that publish and look up, and whether all that was acknowledged arrives
+    /// Many workers that share and look up, and whether all that was acknowledged arrives
     Load(Apart<load::Options, Drawn>),
     /// How coherent copies are, simulated in virtual time: tables c1 to c6
     Consistency(Plain<consistency::Options, Drawn>),

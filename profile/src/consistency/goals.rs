@@ -81,7 +81,7 @@ fn c3(rows: &[Row]) -> Vec<Aim> {
 fn c5(rows: &[Row]) -> Vec<Aim> {
     let broken = [
         ("went_back", "older after newer"),
-        ("never_published", "believed and never published"),
+        ("never_shared", "believed and never shared"),
         ("two_contents", "a number for two contents"),
     ];
     let aims = |row: &Row| {

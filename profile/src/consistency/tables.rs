@@ -60,9 +60,7 @@ impl Which {
                  messages_per_update questions_per_update all_per_update flood bytes_per_update origin_per_update"
             }
             Self::C4 => "cut lease_s fresh_percent stale_percent stale_mean_s stale_max_s past_bound",
-            Self::C5 => {
-                "mishaps updates forged fresh_percent past_bound went_back never_published two_contents"
-            }
+            Self::C5 => "mishaps updates forged fresh_percent past_bound went_back never_shared two_contents",
             Self::C6 => {
                 "indexers readers messages_per_update questions_per_update flood bytes_per_update \
                  origin_per_update"

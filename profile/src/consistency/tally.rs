@@ -44,8 +44,8 @@ pub struct Tally {
     pub went_back: usize,
     /// Numbers under which readers hold two contents.
     pub two_contents: usize,
-    /// Reads by readers that believe in a version which was never published.
-    pub never_published: usize,
+    /// Reads by readers that believe in a version which was never shared.
+    pub never_shared: usize,
     /// Forged versions sent.
     pub forged: usize,
     contents: HashMap<u64, ContentHash>,
@@ -72,7 +72,7 @@ impl Tally {
 
     /// Broken promises.
     pub const fn violations(&self) -> usize {
-        self.past_bound + self.went_back + self.two_contents + self.never_published
+        self.past_bound + self.went_back + self.two_contents + self.never_shared
     }
 
     /// The figures of one simulation.
@@ -114,7 +114,7 @@ pub(crate) fn summarize(row: Row, seeds: &[Tally]) -> Row {
         .with("past_bound", sum(|tally| tally.past_bound))
         .with("went_back", sum(|tally| tally.went_back))
         .with("two_contents", sum(|tally| tally.two_contents))
-        .with("never_published", sum(|tally| tally.never_published))
+        .with("never_shared", sum(|tally| tally.never_shared))
         .with("forged", sum(|tally| tally.forged))
         .with("violations", sum(Tally::violations))
 }

@@ -345,7 +345,7 @@ impl World {
             replaced.map(|at| self.queue.now().saturating_sub(*at))
         };
         self.tally.reads += 1;
-        self.tally.never_published += usize::from(reader.known().version.get() > self.newest);
+        self.tally.never_shared += usize::from(reader.known().version.get() > self.newest);
         if is_fresh {
             // Where numbers are given up, it is not known when a version was replaced.
             let is_judged = self.setting.mishaps != Some(Mishaps::Backups);

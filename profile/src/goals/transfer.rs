@@ -115,11 +115,11 @@ fn plan(options: &Options) -> Vec<Plan> {
         change(How::InPlace),
         change(How::Insert),
         Plan::of(small)
-            .aim(format!("{files}: published a second"), Median("files_published_per_s"), AtLeast(3000.0))
+            .aim(format!("{files}: shared a second"), Median("files_shared_per_s"), AtLeast(3000.0))
             .aim(format!("{files}: fetched a second"), Median("files_fetched_per_s"), AtLeast(2000.0)),
         Plan::of(Scenario { what: What::Publish(bulk), ..whole.clone() }).aim(
-            format!("publish {}, s", shown(size)),
-            Median("publish_s"),
+            format!("share {}, s", shown(size)),
+            Median("share_s"),
             AtMost(0.6),
         ),
         Plan::of(Scenario { what: What::Whole(sparse), ..once }).peaks(sparse.size, "sparse"),

@@ -129,7 +129,7 @@ impl Victims {
                         Ok(downloads) => downloads.failed.join("; "),
                         Err(error) => format!("{error:#}"),
                     };
-                    if Instant::now() >= until || !said.contains("nobody offers") {
+                    if Instant::now() >= until || !said.contains("nobody shares") {
                         return (reader, load.now().as_secs_f64(), said);
                     }
                     sleep(Duration::from_millis(200)).await;

@@ -54,7 +54,7 @@ pub struct Judged {
     /// Arrivals of an older version after a newer one.
     pub went_back: usize,
     /// Arrivals of versions that nobody published.
-    pub never_published: usize,
+    pub never_shared: usize,
     /// Names whose bytes in the end are none that were written under them.
     pub wrong: usize,
     /// From the begin of a publication until its version arrived.
@@ -75,7 +75,7 @@ pub fn judge(attempts: &[u64], acknowledged: &[Acknowledged], arrived: &[Arrived
     let mut seen: Vec<(u64, HashSet<u64>)> = vec![Default::default(); attempts.len()];
     for &Arrived { name, version, at_s } in arrived {
         let (newest, known) = &mut seen[name];
-        judged.never_published += usize::from(version > attempts[name]);
+        judged.never_shared += usize::from(version > attempts[name]);
         if !known.insert(version) {
             judged.twice += 1;
         } else if version < *newest {
@@ -102,7 +102,7 @@ impl Judged {
         let all = [
             (self.lost, "acknowledged and lost"),
             (self.went_back, "older after newer"),
-            (self.never_published, "never published"),
+            (self.never_shared, "never shared"),
             (self.wrong, "wrong bytes"),
         ];
         some_of(all).collect()

@@ -143,7 +143,7 @@ impl Net {
         let unanswered = if plan.scenario == Scenario::Crash { 0 } else { done.unanswered };
         let strange = self.auditor.as_ref().map_or(0, |auditor| auditor.strange);
         let all = [
-            (done.failed, "publications failed"),
+            (done.failed, "versions that could not be shared"),
             (unanswered, "lookups without an answer"),
             (done.older, "lookups older than acknowledged"),
             (done.foreign, "lookups with files of others"),

@@ -133,9 +133,9 @@ async fn publish_waiting(peer: &PeerHandle, waiting: &Mutex<Vec<Waiting>>) {
     let published: Published = async {
         let outcome = peer.publish(paths, <_>::default(), &<_>::default()).await?;
         if let Some((path, error)) = outcome.failed.first() {
-            return Err(anyhow!("cannot publish {}: {error}", path.display()));
+            return Err(anyhow!("cannot share {}: {error}", path.display()));
         }
-        ensure!(outcome.is_confirmed, "no indexer has confirmed what was published");
+        ensure!(outcome.is_confirmed, "no indexer has confirmed what was shared");
         let versions = outcome.published.iter().map(|one| (one.name.to_string(), one.version.get()));
         Ok(Arc::new(versions.collect()))
     }
@@ -149,8 +149,8 @@ async fn publish_waiting(peer: &PeerHandle, waiting: &Mutex<Vec<Waiting>>) {
 /// The versions in an answer by REST.
 fn versions(answer: &Value) -> anyhow::Result<Arc<HashMap<String, u64>>> {
     let failed = answer["failed"].as_array().and_then(|failed| failed.first());
-    ensure!(failed.is_none(), "cannot publish: {}", failed.unwrap_or_default());
-    ensure!(answer["confirmed"] == true, "no indexer has confirmed what was published");
+    ensure!(failed.is_none(), "cannot share: {}", failed.unwrap_or_default());
+    ensure!(answer["confirmed"] == true, "no indexer has confirmed what was shared");
     let published = answer["files"].as_array().context("an answer without versions")?;
     let version = |one: &Value| Some((one["name"].as_str()?.to_owned(), one["version"].as_u64()?));
     Ok(Arc::new(published.iter().filter_map(version).collect()))

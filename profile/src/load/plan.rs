@@ -10,7 +10,7 @@ const SLOW_MS: u64 = 2;
 /// What happens under load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Scenario {
-    /// The reader is told of each version right after it was published
+    /// The reader is told of each version right after it was shared
     Live,
     /// The reader takes 2 ms for each message
     Slow,

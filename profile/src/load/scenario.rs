@@ -186,7 +186,7 @@ fn summary(plan: &Plan, nets: &[Net], lasted: Duration) -> Measured {
     let peak_bytes = auditors().map(|auditor| auditor.peak_bytes).max().unwrap_or(0);
     let mut delays: Vec<Duration> = all.iter().flat_map(|judged| &judged.delays).copied().collect();
     if published == 0 {
-        faults.push("nothing was published".to_owned());
+        faults.push("nothing was shared".to_owned());
     }
     if mib(peak_bytes) > MEMORY_MIB {
         faults.push(format!("the reader took {:.0} MiB", mib(peak_bytes)));
@@ -199,10 +199,10 @@ fn summary(plan: &Plan, nets: &[Net], lasted: Duration) -> Measured {
     };
     let curve = curve(&mut delays);
     let row = Row::named(plan.label.clone())
-        .figure("publications_per_s", count(published) / lasted.as_secs_f64())
+        .figure("shared_per_s", count(published) / lasted.as_secs_f64())
         .figure("lookups_per_s", count(of_nets(|net| net.done.lookups)) / lasted.as_secs_f64())
         .times(&Figures::of(delays))
-        .with("published", published)
+        .with("shared", published)
         .with("unanswered", of_nets(|net| net.done.unanswered))
         .with("twice", sum(|judged| judged.twice))
         .with("skipped", is_followed.then(|| sum(|judged| judged.skipped)))

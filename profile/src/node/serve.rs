@@ -206,10 +206,10 @@ async fn publish(peer: &PeerHandle, path: PathBuf) -> anyhow::Result<(usize, f64
     let outcome = peer.publish(vec![path], <_>::default(), &<_>::default()).await?;
     let took_s = now_s() - began_s;
     if let Some((path, error)) = outcome.failed.first() {
-        bail!("cannot publish {}: {error}", path.display());
+        bail!("cannot share {}: {error}", path.display());
     }
     if outcome.indexers_told == 0 {
-        bail!("no indexer knows what was published");
+        bail!("no indexer knows what was shared");
     }
     Ok((outcome.published.len(), took_s))
 }

@@ -63,8 +63,8 @@ pub const METRICS: [Metric; 26] = [
     ("files_fetched_per_s", |round| {
         Some(count(round.files * round.took_s.len()) / round.wall_s()?).filter(|_| round.files > 1)
     }),
-    ("publish_s", |round| Some(round.published?.1)),
-    ("files_published_per_s", |round| {
+    ("share_s", |round| Some(round.published?.1)),
+    ("files_shared_per_s", |round| {
         round.published.map(|(files, took_s)| count(files) / took_s).filter(|_| round.files > 1)
     }),
     ("floor_tcp_s", |round| Some(round.floors?.tcp_s)),

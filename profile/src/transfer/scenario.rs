@@ -49,7 +49,7 @@ pub struct Scenario {
     /// Floors are measured too.
     #[arg(skip = true)]
     pub floors: bool,
-    /// The readers keep their copies fresh, and have the change by news of it; time counts from before it is published
+    /// The readers keep their copies fresh, and have the change by news of it; time counts from before it is shared
     #[arg(long)]
     pub by_news: bool,
     /// Seed of all bytes, of what changes and of what is corrupted
@@ -189,7 +189,7 @@ impl Scenario {
     pub fn name(&self) -> String {
         let mut name = match self.what {
             What::Whole(bulk) => bulk.name(),
-            What::Publish(bulk) => format!("publish {}", bulk.name()),
+            What::Publish(bulk) => format!("share {}", bulk.name()),
             What::Change(bulk, Change { percent, places, how }) => {
                 format!("{}, {percent} % changed at {places} places, {}", bulk.name(), option_name(&how))
             }
@@ -230,7 +230,7 @@ impl Scenario {
         };
         command += &match self.what {
             What::Whole(whole) => bulk(whole),
-            What::Publish(whole) => format!(" --publish{}", bulk(whole)),
+            What::Publish(whole) => format!(" --share{}", bulk(whole)),
             What::Change(whole, Change { percent, places, how }) => {
                 format!("{} --change {percent} --places {places} --how {}", bulk(whole), option_name(&how))
             }

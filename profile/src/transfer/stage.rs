@@ -93,7 +93,7 @@ impl Stage {
     /// Ends the origin and starts one that has published nothing yet.
     pub(crate) async fn fresh_origin(&mut self) -> anyhow::Result<()> {
         self.origin.end().await?;
-        fs::remove_dir_all(self.origin.dir.join(DATA)).context("cannot remove what was published")?;
+        fs::remove_dir_all(self.origin.dir.join(DATA)).context("cannot remove what was shared")?;
         self.origin = start(&self.peers, ORIGIN, &self.scenario).await?;
         Ok(())
     }

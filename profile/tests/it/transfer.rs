@@ -41,7 +41,7 @@ fn what_makes_no_transfer_is_refused() {
     refused(&["--by-news"], "give --change");
     refused(&["--files", "0"], "the number of files must be 1 to");
     refused(&["--file-bytes", "10KiB-1KiB", "--files", "1"], "is no range of bytes");
-    refused(&["--publish", "--readers", "2"], "cannot be used with");
+    refused(&["--share", "--readers", "2"], "cannot be used with");
     refused(&["--goals", "--readers", "2"], "cannot be used with");
 }
 
@@ -118,13 +118,13 @@ fn every_kind_of_transfer_arrives() {
     let rows = measured(&["--size", "8MiB", "--change", "1", "--places", "2", "--by-news", "--readers", "2"]);
     let figure = |key: &str| rows[0][key].as_f64().unwrap_or_else(|| panic!("{key}: {rows}"));
     assert!((1.0..30.0).contains(&figure("moved_percent")) && figure("wrong") < 0.5, "{rows}");
-    assert!(figure("ratio_copies") > 0.0 && figure("wall_s") > figure("publish_s"), "{rows}");
+    assert!(figure("ratio_copies") > 0.0 && figure("wall_s") > figure("share_s"), "{rows}");
     let rows = measured(&["--files", "40", "--file-bytes", "1B-2KiB"]);
     assert!(rows[0]["files_fetched_per_s"].as_f64().unwrap() > 0.0, "{rows}");
-    assert!(rows[0]["files_published_per_s"].as_f64().unwrap() > 0.0, "{rows}");
+    assert!(rows[0]["files_shared_per_s"].as_f64().unwrap() > 0.0, "{rows}");
     assert_eq!(rows[0]["extra_percent"], 0.0);
-    let rows = measured(&["--publish", "--size", "1MiB,2MiB"]);
-    assert!(rows[1]["publish_s"].as_f64().unwrap() > 0.0 && rows[1]["wall_s"].is_null(), "{rows}");
+    let rows = measured(&["--share", "--size", "1MiB,2MiB"]);
+    assert!(rows[1]["share_s"].as_f64().unwrap() > 0.0 && rows[1]["wall_s"].is_null(), "{rows}");
     let rows = measured(&["--sparse", "--size", "9MiB", "--sources", "3", "--cap-up", "900MB"]);
     assert_eq!((&rows[0]["sparse"], &rows[0]["cap_up_bytes_per_s"]), (&json!(true), &json!(900_000_000)));
 }

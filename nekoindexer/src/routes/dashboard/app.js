@@ -14,14 +14,14 @@ let latest = -1;
 
 // Figures ----------------------------------------------------------------------------------------------------------
 
-/** What each limit is called, and the unit of what is used of it. */
+/** What each limit is called. */
 const LIMITS = {
-  connections: ["Connections", count],
-  forwards: ["Queries at neighbors", count],
-  scans: ["Searches under way", count],
-  seen_messages: ["Message ids remembered", count],
-  summaries: ["Memory of neighbors' summaries", bytes],
-  memory: ["Memory for other nodes", bytes],
+  connections: "Connections",
+  forwards: "Queries at neighbors",
+  scans: "Searches under way",
+  seen_messages: "Message ids remembered",
+  summaries: "Memory of neighbors' summaries",
+  memory: "Memory for other nodes",
 };
 
 /** The neighbors that are connected, as a text; they are asked for less often than the other stats. */
@@ -35,18 +35,19 @@ function showFigures(figures) {
     ["Queries", `${count(figures.queries_per_s)} per s`], ["Names listed", count(figures.names)],
     ["Peers connected", count(figures.holders)], ["Neighbors connected", connected],
   ]);
-  const used = Object.entries(figures.budget).map(([name, { used, max }]) => {
-    const [title, unit] = LIMITS[name] ?? [name, count];
-    return [title, `${unit(used)} of ${unit(max)}`];
+  const used = Object.entries(figures.budget).map(([name, { used, max, used_bytes: usedBytes, max_bytes: maxBytes }]) => {
+    const text = maxBytes === undefined ? `${count(used)} of ${count(max)}` : `${bytes(usedBytes)} of ${bytes(maxBytes)}`;
+    return [LIMITS[name] ?? name, text];
   });
   showTiles([
-    ["Uptime", span(figures.uptime_s)], ["Memory of the process", figures.memory_bytes ? bytes(figures.memory_bytes) : "unknown"],
+    ["Uptime", span(figures.uptime_ms / 1000)], ["Memory of the process", figures.memory_bytes ? bytes(figures.memory_bytes) : "unknown"],
     ["Answers since the start", count(figures.queries)], ["Queries forwarded", count(figures.forwarded)],
     ["Records registered", count(figures.registered)], ["Invalidations", count(figures.invalidations)], ...used,
   ], "figures");
 }
 
-function showRate({ queries_per_s: rate, queries_per_s_10: mean, uptime_s: second }) {
+function showRate({ queries_per_s: rate, queries_per_s_10: mean, uptime_ms: uptime }) {
+  const second = Math.floor(uptime / 1000);
   if (second === latest) return;
   latest = second;
   rates.push(rate);
@@ -59,7 +60,7 @@ function showRate({ queries_per_s: rate, queries_per_s_10: mean, uptime_s: secon
   set($("rate-peak"), `at most ${count(peak)} per s`);
 }
 
-const duration = (us) => (us < 1000 ? `${count(us)} µs` : us < 1e6 ? `${count(us / 1000)} ms` : `${count(us / 1e6)} s`);
+const duration = (ms) => (ms < 1 ? `${count(ms * 1000)} µs` : ms < 1000 ? `${count(ms)} ms` : `${count(ms / 1000)} s`);
 
 /** `buckets` without empty ones before the first and after the last answer. */
 function trimmed(buckets) {
@@ -68,17 +69,17 @@ function trimmed(buckets) {
   return first < 0 ? [] : buckets.slice(Math.max(0, first - 1), last + 2);
 }
 
-function showLatency({ buckets, p50_us: half, p99_us: most }) {
+function showLatency({ buckets, p50_ms: half, p99_ms: most }) {
   const shown = trimmed(buckets);
   const text = half === null ? "no answers in the last 10 s"
     : `in the last 10 s half of the answers took at most ${duration(half)}, 99 % at most ${duration(most)}`;
   const told = shown.filter((bucket) => bucket.count > 0).map((bucket) =>
-    `${bucket.le_us === null ? "longer" : `up to ${duration(bucket.le_us)}`}: ${count(bucket.count)}`);
+    `${bucket.le_ms === null ? "longer" : `up to ${duration(bucket.le_ms)}`}: ${count(bucket.count)}`);
   bars($("latency"), shown.map((bucket) => bucket.count), `Answers since the start by their time. ${told.join(", ")}`);
   const ends = shown.length < 2 ? shown : [shown[0], shown.at(shown.length / 2), shown.at(-1)];
   fill($("latency-scale"), [...ends.entries()], ([place]) => place, () => {
     const mark = el("span");
-    mark.update = ([, { le_us: end }]) => set(mark, end === null ? "longer" : `≤ ${duration(end)}`);
+    mark.update = ([, { le_ms: end }]) => set(mark, end === null ? "longer" : `≤ ${duration(end)}`);
     return mark;
   });
   set($("latency-line"), text);
@@ -114,7 +115,7 @@ function health(neighbor) {
   if (!neighbor.connected) return ["away", visible(neighbor.why ?? "")];
   if (neighbor.late) return ["slow", "it answers too few queries"];
   if (!neighbor.asked) return [neighbor.standing === "guest" ? "unverified" : "slow", visible(neighbor.why ?? "")];
-  return ["up", neighbor.configured ? "" : neighbor.standing];
+  return ["up", neighbor.standing === "configured" ? "" : neighbor.standing];
 }
 
 function neighborRow() {
@@ -131,7 +132,7 @@ function neighborRow() {
     set(node, neighbor.node ? neighbor.node.slice(0, 8) : "-");
     node.title = neighbor.node ?? "";
     set(load, count(neighbor.load));
-    const word = neighbor.last_word_ms === null ? "" : `, ${count(Math.round(neighbor.last_word_ms / 100) / 10)} s ago`;
+    const word = neighbor.silent_ms === null ? "" : `, ${count(Math.round(neighbor.silent_ms / 100) / 10)} s ago`;
     set(summary, `${neighbor.summary_trusted ? "trusted" : "not trusted"}${word}`);
   };
   return line;

@@ -220,13 +220,13 @@ export async function acting(button, lineId, action) {
 const MATCHES = 50;
 
 function matchRow(match, actions) {
-  const { published_ms: published, holders } = match;
+  const { shared_ms: shared, holders } = match;
   const { cells, update } = actions(match);
   const line = el("tr", { role: "row" },
     el("th", { scope: "row" }, named(match.name)),
     cell("version", { class: "number" }, `v${match.version}`),
     cell("size", { class: "number" }, bytes(match.size)),
-    cell("published", { class: "number" }, published ? `${span((now() - published) / 1000)} ago` : "-"),
+    cell("shared", { class: "number" }, shared ? `${span((now() - shared) / 1000)} ago` : "-"),
     cell("holders", { class: "number" }, count(Array.isArray(holders) ? holders.length : holders)),
     cell("origin", {}, el("code", { title: match.origin }, match.origin.slice(0, 8))),
     ...cells);

@@ -33,14 +33,17 @@ pub(crate) enum Reply {
 /// Files of one report.
 pub(super) const PARTS_MAX: usize = 8;
 
-/// The progress of an operation, in bytes.
+/// The progress of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Snapshot {
-    /// Done so far.
+    /// Bytes done so far.
+    #[serde(rename = "done_bytes")]
     pub(crate) done: u64,
-    /// Those of `done` that were here before the operation began.
+    /// Those of them that were here before the operation began.
+    #[serde(rename = "kept_bytes")]
     pub(crate) kept: u64,
     /// In total; 0 while unknown.
+    #[serde(rename = "total_bytes")]
     pub(crate) total: u64,
 }
 

@@ -38,9 +38,10 @@ pub(crate) struct JobRow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum JobKind {
-    /// Files are read and published.
+    /// Files are read and shared.
+    #[serde(rename = "share")]
     Publish,
-    /// A pipe is stored and published.
+    /// A pipe is stored and shared.
     Store,
     /// Files are downloaded.
     Get,
@@ -48,7 +49,7 @@ pub(crate) enum JobKind {
     Read,
     /// The peer writes a file by itself: an outdated copy is downloaded anew.
     Refetch,
-    /// Files are watched, and published when they change.
+    /// Files are watched, and shared when they change.
     Watch,
     /// Names are followed.
     Follow,
@@ -72,7 +73,7 @@ impl JobKind {
     /// Its word.
     pub(crate) const fn word(self) -> &'static str {
         match self {
-            Self::Publish => "publish",
+            Self::Publish => "share",
             Self::Store => "store",
             Self::Get => "get",
             Self::Read => "read",

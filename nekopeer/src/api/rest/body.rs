@@ -73,7 +73,7 @@ fn nothing_done(done: &Done) -> Option<Problem> {
     let One { error, kind } = failed.failed.into_iter().next()?;
     Some(match kind {
         Some(kind) => problem(&Failure::with(kind, error)),
-        None => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "cannot be published", error),
+        None => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "cannot be shared", error),
     })
 }
 

@@ -42,7 +42,7 @@ const DESCRIPTION: &str = "/api/v1/openapi.json";
 #[openapi(
     info(
         title = "nekopeer",
-        description = "One running peer: what it publishes and holds, what can be found, and what it does. Names \
+        description = "One running peer: what it shares and holds, what can be found, and what it does. Names \
                        travel as query parameters, since they contain slashes. Errors are problem documents whose \
                        `detail` says what to do next."
     ),

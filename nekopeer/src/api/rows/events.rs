@@ -19,13 +19,10 @@ pub(crate) struct EventRow {
     name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     indexer: Option<String>,
-    /// The version on disk.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    held: Option<u64>,
     /// The newest version known.
     #[serde(skip_serializing_if = "Option::is_none")]
     newest: Option<u64>,
-    /// The version that this is about.
+    /// The version that this is about; of an invalidated copy the one on disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     version: Option<u64>,
     /// File bytes received over the network.
@@ -43,9 +40,12 @@ pub(crate) struct EventRow {
     /// The id of a job.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<u64>,
-    /// Why.
+    /// The version that is back in the place of a refused one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<String>,
+    put_back: Option<u64>,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 impl From<&Event> for EventRow {
@@ -63,10 +63,10 @@ impl From<&Event> for EventRow {
         };
         let json = match event {
             Event::Connected(indexer) => at("connected", indexer),
-            Event::Away { indexer, why } => Self { why: Some(why.clone()), ..at("away", indexer) },
+            Event::Away { indexer, why } => Self { error: Some(why.clone()), ..at("away", indexer) },
             Event::NotListed(indexer) => at("not-listed", indexer),
             Event::KeyInUse { indexer, at: other, for_secs } => {
-                Self { why: Some(key_in_use(*other, *for_secs)), ..at("key-in-use", indexer) }
+                Self { error: Some(key_in_use(*other, *for_secs)), ..at("key-in-use", indexer) }
             }
             Event::NotReached { indexer, .. } => at("not-reached", indexer),
             Event::Full { indexer, files } => Self { files: Some(*files as u64), ..at("full", indexer) },
@@ -74,7 +74,7 @@ impl From<&Event> for EventRow {
                 Self { files: Some(*files as u64), ..at("registered", indexer) }
             }
             Event::Invalidated { name, held, newest } => {
-                Self { held: Some(held.get()), newest: Some(newest.get()), ..about("invalidated", name) }
+                Self { version: Some(held.get()), newest: Some(newest.get()), ..about("invalidated", name) }
             }
             Event::Refreshed { name, version, bytes_moved } => Self {
                 version: Some(version.get()),
@@ -89,8 +89,8 @@ impl From<&Event> for EventRow {
             }
             Event::Refused { name, version, put_back, why } => Self {
                 version: Some(version.get()),
-                held: put_back.map(nekoproto::Version::get),
-                why: Some(why.clone()),
+                put_back: put_back.map(nekoproto::Version::get),
+                error: Some(why.clone()),
                 ..about("refused", name)
             },
             Event::Printed { name, line } => Self { line: Some(line.clone()), ..about("printed", name) },
@@ -98,19 +98,19 @@ impl From<&Event> for EventRow {
             Event::Dropped(name) => about("dropped", name),
             Event::OriginAway(name) => about("origin-away", name),
             Event::Withdrawn { name, version } => {
-                Self { version: version.map(nekoproto::Version::get), ..about("withdrawn", name) }
+                Self { version: version.map(nekoproto::Version::get), ..about("unshared", name) }
             }
             Event::Changed(name) => about("changed", name),
             Event::Renumbered { name, version, .. } => {
                 Self { version: Some(version.get()), ..about("renumbered", name) }
             }
             Event::PublishedElsewhere { name, version } => {
-                Self { version: Some(version.get()), ..about("published-elsewhere", name) }
+                Self { version: Some(version.get()), ..about("shared-elsewhere", name) }
             }
             Event::JobEnded { id, why, .. } => {
-                Self { event: "job-ended", id: Some(*id), why: why.clone(), ..Self::default() }
+                Self { event: "job-ended", id: Some(*id), error: why.clone(), ..Self::default() }
             }
-            Event::Failed { name, why } => Self { why: Some(why.clone()), ..about("failed", name) },
+            Event::Failed { name, why } => Self { error: Some(why.clone()), ..about("failed", name) },
         };
         Self { text, ..json }
     }

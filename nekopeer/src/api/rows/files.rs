@@ -1,10 +1,10 @@
-//! Files that are published and held here.
+//! Files that are shared and held here.
 
 use nekoproto::{Staleness, Version};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::found::VersionRow;
+use super::{found::VersionRow, text};
 use crate::{
     library::{
         status::{Condition, FileStatus},
@@ -15,7 +15,7 @@ use crate::{
     storage::catalogue::Why,
 };
 
-/// A file that is published or held here.
+/// A file that is shared or held here.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = File)]
 pub(crate) struct FileRow {
@@ -31,7 +31,7 @@ pub(crate) struct FileRow {
     /// Until when the copy counts as fresh for its confirmation, in Unix time in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     fresh_until_ms: Option<u64>,
-    /// Whether it is the newest version: fresh, stale, unverified, withdrawn; or changed or
+    /// Whether it is the newest version: fresh, stale, unverified, unshared; or changed or
     /// missing on disk.
     pub(crate) freshness: String,
     /// How copies are kept coherent: push, pull or hybrid.
@@ -44,10 +44,10 @@ pub(crate) struct FileRow {
     /// When it was last read here or served since the peer started, in Unix time in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) read_at_ms: Option<u64>,
-    /// `origin` or `copy`.
-    pub(crate) role: String,
     /// How far a copy that is read may be behind: strict, bounded or serve-stale.
-    pub(crate) staleness: String,
+    #[serde(with = "text")]
+    #[schema(value_type = String)]
+    pub(crate) staleness: Staleness,
     /// Only of a file that was asked about by its name.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Detail)]
@@ -58,12 +58,9 @@ pub(crate) struct FileRow {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = FileDetail)]
 pub(crate) struct Detail {
-    /// Seconds that its copy counts as fresh here at most, where the reader has said so.
+    /// Seconds that its copy counts as fresh here at most, where the user of this peer has said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bound_secs: Option<u32>,
-    /// Seconds that a copy counts as fresh after its origin confirmed it.
-    #[schema(required = false)]
-    pub(crate) fresh_secs: u64,
     /// Earlier versions that are kept here, the last that was replaced first.
     #[schema(required = false)]
     pub(crate) kept: Vec<u64>,
@@ -79,9 +76,12 @@ pub(crate) struct Detail {
     /// Why: `failed` for the command of a follower, or `rolled-back`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) passed_over_why: Option<String>,
-    /// When this version was published, in Unix time in milliseconds by its origin's clock; 0 if that does not say.
+    /// Seconds that a copy counts as fresh after its origin confirmed it: the lease, the TTR or the shorter, by `mode`.
     #[schema(required = false)]
-    pub(crate) published_ms: u64,
+    pub(crate) policy_bound_secs: u64,
+    /// When this version was shared, in Unix time in milliseconds by its origin's clock; null if that does not say.
+    #[schema(required = false)]
+    pub(crate) shared_ms: Option<u64>,
     /// Of an own file: the peers that have a lease on news of it.
     #[schema(required = false)]
     pub(crate) readers: Vec<ReaderRow>,
@@ -116,7 +116,6 @@ impl Detail {
         let kept = read.kept.into_iter().filter(|kept| *kept != record.version);
         Self {
             bound_secs: read.preference.bound_secs,
-            fresh_secs: record.policy.bound().as_secs(),
             kept: kept.map(Version::get).collect(),
             lease_secs: record.policy.lease_secs(),
             on_stale: read.preference.on_stale,
@@ -125,7 +124,8 @@ impl Detail {
                 Why::Failed => "failed".to_owned(),
                 Why::RolledBack => "rolled-back".to_owned(),
             }),
-            published_ms: record.published_ms,
+            policy_bound_secs: record.policy.bound().as_secs(),
+            shared_ms: Some(record.published_ms).filter(|ms| *ms != 0),
             readers: read.readers.into_iter().filter(|_| file.own).map(reader).collect(),
             ttr_secs: record.policy.ttr_secs(),
         }
@@ -146,8 +146,7 @@ impl From<&FileStatus> for FileRow {
             own: *own,
             path: path.to_string_lossy().into_owned(),
             read_at_ms: *read_at_ms,
-            role: if *own { "origin" } else { "copy" }.to_owned(),
-            staleness: record.policy.staleness().to_string(),
+            staleness: record.policy.staleness(),
             detail: None,
         }
     }
@@ -157,17 +156,10 @@ impl From<&FileStatus> for FileRow {
 fn doubt(condition: Condition, newest: Option<Version>) -> String {
     match (newest, condition) {
         (Some(newest), Condition::Doubtful(Doubt::Withdrawn)) => {
-            format!("its origin withdrew it as version {newest}")
+            format!("its origin unshared it as version {newest}")
         }
         (Some(newest), _) => format!("version {newest} is out"),
         (None, Condition::Doubtful(doubt)) => doubt.text().to_owned(),
         (None, _) => String::new(),
-    }
-}
-
-impl FileRow {
-    /// Whether a copy that is read may be behind.
-    pub(crate) fn serves_stale(&self) -> bool {
-        self.staleness == Staleness::ServeStale.to_string()
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct VersionRow {
     pub(crate) content: String,
     #[schema(value_type = String)]
     pub(crate) name: FileName,
-    /// The id of the peer that publishes it.
+    /// The id of the peer that shares it.
     pub(crate) origin: String,
     /// Whether it is a folder, all of which is one version.
     pub(crate) set: bool,
@@ -56,11 +56,11 @@ pub(crate) struct MatchRow {
     #[serde(flatten)]
     #[schema(inline)]
     pub(crate) version: VersionRow,
-    /// When it was published, in Unix time in milliseconds; null if its origin does not say.
-    pub(crate) published_ms: Option<u64>,
+    /// When it was shared, in Unix time in milliseconds; null if its origin does not say.
+    pub(crate) shared_ms: Option<u64>,
     /// Who has it.
     pub(crate) holders: Vec<HolderRow>,
-    /// What is published or held here of it.
+    /// What is shared or held here of it.
     pub(crate) held: Option<HeldRow>,
 }
 
@@ -89,7 +89,7 @@ impl IndexersRow {
 pub(crate) struct HeldRow {
     /// As in the catalogue.
     pub(crate) freshness: String,
-    /// Whether this peer publishes it.
+    /// Whether this peer shares it.
     pub(crate) own: bool,
     pub(crate) version: u64,
 }
@@ -138,7 +138,7 @@ impl MatchRow {
     pub(crate) fn of(found: &Candidate, held: Option<&FileStatus>) -> Self {
         Self {
             version: (&found.record).into(),
-            published_ms: Some(found.record.published_ms).filter(|ms| *ms != 0),
+            shared_ms: Some(found.record.published_ms).filter(|ms| *ms != 0),
             holders: holders(found),
             held: held.map(|held| HeldRow {
                 freshness: held.condition.to_string(),

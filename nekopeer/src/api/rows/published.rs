@@ -1,4 +1,4 @@
-//! What became of files that were to be published, and of names that were to be withdrawn.
+//! What became of files that were to be shared, and of names that were to be unshared.
 
 use nekoproto::FileName;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::VersionRow;
 
-/// A published version.
+/// A shared version.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Ticketed {
     #[serde(flatten)]
@@ -18,19 +18,21 @@ pub(crate) struct Ticketed {
 
 /// What became of one file or name.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[schema(as = Publishing)]
+#[schema(as = Sharing)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub(crate) enum PublishedRow {
     /// A new version.
+    #[serde(rename = "shared")]
     Published(Ticketed),
-    /// It equals the version published before.
+    /// It equals the version shared before.
     Unchanged(Ticketed),
-    /// A name is not offered any more.
+    /// A name is no longer shared.
+    #[serde(rename = "unshared")]
     Withdrawn {
         #[schema(value_type = String)]
         name: FileName,
     },
-    /// A file cannot be published, or a name not be withdrawn.
+    /// A file cannot be shared, or a name not be unshared.
     Failed {
         error: String,
         path: Option<String>,
@@ -42,13 +44,13 @@ pub(crate) enum PublishedRow {
 /// What is told beside the versions.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct PublishedFields {
-    /// Files that cannot be published.
+    /// Files that cannot be shared.
     pub(crate) failed: Vec<UnpublishedRow>,
     /// Names of copies of other origins' files, which stay copies.
     pub(crate) copies: Vec<FileName>,
     /// What to type elsewhere to get all of them, if they are the files of one folder.
     pub(crate) ticket: Option<String>,
-    /// What in folders was not published, by cause.
+    /// What in folders was not shared, by cause.
     pub(crate) skipped: SkippedFields,
     /// Files of both that are not listed here because they are too many.
     pub(crate) more: usize,
@@ -58,7 +60,7 @@ pub(crate) struct PublishedFields {
     pub(crate) confirmed: bool,
 }
 
-/// What in folders was not published, by cause. What is below a folder that was not is not counted.
+/// What in folders was not shared, by cause. What is below a folder that was not is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Skipped)]
 pub(crate) struct SkippedFields {
@@ -73,12 +75,12 @@ pub(crate) struct SkippedFields {
     /// What is neither a file nor a folder.
     pub(crate) others: u64,
     /// Those of all that were shared before, and stay so until they are unshared.
-    pub(crate) still_published: u64,
+    pub(crate) still_shared: u64,
 }
 
-/// A file that cannot be published.
+/// A file that cannot be shared.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[schema(as = Unpublished)]
+#[schema(as = NotShared)]
 pub(crate) struct UnpublishedRow {
     /// Why.
     pub(crate) error: String,

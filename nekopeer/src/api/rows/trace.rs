@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// The way of a query. Nothing in it is signed: each indexer says what it wants.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Trace)]
 pub(crate) struct TraceRow {
     /// Whether all indexers that were asked are here.
@@ -18,7 +18,7 @@ pub(crate) struct TraceRow {
 }
 
 /// An indexer that was asked.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[schema(as = TraceHop)]
 pub(crate) struct HopRow {
     pub(crate) addr: Option<String>,
@@ -32,24 +32,23 @@ pub(crate) struct HopRow {
     /// Why it did not answer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) error: Option<String>,
-    /// What it lists.
-    pub(crate) found: Vec<Listed>,
+    pub(crate) listed: Vec<Listed>,
     pub(crate) node: Option<String>,
     /// The neighbors that it did not ask.
     pub(crate) not_asked: Vec<Unasked>,
     /// The number of further ones.
     pub(crate) not_asked_more: u32,
-    /// Microseconds that it took, without waiting for its neighbors.
-    pub(crate) own_us: u32,
-    /// Microseconds that it took, as it says.
-    pub(crate) took_us: u32,
-    /// Microseconds that its asker waited for it.
-    pub(crate) waited_us: u32,
+    /// Milliseconds that it took, without waiting for its neighbors.
+    pub(crate) own_ms: f64,
+    /// Milliseconds that it took, as it says.
+    pub(crate) took_ms: f64,
+    /// Milliseconds that its asker waited for it.
+    pub(crate) waited_ms: f64,
 }
 
 /// A version that an indexer lists.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = TraceFound)]
+#[schema(as = TraceListed)]
 pub(crate) struct Listed {
     pub(crate) holders: u32,
     /// The first digits of the origin's id.
@@ -62,18 +61,18 @@ pub(crate) struct Listed {
 #[schema(as = TraceUnasked)]
 pub(crate) struct Unasked {
     pub(crate) addr: Option<String>,
+    pub(crate) kind: UnaskedKind,
     /// The first digits of its id.
     pub(crate) node: Option<String>,
-    /// The reason for people.
-    pub(crate) reason: String,
-    pub(crate) why: Why,
+    /// The same as `kind`, for people.
+    pub(crate) why: String,
 }
 
 /// Why a neighbor was not asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[schema(as = TraceWhy)]
+#[schema(as = TraceUnaskedKind)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Why {
+pub(crate) enum UnaskedKind {
     Away,
     NoRoom,
     Summary,
@@ -106,16 +105,16 @@ fn tree<'a>(hops: &mut (impl Iterator<Item = &'a TraceHop> + Clone)) -> Option<H
         Ok(answer) => (answer.clone(), None),
         Err(why) => (<_>::default(), Some(why.to_string())),
     };
-    let found = answer.found.iter().map(|found| Listed {
+    let listed = answer.found.iter().map(|found| Listed {
         holders: found.holders,
         origin: found.origin.to_string(),
         version: found.version.get(),
     });
     let not_asked = answer.unasked.iter().map(|unasked| Unasked {
         addr: unasked.addr.map(|addr| addr.to_string()),
+        kind: unasked.why.into(),
         node: unasked.node.map(|node| node.to_string()),
-        reason: unasked.why.to_string(),
-        why: unasked.why.into(),
+        why: unasked.why.to_string(),
     });
     Some(HopRow {
         addr: hop.addr.map(|addr| addr.to_string()),
@@ -123,17 +122,21 @@ fn tree<'a>(hops: &mut (impl Iterator<Item = &'a TraceHop> + Clone)) -> Option<H
         asked,
         despite_summary: hop.despite_summary,
         error,
-        found: found.collect(),
+        listed: listed.collect(),
         node: hop.node.map(|node| node.to_string()),
         not_asked: not_asked.collect(),
         not_asked_more: answer.unasked_more,
-        own_us: answer.own_us,
-        took_us: answer.took_us,
-        waited_us: hop.waited_us,
+        own_ms: millis(answer.own_us),
+        took_ms: millis(answer.took_us),
+        waited_ms: millis(hop.waited_us),
     })
 }
 
-impl From<WhyUnasked> for Why {
+fn millis(us: u32) -> f64 {
+    f64::from(us) / 1e3
+}
+
+impl From<WhyUnasked> for UnaskedKind {
     fn from(why: WhyUnasked) -> Self {
         match why {
             WhyUnasked::Away => Self::Away,

@@ -1,8 +1,9 @@
-//! Shows the files that are published and held here.
+//! Shows the files that are shared and held here.
 
 use std::io;
 
 use clap::ValueEnum;
+use nekoproto::Staleness;
 use serde::Deserialize;
 
 use super::{View, downloads::short, parsed};
@@ -53,7 +54,7 @@ impl View for Files {
         let Damage { damaged } = done.fields.parse().unwrap_or_default();
         damaged.iter().for_each(|why| output.note(&format!("error: {why}")));
         if self.is_empty && damaged.is_empty() {
-            output.note("nothing is published or held here");
+            output.note("nothing is shared or held here");
         }
         Ok(())
     }
@@ -63,13 +64,14 @@ fn add_cells(cells: &mut Cells, file: &FileRow) {
     cells.add(file.version.name.as_str());
     cells.add(file.version.version);
     cells.add(size(file.version.size));
+    let role = if file.own { "shared" } else { "copy" };
     match file.version.set {
-        true => cells.add(format_args!("{}, set", file.role)),
-        false => cells.add(&file.role),
+        true => cells.add(format_args!("{role}, set")),
+        false => cells.add(role),
     }
-    match file.serves_stale() {
-        true => cells.add(&file.mode),
-        false => cells.add(format_args!("{}, {}", file.mode, file.staleness)),
+    match file.staleness {
+        Staleness::ServeStale => cells.add(&file.mode),
+        other => cells.add(format_args!("{}, {other}", file.mode)),
     }
     cells.add(&file.freshness);
     cells.add(&file.doubt);
@@ -79,20 +81,19 @@ fn add_cells(cells: &mut Cells, file: &FileRow) {
 /// What else is known of a file, in lines.
 fn lines(file: &FileRow, detail: &Detail) -> Vec<String> {
     let version = file.version.version;
-    let published =
-        age_since(detail.published_ms).map_or_else(String::new, |age| format!(", published {age} ago"));
-    let past = match file.staleness.as_str() {
-        "bounded" => "not served past that",
-        "strict" => "and each read is confirmed by the origin, or refused",
-        _ => "served as stale past that",
+    let shared = detail.shared_ms.map(age_since);
+    let shared = shared.map_or_else(String::new, |age| format!(", shared {age} ago"));
+    let past = match file.staleness {
+        Staleness::Strict => "and each read is confirmed by the origin, or refused",
+        Staleness::Bounded => "not served past that",
+        Staleness::ServeStale => "served as stale past that",
     };
-    let fresh = detail.fresh_secs;
-    let mut lines = vec![format!("  version {version}{published}; a copy is fresh for {fresh} s, {past}")];
+    let fresh = detail.policy_bound_secs;
+    let mut lines = vec![format!("  version {version}{shared}; a copy is fresh for {fresh} s, {past}")];
     if let Some(confirmed_ms) = file.confirmed_ms {
-        let confirmed = age_since(confirmed_ms).unwrap_or_default();
-        lines.push(format!("  its origin confirmed it {confirmed} ago"));
+        lines.push(format!("  its origin confirmed it {} ago", age_since(confirmed_ms)));
     }
-    if let Some(ago) = file.read_at_ms.and_then(age_since) {
+    if let Some(ago) = file.read_at_ms.map(age_since) {
         lines.push(format!("  last read or served {ago} ago"));
     }
     if !detail.readers.is_empty() {

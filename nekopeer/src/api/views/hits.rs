@@ -45,7 +45,7 @@ impl View for Hits {
         if self.is_partial {
             output.note("note: not every indexer in reach answered");
         }
-        self.missing.iter().for_each(|name| output.note(&format!("nobody offers {name}")));
+        self.missing.iter().for_each(|name| output.note(&format!("nobody shares {name}")));
         Ok(())
     }
 }

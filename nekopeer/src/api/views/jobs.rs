@@ -51,7 +51,7 @@ fn add_cells(cells: &mut Cells, job: &JobRow) {
         0 => cells.add(size(job.now.done)),
         total => cells.add(format_args!("{} of {}", size(job.now.done), size(total))),
     }
-    cells.add(age_since(job.started_ms).map_or_else(String::new, |age| format!("{age} ago")));
+    cells.add(format_args!("{} ago", age_since(job.started_ms)));
     cells.add(job.error.as_deref().unwrap_or_default());
 }
 

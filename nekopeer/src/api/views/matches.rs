@@ -48,11 +48,11 @@ impl Matches {
         }
         cells.add(version);
         cells.add(size(found.version.size));
-        cells.add(found.published_ms.and_then(age_since).as_deref().unwrap_or("-"));
+        cells.add(found.shared_ms.map(age_since).as_deref().unwrap_or("-"));
         cells.add(found.holders.len());
         match &found.held {
             None => cells.add("-"),
-            Some(held) if held.own => cells.add("own"),
+            Some(held) if held.own => cells.add("shared"),
             Some(held) if held.version < *version => cells.add("stale"),
             Some(held) => cells.add(&held.freshness),
         }

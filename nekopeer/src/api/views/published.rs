@@ -1,4 +1,4 @@
-//! Shows what was published.
+//! Shows what was shared.
 
 use std::io;
 
@@ -35,7 +35,7 @@ pub(in crate::api) fn line_of(what: &str, version: &VersionRow) -> String {
 
 /// What was skipped, in a few words; `None`: nothing.
 fn line_of_skipped(skipped: &SkippedFields) -> Option<String> {
-    let SkippedFields { hidden_files, hidden_folders, links, ignored, excluded, others, still_published: _ } =
+    let SkippedFields { hidden_files, hidden_folders, links, ignored, excluded, others, still_shared: _ } =
         *skipped;
     let one_or_more = |count, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
     let counts = [
@@ -63,7 +63,7 @@ impl View for Published {
             let (what, Ticketed { version, ticket }) = match row {
                 PublishedRow::Published(version) => {
                     self.new += 1;
-                    ("published", version)
+                    ("shared", version)
                 }
                 PublishedRow::Unchanged(version) => {
                     self.unchanged += 1;
@@ -105,8 +105,8 @@ impl View for Published {
             let more = if self.names_skipped { "" } else { ": -v names them" };
             output.note(&format!("{line}{more}"));
         }
-        if skipped.still_published > 0 {
-            let count = skipped.still_published;
+        if skipped.still_shared > 0 {
+            let count = skipped.still_shared;
             output.note(&format!(
                 "{count} of them were shared before and stay so: nekopeer unshare NAME ends that"
             ));

@@ -29,7 +29,7 @@ impl View for Trace {
                 output.note("note: more indexers were asked than are shown");
             }
             if !trace.found {
-                output.note(&format!("nobody offers {}", trace.name));
+                output.note(&format!("nobody shares {}", trace.name));
             }
         }
         Ok(())
@@ -39,9 +39,9 @@ impl View for Trace {
 /// Adds a line for `hop`, and those for whom it did and did not ask below it.
 fn add_hop(cells: &mut Cells, hop: &HopRow, depth: usize) {
     let indent = "  ".repeat(depth);
-    cells.add(duration(hop.waited_us.into()));
+    cells.add(duration(hop.waited_ms));
     match &hop.error {
-        None => cells.add(duration(hop.own_us.into())),
+        None => cells.add(duration(hop.own_ms)),
         Some(_) => cells.add("-"),
     }
     cells.add(format_args!("{indent}{}", hop.node.as_deref().map_or("?", short)));
@@ -59,7 +59,7 @@ fn found(hop: &HopRow) -> String {
     if hop.again {
         return "asked by another before".to_owned();
     }
-    let versions = hop.found.iter().map(|found| {
+    let versions = hop.listed.iter().map(|found| {
         let holders = if found.holders == 1 { "holder" } else { "holders" };
         format!("version {}, {} {holders}", found.version, found.holders)
     });
@@ -75,8 +75,8 @@ fn add_unasked(cells: &mut Cells, indent: &str, hop: &HopRow) {
         cells.add(format_args!("not asked: {why}"));
         cells.add(addr);
     };
-    for same in hop.not_asked.chunk_by(|one, other| one.why == other.why) {
-        let why = &same[0].reason;
+    for same in hop.not_asked.chunk_by(|one, other| one.kind == other.kind) {
+        let why = &same[0].why;
         if same.len() > SHOWN_EACH_MAX {
             line(&format!("{} others", same.len()), "", why);
             continue;
@@ -143,6 +143,7 @@ mod tests {
         let asked = |value: &serde_json::Value| value["asked"].as_array().unwrap().len();
         assert_eq!((asked(value), asked(&value["asked"][0])), (2, 1));
         assert_eq!(value["asked"][0]["asked"][0]["error"], "did not answer in time");
-        assert_eq!(value["not_asked"][0]["why"], "covered");
+        assert_eq!(value["not_asked"][0]["kind"], "covered");
+        assert_eq!((value["waited_ms"].as_f64(), value["own_ms"].as_f64()), (Some(1.234), Some(0.07)));
     }
 }

@@ -1,4 +1,4 @@
-//! Shows what the watching of files publishes and withdraws, as it happens.
+//! Shows what the watching of files shares and unshares, as it happens.
 
 use std::io;
 
@@ -16,10 +16,10 @@ impl View for Watched {
         for row in parsed(rows) {
             match row {
                 PublishedRow::Published(Ticketed { version, .. }) => {
-                    output.text(&line_of("published", &version))?;
+                    output.text(&line_of("shared", &version))?;
                 }
                 PublishedRow::Withdrawn { name } => {
-                    output.text(&format!("withdrew {name}: its file is gone"))?;
+                    output.text(&format!("unshared {name}: its file is gone"))?;
                 }
                 PublishedRow::Failed { error, .. } => output.note(&format!("error: {error}")),
                 PublishedRow::Unchanged(_) => {}

@@ -49,7 +49,7 @@ pub(super) async fn follow(
                 let outcome = origin
                     .publish("weights.bin", Some(Policy::new(Mode::Push, 60, 60, Staleness::ServeStale)?))
                     .await?;
-                ensure!(outcome.published.len() == 1, "version {version} was not published");
+                ensure!(outcome.published.len() == 1, "version {version} was not shared");
             }
             let is_it = |event: &Event| {
                 matches!(event, Event::Followed { version: now, .. } | Event::Refused { version: now, .. }

@@ -77,7 +77,7 @@ async fn share(
     for (path, policy) in [("course", None), ("dataset.bin", Some(push)), ("weights.bin", Some(pull))] {
         let started = Instant::now();
         let outcome = origin.publish(path, policy).await?;
-        ensure!(outcome.failed.is_empty(), "{path} was not published: {:?}", outcome.failed);
+        ensure!(outcome.failed.is_empty(), "{path} was not shared: {:?}", outcome.failed);
         ensure!(outcome.indexers_told == 1, "the indexer did not take {path}");
         files += outcome.published.len();
         let bytes = outcome.published.iter().map(|record| record.size).sum();
@@ -88,7 +88,7 @@ async fn share(
             size(bytes)
         ))?;
     }
-    ensure!(files == 4, "four files were to be published, not {files}");
+    ensure!(files == 4, "four files were to be shared, not {files}");
     Ok(())
 }
 
@@ -152,7 +152,7 @@ async fn publish_again(
     mirror: &mut Actor,
     say: &impl Fn(String) -> std::io::Result<()>,
 ) -> anyhow::Result<()> {
-    say("\n5. origin changes 1 MiB in the middle of both files and publishes them again".to_owned())?;
+    say("\n5. origin changes 1 MiB in the middle of both files and shares them again".to_owned())?;
     for name in ["dataset.bin", "weights.bin"] {
         change_middle(&origin.file(name), MIB)?;
     }

@@ -83,7 +83,7 @@ fn build(folder: &Path, version: u64) -> io::Result<()> {
 async fn publish(origin: &Actor) -> anyhow::Result<()> {
     let options = PublishOptions { is_set: true, ..PublishOptions::default() };
     let outcome = origin.peer.publish(vec![origin.file("build")], options, &Arc::default()).await?;
-    ensure!(outcome.failed.is_empty(), "build was not published: {:?}", outcome.failed);
+    ensure!(outcome.failed.is_empty(), "build was not shared: {:?}", outcome.failed);
     ensure!(outcome.published.len() == 1, "build has no new version");
     Ok(())
 }

@@ -55,7 +55,7 @@ pub enum ChunkError {
     #[error("{0} is larger than the limit of {FILE_BYTES_MAX} bytes")]
     TooLarge(PathBuf),
     /// It changed during every attempt to read it.
-    #[error("{0} keeps changing while it is read: publish it again when it is complete")]
+    #[error("{0} keeps changing while it is read: share it again when it is complete")]
     KeepsChanging(PathBuf),
     /// The peer is shutting down.
     #[error("stopped before the file was read to its end")]

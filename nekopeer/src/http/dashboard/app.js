@@ -71,7 +71,7 @@ async function refresh(name) {
 
 /** Names of the peer's events. */
 const EVENTS = ["connected", "away", "not-listed", "key-in-use", "registered", "invalidated", "refreshed", "dropped", "origin-away",
-  "withdrawn", "followed", "refused", "rolled-back", "changed", "renumbered", "published-elsewhere", "failed", "job-ended", "job", "missed"];
+  "unshared", "followed", "refused", "rolled-back", "changed", "renumbered", "shared-elsewhere", "failed", "job-ended", "job", "missed"];
 
 function log(kind, data) {
   const line = el("li", { class: "new" }, el("time", { datetime: new Date(now()).toISOString() }, clock(now())),
@@ -112,7 +112,7 @@ async function loadStatus() {
   const { files: counted, traffic } = status;
   set($("who"), `${status.node.slice(0, 16)}… · network ${visible(status.network)} · version ${status.version}`);
   $("who").title = status.node;
-  showTiles([["Serves on", status.listen ?? "nothing"], ["Uptime", span(status.uptime_s)],
+  showTiles([["Serves on", status.listen ?? "nothing"], ["Uptime", span(status.uptime_ms / 1000)],
     ["Shared", counted ? plural(counted.own, "file") : "…"],
     ["Copies", counted ? plural(counted.copies, "file") : "…"],
     ["Sent", bytes(traffic.bytes_up)], ["Received", bytes(traffic.bytes_down)],

@@ -16,7 +16,7 @@ const STALENESS = {
 };
 
 function policy(file) {
-  return `${file.mode}: a copy is fresh for ${span(file.fresh_secs)}; ${STALENESS[file.staleness]}`;
+  return `${file.mode}: a copy is fresh for ${span(file.policy_bound_secs)}; ${STALENESS[file.staleness]}`;
 }
 
 const at = (ms) => `${new Date(ms).toLocaleDateString("en-GB")} ${clock(ms)}`;
@@ -53,7 +53,7 @@ async function load() {
   showTiles([["Freshness", freshness(file)], ["Version", `v${file.version}`], ["Size", bytes(file.size)],
     ["Policy", policy(file)], ["Origin", file.own ? "this peer" : file.origin.slice(0, 16)],
     ["Kind", file.set ? "a set: a folder with one version" : "a file"],
-    ...(file.published_ms ? [["Published", at(file.published_ms)]] : []),
+    ...(file.shared_ms ? [["Shared", at(file.shared_ms)]] : []),
     ...(file.confirmed_ms ? [["Confirmed", at(file.confirmed_ms)]] : []),
     ...(file.passed_over ? [["Skipped", `up to v${file.passed_over}: ${PASSED_OVER[file.passed_over_why]}`]] : []),
   ], "details-tiles");

@@ -116,7 +116,7 @@ export async function loadFiles() {
   const request = {};
   view.request = request;
   const where = byFolder || view.folder ? `&folder=${encodeURIComponent(view.folder)}` : "";
-  const path = query("/api/v1/catalogue", { first: FILES_OF_PAGE, sort: $("sort").value, q, after: view.pages.at(-1) });
+  const path = query("/api/v1/catalogue", { limit: FILES_OF_PAGE, sort: $("sort").value, q, after: view.pages.at(-1) });
   const answer = await ask(path + where);
   if (view.request !== request) return;
   if (answer.files.length === 0 && view.pages.length > 0) {
@@ -156,7 +156,7 @@ export async function loadFiles() {
 
 /** What this peer has under `name`, or null. */
 export async function fileHere(name) {
-  const { files } = await ask(query("/api/v1/catalogue", { q: name, first: 1000 }));
+  const { files } = await ask(query("/api/v1/catalogue", { q: name, limit: 1000 }));
   return files.find((file) => file.name === name) ?? null;
 }
 
@@ -215,7 +215,7 @@ async function unshareSelected() {
   for (let start = 0; start < names.length; start += NAMES_AT_ONCE) {
     const answer = await change("DELETE", query("/api/v1/files", { name: names.slice(start, start + NAMES_AT_ONCE) }));
     failed.push(...(answer.failed ?? []));
-    answer.withdrawn.forEach((name) => selected.delete(name));
+    answer.unshared.forEach((name) => selected.delete(name));
   }
   if (failed.length) tell(`not unshared: ${failed.map(({ name, error }) => `${name}: ${error}`).join("; ")}`, true);
   else tell(`unshared ${names.length === 1 ? names[0] : plural(names.length, "file")}`);

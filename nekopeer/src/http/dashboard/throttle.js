@@ -6,13 +6,13 @@ import { pausing } from "/assets/transfers.js";
 
 const MIB = 1024 * 1024;
 /** Fields of the limits, by their keys. */
-const FIELDS = { limit_up: "limit-up", limit_down: "limit-down" };
+const FIELDS = { limit_up_bytes_per_s: "limit-up", limit_down_bytes_per_s: "limit-down" };
 /** What holds. */
-let holds = { limit_up: null, limit_down: null, paused: false };
+let holds = { limit_up_bytes_per_s: null, limit_down_bytes_per_s: null, paused: false };
 
 /** Shows what holds. A field that is being typed into stays as it is. */
-export function showThrottle({ limit_up, limit_down, paused }) {
-  holds = { limit_up, limit_down, paused };
+export function showThrottle({ limit_up_bytes_per_s, limit_down_bytes_per_s, paused }) {
+  holds = { limit_up_bytes_per_s, limit_down_bytes_per_s, paused };
   for (const [key, id] of Object.entries(FIELDS)) {
     const text = holds[key] ? String(Math.max(0.01, Math.round((100 * holds[key]) / MIB) / 100)) : "";
     if (document.activeElement !== $(id)) $(id).value = text;

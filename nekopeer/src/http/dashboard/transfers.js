@@ -7,10 +7,10 @@ import { bearer, change, withToken } from "/assets/token.js";
 const FILES_MAX = 1000;
 
 /** What a job of each kind is doing. */
-const RUNNING = { get: "downloading", refetch: "refreshing", publish: "sharing", store: "sharing", read: "reading",
+const RUNNING = { get: "downloading", refetch: "refreshing", share: "sharing", store: "sharing", read: "reading",
   watch: "watching", follow: "following" };
 /** The same as a noun. */
-const WORK = { get: "download", refetch: "update", publish: "share", store: "upload", read: "read", watch: "watch", follow: "follow" };
+const WORK = { get: "download", refetch: "update", share: "share", store: "upload", read: "read", watch: "watch", follow: "follow" };
 /** Kinds of jobs that run until they are cancelled and may move nothing. */
 const STANDING = ["watch", "follow"];
 
@@ -33,13 +33,13 @@ export function pausing(is) {
 export const whenDone = (done) => { onDone = done; };
 
 function progressText(job) {
-  const total = job.total ?? 0;
-  const share = total ? `, ${Math.floor((100 * job.done) / total)} %` : "";
+  const total = job.total_bytes ?? 0;
+  const share = total ? `, ${Math.floor((100 * job.done_bytes) / total)} %` : "";
   const seconds = (now() - job.started_ms) / 1000;
-  const rate = (job.done - (job.kept ?? 0)) / seconds;
+  const rate = (job.done_bytes - (job.kept_bytes ?? 0)) / seconds;
   const speed = seconds > 0.5 && rate > 0 ? `, ${bytes(rate)}/s` : "";
-  const left = speed && total ? `, ${span((total - job.done) / rate)} left` : "";
-  return `${bytes(job.done)}${total ? ` of ${bytes(total)}` : ""}${share}${speed}${left}`;
+  const left = speed && total ? `, ${span((total - job.done_bytes) / rate)} left` : "";
+  return `${bytes(job.done_bytes)}${total ? ` of ${bytes(total)}` : ""}${share}${speed}${left}`;
 }
 
 function row(first) {
@@ -52,9 +52,9 @@ function row(first) {
     el("th", { scope: "row" }, named(first.name ?? first.kind)),
     cell(null, { class: "wide" }, bar, text), cell(null, {}, state), cell(null, { class: "acts" }, cancel));
   line.update = (job) => {
-    if (job.total) {
-      bar.max = job.total;
-      bar.value = job.done;
+    if (job.total_bytes) {
+      bar.max = job.total_bytes;
+      bar.value = job.done_bytes;
     } else bar.removeAttribute("value");
     set(text, progressText(job));
     const waits = isPaused && FETCHING.includes(job.kind);
@@ -127,7 +127,7 @@ function put(job, file, token) {
     const request = new XMLHttpRequest(); // `fetch` does not tell the progress of a body
     request.open("PUT", query("/api/v1/files", { name: job.name }));
     for (const [name, value] of Object.entries(bearer(token))) request.setRequestHeader(name, value);
-    request.upload.onprogress = (event) => update(Object.assign(job, { done: event.loaded }));
+    request.upload.onprogress = (event) => update(Object.assign(job, { done_bytes: event.loaded }));
     request.onerror = () => fail(new Error("the connection broke: is the peer still running?"));
     request.onabort = () => fail(new DOMException("cancelled", "AbortError"));
     request.onload = () => {
@@ -144,7 +144,7 @@ function put(job, file, token) {
 async function publishOne(name, file) {
   const job = {
     id: `upload-${crypto.getRandomValues(new Uint32Array(1))[0]}`, kind: "store", name, isUpload: true,
-    state: "running", done: 0, total: file.size, started_ms: now(),
+    state: "running", done_bytes: 0, total_bytes: file.size, started_ms: now(),
   };
   try {
     const answer = await withToken((token) => {

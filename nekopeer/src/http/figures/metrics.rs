@@ -141,7 +141,7 @@ impl Node {
 #[expect(clippy::cast_precision_loss, reason = "seconds")]
 fn files(page: &mut Exposition<'_>, census: &Census) -> fmt::Result {
     let files = [("own", census.own), ("copy", census.copies)];
-    page.gauges("nekop2p_peer_files", "Files published and held, counted some seconds ago", "role", files)?;
+    page.gauges("nekop2p_peer_files", "Files shared and held, counted some seconds ago", "role", files)?;
     page.gauge("nekop2p_peer_files_size_bytes", "Bytes of these files", census.bytes)?;
     page.gauge("nekop2p_peer_sets", "Those of these files that are sets", census.sets)?;
     let readers = [("all", census.readers), ("behind", census.behind)];

@@ -51,7 +51,7 @@ async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// An indexer is connected, or none is configured: what is published can be found.
+/// An indexer is connected, or none is configured: what is shared can be found.
 #[utoipa::path(
     get,
     path = "/readyz",

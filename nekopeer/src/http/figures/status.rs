@@ -27,8 +27,8 @@ pub(super) struct PeerStatus {
     network: String,
     /// Where it serves files; null if it does not.
     listen: Option<String>,
-    /// Seconds since the start.
-    uptime_s: u64,
+    /// Milliseconds since the start.
+    uptime_ms: u64,
     indexers: Vec<IndexerStatus>,
     /// The files, as they were counted some seconds ago; null if counting takes too long now.
     files: Option<FilesStatus>,
@@ -45,6 +45,7 @@ pub(super) struct PeerStatus {
 
 /// How the peer stands with an indexer.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Link)]
 struct IndexerStatus {
     addr: String,
     connected: bool,
@@ -55,7 +56,7 @@ struct IndexerStatus {
 /// Files by their condition.
 #[derive(Debug, Serialize, ToSchema)]
 struct FilesStatus {
-    /// Published here.
+    /// Shared here.
     own: u64,
     /// Copies of other origins' files.
     copies: u64,
@@ -67,11 +68,11 @@ struct FilesStatus {
     unverified: u64,
     /// Files of which a newer version is known.
     stale: u64,
-    /// Files that changed on disk and are not offered.
+    /// Files that changed on disk and are not shared.
     changed: u64,
     /// Files that are sets: folders, all of which is one version.
     sets: u64,
-    /// Leases of readers on news of the files that are published here.
+    /// Leases of readers on news of the files that are shared here.
     readers: u64,
     /// Those whose reader has not acknowledged the newest version.
     behind: u64,
@@ -93,9 +94,9 @@ struct Traffic {
     /// Requests of readers that were refused, as too many were waiting.
     uploads_refused: u64,
     /// Bytes a second that are sent at most; null: no limit.
-    limit_up: Option<u64>,
+    limit_up_bytes_per_s: Option<u64>,
     /// Bytes a second that are fetched at most; null: no limit.
-    limit_down: Option<u64>,
+    limit_down_bytes_per_s: Option<u64>,
     /// Whether downloads are paused.
     paused: bool,
 }
@@ -110,8 +111,8 @@ struct InUse {
 /// Bytes that are kept for other nodes.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 struct Kept {
-    used: usize,
-    max: usize,
+    used_bytes: usize,
+    max_bytes: usize,
     /// Nodes whose connections were ended to make room.
     evicted: u64,
     /// How often a node was refused more.
@@ -134,7 +135,8 @@ impl From<Census> for FilesStatus {
 
 impl Kept {
     fn of(budget: &Budget) -> Self {
-        Self { used: budget.used(), max: budget.max(), evicted: budget.evicted(), refused: budget.refused() }
+        let (evicted, refused) = (budget.evicted(), budget.refused());
+        Self { used_bytes: budget.used(), max_bytes: budget.max(), evicted, refused }
     }
 }
 
@@ -151,8 +153,8 @@ impl Traffic {
             uploads_active: slots.active,
             uploads_waiting: slots.waiting,
             uploads_refused: counters.requests_refused.get(),
-            limit_up: limits.up.map(NonZeroU64::get),
-            limit_down: limits.down.map(NonZeroU64::get),
+            limit_up_bytes_per_s: limits.up.map(NonZeroU64::get),
+            limit_down_bytes_per_s: limits.down.map(NonZeroU64::get),
             paused: peer.is_paused(),
         }
     }
@@ -171,13 +173,14 @@ pub(super) async fn state(State(inside): State<Arc<Inside>>) -> Json<PeerStatus>
     let files = census(&inside).await.map(FilesStatus::from);
     let peer = &inside.host.peer;
     let figures = &peer.figures;
+    let uptime = Instant::now().saturating_duration_since(figures.began);
     let used = COMMANDS_MAX - inside.host.commands.available_permits();
     Json(PeerStatus {
         node: peer.node().to_string(),
         version: env!("CARGO_PKG_VERSION"),
         network: peer.indexers.home.network.to_string(),
         listen: peer.local_addr().map(|addr| addr.to_string()),
-        uptime_s: Instant::now().saturating_duration_since(figures.began).as_secs(),
+        uptime_ms: u64::try_from(uptime.as_millis()).unwrap_or(u64::MAX),
         indexers: peer.indexers.links().into_iter().map(IndexerStatus::from).collect(),
         files,
         traffic: Traffic::of(peer),

@@ -61,7 +61,7 @@ impl Refusal {
 
     /// Neither GET nor HEAD.
     pub(super) fn wrong_method() -> Self {
-        let detail = "a file can be read here, by GET or HEAD; publish through /api/v1".to_owned();
+        let detail = "a file can be read here, by GET or HEAD; share through /api/v1".to_owned();
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed", detail)
             .with(hyper::header::ALLOW, HeaderValue::from_static("GET, HEAD"))
     }
@@ -75,13 +75,13 @@ impl From<ReadError> for Refusal {
                 | DownloadError::NotOfOrigin { .. }
                 | DownloadError::NobodyKeeps { .. },
             ) => (StatusCode::NOT_FOUND, "not found"),
-            ReadError::Download(DownloadError::Withdrawn { .. }) => (StatusCode::GONE, "withdrawn"),
+            ReadError::Download(DownloadError::Withdrawn { .. }) => (StatusCode::GONE, "unshared"),
             ReadError::Download(DownloadError::Ambiguous { .. }) => (StatusCode::CONFLICT, "several origins"),
             ReadError::Download(DownloadError::Set(SetError::IsFolder(_))) => {
                 (StatusCode::CONFLICT, "a folder")
             }
             ReadError::Download(DownloadError::Own(_)) | ReadError::Changed(_) => {
-                (StatusCode::CONFLICT, "published here")
+                (StatusCode::CONFLICT, "shared here")
             }
             ReadError::Download(DownloadError::SourcesExhausted { .. } | DownloadError::OriginLies(_)) => {
                 (StatusCode::BAD_GATEWAY, "no source")
@@ -106,7 +106,7 @@ impl From<ReadError> for Refusal {
                 let origins = origins.iter().map(|record| format!("?origin={}", record.origin));
                 let origins: Vec<String> = origins.collect();
                 format!(
-                    "{} origins publish different files as {name}: choose one by {}",
+                    "{} origins share different files as {name}: choose one by {}",
                     origins.len(),
                     origins.join(" or ")
                 )

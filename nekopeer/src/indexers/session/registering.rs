@@ -138,7 +138,7 @@ impl Worker {
     async fn look_on(&self, last: String, untold: &mut Vec<VerifiedRecord>) {
         let look = move |library: &Arc<Library>| {
             let names = library.catalogue.names_after(&last, ENTRIES_AT_ONCE).unwrap_or_else(|error| {
-                tracing::error!(%error, "not all files are offered");
+                tracing::error!(%error, "not all files are listed");
                 Vec::new()
             });
             let found = library.look_at(&names);

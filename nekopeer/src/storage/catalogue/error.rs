@@ -69,7 +69,7 @@ pub enum CatalogueError {
     #[error(transparent)]
     Exposed(#[from] PrivateError),
     /// The name is a copy of another origin's file.
-    #[error("{name} is this peer's copy of a file of origin {}: publish it under another name, or unshare the copy first", .origin.short())]
+    #[error("{name} is this peer's copy of a file of origin {}: share it under another name, or unshare the copy first", .origin.short())]
     CopyOfOther {
         /// The name.
         name: FileName,
@@ -78,11 +78,11 @@ pub enum CatalogueError {
     },
     /// The name was published or deregistered here, or got a later version, during the download.
     #[error(
-        "{0} was published, unshared or refreshed here meanwhile; what was downloaded is no copy of it: run this again"
+        "{0} was shared, unshared or refreshed here meanwhile; what was downloaded is no copy of it: run this again"
     )]
     Overtaken(FileName),
     /// The file that is to be published was changed since it was read.
-    #[error("{0} was changed while it was published: publish it again when it is complete")]
+    #[error("{0} was changed while it was shared: share it again when it is complete")]
     ChangedSince(PathBuf),
     /// The version that is about to be replaced cannot be kept. It stays in its place.
     #[error("cannot keep the version before at {path}: {source}; the newer one waits until that works")]
@@ -98,7 +98,7 @@ pub enum CatalogueError {
     )]
     ClockNotSet,
     /// The version counter of a name is at its maximum.
-    #[error("no version number is left for {0}: publish it under another name")]
+    #[error("no version number is left for {0}: share it under another name")]
     VersionsUsedUp(FileName),
     /// The record cannot be signed.
     #[error(transparent)]

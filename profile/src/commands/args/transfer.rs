@@ -12,7 +12,7 @@ use crate::{cluster::deployment::security, transfer::units};
 /// Files from peer to peer.
 ///
 /// Bytes are given as 4096, 64MiB, 1GiB (units of 1024) or 50MB (units of 1000). Every node is a process of
-/// its own; every file that arrives is held against the one that was published.
+/// its own; every file that arrives is held against the one that was shared.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Transfer {
     /// Bytes of the file; several, separated by commas, are measured one after the other
@@ -23,14 +23,14 @@ pub(crate) struct Transfer {
     /// Plain TCP instead of TLS
     #[arg(long)]
     pub(crate) insecure: bool,
-    /// Many small files instead of a large one: how many are published, and fetched
-    #[arg(long, value_name = "N", conflicts_with_all = ["change", "publish", "sparse"])]
+    /// Many small files instead of a large one: how many are shared, and fetched
+    #[arg(long, value_name = "N", conflicts_with_all = ["change", "share", "sparse"])]
     pub(crate) files: Option<usize>,
     /// The least and the most bytes of a small file
     #[arg(long, value_name = "MIN-MAX", default_value = "1KiB-10KiB", value_parser = units::range)]
     pub(crate) file_bytes: (u64, u64),
-    /// The file is fetched, changes by this share, in percent, and is fetched again: how much moves
-    #[arg(long, value_name = "PERCENT", value_parser = units::percent, conflicts_with_all = ["publish", "sparse"])]
+    /// The file is fetched, changes by this much, in percent, and is fetched again: how much moves
+    #[arg(long, value_name = "PERCENT", value_parser = units::percent, conflicts_with_all = ["share", "sparse"])]
     pub(crate) change: Option<f64>,
     /// At how many places it changes
     #[arg(long, value_name = "N", default_value_t = 20, requires = "change")]
@@ -38,15 +38,15 @@ pub(crate) struct Transfer {
     /// How it changes
     #[arg(long, default_value = "in-place", requires = "change")]
     pub(crate) how: How,
-    /// The file is only published, and nobody fetches it
+    /// The file is only shared, and nobody fetches it
     #[arg(long, conflicts_with_all = ["readers", "sources", "corrupt"])]
-    pub(crate) publish: bool,
+    pub(crate) share: bool,
     /// The file is a hole but for 64 KiB at either end
     #[arg(long)]
     pub(crate) sparse: bool,
     /// All goals in one run: what is aimed at, what was measured, reached or missed
     #[arg(long, conflicts_with_all = ["sources", "readers", "insecure", "cap_up", "cap_down", "corrupt", "change",
-          "publish", "sparse", "csv", "plot"])]
+          "share", "sparse", "csv", "plot"])]
     pub(crate) goals: bool,
     /// Where the files go, in a folder that is removed at the end [default: in memory if the system has such a
     /// place, as /dev/shm]
@@ -71,7 +71,7 @@ impl Transfer {
             let change = self.change.map(|percent| Change { percent, places: self.places, how: self.how });
             match change {
                 Some(change) => What::Change(bulk, change),
-                None if self.publish => What::Publish(bulk),
+                None if self.share => What::Publish(bulk),
                 None => What::Whole(bulk),
             }
         };

@@ -31,7 +31,7 @@ fn each_broken_promise_is_found() {
     let faults = |arrivals: &[u64], held| judged(arrivals, held).faults();
     assert_eq!(faults(&[1, 2], Held { version: 2, number: Some(2) }), ["1 acknowledged and lost"]);
     assert_eq!(faults(&[1, 3, 2], LAST), ["1 older after newer"]);
-    assert_eq!(faults(&[4], LAST), ["1 never published"]);
+    assert_eq!(faults(&[4], LAST), ["1 never shared"]);
     assert_eq!(faults(&[3], Held { version: 3, number: None }), ["1 wrong bytes"]);
     // The right number with the bytes of the version before.
     assert_eq!(faults(&[3], Held { version: 3, number: Some(2) }), ["1 acknowledged and lost"]);

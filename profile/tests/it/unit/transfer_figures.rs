@@ -49,7 +49,7 @@ fn figures_of_a_known_round_are_known() {
     ] {
         assert_eq!(row.median(key), Some(should), "{key}");
     }
-    assert_eq!((row.median("moved_percent"), row.median("publish_s")), (None, None));
+    assert_eq!((row.median("moved_percent"), row.median("share_s")), (None, None));
     assert!(row.is_all_well());
 }
 
