@@ -9,7 +9,7 @@ use crate::{
     library::browse::{Browsed, Selection, Sort, Totals},
     listing::Listing,
     peer::PeerHandle,
-    util::json::text,
+    util::json::text::maybe,
 };
 
 /// Files in one answer over HTTP, unless told otherwise, and at most.
@@ -173,7 +173,7 @@ pub(super) struct Page {
     q: Option<String>,
     /// `name`, `size`, `shared` or `freshness` (stale first); `-` before it: in descending order
     #[param(value_type = Option<String>, pattern = "^-?(name|size|shared|freshness)$")]
-    #[serde(default, deserialize_with = "text::deserialize")]
+    #[serde(default, deserialize_with = "maybe::deserialize")]
     sort: Option<Sort>,
     /// Files below this folder; empty: the topmost. Without `q` deeper files are counted by folder
     folder: Option<String>,

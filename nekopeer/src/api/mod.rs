@@ -46,33 +46,14 @@ pub(crate) use self::{
         Answer, Done, Failure, FailureKind, Framed, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Outcome,
         Piece, Reply, Shape, Snapshot, in_one_line, no_input, pass_events, rows_of,
     },
-    cancel::Cancel,
-    events::Events,
-    follow::Follow,
-    get::Get,
     host::{COMMANDS_MAX, Carried, Ending, Host},
     job::{JobRow, JobState, Jobs as JobTable},
-    jobs::Jobs,
-    limit::Limit,
-    ls::Ls,
     named::{LocalPath, Wanted, Word},
-    query::Query,
-    rollback::Rollback,
     rows::{
         Detail, DownloadedRow, EventRow, FailedRow, FileRow, FoundRow, HopRow, IndexersRow, MatchRow,
         PublishedFields, PublishedRow, Row, SkippedFields, Ticketed, TraceRow, Unasked, VersionRow,
     },
     said::{NoCommand, Saying, seconds},
-    search::Search,
-    share::Share,
-    status::Status,
-    stop::Stop,
-    ticket::Ticket,
-    trace::Trace,
-    unshare::Unshare,
-    upload::Upload,
-    wait::Wait,
-    watch::Watch,
 };
 use crate::storage::remembered::Home;
 
@@ -178,9 +159,11 @@ pub(crate) trait Api: Debug {
     }
 }
 
-/// The commands, as one type.
+/// The commands, as one type. A new one is named here and, with its route, in [`routes`].
 macro_rules! commands {
-    ($($(#[$meta:meta])* $name:ident,)*) => {
+    ($($(#[$meta:meta])* $file:ident::$name:ident,)*) => {
+        $(pub(crate) use self::$file::$name;)*
+
         /// What a peer is asked to do. Paths are absolute: the peer may have another current folder.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, clap::Subcommand)]
         #[serde(rename_all = "lowercase")]
@@ -225,30 +208,30 @@ macro_rules! commands {
 }
 
 commands! {
-    Share,
+    share::Share,
     #[command(skip)]
-    Upload,
+    upload::Upload,
     #[command(skip)]
-    Watch,
+    watch::Watch,
     #[command(alias = "deregister")]
-    Unshare,
+    unshare::Unshare,
     #[command(alias = "download")]
-    Get,
-    Follow,
-    Rollback,
-    Search,
-    Query,
-    Trace,
-    Ls,
-    Status,
-    Wait,
-    Ticket,
-    Stop,
-    Jobs,
-    Limit,
-    Cancel,
+    get::Get,
+    follow::Follow,
+    rollback::Rollback,
+    search::Search,
+    query::Query,
+    trace::Trace,
+    ls::Ls,
+    status::Status,
+    wait::Wait,
+    ticket::Ticket,
+    stop::Stop,
+    jobs::Jobs,
+    limit::Limit,
+    cancel::Cancel,
     #[command(skip)]
-    Events,
+    events::Events,
 }
 
 /// The REST routes.

@@ -14,7 +14,7 @@ use crate::util::json::{text, whole};
 pub struct PolicyChange {
     /// How copies are kept coherent.
     #[schema(value_type = Option<String>, pattern = "^(push|pull|hybrid)$")]
-    #[serde(with = "text")]
+    #[serde(with = "text::maybe")]
     pub mode: Option<Mode>,
     /// Seconds for which a confirmation is valid under push.
     #[schema(minimum = 1, maximum = 604_800)]
@@ -26,7 +26,7 @@ pub struct PolicyChange {
     pub ttr_secs: Option<u32>,
     /// How far a copy that is read may be behind.
     #[schema(value_type = Option<String>, pattern = "^(strict|bounded|serve-stale)$")]
-    #[serde(with = "text")]
+    #[serde(with = "text::maybe")]
     pub staleness: Option<Staleness>,
 }
 

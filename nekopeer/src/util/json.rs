@@ -58,23 +58,46 @@ pub(crate) const fn ttl_default() -> u8 {
     TTL_DEFAULT
 }
 
-/// Values as the words of their command-line flags.
+/// Values as their text.
 pub(crate) mod text {
     use std::{fmt::Display, str::FromStr};
 
-    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub(crate) fn serialize<T: Display, S: Serializer>(value: &Option<T>, to: S) -> Result<S::Ok, S::Error> {
-        value.as_ref().map(ToString::to_string).serialize(to)
+    pub(crate) fn serialize<S: Serializer>(value: &impl Display, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(value)
     }
 
-    pub(crate) fn deserialize<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
+    pub(crate) fn deserialize<'de, T, D>(from: D) -> Result<T, D::Error>
     where
         T: FromStr<Err: Display>,
         D: Deserializer<'de>,
     {
-        let text = Option::<String>::deserialize(from)?;
-        text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+        String::deserialize(from)?.parse().map_err(D::Error::custom)
+    }
+
+    /// Those that may be left out.
+    pub(crate) mod maybe {
+        use super::{Deserialize, Deserializer, Display, Error, FromStr, Serializer};
+
+        pub(crate) fn serialize<S: Serializer>(
+            value: &Option<impl Display>,
+            to: S,
+        ) -> Result<S::Ok, S::Error> {
+            match value {
+                Some(value) => to.collect_str(value),
+                None => to.serialize_none(),
+            }
+        }
+
+        pub(crate) fn deserialize<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
+        where
+            T: FromStr<Err: Display>,
+            D: Deserializer<'de>,
+        {
+            let text = Option::<String>::deserialize(from)?;
+            text.map(|text| text.parse().map_err(D::Error::custom)).transpose()
+        }
     }
 }
 

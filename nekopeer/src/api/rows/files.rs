@@ -4,7 +4,7 @@ use nekoproto::{Staleness, Version};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{found::VersionRow, text};
+use super::found::VersionRow;
 use crate::{
     library::{
         status::{Condition, FileStatus},
@@ -13,6 +13,7 @@ use crate::{
     peer::ReadBy,
     state::freshness::{Doubt, OnStale},
     storage::catalogue::Why,
+    util::json::text,
 };
 
 /// A file that is shared or held here.

@@ -6,7 +6,6 @@ mod events;
 mod files;
 mod found;
 mod published;
-mod text;
 mod trace;
 
 use nekoproto::FileName;
