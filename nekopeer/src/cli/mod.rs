@@ -67,7 +67,7 @@ pub fn execute(args: Args) -> Ended {
     let Args { node, command, common: _ } = args;
     let running = async {
         match command {
-            Some(Command::Demo { size_mib }) => demo::run(&output, size_mib).await,
+            Some(Command::Demo { size_mib }) => demo::run(size_mib).await,
             Some(Command::Id) => one_shot::id(&node, output),
             Some(Command::Repair) => repair::run(&node, output).await,
             Some(Command::Serve) => one_shot::serve(&node, output).await,

@@ -1,4 +1,4 @@
-//! Real files for the demo: made, changed, hashed.
+//! Real files for the demo: made, changed, compared.
 
 use std::{
     fs::{File, OpenOptions},
@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use nekoproto::ContentHash;
+use anyhow::ensure;
 
 const PIECE: usize = 1024 * 1024;
 
@@ -25,9 +25,13 @@ pub(super) fn change_middle(path: &Path, bytes: u64) -> std::io::Result<()> {
     file.write_all_at(&vec![0xa5; len], file.metadata()?.len() / 2)
 }
 
-/// What `b3sum` prints for the file.
-pub(super) fn hash_file(path: &Path) -> std::io::Result<ContentHash> {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(File::open(path)?)?;
-    Ok(ContentHash::from_bytes(*hasher.finalize().as_bytes()))
+/// Checks that both files have the same bytes.
+pub(super) fn ensure_same(one: &Path, other: &Path) -> anyhow::Result<()> {
+    let hash = |path: &Path| -> io::Result<_> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(File::open(path)?)?;
+        Ok(hasher.finalize())
+    };
+    ensure!(hash(one)? == hash(other)?, "{} is not {}", one.display(), other.display());
+    Ok(())
 }

@@ -15,11 +15,14 @@ use cap_std::{ambient_authority, fs::Dir};
 
 use super::{
     MIB,
-    files::{hash_file, write_random},
-    size,
+    files::{ensure_same, write_random},
+    say,
     stage::Actor,
 };
-use crate::PublishOptions;
+use crate::{
+    api::{DownloadedRow, Row},
+    terminal::units::size,
+};
 
 /// Versions after the first one.
 const SWITCHES: u64 = 20;
@@ -28,18 +31,12 @@ const PARTS: u64 = 5;
 /// Size of the file that stays the same.
 const BYTES: u64 = 4 * MIB;
 
-pub(super) async fn switch(
-    origin: &Actor,
-    reader: &Actor,
-    say: &impl Fn(String) -> io::Result<()>,
-) -> anyhow::Result<()> {
-    say("\n8. origin shares the folder build as a set; reader has it, and lists it without a pause"
-        .to_owned())?;
+pub(super) async fn switch(origin: &Actor, reader: &Actor) -> anyhow::Result<()> {
+    say("\n8. origin shares the folder build as a set; reader has it, and lists it without a pause")?;
     let (built, place) = (origin.file("build"), reader.file("build"));
     build(&built, 1)?;
-    publish(origin).await?;
-    let first = reader.download("build").await?;
-    say(format!("   version 1, {} of {} moved", size(first.bytes_moved), size(first.record.size)))?;
+    origin.types("share --set build").await?;
+    reader.types("get build").await?;
     let is_over = Arc::new(AtomicBool::new(false));
     let listing = {
         let (place, is_over) = (place.clone(), Arc::clone(&is_over));
@@ -49,9 +46,10 @@ pub(super) async fn switch(
         let mut moved = 0;
         for version in 2..=SWITCHES + 1 {
             build(&built, version)?;
-            publish(origin).await?;
-            let done = reader.download("build").await?;
-            ensure!(done.record.version.get() == version, "it got version {}", done.record.version);
+            origin.done("share --set build").await?;
+            let (_, rows) = reader.done("get build").await?;
+            let done: DownloadedRow = rows.first().and_then(Row::parse).context("there is no answer")?;
+            ensure!(done.version.version == version, "it got version {}", done.version.version);
             moved += done.bytes_moved;
         }
         anyhow::Ok(moved)
@@ -61,10 +59,10 @@ pub(super) async fn switch(
     let (listed, versions) = listing.await?.context("what the reader lists is not one version")?;
     let moved = moved?;
     ensure!(moved < BYTES, "{} moved", size(moved));
-    ensure!(hash_file(&place.join("same"))? == hash_file(&built.join("same"))?, "it is not the origin's");
+    ensure_same(&place.join("same"), &built.join("same"))?;
     let (least, most) = (versions.first().copied().unwrap_or(0), versions.last().copied().unwrap_or(0));
-    say(format!(
-        "   {SWITCHES} further versions, {} moved for all; {listed} listings saw one version each, of {least} to {most}",
+    say(&format!(
+        "{SWITCHES} further versions, {} moved for all; {listed} listings saw one version each, of {least} to {most}",
         size(moved)
     ))?;
     Ok(())
@@ -78,14 +76,6 @@ fn build(folder: &Path, version: u64) -> io::Result<()> {
     (0..PARTS)
         .try_for_each(|part| fs::write(parts.join(format!("{version}-{part}")), version.to_string()))?;
     if version == 1 { write_random(&folder.join("same"), BYTES, 3) } else { Ok(()) }
-}
-
-async fn publish(origin: &Actor) -> anyhow::Result<()> {
-    let options = PublishOptions { is_set: true, ..PublishOptions::default() };
-    let outcome = origin.peer.publish(vec![origin.file("build")], options, &Arc::default()).await?;
-    ensure!(outcome.failed.is_empty(), "build was not shared: {:?}", outcome.failed);
-    ensure!(outcome.published.len() == 1, "build has no new version");
-    Ok(())
 }
 
 /// Lists the folder until `is_over`; how often, and which versions were seen.

@@ -1,25 +1,34 @@
-//! The demo's nodes: indexers in a line, and peers with a folder each.
+//! The demo's nodes: indexers in a line, and peers with a folder each, which carry out what users type.
 
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use nekoindexer::{Indexer, IndexerHandle};
-use nekoproto::Policy;
 use tempfile::TempDir;
 use tokio::{sync::broadcast, time::timeout};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
+    api::{Answer, Command, Ending, Host, Row, Saying, no_input, rows_of},
+    cli::repl::{Line, Words, parse},
     config::Config,
-    library::{events::Event, status::FileStatus},
-    peer::{Peer, PeerHandle},
-    publish::{PolicyChange, PublishOptions, PublishOutcome},
+    door::{Caller, Facts},
+    library::events::Event,
+    peer::Peer,
+    publish::PolicyChange,
     state::freshness::OnStale,
+    terminal::Output,
 };
 
+/// Results go to stdout, and no notes to stderr.
+pub(super) const QUIET: Output = Output::new(false, true);
+/// Time limit for news of a new version to arrive.
+const NEWS_WITHIN: Duration = Duration::from_secs(10);
 /// Time limit for the indexers to connect to each other.
 const LINKED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -29,12 +38,12 @@ pub(super) struct Stage {
     indexers: Vec<IndexerHandle>,
 }
 
-/// A peer, its folder, and its events.
+/// A peer and its folder.
 pub(super) struct Actor {
     pub(super) name: &'static str,
-    pub(super) peer: PeerHandle,
+    pub(super) host: Arc<Host>,
+    facts: Facts,
     folder: PathBuf,
-    pub(super) events: broadcast::Receiver<Event>,
 }
 
 impl Stage {
@@ -70,7 +79,7 @@ impl Stage {
         name: &'static str,
         indexer: usize,
         on_stale: OnStale,
-    ) -> anyhow::Result<Actor> {
+    ) -> anyhow::Result<Arc<Actor>> {
         let folder = self.folder().join(name);
         let config = Config {
             indexers: vec![self.indexers[indexer].local_addr()],
@@ -78,11 +87,10 @@ impl Stage {
             on_stale,
             ..Config::new(&folder)
         };
-        let peer = Peer::spawn(config).await.with_context(|| format!("{name} does not start"))?;
-        let mut actor = Actor { name, events: peer.events(), peer, folder };
-        let registered = |event: &Event| matches!(event, Event::Registered { .. });
-        within(LINKED_WITHIN, "the registration", next_event(&mut actor, registered)).await?;
-        Ok(actor)
+        let peer = Peer::spawn(config.clone()).await.with_context(|| format!("{name} does not start"))?;
+        within(LINKED_WITHIN, "the indexer", peer.indexers_tried()).await?;
+        let (facts, host) = (Facts::of(&peer, &config, None), Host::new(peer));
+        Ok(Arc::new(Actor { name, host, facts, folder }))
     }
 
     /// Shuts the indexers down and removes every file.
@@ -98,38 +106,81 @@ impl Actor {
         self.folder.join(name)
     }
 
-    pub(super) async fn publish(&self, path: &str, policy: Option<Policy>) -> anyhow::Result<PublishOutcome> {
-        let options = PublishOptions {
-            policy: policy.map(PolicyChange::from).unwrap_or_default(),
-            ..PublishOptions::default()
+    /// The command that `line` means here. What it shares is in the actor's folder.
+    fn command(&self, line: &str) -> anyhow::Result<Command> {
+        let here = |word: &str| match self.file(word) {
+            file if line.starts_with("share") && file.exists() => format!("'{}'", file.display()),
+            _ => word.to_owned(),
         };
-        Ok(self.peer.publish(vec![self.file(path)], options, &std::sync::Arc::default()).await?)
+        let whole = match line.contains('\'') {
+            true => line.to_owned(),
+            false => line.split(' ').map(here).collect::<Vec<_>>().join(" "),
+        };
+        let Some(Words { policy, line: Line::Verb(verb) }) = parse(&whole).map_err(anyhow::Error::msg)?
+        else {
+            bail!("{line} is no command");
+        };
+        let saying =
+            Saying { dir: &self.folder, policy: PolicyChange::default(), line: Some(policy.change()) };
+        verb.command(saying, QUIET)?.with_context(|| format!("{line} is wrong usage"))
     }
 
-    pub(super) async fn status(&self, name: &str) -> anyhow::Result<FileStatus> {
-        let files = self.peer.files().await;
-        let file = files.into_iter().find(|file| file.record.name.as_str() == name);
-        file.with_context(|| format!("{} does not hold {name}", self.name))
+    /// Has a line of a user carried out, prints it with the rows of its answer, and returns these.
+    pub(super) async fn types(&self, line: &str) -> anyhow::Result<Vec<Row>> {
+        QUIET.line(&format!("{}$ nekopeer {line}", self.name))?;
+        let (command, rows) = self.done(line).await?;
+        command.api().view().rows(&rows, QUIET)?;
+        Ok(rows)
+    }
+
+    /// The same without a word.
+    pub(super) async fn done(&self, line: &str) -> anyhow::Result<(Command, Vec<Row>)> {
+        let command = self.command(line)?;
+        let (answer, replies) = Answer::channel();
+        let mut caller = Caller::here(&self.host, self.facts.clone());
+        let asked = command.clone();
+        let asking = async move { caller.carry_out(asked, no_input(), &answer).await };
+        let (done, rows) = tokio::join!(asking, rows_of(replies));
+        done.with_context(|| format!("{}: {line}", self.name))?;
+        Ok((command, rows))
+    }
+
+    /// Has a line carried out until the handle is dropped.
+    pub(super) fn goes_on(self: &Arc<Self>, line: &'static str) -> AbortOnDropHandle<()> {
+        let actor = Arc::clone(self);
+        AbortOnDropHandle::new(tokio::spawn(async move { drop(actor.done(line).await) }))
+    }
+
+    /// The events from now on.
+    pub(super) fn events(&self) -> broadcast::Receiver<Event> {
+        self.host.peer.events()
+    }
+
+    /// Ends the peer; its files stay.
+    pub(super) async fn leaves(&self) {
+        self.host.close(Ending::Left).await;
+        self.host.jobs.close().await;
+        self.host.peer.end().await;
     }
 }
 
-/// Waits for an event of the wanted kind.
-pub(super) async fn next_event(actor: &mut Actor, wanted: impl Fn(&Event) -> bool) -> Event {
-    next_event_in(&mut actor.events, wanted).await
-}
-
-/// The same, where the peer is in use.
-pub(super) async fn next_event_in(
+/// Waits for an event of the wanted kind, and prints it.
+pub(super) async fn heard(
     events: &mut broadcast::Receiver<Event>,
     wanted: impl Fn(&Event) -> bool,
-) -> Event {
-    loop {
-        match events.recv().await {
-            Ok(event) if wanted(&event) => return event,
-            Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
-            Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+) -> anyhow::Result<Event> {
+    let hearing = async {
+        loop {
+            match events.recv().await {
+                Ok(event) if wanted(&event) => return event,
+                Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
+            }
         }
-    }
+    };
+    let event = within(NEWS_WITHIN, "news", hearing).await?;
+    QUIET.line(&event.to_string())?;
+    Ok(event)
 }
 
 /// Waits for `what`, up to the given limit.

@@ -61,16 +61,16 @@ pub(super) fn commands() -> Vec<String> {
 /// The words of one line.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, disable_help_subcommand = true, disable_help_flag = true)]
-pub(super) struct Words {
+pub(in crate::cli) struct Words {
     #[command(flatten)]
-    pub(super) policy: PolicyArgs,
+    pub(in crate::cli) policy: PolicyArgs,
     #[command(subcommand)]
-    pub(super) line: Line,
+    pub(in crate::cli) line: Line,
 }
 
 /// One command of the REPL.
 #[derive(Clone, Debug, clap::Subcommand)]
-pub(super) enum Line {
+pub(in crate::cli) enum Line {
     #[command(flatten)]
     Verb(Verb),
     #[command(alias = "?")]
@@ -80,7 +80,7 @@ pub(super) enum Line {
 }
 
 /// Parses one line; `None` for an empty line or a comment.
-pub(super) fn parse(text: &str) -> Result<Option<Words>, String> {
+pub(in crate::cli) fn parse(text: &str) -> Result<Option<Words>, String> {
     let text = text.trim();
     if text.is_empty() || text.starts_with('#') {
         return Ok(None);

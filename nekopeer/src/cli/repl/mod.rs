@@ -19,10 +19,10 @@ use nekoindexer::daemon::signals::Stop;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
+pub(super) use self::line::{Line, Words, parse};
 pub(super) use self::{complete::LastWord, session::Named, typed::typed_before};
 use self::{
     editor::{Asked, Editor},
-    line::{Line, Words, parse},
     session::Session,
     typed::HISTORY_FILE,
 };
