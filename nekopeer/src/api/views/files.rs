@@ -99,7 +99,7 @@ fn lines(file: &FileRow, detail: &Detail) -> Vec<String> {
     if !detail.readers.is_empty() {
         let behind = detail.readers.iter().filter(|reader| reader.version < version).count();
         lines.push(format!(
-            "  {} have a lease on it, {behind} did not acknowledge version {version}:",
+            "  peers with a lease on it: {}; {behind} did not acknowledge version {version}:",
             detail.readers.len()
         ));
     }
