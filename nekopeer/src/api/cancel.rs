@@ -24,12 +24,8 @@ impl Api for Cancel {
         Ok(Done::all())
     }
 
-    fn need(&self) -> Need {
-        Need::Running
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::Lines
+    fn about(&self) -> About {
+        About { shape: Shape::Lines, ..About::needing(Need::Running) }
     }
 
     fn view(&self) -> Box<dyn View> {

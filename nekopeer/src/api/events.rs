@@ -19,20 +19,12 @@ impl Api for Events {
         Ok(Done::all())
     }
 
-    fn need(&self) -> Need {
-        Need::Catalogue
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::Lines
+    fn about(&self) -> About {
+        About { shape: Shape::Lines, is_endless: true, ..About::needing(Need::Catalogue) }
     }
 
     fn view(&self) -> Box<dyn View> {
         Lines::none()
-    }
-
-    fn is_endless(&self) -> bool {
-        true
     }
 }
 

@@ -122,12 +122,8 @@ impl Api for Follow {
         Ok(Self { folder: LocalPath(folder), ..self }.into())
     }
 
-    fn need(&self) -> Need {
-        Need::Serving
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::Lines
+    fn about(&self) -> About {
+        About { shape: Shape::Lines, is_endless: true, stores_files: true, ..About::needing(Need::Serving) }
     }
 
     fn view(&self) -> Box<dyn View> {
@@ -140,13 +136,5 @@ impl Api for Follow {
 
     fn by_ticket(&self) -> Option<(Home, Vec<IndexerAddr>)> {
         self.wanted().ok()?.1.by_ticket()
-    }
-
-    fn is_endless(&self) -> bool {
-        true
-    }
-
-    fn stores_files(&self) -> bool {
-        true
     }
 }

@@ -190,16 +190,17 @@ impl Api for Get {
         Ok(Self { output: self.output.map(from_root), ..self }.into())
     }
 
-    fn need(&self) -> Need {
-        match self.names.iter().all(Word::is_ticket) {
-            _ if self.background => Need::Running,
-            true => Need::Ticket,
-            false => Need::Indexer,
+    fn about(&self) -> About {
+        About {
+            shape: if !self.background && self.is_of_many() { Shape::List("files") } else { Shape::Object },
+            stores_files: self.output.is_none(),
+            is_bytes: self.is_to_stdout() && !self.is_of_many(),
+            ..About::needing(match self.names.iter().all(Word::is_ticket) {
+                _ if self.background => Need::Running,
+                true => Need::Ticket,
+                false => Need::Indexer,
+            })
         }
-    }
-
-    fn shape(&self) -> Shape {
-        if !self.background && self.is_of_many() { Shape::List("files") } else { Shape::Object }
     }
 
     fn view(&self) -> Box<dyn View> {
@@ -222,14 +223,6 @@ impl Api for Get {
 
     fn names(&self) -> Vec<&FileName> {
         self.names.iter().filter_map(Word::name).collect()
-    }
-
-    fn stores_files(&self) -> bool {
-        self.output.is_none()
-    }
-
-    fn is_bytes(&self) -> bool {
-        self.is_to_stdout() && !self.is_of_many()
     }
 
     fn by_ticket(&self) -> Option<(Home, Vec<IndexerAddr>)> {

@@ -94,7 +94,7 @@ impl Host {
         displaced: impl Future<Output = ()> + Send + 'static,
     ) -> Result<Carried, Failure> {
         let place = self.place(&command)?;
-        let working = (!command.api().is_endless()).then(|| self.working.token());
+        let working = (!command.api().about().is_endless).then(|| self.working.token());
         let (answer, replies) = Answer::channel();
         let host = Arc::clone(self);
         let task = self.node.spawn(async move {

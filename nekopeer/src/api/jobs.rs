@@ -15,12 +15,8 @@ impl Api for Jobs {
         Ok(Done::all())
     }
 
-    fn need(&self) -> Need {
-        Need::Running
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::List("jobs")
+    fn about(&self) -> About {
+        About { shape: Shape::List("jobs"), ..About::needing(Need::Running) }
     }
 
     fn view(&self) -> Box<dyn View> {

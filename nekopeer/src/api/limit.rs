@@ -67,8 +67,8 @@ impl Api for Limit {
         Ok(Done::all())
     }
 
-    fn need(&self) -> Need {
-        Need::Running
+    fn about(&self) -> About {
+        About::needing(Need::Running)
     }
 
     fn view(&self) -> Box<dyn View> {

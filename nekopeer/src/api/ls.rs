@@ -38,12 +38,8 @@ impl Api for Ls {
         list(&host.peer, false, &self, answer).await
     }
 
-    fn need(&self) -> Need {
-        Need::Catalogue
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::List("files")
+    fn about(&self) -> About {
+        About { shape: Shape::List("files"), ..About::needing(Need::Catalogue) }
     }
 
     fn view(&self) -> Box<dyn View> {

@@ -74,6 +74,33 @@ pub(crate) enum Need {
     Serving,
 }
 
+/// What has to be known of a command before it is carried out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct About {
+    pub(crate) need: Need,
+    /// How its answer looks as JSON.
+    pub(crate) shape: Shape,
+    /// Whether it reads its input.
+    pub(crate) takes_input: bool,
+    /// Whether it goes on until its caller leaves. The peer does not wait for its end, and where the peer ends, it can be
+    /// begun anew elsewhere.
+    pub(crate) is_endless: bool,
+    /// Whether it shares, so that something is said of the policy.
+    pub(crate) has_policy: bool,
+    /// Whether it names or places files by the share folder.
+    pub(crate) stores_files: bool,
+    /// Whether its answer is the bytes of a file.
+    pub(crate) is_bytes: bool,
+}
+
+impl About {
+    /// The usual: one row, and nothing of all that.
+    const fn needing(need: Need) -> Self {
+        let [takes_input, is_endless, has_policy, stores_files, is_bytes] = [false; 5];
+        Self { need, shape: Shape::Object, takes_input, is_endless, has_policy, stores_files, is_bytes }
+    }
+}
+
 /// What all commands have in common.
 pub(crate) trait Api: Debug {
     /// Carries it out; all of the answer but its end goes to `answer`.
@@ -97,12 +124,8 @@ pub(crate) trait Api: Debug {
         Ok(self.into())
     }
 
-    fn need(&self) -> Need;
-
-    /// How its answer looks as JSON.
-    fn shape(&self) -> Shape {
-        Shape::Object
-    }
+    /// What has to be known of it before it is carried out.
+    fn about(&self) -> About;
 
     /// How its answer looks as text.
     fn view(&self) -> Box<dyn View>;
@@ -115,32 +138,6 @@ pub(crate) trait Api: Debug {
     /// The names that it mentions, to be completed later.
     fn names(&self) -> Vec<&FileName> {
         Vec::new()
-    }
-
-    /// Whether it reads its input.
-    fn takes_input(&self) -> bool {
-        false
-    }
-
-    /// Whether it goes on until its caller leaves. The peer does not wait for its end, and where the peer ends, it can be
-    /// begun anew elsewhere.
-    fn is_endless(&self) -> bool {
-        false
-    }
-
-    /// Whether it publishes, so that something is said of the policy.
-    fn has_policy(&self) -> bool {
-        false
-    }
-
-    /// Whether it names or places files by the share folder.
-    fn stores_files(&self) -> bool {
-        false
-    }
-
-    /// Whether its answer is the bytes of a file.
-    fn is_bytes(&self) -> bool {
-        false
     }
 
     /// The network of its tickets, and the indexers that they name.
@@ -201,7 +198,7 @@ macro_rules! commands {
             answer: &Answer,
         ) -> Result<Done, Failure> {
             // Dropped where it is not read, so that a caller who sends it does not wait.
-            let input = if command.api().takes_input() { input } else { no_input() };
+            let input = if command.api().about().takes_input { input } else { no_input() };
             match command { $(Command::$name(command) => Box::pin(command.run(host, input, answer)).await,)* }
         }
     };

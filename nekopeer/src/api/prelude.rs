@@ -9,7 +9,8 @@ pub(super) use serde::{Deserialize, Serialize};
 pub(super) use utoipa::{IntoParams, ToSchema};
 
 pub(super) use super::{
-    Answer, Api, Command, Done, Failure, FailureKind, Host, Input, Need, NoCommand, Outcome, Saying, Shape,
+    About, Answer, Api, Command, Done, Failure, FailureKind, Host, Input, Need, NoCommand, Outcome, Saying,
+    Shape,
     rest::{
         Asked, Inside, answered,
         described::{Name, Refused},

@@ -32,12 +32,11 @@ impl Api for Query {
         Ok(Done { outcome, ..Done::all() })
     }
 
-    fn need(&self) -> Need {
-        Need::Indexer
-    }
-
-    fn shape(&self) -> Shape {
-        if self.names.len() == 1 { Shape::Object } else { Shape::List("answers") }
+    fn about(&self) -> About {
+        About {
+            shape: if self.names.len() == 1 { Shape::Object } else { Shape::List("answers") },
+            ..About::needing(Need::Indexer)
+        }
     }
 
     fn view(&self) -> Box<dyn View> {

@@ -33,8 +33,8 @@ impl Api for Rollback {
         Ok(Done::all())
     }
 
-    fn need(&self) -> Need {
-        Need::Peers
+    fn about(&self) -> About {
+        About::needing(Need::Peers)
     }
 
     fn view(&self) -> Box<dyn View> {

@@ -127,12 +127,8 @@ impl Api for Search {
         Ok(self.into())
     }
 
-    fn need(&self) -> Need {
-        Need::Indexer
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::List("hits")
+    fn about(&self) -> About {
+        About { shape: Shape::List("hits"), ..About::needing(Need::Indexer) }
     }
 
     fn view(&self) -> Box<dyn View> {

@@ -131,12 +131,13 @@ impl Api for Share {
         }
     }
 
-    fn need(&self) -> Need {
-        Need::Serving
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::List("files")
+    fn about(&self) -> About {
+        About {
+            shape: Shape::List("files"),
+            has_policy: true,
+            stores_files: true,
+            ..About::needing(Need::Serving)
+        }
     }
 
     fn view(&self) -> Box<dyn View> {
@@ -145,14 +146,6 @@ impl Api for Share {
 
     fn title(&self) -> String {
         "reading".to_owned()
-    }
-
-    fn has_policy(&self) -> bool {
-        true
-    }
-
-    fn stores_files(&self) -> bool {
-        true
     }
 
     fn then(&self) -> Option<Command> {

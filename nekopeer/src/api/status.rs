@@ -39,12 +39,8 @@ impl Api for Status {
         }
     }
 
-    fn need(&self) -> Need {
-        Need::Peers
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::List("files")
+    fn about(&self) -> About {
+        About { shape: Shape::List("files"), ..About::needing(Need::Peers) }
     }
 
     fn view(&self) -> Box<dyn View> {

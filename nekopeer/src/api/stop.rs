@@ -14,8 +14,8 @@ impl Api for Stop {
         Ok(Done::all())
     }
 
-    fn need(&self) -> Need {
-        Need::Catalogue
+    fn about(&self) -> About {
+        About::needing(Need::Catalogue)
     }
 
     fn view(&self) -> Box<dyn View> {

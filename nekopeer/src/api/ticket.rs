@@ -56,12 +56,8 @@ impl Api for Ticket {
         parted(is_any, failed)
     }
 
-    fn need(&self) -> Need {
-        Need::Peers
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::List("tickets")
+    fn about(&self) -> About {
+        About { shape: Shape::List("tickets"), ..About::needing(Need::Peers) }
     }
 
     fn view(&self) -> Box<dyn View> {

@@ -35,8 +35,8 @@ impl Api for Trace {
         Ok(Done { outcome, ..Done::all() })
     }
 
-    fn need(&self) -> Need {
-        Need::Indexer
+    fn about(&self) -> About {
+        About::needing(Need::Indexer)
     }
 
     fn view(&self) -> Box<dyn View> {

@@ -32,12 +32,8 @@ impl Api for Unshare {
         parted(is_any, failed)
     }
 
-    fn need(&self) -> Need {
-        Need::Catalogue
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::List("unshared")
+    fn about(&self) -> About {
+        About { shape: Shape::List("unshared"), ..About::needing(Need::Catalogue) }
     }
 
     fn view(&self) -> Box<dyn View> {

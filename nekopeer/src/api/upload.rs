@@ -51,12 +51,14 @@ impl Api for Upload {
         job.unless_cancelled(storing).await
     }
 
-    fn need(&self) -> Need {
-        Need::Serving
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::List("files")
+    fn about(&self) -> About {
+        About {
+            shape: Shape::List("files"),
+            takes_input: true,
+            has_policy: true,
+            stores_files: true,
+            ..About::needing(Need::Serving)
+        }
     }
 
     fn view(&self) -> Box<dyn View> {
@@ -65,18 +67,6 @@ impl Api for Upload {
 
     fn title(&self) -> String {
         "stdin".to_owned()
-    }
-
-    fn takes_input(&self) -> bool {
-        true
-    }
-
-    fn has_policy(&self) -> bool {
-        true
-    }
-
-    fn stores_files(&self) -> bool {
-        true
     }
 }
 
@@ -114,7 +104,7 @@ pub(super) async fn store(
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported media type", why));
     }
     let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
-    let shape = Framed::new(upload.shape());
+    let shape = Framed::new(upload.about().shape);
     let carried = inside.carry_out(upload, input)?;
     let feeding = async {
         match feed(body, pieces).await {

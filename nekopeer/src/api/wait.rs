@@ -49,8 +49,8 @@ impl Api for Wait {
         Ok(Done::all())
     }
 
-    fn need(&self) -> Need {
-        Need::Peers
+    fn about(&self) -> About {
+        About::needing(Need::Peers)
     }
 
     fn view(&self) -> Box<dyn View> {

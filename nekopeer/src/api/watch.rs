@@ -35,12 +35,8 @@ impl Api for Watch {
         Ok(Done::all())
     }
 
-    fn need(&self) -> Need {
-        Need::Serving
-    }
-
-    fn shape(&self) -> Shape {
-        Shape::Lines
+    fn about(&self) -> About {
+        About { shape: Shape::Lines, is_endless: true, stores_files: true, ..About::needing(Need::Serving) }
     }
 
     fn view(&self) -> Box<dyn View> {
@@ -49,14 +45,6 @@ impl Api for Watch {
 
     fn title(&self) -> String {
         "reading".to_owned()
-    }
-
-    fn is_endless(&self) -> bool {
-        true
-    }
-
-    fn stores_files(&self) -> bool {
-        true
     }
 }
 

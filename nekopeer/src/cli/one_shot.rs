@@ -35,7 +35,7 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
     if let Command::Stop(_) = command {
         return Ok(stop_peer(args, output, &mut stop).await?.unwrap_or(Ended::Failed));
     }
-    let need = command.api().need();
+    let need = command.api().about().need;
     if need == Need::Running
         && matches!(running(args.data_dir(), output).await, Err(DoorError::NobodyThere(_)))
     {
@@ -66,7 +66,7 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
                 }
                 return match ended? {
                     Run::Ended(ended) => Ok(ended),
-                    Run::Interrupted if command.api().is_endless() => Ok(Ended::Well),
+                    Run::Interrupted if command.api().about().is_endless => Ok(Ended::Well),
                     Run::Interrupted | Run::Moved => Ok(Ended::Failed),
                 };
             }
@@ -78,7 +78,7 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
 fn nobody_runs(args: &NodeArgs, command: &Command, output: Output) -> anyhow::Result<Ended> {
     match command.api().without_peer(&args.data_dir().display().to_string()) {
         Ok(_) if output.is_json() => {
-            output.print(&Framed::new(command.api().shape()).end(&Done::all().fields))?
+            output.print(&Framed::new(command.api().about().shape).end(&Done::all().fields))?
         }
         Ok(why) => output.note(&why),
         Err(failure) => {
@@ -116,9 +116,9 @@ async fn on_reached(
     output: Output,
     stop: &mut Stop,
 ) -> anyhow::Result<Run> {
-    let need = command.api().need();
+    let need = command.api().about().need;
     if let Reached::There(caller) = reached {
-        flags::check(args, &caller.facts, need, command.api().stores_files(), output)?;
+        flags::check(args, &caller.facts, need, command.api().about().stores_files, output)?;
     }
     // What is followed is told in the answer.
     let follows = matches!(command, Command::Follow(_));

@@ -78,8 +78,8 @@ pub(super) async fn run(
     }
     // It ends, unless nobody takes what it prints.
     let _ = timeout(SHOWN_WITHIN, showing).await;
-    if !command.api().is_endless() {
-        output.note(if command.api().takes_input() { INTERRUPTED_INPUT } else { INTERRUPTED });
+    if !command.api().about().is_endless {
+        output.note(if command.api().about().takes_input { INTERRUPTED_INPUT } else { INTERRUPTED });
     }
     Ok(Run::Interrupted)
 }
@@ -97,7 +97,8 @@ pub(super) fn run_beside(hosted: &Hosted, command: Command, output: Output) -> A
 /// Has the command carried out and sends its answer. Returns whether it is to be repeated elsewhere.
 async fn carried_out(reached: &mut Reached, command: &Command, answer: Answer) -> bool {
     let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
-    let _feeding = command.api().takes_input().then(|| AbortOnDropHandle::new(tokio::spawn(feed(pieces))));
+    let _feeding =
+        command.api().about().takes_input.then(|| AbortOnDropHandle::new(tokio::spawn(feed(pieces))));
     let result = on_peer(reached, command.clone(), input, &answer).await;
     if matches!(&result, Err(failure) if failure.kind == FailureKind::Moved) {
         return true;
@@ -113,7 +114,7 @@ async fn on_peer(
     input: Input,
     answer: &Answer,
 ) -> Result<Done, Failure> {
-    let (takes_input, is_endless) = (command.api().takes_input(), command.api().is_endless());
+    let (takes_input, is_endless) = (command.api().about().takes_input, command.api().about().is_endless);
     let mut here = None;
     let caller = match reached {
         Reached::Here(hosted) => here.insert(hosted.caller()),

@@ -16,7 +16,7 @@ pub(super) fn answer(
     output: Output,
     mut replies: mpsc::Receiver<Reply>,
 ) -> anyhow::Result<Ended> {
-    let (mut view, mut framed) = (command.api().view(), Framed::new(command.api().shape()));
+    let (mut view, mut framed) = (command.api().view(), Framed::new(command.api().about().shape));
     let json = |text: String| if output.is_json() { output.print(&text) } else { Ok(()) };
     let mut bars = Bars::new(&command.api().title(), output);
     while let Some(reply) = replies.blocking_recv() {
@@ -68,7 +68,7 @@ pub(super) fn answer(
 /// Whose bytes cannot be written, if it is a file's.
 fn of_file(command: &Command, why: io::Error) -> anyhow::Error {
     let why = anyhow::Error::from(why);
-    if command.api().is_bytes() { why.context(command.api().title()) } else { why }
+    if command.api().about().is_bytes { why.context(command.api().title()) } else { why }
 }
 
 const fn ended(failure: &Failure) -> Ended {

@@ -29,10 +29,10 @@ impl Verb {
     pub(super) fn command(self, saying: Saying, output: Output) -> anyhow::Result<Option<Command>> {
         let has_policy = saying.line.is_some_and(|said| said != PolicyChange::default());
         let why = match self.meant(saying).said(saying) {
-            Ok(command) if command.api().is_bytes() && output.is_json() => {
+            Ok(command) if command.api().about().is_bytes && output.is_json() => {
                 "--json and -o - would both write to stdout".into()
             }
-            Ok(command) if has_policy && !command.api().has_policy() => {
+            Ok(command) if has_policy && !command.api().about().has_policy => {
                 "only what is shared has a policy".into()
             }
             Ok(command) => return Ok(Some(command)),

@@ -194,7 +194,7 @@ impl Caller {
 /// The body of a request: the command in a line, and its input.
 fn body(command: &Command, input: Input) -> Body {
     let first = line(command);
-    if !command.api().takes_input() {
+    if !command.api().about().takes_input {
         return first.into();
     }
     Body::from_stream(stream::try_unfold((Some(first), input), async |(mut first, mut input)| {

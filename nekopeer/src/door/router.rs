@@ -97,7 +97,7 @@ fn begin(
     command: Command,
     mut body: impl AsyncBufRead + Send + Unpin + 'static,
 ) -> Result<(crate::api::Carried, Option<AbortOnDropHandle<()>>), Failure> {
-    if !command.api().takes_input() {
+    if !command.api().about().takes_input {
         return Ok((host.begin(command, no_input(), std::future::pending())?, None));
     }
     let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);

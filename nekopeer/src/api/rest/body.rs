@@ -27,7 +27,7 @@ struct Sending {
 /// answer off.
 pub(crate) async fn answered(inside: &Inside, command: impl Into<Command>) -> Result<Response, Problem> {
     let command = command.into();
-    let shape = command.api().shape();
+    let shape = command.api().about().shape;
     framed(inside, command, shape).await
 }
 
