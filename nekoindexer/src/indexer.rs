@@ -47,7 +47,7 @@ pub enum StartError {
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
     /// HTTP cannot be answered at the address.
-    #[error("cannot answer HTTP on {addr}: {source}; give --http another address, or leave it out")]
+    #[error("cannot answer HTTP on {addr}: {source}")]
     Http {
         /// The address.
         addr: SocketAddr,
@@ -55,7 +55,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// The address cannot be listened on.
-    #[error("cannot listen on {addr}: {source}; choose another address with --listen, port 0 is a free one")]
+    #[error("cannot listen on {addr}: {source}")]
     Listen {
         /// The address.
         addr: SocketAddr,

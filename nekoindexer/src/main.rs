@@ -12,12 +12,12 @@ use std::{
 use anyhow::Context;
 use clap::Parser;
 use nekoindexer::{
-    Config, Indexer, Routing,
+    Config, Indexer, Routing, StartError,
     config::LEASE_SECS_MAX,
     daemon::{
         logging,
         settings::{
-            self, AccessArgs, CommonArgs, Program, Tool,
+            self, AccessArgs, CommonArgs, Program, Tool, advice,
             units::{self, Rate},
         },
         signals::{self, Hangups, Stop},
@@ -27,7 +27,7 @@ use nekoindexer::{
     visible::visible,
 };
 use nekoproto::{
-    NetworkName,
+    NetworkName, Remedy,
     transport::{Security, resolve},
 };
 use tracing::warn;
@@ -175,14 +175,13 @@ fn run(args: &Args) -> anyhow::Result<()> {
 fn say_id(args: &Args) -> anyhow::Result<()> {
     let folder =
         args.data_dir.as_ref().context("an id stays the same only with --data-dir, which keeps the key")?;
-    let (identity, _) = identity_in(folder).map_err(anyhow::Error::msg)?;
+    let (identity, _) = identity_in(folder).map_err(advised)?;
     writeln!(std::io::stdout(), "{}", identity.id()).context("cannot write to stdout")
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
     let (mut stop, hangups) = (Stop::new()?, Hangups::new()?);
-    // As text: it tells its causes itself.
-    let mut indexer = Indexer::spawn(config).await.map_err(anyhow::Error::msg)?;
+    let mut indexer = Indexer::spawn(config).await.map_err(advised)?;
     writeln!(std::io::stdout(), "listening on {}", indexer.local_addr()).context("cannot write to stdout")?;
     if let Some(addr) = indexer.http_addr() {
         writeln!(std::io::stdout(), "http on http://{addr}/").context("cannot write to stdout")?;
@@ -194,6 +193,17 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     }
     indexer.shutdown().await;
     Ok(())
+}
+
+/// As text, since it tells its causes itself, with what helps.
+fn advised(error: StartError) -> anyhow::Error {
+    let remedy = match error {
+        StartError::DataDir(_) => Some(Remedy::DataDir),
+        StartError::Http { .. } => Some(Remedy::Http),
+        StartError::Listen { .. } => Some(Remedy::Listen),
+        StartError::Config(_) | StartError::Identity(_) | StartError::Endpoint(_) => None,
+    };
+    anyhow::anyhow!("{error}{}", advice(remedy))
 }
 
 /// Reads the configuration again; what is wrong changes nothing.

@@ -12,5 +12,5 @@ fn main() -> ExitCode {
     };
     logging::start(&args.common.log);
     nekoproto::transport::raise_file_limit();
-    cli::execute(args).into()
+    cli::execute(args)
 }

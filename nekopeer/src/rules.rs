@@ -67,10 +67,10 @@ pub enum SkipCause {
 impl fmt::Display for SkipCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Hidden => "hidden, see --hidden",
+            Self::Hidden => "hidden",
             Self::Link => "a link",
             Self::Ignored => ".nekoignore names it",
-            Self::Excluded => "--exclude names it",
+            Self::Excluded => "a glob excludes it",
             Self::NotAFile => "neither a file nor a folder",
         })
     }

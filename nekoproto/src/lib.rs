@@ -4,7 +4,7 @@
 //!
 //! | room | what it holds |
 //! |---|---|
-//! | [`limits`], [`codec`], [`clock`], [`tasks`] | every limit; values to bytes; a clock that runs on in suspend; background tasks |
+//! | [`limits`], [`codec`], [`clock`], [`tasks`], `remedy` | every limit; values to bytes; a clock that runs on in suspend; background tasks; what helps against errors |
 //! | `values` | names, ids, policies, records, manifests, filters: checked when decoded |
 //! | `identity` | a node's key pair, signing and verifying records |
 //! | `messages` | [`hello`], [`indexer`], [`peer`], [`summary`], data streams, refusals: what is sent |
@@ -20,13 +20,14 @@ pub mod codec;
 mod identity;
 pub mod limits;
 mod messages;
+mod remedy;
 pub mod small_file;
 pub mod tasks;
 pub mod transport;
 mod turns;
 mod values;
 
-pub use self::{identity::*, messages::*, values::*};
+pub use self::{identity::*, messages::*, remedy::*, values::*};
 
 /// Calls an indexer over a control connection.
 pub type IndexerServiceClient = indexer::IndexerServiceClient<

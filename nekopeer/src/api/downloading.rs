@@ -86,9 +86,9 @@ pub(super) async fn get_all(
                         Ok(downloaded) => done.push(downloaded),
                         Err(DownloadError::AlreadyRunning(_)) => running.push(name),
                         Err(error) => {
-                            let failure = Failure::from(&error);
-                            job.failed(&failure);
-                            failed.push(FailedRow::of(&name, failure));
+                            let why = Failure::from(error);
+                            job.failed(&why);
+                            failed.push(FailedRow { name, why });
                         }
                     }
                 }
@@ -102,13 +102,7 @@ pub(super) async fn get_all(
         }
         left = running;
     }
-    let is_missing = |failed: &FailedRow| failed.kind == FailureKind::NotFound;
-    let outcome = match failed.iter().all(is_missing) {
-        true if failed.is_empty() => Outcome::All,
-        true => Outcome::NotFound,
-        false => Outcome::Part,
-    };
-    Ok(Done::with(outcome, &serde_json::json!({ "failed": failed })))
+    parted(true, failed)
 }
 
 /// Checks that files of these names can stand in one folder.

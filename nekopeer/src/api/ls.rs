@@ -1,10 +1,11 @@
 //! `ls`: lists what is shared and held here.
 
-use axum::{http::StatusCode, response::IntoResponse};
+use axum::response::IntoResponse;
 use tokio::sync::Semaphore;
 
 use super::{in_one_line, prelude::*};
 use crate::{
+    api::rest::problem,
     api::views::files::Files,
     library::browse::{Browsed, Selection, Sort, Totals},
     listing::Listing,
@@ -203,8 +204,8 @@ async fn browse(inside: &Inside, selection: Selection) -> Result<Response, Probl
     let _permit = SELECTIONS.acquire().await; // it is never closed
     let has_folders = selection.folder.is_some() && selection.words.is_empty();
     let browsed = inside.host.peer.library.blocking(move |library| library.browse(&selection)).await;
-    let Browsed { files, folders, totals, damaged, next } = browsed
-        .map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", error.to_string()))?;
+    let Browsed { files, folders, totals, damaged, next } =
+        browsed.map_err(|error| problem(&error.into()))?;
     let folders = folders.into_iter().map(|(name, totals)| FolderJson { name, totals: totals.into() });
     let catalogue = Catalogue {
         files: files.iter().map(FileRow::from).collect(),

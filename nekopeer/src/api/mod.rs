@@ -43,8 +43,8 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use self::views::View;
 pub(crate) use self::{
     answer::{
-        Answer, Done, Failure, FailureKind, Framed, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Outcome,
-        Piece, Reply, Shape, Snapshot, in_one_line, no_input, pass_events, rows_of,
+        Answer, Class, Classified, Done, Failure, FailureKind, Framed, INPUT_PIECE_BYTES, INPUT_WAITING_MAX,
+        Input, Outcome, Piece, Reply, Shape, Snapshot, in_one_line, no_input, pass_events, rows_of,
     },
     host::{COMMANDS_MAX, Carried, Ending, Host},
     job::{JobRow, JobState, Jobs as JobTable},

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use nekoproto::{FileName, VerifiedRecord};
 
 use super::{
-    Answer, Done, Failure, Outcome, PublishedFields, PublishedRow, Reply, SkippedFields, Ticketed,
-    in_one_line, job::Job, named::tickets::Tickets, rows::UnpublishedRow,
+    Answer, Done, Failure, Outcome, PublishedFields, PublishedRow, Reply, SkippedFields, Ticketed, job::Job,
+    named::tickets::Tickets, rows::UnpublishedRow,
 };
 use crate::{
     peer::PeerHandle,
@@ -92,9 +92,8 @@ impl Common {
 impl PublishedFields {
     fn add(&mut self, outcome: PublishOutcome) {
         for (path, error) in outcome.failed {
-            let row =
-                UnpublishedRow { error: in_one_line(&error), path: path.to_string_lossy().into_owned() };
-            self.failed.push(row);
+            let path = path.to_string_lossy().into_owned();
+            self.failed.push(UnpublishedRow { why: error.into(), path });
         }
         self.copies.extend(outcome.copies);
         outcome.skipped.iter().for_each(|skipped| self.skipped.add(skipped));
@@ -136,7 +135,7 @@ pub(super) async fn told(
 
 /// Notes in the job what failed.
 pub(super) fn failed(outcome: &PublishOutcome, job: &Job) {
-    outcome.failed.iter().for_each(|(_, error)| job.failed(&Failure::new(in_one_line(error))));
+    outcome.failed.iter().for_each(|(_, error)| job.failed(&Failure::of(error)));
 }
 
 #[cfg(test)]

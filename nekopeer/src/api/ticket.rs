@@ -50,7 +50,7 @@ impl Api for Ticket {
                     is_any = true;
                     answer.row(&TicketRow { name, ticket }).await?;
                 }
-                Err(failure) => failed.push(FailedRow::of(&name, failure)),
+                Err(failure) => failed.push(FailedRow { name, why: failure }),
             }
         }
         parted(is_any, failed)

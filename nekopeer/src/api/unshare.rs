@@ -23,7 +23,7 @@ impl Api for Unshare {
             for (name, outcome) in host.peer.publisher.deregister(names.to_vec()).await? {
                 match outcome {
                     Ok(()) => withdrawn.push(name),
-                    Err(error) => failed.push(FailedRow::of(&name, error.into())),
+                    Err(error) => failed.push(FailedRow { name, why: error.into() }),
                 }
             }
             is_any |= !withdrawn.is_empty();

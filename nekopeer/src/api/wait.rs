@@ -106,9 +106,8 @@ async fn look(peer: &PeerHandle, wanted: &Wait) -> Result<Result<Version, String
     };
     let FileStatus { record, own, condition, newest, .. } = &file;
     if wanted.all && !own {
-        let why = format!(
-            "{name} is a copy here: only its origin knows who has a lease on it, wait there with --all"
-        );
+        let why =
+            format!("{name} is a copy here: only its origin knows who has a lease on it, wait for all there");
         return Err(Failure::with(FailureKind::Invalid, why));
     }
     let version = record.version;

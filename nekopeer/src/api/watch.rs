@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tokio::sync::mpsc;
 
 use super::{
-    Reply, Share, in_one_line,
+    Reply, Share,
     job::{Job, JobKind},
     named::tickets::Tickets,
     prelude::*,
@@ -67,8 +67,8 @@ async fn watch(
                     tell(&news, &Tickets::of(peer).await, answer).await?;
                     failed(&news, job);
                     let row = |(path, error): &(PathBuf, PublishError)| {
-                        let (error, path) = (in_one_line(error), Some(path.to_string_lossy().into_owned()));
-                        PublishedRow::Failed { error, path, name: None }
+                        let path = Some(path.to_string_lossy().into_owned());
+                        PublishedRow::Failed { why: Failure::of(error), path, name: None }
                     };
                     answer.rows_of(&news.failed, row).await?;
                 }
@@ -76,7 +76,7 @@ async fn watch(
                     let row = match outcome {
                         Ok(()) => PublishedRow::Withdrawn { name },
                         Err(error) => {
-                            PublishedRow::Failed { error: in_one_line(&error), path: None, name: Some(name) }
+                            PublishedRow::Failed { why: error.into(), path: None, name: Some(name) }
                         }
                     };
                     answer.row(&row).await?;

@@ -2,6 +2,7 @@
 
 use std::{thread, time::Duration};
 
+use nekoindexer::daemon::settings::advice;
 use tokio::{
     sync::{broadcast, oneshot},
     time::timeout,
@@ -52,7 +53,7 @@ pub(super) fn show(
         let _all_shown = all_shown; // closed at the end
         while let Some(reply) = replies.blocking_recv() {
             let text = match reply {
-                Reply::Event(event) if is_shown(&event) => event.to_string(),
+                Reply::Event(event) if is_shown(&event) => format!("{event}{}", advice(event.remedy())),
                 Reply::EventsMissed(missed) => format!("{missed} events missed"),
                 _ => continue,
             };

@@ -5,7 +5,10 @@ use std::{net::SocketAddr, path::Path};
 
 use super::args::NodeArgs;
 use crate::terminal::Output;
-use crate::{api::Need, door::Facts};
+use crate::{
+    api::{Failure, FailureKind, Need},
+    door::Facts,
+};
 
 /// The flags among `args` that differ from what the running peer was told, for a command with this need.
 fn not_followed(
@@ -62,7 +65,8 @@ pub(super) fn check(
     stores_files: bool,
     output: Output,
 ) -> anyhow::Result<()> {
-    let flags = not_followed(args, facts, need, stores_files).map_err(|why| anyhow::anyhow!(why))?;
+    let flags = not_followed(args, facts, need, stores_files)
+        .map_err(|why| Failure::with(FailureKind::Conflict, why))?;
     if !flags.is_empty() {
         let (process, flags) = (facts.process, flags.join(", "));
         output.note(&format!("note: the running peer (process {process}) keeps its own {flags}"));

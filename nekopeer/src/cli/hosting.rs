@@ -19,7 +19,7 @@ use super::{
     indexers::Indexers,
 };
 use crate::{
-    api::{Ending, Host},
+    api::{Ending, Failure, FailureKind, Host},
     config::Config,
     door::{Caller, Door, Facts},
     http::HttpServer,
@@ -150,7 +150,7 @@ impl Hosted {
 
     /// Why it ends although nobody asked it to.
     pub(super) fn refusal(&self) -> Option<anyhow::Error> {
-        self.refusal.get().map(|why| anyhow::anyhow!("{why}"))
+        self.refusal.get().map(|why| Failure::with(FailureKind::Conflict, why).into())
     }
 
     /// Completes when no command of another shell is carried out.

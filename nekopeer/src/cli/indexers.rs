@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context;
 use futures::future::join_all;
-use nekoindexer::{Indexer, IndexerHandle, StartError, announce};
+use nekoindexer::{Indexer, IndexerHandle, StartError, announce, daemon::settings::advice};
 use nekoproto::{
     Identity, IndexerAddr, NodeId, Purpose, Role,
     transport::{ConnectError, Endpoint, EndpointConfig, interfaces},
@@ -67,7 +67,9 @@ impl Indexers {
         if discover.port() != 0 {
             match probe(&endpoint, discover, None).await {
                 Ok(Some(is_open)) => return Ok(Self { addrs: vec![discover], is_open, ..Self::default() }),
-                Err(error) if error.is_of_access() => refusing = Some((discover, error.to_string())),
+                Err(error) if error.is_of_access() => {
+                    refusing = Some((discover, format!("{error}{}", advice(error.remedy()))));
+                }
                 Ok(None) | Err(_) => {} // nobody is there, or somebody else
             }
         }

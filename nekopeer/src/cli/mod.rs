@@ -26,33 +26,36 @@ pub use args::Args;
 use args::Command;
 use tokio::runtime::Runtime;
 
-use crate::{api::Failure, terminal::Output};
+use crate::{
+    api::{Failure, FailureKind},
+    terminal::Output,
+};
 
 /// Time limit for threads that wait for something else than the peer, such as a reader of stdout that does not read.
 const THREADS_END_WITHIN: Duration = Duration::from_secs(1);
 
 /// How a command ended; maps to the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+enum Ended {
     /// Success.
     Well,
-    /// No node offers the name.
-    NotFound,
     /// The command line is wrong.
     Usage,
     /// Failed for some of what was asked for.
     Partly,
+    /// The user or another command interrupted it.
+    Interrupted,
     /// Any other failure.
-    Failed,
+    Failed(FailureKind),
 }
 
 impl From<Ended> for ExitCode {
     fn from(ended: Ended) -> Self {
         Self::from(match ended {
             Ended::Well => 0,
-            Ended::NotFound => 1,
             Ended::Usage => 2,
-            Ended::Partly | Ended::Failed => 3,
+            Ended::Partly | Ended::Interrupted => FailureKind::Failed.exit_code(),
+            Ended::Failed(kind) => kind.exit_code(),
         })
     }
 }
@@ -62,7 +65,7 @@ impl From<Ended> for ExitCode {
 /// The runtime is started here, in the library: a future is compiled where it is first polled, and so
 /// once for the program and all tests.
 #[must_use]
-pub fn execute(args: Args) -> Ended {
+pub fn execute(args: Args) -> ExitCode {
     let output = Output::new(args.node.json, args.node.quiet);
     let Args { node, command, common: _ } = args;
     let running = async {
@@ -81,8 +84,5 @@ pub fn execute(args: Args) -> Ended {
         runtime.shutdown_timeout(THREADS_END_WITHIN);
         ended
     });
-    ended.unwrap_or_else(|error| {
-        output.failure(&Failure::of_error(&error));
-        Ended::Failed
-    })
+    ended.unwrap_or_else(|error| show::failure(&Failure::of_any(&error), output)).into()
 }

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::anyhow;
 use nekoindexer::daemon::signals::Stop;
 use nekoproto::{Identity, private_folder};
 use tokio::time::sleep;
@@ -14,13 +13,14 @@ use super::{
     reach::{LOCKED_MAX, Reached, reach, running},
     run::{Run, run, run_beside},
     serving::serve_until,
+    show,
     verbs::Verb,
 };
 use crate::{
     api::{Answer, Command, Done, Failure, FailureKind, Framed, Need, Saying, Stop as End, no_input},
     door::{DoorError, Facts},
     peer::KEY_FILE,
-    storage::lock::DataLock,
+    storage::lock::{DataLock, LockError},
     terminal::Output,
 };
 
@@ -33,7 +33,7 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
     let Some(mut command) = verb.command(saying, output)? else { return Ok(Ended::Usage) };
     let mut stop = Stop::new()?;
     if let Command::Stop(_) = command {
-        return Ok(stop_peer(args, output, &mut stop).await?.unwrap_or(Ended::Failed));
+        return Ok(stop_peer(args, output, &mut stop).await?.unwrap_or(Ended::Interrupted));
     }
     let need = command.api().about().need;
     if need == Need::Running
@@ -43,7 +43,7 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
     }
     loop {
         let Some(mut reached) = reached(&args.for_command(&command), need, output, &mut stop).await? else {
-            return Ok(Ended::Failed);
+            return Ok(Ended::Interrupted);
         };
         let watching = command.api().then();
         let ended = on_reached(&mut reached, args, (&command, watching.as_ref()), output, &mut stop).await;
@@ -67,7 +67,7 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
                 return match ended? {
                     Run::Ended(ended) => Ok(ended),
                     Run::Interrupted if command.api().about().is_endless => Ok(Ended::Well),
-                    Run::Interrupted | Run::Moved => Ok(Ended::Failed),
+                    Run::Interrupted | Run::Moved => Ok(Ended::Interrupted),
                 };
             }
         }
@@ -82,11 +82,8 @@ fn nobody_runs(args: &NodeArgs, command: &Command, output: Output) -> anyhow::Re
         }
         Ok(why) => output.note(&why),
         Err(failure) => {
-            output.failure(&failure);
-            return Ok(match failure.kind {
-                FailureKind::Invalid => Ended::Usage,
-                _ => Ended::NotFound,
-            });
+            let ended = show::failure(&failure, output);
+            return Ok(if failure.kind == FailureKind::Invalid { Ended::Usage } else { ended });
         }
     }
     Ok(Ended::Well)
@@ -153,14 +150,15 @@ async fn on_reached(
 pub(super) async fn serve(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
     let mut stop = Stop::new()?;
     let mut hosted = match reached(args, Need::Serving, output, &mut stop).await? {
-        None => return Ok(Ended::Failed),
+        None => return Ok(Ended::Interrupted),
         Some(Reached::Here(hosted)) => hosted,
         Some(Reached::There(caller)) => {
             let (folder, process) = (args.data_dir(), caller.facts.process);
             let folder = folder.display();
-            return Err(anyhow!(
+            let why = format!(
                 "a peer already runs on the data folder {folder} (process {process}): nekopeer stop ends it"
-            ));
+            );
+            return Err(Failure::with(FailureKind::Busy, why).into());
         }
     };
     hosted.show_events(false, output);
@@ -181,7 +179,7 @@ pub(super) async fn serve(args: &NodeArgs, output: Output) -> anyhow::Result<End
 pub(super) fn id(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
     let folder = args.data_dir();
     let key = folder.join(KEY_FILE);
-    private_folder(&folder)?;
+    private_folder(&folder).map_err(|error| Failure::of(&LockError::from(error)))?;
     let node = Identity::load_or_create(&key)?.id();
     match output.is_json() {
         true => output.object(&serde_json::json!({ "node": node.to_string() }))?,
@@ -209,23 +207,21 @@ async fn stopped_peer(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> 
         match running(folder.clone(), output).await {
             Ok(caller) => break caller,
             Err(DoorError::NobodyThere(_)) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(Failure::from(error).into()),
         }
         match DataLock::holder(&folder)? {
             None => {
-                output.failure(&Failure::missing(format!(
-                    "no peer runs on the data folder {}",
-                    folder.display()
-                )));
-                return Ok(Ended::NotFound);
+                let why = format!("no peer runs on the data folder {}", folder.display());
+                return Ok(show::failure(&Failure::missing(why), output));
             }
             // It has just started, or is about to end.
             Some(_) if began.elapsed() < LOCKED_MAX => sleep(LOOK_EVERY).await,
             Some(process) => {
-                return Err(anyhow!(
+                let why = format!(
                     "process {process} has locked {} and takes no commands: kill {process} ends it",
                     folder.display()
-                ));
+                );
+                return Err(Failure::with(FailureKind::Busy, why).into());
             }
         }
     };

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{args::NodeArgs, hosting::Hosted, indexers::Indexers};
 use crate::{
-    api::Need,
+    api::{Failure, Need},
     door::{Caller, DoorError, Facts, knock},
     peer::StartError,
     storage::lock::LockError,
@@ -70,7 +70,7 @@ pub(super) async fn reach(args: &NodeArgs, need: Need, output: Output) -> anyhow
                 continue;
             }
             Err(DoorError::NobodyThere(_)) => {}
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(Failure::from(error).into()),
         }
         let found = match indexers.take() {
             Some(found) => found,
@@ -97,7 +97,7 @@ pub(super) async fn reach(args: &NodeArgs, need: Need, output: Output) -> anyhow
             }
             Err((error, found)) => {
                 found.shutdown().await;
-                return Err(error.into());
+                return Err(Failure::from(error).into());
             }
         }
     }

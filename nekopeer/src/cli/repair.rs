@@ -1,11 +1,12 @@
 //! `nekopeer repair`: examines the catalogue, and rebuilds one that is damaged or was lost.
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use nekoproto::{FileName, Identity};
 use serde::Serialize;
 
 use super::{Ended, args::NodeArgs, hosting::Hosted, indexers::Indexers};
 use crate::{
+    api::{Failure, FailureKind},
     peer::KEY_FILE,
     publish::repair::{Repaired, repair},
     storage::{
@@ -39,14 +40,13 @@ pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended
     let (examined, salvaged) = blocking(move || -> anyhow::Result<(Examined, Salvaged)> {
         let key = folder.join(KEY_FILE);
         if !key.exists() {
-            return Err(anyhow!(
-                "no peer was here: {} has no key, so nothing is to be repaired",
-                folder.display()
-            ));
+            let why =
+                format!("no peer was here: {} has no key, so nothing is to be repaired", folder.display());
+            return Err(Failure::with(FailureKind::NoSuchPath, why).into());
         }
-        let _lock = DataLock::take(&folder)?;
+        let _lock = DataLock::take(&folder).map_err(Failure::from)?;
         let identity = Identity::load_or_create(&key)?;
-        Ok(examine(&folder, identity.id())?)
+        Ok(examine(&folder, identity.id()).map_err(Failure::from)?)
     })
     .await?;
     if examined == Examined::Intact {
@@ -58,13 +58,14 @@ pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended
         Ok(hosted) => hosted,
         Err((error, indexers)) => {
             indexers.shutdown().await;
-            return Err(error.into());
+            return Err(Failure::from(error).into());
         }
     };
     hosted.host.peer.indexers_tried().await;
     let peer = &hosted.host.peer;
     let repaired = repair(&peer.library, &peer.indexers, salvaged).await;
     hosted.end(false).await;
+    let repaired = repaired.map_err(Failure::from);
     show(&examined, &repaired.context("the catalogue is not rebuilt: run nekopeer repair again")?, output)
 }
 

@@ -2,11 +2,13 @@
 
 use std::io::{self, Write};
 
+use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::{Ended, bar::Bars};
 use crate::{
     api::{Command, Failure, FailureKind, Framed, Outcome, Reply},
+    storage::is_full,
     terminal::output::{Output, Stdout},
 };
 
@@ -17,7 +19,7 @@ pub(super) fn answer(
     mut replies: mpsc::Receiver<Reply>,
 ) -> anyhow::Result<Ended> {
     let (mut view, mut framed) = (command.api().view(), Framed::new(command.api().about().shape));
-    let json = |text: String| if output.is_json() { output.print(&text) } else { Ok(()) };
+    let print = |text: String| if output.is_json() { output.print(&text) } else { Ok(()) };
     let mut bars = Bars::new(&command.api().title(), output);
     while let Some(reply) = replies.blocking_recv() {
         match reply {
@@ -27,7 +29,7 @@ pub(super) fn answer(
             }
             Reply::Rows(rows) => {
                 bars.clear();
-                json(framed.rows(&rows))?;
+                print(framed.rows(&rows))?;
                 view.rows(&rows, output)?;
             }
             Reply::Note(text) => {
@@ -47,35 +49,39 @@ pub(super) fn answer(
                 Stdout::lock().flush().map_err(|why| of_file(command, why))?;
                 return match result {
                     Ok(done) => {
-                        json(framed.end(&done.fields))?;
+                        print(framed.end(&done.fields))?;
                         view.finish(&done, output)?;
                         Ok(done.outcome.into())
                     }
                     Err(failure) => {
-                        json(framed.broken_off())?;
-                        output.failure(&failure);
-                        Ok(ended(&failure))
+                        print(framed.broken_off())?;
+                        Ok(self::failure(&failure, output))
                     }
                 };
             }
         }
     }
     bars.clear();
-    json(framed.broken_off())?;
-    Ok(Ended::Failed)
+    print(framed.broken_off())?;
+    Ok(Ended::Interrupted)
 }
 
-/// Whose bytes cannot be written, if it is a file's.
+/// Why it cannot be written to stdout, and whose bytes, if they are a file's.
 fn of_file(command: &Command, why: io::Error) -> anyhow::Error {
-    let why = anyhow::Error::from(why);
+    let kind = if is_full(&why) { FailureKind::Full } else { FailureKind::Failed };
+    let why = anyhow::Error::from(Failure::with(kind, why.to_string()));
     if command.api().about().is_bytes { why.context(command.api().title()) } else { why }
 }
 
-const fn ended(failure: &Failure) -> Ended {
-    match failure.kind {
-        FailureKind::NotFound => Ended::NotFound,
-        _ => Ended::Failed,
+/// Prints why a command failed, as JSON too where results are; returns how it ended.
+pub(super) fn failure(failure: &Failure, output: Output) -> Ended {
+    failure.print(output);
+    if output.is_json() {
+        let Failure { message, kind, remedy } = failure;
+        let error = json!({ "kind": kind, "message": message, "remedy": remedy });
+        let _ = output.object(&json!({ "error": error })); // the exit code says it too
     }
+    Ended::Failed(failure.kind)
 }
 
 impl From<Outcome> for Ended {
@@ -83,8 +89,8 @@ impl From<Outcome> for Ended {
         match outcome {
             Outcome::All => Self::Well,
             Outcome::Part => Self::Partly,
-            Outcome::NotFound => Self::NotFound,
-            Outcome::Nothing => Self::Failed,
+            Outcome::NotFound => Self::Failed(FailureKind::NotFound),
+            Outcome::Nothing => Self::Failed(FailureKind::Failed),
         }
     }
 }

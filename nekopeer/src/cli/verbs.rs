@@ -2,6 +2,7 @@
 
 use nekoproto::FileName;
 
+use super::show;
 use crate::{
     api::{Command, Failure, FailureKind, Limit, NoCommand, Saying, Share},
     publish::PolicyChange,
@@ -39,7 +40,7 @@ impl Verb {
             Err(NoCommand::Usage(why)) => why,
             Err(NoCommand::Failed(error)) => return Err(error),
         };
-        output.failure(&Failure::with(FailureKind::Invalid, why));
+        show::failure(&Failure::with(FailureKind::Invalid, why), output);
         Ok(None)
     }
 

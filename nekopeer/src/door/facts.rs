@@ -16,7 +16,7 @@ fn mark(secret: &NetworkSecret, node: &NodeId) -> [u8; 16] {
 }
 
 /// Version of what is said at the door.
-pub(crate) const DOOR_VERSION: u32 = 14;
+pub(crate) const DOOR_VERSION: u32 = 15;
 
 /// What a running peer is, and was told at its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

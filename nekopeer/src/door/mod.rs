@@ -16,11 +16,14 @@ mod tests;
 
 use std::{io, path::PathBuf};
 
+use nekoproto::Remedy;
+
 pub(crate) use self::{
     caller::{Caller, knock},
     facts::Facts,
     server::Door,
 };
+use crate::api::{Class, Classified, FailureKind};
 
 /// Why nothing can be asked at the door.
 #[derive(Debug, thiserror::Error)]
@@ -29,9 +32,7 @@ pub(crate) enum DoorError {
     #[error("no peer takes commands at {0}")]
     NobodyThere(PathBuf),
     /// The peer runs as another user.
-    #[error(
-        "the peer of {0} belongs to another user: {1}; run this as that user, or with another --data-dir"
-    )]
+    #[error("the peer of {0} belongs to another user: {1}; run this as that user")]
     NotAllowed(PathBuf, io::Error),
     /// The peer is of another version of the program.
     #[error(
@@ -43,4 +44,14 @@ pub(crate) enum DoorError {
         "the running peer of {0} cannot be asked: {1}; run this again, and end the peer by a signal if it stays so"
     )]
     Broken(PathBuf, io::Error),
+}
+
+impl Classified for DoorError {
+    fn class(&self) -> Class {
+        match self {
+            Self::NobodyThere(_) => (FailureKind::Away, None),
+            Self::NotAllowed(..) => (FailureKind::Conflict, Some(Remedy::DataDir)),
+            Self::OtherVersion(_) | Self::Broken(..) => (FailureKind::Failed, None),
+        }
+    }
 }

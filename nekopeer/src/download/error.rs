@@ -1,6 +1,6 @@
 //! Why a download failed.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use nekoproto::{FileName, NameError, NodeId, Record, VerifiedRecord, Version};
 
@@ -24,9 +24,7 @@ fn not_kept(name: &FileName, version: Option<Version>, kept: &[Version]) -> Stri
             let which = version.map_or("no earlier version".to_owned(), |version| {
                 format!("version {version} is not kept, and none")
             });
-            format!(
-                "{name}: {which} is kept here: nekopeer follow {name} --keep N keeps the last N that it replaces"
-            )
+            format!("{name}: {which} is kept here")
         }
     }
 }
@@ -122,10 +120,10 @@ pub enum DownloadError {
     #[error("{0} is being downloaded already: wait for that")]
     AlreadyRunning(FileName),
     /// The destination holds a file that is not an unchanged copy of this peer's.
-    #[error("{0} exists and is not a copy from here: move it away, or replace it with --force")]
+    #[error("{0} exists and is not a copy from here: move it away")]
     Exists(PathBuf),
     /// What comes from a pipe was to replace a file that is not the shared one.
-    #[error("{} exists and is not what was shared: share it, or replace it with --force", .0.display())]
+    #[error("{} exists and is not what was shared: share it", .0.display())]
     NotPublished(PathBuf),
     /// Every version found is older than one that is or was held.
     #[error(
@@ -192,20 +190,20 @@ pub enum DownloadError {
     #[error("{0}: the origin signed a content hash that its own chunks do not have: it must be shared again")]
     OriginLies(FileName),
     /// In a bulk download, no indexer could be asked.
-    #[error("{name} cannot be looked for: {why}")]
+    #[error("{name} cannot be looked for: {source}")]
     NobodyAsked {
         /// The name.
         name: FileName,
         /// Why.
-        why: String,
+        source: Arc<SearchError>,
     },
     /// In a bulk download, the batch of this file could not be stored.
-    #[error("{name} cannot be stored: {why}")]
+    #[error("{name} cannot be stored: {source}")]
     NotStored {
         /// The name.
         name: FileName,
         /// Why.
-        why: String,
+        source: Arc<DownloadError>,
     },
     /// What comes from a pipe is to have a name that is no good for a new file.
     #[error("{name} cannot be stored: {source}")]

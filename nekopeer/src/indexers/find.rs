@@ -8,7 +8,7 @@ use nekoindexer::state::{
     holders::{Sender, heard},
 };
 use nekoproto::{
-    Covered, FindReply, FindRequest, ListedRecord, MsgId, NodeTag, Position, Search,
+    Cause, Covered, FindReply, FindRequest, ListedRecord, MsgId, NodeTag, Position, Search,
     limits::{FOUND_MAX, HOLDERS_MAX},
     transport::{Endpoint, call_within},
 };
@@ -102,10 +102,10 @@ impl Connected {
         request: &FindRequest,
         deadline: Instant,
     ) -> Result<(Sender, FindReply), SearchError> {
-        let unreachable = |why: String| SearchError::Unreachable { indexer: self.at.addr, why };
+        let unreachable = |why: Cause| SearchError::Unreachable { indexer: self.at.addr, why };
         let left = deadline.saturating_duration_since(Instant::now());
         let answer = self.client.find(call_within(left), request.clone()).await;
-        let page = answer.map_err(|error| unreachable(error.to_string()))??;
+        let page = answer.map_err(|error| unreachable(error.to_string().into()))??;
         Ok((Sender { at: self.at, is_local: self.is_local }, page))
     }
 }
@@ -117,13 +117,13 @@ async fn ask(
     deadline: Instant,
 ) -> Result<(Sender, FindReply), SearchError> {
     let left = || deadline.saturating_duration_since(Instant::now());
-    let unreachable = |why: String| SearchError::Unreachable { indexer: session.addr(), why };
+    let unreachable = |why: Cause| SearchError::Unreachable { indexer: session.addr(), why };
     let Some(client) = session.client_within(left()).await else {
         return Err(unreachable(session.why_away()));
     };
     let answer = client.find(call_within(left()), request.clone()).await;
-    let page = answer.map_err(|error| unreachable(error.to_string()))??;
-    let sender = session.sender().ok_or_else(|| unreachable("it has just gone".to_owned()))?;
+    let page = answer.map_err(|error| unreachable(error.to_string().into()))??;
+    let sender = session.sender().ok_or_else(|| unreachable("it has just gone".into()))?;
     Ok((sender, page))
 }
 

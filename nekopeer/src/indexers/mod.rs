@@ -236,7 +236,7 @@ impl Indexers {
         let link = |session: &Session| {
             let is_connected = session.is_connected();
             let why = match session.remote() {
-                None => Some(session.why_away()),
+                None => Some(session.why_away().text),
                 Some(node) => self.library.unreached.lock().get(&node).map(|at| unreached(*at)),
             };
             IndexerLink { addr: session.addr(), is_connected, why }

@@ -12,8 +12,8 @@ use std::{
 use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use nekoindexer::state::holders::Sender;
 use nekoproto::{
-    Answers, FileName, Hit, IdDigits, IndexerServiceClient, List, MsgId, Names, NodeTag, QueryAllRequest,
-    QueryReply, QueryRequest, Refusal, VerifiedRecord,
+    Answers, Cause, FileName, Hit, IdDigits, IndexerServiceClient, List, MsgId, Names, NodeTag,
+    QueryAllRequest, QueryReply, QueryRequest, Refusal, VerifiedRecord,
     limits::{BATCH_MAX, TTL_DEFAULT},
     transport::call_within,
 };
@@ -109,19 +109,15 @@ impl Answer {
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
     /// None was given or found.
-    #[error(
-        "no indexer found: name one with --indexer ADDR, use a ticket that share printed, or start one with nekoindexer"
-    )]
+    #[error("no indexer found")]
     NoIndexer,
     /// None of the indexers answered.
-    #[error(
-        "indexer {indexer} cannot be asked: {why}{}", advice(.why)
-    )]
+    #[error("indexer {indexer} cannot be asked: {why}")]
     Unreachable {
         /// One of them.
         indexer: SocketAddr,
         /// Why.
-        why: String,
+        why: Cause,
     },
     /// The indexer refused.
     #[error("the indexer refused the query: {0}")]
@@ -131,18 +127,10 @@ pub enum SearchError {
     Pattern(String),
 }
 
-/// What to do, unless the reason says it.
-fn advice(why: &str) -> &'static str {
-    match why.contains("--") {
-        true => "",
-        false => "; check that it runs and can be reached, or give another with --indexer",
-    }
-}
-
 impl SearchError {
     /// The indexer gives no sign of life.
     pub(super) fn silent(indexer: SocketAddr) -> Self {
-        Self::Unreachable { indexer, why: "it does not answer".to_owned() }
+        Self::Unreachable { indexer, why: "it does not answer".into() }
     }
 }
 
@@ -294,7 +282,7 @@ async fn ask_one(
     (wishes, deadline): (&Wishes, Instant),
 ) -> Result<Vec<Heard>, SearchError> {
     let left = || deadline.saturating_duration_since(Instant::now());
-    let unreachable = |why: String| SearchError::Unreachable { indexer: asked.addr(), why };
+    let unreachable = |why: Cause| SearchError::Unreachable { indexer: asked.addr(), why };
     let client = match asked {
         Asked::Session(session) => {
             let client = session.client_within(left()).await;
@@ -302,8 +290,8 @@ async fn ask_one(
         }
         Asked::Via(connected) => connected.client.clone(),
     };
-    let failed = |error: RpcError| unreachable(error.to_string());
-    let sender = asked.sender().ok_or_else(|| unreachable("it has just gone".to_owned()))?;
+    let failed = |error: RpcError| unreachable(error.to_string().into());
+    let sender = asked.sender().ok_or_else(|| unreachable("it has just gone".into()))?;
     if let [name] = names {
         let reply = call(&client, scope, msg_id, name, (wishes, left())).await.map_err(failed)??;
         return Ok(vec![(sender, reply)]);

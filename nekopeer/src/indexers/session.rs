@@ -14,7 +14,7 @@ use std::{
 
 use nekoindexer::state::holders::Sender;
 use nekoproto::{
-    FileName, IndexerAddr, IndexerServiceClient, InvalidateRequest, List, MsgId, NodeId, PeerService,
+    Cause, FileName, IndexerAddr, IndexerServiceClient, InvalidateRequest, List, MsgId, NodeId, PeerService,
     Records, Refusal, VerifiedRecord,
     transport::{Connection, Endpoint, Link, LinkState, Remote, call_within, control},
 };
@@ -282,18 +282,18 @@ impl Session {
     pub(super) fn refusal(&self) -> Option<SearchError> {
         match &*self.worker.link.watch().borrow() {
             LinkState::Down(why) if why.is_of_access() => {
-                Some(SearchError::Unreachable { indexer: self.addr(), why: why.to_string() })
+                Some(SearchError::Unreachable { indexer: self.addr(), why: (&**why).into() })
             }
             _ => None,
         }
     }
 
-    /// Why there is no connection, as text for the user.
-    pub(super) fn why_away(&self) -> String {
+    /// Why there is no connection.
+    pub(super) fn why_away(&self) -> Cause {
         match &*self.worker.link.watch().borrow() {
-            LinkState::Down(why) => why.to_string(),
-            LinkState::Connecting => "it does not answer".to_owned(),
-            LinkState::Up { .. } => "it just came back".to_owned(),
+            LinkState::Down(why) => (&**why).into(),
+            LinkState::Connecting => "it does not answer".into(),
+            LinkState::Up { .. } => "it just came back".into(),
         }
     }
 }

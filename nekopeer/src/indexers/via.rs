@@ -9,7 +9,7 @@ use std::{
 use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use nekoindexer::announce;
 use nekoproto::{
-    IndexerAddr, IndexerServiceClient, NodeId, PeerService, Purpose, Role,
+    Cause, IndexerAddr, IndexerServiceClient, NodeId, PeerService, Purpose, Role,
     transport::{ConnectError, Connection, control},
 };
 use tokio::time::timeout;
@@ -36,7 +36,7 @@ const HEARD_WITHIN: Duration = Duration::from_millis(1500);
 pub struct Via {
     pub(super) connected: Arc<[Connected]>,
     /// Addresses of indexers that could not be used at any, and why.
-    pub(crate) failed: Arc<[(SocketAddr, String)]>,
+    pub(crate) failed: Arc<[(SocketAddr, Cause)]>,
     /// Those that answered, the peer's own among them.
     pub(crate) good: Arc<[IndexerAddr]>,
 }
@@ -139,7 +139,7 @@ impl Indexers {
         &self,
         node: NodeId,
         addrs: Vec<SocketAddr>,
-    ) -> (Option<Asked>, Vec<(SocketAddr, String)>) {
+    ) -> (Option<Asked>, Vec<(SocketAddr, Cause)>) {
         let mut own = self.sessions.iter().filter(|session| session.remote() == Some(node));
         if let Some(session) = own.next() {
             return (Some(Asked::Own(IndexerAddr { addr: session.addr(), node })), Vec::new());
@@ -164,7 +164,7 @@ impl Indexers {
         self.open(at, dialing).await.ok()
     }
 
-    async fn dial(&self, at: IndexerAddr) -> (SocketAddr, Result<Connected, String>) {
+    async fn dial(&self, at: IndexerAddr) -> (SocketAddr, Result<Connected, Cause>) {
         let dialing = self.endpoint.dial(at.addr, Purpose::Control, Some(at.node));
         (at.addr, self.open(at, dialing).await)
     }
@@ -173,7 +173,7 @@ impl Indexers {
         &self,
         at: IndexerAddr,
         dialing: impl Future<Output = Result<Connection, ConnectError>>,
-    ) -> Result<Connected, String> {
+    ) -> Result<Connected, Cause> {
         match timeout(CONNECTED_WITHIN, dialing).await {
             Ok(Ok(connection)) if connection.remote.role == Role::Indexer => {
                 let is_local = connection.remote.is_local();
@@ -183,13 +183,13 @@ impl Indexers {
                 let driver = AbortOnDropHandle::new(self.library.tasks.tracker.spawn(driver));
                 Ok(Connected { at, is_local, client, _driver: driver })
             }
-            Ok(Ok(_)) => Err("it is no indexer".to_owned()),
+            Ok(Ok(_)) => Err("it is no indexer".into()),
             Ok(Err(ConnectError::OtherNode { expected, found })) => {
                 let (expected, found) = (expected.short(), found.short());
-                Err(format!("another node answers there, with the key {found} instead of {expected}"))
+                Err(format!("another node answers there, with the key {found} instead of {expected}").into())
             }
-            Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("it does not answer".to_owned()),
+            Ok(Err(error)) => Err((&error).into()),
+            Err(_) => Err("it does not answer".into()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr};
 
-use nekoproto::{FileName, Version};
+use nekoproto::{Cause, FileName, Remedy, Version};
 use serde::{Deserialize, Serialize};
 
 /// Number of events kept for a slow receiver; it misses older ones.
@@ -18,7 +18,7 @@ pub enum Event {
         /// Which.
         indexer: SocketAddr,
         /// Why.
-        why: String,
+        why: Cause,
     },
     /// An indexer cannot list this peer: the address that it serves on is not the one that the indexer sees.
     NotListed(SocketAddr),
@@ -147,7 +147,7 @@ pub enum Event {
         /// How it ended.
         state: String,
         /// Why it did not end well.
-        why: Option<String>,
+        why: Option<Cause>,
     },
     /// A background operation failed.
     Failed {
@@ -166,6 +166,16 @@ impl Event {
 }
 
 impl Event {
+    /// What helps, if a setting does.
+    #[must_use]
+    pub const fn remedy(&self) -> Option<Remedy> {
+        match self {
+            Self::Away { why, .. } | Self::JobEnded { why: Some(why), .. } => why.remedy,
+            Self::NotListed(_) => Some(Remedy::Listen),
+            _ => None,
+        }
+    }
+
     /// The name that it is about, if it is one.
     #[must_use]
     pub const fn name(&self) -> Option<&FileName> {
@@ -208,11 +218,11 @@ impl fmt::Display for Event {
             Self::Connected(indexer) => write!(f, "connected to indexer {indexer}"),
             Self::Full { indexer, files } => write!(
                 f,
-                "indexer {indexer} has no room for {files} more names of this peer, so that nobody finds them there: start it with a larger --memory, or use another indexer"
+                "indexer {indexer} has no room for {files} more names of this peer, so that nobody finds them there: give it more memory, or use another indexer"
             ),
             Self::NotListed(indexer) => write!(
                 f,
-                "indexer {indexer} cannot list this peer, which does not serve on the address that reaches it: leave out --listen"
+                "indexer {indexer} cannot list this peer, which does not serve on the address that reaches it"
             ),
             Self::KeyInUse { indexer, at, for_secs } => {
                 write!(f, "indexer {indexer} refuses this peer: {}", key_in_use(*at, *for_secs))

@@ -65,7 +65,7 @@ pub enum StartError {
     #[error(transparent)]
     Token(#[from] TokenError),
     /// The address cannot be listened on.
-    #[error("cannot listen on {addr}: {source}; choose another address with --listen, port 0 is a free one")]
+    #[error("cannot listen on {addr}: {source}")]
     Listen {
         /// The address.
         addr: SocketAddr,
@@ -73,9 +73,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// The same, of the HTTP door.
-    #[error(
-        "cannot listen on {addr} for HTTP: {source}; choose another address with --http, port 0 is a free one"
-    )]
+    #[error("cannot listen on {addr} for HTTP: {source}")]
     Http {
         /// The address.
         addr: SocketAddr,

@@ -44,7 +44,7 @@ pub enum BadSet {
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
     /// The path is no folder.
-    #[error("{0} is no folder: a set is one, share a file without --set")]
+    #[error("{0} is no folder: a set is one, and a file is shared as it is")]
     NotAFolder(PathBuf),
     /// Not one path was given.
     #[error("a set is one folder, not {0} paths: share each as a set of its own")]
@@ -89,12 +89,10 @@ pub enum SetError {
     #[error("it is no valid set: {0}")]
     Bad(#[from] BadSet),
     /// The folder in its place has something that is not of the version there.
-    #[error(
-        "{0} was changed or put there by another program: move it away, or replace the folder with --force"
-    )]
+    #[error("{0} was changed or put there by another program: move it away")]
     Changed(PathBuf),
     /// There is a folder in its place that is none of this peer's.
-    #[error("{0} exists and is not a set from here: move it away, or replace it with --force")]
+    #[error("{0} exists and is not a set from here: move it away")]
     Exists(PathBuf),
     /// It was to be read as a file.
     #[error("{0} is a set, which is a folder: nekopeer get {0} brings it")]

@@ -14,14 +14,10 @@ const GIB: f64 = (1 << 30) as f64;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A symbolic link leads out of the share folder.
-    #[error(
-        "{0} would leave the share folder: a symbolic link leads out of it, remove that or choose another place with -o"
-    )]
+    #[error("{0} would leave the share folder: a symbolic link leads out of it, remove that")]
     Escapes(PathBuf),
     /// It would be among the files of the program itself.
-    #[error(
-        "{0} would lie in the data folder of this peer, which is for its own files: choose another place with -o"
-    )]
+    #[error("{0} would lie in the data folder of this peer, which is for its own files")]
     InDataFolder(PathBuf),
     /// The disk is full, or a quota or file size limit is reached.
     #[error("no space is left to write {0}: free some and try again, what is there already is kept")]
@@ -41,7 +37,7 @@ pub enum StoreError {
     },
     /// The file is larger than what is free on the disk.
     #[error(
-        "{path} has {:.1} GiB, and {:.1} GiB of its disk are free: free some; or give --force, if most of it is zeros",
+        "{path} has {:.1} GiB, and {:.1} GiB of its disk are free: free some, or force it, if most of it is zeros",
         *.size as f64 / GIB, *.free as f64 / GIB
     )]
     TooLarge {
@@ -56,7 +52,7 @@ pub enum StoreError {
     #[error("{0} is being downloaded by another process: wait for it, or choose another place")]
     Busy(PathBuf),
     /// Something that is no file has this path. It is left as it is.
-    #[error("{path} is {what}, no file: choose another place with -o{}", if *.what == DEVICE { "" } else { ", or remove it" })]
+    #[error("{path} is {what}, no file{}", if *.what == DEVICE { "" } else { ": remove it" })]
     NotAPlace {
         /// The path.
         path: PathBuf,
@@ -64,12 +60,10 @@ pub enum StoreError {
         what: &'static str,
     },
     /// Something that is no folder has the path of a set's folder. It is left as it is.
-    #[error("{0} is no folder, and a set is one: remove it, or choose another place with -o")]
+    #[error("{0} is no folder, and a set is one: remove it")]
     NotAFolder(PathBuf),
     /// The file system cannot exchange two folders at once.
-    #[error(
-        "the file system of {0} cannot exchange two folders at once, so it stays as it is: choose another place with -o"
-    )]
+    #[error("the file system of {0} cannot exchange two folders at once, so it stays as it is")]
     NoExchange(PathBuf),
     /// Another program removed the partial file, wrote into it, or put something else in its place, which is left as it
     /// is.
@@ -118,7 +112,7 @@ pub(super) fn error_at(path: &Path) -> impl Fn(io::Error) -> StoreError + '_ {
 }
 
 /// Whether the disk is full, or a quota or file size limit is reached.
-pub(super) fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(error.kind(), Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge)
 }

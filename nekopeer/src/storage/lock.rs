@@ -31,7 +31,7 @@ pub(crate) struct DataLock {
 pub enum LockError {
     /// Another process uses it.
     #[error(
-        "the data folder {path} is in use by another nekopeer{}: stop that one, or give this one another folder with --data-dir",
+        "the data folder {path} is in use by another nekopeer{}: stop that one",
         .process.as_ref().map(|id| format!(" (process {id})")).unwrap_or_default()
     )]
     InUse {
@@ -47,7 +47,7 @@ pub enum LockError {
     #[error(
         "cannot lock the data folder {path}: {source}; {}",
         if is_full(.source) { "free some space, what is there is kept" } else {
-            "this user must be able to write there, or choose another with --data-dir"
+            "this user must be able to write there"
         }
     )]
     Unusable {

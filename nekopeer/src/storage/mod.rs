@@ -13,6 +13,7 @@ pub(crate) mod tree;
 mod untouched;
 
 pub use self::error::StoreError;
+pub(crate) use self::error::is_full;
 
 #[cfg(test)]
 mod tests;

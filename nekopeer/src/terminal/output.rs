@@ -5,7 +5,9 @@ use std::{
     io::{self, BufWriter, StdoutLock, Write},
 };
 
+use nekoindexer::daemon::settings::advice;
 pub(crate) use nekoindexer::visible::visible;
+use nekoproto::Remedy;
 use serde::Serialize;
 use serde_json::json;
 
@@ -104,11 +106,8 @@ impl Output {
         let _ = io::stderr().lock().write_all(format!("{}\n", visible(text)).as_bytes()); // at once
     }
 
-    /// Prints why a command failed; as JSON too, where results are.
-    pub(crate) fn failure(self, failure: &(impl Display + Serialize)) {
-        self.note(&format!("error: {failure}"));
-        if self.json {
-            let _ = self.object(&json!({ "error": failure })); // the exit code says it too
-        }
+    /// Prints why something failed, and what helps.
+    pub(crate) fn error(self, why: &impl Display, remedy: Option<Remedy>) {
+        self.note(&format!("error: {why}{}", advice(remedy)));
     }
 }

@@ -63,6 +63,34 @@ fn flag(arg: &Arg) -> Option<String> {
     Some(format!("--{} {names}", arg.get_long()?).trim_end().to_owned() + &default)
 }
 
+/// Who embeds a library, or asks over HTTP, has no flags: errors name what helps as a value, for which each program has words.
+#[test]
+fn libraries_name_no_flags() {
+    // The structures of commands are words of the command line.
+    let programs = [
+        "/cli/",
+        "/main.rs",
+        "/daemon/settings/",
+        "/api/views/",
+        "/api/get.rs",
+        "/api/limit.rs",
+        "/api/share.rs",
+    ];
+    let is_program = |path: &str| programs.iter().any(|part| path.contains(part));
+    let mut named = Vec::new();
+    for (path, text) in texts(&["nekoproto/src", "nekoindexer/src", "nekopeer/src"], ".rs") {
+        let code =
+            text.split("#[cfg(test)]").next().unwrap().lines().filter(|line| !line.trim().starts_with("//"));
+        let flags = |line: &&str| {
+            line.split("--").skip(1).any(|flag| flag.starts_with(|c: char| c.is_ascii_lowercase()))
+        };
+        named.extend(
+            code.filter(flags).filter(|_| !is_program(&path)).map(|line| format!("{path}: {}", line.trim())),
+        );
+    }
+    assert!(named.is_empty(), "\n{}", named.join("\n"));
+}
+
 #[test]
 #[expect(clippy::too_many_lines, reason = "one comparison after the other")]
 fn documents_list_what_the_code_has() {

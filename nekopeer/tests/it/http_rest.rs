@@ -181,10 +181,13 @@ fn file_is_published_fetched_and_withdrawn() {
     assert_eq!((&listed["files"][0]["mode"], &listed["files"][0]["own"]), (&"push".into(), &true.into()));
     let withdrawn = theirs.change("DELETE", "/api/v1/files?name=z.txt&name=other", "").done(200);
     assert_eq!(withdrawn["unshared"], json!(["z.txt"]));
-    assert_eq!(withdrawn["failed"][0]["name"], "other");
+    let why = "other is not shared here: ls lists what is";
+    let failed = json!([{ "name": "other", "error": why, "kind": "not-found", "remedy": null }]);
+    assert_eq!(withdrawn["failed"], failed);
     // What stands in the way is not replaced.
     origin.write("mine.txt", "mine");
-    theirs.change("PUT", "/api/v1/files?name=mine.txt", b"other").refused(409, "mine.txt");
+    let why = "mine.txt exists and is not what was shared: share it; or replace it with force=true";
+    theirs.change("PUT", "/api/v1/files?name=mine.txt", b"other").refused(409, why);
     theirs.change("PUT", "/api/v1/files?name=mine.txt/b", b"other").refused(409, "mine.txt");
     theirs.change("PUT", "/api/v1/files?name=mine.txt&force=true", b"other").done(200);
     assert_eq!(origin.read("mine.txt"), b"other");

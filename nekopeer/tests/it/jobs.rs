@@ -78,6 +78,10 @@ fn download_in_the_background_returns_at_once_and_its_end_is_told() {
     let ended = jobs(&reader);
     assert!(ended[0]["error"].as_str().unwrap().contains("nobody shares"), "{ended:?}");
     assert_eq!((&ended[1]["state"], ended.len()), (&Value::from("done"), 2));
+    reader.write("a.bin", "another");
+    reader.done(&["get", "a.bin", "--background"]);
+    assert!(serving.err_line("job 3 failed: get a.bin: ").ends_with("; or replace it with --force"));
+    assert_eq!(jobs(&reader)[0]["remedy"], "force");
 }
 
 #[test]

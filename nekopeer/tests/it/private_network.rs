@@ -39,7 +39,7 @@ fn stranger_is_told_of_the_secret_and_so_is_the_node_that_it_came_to() {
     inside.home.done(&["share", "f"]);
     let asks =
         |flags: &[&str]| Home::with(&["--indexer", &inside.indexer]).run(&[flags, &["query", "f"]].concat());
-    let private = ["its network is private: give the network's secret with --network-secret FILE"];
+    let private = ["its network is private; give both the same secret with --network-secret FILE"];
     asks(&[]).failed_with(3, &private);
     assert!(!asks(&[]).err.join("").contains("check that it runs"), "that would lead nowhere");
     Home::with(&["--indexer", &inside.indexer]).run(&["trace", "f"]).failed_with(3, &private);

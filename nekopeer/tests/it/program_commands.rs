@@ -113,7 +113,7 @@ fn o_with_a_folder_that_is_there_puts_one_file_or_several_into_it() {
     reader.run(&["get", "e/b.txt", "-o", "there"]).failed_with(3, &["there/b.txt", "--force"]);
     reader.run(&["get", "a.txt", "d/b.txt", "-o", "nowhere"]).failed_with(2, &["a folder that is there"]);
     let full = reader.run(&["get", "a.txt", "-o", "/dev/full"]);
-    full.failed_with(3, &["/dev/full is a device, no file: choose another place with -o"]);
+    full.failed_with(3, &["/dev/full is a device, no file; -o chooses another place"]);
     assert!(!full.err.concat().contains("remove"), "{full:?}");
 }
 

@@ -12,6 +12,7 @@ use std::{
 
 use nekoproto::{Purpose, Refusal};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use serde_json::json;
 
 use crate::{
     common::{Goods, Holder, indexer},
@@ -198,9 +199,11 @@ fn reading_without_any_indexer_says_what_to_do_and_starts_none() {
     let asks = ["get a", "get a -o -", "search a", "search *", "query a", "query a b", "trace a"];
     for line in asks {
         let ended = home.run(&line.split(' ').collect::<Vec<_>>());
-        ended.failed_with(3, &["error: no indexer found: ", "--indexer", "ticket", "nekoindexer"]);
+        ended.failed_with(3, &["error: no indexer found; ", "--indexer", "ticket", "nekoindexer"]);
     }
-    home.run(&["get", "a", "b"]).ended_with(3, "a cannot be looked for: no indexer found");
+    home.run(&["get", "a", "b"]).ended_with(3, "a cannot be looked for: no indexer found; ");
+    let error = json!({ "kind": "away", "message": "no indexer found", "remedy": "indexer" });
+    assert_eq!(home.run(&["get", "a", "--json"]).json()["error"], error);
     assert!(!home.path(".neko/indexer.key").exists(), "an indexer was started");
 }
 

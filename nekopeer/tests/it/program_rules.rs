@@ -36,8 +36,9 @@ fn what_is_skipped_is_counted_and_named_if_that_is_asked() {
         "d/.env: hidden",
         "d/link: a link",
         "d/build: .nekoignore names it",
-        "d/b.tmp: --exclude names it",
-        "d/.git: --exclude names it",
+        "d/b.tmp: a glob excludes it",
+        "d/.git: a glob excludes it",
+        "2 by --exclude; --hidden shares hidden ones",
     ] {
         assert!(says(&shared, line), "{line}: {shared:?}");
     }

@@ -23,8 +23,7 @@ pub enum PrivateError {
     },
     /// It is another user's, who may replace what is in it.
     #[error(
-        "{path} belongs to another user (id {owner}), who could read and change what is kept there; run: chown {own} {}, \
-         or choose another with --data-dir",
+        "{path} belongs to another user (id {owner}), who could read and change what is kept there; run: chown {own} {}",
         shell_word(.path)
     )]
     OfAnother {
@@ -36,9 +35,7 @@ pub enum PrivateError {
         own: u32,
     },
     /// The data folder cannot be used.
-    #[error(
-        "cannot use the data folder {path}: {source}; this user must be able to write there, or choose another with --data-dir"
-    )]
+    #[error("cannot use the data folder {path}: {source}; this user must be able to write there")]
     Io {
         /// The folder or file.
         path: PathBuf,

@@ -31,7 +31,7 @@ pub enum Refusal {
     #[error("the pattern cannot be read")]
     BadPattern,
     /// What the caller wants to have kept is more than its share, or than there is room for. Nothing of it is kept.
-    #[error("the node has no room to keep that: its --memory is used up")]
+    #[error("the node has no room to keep that: its memory for others is used up")]
     NoRoom,
     /// The holder is not connected here, or cannot connect to the caller either.
     #[error("the holder cannot be had to connect")]
@@ -95,7 +95,7 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 pub enum HelloRefusal {
     /// The node belongs to another network.
-    #[error("it belongs to another network: give both the same --network")]
+    #[error("it belongs to another network")]
     OtherNetwork,
     /// The hello names another node than the one whose key the connection proved.
     #[error("the hello does not match the key of the connection")]
@@ -107,15 +107,15 @@ pub enum HelloRefusal {
     #[error("it does not serve such connections")]
     WrongPurpose,
     /// The node's network is private, and the hello names no secret.
-    #[error("its network is private: give the network's secret with --network-secret FILE")]
+    #[error("its network is private")]
     SecretMissing,
     /// The node's network has no secret.
-    #[error("its network has no secret: leave out --network-secret, or give the node the same one")]
+    #[error("its network has no secret, and this node gave one")]
     SecretUnasked,
     /// The proof is of another secret.
-    #[error("its network has another secret: give both the same one with --network-secret FILE")]
+    #[error("its network has another secret")]
     SecretWrong,
     /// The node has a list of allowed nodes, which this one is not on.
-    #[error("this node is not on its list of allowed nodes (--allow FILE)")]
+    #[error("this node is not on its list of allowed nodes")]
     NotAllowed,
 }

@@ -7,6 +7,7 @@ use crate::{
     codec::CodecError,
     limits::FRAME_BYTES_MAX,
     messages::{HelloRefusal, PROTOCOL_VERSION},
+    remedy::{Cause, Remedy},
     values::NodeId,
 };
 
@@ -38,7 +39,7 @@ pub enum ConnectError {
     #[error("the other end does not speak nekop2p")]
     NotNekop2p,
     /// One end uses TLS and the other does not.
-    #[error("one end uses TLS and the other does not: give --insecure on both, or on neither")]
+    #[error("one end uses TLS and the other does not")]
     SecurityDiffers,
     /// The other end speaks another version of the protocol.
     #[error(
@@ -63,10 +64,10 @@ pub enum ConnectError {
     #[error("the node did not prove the id it claims")]
     Unproven,
     /// The other end did not prove the network's secret.
-    #[error("the node did not prove the network's secret (--network-secret)")]
+    #[error("the node did not prove the network's secret")]
     SecretUnproven,
     /// The other end is not on the list of allowed nodes.
-    #[error("node {} is not on the list of allowed nodes (--allow FILE)", .0.short())]
+    #[error("node {} is not on the list of allowed nodes", .0.short())]
     NotAllowed(NodeId),
     /// A malformed hello.
     #[error("malformed hello")]
@@ -119,13 +120,28 @@ impl ConnectError {
     /// Whether secrets or lists of allowed nodes have to be changed before there is a connection.
     #[must_use]
     pub const fn is_of_access(&self) -> bool {
-        use HelloRefusal::{NotAllowed, SecretMissing, SecretUnasked, SecretWrong};
-        matches!(
-            self,
-            Self::SecretUnproven
-                | Self::NotAllowed(_)
-                | Self::Refused(SecretMissing | SecretUnasked | SecretWrong | NotAllowed)
-        )
+        matches!(self.remedy(), Some(Remedy::Allow | Remedy::NetworkSecret))
+    }
+
+    /// What helps, if a setting does.
+    #[must_use]
+    pub const fn remedy(&self) -> Option<Remedy> {
+        use HelloRefusal::{NotAllowed, OtherNetwork, SecretMissing, SecretUnasked, SecretWrong};
+        match self {
+            Self::SecurityDiffers => Some(Remedy::Insecure),
+            Self::Refused(OtherNetwork) => Some(Remedy::Network),
+            Self::SecretUnproven | Self::Refused(SecretMissing | SecretUnasked | SecretWrong) => {
+                Some(Remedy::NetworkSecret)
+            }
+            Self::NotAllowed(_) | Self::Refused(NotAllowed) => Some(Remedy::Allow),
+            _ => None,
+        }
+    }
+}
+
+impl From<&ConnectError> for Cause {
+    fn from(error: &ConnectError) -> Self {
+        Self { text: error.to_string(), remedy: error.remedy() }
     }
 }
 

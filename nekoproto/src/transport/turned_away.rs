@@ -66,11 +66,9 @@ const fn reason(error: &ConnectError) -> Option<&'static str> {
         }
         ConnectError::Refused(HelloRefusal::SecretWrong) => Some("it has another network secret"),
         ConnectError::Refused(HelloRefusal::SecretUnasked) => {
-            Some("it has a network secret, and this node has none (--network-secret FILE)")
+            Some("it has a network secret, and this node has none")
         }
-        ConnectError::Refused(HelloRefusal::NotAllowed) => {
-            Some("it is not on the list of allowed nodes (--allow FILE)")
-        }
+        ConnectError::Refused(HelloRefusal::NotAllowed) => Some("it is not on the list of allowed nodes"),
         _ => None,
     }
 }

@@ -1,9 +1,10 @@
 //! The peer that publishes: by its own interface in this process, or as `nekopeer serve --http` by REST.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::{ExitCode, Stdio};
 use std::sync::{Arc, Mutex};
-use std::{net::SocketAddr, process::Stdio};
 
 use anyhow::{Context, anyhow, ensure};
 use clap::{Parser, ValueEnum};
@@ -195,6 +196,6 @@ pub(crate) fn run_daemon(args: &[String]) -> anyhow::Result<()> {
     if let Ok(secret) = std::env::var(SECRET) {
         args.node.access.loaded.secret = Some(NetworkSecret::new(secret.as_bytes())?);
     }
-    ensure!(cli::execute(args) == cli::Ended::Well, "nekopeer has failed");
+    ensure!(cli::execute(args) == ExitCode::SUCCESS, "nekopeer has failed");
     Ok(())
 }

@@ -6,6 +6,7 @@
 //! which is then read again: clap takes a variable over the file, whose values are its defaults.
 
 mod access;
+mod advice;
 mod check;
 mod completion;
 mod file;
@@ -27,7 +28,7 @@ use std::{
 use clap::{Command, CommandFactory, FromArgMatches};
 use nekoproto::NetworkName;
 
-pub use self::{access::AccessArgs, completion::half_typed, tools::Tool};
+pub use self::{access::AccessArgs, advice::advice, completion::half_typed, tools::Tool};
 use self::{layers::InForce, table::Setting};
 use crate::{daemon::logging::LogArgs, visible::visible};
 

@@ -1,26 +1,28 @@
-//! [`Failure`]: why a command failed, as a value.
+//! [`Failure`]: why a command failed, as a value, and what follows from its kind.
 
-use std::{error::Error, io};
+mod classes;
 
+use std::error::Error;
+
+use hyper::StatusCode;
+use nekoproto::Remedy;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{
-    download::DownloadError,
-    indexers::SearchError,
-    publish::PublishError,
-    sets::SetError,
-    storage::{StoreError, catalogue::CatalogueError},
-};
+use crate::terminal::Output;
 
-/// Why a command failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+/// Why a command failed. Also the fields of a row about what failed of several.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Failure {
+    /// Why: the error and its causes, in one line.
+    #[serde(rename = "error")]
+    pub(crate) message: String,
     /// What follows from it.
     pub(crate) kind: FailureKind,
-    /// The error and its causes, in one line.
-    pub(crate) message: String,
+    /// What helps, if a setting does; named as this.
+    #[schema(value_type = Option<String>)]
+    pub(crate) remedy: Option<Remedy>,
 }
 
 /// What follows from a failure. Programs see the names.
@@ -39,7 +41,7 @@ pub(crate) enum FailureKind {
     Invalid,
     /// The disk is full.
     Full,
-    /// The peer has enough to do; later it may work.
+    /// The peer has enough to do, or somebody else is at it; later it may work.
     Busy,
     /// Another node is not there; later it may work.
     Away,
@@ -49,20 +51,59 @@ pub(crate) enum FailureKind {
     NoSuchPath,
 }
 
+impl FailureKind {
+    /// The exit code of a program that ends with it.
+    pub(crate) const fn exit_code(self) -> u8 {
+        match self {
+            Self::NotFound => 1,
+            _ => 3,
+        }
+    }
+
+    /// The status of an HTTP answer that is it, and its title.
+    pub(crate) const fn http_status(self) -> (StatusCode, &'static str) {
+        match self {
+            Self::NotFound | Self::NoSuchPath => (StatusCode::NOT_FOUND, "not found"),
+            Self::Conflict => (StatusCode::CONFLICT, "conflict"),
+            Self::Cancelled => (StatusCode::CONFLICT, "cancelled"),
+            Self::Invalid => (StatusCode::UNPROCESSABLE_ENTITY, "cannot be done"),
+            Self::Full => (StatusCode::INSUFFICIENT_STORAGE, "disk full"),
+            Self::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
+            Self::Away => (StatusCode::SERVICE_UNAVAILABLE, "another node is away"),
+            Self::Moved => (StatusCode::SERVICE_UNAVAILABLE, "the peer ends"),
+            Self::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
+        }
+    }
+
+    /// Whether the same may work later although its caller changes nothing.
+    pub(crate) const fn is_retryable(self) -> bool {
+        matches!(self, Self::Full | Self::Busy | Self::Away | Self::Moved)
+    }
+}
+
+/// What follows from an error, and what helps.
+pub(crate) type Class = (FailureKind, Option<Remedy>);
+
+/// An error of which it is known what follows from it.
+pub(crate) trait Classified: Error {
+    fn class(&self) -> Class;
+}
+
+impl<E: Classified> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::of(&error)
+    }
+}
+
 impl Failure {
     /// A failure of the general kind.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { kind: FailureKind::Failed, message: message.into() }
+        Self::with(FailureKind::Failed, message)
     }
 
     /// A failure of another kind.
     pub(crate) fn with(kind: FailureKind, message: impl Into<String>) -> Self {
-        Self { kind, ..Self::new(message) }
-    }
-
-    /// An error of the command line.
-    pub(crate) fn of_error(error: &anyhow::Error) -> Self {
-        Self::new(in_one_line(error.as_ref()))
+        Self { kind, message: message.into(), remedy: None }
     }
 
     /// There is no such thing.
@@ -70,161 +111,26 @@ impl Failure {
         Self::with(FailureKind::NotFound, message)
     }
 
-    fn of(kind: FailureKind, error: &dyn Error) -> Self {
-        Self::with(kind, in_one_line(error))
+    /// With what helps.
+    pub(crate) fn advised(self, remedy: Remedy) -> Self {
+        Self { remedy: Some(remedy), ..self }
     }
-}
 
-impl From<&DownloadError> for Failure {
-    fn from(error: &DownloadError) -> Self {
-        Self::of(error.into(), error)
+    /// The failure that `error` is.
+    pub(crate) fn of(error: &impl Classified) -> Self {
+        let (kind, remedy) = error.class();
+        Self { message: in_one_line(error), kind, remedy }
     }
-}
 
-impl From<DownloadError> for Failure {
-    fn from(error: DownloadError) -> Self {
-        Self::from(&error)
+    /// Prints it, with what helps.
+    pub(crate) fn print(&self, output: Output) {
+        output.error(self, self.remedy);
     }
-}
 
-impl From<CatalogueError> for Failure {
-    fn from(error: CatalogueError) -> Self {
-        Self::of((&error).into(), &error)
-    }
-}
-
-impl From<PublishError> for Failure {
-    fn from(error: PublishError) -> Self {
-        Self::of((&error).into(), &error)
-    }
-}
-
-impl From<SearchError> for Failure {
-    fn from(error: SearchError) -> Self {
-        Self::of((&error).into(), &error)
-    }
-}
-
-impl From<&DownloadError> for FailureKind {
-    fn from(error: &DownloadError) -> Self {
-        match error {
-            DownloadError::NotFound { .. }
-            | DownloadError::NotKept { .. }
-            | DownloadError::NobodyKeeps { .. }
-            | DownloadError::Withdrawn { .. }
-            | DownloadError::OriginGone { .. }
-            | DownloadError::NotOfOrigin { .. } => Self::NotFound,
-            DownloadError::Name { .. } => Self::Invalid,
-            DownloadError::Search(error) => error.into(),
-            DownloadError::Store(error) => error.into(),
-            DownloadError::Catalogue(error) => error.into(),
-            DownloadError::Set(error) => error.into(),
-            DownloadError::Pipe { why, .. } => match why.kind() {
-                // What was to be stored did not come to its end.
-                io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => Self::Invalid,
-                _ => Self::Failed,
-            },
-            DownloadError::Ambiguous { .. }
-            | DownloadError::Own(_)
-            | DownloadError::AlreadyRunning(_)
-            | DownloadError::Judged(_)
-            | DownloadError::Exists(_)
-            | DownloadError::NotPublished(_)
-            | DownloadError::Older { .. } => Self::Conflict,
-            DownloadError::Unconfirmed(_)
-            | DownloadError::SourcesExhausted { .. }
-            | DownloadError::NobodyAsked { .. } => Self::Away,
-            _ => Self::Failed,
-        }
-    }
-}
-
-impl From<&PublishError> for FailureKind {
-    fn from(error: &PublishError) -> Self {
-        match error {
-            PublishError::NotRegistered(_) => Self::NotFound,
-            PublishError::Unreadable { source, .. } => match source.kind() {
-                // Nothing can stand at a path that is too long, either.
-                io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename => Self::NoSuchPath,
-                _ => Self::Invalid,
-            },
-            PublishError::NameForFolder(_) | PublishError::SameName { .. } => Self::Conflict,
-            PublishError::Catalogue(error) => error.into(),
-            PublishError::Set(error) => error.into(),
-            PublishError::NotStored { source, .. } => (&**source).into(),
-            PublishError::Chunk(_) => Self::Failed,
-            _ => Self::Invalid,
-        }
-    }
-}
-
-impl From<&SearchError> for FailureKind {
-    fn from(error: &SearchError) -> Self {
-        match error {
-            SearchError::NoIndexer | SearchError::Unreachable { .. } => Self::Away,
-            SearchError::Refused(_) => Self::Failed,
-            SearchError::Pattern(_) => Self::Invalid,
-        }
-    }
-}
-
-impl From<&StoreError> for FailureKind {
-    fn from(error: &StoreError) -> Self {
-        match error {
-            StoreError::Full(_) | StoreError::FullDownload { .. } | StoreError::TooLarge { .. } => Self::Full,
-            StoreError::NoExchange(_) => Self::Failed,
-            StoreError::NotAFolder(_)
-            | StoreError::Busy(_)
-            | StoreError::ChangedMeanwhile(_)
-            | StoreError::NotAPlace { .. }
-            | StoreError::Swapped(_)
-            | StoreError::FolderMoved(_) => Self::Conflict,
-            StoreError::Escapes(_) | StoreError::InDataFolder(_) => Self::Invalid,
-            StoreError::Io { source, .. } => match source.kind() {
-                // A file stands where a folder is needed, or the other way round.
-                io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory | io::ErrorKind::AlreadyExists => {
-                    Self::Conflict
-                }
-                io::ErrorKind::InvalidFilename => Self::Invalid,
-                _ => Self::Failed,
-            },
-        }
-    }
-}
-
-impl From<&SetError> for FailureKind {
-    fn from(error: &SetError) -> Self {
-        match error {
-            SetError::Store(error) => error.into(),
-            SetError::Catalogue(error) => error.into(),
-            SetError::Exists(_) | SetError::Changed(_) | SetError::IsFolder(_) => Self::Conflict,
-            SetError::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                Self::NoSuchPath
-            }
-            SetError::Write(source) if source.kind() == io::ErrorKind::StorageFull => Self::Full,
-            SetError::KeepsChanging(_)
-            | SetError::Write(_)
-            | SetError::Read(_)
-            | SetError::Damaged(_)
-            | SetError::Stopped => Self::Failed,
-            SetError::NotAFolder(_)
-            | SetError::NotOne(_)
-            | SetError::NotAFile { .. }
-            | SetError::Name { .. }
-            | SetError::Unreadable { .. }
-            | SetError::Rules(_)
-            | SetError::Bad(_) => Self::Invalid,
-        }
-    }
-}
-
-impl From<&CatalogueError> for FailureKind {
-    fn from(error: &CatalogueError) -> Self {
-        match error {
-            CatalogueError::Full(_) => Self::Full,
-            CatalogueError::CopyOfOther { .. } => Self::Conflict,
-            _ => Self::Failed,
-        }
+    /// The failure in an error that a program ends with, with what it is about.
+    pub(crate) fn of_any(error: &anyhow::Error) -> Self {
+        let known = error.downcast_ref::<Self>().cloned();
+        Self { message: in_one_line(error.as_ref()), ..known.unwrap_or_else(|| Self::new("")) }
     }
 }
 
@@ -240,4 +146,20 @@ pub(crate) fn in_one_line(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{peer::StartError, storage::lock::LockError};
+
+    #[test]
+    fn an_error_that_a_program_ends_with_has_the_kind_of_its_cause() {
+        let in_use = LockError::InUse { path: "folder".into(), process: None };
+        let error = anyhow::Error::from(Failure::from(StartError::from(in_use))).context("cannot repair it");
+        let Failure { message, kind, remedy } = Failure::of_any(&error);
+        assert_eq!((kind, remedy), (FailureKind::Busy, Some(Remedy::DataDir)));
+        assert!(message.starts_with("cannot repair it: the data folder folder is in use"), "{message}");
+        assert_eq!(Failure::of_any(&anyhow::anyhow!("other")).kind, FailureKind::Failed);
+    }
 }

@@ -22,7 +22,7 @@ pub(super) use self::input::InputReader;
 use self::reply::PARTS_MAX;
 pub(crate) use self::{
     done::{Done, Framed, Outcome, Shape},
-    failure::{Failure, FailureKind, in_one_line},
+    failure::{Class, Classified, Failure, FailureKind, in_one_line},
     input::{INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, no_input},
     reply::{Reply, Snapshot},
 };

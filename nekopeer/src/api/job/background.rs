@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use nekoproto::Cause;
+
 use super::{BACKGROUND_MAX, Job};
 use crate::{
     api::{Answer, Failure, FailureKind, Host},
@@ -43,7 +45,8 @@ pub(crate) async fn in_background<F: Future<Output = Result<(), Failure>> + Send
         drop(job);
         if let Some(row) = peer.jobs.table.lock().ended(id) {
             let (what, state) = (format!("{} {}", row.kind.word(), row.name), row.state.word().to_owned());
-            peer.peer.library.tell(Event::JobEnded { id, what, state, why: row.error });
+            let why = row.error.map(|text| Cause { text, remedy: row.remedy });
+            peer.peer.library.tell(Event::JobEnded { id, what, state, why });
         }
         drop(permit);
     });

@@ -78,7 +78,7 @@ struct Outcome {
     state: Option<JobState>,
     /// Parts of it that failed, and why the first did.
     failed: u64,
-    why: Option<String>,
+    why: Option<Failure>,
 }
 
 impl Jobs {
@@ -166,7 +166,7 @@ impl Job {
             Ok(_) => JobState::Failed,
             Err(failure) if failure.kind == FailureKind::Cancelled => JobState::Cancelled,
             Err(failure) => {
-                outcome.why.get_or_insert_with(|| failure.message.clone());
+                outcome.why.get_or_insert_with(|| failure.clone());
                 JobState::Failed
             }
         });
@@ -178,21 +178,23 @@ impl Job {
     pub(in crate::api) fn failed(&self, why: &Failure) {
         let mut outcome = self.outcome.lock();
         outcome.failed += 1;
-        outcome.why.get_or_insert_with(|| why.message.clone());
+        outcome.why.get_or_insert_with(|| why.clone());
     }
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
         let Outcome { state, failed, why } = std::mem::take(self.outcome.get_mut());
-        let error = match state {
-            None => Some("interrupted; what came so far is kept".to_owned()),
-            Some(JobState::Cancelled) => Some(CANCELLED.to_owned()),
-            Some(_) if failed > 1 => Some(format!("{failed} failed, the first: {}", why.unwrap_or_default())),
+        let why = match state {
+            None => Some(Failure::new("interrupted; what came so far is kept")),
+            Some(JobState::Cancelled) => Some(Failure::new(CANCELLED)),
+            Some(_) if failed > 1 => {
+                why.map(|why| Failure { message: format!("{failed} failed, the first: {why}"), ..why })
+            }
             Some(_) => why,
         };
         let state = state.unwrap_or(JobState::Cancelled);
-        let row = self.jobs.table.lock().end(self.id, state, error);
+        let row = self.jobs.table.lock().end(self.id, state, why);
         if let Some(row) = row {
             drop(self.jobs.changes.send(row)); // there may be no receiver
         }

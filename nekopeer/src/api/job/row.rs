@@ -1,6 +1,6 @@
 //! [`JobRow`]: what is told about one job.
 
-use nekoproto::FileName;
+use nekoproto::{FileName, Remedy};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -21,6 +21,10 @@ pub(crate) struct JobRow {
     /// Why it did not end well.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) error: Option<String>,
+    /// What helps, if a setting does; named as this.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[schema(value_type = Option<String>)]
+    pub(crate) remedy: Option<Remedy>,
     /// Counts up from 1 while the peer runs.
     pub(crate) id: u64,
     pub(crate) kind: JobKind,

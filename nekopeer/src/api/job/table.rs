@@ -91,6 +91,7 @@ impl Running {
             now: Snapshot::default(),
             state: JobState::Running,
             error: None,
+            remedy: None,
             started_ms: now_ms(),
             ended_ms: None,
         };
@@ -119,9 +120,11 @@ impl Table {
     }
 
     /// Ends a job; returns what it came to.
-    pub(super) fn end(&mut self, id: u64, state: JobState, error: Option<String>) -> Option<JobRow> {
+    pub(super) fn end(&mut self, id: u64, state: JobState, why: Option<Failure>) -> Option<JobRow> {
         let running = self.running.remove(&id)?;
-        let row = JobRow { state, error: error.map(bounded), ended_ms: Some(now_ms()), ..running.row() };
+        let (error, remedy) = why.map(|why| (bounded(why.message), why.remedy)).unzip();
+        let (remedy, ended_ms) = (remedy.flatten(), Some(now_ms()));
+        let row = JobRow { state, error, remedy, ended_ms, ..running.row() };
         self.ended.push_back(row.clone());
         self.prune();
         Some(row)
@@ -178,6 +181,7 @@ impl Table {
                 now,
                 state: JobState::Running,
                 error: None,
+                remedy: None,
                 started_ms,
                 ended_ms: None,
             });

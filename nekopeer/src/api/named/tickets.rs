@@ -1,10 +1,10 @@
 //! Makes tickets, and connects to the indexers that tickets name.
 
-use nekoproto::{FileName, IndexerAddr, List, NodeId, Ticket, Version, limits::TICKET_INDEXERS_MAX};
+use nekoproto::{FileName, IndexerAddr, List, NodeId, Remedy, Ticket, Version, limits::TICKET_INDEXERS_MAX};
 
 use super::Wanted;
 use crate::{
-    api::{Answer, Failure, Reply},
+    api::{Answer, Failure, FailureKind, Reply},
     indexers::via::Via,
     peer::PeerHandle,
     storage::remembered::Home,
@@ -53,19 +53,14 @@ pub(in crate::api) async fn connect(
     if let Some(home) = &wanted.home {
         let own = &peer.indexers.home;
         if home.network != own.network {
-            return Err(Failure::new(format!(
-                "the ticket is for the network {}, and this peer belongs to {}: use another --data-dir for it",
-                home.network, own.network
-            )));
+            let (network, own) = (&home.network, &own.network);
+            let why = format!("the ticket is for the network {network}, and this peer belongs to {own}");
+            return Err(Failure::with(FailureKind::Conflict, why).advised(Remedy::DataDir));
         }
-        match (home.insecure, own.insecure) {
-            (true, false) => {
-                return Err(Failure::new("the ticket is for a network without TLS: give --insecure"));
-            }
-            (false, true) => {
-                return Err(Failure::new("the ticket is for a network with TLS: leave out --insecure"));
-            }
-            _ => {}
+        if home.insecure != own.insecure {
+            let [theirs, own] = [home.insecure, own.insecure].map(|is| if is { "without" } else { "with" });
+            let why = format!("the ticket is for a network {theirs} TLS, and this peer is of one {own} TLS");
+            return Err(Failure::with(FailureKind::Conflict, why).advised(Remedy::Insecure));
         }
     }
     let via = peer.indexers.connect(&wanted.via).await;

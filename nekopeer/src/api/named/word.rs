@@ -87,7 +87,7 @@ impl FromStr for Word {
     fn from_str(text: &str) -> Result<Self, WordError> {
         let ticket = text.trim();
         let ticket = ticket.strip_prefix(COMMAND).unwrap_or(ticket).trim_start();
-        let ticket = ticket.strip_suffix(" --insecure").unwrap_or(ticket);
+        let ticket = ticket.split_once(" --").map_or(ticket, |(ticket, _flags)| ticket);
         match ticket.split_at_checked(TICKET_PREFIX.len()) {
             Some((prefix, rest)) if prefix.eq_ignore_ascii_case(TICKET_PREFIX) => {
                 Ok(Self::Ticket(Box::new(format!("{TICKET_PREFIX}{rest}").parse()?)))

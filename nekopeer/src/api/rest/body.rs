@@ -2,7 +2,7 @@
 
 use axum::{
     body::{Body, Bytes},
-    http::{StatusCode, header},
+    http::header,
     response::{IntoResponse, Response},
 };
 use futures::stream;
@@ -13,7 +13,7 @@ use super::{
     Inside,
     carried::{Carried, problem},
 };
-use crate::api::{Command, Done, Failure, FailureKind, Framed, Outcome, Reply, Shape, no_input};
+use crate::api::{Command, Done, Failure, Framed, Outcome, Reply, Shape, no_input};
 
 struct Sending {
     carried: Carried,
@@ -62,19 +62,10 @@ pub(crate) async fn sent(mut carried: Carried, framed: Framed) -> Result<Respons
 fn nothing_done(done: &Done) -> Option<Problem> {
     #[derive(Deserialize)]
     struct Failed {
-        failed: Vec<One>,
-    }
-    #[derive(Deserialize)]
-    struct One {
-        error: String,
-        kind: Option<FailureKind>,
+        failed: Vec<Failure>,
     }
     let failed = done.fields.parse::<Failed>().filter(|_| done.outcome != Outcome::All)?;
-    let One { error, kind } = failed.failed.into_iter().next()?;
-    Some(match kind {
-        Some(kind) => problem(&Failure::with(kind, error)),
-        None => Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "cannot be shared", error),
-    })
+    failed.failed.first().map(problem)
 }
 
 impl Sending {

@@ -4,10 +4,11 @@ use std::{sync::Arc, time::Instant};
 
 use axum::http::StatusCode;
 use nekoindexer::daemon::http::Problem;
+use nekoproto::Remedy;
 
 use super::Inside;
 use crate::{
-    api::{COMMANDS_MAX, Carried as AtHost, Command, Done, Failure, FailureKind, Input, Reply, Row},
+    api::{COMMANDS_MAX, Carried as AtHost, Command, Done, Failure, Input, Reply, Row},
     util::places::Place,
 };
 
@@ -93,16 +94,8 @@ impl Carried {
 
 /// A failure as an error of HTTP.
 pub(crate) fn problem(failure: &Failure) -> Problem {
-    let (status, title) = match failure.kind {
-        FailureKind::NotFound | FailureKind::NoSuchPath => (StatusCode::NOT_FOUND, "not found"),
-        FailureKind::Conflict => (StatusCode::CONFLICT, "conflict"),
-        FailureKind::Cancelled => (StatusCode::CONFLICT, "cancelled"),
-        FailureKind::Invalid => (StatusCode::UNPROCESSABLE_ENTITY, "cannot be done"),
-        FailureKind::Full => (StatusCode::INSUFFICIENT_STORAGE, "disk full"),
-        FailureKind::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
-        FailureKind::Away => (StatusCode::SERVICE_UNAVAILABLE, "another node is away"),
-        FailureKind::Moved => (StatusCode::SERVICE_UNAVAILABLE, "the peer ends"),
-        FailureKind::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
-    };
-    Problem::new(status, title, failure.message.clone())
+    let (status, title) = failure.kind.http_status();
+    let may_force = failure.remedy == Some(Remedy::Force);
+    let advice = if may_force { "; or replace it with force=true" } else { "" };
+    Problem::new(status, title, format!("{failure}{advice}"))
 }

@@ -25,6 +25,7 @@ use utoipa_axum::router::OpenApiRouter;
 pub(crate) use self::{
     asked::Asked,
     body::{answered, framed, sent},
+    carried::problem,
 };
 use self::{
     carried::HTTP_COMMANDS_MAX,

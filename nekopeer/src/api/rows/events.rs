@@ -63,7 +63,7 @@ impl From<&Event> for EventRow {
         };
         let json = match event {
             Event::Connected(indexer) => at("connected", indexer),
-            Event::Away { indexer, why } => Self { error: Some(why.clone()), ..at("away", indexer) },
+            Event::Away { indexer, why } => Self { error: Some(why.text.clone()), ..at("away", indexer) },
             Event::NotListed(indexer) => at("not-listed", indexer),
             Event::KeyInUse { indexer, at: other, for_secs } => {
                 Self { error: Some(key_in_use(*other, *for_secs)), ..at("key-in-use", indexer) }
@@ -108,7 +108,8 @@ impl From<&Event> for EventRow {
                 Self { version: Some(version.get()), ..about("shared-elsewhere", name) }
             }
             Event::JobEnded { id, why, .. } => {
-                Self { event: "job-ended", id: Some(*id), error: why.clone(), ..Self::default() }
+                let error = why.as_ref().map(|why| why.text.clone());
+                Self { event: "job-ended", id: Some(*id), error, ..Self::default() }
             }
             Event::Failed { name, why } => Self { error: Some(why.clone()), ..about("failed", name) },
         };

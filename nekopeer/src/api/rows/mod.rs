@@ -59,24 +59,17 @@ impl Row {
 pub(crate) struct FailedRow {
     #[schema(value_type = String)]
     pub(crate) name: FileName,
-    /// Why.
-    pub(crate) error: String,
-    /// What follows from it.
-    pub(crate) kind: FailureKind,
-}
-
-impl FailedRow {
-    pub(crate) fn of(name: &FileName, failure: Failure) -> Self {
-        Self { name: name.clone(), error: failure.message, kind: failure.kind }
-    }
+    #[serde(flatten)]
+    #[schema(inline)]
+    pub(crate) why: Failure,
 }
 
 /// The end of an answer about names of which some `failed`; if nothing was done for `any`, that is a failure.
 pub(in crate::api) fn parted(any: bool, failed: Vec<FailedRow>) -> Result<Done, Failure> {
-    let is_missing = |failed: &FailedRow| failed.kind == FailureKind::NotFound;
+    let is_missing = |failed: &FailedRow| failed.why.kind == FailureKind::NotFound;
     let outcome = match failed.as_slice() {
         [] => Outcome::All,
-        [only] if !any => return Err(Failure::with(only.kind, only.error.clone())),
+        [only] if !any => return Err(only.why.clone()),
         all if all.iter().all(is_missing) => Outcome::NotFound,
         _ => Outcome::Part,
     };

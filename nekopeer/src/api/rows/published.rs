@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::VersionRow;
+use crate::api::Failure;
 
 /// A shared version.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -34,7 +35,9 @@ pub(crate) enum PublishedRow {
     },
     /// A file cannot be shared, or a name not be unshared.
     Failed {
-        error: String,
+        #[serde(flatten)]
+        #[schema(inline)]
+        why: Failure,
         path: Option<String>,
         #[schema(value_type = Option<String>)]
         name: Option<FileName>,
@@ -82,7 +85,8 @@ pub(crate) struct SkippedFields {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = NotShared)]
 pub(crate) struct UnpublishedRow {
-    /// Why.
-    pub(crate) error: String,
+    #[serde(flatten)]
+    #[schema(inline)]
+    pub(crate) why: Failure,
     pub(crate) path: String,
 }

@@ -91,7 +91,7 @@ impl View for Many {
             output.note(&format!("note: and {more} more that may not be the newest; ls lists them"));
         }
         let errors = failed.iter().take(FAILURES_TOLD_MAX);
-        errors.for_each(|failed| output.note(&format!("error: {}", failed.error)));
+        errors.for_each(|failed| failed.why.print(output));
         if let Some(more) = failed.len().checked_sub(FAILURES_TOLD_MAX).filter(|more| *more > 0) {
             output.note(&format!("error: and {more} more; --json names them all"));
         }

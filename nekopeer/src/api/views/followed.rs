@@ -2,6 +2,8 @@
 
 use std::io;
 
+use nekoindexer::daemon::settings::advice;
+
 use super::View;
 use crate::{
     api::{EventRow, Row},
@@ -21,7 +23,7 @@ impl View for Followed {
         match event {
             _ if output.is_json() => output.object(&EventRow::from(event))?,
             Event::Followed { .. } => output.line(&event.to_string())?,
-            _ => output.note(&event.to_string()),
+            _ => output.note(&format!("{event}{}", advice(event.remedy()))),
         }
         Ok(())
     }

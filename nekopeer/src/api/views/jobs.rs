@@ -2,6 +2,8 @@
 
 use std::io;
 
+use nekoindexer::daemon::settings::advice;
+
 use super::{Lines, View, parsed};
 use crate::{
     api::{Done, JobRow, Row},
@@ -52,7 +54,7 @@ fn add_cells(cells: &mut Cells, job: &JobRow) {
         total => cells.add(format_args!("{} of {}", size(job.now.done), size(total))),
     }
     cells.add(format_args!("{} ago", age_since(job.started_ms)));
-    cells.add(job.error.as_deref().unwrap_or_default());
+    cells.add(format_args!("{}{}", job.error.as_deref().unwrap_or_default(), advice(job.remedy)));
 }
 
 /// A line for each job, with what it does, or its state.

@@ -50,5 +50,5 @@ struct Failed {
 /// Tells what failed of several.
 fn tell_failed(done: &Done, output: Output) {
     let Failed { failed } = done.fields.parse().unwrap_or_default();
-    failed.iter().for_each(|failed| output.note(&format!("error: {}", failed.error)));
+    failed.iter().for_each(|failed| failed.why.print(output));
 }

@@ -102,7 +102,11 @@ impl View for Published {
             output.text("others: nekopeer ticket NAME prints what to type elsewhere")?;
         }
         if let Some(line) = line_of_skipped(&skipped) {
-            let more = if self.names_skipped { "" } else { ": -v names them" };
+            let more = match skipped.hidden_files + skipped.hidden_folders {
+                _ if !self.names_skipped => ": -v names them",
+                0 => "",
+                _ => "; --hidden shares hidden ones",
+            };
             output.note(&format!("{line}{more}"));
         }
         if skipped.still_shared > 0 {
@@ -111,7 +115,7 @@ impl View for Published {
                 "{count} of them were shared before and stay so: nekopeer unshare NAME ends that"
             ));
         }
-        failed.iter().for_each(|failed| output.note(&format!("error: {}", failed.error)));
+        failed.iter().for_each(|failed| failed.why.print(output));
         Ok(())
     }
 }

@@ -21,7 +21,7 @@ impl View for Watched {
                 PublishedRow::Withdrawn { name } => {
                     output.text(&format!("unshared {name}: its file is gone"))?;
                 }
-                PublishedRow::Failed { error, .. } => output.note(&format!("error: {error}")),
+                PublishedRow::Failed { why, .. } => why.print(output),
                 PublishedRow::Unchanged(_) => {}
             }
         }

@@ -26,9 +26,9 @@ use self::{
     session::Session,
     typed::HISTORY_FILE,
 };
-use super::{Ended, args::NodeArgs, bar::beside};
+use super::{Ended, args::NodeArgs, bar::beside, show};
 use crate::{
-    api::Failure,
+    api::{Failure, FailureKind},
     terminal::{self, Output},
 };
 
@@ -46,7 +46,7 @@ pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended
     let mut stop = Stop::new()?;
     let opened = tokio::select! {
         opened = Session::open(args, output) => opened?,
-        () = stop.wait() => return Ok(Ended::Failed),
+        () = stop.wait() => return Ok(Ended::Interrupted),
     };
     let mut session = opened;
     let is_script = !(io::stdin().is_terminal() && io::stdout().is_terminal());
@@ -76,7 +76,7 @@ async fn script(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> a
     loop {
         let line = tokio::select! {
             line = lines.recv() => line,
-            () = stop.wait() => return Ok(if session.background_is_undone() { Ended::Failed } else { first_failure }),
+            () = stop.wait() => return Ok(if session.background_is_undone() { Ended::Interrupted } else { first_failure }),
             () = session.stopped() => break,
         };
         let Some(line) = line.transpose()? else {
@@ -86,7 +86,7 @@ async fn script(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> a
                 () = stop.wait() => true,
             };
             if has_failed && first_failure == Ended::Well {
-                first_failure = Ended::Failed;
+                first_failure = Ended::Failed(FailureKind::Failed);
             }
             // So do the commands of other shells, which know nothing of this script.
             tokio::select! {
@@ -103,7 +103,7 @@ async fn script(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> a
             After::Exit => break,
         }
         if is_interrupted {
-            return Ok(Ended::Failed);
+            return Ok(Ended::Interrupted);
         }
     }
     Ok(first_failure)
@@ -170,15 +170,12 @@ async fn execute(
     output: Output,
     stop: &mut Stop,
 ) -> (After, bool) {
-    let failed = |error: anyhow::Error| {
-        output.failure(&Failure::of_error(&error));
-        After::GoOn(Ended::Failed)
-    };
+    let failed = |error: anyhow::Error| After::GoOn(show::failure(&Failure::of_any(&error), output));
     let words = match line {
         Ok(Some(words)) => words,
         Ok(None) => return (After::GoOn(Ended::Well), false),
         Err(error) => {
-            output.note(&format!("error: {error}"));
+            show::failure(&Failure::with(FailureKind::Invalid, error), output);
             return (After::GoOn(Ended::Usage), false);
         }
     };
@@ -200,7 +197,7 @@ async fn execute(
         Line::Verb(verb) => match session.verb(verb, words.policy, stop).await {
             Ok(Some(ended)) => (After::GoOn(ended), false),
             Ok(None) if session.is_stopped() => (After::Exit, false),
-            Ok(None) => (After::GoOn(Ended::Failed), true),
+            Ok(None) => (After::GoOn(Ended::Interrupted), true),
             Err(error) => (failed(error), false),
         },
     }

@@ -239,7 +239,7 @@ fn store_all(library: &Library, arrived: Vec<Arrived>, options: &DownloadOptions
         }
     }
     if let Err(error) = note(library, &places) {
-        done.extend(not_stored(places.into_iter().map(|(arrived, _)| arrived), &error.to_string()));
+        done.extend(not_stored(places.into_iter().map(|(arrived, _)| arrived), error.into()));
         return done;
     }
     let mut written: Vec<(Arrived, Copy, Partial)> = Vec::with_capacity(places.len());
@@ -263,7 +263,7 @@ fn store_all(library: &Library, arrived: Vec<Arrived>, options: &DownloadOptions
         Ok(placing) => placing,
         Err(error) => {
             let arrived = written.into_iter().map(|(arrived, ..)| arrived);
-            done.extend(not_stored(arrived, &error.to_string()));
+            done.extend(not_stored(arrived, error));
             return done;
         }
     };
@@ -290,16 +290,17 @@ fn store_all(library: &Library, arrived: Vec<Arrived>, options: &DownloadOptions
                 .map(|((arrived, entry), result)| (arrived, result.map(|()| entry).map_err(Into::into))),
         ),
         Err(error) => {
-            done.extend(not_stored(placed.into_iter().map(|(arrived, _)| arrived), &error.to_string()));
+            done.extend(not_stored(placed.into_iter().map(|(arrived, _)| arrived), error.into()));
         }
     }
     done
 }
 
-fn not_stored(arrived: impl Iterator<Item = Arrived>, why: &str) -> Stored {
+fn not_stored(arrived: impl Iterator<Item = Arrived>, error: DownloadError) -> Stored {
+    let source = Arc::new(error);
     let failed = |arrived: Arrived| {
-        let name = arrived.small.target.record.name.clone();
-        (arrived, Err(DownloadError::NotStored { name, why: why.to_owned() }))
+        let (name, source) = (arrived.small.target.record.name.clone(), Arc::clone(&source));
+        (arrived, Err(DownloadError::NotStored { name, source }))
     };
     arrived.map(failed).collect()
 }

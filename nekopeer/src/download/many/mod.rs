@@ -165,10 +165,11 @@ impl Downloads {
                 }
             }
             Err(error) => {
-                let why = error.to_string();
-                let error =
-                    |name: &FileName| DownloadError::NobodyAsked { name: name.clone(), why: why.clone() };
-                chosen.extend(names.into_iter().map(|name| (name.clone(), Err(error(&name)))));
+                let source = Arc::new(error);
+                chosen.extend(names.into_iter().map(|name| {
+                    let source = Arc::clone(&source);
+                    (name.clone(), Err(DownloadError::NobodyAsked { name, source }))
+                }));
             }
         }
         let wished = stream::iter(chosen).map(async |(name, found)| {

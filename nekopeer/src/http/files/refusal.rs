@@ -10,9 +10,7 @@ use nekoindexer::daemon::http::Problem;
 use nekoproto::NameError;
 
 use super::range::BadRange;
-use crate::{
-    api::in_one_line, download::DownloadError, reading::ReadError, sets::SetError, storage::StoreError,
-};
+use crate::{api::Failure, download::DownloadError, reading::ReadError};
 
 /// After how many seconds what may pass by itself is worth another try.
 const RETRY_AFTER_SECS: u16 = 5;
@@ -69,37 +67,16 @@ impl Refusal {
 
 impl From<ReadError> for Refusal {
     fn from(error: ReadError) -> Self {
+        let Failure { kind, message, .. } = Failure::of(&error);
         let (status, title) = match &error {
-            ReadError::Download(
-                DownloadError::NotFound { .. }
-                | DownloadError::NotOfOrigin { .. }
-                | DownloadError::NobodyKeeps { .. },
-            ) => (StatusCode::NOT_FOUND, "not found"),
             ReadError::Download(DownloadError::Withdrawn { .. }) => (StatusCode::GONE, "unshared"),
-            ReadError::Download(DownloadError::Ambiguous { .. }) => (StatusCode::CONFLICT, "several origins"),
-            ReadError::Download(DownloadError::Set(SetError::IsFolder(_))) => {
-                (StatusCode::CONFLICT, "a folder")
-            }
-            ReadError::Download(DownloadError::Own(_)) | ReadError::Changed(_) => {
-                (StatusCode::CONFLICT, "shared here")
-            }
             ReadError::Download(DownloadError::SourcesExhausted { .. } | DownloadError::OriginLies(_)) => {
                 (StatusCode::BAD_GATEWAY, "no source")
             }
-            ReadError::Download(DownloadError::Store(
-                StoreError::Full(_) | StoreError::FullDownload { .. } | StoreError::TooLarge { .. },
-            ))
-            | ReadError::NoDisk(_) => (StatusCode::INSUFFICIENT_STORAGE, "disk full"),
             ReadError::PastBound(_) | ReadError::Download(DownloadError::Unconfirmed(_)) => {
                 (StatusCode::GATEWAY_TIMEOUT, "not known to be the newest")
             }
-            ReadError::Busy | ReadError::TooSlow | ReadError::Ending => {
-                (StatusCode::SERVICE_UNAVAILABLE, "busy")
-            }
-            ReadError::Download(error) if error.may_pass() => {
-                (StatusCode::SERVICE_UNAVAILABLE, "cannot be had now")
-            }
-            ReadError::Download(_) => (StatusCode::INTERNAL_SERVER_ERROR, "cannot be read"),
+            _ => kind.http_status(),
         };
         let detail = match &error {
             ReadError::Download(DownloadError::Ambiguous { name, origins }) => {
@@ -111,21 +88,10 @@ impl From<ReadError> for Refusal {
                     origins.join(" or ")
                 )
             }
-            error => in_one_line(error),
+            _ => message,
         };
         let refusal = Self::new(status, title, detail);
-        let may_pass = match &error {
-            ReadError::Download(error) => {
-                !matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE) && error.may_pass()
-            }
-            ReadError::PastBound(_)
-            | ReadError::Busy
-            | ReadError::TooSlow
-            | ReadError::NoDisk(_)
-            | ReadError::Ending => true,
-            ReadError::Changed(_) => false,
-        };
-        if may_pass { refusal.with(RETRY_AFTER, RETRY_AFTER_SECS) } else { refusal }
+        if kind.is_retryable() { refusal.with(RETRY_AFTER, RETRY_AFTER_SECS) } else { refusal }
     }
 }
 

@@ -59,7 +59,7 @@ impl Worker {
                 }
                 LinkState::Down(why) if !told_away => {
                     told_away = true;
-                    self.library.tell(Event::Away { indexer: self.link.addr(), why: why.to_string() });
+                    self.library.tell(Event::Away { indexer: self.link.addr(), why: (&*why).into() });
                 }
                 LinkState::Down(_) | LinkState::Connecting => {}
             }
@@ -205,7 +205,7 @@ impl Worker {
         let files = self.unlisted.swap(0, Ordering::Relaxed);
         if files > 0 {
             let indexer = self.link.addr();
-            warn!(%indexer, files, "the indexer has no room for all names: it needs a larger --memory");
+            warn!(%indexer, files, "the indexer has no room for all names: it needs more memory");
             self.library.tell(Event::Full { indexer, files });
         }
         Ok(())

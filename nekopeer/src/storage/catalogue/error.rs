@@ -49,7 +49,7 @@ pub enum CatalogueError {
     /// Another version of the program wrote the database.
     #[error(
         "the catalogue {path} has format {found}, and this nekopeer reads format {known}: use the nekopeer that wrote it, \
-         or another --data-dir; or move it away and run nekopeer repair, which rebuilds it from the files and from what \
+         or move it away and run nekopeer repair, which rebuilds it from the files and from what \
          indexers know"
     )]
     OtherFormat {
