@@ -10,7 +10,7 @@ use std::{
 use futures::future::join_all;
 use nekoproto::{
     Covered, FindReply, FindRequest, List, ListedRecord, NodeTag, Position, Refusal, SignedRecord,
-    WhyUnasked, limits::HOLDERS_OF_NEIGHBOR_MAX, transport::call_until,
+    limits::HOLDERS_OF_NEIGHBOR_MAX, transport::call_until,
 };
 use tarpc::client::RpcError;
 use tokio::task::spawn_blocking;
@@ -26,7 +26,7 @@ use crate::{
         find::{Matcher, Page, Reached, checked, merged},
         holders::{Sender, heard},
         merge::Found,
-        route::{Place, route_and_tell},
+        route::route,
     },
     walk::{budget_of, forwarding},
 };
@@ -151,18 +151,17 @@ async fn asked(
     let mut part = Part::nothing();
     let Some(ttl_hops) = ttl_hops else { return Ok((Vec::new(), part)) };
     let neighbors = shared.neighbors.links.current();
-    let away = |place, why| {
-        if let (Place::Away(at), WhyUnasked::Away) = (place, why) {
-            let tag = neighbors.away[at].unwrap_or_else(|| NodeTag::of_addr(neighbors.away_at[at]));
-            part.reached.silent(tag);
-        }
-    };
-    let route = route_and_tell(shared.tag, &neighbors.tags, &neighbors.away, &request.covered, away);
+    let route = route(shared.tag, &neighbors.tags, &neighbors.away, &request.covered);
+    for away in
+        neighbors.unasked.iter().filter(|away| !away.node.is_some_and(|tag| request.covered.contains(&tag)))
+    {
+        away.node.or(away.addr.map(NodeTag::of_addr)).into_iter().for_each(|tag| part.reached.silent(tag));
+    }
     part.complete = !route.gap;
     if route.ask.is_empty() {
         return Ok((Vec::new(), part));
     }
-    let Some(_places) = forwarding(shared, from, now + budget).await else {
+    let Some(_places) = forwarding(shared, from, false, now + budget).await else {
         shared.counters.drop(Drop::Busy);
         return Err(Refusal::Busy);
     };

@@ -9,8 +9,9 @@
 //! | `one_node` | one key, one running node: refuses a second one |
 //! | `sweep` | frees what has expired |
 //! | `service` | checks who calls and whether it is allowed; passes calls to the state and back |
-//! | `query`, `find`, `trace`, `invalidate` | answer queries, searches and traces; spread news |
-//! | `walk` | carries a query or a trace to the neighbors |
+//! | `query`, `find`, `invalidate` | answer queries and searches; spread news |
+//! | `walk` | carries a query to the neighbors |
+//! | `merging`, `trace` | merge what they answer; note its way |
 //! | `shared` | what all tasks of one indexer share |
 //! | [`neighbors`] | which neighbors are connected, which are stuck, what each knows of our names |
 //! | [`state`] | all decisions: pure, simulated over many seeds |
@@ -34,6 +35,7 @@ mod figures;
 mod find;
 mod indexer;
 mod invalidate;
+mod merging;
 mod metrics;
 pub mod neighbors;
 mod one_node;

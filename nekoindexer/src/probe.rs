@@ -3,11 +3,10 @@
 use std::time::{Duration, Instant};
 
 use nekoproto::{
-    IndexerServiceClient, Refusal,
+    Refusal,
     probe::{ProbeEnd, ProbeReply, ProbeRequest, ProbeStop},
 };
 use serde::{Deserialize, Serialize};
-use tarpc::context::Context;
 use tracing::trace;
 
 use crate::{
@@ -127,10 +126,10 @@ pub(crate) async fn answer(
     counters.probe_forwards.inc();
     trace!(msg_id = ?forwarded.msg_id, hops_left, place, "route probe passed on");
     let neighbor = &neighbors.reachable[place];
-    let ask = async |client: IndexerServiceClient, context: Context| client.probe(context, forwarded).await;
     let passed = Instant::now();
     let until = began + budget(deadline.saturating_duration_since(began), hops_left);
-    let answer = call(shared, neighbor, (passed, until), ask).await;
+    let call = call(shared, neighbor, (passed, until), |client, context| client.probe(context, forwarded));
+    let (answer, _) = call.await;
     let stop = stop(passed.elapsed(), Some(neighbor.connected.addr));
     let next = ProbeReply::checked(answer, neighbor.node, hops_left);
     if next.is_err() {

@@ -10,8 +10,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use nekoproto::{
     Answers, CallBack, Covered, FileName, FindReply, FindRequest, Hit, IndexerAddr, IndexerService,
     InvalidateRequest, LeaseReply, List, ListedHolder, ListedRecord, MsgId, Names, QueryAllRequest,
-    QueryReply, QueryRequest, Records, Refusal, RegisterReply, RegisterRequest, Role, SignedRecord,
-    TraceReply, Via,
+    QueryReply, QueryRequest, Records, Refusal, RegisterReply, RegisterRequest, Role, SignedRecord, Via,
     indexer::{AnswersRoom, answers},
     limits::TTL_MAX,
     probe::{ProbeReply, ProbeRequest},
@@ -35,7 +34,6 @@ use crate::{
         index::{Asked, Session},
         merge::Merge,
     },
-    trace,
 };
 
 /// Queries of one call that are in flight at once.
@@ -223,7 +221,7 @@ impl IndexerService for Service {
     }
 
     async fn query(self, context: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {
-        if request.ttl_hops == 0 && self.remote.role == Role::Peer {
+        if request.ttl_hops == 0 && !request.trace && self.remote.role == Role::Peer {
             return Ok(self.told_reply(self.found(&request, Instant::now()))); // no copy of it goes anywhere
         }
         let reply = query::answer(&self.shared, &self.caller, context.deadline, request).await?;
@@ -256,10 +254,6 @@ impl IndexerService for Service {
     async fn find(self, context: Context, request: FindRequest) -> Result<FindReply, Refusal> {
         let reply = find::answer(&self.shared, &self.caller, context.deadline, request).await?;
         Ok(FindReply { hits: self.told(reply.hits), ..reply })
-    }
-
-    async fn trace(self, context: Context, request: QueryRequest) -> Result<TraceReply, Refusal> {
-        trace::answer(&self.shared, &self.caller, context.deadline, request).await
     }
 
     async fn probe(self, context: Context, request: ProbeRequest) -> Result<ProbeReply, Refusal> {

@@ -29,9 +29,6 @@ use crate::{
 
 /// Forwarded queries in flight at once in one indexer; further ones are refused as `Busy`.
 pub(crate) const FORWARDS_MAX: usize = 64 * 1024;
-/// Traces in flight at once in one indexer; further ones are refused as `Busy`. An answer to a trace takes up to half a
-/// megabyte, and its neighbors' as much each.
-const TRACES_MAX: usize = 16;
 /// Parts of route probes that are passed on at the moment; further ones are refused as `Busy`. See `probe`.
 const PROBE_PARTS_MAX: usize = 16 * 1024;
 
@@ -67,8 +64,6 @@ pub(crate) struct Shared {
     pub(crate) endpoint: Arc<Endpoint>,
     /// A permit for each query that is forwarded at the moment.
     pub(crate) forwards: Semaphore,
-    /// A permit for each trace that is answered at the moment.
-    pub(crate) traces: Semaphore,
     /// Permits for parts of route probes that are passed on at the moment.
     pub(crate) probes: Semaphore,
     pub(crate) counters: Counters,
@@ -105,7 +100,6 @@ impl Shared {
             running: DashMap::new(),
             endpoint: Arc::clone(endpoint),
             forwards: Semaphore::new(FORWARDS_MAX),
-            traces: Semaphore::new(TRACES_MAX),
             probes: Semaphore::new(PROBE_PARTS_MAX),
             counters: Counters::default(),
             scans: Scans::default(),

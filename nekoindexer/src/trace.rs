@@ -1,76 +1,114 @@
-//! Answers a trace: the way that a query takes, with the time of each hop and the reasons of whoever is not asked.
+//! [`Trace`]: the way of a query that asks for it, with the time of each hop and the reasons of whoever is not asked.
 
 use std::time::{Duration, Instant};
 
 use nekoproto::{
-    IndexerServiceClient, List, NoAnswer, NodeTag, QueryRequest, Refusal, TraceAnswer, TraceFound, TraceHop,
-    TraceReply, Unasked, WhyUnasked,
+    Covered, List, NoAnswer, NodeId, NodeTag, TraceAnswer, TraceFound, TraceHop, TraceReply, Unasked,
+    WhyUnasked,
     limits::{TRACE_HOPS_MAX, TRACE_UNASKED_MAX},
 };
-use tarpc::{client::RpcError, context::Context};
 
 use crate::{
-    neighbors::neighbor::{Neighbor, Neighbors},
+    neighbors::neighbor::Neighbor,
     shared::Shared,
-    state::{caller::Caller, merge::Found, route::Place},
-    walk::{Visitor, walk},
+    state::{Share, caller::Caller, merge::Found},
 };
 
-/// Follows `request` of `from`, who waits until `deadline`.
-///
-/// # Cancel safety
-/// Safe: dropping the future cancels the calls to the neighbors.
-pub(crate) async fn answer(
-    shared: &Shared,
-    from: &Caller,
-    deadline: Instant,
-    request: QueryRequest,
-) -> Result<TraceReply, Refusal> {
-    let busy = |_| Refusal::Busy;
-    let _permits = (from.traces.try_acquire().map_err(busy)?, shared.traces.try_acquire().map_err(busy)?);
-    let now = Instant::now();
-    let mut noting = Noting { from: from.neighbor, ..Noting::new(now) };
-    walk(shared, &mut noting, from, (now, deadline), request).await?;
-    for guest in shared.neighbors.links.reports().into_iter().filter(|one| one.standing.is_guest()) {
-        let is_asked = guest.load.is_some_and(|load| load.record.is_asked());
-        let node = guest.node.map(|node| node.tag()).filter(|node| !is_asked && Some(*node) != from.neighbor);
-        noting.unasked.extend(node.map(|node| {
-            let (node, addr) = (Some(node), Some(guest.addr));
-            Unasked { node, addr, why: WhyUnasked::Guest }
-        }));
-    }
-    Ok(noting.finish(Instant::now()))
-}
-
-/// Notes the way.
-struct Noting {
+/// The way of a query from here on.
+pub(crate) struct Trace {
     began: Instant,
-    /// Who asks: it is not told that it was not asked.
-    from: Option<NodeTag>,
     answer: TraceAnswer,
+    /// Neighbors of which nothing was heard.
     unasked: Vec<Unasked>,
-    /// When neighbors were asked, for the first time and again.
-    asked_at: [Option<Instant>; 2],
-    /// Places that were asked despite their summaries.
-    despite_summary: Vec<usize>,
-    heard_at: Option<Instant>,
+    /// When neighbors were asked first, and when the last of them answered.
+    waited: Option<(Instant, Instant)>,
     /// Those behind us, each before those that it asked.
     hops: Vec<TraceHop>,
     whole: bool,
 }
 
-impl Noting {
-    fn new(began: Instant) -> Self {
-        let (answer, unasked, asked_at, despite_summary, heard_at, hops) = <_>::default();
-        let (from, whole) = (None, true);
-        Self { began, from, answer, unasked, asked_at, despite_summary, heard_at, hops, whole }
+impl Trace {
+    fn begun(began: Instant) -> Self {
+        let (answer, unasked, waited, hops) = <_>::default();
+        Self { began, answer, unasked, waited, hops, whole: true }
     }
 
-    fn finish(mut self, now: Instant) -> TraceReply {
+    /// Of a query that came at `now` from `from`, who is not told that it was not asked.
+    pub(crate) fn new(shared: &Shared, from: &Caller, covered: &Covered, now: Instant) -> Self {
+        let links = &shared.neighbors.links;
+        let (neighbors, reports) = (links.current(), links.reports());
+        let unasked = |node: Option<NodeId>, addr, why| Unasked {
+            node: node.map(|node| node.tag()),
+            addr: Some(addr),
+            why,
+        };
+        let near = neighbors.reachable.iter();
+        let near = near.map(|one| unasked(Some(one.node), one.connected.addr, WhyUnasked::RuledOut));
+        let is_covered = |tag: NodeTag| tag == shared.tag || covered.contains(&tag);
+        let named = near.chain(neighbors.unasked.iter().copied()).map(|one| {
+            let why = if one.node.is_some_and(is_covered) { WhyUnasked::Covered } else { one.why };
+            Unasked { why, ..one }
+        });
+        let guests = reports.iter().filter(|one| one.standing.is_guest());
+        let guests = guests.filter(|one| one.load.as_ref().is_none_or(|load| !load.record.is_asked()));
+        let guests = guests.map(|one| unasked(one.node, one.addr, WhyUnasked::Guest));
+        let others = named.chain(guests).filter(|one| one.node.is_none() || one.node != from.neighbor);
+        Self { unasked: others.collect(), ..Self::begun(now) }
+    }
+
+    /// Takes in what this indexer does about the query, and what it lists.
+    pub(crate) fn plan(&mut self, share: Share, local: &[Found]) {
+        let why = match share.ttl_hops {
+            _ if !share.is_remembered => WhyUnasked::NoRoom,
+            Some(_) => WhyUnasked::RuledOut,
+            None => WhyUnasked::NoHopsLeft,
+        };
+        self.unasked.iter_mut().filter(|one| one.why == WhyUnasked::RuledOut).for_each(|one| one.why = why);
+        if !share.answers && share.ttl_hops.is_none() {
+            self.unasked.clear(); // the reply to the first copy has them
+        }
+        self.answer.again = !share.answers;
+        self.answer.found = List::first_of(local.iter().map(|found| TraceFound {
+            origin: found.record.origin.tag(),
+            version: found.record.version,
+            holders: u32::try_from(found.holders.len()).unwrap_or(u32::MAX),
+        }));
+    }
+
+    /// Takes in what `neighbor`, asked at `asked_at` with `ttl_hops`, says, none of it on trust, or why it says nothing.
+    pub(crate) fn heard(
+        &mut self,
+        neighbor: &Neighbor,
+        (asked_at, despite_summary): (Instant, bool),
+        ttl_hops: u8,
+        reply: Result<Option<Box<TraceReply>>, NoAnswer>,
+    ) {
+        let now = Instant::now();
+        self.unasked.retain(|one| one.node != Some(neighbor.node.tag()));
+        self.waited = Some((self.waited.map_or(asked_at, |(first, _)| first.min(asked_at)), now));
+        let asked = TraceHop {
+            node: Some(neighbor.node),
+            addr: Some(neighbor.connected.addr),
+            waited_us: micros(now - asked_at),
+            despite_summary,
+            ..TraceHop::of(Err(NoAnswer::Nonsense))
+        };
+        self.take(reply, ttl_hops, asked);
+    }
+
+    fn take(&mut self, reply: Result<Option<Box<TraceReply>>, NoAnswer>, ttl_hops: u8, asked: TraceHop) {
+        let reply = TraceReply::checked(reply, ttl_hops, asked);
+        self.whole &= reply.whole;
+        self.hops.extend(reply.hops.into_iter().map(|hop| TraceHop { depth: hop.depth + 1, ..hop }));
+        self.hops.truncate(TRACE_HOPS_MAX); // one more than have room beside this indexer
+    }
+
+    /// All of it.
+    pub(crate) fn finish(mut self, now: Instant) -> TraceReply {
         // What says most comes first, in case there is no room for all.
         self.unasked.sort_by_key(|unasked| unasked.why);
         let more = self.unasked.len().saturating_sub(TRACE_UNASKED_MAX);
-        let waited = self.asked_at[0].zip(self.heard_at).map(|(asked, heard)| heard - asked);
+        let waited = self.waited.map(|(asked, heard)| heard - asked);
         let took = now - self.began;
         let answer = TraceAnswer {
             took_us: micros(took),
@@ -79,88 +117,9 @@ impl Noting {
             unasked_more: u32::try_from(more).unwrap_or(u32::MAX),
             ..self.answer
         };
-        self.whole &= self.hops.len() < TRACE_HOPS_MAX;
+        let whole = self.whole && self.hops.len() < TRACE_HOPS_MAX;
         let hops = List::first_of(std::iter::once(TraceHop::of(Ok(answer))).chain(self.hops));
-        TraceReply { hops, whole: self.whole }
-    }
-
-    /// Takes the hops of a neighbor, who was given `ttl_hops`.
-    fn take(&mut self, reply: Result<TraceReply, NoAnswer>, ttl_hops: u8, asked: TraceHop) {
-        let reply = TraceReply::checked(reply, ttl_hops, asked);
-        self.whole &= reply.whole;
-        self.hops.extend(reply.hops.into_iter().map(|hop| TraceHop { depth: hop.depth + 1, ..hop }));
-    }
-}
-
-impl Visitor for Noting {
-    type Reply = TraceReply;
-    const SEES_ENDS: bool = true;
-
-    async fn call(
-        client: &IndexerServiceClient,
-        context: Context,
-        request: QueryRequest,
-    ) -> Result<Result<TraceReply, Refusal>, RpcError> {
-        client.trace(context, request).await
-    }
-
-    fn found(&mut self, local: Vec<Found>) {
-        self.answer.found = List::first_of(local.into_iter().map(|found| TraceFound {
-            origin: found.record.origin.tag(),
-            version: found.record.version,
-            holders: u32::try_from(found.holders.len()).unwrap_or(u32::MAX),
-        }));
-    }
-
-    fn again(&mut self) {
-        self.answer.again = true;
-    }
-
-    fn asks(&mut self, places: &[usize], despite_summary: bool) {
-        self.asked_at[usize::from(despite_summary)] = Some(Instant::now());
-        if despite_summary {
-            self.despite_summary.extend_from_slice(places);
-        }
-    }
-
-    fn unasked(&mut self, neighbors: &Neighbors, place: Place, why: WhyUnasked) {
-        let (node, addr, why) = match place {
-            Place::Reachable(place) => {
-                (Some(neighbors.tags[place]), neighbors.reachable[place].connected.addr, why)
-            }
-            Place::Away(place) => {
-                let why = if why == WhyUnasked::Away { neighbors.away_why[place] } else { why };
-                (neighbors.away[place], neighbors.away_at[place], why)
-            }
-        };
-        if node.is_none() || node != self.from {
-            self.unasked.push(Unasked { node, addr: Some(addr), why });
-        }
-    }
-
-    fn absorb(
-        &mut self,
-        place: usize,
-        neighbor: &Neighbor,
-        forwarded: &QueryRequest,
-        reply: Result<TraceReply, NoAnswer>,
-    ) {
-        let now = Instant::now();
-        let despite_summary = self.despite_summary.contains(&place);
-        let asked_at = self.asked_at[usize::from(despite_summary)].unwrap_or(now);
-        self.heard_at = Some(now);
-        let asked = TraceHop {
-            node: Some(neighbor.node),
-            addr: Some(neighbor.connected.addr),
-            waited_us: micros(now - asked_at),
-            despite_summary,
-            ..TraceHop::of(Err(NoAnswer::Nonsense))
-        };
-        self.take(reply, forwarded.ttl_hops, asked);
-    }
-
-    fn has_found(&self) -> bool {
-        !self.answer.found.is_empty() || self.hops.iter().any(TraceHop::has_found)
+        TraceReply { hops, whole }
     }
 }
 
@@ -179,10 +138,11 @@ mod tests {
     }
 
     fn noted(ttl_hops: u8, replies: impl IntoIterator<Item = Result<TraceReply, NoAnswer>>) -> TraceReply {
-        let mut noting = Noting::new(Instant::now());
+        let mut trace = Trace::begun(Instant::now());
         let asked = TraceHop { waited_us: 500, ..TraceHop::of(Err(NoAnswer::Nonsense)) };
-        replies.into_iter().for_each(|reply| noting.take(reply, ttl_hops - 1, asked.clone()));
-        noting.finish(Instant::now())
+        let replies = replies.into_iter().map(|reply| reply.map(|reply| Some(Box::new(reply))));
+        replies.for_each(|reply| trace.take(reply, ttl_hops - 1, asked.clone()));
+        trace.finish(Instant::now())
     }
 
     #[test]
@@ -216,11 +176,11 @@ mod tests {
 
     #[test]
     fn neighbors_not_asked_are_listed_by_what_says_most_and_the_others_counted() {
-        let mut noting = Noting::new(Instant::now());
+        let mut trace = Trace::begun(Instant::now());
         let unasked = |why| Unasked { node: None, addr: None, why };
-        noting.unasked.extend([unasked(WhyUnasked::Covered); TRACE_UNASKED_MAX]);
-        noting.unasked.extend([WhyUnasked::RuledOut, WhyUnasked::Away].map(unasked));
-        let reply = noting.finish(Instant::now());
+        trace.unasked.extend([unasked(WhyUnasked::Covered); TRACE_UNASKED_MAX]);
+        trace.unasked.extend([WhyUnasked::RuledOut, WhyUnasked::Away].map(unasked));
+        let reply = trace.finish(Instant::now());
         let answer = reply.hops[0].answer.as_ref().unwrap();
         assert_eq!((answer.unasked.len(), answer.unasked_more), (TRACE_UNASKED_MAX, 2));
         assert_eq!([0, 1].map(|n| answer.unasked[n].why), [WhyUnasked::Away, WhyUnasked::RuledOut]);

@@ -1,5 +1,4 @@
-//! Carries out a query plan: asks the neighbors at once, within the deadline. What comes of it is for a [`Visitor`]:
-//! `query` merges the hits, `trace` notes the way.
+//! Carries out the plan of a query: asks the neighbors at once, within the deadline. `merging` takes what comes of it.
 
 use std::{
     cell::LazyCell,
@@ -8,7 +7,7 @@ use std::{
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{
-    Covered, IndexerServiceClient, NoAnswer, NodeTag, QueryRequest, Refusal, WhyUnasked, clock,
+    Covered, IndexerServiceClient, NoAnswer, NodeTag, QueryReply, QueryRequest, Refusal, clock,
     limits::TTL_MAX, summary::NameKey, transport::call_until,
 };
 use tarpc::{client::RpcError, context::Context};
@@ -18,17 +17,15 @@ use tracing::debug;
 use crate::{
     config::Routing,
     counters::Drop,
+    merging::Merging,
     neighbors::{
         channel::Wanted,
-        load::Asking,
         neighbor::{Neighbor, Neighbors},
     },
     shared::Shared,
     state::{
-        QueryPlan,
         caller::{Caller, Forwarding},
-        merge::Found,
-        route::{Place, route_and_tell},
+        route::route,
     },
 };
 
@@ -37,103 +34,49 @@ use crate::{
 const MARGIN_MIN: Duration = Duration::from_millis(2);
 const MARGIN_MAX: Duration = Duration::from_millis(100);
 
-/// Sees what a query comes across at one indexer.
-pub(crate) trait Visitor: Send {
-    /// What a neighbor answers.
-    type Reply: Send;
-    /// Whether it wants to know who is not asked if nobody is asked at all: that costs a look at all neighbors.
-    const SEES_ENDS: bool;
-
-    /// Passes the query on.
-    fn call(
-        client: &IndexerServiceClient,
-        context: Context,
-        request: QueryRequest,
-    ) -> impl Future<Output = Result<Result<Self::Reply, Refusal>, RpcError>> + Send;
-
-    /// This is listed here. Called at most once, before anybody is asked.
-    fn found(&mut self, local: Vec<Found>);
-
-    /// This copy of the query was answered before.
-    fn again(&mut self) {}
-
-    /// The answer is not complete.
-    fn lacks_something(&mut self) {}
-
-    /// These neighbors are asked now; if `despite_summary`, because nobody else has anything.
-    fn asks(&mut self, places: &[usize], despite_summary: bool);
-
-    /// A neighbor is not asked.
-    fn unasked(&mut self, _neighbors: &Neighbors, _place: Place, _why: WhyUnasked) {}
-
-    /// A neighbor, `asked` this, answered or did not. Whatever it says is not to be trusted.
-    fn absorb(
-        &mut self,
-        place: usize,
-        neighbor: &Neighbor,
-        asked: &QueryRequest,
-        reply: Result<Self::Reply, NoAnswer>,
-    );
-
-    /// Whether somebody has something.
-    fn has_found(&self) -> bool;
-}
-
 /// Takes the query `request` of `from`, who waits from `now` until `deadline`, and passes it on.
 /// Returns how many neighbors were asked.
 ///
 /// # Cancel safety
 /// Safe: dropping the future cancels the calls to the neighbors.
-pub(crate) async fn walk<V: Visitor>(
+pub(crate) async fn walk(
     shared: &Shared,
-    visitor: &mut V,
+    merging: &mut Merging<'_>,
     from: &Caller,
     (now, deadline): (Instant, Instant),
     mut request: QueryRequest,
 ) -> Result<usize, Refusal> {
     let left = deadline.saturating_duration_since(now);
-    if !V::SEES_ENDS && matches!(request.ttl_hops, 1..=TTL_MAX) && ends_here(shared, from, &request.covered) {
+    if matches!(request.ttl_hops, 1..=TTL_MAX) && ends_here(shared, from, &request.covered) {
         request.ttl_hops = 0;
     }
     let counters = &shared.counters;
-    let plan = shared.state.on_query(&request, from, left, now).inspect_err(|_| counters.drop(Drop::Ttl))?;
-    let ttl_hops = match plan {
-        QueryPlan::Answer(local) => {
-            visitor.found(local);
-            ends(shared, visitor, &request.covered, WhyUnasked::NoHopsLeft);
-            return Ok(0);
-        }
-        QueryPlan::Duplicate => {
+    let plan = shared.state.on_query(&request, from, left, now);
+    let (share, local) = plan.inspect_err(|_| counters.drop(Drop::Ttl))?;
+    if let Some(trace) = &mut merging.trace {
+        trace.plan(share, &local);
+    }
+    local.into_iter().for_each(|found| merging.merge.absorb(found));
+    if !share.is_remembered {
+        counters.drop(Drop::SeenFull);
+        merging.merge.lacks_something();
+    }
+    let Some(ttl_hops) = share.ttl_hops else {
+        if !share.answers {
             counters.drop(Drop::Duplicate);
-            visitor.again();
-            return Ok(0);
         }
-        QueryPlan::Alone(local) => {
-            counters.drop(Drop::SeenFull);
-            visitor.found(local);
-            visitor.lacks_something();
-            ends(shared, visitor, &request.covered, WhyUnasked::NoRoom);
-            return Ok(0);
-        }
-        QueryPlan::Forward { local, ttl_hops, again } => {
-            visitor.found(local);
-            if again {
-                visitor.again();
-            }
-            ttl_hops
-        }
+        return Ok(0);
     };
     let neighbors = shared.neighbors.links.current();
-    let tell = |place, why| visitor.unasked(&neighbors, place, why);
-    let route = route_and_tell(shared.tag, &neighbors.tags, &neighbors.away, &request.covered, tell);
+    let route = route(shared.tag, &neighbors.tags, &neighbors.away, &request.covered);
     if route.gap {
-        visitor.lacks_something();
+        merging.merge.lacks_something();
     }
     if route.ask.is_empty() {
         return Ok(0);
     }
     let budget = budget_of(left);
-    let Some(_places) = forwarding(shared, from, now + budget).await else {
+    let Some(_places) = forwarding(shared, from, request.trace, now + budget).await else {
         counters.drop(Drop::Busy);
         return Err(Refusal::Busy);
     };
@@ -141,7 +84,7 @@ pub(crate) async fn walk<V: Visitor>(
     let covered_max = if ttl_hops == 0 { 1 } else { usize::MAX };
     let covered = Covered::first_of(route.covered.into_iter().take(covered_max));
     let forwarded = QueryRequest { ttl_hops, covered, ..request };
-    Ok(pass_on(shared, visitor, &neighbors, route.ask, forwarded, now + budget).await)
+    Ok(pass_on(shared, merging, &neighbors, route.ask, forwarded, now + budget).await)
 }
 
 /// Whether a query came from where it began, and nobody is left to be asked, as in a mesh. It need not be remembered then:
@@ -156,11 +99,12 @@ fn ends_here(shared: &Shared, from: &Caller, covered: &Covered) -> bool {
         && neighbors.away.iter().all(|tag| tag.as_ref().is_some_and(is_covered))
 }
 
-/// Places for one query of `from` that is forwarded. A peer waits `until` then for what it forwards itself; a neighbor does
-/// not, as indexers that forward to each other would wait in a circle.
+/// Places for one query of `from` that is forwarded, with more room if it `has_trace`. A peer waits `until` then for what it
+/// forwards itself; a neighbor does not, as indexers that forward to each other would wait in a circle.
 pub(crate) async fn forwarding<'a>(
     shared: &'a Shared,
     from: &'a Caller,
+    has_trace: bool,
     until: Instant,
 ) -> Option<(Forwarding<'a>, SemaphorePermit<'a>)> {
     let place = match from.forwards.try_acquire() {
@@ -168,13 +112,13 @@ pub(crate) async fn forwarding<'a>(
         Err(_) if from.neighbor.is_some() => return None,
         Err(_) => Box::pin(timeout_at(until.into(), from.forwards.acquire())).await.ok()?.ok()?,
     };
-    Some((from.forward(place)?, shared.forwards.try_acquire().ok()?))
+    Some((from.forward(place, has_trace)?, shared.forwards.try_acquire().ok()?))
 }
 
 /// Asks neighbors until `deadline` at most. Returns how many.
-async fn pass_on<V: Visitor>(
+async fn pass_on(
     shared: &Shared,
-    visitor: &mut V,
+    merging: &mut Merging<'_>,
     neighbors: &Neighbors,
     ask: Vec<usize>,
     forwarded: QueryRequest,
@@ -183,40 +127,39 @@ async fn pass_on<V: Visitor>(
     let now = Instant::now();
     let (first, later) = match shared.routing {
         Routing::Flood => (ask, Vec::new()),
-        Routing::Summary => split(shared, visitor, neighbors, ask, &forwarded),
+        Routing::Summary => split(shared, neighbors, ask, &forwarded),
     };
     let mut answers = FuturesUnordered::new();
     let ask = |place: &usize, began: Instant| {
-        self::ask::<V>(shared, *place, &neighbors.reachable[*place], forwarded.clone(), began, deadline)
+        self::ask(shared, *place, &neighbors.reachable[*place], forwarded.clone(), began, deadline)
     };
-    let take = |visitor: &mut V, place: usize, reply, is_hurried| {
+    let take = |merging: &mut Merging<'_>, (place, began, mut reply, is_hurried): Answer| {
         if is_hurried {
-            visitor.lacks_something();
+            merging.merge.lacks_something();
         }
-        visitor.absorb(place, &neighbors.reachable[place], &forwarded, reply);
+        let neighbor = &neighbors.reachable[place];
+        if let Some(trace) = &mut merging.trace {
+            let way = reply.as_mut().map(|reply| reply.trace.take()).map_err(|why| *why);
+            trace.heard(neighbor, (began, later.contains(&place)), forwarded.ttl_hops, way);
+        }
+        merging.absorb(neighbor, &forwarded, reply);
     };
     answers.extend(first.iter().map(|place| ask(place, now)));
-    visitor.asks(&first, false);
     let mut asked = first.len();
     if !later.is_empty() {
         // Half of the time is left for the others, in case none of these answers.
         let patience = tokio::time::Instant::from_std(now + deadline.saturating_duration_since(now) / 2);
-        while let Ok(Some((place, reply, is_hurried))) = timeout_at(patience, answers.next()).await {
-            take(visitor, place, reply, is_hurried);
+        while let Ok(Some(answer)) = timeout_at(patience, answers.next()).await {
+            take(merging, answer);
         }
-        if visitor.has_found() {
-            later.iter().for_each(|place| {
-                visitor.unasked(neighbors, Place::Reachable(*place), WhyUnasked::RuledOut);
-            });
-        } else {
+        if !merging.has_found() {
             asked += later.len();
             let began = Instant::now();
             answers.extend(later.iter().map(|place| ask(place, began))); // a summary must not lose an answer
-            visitor.asks(&later, true);
         }
     }
-    while let Some((place, reply, is_hurried)) = answers.next().await {
-        take(visitor, place, reply, is_hurried);
+    while let Some(answer) = answers.next().await {
+        take(merging, answer);
     }
     asked
 }
@@ -226,20 +169,9 @@ pub(crate) fn budget_of(left: Duration) -> Duration {
     left.saturating_sub((left / 8).clamp(MARGIN_MIN, MARGIN_MAX))
 }
 
-/// Nobody is asked, because of `why`.
-fn ends<V: Visitor>(shared: &Shared, visitor: &mut V, covered: &Covered, why: WhyUnasked) {
-    if V::SEES_ENDS {
-        let neighbors = shared.neighbors.links.current();
-        let mut tell = |place, why| visitor.unasked(&neighbors, place, why);
-        let route = route_and_tell(shared.tag, &neighbors.tags, &neighbors.away, covered, &mut tell);
-        route.ask.into_iter().for_each(|place| tell(Place::Reachable(place), why));
-    }
-}
-
 /// Of the neighbors to `ask`, those that are asked at once, and those that are if nobody has anything.
-fn split<V: Visitor>(
+fn split(
     shared: &Shared,
-    visitor: &mut V,
     neighbors: &Neighbors,
     mut ask: Vec<usize>,
     forwarded: &QueryRequest,
@@ -259,58 +191,42 @@ fn split<V: Visitor>(
     };
     if forwarded.ttl_hops == 0 {
         // Asked for itself alone, a neighbor whose summary is trusted is known to list nothing: see the rule.
-        ask.retain(|place| {
-            let is_ruled_out = neighbors.reachable[*place].rules_out(&wanted);
-            if is_ruled_out {
-                visitor.unasked(neighbors, Place::Reachable(*place), WhyUnasked::RuledOut);
-            }
-            !is_ruled_out
-        });
+        ask.retain(|place| !neighbors.reachable[*place].rules_out(&wanted));
         return (ask, Vec::new());
     }
     ask.into_iter().partition(|place| !neighbors.reachable[*place].rules_out(&wanted))
 }
 
-/// Asks one neighbor. Also returns whether it did not answer because the asker has no more time, or this node is busy: not
-/// even a guest is to blame for that, and the answer is not complete.
-async fn ask<V: Visitor>(
+/// A neighbor's place, when it was asked, and what [`call`] returned.
+type Answer = (usize, Instant, Result<QueryReply, NoAnswer>, bool);
+
+/// Asks one neighbor.
+async fn ask(
     shared: &Shared,
     place: usize,
     neighbor: &Neighbor,
     request: QueryRequest,
     now: Instant,
     deadline: Instant,
-) -> (usize, Result<V::Reply, NoAnswer>, bool) {
+) -> Answer {
+    let call = call(shared, neighbor, (now, deadline), |client, context| client.query(context, request));
+    let (reply, is_hurried) = call.await;
+    (place, now, reply, is_hurried)
+}
+
+/// Makes one call to a neighbor, begun at `now`, and notes how it answers. Also returns whether it did not because the asker
+/// has no more time, or this node is busy: not even a guest is to blame for that, and the answer is not complete.
+pub(crate) async fn call<'a, T, F: Future<Output = Result<Result<T, Refusal>, RpcError>>>(
+    shared: &Shared,
+    neighbor: &'a Neighbor,
+    (now, deadline): (Instant, Instant),
+    call: impl FnOnce(&'a IndexerServiceClient, Context) -> F,
+) -> (Result<T, NoAnswer>, bool) {
     let Some(asking) = neighbor.load.ask(now) else {
-        return (place, Err(NoAnswer::Busy), false); // many wait for it already, and it says nothing
+        return (Err(NoAnswer::Busy), false); // many wait for it already, and it says nothing
     };
     let until = neighbor.waited_for(now, deadline, &shared.neighbors.stalls);
-    let answer = V::call(&neighbor.connected.client, call_until(until), request).await;
-    let (answer, is_hurried) = answered(shared, neighbor, asking, (now, until, deadline), answer).await;
-    (place, answer, is_hurried)
-}
-
-/// Makes one call to a neighbor, begun at `now`; returns what [`Visitor::absorb`] gets.
-pub(crate) async fn call<T, F: Future<Output = Result<Result<T, Refusal>, RpcError>>>(
-    shared: &Shared,
-    neighbor: &Neighbor,
-    (now, deadline): (Instant, Instant),
-    call: impl FnOnce(IndexerServiceClient, Context) -> F,
-) -> Result<T, NoAnswer> {
-    let Some(asking) = neighbor.load.ask(now) else { return Err(NoAnswer::Busy) };
-    let until = neighbor.waited_for(now, deadline, &shared.neighbors.stalls);
-    let answer = call(neighbor.connected.client.clone(), call_until(until)).await;
-    answered(shared, neighbor, asking, (now, until, deadline), answer).await.0
-}
-
-/// Notes how a neighbor answered a call that was made at `now` and waited for `until` at most.
-async fn answered<T>(
-    shared: &Shared,
-    neighbor: &Neighbor,
-    asking: Asking<'_>,
-    (now, until, deadline): (Instant, Instant, Instant),
-    answer: Result<Result<T, Refusal>, RpcError>,
-) -> (Result<T, NoAnswer>, bool) {
+    let answer = call(&neighbor.connected.client, call_until(until)).await;
     let judged = neighbor.judged_by(&answer, (now, until, until == deadline)).await;
     if judged.is_judged {
         shared.neighbors.links.judged();

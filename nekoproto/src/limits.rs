@@ -59,7 +59,7 @@ const _: () = assert!(
         < FRAME_BYTES_MAX - 64
 );
 
-/// Indexers in the answer to one trace: more than a query with the default TTL reaches in most networks.
+/// Indexers in the trace of one query: more than a query with the default TTL reaches in most networks.
 pub const TRACE_HOPS_MAX: usize = 256;
 /// Neighbors that were not asked, listed for each of them; further ones are counted.
 pub const TRACE_UNASKED_MAX: usize = 32;
@@ -68,7 +68,10 @@ pub const TRACE_FOUND_MAX: usize = 4;
 /// Upper bound of the bytes of one hop: node, address and numbers; versions; neighbors that were not asked.
 const TRACE_HOP_BYTES_MAX: usize =
     33 + 20 + 64 + TRACE_FOUND_MAX * (9 + 9 + 5) + TRACE_UNASKED_MAX * (10 + 21 + 1);
-const _: () = assert!(TRACE_HOPS_MAX * TRACE_HOP_BYTES_MAX < FRAME_BYTES_MAX - 64);
+const _: () = assert!(
+    HITS_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) + TRACE_HOPS_MAX * TRACE_HOP_BYTES_MAX
+        < FRAME_BYTES_MAX - 64
+);
 
 /// Hops of a route probe: enough to go round twenty nodes three times.
 pub const PROBE_HOPS_MAX: u8 = 64;

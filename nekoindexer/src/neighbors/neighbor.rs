@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{IndexerAddr, IndexerServiceClient, NodeId, NodeTag, WhyUnasked, summary::Filter};
+use nekoproto::{IndexerAddr, IndexerServiceClient, NodeId, NodeTag, Unasked, WhyUnasked, summary::Filter};
 use tarpc::client::RpcError;
 use tokio::task::yield_now;
 
@@ -147,10 +147,8 @@ pub(crate) struct Neighbors {
     pub(crate) sorted: Arc<[NodeTag]>,
     /// Configured ones and members out of reach, or that do not answer; `None` where it was never known who they are.
     pub(crate) away: Vec<Option<NodeTag>>,
-    /// Where they are, or were, in the same order.
-    pub(crate) away_at: Vec<SocketAddr>,
-    /// Which of the two, in the same order.
-    pub(crate) away_why: Vec<WhyUnasked>,
+    /// The same, with where they are, or were, and which of the two.
+    pub(crate) unasked: Vec<Unasked>,
     /// Grows with each change.
     pub(crate) version: u64,
 }
@@ -167,10 +165,9 @@ impl Neighbors {
         Some(&self.reachable[at].connected.channel)
     }
 
-    pub(super) fn add_away(&mut self, tag: Option<NodeTag>, addr: SocketAddr, why: WhyUnasked) {
-        self.away.push(tag);
-        self.away_at.push(addr);
-        self.away_why.push(why);
+    pub(super) fn add_away(&mut self, node: Option<NodeTag>, addr: SocketAddr, why: WhyUnasked) {
+        self.away.push(node);
+        self.unasked.push(Unasked { node, addr: Some(addr), why });
     }
 
     /// Whether what the neighbor `node` told us counts.

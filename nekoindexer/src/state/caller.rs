@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nekoproto::{
     NodeTag,
     budget::Account,
-    limits::{SEEN_OF_NEIGHBOR_MAX, SEEN_OF_PEER_MAX},
+    limits::{FRAME_BYTES_MAX, SEEN_OF_NEIGHBOR_MAX, SEEN_OF_PEER_MAX},
 };
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -16,6 +16,8 @@ use super::tab::Tab;
 pub const ID_BYTES: usize = 224;
 /// Bytes of a query while neighbors are asked: its calls, and what they answer.
 const FORWARD_BYTES: usize = 4 * 1024;
+/// The same if the trace is asked for, whose hops fill a frame at most.
+const TRACE_BYTES: usize = FRAME_BYTES_MAX;
 /// Queries of one peer that are forwarded at once; further ones wait for a place. Others that ask wait for no more
 /// than these, and some peers together do not use up what is in flight to one neighbor.
 pub const FORWARDS_OF_PEER_MAX: usize = 112;
@@ -27,18 +29,15 @@ const PEER_ID_PARTS: usize = 2;
 /// Lists of names of one caller, over all its connections, that are answered at once: others that ask wait for no more
 /// work than that, and no more answers are kept until their list is whole.
 const LISTS_AT_ONCE: usize = 1;
-/// Traces of one peer, and scans of it that run or wait; further ones are refused as `Busy`.
-const TRACES_OF_PEER_MAX: usize = 4;
 /// Parts of its route probes that are passed on at the moment; further ones are refused as `Busy`. Those that come by
 /// neighbors are bounded where they begin, and in all.
 const PROBE_PARTS_OF_PEER_MAX: usize = 4 * 1024;
 const PROBE_PARTS_OF_NEIGHBOR_MAX: usize = 8 * 1024;
+/// Scans of one peer that run or wait; further ones are refused as `Busy`.
 const SCANS_OF_PEER_MAX: usize = 16;
+const SCANS_OF_NEIGHBOR_MAX: usize = 32;
 /// Holders that it has connect to it, or over this node, at the moment; further ones are refused as `Busy`.
 const CALL_BACKS_MAX: usize = 16;
-/// The same of one neighbor.
-const TRACES_OF_NEIGHBOR_MAX: usize = 8;
-const SCANS_OF_NEIGHBOR_MAX: usize = 32;
 
 /// One node that asks, over whatever connections, and what it takes of what there is for all.
 #[derive(Debug)]
@@ -53,8 +52,6 @@ pub struct Caller {
     forwards_tab: Mutex<Tab>,
     /// Its lists of names that are answered at the moment; further ones wait for their turn.
     pub(crate) lists: Semaphore,
-    /// Its share of traces.
-    pub(crate) traces: Semaphore,
     /// Its share of route probes, in parts.
     pub(crate) probes: Semaphore,
     /// Its share of holders that connect to it.
@@ -72,6 +69,7 @@ pub(super) struct Remembered(Arc<Mutex<Tab>>);
 #[derive(Debug)]
 pub struct Forwarding<'a> {
     caller: &'a Caller,
+    bytes: usize,
     _place: SemaphorePermit<'a>,
 }
 
@@ -84,9 +82,9 @@ impl Caller {
             Some(_) => (SEEN_OF_NEIGHBOR_MAX, FORWARDS_OF_NEIGHBOR_MAX),
             None => (SEEN_OF_PEER_MAX.min(share / PEER_ID_PARTS), FORWARDS_OF_PEER_MAX),
         };
-        let (traces, probes, scans) = match neighbor {
-            Some(_) => (TRACES_OF_NEIGHBOR_MAX, PROBE_PARTS_OF_NEIGHBOR_MAX, SCANS_OF_NEIGHBOR_MAX),
-            None => (TRACES_OF_PEER_MAX, PROBE_PARTS_OF_PEER_MAX, SCANS_OF_PEER_MAX),
+        let (probes, scans) = match neighbor {
+            Some(_) => (PROBE_PARTS_OF_NEIGHBOR_MAX, SCANS_OF_NEIGHBOR_MAX),
+            None => (PROBE_PARTS_OF_PEER_MAX, SCANS_OF_PEER_MAX),
         };
         Self {
             neighbor,
@@ -95,7 +93,6 @@ impl Caller {
             forwards: Semaphore::new(forwards),
             forwards_tab: Mutex::new(Tab::of(account)),
             lists: Semaphore::new(LISTS_AT_ONCE),
-            traces: Semaphore::new(traces),
             probes: Semaphore::new(probes),
             call_backs: Arc::new(Semaphore::new(CALL_BACKS_MAX)),
             scans: Arc::new(Semaphore::new(scans)),
@@ -104,12 +101,13 @@ impl Caller {
     }
 
     /// A query of it is forwarded that has this `place`; `None` if its account has no room.
-    pub fn forward<'a>(&'a self, place: SemaphorePermit<'a>) -> Option<Forwarding<'a>> {
+    pub fn forward<'a>(&'a self, place: SemaphorePermit<'a>, has_trace: bool) -> Option<Forwarding<'a>> {
+        let bytes = if has_trace { TRACE_BYTES } else { FORWARD_BYTES };
         let mut forwards = self.forwards_tab.lock();
-        let bytes = forwards.used() + FORWARD_BYTES;
-        let has_room = forwards.set(bytes).is_ok();
+        let used = forwards.used() + bytes;
+        let has_room = forwards.set(used).is_ok();
         // One that is dropped here would wait for the lock.
-        has_room.then(|| Forwarding { caller: self, _place: place })
+        has_room.then(|| Forwarding { caller: self, bytes, _place: place })
     }
 
     /// Room for one more message id, unless it has too many, or its account has no room or was evicted.
@@ -149,7 +147,7 @@ impl Drop for Remembered {
 impl Drop for Forwarding<'_> {
     fn drop(&mut self) {
         let mut forwards = self.caller.forwards_tab.lock();
-        let left = forwards.used() - FORWARD_BYTES;
+        let left = forwards.used() - self.bytes;
         let _ = forwards.set(left); // less than before
     }
 }
@@ -163,20 +161,28 @@ mod tests {
     #[test]
     fn one_caller_forwards_no_more_than_its_share() {
         let budget = Budget::new(1 << 30);
-        let caller = |n: u8| {
+        let caller = |budget: &Arc<Budget>, n: u8| {
             let node = Identity::from_seed(&[n; 32]).id();
             Caller::new(None, Some(budget.account([127, 0, 0, 1].into(), node)))
         };
-        let (greedy, other) = (caller(1), caller(2));
-        fn forward(caller: &Caller) -> Option<Forwarding<'_>> {
-            caller.forward(caller.forwards.try_acquire().ok()?)
+        let (greedy, other) = (caller(&budget, 1), caller(&budget, 2));
+        fn forward(caller: &Caller, has_trace: bool) -> Option<Forwarding<'_>> {
+            caller.forward(caller.forwards.try_acquire().ok()?, has_trace)
         }
-        let forwards: Vec<_> = std::iter::from_fn(|| forward(&greedy)).collect();
+        let forwards: Vec<_> = std::iter::from_fn(|| forward(&greedy, false)).collect();
         assert_eq!(forwards.len(), FORWARDS_OF_PEER_MAX);
         assert!(budget.used() > FORWARDS_OF_PEER_MAX * FORWARD_BYTES / 2, "they are on its account");
-        assert!(forward(&other).is_some() && forward(&greedy).is_none());
+        assert!(forward(&other, false).is_some() && forward(&greedy, false).is_none());
         drop(forwards);
-        assert!(forward(&greedy).is_some());
+        assert!(forward(&greedy, false).is_some());
         assert!(budget.used() < 1 << 20);
+
+        let small = Budget::new(1 << 24);
+        let tracing = caller(&small, 1);
+        let traces: Vec<_> = std::iter::from_fn(|| forward(&tracing, true)).collect();
+        assert_eq!(traces.len(), (1 << 24) / 3 / TRACE_BYTES, "of a third of all, half a MiB each");
+        assert!(forward(&tracing, false).is_some());
+        drop(traces);
+        assert!(forward(&tracing, true).is_some() && small.used() < 1 << 20);
     }
 }

@@ -153,7 +153,12 @@ impl Merge {
     #[must_use]
     pub fn finish(self) -> QueryReply {
         let hits = self.found.into_iter().map(Found::into_hit);
-        QueryReply { hits: List::first_of(hits), complete: self.complete, messages: self.messages }
+        QueryReply {
+            hits: List::first_of(hits),
+            complete: self.complete,
+            messages: self.messages,
+            trace: None,
+        }
     }
 }
 

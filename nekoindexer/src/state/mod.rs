@@ -29,10 +29,11 @@ use nekoproto::{
 };
 use parking_lot::{Mutex, MutexGuard};
 
-pub use self::plan::{Announcement, QueryPlan, RegisterPlan, Share};
+pub use self::plan::{Announcement, RegisterPlan, Share};
 use self::{
     caller::Caller,
     index::{Index, Noted, Session},
+    merge::Found,
     seen::{Seen, Sight},
     summary::OwnSummary,
 };
@@ -112,7 +113,7 @@ impl State {
         plan
     }
 
-    /// A query of `from` arrives. It ends after `deadline`.
+    /// A query of `from` arrives, which ends after `deadline`. Also returns what this indexer itself finds.
     ///
     /// The id of a query that ends here is not remembered if it came from the indexer where it began: that
     /// indexer named us among the covered, as does every copy of the query, so no other copy comes. (A peer
@@ -126,18 +127,11 @@ impl State {
         from: &Caller,
         deadline: Duration,
         now: Instant,
-    ) -> Result<QueryPlan, Refusal> {
+    ) -> Result<(Share, Vec<Found>), Refusal> {
         let QueryRequest { msg_id, ttl_hops, covered, .. } = request;
         let share = self.share((*msg_id, *ttl_hops, covered), from, deadline, now)?;
         let local = if share.answers { self.index.lookup(request, now) } else { Vec::new() };
-        Ok(match share {
-            Share { is_remembered: false, .. } => QueryPlan::Alone(local),
-            Share { ttl_hops: Some(ttl_hops), answers, .. } => {
-                QueryPlan::Forward { local, ttl_hops, again: !answers }
-            }
-            Share { answers: true, .. } => QueryPlan::Answer(local),
-            Share { answers: false, .. } => QueryPlan::Duplicate,
-        })
+        Ok((share, local))
     }
 
     /// A search by pattern arrives, as a query does; see [`on_query`](Self::on_query).

@@ -4,33 +4,12 @@ use std::collections::HashMap;
 
 use nekoproto::{FileName, ListedRecord};
 
-use super::{index::SessionId, merge::Found, summary::Position};
-
-/// What to do about a query.
-#[derive(Debug, PartialEq, Eq)]
-pub enum QueryPlan {
-    /// Answer with this and ask nobody.
-    Answer(Vec<Found>),
-    /// A copy was answered before, and this one travels no further: answer with nothing.
-    Duplicate,
-    /// Answer with this, marked as incomplete: there is no room to remember the message, and a message
-    /// that is not remembered must not be forwarded.
-    Alone(Vec<Found>),
-    /// Answer with this and with what neighbors answer.
-    Forward {
-        /// What this indexer itself found.
-        local: Vec<Found>,
-        /// Hops left for the neighbors.
-        ttl_hops: u8,
-        /// A copy was answered before: nothing is found a second time.
-        again: bool,
-    },
-}
+use super::{index::SessionId, summary::Position};
 
 /// What an indexer does for a message that is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Whether it answers with what it itself finds.
+    /// Whether it answers with what it itself finds. Otherwise a copy was answered before.
     pub answers: bool,
     /// Whether there is room to remember the message. One that is not remembered must not be forwarded, and its
     /// answer is incomplete.

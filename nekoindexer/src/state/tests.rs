@@ -16,13 +16,10 @@ async fn only_the_indexer_where_a_query_began_is_answered_without_being_remember
         let request = QueryRequest::new(MsgId::from_u128(id), testing::name("a"), 0);
         QueryRequest { covered: Covered::first_of([began_at, via, other]), ..request }
     };
-    let answer = |request: &QueryRequest, from| match state
-        .on_query(request, &Caller::new(from, None), deadline, now)
-        .unwrap()
-    {
-        QueryPlan::Answer(local) | QueryPlan::Forward { local, .. } => local.len(),
-        QueryPlan::Duplicate => 0,
-        other => panic!("{other:?}"),
+    let answer = |request: &QueryRequest, from| {
+        let (share, local) = state.on_query(request, &Caller::new(from, None), deadline, now).unwrap();
+        assert!(share.is_remembered);
+        local.len()
     };
     for (id, from, answers) in [(1, Some(began_at), [1, 1]), (2, Some(via), [1, 0]), (3, None, [1, 0])] {
         assert_eq!([(); 2].map(|()| answer(&last_hop(id), from)), answers, "{id}");

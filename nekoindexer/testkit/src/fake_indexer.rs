@@ -11,7 +11,7 @@ use std::{
 use nekoproto::{
     Answers, CallBack, FileName, FindReply, FindRequest, Hit, IndexerService, InvalidateRequest, LeaseReply,
     List, Names, PeerServiceClient, QueryAllRequest, QueryReply, QueryRequest, Records, Refusal,
-    RegisterReply, RegisterRequest, Role, SignedRecord, TraceReply,
+    RegisterReply, RegisterRequest, Role, SignedRecord,
     indexer::answers,
     probe::{ProbeReply, ProbeRequest},
     summary::{SummaryNews, SummaryReply},
@@ -97,7 +97,7 @@ impl Service {
     }
 
     fn reply(&self) -> QueryReply {
-        QueryReply { hits: List::first_of(self.hits.clone()), complete: true, messages: 0 }
+        QueryReply { hits: List::first_of(self.hits.clone()), complete: true, ..QueryReply::default() }
     }
 }
 
@@ -152,10 +152,6 @@ impl IndexerService for Service {
     }
 
     async fn summarize(self, _: Context, _: SummaryNews) -> Result<SummaryReply, Refusal> {
-        Err(Refusal::Busy)
-    }
-
-    async fn trace(self, _: Context, _: QueryRequest) -> Result<TraceReply, Refusal> {
         Err(Refusal::Busy)
     }
 

@@ -38,7 +38,7 @@ macro_rules! service {
 service! {
     /// An indexer.
     indexer, IndexerServiceRequest, IndexerServiceResponse:
-    Register Deregister Renew Search Query Invalidate Summarize SearchAll QueryAll DeregisterAll Find Trace CallBack Probe
+    Register Deregister Renew Search Query Invalidate Summarize SearchAll QueryAll DeregisterAll Find CallBack Probe
 }
 
 service! {

@@ -104,6 +104,11 @@ pub fn query(text: &str, ttl_hops: u8) -> QueryRequest {
     QueryRequest::new(MsgId::random(), name(text), ttl_hops)
 }
 
+/// A query whose reply has its way.
+pub fn traced(text: &str, ttl_hops: u8) -> QueryRequest {
+    QueryRequest { trace: true, ..query(text, ttl_hops) }
+}
+
 /// The version of each hit and its holders, sorted: the newest version first.
 pub fn hits(reply: &QueryReply) -> Vec<(u64, Vec<NodeId>)> {
     let mut hits: Vec<_> = reply

@@ -87,7 +87,7 @@ async fn holders_that_a_guest_makes_up_push_no_real_one_out() {
     let false_holder = |n: u16| listed(n, nowhere);
     let holders = List::first_of((100..).map(false_holder).take(HOLDERS_MAX));
     let hits = List::first_of([Hit { record: record(ORIGIN, "a", 1), holders }]);
-    let reply = QueryReply { hits, complete: true, messages: 0 };
+    let reply = QueryReply { hits, complete: true, ..QueryReply::default() };
     let _rogue = guest(500, &asker, Habit::Says(reply)).await;
     eventually(async || {
         let (reply, _) = timed(&peer).await;

@@ -8,7 +8,7 @@ const ATTACKER: u16 = 666;
 fn says(records: impl IntoIterator<Item = SignedRecord>, holders: &[ListedHolder]) -> Habit {
     let hit = |record| Hit { record, holders: List::first_of(holders.iter().cloned()) };
     let hits = List::first_of(records.into_iter().map(hit));
-    Habit::Says(QueryReply { hits, complete: true, messages: 0 })
+    Habit::Says(QueryReply { hits, complete: true, ..QueryReply::default() })
 }
 
 /// As many made-up holders as fit.

@@ -218,8 +218,8 @@ async fn program_that_stands_still_is_a_hop_that_did_not_answer_in_time() {
     let asked = connected(CLEAR, &[still.addr]).await;
     let peer = Peer::join(1, asked.local_addr(), CLEAR).await;
     let answer = async || {
-        let reply = peer.client.trace(within(Duration::from_millis(800)), query("a", 2)).await;
-        let reply = reply.expect("the asker itself answers in time").unwrap();
+        let reply = peer.client.query(within(Duration::from_millis(800)), traced("a", 2)).await;
+        let reply = reply.expect("the asker itself answers in time").unwrap().trace.unwrap();
         assert_eq!((reply.hops.len(), reply.hops[1].addr), (2, Some(still.addr)), "{reply:?}");
         reply.hops[1].answer.clone().map(|_| ())
     };

@@ -113,6 +113,22 @@ async fn queries_of_one_peer_wait_for_their_places() {
     }
 }
 
+/// Goal: replies to traces of one peer fill no more than its share: further ones are refused, and plain queries are not.
+#[testkit::test]
+async fn traces_past_a_share_are_refused() {
+    let fake = Fake::begin(20, CLEAR, Habit::NeverAnswers);
+    let near = small(config(CLEAR, &[fake.addr])).await;
+    near.neighbors_reach(1).await;
+    let peer = join(GREEDY, &near).await;
+    let asking = (0..24).map(|n| QueryRequest { trace: n < 12, ..query("a", 1) });
+    let asking = asking.map(|request| peer.client.query(within(Duration::from_secs(1)), request));
+    let answers = join_all(asking).await;
+    let refused = |range: Range<usize>| {
+        answers[range].iter().filter(|answer| matches!(answer, Ok(Err(Refusal::Busy)))).count()
+    };
+    assert_eq!((refused(0..12), refused(12..24)), (2, 0), "ten fit a third of the budget");
+}
+
 /// Goal: whoever floods message ids is answered from this indexer alone, and told so; others are answered as before.
 #[testkit::test]
 async fn ids_past_a_share_leave_queries_of_others_forwarded() {

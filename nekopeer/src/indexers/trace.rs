@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use nekoproto::{FileName, MsgId, NoAnswer, QueryRequest, TraceHop, TraceReply, transport::call_within};
+use nekoproto::{
+    FileName, MsgId, NoAnswer, QueryReply, QueryRequest, TraceHop, TraceReply, transport::call_within,
+};
 use tarpc::client::RpcError;
 
 use super::{Indexers, SearchError, session::Session};
@@ -15,14 +17,20 @@ impl Indexers {
         if self.sessions.is_empty() {
             return Err(SearchError::NoIndexer);
         }
-        // The same id for all indexers, as a query has: the network handles it once.
-        let request = QueryRequest::new(MsgId::random(), name.clone(), ttl_hops);
+        // The same id for all indexers, as every query has: the network handles it once.
+        let request =
+            QueryRequest { trace: true, ..QueryRequest::new(MsgId::random(), name.clone(), ttl_hops) };
         let has_others = self.sessions.len() > 1;
         let asked = self.sessions.iter().map(async |session| {
             let (began, asking) = (Instant::now(), ask(session, self.query_deadline, request.clone()));
-            let answer = session.while_alive(has_others, asking).await.unwrap_or(Err(NoAnswer::Late));
-            let waited_us = u32::try_from(began.elapsed().as_micros()).unwrap_or(u32::MAX);
-            tree(session, &request, answer, waited_us)
+            let reply = session.while_alive(has_others, asking).await.unwrap_or(Err(NoAnswer::Late));
+            let asked = TraceHop {
+                node: session.remote(),
+                addr: Some(session.addr()),
+                waited_us: u32::try_from(began.elapsed().as_micros()).unwrap_or(u32::MAX),
+                ..TraceHop::of(Err(NoAnswer::Nonsense))
+            };
+            TraceReply::checked(reply.map(|reply| reply.trace), ttl_hops, asked)
         });
         let trees = join_all(asked).await;
         let is_answered = trees.iter().flat_map(|tree| tree.hops.first()).any(|hop| hop.answer.is_ok());
@@ -33,13 +41,13 @@ impl Indexers {
     }
 }
 
-async fn ask(session: &Session, patience: Duration, request: QueryRequest) -> Result<TraceReply, NoAnswer> {
+async fn ask(session: &Session, patience: Duration, request: QueryRequest) -> Result<QueryReply, NoAnswer> {
     let began = Instant::now();
     match session.client_within(patience).await {
         None => Err(NoAnswer::Away),
         Some(client) => {
             let left = patience.saturating_sub(began.elapsed());
-            match client.trace(call_within(left), request).await {
+            match client.query(call_within(left), request).await {
                 Ok(Ok(reply)) => Ok(reply),
                 Ok(Err(refusal)) => Err(NoAnswer::Refused(refusal)),
                 Err(RpcError::DeadlineExceeded) => Err(NoAnswer::Late),
@@ -47,20 +55,4 @@ async fn ask(session: &Session, patience: Duration, request: QueryRequest) -> Re
             }
         }
     }
-}
-
-/// The tree whose root is the indexer of `session`.
-fn tree(
-    session: &Session,
-    request: &QueryRequest,
-    answer: Result<TraceReply, NoAnswer>,
-    waited_us: u32,
-) -> TraceReply {
-    let asked = TraceHop {
-        node: session.remote(),
-        addr: Some(session.addr()),
-        waited_us,
-        ..TraceHop::of(Err(NoAnswer::Nonsense))
-    };
-    TraceReply::checked(answer, request.ttl_hops, asked)
 }

@@ -41,7 +41,7 @@ pub trait IndexerService {
     async fn renew() -> Result<LeaseReply, Refusal>;
     /// What this indexer itself knows about a name.
     async fn search(name: FileName) -> Result<QueryReply, Refusal>;
-    /// What the indexers in reach know about a name.
+    /// What the indexers in reach know about a name, and on request which way the query went.
     async fn query(request: QueryRequest) -> Result<QueryReply, Refusal>;
     /// Newer versions exist. The signed records are the proof, whoever sends them.
     async fn invalidate(request: InvalidateRequest) -> Result<(), Refusal>;
@@ -56,8 +56,6 @@ pub trait IndexerService {
     async fn deregister_all() -> Result<(), Refusal>;
     /// The files whose names match, as the indexers in reach know them, by name and page by page.
     async fn find(request: FindRequest) -> Result<FindReply, Refusal>;
-    /// Which way a query would go, and what each indexer on it knows. It is forwarded as a query is.
-    async fn trace(request: QueryRequest) -> Result<TraceReply, Refusal>;
     /// Has a holder that is registered here connect to the caller, who cannot connect to it.
     async fn call_back(request: CallBack) -> Result<(), Refusal>;
     /// A route probe: the indexer passes it on to one neighbor, if it has hops left. The answer is the way that it went.
@@ -128,13 +126,23 @@ pub struct QueryRequest {
     /// Holders that are not wanted: they failed.
     #[serde(with = "crate::values::fixed_list")]
     pub without: List<NodeTag, WITHOUT_MAX>,
+    /// Whether the reply has the way of the query.
+    pub trace: bool,
 }
 
 impl QueryRequest {
     /// The query for all that is known of `name`.
     #[must_use]
     pub const fn new(msg_id: MsgId, name: FileName, ttl_hops: u8) -> Self {
-        Self { msg_id, name, ttl_hops, covered: Covered::new(), origin: None, without: List::new() }
+        Self {
+            msg_id,
+            name,
+            ttl_hops,
+            covered: Covered::new(),
+            origin: None,
+            without: List::new(),
+            trace: false,
+        }
     }
 }
 
@@ -193,10 +201,12 @@ pub struct QueryReply {
     pub complete: bool,
     /// Known number of query messages that indexers sent to each other for this reply.
     pub messages: u32,
+    /// The way of the query, if the request says so.
+    pub trace: Option<Box<TraceReply>>,
 }
 
 impl QueryReply {
-    /// Upper bound of its encoded length.
+    /// Upper bound of its encoded length without a trace.
     fn bytes_max(&self) -> usize {
         let hit = |hit: &Hit| {
             let name = hit.record.unverified().name.as_str().len();

@@ -1,4 +1,4 @@
-//! The path of a query: what a trace answers. A trace travels as a [`QueryRequest`](super::QueryRequest).
+//! The way of a query, which its [reply](super::QueryReply) has if its [request](super::QueryRequest) says so.
 
 use std::net::SocketAddr;
 
@@ -128,18 +128,12 @@ pub enum NoAnswer {
 }
 
 impl TraceReply {
-    /// The answer of one indexer alone.
+    /// What became of a query to somebody who was given `ttl_hops`: the hops of its reply, if they are a tree, the first one
+    /// with what the asker itself knows, which is `asked`.
     #[must_use]
-    pub fn of(answer: TraceAnswer) -> Self {
-        Self { hops: List::first_of([TraceHop::of(Ok(answer))]), whole: true }
-    }
-
-    /// What became of a call to somebody who was given `ttl_hops`: its hops, if they are a tree, the first one with what
-    /// the asker itself knows, which is `asked`.
-    #[must_use]
-    pub fn checked(reply: Result<Self, NoAnswer>, ttl_hops: u8, mut asked: TraceHop) -> Self {
+    pub fn checked(reply: Result<Option<Box<Self>>, NoAnswer>, ttl_hops: u8, mut asked: TraceHop) -> Self {
         let reply =
-            reply.and_then(|reply| reply.is_sound(ttl_hops).then_some(reply).ok_or(NoAnswer::Nonsense));
+            reply.and_then(|reply| reply.filter(|reply| reply.is_sound(ttl_hops)).ok_or(NoAnswer::Nonsense));
         let (theirs, whole) = match reply {
             Ok(reply) => (reply.hops.into_vec(), reply.whole),
             Err(why) => (vec![TraceHop::of(Err(why))], true),
@@ -157,25 +151,17 @@ impl TraceReply {
     /// Whether somebody lists the name.
     #[must_use]
     pub fn has_found(&self) -> bool {
-        self.hops.iter().any(TraceHop::has_found)
+        self.hops.iter().any(|hop| hop.answer.as_ref().is_ok_and(|answer| !answer.found.is_empty()))
     }
 
     /// Whether it is a tree no deeper than `ttl_hops`.
     #[must_use]
     pub fn is_sound(&self, ttl_hops: u8) -> bool {
-        let depths = self.hops.iter().map(|hop| hop.depth);
-        let mut before = None;
-        for depth in depths {
-            let is_sound = match before {
-                None => depth == 0,
-                Some(before) => 0 < depth && depth - 1 <= before && depth <= ttl_hops,
-            };
-            if !is_sound {
-                return false;
-            }
-            before = Some(depth);
-        }
-        before.is_some()
+        let follows = |pair: &[TraceHop]| {
+            let [before, hop] = [pair[0].depth, pair[1].depth];
+            0 < hop && hop - 1 <= before && hop <= ttl_hops
+        };
+        self.hops.first().is_some_and(|first| first.depth == 0) && self.hops.windows(2).all(follows)
     }
 }
 
@@ -184,12 +170,6 @@ impl TraceHop {
     #[must_use]
     pub const fn of(answer: Result<TraceAnswer, NoAnswer>) -> Self {
         Self { depth: 0, node: None, addr: None, waited_us: 0, despite_summary: false, answer }
-    }
-
-    /// Whether the indexer itself lists the name.
-    #[must_use]
-    pub fn has_found(&self) -> bool {
-        self.answer.as_ref().is_ok_and(|answer| !answer.found.is_empty())
     }
 }
 

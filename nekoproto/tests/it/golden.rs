@@ -113,7 +113,7 @@ fn found() -> QueryReply {
     let via = Via::Indexer(IndexerAddr { addr: "192.0.2.7:7707".parse().unwrap(), node: node(1) });
     let v6 = ListedHolder { partial: true, via, ..ListedHolder::new(v6) };
     let hit = Hit { record: record(), holders: List::first_of([ListedHolder::new(at()), v6]) };
-    QueryReply { hits: List::first_of([hit]), complete: true, messages: 9 }
+    QueryReply { hits: List::first_of([hit]), complete: true, messages: 9, trace: None }
 }
 
 fn values(pins: &mut Pins) {
@@ -141,7 +141,7 @@ fn calls(pins: &mut Pins) {
     let covered = List::first_of([node(1).tag(), node(2).tag()]);
     let names = List::first_of([name("a"), name("b/c")]);
     let query = QueryRequest { covered: covered.clone(), ..QueryRequest::new(MSG_ID, name("a"), 3) };
-    pins.call("trace", Ask::Trace { request: query.clone() });
+    pins.call("query with a trace", Ask::Query { request: QueryRequest { trace: true, ..query.clone() } });
     let visited = List::first_of([node(1).tag()]);
     let probe = ProbeRequest { visited, payload: vec![0xaa; 2], ..ProbeRequest::new(MSG_ID, 10) };
     pins.call("probe", Ask::Probe { request: probe });
@@ -235,7 +235,8 @@ fn traces_and_probes(pins: &mut Pins) {
         answer: Err(NoAnswer::Refused(Refusal::Busy)),
     };
     let hops = List::first_of([TraceHop::of(Ok(known)), late]);
-    pins.answer("way", Answer::Trace(Ok(TraceReply { hops, whole: true })));
+    let trace = Some(Box::new(TraceReply { hops, whole: true }));
+    pins.answer("way", Answer::Query(Ok(QueryReply { trace, ..QueryReply::default() })));
     let stop = ProbeStop { node: node(1).tag(), again: true, own_ns: 300, waited_us: 5, next: None };
     let next = ProbeStop { next: Some("127.0.0.1:80".parse().unwrap()), again: false, ..stop };
     let stops = List::first_of([next, stop]);
@@ -306,7 +307,7 @@ fn frames_are_small() {
         (pins.0.trim().rsplit(' ').next().unwrap().len()) / 2
     };
     assert_eq!(len(&|pins| pins.call("search", Ask::Search { name: name("a") })), 8);
-    assert_eq!(len(&|pins| pins.answer("nothing", Answer::Search(Ok(QueryReply::default())))), 8);
+    assert_eq!(len(&|pins| pins.answer("nothing", Answer::Search(Ok(QueryReply::default())))), 9);
     assert_eq!(len(&|pins| pins.pin("record", &record())), 193);
     assert_eq!(len(&|pins| pins.pin("holder", &ListedHolder::new(at()))), 45);
     let longest = (60_000..=u16::MAX).map(|port| SocketAddr::from(([u16::MAX; 8], port)));

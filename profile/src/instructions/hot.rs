@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use nekoindexer::state::holders::Listed;
 use nekoindexer::state::merge::{Found, Merge};
 use nekoindexer::state::probe::plan;
-use nekoindexer::state::{QueryPlan, caller::Caller};
+use nekoindexer::state::{Share, caller::Caller};
 use nekoproto::probe::ProbeRequest;
 use nekoproto::{Covered, FileName, Identity, MsgId, NodeAddrs, QueryReply, QueryRequest, Via, codec};
 use serde::{Serialize, de::DeserializeOwned};
@@ -21,6 +21,7 @@ const NAMES: usize = 64;
 /// Bytes that a probe carries: few enough that copying them hides nothing.
 const MESSAGE_BYTES: usize = 1400;
 const DEADLINE: Duration = Duration::from_secs(2);
+const ANSWERS: Share = Share { answers: true, is_remembered: true, ttl_hops: None };
 
 /// A function that every query, or every route probe, goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -133,12 +134,10 @@ pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
         }
         Hot::AnswerQuery => {
             for n in rounds {
-                match bench.inside.state.on_query(&bench.request(n), &bench.caller, DEADLINE, bench.now)? {
-                    QueryPlan::Answer(local) => drop(black_box(Merge::new(local).finish())),
-                    QueryPlan::Duplicate | QueryPlan::Alone(_) | QueryPlan::Forward { .. } => {
-                        anyhow::bail!("not an answer")
-                    }
-                }
+                let state = &bench.inside.state;
+                let (share, local) = state.on_query(&bench.request(n), &bench.caller, DEADLINE, bench.now)?;
+                anyhow::ensure!(share == ANSWERS, "not an answer");
+                drop(black_box(Merge::new(local).finish()));
             }
         }
     }

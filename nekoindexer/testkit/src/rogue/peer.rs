@@ -165,7 +165,7 @@ pub(super) async fn false_hits(order: &Order) -> Result<HashMap<FileName, QueryR
         let holder = |_| ListedHolder::new(NodeAddrs::new(Identity::generate().id(), [third]));
         let holders = (0..HOLDERS_MAX).map(holder);
         let hit = Hit { record: hit.record, holders: List::first_of(holders) };
-        (name, QueryReply { hits: List::first_of([hit]), complete: true, messages: 0 })
+        (name, QueryReply { hits: List::first_of([hit]), complete: true, ..QueryReply::default() })
     };
     Ok(hits.into_iter().map(reply).collect())
 }

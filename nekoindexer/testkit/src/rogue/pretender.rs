@@ -12,7 +12,6 @@ use tokio::{
 use crate::service;
 use nekoproto::{
     FileName, FindReply, IndexerServiceClient, InvalidateRequest, QueryReply, QueryRequest, Refusal,
-    TraceReply,
     indexer::{IndexerServiceRequest as Ask, IndexerServiceResponse as Answer},
     summary::{SummaryNews, SummaryReply},
     transport::{NodeIo, control, control::Driver},
@@ -25,8 +24,6 @@ pub enum Habit {
     Says(QueryReply),
     /// Answers these names with this, and others with nothing; always as complete.
     Knows(Arc<HashMap<FileName, QueryReply>>),
-    /// Answers a trace with this.
-    Traces(TraceReply),
     /// Answers a search by pattern with this, and queries with nothing.
     Shows(FindReply),
     /// Answers with nothing, one question after the other, each after this time.
@@ -65,7 +62,7 @@ pub struct Heard {
 }
 
 const fn nothing() -> QueryReply {
-    QueryReply { hits: nekoproto::List::new(), complete: true, messages: 0 }
+    QueryReply { hits: nekoproto::List::new(), complete: true, messages: 0, trace: None }
 }
 
 impl Habit {
@@ -128,14 +125,6 @@ impl Pretender {
             (Ask::Query { request }, habit) => {
                 let _ = self.asked.send((context, request.clone())); // few listen
                 Answer::Query(Ok(habit.answer(&request.name, request.ttl_hops).await?))
-            }
-            (Ask::Trace { request }, habit) => {
-                let _ = self.asked.send((context, request)); // few listen
-                match habit {
-                    Habit::Traces(reply) => Answer::Trace(Ok(reply)),
-                    Habit::Refuses(refusal) => return Err(refusal),
-                    _ => pending().await,
-                }
             }
             (Ask::Find { .. }, Habit::Shows(reply)) => Answer::Find(Ok(reply)),
             (Ask::Find { .. }, Habit::Says(_) | Habit::Knows(_) | Habit::OneEach(..)) => {

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use nekoindexer::state::{
-    QueryPlan,
     caller::Caller,
     holders::Sender,
     merge::{Found, Merge},
@@ -107,16 +106,12 @@ impl Flood {
         let from = from.map(|(copy, _)| copy);
         let node = &self.nodes[to];
         let caller = Caller::new(sender, None);
-        let plan = node.state.on_query(&request, &caller, left, self.post.now()).expect("the query is taken");
-        let (local, ttl_hops) = match plan {
-            QueryPlan::Answer(local) => (local, None),
-            QueryPlan::Duplicate => (Vec::new(), None),
-            QueryPlan::Alone(_) => panic!("a message id was not remembered"),
-            QueryPlan::Forward { local, ttl_hops, .. } => (local, Some(ttl_hops)),
-        };
+        let plan = node.state.on_query(&request, &caller, left, self.post.now());
+        let (share, local) = plan.expect("the query is taken");
+        assert!(share.is_remembered, "a message id was not remembered");
         self.answers[to] += u32::from(!local.is_empty());
         let mut merge = Merge::new(local);
-        let Some(ttl_hops) = ttl_hops else { return self.answer(from, merge) };
+        let Some(ttl_hops) = share.ttl_hops else { return self.answer(from, merge) };
         let (route, ask) = node.route(&request.covered);
         if route.gap {
             self.gap = true;
