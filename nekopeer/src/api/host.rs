@@ -48,6 +48,8 @@ pub(crate) struct Host {
     pub(crate) node: Handle,
     /// Commands that are carried out and come to an end.
     working: TaskTracker,
+    /// All of them, those that were interrupted too.
+    tasks: TaskTracker,
     ending: Mutex<Ending>,
     /// Cancelled when the commands end because the peer does.
     pub(crate) closing: CancellationToken,
@@ -80,6 +82,7 @@ impl Host {
             commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
             node: Handle::current(),
             working: TaskTracker::new(),
+            tasks: TaskTracker::new(),
             ending: Mutex::new(Ending::Stopped),
             closing: CancellationToken::new(),
         })
@@ -97,7 +100,7 @@ impl Host {
         let working = (!command.api().about().is_endless).then(|| self.working.token());
         let (answer, replies) = Answer::channel();
         let host = Arc::clone(self);
-        let task = self.node.spawn(async move {
+        let carrying = async move {
             let _place = place;
             let result = tokio::select! {
                 biased;
@@ -107,7 +110,8 @@ impl Host {
             };
             drop(working);
             drop(answer.0.send(Reply::Finished(result)).await); // the caller may be gone
-        });
+        };
+        let task = self.tasks.spawn_on(carrying, &self.node);
         Ok(Carried { replies, _working: AbortOnDropHandle::new(task) })
     }
 
@@ -124,6 +128,12 @@ impl Host {
             let _ = timeout(OTHERS_WITHIN, self.idle()).await; // the others are told
         }
         self.closing.cancel();
+    }
+
+    /// Completes when nothing of a command is left, once all doors are closed.
+    pub(crate) async fn ended(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
     }
 
     fn farewell(&self) -> Failure {

@@ -175,6 +175,7 @@ impl Hosted {
         if let Some(http) = http {
             http.close().await;
         }
+        host.ended().await;
         host.jobs.close().await;
         host.peer.end().await;
         drop(host);

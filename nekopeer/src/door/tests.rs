@@ -66,6 +66,7 @@ impl Fixture {
 
     async fn close(self, ending: Ending) {
         timeout(SOON, self.door.close(ending)).await.unwrap();
+        timeout(SOON, self.host.ended()).await.unwrap();
         let host = Arc::try_unwrap(self.host).unwrap();
         host.peer.shutdown().await;
     }
@@ -167,6 +168,7 @@ async fn closed_door_is_nobody_and_a_leftover_socket_is_replaced() {
     assert!(matches!(knock(folder.path()).await, Err(DoorError::NobodyThere(_))));
     let Fixture { folder, host, door } = fixture;
     door.close(Ending::Done).await;
+    host.ended().await;
     assert!(matches!(knock(&data_dir).await, Err(DoorError::NobodyThere(_))));
     drop(place.listen().unwrap()); // as a killed process leaves it
     assert!(matches!(knock(&data_dir).await, Err(DoorError::NobodyThere(_))));

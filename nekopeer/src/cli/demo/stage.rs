@@ -159,6 +159,7 @@ impl Actor {
     /// Ends the peer; its files stay.
     pub(super) async fn leaves(&self) {
         self.host.close(Ending::Left).await;
+        self.host.ended().await;
         self.host.jobs.close().await;
         self.host.peer.end().await;
     }
