@@ -12,7 +12,7 @@ use crate::{
     api::{Failure, Need},
     door::{Caller, DoorError, Facts, knock},
     peer::StartError,
-    storage::lock::LockError,
+    storage::lock::{DataLock, LockError},
     terminal::Output,
 };
 
@@ -110,8 +110,10 @@ pub(super) async fn running(folder: PathBuf, output: Output) -> Result<Caller, D
     if let Ok(knocked) = timeout(SILENT_AFTER, &mut knocking).await {
         return knocked;
     }
-    output
-        .note(&format!("the running peer of {} does not answer; Ctrl-C ends the waiting", folder.display()));
+    let process = DataLock::holder(&folder).ok().flatten();
+    let process = process.map_or_else(String::new, |process| format!(" (process {process})"));
+    let folder = folder.display();
+    output.note(&format!("the running peer of {folder}{process} does not answer; Ctrl-C ends the waiting"));
     knocking.await
 }
 

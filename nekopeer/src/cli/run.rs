@@ -56,6 +56,7 @@ pub(super) async fn run(
         }
     };
     let (answer, shown) = show_on_thread(command.clone(), output);
+    let interrupted = answer.clone();
     let showing = async { shown.await.unwrap_or_else(|_| Err(anyhow::anyhow!("the output failed"))) };
     tokio::pin!(showing);
     let is_interrupted = tokio::select! {
@@ -76,10 +77,19 @@ pub(super) async fn run(
             () = stop.wait() => {} // nobody takes what is printed
         }
     }
+    let text = if command.api().about().takes_input { INTERRUPTED_INPUT } else { INTERRUPTED };
+    let is_told = !command.api().about().is_endless;
+    let ending = async {
+        if is_told {
+            let failure = Failure::with(FailureKind::Cancelled, text);
+            drop(interrupted.0.send(Reply::Finished(Err(failure))).await); // the output may have failed
+        }
+        drop(interrupted);
+        showing.await
+    };
     // It ends, unless nobody takes what it prints.
-    let _ = timeout(SHOWN_WITHIN, showing).await;
-    if !command.api().about().is_endless {
-        output.note(if command.api().about().takes_input { INTERRUPTED_INPUT } else { INTERRUPTED });
+    if timeout(SHOWN_WITHIN, ending).await.is_err() && is_told {
+        output.note(text);
     }
     Ok(Run::Interrupted)
 }

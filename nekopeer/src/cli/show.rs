@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use super::{Ended, bar::Bars};
 use crate::{
-    api::{Command, Failure, FailureKind, Framed, Outcome, Reply},
+    api::{Command, Failure, FailureKind, Framed, Outcome, Reply, Row},
     storage::is_full,
     terminal::output::{Output, Stdout},
 };
@@ -54,15 +54,19 @@ pub(super) fn answer(
                         Ok(done.outcome.into())
                     }
                     Err(failure) => {
-                        print(framed.broken_off())?;
-                        Ok(self::failure(&failure, output))
+                        let rows = framed.rest_with(&error_of(&failure));
+                        failure.print(output);
+                        match rows {
+                            Some(rest) => print(rest)?,
+                            None => print_json(&failure, output),
+                        }
+                        Ok(Ended::Failed(failure.kind))
                     }
                 };
             }
         }
     }
     bars.clear();
-    print(framed.broken_off())?;
     Ok(Ended::Interrupted)
 }
 
@@ -76,12 +80,20 @@ fn of_file(command: &Command, why: io::Error) -> anyhow::Error {
 /// Prints why a command failed, as JSON too where results are; returns how it ended.
 pub(super) fn failure(failure: &Failure, output: Output) -> Ended {
     failure.print(output);
-    if output.is_json() {
-        let Failure { message, kind, remedy } = failure;
-        let error = json!({ "kind": kind, "message": message, "remedy": remedy });
-        let _ = output.object(&json!({ "error": error })); // the exit code says it too
-    }
+    print_json(failure, output);
     Ended::Failed(failure.kind)
+}
+
+/// Prints it where results are JSON.
+fn print_json(failure: &Failure, output: Output) {
+    if output.is_json() {
+        let _ = output.print(&format!("{}\n", error_of(failure).text())); // the exit code says it too
+    }
+}
+
+/// The fields of an answer that failed.
+fn error_of(Failure { message, kind, remedy }: &Failure) -> Row {
+    Row::of(&json!({ "error": { "kind": kind, "message": message, "remedy": remedy } }))
 }
 
 impl From<Outcome> for Ended {

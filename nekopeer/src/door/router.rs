@@ -3,13 +3,14 @@
 use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     body::{Body, Bytes},
     extract::State,
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 use futures::stream;
+use nekoproto::transport::places::Presence;
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt},
     sync::{Semaphore, mpsc},
@@ -55,10 +56,18 @@ pub(super) fn router(host: &Arc<Host>, facts: Facts) -> Router {
 }
 
 /// Carries out the command that the body begins with.
-async fn run(State(inside): State<Arc<Inside>>, body: Body) -> Response {
+async fn run(
+    State(inside): State<Arc<Inside>>,
+    presence: Option<Extension<Presence>>,
+    body: Body,
+) -> Response {
     let mut body = lines::reader(body);
     let begun = match command(&mut body).await {
-        Ok(command) => begin(&inside.host, command, body),
+        Ok(command) => {
+            // Until now it gives way to newcomers, as one does that says nothing.
+            presence.iter().for_each(|Extension(presence)| presence.set_busy(true));
+            begin(&inside.host, command, body)
+        }
         Err(failure) => Err(failure),
     };
     let begun = begun.map_err(|failure| Some(Reply::Finished(Err(failure))));

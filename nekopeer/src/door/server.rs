@@ -27,11 +27,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
-use super::{
-    Facts,
-    place::Place,
-    router::{RUN, router},
-};
+use super::{Facts, place::Place, router::router};
 use crate::{
     api::{COMMANDS_MAX, Ending, Host},
     storage::lock::DataLock,
@@ -145,10 +141,8 @@ impl Connections {
             return debug!("a caller was sent away: too many have said commands");
         };
         let (router, presence) = (TowerToHyperService::new(self.router), place.presence().clone());
-        let service = service_fn(move |request: Request<Incoming>| {
-            if request.uri().path() == RUN {
-                presence.set_busy(true);
-            }
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(presence.clone());
             router.call(request)
         });
         let connection = http1::Builder::new()

@@ -94,6 +94,23 @@ async fn commands_are_bounded_and_stop_is_always_heard() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn callers_that_send_their_commands_slowly_give_way() {
+    let fixture = Fixture::open().await;
+    let place = Place::find(&fixture.folder.path().join(".neko")).unwrap();
+    let mut slow = Vec::new();
+    for _ in 0..2 * COMMANDS_MAX + 10 {
+        let mut stream = place.connect().await.unwrap();
+        let head = "POST /run HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{";
+        stream.write_all(head.as_bytes()).await.unwrap();
+        slow.push(stream);
+    }
+    let soon = timeout(Duration::from_secs(3), fixture.ask(Ls::default()));
+    assert_eq!(soon.await.unwrap().0, Ok(Outcome::All));
+    drop(slow);
+    fixture.close(Ending::Left).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn caller_that_takes_nothing_of_a_long_list_holds_up_nobody() {
     const FILES: usize = 4000;
     let fixture = Fixture::open().await;

@@ -164,6 +164,10 @@ fn interrupted_download_in_the_running_peer_stops_and_goes_on_by_itself_when_tha
     // Nothing is left of the interrupted ones that would refuse the next.
     let before = reader.partial_len();
     let mut getting = reader.start(&["get", "big.bin", "--json"]);
+    until(&mut getting, "more bytes came", || reader.partial_len() > before + MIB as u64 / 4);
+    let told = getting.interrupt();
+    assert_eq!((told.code, &told.json()["error"]["kind"]), (Some(3), &"cancelled".into()), "{told:?}");
+    let mut getting = reader.start(&["get", "big.bin", "--json"]);
     until(&mut getting, "more bytes came", || reader.partial_len() > before + MIB as u64 / 2);
     serving.signal("KILL");
     serving.wait();

@@ -87,9 +87,9 @@ impl Framed {
         format!("{begin}]{comma}{fields}}}\n")
     }
 
-    /// The text of the end of an answer that broke off; empty if nothing was begun.
-    pub(crate) fn broken_off(&mut self) -> String {
-        if self.is_begun { self.end(&Row::of(&serde_json::Map::new())) } else { String::new() }
+    /// The text of the end of a list that broke off, with these fields; `None` if none was begun.
+    pub(crate) fn rest_with(&mut self, fields: &Row) -> Option<String> {
+        (self.is_begun && matches!(self.shape, Shape::List(_))).then(|| self.end(fields))
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
         let text = text + &framed.end(&Row::of(&json!({ "more": { "a": 1 } })));
         assert_eq!(text, "{\"files\":[{\"n\":1},{\"n\":2},{\"n\":3}],\"more\":{\"a\":1}}\n");
         let mut empty = Framed::new(Shape::List("files"));
-        assert_eq!(empty.broken_off(), "");
+        assert_eq!(empty.rest_with(&Done::all().fields), None);
         assert_eq!(empty.end(&Done::all().fields), "{\"files\":[]}\n");
         assert_eq!(Framed::new(Shape::Lines).rows(&rows[..2]), "{\"n\":1}\n{\"n\":2}\n");
     }
