@@ -4,10 +4,10 @@
 use std::{net::SocketAddr, path::Path};
 
 use super::args::NodeArgs;
-use crate::terminal::Output;
 use crate::{
     api::{Failure, FailureKind, Need},
     door::Facts,
+    terminal::Output,
 };
 
 /// The flags among `args` that differ from what the running peer was told, for a command with this need.

@@ -8,7 +8,6 @@ use tokio::sync::mpsc;
 use super::{Ended, bar::Bars};
 use crate::{
     api::{Command, Failure, FailureKind, Framed, Outcome, Reply, Row},
-    storage::is_full,
     terminal::output::{Output, Stdout},
 };
 
@@ -70,10 +69,9 @@ pub(super) fn answer(
     Ok(Ended::Interrupted)
 }
 
-/// Why it cannot be written to stdout, and whose bytes, if they are a file's.
+/// Whose bytes cannot be written, if it is a file's.
 fn of_file(command: &Command, why: io::Error) -> anyhow::Error {
-    let kind = if is_full(&why) { FailureKind::Full } else { FailureKind::Failed };
-    let why = anyhow::Error::from(Failure::with(kind, why.to_string()));
+    let why = anyhow::Error::from(why);
     if command.api().about().is_bytes { why.context(command.api().title()) } else { why }
 }
 

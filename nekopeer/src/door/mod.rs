@@ -49,9 +49,8 @@ pub(crate) enum DoorError {
 impl Classified for DoorError {
     fn class(&self) -> Class {
         match self {
-            Self::NobodyThere(_) => (FailureKind::Away, None),
             Self::NotAllowed(..) => (FailureKind::Conflict, Some(Remedy::DataDir)),
-            Self::OtherVersion(_) | Self::Broken(..) => (FailureKind::Failed, None),
+            Self::NobodyThere(_) | Self::OtherVersion(_) | Self::Broken(..) => (FailureKind::Failed, None),
         }
     }
 }

@@ -31,9 +31,7 @@ pub enum PublishError {
     #[error("{0} is a folder: its files are named by their paths, a name cannot be given")]
     NameForFolder(PathBuf),
     /// Two files would have the same name.
-    #[error(
-        "{first} and {second} would both be shared as {name}: share them one by one, each under a name of its own"
-    )]
+    #[error("{first} and {second} would both be shared as {name}: share each under a name of its own")]
     SameName {
         /// The name.
         name: FileName,

@@ -8,7 +8,7 @@ pub const fn advice(remedy: Option<Remedy>) -> &'static str {
     let Some(remedy) = remedy else { return "" };
     match remedy {
         Remedy::Allow => "; --allow FILE names the list",
-        Remedy::DataDir => "; or choose another data folder with --data-dir",
+        Remedy::DataDir => "; --data-dir chooses another data folder",
         Remedy::Force => "; or replace it with --force",
         Remedy::Http => "; choose another address with --http, port 0 is a free one, or leave it out",
         Remedy::Indexer => {

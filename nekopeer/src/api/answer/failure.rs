@@ -9,7 +9,7 @@ use nekoproto::Remedy;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::terminal::Output;
+use crate::{storage::is_full, terminal::Output};
 
 /// Why a command failed. Also the fields of a row about what failed of several.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, thiserror::Error)]
@@ -54,10 +54,7 @@ pub(crate) enum FailureKind {
 impl FailureKind {
     /// The exit code of a program that ends with it.
     pub(crate) const fn exit_code(self) -> u8 {
-        match self {
-            Self::NotFound => 1,
-            _ => 3,
-        }
+        if matches!(self, Self::NotFound) { 1 } else { 3 }
     }
 
     /// The status of an HTTP answer that is it, and its title.
@@ -111,11 +108,6 @@ impl Failure {
         Self::with(FailureKind::NotFound, message)
     }
 
-    /// With what helps.
-    pub(crate) fn advised(self, remedy: Remedy) -> Self {
-        Self { remedy: Some(remedy), ..self }
-    }
-
     /// The failure that `error` is.
     pub(crate) fn of(error: &impl Classified) -> Self {
         let (kind, remedy) = error.class();
@@ -129,8 +121,10 @@ impl Failure {
 
     /// The failure in an error that a program ends with, with what it is about.
     pub(crate) fn of_any(error: &anyhow::Error) -> Self {
+        let is_full = error.downcast_ref().is_some_and(is_full);
+        let kind = if is_full { FailureKind::Full } else { FailureKind::Failed };
         let known = error.downcast_ref::<Self>().cloned();
-        Self { message: in_one_line(error.as_ref()), ..known.unwrap_or_else(|| Self::new("")) }
+        Self { message: in_one_line(error.as_ref()), ..known.unwrap_or_else(|| Self::with(kind, "")) }
     }
 }
 
@@ -160,6 +154,8 @@ mod tests {
         let Failure { message, kind, remedy } = Failure::of_any(&error);
         assert_eq!((kind, remedy), (FailureKind::Busy, Some(Remedy::DataDir)));
         assert!(message.starts_with("cannot repair it: the data folder folder is in use"), "{message}");
+        let full = anyhow::Error::from(std::io::Error::from(std::io::ErrorKind::StorageFull));
+        assert_eq!(Failure::of_any(&full.context("cannot write")).kind, FailureKind::Full);
         assert_eq!(Failure::of_any(&anyhow::anyhow!("other")).kind, FailureKind::Failed);
     }
 }

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use nekoproto::Cause;
-
 use super::{BACKGROUND_MAX, Job};
 use crate::{
     api::{Answer, Failure, FailureKind, Host},
@@ -45,7 +43,7 @@ pub(crate) async fn in_background<F: Future<Output = Result<(), Failure>> + Send
         drop(job);
         if let Some(row) = peer.jobs.table.lock().ended(id) {
             let (what, state) = (format!("{} {}", row.kind.word(), row.name), row.state.word().to_owned());
-            let why = row.error.map(|text| Cause { text, remedy: row.remedy });
+            let why = row.error.map(|text| nekoproto::Cause { text, remedy: row.remedy });
             peer.peer.library.tell(Event::JobEnded { id, what, state, why });
         }
         drop(permit);

@@ -52,15 +52,17 @@ pub(in crate::api) async fn connect(
 ) -> Result<Via, Failure> {
     if let Some(home) = &wanted.home {
         let own = &peer.indexers.home;
+        let conflict =
+            |message, remedy| Failure { message, kind: FailureKind::Conflict, remedy: Some(remedy) };
         if home.network != own.network {
             let (network, own) = (&home.network, &own.network);
             let why = format!("the ticket is for the network {network}, and this peer belongs to {own}");
-            return Err(Failure::with(FailureKind::Conflict, why).advised(Remedy::DataDir));
+            return Err(conflict(why, Remedy::DataDir));
         }
         if home.insecure != own.insecure {
             let [theirs, own] = [home.insecure, own.insecure].map(|is| if is { "without" } else { "with" });
             let why = format!("the ticket is for a network {theirs} TLS, and this peer is of one {own} TLS");
-            return Err(Failure::with(FailureKind::Conflict, why).advised(Remedy::Insecure));
+            return Err(conflict(why, Remedy::Insecure));
         }
     }
     let via = peer.indexers.connect(&wanted.via).await;
