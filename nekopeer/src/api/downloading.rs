@@ -63,7 +63,7 @@ pub(super) async fn get_all(
                 Err(DownloadError::AlreadyRunning(_)) => until_free(peer, name, answer).await,
                 Err(error @ DownloadError::NotFound { .. }) => {
                     let failure = Failure::from(error);
-                    return Err(match similar(peer, name).await {
+                    return Err(match similar(peer, name, options.ttl_hops).await {
                         Some(other) => Failure::missing(format!("{failure}; did you mean {other}?")),
                         None => failure,
                     });
