@@ -118,8 +118,8 @@ fn run_transfer(args: &args::Transfer) -> Result<Outcome, Fault> {
     scenarios.iter().try_for_each(transfer::scenario::Scenario::check).or_cannot_begin()?;
     let folder = Folder::prepare(args.dir.as_deref()).or_cannot_begin()?;
     let most = scenarios.iter().map(transfer::scenario::Scenario::disk_bytes).max();
-    folder.has_room(most.unwrap_or(0)).or_cannot_begin()?;
     let outputs = args.output.prepare()?;
+    folder.has_room(most.unwrap_or(0)).or_cannot_begin()?;
     let setup = Setup::apart(Connecting { insecure: args.insecure, threads: THREADS_DEFAULT });
     let watch = Arc::<Watch>::default();
     if args.goals {
