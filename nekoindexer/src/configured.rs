@@ -46,9 +46,6 @@ impl ConfiguredNeighbors {
             shared.neighbors.links.configure(*addr, true);
             connect_neighbor(shared, &self.endpoint, *addr, stop);
         }
-        if !gone.is_empty() {
-            shared.neighbors.changed();
-        }
         (new, gone)
     }
 }

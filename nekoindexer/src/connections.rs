@@ -25,7 +25,7 @@ use crate::{
     one_node::{self, Running},
     service::Service,
     shared::Shared,
-    state::standing::standing_of,
+    state::{caller::CallerRole, standing::Standing},
 };
 
 /// How often an indexer that is no neighbor, for want of a place, looks for one.
@@ -53,14 +53,13 @@ fn open_neighbor(
     Connection { io, remote, account, .. }: Connection,
     leads: bool,
 ) -> (Connected, impl Future<Output = ()> + use<>) {
-    let tag = remote.node.tag();
-    let standing = standing_of(leads, shared.is_private);
-    if !standing.is_guest() {
-        account.trust();
-    }
+    let is_trusted = leads || shared.is_closed || shared.neighbors.links.is_configured(&remote.node);
+    let role = if is_trusted { CallerRole::Trusted } else { CallerRole::Guest };
     let open = account.connected();
-    let caller = shared.state.seen.caller(remote.node, Some(tag), account.clone());
-    let channel = Arc::new(Channel::new(tag, leads, standing, shared.neighbors.tab(account)));
+    let caller = shared.state.seen.caller(remote.node, role, account.clone());
+    let tab = shared.neighbors.tab(account.clone());
+    let channel = Arc::new(Channel::new(leads, account, tab));
+    channel.set_trusted(is_trusted);
     let (shared, known) = (Arc::clone(shared), Some(Arc::clone(&channel)));
     let addr = remote.listens_at.unwrap_or(remote.addr);
     let service = Service { shared, remote, caller, session: Err(Refusal::WrongRole), channel: known };
@@ -79,7 +78,6 @@ async fn follow_link(shared: &Shared, link: &Link<Connected>) {
     loop {
         let now = link.borrow_and_update().clone();
         neighbors.links.configured_changed(addr, &now);
-        neighbors.changed();
         let goes_on = match &now {
             LinkState::Up { client: Connected { client, channel, .. }, .. } => {
                 tokio::select! {
@@ -109,26 +107,16 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
     let channel = Arc::clone(&connected.channel);
     let (driver, end) = abortable(driver);
     let mut driver = pin!(driver);
-    let standing = standing_of(false, shared.is_private);
-    let arrive = || {
-        let (connected, end) = (connected.clone(), (standing, end.clone()));
-        shared.neighbors.links.arrived(node, connected, end, Instant::now())
-    };
+    let standing = Standing::of_arrival(shared.is_closed);
+    let arrive = || shared.neighbors.links.arrived(node, connected.clone(), (standing, end.clone()));
     while !arrive() {
         tokio::select! {
             _ = &mut driver => return,
             () = sleep(NO_PLACE_PAUSE) => {} // it gets a place that became free
         }
     }
-    let tell_others = || {
-        if !standing.is_guest() {
-            shared.neighbors.changed(); // of guests this is told later
-        }
-    };
-    tell_others();
     defer! {
         shared.neighbors.links.left(node, &channel, Instant::now());
-        tell_others();
     }
     // In a task of its own, so that it is not polled for every message of the connection.
     let advertising = {
@@ -151,7 +139,7 @@ async fn serve_peer(shared: Arc<Shared>, connection: Connection) {
             shared.state.index.open_session_on(Some(account.clone()), at, shared.lease, Instant::now())
         }),
     };
-    let caller = shared.state.seen.caller(remote.node, None, account.clone());
+    let caller = shared.state.seen.caller(remote.node, CallerRole::Peer, account.clone());
     let service =
         Service { shared: Arc::clone(&shared), remote, caller, session: session.clone(), channel: None };
     let (client, driver) = control::open(io, service.serve(), PeerServiceClient::from);

@@ -7,13 +7,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::future::join_all;
-use nekoproto::{
-    Covered, FindReply, FindRequest, List, ListedRecord, NodeTag, Position, Refusal, SignedRecord,
-    limits::HOLDERS_OF_NEIGHBOR_MAX, transport::call_until,
+use futures::{
+    StreamExt,
+    future::join_all,
+    stream::FuturesUnordered,
 };
-use tarpc::client::RpcError;
-use tokio::task::spawn_blocking;
+use nekoproto::{
+    Covered, FindReply, FindRequest, List, ListedRecord, NodeTag, Position, Refusal, SignedRecord, clock,
+    limits::HOLDERS_OF_NEIGHBOR_MAX,
+};
+use tokio::{task::spawn_blocking, time::timeout_at};
 use tracing::debug;
 
 use crate::{
@@ -28,24 +31,19 @@ use crate::{
         merge::Found,
         route::route,
     },
-    walk::{budget_of, forwarding},
+    walk::{GUEST_WAIT, budget_of, call, forwarding},
 };
 
 /// Matches of each further scan of one search, where so many listed records turned out not to be signed by their origins
 /// that its page is not full.
 const REFILL: usize = 1024;
 
-/// Time for a guest: it looks through its names for a second at most.
-const GUESTS_WITHIN: Duration = Duration::from_millis(1_200);
-
-/// Indexers behind one guest that count as having answered, as it may claim any.
-const BEHIND_GUEST_MAX: usize = 16;
-
 /// A page, and whether nothing before its last hit is missing.
 #[derive(Default)]
 struct Part {
     page: Page,
     complete: bool,
+    guests_unheard: bool,
     messages: u32,
     reached: Reached,
 }
@@ -76,13 +74,14 @@ pub(crate) async fn answer(
         if share.answers { listed(shared, from, &request, now + budget).await } else { Ok(Part::nothing()) }
     };
     let asked = asked(shared, from, &request, (share.ttl_hops, now, budget));
-    let (mut part, (replies, theirs)) = tokio::try_join!(listed, asked)?;
+    let (mut part, (mut replies, theirs)) = tokio::try_join!(listed, asked)?;
     part.complete &= theirs.complete && share.is_remembered;
-    (part.messages, part.reached) = (theirs.messages, theirs.reached);
+    (part.messages, part.reached, part.guests_unheard) = (theirs.messages, theirs.reached, theirs.guests_unheard);
     if replies.is_empty() {
         return Ok(part.reply());
     }
     let shared = Arc::clone(shared);
+    replies.sort_by_key(|reply| reply.is_guest); // their signatures are checked last
     let merge = move || {
         part.absorb(replies, &shared, &request, deadline);
         part.reply()
@@ -129,19 +128,21 @@ fn scan(shared: &Shared, request: &FindRequest, matcher: &Matcher, is_over: impl
 }
 
 fn verified(shared: &Shared, record: SignedRecord) -> Option<ListedRecord> {
-    shared.verifier.verify(record).map(ListedRecord::from).ok()
+    shared.checks.verifier().verify(record).map(ListedRecord::from).ok()
 }
 
 /// What one neighbor said.
 struct Reply {
     neighbor: String,
-    /// Nothing that it says makes the answer incomplete.
+    /// Only its hits count.
     is_guest: bool,
     sender: Sender,
+    /// Until when it is looked at.
+    counts_until: Instant,
     reply: FindReply,
 }
 
-/// What the neighbors say with `ttl_hops` left, and whether all of them said something.
+/// What the neighbors say with `ttl_hops` left, and whether all that are trusted said something.
 async fn asked(
     shared: &Shared,
     from: &Caller,
@@ -158,62 +159,66 @@ async fn asked(
         away.node.or(away.addr.map(NodeTag::of_addr)).into_iter().for_each(|tag| part.reached.silent(tag));
     }
     part.complete = !route.gap;
-    if route.ask.is_empty() {
+    let clock_ms = shared.neighbors.clock_ms(clock::now());
+    let is_asked = |guest: &&Neighbor| {
+        guest.is_current_at(clock_ms) && !request.covered.contains(&guest.node.tag())
+    };
+    let guests: Vec<&Neighbor> = neighbors.guests.iter().filter(is_asked).collect();
+    if route.ask.is_empty() && guests.is_empty() {
         return Ok((Vec::new(), part));
     }
     let Some(_places) = forwarding(shared, from, false, now + budget).await else {
         shared.counters.drop(Drop::Busy);
-        return Err(Refusal::Busy);
+        part.complete = false;
+        return Ok((Vec::new(), part));
     };
     // At its last hop only where it began matters: in a mesh the others are most of the message.
     let covered_max = if ttl_hops == 0 { 1 } else { usize::MAX };
     let covered = Covered::first_of(route.covered.into_iter().take(covered_max));
     let onward = FindRequest { ttl_hops, covered, ..request.clone() };
-    let asked: Vec<&Neighbor> = route.ask.iter().map(|index| &neighbors.reachable[*index]).collect();
-    let asking = asked.iter().map(|neighbor| ask(shared, neighbor, onward.clone(), now, now + budget));
-    let answers = join_all(asking).await;
-    part.messages = u32::try_from(answers.len()).unwrap_or(u32::MAX);
-    for (neighbor, (_, is_complete)) in asked.iter().zip(&answers) {
-        if !is_complete {
-            part.complete = false;
-            part.reached.silent(neighbor.node.tag());
+    let ask = |neighbor| ask(neighbor, onward.clone(), now + budget);
+    let mut unheard: FuturesUnordered<_> = guests.iter().copied().map(ask).collect();
+    let mut heard = Vec::new();
+    let asked: Vec<&Neighbor> = route.ask.iter().map(|index| &neighbors.trusted[*index]).collect();
+    let mut all = join_all(asked.iter().copied().map(ask));
+    let answers = loop {
+        tokio::select! {
+            answers = &mut all => break answers,
+            Some(answer) = unheard.next() => heard.extend(answer),
+        }
+    };
+    let until = Instant::now() + GUEST_WAIT;
+    while let Ok(Some(answer)) = timeout_at(until.into(), unheard.next()).await {
+        heard.extend(answer);
+    }
+    heard.iter_mut().for_each(|reply| reply.counts_until = until);
+    part.guests_unheard = !unheard.is_empty();
+    part.messages = u32::try_from(answers.len() + guests.len()).unwrap_or(u32::MAX);
+    for (neighbor, answer) in asked.iter().zip(answers) {
+        match answer {
+            Some(reply) => heard.push(reply),
+            None => {
+                part.complete = false;
+                part.reached.silent(neighbor.node.tag());
+            }
         }
     }
-    Ok((answers.into_iter().filter_map(|(reply, _)| reply).collect(), part))
+    Ok((heard, part))
 }
 
-/// What a neighbor says, and whether the answer is complete with that.
-async fn ask(
-    shared: &Shared,
-    neighbor: &Neighbor,
-    request: FindRequest,
-    now: Instant,
-    deadline: Instant,
-) -> (Option<Reply>, bool) {
-    let is_guest = neighbor.standing.is_guest();
-    let Some(asking) = neighbor.load.ask(now) else { return (None, is_guest) }; // it says nothing to many
-    let until = if is_guest { deadline.min(now + GUESTS_WITHIN) } else { deadline };
-    let answer = neighbor.connected.client.find(call_until(until), request).await;
-    let mut is_ours = false;
-    // A search takes longer than a query, so that only who leaves one unanswered is judged by it.
-    if matches!(answer, Err(RpcError::DeadlineExceeded)) {
-        let judged = neighbor.judged_by(&answer, (now, until, until == deadline)).await;
-        if judged.is_judged {
-            shared.neighbors.links.judged();
+/// What a neighbor says.
+async fn ask(neighbor: &Neighbor, request: FindRequest, deadline: Instant) -> Option<Reply> {
+    match call(neighbor, deadline, |client, context| client.find(context, request)).await {
+        Ok(reply) => {
+            let (is_guest, sender) = (neighbor.standing.is_guest(), neighbor.sender());
+            let neighbor = neighbor.node.short();
+            Some(Reply { neighbor, is_guest, sender, counts_until: deadline, reply })
         }
-        is_ours = judged.is_ours;
-    } else {
-        asking.answered(Instant::now);
-    }
-    let node = neighbor.node.short();
-    match answer {
-        Ok(Ok(reply)) => {
-            return (Some(Reply { neighbor: node, is_guest, sender: neighbor.sender(), reply }), true);
+        Err(why) => {
+            debug!(neighbor = %neighbor.node.short(), %why, "neighbor did not answer a search");
+            None
         }
-        Ok(Err(refusal)) => debug!(neighbor = %node, %refusal, "neighbor refused a search"),
-        Err(error) => debug!(neighbor = %node, %error, "neighbor did not answer a search"),
     }
-    (None, is_guest && !is_ours)
 }
 
 impl Part {
@@ -226,18 +231,16 @@ impl Part {
     fn absorb(&mut self, replies: Vec<Reply>, shared: &Shared, request: &FindRequest, deadline: Instant) {
         let Ok(matcher) = Matcher::new(&request.search) else { return self.complete = false };
         let mut pages = vec![take(&mut self.page)];
-        for Reply { neighbor, is_guest, sender, mut reply } in replies {
-            self.messages = self.messages.saturating_add(reply.messages);
-            self.complete &= reply.complete || is_guest;
-            let is_late = Instant::now() >= deadline;
-            let behind = match (request.ttl_hops, is_guest) {
-                (..=1, _) => None, // it had no hops left
-                (_, false) => Some((take(&mut reply.answered), take(&mut reply.silent))),
-                (_, true) => {
-                    let claimed = take(&mut reply.answered).into_iter().take(BEHIND_GUEST_MAX);
-                    Some((Covered::first_of(claimed), Covered::new()))
-                }
-            };
+        for Reply { neighbor, is_guest, sender, counts_until, mut reply } in replies {
+            if !is_guest {
+                self.messages = self.messages.saturating_add(reply.messages);
+                self.complete &= reply.complete;
+                self.guests_unheard |= reply.guests_unheard;
+            }
+            let is_late = Instant::now() >= counts_until.min(deadline);
+            // None where it had no hops left; what a guest says of others does not count.
+            let behind = (request.ttl_hops > 1 && !is_guest)
+                .then(|| (take(&mut reply.answered), take(&mut reply.silent)));
             let believed = |holders| heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &[], sender);
             let verify = |record| verified(shared, record);
             let page = (!is_late).then(|| checked(reply, request, &matcher, verify, believed));
@@ -247,8 +250,8 @@ impl Part {
                 continue;
             }
             debug!(%neighbor, is_late, "a page is left out");
-            self.complete &= is_guest && !is_late;
             if !is_guest {
+                self.complete = false;
                 self.reached.silent(sender.at.node.tag());
             }
         }
@@ -260,6 +263,7 @@ impl Part {
             hits: List::first_of(self.page.found.into_iter().map(Found::into_hit)),
             more: self.page.more,
             complete: self.complete,
+            guests_unheard: self.guests_unheard,
             messages: self.messages,
             ..FindReply::default()
         })

@@ -19,7 +19,6 @@ use crate::{
     configured::ConfiguredNeighbors,
     connections,
     daemon::http::{HttpConfig, HttpDoor},
-    neighbors::judging,
     probe::ProbeCounts,
     routes::{self, View},
     shared::{FORWARDS_MAX, Shared},
@@ -126,7 +125,7 @@ impl Indexer {
         let neighbors = ConfiguredNeighbors::new(Arc::clone(&endpoint));
         neighbors.set(&shared, &config.neighbors);
         shared.spawn_until_stop(|shared| async move { sweep::run(&shared).await });
-        shared.spawn_until_stop(|shared| async move { judging::run(&shared).await });
+        shared.spawn_until_stop(|shared| async move { shared.neighbors.listen().await });
         let announcement = config
             .announce
             .then(|| announce(node, local_addr, &config.network, config.security == Security::Insecure));
@@ -166,8 +165,8 @@ impl IndexerHandle {
         ProbeCounts::of(&self.shared.counters)
     }
 
-    /// Waits until exactly `count` neighbors are connected and have acknowledged our names and neighbors;
-    /// at most [`TRUSTED_FOR`](crate::state::summary::TRUSTED_FOR) for those that do not acknowledge.
+    /// Waits until exactly `count` trusted neighbors are connected and have acknowledged our names and neighbors;
+    /// at most [`CURRENT_FOR`](crate::state::summary::CURRENT_FOR) for those that do not acknowledge.
     ///
     /// # Cancel safety
     /// Safe.

@@ -5,19 +5,21 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{StreamExt, stream};
+use futures::{StreamExt, future::join_all, stream};
 use nekoproto::{
-    Covered, IndexerServiceClient, InvalidateRequest, ListedRecord, MsgId, NodeTag, PeerServiceClient,
+    Covered, InvalidateRequest, ListedRecord, MsgId, NodeTag, PeerServiceClient,
     Records, clock, limits::BATCH_MAX, summary::NameKey, transport::call_within,
 };
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::debug;
 
 use crate::{
     config::Routing,
     counters::{Counters, Drop},
-    neighbors::{channel::Wanted, neighbor::Neighbors},
+    neighbors::neighbor::{Neighbor, Wanted},
     shared::Shared,
     state::{Announcement, route::route},
+    walk::GUEST_WAIT,
 };
 
 /// Holders told at the same time.
@@ -32,14 +34,23 @@ pub(crate) struct Envelope {
     /// Hops that neighbors are given; `None` when it ends here.
     pub(crate) ttl_hops: Option<u8>,
     pub(crate) covered: Covered,
+    pub(crate) from_guest: bool,
 }
 
-/// Tells the holders and neighbors of the announcement, in the background.
-pub(crate) fn spread(shared: &Arc<Shared>, announcement: Announcement, envelope: Envelope) {
+/// Tells the holders and neighbors of the announcement, in the background, on the share of whoever brings it: its `place`.
+pub(crate) fn spread(
+    shared: &Arc<Shared>,
+    announcement: Announcement,
+    envelope: Envelope,
+    place: OwnedSemaphorePermit,
+) {
     if announcement.is_empty() {
         return;
     }
-    shared.spawn_until_stop(|shared| async move { tell_all(&shared, announcement, envelope).await });
+    shared.spawn_until_stop(|shared| async move {
+        tell_all(&shared, announcement, envelope).await;
+        drop(place);
+    });
 }
 
 async fn tell_all(shared: &Arc<Shared>, announcement: Announcement, envelope: Envelope) {
@@ -70,22 +81,24 @@ async fn tell_neighbors(shared: &Shared, records: Vec<ListedRecord>, envelope: E
     let Some(ttl_hops) = envelope.ttl_hops.filter(|_| !records.is_empty()) else { return };
     let neighbors = shared.neighbors.links.current();
     let all = route(shared.tag, &neighbors.tags, &neighbors.away, &envelope.covered);
-    let route = match shared.routing {
-        Routing::Flood => all,
-        Routing::Summary => {
-            let concerned = concerned(shared, &neighbors, &records, ttl_hops, &all.covered);
-            all.narrowed(shared.tag, &neighbors.tags, &envelope.covered, concerned)
-        }
-    };
+    let may_list = concerned(shared, &records, ttl_hops, &all.covered);
+    let is_concerned = |neighbor: &Neighbor| shared.routing == Routing::Flood || may_list(neighbor);
+    let is_told = |place: usize| is_concerned(&neighbors.trusted[place]);
+    let route = all.narrowed(shared.tag, &neighbors.tags, &envelope.covered, is_told);
     let request = InvalidateRequest {
         msg_id: envelope.msg_id,
         records: Records::first_of(records.iter().map(ListedRecord::to_signed)),
         ttl_hops,
         covered: route.covered,
+        from_guest: envelope.from_guest,
     };
-    let telling = route.ask.iter().map(|index| {
-        let client: &IndexerServiceClient = &neighbors.reachable[*index].connected.client;
-        let call = client.invalidate(call_within(ACKNOWLEDGE_WITHIN), request.clone());
+    let is_told = |guest: &&Neighbor| {
+        !envelope.covered.contains(&guest.node.tag()) && is_concerned(guest)
+    };
+    let guests = neighbors.guests.iter().filter(is_told).map(|guest| (guest, GUEST_WAIT));
+    let trusted = route.ask.iter().map(|index| (&neighbors.trusted[*index], ACKNOWLEDGE_WITHIN));
+    let telling = trusted.chain(guests).map(|(neighbor, within)| {
+        let call = neighbor.connected.client.invalidate(call_within(within), request.clone());
         async move {
             shared.counters.neighbors_told.inc();
             if let Err(error) = call.await {
@@ -94,29 +107,24 @@ async fn tell_neighbors(shared: &Shared, records: Vec<ListedRecord>, envelope: E
             }
         }
     });
-    futures::future::join_all(telling).await;
+    join_all(telling).await;
 }
 
 /// Whether a neighbor, or a node that it could tell with `ttl_hops` left, may list one of the names: otherwise the news
 /// concerns nobody there. All of the records go to whom one concerns, as all copies of a message are the same.
 fn concerned<'a>(
     shared: &'a Shared,
-    neighbors: &'a Neighbors,
     records: &[ListedRecord],
     ttl_hops: u8,
     covered: &Covered,
-) -> impl Fn(usize) -> bool + use<'a> {
+) -> impl Fn(&Neighbor) -> bool + use<'a> {
     let keys: Vec<NameKey> = records.iter().map(|record| NameKey::of(&record.name)).collect();
     let mut covered = covered.to_vec();
     covered.sort_unstable();
-    let now = clock::now();
-    let clock_ms = shared.neighbors.clock_ms(now);
-    move |place| {
+    let clock_ms = shared.neighbors.clock_ms(clock::now());
+    move |neighbor| {
         let covers = |tag: &NodeTag| *tag == shared.tag || covered.binary_search(tag).is_ok();
-        let lacks = |key: &NameKey| {
-            let wanted = Wanted { key: *key, ttl_hops, covers: &covers, now, clock_ms };
-            neighbors.reachable[place].rules_out(&wanted)
-        };
+        let lacks = |key: &NameKey| neighbor.rules_out(&Wanted { key: *key, ttl_hops, covers: &covers, clock_ms });
         !keys.iter().all(lacks)
     }
 }

@@ -26,6 +26,7 @@
 
 pub mod announce;
 mod call_back;
+mod checks;
 pub mod config;
 mod configured;
 mod connections;

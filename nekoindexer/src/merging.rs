@@ -1,10 +1,11 @@
 //! Merges what is found here with what neighbors answer.
 
-use std::{cell::LazyCell, time::Instant};
+use std::time::Instant;
 
 use nekoproto::{
-    Hit, IdDigits, NoAnswer, QueryReply, QueryRequest, Record,
+    Hit, IdDigits, List, ListedRecord, NoAnswer, QueryReply, QueryRequest, Record,
     limits::{HITS_MAX, HOLDERS_OF_NEIGHBOR_MAX},
+    transport::places::Tenant,
 };
 use tracing::debug;
 
@@ -42,79 +43,99 @@ impl<'a> Merging<'a> {
         QueryReply { trace, ..self.merge.finish() }
     }
 
-    /// Takes in what a neighbor says, none of it on trust. A record that its origin did not sign is left out: it
+    /// Takes in what a trusted neighbor says. A record that its origin did not sign is left out: it
     /// says nothing of any file, and an origin that signs wrongly harms its own file alone. A record of another
-    /// name is left out too, and then the answer is not complete, as the neighbor answered something else. Nothing that
-    /// a guest does makes it incomplete, and what it found comes behind what others did.
+    /// name is left out too, and then the answer is not complete, as the neighbor answered something else.
     pub(crate) fn absorb(
         &mut self,
         neighbor: &Neighbor,
         asked: &QueryRequest,
         reply: Result<QueryReply, NoAnswer>,
     ) {
-        let is_guest = neighbor.standing.is_guest();
         let reply = match reply {
             Ok(reply) => reply,
             Err(why) => {
-                self.shared.counters.drop(match why {
-                    NoAnswer::Busy => Drop::NeighborStuck,
-                    NoAnswer::Refused(_) => Drop::NeighborRefused,
-                    NoAnswer::Late | NoAnswer::Failed | NoAnswer::Away | NoAnswer::Nonsense => {
-                        Drop::NeighborFailed
-                    }
-                });
-                debug!(neighbor = %neighbor.node.short(), %why, "neighbor did not answer a query");
-                if !is_guest {
-                    self.merge.lacks_something();
-                }
-                return;
+                note_no_answer(self.shared, neighbor, why);
+                return self.merge.lacks_something();
             }
         };
         self.merge.count_messages(reply.messages);
-        if !reply.complete && !is_guest {
+        if !reply.complete {
             self.merge.lacks_something();
         }
-        let (now, how) = (LazyCell::new(Instant::now), &neighbor.load.record);
-        let hits_max = if is_guest { GUEST_HITS_MAX } else { HITS_MAX };
-        let mut guests = Vec::new();
-        for Hit { record, holders } in reply.hits.into_iter().take(hits_max) {
+        if reply.guests_unheard {
+            self.merge.guests_are_unheard();
+        }
+        for Hit { record, holders } in reply.hits {
             if record.unverified().name != asked.name {
                 self.shared.counters.drop(Drop::HitLeftOut);
-                if !is_guest {
-                    self.merge.lacks_something();
-                }
+                self.merge.lacks_something();
                 continue;
             }
-            if is_guest && !how.is_checked(*now) && !self.shared.verifier.knows(&record) {
-                self.shared.counters.drop(Drop::HitLeftOut);
-                continue;
-            }
-            match self.shared.verifier.verify(record) {
+            match self.shared.checks.verifier().verify(record) {
                 Ok(record) if !is_of(&asked.origin, &record) => {} // what was not asked for does no harm
                 Ok(record) => {
                     let holders = heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &asked.without, neighbor.sender());
-                    let found = Found { record: record.into(), holders };
-                    if is_guest { guests.push(found) } else { self.merge.absorb(found) }
+                    self.merge.absorb(Found { record: record.into(), holders });
                 }
                 Err(error) => {
-                    if is_guest {
-                        how.forged(*now);
-                    }
                     self.shared.counters.drop(Drop::HitLeftOut);
                     debug!(neighbor = %neighbor.node.short(), %error, "a hit is left out");
                 }
             }
         }
-        if !guests.is_empty() {
-            neighbor.load.record.found();
-            self.guests.push(guests);
+    }
+
+    /// Adds what a guest found: verified hits, and nothing else of what it says.
+    pub(crate) fn add(&mut self, found: Vec<Found>) {
+        if !found.is_empty() {
+            self.guests.push(found);
         }
     }
 
-    /// Whether somebody has something.
+    /// Whether this node, or one that is trusted, has something.
     pub(crate) fn has_found(&self) -> bool {
-        !self.merge.is_empty() || !self.guests.is_empty()
+        !self.merge.is_empty()
     }
+}
+
+/// The hits of a guest that hold; the first of them are looked at.
+pub(crate) async fn checked(
+    shared: &Shared,
+    guest: &Neighbor,
+    asked: &QueryRequest,
+    hits: Result<List<Hit, HITS_MAX>, NoAnswer>,
+) -> Vec<Found> {
+    let hits = match hits {
+        Ok(hits) => hits.into_iter().take(GUEST_HITS_MAX),
+        Err(why) => {
+            note_no_answer(shared, guest, why);
+            return Vec::new();
+        }
+    };
+    let asked_for = hits.filter(|hit| {
+        let record = hit.record.unverified();
+        record.name == asked.name && is_of(&asked.origin, record)
+    });
+    let (records, holders): (Vec<_>, Vec<_>) = asked_for.map(|hit| (hit.record, hit.holders)).unzip();
+    let tenant = Tenant::at(guest.connected.addr.ip(), Some(guest.node));
+    let Ok(checked) = shared.checks.check(tenant, records).await else { return Vec::new() };
+    let found = |(record, holders)| Found {
+        record: ListedRecord::from(record),
+        holders: heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &asked.without, guest.sender()),
+    };
+    let (good, wrong): (Vec<_>, Vec<_>) = checked.into_iter().zip(holders).partition(|(record, _)| record.is_ok());
+    shared.counters.drop_many(Drop::HitLeftOut, wrong.len());
+    good.into_iter().filter_map(|(record, holders)| Some((record.ok()?, holders))).map(found).collect()
+}
+
+fn note_no_answer(shared: &Shared, neighbor: &Neighbor, why: NoAnswer) {
+    shared.counters.drop(match why {
+        NoAnswer::Busy => Drop::NeighborStuck,
+        NoAnswer::Refused(_) => Drop::NeighborRefused,
+        NoAnswer::Late | NoAnswer::Failed | NoAnswer::Away | NoAnswer::Nonsense => Drop::NeighborFailed,
+    });
+    debug!(neighbor = %neighbor.node.short(), %why, "neighbor did not answer a query");
 }
 
 /// Whether `record` is of an origin that is asked for.

@@ -110,15 +110,16 @@ impl Node {
         let up = all.iter().filter(|one| one.connected.is_some());
         let trusted = up
             .clone()
-            .filter(|one| one.connected.as_ref().is_some_and(|open| open.channel.is_trusted(clock)));
-        let late = asked.reachable.iter().filter(|one| one.load.is_stuck(now));
-        let in_flight = asked.reachable.iter().map(|one| one.load.in_flight()).sum::<usize>();
+            .filter(|one| one.connected.as_ref().is_some_and(|open| open.channel.is_current(clock)));
+        let asked = asked.trusted.iter().chain(&asked.guests);
+        let late = asked.clone().filter(|one| one.load.is_stuck(now));
+        let in_flight = asked.clone().map(|one| one.load.in_flight()).sum::<usize>();
         let states = [
             ("connected", up.clone().count()),
             ("away", all.len() - up.clone().count()),
             ("late", late.count()),
             ("guest", up.clone().filter(|one| one.standing.is_guest()).count()),
-            ("unasked", up.count().saturating_sub(asked.reachable.len())),
+            ("unasked", up.count().saturating_sub(asked.count())),
             ("summary_trusted", trusted.count()),
         ];
         let states = states.map(|(state, count)| (state, count as u64));

@@ -125,11 +125,10 @@ pub(crate) async fn answer(
     );
     counters.probe_forwards.inc();
     trace!(msg_id = ?forwarded.msg_id, hops_left, place, "route probe passed on");
-    let neighbor = &neighbors.reachable[place];
+    let neighbor = &neighbors.trusted[place];
     let passed = Instant::now();
     let until = began + budget(deadline.saturating_duration_since(began), hops_left);
-    let call = call(shared, neighbor, (passed, until), |client, context| client.probe(context, forwarded));
-    let (answer, _) = call.await;
+    let answer = call(neighbor, until, |client, context| client.probe(context, forwarded)).await;
     let stop = stop(passed.elapsed(), Some(neighbor.connected.addr));
     let next = ProbeReply::checked(answer, neighbor.node, hops_left);
     if next.is_err() {

@@ -15,10 +15,10 @@ use nekoproto::{
     limits::TTL_MAX,
     probe::{ProbeReply, ProbeRequest},
     summary::{SummaryNews, SummaryReply},
-    transport::Remote,
+    transport::{Remote, places::Tenant},
 };
 use tarpc::context::Context;
-use tokio::task::yield_now;
+use tokio::{sync::OwnedSemaphorePermit, task::yield_now};
 use tracing::warn;
 
 use crate::{
@@ -33,13 +33,12 @@ use crate::{
         caller::Caller,
         index::{Asked, Session},
         merge::Merge,
+        seen::Message,
     },
 };
 
 /// Queries of one call that are in flight at once.
 const QUERIES_AT_ONCE: usize = 16;
-/// More signatures than these are checked on a blocking thread.
-const VERIFIED_INLINE: usize = 4;
 /// More registrations than these are removed on a blocking thread, so that no other call waits.
 const REMOVED_INLINE: usize = 256;
 
@@ -118,23 +117,39 @@ impl Service {
         Ok(believed)
     }
 
-    /// Checks the signatures of `records`, which takes 40 us each: more than [`VERIFIED_INLINE`] on a
-    /// blocking thread, so that no other call waits.
+    /// Checks the signatures of `records`, all of which have to hold.
     async fn verified(&self, records: Vec<SignedRecord>) -> Result<Vec<ListedRecord>, Refusal> {
-        let verify = |shared: &Shared, records: Vec<SignedRecord>| {
-            let verified =
-                records.into_iter().map(|record| shared.verifier.verify(record).map(ListedRecord::from));
-            verified.collect::<Result<_, _>>().map_err(|_| {
-                shared.counters.drop(Drop::Forged);
-                Refusal::Forged
-            })
-        };
-        if records.len() <= VERIFIED_INLINE {
-            return verify(&self.shared, records);
+        if records.is_empty() {
+            return Ok(Vec::new());
         }
-        let shared = Arc::clone(&self.shared);
-        let verified = tokio::task::spawn_blocking(move || verify(&shared, records)).await;
-        verified.map_err(|_| Refusal::Busy)? // the node is stopping
+        let tenant = Tenant::at(self.remote.addr.ip(), Some(self.remote.node));
+        let checked = self.shared.checks.check(tenant, records).await.inspect_err(|_| self.drop(Drop::Busy))?;
+        checked.into_iter().map(|record| record.map(ListedRecord::from)).collect::<Result<_, _>>().map_err(|_| {
+            self.drop(Drop::Forged);
+            Refusal::Forged
+        })
+    }
+
+    fn drop(&self, why: Drop) {
+        self.shared.counters.drop(why);
+    }
+
+    /// Whether what comes over the connection comes from a node that is not trusted, or did before: `said` by the sender. A
+    /// peer begins its messages, under ids that are its own.
+    fn is_from_guest(&self, said: bool) -> bool {
+        self.channel.as_ref().is_some_and(|channel| said || !channel.is_trusted())
+    }
+
+    /// A query as it is known among indexers.
+    fn taken(&self, query: QueryRequest) -> QueryRequest {
+        let from_guest = self.is_from_guest(query.from_guest);
+        QueryRequest { msg_id: self.caller.id_of(query.msg_id), from_guest, ..query }
+    }
+
+    /// Room to tell of newer versions.
+    fn announcing(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let place = Arc::clone(&self.caller.announcements).try_acquire_owned();
+        place.map_err(|_| Refusal::Busy).inspect_err(|_| self.drop(Drop::Busy))
     }
 }
 
@@ -156,6 +171,7 @@ impl IndexerService for Service {
         counters.registrations.inc();
         counters.records.inc_by(request.records.len() as u64);
         let withdrawals = session.withdrawals();
+        let announcing = self.announcing()?;
         let records = self.believed(request.records).await?;
         if session.withdrawals() != withdrawals {
             return Err(Refusal::Busy); // it withdrew everything while signatures were checked
@@ -173,14 +189,15 @@ impl IndexerService for Service {
         if plan.is_news_to_neighbors {
             self.shared.neighbors.own_changed();
         }
-        self.shared.neighbors.acknowledge(plan.neighbors_need).await;
+        // Before it waits: the caller may go away meanwhile.
         if !plan.announcement.is_empty() {
             let msg_id = MsgId::random();
             self.shared.note_own_message(&self.caller, msg_id);
             let ttl_hops = Some(TTL_MAX - 1); // this hop is the first
-            let news = Envelope { msg_id, ttl_hops, covered: Covered::new() };
-            invalidate::spread(&self.shared, plan.announcement, news);
+            let news = Envelope { msg_id, ttl_hops, covered: Covered::new(), from_guest: false };
+            invalidate::spread(&self.shared, plan.announcement, news, announcing);
         }
+        self.shared.neighbors.acknowledge(plan.neighbors_need).await;
         Ok(RegisterReply {
             lease,
             newer: Records::first_of(plan.newer.iter().map(ListedRecord::to_signed)),
@@ -224,6 +241,7 @@ impl IndexerService for Service {
         if request.ttl_hops == 0 && !request.trace && self.remote.role == Role::Peer {
             return Ok(self.told_reply(self.found(&request, Instant::now()))); // no copy of it goes anywhere
         }
+        let request = self.taken(request);
         let reply = query::answer(&self.shared, &self.caller, context.deadline, request).await?;
         Ok(self.told_reply(reply))
     }
@@ -238,7 +256,7 @@ impl IndexerService for Service {
         let _turn = turn.map_err(|_| Refusal::Busy)?; // it is never closed
         let answer = async |query| {
             yield_now().await; // others have their turn between two
-            match query::answer(&self.shared, &self.caller, context.deadline, query).await {
+            match query::answer(&self.shared, &self.caller, context.deadline, self.taken(query)).await {
                 // The other queries of the call are still answered.
                 Err(Refusal::Busy) => Ok(QueryReply::default()),
                 answer => answer,
@@ -252,6 +270,8 @@ impl IndexerService for Service {
     }
 
     async fn find(self, context: Context, request: FindRequest) -> Result<FindReply, Refusal> {
+        let from_guest = self.is_from_guest(request.from_guest);
+        let request = FindRequest { msg_id: self.caller.id_of(request.msg_id), from_guest, ..request };
         let reply = find::answer(&self.shared, &self.caller, context.deadline, request).await?;
         Ok(FindReply { hits: self.told(reply.hits), ..reply })
     }
@@ -278,6 +298,13 @@ impl IndexerService for Service {
             }
         }
         self.shared.counters.invalidations.inc();
+        request.msg_id = self.caller.id_of(request.msg_id);
+        request.from_guest = self.is_from_guest(request.from_guest);
+        let message = Message { id: request.msg_id, from_guest: request.from_guest };
+        if self.shared.state.seen.is_duplicate(message, request.ttl_hops, Instant::now()) {
+            return Ok(()); // its signatures were checked
+        }
+        let announcing = self.announcing()?;
         let records = self.verified(request.records.clone().into_vec()).await?;
         let now = Instant::now();
         let left = context.deadline.saturating_duration_since(now);
@@ -295,8 +322,9 @@ impl IndexerService for Service {
             msg_id: request.msg_id,
             ttl_hops: request.ttl_hops.checked_sub(1),
             covered: request.covered,
+            from_guest: request.from_guest,
         };
-        invalidate::spread(&self.shared, announcement, envelope);
+        invalidate::spread(&self.shared, announcement, envelope, announcing);
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use dashmap::DashMap;
 use nekoproto::{
-    MsgId, NodeId, NodeTag, PeerServiceClient, Verifier,
+    MsgId, NodeId, NodeTag, PeerServiceClient,
     budget::{Budget, Lease},
     clock,
     limits::{SEEN_FOR, TTL_MAX},
@@ -19,12 +19,13 @@ use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
+    checks::Checks,
     config::{Config, Routing},
     counters::Counters,
     neighbors::Neighborhood,
     one_node::Running,
     scans::Scans,
-    state::{State, caller::Caller, index::SessionId, summary::TRUSTED_FOR},
+    state::{State, caller::{Caller, CallerRole}, index::SessionId, summary::CURRENT_FOR},
 };
 
 /// Forwarded queries in flight at once in one indexer; further ones are refused as `Busy`.
@@ -42,8 +43,8 @@ pub(crate) struct Shared {
     pub(crate) node: NodeId,
     pub(crate) tag: NodeTag,
     pub(crate) lease: Duration,
-    /// Whether the network has a secret that all its nodes prove.
-    pub(crate) is_private: bool,
+    /// Whether all nodes of the network prove a secret, or are on a list: then all are trusted.
+    pub(crate) is_closed: bool,
     pub(crate) routing: Routing,
     /// Whether route probes may carry bytes, and be many.
     pub(crate) carries_probes: bool,
@@ -55,7 +56,8 @@ pub(crate) struct Shared {
     /// This node, as one that asks.
     pub(crate) own: Arc<Caller>,
     pub(crate) neighbors: Neighborhood,
-    pub(crate) verifier: Verifier,
+    /// Signatures that are checked for others.
+    pub(crate) checks: Checks,
     /// Connected peers, to tell them of newer versions.
     pub(crate) peers: DashMap<SessionId, PeerServiceClient>,
     /// The one running node of each key that listens.
@@ -77,25 +79,25 @@ impl Shared {
     /// `was_here`: the node may have run until just now.
     pub(crate) fn new(config: &Config, was_here: bool, endpoint: &Arc<Endpoint>) -> Self {
         let (node, budget) = (endpoint.node(), endpoint.budget());
-        let trusted_until = was_here.then(|| clock::now() + TRUSTED_FOR);
+        let relied_on_until = was_here.then(|| clock::now() + CURRENT_FOR);
         let state = State::new(Instant::now());
         let account = budget.account(IpAddr::V4(Ipv4Addr::LOCALHOST), node);
         account.trust(); // nobody would open it again
         let common = account.take(budget.max() / COMMON_PARTS).ok();
-        let own = state.seen.caller(node, None, account);
+        let own = state.seen.caller(node, CallerRole::Peer, account);
         Self {
             node,
             tag: node.tag(),
             lease: config.lease,
-            is_private: config.access.secret.is_some(),
+            is_closed: config.access.is_closed(),
             routing: config.routing,
             carries_probes: config.carries_probes,
             state,
             budget: Arc::clone(budget),
             _common: common,
             own,
-            neighbors: Neighborhood::new(node.tag(), &config.neighbors, trusted_until, budget),
-            verifier: Verifier::default(),
+            neighbors: Neighborhood::new(node.tag(), &config.neighbors, relied_on_until, budget),
+            checks: Checks::default(),
             peers: DashMap::new(),
             running: DashMap::new(),
             endpoint: Arc::clone(endpoint),
@@ -118,6 +120,6 @@ impl Shared {
 
     /// Remembers a message that begins here because of `from`, so that a copy that returns is ignored.
     pub(crate) fn note_own_message(&self, from: &Caller, id: MsgId) {
-        self.state.seen.sight(from, id, TTL_MAX, SEEN_FOR, Instant::now());
+        self.state.seen.sight(from, id.into(), TTL_MAX, SEEN_FOR, Instant::now());
     }
 }

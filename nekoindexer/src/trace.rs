@@ -36,22 +36,21 @@ impl Trace {
     /// Of a query that came at `now` from `from`, who is not told that it was not asked.
     pub(crate) fn new(shared: &Shared, from: &Caller, covered: &Covered, now: Instant) -> Self {
         let links = &shared.neighbors.links;
-        let (neighbors, reports) = (links.current(), links.reports());
+        let neighbors = links.current();
         let unasked = |node: Option<NodeId>, addr, why| Unasked {
             node: node.map(|node| node.tag()),
             addr: Some(addr),
             why,
         };
-        let near = neighbors.reachable.iter();
+        let near = neighbors.trusted.iter();
         let near = near.map(|one| unasked(Some(one.node), one.connected.addr, WhyUnasked::RuledOut));
         let is_covered = |tag: NodeTag| tag == shared.tag || covered.contains(&tag);
         let named = near.chain(neighbors.unasked.iter().copied()).map(|one| {
             let why = if one.node.is_some_and(is_covered) { WhyUnasked::Covered } else { one.why };
             Unasked { why, ..one }
         });
-        let guests = reports.iter().filter(|one| one.standing.is_guest());
-        let guests = guests.filter(|one| one.load.as_ref().is_none_or(|load| !load.record.is_asked()));
-        let guests = guests.map(|one| unasked(one.node, one.addr, WhyUnasked::Guest));
+        let guests = neighbors.guests.iter();
+        let guests = guests.map(|one| unasked(Some(one.node), one.connected.addr, WhyUnasked::Guest));
         let others = named.chain(guests).filter(|one| one.node.is_none() || one.node != from.neighbor);
         Self { unasked: others.collect(), ..Self::begun(now) }
     }

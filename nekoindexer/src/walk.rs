@@ -11,23 +11,28 @@ use nekoproto::{
     limits::TTL_MAX, summary::NameKey, transport::call_until,
 };
 use tarpc::{client::RpcError, context::Context};
-use tokio::{sync::SemaphorePermit, time::timeout_at};
+use tokio::{
+    sync::SemaphorePermit,
+    time::{sleep_until, timeout_at},
+};
 use tracing::debug;
 
 use crate::{
     config::Routing,
     counters::Drop,
-    merging::Merging,
-    neighbors::{
-        channel::Wanted,
-        neighbor::{Neighbor, Neighbors},
-    },
+    merging::{Merging, checked},
+    neighbors::neighbor::{Neighbor, Neighbors, Wanted},
     shared::Shared,
     state::{
         caller::{Caller, Forwarding},
+        merge::Found,
         route::route,
     },
 };
+
+/// How much longer than for trusted neighbors a query that found nothing, or a search, waits for guests. In that time an
+/// answer goes half round the earth and back.
+pub(crate) const GUEST_WAIT: Duration = Duration::from_millis(250);
 
 /// The share of the remaining deadline that each hop keeps for itself, so that its answer still
 /// arrives when a neighbor's does not: an eighth, between these bounds.
@@ -72,13 +77,20 @@ pub(crate) async fn walk(
     if route.gap {
         merging.merge.lacks_something();
     }
-    if route.ask.is_empty() {
+    if route.ask.is_empty() && (neighbors.guests.is_empty() || merging.has_found()) {
+        if !neighbors.guests.is_empty() {
+            merging.merge.guests_are_unheard();
+        }
         return Ok(0);
     }
     let budget = budget_of(left);
     let Some(_places) = forwarding(shared, from, request.trace, now + budget).await else {
         counters.drop(Drop::Busy);
-        return Err(Refusal::Busy);
+        if !merging.has_found() {
+            return Err(Refusal::Busy);
+        }
+        merging.merge.lacks_something();
+        return Ok(0);
     };
     // At its last hop only where it began matters: in a mesh the others are most of the message.
     let covered_max = if ttl_hops == 0 { 1 } else { usize::MAX };
@@ -95,7 +107,8 @@ fn ends_here(shared: &Shared, from: &Caller, covered: &Covered) -> bool {
     }
     let neighbors = shared.neighbors.links.current();
     let is_covered = |tag: &NodeTag| *tag == shared.tag || covered.contains(tag);
-    neighbors.tags.iter().all(is_covered)
+    neighbors.guests.is_empty()
+        && neighbors.tags.iter().all(is_covered)
         && neighbors.away.iter().all(|tag| tag.as_ref().is_some_and(is_covered))
 }
 
@@ -107,15 +120,17 @@ pub(crate) async fn forwarding<'a>(
     has_trace: bool,
     until: Instant,
 ) -> Option<(Forwarding<'a>, SemaphorePermit<'a>)> {
-    let place = match from.forwards.try_acquire() {
+    let places = Caller::places_of(has_trace);
+    let place = match from.forwards.try_acquire_many(places) {
         Ok(place) => place,
         Err(_) if from.neighbor.is_some() => return None,
-        Err(_) => Box::pin(timeout_at(until.into(), from.forwards.acquire())).await.ok()?.ok()?,
+        Err(_) => Box::pin(timeout_at(until.into(), from.forwards.acquire_many(places))).await.ok()?.ok()?,
     };
     Some((from.forward(place, has_trace)?, shared.forwards.try_acquire().ok()?))
 }
 
-/// Asks neighbors until `deadline` at most. Returns how many.
+/// Asks neighbors until `deadline` at most: those that are trusted, and if they find nothing all that were ruled out, and
+/// guests. Returns how many.
 async fn pass_on(
     shared: &Shared,
     merging: &mut Merging<'_>,
@@ -125,43 +140,137 @@ async fn pass_on(
     deadline: Instant,
 ) -> usize {
     let now = Instant::now();
-    let (first, later) = match shared.routing {
-        Routing::Flood => (ask, Vec::new()),
-        Routing::Summary => split(shared, neighbors, ask, &forwarded),
-    };
-    let mut answers = FuturesUnordered::new();
-    let ask = |place: &usize, began: Instant| {
-        self::ask(shared, *place, &neighbors.reachable[*place], forwarded.clone(), began, deadline)
-    };
-    let take = |merging: &mut Merging<'_>, (place, began, mut reply, is_hurried): Answer| {
-        if is_hurried {
-            merging.merge.lacks_something();
-        }
-        let neighbor = &neighbors.reachable[place];
-        if let Some(trace) = &mut merging.trace {
-            let way = reply.as_mut().map(|reply| reply.trace.take()).map_err(|why| *why);
-            trace.heard(neighbor, (began, later.contains(&place)), forwarded.ttl_hops, way);
-        }
-        merging.absorb(neighbor, &forwarded, reply);
-    };
-    answers.extend(first.iter().map(|place| ask(place, now)));
+    let all = Asking { shared, forwarded: &forwarded, deadline };
+    let (first, later, guests) = all.split(neighbors, ask);
+    let mut trusted: FuturesUnordered<_> =
+        first.iter().map(|place| all.trusted(&neighbors.trusted[*place], now, false)).collect();
     let mut asked = first.len();
-    if !later.is_empty() {
+    if !later.is_empty() || !guests.is_empty() {
         // Half of the time is left for the others, in case none of these answers.
         let patience = tokio::time::Instant::from_std(now + deadline.saturating_duration_since(now) / 2);
-        while let Ok(Some(answer)) = timeout_at(patience, answers.next()).await {
-            take(merging, answer);
-        }
-        if !merging.has_found() {
-            asked += later.len();
-            let began = Instant::now();
-            answers.extend(later.iter().map(|place| ask(place, began))); // a summary must not lose an answer
+        while let Ok(Some(answer)) = timeout_at(patience, trusted.next()).await {
+            answer.absorb(merging, &forwarded);
         }
     }
-    while let Some(answer) = answers.next().await {
-        take(merging, answer);
+    let mut heard = FuturesUnordered::new();
+    if merging.has_found() {
+        if !guests.is_empty() {
+            merging.merge.guests_are_unheard();
+        }
+    } else {
+        asked += later.len() + guests.len();
+        let began = Instant::now();
+        // A summary must not lose an answer.
+        trusted.extend(later.iter().map(|place| all.trusted(&neighbors.trusted[*place], began, true)));
+        heard.extend(guests.iter().map(|guest| all.guest(guest, began)));
+    }
+    let mut until = None; // guests are waited for
+    loop {
+        if trusted.is_empty() {
+            if heard.is_empty() || merging.has_found() {
+                break;
+            }
+            until.get_or_insert_with(|| deadline.min(Instant::now() + GUEST_WAIT));
+        }
+        tokio::select! {
+            Some(answer) = trusted.next() => answer.absorb(merging, &forwarded),
+            Some((mut answer, found)) = heard.next() => {
+                answer.note(merging, &forwarded);
+                merging.add(found);
+            }
+            () = sleep_until(until.unwrap_or(deadline).into()), if until.is_some() => break,
+        }
+    }
+    if !heard.is_empty() {
+        merging.merge.guests_are_unheard();
     }
     asked
+}
+
+/// A query that neighbors are asked, and until when.
+struct Asking<'a> {
+    shared: &'a Shared,
+    forwarded: &'a QueryRequest,
+    deadline: Instant,
+}
+
+/// What a neighbor says, or why it says nothing.
+struct Answer<'a> {
+    neighbor: &'a Neighbor,
+    /// When it was asked, and whether that was although its summary rules the name out.
+    asked: (Instant, bool),
+    reply: Result<QueryReply, NoAnswer>,
+}
+
+impl Answer<'_> {
+    /// Takes in what a trusted neighbor says.
+    fn absorb(mut self, merging: &mut Merging<'_>, forwarded: &QueryRequest) {
+        self.note(merging, forwarded);
+        merging.absorb(self.neighbor, forwarded, self.reply);
+    }
+
+    /// Takes in the way of the query.
+    fn note(&mut self, merging: &mut Merging<'_>, forwarded: &QueryRequest) {
+        if let Some(trace) = &mut merging.trace {
+            let way = self.reply.as_mut().map(|reply| reply.trace.take()).map_err(|why| *why);
+            trace.heard(self.neighbor, self.asked, forwarded.ttl_hops, way);
+        }
+    }
+}
+
+impl<'a> Asking<'a> {
+    /// Of the places of trusted neighbors to `ask`, those that are asked at once and those that are if nobody has anything;
+    /// and the guests that are asked then.
+    fn split<'n>(
+        &self,
+        neighbors: &'n Neighbors,
+        mut ask: Vec<usize>,
+    ) -> (Vec<usize>, Vec<usize>, Vec<&'n Neighbor>) {
+        let Self { shared, forwarded, .. } = self;
+        let covered = LazyCell::new(|| {
+            let mut covered = forwarded.covered.to_vec();
+            covered.sort_unstable();
+            covered
+        });
+        let covers = |tag: &NodeTag| *tag == shared.tag || covered.binary_search(tag).is_ok();
+        let wanted = Wanted {
+            key: NameKey::of(&forwarded.name),
+            ttl_hops: forwarded.ttl_hops,
+            covers: &covers,
+            clock_ms: shared.neighbors.clock_ms(clock::now()),
+        };
+        let is_flood = shared.routing == Routing::Flood;
+        let is_ruled_out = |neighbor: &Neighbor| !is_flood && neighbor.rules_out(&wanted);
+        let guests = neighbors.guests.iter();
+        let guests = guests
+            .filter(|guest| guest.is_current_at(wanted.clock_ms) && !covers(&guest.node.tag()))
+            .filter(|guest| !is_ruled_out(guest))
+            .collect();
+        if forwarded.ttl_hops == 0 {
+            // Asked for itself alone, a neighbor whose summary is current is known to list nothing: see the rule.
+            ask.retain(|place| !is_ruled_out(&neighbors.trusted[*place]));
+            return (ask, Vec::new(), guests);
+        }
+        let (later, first) = ask.into_iter().partition(|place| is_ruled_out(&neighbors.trusted[*place]));
+        (first, later, guests)
+    }
+
+    /// Asks a trusted neighbor.
+    async fn trusted<'n>(&self, neighbor: &'n Neighbor, began: Instant, despite_summary: bool) -> Answer<'n> {
+        Answer { neighbor, asked: (began, despite_summary), reply: self.ask(neighbor).await }
+    }
+
+    /// Asks a guest, of which only hits that hold count.
+    async fn guest<'n>(&self, guest: &'n Neighbor, began: Instant) -> (Answer<'n>, Vec<Found>) {
+        let mut answer = Answer { neighbor: guest, asked: (began, false), reply: self.ask(guest).await };
+        let hits = answer.reply.as_mut().map(|reply| std::mem::take(&mut reply.hits)).map_err(|why| *why);
+        (answer, checked(self.shared, guest, self.forwarded, hits).await)
+    }
+
+    async fn ask(&self, neighbor: &Neighbor) -> Result<QueryReply, NoAnswer> {
+        let request = self.forwarded.clone();
+        call(neighbor, self.deadline, |client, context| client.query(context, request)).await
+    }
 }
 
 /// The part of the time `left` that the neighbors have.
@@ -169,83 +278,24 @@ pub(crate) fn budget_of(left: Duration) -> Duration {
     left.saturating_sub((left / 8).clamp(MARGIN_MIN, MARGIN_MAX))
 }
 
-/// Of the neighbors to `ask`, those that are asked at once, and those that are if nobody has anything.
-fn split(
-    shared: &Shared,
-    neighbors: &Neighbors,
-    mut ask: Vec<usize>,
-    forwarded: &QueryRequest,
-) -> (Vec<usize>, Vec<usize>) {
-    let covered = LazyCell::new(|| {
-        let mut covered = forwarded.covered.to_vec();
-        covered.sort_unstable();
-        covered
-    });
-    let now = clock::now();
-    let wanted = Wanted {
-        key: NameKey::of(&forwarded.name),
-        ttl_hops: forwarded.ttl_hops,
-        covers: &|tag| *tag == shared.tag || covered.binary_search(tag).is_ok(),
-        now,
-        clock_ms: shared.neighbors.clock_ms(now),
-    };
-    if forwarded.ttl_hops == 0 {
-        // Asked for itself alone, a neighbor whose summary is trusted is known to list nothing: see the rule.
-        ask.retain(|place| !neighbors.reachable[*place].rules_out(&wanted));
-        return (ask, Vec::new());
-    }
-    ask.into_iter().partition(|place| !neighbors.reachable[*place].rules_out(&wanted))
-}
-
-/// A neighbor's place, when it was asked, and what [`call`] returned.
-type Answer = (usize, Instant, Result<QueryReply, NoAnswer>, bool);
-
-/// Asks one neighbor.
-async fn ask(
-    shared: &Shared,
-    place: usize,
-    neighbor: &Neighbor,
-    request: QueryRequest,
-    now: Instant,
-    deadline: Instant,
-) -> Answer {
-    let call = call(shared, neighbor, (now, deadline), |client, context| client.query(context, request));
-    let (reply, is_hurried) = call.await;
-    (place, now, reply, is_hurried)
-}
-
-/// Makes one call to a neighbor, begun at `now`, and notes how it answers. Also returns whether it did not because the asker
-/// has no more time, or this node is busy: not even a guest is to blame for that, and the answer is not complete.
+/// Makes one call to a neighbor, which answers until `deadline` at most.
 pub(crate) async fn call<'a, T, F: Future<Output = Result<Result<T, Refusal>, RpcError>>>(
-    shared: &Shared,
     neighbor: &'a Neighbor,
-    (now, deadline): (Instant, Instant),
+    deadline: Instant,
     call: impl FnOnce(&'a IndexerServiceClient, Context) -> F,
-) -> (Result<T, NoAnswer>, bool) {
-    let Some(asking) = neighbor.load.ask(now) else {
-        return (Err(NoAnswer::Busy), false); // many wait for it already, and it says nothing
-    };
-    let until = neighbor.waited_for(now, deadline, &shared.neighbors.stalls);
-    let answer = call(&neighbor.connected.client, call_until(until)).await;
-    let judged = neighbor.judged_by(&answer, (now, until, until == deadline)).await;
-    if judged.is_judged {
-        shared.neighbors.links.judged();
+) -> Result<T, NoAnswer> {
+    // Many wait for it already, and it says nothing.
+    let asking = neighbor.load.ask(Instant::now()).ok_or(NoAnswer::Busy)?;
+    let answer = call(&neighbor.connected.client, call_until(deadline)).await;
+    match answer {
+        Err(RpcError::DeadlineExceeded) => return Err(NoAnswer::Late),
+        _ => asking.answered(Instant::now),
     }
-    if until < deadline && matches!(answer, Err(RpcError::DeadlineExceeded)) {
-        shared.neighbors.stalls.note(now, Instant::now());
-    }
-    if !matches!(answer, Err(RpcError::DeadlineExceeded)) {
-        asking.answered(Instant::now);
-    }
-    let answer = match answer {
-        Ok(Ok(reply)) => Ok(reply),
-        Ok(Err(refusal)) => Err(NoAnswer::Refused(refusal)),
-        Err(RpcError::DeadlineExceeded) => Err(NoAnswer::Late),
+    match answer {
+        Ok(answer) => answer.map_err(NoAnswer::Refused),
         Err(error) => {
             debug!(neighbor = %neighbor.node.short(), %error, "a call to a neighbor failed");
             Err(NoAnswer::Failed)
         }
-    };
-    let is_hurried = judged.is_ours || (until == deadline && matches!(answer, Err(NoAnswer::Late)));
-    (answer, is_hurried)
+    }
 }

@@ -1,9 +1,6 @@
-//! Waits until all neighbors have acknowledged our summary, or cannot trust it any more.
+//! Waits until all trusted neighbors have acknowledged our summary, or cannot rely on it any more.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 use nekoproto::clock;
 use parking_lot::Mutex;
@@ -14,10 +11,7 @@ use tokio::{
 };
 
 use super::channel::Channel;
-use crate::state::summary::{Position, TRUSTED_FOR};
-
-/// A registration waits this long for guests, and then no more for those that acknowledged nothing until they do.
-const GUESTS_WITHIN: Duration = Duration::from_millis(500);
+use crate::state::summary::{Position, CURRENT_FOR};
 
 /// The connections over which we advertise.
 #[derive(Debug)]
@@ -30,14 +24,14 @@ pub(crate) struct Acknowledged {
 struct Open {
     channels: Vec<Arc<Channel>>,
     /// The other ends of earlier connections, also those before this node was started again, may not know yet that
-    /// these are over, and trust what they were told until then.
-    left_trusts_until: Option<Instant>,
+    /// these are over, and rely on what they were told until then.
+    left_relies_until: Option<Instant>,
 }
 
 impl Acknowledged {
     /// No connection is open.
-    pub(super) fn new(left_trusts_until: Option<Instant>) -> Self {
-        let open = Mutex::new(Open { channels: Vec::new(), left_trusts_until });
+    pub(super) fn new(left_relies_until: Option<Instant>) -> Self {
+        let open = Mutex::new(Open { channels: Vec::new(), left_relies_until });
         Self { open, changed: watch::Sender::new(()) }
     }
 
@@ -47,9 +41,7 @@ impl Acknowledged {
         guard((), move |()| {
             let mut open = self.open.lock();
             open.channels.retain(|other| !Arc::ptr_eq(other, channel));
-            // A guest that leaves keeps no registration waiting.
-            let trusts_until = channel.progress.lock().trusts_until().filter(|_| !channel.is_guest);
-            open.left_trusts_until = open.left_trusts_until.max(trusts_until);
+            open.left_relies_until = open.left_relies_until.max(channel.progress.lock().relies_until());
             drop(open);
             self.changed.send_replace(());
         })
@@ -61,7 +53,7 @@ impl Acknowledged {
     }
 
     /// Waits until there are `count` neighbors and all have acknowledged `needed` and the links of version `links`;
-    /// at most [`TRUSTED_FOR`].
+    /// at most [`CURRENT_FOR`].
     pub(crate) async fn by_all(&self, count: usize, needed: Position, links: u64) {
         let is_behind = |channel: &Arc<Channel>| !channel.progress.lock().reaches(needed, links);
         let mut changed = self.changed.subscribe();
@@ -70,29 +62,24 @@ impl Acknowledged {
             channels.len() >= count && !channels.iter().any(is_behind)
         });
         // The sender lives as long as `self`, so waiting ends by a change or by time.
-        let _ = timeout(TRUSTED_FOR, reached).await;
+        let _ = timeout(CURRENT_FOR, reached).await;
     }
 
-    /// Waits until every neighbor has acknowledged `needed`, or cannot trust our summary any more: at most
-    /// [`TRUSTED_FOR`], and for guests [`GUESTS_WITHIN`]. What was registered before a query began is thus found
-    /// wherever it begins, but perhaps where a guest hangs.
-    pub(crate) async fn by_all_that_trust(&self, needed: Position) {
+    /// Waits until every neighbor that was told our names has acknowledged `needed`, or cannot rely on them any more: at most
+    /// [`CURRENT_FOR`]. What was registered before a query began is thus found wherever it begins.
+    pub(crate) async fn by_all_that_rely(&self, needed: Position) {
         let began = clock::now();
-        let latest = began + TRUSTED_FOR;
+        let latest = began + CURRENT_FOR;
         // What is told over connections that open from now on has the news.
         let (channels, left) = {
             let open = self.open.lock();
-            (open.channels.clone(), open.left_trusts_until)
+            (open.channels.clone(), open.left_relies_until)
         };
         if let Some(left) = left.and_then(|until| until.min(latest).checked_duration_since(began)) {
             sleep(left).await;
         }
         for channel in channels {
-            if channel.is_guest {
-                channel.guest_acknowledges(needed, began + GUESTS_WITHIN).await;
-            } else {
-                channel.acknowledges(needed, latest).await;
-            }
+            channel.acknowledges(needed, latest).await;
         }
     }
 }

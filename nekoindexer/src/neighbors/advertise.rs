@@ -1,43 +1,41 @@
-//! Advertises summaries over one connection: what is new as one message for all of it, at once; and that nothing is
-//! new as one heartbeat, for which all connections of this node wake up together.
+//! Advertises our names over one connection to a neighbor that is trusted: what is new as one message, at once; and that
+//! nothing is new as one heartbeat, for which all connections of this node wake up together.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use nekoproto::{
-    IndexerServiceClient, NodeTag, Refusal, clock,
-    summary::{SummaryNews, What},
+    IndexerServiceClient, Refusal, clock,
+    summary::{Change, SummaryNews},
     transport::call_within,
 };
 use tokio::time::{Instant as TokioInstant, sleep, sleep_until};
 use tracing::debug;
 
-use super::{Neighborhood, channel::Channel, neighbor::Neighbors};
+use super::{Neighborhood, channel::Channel};
 use crate::state::{
     State,
-    summary::{Position, TRUSTED_FOR, Told, Took},
+    summary::{CURRENT_FOR, Position},
 };
 
 /// How often the end that opened a connection says that nothing is new; the answer says so of the other end.
 const HEARTBEAT_EVERY: Duration = Duration::from_millis(1200);
+/// The end that was connected to sends heartbeats itself if it has heard none for this long: the other does not trust it.
+const LED_WITHIN: Duration = Duration::from_millis(1300);
 /// Time for a neighbor to acknowledge a message.
-const ACKNOWLEDGED_WITHIN: Duration = TRUSTED_FOR;
-/// The same for a message with whole filters: over a slow link it takes longer, and nothing depends on when it arrives.
+const ACKNOWLEDGED_WITHIN: Duration = CURRENT_FOR;
+/// The same for a message with a filter: over a slow link it takes longer, and nothing depends on when it arrives.
 const FILTERS_WITHIN: Duration = Duration::from_secs(20);
 /// Pause before a retry when a neighbor did not acknowledge; it doubles up to [`HEARTBEAT_EVERY`].
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 /// The longest pause where the neighbor refuses: it has no room for us, and each time is told everything.
 const RETRY_REFUSED_MAX: Duration = Duration::from_secs(30);
-/// News of others are gathered for this long before they are passed on.
-const RELAYED_AFTER: Duration = Duration::from_millis(10);
-/// News of our links are gathered for this long: by then a node that joins has told who its neighbors are.
-const LINKS_AFTER: Duration = Duration::from_millis(250);
-/// The same over a connection that has just begun.
-const LINKS_AFTER_YOUNG: Duration = Duration::from_millis(20);
+/// News of our links are gathered for this long: who joins a mesh has most of its links by then.
+const LINKS_AFTER: Duration = Duration::from_millis(100);
 /// The end that only answers heartbeats counts from the one before: it is told something two heartbeats old.
-const _: () = assert!(2 * HEARTBEAT_EVERY.as_millis() + 500 < TRUSTED_FOR.as_millis());
+const _: () = assert!(2 * HEARTBEAT_EVERY.as_millis() + 500 < CURRENT_FOR.as_millis());
 
 /// What a message did not bring about; the neighbor is told everything anew.
 struct NotAcknowledged {
@@ -45,18 +43,8 @@ struct NotAcknowledged {
     pause_max: Duration,
 }
 
-/// Why it is time to look for something to tell.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cause {
-    /// A heartbeat is due.
-    is_tick: bool,
-    /// Our links changed a while ago.
-    links: bool,
-}
-
 impl Neighborhood {
-    /// Advertises over `channel` our names and those of others that do not advertise to the neighbor themselves.
-    /// Never ends.
+    /// Advertises our names over `channel` while the neighbor is trusted. Never ends.
     ///
     /// # Cancel safety
     /// Safe, but the channel cannot be used for another connection.
@@ -66,19 +54,32 @@ impl Neighborhood {
         channel: &Arc<Channel>,
         neighbor: &IndexerServiceClient,
     ) {
-        channel.is_to_be_told().await;
+        loop {
+            channel.trusted(true).await;
+            tokio::select! {
+                biased;
+                () = channel.trusted(false) => {}
+                () = self.advertise_to_trusted(state, channel, neighbor) => {} // it never ends
+            }
+            channel.told.lock().begin_anew();
+        }
+    }
+
+    async fn advertise_to_trusted(
+        &self,
+        state: &State,
+        channel: &Arc<Channel>,
+        neighbor: &IndexerServiceClient,
+    ) {
         let _open = self.acknowledged.add(channel);
         let mut own = self.own_news.subscribe();
-        let mut links = self.links_news.subscribe();
-        let mut relays = self.relays_news.subscribe();
+        let mut links = self.links.versions();
         let mut links_at = None;
         let mut tick = self.next_tick(TokioInstant::now());
-        let (mut cause, mut failures) = (Cause::default(), 0);
+        let (mut is_tick, mut failures) = (false, 0);
         loop {
             own.mark_unchanged(); // all of it is told now
-            relays.mark_unchanged();
-            let mut relays_at = None;
-            match self.tell(state, channel, neighbor, cause).await {
+            match self.tell(state, channel, neighbor, is_tick).await {
                 Ok(()) => failures = 0,
                 Err(NotAcknowledged { pause_max }) => {
                     channel.told.lock().begin_anew();
@@ -88,31 +89,21 @@ impl Neighborhood {
                 }
             }
             loop {
-                let due = [links_at, relays_at].into_iter().flatten().fold(tick, TokioInstant::min);
+                let due = links_at.map_or(tick, |at| tick.min(at));
                 tokio::select! {
                     biased;
                     // The senders live in `self`.
                     _ = own.changed() => break,
-                    _ = relays.changed(), if relays_at.is_none() => {
-                        relays_at = Some(TokioInstant::now() + RELAYED_AFTER);
-                    }
-                    _ = links.changed(), if links_at.is_none() => {
-                        let now = TokioInstant::now();
-                        let is_young = channel.is_young(clock::now());
-                        links_at = Some(now + if is_young { LINKS_AFTER_YOUNG } else { LINKS_AFTER });
-                    }
+                    _ = links.changed(), if links_at.is_none() => links_at = Some(TokioInstant::now() + LINKS_AFTER),
                     () = sleep_until(due) => break,
                 }
             }
             let now = TokioInstant::now();
-            cause = Cause { is_tick: now >= tick, links: links_at.is_some_and(|at| now >= at) };
-            if cause.is_tick {
+            is_tick = now >= tick;
+            if is_tick {
                 tick = self.next_tick(now);
             }
-            if cause.is_tick || cause.links {
-                links.mark_unchanged();
-                links_at = None;
-            }
+            links_at = None; // they are told with all else
         }
     }
 
@@ -129,14 +120,15 @@ impl Neighborhood {
         state: &State,
         channel: &Channel,
         neighbor: &IndexerServiceClient,
-        cause: Cause,
+        is_tick: bool,
     ) -> Result<(), NotAcknowledged> {
-        let mut is_heartbeat_due = cause.is_tick && channel.leads;
+        let leads = channel.leads || channel.silent_for(clock::now()).is_none_or(|silent| silent > LED_WITHIN);
+        let mut is_heartbeat_due = is_tick && leads;
         loop {
             // Before it is looked at what is new: a registration that is missing there waits for whoever was heard by
             // now, so the neighbor must not count from a later moment.
             let echo_ms = channel.progress.lock().their_clock_ms;
-            let (mut message, acknowledges) = self.next(state, channel, cause);
+            let (mut message, acknowledges) = self.next(state, channel);
             if message.is_none() && is_heartbeat_due {
                 message = Some(channel.told.lock().heartbeat());
             }
@@ -145,12 +137,7 @@ impl Neighborhood {
                 self.send(channel, neighbor, SummaryNews { echo_ms, ..next }).await?;
                 message = channel.told.lock().next_message();
             }
-            let before = {
-                let mut progress = channel.progress.lock();
-                progress.is_given_up = false;
-                progress.acknowledged.replace(acknowledges)
-            };
-            if before != Some(acknowledges) {
+            if channel.progress.lock().acknowledged.replace(acknowledges) != Some(acknowledges) {
                 channel.acknowledged.notify_waiters();
                 self.acknowledged.changed();
             }
@@ -170,8 +157,8 @@ impl Neighborhood {
         message: SummaryNews,
     ) -> Result<(), NotAcknowledged> {
         let asked = clock::now();
-        let has_filters = message.changes.iter().any(|change| matches!(change.what, What::Whole { .. }));
-        let within = if has_filters { FILTERS_WITHIN } else { ACKNOWLEDGED_WITHIN };
+        let has_filter = message.changes.iter().any(|change| matches!(change, Change::Filter { .. }));
+        let within = if has_filter { FILTERS_WITHIN } else { ACKNOWLEDGED_WITHIN };
         channel.progress.lock().keeps_nothing = false; // from now on it may have taken in all of it
         let answer = neighbor.summarize(call_within(within), message).await;
         let reply = match answer {
@@ -189,76 +176,34 @@ impl Neighborhood {
                 return Err(NotAcknowledged { pause_max: HEARTBEAT_EVERY });
             }
         };
-        let now = clock::now();
         {
             let mut progress = channel.progress.lock();
-            progress.heard = Some(now);
+            progress.heard = Some(clock::now());
             progress.their_clock_ms = reply.clock_ms;
         }
-        self.update(channel, now, |theirs| {
-            theirs.confirm(reply.confirms, asked);
-            Took::Nothing
-        });
+        channel.write(|at| self.clock_ms(at), |theirs| theirs.confirm(reply.confirms, asked));
         if reply.is_taken { Ok(()) } else { Err(NotAcknowledged { pause_max: HEARTBEAT_EVERY }) }
     }
 
     /// What the neighbor is told now: the first message, and what is acknowledged with the last.
-    fn next(&self, state: &State, channel: &Channel, cause: Cause) -> (Option<SummaryNews>, (Position, u64)) {
-        let now = clock::now();
+    fn next(&self, state: &State, channel: &Channel) -> (Option<SummaryNews>, (Position, u64)) {
         let neighbors = self.links.current();
-        let relays = *self.relays_news.borrow();
         let mut told = channel.told.lock();
-        let begins = told.position().is_none();
-        let is_urgent = self.urgent_links.load(Ordering::Relaxed) >= neighbors.version;
-        let tells_links = begins
-            || cause.is_tick
-            || is_urgent
-            || (cause.links && (channel.is_young(now) || needs_links(&told, channel.to, &neighbors)));
-        told.tell_own(self.me, &state.own_summary(), tells_links.then_some(&neighbors.sorted));
-        let is_changed = begins || channel.progress.lock().relays_seen != relays;
-        if told.needs_others(is_changed, cause.is_tick, |via| neighbors.trusts(via, now)) {
-            let (relays, is_early) = self.relays(channel, &neighbors, now);
-            told.tell_others(&relays, cause.is_tick, is_early);
-        }
+        told.tell(&state.own_summary(), &neighbors.sorted);
         let position = told.position().unwrap_or_default();
         let message = told.next_message();
         drop(told);
-        let mut progress = channel.progress.lock();
-        progress.relays_seen = relays;
-        progress.looked_at = Some(now);
-        let links_before = progress.acknowledged.map_or(0, |(_, links)| links);
-        let links = if tells_links { neighbors.version } else { links_before };
-        (message, (position, links))
+        channel.progress.lock().looked_at = Some(clock::now());
+        (message, (position, neighbors.version))
     }
 
-    /// The number up to which all that the neighbor was told is up to date; 0 if it is not. News of links and of others
-    /// may be on their way, if they are looked at.
+    /// The number up to which all that the neighbor was told is up to date; 0 if it is not. News of links may be on their
+    /// way, if they are looked at.
     pub(super) fn confirms(&self, state: &State, channel: &Channel, now: Instant) -> u64 {
-        let relays = *self.relays_news.borrow();
-        {
-            let progress = channel.progress.lock();
-            let looked = progress.looked_at.map(|at| now.saturating_duration_since(at));
-            let longest = if progress.relays_seen == relays { 2 * HEARTBEAT_EVERY } else { LINKS_AFTER };
-            if looked.is_none_or(|looked| looked > longest) {
-                return 0;
-            }
-        }
-        let told = channel.told.lock();
-        let neighbors = self.links.current();
-        if !told.relays_hold(|via| neighbors.trusts(via, now)) {
+        let looked = channel.progress.lock().looked_at.map(|at| now.saturating_duration_since(at));
+        if looked.is_none_or(|looked| looked > 2 * HEARTBEAT_EVERY) {
             return 0;
         }
-        told.confirms(state.own_summary().position())
+        channel.told.lock().confirms(state.own_summary().position())
     }
-}
-
-/// Whether the neighbor `to` has to hear at once of a link of ours. It need not where it asks the other end itself:
-/// who joins a mesh costs the others no messages.
-fn needs_links(told: &Told, to: NodeTag, neighbors: &Neighbors) -> bool {
-    let is_told = |tag: &NodeTag| told.neighbors().is_some_and(|told| told.binary_search(tag).is_ok());
-    neighbors
-        .reachable
-        .iter()
-        .map(|neighbor| &neighbor.connected.channel)
-        .any(|channel| channel.to != to && !is_told(&channel.to) && !channel.theirs.read().has_neighbor(&to))
 }

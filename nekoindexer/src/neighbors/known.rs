@@ -8,27 +8,37 @@ use std::{
 };
 
 use futures::future::AbortHandle;
-use nekoproto::{NodeId, WhyUnasked};
+use nekoproto::{
+    NodeId, NodeTag, WhyUnasked,
+    transport::places::{Place, Places, Presence, Tenant},
+};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     load::Load,
     neighbor::{Connected, Neighbor, Neighbors},
 };
-use crate::state::standing::{Place, Record, Seated, Standing, place_for};
+use crate::state::standing::Standing;
 
 /// Members that may connect to us; further ones are served but neither asked nor told of names.
 const MEMBERS_MAX: usize = 1024;
+/// Guests that have a place, and are asked; the address with the most makes room for others.
+pub(crate) const GUESTS_MAX: usize = 64;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct KnownLinks {
-    /// What is published is not what is known: guests come and go without a snapshot for each.
-    pub(super) is_changed: bool,
+    /// The indexer itself.
+    me: NodeTag,
     /// Links that the configuration asks for, by their place in it.
     pub(super) configured: Vec<Configured>,
     /// Indexers that connected to us.
     pub(super) inbound: HashMap<NodeId, Inbound>,
+    /// Those of guests.
+    places: Places,
     /// The load of each known neighbor; kept while its connections change.
     pub(super) loads: HashMap<NodeId, Arc<Load>>,
+    /// Trusted neighbors that are connected, and not heard any more.
+    pub(super) silent: HashSet<NodeId>,
 }
 
 #[derive(Clone, Debug)]
@@ -50,8 +60,10 @@ pub(super) struct Inbound {
     pub(super) lost_at: Option<Instant>,
     /// Where the latest one came from.
     pub(super) addr: SocketAddr,
+    /// As what it connected.
     pub(super) standing: Standing,
-    pub(super) since: Instant,
+    /// Its place among guests.
+    place: Option<Place>,
 }
 
 impl Configured {
@@ -61,67 +73,73 @@ impl Configured {
 }
 
 impl KnownLinks {
-    /// What is known of how `node` answers.
-    pub(super) fn load(&mut self, node: NodeId, standing: Standing) -> &Arc<Load> {
-        self.loads.entry(node).or_insert_with(|| Arc::new(Load::new(standing, Instant::now())))
+    pub(super) fn new(me: NodeTag, configured: &[SocketAddr]) -> Self {
+        Self {
+            me,
+            configured: configured.iter().copied().map(Configured::new).collect(),
+            places: Places::new(GUESTS_MAX),
+            inbound: HashMap::new(),
+            loads: HashMap::new(),
+            silent: HashSet::new(),
+        }
+    }
+
+    pub(super) const fn me(&self) -> NodeTag {
+        self.me
+    }
+
+    pub(super) fn load(&mut self, node: NodeId) -> &Arc<Load> {
+        self.loads.entry(node).or_insert_with(|| Arc::new(Load::new(Instant::now())))
     }
 
     /// The link to `addr` goes, and with it the trust in who was there: what is left of that node is what it connected as.
     pub(super) fn unconfigure(&mut self, addr: SocketAddr) {
-        let gone: Vec<NodeId> =
-            self.configured.extract_if(.., |link| link.addr == addr).filter_map(|link| link.node).collect();
-        for node in gone.into_iter().filter(|node| !self.is_configured(node)).collect::<Vec<_>>() {
-            self.loads.remove(&node);
-            if let Some(inbound) = self.inbound.get(&node) {
-                self.loads.insert(node, Arc::new(Load::new(inbound.standing, Instant::now())));
-            }
-        }
+        self.configured.retain(|link| link.addr != addr);
+        self.forget_loads();
     }
 
     pub(super) fn is_configured(&self, node: &NodeId) -> bool {
         self.configured.iter().any(|link| link.node.as_ref() == Some(node))
     }
 
-    pub(super) fn forget_guest(&mut self, node: NodeId) {
-        self.inbound.remove(&node);
-        if !self.is_configured(&node) {
-            self.loads.remove(&node);
-        }
+    pub(super) fn forget_loads(&mut self) {
+        let Self { configured, inbound, loads, .. } = self;
+        loads.retain(|node, _| {
+            inbound.contains_key(node) || configured.iter().any(|link| link.node == Some(*node))
+        });
     }
 
-    /// Whether there is a place for who comes from `addr`, if need be that of a guest of less worth, whose connections
-    /// end.
-    pub(super) fn make_room(
-        &mut self,
-        node: NodeId,
-        addr: SocketAddr,
-        standing: Standing,
-        now: Instant,
-    ) -> bool {
-        if self.inbound.contains_key(&node) || self.is_configured(&node) {
-            return true;
+    /// Takes in who connected from `addr`: a node that is known, or one for which there is a place, if need be that of a guest
+    /// of the address with the most, whose connections end.
+    pub(super) fn admit(&mut self, node: NodeId, addr: SocketAddr, standing: Standing) -> Option<&mut Inbound> {
+        if !self.inbound.contains_key(&node) {
+            let place = match standing {
+                _ if self.is_configured(&node) => None,
+                Standing::Guest => {
+                    let presence = Presence::new(CancellationToken::new());
+                    presence.set_busy(true); // it makes room only for an address with fewer
+                    Some(self.places.enter(Tenant::at(addr.ip(), Some(node)), presence)?)
+                }
+                Standing::Configured | Standing::Member => {
+                    let members = self.inbound.values().filter(|one| !one.standing.is_guest());
+                    (members.count() < MEMBERS_MAX).then_some(None)?
+                }
+            };
+            self.end_displaced();
+            let one = Inbound { clients: Vec::new(), lost_at: None, addr, standing, place };
+            self.inbound.insert(node, one);
         }
-        if !standing.is_guest() {
-            return self.inbound.values().filter(|one| !one.standing.is_guest()).count() < MEMBERS_MAX;
-        }
-        let seated = |(node, one): (&NodeId, &Inbound)| {
-            let record: &Record = &self.loads.get(node)?.record;
-            let (who, addr, since) = (*node, one.addr, one.since);
-            let is_guest = one.standing.is_guest() && record.is_guest();
-            is_guest.then(|| Seated { who, addr, since, worth: record.worth(since, now) })
+        self.inbound.get_mut(&node)
+    }
+
+    fn end_displaced(&mut self) {
+        let has_gone = |one: &Inbound| {
+            one.place.as_ref().is_some_and(|place| place.presence().ended().is_cancelled())
         };
-        let seated: Vec<Seated<NodeId>> = self.inbound.iter().filter_map(seated).collect();
-        match place_for(&seated, addr) {
-            Place::Free => true,
-            Place::None => false,
-            Place::Of(least) => {
-                let ended = self.inbound.get_mut(&least).map(|one| std::mem::take(&mut one.clients));
-                ended.into_iter().flatten().for_each(|(_, end)| end.abort());
-                self.is_changed |= self.loads.get(&least).is_some_and(|load| load.record.is_asked());
-                self.forget_guest(least);
-                true
-            }
+        for (_, one) in self.inbound.extract_if(|_, one| has_gone(one)) {
+            one.clients.iter().for_each(|(_, end)| end.abort());
         }
+        self.forget_loads();
     }
 
     /// Each connected node once, by the connection over which it is asked, and why it is a neighbor.
@@ -131,8 +149,7 @@ impl KnownLinks {
             .iter()
             .filter_map(|link| Some((link.node?, link.connected.clone()?, Standing::Configured)));
         let inbound = self.inbound.iter().filter_map(|(node, inbound)| {
-            let standing = if self.is_configured(node) { Standing::Configured } else { inbound.standing };
-            inbound.clients.last().map(|(open, _)| (*node, open.clone(), standing))
+            inbound.clients.last().map(|(open, _)| (*node, open.clone(), self.standing_of(node, inbound)))
         });
         let mut all: Vec<(NodeId, Connected, Standing)> = Vec::new();
         let mut known = HashSet::new();
@@ -140,20 +157,40 @@ impl KnownLinks {
         all
     }
 
+    pub(super) fn standing_of(&self, node: &NodeId, inbound: &Inbound) -> Standing {
+        if self.is_configured(node) { Standing::Configured } else { inbound.standing }
+    }
+
+    /// Says over which connections the other end is trusted.
+    pub(super) fn note_trust(&self) {
+        let outbound = self.configured.iter().filter_map(|link| Some((link.connected.as_ref()?, true)));
+        let inbound = self.inbound.iter().flat_map(|(node, one)| {
+            let is_trusted = !self.standing_of(node, one).is_guest();
+            one.clients.iter().map(move |(open, _)| (open, is_trusted))
+        });
+        for (open, is_trusted) in outbound.chain(inbound) {
+            open.channel.set_trusted(is_trusted);
+        }
+    }
+
     pub(super) fn neighbors(&mut self) -> Neighbors {
         let mut neighbors = Neighbors::default();
-        for (node, connected, standing) in self.connected() {
-            let load = Arc::clone(self.load(node, standing));
-            if load.record.is_asked() {
-                neighbors.tags.push(node.tag());
-                let names = connected.channel.theirs.read().names().cloned();
-                neighbors.reachable.push(Neighbor { node, connected, load, standing, names });
-            } else if !standing.is_guest() {
-                neighbors.add_away(Some(node.tag()), connected.addr, WhyUnasked::Silent);
-            }
+        let (guests, trusted): (Vec<_>, Vec<_>) =
+            self.connected().into_iter().partition(|(.., standing)| standing.is_guest());
+        let (silent, trusted): (Vec<_>, Vec<_>) =
+            trusted.into_iter().partition(|(node, ..)| self.silent.contains(node));
+        for (node, connected, _) in silent {
+            neighbors.add_away(Some(node.tag()), connected.addr, WhyUnasked::Silent);
         }
+        neighbors.tags = trusted.iter().map(|(node, ..)| node.tag()).collect();
         let mut sorted = neighbors.tags.clone();
         sorted.sort_unstable();
+        let mut neighbor = |one: (NodeId, Connected, Standing)| {
+            let load = Arc::clone(self.load(one.0));
+            Neighbor::new(one, load, (self.me, &sorted))
+        };
+        neighbors.trusted = trusted.into_iter().map(&mut neighbor).collect();
+        neighbors.guests = guests.into_iter().map(&mut neighbor).collect();
         neighbors.sorted = sorted.into();
         let configured = self.configured.iter().filter(|link| link.connected.is_none() && !link.ourselves);
         let configured = configured.map(|link| (link.node.map(|node| node.tag()), link.addr));
@@ -173,24 +210,40 @@ mod tests {
 
     use super::*;
 
-    /// Goal: whoever is not named by the configuration any more is trusted no longer, and takes a place as all others do.
+    fn node(seed: u8) -> NodeId {
+        Identity::from_seed(&[seed; 32]).id()
+    }
+
+    /// Goal: whoever is not named by the configuration any more is trusted no longer.
     #[test]
     fn a_neighbor_that_is_not_configured_any_more_is_what_it_connected_as() {
-        let [left, connected] = [1, 2].map(|seed| Identity::from_seed(&[seed; 32]).id());
+        let [left, connected] = [1, 2].map(node);
         let [near, far] = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
-        let mut known = KnownLinks::default();
+        let mut known = KnownLinks::new(node(0).tag(), &[]);
         for (addr, node) in [(near, left), (far, connected)] {
             known.configured.push(Configured { node: Some(node), ..Configured::new(addr) });
-            known.load(node, Standing::Configured).record.trust();
+            known.load(node);
         }
-        let (standing, since) = (Standing::Guest, Instant::now());
-        known
-            .inbound
-            .insert(connected, Inbound { clients: Vec::new(), lost_at: None, addr: far, standing, since });
+        let inbound = known.admit(connected, far, Standing::Guest).unwrap();
+        assert!(inbound.place.is_none(), "who is trusted needs no place among guests");
+        assert_eq!(known.standing_of(&connected, &known.inbound[&connected]), Standing::Configured);
         known.unconfigure(near);
         known.unconfigure(far);
         assert!(!known.loads.contains_key(&left), "nothing of it is left");
-        let record = &known.loads[&connected].record;
-        assert!(record.is_guest() && !record.is_asked());
+        assert_eq!(known.standing_of(&connected, &known.inbound[&connected]), Standing::Guest);
+    }
+
+    /// Goal: whatever number of keys one address has, guests at other addresses have places.
+    #[test]
+    fn the_address_with_most_guests_makes_room_for_others() {
+        let mut known = KnownLinks::new(node(0).tag(), &[]);
+        let at = |last: u8| SocketAddr::from(([192, 0, 2, last], 7707));
+        let admitted = (1..=200).filter(|n| known.admit(node(*n), at(1), Standing::Guest).is_some()).count();
+        assert_eq!(admitted, GUESTS_MAX, "one address has all that nobody else wants");
+        for n in 201..=210 {
+            assert!(known.admit(node(n), at(n), Standing::Guest).is_some());
+        }
+        assert_eq!(known.inbound.len(), GUESTS_MAX);
+        assert!((201..=210).all(|n| known.inbound.contains_key(&node(n))));
     }
 }

@@ -9,18 +9,18 @@ use std::{
 use arc_swap::ArcSwap;
 use futures::future::AbortHandle;
 use nekoproto::{
-    HelloRefusal, NodeId, Role,
+    HelloRefusal, NodeId, NodeTag, Role,
     transport::{ConnectError, LinkState},
 };
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use super::{
     channel::Channel,
-    known::{Configured, Inbound, KnownLinks},
+    known::{Configured, KnownLinks},
     load::Load,
-    neighbor::{Connected, Neighbors},
+    neighbor::{Connected, Neighbor, Neighbors},
 };
 use crate::state::standing::Standing;
 
@@ -34,9 +34,10 @@ const INBOUND_OF_ONE_MAX: usize = 2;
 pub(crate) struct Links {
     current: ArcSwap<Neighbors>,
     known: Mutex<KnownLinks>,
-    reachable: watch::Sender<usize>,
-    /// There is something for [`judging`](super::judging) to do.
-    pub(super) to_judge: Notify,
+    /// How many trusted ones are connected.
+    trusted: watch::Sender<usize>,
+    /// The version of the trusted ones.
+    versions: watch::Sender<u64>,
 }
 
 /// What is known of a neighbor, to be shown.
@@ -49,31 +50,23 @@ pub(crate) struct Report {
     pub(crate) connected: Option<Connected>,
     /// Why it is a neighbor.
     pub(crate) standing: Standing,
-    /// How it answered so far.
+    /// How many queries it is busy with.
     pub(crate) load: Option<Arc<Load>>,
+    /// Whether it is connected, and not heard any more.
+    pub(crate) is_silent: bool,
     /// Why it is not connected.
     pub(crate) why: Option<String>,
 }
 
-/// A neighbor that is not asked until it answers.
-#[derive(Debug)]
-pub(super) struct Candidate {
-    pub(super) connected: Connected,
-    pub(super) load: Arc<Load>,
-}
-
 impl Links {
-    /// Links to the `configured` addresses, none of them up yet.
+    /// Links of `me` to the `configured` addresses, none of them up yet.
     #[must_use]
-    pub(crate) fn new(configured: &[SocketAddr]) -> Self {
+    pub(crate) fn new(me: NodeTag, configured: &[SocketAddr]) -> Self {
         let links = Self {
             current: ArcSwap::default(),
-            known: Mutex::new(KnownLinks {
-                configured: configured.iter().copied().map(Configured::new).collect(),
-                ..KnownLinks::default()
-            }),
-            reachable: watch::Sender::new(0),
-            to_judge: Notify::new(),
+            known: Mutex::new(KnownLinks::new(me, configured)),
+            trusted: watch::Sender::new(0),
+            versions: watch::Sender::new(0),
         };
         links.publish(&mut links.known.lock());
         links
@@ -85,10 +78,21 @@ impl Links {
         self.current.load_full()
     }
 
-    /// How many neighbors are connected; changes wake the receiver.
+    /// Whether the configuration names `node`.
+    pub(crate) fn is_configured(&self, node: &NodeId) -> bool {
+        self.known.lock().is_configured(node)
+    }
+
+    /// How many trusted neighbors are connected; changes wake the receiver.
     #[must_use]
     pub(crate) fn watch(&self) -> watch::Receiver<usize> {
-        self.reachable.subscribe()
+        self.trusted.subscribe()
+    }
+
+    /// The version of the trusted neighbors; changes wake the receiver.
+    #[must_use]
+    pub(super) fn versions(&self) -> watch::Receiver<u64> {
+        self.versions.subscribe()
     }
 
     /// The configuration asks for a link to `addr`, or does not any more.
@@ -116,7 +120,6 @@ impl Links {
                 let connected = Some(client.clone());
                 let (addr, node) = (link.addr, Some(remote.node));
                 *link = Configured { addr, connected, why: None, node, ourselves: false };
-                known.load(remote.node, Standing::Configured).record.trust();
             }
             LinkState::Down(why) => {
                 link.connected = None;
@@ -142,26 +145,20 @@ impl Links {
         node: NodeId,
         connected: Connected,
         (standing, end): (Standing, AbortHandle),
-        now: Instant,
     ) -> bool {
         let mut known = self.known.lock();
-        if !known.make_room(node, connected.addr, standing, now) {
+        let addr = connected.addr;
+        let Some(inbound) = known.admit(node, addr, standing) else {
             debug!(node = %node.short(), "too many neighbors: this one is served but not asked");
             return false;
-        }
+        };
         connected.channel.is_placed.store(true, Relaxed);
-        let addr = connected.addr;
-        let inbound = known.inbound.entry(node);
-        let since = now;
-        let inbound =
-            inbound.or_insert_with(|| Inbound { clients: Vec::new(), lost_at: None, addr, standing, since });
         if inbound.clients.len() >= INBOUND_OF_ONE_MAX {
             inbound.clients.remove(0).1.abort();
         }
         inbound.clients.push((connected, end));
         (inbound.lost_at, inbound.addr) = (None, addr);
-        let is_asked = known.load(node, standing).record.is_asked();
-        self.came_or_went(&mut known, standing, is_asked);
+        self.publish(&mut known);
         true
     }
 
@@ -169,74 +166,30 @@ impl Links {
     pub(crate) fn left(&self, node: NodeId, channel: &Arc<Channel>, now: Instant) {
         let mut known = self.known.lock();
         let Some(inbound) = known.inbound.get_mut(&node) else { return };
-        let standing = inbound.standing;
         let before = inbound.clients.len();
         inbound.clients.retain(|(open, _)| !Arc::ptr_eq(&open.channel, channel));
-        let is_last = inbound.clients.is_empty();
         if inbound.clients.len() == before {
             return; // its place was taken by another
         }
-        if is_last {
+        if inbound.clients.is_empty() {
             inbound.lost_at = Some(now);
-        }
-        let is_asked = known.loads.get(&node).is_some_and(|load| load.record.is_asked());
-        if is_last && standing.is_guest() {
-            known.forget_guest(node);
-        }
-        self.came_or_went(&mut known, standing, is_asked);
-    }
-
-    /// Publishes that a neighbor came or went: of a guest later, and only if it is asked.
-    fn came_or_went(&self, known: &mut KnownLinks, standing: Standing, is_asked: bool) {
-        match standing {
-            Standing::Guest if !is_asked => {}
-            Standing::Guest => {
-                known.is_changed = true;
-                self.to_judge.notify_one();
+            if inbound.standing.is_guest() {
+                known.inbound.remove(&node);
+                known.forget_loads();
             }
-            Standing::Configured | Standing::Member => self.publish(known),
         }
+        self.publish(&mut known);
     }
 
-    /// A neighbor is asked from now on, or is not any more: this is published soon.
-    pub(crate) fn judged(&self) {
-        self.known.lock().is_changed = true;
-        self.to_judge.notify_one();
-    }
-
-    /// Publishes what is known, if it changed.
-    pub(super) fn publish_changed(&self) {
+    /// Looks which trusted neighbors have not been heard for long, by the clock that runs on in suspend.
+    pub(super) fn note_silent(&self, now: Instant) {
         let mut known = self.known.lock();
-        if known.is_changed {
+        let all = known.connected().into_iter().filter(|(.., standing)| !standing.is_guest());
+        let silent = all.filter(|(_, open, _)| open.channel.is_silent(now)).map(|(node, ..)| node).collect();
+        if known.silent != silent {
+            known.silent = silent;
             self.publish(&mut known);
         }
-    }
-
-    /// Judges at `now` each connected neighbor that has not been heard for long until `heard`, which is by the clock that
-    /// runs on in suspend, and each that is doubted for too long.
-    pub(super) fn judge_silent(&self, heard: Instant, now: Instant) {
-        let mut known = self.known.lock();
-        for (node, connected, _) in known.connected() {
-            let Some(record) = known.loads.get(&node).map(|load| &load.record) else { continue };
-            let is_silent = connected.channel.is_silent(heard);
-            let is_judged = if is_silent { record.judge(now) } else { record.ends_doubt(now) };
-            known.is_changed |= is_judged;
-        }
-    }
-
-    /// The neighbors that are not asked or are doubted, and can be probed: a guest only once it has told its names.
-    pub(super) fn candidates(&self) -> Vec<Candidate> {
-        let known = self.known.lock();
-        let mut candidates = Vec::new();
-        for (node, connected, _) in known.connected() {
-            let Some(load) = known.loads.get(&node).filter(|load| load.record.is_to_be_probed()) else {
-                continue;
-            };
-            if !load.record.is_guest() || connected.channel.theirs.read().names().is_some() {
-                candidates.push(Candidate { connected, load: Arc::clone(load) });
-            }
-        }
-        candidates
     }
 
     /// Forgets members whose last connection ended [`MISSED_FOR`] ago.
@@ -247,10 +200,7 @@ impl Links {
             inbound.lost_at.is_none_or(|lost| now.saturating_duration_since(lost) < MISSED_FOR)
         });
         if known.inbound.len() != before {
-            let KnownLinks { configured, inbound, loads, .. } = &mut *known;
-            loads.retain(|node, _| {
-                inbound.contains_key(node) || configured.iter().any(|link| link.node == Some(*node))
-            });
+            known.forget_loads();
             self.publish(&mut known);
         }
     }
@@ -258,19 +208,17 @@ impl Links {
     /// All that are or were connected, and those that should be.
     pub(crate) fn reports(&self) -> Vec<Report> {
         let known = self.known.lock();
-        let load = |node: Option<NodeId>| known.loads.get(&node?).cloned();
-        let configured = known.configured.iter().map(|link| Report {
-            addr: link.addr,
-            node: link.node,
-            connected: link.connected.clone(),
-            standing: Standing::Configured,
-            load: load(link.node),
-            why: link.why.clone(),
+        let report = |node: Option<NodeId>, addr, connected, standing, why| {
+            let load = node.and_then(|node| known.loads.get(&node).cloned());
+            let is_silent = node.is_some_and(|node| known.silent.contains(&node));
+            Report { addr, node, connected, standing, load, is_silent, why }
+        };
+        let configured = known.configured.iter().map(|link| {
+            report(link.node, link.addr, link.connected.clone(), Standing::Configured, link.why.clone())
         });
         let inbound = known.inbound.iter().map(|(node, inbound)| {
             let connected = inbound.clients.last().map(|(open, _)| open.clone());
-            let (addr, standing, node) = (inbound.addr, inbound.standing, Some(*node));
-            Report { addr, node, connected, standing, load: load(node), why: None }
+            report(Some(*node), inbound.addr, connected, known.standing_of(node, inbound), None)
         });
         let mut all: Vec<_> = configured.collect();
         let others: Vec<_> = inbound
@@ -285,26 +233,28 @@ impl Links {
         self.known.lock().configured.iter().all(|link| link.connected.is_some() || link.why.is_some())
     }
 
-    /// A neighbor advertises its names by another filter.
-    pub(super) fn renew(&self) {
-        let mut known = self.known.lock();
-        let version = self.current.load().version;
-        self.current.store(Arc::new(Neighbors { version, ..known.neighbors() }));
+    /// The neighbor at the other end of `channel` advertises another filter, or other neighbors.
+    pub(super) fn renew(&self, channel: &Channel) {
+        let known = self.known.lock();
+        let mut neighbors = Neighbors::clone(&self.current.load());
+        let Neighbors { trusted, guests, sorted, .. } = &mut neighbors;
+        let is_it = |one: &&mut Neighbor| std::ptr::eq(&raw const *one.connected.channel, channel);
+        if let Some(neighbor) = trusted.iter_mut().chain(guests).find(is_it) {
+            neighbor.read(known.me(), sorted);
+            self.current.store(Arc::new(neighbors));
+        }
     }
 
+    /// Queries see what is known now. The version stays if those that are trusted do.
     fn publish(&self, known: &mut KnownLinks) {
-        known.is_changed = false;
+        known.note_trust();
         let mut neighbors = known.neighbors();
-        for neighbor in &neighbors.reachable {
-            neighbor
-                .connected
-                .channel
-                .is_asked
-                .send_if_modified(|is_asked| !std::mem::replace(is_asked, true));
-        }
-        neighbors.version = self.current.load().version + 1;
-        let reachable = neighbors.reachable.len();
+        let before = self.current.load();
+        let is_changed = before.sorted != neighbors.sorted;
+        neighbors.version = before.version + u64::from(is_changed);
+        let (version, trusted) = (neighbors.version, neighbors.trusted.len());
         self.current.store(Arc::new(neighbors));
-        self.reachable.send_if_modified(|count| std::mem::replace(count, reachable) != reachable);
+        self.trusted.send_if_modified(|count| std::mem::replace(count, trusted) != trusted);
+        self.versions.send_if_modified(|before| std::mem::replace(before, version) != version);
     }
 }

@@ -8,10 +8,7 @@ use std::{
 use nekoproto::limits::CALLS_IN_FLIGHT_MAX;
 use parking_lot::Mutex;
 
-use crate::state::{
-    caller::FORWARDS_OF_PEER_MAX,
-    standing::{Record, Standing},
-};
+use crate::state::caller::FORWARDS_OF_PEER_MAX;
 
 /// Queries in flight to one neighbor beyond which it must answer to get more. Fewer than the calls that
 /// a connection takes, so that a stuck neighbor leaves room for other calls.
@@ -32,8 +29,6 @@ pub struct Load {
     in_flight: AtomicUsize,
     /// Answers, while it is busy.
     pace: Mutex<Pace>,
-    /// How it answered so far.
-    pub record: Record,
 }
 
 /// Answers since a moment, at most [`STUCK_AFTER`] ago or else the last time one was counted.
@@ -50,11 +45,11 @@ struct Pace {
 pub struct Asking<'a>(&'a Load);
 
 impl Load {
-    /// No query is in flight to a neighbor of this standing.
+    /// No query is in flight to a neighbor.
     #[must_use]
-    pub fn new(standing: Standing, now: Instant) -> Self {
+    pub fn new(now: Instant) -> Self {
         let pace = Mutex::new(Pace { since: now, answers: 0, was_enough: true });
-        Self { in_flight: AtomicUsize::new(0), pace, record: Record::new(standing, now) }
+        Self { in_flight: AtomicUsize::new(0), pace }
     }
 
     /// One more query; `None` if the neighbor is stuck. A busy one is asked: the query waits until the
@@ -122,7 +117,7 @@ mod tests {
     use super::*;
 
     fn full(now: Instant) -> Load {
-        let load = Load::new(Standing::Configured, now);
+        let load = Load::new(now);
         (0..LINK_FORWARDS_MAX).for_each(|_| std::mem::forget(load.ask(now).unwrap()));
         load
     }
@@ -131,7 +126,7 @@ mod tests {
     fn only_a_neighbor_with_many_queries_that_says_nothing_is_stuck() {
         let now = Instant::now();
         let later = now + STUCK_AFTER;
-        let load = Load::new(Standing::Configured, now.checked_sub(STUCK_AFTER * 9).unwrap()); // idle is not stuck
+        let load = Load::new(now.checked_sub(STUCK_AFTER * 9).unwrap()); // idle is not stuck
         let asking: Vec<Asking<'_>> = (0..LINK_FORWARDS_MAX).map(|_| load.ask(now).unwrap()).collect();
         assert!(load.ask(now).is_some(), "many, but not for long");
         assert!(load.ask(later).is_none(), "many, and no answer for a second");

@@ -49,9 +49,10 @@ impl Neighbor {
     pub(super) fn all(shared: &Shared, now: Instant) -> Vec<Self> {
         let one = |standing: Report| {
             let load = &standing.load;
-            let asked =
-                load.as_ref().is_some_and(|load| load.record.is_asked()) && standing.connected.is_some();
             let channel = standing.connected.as_ref().map(|connected| &connected.channel);
+            let summary_trusted = channel.is_some_and(|channel| channel.is_current(now));
+            let is_guest = standing.standing.is_guest();
+            let asked = channel.is_some() && !standing.is_silent && (summary_trusted || !is_guest);
             let silent = channel.and_then(|channel| channel.silent_for(now));
             Self {
                 addr: standing.addr.to_string(),
@@ -61,11 +62,10 @@ impl Neighbor {
                 asked,
                 load: load.as_ref().map_or(0, |load| load.in_flight()),
                 late: load.as_ref().is_some_and(|load| load.is_stuck(Instant::now())),
-                summary_trusted: channel.is_some_and(|channel| channel.is_trusted(now)),
+                summary_trusted,
                 silent_ms: silent.map(millis),
                 why: standing.why.or_else(|| {
-                    let why =
-                        if standing.standing.is_guest() { WhyUnasked::Guest } else { WhyUnasked::Silent };
+                    let why = if is_guest { WhyUnasked::Guest } else { WhyUnasked::Silent };
                     (standing.connected.is_some() && !asked).then(|| why.to_string())
                 }),
             }

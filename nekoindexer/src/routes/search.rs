@@ -95,7 +95,7 @@ impl Asked {
         let after = self.after.map(|after| after.parse::<Position>()).transpose();
         let after = after.map_err(|error| Problem::bad_request(error.to_string()))?;
         let search = Search { terms: Terms::first_of(terms), ..Search::default() };
-        Ok(FindRequest { msg_id: MsgId::random(), search, after, limit, ttl_hops, covered: Covered::new() })
+        Ok(FindRequest { msg_id: MsgId::random(), search, after, limit, ttl_hops, covered: Covered::new(), from_guest: false })
     }
 }
 

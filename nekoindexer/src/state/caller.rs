@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nekoproto::{
-    NodeTag,
+    MsgId, NodeId, NodeTag,
     budget::Account,
     limits::{FRAME_BYTES_MAX, SEEN_OF_NEIGHBOR_MAX, SEEN_OF_PEER_MAX},
 };
@@ -18,6 +18,8 @@ pub const ID_BYTES: usize = 224;
 const FORWARD_BYTES: usize = 4 * 1024;
 /// The same if the trace is asked for, whose hops fill a frame at most.
 const TRACE_BYTES: usize = FRAME_BYTES_MAX;
+/// One with a trace takes as many places as so many others.
+const TRACE_PLACES: u32 = 16;
 /// Queries of one peer that are forwarded at once; further ones wait for a place. Others that ask wait for no more
 /// than these, and some peers together do not use up what is in flight to one neighbor.
 pub const FORWARDS_OF_PEER_MAX: usize = 112;
@@ -38,10 +40,25 @@ const SCANS_OF_PEER_MAX: usize = 16;
 const SCANS_OF_NEIGHBOR_MAX: usize = 32;
 /// Holders that it has connect to it, or over this node, at the moment; further ones are refused as `Busy`.
 const CALL_BACKS_MAX: usize = 16;
+/// Announcements of newer versions that holders and neighbors are being told because of it; further ones are refused.
+const ANNOUNCEMENTS_OF_PEER_MAX: usize = 16;
+const ANNOUNCEMENTS_OF_NEIGHBOR_MAX: usize = 1024;
+
+/// What a node is to this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallerRole {
+    /// A peer.
+    Peer,
+    /// An indexer that may be anybody.
+    Guest,
+    /// An indexer that is trusted.
+    Trusted,
+}
 
 /// One node that asks, over whatever connections, and what it takes of what there is for all.
 #[derive(Debug)]
 pub struct Caller {
+    node: NodeId,
     /// Who it is, if it is an indexer.
     pub neighbor: Option<NodeTag>,
     /// The most message ids.
@@ -59,6 +76,8 @@ pub struct Caller {
     /// Its share of scans, and its turn among them: one follows the other.
     pub(crate) scans: Arc<Semaphore>,
     pub(crate) scan: Arc<Semaphore>,
+    /// Its share of announcements.
+    pub(crate) announcements: Arc<Semaphore>,
 }
 
 /// A message id of a caller that is remembered, until dropped.
@@ -74,30 +93,45 @@ pub struct Forwarding<'a> {
 }
 
 impl Caller {
-    /// A peer, or `neighbor`. Without an `account` only the numbers of things are bounded.
+    /// `node` in that role. Without an `account` only the numbers of things are bounded. So they are for an indexer that is
+    /// trusted, whose account is then left to its connection and its summary: its messages come from others, who could use
+    /// up that account.
     #[must_use]
-    pub fn new(neighbor: Option<NodeTag>, account: Option<Account>) -> Self {
+    pub fn new((node, role): (NodeId, CallerRole), account: Option<Account>) -> Self {
+        let account = account.filter(|_| role != CallerRole::Trusted);
         let share = account.as_ref().map_or(usize::MAX, |account| account.share() / ID_BYTES);
-        let (ids_max, forwards) = match neighbor {
-            Some(_) => (SEEN_OF_NEIGHBOR_MAX, FORWARDS_OF_NEIGHBOR_MAX),
-            None => (SEEN_OF_PEER_MAX.min(share / PEER_ID_PARTS), FORWARDS_OF_PEER_MAX),
-        };
-        let (probes, scans) = match neighbor {
-            Some(_) => (PROBE_PARTS_OF_NEIGHBOR_MAX, SCANS_OF_NEIGHBOR_MAX),
-            None => (PROBE_PARTS_OF_PEER_MAX, SCANS_OF_PEER_MAX),
-        };
+        let is_peer = role == CallerRole::Peer;
+        let either = |of_peer, of_neighbor| if is_peer { of_peer } else { of_neighbor };
+        let ids_of_peer = SEEN_OF_PEER_MAX.min(share / PEER_ID_PARTS);
         Self {
-            neighbor,
-            ids_max,
+            node,
+            neighbor: (!is_peer).then(|| node.tag()),
+            ids_max: either(ids_of_peer, SEEN_OF_NEIGHBOR_MAX),
             ids: Arc::new(Mutex::new(Tab::of(account.clone()))),
-            forwards: Semaphore::new(forwards),
+            forwards: Semaphore::new(either(FORWARDS_OF_PEER_MAX, FORWARDS_OF_NEIGHBOR_MAX)),
             forwards_tab: Mutex::new(Tab::of(account)),
             lists: Semaphore::new(LISTS_AT_ONCE),
-            probes: Semaphore::new(probes),
+            probes: Semaphore::new(either(PROBE_PARTS_OF_PEER_MAX, PROBE_PARTS_OF_NEIGHBOR_MAX)),
             call_backs: Arc::new(Semaphore::new(CALL_BACKS_MAX)),
-            scans: Arc::new(Semaphore::new(scans)),
+            scans: Arc::new(Semaphore::new(either(SCANS_OF_PEER_MAX, SCANS_OF_NEIGHBOR_MAX))),
             scan: Arc::new(Semaphore::new(1)),
+            announcements: Arc::new(Semaphore::new(either(
+                ANNOUNCEMENTS_OF_PEER_MAX,
+                ANNOUNCEMENTS_OF_NEIGHBOR_MAX,
+            ))),
         }
+    }
+
+    /// The id under which a message of it that is called `id` is known among indexers. A peer chooses its ids: they are kept
+    /// apart from those of all others, so that it cannot send another's ahead.
+    #[must_use]
+    pub fn id_of(&self, id: MsgId) -> MsgId {
+        if self.neighbor.is_some() { id } else { id.sent_by(&self.node) }
+    }
+
+    /// How many of [`forwards`](Self::forwards) a query takes.
+    pub(crate) const fn places_of(has_trace: bool) -> u32 {
+        if has_trace { TRACE_PLACES } else { 1 }
     }
 
     /// A query of it is forwarded that has this `place`; `None` if its account has no room.
@@ -163,11 +197,12 @@ mod tests {
         let budget = Budget::new(1 << 30);
         let caller = |budget: &Arc<Budget>, n: u8| {
             let node = Identity::from_seed(&[n; 32]).id();
-            Caller::new(None, Some(budget.account([127, 0, 0, 1].into(), node)))
+            Caller::new((node, CallerRole::Peer), Some(budget.account([127, 0, 0, 1].into(), node)))
         };
         let (greedy, other) = (caller(&budget, 1), caller(&budget, 2));
         fn forward(caller: &Caller, has_trace: bool) -> Option<Forwarding<'_>> {
-            caller.forward(caller.forwards.try_acquire().ok()?, has_trace)
+            let places = Caller::places_of(has_trace);
+            caller.forward(caller.forwards.try_acquire_many(places).ok()?, has_trace)
         }
         let forwards: Vec<_> = std::iter::from_fn(|| forward(&greedy, false)).collect();
         assert_eq!(forwards.len(), FORWARDS_OF_PEER_MAX);
@@ -180,8 +215,8 @@ mod tests {
         let small = Budget::new(1 << 24);
         let tracing = caller(&small, 1);
         let traces: Vec<_> = std::iter::from_fn(|| forward(&tracing, true)).collect();
-        assert_eq!(traces.len(), (1 << 24) / 3 / TRACE_BYTES, "of a third of all, half a MiB each");
-        assert!(forward(&tracing, false).is_some());
+        assert_eq!(traces.len(), FORWARDS_OF_PEER_MAX / TRACE_PLACES as usize);
+        assert!(small.used() >= (traces.len() - 1) * TRACE_BYTES, "they are on its account");
         drop(traces);
         assert!(forward(&tracing, true).is_some() && small.used() < 1 << 20);
     }

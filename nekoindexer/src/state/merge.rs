@@ -10,8 +10,8 @@ use nekoproto::{
 
 use super::holders::{Listed, add_holders, distinct, sent};
 
-/// Hits of one guest that are looked at.
-pub const GUEST_HITS_MAX: usize = HITS_MAX / 2;
+/// Hits of one guest that are looked at: more than a name has origins in most networks, and few signatures to check.
+pub const GUEST_HITS_MAX: usize = HITS_MAX / 4;
 
 /// A hit whose record is verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,7 @@ impl Found {
 pub struct Merge {
     found: Vec<Found>,
     complete: bool,
+    guests_unheard: bool,
     messages: u32,
 }
 
@@ -53,7 +54,7 @@ impl Merge {
     /// Begins with what this indexer itself found.
     #[must_use]
     pub fn new(local: Vec<Found>) -> Self {
-        let mut merge = Self { found: Vec::new(), complete: true, messages: 0 };
+        let mut merge = Self { found: Vec::new(), complete: true, guests_unheard: false, messages: 0 };
         local.into_iter().for_each(|found| merge.absorb(found));
         merge
     }
@@ -149,6 +150,11 @@ impl Merge {
         self.complete = false;
     }
 
+    /// Some guest was not asked, or not waited for.
+    pub const fn guests_are_unheard(&mut self) {
+        self.guests_unheard = true;
+    }
+
     /// The answer.
     #[must_use]
     pub fn finish(self) -> QueryReply {
@@ -156,6 +162,7 @@ impl Merge {
         QueryReply {
             hits: List::first_of(hits),
             complete: self.complete,
+            guests_unheard: self.guests_unheard,
             messages: self.messages,
             trace: None,
         }

@@ -24,7 +24,7 @@ use std::{
 };
 
 use nekoproto::{
-    Covered, FindRequest, InvalidateRequest, ListedRecord, MsgId, QueryRequest, Refusal, limits::TTL_MAX,
+    Covered, FindRequest, InvalidateRequest, ListedRecord, QueryRequest, Refusal, limits::TTL_MAX,
     summary::NameKey,
 };
 use parking_lot::{Mutex, MutexGuard};
@@ -34,7 +34,7 @@ use self::{
     caller::Caller,
     index::{Index, Noted, Session},
     merge::Found,
-    seen::{Seen, Sight},
+    seen::{Message, Seen, Sight},
     summary::OwnSummary,
 };
 
@@ -128,8 +128,9 @@ impl State {
         deadline: Duration,
         now: Instant,
     ) -> Result<(Share, Vec<Found>), Refusal> {
-        let QueryRequest { msg_id, ttl_hops, covered, .. } = request;
-        let share = self.share((*msg_id, *ttl_hops, covered), from, deadline, now)?;
+        let QueryRequest { msg_id, ttl_hops, covered, from_guest, .. } = request;
+        let message = Message { id: *msg_id, from_guest: *from_guest };
+        let share = self.share((message, *ttl_hops, covered), from, deadline, now)?;
         let local = if share.answers { self.index.lookup(request, now) } else { Vec::new() };
         Ok((share, local))
     }
@@ -145,13 +146,14 @@ impl State {
         deadline: Duration,
         now: Instant,
     ) -> Result<Share, Refusal> {
-        let FindRequest { msg_id, ttl_hops, covered, .. } = request;
-        self.share((*msg_id, *ttl_hops, covered), from, deadline, now)
+        let FindRequest { msg_id, ttl_hops, covered, from_guest, .. } = request;
+        let message = Message { id: *msg_id, from_guest: *from_guest };
+        self.share((message, *ttl_hops, covered), from, deadline, now)
     }
 
     fn share(
         &self,
-        (msg_id, ttl_hops, covered): (MsgId, u8, &Covered),
+        (message, ttl_hops, covered): (Message, u8, &Covered),
         from: &Caller,
         deadline: Duration,
         now: Instant,
@@ -160,7 +162,7 @@ impl State {
         if ttl_hops == 0 && began_at.is_some() && began_at == from.neighbor.as_ref() {
             return Ok(Share { answers: true, is_remembered: true, ttl_hops: None });
         }
-        let sight = self.sight(from, (msg_id, ttl_hops), deadline, now)?;
+        let sight = self.sight(from, (message, ttl_hops), deadline, now)?;
         let goes_on = matches!(sight, Sight::First | Sight::Deeper);
         Ok(Share {
             // A deeper copy was answered before, but may travel further.
@@ -182,7 +184,8 @@ impl State {
         deadline: Duration,
         now: Instant,
     ) -> Result<Announcement, Refusal> {
-        let sight = self.sight(from, (request.msg_id, request.ttl_hops), deadline, now)?;
+        let message = Message { id: request.msg_id, from_guest: request.from_guest };
+        let sight = self.sight(from, (message, request.ttl_hops), deadline, now)?;
         let mut announcement = Announcement::default();
         match sight {
             Sight::First | Sight::Deeper => {}
@@ -206,13 +209,13 @@ impl State {
     fn sight(
         &self,
         from: &Caller,
-        (id, ttl_hops): (MsgId, u8),
+        (message, ttl_hops): (Message, u8),
         deadline: Duration,
         now: Instant,
     ) -> Result<Sight, Refusal> {
         if ttl_hops > TTL_MAX {
             return Err(Refusal::TtlTooLarge(ttl_hops));
         }
-        Ok(self.seen.sight(from, id, ttl_hops, deadline * 2 + Duration::from_secs(1), now))
+        Ok(self.seen.sight(from, message, ttl_hops, deadline * 2 + Duration::from_secs(1), now))
     }
 }

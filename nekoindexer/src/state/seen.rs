@@ -9,10 +9,10 @@ use std::{
 
 use futures::{FutureExt, StreamExt};
 use hashmap_delay::HashMapDelay;
-use nekoproto::{MsgId, NodeId, NodeTag, budget::Account, limits::SEEN_FOR};
+use nekoproto::{MsgId, NodeId, budget::Account, limits::SEEN_FOR};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::caller::{Caller, Remembered};
+use super::caller::{Caller, Remembered, CallerRole};
 
 /// Locks the ids are spread over, by their low bits. A power of two; few, as an empty map takes 6 KB.
 const SHARDS: usize = 4;
@@ -20,6 +20,22 @@ const _: () = assert!(SHARDS.is_power_of_two() && SHARDS <= 256);
 /// A shard that had this many times its ids gives memory back.
 const SPARSE: usize = 4;
 const SECOND: Duration = Duration::from_secs(1);
+
+/// A message as it is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Message {
+    /// Its id.
+    pub id: MsgId,
+    /// Copies that crossed a link from a guest are another message, so that a guest's copy hides none of the others.
+    pub from_guest: bool,
+}
+
+impl From<MsgId> for Message {
+    /// The copies that crossed trusted links only.
+    fn from(id: MsgId) -> Self {
+        Self { id, from_guest: false }
+    }
+}
 
 /// What this copy of a message is to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +60,7 @@ struct Sighting {
 
 #[derive(Debug, Default)]
 struct Shard {
-    ids: HashMapDelay<MsgId, Sighting>,
+    ids: HashMapDelay<Message, Sighting>,
     /// The most ids that this map had.
     most: usize,
 }
@@ -63,7 +79,7 @@ pub struct Seen {
     made: Instant,
     shards: [Mutex<Shard>; SHARDS],
     /// All that are connected, or have ids here; a node in two roles is two of them.
-    callers: Mutex<HashMap<(NodeId, bool), Arc<Caller>>>,
+    callers: Mutex<HashMap<(NodeId, CallerRole), Arc<Caller>>>,
 }
 
 impl Seen {
@@ -73,12 +89,12 @@ impl Seen {
         Self { made: now, shards: Default::default(), callers: Mutex::default() }
     }
 
-    /// The caller that `node` is, as a peer or as `neighbor`: over another connection it is the same as before, as long
-    /// as ids of it are remembered.
-    pub fn caller(&self, node: NodeId, neighbor: Option<NodeTag>, account: Account) -> Arc<Caller> {
-        let new = || Arc::new(Caller::new(neighbor, Some(account.clone())));
+    /// The caller that `node` is in that role: over another connection it is the same as before, as long as ids of it are
+    /// remembered.
+    pub fn caller(&self, node: NodeId, role: CallerRole, account: Account) -> Arc<Caller> {
+        let new = || Arc::new(Caller::new((node, role), Some(account.clone())));
         let mut callers = self.callers.lock();
-        let known = callers.entry((node, neighbor.is_some())).or_insert_with(new);
+        let known = callers.entry((node, role)).or_insert_with(new);
         let evicted = known.is_evicted().then(|| mem::replace(known, new()));
         let caller = Arc::clone(known);
         drop(callers);
@@ -88,28 +104,46 @@ impl Seen {
         caller
     }
 
-    /// Notes a copy of message `id` of `caller` with `ttl_hops` left. It is remembered for `keep`, which
-    /// must cover the life of every other copy.
-    pub fn sight(&self, caller: &Caller, id: MsgId, ttl_hops: u8, keep: Duration, now: Instant) -> Sight {
+    /// Notes a copy of `message` of `caller` with `ttl_hops` left. It is remembered for `keep`, which
+    /// must cover the life of every other copy; one that goes further prolongs that.
+    pub fn sight(
+        &self,
+        caller: &Caller,
+        message: Message,
+        ttl_hops: u8,
+        keep: Duration,
+        now: Instant,
+    ) -> Sight {
         let keep = keep.min(SEEN_FOR); // a map panics at an expiry in years
         let (due, now) = (self.second(now + keep).saturating_add(1), self.second(now));
-        let mut shard = self.shard(id);
-        match shard.ids.get_mut(&id) {
+        let mut shard = self.shard(message.id);
+        match shard.ids.get_mut(&message) {
             // They are dropped now and then, so look at the time too.
             Some(known) if known.due > now => {
                 if known.ttl_hops >= ttl_hops {
                     return Sight::Duplicate;
                 }
                 known.ttl_hops = ttl_hops;
+                if known.due < due {
+                    known.due = due;
+                    shard.ids.update_timeout(&message, keep + SECOND);
+                }
                 return Sight::Deeper;
             }
-            Some(_) => drop(shard.ids.remove(&id)), // inserted again, an id keeps its old value
+            Some(_) => drop(shard.ids.remove(&message)), // inserted again, an id keeps its old value
             None => {}
         }
         let Some(place) = caller.remember() else { return Sight::Full };
-        shard.ids.insert_at(id, Sighting { due, ttl_hops, place }, keep + SECOND);
+        shard.ids.insert_at(message, Sighting { due, ttl_hops, place }, keep + SECOND);
         shard.most = shard.most.max(shard.ids.len());
         Sight::First
+    }
+
+    /// Whether a copy of `message` with `ttl_hops` left would reach no one new. Notes nothing.
+    pub fn is_duplicate(&self, message: Message, ttl_hops: u8, now: Instant) -> bool {
+        let now = self.second(now);
+        let shard = self.shard(message.id);
+        shard.ids.get(&message).is_some_and(|known| known.due > now && known.ttl_hops >= ttl_hops)
     }
 
     /// Drops the ids that have expired by `now` and those of evicted accounts, and callers that have left. One task of
@@ -155,7 +189,7 @@ impl Shard {
             return;
         }
         let mut old = mem::take(&mut self.ids);
-        let left: Vec<MsgId> = old.keys().copied().collect();
+        let left: Vec<Message> = old.keys().copied().collect();
         for (id, known) in left.into_iter().filter_map(|id| Some((id, old.remove(&id)?))) {
             let keep = Duration::from_secs(known.due.saturating_sub(now).into());
             self.ids.insert_at(id, known, keep + SECOND);
@@ -178,13 +212,17 @@ mod tests {
     const KEEP: Duration = Duration::from_secs(4);
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn id(n: usize) -> MsgId {
-        MsgId::from_u128(n as u128)
+    fn id(n: usize) -> Message {
+        MsgId::from_u128(n as u128).into()
+    }
+
+    fn peer() -> Caller {
+        Caller::new((Identity::from_seed(&[1; 32]).id(), CallerRole::Peer), None)
     }
 
     fn caller(seen: &Seen, budget: &Arc<Budget>, n: u8) -> Arc<Caller> {
         let node = Identity::from_seed(&[n; 32]).id();
-        seen.caller(node, None, budget.account([127, 0, 0, 1].into(), node))
+        seen.caller(node, CallerRole::Peer, budget.account([127, 0, 0, 1].into(), node))
     }
 
     fn table() -> (Arc<Seen>, Arc<Budget>) {
@@ -201,16 +239,37 @@ mod tests {
     #[tokio::test]
     async fn a_copy_with_more_hops_is_deeper_once() {
         let now = Instant::now();
-        let (seen, caller) = (Seen::new(now), Caller::new(None, None));
+        let (seen, caller) = (Seen::new(now), peer());
         let sights: Vec<_> = [2, 1, 2, 3, 3].map(|ttl| seen.sight(&caller, id(7), ttl, KEEP, now)).into();
         use Sight::{Deeper, Duplicate, First};
         assert_eq!(sights, [First, Duplicate, Duplicate, Deeper, Duplicate]);
         assert_eq!(seen.sight(&caller, id(8), 0, KEEP, now), First);
     }
 
+    /// Goal: a guest that sends the id of a message ahead hides none of the copies that crossed trusted links.
+    #[tokio::test]
+    async fn a_copy_of_a_guest_hides_only_copies_of_guests() {
+        let (now, caller) = (Instant::now(), peer());
+        let seen = Seen::new(now);
+        let of_guest = Message { from_guest: true, ..id(7) };
+        assert_eq!(seen.sight(&caller, of_guest, 16, KEEP, now), Sight::First);
+        assert!(seen.is_duplicate(of_guest, 16, now) && !seen.is_duplicate(id(7), 0, now));
+        assert_eq!(seen.sight(&caller, id(7), 1, KEEP, now), Sight::First);
+        assert_eq!(seen.sight(&caller, of_guest, 1, KEEP, now), Sight::Duplicate);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_copy_that_goes_further_prolongs_what_is_remembered() {
+        let ((seen, _), now, caller) = (table(), Instant::now(), peer());
+        seen.sight(&caller, id(7), 1, KEEP, now);
+        assert_eq!(seen.sight(&caller, id(7), 2, 4 * KEEP, now), Sight::Deeper);
+        pass(&seen, 2 * KEEP, now + 2 * KEEP).await;
+        assert_eq!(seen.sight(&caller, id(7), 2, KEEP, now + 2 * KEEP), Sight::Duplicate);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn an_expired_id_is_new_again_even_before_it_is_dropped() {
-        let ((seen, _), now, caller) = (table(), Instant::now(), Caller::new(None, None));
+        let ((seen, _), now, caller) = (table(), Instant::now(), peer());
         let sight = |ttl, at| seen.sight(&caller, id(7), ttl, KEEP, at);
         sight(5, now);
         assert_eq!(sight(1, now + KEEP), Sight::Duplicate, "remembered at least as long as asked");
@@ -243,7 +302,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn ids_that_are_left_where_most_have_expired_are_known_until_they_are_due() {
-        let ((seen, _), now, caller) = (table(), Instant::now(), Caller::new(None, None));
+        let ((seen, _), now, caller) = (table(), Instant::now(), peer());
         let sight = |n, keep, at| seen.sight(&caller, id(n), 1, keep, at);
         (0..1000).for_each(|n| assert_eq!(sight(n, KEEP, now), Sight::First));
         (1000..1010).for_each(|n| assert_eq!(sight(n, 3 * KEEP, now), Sight::First));

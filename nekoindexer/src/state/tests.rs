@@ -1,6 +1,8 @@
 //! Tests of what an indexer decides about queries, beside the simulations.
 
-use super::*;
+use nekoproto::{MsgId, NodeId};
+
+use super::{caller::CallerRole, *};
 
 #[tokio::test]
 async fn only_the_indexer_where_a_query_began_is_answered_without_being_remembered() {
@@ -11,13 +13,17 @@ async fn only_the_indexer_where_a_query_began_is_answered_without_being_remember
         vec![testing::record(1, "a", 1)],
         true,
     );
-    let [began_at, via, other] = [1, 2, 3].map(testing::tag);
+    let [began_at, via] = [1, 2].map(|n| testing::identity(n).id());
     let last_hop = |id| {
         let request = QueryRequest::new(MsgId::from_u128(id), testing::name("a"), 0);
-        QueryRequest { covered: Covered::first_of([began_at, via, other]), ..request }
+        QueryRequest { covered: Covered::first_of([began_at.tag(), via.tag(), testing::tag(3)]), ..request }
+    };
+    let caller = |from: Option<NodeId>| match from {
+        Some(neighbor) => Caller::new((neighbor, CallerRole::Trusted), None),
+        None => Caller::new((testing::identity(9).id(), CallerRole::Peer), None),
     };
     let answer = |request: &QueryRequest, from| {
-        let (share, local) = state.on_query(request, &Caller::new(from, None), deadline, now).unwrap();
+        let (share, local) = state.on_query(request, &caller(from), deadline, now).unwrap();
         assert!(share.is_remembered);
         local.len()
     };

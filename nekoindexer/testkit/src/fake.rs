@@ -3,23 +3,31 @@
 use std::{
     net::SocketAddr,
     ops::{Deref, DerefMut},
+    time::Duration,
 };
 
 pub use crate::rogue::Habit;
 use crate::rogue::{Heard, Pretender};
 use nekoproto::{
     IndexerServiceClient, List, NodeTag, Purpose, QueryRequest, Role,
-    summary::{Change, Filter, NameKey, SummaryNews, What},
+    summary::{Change, Filter, NameKey, SummaryNews},
     transport::{Connection, NodeIo, Security, control::Driver},
 };
 use tarpc::context::Context;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::sleep};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::{AbortOnDropHandle, TaskTracker},
 };
 
-use crate::{network::ANY_PORT, peer::endpoint, values::name};
+use crate::{
+    network::ANY_PORT,
+    peer::endpoint,
+    values::{name, patient},
+};
+
+/// How often it says that nothing is new: as indexers do.
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 
 /// A made-up indexer that listens. Dropping it ends it.
 pub struct Fake {
@@ -100,19 +108,33 @@ pub async fn dial_with(seed: u16, addr: SocketAddr, security: Security, habit: H
     Dialed { client, asked, _driver: AbortOnDropHandle::new(tokio::spawn(driver)) }
 }
 
-/// What a node without names says of itself, whose only neighbor is this one.
-pub fn summary_of_none(of: NodeTag, neighbor: NodeTag) -> SummaryNews {
-    summary_of([], of, neighbor)
-}
-
-/// What a node with these names says of itself, whose only neighbor is this one.
-pub fn summary_of<const N: usize>(names: [&str; N], of: NodeTag, neighbor: NodeTag) -> SummaryNews {
+/// What a node with these names says of itself, which trusts these neighbors.
+pub fn summary_of<const N: usize>(names: [&str; N], trusts: &[NodeTag]) -> SummaryNews {
     let filter = Filter::for_keys(N.max(1));
     names.iter().for_each(|text| filter.insert(NameKey::of(&name(text))));
     let part = filter.parts().next().unwrap();
-    let what = What::Whole { epoch: 1, count: 0, part, neighbors: List::first_of([neighbor]) };
-    let changes = List::first_of([Change { of, hops: 0, what }]);
+    let neighbors = Change::Neighbors(List::first_of(trusts.iter().copied()));
+    let changes = List::first_of([Change::Filter { epoch: 1, count: 0, part }, neighbors]);
     SummaryNews { echo_ms: 0, number: 1, begins: true, is_all: true, changes }
+}
+
+/// Says `summary` to an indexer, and from then on, as long as the task lives, that nothing is new.
+pub async fn advertise(client: &IndexerServiceClient, summary: SummaryNews) -> AbortOnDropHandle<()> {
+    let heartbeat = SummaryNews { begins: false, changes: List::new(), ..summary.clone() };
+    let say = async |client: &IndexerServiceClient, news| client.summarize(patient(), news).await.unwrap().unwrap();
+    let first = say(client, summary).await;
+    assert!(first.is_taken);
+    let dated = move |clock_ms| SummaryNews { echo_ms: clock_ms, ..heartbeat.clone() };
+    let mut clock_ms = say(client, dated(first.clock_ms)).await.clock_ms;
+    let client = client.clone();
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        loop {
+            sleep(HEARTBEAT_EVERY).await;
+            let answer = client.summarize(patient(), dated(clock_ms)).await;
+            let Ok(Ok(reply)) = answer else { return };
+            clock_ms = reply.clock_ms;
+        }
+    }))
 }
 
 /// Speaks as an indexer over a connection that was dialed.

@@ -19,23 +19,26 @@ pub async fn indexer(security: Security, neighbors: &[SocketAddr]) -> IndexerHan
     Indexer::spawn(config(security, neighbors)).await.unwrap()
 }
 
-/// `count` indexers, all connected: the n-th connects to those of the earlier that `links(n)` names.
+/// Indexers that name each other: the n-th is linked to those of the earlier that `links(n)` names.
 pub async fn network(
     security: Security,
     count: usize,
     links: impl Fn(usize) -> Vec<usize>,
 ) -> Vec<IndexerHandle> {
     let mut indexers: Vec<IndexerHandle> = Vec::new();
-    let mut degrees = vec![0; count];
-    for n in 0..count {
-        let links = links(n);
-        let neighbors: Vec<_> = links.iter().map(|m| indexers[*m].local_addr()).collect();
-        indexers.push(indexer(security, &neighbors).await);
-        degrees[n] += links.len();
-        links.iter().for_each(|m| degrees[*m] += 1);
+    for _ in 0..count {
+        indexers.push(indexer(security, &[]).await);
     }
-    for (indexer, degree) in indexers.iter().zip(degrees) {
-        indexer.neighbors_reach(degree).await;
+    let mut neighbors = vec![Vec::new(); count];
+    for (n, m) in (0..count).flat_map(|n| links(n).into_iter().map(move |m| (n, m))) {
+        neighbors[n].push(indexers[m].local_addr());
+        neighbors[m].push(indexers[n].local_addr());
+    }
+    for (indexer, neighbors) in indexers.iter().zip(&neighbors) {
+        indexer.reload(neighbors, None).unwrap();
+    }
+    for (indexer, neighbors) in indexers.iter().zip(&neighbors) {
+        indexer.neighbors_reach(neighbors.len()).await;
     }
     indexers
 }

@@ -11,13 +11,13 @@ pub(crate) use nekoindexer::{Config, Indexer, IndexerHandle};
 pub(crate) use nekoproto::{
     limits::*,
     probe::{ProbeEnd, ProbeReply, ProbeRequest},
-    summary::{NameKey, SummaryNews, SummaryReply, What},
+    summary::{Change, NameKey, SummaryNews, SummaryReply},
     transport::Security,
     *,
 };
 pub(crate) use testkit::{
     PATIENCE, eventually,
-    fake::{Dialed, Fake, Habit, deaf_neighbor, dial, dial_with, summary_of, summary_of_none},
+    fake::{Dialed, Fake, Habit, advertise, deaf_neighbor, dial, dial_with, summary_of},
     frames::discard,
     http,
     network::*,
@@ -66,7 +66,7 @@ pub(crate) fn invalidation(
     ttl_hops: u8,
 ) -> InvalidateRequest {
     let records = Records::first_of(records);
-    InvalidateRequest { msg_id: MsgId::random(), records, ttl_hops, covered: Covered::new() }
+    InvalidateRequest { msg_id: MsgId::random(), records, ttl_hops, covered: Covered::new(), from_guest: false }
 }
 
 /// A query for the names `a-0`, `a-1`.., as many as fit, if `text` is `a`.

@@ -1,6 +1,6 @@
 //! What an indexer tells a neighbor of names, and when: little while nothing happens.
 
-use nekoindexer::state::summary::TRUSTED_FOR;
+use nekoindexer::state::summary::CURRENT_FOR;
 
 use crate::common::*;
 
@@ -13,8 +13,8 @@ async fn linked() -> (Fake, IndexerHandle, Peer) {
 }
 
 fn keys(news: &SummaryNews) -> Vec<NameKey> {
-    let added = |what: &What| if let What::Added(keys) = what { keys.to_vec() } else { Vec::new() };
-    news.changes.iter().flat_map(|change| added(&change.what)).collect()
+    let added = |change: &Change| if let Change::Added(keys) = change { keys.to_vec() } else { Vec::new() };
+    news.changes.iter().flat_map(added).collect()
 }
 
 /// The next message that says something new.
@@ -113,9 +113,9 @@ async fn a_registration_waits_for_who_may_trust_an_older_summary_and_no_longer()
             Some(fake)
         };
         register(&peer, "a").await;
-        assert!(heard.elapsed() + TRUSTED_FOR / 2 > TRUSTED_FOR, "not waited for: {is_gone}");
+        assert!(heard.elapsed() + CURRENT_FOR / 2 > CURRENT_FOR, "not waited for: {is_gone}");
         let second = register(&peer, "b").await;
-        assert!(second < TRUSTED_FOR / 2, "waited for twice: {is_gone}");
+        assert!(second < CURRENT_FOR / 2, "waited for twice: {is_gone}");
     };
     let restarted = async {
         let folder = tempfile::tempdir().unwrap();
@@ -124,7 +124,7 @@ async fn a_registration_waits_for_who_may_trust_an_older_summary_and_no_longer()
         let began = Instant::now();
         let indexer = Indexer::spawn(config).await.unwrap();
         register(&Peer::join(1, indexer.local_addr(), CLEAR).await, "a").await;
-        assert!(began.elapsed() >= TRUSTED_FOR, "after a restart: {:?}", began.elapsed());
+        assert!(began.elapsed() >= CURRENT_FOR, "after a restart: {:?}", began.elapsed());
     };
     futures::join!(neighbor(false), neighbor(true), restarted);
 }

@@ -8,7 +8,7 @@ use std::{
 
 use nekoindexer::state::{
     route::route,
-    summary::{Fresh, OwnSummary, Position, Relayed, TRUSTED_FOR, TheirSummary, Told, Took, relays},
+    summary::{CURRENT_FOR, Fresh, OwnSummary, Position, TheirSummary, Told, Took, rules_out},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
 
@@ -35,8 +35,6 @@ struct Node {
     answered: BTreeSet<usize>,
     own: OwnSummary,
     channels: BTreeMap<usize, Channel>,
-    /// Grows with whatever may change what is passed on.
-    relays: u64,
     /// Until when the other ends of earlier connections may trust what they were told.
     left_trust_until: Instant,
 }
@@ -54,7 +52,6 @@ struct Channel {
     acknowledged: Option<Position>,
     /// The call that is not answered yet.
     call: Option<u64>,
-    relays_seen: u64,
 }
 
 struct Registration {
@@ -118,7 +115,7 @@ impl World {
     fn node(rng: &mut StdRng, left_trust_until: Instant) -> Node {
         let (names, answered, channels) = <_>::default();
         let own = OwnSummary::new(rng.random());
-        Node { names, answered, own, channels, relays: 0, left_trust_until }
+        Node { names, answered, own, channels, left_trust_until }
     }
 
     fn any(&mut self) -> usize {
@@ -140,13 +137,13 @@ impl World {
         self.waiting.retain(|waiting| {
             let node = &mut nodes[waiting.at];
             let may_lack = |channel: &Channel| {
-                let trusts = channel.heard.is_some_and(|heard| now < heard + TRUSTED_FOR);
+                let trusts = channel.heard.is_some_and(|heard| now < heard + CURRENT_FOR);
                 trusts && !channel.acknowledged.is_some_and(|position| position.reaches(waiting.needed))
             };
             let waits = (now < node.left_trust_until || node.channels.values().any(may_lack))
-                && now < waiting.began + TRUSTED_FOR;
+                && now < waiting.began + CURRENT_FOR;
             if !waits {
-                self.answered_early += u32::from(now < waiting.began + TRUSTED_FOR);
+                self.answered_early += u32::from(now < waiting.began + CURRENT_FOR);
                 node.answered.insert(waiting.name);
             }
             waits
@@ -181,7 +178,6 @@ impl World {
                 let channel = Channel { link: self.calls, since: Some(self.now), ..Channel::default() };
                 self.nodes[one].channels.insert(other, channel);
             }
-            self.links_changed(one);
         }
     }
 
@@ -190,17 +186,7 @@ impl World {
         self.graph.links[one].remove(&other);
         let node = &mut self.nodes[one];
         if let Some(heard) = node.channels.remove(&other).and_then(|channel| channel.heard) {
-            node.left_trust_until = node.left_trust_until.max(heard + TRUSTED_FOR);
-        }
-        self.links_changed(one);
-    }
-
-    fn links_changed(&mut self, one: usize) {
-        let mine = self.neighbors(one);
-        let node = &mut self.nodes[one];
-        node.relays += 1;
-        for (from, channel) in &mut node.channels {
-            channel.theirs.compare(TAGS[*from], TAGS[one], &mine);
+            node.left_trust_until = node.left_trust_until.max(heard + CURRENT_FOR);
         }
     }
 
@@ -215,7 +201,7 @@ impl World {
         if self.rng.random_bool(0.5) {
             self.waiting.retain(|waiting| waiting.at != at);
             self.graph.links[at].clear();
-            self.nodes[at] = Self::node(&mut self.rng, self.now + TRUSTED_FOR);
+            self.nodes[at] = Self::node(&mut self.rng, self.now + CURRENT_FOR);
             return;
         }
         let links: Vec<usize> = self.graph.links[at].iter().copied().collect();
@@ -229,29 +215,14 @@ impl World {
         }
     }
 
-    /// `from` tells `to` what is new, of itself and of others, or that nothing is: one call at a time. On a tick all
-    /// is told; else what can wait is not.
-    fn tell(&mut self, from: usize, to: usize, is_tick: bool) {
+    /// `from` tells `to` what is new, or that nothing is: one call at a time.
+    fn tell(&mut self, from: usize, to: usize) {
         let neighbors = self.neighbors(from);
-        let relays = self.relays(from, to);
-        let needs_links = self.nodes[from].channels.iter().any(|(other, channel)| {
-            let told = self.nodes[from].channels[&to].told.neighbors();
-            let is_told = told.is_some_and(|told| told.binary_search(&TAGS[*other]).is_ok());
-            *other != to && !is_told && !channel.theirs.has_neighbor(&TAGS[to])
-        });
-        let trusted = self.trusted(from);
-        let Node { channels, own, relays: version, .. } = &mut self.nodes[from];
+        let Node { channels, own, .. } = &mut self.nodes[from];
         let Some(channel) = channels.get_mut(&to).filter(|channel| channel.call.is_none()) else { return };
         let echo = channel.their_clock;
         let told = &mut channel.told;
-        let begins = told.position().is_none();
-        let tells_links = begins || is_tick || needs_links;
-        told.tell_own(TAGS[from], own, tells_links.then_some(&neighbors));
-        let is_changed = begins || channel.relays_seen != *version;
-        if told.needs_others(is_changed, is_tick, |via| trusted.contains(via)) {
-            told.tell_others(&relays, is_tick, false);
-        }
-        channel.relays_seen = *version;
+        told.tell(own, &neighbors);
         let message = told.next_message().unwrap_or_else(|| told.heartbeat());
         assert!(told.next_message().is_none(), "all changes fit one message");
         self.calls += 1;
@@ -275,28 +246,21 @@ impl World {
         }
     }
 
-    fn relays(&self, from: usize, to: usize) -> Vec<Relayed> {
-        let channels = self.nodes[from].channels.iter();
-        let heard = channels.flat_map(|(via, channel)| channel.theirs.advertised(TAGS[*via], self.now));
-        relays(TAGS[to], TAGS[from], heard)
-    }
-
-    /// The neighbors of `at` whose summaries it trusts.
-    fn trusted(&self, at: usize) -> BTreeSet<NodeTag> {
-        let trusted =
-            self.nodes[at].channels.iter().filter(|(_, channel)| channel.theirs.is_trusted(self.now));
-        trusted.map(|(via, _)| TAGS[*via]).collect()
-    }
-
-    /// What `at` confirms to `to`, as `neighbors::advertise`, without what may be on its way.
+    /// What `at` confirms to `to`, as `neighbors::advertise`.
     fn confirms(&self, at: usize, to: usize) -> u64 {
         let node = &self.nodes[at];
-        let channel = &node.channels[&to];
-        let trusted = self.trusted(at);
-        let is_all = channel.relays_seen == node.relays
-            && channel.told.neighbors() == Some(&self.neighbors(at))
-            && channel.told.relays_hold(|via| trusted.contains(via));
-        if is_all { channel.told.confirms(node.own.position()) } else { 0 }
+        node.channels[&to].told.confirms(node.own.position())
+    }
+
+    /// Whether `at` passes over `neighbor` at first, which is given `ttl_hops`.
+    fn rules_out(&self, at: usize, neighbor: usize, name: usize, ttl_hops: u8, covered: &Covered) -> bool {
+        let theirs = &self.nodes[at].channels[&neighbor].theirs;
+        let beyond = theirs.beyond(TAGS[at], &self.neighbors(at));
+        let covers = |tag: &NodeTag| *tag == TAGS[at] || covered.contains(tag);
+        theirs.is_current(self.now)
+            && theirs
+                .names()
+                .is_some_and(|names| rules_out(names, KEYS[name], ttl_hops, beyond.as_deref(), covers))
     }
 
     /// Delivers one letter, perhaps not for the last time.
@@ -304,19 +268,15 @@ impl World {
         let is_doubled = self.rng.random_bool(0.1);
         let letter = if is_doubled { self.post[at].clone() } else { self.post.swap_remove(at) };
         let Letter { from, to, link, call, asked, .. } = letter;
-        let (now, mine) = (self.now, self.neighbors(to));
+        let now = self.now;
         let node = &mut self.nodes[to];
         let Some(channel) = node.channels.get_mut(&from).filter(|channel| channel.link == link) else {
             return; // that connection is over
         };
-        let was_trusted = channel.theirs.is_trusted(now);
         match letter.what.clone() {
             Post::Ask(news, echo) => {
                 channel.heard = Some(now);
-                let took = channel.theirs.take(news, TAGS[from], TAGS[to], echo);
-                channel.theirs.compare(TAGS[from], TAGS[to], &mine);
-                let is_trusted = channel.theirs.is_trusted(now);
-                node.relays += u64::from(took != Took::Nothing || is_trusted != was_trusted);
+                let took = channel.theirs.take(news, echo);
                 let confirms = self.confirms(to, from);
                 let reply = SummaryReply { clock_ms: 1, is_taken: took != Took::Gap, confirms };
                 self.post.push(Letter { from: to, to: from, what: Post::Answer(reply, now), ..letter });
@@ -326,7 +286,6 @@ impl World {
                 channel.heard = Some(now);
                 channel.their_clock = Some(clock);
                 channel.theirs.confirm(reply.confirms, asked);
-                node.relays += u64::from(channel.theirs.is_trusted(now) != was_trusted);
                 match reply.is_taken {
                     true => channel.acknowledged = Some(letter.position),
                     false => channel.told.begin_anew(),
@@ -362,8 +321,7 @@ impl World {
                 let links: Vec<usize> = self.graph.links[a].iter().copied().collect();
                 if !links.is_empty() {
                     let to = links[self.rng.random_range(0..links.len())];
-                    let is_tick = self.rng.random_bool(0.5);
-                    self.tell(a, to, is_tick);
+                    self.tell(a, to);
                 }
             }
         }
@@ -373,14 +331,14 @@ impl World {
     /// Lets every node advertise everything, after the time for which earlier summaries are trusted.
     fn settle(&mut self) {
         self.post.clear();
-        self.now += TRUSTED_FOR;
+        self.now += CURRENT_FOR;
         for (from, to) in self.pairs() {
             self.give_up(from, to);
         }
-        // The last rounds pass on what others have told in those before, and confirm all of it.
-        for _ in 0..12 {
+        // The last round confirms what was told in those before.
+        for _ in 0..3 {
             for (from, to) in self.pairs() {
-                self.tell(from, to, true);
+                self.tell(from, to);
                 while let Some(last) = self.post.len().checked_sub(1) {
                     self.deliver(last);
                 }
@@ -420,11 +378,8 @@ impl World {
         let neighbors: Vec<usize> = self.graph.links[at].iter().copied().collect();
         let tags: Vec<NodeTag> = neighbors.iter().map(|n| TAGS[*n]).collect();
         let route = route(TAGS[at], &tags, &[], covered);
-        let covers = |tag: &NodeTag| *tag == TAGS[at] || route.covered.contains(tag);
-        let rules_out = |index: &usize| {
-            let theirs = &self.nodes[at].channels[&neighbors[*index]].theirs;
-            theirs.rules_out(KEYS[name], ttl_hops, covers, self.now)
-        };
+        let rules_out =
+            |index: &usize| self.rules_out(at, neighbors[*index], name, ttl_hops, &route.covered);
         let (mut later, mut first): (Vec<usize>, Vec<usize>) =
             route.ask.iter().partition(|index| rules_out(index));
         first.shuffle(&mut self.rng);
@@ -462,7 +417,7 @@ impl Ages {
 
     /// Those whose registration of `name` is older than the trust of each hop to them, over connections that are, too.
     fn known(&self, world: &World, at: usize, name: usize, hops: u8) -> BTreeSet<usize> {
-        let since = world.now - TRUSTED_FOR * u32::from(hops);
+        let since = world.now - CURRENT_FOR * u32::from(hops);
         let is_up = |one: usize, other: usize| {
             let channel = world.nodes[one].channels.get(&other);
             channel.is_some_and(|channel| channel.since.is_some_and(|up| up < since))
@@ -497,7 +452,7 @@ fn names_are_found_in_time_whatever_becomes_of_summaries() {
             world.step();
             ages.note(&world);
             let rules_out = |(at, neighbor): &(usize, usize), name: usize| {
-                world.nodes[*at].channels[neighbor].theirs.rules_out(KEYS[name], 0, |_| false, world.now)
+                world.rules_out(*at, *neighbor, name, 0, &Covered::new())
             };
             // A neighbor that is ruled out is not asked at the last hop.
             for pair in &world.pairs() {

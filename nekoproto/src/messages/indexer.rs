@@ -45,8 +45,8 @@ pub trait IndexerService {
     async fn query(request: QueryRequest) -> Result<QueryReply, Refusal>;
     /// Newer versions exist. The signed records are the proof, whoever sends them.
     async fn invalidate(request: InvalidateRequest) -> Result<(), Refusal>;
-    /// Between neighbors: which names the caller and those behind it have. Without changes it is a heartbeat; the
-    /// answer is the heartbeat of the other direction.
+    /// Between neighbors: which names the caller has. Without changes it is a heartbeat; the answer is the heartbeat of the
+    /// other direction.
     async fn summarize(news: SummaryNews) -> Result<SummaryReply, Refusal>;
     /// What this indexer itself knows about many names.
     async fn search_all(names: Names) -> Result<Answers, Refusal>;
@@ -121,6 +121,9 @@ pub struct QueryRequest {
     /// Indexers not to ask: they have been or will be sent a copy with at least as many hops left.
     #[serde(with = "crate::values::fixed_list")]
     pub covered: Covered,
+    /// Whether this copy crossed a link from a node that the receiver did not trust. Such copies are told apart from all
+    /// others of the query, so that none of them hides one of the others.
+    pub from_guest: bool,
     /// Only files of origins whose id begins with this; `None`: of all.
     pub origin: Option<IdDigits>,
     /// Holders that are not wanted: they failed.
@@ -139,6 +142,7 @@ impl QueryRequest {
             name,
             ttl_hops,
             covered: Covered::new(),
+            from_guest: false,
             origin: None,
             without: List::new(),
             trace: false,
@@ -196,9 +200,11 @@ impl AnswersRoom {
 pub struct QueryReply {
     /// One entry for each origin, with its newest known version.
     pub hits: List<Hit, HITS_MAX>,
-    /// Whether every indexer in reach answered in time and no origin was left out. Holders past the limit are
+    /// Whether every trusted indexer in reach answered in time and no origin was left out. Holders past the limit are
     /// left out of a complete reply too.
     pub complete: bool,
+    /// Whether guests may know more: they were not asked, or not waited for.
+    pub guests_unheard: bool,
     /// Known number of query messages that indexers sent to each other for this reply.
     pub messages: u32,
     /// The way of the query, if the request says so.
@@ -232,6 +238,8 @@ pub struct FindRequest {
     /// Indexers not to ask: they have been or will be sent a copy with at least as many hops left.
     #[serde(with = "crate::values::fixed_list")]
     pub covered: Covered,
+    /// As [`QueryRequest::from_guest`].
+    pub from_guest: bool,
 }
 
 impl FindRequest {
@@ -250,8 +258,10 @@ pub struct FindReply {
     pub hits: List<Hit, FOUND_MAX>,
     /// Whether there are further matches behind the last hit. The page is full then.
     pub more: bool,
-    /// Whether every indexer in reach answered in time, and nothing was left out before the last hit.
+    /// Whether every trusted indexer in reach answered in time, and nothing was left out before the last hit.
     pub complete: bool,
+    /// Whether guests may know more: they were not waited for.
+    pub guests_unheard: bool,
     /// Known number of messages that indexers sent to each other for this reply.
     pub messages: u32,
     /// The indexers behind the one that replies whose answers are in this reply. Like what is behind a neighbor, they
@@ -276,6 +286,8 @@ pub struct InvalidateRequest {
     /// Indexers not to tell.
     #[serde(with = "crate::values::fixed_list")]
     pub covered: Covered,
+    /// As [`QueryRequest::from_guest`].
+    pub from_guest: bool,
 }
 
 /// A name and the version of it that the caller has.

@@ -1,5 +1,5 @@
-//! What an indexer tells its neighbors about names: its own Bloom filter and those it passes on, what changed in
-//! them, and that all else is unchanged.
+//! What an indexer tells a neighbor that it trusts about names: its own Bloom filter, what was added to it, and whom else it
+//! trusts. Nothing is said of others.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,45 +25,24 @@ pub struct SummaryNews {
     pub changes: List<Change, SUMMARY_CHANGES_MAX>,
 }
 
-/// A change of the summary of one node.
+/// A change of the sender's summary. Wire: append variants, never reorder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
-    /// Whose summary it is; ignored when it is the sender's own.
-    pub of: NodeTag,
-    /// Hops from the sender to that node: 0 is the sender itself.
-    pub hops: u8,
-    /// What changed.
-    pub what: What,
-}
-
-/// What changed in a summary. Wire: append variants, never reorder.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum What {
+pub enum Change {
     /// These names were added, one step of the summary's position each.
     Added(#[serde(with = "crate::values::fixed_list")] List<NameKey, SUMMARY_KEYS_MAX>),
-    /// A part of a whole filter.
-    Whole {
-        /// Changes when that node restarts and when it starts a new filter.
+    /// A part of the whole filter.
+    Filter {
+        /// Changes when the sender restarts and when it starts a new filter.
         epoch: u64,
         /// Names added in this epoch before the filter was copied.
         count: u64,
-        /// The part. The summary is used once all parts were received.
+        /// The part. The filter is used once all parts were received.
         part: FilterPart,
-        /// With the first part: the neighbors of that node, which it asks itself.
-        #[serde(with = "crate::values::fixed_list")]
-        neighbors: List<NodeTag, COVERED_MAX>,
     },
-    /// The neighbors of that node changed.
-    Neighbors {
-        /// New ones.
-        #[serde(with = "crate::values::fixed_list")]
-        added: List<NodeTag, COVERED_MAX>,
-        /// Those that are gone.
-        #[serde(with = "crate::values::fixed_list")]
-        removed: List<NodeTag, COVERED_MAX>,
-    },
-    /// The sender passes this summary on no more.
-    Withdrawn,
+    /// The neighbors that the sender trusts are these, all of them.
+    Neighbors(#[serde(with = "crate::values::fixed_list")] List<NodeTag, COVERED_MAX>),
+    /// They are more than a list holds: the sender may ask anybody.
+    ManyNeighbors,
 }
 
 /// The answer to [`SummaryNews`].

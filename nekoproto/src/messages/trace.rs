@@ -96,11 +96,11 @@ pub enum WhyUnasked {
     /// Another indexer asks it, or did.
     #[error("asked by another")]
     Covered,
-    /// It is connected, and has left too many queries or heartbeats unanswered.
+    /// It is connected, and has sent no heartbeat for some time.
     #[error("it does not answer")]
     Silent,
-    /// It connected to the indexer in an open network, and has not proved that it answers.
-    #[error("a guest that has not proved that it answers")]
+    /// It connected to the indexer in an open network, and was not needed, or has said nothing of its names lately.
+    #[error("a guest")]
     Guest,
 }
 

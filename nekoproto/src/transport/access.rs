@@ -67,6 +67,14 @@ pub enum AllowError {
     TooMany(PathBuf),
 }
 
+impl Access {
+    /// Whether only nodes that know a secret, or that a list names, get in: all others are known to the operator.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.secret.is_some() || self.allowed.list.borrow().is_some()
+    }
+}
+
 impl Default for Allowed {
     fn default() -> Self {
         Self { list: watch::Sender::new(None), own: Arc::default() }

@@ -142,6 +142,17 @@ impl MsgId {
         Self::from_u128(u128::from_le_bytes(self.0).wrapping_add(n))
     }
 
+    /// The id under which the indexers know a message that `node` sends under this one: the same wherever it sends it, and
+    /// no other node's, whatever that calls its own.
+    #[must_use]
+    pub fn sent_by(self, node: &NodeId) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.0).update(node.as_bytes());
+        let mut id = [0; 16];
+        hasher.finalize_xof().fill(&mut id);
+        Self(id)
+    }
+
     /// The low eight bits, to choose a shard.
     #[must_use]
     pub const fn low_bits(&self) -> u8 {

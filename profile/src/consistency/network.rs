@@ -13,7 +13,7 @@ use std::{
 use nekoindexer::config::LEASE_DEFAULT;
 use nekoindexer::state::{
     Announcement, State,
-    caller::Caller,
+    caller::{Caller, CallerRole},
     index::{Session, SessionId},
     route::route,
     summary::RELAYED_HOPS,
@@ -113,7 +113,8 @@ pub(crate) struct Told {
 impl Indexer {
     /// Those of `graph`, the n-th with the key of node `NODES_MAX` - 1 - n.
     pub(crate) fn all(graph: &Graph, count: usize, name: &FileName, base: Instant) -> Vec<Self> {
-        let tag = |n: usize| identity(usize::from(NODES_MAX) - 1 - n).id().tag();
+        let node = |n: usize| identity(usize::from(NODES_MAX) - 1 - n).id();
+        let tag = |n: usize| node(n).tag();
         let summaries = Arc::new(Summaries {
             name: name.clone(),
             tags: (0..count).map(tag).collect(),
@@ -127,7 +128,7 @@ impl Indexer {
             tag: tag(n),
             neighbors: graph.neighbors(n).to_vec(),
             tags: graph.neighbors(n).iter().map(|n| tag(*n)).collect(),
-            caller: Caller::new(None, None),
+            caller: Caller::new((node(n), CallerRole::Peer), None),
             peers: HashMap::new(),
         };
         (0..count).map(indexer).collect()
@@ -159,7 +160,7 @@ impl Indexer {
         self.state.index.renew(session, LEASE_DEFAULT, now);
         let plan = self.state.on_register(session, vec![record], announce);
         if !plan.announcement.is_empty() {
-            self.state.seen.sight(&self.caller, id, TTL_MAX, SEEN_FOR, now);
+            self.state.seen.sight(&self.caller, id.into(), TTL_MAX, SEEN_FOR, now);
         }
         self.advertise(now);
         let told = self.told(plan.announcement, id, Some(TTL_MAX - 1), &Covered::new());

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use nekoindexer::state::holders::Listed;
 use nekoindexer::state::merge::{Found, Merge};
 use nekoindexer::state::probe::plan;
-use nekoindexer::state::{Share, caller::Caller};
+use nekoindexer::state::{Share, caller::{Caller, CallerRole}};
 use nekoproto::probe::ProbeRequest;
 use nekoproto::{Covered, FileName, Identity, MsgId, NodeAddrs, QueryReply, QueryRequest, Via, codec};
 use serde::{Serialize, de::DeserializeOwned};
@@ -72,7 +72,7 @@ impl Bench {
         };
         Self {
             inside,
-            caller: Caller::new(None, None),
+            caller: Caller::new((origin.id(), CallerRole::Peer), None),
             now: Instant::now(),
             names: records.iter().map(|record| record.name.clone()).collect(),
             missing: (0..NAMES).map(|n| name(&format!("data-set/none-{n:012}.bin"))).collect(),
@@ -106,7 +106,7 @@ pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
         Hot::DedupInsert => rounds.for_each(|n| {
             black_box(bench.inside.state.seen.sight(
                 &bench.caller,
-                black_box(msg_id(n)),
+                black_box(msg_id(n)).into(),
                 1,
                 DEADLINE,
                 bench.now,

@@ -1,8 +1,10 @@
 //! What we advertise of our own names.
 
+use std::collections::VecDeque;
+
 use nekoproto::summary::{Filter, NameKey};
 
-use super::{Position, Source};
+use super::Position;
 
 /// Names remembered for neighbors that have not acknowledged them yet.
 const LOG_MAX: usize = 64 * 1024;
@@ -30,10 +32,13 @@ impl Fresh {
 
 /// Our own summary.
 ///
-/// Invariant: each listed name was added to the filter, and also to `meanwhile` while a new filter is built.
+/// Invariants: each listed name was added to the filter, and also to `meanwhile` while a new filter is built; `log` has the
+/// latest of the names that were added in this epoch.
 #[derive(Debug)]
 pub struct OwnSummary {
-    source: Source,
+    position: Position,
+    filter: Filter,
+    log: VecDeque<NameKey>,
     keys: usize,
     removed: usize,
     /// Names added since the rebuild of the filter began.
@@ -44,8 +49,9 @@ impl OwnSummary {
     /// Of no names; `epoch` must differ each time the node starts.
     #[must_use]
     pub fn new(epoch: u64) -> Self {
-        let source = Source::new(Position { epoch, count: 0 }, Filter::for_keys(0), LOG_MAX);
-        Self { source, keys: 0, removed: 0, meanwhile: None }
+        let position = Position { epoch, count: 0 };
+        let filter = Filter::for_keys(0);
+        Self { position, filter, log: VecDeque::new(), keys: 0, removed: 0, meanwhile: None }
     }
 
     /// A name is listed; whether that is news to neighbors.
@@ -53,18 +59,34 @@ impl OwnSummary {
         if let Some(meanwhile) = &mut self.meanwhile {
             meanwhile.push(key);
         }
-        if self.source.filter.may_contain(key) {
+        if self.filter.may_contain(key) {
             return false; // nothing would change, here or there
         }
         self.keys += 1;
-        self.source.add(key);
+        self.filter.insert(key);
+        self.position.count += 1;
+        self.log.push_back(key);
+        if self.log.len() > LOG_MAX {
+            self.log.pop_front();
+        }
         true
     }
 
     /// The position of a neighbor that has acknowledged everything.
     #[must_use]
     pub const fn position(&self) -> Position {
-        self.source.position
+        self.position
+    }
+
+    pub(super) const fn filter(&self) -> &Filter {
+        &self.filter
+    }
+
+    /// The names that were added after `since`; `None` if that is not known and the whole filter is needed.
+    pub(super) fn added(&self, since: Position) -> Option<Vec<NameKey>> {
+        let missed = self.position.count.checked_sub(since.count);
+        let missed = usize::try_from(missed.filter(|_| since.epoch == self.position.epoch)?).ok()?;
+        Some(self.log.range(self.log.len().checked_sub(missed)?..).copied().collect())
     }
 
     /// `names` names are not listed any more. The filter still has them.
@@ -76,7 +98,7 @@ impl OwnSummary {
     /// [`begin_rebuild`](Self::begin_rebuild), a [`Fresh`] filter of all listed names, [`renew`](Self::renew).
     #[must_use]
     pub fn is_worn(&self) -> bool {
-        let made_for = self.source.filter.made_for();
+        let made_for = self.filter.made_for();
         let is_full = self.keys > made_for && Filter::for_keys(self.keys * 2).made_for() > made_for;
         let is_stale = self.removed > STALE_MIN && self.removed > self.keys / STALE_SHARE;
         self.meanwhile.is_none() && (is_full || is_stale)
@@ -93,11 +115,8 @@ impl OwnSummary {
         let meanwhile = self.meanwhile.take().unwrap_or_default();
         meanwhile.iter().for_each(|key| filter.insert(*key));
         self.keys = keys + meanwhile.len();
-        let epoch = self.source.position.epoch.wrapping_add(1);
-        self.source = Source::new(Position { epoch, count: 0 }, filter, LOG_MAX);
-    }
-
-    pub(super) const fn source(&self) -> &Source {
-        &self.source
+        let epoch = self.position.epoch.wrapping_add(1);
+        (self.position, self.filter) = (Position { epoch, count: 0 }, filter);
+        self.log.clear();
     }
 }

@@ -5,13 +5,13 @@ use std::{sync::Arc, time::Instant};
 use nekoproto::{
     List,
     budget::Budget,
-    summary::{Change, FilterPart, SummaryNews, What},
+    summary::{Change, Filter, FilterPart, SummaryNews},
 };
 
 use super::*;
 use crate::state::{
     tab::{Pool, Tab},
-    testing::{account, name, tag},
+    testing::account,
 };
 
 /// The largest filter, in messages of a part each.
@@ -20,9 +20,7 @@ fn largest() -> Vec<SummaryNews> {
     let parts: Vec<FilterPart> = filter.parts().collect();
     let last = parts.len();
     let message = |(n, part)| {
-        let neighbors = List::new();
-        let what = What::Whole { epoch: 1, count: 0, part, neighbors };
-        let changes = List::first_of([Change { of: tag(1), hops: 0, what }]);
+        let changes = List::first_of([Change::Filter { epoch: 1, count: 0, part }]);
         let number = n as u64 + 1;
         SummaryNews { echo_ms: 1, number, begins: n == 0, is_all: n + 1 == last, changes }
     };
@@ -30,8 +28,8 @@ fn largest() -> Vec<SummaryNews> {
 }
 
 fn take(theirs: &mut TheirSummary, messages: &[SummaryNews], now: Instant) -> Took {
-    let take = |message: &SummaryNews| theirs.take(message.clone(), tag(1), tag(9), Some(now));
-    messages.iter().map(take).find(|took| *took == Took::NoRoom).unwrap_or(Took::News)
+    let take = |message: &SummaryNews| theirs.take(message.clone(), Some(now));
+    messages.iter().map(take).find(|took| *took == Took::NoRoom).unwrap_or(Took::All)
 }
 
 /// Goal: what neighbors advertise is bounded in all, and one for whom there is no room is asked for everything.
@@ -39,15 +37,13 @@ fn take(theirs: &mut TheirSummary, messages: &[SummaryNews], now: Instant) -> To
 fn summaries_have_a_share_of_the_budget_and_one_without_room_rules_nothing_out() {
     let (budget, now, messages) = (Budget::new(64 << 20), Instant::now(), largest());
     let pool = Pool::new(budget.max() / 3);
-    let name = NameKey::of(&name("nobody has it"));
     let mut all = Vec::new();
     for n in 0..64 {
         let mut theirs = TheirSummary::new(Tab::within(account(&budget, n), Arc::clone(&pool)));
         let took = take(&mut theirs, &messages, now);
-        let is_kept = took == Took::News;
-        theirs.compare(tag(1), tag(9), &[]);
+        let is_kept = took == Took::All;
         assert_eq!(theirs.names().is_some(), is_kept, "{n}");
-        assert_eq!(theirs.rules_out(name, 0, |_| false, now), is_kept, "{n}");
+        assert_eq!(theirs.is_current(now), is_kept, "{n}");
         all.push((theirs, is_kept));
     }
     let kept = all.iter().filter(|(_, is_kept)| *is_kept).count();
@@ -56,5 +52,5 @@ fn summaries_have_a_share_of_the_budget_and_one_without_room_rules_nothing_out()
     assert_eq!(budget.evicted(), 0, "nobody else pays for summaries");
     all.retain(|(_, is_kept)| !*is_kept);
     assert_eq!((budget.used(), pool.taken().0), (0, 0));
-    assert_eq!(take(&mut all[0].0, &messages, now), Took::News, "there is room again");
+    assert_eq!(take(&mut all[0].0, &messages, now), Took::All, "there is room again");
 }

@@ -105,6 +105,7 @@ pub(super) async fn finds(order: &Order, count: usize) -> Result<(), RogueError>
         limit: 128,
         ttl_hops: TTL_HOPS,
         covered: List::new(),
+        from_guest: false,
     };
     busy(order, count, move || IndexerServiceRequest::Find { request: request() }).await
 }

@@ -16,7 +16,7 @@ use super::{
 };
 use nekoproto::{
     IndexerServiceClient, List, Purpose, Role,
-    summary::{Change, Filter, SummaryNews, What},
+    summary::{Change, Filter, SummaryNews},
     transport::{Connection, Endpoint, Link, control::Driver},
 };
 
@@ -70,13 +70,11 @@ pub(super) async fn largest_summaries(order: &Order, count: usize) -> Result<(),
     crowd(count, move |n| {
         let (order, filter) = (order.clone(), filter.clone());
         async move {
-            let (endpoint, client, driver) = dial(&order, &Habit::nothing()).await?;
+            let (_endpoint, client, driver) = dial(&order, &Habit::nothing()).await?;
             let driver = AbortOnDropHandle::new(tokio::spawn(driver));
-            let of = endpoint.node().tag();
             let parts = filter.parts().count();
             for (number, part) in (1..).zip(filter.parts()) {
-                let what = What::Whole { epoch: n as u64 + 1, count: 1, part, neighbors: List::new() };
-                let changes = List::first_of([Change { of, hops: 0, what }]);
+                let changes = List::first_of([Change::Filter { epoch: n as u64 + 1, count: 1, part }]);
                 let news = SummaryNews {
                     echo_ms: 0,
                     number,

@@ -62,7 +62,13 @@ pub struct Heard {
 }
 
 const fn nothing() -> QueryReply {
-    QueryReply { hits: nekoproto::List::new(), complete: true, messages: 0, trace: None }
+    QueryReply {
+        hits: nekoproto::List::new(),
+        complete: true,
+        guests_unheard: false,
+        messages: 0,
+        trace: None,
+    }
 }
 
 impl Habit {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nekoindexer::state::{
-    caller::Caller,
+    caller::{Caller, CallerRole},
     holders::Sender,
     merge::{Found, Merge},
 };
@@ -12,7 +12,7 @@ use rand::rngs::StdRng;
 
 use super::{
     graph::Graph,
-    world::{Node, Post, nodes},
+    world::{IDS, Node, Post, nodes},
 };
 use crate::common::{ANY_PORT, identity, name};
 
@@ -102,10 +102,11 @@ impl Flood {
     /// `from` is the copy that this one was forwarded from, and the node that did so.
     fn take(&mut self, to: usize, from: Option<(usize, usize)>, request: QueryRequest) {
         let left = DEADLINE.checked_sub(self.post.elapsed()).expect("the deadline covers every copy");
-        let sender = from.map(|(_, sender)| self.nodes[sender].tag);
+        let role = from.map_or(CallerRole::Peer, |_| CallerRole::Trusted);
+        let sender = IDS[from.map_or(to, |(_, sender)| sender)];
         let from = from.map(|(copy, _)| copy);
         let node = &self.nodes[to];
-        let caller = Caller::new(sender, None);
+        let caller = Caller::new((sender, role), None);
         let plan = node.state.on_query(&request, &caller, left, self.post.now());
         let (share, local) = plan.expect("the query is taken");
         assert!(share.is_remembered, "a message id was not remembered");

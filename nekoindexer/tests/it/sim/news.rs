@@ -77,7 +77,7 @@ impl News {
         let record = self.versions[version].clone();
         let plan = node.state.on_register(&node.session, vec![record], true);
         let msg_id = MsgId::random();
-        node.state.seen.sight(&node.caller, msg_id, TTL_MAX, SEEN_FOR, self.post.now());
+        node.state.seen.sight(&node.caller, msg_id.into(), TTL_MAX, SEEN_FOR, self.post.now());
         self.holders.insert(origin);
         self.spread(origin, plan.announcement, msg_id, ttl_hops.checked_sub(1), &Covered::new());
     }
@@ -161,7 +161,7 @@ impl News {
 
     fn send(&mut self, to: usize, msg_id: MsgId, record: ListedRecord, ttl_hops: u8, covered: Covered) {
         let records = Records::first_of([record.to_signed()]);
-        let request = InvalidateRequest { msg_id, records, ttl_hops, covered };
+        let request = InvalidateRequest { msg_id, records, ttl_hops, covered, from_guest: false };
         let copies = if self.some_twice && self.post.rng.random_bool(0.1) { 2 } else { 1 };
         for _ in 0..copies {
             self.post.send(Message { to, request: request.clone(), record: record.clone() });

@@ -10,7 +10,7 @@ use std::{
 
 use nekoindexer::state::{
     State,
-    caller::Caller,
+    caller::{Caller, CallerRole},
     index::Session,
     route::{Route, route},
 };
@@ -27,7 +27,7 @@ const LEASE: Duration = Duration::from_secs(3600);
 const UNDER_WAY_MAX: usize = 50_000;
 
 /// The ids of the nodes; making one costs as much as a signature.
-static IDS: LazyLock<Vec<NodeId>> =
+pub(crate) static IDS: LazyLock<Vec<NodeId>> =
     LazyLock::new(|| (0..u16::try_from(NODES_MAX).unwrap()).map(|n| identity(n).id()).collect());
 
 /// The peer that is connected to the n-th indexer.
@@ -62,7 +62,7 @@ pub(crate) fn nodes(whole: &Graph, working: &Graph, start: Instant) -> Vec<Node>
             state,
             session,
             tag: IDS[n].tag(),
-            caller: Caller::new(None, None),
+            caller: Caller::new((IDS[n], CallerRole::Peer), None),
             near,
             near_tags,
             away_tags,

@@ -1,0 +1,108 @@
+//! [`Checks`]: checks signatures for others, on few threads. At most so many lists of records are checked or wait; the address
+//! with most of them makes room for others.
+
+use std::{
+    sync::{Arc, LazyLock},
+    thread,
+};
+
+use nekoproto::{
+    RecordError, Refusal, SignedRecord, VerifiedRecord, Verifier,
+    transport::places::{Places, Presence, Tenant},
+};
+use tokio::{sync::Semaphore, task::spawn_blocking};
+use tokio_util::sync::CancellationToken;
+
+/// Lists that are checked at once: one core is left to those that ask.
+static RUNNING_MAX: LazyLock<usize> =
+    LazyLock::new(|| thread::available_parallelism().map_or(1, |cores| (cores.get() - 1).clamp(1, 2)));
+/// Lists that are checked or wait. One has at most 128 records of 40 us each: all of them take 0.2 s.
+const LISTS_MAX: usize = 32;
+
+/// Checks signatures for others.
+#[derive(Debug)]
+pub(crate) struct Checks {
+    verifier: Arc<Verifier>,
+    places: Places,
+    running: Arc<Semaphore>,
+}
+
+impl Default for Checks {
+    fn default() -> Self {
+        Self {
+            verifier: Arc::default(),
+            places: Places::new(LISTS_MAX),
+            running: Arc::new(Semaphore::new(*RUNNING_MAX)),
+        }
+    }
+}
+
+impl Checks {
+    /// What is known of signatures.
+    pub(crate) fn verifier(&self) -> &Verifier {
+        &self.verifier
+    }
+
+    /// Checks what a node at `tenant` says: at once where all of it is known.
+    ///
+    /// # Errors
+    /// [`Refusal::Busy`]: there is no place, or others need it more.
+    ///
+    /// # Cancel safety
+    /// Safe. A check that has begun ends by itself.
+    pub(crate) async fn check(
+        &self,
+        tenant: Tenant,
+        records: Vec<SignedRecord>,
+    ) -> Result<Vec<Result<VerifiedRecord, RecordError>>, Refusal> {
+        if records.iter().all(|record| self.verifier.knows(record)) {
+            return Ok(records.into_iter().map(|record| self.verifier.verify(record)).collect());
+        }
+        let presence = Presence::new(CancellationToken::new());
+        presence.set_busy(true); // it makes room only for an address with fewer
+        let place = self.places.enter(tenant, presence).ok_or(Refusal::Busy)?;
+        let running = Arc::clone(&self.running).acquire_owned();
+        let running = place.presence().ended().run_until_cancelled(running).await;
+        let running = running.ok_or(Refusal::Busy)?.map_err(|_| Refusal::Busy)?; // it is never closed
+        let verifier = Arc::clone(&self.verifier);
+        let check = move || {
+            let _running = running;
+            records.into_iter().map(|record| verifier.verify(record)).collect()
+        };
+        spawn_blocking(check).await.map_err(|_| Refusal::Busy) // the node is stopping
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+    use crate::state::testing::record;
+
+    fn at(last: u8) -> Tenant {
+        Tenant::at([192, 0, 2, last].into(), None)
+    }
+
+    /// Goal: one address that asks for much leaves room to others, and what is known needs none.
+    #[tokio::test]
+    async fn the_address_with_most_lists_makes_room() {
+        let checks = Checks::default();
+        let taken = || Arc::clone(&checks.running).acquire_many_owned(u32::try_from(*RUNNING_MAX).unwrap());
+        let all = taken().await;
+        let list = |version| vec![record(1, "a", version).to_signed()];
+        let mut greedy: Vec<_> =
+            (0..40).map(|n| Box::pin(checks.check(at(1), list(n + 1)))).collect();
+        let refused = greedy.iter_mut().filter_map(|check| check.as_mut().now_or_never());
+        assert_eq!(refused.filter(|one| *one == Err(Refusal::Busy)).count(), 40 - LISTS_MAX);
+        let mut other = Box::pin(checks.check(at(2), list(99)));
+        assert!(other.as_mut().now_or_never().is_none(), "it waits");
+        let gave_way = greedy[..LISTS_MAX].iter_mut().filter_map(|check| check.as_mut().now_or_never());
+        assert_eq!(gave_way.count(), 1);
+        drop((greedy, all));
+        assert!(other.await.unwrap().iter().all(Result::is_ok));
+        let _all = taken().await;
+        let known = checks.check(at(1), list(99)).now_or_never().unwrap();
+        assert!(known.unwrap()[0].is_ok(), "at once");
+    }
+}
