@@ -91,8 +91,7 @@ mod tests {
         let taken = || Arc::clone(&checks.running).acquire_many_owned(u32::try_from(*RUNNING_MAX).unwrap());
         let all = taken().await;
         let list = |version| vec![record(1, "a", version).to_signed()];
-        let mut greedy: Vec<_> =
-            (0..40).map(|n| Box::pin(checks.check(at(1), list(n + 1)))).collect();
+        let mut greedy: Vec<_> = (0..40).map(|n| Box::pin(checks.check(at(1), list(n + 1)))).collect();
         let refused = greedy.iter_mut().filter_map(|check| check.as_mut().now_or_never());
         assert_eq!(refused.filter(|one| *one == Err(Refusal::Busy)).count(), 40 - LISTS_MAX);
         let mut other = Box::pin(checks.check(at(2), list(99)));

@@ -7,11 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{
-    StreamExt,
-    future::join_all,
-    stream::FuturesUnordered,
-};
+use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use nekoproto::{
     Covered, FindReply, FindRequest, List, ListedRecord, NodeTag, Position, Refusal, SignedRecord, clock,
     limits::HOLDERS_OF_NEIGHBOR_MAX,
@@ -76,7 +72,8 @@ pub(crate) async fn answer(
     let asked = asked(shared, from, &request, (share.ttl_hops, now, budget));
     let (mut part, (mut replies, theirs)) = tokio::try_join!(listed, asked)?;
     part.complete &= theirs.complete && share.is_remembered;
-    (part.messages, part.reached, part.guests_unheard) = (theirs.messages, theirs.reached, theirs.guests_unheard);
+    (part.messages, part.reached, part.guests_unheard) =
+        (theirs.messages, theirs.reached, theirs.guests_unheard);
     if replies.is_empty() {
         return Ok(part.reply());
     }
@@ -160,9 +157,8 @@ async fn asked(
     }
     part.complete = !route.gap;
     let clock_ms = shared.neighbors.clock_ms(clock::now());
-    let is_asked = |guest: &&Neighbor| {
-        guest.is_current_at(clock_ms) && !request.covered.contains(&guest.node.tag())
-    };
+    let is_asked =
+        |guest: &&Neighbor| guest.is_current_at(clock_ms) && !request.covered.contains(&guest.node.tag());
     let guests: Vec<&Neighbor> = neighbors.guests.iter().filter(is_asked).collect();
     if route.ask.is_empty() && guests.is_empty() {
         return Ok((Vec::new(), part));

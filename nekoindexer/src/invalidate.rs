@@ -7,8 +7,8 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, future::join_all, stream};
 use nekoproto::{
-    Covered, InvalidateRequest, ListedRecord, MsgId, NodeTag, PeerServiceClient,
-    Records, clock, limits::BATCH_MAX, summary::NameKey, transport::call_within,
+    Covered, InvalidateRequest, ListedRecord, MsgId, NodeTag, PeerServiceClient, Records, clock,
+    limits::BATCH_MAX, summary::NameKey, transport::call_within,
 };
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::debug;
@@ -92,9 +92,7 @@ async fn tell_neighbors(shared: &Shared, records: Vec<ListedRecord>, envelope: E
         covered: route.covered,
         from_guest: envelope.from_guest,
     };
-    let is_told = |guest: &&Neighbor| {
-        !envelope.covered.contains(&guest.node.tag()) && is_concerned(guest)
-    };
+    let is_told = |guest: &&Neighbor| !envelope.covered.contains(&guest.node.tag()) && is_concerned(guest);
     let guests = neighbors.guests.iter().filter(is_told).map(|guest| (guest, GUEST_WAIT));
     let trusted = route.ask.iter().map(|index| (&neighbors.trusted[*index], ACKNOWLEDGE_WITHIN));
     let telling = trusted.chain(guests).map(|(neighbor, within)| {
@@ -124,7 +122,8 @@ fn concerned<'a>(
     let clock_ms = shared.neighbors.clock_ms(clock::now());
     move |neighbor| {
         let covers = |tag: &NodeTag| *tag == shared.tag || covered.binary_search(tag).is_ok();
-        let lacks = |key: &NameKey| neighbor.rules_out(&Wanted { key: *key, ttl_hops, covers: &covers, clock_ms });
+        let lacks =
+            |key: &NameKey| neighbor.rules_out(&Wanted { key: *key, ttl_hops, covers: &covers, clock_ms });
         !keys.iter().all(lacks)
     }
 }

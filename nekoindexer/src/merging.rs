@@ -124,7 +124,8 @@ pub(crate) async fn checked(
         record: ListedRecord::from(record),
         holders: heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &asked.without, guest.sender()),
     };
-    let (good, wrong): (Vec<_>, Vec<_>) = checked.into_iter().zip(holders).partition(|(record, _)| record.is_ok());
+    let (good, wrong): (Vec<_>, Vec<_>) =
+        checked.into_iter().zip(holders).partition(|(record, _)| record.is_ok());
     shared.counters.drop_many(Drop::HitLeftOut, wrong.len());
     good.into_iter().filter_map(|(record, holders)| Some((record.ok()?, holders))).map(found).collect()
 }

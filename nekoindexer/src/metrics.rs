@@ -120,7 +120,7 @@ impl Node {
             ("late", late.count()),
             ("guest", up.clone().filter(|one| one.standing.is_guest()).count()),
             ("unasked", up.count().saturating_sub(asked.count())),
-            ("summary_trusted", trusted.count()),
+            ("summary_current", trusted.count()),
         ];
         let states = states.map(|(state, count)| (state, count as u64));
         page.gauges(

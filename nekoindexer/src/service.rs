@@ -123,11 +123,14 @@ impl Service {
             return Ok(Vec::new());
         }
         let tenant = Tenant::at(self.remote.addr.ip(), Some(self.remote.node));
-        let checked = self.shared.checks.check(tenant, records).await.inspect_err(|_| self.drop(Drop::Busy))?;
-        checked.into_iter().map(|record| record.map(ListedRecord::from)).collect::<Result<_, _>>().map_err(|_| {
-            self.drop(Drop::Forged);
-            Refusal::Forged
-        })
+        let checked =
+            self.shared.checks.check(tenant, records).await.inspect_err(|_| self.drop(Drop::Busy))?;
+        checked.into_iter().map(|record| record.map(ListedRecord::from)).collect::<Result<_, _>>().map_err(
+            |_| {
+                self.drop(Drop::Forged);
+                Refusal::Forged
+            },
+        )
     }
 
     fn drop(&self, why: Drop) {

@@ -25,7 +25,12 @@ use crate::{
     neighbors::Neighborhood,
     one_node::Running,
     scans::Scans,
-    state::{State, caller::{Caller, CallerRole}, index::SessionId, summary::CURRENT_FOR},
+    state::{
+        State,
+        caller::{Caller, CallerRole},
+        index::SessionId,
+        summary::CURRENT_FOR,
+    },
 };
 
 /// Forwarded queries in flight at once in one indexer; further ones are refused as `Busy`.

@@ -107,13 +107,14 @@ fn ends_here(shared: &Shared, from: &Caller, covered: &Covered) -> bool {
     }
     let neighbors = shared.neighbors.links.current();
     let is_covered = |tag: &NodeTag| *tag == shared.tag || covered.contains(tag);
-    neighbors.guests.is_empty()
-        && neighbors.tags.iter().all(is_covered)
+    neighbors.tags.iter().all(is_covered)
+        && neighbors.guests.iter().all(|guest| is_covered(&guest.node.tag()))
         && neighbors.away.iter().all(|tag| tag.as_ref().is_some_and(is_covered))
 }
 
 /// Places for one query of `from` that is forwarded, with more room if it `has_trace`. A peer waits `until` then for what it
-/// forwards itself; a neighbor does not, as indexers that forward to each other would wait in a circle.
+/// forwards itself, unless that takes many places, behind which others would wait. A neighbor does not, as indexers that
+/// forward to each other would wait in a circle.
 pub(crate) async fn forwarding<'a>(
     shared: &'a Shared,
     from: &'a Caller,
@@ -123,7 +124,7 @@ pub(crate) async fn forwarding<'a>(
     let places = Caller::places_of(has_trace);
     let place = match from.forwards.try_acquire_many(places) {
         Ok(place) => place,
-        Err(_) if from.neighbor.is_some() => return None,
+        Err(_) if from.neighbor.is_some() || has_trace => return None,
         Err(_) => Box::pin(timeout_at(until.into(), from.forwards.acquire_many(places))).await.ok()?.ok()?,
     };
     Some((from.forward(place, has_trace)?, shared.forwards.try_acquire().ok()?))

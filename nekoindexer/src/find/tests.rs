@@ -64,7 +64,8 @@ fn scans_keep_their_places_when_their_callers_go_away() {
         let shared = shared([], "b");
         let (end, ended) = mpsc::channel::<()>();
         let busy = spawn_blocking(move || ended.recv().is_err());
-        let callers = [1, 2, 3].map(|n| Caller::new((testkit::values::identity(n).id(), CallerRole::Peer), None));
+        let callers =
+            [1, 2, 3].map(|n| Caller::new((testkit::values::identity(n).id(), CallerRole::Peer), None));
         for n in 0..9 {
             let deadline = Instant::now() + Duration::from_secs(60);
             let mut asking = Box::pin(answer(&shared, &callers[n % 3], deadline, request("*", 9)));

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::channel::Channel;
-use crate::state::summary::{Position, CURRENT_FOR};
+use crate::state::summary::{CURRENT_FOR, Position};
 
 /// The connections over which we advertise.
 #[derive(Debug)]

@@ -122,7 +122,8 @@ impl Neighborhood {
         neighbor: &IndexerServiceClient,
         is_tick: bool,
     ) -> Result<(), NotAcknowledged> {
-        let leads = channel.leads || channel.silent_for(clock::now()).is_none_or(|silent| silent > LED_WITHIN);
+        let leads =
+            channel.leads || channel.silent_for(clock::now()).is_none_or(|silent| silent > LED_WITHIN);
         let mut is_heartbeat_due = is_tick && leads;
         loop {
             // Before it is looked at what is new: a registration that is missing there waits for whoever was heard by

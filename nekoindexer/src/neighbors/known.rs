@@ -111,7 +111,12 @@ impl KnownLinks {
 
     /// Takes in who connected from `addr`: a node that is known, or one for which there is a place, if need be that of a guest
     /// of the address with the most, whose connections end.
-    pub(super) fn admit(&mut self, node: NodeId, addr: SocketAddr, standing: Standing) -> Option<&mut Inbound> {
+    pub(super) fn admit(
+        &mut self,
+        node: NodeId,
+        addr: SocketAddr,
+        standing: Standing,
+    ) -> Option<&mut Inbound> {
         if !self.inbound.contains_key(&node) {
             let place = match standing {
                 _ if self.is_configured(&node) => None,
@@ -133,9 +138,8 @@ impl KnownLinks {
     }
 
     fn end_displaced(&mut self) {
-        let has_gone = |one: &Inbound| {
-            one.place.as_ref().is_some_and(|place| place.presence().ended().is_cancelled())
-        };
+        let has_gone =
+            |one: &Inbound| one.place.as_ref().is_some_and(|place| place.presence().ended().is_cancelled());
         for (_, one) in self.inbound.extract_if(|_, one| has_gone(one)) {
             one.clients.iter().for_each(|(_, end)| end.abort());
         }

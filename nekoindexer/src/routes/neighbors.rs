@@ -37,7 +37,7 @@ pub(super) struct Neighbor {
     /// It answers too few of many queries, and is not asked.
     late: bool,
     /// Whether what it advertises of its names counts.
-    summary_trusted: bool,
+    summary_current: bool,
     /// Milliseconds since its last message about names; null without any.
     silent_ms: Option<u64>,
     /// Why it is not connected, or not asked.
@@ -50,9 +50,9 @@ impl Neighbor {
         let one = |standing: Report| {
             let load = &standing.load;
             let channel = standing.connected.as_ref().map(|connected| &connected.channel);
-            let summary_trusted = channel.is_some_and(|channel| channel.is_current(now));
+            let summary_current = channel.is_some_and(|channel| channel.is_current(now));
             let is_guest = standing.standing.is_guest();
-            let asked = channel.is_some() && !standing.is_silent && (summary_trusted || !is_guest);
+            let asked = channel.is_some() && !standing.is_silent && (summary_current || !is_guest);
             let silent = channel.and_then(|channel| channel.silent_for(now));
             Self {
                 addr: standing.addr.to_string(),
@@ -62,7 +62,7 @@ impl Neighbor {
                 asked,
                 load: load.as_ref().map_or(0, |load| load.in_flight()),
                 late: load.as_ref().is_some_and(|load| load.is_stuck(Instant::now())),
-                summary_trusted,
+                summary_current,
                 silent_ms: silent.map(millis),
                 why: standing.why.or_else(|| {
                     let why = if is_guest { WhyUnasked::Guest } else { WhyUnasked::Silent };

@@ -58,6 +58,8 @@ struct Answer {
     name: String,
     /// Whether all indexers that were to be asked have answered.
     complete: bool,
+    /// Whether guests of this indexer may know more: they are not waited for where something was found.
+    guests_unheard: bool,
     /// One for each origin, with its newest version.
     hits: Vec<FoundFile>,
 }
@@ -158,7 +160,8 @@ impl Answer {
     fn new(name: &FileName, reply: QueryReply) -> Self {
         let files = reply.hits.into_vec().into_iter().filter(|hit| !hit.record.unverified().is_withdrawal());
         let hits = files.map(FoundFile::from).collect();
-        Self { name: name.to_string(), complete: reply.complete, hits }
+        let QueryReply { complete, guests_unheard, .. } = reply;
+        Self { name: name.to_string(), complete, guests_unheard, hits }
     }
 }
 

@@ -47,6 +47,8 @@ pub(super) struct Matches {
     hits: Vec<Match>,
     /// Whether all indexers that were to be asked have answered.
     complete: bool,
+    /// Whether guests of this indexer may know more: they are waited for 250 ms longer than the others.
+    guests_unheard: bool,
     indexers: Indexers,
     /// Give this as `after` to go on; null after the last match.
     next: Option<String>,
@@ -95,7 +97,15 @@ impl Asked {
         let after = self.after.map(|after| after.parse::<Position>()).transpose();
         let after = after.map_err(|error| Problem::bad_request(error.to_string()))?;
         let search = Search { terms: Terms::first_of(terms), ..Search::default() };
-        Ok(FindRequest { msg_id: MsgId::random(), search, after, limit, ttl_hops, covered: Covered::new(), from_guest: false })
+        Ok(FindRequest {
+            msg_id: MsgId::random(),
+            search,
+            after,
+            limit,
+            ttl_hops,
+            covered: Covered::new(),
+            from_guest: false,
+        })
     }
 }
 
@@ -129,13 +139,13 @@ pub(super) async fn search(
 }
 
 impl From<FindReply> for Matches {
-    fn from(FindReply { hits, more, complete, answered, silent, .. }: FindReply) -> Self {
+    fn from(FindReply { hits, more, complete, guests_unheard, answered, silent, .. }: FindReply) -> Self {
         let (hits, answered) = (hits.into_vec(), 1 + answered.len());
         let indexers = Indexers { asked: answered + silent.len(), answered };
         let last = hits.last().filter(|_| more);
         let next = last.map(|last| Position::of(last.record.unverified()).to_string());
         let files = hits.into_iter().filter(|hit| !hit.record.unverified().is_withdrawal());
-        Self { hits: files.map(Match::from).collect(), complete, indexers, next }
+        Self { hits: files.map(Match::from).collect(), complete, guests_unheard, indexers, next }
     }
 }
 

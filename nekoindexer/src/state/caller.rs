@@ -19,7 +19,7 @@ const FORWARD_BYTES: usize = 4 * 1024;
 /// The same if the trace is asked for, whose hops fill a frame at most.
 const TRACE_BYTES: usize = FRAME_BYTES_MAX;
 /// One with a trace takes as many places as so many others.
-const TRACE_PLACES: u32 = 16;
+const TRACE_PLACES: u32 = 8;
 /// Queries of one peer that are forwarded at once; further ones wait for a place. Others that ask wait for no more
 /// than these, and some peers together do not use up what is in flight to one neighbor.
 pub const FORWARDS_OF_PEER_MAX: usize = 112;
@@ -212,7 +212,7 @@ mod tests {
         assert!(forward(&greedy, false).is_some());
         assert!(budget.used() < 1 << 20);
 
-        let small = Budget::new(1 << 24);
+        let small = Budget::new(1 << 25);
         let tracing = caller(&small, 1);
         let traces: Vec<_> = std::iter::from_fn(|| forward(&tracing, true)).collect();
         assert_eq!(traces.len(), FORWARDS_OF_PEER_MAX / TRACE_PLACES as usize);

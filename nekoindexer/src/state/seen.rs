@@ -12,7 +12,7 @@ use hashmap_delay::HashMapDelay;
 use nekoproto::{MsgId, NodeId, budget::Account, limits::SEEN_FOR};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::caller::{Caller, Remembered, CallerRole};
+use super::caller::{Caller, CallerRole, Remembered};
 
 /// Locks the ids are spread over, by their low bits. A power of two; few, as an empty map takes 6 KB.
 const SHARDS: usize = 4;

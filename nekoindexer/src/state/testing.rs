@@ -90,5 +90,13 @@ pub(crate) fn search(term: &str) -> Search {
 /// A request for a page of it.
 pub(crate) fn find(term: &str, after: Option<Position>, limit: u16) -> FindRequest {
     let msg_id = MsgId::from_u128(1);
-    FindRequest { msg_id, search: search(term), after, limit, ttl_hops: 1, covered: Covered::new(), from_guest: false }
+    FindRequest {
+        msg_id,
+        search: search(term),
+        after,
+        limit,
+        ttl_hops: 1,
+        covered: Covered::new(),
+        from_guest: false,
+    }
 }

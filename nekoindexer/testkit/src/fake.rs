@@ -121,7 +121,8 @@ pub fn summary_of<const N: usize>(names: [&str; N], trusts: &[NodeTag]) -> Summa
 /// Says `summary` to an indexer, and from then on, as long as the task lives, that nothing is new.
 pub async fn advertise(client: &IndexerServiceClient, summary: SummaryNews) -> AbortOnDropHandle<()> {
     let heartbeat = SummaryNews { begins: false, changes: List::new(), ..summary.clone() };
-    let say = async |client: &IndexerServiceClient, news| client.summarize(patient(), news).await.unwrap().unwrap();
+    let say =
+        async |client: &IndexerServiceClient, news| client.summarize(patient(), news).await.unwrap().unwrap();
     let first = say(client, summary).await;
     assert!(first.is_taken);
     let dated = move |clock_ms| SummaryNews { echo_ms: clock_ms, ..heartbeat.clone() };

@@ -66,7 +66,13 @@ pub(crate) fn invalidation(
     ttl_hops: u8,
 ) -> InvalidateRequest {
     let records = Records::first_of(records);
-    InvalidateRequest { msg_id: MsgId::random(), records, ttl_hops, covered: Covered::new(), from_guest: false }
+    InvalidateRequest {
+        msg_id: MsgId::random(),
+        records,
+        ttl_hops,
+        covered: Covered::new(),
+        from_guest: false,
+    }
 }
 
 /// A query for the names `a-0`, `a-1`.., as many as fit, if `text` is `a`.

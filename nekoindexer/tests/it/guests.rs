@@ -80,7 +80,10 @@ async fn a_guest_adds_what_nobody_else_has() {
     let _helpful = guest(500, &pair[0], ["b", "c"], Habit::Says(reply)).await;
     let (found, _) = timed(&peer, "b").await;
     assert_eq!(hits(&found), [(1, nodes([7]))]);
-    assert!(found.complete && !found.guests_unheard, "it says that it is not complete, and more than was asked for");
+    assert!(
+        found.complete && !found.guests_unheard,
+        "it says that it is not complete, and more than was asked for"
+    );
 
     let _stuck = guest(501, &pair[0], ["b", "c"], Habit::NeverAnswers).await;
     for (name, found) in [("b", 1), ("c", 0), ("d", 0)] {

@@ -75,7 +75,7 @@ async fn many_names_in_one_call_are_answered_as_one_by_one(security: Security) {
 }
 
 #[testkit::test]
-async fn a_query_goes_only_as_far_as_somebody_may_have_the_name(security: Security) {
+async fn at_its_last_hop_a_query_goes_only_to_who_may_have_the_name(security: Security) {
     let indexers = line(security, 5).await;
     let mut peers = Vec::new();
     for (seed, indexer) in (0u16..).zip(&indexers) {
@@ -83,14 +83,13 @@ async fn a_query_goes_only_as_far_as_somebody_may_have_the_name(security: Securi
         peer.register([record(seed, &format!("only-{seed}"), 1)]).await;
         peers.push(peer);
     }
-    // What is told over several hops takes a moment; until then more are asked than need be.
-    for (text, messages) in [("only-1", 1), ("only-2", 2), ("only-3", 3), ("only-0", 0)] {
+    // Nothing is known of who is two hops away: he is asked, unless it is the last hop and his summary says no.
+    for (text, messages) in [("only-0", 2), ("only-1", 2), ("only-2", 2), ("only-3", 3)] {
         let asked = async || Some(peers[0].query(text, 3).await).filter(|reply| reply.messages == messages);
         let reply = eventually(asked).await;
         assert_eq!((reply.hits.len(), reply.complete), (1, true), "{text}");
     }
     let beyond = peers[0].query("only-4", 3).await;
-    // Nobody had it, so everybody was asked but the last, of whom it is known.
     assert_eq!((beyond.hits.len(), beyond.messages), (0, 2));
     peers[3].register([record(9, "late", 1)]).await;
     assert_eq!(peers[0].query("late", 3).await.hits.len(), 1, "at once, whatever was told by then");

@@ -60,6 +60,7 @@ async fn probe_with_too_many_hops_or_bytes_is_refused_and_one_with_the_most_is_p
     let config = |neighbors| Config { carries_probes: true, ..config(CLEAR, neighbors) };
     let far = Indexer::spawn(config(&[])).await.unwrap();
     let near = Indexer::spawn(config(&[far.local_addr()])).await.unwrap();
+    far.reload(&[near.local_addr()], None).unwrap();
     near.neighbors_reach(1).await;
     far.neighbors_reach(1).await;
     for (at, most, too_large) in [

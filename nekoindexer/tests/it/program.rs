@@ -113,16 +113,15 @@ async fn two_programs_find_what_the_other_holds_and_end_when_told() {
         assert!(first.addr.ip().is_loopback() && first.addr != second.addr);
         let here = Peer::join(1, first.addr, security).await;
         let there = Peer::join(2, second.addr, security).await;
-        for peer in [&here, &there] {
-            peer.register([record(1, "a", 1)]).await;
-        }
-        // The second misses its neighbor until it is connected; the first hears of it then.
-        for peer in [&there, &here] {
+        here.register([record(1, "here", 1)]).await;
+        there.register([record(2, "there", 1)]).await;
+        // The second misses its neighbor until it is connected; the first hears of it then, as of a guest.
+        for (peer, text, origin) in [(&there, "here", 1), (&here, "there", 2)] {
             let reply = eventually(async || {
-                let reply = peer.query("a", 1).await;
+                let reply = peer.query(text, 1).await;
                 (reply.complete && reply.messages == 1).then_some(reply)
             });
-            assert_eq!(hits(&reply.await), [(1, nodes([1, 2]))]);
+            assert_eq!(hits(&reply.await), [(1, nodes([origin]))]);
         }
         assert_eq!(first.ends_on(Signal::TERM).await, Some(0));
         assert_eq!(second.ends_on(Signal::INT).await, Some(0));

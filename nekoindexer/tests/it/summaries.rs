@@ -378,8 +378,7 @@ impl World {
         let neighbors: Vec<usize> = self.graph.links[at].iter().copied().collect();
         let tags: Vec<NodeTag> = neighbors.iter().map(|n| TAGS[*n]).collect();
         let route = route(TAGS[at], &tags, &[], covered);
-        let rules_out =
-            |index: &usize| self.rules_out(at, neighbors[*index], name, ttl_hops, &route.covered);
+        let rules_out = |index: &usize| self.rules_out(at, neighbors[*index], name, ttl_hops, &route.covered);
         let (mut later, mut first): (Vec<usize>, Vec<usize>) =
             route.ask.iter().partition(|index| rules_out(index));
         first.shuffle(&mut self.rng);

@@ -35,10 +35,13 @@ async fn newer_version_reaches_holders_two_hops_away_over_their_own_connection(s
 async fn news_goes_to_the_indexers_that_it_concerns_alone() {
     let (mut indexers, mut pages) = (Vec::new(), Vec::new());
     for _ in 0..5 {
-        let neighbors: Vec<_> = indexers.iter().map(IndexerHandle::local_addr).collect();
-        let (indexer, page) = answering(&neighbors).await;
+        let (indexer, page) = answering(&[]).await;
         indexers.push(indexer);
         pages.push(page);
+    }
+    for indexer in &indexers {
+        let others = indexers.iter().filter(|other| other.node() != indexer.node());
+        indexer.reload(&others.map(IndexerHandle::local_addr).collect::<Vec<_>>(), None).unwrap();
     }
     for indexer in &indexers {
         indexer.neighbors_reach(4).await;

@@ -99,11 +99,13 @@ impl Api for Search {
         let (peer, ttl_hops) = (&host.peer, self.ttl_hops());
         let search = self.checked().map_err(|why| Failure::with(FailureKind::Invalid, why))?;
         let name = search.terms.iter().map(Term::as_str).collect::<Vec<_>>().join(" ");
-        let (mut complete, mut indexers, mut after) = (true, IndexersRow::default(), self.after);
+        let (mut complete, mut guests_unheard) = (true, false);
+        let (mut indexers, mut after) = (IndexersRow::default(), self.after);
         let (mut left, mut shown) = (self.limit.clamp(1, MATCHES_MAX) as usize, 0);
         let next = loop {
             let found = peer.find(&search, after.as_ref(), left.min(FOUND_MAX), ttl_hops).await?;
             complete &= found.complete;
+            guests_unheard |= found.guests_unheard;
             indexers = indexers.or_worse(&found);
             left = left.saturating_sub(found.matches.len());
             after = found.matches.last().map(|found| Position::of(&found.record));
@@ -118,7 +120,13 @@ impl Api for Search {
         };
         let outcome = if shown > 0 { Outcome::All } else { Outcome::NotFound };
         let next = next.map(|next| next.to_string());
-        let fields = json!({ "name": name, "complete": complete, "indexers": indexers, "next": next });
+        let fields = json!({
+            "name": name,
+            "complete": complete,
+            "guests_unheard": guests_unheard,
+            "indexers": indexers,
+            "next": next,
+        });
         Ok(Done::with(outcome, &fields))
     }
 
@@ -154,6 +162,8 @@ struct Matches {
     hits: Vec<MatchRow>,
     /// Whether every indexer in reach answered.
     complete: bool,
+    /// Whether guests of an indexer may know more: they are waited for 250 ms longer than the others.
+    guests_unheard: bool,
     /// How many are in reach, and how many of them answered.
     indexers: IndexersRow,
     /// What was looked for.

@@ -336,7 +336,7 @@ impl Downloader {
         &self,
         name: &FileName,
         options: &DownloadOptions,
-        Answer { candidates, withdrawn, complete }: Answer,
+        Answer { candidates, withdrawn, complete, .. }: Answer,
     ) -> Result<Target, DownloadError> {
         self.refuse_own(name)?;
         let here = self.library.catalogue.get(name);

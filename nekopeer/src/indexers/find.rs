@@ -32,6 +32,8 @@ pub struct Found {
     pub more: bool,
     /// Whether every indexer in reach answered, and every page was valid.
     pub complete: bool,
+    /// Whether guests of an indexer may know more, see [`FindReply::guests_unheard`].
+    pub guests_unheard: bool,
     /// How many indexers are known to have been asked, and how many of them answered; see [`FindReply::silent`].
     pub asked: usize,
     /// See `asked`.
@@ -57,6 +59,7 @@ impl Indexers {
             limit: u16::try_from(limit.min(FOUND_MAX)).unwrap_or(u16::MAX),
             ttl_hops,
             covered: Covered::new(),
+            from_guest: false,
         };
         let deadline = Instant::now() + self.query_deadline;
         let asked = self.sessions.len() + via.connected.len();
@@ -136,9 +139,10 @@ fn page(
     request: &FindRequest,
     matcher: &Matcher,
 ) -> Found {
-    let (mut pages, mut complete) = (Vec::with_capacity(replies.len()), true);
+    let (mut pages, mut complete, mut guests_unheard) = (Vec::with_capacity(replies.len()), true, false);
     for (sender, mut reply) in replies {
         complete &= reply.complete;
+        guests_unheard |= reply.guests_unheard;
         // Without hops left nobody is behind it.
         let behind = (request.ttl_hops > 0).then(|| (take(&mut reply.answered), take(&mut reply.silent)));
         let verify = |record| library.verifier.verify(record).map(ListedRecord::from).ok();
@@ -162,5 +166,5 @@ fn page(
         Some(Candidate { record, holders })
     };
     let (matches, (answered, asked)) = (found.into_iter().filter_map(candidate).collect(), reached.counts());
-    Found { matches, more, complete, asked, answered }
+    Found { matches, more, complete, guests_unheard, asked, answered }
 }

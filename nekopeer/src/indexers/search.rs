@@ -95,6 +95,8 @@ pub struct Answer {
     pub withdrawn: Vec<VerifiedRecord>,
     /// Whether every indexer in reach answered, and every hit was valid.
     pub complete: bool,
+    /// Whether guests of an indexer may know more, see [`QueryReply::guests_unheard`].
+    pub guests_unheard: bool,
 }
 
 impl Answer {

@@ -308,7 +308,8 @@ impl Worker {
         ttl_hops: u8,
     ) -> impl Future<Output = Result<Result<(), Refusal>, RpcError>> {
         let records = Records::first_of(records.iter().map(VerifiedRecord::to_signed));
-        let request = InvalidateRequest { msg_id, records, ttl_hops, covered: List::new() };
+        let request =
+            InvalidateRequest { msg_id, records, ttl_hops, covered: List::new(), from_guest: false };
         client.invalidate(call_within(ANSWER_WITHIN), request)
     }
 }

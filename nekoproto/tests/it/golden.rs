@@ -8,7 +8,7 @@ use std::{env, fmt::Write, fs};
 use nekoproto::{
     FetchRefusal as F, HelloRefusal as H, Refusal as R,
     probe::{ProbeEnd, ProbeReply, ProbeRequest, ProbeStop},
-    summary::{Change, Filter, NameKey, SummaryNews, SummaryReply, What},
+    summary::{Change, Filter, NameKey, SummaryNews, SummaryReply},
     transport::rendezvous::Token,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -113,7 +113,7 @@ fn found() -> QueryReply {
     let via = Via::Indexer(IndexerAddr { addr: "192.0.2.7:7707".parse().unwrap(), node: node(1) });
     let v6 = ListedHolder { partial: true, via, ..ListedHolder::new(v6) };
     let hit = Hit { record: record(), holders: List::first_of([ListedHolder::new(at()), v6]) };
-    QueryReply { hits: List::first_of([hit]), complete: true, messages: 9, trace: None }
+    QueryReply { hits: List::first_of([hit]), complete: true, messages: 9, ..QueryReply::default() }
 }
 
 fn values(pins: &mut Pins) {
@@ -142,6 +142,7 @@ fn calls(pins: &mut Pins) {
     let names = List::first_of([name("a"), name("b/c")]);
     let query = QueryRequest { covered: covered.clone(), ..QueryRequest::new(MSG_ID, name("a"), 3) };
     pins.call("query with a trace", Ask::Query { request: QueryRequest { trace: true, ..query.clone() } });
+    pins.call("query of a guest", Ask::Query { request: QueryRequest { from_guest: true, ..query.clone() } });
     let visited = List::first_of([node(1).tag()]);
     let probe = ProbeRequest { visited, payload: vec![0xaa; 2], ..ProbeRequest::new(MSG_ID, 10) };
     pins.call("probe", Ask::Probe { request: probe });
@@ -159,7 +160,7 @@ fn calls(pins: &mut Pins) {
     pins.call("query with wishes", Ask::Query { request: wishes });
     let request = CallBack { holder: node(1), port: Some(4000), token: Token::from_bytes([0xb0; 16]) };
     pins.call("call back", Ask::CallBack { request });
-    let request = InvalidateRequest { msg_id: MSG_ID, records, ttl_hops: 2, covered };
+    let request = InvalidateRequest { msg_id: MSG_ID, records, ttl_hops: 2, covered, from_guest: true };
     pins.call("invalidate", Ask::Invalidate { request });
     pins.call("search for many", Ask::SearchAll { names: names.clone() });
     let request = QueryAllRequest { msg_id: MSG_ID, names, ttl_hops: 3 };
@@ -171,7 +172,15 @@ fn calls(pins: &mut Pins) {
         origin: Some("8a8".to_owned().try_into().unwrap()),
     };
     let (after, covered) = (Position { name: name("a"), origin: node(1) }, List::first_of([node(1).tag()]));
-    let request = FindRequest { msg_id: MSG_ID, search, after: Some(after), limit: 50, ttl_hops: 3, covered };
+    let request = FindRequest {
+        msg_id: MSG_ID,
+        search,
+        after: Some(after),
+        limit: 50,
+        ttl_hops: 3,
+        covered,
+        from_guest: true,
+    };
     pins.call("find", Ask::Find { request });
     let request = ToIndexer::Request { id: u64::MAX, deadline_ms: u32::MAX, call: Ask::Renew {} };
     pins.pin("envelope: request", &request);
@@ -184,19 +193,17 @@ fn calls(pins: &mut Pins) {
 fn summaries(pins: &mut Pins) {
     let news = |changes| SummaryNews { echo_ms: 300, number: 7, begins: false, is_all: true, changes };
     pins.call("summaries, nothing new", Ask::Summarize { news: news(List::new()) });
-    let change = |what| Change { of: node(2).tag(), hops: 1, what };
     let filter = Filter::for_keys(1);
     (0..100).for_each(|n| filter.insert(NameKey::of(&name(&n.to_string())))); // so that the word has bits
     let mut part = filter.parts().next().unwrap();
     part.words = List::first_of(part.words.iter().copied().take(1));
-    let tags = || List::first_of([node(1).tag()]);
     let changes = [
-        What::Added(List::first_of([NameKey::of(&name("a"))])),
-        What::Whole { epoch: 7, count: 2, part, neighbors: tags() },
-        What::Neighbors { added: tags(), removed: List::new() },
-        What::Withdrawn,
+        Change::Added(List::first_of([NameKey::of(&name("a"))])),
+        Change::Filter { epoch: 7, count: 2, part },
+        Change::Neighbors(List::first_of([node(1).tag()])),
+        Change::ManyNeighbors,
     ];
-    let news = news(List::first_of(changes.map(change)));
+    let news = news(List::first_of(changes));
     pins.call("summaries, changes", Ask::Summarize { news });
 }
 
@@ -216,7 +223,8 @@ fn answers(pins: &mut Pins) {
     let hits = List::first_of(found().hits);
     let answered = List::first_of([node(1).tag()]);
     let silent = List::first_of([NodeTag::of_addr(at().addrs()[0])]);
-    let matches = FindReply { hits, more: true, complete: true, messages: 9, answered, silent };
+    let matches =
+        FindReply { hits, more: true, complete: true, guests_unheard: true, messages: 9, answered, silent };
     pins.answer("matches", Answer::Find(Ok(matches)));
     pins.answer("refused", Answer::Query(Err(Refusal::TtlTooLarge(17))));
 }
@@ -307,7 +315,7 @@ fn frames_are_small() {
         (pins.0.trim().rsplit(' ').next().unwrap().len()) / 2
     };
     assert_eq!(len(&|pins| pins.call("search", Ask::Search { name: name("a") })), 8);
-    assert_eq!(len(&|pins| pins.answer("nothing", Answer::Search(Ok(QueryReply::default())))), 9);
+    assert_eq!(len(&|pins| pins.answer("nothing", Answer::Search(Ok(QueryReply::default())))), 10);
     assert_eq!(len(&|pins| pins.pin("record", &record())), 193);
     assert_eq!(len(&|pins| pins.pin("holder", &ListedHolder::new(at()))), 45);
     let longest = (60_000..=u16::MAX).map(|port| SocketAddr::from(([u16::MAX; 8], port)));

@@ -16,7 +16,6 @@ use nekoindexer::state::{
     caller::{Caller, CallerRole},
     index::{Session, SessionId},
     route::route,
-    summary::RELAYED_HOPS,
 };
 use nekoproto::limits::{SEEN_FOR, TTL_MAX};
 use nekoproto::{
@@ -68,23 +67,11 @@ struct Summaries {
 }
 
 impl Summaries {
-    /// Whether the indexer `n`, or one that it could tell with `ttl_hops` left and nobody else does, may list the file: as
-    /// `TheirSummary::rules_out` has it, which knows as far as summaries are passed on.
+    /// Whether the indexer `n` may list the file, or tell somebody else with `ttl_hops` left, as `TheirSummary::rules_out` has
+    /// it.
     fn may_list(&self, n: usize, ttl_hops: u8, is_told: impl Fn(&NodeTag) -> bool) -> bool {
-        let (mut visited, mut at) = (vec![n], vec![n]);
-        for hops in 0..=ttl_hops {
-            if at.iter().any(|n| hops > RELAYED_HOPS || self.lists[*n].load(Relaxed)) {
-                return true;
-            }
-            let further = at.iter().flat_map(|n| &self.neighbors[*n]).copied();
-            let mut next: Vec<usize> = further.filter(|n| !is_told(&self.tags[*n])).collect();
-            next.retain(|n| !visited.contains(n));
-            next.sort_unstable();
-            next.dedup();
-            visited.extend(&next);
-            at = next;
-        }
-        false
+        let has_further = || self.neighbors[n].iter().any(|n| !is_told(&self.tags[*n]));
+        self.lists[n].load(Relaxed) || ttl_hops > 0 && has_further()
     }
 }
 
@@ -207,7 +194,7 @@ impl Indexer {
             let may_list = |place: usize| self.summaries.may_list(self.neighbors[place], ttl_hops, is_told);
             let route = all.narrowed(self.tag, &self.tags, covered, may_list);
             let (records, covered) = (Records::first_of([record.to_signed()]), route.covered);
-            let request = InvalidateRequest { msg_id, records, ttl_hops, covered };
+            let request = InvalidateRequest { msg_id, records, ttl_hops, covered, from_guest: false };
             neighbors = route.ask.iter().map(|n| (self.neighbors[*n], request.clone())).collect();
         }
         Told { peers, neighbors }

@@ -81,7 +81,8 @@ pub(crate) async fn find(
         let searching = |_| {
             let (limit, covered) = (u16::MAX, Covered::new());
             let (msg_id, search, expected) = (MsgId::random(), search.clone(), &expected);
-            let request = FindRequest { msg_id, search, after: None, limit, ttl_hops: 0, covered };
+            let request =
+                FindRequest { msg_id, search, after: None, limit, ttl_hops: 0, covered, from_guest: false };
             async move {
                 let sent = Instant::now();
                 let reply = subject.client.calls.find(call_until(sent + ANSWER_WITHIN), request).await??;

@@ -7,7 +7,10 @@ use clap::ValueEnum;
 use nekoindexer::state::holders::Listed;
 use nekoindexer::state::merge::{Found, Merge};
 use nekoindexer::state::probe::plan;
-use nekoindexer::state::{Share, caller::{Caller, CallerRole}};
+use nekoindexer::state::{
+    Share,
+    caller::{Caller, CallerRole},
+};
 use nekoproto::probe::ProbeRequest;
 use nekoproto::{Covered, FileName, Identity, MsgId, NodeAddrs, QueryReply, QueryRequest, Via, codec};
 use serde::{Serialize, de::DeserializeOwned};

@@ -133,7 +133,7 @@ function neighborRow() {
     node.title = neighbor.node ?? "";
     set(load, count(neighbor.load));
     const word = neighbor.silent_ms === null ? "" : `, ${count(Math.round(neighbor.silent_ms / 100) / 10)} s ago`;
-    set(summary, `${neighbor.summary_trusted ? "trusted" : "not trusted"}${word}`);
+    set(summary, `${neighbor.summary_current ? "trusted" : "not trusted"}${word}`);
   };
   return line;
 }

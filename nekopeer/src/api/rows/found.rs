@@ -33,6 +33,8 @@ pub(crate) struct VersionRow {
 pub(crate) struct FoundRow {
     /// Whether every indexer in reach answered.
     pub(crate) complete: bool,
+    /// Whether guests of an indexer may know more: they are not waited for where something was found.
+    pub(crate) guests_unheard: bool,
     /// The newest version of each origin.
     pub(crate) hits: Vec<HitRow>,
     #[schema(value_type = String)]
@@ -129,7 +131,12 @@ impl FoundRow {
     pub(crate) fn of(name: &FileName, answer: &Answer) -> Self {
         let held = answer.candidates.iter().filter(|found| !found.holders.is_empty());
         let hits = held.map(|found| HitRow { version: (&found.record).into(), holders: holders(found) });
-        Self { complete: answer.complete, hits: hits.collect(), name: name.clone() }
+        Self {
+            complete: answer.complete,
+            guests_unheard: answer.guests_unheard,
+            hits: hits.collect(),
+            name: name.clone(),
+        }
     }
 }
 

@@ -14,6 +14,9 @@ use crate::{
     },
 };
 
+/// Guests were not waited for.
+pub(super) const GUESTS_UNHEARD: &str = "note: guests of an indexer were not waited for and may know more";
+
 const HEADINGS: [&str; 7] = ["NAME", "VERSION", "SIZE", "CONTENT", "ORIGIN", "HOLDER", "ADDRESS"];
 
 /// A table with one row per holder.
@@ -21,12 +24,13 @@ pub(in crate::api) struct Hits {
     table: Table,
     missing: Vec<FileName>,
     is_partial: bool,
+    guests_unheard: bool,
 }
 
 impl Default for Hits {
     fn default() -> Self {
         let table = Table::new(&HEADINGS, &[1, 2]).sparing(&[3, 2, 4]);
-        Self { table, missing: Vec::new(), is_partial: false }
+        Self { table, missing: Vec::new(), is_partial: false, guests_unheard: false }
     }
 }
 
@@ -35,6 +39,7 @@ impl View for Hits {
         let mut cells = Cells::default();
         for found in parsed::<FoundRow>(rows) {
             self.is_partial |= !found.complete;
+            self.guests_unheard |= found.guests_unheard;
             add_cells(&mut cells, &found);
             self.missing.extend(Some(found.name).filter(|_| found.hits.is_empty()));
         }
@@ -44,6 +49,9 @@ impl View for Hits {
     fn finish(&mut self, _: &Done, output: Output) -> io::Result<()> {
         if self.is_partial {
             output.note("note: not every indexer in reach answered");
+        }
+        if self.guests_unheard {
+            output.note(GUESTS_UNHEARD);
         }
         self.missing.iter().for_each(|name| output.note(&format!("nobody shares {name}")));
         Ok(())
@@ -78,6 +86,7 @@ mod tests {
         let holder = |node: &str, partial: bool| serde_json::json!({ "addr": "127.0.0.1:1", "node": node, "partial": partial });
         let found = serde_json::json!({
             "complete": true,
+            "guests_unheard": false,
             "hits": [{
                 "content": "00", "name": "a", "origin": "01", "set": false, "size": 1, "version": 1,
                 "holders": [holder("01", false), holder("02", false), holder("03", true)],

@@ -4,7 +4,7 @@ use std::io;
 
 use serde::Deserialize;
 
-use super::{View, downloads::short, parsed};
+use super::{View, downloads::short, hits::GUESTS_UNHEARD, parsed};
 use crate::{
     api::{Done, IndexersRow, MatchRow, Outcome, Row, VersionRow},
     terminal::{
@@ -27,6 +27,7 @@ pub(in crate::api) struct Matches {
 #[derive(Default, Deserialize)]
 struct Further {
     complete: bool,
+    guests_unheard: bool,
     indexers: IndexersRow,
     next: Option<String>,
 }
@@ -74,13 +75,16 @@ impl View for Matches {
     }
 
     fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
-        let Further { complete, indexers: IndexersRow { asked, answered }, next } =
+        let Further { complete, guests_unheard, indexers: IndexersRow { asked, answered }, next } =
             done.fields.parse().unwrap_or_default();
         let in_full = if complete || answered < asked { "" } else { ", but not all of them in full" };
         let reached = format!("{answered} of {asked} indexers answered{in_full}");
         let has_nothing = done.outcome == Outcome::NotFound;
         if !complete && (self.is_near || !has_nothing) {
             output.note(&format!("note: {reached}"));
+        }
+        if guests_unheard {
+            output.note(GUESTS_UNHEARD);
         }
         if let Some(next) = next {
             output.note(&format!("there is more; go on with --after {next}"));

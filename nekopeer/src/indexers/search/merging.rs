@@ -16,6 +16,7 @@ pub(super) fn absorb(
     (sender, reply): (Sender, QueryReply),
 ) {
     merged.complete &= reply.complete;
+    merged.guests_unheard |= reply.guests_unheard;
     for hit in reply.hits {
         if hit.record.unverified().name != *name {
             merged.complete = false;

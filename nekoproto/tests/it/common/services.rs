@@ -156,7 +156,7 @@ pub(crate) fn verdict(held: &Held) -> Verdict {
 
 /// A reply without hits that carries a number.
 pub(crate) fn reply(messages: u32) -> QueryReply {
-    QueryReply { hits: List::new(), complete: true, messages, trace: None }
+    QueryReply { complete: true, messages, ..QueryReply::default() }
 }
 
 fn of_length(text: &str) -> QueryReply {
@@ -167,7 +167,7 @@ fn of_length(text: &str) -> QueryReply {
 pub(crate) fn long_reply() -> QueryReply {
     static RECORD: LazyLock<SignedRecord> = LazyLock::new(|| verified(7, long_name(0), u64::MAX).to_signed());
     let hits = repeat_with(|| Hit { record: RECORD.clone(), holders: List::new() });
-    QueryReply { hits: List::first_of(hits.take(HITS_MAX)), complete: false, messages: u32::MAX, trace: None }
+    QueryReply { hits: List::first_of(hits.take(HITS_MAX)), messages: u32::MAX, ..QueryReply::default() }
 }
 
 /// A reply with as many hits and holders as fit, each with the longest name.

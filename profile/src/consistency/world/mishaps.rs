@@ -44,7 +44,13 @@ impl World {
         } else {
             let (msg_id, ttl_hops) = (self.message_id(), self.rng.random_range(0..=TTL_MAX));
             let (records, covered) = (Records::first_of([record]), Covered::new());
-            let message = ToIndexer::Invalidate(InvalidateRequest { msg_id, records, ttl_hops, covered });
+            let message = ToIndexer::Invalidate(InvalidateRequest {
+                msg_id,
+                records,
+                ttl_hops,
+                covered,
+                from_guest: false,
+            });
             let to = self.peers[to].home;
             self.queue.after(Duration::ZERO, Event::ToIndexer(to, message));
         }

@@ -149,7 +149,7 @@ impl World {
     fn spread(&mut self, peer: usize, record: &VerifiedRecord) {
         let (records, covered) = (Records::first_of([record.to_signed()]), Covered::new());
         let (msg_id, ttl_hops) = (self.message_id(), TTL_MAX - 1);
-        let request = InvalidateRequest { msg_id, records, ttl_hops, covered };
+        let request = InvalidateRequest { msg_id, records, ttl_hops, covered, from_guest: false };
         self.call_indexer(peer, ToIndexer::Invalidate(request));
     }
 }

@@ -17,7 +17,7 @@ fn reply(hits: &[(&SignedRecord, &[&ListedHolder])], complete: bool) -> QueryRep
         record: (*record).clone(),
         holders: List::first_of(holders.iter().copied().cloned()),
     };
-    QueryReply { hits: List::first_of(hits.iter().map(hit)), complete, messages: 1, trace: None }
+    QueryReply { hits: List::first_of(hits.iter().map(hit)), complete, messages: 1, ..QueryReply::default() }
 }
 
 #[test]

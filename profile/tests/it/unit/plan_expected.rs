@@ -39,7 +39,7 @@ fn reply(hits: &[(&SignedRecord, &[Holder])]) -> QueryReply {
         record: (*record).clone(),
         holders: List::first_of(holders.iter().map(listed)),
     });
-    QueryReply { hits: List::first_of(hits), complete: true, messages: 1, trace: None }
+    QueryReply { hits: List::first_of(hits), complete: true, messages: 1, ..QueryReply::default() }
 }
 
 #[test]
