@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::{fs, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
-use nekoproto::{Identity, SignedRecord, limits::BATCH_MAX, transport::Security};
+use nekoproto::Identity;
+use testkit::network::{ANY_PORT, kept_port};
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -28,6 +29,8 @@ const SHARED: &str = "small";
 const LARGE: &str = "large.bin";
 const LARGE_BYTES: u64 = 48 << 20;
 const CLIENTS: usize = 4;
+/// What a search looks for: it is in the names that are registered at the indexers, and in no other.
+const FOUND_BY: &str = "honest-file";
 /// Pause before who was cut off registers again.
 const REGISTERS_AGAIN_AFTER: Duration = Duration::from_millis(250);
 
@@ -35,7 +38,7 @@ const REGISTERS_AGAIN_AFTER: Duration = Duration::from_millis(250);
 pub(crate) struct Arena {
     deployment: Deployment,
     folder: PathBuf,
-    /// The first one is asked, and knows the others as neighbors.
+    /// All of them name each other as neighbors; the first one is asked, and answers over HTTP.
     pub(crate) indexers: Vec<Node>,
     pub(crate) peers: Vec<Process>,
     registered: Vec<AbortOnDropHandle<()>>,
@@ -50,22 +53,30 @@ impl Arena {
         indexers: usize,
     ) -> anyhow::Result<Self> {
         let (deployment, folder) = (Deployment { by_default: true, ..deployment.clone() }, folder.to_owned());
+        // The ports are kept until all listen: each is named before it is there.
+        let kept: Vec<_> = (0..indexers).map(|_| kept_port()).collect();
+        let at = |n: usize| if deployment.port == 0 { Ok(kept[n].1) } else { deployment.listen(n) };
+        let addrs = (0..indexers).map(at).collect::<anyhow::Result<Vec<_>>>()?;
         let mut nodes = Vec::new();
-        for n in 1..indexers {
-            nodes.push(deployment.indexer(n, Vec::new()).await?);
+        for (n, addr) in addrs.iter().enumerate() {
+            let neighbors = addrs.iter().copied().filter(|other| other != addr).collect();
+            let http = (n == 0).then_some(ANY_PORT);
+            nodes.push(deployment.indexer_at(n, (*addr, http), neighbors).await?);
         }
-        let neighbors = nodes.iter().map(Node::addr).collect();
-        nodes.insert(0, deployment.indexer(0, neighbors).await?);
+        drop(kept);
         let askers = (0..CLIENTS).map(|_| Asker::new(nodes[0].addr(), deployment.security)).collect();
         let load = Arc::new(Load::new(askers));
         let (peers, registered) = (Vec::new(), Vec::new());
         let mut arena = Self { deployment, folder, indexers: nodes, peers, registered, load };
+        let mut all = Vec::new();
         for n in 0..indexers {
-            let target = arena.register(n, &format!("indexer-{n}/file.bin")).await?;
+            let target = arena.register(n, &file_at(n)).await?;
             arena.found(&target, LINKED_WITHIN).await?;
+            all.extend(target.held.clone());
             arena.load.add(target);
         }
         arena.load.add(Target::missing("nobody/file.bin"));
+        arena.load.add(Target::searched(FOUND_BY, all)?);
         Ok(arena)
     }
 
@@ -73,7 +84,7 @@ impl Arena {
         self.addr_of(0)
     }
 
-    fn addr_of(&self, n: usize) -> SocketAddr {
+    pub(crate) fn addr_of(&self, n: usize) -> SocketAddr {
         self.indexers[n].addr()
     }
 
@@ -87,20 +98,40 @@ impl Arena {
     pub(crate) async fn register_all(&mut self, n: usize, names: &[String]) -> anyhow::Result<Vec<Target>> {
         let (addr, security, identity) = (self.addr_of(n), self.deployment.security, Identity::generate());
         let records: Vec<_> = names.iter().map(|name| sign_record(&identity, name).to_signed()).collect();
-        let mut client = registered(addr, &identity, security, &records).await?;
+        let mut client = Client::connect(addr, identity.clone(), security).await?;
         let holder = client.holder;
         let targets = records.iter().map(|record| Target::held(record.clone(), holder)).collect();
+        let mut is_listed = client.register_all(&records).await.is_ok();
         self.registered.push(AbortOnDropHandle::new(tokio::spawn(async move {
             loop {
-                client.ended().await;
-                while let Err(_refused) =
-                    registered(addr, &identity, security, &records).await.map(|new| client = new)
-                {
-                    sleep(REGISTERS_AGAIN_AFTER).await;
+                // Who is cut off, or has files that are not listed, tries again as real peers do. What is asked meanwhile must
+                // not be called complete.
+                tokio::select! {
+                    () = client.ended() => {
+                        is_listed = false;
+                        while let Err(_refused) =
+                            Client::connect(addr, identity.clone(), security).await.map(|new| client = new)
+                        {
+                            sleep(REGISTERS_AGAIN_AFTER).await;
+                        }
+                    }
+                    () = sleep(REGISTERS_AGAIN_AFTER), if !is_listed => {
+                        is_listed = client.register_all(&records).await.is_ok();
+                    }
                 }
             }
         })));
         Ok(targets)
+    }
+
+    /// A client of indexer `n`.
+    pub(crate) async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
+        Client::connect(self.addr_of(n), identity, self.deployment.security).await
+    }
+
+    /// The name of the file that is registered at the second indexer.
+    pub(crate) fn other_name() -> String {
+        file_at(1)
     }
 
     /// Whoever registered last leaves.
@@ -119,8 +150,8 @@ impl Arena {
     /// Waits until the clients find this.
     pub(crate) async fn found(&self, target: &Target, within: Duration) -> anyhow::Result<()> {
         let look = async || {
-            let found = self.load.askers[0].ask(target, Instant::now()).await;
-            Ok((found != Found::Right).then(|| format!("{} is not found", target.name)))
+            let (found, _) = self.load.askers[0].ask(target, Instant::now()).await;
+            Ok((found != Found::Right).then(|| format!("it is not found: {target:?}")))
         };
         until(within, look).await
     }
@@ -177,19 +208,9 @@ impl Arena {
     }
 }
 
-/// A client that has registered these files.
-async fn registered(
-    addr: SocketAddr,
-    identity: &Identity,
-    security: Security,
-    records: &[SignedRecord],
-) -> anyhow::Result<Client> {
-    let client = Client::connect(addr, identity.clone(), security).await?;
-    for batch in records.chunks(BATCH_MAX) {
-        // An indexer whose tables are full says so: what is asked then must not be called complete.
-        let _ = client.register(batch.to_vec()).await;
-    }
-    Ok(client)
+/// The name of the file that is registered at indexer `n`.
+fn file_at(n: usize) -> String {
+    format!("indexer-{n}/{FOUND_BY}.bin")
 }
 
 /// Gets a file of the seeder that `reader` does not have yet, and compares all bytes; `Err`: what went wrong.

@@ -1,31 +1,32 @@
 //! Attacks on one node among honest ones: what honest clients see before, during and after, and what the
 //! attacked node takes. One row for each attack, judged by what must hold.
 
+mod door;
 pub mod judge;
+mod news;
+mod table;
 mod victims;
 
-use std::{path::Path, time::Duration};
+use std::{collections::HashMap, path::Path, time::Duration};
 
 use clap::Args;
-use serde_json::json;
 use testkit::network::ANY_PORT;
 use testkit::rogue::{Attack, Order};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use self::judge::{Judged, PHASES};
+use self::judge::{Judged, KEPT_MIB};
 use self::victims::Victims;
 use crate::arena::{Arena, load::Sample};
-use crate::goals::{Bound, Goal};
 use crate::node::{Request, Role, usage::Usage};
-use crate::report::{Proof, Report, Row, Section, Table, machine};
+use crate::report::{Proof, machine, mib};
 use crate::{
     cluster::deployment::Deployment, outcome::Fault, plot::proof, run::watch::note, transfer::folder::Folder,
 };
 
-/// Queries a second, of all clients together.
-const QUERIES_PER_S: u32 = 100;
+/// Queries and searches a second, of all clients together.
+const QUERIES_PER_S: u32 = 200;
 /// Clients a second where each comes anew.
 const NEWCOMERS_PER_S: u32 = 25;
 /// Before anything is measured.
@@ -43,7 +44,7 @@ pub struct Options {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) attack: Vec<Attack>,
     /// Seconds that each attack lasts; as long is measured before it
-    #[arg(long, value_name = "S", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=600))]
+    #[arg(long, value_name = "S", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(crate) seconds: u32,
     /// Show goals beside what was measured
     #[arg(long)]
@@ -58,6 +59,8 @@ pub(crate) struct Attacked {
     pub(crate) marks: [Duration; 4],
     pub(crate) judged: Judged,
     peak_mib: f64,
+    /// What the node that kept most had at the end beyond what it had before the attack.
+    kept_mib: f64,
     /// Processor time of the rogue node, in percent of a core.
     rogue_percent: f64,
     notes: Vec<String>,
@@ -75,7 +78,11 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Pr
         all.push(run_one(*attack, lasts, deployment, &folder.path).await?);
     }
     // An attack that harms is a result; a run that was ended early is not all of it.
-    Ok(Proof { report: report(&all, options, deployment), picture: proof::attacks(&all), is_all_well: true })
+    Ok(Proof {
+        report: table::report(&all, options, deployment),
+        picture: proof::attacks(&all),
+        is_all_well: true,
+    })
 }
 
 async fn run_one(
@@ -90,8 +97,10 @@ async fn run_one(
         attack,
         insecure: deployment.security == nekoproto::transport::Security::Insecure,
         indexer: arena.addr(),
+        other: Some(arena.addr_of(1)),
+        http: arena.indexers[0].http(),
         peer: None,
-        names: vec!["indexer-1/file.bin".to_owned()],
+        names: vec![Arena::other_name()],
         bait: BAIT.to_owned(),
         third: Some(third.local_addr()?),
     };
@@ -115,123 +124,57 @@ async fn run_one(
     pause(WARM_UP).await;
     let begin = load.now();
     pause(lasts).await;
-    arena.ids().iter().for_each(|(_, pid)| machine::forget_peak(*pid));
+    let memory_before = memory(&arena);
+    memory_before.keys().for_each(|pid| machine::forget_peak(*pid));
     let attacked = load.now();
     let mut rogue = arena.process("rogue", Role::Rogue(order.clone())).await?;
+    victims.stands(attack, &arena).await;
     let until = Instant::now() + lasts;
     victims.provoke(attack, &mut arena, BAIT, until).await?;
     sleep_until(until).await;
     let used = rogue.tells::<Usage>(&Request::Usage).await;
     rogue.kill().await;
     let over = load.now();
+    let rogue_percent = used.map(|used| used.cpu_s / (over - attacked).as_secs_f64() * 100.0);
+    let percent = rogue_percent.as_ref().map_or(f64::NAN, |percent| *percent);
     // Until all is as it was for some time, or too late.
     let calm = (lasts / 4).clamp(LOOK_EVERY * 5, LOOK_EVERY * 10);
-    let most_us = Judged::of(&load.samples(), [begin, attacked, over, over]).most_us();
+    let so_far = Judged::of(&load.samples(), [begin, attacked, over, over], percent);
     loop {
         pause(LOOK_EVERY).await;
         let now = load.now();
-        let recovered = judge::recovered(&load.samples(), most_us, over, now);
+        let recovered = so_far.recovered(&load.samples(), over, now);
         let is_calm = recovered.is_some_and(|after| now >= over + after + calm) && victims.is_done();
-        if is_calm || now >= over + AFTER_MAX || deployment.watch.is_stopped() {
+        let is_given_back = kept_mib(&memory_before, &arena) <= KEPT_MIB;
+        if is_calm && is_given_back || now >= over + AFTER_MAX || deployment.watch.is_stopped() {
             break;
         }
     }
-    let peak_mib = victims.peak_mib(&arena);
+    let (peak_mib, kept_mib) = (victims.peak_mib(&arena), kept_mib(&memory_before, &arena));
     stop.cancel();
     asking.await?;
     let end = load.now();
     let samples = load.samples();
-    let mut judged = Judged::of(&samples, [begin, attacked, over, end]);
-    judged.missed.extend((peak_mib > judge::MEMORY_MIB).then(|| format!("memory {peak_mib:.0} MiB")));
+    let mut judged = Judged::of(&samples, [begin, attacked, over, end], percent);
+    judged.memory(peak_mib, kept_mib);
+    // One that could not go on was no attack.
+    if let Err(error) = rogue_percent {
+        judged.misses(format!("no attack: {error:#}"));
+    }
     let notes = victims.end(over.as_secs_f64(), &mut judged).await;
     arena.stop().await;
     let marks = [begin, attacked, over, end];
-    let rogue_percent = judged.rogue_percent(used.map(|used| used.cpu_s), over - attacked);
-    Ok(Attacked { attack, samples, marks, judged, peak_mib, rogue_percent, notes })
+    Ok(Attacked { attack, samples, marks, judged, peak_mib, kept_mib, rogue_percent: percent, notes })
 }
 
-impl Attacked {
-    fn row(&self) -> Row {
-        let Judged { missed, phases, recovered } = &self.judged;
-        let row = Row::named(self.attack.name())
-            .figure("peak_mib", self.peak_mib)
-            .figure("rogue_percent", self.rogue_percent)
-            .figure("recovered_s", recovered.map(|after| after.as_secs_f64()))
-            .with("held", missed.is_empty())
-            .with("missed", json!(missed))
-            .with("notes", json!(self.notes));
-        PHASES.into_iter().zip(phases).fold(row, |row, (phase, seen)| row.with(phase, seen.json()))
-    }
-
-    fn line(&self) -> Vec<String> {
-        let [before, during, after] = &self.judged.phases;
-        let ms = |us: f64| if us.is_finite() { format!("{:.1}", us / 1e3) } else { "-".to_owned() };
-        let of = |figure: fn(&judge::Seen) -> f64| {
-            [before, during, after].map(|seen| ms(figure(seen))).join(" / ")
-        };
-        let counts = format!("{} / {} / {}", during.wrong, during.incomplete, during.failed);
-        let counts_after = format!("{} / {} / {}", after.wrong, after.incomplete, after.failed);
-        let recovered =
-            self.judged.recovered.map_or_else(|| "no".to_owned(), |t| format!("{:.1}", t.as_secs_f64()));
-        let verdict = match self.judged.missed.is_empty() {
-            true => "held".to_owned(),
-            false => format!("**missed**: {}", self.judged.missed.join("; ")),
-        };
-        let [peak, rogue] = [self.peak_mib, self.rogue_percent].map(|figure| format!("{figure:.0}"));
-        let (name, p50, p99) = (self.attack.name().to_owned(), of(|s| s.figures.p50), of(|s| s.figures.p99));
-        vec![name, p50, p99, counts, counts_after, peak, rogue, recovered, verdict]
-    }
-
-    /// What must hold, as goals.
-    fn goals(&self, seconds: u32) -> Vec<Goal> {
-        let [_, during, _] = &self.judged.phases;
-        let recovered_s = self.judged.recovered.map_or(f64::INFINITY, |after| after.as_secs_f64());
-        let most_ms = self.judged.most_us() / 1e3;
-        let faults = crate::report::count(self.judged.faults());
-        let figures = [
-            ("p99, ms", Bound::AtMost(most_ms), during.figures.p99 / 1e3),
-            ("memory peak, MiB", Bound::AtMost(judge::MEMORY_MIB), self.peak_mib),
-            ("recovered after, s", Bound::AtMost(judge::RECOVERED_WITHIN.as_secs_f64()), recovered_s),
-            ("wrong, incomplete, failed", Bound::Exactly(0.0), faults),
-        ];
-        let command = format!("profile hostile --attack {} --seconds {seconds}", self.attack);
-        let all_right = self.judged.phases.iter().all(|seen| seen.wrong == 0);
-        let goal = |(what, bound, measured)| Goal {
-            all_right,
-            ..Goal::new(format!("{}: {what}", self.attack), bound, measured, &command)
-        };
-        figures.into_iter().map(goal).collect()
-    }
+/// Memory of the processes of all nodes, in MiB.
+fn memory(arena: &Arena) -> HashMap<u32, f64> {
+    let of = |(_, pid)| Some((pid, mib(machine::rss_bytes(pid)?)));
+    arena.ids().into_iter().filter_map(of).collect()
 }
 
-/// The table of what was measured, or the goals beside it.
-fn report(all: &[Attacked], options: &Options, deployment: &Deployment) -> Report {
-    let interrupted = deployment.watch.is_stopped();
-    if options.goals {
-        let goals: Vec<Goal> = all.iter().flat_map(|attacked| attacked.goals(options.seconds)).collect();
-        return crate::goals::report(&goals, "", interrupted);
-    }
-    let heads = "attack|p50 ms, before / during / after|p99 ms|wrong / incomplete / failed during|after|peak MiB|\
-                 rogue CPU %|recovered s|verdict";
-    let table = all.iter().fold(Table::new(heads.split('|')), |table, attacked| table.line(attacked.line()));
-    let notes = all.iter().filter(|attacked| !attacked.notes.is_empty());
-    let notes = notes.map(|attacked| format!("{}: {}.", attacked.attack, attacked.notes.join("; ")));
-    let held = all.iter().filter(|attacked| attacked.judged.missed.is_empty()).count();
-    Report {
-        kind: Some("hostile"),
-        head: format!(
-            "Honest clients under attack, {}. Each attack lasts {} s, with figures of as long before.\n\
-             The attacked nodes run as users get them; the rogue process stands for another machine and runs at nice 19.\n\
-             Must hold: p99 <= 3 x before + 5 ms; each honest node <= {} MiB; recovered within {} s; no answer wrong, \
-             incomplete or missing.",
-            deployment.in_words(),
-            options.seconds,
-            judge::MEMORY_MIB,
-            judge::RECOVERED_WITHIN.as_secs()
-        ),
-        sections: vec![Section::of(table, all.iter().map(Attacked::row).collect())],
-        foot: notes.chain([format!("{held} of {} held.", all.len())]).collect(),
-        interrupted,
-        ..Report::default()
-    }
+/// How much more than `before` the node has that grew most.
+fn kept_mib(before: &HashMap<u32, f64>, arena: &Arena) -> f64 {
+    let grown = memory(arena).into_iter().filter_map(|(pid, now)| Some(now - before.get(&pid)?));
+    grown.fold(0.0, f64::max)
 }

@@ -2,7 +2,7 @@
 //! in the end, also where a reader is slow, nodes die, another network is beside it, or all begin again from disk?
 
 mod auditor;
-mod http;
+pub(crate) mod http;
 pub mod judge;
 mod net;
 mod origin;

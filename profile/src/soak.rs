@@ -194,7 +194,7 @@ impl Soaked {
         };
         let [visits, updates, gets, more] = self.done;
         let seen = self.seen.clone().unwrap_or_else(|| Seen::of([].iter()));
-        let Seen { figures, wrong, incomplete, failed } = &seen;
+        let Seen { figures, wrong, incomplete, failed, .. } = &seen;
         let right = figures.count - seen.faults() as u64;
         let answers = json!({"right": right, "incomplete": incomplete, "wrong": wrong, "failed": failed});
         let faults = self.faults.len();

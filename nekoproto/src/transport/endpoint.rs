@@ -187,8 +187,11 @@ impl Endpoint {
         &self.relay
     }
 
-    /// Does the handshake of a connection that is used as one opened here.
-    pub(super) async fn greet(
+    /// Does the handshake of a TCP connection to `addr` that is used as one opened here.
+    ///
+    /// # Errors
+    /// See [`ConnectError`]; the connection is closed.
+    pub async fn greet(
         &self,
         stream: TcpStream,
         addr: SocketAddr,

@@ -3,8 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::{net::SocketAddr, time::Duration};
 
+use nekoproto::limits::FOUND_MAX;
 use nekoproto::transport::{Security, call_until};
-use nekoproto::{FileName, Holder, Identity, QueryReply, Refusal, SignedRecord};
+use nekoproto::{
+    Covered, FileName, FindRequest, Hit, Holder, IdDigits, Identity, List, MsgId, QueryRequest, Refusal,
+    Search, SignedRecord, Term,
+};
 use tarpc::client::RpcError;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, timeout};
@@ -22,10 +26,30 @@ const RETRY_AFTER: Duration = Duration::from_millis(20);
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// The name.
-    pub name: FileName,
-    /// What must be found, and its only holder; `None`: nothing.
-    held: Option<(SignedRecord, Holder)>,
+    ask: Ask,
+    /// What must be found, each with its only holder; none: nothing.
+    pub(crate) held: Vec<(SignedRecord, Holder)>,
+    /// More than an answer holds share the name: it need not be complete.
+    is_crowded: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Ask {
+    /// Files of a name, of one origin or of all.
+    Query { name: FileName, origin: Option<IdDigits> },
+    /// Files whose names match.
+    Search(Search),
+}
+
+/// The kinds of questions, which are measured apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A query for a name that is there, or a download of it.
+    Found,
+    /// A query for a name that nobody has.
+    Miss,
+    /// A search by pattern.
+    Search,
 }
 
 /// What an answer was worth.
@@ -44,6 +68,8 @@ pub enum Found {
 /// One question.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
+    /// Of which kind it was.
+    pub kind: Kind,
     /// When it was due, from the beginning of the load.
     pub at: Duration,
     /// How long the answer took.
@@ -52,31 +78,76 @@ pub struct Sample {
     pub found: Found,
 }
 
+impl Kind {
+    /// All of them, with their names in tables and results.
+    pub const ALL: [(Self, &'static str); 3] =
+        [(Self::Found, "found"), (Self::Miss, "miss"), (Self::Search, "search")];
+}
+
 impl Target {
-    /// A name that nobody has.
-    pub(crate) fn missing(name: &str) -> Self {
-        Self { name: testkit::values::name(name), held: None }
+    const fn query(name: FileName, held: Vec<(SignedRecord, Holder)>) -> Self {
+        Self { ask: Ask::Query { name, origin: None }, held, is_crowded: false }
+    }
+
+    /// A name that nobody has, unless somebody hostile publishes it.
+    pub fn missing(name: &str) -> Self {
+        Self::query(testkit::values::name(name), Vec::new())
     }
 
     /// A file with one holder.
     pub fn held(record: SignedRecord, holder: Holder) -> Self {
-        Self { name: record.unverified().name.clone(), held: Some((record, holder)) }
+        Self::query(record.unverified().name.clone(), vec![(record, holder)])
+    }
+
+    /// The files with `word` in their names, which are these.
+    pub(crate) fn searched(word: &str, held: Vec<(SignedRecord, Holder)>) -> anyhow::Result<Self> {
+        let search = Search { terms: List::first_of([Term::new(word)?]), ..Search::default() };
+        Ok(Self { ask: Ask::Search(search), held, is_crowded: false })
+    }
+
+    /// The same by its name alone, where more share that than an answer holds, and as a ticket asks for it: of its origin.
+    pub(crate) fn among_many(self) -> anyhow::Result<[Self; 2]> {
+        let mut ticket = self.clone();
+        if let (Ask::Query { origin, .. }, [(record, _)]) = (&mut ticket.ask, &self.held[..]) {
+            *origin = Some(IdDigits::try_from(record.unverified().origin.to_string())?);
+        }
+        Ok([Self { is_crowded: true, ..self }, ticket])
+    }
+
+    const fn kind(&self) -> Kind {
+        match self.ask {
+            Ask::Search(_) => Kind::Search,
+            Ask::Query { .. } if self.held.is_empty() => Kind::Miss,
+            Ask::Query { .. } => Kind::Found,
+        }
     }
 
     /// Judges an answer. Files of other origins under the name are no fault: whoever is asked for may publish any.
-    pub fn judge(&self, reply: &QueryReply) -> Found {
-        let incomplete_or = |found| if reply.complete { found } else { Found::Incomplete };
-        let Some((record, holder)) = &self.held else {
-            return if reply.hits.is_empty() { incomplete_or(Found::Right) } else { Found::Wrong };
+    pub fn judge(&self, hits: &[Hit], complete: bool) -> Found {
+        let is_true = |hit: &Hit| hit.record.clone().verify().is_ok();
+        let incomplete_or = |found| if complete || self.is_crowded { found } else { Found::Incomplete };
+        let found = |(record, holder): &(SignedRecord, Holder)| {
+            let (name, origin) = (&record.unverified().name, record.unverified().origin);
+            let is_it = |hit: &&Hit| {
+                let other = hit.record.unverified();
+                other.origin == origin && other.name == *name
+            };
+            match hits.iter().find(is_it) {
+                None if complete || self.is_crowded => Found::Wrong,
+                None => Found::Incomplete,
+                Some(hit) if hit.record != *record => Found::Wrong,
+                Some(hit) if hit.at().iter().any(|other| other.node != holder.node) => Found::Wrong,
+                Some(hit) if hit.holders.is_empty() => incomplete_or(Found::Wrong),
+                Some(_) => incomplete_or(Found::Right),
+            }
         };
-        let origin = record.unverified().origin;
-        match reply.hits.iter().find(|hit| hit.record.unverified().origin == origin) {
-            None => incomplete_or(Found::Wrong),
-            Some(hit) if hit.record != *record => Found::Wrong,
-            Some(hit) if hit.at().iter().any(|other| other.node != holder.node) => Found::Wrong,
-            Some(hit) if hit.holders.is_empty() => incomplete_or(Found::Wrong),
-            Some(_) => incomplete_or(Found::Right),
-        }
+        let all = if self.held.is_empty() {
+            vec![if hits.iter().all(is_true) { incomplete_or(Found::Right) } else { Found::Wrong }]
+        } else {
+            self.held.iter().map(found).collect()
+        };
+        let worst = [Found::Wrong, Found::Incomplete].into_iter().find(|bad| all.contains(bad));
+        worst.unwrap_or(Found::Right)
     }
 }
 
@@ -102,26 +173,50 @@ impl Asker {
         Ok(Arc::clone(client.insert(Arc::new(connected))))
     }
 
-    /// Asks until there is an answer, or no time left.
-    pub(super) async fn ask(&self, target: &Target, due: Instant) -> Found {
+    /// Asks until there is an answer, or no time left. What it was worth, and when it came.
+    pub(super) async fn ask(&self, target: &Target, due: Instant) -> (Found, Instant) {
         let until = due + ANSWER_WITHIN;
         loop {
-            let Ok(client) = self.client().await else { return Found::Failed };
-            let asked = request(&target.name, TTL_HOPS);
-            match client.calls.query(call_until(until.into_std()), asked).await {
-                Ok(Ok(reply)) => return target.judge(&reply),
+            let failed = || (Found::Failed, Instant::now());
+            let Ok(client) = self.client().await else { return failed() };
+            match call(&client, &target.ask, until).await {
+                Ok(Ok((hits, complete))) => {
+                    let at = Instant::now();
+                    return (target.judge(&hits, complete), at);
+                }
                 Ok(Err(Refusal::Busy)) => {}
                 Err(RpcError::Server(error)) if error.kind == std::io::ErrorKind::WouldBlock => {}
-                Ok(Err(_)) => return Found::Failed,
+                Ok(Err(_)) => return failed(),
                 Err(_) => {
                     *self.client.lock().await = None;
-                    return Found::Failed;
+                    return failed();
                 }
             }
             if until < Instant::now() + RETRY_AFTER {
-                return Found::Failed;
+                return failed();
             }
             sleep(RETRY_AFTER).await;
+        }
+    }
+}
+
+/// What is found, and whether that is all.
+type Reply = (Vec<Hit>, bool);
+
+async fn call(client: &Client, ask: &Ask, until: Instant) -> Result<Result<Reply, Refusal>, RpcError> {
+    let until = call_until(until.into_std());
+    match ask {
+        Ask::Query { name, origin } => {
+            let asked = QueryRequest { origin: origin.clone(), ..request(name, TTL_HOPS) };
+            let reply = client.calls.query(until, asked).await?;
+            Ok(reply.map(|reply| (reply.hits.into_vec(), reply.complete)))
+        }
+        Ask::Search(search) => {
+            let (msg_id, search, covered) = (MsgId::random(), search.clone(), Covered::new());
+            let limit = u16::try_from(FOUND_MAX).unwrap_or(u16::MAX);
+            let asked = FindRequest { msg_id, search, after: None, limit, ttl_hops: TTL_HOPS, covered };
+            let reply = client.calls.find(until, asked).await?;
+            Ok(reply.map(|reply| (reply.hits.into_vec(), reply.complete)))
         }
     }
 }
@@ -156,9 +251,9 @@ impl Load {
     }
 
     /// Notes what came of a question.
-    pub(crate) fn note(&self, due: Instant, found: Found) {
-        let (at, took) = (due - self.began, due.elapsed());
-        locked(&self.samples).push(Sample { at, took, found });
+    pub(crate) fn note(&self, kind: Kind, due: Instant, (found, answered): (Found, Instant)) {
+        let (at, took) = (due - self.began, answered - due);
+        locked(&self.samples).push(Sample { kind, at, took, found });
     }
 
     /// Asks for the targets in turn, `per_s` a second, whether or not earlier ones are answered; `anew`: over a
@@ -178,7 +273,7 @@ impl Load {
                 let newcomer = Asker::new(asker.addr, asker.security);
                 let asker = if anew { &newcomer } else { asker };
                 let found = timeout(ANSWER_WITHIN * 2, asker.ask(&target, due)).await;
-                load.note(due, found.unwrap_or(Found::Failed));
+                load.note(target.kind(), due, found.unwrap_or_else(|_| (Found::Failed, Instant::now())));
             });
             while asking.try_join_next().is_some() {}
         }

@@ -67,19 +67,35 @@ impl Deployment {
     }
 
     pub(crate) async fn indexer(&self, n: usize, neighbors: Vec<SocketAddr>) -> anyhow::Result<Node> {
+        self.indexer_at(n, (self.listen(n)?, None), neighbors).await
+    }
+
+    /// Where the n-th indexer listens.
+    pub(crate) fn listen(&self, n: usize) -> anyhow::Result<SocketAddr> {
         let offset = if self.port == 0 { 0 } else { u16::try_from(n)? };
         let port = self.port.checked_add(offset).context("there are no ports past 65535")?;
-        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    }
+
+    /// The n-th indexer listens here, and answers over HTTP there.
+    pub(crate) async fn indexer_at(
+        &self,
+        n: usize,
+        (listen, http): (SocketAddr, Option<SocketAddr>),
+        neighbors: Vec<SocketAddr>,
+    ) -> anyhow::Result<Node> {
         if self.layout == Layout::Processes {
             let role = Role::Indexer {
                 neighbors,
                 flood: self.routing == Routing::Flood,
                 by_default: self.by_default,
             };
-            let process = Process::start(format!("indexer {n}"), listen, &self.options(role)).await;
+            let options = Options { http, ..self.options(role) };
+            let process = Process::start(format!("indexer {n}"), listen, &options).await;
             return process.map(|process| Node::Apart(Box::new(process)));
         }
         let config = indexer_config(listen, neighbors, self.security, self.routing, self.by_default);
+        let config = Config { http, ..config };
         Ok(Node::Here(Box::new(self.runtime(n).spawn(Indexer::spawn(config)).await??)))
     }
 
@@ -135,6 +151,14 @@ impl Node {
         match self {
             Self::Here(indexer) => indexer.local_addr(),
             Self::Apart(process) => process.addr,
+        }
+    }
+
+    /// Where it answers over HTTP.
+    pub(crate) fn http(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Here(indexer) => indexer.http_addr(),
+            Self::Apart(process) => process.http,
         }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::arena::load::{Found, Sample};
+use crate::arena::load::{Found, Kind, Sample};
 use crate::report::figures::{Figures, rounded};
 use crate::report::some_of;
 
@@ -12,15 +12,25 @@ use crate::report::some_of;
 pub const PHASES: [&str; 3] = ["before", "during", "after"];
 /// The most memory of any honest node.
 pub const MEMORY_MIB: f64 = 256.0;
+/// The most that a node keeps of it when the attack is over: less is what its allocator does not give back.
+pub const KEPT_MIB: f64 = 32.0;
+/// A hostile node that takes this much of a core, in percent, uses up the core that it shares with those it attacks: on one
+/// machine what is found may then take [`SATURATED_US`].
+const SATURATES_PERCENT: f64 = 75.0;
+const SATURATED_US: f64 = 10_000.0;
+/// How much longer than what is found a miss or a search may take, as guests are waited for then, in microseconds.
+const GUESTS_US: f64 = 250_000.0;
 /// How long after the end of an attack all must be as before.
 pub const RECOVERED_WITHIN: Duration = Duration::from_secs(5);
 /// What is answered within this time is looked at together: all is as before where nine of ten are, and nothing went
 /// wrong.
 const WINDOW: Duration = Duration::from_millis(500);
 
-/// The longest p99 in microseconds during an attack, by what it was before.
-fn most_us(before_us: f64) -> f64 {
-    before_us.mul_add(3.0, 5000.0)
+/// The longest p99 in microseconds of questions of a kind, by what it was before.
+fn most_us(kind: Kind, before_us: f64, is_saturated: bool) -> f64 {
+    let least = if is_saturated { SATURATED_US } else { 0.0 };
+    let found = before_us.mul_add(1.5, 2000.0).max(least);
+    if kind == Kind::Found { found } else { found + GUESTS_US }
 }
 
 /// What clients saw in one part of the run.
@@ -28,6 +38,8 @@ fn most_us(before_us: f64) -> f64 {
 pub struct Seen {
     /// Times, of questions without an answer too.
     pub figures: Figures,
+    /// The same of each kind of questions, in the order of [`Kind::ALL`].
+    pub kinds: [Figures; 3],
     /// Wrong answers, and those that falsely call themselves complete.
     pub wrong: usize,
     /// Answers that say that something may be missing.
@@ -45,40 +57,39 @@ pub struct Judged {
     pub recovered: Option<Duration>,
     /// What did not hold.
     pub missed: Vec<String>,
-}
-
-/// How long after `over` the last window ended in which an answer was not right, whenever it was asked for, or the p90
-/// was more than `most_us`; `None` if that was the last one before `end`.
-pub fn recovered(samples: &[Sample], most_us: f64, over: Duration, end: Duration) -> Option<Duration> {
-    let windows = (0..).map(|n| over + WINDOW * n).take_while(|from| *from <= end);
-    let is_bad = |from: &Duration| {
-        let answered =
-            |sample: &&Sample| (*from..*from + WINDOW).contains(&(sample.at + sample.took).min(end));
-        let seen = Seen::of(samples.iter().filter(answered));
-        seen.faults() > 0 || seen.figures.p90 > most_us
-    };
-    let after = windows.filter(is_bad).last().map_or(Duration::ZERO, |from| from + WINDOW - over);
-    Some(after).filter(|after| over + *after < end)
+    /// How much of that is neither of times, memory nor answers.
+    pub(crate) others: usize,
+    /// The hostile node used up a core.
+    is_saturated: bool,
 }
 
 impl Seen {
     pub(crate) fn of<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Self {
         let those = |found| samples.clone().filter(|sample| sample.found == found).count();
+        let took = |kind| samples.clone().filter(move |sample| sample.kind == kind).map(|sample| sample.took);
         Self {
             wrong: those(Found::Wrong),
             incomplete: those(Found::Incomplete),
             failed: those(Found::Failed),
-            figures: Figures::of(samples.map(|sample| sample.took)),
+            figures: Figures::of(samples.clone().map(|sample| sample.took)),
+            kinds: Kind::ALL.map(|(kind, _)| Figures::of(took(kind))),
         }
     }
 
     pub(crate) fn json(&self) -> Value {
-        let Self { figures, wrong, incomplete, failed } = self;
-        let (p50_us, p99_us, max_us) = (rounded(figures.p50), rounded(figures.p99), rounded(figures.max));
-        json!({
-            "asked": figures.count, "p50_us": p50_us, "p99_us": p99_us, "max_us": max_us,
-            "wrong": wrong, "incomplete": incomplete, "failed": failed,
-        })
+        let Self { figures, kinds, wrong, incomplete, failed } = self;
+        let times = |figures: &Figures| {
+            let (p50_us, p99_us, max_us) = (rounded(figures.p50), rounded(figures.p99), rounded(figures.max));
+            json!({ "asked": figures.count, "p50_us": p50_us, "p99_us": p99_us, "max_us": max_us })
+        };
+        let mut json = times(figures);
+        json["wrong"] = json!(wrong);
+        json["incomplete"] = json!(incomplete);
+        json["failed"] = json!(failed);
+        for ((_, name), figures) in Kind::ALL.iter().zip(kinds).filter(|(_, figures)| figures.count > 0) {
+            json[*name] = times(figures);
+        }
+        json
     }
 
     pub(crate) const fn faults(&self) -> usize {
@@ -87,31 +98,50 @@ impl Seen {
 }
 
 impl Judged {
-    /// Judges the samples between four marks: begin, attack, its end, end.
-    pub fn of(samples: &[Sample], [begin, attacked, over, end]: [Duration; 4]) -> Self {
+    /// Judges the samples between four marks: begin, attack, its end, end. The hostile node took `rogue_percent` of a core.
+    pub fn of(samples: &[Sample], [begin, attacked, over, end]: [Duration; 4], rogue_percent: f64) -> Self {
         let within = |from, to| samples.iter().filter(move |sample| (from..to).contains(&sample.at));
         let spans = [(begin, attacked), (attacked, over), (over, end)];
         let phases = spans.map(|(from, to)| Seen::of(within(from, to)));
-        let most = most_us(phases[0].figures.p99);
-        let recovered = recovered(samples, most, over, end);
-        let mut missed = Vec::new();
-        let p99 = phases[1].figures.p99;
-        if p99 > most {
-            missed.push(format!("p99 {:.1} > {:.1} ms", p99 / 1e3, most / 1e3));
-        }
+        let is_saturated = rogue_percent >= SATURATES_PERCENT;
+        let mut judged = Self { phases, recovered: None, missed: Vec::new(), others: 0, is_saturated };
+        judged.recovered = judged.recovered(samples, over, end);
+        let [_, during, after] = &judged.phases;
+        let slow = |((kind, name), figures): (&(Kind, &str), &Figures)| {
+            let (p99, most) = (figures.p99, judged.most_us(*kind));
+            (p99 > most).then(|| format!("{name} p99 {:.1} > {:.1} ms", p99 / 1e3, most / 1e3))
+        };
+        let mut missed: Vec<String> = Kind::ALL.iter().zip(&during.kinds).filter_map(slow).collect();
         // After the attack `recovered` judges those that say themselves that something is missing.
-        let [_, during, after] = &phases;
         let wrong = (during.wrong + after.wrong, "wrong");
         missed.extend(some_of([wrong, (during.incomplete, "incomplete"), (during.failed, "failed")]));
-        if recovered.is_none_or(|after| after > RECOVERED_WITHIN) {
+        if judged.recovered.is_none_or(|after| after > RECOVERED_WITHIN) {
             missed.push("not recovered in time".to_owned());
         }
-        Self { phases, recovered, missed }
+        judged.missed = missed;
+        judged
     }
 
-    /// The longest p99 in microseconds during the attack.
-    pub(crate) fn most_us(&self) -> f64 {
-        most_us(self.phases[0].figures.p99)
+    /// How long after `over` the last window ended in which an answer was not right, whenever it was asked for, or the p90
+    /// of a kind was more than its p99 may be; `None` if that was the last one before `end`.
+    pub fn recovered(&self, samples: &[Sample], over: Duration, end: Duration) -> Option<Duration> {
+        let windows = (0..).map(|n| over + WINDOW * n).take_while(|from| *from <= end);
+        let is_bad = |from: &Duration| {
+            let answered =
+                |sample: &&Sample| (*from..*from + WINDOW).contains(&(sample.at + sample.took).min(end));
+            let seen = Seen::of(samples.iter().filter(answered));
+            let slow = |((kind, _), figures): (&(Kind, &str), &Figures)| figures.p90 > self.most_us(*kind);
+            seen.faults() > 0 || Kind::ALL.iter().zip(&seen.kinds).any(slow)
+        };
+        let after = windows.filter(is_bad).last().map_or(Duration::ZERO, |from| from + WINDOW - over);
+        Some(after).filter(|after| over + *after < end)
+    }
+
+    /// The longest p99 of a kind in microseconds during the attack; not a number if nothing of it was asked before.
+    pub(crate) fn most_us(&self, kind: Kind) -> f64 {
+        let at = Kind::ALL.iter().position(|(other, _)| *other == kind);
+        let before_us = at.map_or(f64::NAN, |at| self.phases[0].kinds[at].p99);
+        if before_us.is_finite() { most_us(kind, before_us, self.is_saturated) } else { f64::NAN }
     }
 
     /// Questions since the attack began.
@@ -119,12 +149,16 @@ impl Judged {
         self.phases[1].figures.count + self.phases[2].figures.count
     }
 
-    /// Processor time of the rogue node in percent of a core; one that could not go on was no attack.
-    pub(crate) fn rogue_percent(&mut self, cpu_s: anyhow::Result<f64>, lasted: Duration) -> f64 {
-        cpu_s.map(|cpu_s| cpu_s / lasted.as_secs_f64() * 100.0).unwrap_or_else(|error| {
-            self.missed.push(format!("no attack: {error:#}"));
-            f64::NAN
-        })
+    /// What the node that took most memory had when the attack was over, beyond what it had before, and its peak.
+    pub(crate) fn memory(&mut self, peak_mib: f64, kept_mib: f64) {
+        self.missed.extend((peak_mib > MEMORY_MIB).then(|| format!("memory {peak_mib:.0} MiB")));
+        self.missed.extend((kept_mib > KEPT_MIB).then(|| format!("{kept_mib:.0} MiB not given back")));
+    }
+
+    /// Something else did not hold.
+    pub(crate) fn misses(&mut self, what: String) {
+        self.others += 1;
+        self.missed.push(what);
     }
 
     /// Answers that were not right during the attack, and wrong ones after it.

@@ -4,17 +4,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::{fs, os::unix::fs::MetadataExt, path::Path, path::PathBuf, time::Duration};
 
-use testkit::rogue::Attack;
+use testkit::rogue::{Attack, SQUATTERS};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::judge::{Judged, RECOVERED_WITHIN};
-use crate::arena::{self, Arena, load::Found};
+use super::{door::Door, news::News};
+use crate::arena::load::{Found, Kind};
+use crate::arena::{self, Arena};
 use crate::cluster::deployment::Peers;
 use crate::node::{Downloads, Request, locked, process::Process};
-use crate::report::{amount, machine, mib};
+use crate::report::{amount, count, machine, mib};
 use crate::run::watch::note;
 
 /// Files that are got a second.
@@ -25,6 +27,8 @@ const GET_WITHIN: Duration = Duration::from_secs(8);
 const PROVOKED_AFTER: Duration = Duration::from_secs(1);
 /// An honest node that has come is part of the network by then.
 const LINKED_AFTER: Duration = Duration::from_secs(2);
+/// An attack that needs time to build up stands by then.
+const STANDS_WITHIN: Duration = Duration::from_secs(10);
 /// Names of a peer that was there before.
 const ELDER_NAMES: usize = amount(20_000);
 /// How many of them are asked for.
@@ -43,6 +47,8 @@ pub(super) struct Victims {
     seeder: PathBuf,
     bait: Option<Process>,
     taking: Option<JoinHandle<(Process, f64, String)>>,
+    news: Option<News>,
+    door: Option<Door>,
 }
 
 impl Victims {
@@ -57,7 +63,8 @@ impl Victims {
         });
         let (ids, seeder) = (<_>::default(), PathBuf::new());
         let counting = AbortOnDropHandle::new(counting);
-        Self { third: count, _counting: counting, ids, seeder, bait: None, taking: None }
+        let (bait, taking, news, door) = <_>::default();
+        Self { third: count, _counting: counting, ids, seeder, bait, taking, news, door }
     }
 
     /// A reader that gets one file of `names` after the other, and one that will take the bait.
@@ -89,7 +96,7 @@ impl Victims {
                 }
                 let began = Instant::now();
                 let found = readers.get(name).await;
-                load.note(began, found);
+                load.note(Kind::Found, began, (found, Instant::now()));
             }
         }))
     }
@@ -100,6 +107,20 @@ impl Victims {
         let targets = arena.register_all(0, &names).await?;
         targets.into_iter().step_by(ELDER_NAMES / ELDER_ASKED).for_each(|target| arena.load.add(target));
         Ok(())
+    }
+
+    /// Waits until an attack that has to come first is there.
+    pub(super) async fn stands(&self, attack: Attack, arena: &Arena) {
+        if !matches!(attack, Attack::Squat | Attack::SquatForged) {
+            return;
+        }
+        let latest = Instant::now() + STANDS_WITHIN;
+        let connections = || arena.indexers[0].of_process(|pid| machine::taken(pid, 0.0));
+        while connections().is_some_and(|taken| taken.descriptors < count(SQUATTERS))
+            && Instant::now() < latest
+        {
+            sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// Does what honest nodes do while the attack goes on: come, publish, or take the bait.
@@ -116,6 +137,15 @@ impl Victims {
             Attack::Origins => Some(arena.register(0, bait).await?),
             _ => None,
         };
+        match attack {
+            Attack::Squat | Attack::SquatForged => {
+                let targets = arena.register(0, bait).await?.among_many()?;
+                targets.into_iter().for_each(|target| arena.load.add(target));
+            }
+            Attack::Ahead => self.news = Some(News::begin(arena, until).await?),
+            Attack::Streams => self.door = arena.indexers[0].http().map(Door::begin),
+            _ => {}
+        }
         if let Some(target) = target {
             sleep_until(until.min(Instant::now() + LINKED_AFTER)).await;
             arena.load.add(target);
@@ -161,24 +191,41 @@ impl Victims {
         // Who only asks connects to nobody.
         let gets = if self.seeder == PathBuf::new() { 0 } else { judged.asked() };
         if third > gets * UNPROVEN_MAX {
-            judged.missed.push(format!("{third} connections to a third party"));
+            judged.misses(format!("{third} connections to a third party"));
+        }
+        if let Some(news) = self.news.take() {
+            let (published, lost) = news.end().await.unwrap_or((0, usize::MAX));
+            notes.push(format!("{lost} of {published} newer versions were not told to their holder"));
+            if lost > 0 {
+                judged.misses(format!("{lost} of {published} invalidations lost"));
+            }
+        }
+        if let Some(door) = self.door.take() {
+            let (asked, failed, longest) = door.end().await.unwrap_or((0, usize::MAX, Duration::MAX));
+            let ms = longest.as_millis();
+            notes.push(format!(
+                "{failed} of {asked} /healthz were not answered within 1 s, the others within {ms} ms"
+            ));
+            if failed > 0 {
+                judged.misses(format!("{failed} of {asked} /healthz failed"));
+            }
         }
         let Some(taking) = self.taking.take() else { return notes };
         let disk_mib = mib(disk_bytes(&self.seeder.with_file_name("bait")));
         notes.push(format!("{disk_mib:.0} MiB of disk for the bait"));
         if disk_mib > DISK_MIB {
-            judged.missed.push(format!("disk {disk_mib:.0} MiB"));
+            judged.misses(format!("disk {disk_mib:.0} MiB"));
         }
         if !taking.is_finished() {
             taking.abort();
-            judged.missed.push("the get of the bait goes on".to_owned());
+            judged.misses("the get of the bait goes on".to_owned());
             return notes;
         }
         if let Ok((_reader, at_s, said)) = taking.await {
             let late_s = at_s - over_s;
             notes.push(format!("the get of the bait ended {late_s:+.1} s from the attack's end: {said}"));
             if late_s > RECOVERED_WITHIN.as_secs_f64() {
-                judged.missed.push("the get of the bait ended too late".to_owned());
+                judged.misses("the get of the bait ended too late".to_owned());
             }
         }
         notes

@@ -8,7 +8,7 @@ use super::{
     Axis, Chart, Lines, Picture, Points, Series, Shape, X_LABELS_MAX, Y_LABELS_MAX, apart, extent, micros,
     series,
 };
-use crate::arena::load::Found;
+use crate::arena::load::{Found, Kind, Sample};
 use crate::hostile::Attacked;
 use crate::report::figures::Figures;
 
@@ -24,7 +24,7 @@ pub(crate) fn attacks(all: &[Attacked]) -> Picture {
     Picture {
         title: "Honest clients under attack".to_owned(),
         subtitle:
-            "p99 of each 250 ms; shaded: the attack; dots: answers that were wrong, incomplete or missing"
+            "p99 of what is found, each 250 ms; shaded: the attack; dots: answers that were wrong, incomplete or missing"
                 .to_owned(),
         charts: all.iter().map(chart).collect(),
     }
@@ -36,8 +36,9 @@ fn chart(attacked: &Attacked) -> Chart {
     let windows = (0..).map(|n| begin + WINDOW * n).take_while(|start| *start < end);
     let line: Points = windows
         .filter_map(|start| {
-            let within = |at: &Duration| (start..start + WINDOW).contains(at);
-            let took = attacked.samples.iter().filter(|sample| within(&sample.at)).map(|sample| sample.took);
+            let within =
+                |sample: &&Sample| sample.kind == Kind::Found && (start..start + WINDOW).contains(&sample.at);
+            let took = attacked.samples.iter().filter(within).map(|sample| sample.took);
             let p99 = Figures::of(took).p99;
             p99.is_finite().then(|| (at_s(start + WINDOW / 2), p99))
         })

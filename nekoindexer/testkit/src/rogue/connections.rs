@@ -5,7 +5,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, ReadHalf},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     time::{sleep, timeout},
 };
 
@@ -13,7 +13,7 @@ use super::{
     Order, RogueError,
     indexer::refused,
     peer::{LONG_NAME_BYTES, Peer, made_up, made_up_records},
-    raw::{call as call_frame, crowd, flood as crowd_at_once},
+    raw::{call as call_frame, connect, crowd, dial, flood as crowd_at_once},
 };
 use crate::frames::discard;
 use nekoproto::{
@@ -45,7 +45,7 @@ async fn call_on<R: Future>(
     call: impl Fn() -> IndexerServiceRequest,
     read: impl FnOnce(ReadHalf<NodeIo>) -> R,
 ) -> Result<(), RogueError> {
-    let connection = order.endpoint(Role::Peer)?.dial(order.indexer, Purpose::Control, None).await?;
+    let connection = dial(&*order.endpoint(Role::Peer)?, order.indexer, Purpose::Control).await?;
     let (answers, mut calls) = tokio::io::split(connection.io);
     let write = async {
         let mut ids = 0..;
@@ -145,7 +145,7 @@ pub(super) async fn unfinished(order: &Order, count: usize) -> Result<(), RogueE
     crowd(count, move |_| {
         let (order, part) = (order.clone(), Arc::clone(&part));
         async move {
-            let connection = order.endpoint(Role::Peer)?.dial(order.indexer, Purpose::Control, None).await?;
+            let connection = dial(&*order.endpoint(Role::Peer)?, order.indexer, Purpose::Control).await?;
             let mut io = connection.io;
             io.write_all(&part).await?;
             io.flush().await?;
@@ -186,7 +186,7 @@ pub(super) async fn hellos(order: &Order, count: usize) -> Result<(), RogueError
 
 /// Says this, and then nothing until the other end closes.
 async fn silent(addr: SocketAddr, says: &[u8]) -> Result<(), RogueError> {
-    let mut stream = TcpStream::connect(addr).await?;
+    let mut stream = connect(addr).await?;
     stream.write_all(says).await?;
     // No buffer: there are many.
     while stream.read(&mut [0; 64]).await? > 0 {}

@@ -73,7 +73,9 @@ impl CorruptHolder {
     /// The file is not registered, or whoever has it cannot be asked.
     pub async fn start(indexer: SocketAddr, insecure: bool, what: &Corruption) -> Result<Self, RogueError> {
         let (names, bait) = (vec![what.name.clone()], String::new());
-        let order = Order { attack: Attack::Drip, insecure, indexer, peer: None, names, bait, third: None };
+        let (peer, third, other, http) = (None, None, None, None);
+        let attack = Attack::Drip;
+        let order = Order { attack, insecure, indexer, other, http, peer, names, bait, third };
         let peer = Peer::connect(&order).await?;
         let hit =
             peer.hits(&order).await?.into_iter().next().ok_or(RogueError::Lacks("a registered file"))?;

@@ -1,53 +1,92 @@
 //! Rogue neighbors: what an indexer hears from whoever calls itself one.
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
-use tarpc::context;
-use tokio::time::{interval, timeout};
-use tokio_util::{
-    sync::CancellationToken,
-    task::{AbortOnDropHandle, TaskTracker},
-};
+use tokio::time::{interval, sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     Order, RogueError,
-    pretender::{Habit, Pretender},
-    raw::crowd,
+    pretender::{Habit, Heard, Pretender},
+    raw::{crowd, dial},
+    summary::{Of, Teller},
 };
-use nekoproto::{
-    IndexerServiceClient, List, Purpose, Role,
-    summary::{Change, Filter, SummaryNews},
-    transport::{Connection, Endpoint, Link, control::Driver},
-};
+use nekoproto::{IndexerServiceClient, Purpose, Role, summary::Filter, transport::control::Driver};
 
 /// How often the slow one answers.
 pub(super) const ANSWERS_EVERY: Duration = Duration::from_millis(400);
 /// How long one that goes was there.
 const STAYS: Duration = Duration::from_millis(20);
+/// Pause of one that has no place among the neighbors yet.
+const PLACED_AFTER: Duration = Duration::from_millis(500);
 /// Names that the largest summary is made for, and more.
 const SUMMARY_KEYS: usize = 4_000_000;
 
-/// A connection to the indexer as a node that calls itself one: what calls it, and what it runs on.
-async fn dial(
-    order: &Order,
-    habit: &Habit,
-) -> Result<(Arc<Endpoint>, IndexerServiceClient, Driver), RogueError> {
-    let endpoint = order.endpoint(Role::Indexer)?;
-    let connection = endpoint.dial(order.indexer, Purpose::Control, None).await?;
-    let (client, driver) = Pretender::new(habit.clone()).0.open(connection.io);
-    Ok((endpoint, client, driver))
+/// A connection to an indexer as a node that calls itself one, with a key of its own.
+pub(super) struct Guest {
+    /// As whom it speaks of its own names.
+    pub(super) own: Of,
+    /// Whom others reach over it, one hop behind a neighbor: the indexer.
+    pub(super) behind: Of,
+    /// Calls the indexer.
+    pub(super) client: IndexerServiceClient,
+    /// What it hears.
+    pub(super) heard: Heard,
+    driver: Driver,
 }
 
-/// This many neighbors with the same habit, each with a key of its own; they redial as real ones do.
-pub(super) async fn neighbors(order: &Order, count: usize, habit: &Habit) -> Result<(), RogueError> {
-    let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-    for _ in 0..count {
-        let pretender = Pretender::new(habit.clone()).0;
-        let open = move |connection: Connection| pretender.clone().open(connection.io);
-        Link::spawn(order.endpoint(Role::Indexer)?, (order.indexer, None), stop.clone(), &tasks, open);
+impl Guest {
+    pub(super) async fn dial(order: &Order, to: SocketAddr, habit: &Habit) -> Result<Self, RogueError> {
+        let endpoint = order.endpoint(Role::Indexer)?;
+        let connection = dial(&endpoint, to, Purpose::Control).await?;
+        let behind = (connection.remote.node.tag(), 1);
+        let (pretender, heard) = Pretender::new(habit.clone());
+        let (client, driver) = pretender.open(connection.io);
+        Ok(Self { own: (endpoint.node().tag(), 0), behind, client, heard, driver })
     }
-    let _stopping = stop.drop_guard();
-    std::future::pending().await
+
+    /// Does something besides what its habit says, until that or the connection ends.
+    pub(super) async fn with(
+        self,
+        does: impl AsyncFnOnce(Teller, Heard) -> Result<(), RogueError>,
+    ) -> Result<(), RogueError> {
+        let driver = AbortOnDropHandle::new(tokio::spawn(self.driver));
+        let does = does(Teller::new(self.client), self.heard);
+        tokio::select! {
+            done = does => done,
+            _ = driver => Ok(()), // a task that panicked has ended too
+        }
+    }
+}
+
+/// This many neighbors with the same habit and the same names, each with a key of its own; they come again when they
+/// are sent away.
+pub(super) async fn neighbors(
+    order: &Order,
+    count: usize,
+    habit: &Habit,
+    names: Option<Filter>,
+) -> Result<(), RogueError> {
+    let (order, habit) = (order.clone(), habit.clone());
+    crowd(count, move |_| {
+        let (order, habit, names) = (order.clone(), habit.clone(), names.clone());
+        async move {
+            let guest = Guest::dial(&order, order.indexer, &habit).await?;
+            let own = guest.own;
+            guest
+                .with(async move |mut teller, heard| {
+                    drop(heard);
+                    while let Some(names) = &names
+                        && teller.whole(true, own, names, &[]).await.is_err()
+                    {
+                        sleep(PLACED_AFTER).await;
+                    }
+                    teller.stays().await
+                })
+                .await
+        }
+    })
+    .await
 }
 
 /// Neighbors that leave as soon as they have come, this many a second.
@@ -57,38 +96,15 @@ pub(super) async fn come_and_go(order: &Order, per_s: u32) -> Result<(), RogueEr
         ticks.tick().await;
         let order = order.clone();
         tokio::spawn(async move {
-            let Ok((_, _client, driver)) = dial(&order, &Habit::nothing()).await else { return };
-            drop(timeout(STAYS, driver).await); // gone either way
+            let Ok(guest) = Guest::dial(&order, order.indexer, &Habit::nothing()).await else { return };
+            drop(timeout(STAYS, guest.driver).await); // gone either way
         });
     }
 }
 
 /// Neighbors that each tell a filter of the largest size, and confirm it with heartbeats.
 pub(super) async fn largest_summaries(order: &Order, count: usize) -> Result<(), RogueError> {
-    let order = order.clone();
-    let filter = Filter::for_keys(SUMMARY_KEYS);
-    crowd(count, move |n| {
-        let (order, filter) = (order.clone(), filter.clone());
-        async move {
-            let (_endpoint, client, driver) = dial(&order, &Habit::nothing()).await?;
-            let driver = AbortOnDropHandle::new(tokio::spawn(driver));
-            let parts = filter.parts().count();
-            for (number, part) in (1..).zip(filter.parts()) {
-                let changes = List::first_of([Change::Filter { epoch: n as u64 + 1, count: 1, part }]);
-                let news = SummaryNews {
-                    echo_ms: 0,
-                    number,
-                    begins: number == 1,
-                    is_all: number == parts as u64,
-                    changes,
-                };
-                client.summarize(context::current(), news).await.map_err(refused)?.map_err(refused)?;
-            }
-            drop(driver.await); // a task that panicked has ended too
-            Ok(())
-        }
-    })
-    .await
+    neighbors(order, count, &Habit::nothing(), Some(Filter::for_keys(SUMMARY_KEYS))).await
 }
 
 pub(super) fn refused(why: impl std::error::Error) -> RogueError {

@@ -12,7 +12,11 @@ use tarpc::context::{self, Context};
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Order, RogueError, indexer::refused, raw::crowd};
+use super::{
+    Order, RogueError,
+    indexer::refused,
+    raw::{ATTACKER, crowd, dial},
+};
 use nekoproto::{
     ContentHash, FileName, Held, Hit, Identity, IndexerServiceClient, List, ListedHolder, ManifestHash,
     NodeAddrs, Numbered, Policy, Purpose, QueryReply, Record, Records, Refusal, RegisterRequest, Role,
@@ -74,8 +78,8 @@ pub(super) struct Peer {
 impl Peer {
     pub(super) async fn connect(order: &Order) -> Result<Self, RogueError> {
         let endpoint = order.endpoint(Role::Peer)?;
-        let listener = endpoint.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
-        let connection = endpoint.dial(order.indexer, Purpose::Control, None).await?;
+        let listener = endpoint.bind(ATTACKER)?;
+        let connection = dial(&endpoint, order.indexer, Purpose::Control).await?;
         let (client, driver) =
             control::open(connection.io, Silent::default().serve(), IndexerServiceClient::from);
         let driver = AbortOnDropHandle::new(tokio::spawn(driver));
@@ -188,17 +192,22 @@ pub(super) async fn names(order: &Order, keys: usize, count: usize, bytes: usize
     .await
 }
 
-/// This many peers register a file of their own under one name.
-pub(super) async fn origins(order: &Order, count: usize) -> Result<(), RogueError> {
+/// This many peers register a file of their own under one name, whose signature holds or does not.
+pub(super) async fn origins(order: &Order, count: usize, is_signed: bool) -> Result<(), RogueError> {
     let order = order.clone();
     crowd(count, move |n| {
         let order = order.clone();
         async move {
             let peer = Peer::connect(&order).await?;
             let name = FileName::new(&order.bait).map_err(refused)?;
-            let content = ContentHash::from_bytes([u8::try_from(n).unwrap_or(0); 32]);
+            let content = ContentHash::from_bytes([u8::try_from(n % 256).unwrap_or(0); 32]);
             let manifest = ManifestHash::from_bytes([2; 32]);
-            peer.register(vec![record(peer.endpoint.identity(), name, 1, content, manifest)?]).await?;
+            let mut own = record(peer.endpoint.identity(), name, 1, content, manifest)?;
+            if !is_signed {
+                let other = Record { size: 2, ..own.unverified().clone() };
+                own = SignedRecord::new(other, *own.signature());
+            }
+            peer.register(vec![own]).await?;
             peer.stays().await;
             Ok(())
         }

@@ -9,6 +9,7 @@ use tokio::{
     time::sleep,
 };
 
+use super::junk::Junk;
 use crate::service;
 use nekoproto::{
     FileName, FindReply, IndexerServiceClient, InvalidateRequest, QueryReply, QueryRequest, Refusal,
@@ -26,6 +27,10 @@ pub enum Habit {
     Knows(Arc<HashMap<FileName, QueryReply>>),
     /// Answers a search by pattern with this, and queries with nothing.
     Shows(FindReply),
+    /// Answers each question after this time, with nothing.
+    Late(Duration),
+    /// Answers each query with records of its own, and searches with nothing.
+    Signs(Arc<Junk>),
     /// Answers with nothing, one question after the other, each after this time.
     OneEach(Duration, Arc<Mutex<()>>),
     /// Refuses.
@@ -89,6 +94,11 @@ impl Habit {
             Self::Says(reply) => Ok(reply),
             Self::Knows(replies) => Ok(replies.get(name).cloned().unwrap_or(nothing())),
             Self::Shows(_) => Ok(nothing()),
+            Self::Signs(junk) => Ok(junk.reply(name)),
+            Self::Late(time) => {
+                sleep(time).await;
+                Ok(nothing())
+            }
             Self::AnswersProbes if ttl_hops == 0 => Ok(nothing()),
             Self::OneEach(time, turn) => {
                 let _turn = turn.lock().await;
@@ -133,7 +143,11 @@ impl Pretender {
                 Answer::Query(Ok(habit.answer(&request.name, request.ttl_hops).await?))
             }
             (Ask::Find { .. }, Habit::Shows(reply)) => Answer::Find(Ok(reply)),
-            (Ask::Find { .. }, Habit::Says(_) | Habit::Knows(_) | Habit::OneEach(..)) => {
+            (Ask::Find { .. }, Habit::Late(time)) => {
+                sleep(time).await;
+                Answer::Find(Ok(FindReply { complete: true, ..FindReply::default() }))
+            }
+            (Ask::Find { .. }, Habit::Says(_) | Habit::Knows(_) | Habit::OneEach(..) | Habit::Signs(_)) => {
                 Answer::Find(Ok(FindReply { complete: true, ..FindReply::default() }))
             }
             (Ask::Find { .. }, habit) => habit.answer_nothing().await?,

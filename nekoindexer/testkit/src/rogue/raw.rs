@@ -1,18 +1,53 @@
-//! Frames and messages by hand, and many connections at once.
+//! Frames and messages by hand, connections from the one address of all that is hostile, and many at once.
 
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use serde::Serialize;
-use tokio::{task::JoinSet, time::sleep};
+use tokio::{
+    net::{TcpSocket, TcpStream},
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
 use super::RogueError;
 use crate::frames::{frame, prefixed};
-use nekoproto::{codec, indexer::IndexerServiceRequest, limits::DATA_MESSAGE_BYTES_MAX, transport::Envelope};
+use nekoproto::{
+    Purpose, codec,
+    indexer::IndexerServiceRequest,
+    limits::{DATA_MESSAGE_BYTES_MAX, HANDSHAKE_TIMEOUT},
+    transport::{ConnectError, Connection, Endpoint, Envelope},
+};
+
+/// Where all that is hostile comes from, a free port; honest nodes are at 127.0.0.1.
+pub(super) const ATTACKER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), 0);
 
 /// Pause before what failed or was ended is tried again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// The same for those whose number counts: no task keeps a thread from others.
 const AT_ONCE: Duration = Duration::from_millis(1);
+
+/// A connection to `addr` from the attacker's address.
+pub(super) async fn connect(addr: SocketAddr) -> io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?; // there are few ports for those that come and go
+    socket.bind(ATTACKER)?;
+    socket.connect(addr).await
+}
+
+/// The same with the handshake of a node.
+pub(super) async fn dial(
+    endpoint: &Endpoint,
+    addr: SocketAddr,
+    purpose: Purpose,
+) -> Result<Connection, RogueError> {
+    let greeting = async { Ok(endpoint.greet(connect(addr).await?, addr, purpose).await?) };
+    timeout(HANDSHAKE_TIMEOUT, greeting).await.unwrap_or(Err(ConnectError::Timeout(addr).into()))
+}
 
 /// A call as a control frame.
 pub(super) fn call(id: u64, call: IndexerServiceRequest) -> Result<Vec<u8>, RogueError> {

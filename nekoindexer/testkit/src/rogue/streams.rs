@@ -10,7 +10,7 @@ use tokio::{
 use super::{
     Order, RogueError,
     peer::Peer,
-    raw::{crowd, flood, message},
+    raw::{crowd, dial, flood, message},
 };
 use nekoproto::{ByteRange, DataRequest, List, Purpose, Role};
 
@@ -32,7 +32,7 @@ pub(super) async fn slow_readers(order: &Order, count: usize) -> Result<(), Rogu
     crowd(count, move |_| {
         let (request, order) = (request.clone(), order.clone());
         async move {
-            let mut io = order.endpoint(Role::Peer)?.dial(addr, Purpose::Data, None).await?.io;
+            let mut io = dial(&*order.endpoint(Role::Peer)?, addr, Purpose::Data).await?.io;
             io.write_all(&request).await?;
             io.flush().await?;
             let mut some = vec![0; READ_BYTES];
@@ -52,7 +52,7 @@ pub(super) async fn idle(order: &Order, count: usize) -> Result<(), RogueError> 
     flood(count, move |n| {
         let endpoint = Arc::clone(&endpoints[n % IDLE_KEYS]);
         async move {
-            let mut io = endpoint.dial(addr, Purpose::Data, None).await?.io;
+            let mut io = dial(&endpoint, addr, Purpose::Data).await?.io;
             while io.read(&mut [0; 64]).await? > 0 {}
             Ok(())
         }

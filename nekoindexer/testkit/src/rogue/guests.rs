@@ -1,0 +1,134 @@
+//! Rogue neighbors that pass on or say what they must not.
+
+use std::{net::SocketAddr, time::Duration};
+
+use futures::future::try_join;
+use tarpc::context;
+use tokio::time::sleep;
+
+use super::{
+    Order, RogueError,
+    indexer::Guest,
+    peer::made_up_records,
+    pretender::Habit,
+    raw::crowd,
+    summary::{self, Of},
+};
+use nekoproto::{
+    Identity, InvalidateRequest, List, NodeTag, QueryRequest, Records, limits::COVERED_MAX, summary::Filter,
+};
+
+/// How often its neighbors change before its summary begins anew.
+const TOGGLES: usize = 16;
+/// Pause of one that is told to wait.
+const REFUSED_FOR: Duration = Duration::from_millis(10);
+
+async fn dial(order: &Order, to: SocketAddr) -> Result<Guest, RogueError> {
+    Guest::dial(order, to, &Habit::nothing()).await
+}
+
+/// This many neighbors of the indexer, each of which is one of the other too, and sends there at once what it hears:
+/// queries as they are, invalidations with other news under the same id.
+pub(super) async fn ahead(order: &Order, count: usize) -> Result<(), RogueError> {
+    let (other, full, order) = (order.other()?, summary::full()?, order.clone());
+    let news: Records = List::first_of(made_up_records(&Identity::generate(), "ahead", 0..1, 0)?);
+    crowd(count, move |_| {
+        let (order, full, news) = (order.clone(), full.clone(), news.clone());
+        async move {
+            // The other one does not know that both are one node, and has somebody whom no copy covers.
+            let (here, there) = (dial(&order, order.indexer).await?, dial(&order, other).await?);
+            let (own, client) = (here.own, there.client.clone());
+            let hears = here.with(async move |mut teller, mut heard| {
+                teller.whole(true, own, &full, &[]).await?;
+                let ahead = async {
+                    loop {
+                        let client = client.clone();
+                        tokio::select! {
+                            Some((_, request)) = heard.asked.recv() => {
+                                let ahead = QueryRequest { covered: List::new(), ..request };
+                                tokio::spawn(async move { client.query(context::current(), ahead).await });
+                            }
+                            Some(request) = heard.told.recv() => {
+                                let (records, covered) = (news.clone(), List::new());
+                                let ahead = InvalidateRequest { records, covered, ..request };
+                                tokio::spawn(async move { client.invalidate(context::current(), ahead).await });
+                            }
+                            else => return,
+                        }
+                    }
+                };
+                tokio::select! {
+                    () = ahead => Ok(()),
+                    stayed = teller.stays() => stayed,
+                }
+            });
+            let stays = there.with(async move |teller, heard| {
+                drop(heard);
+                teller.stays().await
+            });
+            tokio::select! {
+                ended = hears => ended,
+                ended = stays => ended,
+            }
+        }
+    })
+    .await
+}
+
+/// Tells each of the two indexers that it has all names, and that the other has none.
+pub(super) async fn forged_relay(order: &Order) -> Result<(), RogueError> {
+    let (other, full, order) = (order.other()?, summary::full()?, order.clone());
+    crowd(1, move |_| {
+        let (order, full) = (order.clone(), full.clone());
+        async move {
+            let (first, second) = (dial(&order, order.indexer).await?, dial(&order, other).await?);
+            let (of_first, of_second) = (first.behind, second.behind);
+            try_join(lies(first, &full, of_second), lies(second, &full, of_first)).await.map(drop)
+        }
+    })
+    .await
+}
+
+async fn lies(guest: Guest, full: &Filter, of: Of) -> Result<(), RogueError> {
+    let own = guest.own;
+    guest
+        .with(async |mut teller, heard| {
+            drop(heard);
+            teller.whole(true, own, full, &[of.0]).await?;
+            teller.whole(false, of, &Filter::for_keys(1), &[]).await?;
+            teller.stays().await
+        })
+        .await
+}
+
+/// Says again and again that all its neighbors have gone, that they are there, and all of its summary.
+pub(super) async fn toggle(order: &Order) -> Result<(), RogueError> {
+    let (full, order) = (summary::full()?, order.clone());
+    let tags: Vec<NodeTag> = (0..COVERED_MAX).map(|_| Identity::generate().id().tag()).collect();
+    crowd(1, move |_| {
+        let (order, full, tags) = (order.clone(), full.clone(), tags.clone());
+        async move {
+            let guest = dial(&order, order.indexer).await?;
+            let own = guest.own;
+            guest
+                .with(async move |mut teller, heard| {
+                    drop(heard);
+                    loop {
+                        let round = async {
+                            teller.whole(true, own, &full, &tags).await?;
+                            for _ in 0..TOGGLES {
+                                teller.neighbors(own, &[], &tags).await?;
+                                teller.neighbors(own, &tags, &[]).await?;
+                            }
+                            Ok::<(), RogueError>(())
+                        };
+                        if round.await.is_err() {
+                            sleep(REFUSED_FOR).await;
+                        }
+                    }
+                })
+                .await
+        }
+    })
+    .await
+}
