@@ -17,13 +17,13 @@ fn attacks_on_queries_and_on_downloads_are_measured_and_drawn() {
     let folder = tempfile::tempdir().unwrap();
     let [json, plots] = ["out.json", "plots"].map(|name| folder.path().join(name));
     let [json_path, plots_path] = [&json, &plots].map(|path| path.to_str().unwrap());
-    let args = ["hostile", "--attack", "replay,slow-readers", "--seconds", "1", "--insecure"];
+    let args = ["hostile", "--attack", "late-50,slow-readers", "--seconds", "1", "--insecure"];
     let stdout = ok(&[&args[..], &["--json", json_path, "--plot", plots_path]].concat());
-    assert!(stdout.contains("| replay |") && stdout.contains("| slow-readers |"), "{stdout}");
+    assert!(stdout.contains("| late-50 |") && stdout.contains("| slow-readers |"), "{stdout}");
     let json = read_json(&json);
     assert_eq!(json["kind"], "hostile");
     let rows = json["rows"].as_array().unwrap();
-    assert_eq!(rows.iter().map(|row| &row["scenario"]).collect::<Vec<_>>(), ["replay", "slow-readers"]);
+    assert_eq!(rows.iter().map(|row| &row["scenario"]).collect::<Vec<_>>(), ["late-50", "slow-readers"]);
     for row in rows {
         for phase in ["before", "during", "after"] {
             assert!(row[phase]["asked"].as_u64().unwrap() > 0, "{phase}: {row}");
@@ -38,8 +38,16 @@ fn attacks_on_queries_and_on_downloads_are_measured_and_drawn() {
 #[test]
 fn attacks_are_held_against_goals() {
     let stdout = ok(&["hostile", "--attack", "names", "--seconds", "1", "--insecure", "--goals"]);
-    for goal in ["names: p99, ms", "names: memory peak, MiB", "names: recovered after, s", "names: wrong"] {
-        assert!(stdout.contains(goal), "{stdout}");
+    let goals = [
+        "found p99, ms",
+        "miss p99, ms",
+        "search p99, ms",
+        "memory peak, MiB",
+        "recovered after, s",
+        "wrong",
+    ];
+    for goal in goals.map(|goal| format!("names: {goal}")) {
+        assert!(stdout.contains(&goal), "{stdout}");
     }
 }
 

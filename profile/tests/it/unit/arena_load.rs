@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use nekoproto::{Hit, Holder, Identity, List, ListedHolder, NodeAddrs, QueryReply, SignedRecord};
+use nekoproto::{Hit, Holder, Identity, List, ListedHolder, NodeAddrs, SignedRecord};
 use profile::arena::load::*;
 use profile::plan::workload::sign_record;
 
@@ -12,12 +12,13 @@ fn file(seed: u8) -> (SignedRecord, ListedHolder) {
     (sign_record(&origin, "a/file.bin").to_signed(), holder)
 }
 
-fn reply(hits: &[(&SignedRecord, &[&ListedHolder])], complete: bool) -> QueryReply {
-    let hit = |(record, holders): &(&SignedRecord, &[&ListedHolder])| Hit {
-        record: (*record).clone(),
-        holders: List::first_of(holders.iter().copied().cloned()),
-    };
-    QueryReply { hits: List::first_of(hits.iter().map(hit)), complete, messages: 1, ..QueryReply::default() }
+fn hit((record, holders): &(&SignedRecord, &[&ListedHolder])) -> Hit {
+    Hit { record: (*record).clone(), holders: List::first_of(holders.iter().copied().cloned()) }
+}
+
+/// What is found, and whether that is all.
+fn reply(hits: &[(&SignedRecord, &[&ListedHolder])], complete: bool) -> (Vec<Hit>, bool) {
+    (hits.iter().map(hit).collect(), complete)
 }
 
 #[test]
@@ -36,7 +37,18 @@ fn answers_are_judged_by_what_is_there() {
         (reply(&[(&record, &[stranger, holder])], true), Found::Wrong),
         (reply(&[(&record, &[])], true), Found::Wrong),
     ];
-    for (n, (reply, found)) in cases.iter().enumerate() {
-        assert_eq!(target.judge(reply), *found, "case {n}");
+    for (n, ((hits, complete), found)) in cases.iter().enumerate() {
+        assert_eq!(target.judge(hits, *complete), *found, "case {n}");
     }
+}
+
+#[test]
+fn of_a_name_that_nobody_has_only_what_is_signed_may_be_found() {
+    let (target, (record, holder)) = (Target::missing("a/file.bin"), file(1));
+    assert_eq!(target.judge(&[], true), Found::Right);
+    assert_eq!(target.judge(&[], false), Found::Incomplete);
+    let published = hit(&(&record, &[&holder]));
+    assert_eq!(target.judge(std::slice::from_ref(&published), true), Found::Right, "somebody published it");
+    let forged = SignedRecord::new(record.unverified().clone(), *file(2).0.signature());
+    assert_eq!(target.judge(&[published, hit(&(&forged, &[&holder]))], true), Found::Wrong);
 }

@@ -2,30 +2,74 @@
 
 use std::time::Duration;
 
-use profile::arena::load::{Found, Sample};
+use profile::arena::load::{Found, Kind, Sample};
 use profile::hostile::judge::*;
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Asked each 10 ms for 9 s, attacked from 2 s to 4 s: what was seen follows from when it was asked.
-fn judged(seen: impl Fn(u64) -> (u64, Found)) -> Judged {
+/// Asked each 10 ms for 9 s, attacked from 2 s to 4 s by somebody who takes `rogue_percent` of a core: what was seen follows
+/// from when it was asked.
+fn judged_of(kind: Kind, rogue_percent: f64, seen: impl Fn(u64) -> (u64, Found)) -> Judged {
     let samples: Vec<Sample> = (0..900)
         .map(|n| {
             let (took, found) = seen(n * 10);
-            Sample { at: ms(n * 10), took: ms(took), found }
+            Sample { kind, at: ms(n * 10), took: ms(took), found }
         })
         .collect();
-    Judged::of(&samples, [ms(0), ms(2000), ms(4000), ms(9000)])
+    Judged::of(&samples, [ms(0), ms(2000), ms(4000), ms(9000)], rogue_percent)
+}
+
+fn judged(seen: impl Fn(u64) -> (u64, Found)) -> Judged {
+    judged_of(Kind::Found, 10.0, seen)
+}
+
+/// Takes 2 ms before and after the attack, and `during` it so many.
+fn took(kind: Kind, rogue_percent: f64, during: u64) -> Judged {
+    judged_of(kind, rogue_percent, |at| (if (2000..4000).contains(&at) { during } else { 2 }, Found::Right))
 }
 
 #[test]
 fn an_attack_that_nobody_notices_held() {
-    let held = judged(|at| (if (2000..4000).contains(&at) { 10 } else { 2 }, Found::Right));
-    assert!(held.missed.is_empty(), "10 ms are less than 3 x 2 ms + 5 ms: {:?}", held.missed);
+    let held = took(Kind::Found, 10.0, 4);
+    assert!(held.missed.is_empty(), "4 ms are less than 1.5 x 2 ms + 2 ms: {:?}", held.missed);
     assert_eq!(held.recovered, Some(Duration::ZERO));
     assert_eq!(held.phases.map(|seen| seen.figures.count), [200, 200, 500]);
+}
+
+#[test]
+fn what_is_found_waits_for_no_guest_and_the_rest_a_bounded_time() {
+    for (kind, name, held, late) in
+        [(Kind::Found, "found", 4, 6), (Kind::Miss, "miss", 254, 256), (Kind::Search, "search", 254, 256)]
+    {
+        assert!(took(kind, 10.0, held).missed.is_empty(), "{name}");
+        let missed = took(kind, 10.0, late).missed;
+        assert!(missed.len() == 1 && missed[0].starts_with(&format!("{name} p99 {late}")), "{missed:?}");
+    }
+}
+
+#[test]
+fn only_an_attack_that_uses_up_a_core_may_slow_what_is_found_to_10_ms() {
+    assert!(took(Kind::Found, 90.0, 9).missed.is_empty());
+    assert_eq!(took(Kind::Found, 90.0, 11).missed.len(), 1);
+    assert_eq!(took(Kind::Found, 50.0, 9).missed.len(), 1);
+    assert_eq!(took(Kind::Found, f64::NAN, 9).missed.len(), 1, "nobody knows what it took");
+}
+
+#[test]
+fn kinds_are_judged_apart() {
+    let at = |n| ms(n * 10);
+    let sample = |n, kind, took| Sample { kind, at: at(n), took: ms(took), found: Found::Right };
+    // A slow search before the attack excuses no slow query during it.
+    let samples: Vec<Sample> = (0..900)
+        .map(|n| match n % 2 {
+            0 => sample(n, Kind::Search, 100),
+            _ => sample(n, Kind::Found, if (200..400).contains(&n) { 50 } else { 2 }),
+        })
+        .collect();
+    let judged = Judged::of(&samples, [ms(0), ms(2000), ms(4000), ms(9000)], 10.0);
+    assert!(judged.missed.len() == 1 && judged.missed[0].starts_with("found p99 50"), "{:?}", judged.missed);
 }
 
 #[test]
@@ -33,7 +77,7 @@ fn late_answers_are_missed_and_recovery_is_counted_from_the_end() {
     let late = judged(|at| (if (2000..5300).contains(&at) { 50 } else { 2 }, Found::Right));
     assert_eq!(late.recovered, Some(ms(1500)), "the window from 5.0 s to 5.5 s is the last bad one");
     assert_eq!(late.missed.len(), 1, "{:?}", late.missed);
-    assert!(late.missed[0].starts_with("p99 50."), "{:?}", late.missed);
+    assert!(late.missed[0].starts_with("found p99 50."), "{:?}", late.missed);
 }
 
 #[test]
