@@ -3,11 +3,12 @@
 
 mod door;
 pub mod judge;
+mod memory;
 mod news;
 mod table;
 mod victims;
 
-use std::{collections::HashMap, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use clap::Args;
 use testkit::network::ANY_PORT;
@@ -17,10 +18,11 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use self::judge::{Judged, KEPT_MIB};
+use self::memory::Memory;
 use self::victims::Victims;
 use crate::arena::{Arena, load::Sample};
 use crate::node::{Request, Role, usage::Usage};
-use crate::report::{Proof, machine, mib};
+use crate::report::Proof;
 use crate::{
     cluster::deployment::Deployment, outcome::Fault, plot::proof, run::watch::note, transfer::folder::Folder,
 };
@@ -118,14 +120,10 @@ async fn run_one(
         let (anew, stop) = (matches!(attack, Attack::Flood | Attack::Hellos), stop.clone());
         tokio::spawn(load.clone().queries(if anew { NEWCOMERS_PER_S } else { QUERIES_PER_S }, anew, stop))
     };
-    let pause = async |time| {
-        let _ = stop.run_until_cancelled(sleep(time)).await;
-    };
-    pause(WARM_UP).await;
+    sleep(WARM_UP).await;
     let begin = load.now();
-    pause(lasts).await;
-    let memory_before = memory(&arena);
-    memory_before.keys().for_each(|pid| machine::forget_peak(*pid));
+    sleep(lasts).await;
+    let memory = Memory::before(&arena);
     let attacked = load.now();
     let mut rogue = arena.process("rogue", Role::Rogue(order.clone())).await?;
     victims.stands(attack, &arena).await;
@@ -137,20 +135,10 @@ async fn run_one(
     let over = load.now();
     let rogue_percent = used.map(|used| used.cpu_s / (over - attacked).as_secs_f64() * 100.0);
     let percent = rogue_percent.as_ref().map_or(f64::NAN, |percent| *percent);
-    // Until all is as it was for some time, or too late.
     let calm = (lasts / 4).clamp(LOOK_EVERY * 5, LOOK_EVERY * 10);
     let so_far = Judged::of(&load.samples(), [begin, attacked, over, over], percent);
-    loop {
-        pause(LOOK_EVERY).await;
-        let now = load.now();
-        let recovered = so_far.recovered(&load.samples(), over, now);
-        let is_calm = recovered.is_some_and(|after| now >= over + after + calm) && victims.is_done();
-        let is_given_back = kept_mib(&memory_before, &arena) <= KEPT_MIB;
-        if is_calm && is_given_back || now >= over + AFTER_MAX || deployment.watch.is_stopped() {
-            break;
-        }
-    }
-    let (peak_mib, kept_mib) = (victims.peak_mib(&arena), kept_mib(&memory_before, &arena));
+    calms_down((&arena, &victims, &memory), &so_far, (over, calm), deployment).await;
+    let (peak_mib, kept_mib) = (victims.peak_mib(&arena), memory.kept_mib(&arena));
     stop.cancel();
     asking.await?;
     let end = load.now();
@@ -167,14 +155,21 @@ async fn run_one(
     Ok(Attacked { attack, samples, marks, judged, peak_mib, kept_mib, rogue_percent: percent, notes })
 }
 
-/// Memory of the processes of all nodes, in MiB.
-fn memory(arena: &Arena) -> HashMap<u32, f64> {
-    let of = |(_, pid)| Some((pid, mib(machine::rss_bytes(pid)?)));
-    arena.ids().into_iter().filter_map(of).collect()
-}
-
-/// How much more than `before` the node has that grew most.
-fn kept_mib(before: &HashMap<u32, f64>, arena: &Arena) -> f64 {
-    let grown = memory(arena).into_iter().filter_map(|(pid, now)| Some(now - before.get(&pid)?));
-    grown.fold(0.0, f64::max)
+/// Waits until all is as it was for `calm`, or too late.
+async fn calms_down(
+    (arena, victims, memory): (&Arena, &Victims, &Memory),
+    so_far: &Judged,
+    (over, calm): (Duration, Duration),
+    deployment: &Deployment,
+) {
+    loop {
+        sleep(LOOK_EVERY).await;
+        let now = arena.load.now();
+        let recovered = so_far.recovered(&arena.load.samples(), over, now);
+        let is_calm = recovered.is_some_and(|after| now >= over + after + calm) && victims.is_done();
+        let is_given_back = memory.kept_mib(arena) <= KEPT_MIB;
+        if is_calm && is_given_back || now >= over + AFTER_MAX || deployment.watch.is_stopped() {
+            return;
+        }
+    }
 }

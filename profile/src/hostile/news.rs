@@ -1,8 +1,10 @@
 //! Newer versions that are published where nodes are attacked: a holder at the other indexer must hear of each.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, time::Duration};
 
-use nekoproto::{FileName, Identity, Records, RegisterRequest, Version, limits::BATCH_MAX};
+use nekoproto::{
+    FileName, Identity, Record, Records, RegisterRequest, SignedRecord, Version, limits::BATCH_MAX,
+};
 use tarpc::context;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval};
@@ -15,7 +17,7 @@ use crate::plan::workload::sign_record;
 /// The holder, and what was published.
 pub(super) struct News {
     holder: Client,
-    publishing: JoinHandle<anyhow::Result<HashSet<FileName>>>,
+    publishing: JoinHandle<HashSet<FileName>>,
 }
 
 impl News {
@@ -28,33 +30,35 @@ impl News {
         holder.register(older.iter().map(|record| record.to_signed()).collect()).await?;
         let newer = older.into_iter().map(|older| {
             let version = older.version.next().unwrap_or(Version::FIRST);
-            let newer = nekoproto::Record { version, ..older.to_signed().unverified().clone() };
+            let newer = Record { version, ..older.to_signed().unverified().clone() };
             Ok(newer.sign(&identity)?.to_signed())
         });
         let newer = newer.collect::<anyhow::Result<Vec<_>>>()?;
         let origin = arena.client(0, identity).await?;
         let every = until.saturating_duration_since(Instant::now()) / u32::try_from(BATCH_MAX)?;
-        let publishing = tokio::spawn(async move {
-            let (mut ticks, mut published) =
-                (interval(every.max(std::time::Duration::from_millis(1))), HashSet::new());
-            for record in newer {
-                ticks.tick().await;
-                let name = record.unverified().name.clone();
-                let records = Records::first_of([record]);
-                let request = RegisterRequest { records, announce: true, partial: false };
-                if origin.calls.register(context::current(), request).await.is_ok_and(|reply| reply.is_ok()) {
-                    published.insert(name);
-                }
-            }
-            Ok(published)
-        });
+        let publishing = tokio::spawn(publish(origin, newer, every.max(Duration::from_millis(1))));
         Ok(Self { holder, publishing })
     }
 
     /// How many were published, and how many of these the holder has not heard of.
     pub(super) async fn end(self) -> anyhow::Result<(usize, usize)> {
-        let published = self.publishing.await??;
+        let published = self.publishing.await?;
         let told = locked(&self.holder.told);
         Ok((published.len(), published.difference(&told).count()))
     }
+}
+
+/// Has each version announced; the names of those that are listed.
+async fn publish(origin: Client, newer: Vec<SignedRecord>, every: Duration) -> HashSet<FileName> {
+    let (mut ticks, mut published) = (interval(every), HashSet::new());
+    for record in newer {
+        ticks.tick().await;
+        let name = record.unverified().name.clone();
+        let request =
+            RegisterRequest { records: Records::first_of([record]), announce: true, partial: false };
+        if origin.calls.register(context::current(), request).await.is_ok_and(|reply| reply.is_ok()) {
+            published.insert(name);
+        }
+    }
+    published
 }

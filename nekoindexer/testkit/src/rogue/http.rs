@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Pause before a connection that was ended is opened again: what counts is how many are open.
-const AGAIN_AFTER: Duration = Duration::from_secs(2);
+const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// `events` connections that read events, and `unread` ones that ask for a large page and read none of it.
 pub(super) async fn streams(order: &Order, events: usize, unread: usize) -> Result<(), RogueError> {

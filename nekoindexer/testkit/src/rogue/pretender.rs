@@ -27,7 +27,7 @@ pub enum Habit {
     Knows(Arc<HashMap<FileName, QueryReply>>),
     /// Answers a search by pattern with this, and queries with nothing.
     Shows(FindReply),
-    /// Answers each question after this time, with nothing.
+    /// Answers with nothing: what goes no further, as probes do, at once, and all else after this time.
     Late(Duration),
     /// Answers each query with records of its own, and searches with nothing.
     Signs(Arc<Junk>),
@@ -96,7 +96,7 @@ impl Habit {
             Self::Shows(_) => Ok(nothing()),
             Self::Signs(junk) => Ok(junk.reply(name)),
             Self::Late(time) => {
-                sleep(time).await;
+                sleep(if ttl_hops == 0 { Duration::ZERO } else { time }).await;
                 Ok(nothing())
             }
             Self::AnswersProbes if ttl_hops == 0 => Ok(nothing()),
