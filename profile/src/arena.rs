@@ -8,7 +8,7 @@ use std::{fs, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
 use nekoproto::Identity;
-use testkit::network::{ANY_PORT, kept_port};
+use testkit::network::ANY_PORT;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -53,10 +53,7 @@ impl Arena {
         indexers: usize,
     ) -> anyhow::Result<Self> {
         let (deployment, folder) = (Deployment { by_default: true, ..deployment.clone() }, folder.to_owned());
-        // The ports are kept until all listen: each is named before it is there.
-        let kept: Vec<_> = (0..indexers).map(|_| kept_port()).collect();
-        let at = |n: usize| if deployment.port == 0 { Ok(kept[n].1) } else { deployment.listen(n) };
-        let addrs = (0..indexers).map(at).collect::<anyhow::Result<Vec<_>>>()?;
+        let (kept, addrs) = deployment.ports(indexers)?;
         let mut nodes = Vec::new();
         for (n, addr) in addrs.iter().enumerate() {
             let neighbors = addrs.iter().copied().filter(|other| other != addr).collect();

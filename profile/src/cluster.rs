@@ -49,11 +49,12 @@ impl Cluster {
     }
 
     async fn fill(&mut self, scenario: &Scenario, identities: Vec<Identity>) -> anyhow::Result<()> {
-        for n in 0..scenario.indexers {
-            let neighbors = self.graph.names_as_neighbors(n);
-            let neighbors = neighbors.into_iter().map(|neighbor| self.nodes[neighbor].addr()).collect();
-            self.nodes.push(self.deployment.indexer(n, neighbors).await?);
+        let (kept, addrs) = self.deployment.ports(scenario.indexers)?;
+        for (n, addr) in addrs.iter().enumerate() {
+            let neighbors = self.graph.neighbors(n).iter().map(|neighbor| addrs[*neighbor]).collect();
+            self.nodes.push(self.deployment.indexer_at(n, (*addr, None), neighbors).await?);
         }
+        drop(kept);
         for (n, identity) in identities.into_iter().enumerate() {
             self.peers.push(self.client(n, identity).await?);
         }

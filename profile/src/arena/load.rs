@@ -214,7 +214,15 @@ async fn call(client: &Client, ask: &Ask, until: Instant) -> Result<Result<Reply
         Ask::Search(search) => {
             let (msg_id, search, covered) = (MsgId::random(), search.clone(), Covered::new());
             let limit = u16::try_from(FOUND_MAX).unwrap_or(u16::MAX);
-            let asked = FindRequest { msg_id, search, after: None, limit, ttl_hops: TTL_HOPS, covered };
+            let asked = FindRequest {
+                msg_id,
+                search,
+                after: None,
+                limit,
+                ttl_hops: TTL_HOPS,
+                covered,
+                from_guest: false,
+            };
             let reply = client.calls.find(until, asked).await?;
             Ok(reply.map(|reply| (reply.hits.into_vec(), reply.complete)))
         }

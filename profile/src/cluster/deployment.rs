@@ -1,13 +1,14 @@
 //! How nodes are run: as tasks of this process, or as processes of their own.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use nekoindexer::{Config, Indexer, IndexerHandle, Routing};
 use nekoproto::transport::Security;
-use testkit::network::ANY_PORT;
+use testkit::network::{ANY_PORT, kept_port};
+use tokio::net::TcpSocket;
 use tokio::runtime::Handle;
 
 use crate::node::{Options, PeerOptions, Probes, Request, Role};
@@ -67,14 +68,21 @@ impl Deployment {
     }
 
     pub(crate) async fn indexer(&self, n: usize, neighbors: Vec<SocketAddr>) -> anyhow::Result<Node> {
-        self.indexer_at(n, (self.listen(n)?, None), neighbors).await
+        let addr = if self.port == 0 { ANY_PORT } else { self.ports(n + 1)?.1[n] };
+        self.indexer_at(n, (addr, None), neighbors).await
     }
 
-    /// Where the n-th indexer listens.
-    pub(crate) fn listen(&self, n: usize) -> anyhow::Result<SocketAddr> {
-        let offset = if self.port == 0 { 0 } else { u16::try_from(n)? };
-        let port = self.port.checked_add(offset).context("there are no ports past 65535")?;
-        Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    /// Where this number of indexers listen, so that each can name the others before they are there. A free port is kept
+    /// until its socket is dropped.
+    pub(crate) fn ports(&self, count: usize) -> anyhow::Result<(Vec<TcpSocket>, Vec<SocketAddr>)> {
+        if self.port == 0 {
+            return Ok((0..count).map(|_| kept_port()).unzip());
+        }
+        let at = |n: usize| {
+            let port = self.port.checked_add(u16::try_from(n)?).context("there are no ports past 65535")?;
+            Ok(SocketAddr::new(ANY_PORT.ip(), port))
+        };
+        Ok((Vec::new(), (0..count).map(at).collect::<anyhow::Result<_>>()?))
     }
 
     /// The n-th indexer listens here, and answers over HTTP there.

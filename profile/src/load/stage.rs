@@ -44,13 +44,13 @@ pub(crate) struct Stage {
 impl Stage {
     /// Starts the indexers.
     pub(crate) async fn start(setting: Setting) -> anyhow::Result<Self> {
+        let deployment = Deployment { port: setting.port, ..setting.deployment.clone() };
+        let (kept, addrs) = deployment.ports(INDEXERS)?;
         let mut stage = Self { setting, indexers: Vec::new(), strangers: Vec::new(), origin: None };
         for n in 0..INDEXERS {
-            let offset = if stage.setting.port == 0 { 0 } else { u16::try_from(n)? };
-            let port = stage.setting.port.checked_add(offset).context("there are no ports past 65535")?;
-            let indexer = stage.indexer(n, SocketAddr::new(ANY_PORT.ip(), port), ANY_PORT).await?;
-            stage.indexers.push(indexer);
+            stage.indexers.push(stage.indexer(n, &addrs, ANY_PORT).await?);
         }
+        drop(kept);
         Ok(stage)
     }
 
@@ -58,11 +58,13 @@ impl Stage {
         Options { network: self.setting.network.clone(), ..self.setting.deployment.options(role) }
     }
 
-    async fn indexer(&self, n: usize, listen: SocketAddr, http: SocketAddr) -> anyhow::Result<Process> {
-        let neighbors = n.checked_sub(1).map(|before| self.indexers[before].addr).into_iter().collect();
+    /// The n-th of the indexers at `addrs`; each names those beside it.
+    async fn indexer(&self, n: usize, addrs: &[SocketAddr], http: SocketAddr) -> anyhow::Result<Process> {
+        let beside = [n.checked_sub(1), n.checked_add(1)];
+        let neighbors = beside.into_iter().filter_map(|other| addrs.get(other?).copied()).collect();
         let role = Role::Indexer { neighbors, flood: false, by_default: true };
         let options = Options { http: Some(http), ..self.options(role) };
-        Process::start(format!("indexer {n}"), listen, &options).await
+        Process::start(format!("indexer {n}"), addrs[n], &options).await
     }
 
     /// What to say if an indexer has ended that nobody here killed.
@@ -78,8 +80,8 @@ impl Stage {
 
     /// Starts it again where it was.
     pub(crate) async fn revive_indexer(&mut self, n: usize) -> anyhow::Result<()> {
-        let (listen, http) = (self.indexers[n].addr, self.indexers[n].http.unwrap_or(ANY_PORT));
-        let start = async || match self.indexer(n, listen, http).await {
+        let (addrs, http) = (self.addrs(), self.indexers[n].http.unwrap_or(ANY_PORT));
+        let start = async || match self.indexer(n, &addrs, http).await {
             Ok(indexer) => {
                 self.indexers[n] = indexer;
                 Ok(None)

@@ -15,7 +15,7 @@ use crate::cluster::client::Client;
 use crate::cluster::deployment::Deployment;
 use crate::node::{Role, process::Launch, process::Process};
 
-/// Indexers, each of which has the one before it as neighbor.
+/// Indexers, each of which names those beside it as neighbors.
 pub(crate) const HOPS: usize = PASSED_ON as usize + 1;
 /// How often each message is passed on.
 pub(crate) const PASSED_ON: u8 = 2;
@@ -52,14 +52,16 @@ impl Stand {
         folder: &Path,
     ) -> anyhow::Result<Self> {
         let mut nodes: Vec<Process> = Vec::new();
-        for n in 0..HOPS {
+        let (kept, addrs) = deployment.ports(HOPS)?;
+        for (n, addr) in addrs.iter().enumerate() {
             let at = u8::try_from(n)?;
-            let before = nodes.last().map(|node| if own_networks { place(at, 1) } else { node.addr });
-            let role =
-                Role::Indexer { neighbors: before.into_iter().collect(), flood: false, by_default: false };
+            let before = (n > 0).then(|| if own_networks { place(at, 1) } else { addrs[n - 1] });
+            let after = (n + 1 < HOPS).then(|| if own_networks { place(at + 1, 2) } else { addrs[n + 1] });
+            let neighbors = before.into_iter().chain(after).collect();
+            let role = Role::Indexer { neighbors, flood: false, by_default: false };
             let options = crate::node::Options { log: log.map(str::to_owned), ..deployment.options(role) };
             let stderr = log.map(|_| File::create(folder.join(format!("{n}.log")))).transpose()?;
-            let listen = if own_networks { (Ipv4Addr::UNSPECIFIED, PORT).into() } else { ANY_PORT };
+            let listen = if own_networks { (Ipv4Addr::UNSPECIFIED, PORT).into() } else { *addr };
             let launch = Launch { own_network: own_networks, stderr };
             let node = Process::launch(format!("indexer {}", n + 1), listen, &options, launch).await?;
             if own_networks {
@@ -67,6 +69,7 @@ impl Stand {
             }
             nodes.push(node);
         }
+        drop(kept);
         let (first, last) = (&nodes[0], &nodes[HOPS - 1]);
         let ends = if own_networks {
             join(None, last, LAST)?;

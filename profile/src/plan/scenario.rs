@@ -116,7 +116,7 @@ impl Scenario {
             ensure!(is_possible, "the rate must be {RATE_MIN} to {RATE_MAX} queries per second, not {rate}");
         }
         let graph = Graph::new(self.load.topology, self.indexers, self.load.degree, self.load.seed)?;
-        let named = (0..self.indexers).map(|place| graph.names_as_neighbors(place).len()).max().unwrap_or(0);
+        let named = (0..self.indexers).map(|place| graph.neighbors(place).len()).max().unwrap_or(0);
         ensure!(
             named <= NEIGHBORS_MAX,
             "an indexer would name {named} neighbors, at most {NEIGHBORS_MAX} can be"

@@ -84,12 +84,6 @@ impl Graph {
         &self.neighbors[place]
     }
 
-    /// The neighbors that `place` names when it starts: those started before it, so that each pair
-    /// is named once.
-    pub fn names_as_neighbors(&self, place: usize) -> Vec<usize> {
-        self.neighbors[place].iter().copied().filter(|neighbor| *neighbor < place).collect()
-    }
-
     /// For each indexer whether a query that starts at `from` with `ttl_hops` gets there.
     pub fn reach(&self, from: usize, ttl_hops: u8) -> Vec<bool> {
         let mut reached = vec![false; self.neighbors.len()];

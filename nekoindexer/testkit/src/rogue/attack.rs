@@ -61,7 +61,7 @@ pub enum Attack {
     CrowdOf(u16),
     /// Neighbors that send what they are asked and told to another honest node at once, ahead of the honest copy.
     Ahead,
-    /// A neighbor that says of another honest node that it has no names.
+    /// A neighbor that says that it speaks for another honest node, and answers nothing.
     ForgedRelay,
     /// A neighbor that answers with as many records as an answer holds, signed for the very name, and made-up holders.
     JunkHits,

@@ -7,12 +7,7 @@ use tarpc::context;
 use tokio::time::sleep;
 
 use super::{
-    Order, RogueError,
-    indexer::Guest,
-    peer::made_up_records,
-    pretender::Habit,
-    raw::crowd,
-    summary::{self, Of},
+    Order, RogueError, indexer::Guest, peer::made_up_records, pretender::Habit, raw::crowd, summary,
 };
 use nekoproto::{
     Identity, InvalidateRequest, List, NodeTag, QueryRequest, Records, limits::COVERED_MAX, summary::Filter,
@@ -37,9 +32,9 @@ pub(super) async fn ahead(order: &Order, count: usize) -> Result<(), RogueError>
         async move {
             // The other one does not know that both are one node, and has somebody whom no copy covers.
             let (here, there) = (dial(&order, order.indexer).await?, dial(&order, other).await?);
-            let (own, client) = (here.own, there.client.clone());
+            let client = there.client.clone();
             let hears = here.with(async move |mut teller, mut heard| {
-                teller.whole(true, own, &full, &[]).await?;
+                teller.names(&full).await?;
                 let ahead = async {
                     loop {
                         let client = client.clone();
@@ -75,27 +70,26 @@ pub(super) async fn ahead(order: &Order, count: usize) -> Result<(), RogueError>
     .await
 }
 
-/// Tells each of the two indexers that it has all names, and that the other has none.
+/// Tells each of the two indexers that it has all names, and the other one for its neighbor: so it would be asked in its place.
 pub(super) async fn forged_relay(order: &Order) -> Result<(), RogueError> {
     let (other, full, order) = (order.other()?, summary::full()?, order.clone());
     crowd(1, move |_| {
         let (order, full) = (order.clone(), full.clone());
         async move {
             let (first, second) = (dial(&order, order.indexer).await?, dial(&order, other).await?);
-            let (of_first, of_second) = (first.behind, second.behind);
-            try_join(lies(first, &full, of_second), lies(second, &full, of_first)).await.map(drop)
+            let (to_first, to_second) = (first.to, second.to);
+            try_join(lies(first, &full, to_second), lies(second, &full, to_first)).await.map(drop)
         }
     })
     .await
 }
 
-async fn lies(guest: Guest, full: &Filter, of: Of) -> Result<(), RogueError> {
-    let own = guest.own;
+async fn lies(guest: Guest, full: &Filter, of: NodeTag) -> Result<(), RogueError> {
     guest
         .with(async |mut teller, heard| {
             drop(heard);
-            teller.whole(true, own, full, &[of.0]).await?;
-            teller.whole(false, of, &Filter::for_keys(1), &[]).await?;
+            teller.names(full).await?;
+            teller.neighbors(&[of]).await?;
             teller.stays().await
         })
         .await
@@ -109,16 +103,15 @@ pub(super) async fn toggle(order: &Order) -> Result<(), RogueError> {
         let (order, full, tags) = (order.clone(), full.clone(), tags.clone());
         async move {
             let guest = dial(&order, order.indexer).await?;
-            let own = guest.own;
             guest
                 .with(async move |mut teller, heard| {
                     drop(heard);
                     loop {
                         let round = async {
-                            teller.whole(true, own, &full, &tags).await?;
+                            teller.names(&full).await?;
                             for _ in 0..TOGGLES {
-                                teller.neighbors(own, &[], &tags).await?;
-                                teller.neighbors(own, &tags, &[]).await?;
+                                teller.neighbors(&tags).await?;
+                                teller.neighbors(&[]).await?;
                             }
                             Ok::<(), RogueError>(())
                         };

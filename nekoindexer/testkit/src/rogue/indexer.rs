@@ -9,9 +9,9 @@ use super::{
     Order, RogueError,
     pretender::{Habit, Heard, Pretender},
     raw::{crowd, dial},
-    summary::{Of, Teller},
+    summary::Teller,
 };
-use nekoproto::{IndexerServiceClient, Purpose, Role, summary::Filter, transport::control::Driver};
+use nekoproto::{IndexerServiceClient, NodeTag, Purpose, Role, summary::Filter, transport::control::Driver};
 
 /// How often the slow one answers.
 pub(super) const ANSWERS_EVERY: Duration = Duration::from_millis(400);
@@ -24,10 +24,8 @@ const SUMMARY_KEYS: usize = 4_000_000;
 
 /// A connection to an indexer as a node that calls itself one, with a key of its own.
 pub(super) struct Guest {
-    /// As whom it speaks of its own names.
-    pub(super) own: Of,
-    /// Whom others reach over it, one hop behind a neighbor: the indexer.
-    pub(super) behind: Of,
+    /// The indexer.
+    pub(super) to: NodeTag,
     /// Calls the indexer.
     pub(super) client: IndexerServiceClient,
     /// What it hears.
@@ -39,10 +37,10 @@ impl Guest {
     pub(super) async fn dial(order: &Order, to: SocketAddr, habit: &Habit) -> Result<Self, RogueError> {
         let endpoint = order.endpoint(Role::Indexer)?;
         let connection = dial(&endpoint, to, Purpose::Control).await?;
-        let behind = (connection.remote.node.tag(), 1);
+        let to = connection.remote.node.tag();
         let (pretender, heard) = Pretender::new(habit.clone());
         let (client, driver) = pretender.open(connection.io);
-        Ok(Self { own: (endpoint.node().tag(), 0), behind, client, heard, driver })
+        Ok(Self { to, client, heard, driver })
     }
 
     /// Does something besides what its habit says, until that or the connection ends.
@@ -72,12 +70,11 @@ pub(super) async fn neighbors(
         let (order, habit, names) = (order.clone(), habit.clone(), names.clone());
         async move {
             let guest = Guest::dial(&order, order.indexer, &habit).await?;
-            let own = guest.own;
             guest
                 .with(async move |mut teller, heard| {
                     drop(heard);
                     while let Some(names) = &names
-                        && teller.whole(true, own, names, &[]).await.is_err()
+                        && teller.names(names).await.is_err()
                     {
                         sleep(PLACED_AFTER).await;
                     }

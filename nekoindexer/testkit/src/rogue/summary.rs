@@ -8,7 +8,7 @@ use tokio::time::interval;
 use super::{RogueError, indexer::refused, peer::made_up};
 use nekoproto::{
     IndexerServiceClient, List, NodeTag,
-    summary::{Change, Filter, NameKey, SummaryNews, SummaryReply, What},
+    summary::{Change, Filter, NameKey, SummaryNews, SummaryReply},
 };
 
 /// How often neighbors say that nothing has changed.
@@ -18,9 +18,6 @@ const FULL_KEYS: usize = 40_000;
 
 /// The first epoch of a summary, later than any that an honest node has.
 const EPOCHS: u64 = u64::MAX / 2;
-
-/// Whose summary it is: a node, so many hops behind the sender.
-pub(super) type Of = (NodeTag, u8);
 
 /// A filter that rules out no name.
 pub(super) fn full() -> Result<Filter, RogueError> {
@@ -47,9 +44,9 @@ impl Teller {
     }
 
     /// The one place that makes a message: a change, or a heartbeat; the neighbor forgets the rest if it `begins`.
-    async fn tell(&mut self, begins: bool, is_all: bool, what: Option<(Of, What)>) -> Result<(), RogueError> {
-        self.number += u64::from(what.is_some());
-        let changes = List::first_of(what.map(|((of, hops), what)| Change { of, hops, what }));
+    async fn tell(&mut self, begins: bool, is_all: bool, change: Option<Change>) -> Result<(), RogueError> {
+        self.number += u64::from(change.is_some());
+        let changes = List::first_of(change);
         let news = SummaryNews { echo_ms: self.clock_ms, number: self.number, begins, is_all, changes };
         let reply = self.client.summarize(context::current(), news).await.map_err(refused)?;
         let SummaryReply { clock_ms, is_taken, .. } = reply.map_err(refused)?;
@@ -57,33 +54,18 @@ impl Teller {
         if is_taken { Ok(()) } else { Err(RogueError::Refused("a summary".to_owned())) }
     }
 
-    /// All names of a node, and its neighbors; the receiver forgets what it was told before if it `begins`.
-    pub(super) async fn whole(
-        &mut self,
-        begins: bool,
-        of: Of,
-        filter: &Filter,
-        neighbors: &[NodeTag],
-    ) -> Result<(), RogueError> {
+    /// All its names; the receiver forgets what it was told before.
+    pub(super) async fn names(&mut self, filter: &Filter) -> Result<(), RogueError> {
         let (epoch, parts) = (EPOCHS + self.number, filter.parts().count());
         for (n, part) in (1..).zip(filter.parts()) {
-            let neighbors =
-                List::first_of(neighbors.iter().take(if n == 1 { usize::MAX } else { 0 }).copied());
-            let what = What::Whole { epoch, count: 1, part, neighbors };
-            self.tell(begins && n == 1, n == parts, Some((of, what))).await?;
+            self.tell(n == 1, n == parts, Some(Change::Filter { epoch, count: 1, part })).await?;
         }
         Ok(())
     }
 
-    /// Other neighbors than before of the node itself.
-    pub(super) async fn neighbors(
-        &mut self,
-        of: Of,
-        added: &[NodeTag],
-        removed: &[NodeTag],
-    ) -> Result<(), RogueError> {
-        let [added, removed] = [added, removed].map(|tags| List::first_of(tags.iter().copied()));
-        self.tell(false, true, Some((of, What::Neighbors { added, removed }))).await
+    /// All its neighbors.
+    pub(super) async fn neighbors(&mut self, tags: &[NodeTag]) -> Result<(), RogueError> {
+        self.tell(false, true, Some(Change::Neighbors(List::first_of(tags.iter().copied())))).await
     }
 
     /// Confirms all of it until the connection ends, whether or not that is taken.

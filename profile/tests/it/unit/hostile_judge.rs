@@ -59,7 +59,7 @@ fn only_an_attack_that_uses_up_a_core_may_slow_what_is_found_to_10_ms() {
 
 #[test]
 fn kinds_are_judged_apart() {
-    let at = |n| ms(n * 10);
+    let at = |n: u64| ms(n * 10);
     let sample = |n, kind, took| Sample { kind, at: at(n), took: ms(took), found: Found::Right };
     // A slow search before the attack excuses no slow query during it.
     let samples: Vec<Sample> = (0..900)
