@@ -136,6 +136,7 @@ async fn serve_peer(shared: Arc<Shared>, connection: Connection) {
     let session = match at {
         None => Err(Refusal::NotListening),
         Some(at) => one_node::check(&shared, remote.node, instance).await.map(|()| {
+            let at = (at, remote.addr.ip());
             shared.state.index.open_session_on(Some(account.clone()), at, shared.lease, Instant::now())
         }),
     };

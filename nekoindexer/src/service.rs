@@ -99,13 +99,14 @@ impl Service {
         }
     }
 
-    /// The records that the caller registers: its own, those that are listed already, and those whose
-    /// signatures hold. One that is none of these refuses them all.
+    /// The records that the caller registers: its own unless others crowd their names, those that are listed already, and
+    /// those whose signatures hold. One that is none of these refuses them all.
     async fn believed(&self, records: Records) -> Result<Vec<ListedRecord>, Refusal> {
         let index = &self.shared.state.index;
         let (mut believed, mut unknown) = (Vec::with_capacity(records.len()), Vec::new());
         for record in records {
             match record.said_by(&self.remote.node) {
+                Ok(own) if index.is_crowded(&own.name) => unknown.push(own.to_signed()),
                 Ok(own) => believed.push(own),
                 Err(other) => match index.vouch(other) {
                     Ok(listed) => believed.push(listed),

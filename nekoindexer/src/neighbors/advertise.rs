@@ -190,7 +190,7 @@ impl Neighborhood {
     fn next(&self, state: &State, channel: &Channel) -> (Option<SummaryNews>, (Position, u64)) {
         let neighbors = self.links.current();
         let mut told = channel.told.lock();
-        told.tell(&state.own_summary(), &neighbors.sorted);
+        told.tell(&state.own_summary(), neighbors.version, || neighbors.as_change());
         let position = told.position().unwrap_or_default();
         let message = told.next_message();
         drop(told);

@@ -250,7 +250,8 @@ impl Links {
         known.note_trust();
         let mut neighbors = known.neighbors();
         let before = self.current.load();
-        let is_changed = before.sorted != neighbors.sorted;
+        let is_changed =
+            before.sorted != neighbors.sorted || before.away.is_empty() != neighbors.away.is_empty();
         neighbors.version = before.version + u64::from(is_changed);
         let (version, trusted) = (neighbors.version, neighbors.trusted.len());
         self.current.store(Arc::new(neighbors));

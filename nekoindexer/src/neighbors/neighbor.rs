@@ -3,8 +3,9 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use nekoproto::{
-    IndexerAddr, IndexerServiceClient, NodeId, NodeTag, Unasked, WhyUnasked,
-    summary::{Filter, NameKey},
+    IndexerAddr, IndexerServiceClient, List, NodeId, NodeTag, Unasked, WhyUnasked,
+    limits::COVERED_MAX,
+    summary::{Change, Filter, NameKey},
 };
 
 use super::{channel::Channel, load::Load};
@@ -104,11 +105,21 @@ pub(crate) struct Neighbors {
     pub(crate) away: Vec<Option<NodeTag>>,
     /// The same, with where they are, or were, and which of the two.
     pub(crate) unasked: Vec<Unasked>,
-    /// Grows with each change of those that are trusted.
+    /// Grows when what [`as_change`](Self::as_change) says changes.
     pub(crate) version: u64,
 }
 
 impl Neighbors {
+    /// Those that are trusted, as other nodes are told. While one is away an answer of this node says that something may be
+    /// missing, so nobody is to leave it out for having asked all others.
+    pub(super) fn as_change(&self) -> Change {
+        if self.away.is_empty() && self.sorted.len() <= COVERED_MAX {
+            Change::Neighbors(List::first_of(self.sorted.iter().copied()))
+        } else {
+            Change::ManyNeighbors
+        }
+    }
+
     pub(super) fn add_away(&mut self, node: Option<NodeTag>, addr: SocketAddr, why: WhyUnasked) {
         self.away.push(node);
         self.unasked.push(Unasked { node, addr: Some(addr), why });

@@ -196,3 +196,14 @@ async fn query_that_comes_from_where_it_began_and_goes_nowhere_is_not_remembered
     assert_eq!([found(mine, 1).await, found(mine, 1).await], [1, 1]);
     assert_eq!([found(other, 2).await, found(other, 2).await], [1, 0]);
 }
+
+/// Who knows of none beyond it that is left to be asked is not asked, unless one of these is away: only it can say so.
+#[testkit::test]
+async fn one_that_is_away_two_hops_off_is_missed(security: Security) {
+    let mut indexers = line(security, 3).await;
+    let peer = holder(0, &indexers[0], security).await;
+    assert_eq!(asked(&peer, 2).await, (vec![(1, nodes([0]))], true));
+    indexers.pop().unwrap().shutdown().await;
+    let missed = async || (!asked(&peer, 2).await.1).then_some(());
+    eventually(missed).await;
+}

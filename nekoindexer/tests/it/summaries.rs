@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     sync::{Arc, LazyLock},
 };
 
@@ -222,7 +223,8 @@ impl World {
         let Some(channel) = channels.get_mut(&to).filter(|channel| channel.call.is_none()) else { return };
         let echo = channel.their_clock;
         let told = &mut channel.told;
-        told.tell(own, &neighbors);
+        let version = BuildHasherDefault::<DefaultHasher>::default().hash_one(&neighbors);
+        told.tell(own, version, || Change::Neighbors(List::first_of(neighbors.iter().copied())));
         let message = told.next_message().unwrap_or_else(|| told.heartbeat());
         assert!(told.next_message().is_none(), "all changes fit one message");
         self.calls += 1;

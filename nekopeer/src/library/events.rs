@@ -218,7 +218,7 @@ impl fmt::Display for Event {
             Self::Connected(indexer) => write!(f, "connected to indexer {indexer}"),
             Self::Full { indexer, files } => write!(
                 f,
-                "indexer {indexer} has no room for {files} more names of this peer, so that nobody finds them there: give it more memory, or use another indexer"
+                "indexer {indexer} does not list {files} more names of this peer, so that nobody finds them there: it has too many of this peer, or of other origins for the same name; use another indexer too"
             ),
             Self::NotListed(indexer) => write!(
                 f,

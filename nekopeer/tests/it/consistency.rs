@@ -54,7 +54,9 @@ async fn push_reaches_holders_two_indexers_away() {
     let first = indexer(&[]).await;
     let second = indexer(&[first.local_addr()]).await;
     let third = indexer(&[second.local_addr()]).await;
-    second.neighbors_reach(2).await;
+    // Each is a guest of the one before it.
+    second.neighbors_reach(1).await;
+    third.neighbors_reach(1).await;
     let from = Folder::new();
     let config = from.config(&[first.local_addr()]);
     let origin = Node::registered(Config { policy: lasting_push(), ..config }).await;

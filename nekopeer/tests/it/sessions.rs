@@ -50,7 +50,6 @@ async fn version_published_while_the_indexer_is_away_is_announced_when_it_is_bac
         let near = indexer(&[]).await;
         let far = indexer(&[near.local_addr()]).await;
         far.neighbors_reach(1).await;
-        near.neighbors_reach(1).await; // news goes to a guest once it has proved itself
         let (_port, addr) = kept_port();
         let way = Proxy::begin(addr, near.local_addr());
         let (from, mut origin) = peer(&[addr]).await;

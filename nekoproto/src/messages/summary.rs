@@ -41,7 +41,7 @@ pub enum Change {
     },
     /// The neighbors that the sender trusts are these, all of them.
     Neighbors(#[serde(with = "crate::values::fixed_list")] List<NodeTag, COVERED_MAX>),
-    /// They are more than a list holds: the sender may ask anybody.
+    /// They are more than a list holds, or one is away, of whom only the sender can say so: the sender may ask anybody.
     ManyNeighbors,
 }
 

@@ -1,6 +1,6 @@
 //! What the index keeps of one name, or of the few names that have the same hash.
 
-use std::{ptr, sync::Arc};
+use std::{collections::HashMap, net::IpAddr, ptr, sync::Arc};
 
 use nekoproto::{FileName, ListedRecord, PackedRecord, SignedRecord, limits::HITS_MAX};
 use rand::random_range;
@@ -82,7 +82,7 @@ impl Entry {
             }
             _ => {}
         }
-        if of_origin.is_none() && !has_room(listings, &record.name) {
+        if of_origin.is_none() && !has_room(listings, &record.name, session.site()) {
             return (Noted::Full, false);
         }
         // A copy of the node's folder that runs elsewhere is to hear of the newer version, too.
@@ -114,6 +114,7 @@ impl Entry {
             outdated.extend(displaced);
         }
         remove_unheld(listings, remember);
+        arrange(listings);
         self.make_small();
         (noted, true)
     }
@@ -171,6 +172,7 @@ impl Entry {
             listing.holdings.retain(|held| !ptr::eq(&raw const *held.session, session));
         }
         remove_unheld(listings, remember);
+        arrange(listings);
         let is_empty = listings.is_empty();
         self.make_small();
         is_empty
@@ -181,10 +183,16 @@ impl Entry {
         self.records().find(|known| known.is(record))
     }
 
+    /// Whether there are as many origins as an answer holds.
+    pub(super) fn is_crowded(&self) -> bool {
+        matches!(self, Self::Many(listings) if listings.len() >= HITS_MAX)
+    }
+
     /// Each origin's newest version of what is asked for, with holders whose lease runs: at most [`HITS_MAX`] and one, which
-    /// says that there are more. Of more, those whose holders have left give way, without a word; half of the places are
-    /// for those that were listed first, and for the others each lookup begins elsewhere. An origin that is asked for may be
-    /// one of those that found no room: if it is not listed, the others are found.
+    /// says that there are more. Of more, those whose holders have left give way, without a word, and a second one of a site
+    /// to the first of another; half of the places are for those that were listed first, and for the others each lookup
+    /// begins elsewhere. An origin that is asked for may be one of those that found no room: if it is not listed, the others
+    /// are found.
     pub(super) fn found(&self, asked: &Asked<'_>, now_ms: u64) -> Vec<Found> {
         let listings = match self {
             Self::Single { record, holder } => {
@@ -198,9 +206,14 @@ impl Entry {
         };
         let is_crowded = listings.len() > HITS_MAX;
         let (elders, others) = listings.split_at(if is_crowded { HITS_MAX / 2 } else { 0 });
-        let (late, early) = others.split_at(if is_crowded { random_range(0..others.len()) } else { 0 });
-        let of_name =
-            || elders.iter().chain(early).chain(late).filter(|listing| listing.has_name(asked.name));
+        let (firsts, others) =
+            others.split_at(others.partition_point(|listing| is_crowded && listing.rank == 0));
+        let begin = |those: &[Listing]| {
+            if is_crowded && !those.is_empty() { random_range(0..those.len()) } else { 0 }
+        };
+        let [(b, a), (d, c)] = [firsts, others].map(|those| those.split_at(begin(those)));
+        let all = || elders.iter().chain(a).chain(b).chain(c).chain(d);
+        let of_name = || all().filter(|listing| listing.has_name(asked.name));
         let first = |listings: &mut dyn Iterator<Item = &Listing>| -> Vec<Found> {
             listings.filter_map(|listing| listing.found(asked.without, now_ms)).take(HITS_MAX + 1).collect()
         };
@@ -278,18 +291,38 @@ impl Entry {
     }
 }
 
-/// Whether one more origin may publish `name`, if need be in the place of one whose holders have no connection.
-fn has_room(listings: &mut [Listing], name: &FileName) -> bool {
+/// Whether one more origin may publish `name` from `site`, if need be in the place of one whose holders have no connection,
+/// or of the last of the site that has most.
+fn has_room(listings: &mut [Listing], name: &FileName, site: IpAddr) -> bool {
     if listings.len() < ORIGINS_MAX
         || listings.iter().filter(|listing| listing.has_name(name)).count() < ORIGINS_MAX
     {
         return true;
     }
-    let left = listings.iter_mut().find(|listing| listing.has_name(name) && !listing.is_connected());
-    left.is_some_and(|listing| {
+    let of_site = listings.iter().filter(|listing| listing.site() == Some(site)).count();
+    let left = listings.iter().position(|listing| listing.has_name(name) && !listing.is_connected());
+    // The last one has the highest rank.
+    let busiest = || listings.iter().rposition(|listing| listing.has_name(name));
+    let gives_way = left.or_else(busiest).map(|place| &mut listings[place]);
+    let gives_way = gives_way.filter(|one| !one.is_connected() || usize::from(one.rank) > of_site);
+    gives_way.is_some_and(|listing| {
         listing.holdings.clear();
         true
     })
+}
+
+/// Puts those first of a crowd that are the first of their site, then those that are the second, and so on.
+fn arrange(listings: &mut [Listing]) {
+    if listings.len() < HITS_MAX {
+        return;
+    }
+    let mut sites: HashMap<Option<IpAddr>, u16> = HashMap::new();
+    for listing in listings.iter_mut() {
+        let rank = sites.entry(listing.site()).or_default();
+        listing.rank = *rank;
+        *rank = rank.saturating_add(1);
+    }
+    listings.sort_by_key(|listing| listing.rank);
 }
 
 /// Removes the listings that nobody holds; the versions that could be had are to be remembered.

@@ -1,6 +1,6 @@
 //! One file of one origin in the index, and who holds which version of it.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use nekoproto::{FileName, ListedRecord, NodeTag, PackedRecord, Record, Version, limits::HOLDERS_MAX};
 use rand::random_range;
@@ -21,6 +21,8 @@ pub(super) struct Listing {
     /// Whether somebody held all of this version, or announced it. If not, it may be had from nobody, and it is
     /// not remembered when its last holder of a part leaves.
     pub(super) is_complete: bool,
+    /// How many others of the same site come before it, where the name is crowded.
+    pub(super) rank: u16,
 }
 
 #[derive(Debug)]
@@ -34,7 +36,7 @@ pub(super) struct Holding {
 impl Listing {
     /// Of the version that `holding` is of.
     pub(super) fn new(record: PackedRecord, holding: Holding) -> Self {
-        Self { record, is_complete: !holding.partial, holdings: vec![holding] }
+        Self { record, is_complete: !holding.partial, holdings: vec![holding], rank: 0 }
     }
 
     pub(super) fn has_name(&self, name: &FileName) -> bool {
@@ -94,6 +96,11 @@ impl Listing {
             order(&mut holders);
         }
         (!holders.is_empty()).then(|| Found { record: self.record.unpack(), holders })
+    }
+
+    /// Where it is listed from.
+    pub(super) fn site(&self) -> Option<IpAddr> {
+        self.holdings.first().map(|held| held.session.site())
     }
 
     /// Whether one of its holders has a connection, or had one just now.

@@ -10,6 +10,7 @@ mod session;
 
 use std::{
     hash::{BuildHasher, RandomState},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -131,14 +132,15 @@ impl<S: BuildHasher> Index<S> {
     /// A session for a node, listed `at` its addresses until `now + lease` unless renewed. Its names are on nobody's
     /// account.
     pub fn open_session(&self, at: NodeAddrs, lease: Duration, now: Instant) -> Arc<Session> {
-        self.open_session_on(None, at, lease, now)
+        let site = at.addrs().first().map_or(Ipv4Addr::UNSPECIFIED.into(), SocketAddr::ip);
+        self.open_session_on(None, (at, site), lease, now)
     }
 
-    /// The same, with its names on `account`.
+    /// The same for one that connects from this site, with its names on `account`.
     pub fn open_session_on(
         &self,
         account: Option<Account>,
-        at: NodeAddrs,
+        at: (NodeAddrs, IpAddr),
         lease: Duration,
         now: Instant,
     ) -> Arc<Session> {
@@ -241,6 +243,11 @@ impl<S: BuildHasher> Index<S> {
             Some(listed) => listed.vouch(record),
             None => Err(record),
         }
+    }
+
+    /// Whether the name has as many origins as an answer holds: a further one must prove itself.
+    pub(crate) fn is_crowded(&self, name: &FileName) -> bool {
+        self.entries.view(&self.hash(name), |_, entry| entry.is_crowded()).unwrap_or_default()
     }
 
     /// The sessions whose lease has ended, or whose account was evicted; [`end`](Self::end) each of them.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    net::IpAddr,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
@@ -38,6 +39,8 @@ pub struct Session {
     id: SessionId,
     /// Who it is, and where it can be reached.
     at: NodeAddrs,
+    /// Where it connects from.
+    site: IpAddr,
     /// Who has it connect to those who cannot connect to it: nobody on its own machine.
     via: Via,
     /// It was not reached there: it connects to those who look for it.
@@ -67,13 +70,19 @@ pub(super) struct SessionNames {
 }
 
 impl Session {
-    pub(super) fn new(id: SessionId, at: NodeAddrs, account: Option<Account>, lease_ends_ms: u64) -> Self {
+    pub(super) fn new(
+        id: SessionId,
+        (at, site): (NodeAddrs, IpAddr),
+        account: Option<Account>,
+        lease_ends_ms: u64,
+    ) -> Self {
         let names = SessionNames { tab: Tab::of(account), ..SessionNames::default() };
         let is_local = at.addrs().first().is_none_or(|addr| addr.ip().is_loopback());
         Self {
             id,
             via: if is_local { Via::Nobody } else { Via::Sender },
             at,
+            site,
             is_unreachable: AtomicBool::new(false),
             lease_ends_ms: AtomicU64::new(lease_ends_ms),
             left_ms: AtomicU64::new(CONNECTED),
@@ -90,6 +99,10 @@ impl Session {
 
     pub(super) fn node(&self) -> NodeId {
         self.at.node()
+    }
+
+    pub(super) const fn site(&self) -> IpAddr {
+        self.site
     }
 
     /// It as a holder of a version, or of a part of it.

@@ -308,6 +308,30 @@ fn an_origin_gets_the_place_of_one_that_left_where_all_are_taken() {
     setup.index.check();
 }
 
+/// Goal: as many keys as may list a name, all from one site, neither keep out an origin of another site nor hide it.
+#[test]
+fn an_origin_gets_a_place_among_many_of_one_other_site() {
+    let setup = Setup::new();
+    (0..entry::ORIGINS_MAX).for_each(|n| assert_eq!(setup.join(&one_of_many(n)).0, NEWS));
+    let from = |n: u8, site: [u8; 4]| {
+        let real = record(n, "a", 1);
+        let at = NodeAddrs::new(real.origin, [holder(1).addr]);
+        let session = setup.index.open_session_on(None, (at, site.into()), LEASE, setup.now);
+        (setup.index.register(&session, &real), real)
+    };
+    for (n, site) in [(7, [10, 0, 0, 1]), (8, [10, 0, 0, 2])] {
+        let (noted, real) = from(n, site);
+        assert_eq!(noted, NEWS);
+        assert_eq!(setup.join(&one_of_many(9000 + usize::from(n))).0, Noted::Full, "their site has enough");
+        for _ in 0..20 {
+            let found = setup.index.lookup(&name("a"), setup.now);
+            let found = &found[..HITS_MAX];
+            assert!(found.iter().any(|found| found.record.origin == real.origin), "it is in each answer");
+        }
+    }
+    setup.index.check();
+}
+
 #[test]
 fn holders_that_failed_are_left_out_if_they_are_not_wanted() {
     let setup = Setup::new();

@@ -21,6 +21,14 @@ fn tags(nodes: &[usize]) -> Arc<[NodeTag]> {
     tags.into()
 }
 
+fn say(told: &mut Told, own: &OwnSummary, neighbors: &[usize]) {
+    let version = neighbors.iter().fold(1, |sum: u64, n| sum.wrapping_mul(1000) + *n as u64);
+    told.tell(own, version, || match neighbors.len() {
+        0..=COVERED_MAX => Change::Neighbors(List::first_of(tags(neighbors).iter().copied())),
+        _ => Change::ManyNeighbors,
+    });
+}
+
 /// All that is to be told.
 fn messages(told: &mut Told) -> Vec<SummaryNews> {
     std::iter::from_fn(|| told.next_message()).collect()
@@ -44,7 +52,7 @@ impl Line {
 
     /// Tells all that is new, and says in how many messages; the heartbeat is none.
     fn tell(&mut self, own: &OwnSummary, neighbors: &[usize]) -> usize {
-        self.told.tell(own, &tags(neighbors));
+        say(&mut self.told, own, neighbors);
         let messages = messages(&mut self.told);
         messages.iter().for_each(|message| assert_eq!(self.take(message), Took::All));
         let heartbeat = self.told.heartbeat();
@@ -78,7 +86,7 @@ fn what_was_told_rules_out_all_else() {
 #[test]
 fn what_is_not_dated_is_not_relied_on() {
     let (own, mut line) = (OwnSummary::new(1), Line::new());
-    line.told.tell(&own, &tags(&[]));
+    say(&mut line.told, &own, &[]);
     for message in messages(&mut line.told) {
         assert_eq!(line.theirs.take(message, None), Took::All);
     }
@@ -143,7 +151,7 @@ fn what_is_told_in_parts_is_confirmed_with_the_last() {
     let (mut own, mut told) = (OwnSummary::new(1), Told::default());
     own.begin_rebuild();
     own.renew(Fresh { filter: Filter::for_keys(400_000), keys: 0 });
-    told.tell(&own, &tags(&[]));
+    say(&mut told, &own, &[]);
     while let Some(message) = told.next_message() {
         assert_eq!(told.confirms(own.position()) != 0, message.is_all, "{}", message.number);
         let bytes = nekoproto::codec::encode(&message).unwrap().len();
@@ -156,7 +164,7 @@ fn a_message_that_is_missing_late_or_repeated_is_noticed() {
     let (mut own, mut line) = (OwnSummary::new(1), Line::new());
     line.tell(&own, &[]);
     let next_message = |line: &mut Line, own: &OwnSummary| {
-        line.told.tell(own, &tags(&[]));
+        say(&mut line.told, own, &[]);
         messages(&mut line.told).remove(0)
     };
     let [lost, next] = [1, 2].map(|n| {

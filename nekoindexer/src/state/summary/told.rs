@@ -1,10 +1,10 @@
 //! What one neighbor was told over one connection, and what it is to be told next.
 
-use std::{collections::VecDeque, mem, sync::Arc};
+use std::{collections::VecDeque, mem};
 
 use nekoproto::{
-    List, NodeTag,
-    limits::{CHANGE_BYTES_MAX, COVERED_MAX, SUMMARY_BYTES_MAX, SUMMARY_CHANGES_MAX, SUMMARY_KEYS_MAX},
+    List,
+    limits::{CHANGE_BYTES_MAX, SUMMARY_BYTES_MAX, SUMMARY_CHANGES_MAX, SUMMARY_KEYS_MAX},
     summary::{Change, Filter, SummaryNews},
 };
 
@@ -20,8 +20,8 @@ pub struct Told {
     number: u64,
     /// How many of our names it was told.
     position: Option<Position>,
-    /// The neighbors that it was told we trust.
-    neighbors: Option<Arc<[NodeTag]>>,
+    /// Which version of the neighbors that we trust it was told.
+    neighbors: Option<u64>,
     /// What follows goes on from what it was told.
     goes_on: bool,
     /// What is to be told, in order.
@@ -53,8 +53,8 @@ impl Told {
         if self.changes.is_empty() && self.position == Some(own) { self.number } else { 0 }
     }
 
-    /// Adds what is new in our own summary, and which `neighbors` we trust.
-    pub fn tell(&mut self, own: &OwnSummary, neighbors: &Arc<[NodeTag]>) {
+    /// Adds what is new in our own summary, and which `neighbors` we trust, unless it was told that `version` of them.
+    pub fn tell(&mut self, own: &OwnSummary, version: u64, neighbors: impl FnOnce() -> Change) {
         match self.position.replace(own.position()).and_then(|since| own.added(since)) {
             Some(added) => {
                 let added = added.chunks(SUMMARY_KEYS_MAX);
@@ -66,13 +66,8 @@ impl Told {
                 self.changes.push_back(Pending::Filter { position, filter, part: 0 });
             }
         }
-        if self.neighbors.as_ref() != Some(neighbors) {
-            self.neighbors = Some(Arc::clone(neighbors));
-            self.changes.push_back(Pending::Change(if neighbors.len() > COVERED_MAX {
-                Change::ManyNeighbors
-            } else {
-                Change::Neighbors(List::first_of(neighbors.iter().copied()))
-            }));
+        if self.neighbors.replace(version) != Some(version) {
+            self.changes.push_back(Pending::Change(neighbors()));
         }
     }
 

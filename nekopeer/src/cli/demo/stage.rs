@@ -54,18 +54,19 @@ impl Stage {
     pub(super) async fn set() -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("nekop2p-demo-").tempdir()?;
         let mut indexers: Vec<IndexerHandle> = Vec::new();
-        for place in [Self::WEST, Self::MIDDLE, Self::EAST] {
-            // Each indexer names the one before it; one side of a pair is enough.
-            let neighbors = place.checked_sub(1).map(|before| indexers[before].local_addr());
-            let config = nekoindexer::Config {
-                listen: SocketAddr::from(([127, 0, 0, 1], 0)),
-                neighbors: neighbors.into_iter().collect(),
-                ..nekoindexer::Config::default()
-            };
+        for _ in [Self::WEST, Self::MIDDLE, Self::EAST] {
+            let listen = SocketAddr::from(([127, 0, 0, 1], 0));
+            let config = nekoindexer::Config { listen, ..nekoindexer::Config::default() };
             indexers.push(Indexer::spawn(config).await?);
         }
-        for (indexer, neighbors) in indexers.iter().zip([1, 2, 1]) {
-            within(LINKED_WITHIN, "the indexers' links", indexer.neighbors_reach(neighbors)).await?;
+        // Those beside each other name each other: then they trust each other.
+        let addrs: Vec<_> = indexers.iter().map(IndexerHandle::local_addr).collect();
+        let beside = [&addrs[1..2], &[addrs[0], addrs[2]], &addrs[1..2]];
+        for (indexer, neighbors) in indexers.iter().zip(beside) {
+            indexer.reload(neighbors, None).map_err(anyhow::Error::msg)?;
+        }
+        for (indexer, neighbors) in indexers.iter().zip(beside) {
+            within(LINKED_WITHIN, "the indexers' links", indexer.neighbors_reach(neighbors.len())).await?;
         }
         Ok(Self { folder, indexers })
     }

@@ -205,7 +205,7 @@ impl Worker {
         let files = self.unlisted.swap(0, Ordering::Relaxed);
         if files > 0 {
             let indexer = self.link.addr();
-            warn!(%indexer, files, "the indexer has no room for all names: it needs more memory");
+            warn!(%indexer, files, "the indexer does not list all names: it has too many of this peer, or too many origins of a name");
             self.library.tell(Event::Full { indexer, files });
         }
         Ok(())
