@@ -12,7 +12,7 @@ use nekoproto::{
 };
 
 /// How often neighbors say that nothing has changed.
-const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
+const CONFIRMS_EVERY: Duration = Duration::from_secs(1);
 /// Names that leave no bit of the smallest filter unset.
 const FULL_KEYS: usize = 40_000;
 
@@ -70,7 +70,7 @@ impl Teller {
 
     /// Confirms all of it until the connection ends, whether or not that is taken.
     pub(super) async fn stays(mut self) -> Result<(), RogueError> {
-        let mut ticks = interval(HEARTBEAT_EVERY);
+        let mut ticks = interval(CONFIRMS_EVERY);
         loop {
             ticks.tick().await;
             drop(self.tell(false, true, None).await); // who has no place yet may get one
