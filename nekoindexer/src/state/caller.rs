@@ -41,7 +41,7 @@ const SCANS_OF_NEIGHBOR_MAX: usize = 32;
 /// Holders that it has connect to it, or over this node, at the moment; further ones are refused as `Busy`.
 const CALL_BACKS_MAX: usize = 16;
 /// Announcements of newer versions that holders and neighbors are being told because of it; further ones are refused.
-const ANNOUNCEMENTS_OF_PEER_MAX: usize = 16;
+const ANNOUNCEMENTS_OF_PEER_MAX: usize = 64;
 const ANNOUNCEMENTS_OF_NEIGHBOR_MAX: usize = 1024;
 
 /// What a node is to this one.

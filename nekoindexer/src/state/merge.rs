@@ -55,7 +55,13 @@ impl Merge {
     #[must_use]
     pub fn new(local: Vec<Found>) -> Self {
         let mut merge = Self { found: Vec::new(), complete: true, guests_unheard: false, messages: 0 };
-        local.into_iter().for_each(|found| merge.absorb(found));
+        if let [Found { holders, .. }] = local.as_slice()
+            && holders.len() == 1
+        {
+            merge.found = local; // as nearly always: there is nothing to merge
+        } else {
+            local.into_iter().for_each(|found| merge.absorb(found));
+        }
         merge
     }
 

@@ -52,9 +52,14 @@ impl PackedRecord {
     /// The record as it was packed.
     #[must_use]
     pub fn unpack(&self) -> ListedRecord {
+        self.unpack_as(FileName::checked_before(self.name_bytes()))
+    }
+
+    /// The same where its `name` is at hand.
+    #[must_use]
+    pub fn unpack_as(&self, name: FileName) -> ListedRecord {
         let Ids { origin, content, manifest, signature } = *self.ids();
         let (version, size, policy, published_ms) = self.numbers();
-        let name = FileName::checked_before(self.name_bytes());
         let record = Record { origin, name, version, size, content, manifest, policy, published_ms };
         ListedRecord::checked_before(SignedRecord::new(record, signature))
     }

@@ -199,7 +199,8 @@ impl Entry {
                 let is_found = is_wanted(holder, asked.without, now_ms)
                     && has_name(record, asked.name)
                     && asked.takes_origin(record);
-                let found = |listed| Found { record: record.unpack(), holders: vec![listed] };
+                let found =
+                    |listed| Found { record: record.unpack_as(asked.name.clone()), holders: vec![listed] };
                 return if is_found { vec![found(holder.listed(false))] } else { Vec::new() };
             }
             Self::Many(listings) => listings,
