@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 pub use self::account::{Account, Connected, Lease, NoRoom};
-use crate::{turns::Flow, values::NodeId};
+use crate::values::NodeId;
 
 /// Bytes of a process, unless told otherwise. With the program itself it stays below 256 MiB.
 pub const BUDGET_DEFAULT: usize = 160 * 1024 * 1024;
@@ -82,7 +82,6 @@ struct Shared {
     site: Option<Arc<Site>>,
     evicted: CancellationToken,
     is_trusted: AtomicBool,
-    flow: Flow,
     /// The number of accounts that were opened before.
     before: u64,
     connections: AtomicUsize,
@@ -158,7 +157,6 @@ impl Budget {
             site: who.site.map(|addr| self.site(addr)),
             evicted: CancellationToken::new(),
             is_trusted: AtomicBool::new(false),
-            flow: Flow::default(),
             before: self.opened.fetch_add(1, Relaxed),
             connections: AtomicUsize::new(0),
             refused: AtomicU32::new(0),

@@ -8,7 +8,6 @@
 //! | `values` | names, ids, policies, records, manifests, filters: checked when decoded |
 //! | `identity` | a node's key pair, signing and verifying records |
 //! | `messages` | [`hello`], [`indexer`], [`peer`], [`summary`], data streams, refusals: what is sent |
-//! | `turns` | the order in which connections work on the threads of a node |
 //! | [`budget`] | bytes kept for others, and each node's share |
 //! | [`transport`] | connections between nodes, control calls, data streams |
 //!
@@ -24,7 +23,6 @@ mod remedy;
 pub mod small_file;
 pub mod tasks;
 pub mod transport;
-mod turns;
 mod values;
 
 pub use self::{identity::*, messages::*, remedy::*, values::*};

@@ -5,7 +5,6 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
-use crate::turns::Flow;
 
 /// One of this many parts of the budget is the share of one account.
 const ACCOUNT_PARTS: usize = 3;
@@ -64,11 +63,6 @@ impl Account {
     /// From now on it is evicted only when no other is left: it is of this node itself, or of one that the operator named.
     pub fn trust(&self) {
         self.0.is_trusted.store(true, Relaxed);
-    }
-
-    /// What is done for it.
-    pub(crate) fn flow(&self) -> &Flow {
-        &self.0.flow
     }
 
     /// Its node has a connection until what is returned is dropped. Without one it makes room before all others.

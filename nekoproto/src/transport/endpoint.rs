@@ -31,7 +31,6 @@ use crate::{
     identity::Identity,
     limits::HINTS_MAX,
     messages::{Hello, HelloRefusal, NetworkName, Purpose, Role},
-    turns::Turns,
     values::{IndexerAddr, List, NodeAddrs, NodeId},
 };
 
@@ -66,7 +65,6 @@ pub struct Endpoint {
     /// Tells this process from others with its key.
     instance: u64,
     budget: Arc<Budget>,
-    turns: Turns,
     tls: Option<Tls>,
     /// Where it listens, if it does.
     listens_on: Mutex<Option<SocketAddr>>,
@@ -102,12 +100,10 @@ impl Endpoint {
         config.access.allowed.admit_own(config.identity.id());
         let (listens_on, unproven, hints) = <_>::default();
         let (rendezvous, relay, callers) = <_>::default();
-        let turns = Turns::new();
         Ok(Arc::new(Self {
             config,
             instance: rand::random(),
             budget,
-            turns,
             tls,
             listens_on,
             unproven,
@@ -122,11 +118,6 @@ impl Endpoint {
     #[must_use]
     pub const fn budget(&self) -> &Arc<Budget> {
         &self.budget
-    }
-
-    /// The order in which its connections work.
-    pub(super) const fn turns(&self) -> &Turns {
-        &self.turns
     }
 
     /// This node's id.
@@ -219,7 +210,7 @@ impl Endpoint {
         }
         let us = SocketAddr::new(here, hello.listen_port);
         let account = self.budget.account(addr.ip(), theirs.node);
-        let io = NodeIo::new(io, account.clone(), &self.turns);
+        let io = NodeIo::new(io, account.clone());
         Ok(Connection::new((io, account), (&theirs, purpose), (addr, us)))
     }
 
@@ -243,7 +234,7 @@ impl Endpoint {
         let theirs = handshake::accept(&mut io, &self.proofs(proven), answer).await?;
         let us = SocketAddr::new(here, self.hello(theirs.purpose, here).listen_port);
         let account = self.budget.account(addr.ip(), theirs.node);
-        let io = NodeIo::new(io, account.clone(), &self.turns);
+        let io = NodeIo::new(io, account.clone());
         Ok(Connection::new((io, account), (&theirs, theirs.purpose), (addr, us)))
     }
 

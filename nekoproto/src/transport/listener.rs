@@ -10,15 +10,21 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    task::ready,
     time::{Duration, Instant},
 };
 
 use rustix::io::Errno;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
+    sync::Semaphore,
+    task::yield_now,
     time::{error::Elapsed, sleep, timeout, timeout_at},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::{CancellationToken, PollSemaphore},
+    task::TaskTracker,
+};
 use tracing::{debug, warn};
 
 use super::{
@@ -36,7 +42,6 @@ use crate::{
     limits::HANDSHAKE_TIMEOUT,
     messages::{Purpose, Role},
     tasks::spawn_until,
-    turns::Flow,
 };
 
 /// Connections the system may queue for `accept`.
@@ -47,11 +52,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// in use.
 const SILENT_PARTS: usize = 2;
 
-/// How often a newcomer of this machine looks for a place at least, while all handshakes wait for their turns.
+/// How often a newcomer of this machine looks for a place at least, while all handshakes wait for their next step.
 const CROWDED_PAUSE: Duration = Duration::from_millis(5);
 
-/// All handshakes together get the time of one more than this many busy nodes.
-const HANDSHAKES_WEIGHT: u64 = 7;
+/// Steps of handshakes between two looks at what has arrived. Each step computes for up to 0.3 ms.
+const HANDSHAKE_STEPS: usize = 4;
 
 /// A bound socket of an [`Endpoint`].
 #[derive(Debug)]
@@ -69,6 +74,8 @@ pub struct Arrivals {
     handshakes: Places,
     control: Places,
     data: Places,
+    /// One permit for each step of a handshake, until the runtime has looked for new arrivals.
+    steps: Arc<Semaphore>,
     /// Newcomers of this machine that wait for a handshake.
     waiting: tokio::sync::Mutex<()>,
     refused: AtomicU64,
@@ -81,7 +88,8 @@ impl Arrivals {
         let shares = shares(file_limit(), role == Role::Peer);
         let [handshakes, control, data] = [shares.handshakes, shares.control, shares.data].map(Places::new);
         let (silent, waiting, refused, failed, turned_away) = <_>::default();
-        Self { silent, handshakes, control, data, waiting, refused, failed, turned_away }
+        let steps = Arc::new(Semaphore::new(HANDSHAKE_STEPS));
+        Self { silent, handshakes, control, data, steps, waiting, refused, failed, turned_away }
     }
 
     const fn all(&self) -> [&Places; 3] {
@@ -198,7 +206,7 @@ impl Listener {
         F: Fn(Connection) -> S + Clone + Send + 'static,
         S: Future<Output = ()> + Send + 'static,
     {
-        let (mut pace, flow) = (Pace::default(), Flow::weighted(HANDSHAKES_WEIGHT));
+        let mut pace = Pace::default();
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => return,
@@ -222,11 +230,8 @@ impl Listener {
                 continue;
             }
             let seat = self.arrivals.silent.enter(self.arrivals.silent_max());
-            let welcome = Welcome {
-                endpoint: Arc::clone(&self.endpoint),
-                arrivals: Arc::clone(&self.arrivals),
-                flow: flow.clone(),
-            };
+            let (endpoint, arrivals) = (Arc::clone(&self.endpoint), Arc::clone(&self.arrivals));
+            let welcome = Welcome { endpoint, arrivals };
             spawn_until(&tasks, &stop, welcome.and_serve(stream, (from, tenant), seat, serve.clone()));
         }
     }
@@ -238,8 +243,6 @@ type Greeted = Result<Result<Connection, ConnectError>, Elapsed>;
 struct Welcome {
     endpoint: Arc<Endpoint>,
     arrivals: Arc<Arrivals>,
-    /// The work of handshakes.
-    flow: Flow,
 }
 
 impl Welcome {
@@ -323,18 +326,21 @@ impl Welcome {
         None
     }
 
-    /// Does the handshake, whose steps take turns. It gives way to others while it waits for the other end, not while it
-    /// waits for its turn.
+    /// Does the handshake, whose steps wait for permits. It gives way to others while it waits for the other end, not
+    /// while it waits for a permit.
     async fn shake_hands(&self, stream: TcpStream, presence: &Presence) -> Result<Connection, ConnectError> {
-        let mut worker = self.endpoint.turns().worker(self.flow.clone());
+        let mut steps = PollSemaphore::new(Arc::clone(&self.arrivals.steps));
         let mut welcoming = pin!(self.endpoint.welcome(stream));
         poll_fn(|cx| {
             presence.set_busy(true);
-            worker.poll(cx, |cx, _| {
-                let welcomed = welcoming.as_mut().poll(cx);
-                presence.set_busy(welcomed.is_ready());
-                welcomed
-            })
+            let permit = ready!(steps.poll_acquire(cx));
+            let welcomed = welcoming.as_mut().poll(cx);
+            tokio::spawn(async {
+                yield_now().await; // all that is ready is polled, then the sockets are looked at
+                drop(permit);
+            });
+            presence.set_busy(welcomed.is_ready());
+            welcomed
         })
         .await
     }

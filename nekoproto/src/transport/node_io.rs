@@ -9,10 +9,7 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{io::Io, places::Presence};
-use crate::{
-    budget::Account,
-    turns::{Turns, Worker},
-};
+use crate::budget::Account;
 
 /// The byte stream of a connection after its handshake.
 #[derive(Debug)]
@@ -20,15 +17,13 @@ pub struct NodeIo {
     pub(super) io: Io,
     pub(super) account: Account,
     pub(super) presence: Presence,
-    pub(super) worker: Worker,
 }
 
 impl NodeIo {
     /// It ends when `account` is evicted, or when another takes its place.
-    pub(super) fn new(io: Io, account: Account, turns: &Turns) -> Self {
+    pub(super) fn new(io: Io, account: Account) -> Self {
         let presence = Presence::new(account.evicted().child_token());
-        let worker = turns.worker(account.flow().clone());
-        Self { io, account, presence, worker }
+        Self { io, account, presence }
     }
 }
 

@@ -4,10 +4,10 @@
 mod access;
 mod common;
 mod control;
+mod crowds;
 mod data;
 mod golden;
 mod handshake;
 mod link;
 mod overload;
 mod tls;
-mod turns;

@@ -27,13 +27,13 @@ use super::{
     ledger::Ledger,
     outgoing::Outgoing,
     serving::{Held, Request, Serving},
+    slice::Slice,
 };
 use crate::{
     codec,
     limits::FRAME_BYTES_MAX,
     messages::Fault,
     transport::{error::FrameError, io::Io, node_io::NodeIo, places::Presence},
-    turns::{Slice, Worker},
 };
 
 /// Bytes to be sent that are written while requests are still being served: the other end works on them
@@ -88,9 +88,9 @@ where
     F: Future<Output = Result<SResp, ServerError>>,
     S: Fn(context::Context, SReq) -> F,
 {
-    pub(super) fn new(io: NodeIo, calls: Arc<Table<CResp>>, serve: S) -> (Self, Worker) {
-        let NodeIo { io, account, presence, worker } = io;
-        let driver = Self {
+    pub(super) fn new(io: NodeIo, calls: Arc<Table<CResp>>, serve: S) -> Self {
+        let NodeIo { io, account, presence } = io;
+        Self {
             io,
             calls,
             serving: Serving::new(serve),
@@ -105,8 +105,7 @@ where
             is_busy: false,
             deadline: None,
             is_flushed: true,
-        };
-        (driver, worker)
+        }
     }
 
     /// Runs the connection until it ends. Where `slice` is over, there is more to do, and it has to be polled again.

@@ -11,6 +11,7 @@ pub(super) mod frame;
 mod ledger;
 mod outgoing;
 mod serving;
+mod slice;
 
 use std::{
     future::{Future, poll_fn},
@@ -24,7 +25,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tarpc::{ServerError, server::Serve};
 use tracing::error;
 
-use self::{calls::Calls, driver::ConnectionDriver};
+use self::{calls::Calls, driver::ConnectionDriver, slice::Slice};
 use super::node_io::NodeIo;
 use crate::tasks::Stop;
 
@@ -34,11 +35,10 @@ pub type Driver = BoxFuture<'static, ()>;
 /// Serves `service` to the other end of `io`, and makes a client to call it.
 ///
 /// `new_client` is the generated `…Client::from` of the service at the other end. Handlers are polled on the
-/// task that runs the returned future, which takes turns with the other connections of its node: between two of its
-/// requests others go on, but a handler that computes for long delays them all. The future ends when the other end closes the connection, takes more than its share of the budget, or has
-/// to give way. When it ends or is dropped, the connection
-/// closes, every call of the client fails with [`RpcError`](tarpc::client::RpcError) and every handler is
-/// dropped.
+/// task that runs the returned future, which works in slices: between two of its requests other connections go on,
+/// but a handler that computes for long delays them all. The future ends when the other end closes the connection, takes
+/// more than its share of the budget, or has to give way. When it ends or is dropped, the connection closes, every call
+/// of the client fails with [`RpcError`](tarpc::client::RpcError) and every handler is dropped.
 pub fn open<S, CReq, CResp, C>(
     io: NodeIo,
     service: S,
@@ -62,12 +62,15 @@ where
         })
     };
     let mut ended = Stop::new(io.presence.ended().clone());
-    let (mut driver, mut worker) = ConnectionDriver::new(io, table, serve);
+    let mut driver = ConnectionDriver::new(io, table, serve);
     let run = poll_fn(move |cx| {
         if ended.is_cancelled(cx) {
             return Poll::Ready(());
         }
-        worker.poll(cx, |cx, slice| driver.poll_run(cx, slice))
+        let mut slice = Slice::default();
+        let polled = driver.poll_run(cx, &mut slice);
+        slice.end(cx);
+        polled
     });
     (new_client(calls), run)
 }

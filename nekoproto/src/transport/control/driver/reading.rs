@@ -22,10 +22,10 @@ use crate::{
             deadline::context_of,
             frame::{Envelope, PREFIX_BYTES, next_frame, result_of, whole_bytes},
             serving::{Held, Request, Taken},
+            slice::Slice,
         },
         error::FrameError,
     },
-    turns::Slice,
 };
 
 /// Bytes read at once. The buffer is per thread, so an idle connection holds none.

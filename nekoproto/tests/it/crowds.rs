@@ -1,4 +1,4 @@
-//! Who keeps a node busy, and what that costs others: turns of connections and handshakes, and dials that were reset.
+//! Who keeps a node busy, and what that costs others: slices of connections, handshakes, and dials that were reset.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
