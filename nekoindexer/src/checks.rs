@@ -8,10 +8,9 @@ use std::{
 
 use nekoproto::{
     RecordError, Refusal, SignedRecord, VerifiedRecord, Verifier,
-    transport::places::{Places, Presence, Tenant},
+    transport::slots::{Presence, Slots, Tenant},
 };
 use tokio::{sync::Semaphore, task::spawn_blocking};
-use tokio_util::sync::CancellationToken;
 
 /// Lists that are checked at once: one core is left to those that ask.
 static RUNNING_MAX: LazyLock<usize> =
@@ -23,7 +22,7 @@ const LISTS_MAX: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Checks {
     verifier: Arc<Verifier>,
-    places: Places,
+    slots: Slots,
     running: Arc<Semaphore>,
 }
 
@@ -31,7 +30,7 @@ impl Default for Checks {
     fn default() -> Self {
         Self {
             verifier: Arc::default(),
-            places: Places::new(LISTS_MAX),
+            slots: Slots::new(LISTS_MAX),
             running: Arc::new(Semaphore::new(*RUNNING_MAX)),
         }
     }
@@ -46,7 +45,7 @@ impl Checks {
     /// Checks what a node at `tenant` says: at once where all of it is known.
     ///
     /// # Errors
-    /// [`Refusal::Busy`]: there is no place, or others need it more.
+    /// [`Refusal::Busy`]: there is no slot, or others need it more.
     ///
     /// # Cancel safety
     /// Safe. A check that has begun ends by itself.
@@ -58,11 +57,10 @@ impl Checks {
         if records.iter().all(|record| self.verifier.knows(record)) {
             return Ok(records.into_iter().map(|record| self.verifier.verify(record)).collect());
         }
-        let presence = Presence::new(CancellationToken::new());
-        presence.set_busy(true); // it makes room only for an address with fewer
-        let place = self.places.enter(tenant, presence).ok_or(Refusal::Busy)?;
+        // Busy: it makes room only for an address with fewer.
+        let slot = self.slots.enter(tenant, Presence::busy()).ok_or(Refusal::Busy)?;
         let running = Arc::clone(&self.running).acquire_owned();
-        let running = place.presence().ended().run_until_cancelled(running).await;
+        let running = slot.presence().ended().run_until_cancelled(running).await;
         let running = running.ok_or(Refusal::Busy)?.map_err(|_| Refusal::Busy)?; // it is never closed
         let verifier = Arc::clone(&self.verifier);
         let check = move || {

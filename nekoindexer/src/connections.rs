@@ -55,7 +55,6 @@ fn open_neighbor(
 ) -> (Connected, impl Future<Output = ()> + use<>) {
     let is_trusted = leads || shared.is_closed || shared.neighbors.links.is_configured(&remote.node);
     let role = if is_trusted { CallerRole::Trusted } else { CallerRole::Guest };
-    let open = account.connected();
     let caller = shared.state.seen.caller(remote.node, role, account.clone());
     let tab = shared.neighbors.tab(account.clone());
     let channel = Arc::new(Channel::new(leads, account, tab));
@@ -64,10 +63,6 @@ fn open_neighbor(
     let addr = remote.listens_at.unwrap_or(remote.addr);
     let service = Service { shared, remote, caller, session: Err(Refusal::WrongRole), channel: known };
     let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::from);
-    let driver = async move {
-        let _open = open;
-        driver.await;
-    };
     (Connected { addr, is_local: remote.is_local(), client, channel }, driver)
 }
 
@@ -131,7 +126,6 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
 
 async fn serve_peer(shared: Arc<Shared>, connection: Connection) {
     let Connection { io, remote, listens_at, instance, account, .. } = connection;
-    let _open = account.connected();
     let at = listens_at.map(|at| at.named_by(remote.is_local())).filter(|at| !at.addrs().is_empty());
     let session = match at {
         None => Err(Refusal::NotListening),

@@ -5,7 +5,7 @@ use std::time::Instant;
 use nekoproto::{
     Hit, IdDigits, List, ListedRecord, NoAnswer, QueryReply, QueryRequest, Record,
     limits::{HITS_MAX, HOLDERS_OF_NEIGHBOR_MAX},
-    transport::places::Tenant,
+    transport::slots::Tenant,
 };
 use tracing::debug;
 

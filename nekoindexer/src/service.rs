@@ -15,7 +15,7 @@ use nekoproto::{
     limits::TTL_MAX,
     probe::{ProbeReply, ProbeRequest},
     summary::{SummaryNews, SummaryReply},
-    transport::{Remote, places::Tenant},
+    transport::{Remote, slots::Tenant},
 };
 use tarpc::context::Context;
 use tokio::{sync::OwnedSemaphorePermit, task::yield_now};

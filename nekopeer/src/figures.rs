@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 
 use crate::{
     library::{Library, census::Census},
-    serve::{Slots, Uploads},
+    serve::{SlotCounts, Uploads},
 };
 
 /// How long a census counts at least.
@@ -71,8 +71,8 @@ impl Figures {
     }
 
     /// Its upload slots; without any where it does not serve.
-    pub(crate) fn slots(&self) -> Slots {
-        self.serving.as_ref().map_or_else(Slots::default, |(uploads, _)| uploads.slots())
+    pub(crate) fn slots(&self) -> SlotCounts {
+        self.serving.as_ref().map_or_else(SlotCounts::default, |(uploads, _)| uploads.slots())
     }
 
     /// The connections that it accepts, if it serves.

@@ -8,11 +8,14 @@ use std::{
     io::{self, Write},
     ops::Range,
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use nekoproto::{FileName, Freshness};
+use nekoproto::{
+    FileName, Freshness,
+    transport::slots::{Presence, Slot, SlotLimits, Slots, Tenant},
+};
 use tokio::{
     runtime::Handle,
     sync::mpsc::{self, error::TrySendError},
@@ -28,7 +31,6 @@ use crate::{
     peers::Peers,
     sets::SetError,
     state::choice::Target,
-    util::places::{Place, Places},
 };
 
 /// Maximum number of names that are looked for or fetched at once; further ones are refused. Each fetch takes a
@@ -38,6 +40,8 @@ const FETCHES_MAX: usize = 64;
 const FETCHED_MIB_MAX: u32 = 4096;
 /// Bytes of a fetched file that travel together.
 const PIECE_BYTES: usize = 128 * 1024;
+/// How long a reader may let the next piece wait before another gets its slot, if all are taken.
+pub(crate) const SLOW_AFTER: Duration = Duration::from_secs(2);
 /// Pieces that wait to be taken; the fetch is slowed down beyond.
 const PIECES_WAITING_MAX: usize = 4;
 
@@ -49,7 +53,7 @@ pub(crate) struct Reading {
     downloader: Arc<Downloader>,
     /// Where connections to other nodes are driven; whoever reads may run on another runtime.
     runtime: Handle,
-    places: Arc<Places>,
+    slots: Slots,
 }
 
 /// Where a name is read from.
@@ -67,7 +71,7 @@ pub(crate) struct Elsewhere {
     pub(crate) target: Target,
     /// The copy that is held here, of an earlier version.
     pub(crate) held: Option<Box<OpenFile>>,
-    place: Place,
+    slot: Slot,
 }
 
 /// A file on its way here. Dropping it ends the fetch.
@@ -75,7 +79,7 @@ pub(crate) struct Elsewhere {
 pub(crate) struct Fetch {
     /// The verified bytes in order. They end with the fetch, however it ends.
     pub(crate) pieces: mpsc::Receiver<Bytes>,
-    /// `None`: its place was given to another reader.
+    /// `None`: its slot was given to another reader.
     task: AbortOnDropHandle<Option<Option<Result<Downloaded, DownloadError>>>>,
 }
 
@@ -105,7 +109,7 @@ pub(crate) enum ReadError {
         "the disk of {0} has no room for the file, which stands there until it is read: free some space, or read a part"
     )]
     NoDisk(String),
-    /// Others waited for a place.
+    /// Others waited for a slot.
     #[error("it was read too slowly while others waited: read it faster")]
     TooSlow,
     /// This peer is about to end.
@@ -117,8 +121,10 @@ impl Reading {
     /// To be called on the runtime of the peer.
     pub(crate) fn new(library: &Arc<Library>, peers: &Arc<Peers>, downloader: &Arc<Downloader>) -> Self {
         let (library, peers, downloader) = (Arc::clone(library), Arc::clone(peers), Arc::clone(downloader));
-        let places = Places::new(FETCHES_MAX, FETCHED_MIB_MAX);
-        Self { library, peers, downloader, runtime: Handle::current(), places }
+        let limits = SlotLimits::new(FETCHES_MAX);
+        let slots =
+            Slots::with(SlotLimits { weight: FETCHED_MIB_MAX.into(), idle_after: SLOW_AFTER, ..limits });
+        Self { library, peers, downloader, runtime: Handle::current(), slots }
     }
 
     /// Finds what to read as `name`; with `origin`, only of origins whose id begins with these digits.
@@ -152,14 +158,14 @@ impl Reading {
             Holding::Open(file) => Some(file),
             Holding::Damaged(_) | Holding::Nothing => None,
         };
-        let (place, held) = match (self.places.take(Instant::now()), held) {
-            (Some(place), held) => (place, held),
+        let (slot, held) = match (self.slots.enter(Tenant::LOCAL, Presence::busy()), held) {
+            (Some(slot), held) => (slot, held),
             (None, Some(file)) => return in_spite(file).map(Found::Held),
             (None, None) => return Err(ReadError::Busy),
         };
         let found = self.ask(name, origin, held.as_ref()).await?;
         let Some(before) = held else {
-            return Ok(Found::Elsewhere(Elsewhere { target: found?, held: None, place }));
+            return Ok(Found::Elsewhere(Elsewhere { target: found?, held: None, slot }));
         };
         // The answers may have made it fresh, or another version have taken its place.
         let now = match self.open(name, origin).await {
@@ -169,7 +175,7 @@ impl Reading {
         let is_strict = now.entry.record.policy.is_strict();
         match found {
             Ok(target) if !is_fresh(&now) && target.record.replaces(&now.entry.record) => {
-                Ok(Found::Elsewhere(Elsewhere { target, held: Some(Box::new(now)), place }))
+                Ok(Found::Elsewhere(Elsewhere { target, held: Some(Box::new(now)), slot }))
             }
             // The origin confirmed it for this read.
             Ok(target) if is_strict && target.record == now.entry.record => Ok(Found::Held(Box::new(now))),
@@ -217,19 +223,19 @@ impl Reading {
 
     /// Fetches the bytes in `range` of a version that was found.
     pub(crate) fn fetch(&self, found: Elsewhere, range: Range<u64>) -> Result<Fetch, ReadError> {
-        let Elsewhere { target, place, .. } = found;
-        if !place.takes(mib(&range), Instant::now()) {
+        let Elsewhere { target, slot, .. } = found;
+        if !slot.grow(mib(&range).into(), Instant::now()) {
             return Err(ReadError::Busy);
         }
         self.has_disk()?;
-        let place = Arc::new(place);
+        let presence = slot.presence().clone();
         let (sender, pieces) = mpsc::channel(PIECES_WAITING_MAX);
-        let out = PiecesOut { sender, place: Arc::clone(&place), runtime: self.runtime.clone() };
+        let out = PiecesOut { sender, presence, runtime: self.runtime.clone() };
         let (downloader, options) = (Arc::clone(&self.downloader), DownloadOptions::default());
         let task = self.spawn(async move {
             let progress = Arc::default();
             let reading = downloader.read_found(target, None, range, &options, (out, &progress));
-            place.ended().run_until_cancelled(reading).await
+            slot.presence().ended().run_until_cancelled(reading).await
         });
         Ok(Fetch { pieces, task })
     }
@@ -239,7 +245,7 @@ impl Reading {
         let folder = &self.library.data_dir;
         let Ok(disk) = rustix::fs::statvfs(folder) else { return Ok(()) }; // writing will say what is wrong
         let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-        if self.places.mib().saturating_mul(1024 * 1024) <= free.saturating_add(1024 * 1024) {
+        if self.slots.weight().saturating_mul(1024 * 1024) <= free.saturating_add(1024 * 1024) {
             return Ok(());
         }
         Err(ReadError::NoDisk(folder.display().to_string()))
@@ -295,22 +301,22 @@ async fn ended<T>(task: AbortOnDropHandle<Option<T>>) -> Result<T, ReadError> {
     }
 }
 
-/// Passes bytes on in pieces. It blocks, and fails once the place was given to another reader.
+/// Passes bytes on in pieces. It blocks, and fails once the slot was given to another reader.
 struct PiecesOut {
     sender: mpsc::Sender<Bytes>,
-    place: Arc<Place>,
+    presence: Presence,
     runtime: Handle,
 }
 
 impl Write for PiecesOut {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let piece = &bytes[..bytes.len().min(PIECE_BYTES)];
-        let Self { sender, place, runtime } = self;
+        let Self { sender, presence, runtime } = self;
         let is_sent = match sender.try_send(Bytes::copy_from_slice(piece)) {
             Err(TrySendError::Full(bytes)) => {
-                place.is_slow(Some(Instant::now()));
-                let sent = runtime.block_on(place.ended().run_until_cancelled(sender.send(bytes)));
-                place.is_slow(None);
+                presence.idle_since(Instant::now());
+                let sent = runtime.block_on(presence.ended().run_until_cancelled(sender.send(bytes)));
+                presence.set_busy(true);
                 matches!(sent, Some(Ok(())))
             }
             sent => sent.is_ok(),

@@ -115,11 +115,8 @@ pub const TICKET_INDEXERS_MAX: usize = 4;
 pub const CONNECTIONS_MAX: usize = 16 * 1024;
 /// Connections in their handshake at once; each may take some tens of KiB.
 pub const HANDSHAKES_MAX: usize = 512;
-/// Handshakes of one address in a row, and how many more each second; further ones are closed at once. A class room
-/// or an office behind one address starts within it. Nodes of this machine are not counted.
-pub const HANDSHAKES_IN_A_ROW: u32 = 1024;
-/// See [`HANDSHAKES_IN_A_ROW`].
-pub const HANDSHAKES_PER_SEC: u32 = 64;
+/// Control connections of one node; a further one closes its oldest idle one.
+pub const CONTROL_CONNECTIONS_OF_ONE_MAX: usize = 8;
 /// Requests in flight on one connection; further ones are answered `Busy`.
 pub const REQUESTS_IN_FLIGHT_MAX: usize = 1024;
 /// Calls that one client has in flight; further ones wait. Fewer than the other end accepts, so that a client

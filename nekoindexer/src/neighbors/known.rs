@@ -10,9 +10,8 @@ use std::{
 use futures::future::AbortHandle;
 use nekoproto::{
     NodeId, NodeTag, WhyUnasked,
-    transport::places::{Place, Places, Presence, Tenant},
+    transport::slots::{Presence, Slot, Slots, Tenant},
 };
-use tokio_util::sync::CancellationToken;
 
 use super::{
     load::Load,
@@ -22,7 +21,7 @@ use crate::state::standing::Standing;
 
 /// Members that may connect to us; further ones are served but neither asked nor told of names.
 const MEMBERS_MAX: usize = 1024;
-/// Guests that have a place, and are asked; the address with the most makes room for others.
+/// Guests that have a slot, and are asked; the address with the most makes room for others.
 pub(crate) const GUESTS_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -34,7 +33,7 @@ pub(super) struct KnownLinks {
     /// Indexers that connected to us.
     pub(super) inbound: HashMap<NodeId, Inbound>,
     /// Those of guests.
-    places: Places,
+    slots: Slots,
     /// The load of each known neighbor; kept while its connections change.
     pub(super) loads: HashMap<NodeId, Arc<Load>>,
     /// Trusted neighbors that are connected, and not heard any more.
@@ -62,8 +61,8 @@ pub(super) struct Inbound {
     pub(super) addr: SocketAddr,
     /// As what it connected.
     pub(super) standing: Standing,
-    /// Its place among guests.
-    place: Option<Place>,
+    /// Its slot among guests.
+    slot: Option<Slot>,
 }
 
 impl Configured {
@@ -77,7 +76,7 @@ impl KnownLinks {
         Self {
             me,
             configured: configured.iter().copied().map(Configured::new).collect(),
-            places: Places::new(GUESTS_MAX),
+            slots: Slots::new(GUESTS_MAX),
             inbound: HashMap::new(),
             loads: HashMap::new(),
             silent: HashSet::new(),
@@ -109,7 +108,7 @@ impl KnownLinks {
         });
     }
 
-    /// Takes in who connected from `addr`: a node that is known, or one for which there is a place, if need be that of a guest
+    /// Takes in who connected from `addr`: a node that is known, or one for which there is a slot, if need be that of a guest
     /// of the address with the most, whose connections end.
     pub(super) fn admit(
         &mut self,
@@ -118,12 +117,11 @@ impl KnownLinks {
         standing: Standing,
     ) -> Option<&mut Inbound> {
         if !self.inbound.contains_key(&node) {
-            let place = match standing {
+            let slot = match standing {
                 _ if self.is_configured(&node) => None,
                 Standing::Guest => {
-                    let presence = Presence::new(CancellationToken::new());
-                    presence.set_busy(true); // it makes room only for an address with fewer
-                    Some(self.places.enter(Tenant::at(addr.ip(), Some(node)), presence)?)
+                    // Busy: it makes room only for an address with fewer.
+                    Some(self.slots.enter(Tenant::at(addr.ip(), Some(node)), Presence::busy())?)
                 }
                 Standing::Configured | Standing::Member => {
                     let members = self.inbound.values().filter(|one| !one.standing.is_guest());
@@ -131,7 +129,7 @@ impl KnownLinks {
                 }
             };
             self.end_displaced();
-            let one = Inbound { clients: Vec::new(), lost_at: None, addr, standing, place };
+            let one = Inbound { clients: Vec::new(), lost_at: None, addr, standing, slot };
             self.inbound.insert(node, one);
         }
         self.inbound.get_mut(&node)
@@ -139,7 +137,7 @@ impl KnownLinks {
 
     fn end_displaced(&mut self) {
         let has_gone =
-            |one: &Inbound| one.place.as_ref().is_some_and(|place| place.presence().ended().is_cancelled());
+            |one: &Inbound| one.slot.as_ref().is_some_and(|slot| slot.presence().ended().is_cancelled());
         for (_, one) in self.inbound.extract_if(|_, one| has_gone(one)) {
             one.clients.iter().for_each(|(_, end)| end.abort());
         }
@@ -229,7 +227,7 @@ mod tests {
             known.load(node);
         }
         let inbound = known.admit(connected, far, Standing::Guest).unwrap();
-        assert!(inbound.place.is_none(), "who is trusted needs no place among guests");
+        assert!(inbound.slot.is_none(), "who is trusted needs no slot among guests");
         assert_eq!(known.standing_of(&connected, &known.inbound[&connected]), Standing::Configured);
         known.unconfigure(near);
         known.unconfigure(far);

@@ -51,8 +51,19 @@ impl Peer {
 
     /// The same with `manners`.
     pub async fn join_with(seed: u16, addr: SocketAddr, security: Security, manners: Manners) -> Self {
+        Self::join_from(ANY_PORT, seed, addr, security, manners).await
+    }
+
+    /// The same, which listens on `own` and connects from there.
+    pub async fn join_from(
+        own: SocketAddr,
+        seed: u16,
+        addr: SocketAddr,
+        security: Security,
+        manners: Manners,
+    ) -> Self {
         let endpoint = endpoint(seed, Role::Peer, security);
-        let listener = endpoint.bind(ANY_PORT).unwrap();
+        let listener = endpoint.bind(own).unwrap();
         let holder = Holder::new(endpoint.node(), listener.local_addr());
         Self::connect(endpoint, Role::Peer, Some(holder), addr, manners).await
     }

@@ -10,7 +10,7 @@ use axum::{
     routing::{get, post},
 };
 use futures::stream;
-use nekoproto::transport::places::Presence;
+use nekoproto::transport::slots::Presence;
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt},
     sync::{Semaphore, mpsc},

@@ -2,7 +2,6 @@
 
 use std::{
     io,
-    net::Ipv4Addr,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -19,7 +18,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use nekoproto::transport::places::{Places, Presence, Tenant};
+use nekoproto::transport::slots::{Presence, Slots, Tenant};
 use tokio::{
     net::{UnixListener, UnixStream},
     time::{sleep, timeout},
@@ -53,7 +52,7 @@ pub(crate) struct Door {
 #[derive(Clone, Debug)]
 struct Connections {
     router: Router,
-    places: Places,
+    slots: Slots,
     tasks: TaskTracker,
     /// No new ones.
     closing: CancellationToken,
@@ -77,7 +76,7 @@ impl Door {
         let listener = place.listen()?;
         let connections = Connections {
             router: router(host, facts),
-            places: Places::new(CONNECTIONS_MAX),
+            slots: Slots::new(CONNECTIONS_MAX),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             ending: CancellationToken::new(),
@@ -136,11 +135,10 @@ impl Connections {
             Ok(cred) if may_enter(cred.uid()) => {}
             other => return debug!(?other, "a caller of another user was sent away"),
         }
-        let caller = Tenant::at(Ipv4Addr::LOCALHOST.into(), None);
-        let Some(place) = self.places.enter(caller, Presence::new(CancellationToken::new())) else {
+        let Some(slot) = self.slots.enter(Tenant::LOCAL, Presence::default()) else {
             return debug!("a caller was sent away: too many have said commands");
         };
-        let (router, presence) = (TowerToHyperService::new(self.router), place.presence().clone());
+        let (router, presence) = (TowerToHyperService::new(self.router), slot.presence().clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(presence.clone());
             router.call(request)
@@ -152,7 +150,7 @@ impl Connections {
         tokio::pin!(connection);
         let served = tokio::select! {
             served = connection.as_mut() => served,
-            () = place.presence().ended().cancelled() => return debug!("a caller that said nothing gave way"),
+            () = slot.presence().ended().cancelled() => return debug!("a caller that said nothing gave way"),
             () = self.ending.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await

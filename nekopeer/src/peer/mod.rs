@@ -31,7 +31,7 @@ use crate::{
     library::{Library, Opened, events::Event},
     peers::Peers,
     publish::Publisher,
-    serve::{Slots, Uploads, partial_files::PartialFiles},
+    serve::{SlotCounts, Uploads, partial_files::PartialFiles},
     sets,
     storage::{
         StoreError,
@@ -234,7 +234,7 @@ impl PeerHandle {
         self.accepts.cancel();
         self.indexers.withdraw_all().await;
         let idle = async {
-            while self.figures.slots() != Slots::default() {
+            while self.figures.slots() != SlotCounts::default() {
                 sleep(DRAIN_LOOK_EVERY).await;
             }
         };

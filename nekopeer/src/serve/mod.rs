@@ -6,7 +6,6 @@
 
 pub(crate) mod control;
 mod dial_back;
-mod idle;
 pub(crate) mod partial_files;
 mod reply;
 mod sending;
@@ -20,16 +19,18 @@ use std::{
 use nekoproto::{
     DataRequest, FetchRefusal, PeerService, PeerServiceClient, Purpose,
     limits::STALL_TIMEOUT,
-    transport::{self, Connection, DataError, DataStream, Remote},
+    transport::{
+        self, Connection, DataError, DataStream, Remote, file_limit,
+        slots::{Presence, SlotLimits, Slots, Tenant},
+    },
 };
 use tokio::sync::Semaphore;
 use tracing::debug;
 
-pub(crate) use self::upload_slots::Slots;
+pub(crate) use self::upload_slots::SlotCounts;
 use self::{
     control::PeerControl,
     dial_back::DIALED_BACK_MAX,
-    idle::IdleStreams,
     partial_files::PartialFiles,
     reply::InMemory,
     sending::{Sending, Sent, Share},
@@ -37,7 +38,6 @@ use self::{
 };
 use crate::{
     library::Library,
-    state::upload_turns::Reader,
     util::{rate::Rate, throttle::Throttle},
 };
 
@@ -52,6 +52,14 @@ const TURN_BYTES: u64 = 16 * 1024 * 1024;
 const TURN_TIME: Duration = Duration::from_millis(250);
 /// Time for which a thread waits until the reader takes more, before it gives the slot back.
 const BLOCKED_AFTER: Duration = Duration::from_millis(20);
+/// Streams of one reader that wait for a request; a further one closes the oldest.
+const IDLE_OF_ONE_MAX: usize = 64;
+/// Bounds of their number in all, and the part of the limit of open files that it follows from.
+const IDLE_MIN: usize = 64;
+/// See [`IDLE_MIN`].
+const IDLE_ALL_MAX: usize = 1024;
+/// See [`IDLE_MIN`].
+const IDLE_FILES_PARTS: usize = 8;
 /// Bytes that a request counts in a turn, in addition to those sent.
 const REQUEST_COUNTS_AS: u64 = 16 * 1024;
 /// Minimum speed of a reader in bytes per second, over the time in which the peer waits for it to take bytes; and the
@@ -65,7 +73,8 @@ pub(crate) struct Uploads {
     library: Arc<Library>,
     partial_files: Arc<PartialFiles>,
     slots: Arc<UploadSlots>,
-    idle: Arc<IdleStreams>,
+    /// Streams that wait for a request: each has a TLS session too, so that there are fewer than data connections.
+    idle: Slots,
     in_memory: InMemory,
     throttle: Arc<Throttle>,
     /// Places for connections to nodes that cannot connect here.
@@ -89,13 +98,15 @@ impl Uploads {
         throttle: &Arc<Throttle>,
     ) -> Arc<Self> {
         let (library, partial_files) = (Arc::clone(library), Arc::clone(partial_files));
-        let (slots, idle, in_memory) = Default::default();
+        let (slots, in_memory) = Default::default();
+        let all = (file_limit() / IDLE_FILES_PARTS).clamp(IDLE_MIN, IDLE_ALL_MAX);
+        let idle = Slots::with(SlotLimits { each: IDLE_OF_ONE_MAX, ..SlotLimits::new(all) });
         let (throttle, dialed_back) = (Arc::clone(throttle), Arc::new(Semaphore::new(DIALED_BACK_MAX)));
         Arc::new(Self { library, partial_files, slots, idle, in_memory, throttle, dialed_back })
     }
 
     /// The slots now.
-    pub(crate) fn slots(&self) -> Slots {
+    pub(crate) fn slots(&self) -> SlotCounts {
         self.slots.now()
     }
 
@@ -111,7 +122,9 @@ impl Uploads {
             Purpose::Data => {
                 let Remote { node, addr, .. } = connection.remote;
                 let served = match DataStream::new(connection.io) {
-                    Ok(stream) => self.serve_data(stream.for_requests(), Reader::new(node, addr.ip())).await,
+                    Ok(stream) => {
+                        self.serve_data(stream.for_requests(), Tenant::at(addr.ip(), Some(node))).await
+                    }
                     Err(error) => Err(error.into()),
                 };
                 if let Err(error) = served {
@@ -121,17 +134,23 @@ impl Uploads {
         }
     }
 
-    async fn serve_data(self: &Arc<Self>, mut stream: DataStream, reader: Reader) -> Result<(), DataError> {
+    async fn serve_data(self: &Arc<Self>, mut stream: DataStream, reader: Tenant) -> Result<(), DataError> {
         let _ends_with_this = stream.hang_up().on_drop();
         let mut has_asked = false;
         loop {
             let request = match stream.receive_arrived()? {
                 Some(request) => request,
                 None => {
-                    let idle = self.idle.enter(reader.node, has_asked);
+                    let presence = Presence::default();
+                    if has_asked {
+                        presence.used();
+                    }
+                    let Some(idle) = self.idle.enter(reader, presence) else { return Ok(()) };
                     let patience = if has_asked { IDLE_MAX } else { FIRST_REQUEST_WITHIN };
                     let next = stream.next_message(patience, REQUEST_WITHIN);
-                    let Some(request) = idle.closed.run_until_cancelled(next).await else { return Ok(()) };
+                    let Some(request) = idle.presence().ended().run_until_cancelled(next).await else {
+                        return Ok(());
+                    };
                     request?
                 }
             };

@@ -2,10 +2,11 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use nekoproto::transport::slots::Tenant;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::timeout};
 
-use crate::state::upload_turns::{Limits, Phase, Reader, TurnId, UploadTurns};
+use crate::state::upload_turns::{Limits, Phase, TurnId, UploadTurns};
 
 /// Limits of the turns. One that sends takes a thread and part of a file; one that is blocked takes a descriptor, and
 /// under TLS a few hundred KiB.
@@ -28,7 +29,7 @@ struct Inner {
 
 /// The slots at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Slots {
+pub(crate) struct SlotCounts {
     /// Requests that are being answered, also while their readers take no bytes.
     pub(crate) active: usize,
     /// Requests that wait for one.
@@ -51,7 +52,7 @@ impl Default for UploadSlots {
 
 impl UploadSlots {
     /// A turn for `reader`, which waits for a slot; `None` if it or all readers have too many.
-    pub(crate) fn ask(self: &Arc<Self>, reader: Reader) -> Option<Turn> {
+    pub(crate) fn ask(self: &Arc<Self>, reader: Tenant) -> Option<Turn> {
         let mut inner = self.0.lock();
         let id = inner.turns.ask(reader)?;
         let changed = Arc::new(Notify::new());
@@ -62,10 +63,10 @@ impl UploadSlots {
     }
 
     /// How many are used and waited for.
-    pub(crate) fn now(&self) -> Slots {
+    pub(crate) fn now(&self) -> SlotCounts {
         let inner = self.0.lock();
         let waiting = inner.turns.count(Phase::Waiting);
-        Slots { active: inner.turns.len() - waiting, waiting }
+        SlotCounts { active: inner.turns.len() - waiting, waiting }
     }
 }
 
@@ -153,8 +154,8 @@ mod tests {
 
     use super::*;
 
-    fn reader(n: u8) -> Reader {
-        Reader::new(Identity::from_seed(&[n; 32]).id(), [127, 0, 0, 1].into())
+    fn reader(n: u8) -> Tenant {
+        Tenant::at([127, 0, 0, 1].into(), Some(Identity::from_seed(&[n; 32]).id()))
     }
 
     #[tokio::test(start_paused = true)]
@@ -184,7 +185,7 @@ mod tests {
             }
             assert!(waiting.await.unwrap());
         }
-        assert_eq!(slots.now(), Slots { active: LIMITS.sending - 1, waiting: 0 });
+        assert_eq!(slots.now(), SlotCounts { active: LIMITS.sending - 1, waiting: 0 });
         drop(held);
         assert!(slots.0.lock().changed.is_empty(), "nobody is left");
     }

@@ -4,31 +4,9 @@
 //! few; a blocked one needs neither a thread nor a slot. The next to send is of the address, then of the reader, that
 //! sends least.
 
-use std::{
-    collections::HashMap,
-    net::{IpAddr, Ipv6Addr},
-};
+use std::{collections::HashMap, net::IpAddr};
 
-use nekoproto::NodeId;
-
-/// Who reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reader {
-    pub(crate) node: NodeId,
-    /// Its IPv4 address or IPv6 /64; `None` on this host, whose users share one address.
-    group: Option<IpAddr>,
-}
-
-impl Reader {
-    pub(crate) fn new(node: NodeId, ip: IpAddr) -> Self {
-        let group = match ip.to_canonical() {
-            ip if ip.is_loopback() => None,
-            IpAddr::V6(ip) => Some(Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into()),
-            ip => Some(ip),
-        };
-        Self { node, group }
-    }
-}
+use nekoproto::transport::slots::Tenant;
 
 /// Limits of [`UploadTurns`].
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +33,7 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 struct Turn {
     id: TurnId,
-    reader: Reader,
+    reader: Tenant,
     phase: Phase,
     /// When its phase began: a count of changes.
     since: u64,
@@ -77,7 +55,7 @@ impl UploadTurns {
     /// A new turn, which waits. If there are too many, one of the address and reader with the most gives way: one that
     /// is blocked, the longest first, or else one that waits, the last first. `None` if the reader has too many, or
     /// nobody has more.
-    pub(crate) fn ask(&mut self, reader: Reader) -> Option<TurnId> {
+    pub(crate) fn ask(&mut self, reader: Tenant) -> Option<TurnId> {
         if self.turns.iter().filter(|turn| turn.reader.node == reader.node).count() >= self.limits.each {
             return None;
         }
@@ -132,12 +110,15 @@ impl UploadTurns {
         self.turns.iter().filter(|turn| turn.phase == phase).count()
     }
 
-    fn least_worthy(&self, newcomer: Reader) -> Option<usize> {
+    fn least_worthy(&self, newcomer: Tenant) -> Option<usize> {
         let shares = self.shares(|_| true);
         let turns = || self.turns.iter().enumerate();
         let blocked = turns().filter(|(_, turn)| turn.phase == Phase::Blocked);
-        let (of_group, of_node) = shares.of(newcomer);
-        let has_more = |turn: &Turn| shares.of(turn.reader) > (of_group + 1, of_node + 1);
+        let (of_site, of_node) = shares.of(newcomer);
+        let has_more = |turn: &Turn| match shares.of(turn.reader) {
+            (_, theirs) if turn.reader.site == newcomer.site => theirs > of_node + 1,
+            (theirs, _) => theirs > of_site + 1,
+        };
         let waiting = turns().filter(|(_, turn)| turn.phase == Phase::Waiting && has_more(turn));
         let blocked = blocked.max_by_key(|(_, turn)| (shares.of(turn.reader), u64::MAX - turn.since));
         let found = blocked.or_else(|| waiting.max_by_key(|(_, turn)| (shares.of(turn.reader), turn.since)));
@@ -147,10 +128,8 @@ impl UploadTurns {
     fn shares(&self, counts: impl Fn(&Turn) -> bool) -> Shares {
         let mut shares = Shares::default();
         for turn in self.turns.iter().filter(|turn| counts(turn)) {
-            *shares.of_node.entry(turn.reader.node).or_default() += 1;
-            if let Some(group) = turn.reader.group {
-                *shares.of_group.entry(group).or_default() += 1;
-            }
+            *shares.of_node.entry(turn.reader).or_default() += 1;
+            *shares.of_site.entry(turn.reader.site).or_default() += 1;
         }
         shares
     }
@@ -159,40 +138,33 @@ impl UploadTurns {
 /// How many turns each has.
 #[derive(Default)]
 struct Shares {
-    of_group: HashMap<IpAddr, usize>,
-    of_node: HashMap<NodeId, usize>,
+    of_site: HashMap<IpAddr, usize>,
+    of_node: HashMap<Tenant, usize>,
 }
 
 impl Shares {
     /// Those of the reader's address, and its own.
-    fn of(&self, reader: Reader) -> (usize, usize) {
-        let own = self.of_node.get(&reader.node).copied().unwrap_or(0);
-        (reader.group.map_or(own, |group| self.of_group.get(&group).copied().unwrap_or(0)), own)
+    fn of(&self, reader: Tenant) -> (usize, usize) {
+        let of_site = self.of_site.get(&reader.site).copied().unwrap_or(0);
+        (of_site, self.of_node.get(&reader).copied().unwrap_or(0))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use nekoproto::NodeId;
+
     use super::*;
 
     const LIMITS: Limits = Limits { sending: 2, all: 6, each: 3 };
 
-    fn reader(node: u8, ip: [u8; 4]) -> Reader {
-        Reader::new(NodeId::from_bytes([node; 32]), ip.into())
+    fn reader(node: u8, ip: [u8; 4]) -> Tenant {
+        Tenant::at(ip.into(), Some(NodeId::from_bytes([node; 32])))
     }
 
     /// A reader on this host.
-    fn here(node: u8) -> Reader {
+    fn here(node: u8) -> Tenant {
         reader(node, [127, 0, 0, 1])
-    }
-
-    #[test]
-    fn those_of_one_network_are_one_and_those_of_this_host_are_not() {
-        let v6 = |text: &str| Reader::new(NodeId::from_bytes([1; 32]), text.parse().unwrap()).group;
-        assert_eq!(v6("2001:db8::1"), v6("2001:db8::ffff:2"));
-        assert_ne!(v6("2001:db8::1"), v6("2001:db8:0:1::1"));
-        assert_eq!(v6("::ffff:192.0.2.1"), Some([192, 0, 2, 1].into()));
-        assert_eq!((v6("::1"), here(1).group), (None, None));
     }
 
     #[test]

@@ -1,7 +1,6 @@
-//! Utilities without knowledge of peers: time, rates, progress, tasks, places of readers, QR codes.
+//! Utilities without knowledge of peers: time, rates, progress, tasks, QR codes.
 
 pub(crate) mod json;
-pub(crate) mod places;
 pub(crate) mod progress;
 pub(crate) mod qr;
 pub(crate) mod rate;

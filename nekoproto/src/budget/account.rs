@@ -1,57 +1,84 @@
-//! [`Account`]: what one node has taken of a [`Budget`](super::Budget), and the [`Lease`]s of it.
+//! [`Account`]: what one node has taken of a [`Budget`].
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 use tokio_util::sync::CancellationToken;
 
-use super::Shared;
-
-/// One of this many parts of the budget is the share of one account.
-const ACCOUNT_PARTS: usize = 3;
-/// One of this many parts of the budget is the share of all accounts at one address.
-const SITE_PARTS: usize = 2;
+use super::{ACCOUNT_PARTS, Budget, Lease, NoRoom};
+use crate::values::NodeId;
 
 /// What is kept for one node at one address. Clones are the same account; it ends with the last of them and of its
 /// leases.
 #[derive(Clone, Debug)]
 pub struct Account(pub(super) Arc<Shared>);
 
-/// A connection of the node of an account, until dropped.
-#[derive(Debug)]
-pub struct Connected(Account);
+/// Whose account it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Who {
+    pub(super) site: IpAddr,
+    pub(super) node: NodeId,
+}
 
-impl Drop for Connected {
+/// All accounts at one address.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) addr: IpAddr,
+    pub(super) used: AtomicUsize,
+    pub(super) budget: Arc<Budget>,
+}
+
+impl Drop for Site {
     fn drop(&mut self) {
-        self.0.0.connections.fetch_sub(1, Relaxed);
+        let mut sites = self.budget.sites.lock();
+        if sites.get(&self.addr).is_some_and(|site| site.strong_count() == 0) {
+            sites.remove(&self.addr);
+        }
     }
 }
 
-/// Bytes taken from the budget; given back when dropped.
 #[derive(Debug)]
-pub struct Lease {
-    pub(super) account: Account,
-    bytes: usize,
+pub(super) struct Shared {
+    pub(super) who: Who,
+    pub(super) used: AtomicUsize,
+    pub(super) site: Arc<Site>,
+    pub(super) evicted: CancellationToken,
+    pub(super) is_trusted: AtomicBool,
+    /// What is left of [`REFUSED_IN_A_ROW`](super::REFUSED_IN_A_ROW).
+    pub(super) refused: AtomicU32,
+    pub(super) budget: Arc<Budget>,
 }
 
-/// There is no room for it. Nothing was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoRoom {
-    /// The account, or all accounts at its address, would have more than their share.
-    #[error("more than the share of one node")]
-    Share,
-    /// All is taken, and no other account has more.
-    #[error("all that is kept for others is in use")]
-    All,
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let mut accounts = self.budget.accounts.lock();
+        // After an eviction another account may stand in its place.
+        if accounts.get(&self.who).is_some_and(|account| account.strong_count() == 0) {
+            accounts.remove(&self.who);
+        }
+    }
+}
+
+impl Shared {
+    /// The largest makes room first.
+    pub(super) fn rank(&self) -> (bool, usize, usize) {
+        let is_trusted = self.is_trusted.load(Relaxed);
+        (!is_trusted, self.site.used.load(Relaxed), self.used.load(Relaxed))
+    }
 }
 
 impl Account {
-    /// Takes `bytes`.
+    /// Takes `bytes` at once.
     ///
     /// # Errors
     /// There is no room for them; nothing is taken.
     pub fn take(&self, bytes: usize) -> Result<Lease, NoRoom> {
-        self.grow(bytes)?;
-        Ok(Lease { account: self.clone(), bytes })
+        Lease::taken(self.clone(), bytes)
     }
 
     /// Bytes taken.
@@ -63,13 +90,6 @@ impl Account {
     /// From now on it is evicted only when no other is left: it is of this node itself, or of one that the operator named.
     pub fn trust(&self) {
         self.0.is_trusted.store(true, Relaxed);
-    }
-
-    /// Its node has a connection until what is returned is dropped. Without one it makes room before all others.
-    #[must_use]
-    pub fn connected(&self) -> Connected {
-        self.0.connections.fetch_add(1, Relaxed);
-        Connected(self.clone())
     }
 
     /// The most that it may take.
@@ -84,13 +104,10 @@ impl Account {
         &self.0.evicted
     }
 
-    fn grow(&self, bytes: usize) -> Result<(), NoRoom> {
+    pub(super) fn grow(&self, bytes: usize) -> Result<(), NoRoom> {
         let Shared { used, site, budget, .. } = &*self.0;
-        let counters =
-            [Some((used, self.share())), site.as_ref().map(|site| (&site.used, budget.max / SITE_PARTS))];
-        let is_over = counters.into_iter().flatten().fold(false, |is_over, (used, share)| {
-            is_over | (used.fetch_add(bytes, Relaxed).saturating_add(bytes) > share)
-        });
+        let is_over = used.fetch_add(bytes, Relaxed).saturating_add(bytes) > self.share();
+        site.used.fetch_add(bytes, Relaxed);
         let is_full = budget.used.fetch_add(bytes, Relaxed).saturating_add(bytes) > budget.max;
         let taken = match (is_over, is_full) {
             (true, _) => Err(NoRoom::Share),
@@ -104,39 +121,10 @@ impl Account {
         taken
     }
 
-    fn shrink(&self, bytes: usize) {
+    pub(super) fn shrink(&self, bytes: usize) {
         let Shared { used, site, budget, .. } = &*self.0;
-        used.fetch_sub(bytes, Relaxed);
-        if let Some(site) = site {
-            site.used.fetch_sub(bytes, Relaxed);
+        for scope in [used, &site.used, &budget.used] {
+            scope.fetch_sub(bytes, Relaxed);
         }
-        budget.used.fetch_sub(bytes, Relaxed);
-    }
-}
-
-impl Lease {
-    /// Its bytes.
-    #[must_use]
-    pub const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Takes more, or gives some back.
-    ///
-    /// # Errors
-    /// There is no room for more; it stays as it is.
-    pub fn resize(&mut self, bytes: usize) -> Result<(), NoRoom> {
-        match bytes.checked_sub(self.bytes) {
-            Some(more) => self.account.grow(more)?,
-            None => self.account.shrink(self.bytes - bytes),
-        }
-        self.bytes = bytes;
-        Ok(())
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.account.shrink(self.bytes);
     }
 }

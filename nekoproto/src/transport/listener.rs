@@ -1,45 +1,38 @@
 //! [`Listener`]: accepts connections, each in a task of its own. How many there may be follows from the limit of open
-//! files, apart for handshakes, control and data; when all are taken, the least worthy gives way to the newcomer.
+//! files, apart for silent ones, handshakes, control and data; when all are taken, a newcomer evicts another.
 
 use std::{
     future::{Future, poll_fn},
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    task::ready,
     time::{Duration, Instant},
 };
 
 use rustix::io::Errno;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
-    sync::Semaphore,
-    task::yield_now,
     time::{error::Elapsed, sleep, timeout, timeout_at},
 };
-use tokio_util::{
-    sync::{CancellationToken, PollSemaphore},
-    task::TaskTracker,
-};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
 use super::{
     descriptors::{file_limit, shares},
     endpoint::Endpoint,
     error::ConnectError,
-    lobby::{Lobby, Seat},
-    pace::Pace,
-    places::{Place, Places, Presence, Tenant},
     remote::Connection,
     rendezvous,
+    slots::{Presence, Slot, SlotLimits, Slots, Tenant},
+    steps::Steps,
     turned_away::TurnedAway,
 };
 use crate::{
-    limits::HANDSHAKE_TIMEOUT,
+    limits::{CONTROL_CONNECTIONS_OF_ONE_MAX, HANDSHAKE_TIMEOUT},
     messages::{Purpose, Role},
     tasks::spawn_until,
 };
@@ -48,15 +41,14 @@ use crate::{
 const BACKLOG: u32 = 4096;
 /// Pause after a failed `accept`: the system lacks a resource, often file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Connections of each kind that are closed where the system lacks descriptors.
+const THINNED: usize = 8;
 /// Connections that have sent nothing yet take one of this many parts of the descriptors of control connections that are not
 /// in use.
 const SILENT_PARTS: usize = 2;
 
-/// How often a newcomer of this machine looks for a place at least, while all handshakes wait for their next step.
+/// How often a newcomer looks for a slot at least, while all handshakes wait for their next step.
 const CROWDED_PAUSE: Duration = Duration::from_millis(5);
-
-/// Steps of handshakes between two looks at what has arrived. Each step computes for up to 0.3 ms.
-const HANDSHAKE_STEPS: usize = 4;
 
 /// A bound socket of an [`Endpoint`].
 #[derive(Debug)]
@@ -70,13 +62,13 @@ pub struct Listener {
 /// The connections of a [`Listener`], in numbers.
 #[derive(Debug)]
 pub struct Arrivals {
-    silent: Arc<Lobby>,
-    handshakes: Places,
-    control: Places,
-    data: Places,
-    /// One permit for each step of a handshake, until the runtime has looked for new arrivals.
-    steps: Arc<Semaphore>,
-    /// Newcomers of this machine that wait for a handshake.
+    /// Those that have sent nothing yet.
+    silent: Slots,
+    handshakes: Slots,
+    control: Slots,
+    data: Slots,
+    steps: Steps,
+    /// Newcomers that wait for a handshake.
     waiting: tokio::sync::Mutex<()>,
     refused: AtomicU64,
     failed: AtomicU64,
@@ -86,26 +78,27 @@ pub struct Arrivals {
 impl Arrivals {
     fn new(role: Role) -> Self {
         let shares = shares(file_limit(), role == Role::Peer);
-        let [handshakes, control, data] = [shares.handshakes, shares.control, shares.data].map(Places::new);
-        let (silent, waiting, refused, failed, turned_away) = <_>::default();
-        let steps = Arc::new(Semaphore::new(HANDSHAKE_STEPS));
+        let each = CONTROL_CONNECTIONS_OF_ONE_MAX;
+        let control = Slots::with(SlotLimits { each, ..SlotLimits::new(shares.control) });
+        let [silent, handshakes, data] = [shares.control, shares.handshakes, shares.data].map(Slots::new);
+        let (steps, waiting, refused, failed, turned_away) = <_>::default();
         Self { silent, handshakes, control, data, steps, waiting, refused, failed, turned_away }
     }
 
-    const fn all(&self) -> [&Places; 3] {
+    const fn spoken(&self) -> [&Slots; 3] {
         [&self.handshakes, &self.data, &self.control]
     }
 
     /// Connections that are open.
     #[must_use]
     pub fn open(&self) -> usize {
-        self.silent.taken() + self.all().iter().map(|places| places.taken()).sum::<usize>()
+        self.silent.taken() + self.spoken().into_iter().map(Slots::taken).sum::<usize>()
     }
 
     /// As many as there may be.
     #[must_use]
     pub fn max(&self) -> usize {
-        self.all().iter().map(|places| places.max()).sum()
+        self.spoken().into_iter().map(Slots::max).sum()
     }
 
     /// Connections that were closed at once, as too many were open.
@@ -117,7 +110,7 @@ impl Arrivals {
     /// Connections that were closed for newcomers.
     #[must_use]
     pub fn replaced(&self) -> u64 {
-        self.silent.replaced() + self.all().iter().map(|places| places.replaced()).sum::<u64>()
+        self.silent.evicted() + self.spoken().into_iter().map(Slots::evicted).sum::<u64>()
     }
 
     /// Connections whose handshake failed or took too long.
@@ -132,22 +125,18 @@ impl Arrivals {
         (unused / SILENT_PARTS).max(self.handshakes.max())
     }
 
-    /// A place for the handshake of one that has spoken. A node of this machine waits for it: whoever takes all others may be
-    /// another.
-    async fn handshake_place(&self, tenant: Tenant) -> Option<Place> {
-        let enter = || {
-            let presence = Presence::new(CancellationToken::new());
-            presence.used();
-            presence.set_busy(true);
-            self.handshakes.enter(tenant, presence)
-        };
-        if tenant != Tenant::Local {
-            return enter();
-        }
-        let _first = self.waiting.lock().await; // one looks for a place, all others wait behind it
+    /// A slot for a connection that has said nothing yet.
+    fn silent_slot(&self, tenant: Tenant) -> Option<Slot> {
+        self.silent.enter_within(self.silent_max(), tenant, Presence::default(), Instant::now())
+    }
+
+    /// A slot for the handshake of one that has spoken, which waits for it: whoever takes all may be another node at the
+    /// same address.
+    async fn handshake_slot(&self, tenant: Tenant) -> Slot {
+        let _first = self.waiting.lock().await; // one looks for a slot, all others wait behind it
         loop {
-            if let Some(place) = enter() {
-                return Some(place);
+            if let Some(slot) = self.handshakes.enter(tenant, Presence::busy()) {
+                return slot;
             }
             let _ = timeout(CROWDED_PAUSE, self.handshakes.freed()).await;
         }
@@ -156,8 +145,8 @@ impl Arrivals {
     /// Ends some connections, as the system lacks descriptors: silent ones as long as there are any.
     fn thin_out(&self) {
         match self.silent.taken() {
-            0 => self.all().into_iter().for_each(Places::thin_out),
-            taken => self.silent.keep(taken / 2),
+            0 => self.spoken().into_iter().for_each(|slots| slots.thin_out(THINNED)),
+            taken => self.silent.thin_out(taken.div_ceil(2)),
         }
     }
 
@@ -206,7 +195,6 @@ impl Listener {
         F: Fn(Connection) -> S + Clone + Send + 'static,
         S: Future<Output = ()> + Send + 'static,
     {
-        let mut pace = Pace::default();
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => return,
@@ -225,11 +213,10 @@ impl Listener {
             };
             let from = SocketAddr::new(from.ip().to_canonical(), from.port());
             let tenant = Tenant::at(from.ip(), None);
-            if !pace.admits(tenant, Instant::now()) {
+            let Some(seat) = self.arrivals.silent_slot(tenant) else {
                 self.arrivals.refuse();
                 continue;
-            }
-            let seat = self.arrivals.silent.enter(self.arrivals.silent_max());
+            };
             let (endpoint, arrivals) = (Arc::clone(&self.endpoint), Arc::clone(&self.arrivals));
             let welcome = Welcome { endpoint, arrivals };
             spawn_until(&tasks, &stop, welcome.and_serve(stream, (from, tenant), seat, serve.clone()));
@@ -250,7 +237,7 @@ impl Welcome {
         self,
         stream: TcpStream,
         (from, tenant): (SocketAddr, Tenant),
-        seat: Seat,
+        seat: Slot,
         serve: F,
     ) where
         F: Fn(Connection) -> S,
@@ -278,41 +265,45 @@ impl Welcome {
         S: Future<Output = ()>,
     {
         let Connection { remote, purpose, .. } = &connection;
-        let (node, places) = match purpose {
+        let (node, slots) = match purpose {
             Purpose::Control => (remote.node, &self.arrivals.control),
             Purpose::Data => (remote.node, &self.arrivals.data),
         };
         let tenant = Tenant::at(remote.addr.ip(), Some(remote.node));
-        let Some(place) = places.enter(tenant, connection.io.presence.clone()) else {
+        let Some(slot) = slots.enter(tenant, connection.io.presence.clone()) else {
             return self.arrivals.refuse();
         };
         let allowed = &self.endpoint.access().allowed;
         match purpose {
             Purpose::Control => allowed.while_admitted(node, serve(connection)).await,
             Purpose::Data => {
-                let ended = place.presence().ended();
+                let ended = slot.presence().ended();
                 let serving = allowed.while_admitted(node, serve(connection));
                 ended.run_until_cancelled(serving).await.unwrap_or_default();
             }
         }
     }
 
-    /// Waits for the first bytes, which take nothing but a descriptor and `seat`, then does the handshake. None if it had to
+    /// Waits for the first bytes, which take nothing but a descriptor and `seat`, and for a slot, then does the handshake. None if it had to
     /// give way.
-    async fn greet(&self, stream: TcpStream, tenant: Tenant, seat: Seat) -> Option<Greeted> {
+    async fn greet(&self, stream: TcpStream, tenant: Tenant, seat: Slot) -> Option<Greeted> {
         let until = tokio::time::Instant::now() + HANDSHAKE_TIMEOUT;
         // `readable` also returns where nothing has come yet.
         let mut first = [0];
-        match seat.ended().run_until_cancelled(timeout_at(until, stream.peek(&mut first))).await? {
+        let ended = seat.presence().ended().clone();
+        match ended.run_until_cancelled(timeout_at(until, stream.peek(&mut first))).await? {
             Ok(Ok(_)) if first[0] == rendezvous::MAGIC[0] => return self.rendezvous(stream).await,
-            Ok(Ok(_)) => drop(seat),
+            Ok(Ok(_)) => {}
             Ok(Err(error)) => return Some(Ok(Err(error.into()))),
             Err(late) => return Some(Err(late)),
         }
-        let place = timeout_at(until, self.arrivals.handshake_place(tenant)).await.ok()??;
-        let presence = place.presence();
+        seat.presence().used();
+        let slot = timeout_at(until, self.arrivals.handshake_slot(tenant));
+        let slot = ended.run_until_cancelled(slot).await?.ok()?;
+        drop(seat);
+        let presence = slot.presence();
         // In a box, so that neither a silent nor an open connection keeps the room that a handshake takes.
-        let greeting = Box::pin(timeout_at(until, self.shake_hands(stream, presence)));
+        let greeting = Box::pin(timeout_at(until, self.shake_hands(stream, tenant.site, presence)));
         presence.ended().run_until_cancelled(greeting).await
     }
 
@@ -328,19 +319,21 @@ impl Welcome {
 
     /// Does the handshake, whose steps wait for permits. It gives way to others while it waits for the other end, not
     /// while it waits for a permit.
-    async fn shake_hands(&self, stream: TcpStream, presence: &Presence) -> Result<Connection, ConnectError> {
-        let mut steps = PollSemaphore::new(Arc::clone(&self.arrivals.steps));
+    async fn shake_hands(
+        &self,
+        stream: TcpStream,
+        site: IpAddr,
+        presence: &Presence,
+    ) -> Result<Connection, ConnectError> {
+        let mut stepping = self.arrivals.steps.at(site);
         let mut welcoming = pin!(self.endpoint.welcome(stream));
         poll_fn(|cx| {
             presence.set_busy(true);
-            let permit = ready!(steps.poll_acquire(cx));
-            let welcomed = welcoming.as_mut().poll(cx);
-            tokio::spawn(async {
-                yield_now().await; // all that is ready is polled, then the sockets are looked at
-                drop(permit);
-            });
-            presence.set_busy(welcomed.is_ready());
-            welcomed
+            stepping.poll(cx, |cx| {
+                let welcomed = welcoming.as_mut().poll(cx);
+                presence.set_busy(welcomed.is_ready());
+                welcomed
+            })
         })
         .await
     }

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{io::Io, places::Presence};
+use super::{io::Io, slots::Presence};
 use crate::budget::Account;
 
 /// The byte stream of a connection after its handshake.

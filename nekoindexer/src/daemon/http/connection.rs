@@ -13,7 +13,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use nekoproto::transport::places::Place;
+use nekoproto::transport::slots::Slot;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -35,12 +35,12 @@ const _: () = assert!(HEAD_BYTES_MAX < BUFFER_BYTES_MAX);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client(pub(crate) IpAddr);
 
-/// Serves `stream` until it ends or has to give its place away; after `stop` until the answer that is being sent is
+/// Serves `stream` until it ends or has to give its slot away; after `stop` until the answer that is being sent is
 /// complete.
 ///
 /// # Cancel safety
 /// Dropping the future closes the connection.
-pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationToken, place: Place) {
+pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationToken, slot: Slot) {
     let io = stream.peer_addr().and_then(|from| Ok((Client(from.ip()), Io::new(stream)?)));
     let (client, io) = match io {
         Ok(io) => io,
@@ -48,7 +48,7 @@ pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationT
     };
     let router = TowerToHyperService::new(router);
     let files = io.file_sender();
-    let presence = place.presence().clone();
+    let presence = slot.presence().clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         room::brought_request(&presence);
         request.extensions_mut().insert(files.clone());
@@ -65,7 +65,7 @@ pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationT
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = place.presence().ended().cancelled() => return debug!("HTTP connection closed: others came"),
+        () = slot.presence().ended().cancelled() => return debug!("HTTP connection closed: others came"),
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -94,9 +94,9 @@ mod tests {
         for head in ["", "G", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n"] {
             let mut client = TcpStream::connect(addr).await.unwrap();
             client.write_all(head.as_bytes()).await.unwrap();
-            let place = room::enter(&room::places(), addr.ip()).unwrap();
+            let slot = room::enter(&room::slots(), addr.ip()).unwrap();
             let began = Instant::now();
-            serve(listener.accept().await.unwrap().0, Router::new(), CancellationToken::new(), place).await;
+            serve(listener.accept().await.unwrap().0, Router::new(), CancellationToken::new(), slot).await;
             assert!(began.elapsed() < HEAD_TIMEOUT * 2, "{head:?}");
             let _ = client.read_to_end(&mut Vec::new()).await; // closed or reset, but not left open
         }

@@ -98,7 +98,7 @@ impl Drop for HttpDoor {
 
 /// Accepts until `stop`, then waits for the connections, for [`GRACE`] at most.
 async fn accept(socket: TcpListener, router: Router, stop: CancellationToken) {
-    let (places, tasks) = (room::places(), TaskTracker::new());
+    let (slots, tasks) = (room::slots(), TaskTracker::new());
     let cut = CancellationToken::new();
     loop {
         let accepted = tokio::select! {
@@ -106,9 +106,9 @@ async fn accept(socket: TcpListener, router: Router, stop: CancellationToken) {
             accepted = socket.accept() => accepted,
         };
         match accepted {
-            Ok((stream, from)) => match room::enter(&places, from.ip()) {
-                Some(place) => {
-                    let serving = connection::serve(stream, router.clone(), stop.clone(), place);
+            Ok((stream, from)) => match room::enter(&slots, from.ip()) {
+                Some(slot) => {
+                    let serving = connection::serve(stream, router.clone(), stop.clone(), slot);
                     tasks.spawn(cut.clone().run_until_cancelled_owned(serving));
                 }
                 None => debug!(%from, "HTTP connection closed: too many at once"),

@@ -1,27 +1,26 @@
-//! How many HTTP connections there may be at once. When all places are taken, a connection that has brought no request
+//! How many HTTP connections there may be at once. When all slots are taken, a connection that has brought no request
 //! gives way to a newcomer, the oldest first; one that has brought a request only to an address with fewer.
 
 use std::net::IpAddr;
 
 use nekoproto::transport::{
     file_limit,
-    places::{Place, Places, Presence, Tenant},
+    slots::{Presence, Slot, Slots, Tenant},
 };
-use tokio_util::sync::CancellationToken;
 
 /// HTTP connections at once.
 pub(super) const HTTP_CONNECTIONS_MAX: usize = 2048;
 /// They get one of this many parts of the limit of open files.
 const FILES_PARTS: usize = 8;
 
-/// Places for as many connections as this process may have.
-pub(super) fn places() -> Places {
-    Places::new((file_limit() / FILES_PARTS).min(HTTP_CONNECTIONS_MAX))
+/// Slots for as many connections as this process may have.
+pub(super) fn slots() -> Slots {
+    Slots::new((file_limit() / FILES_PARTS).min(HTTP_CONNECTIONS_MAX))
 }
 
-/// A place for a connection from `from`, if there is one. All programs of this host are one address.
-pub(super) fn enter(places: &Places, from: IpAddr) -> Option<Place> {
-    places.enter(Tenant::at(from, None), Presence::new(CancellationToken::new()))
+/// A slot for a connection from `from`, if there is one.
+pub(super) fn enter(slots: &Slots, from: IpAddr) -> Option<Slot> {
+    slots.enter(Tenant::at(from, None), Presence::default())
 }
 
 /// The connection brought a request: it gives way no longer to who has as many.
@@ -36,10 +35,10 @@ mod tests {
     #[test]
     fn who_asks_for_nothing_gives_way_and_one_address_to_another() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
-        let (places, greedy) = (Places::new(8), ip("127.0.0.1"));
-        let enter = |from| enter(&places, from);
-        let mut open: Vec<Place> = (0..8).map(|_| enter(greedy).unwrap()).collect();
-        open[1..].iter().for_each(|place| brought_request(place.presence()));
+        let (slots, greedy) = (Slots::new(8), ip("127.0.0.1"));
+        let enter = |from| enter(&slots, from);
+        let mut open: Vec<Slot> = (0..8).map(|_| enter(greedy).unwrap()).collect();
+        open[1..].iter().for_each(|slot| brought_request(slot.presence()));
         let own = enter(greedy).unwrap();
         assert!(open[0].presence().ended().is_cancelled(), "the only one without a request");
         brought_request(own.presence());
@@ -48,6 +47,6 @@ mod tests {
         assert!(other.is_some() && open[1].presence().ended().is_cancelled());
         open.clear();
         drop((own, other));
-        assert_eq!(places.taken(), 0);
+        assert_eq!(slots.taken(), 0);
     }
 }

@@ -1,16 +1,16 @@
 //! Commands of HTTP requests, and their failures as [`Problem`]s.
 
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 use axum::http::StatusCode;
 use nekoindexer::daemon::http::Problem;
-use nekoproto::Remedy;
+use nekoproto::{
+    Remedy,
+    transport::slots::{Presence, Slot, Tenant},
+};
 
 use super::Inside;
-use crate::{
-    api::{COMMANDS_MAX, Carried as AtHost, Command, Done, Failure, Input, Reply, Row},
-    util::places::Place,
-};
+use crate::api::{COMMANDS_MAX, Carried as AtHost, Command, Done, Failure, Input, Reply, Row};
 
 /// Rows that are gathered for one answer.
 const ROWS_MAX: usize = 100_000;
@@ -24,26 +24,26 @@ const _: () = assert!(HTTP_COMMANDS_MAX < COMMANDS_MAX);
 pub(crate) struct Carried {
     at_host: AtHost,
     /// `None`: a command that always has room.
-    place: Option<Arc<Place>>,
+    slot: Option<Slot>,
 }
 
 impl Inside {
-    /// Begins a command, with a place among those of HTTP requests.
+    /// Begins a command, with a slot among those of HTTP requests.
     pub(crate) fn carry_out(&self, command: impl Into<Command>, input: Input) -> Result<Carried, Problem> {
         let command = command.into();
-        let place = match &command {
+        let slot = match &command {
             Command::Stop(_) => None,
-            _ => Some(Arc::new(self.commands.take(Instant::now()).ok_or_else(busy)?)),
+            _ => Some(self.commands.enter(Tenant::LOCAL, Presence::busy()).ok_or_else(busy)?),
         };
-        let own = place.clone();
+        let own = slot.as_ref().map(|slot| slot.presence().ended().clone());
         let displaced = async move {
             match own {
-                Some(place) => place.ended().cancelled().await,
+                Some(ended) => ended.cancelled().await,
                 None => std::future::pending().await,
             }
         };
         let at_host = self.host.begin(command, input, displaced);
-        Ok(Carried { at_host: at_host.map_err(|failure| problem(&failure))?, place })
+        Ok(Carried { at_host: at_host.map_err(|failure| problem(&failure))?, slot })
     }
 }
 
@@ -57,19 +57,16 @@ impl Carried {
     /// # Cancel safety
     /// Safe.
     pub(crate) async fn next(&mut self) -> Reply {
-        let is_slow = |since| {
-            if let Some(place) = &self.place {
-                place.is_slow(since);
-            }
-        };
-        is_slow(None);
+        let presence = self.slot.as_ref().map(|slot| slot.presence().clone());
+        presence.iter().for_each(|presence| presence.set_busy(true));
         loop {
             let reply = match self.at_host.next().await {
                 Some(Reply::Progress(_) | Reply::Parts(_)) => continue,
                 Some(reply) => reply,
                 None => Reply::Finished(Err(Failure::new("the command ended without an answer"))),
             };
-            is_slow(Some(Instant::now())); // until it is asked for the next one
+            // Until it is asked for the next one.
+            presence.iter().for_each(|presence| presence.idle_since(Instant::now()));
             return reply;
         }
     }

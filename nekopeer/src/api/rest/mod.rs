@@ -33,7 +33,9 @@ use self::{
     feed::Feed,
 };
 use super::Host;
-use crate::util::places::Places;
+use nekoproto::transport::slots::{SlotLimits, Slots};
+
+use crate::reading::SLOW_AFTER;
 
 /// Where the description is.
 const DESCRIPTION: &str = "/api/v1/openapi.json";
@@ -70,7 +72,7 @@ impl Modify for Secured {
 pub(crate) struct Inside {
     pub(crate) host: Arc<Host>,
     /// Requests whose commands are carried out.
-    commands: Arc<Places>,
+    commands: Slots,
     /// Events and changes of jobs, ready to be sent.
     pub(crate) feed: Feed,
 }
@@ -78,7 +80,9 @@ pub(crate) struct Inside {
 impl Inside {
     /// To be called on the runtime of the peer.
     pub(crate) fn of(host: &Arc<Host>) -> Arc<Self> {
-        let (feed, commands) = (Feed::start(host, &host.closing), Places::new(HTTP_COMMANDS_MAX, 0));
+        let feed = Feed::start(host, &host.closing);
+        let limits = SlotLimits { idle_after: SLOW_AFTER, ..SlotLimits::new(HTTP_COMMANDS_MAX) };
+        let commands = Slots::with(limits);
         Arc::new(Self { host: Arc::clone(host), commands, feed })
     }
 }

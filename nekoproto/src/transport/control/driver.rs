@@ -24,16 +24,16 @@ use tracing::debug;
 use super::{
     calls::Table,
     frame::{Envelope, fault_of, put_frame},
-    ledger::Ledger,
     outgoing::Outgoing,
     serving::{Held, Request, Serving},
     slice::Slice,
 };
 use crate::{
+    budget::Lease,
     codec,
     limits::FRAME_BYTES_MAX,
     messages::Fault,
-    transport::{error::FrameError, io::Io, node_io::NodeIo, places::Presence},
+    transport::{error::FrameError, io::Io, node_io::NodeIo, slots::Presence},
 };
 
 /// Bytes to be sent that are written while requests are still being served: the other end works on them
@@ -67,7 +67,8 @@ pub(super) struct ConnectionDriver<SReq, CResp, F, S> {
     staged_bytes: usize,
     /// Requests answered `Busy` while the other end does not read.
     refused: usize,
-    ledger: Ledger,
+    /// What it takes beyond an allowance.
+    lease: Lease,
     presence: Presence,
     is_busy: bool,
     deadline: Option<(Instant, Pin<Box<Sleep>>)>,
@@ -100,7 +101,7 @@ where
             out: Outgoing::default(),
             staged_bytes: 0,
             refused: 0,
-            ledger: Ledger::new(account),
+            lease: Lease::of(Some(account)),
             presence,
             is_busy: false,
             deadline: None,
@@ -146,8 +147,7 @@ where
         } else if self.out.len() > OUT_BYTES_MAX || self.refused > REFUSED_MAX {
             return Poll::Ready(Err(FrameError::NotRead(self.out.len())));
         }
-        self.ledger.cover(self.bytes())?;
-        self.ledger.settle(self.bytes());
+        self.lease.set(self.bytes())?;
         let is_busy = self.serving.in_flight() > 0;
         if is_busy != self.is_busy {
             self.is_busy = is_busy;
@@ -204,7 +204,7 @@ where
                 debug!(%error, "a response does not fit a frame");
                 Fault::Internal
             }
-            Ok(()) if self.out.room() > room && self.ledger.cover(self.bytes()).is_err() => {
+            Ok(()) if self.out.room() > room && self.lease.set(self.bytes()).is_err() => {
                 self.out.end().truncate(before);
                 self.out.end().shrink_to(room);
                 Fault::Busy

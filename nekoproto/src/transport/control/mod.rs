@@ -8,7 +8,6 @@ pub(super) mod calls;
 pub(super) mod deadline;
 mod driver;
 pub(super) mod frame;
-mod ledger;
 mod outgoing;
 mod serving;
 mod slice;

@@ -9,7 +9,7 @@ use std::{
 use tokio::task::yield_now;
 
 /// The longest time that one connection works in a row, once it has done [`UNTIMED`] pieces.
-const SLICE: Duration = Duration::from_micros(200);
+const SLICE: Duration = Duration::from_micros(100);
 /// Pieces of work before the clock is read: most connections have fewer at a time.
 const UNTIMED: u32 = 4;
 

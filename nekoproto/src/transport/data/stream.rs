@@ -14,7 +14,7 @@ use super::{hang_up::HangUp, wire::Wire};
 use crate::{
     codec,
     limits::{DATA_MESSAGE_BYTES_MAX, STALL_TIMEOUT},
-    transport::{error::DataError, node_io::NodeIo, places::Presence},
+    transport::{error::DataError, node_io::NodeIo, slots::Presence},
 };
 
 /// A data connection: messages and raw bytes, moved by the calling thread, which may block. A wait ends
