@@ -88,11 +88,11 @@ async fn follow_link(shared: &Shared, link: &Link<Connected>) {
     }
 }
 
-/// Serves one connection until it ends.
-pub(crate) async fn serve(shared: Arc<Shared>, connection: Connection) {
+/// Serves one connection until it ends. In boxes, as what serves another indexer takes more room than what serves a peer.
+pub(crate) fn serve(shared: Arc<Shared>, connection: Connection) -> control::Driver {
     match connection.remote.role {
-        Role::Indexer => serve_indexer(shared, connection).await,
-        Role::Peer => serve_peer(shared, connection).await,
+        Role::Indexer => Box::pin(serve_indexer(shared, connection)),
+        Role::Peer => Box::pin(serve_peer(shared, connection)),
     }
 }
 
@@ -138,6 +138,7 @@ async fn serve_peer(shared: Arc<Shared>, connection: Connection) {
     let service =
         Service { shared: Arc::clone(&shared), remote, caller, session: session.clone(), channel: None };
     let (client, driver) = control::open(io, service.serve(), PeerServiceClient::from);
+    let driver = Box::pin(driver); // moved several times, it would take its room several times
     let session = match session {
         Ok(session) => session,
         Err(Refusal::KeyInUse { .. }) => {
@@ -172,5 +173,23 @@ async fn serve_peer(shared: Arc<Shared>, connection: Connection) {
         drop(leaving);
         let ending = move || shared.state.index.end(&session, Instant::now());
         let _ = spawn_blocking(ending).await; // a part that is left is ended by the sweep
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes that a task takes for as long as a peer is connected, in which it is idle mostly.
+    const PEER_BYTES_MAX: usize = 896;
+
+    fn bytes<A, B, F: Future>(_: impl FnOnce(A, B) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_peer_that_is_connected_takes_little_room() {
+        let taken = bytes(serve_peer);
+        assert!(taken <= PEER_BYTES_MAX, "{taken}");
     }
 }

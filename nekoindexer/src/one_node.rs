@@ -59,7 +59,8 @@ impl Running {
 pub(crate) async fn check(shared: &Shared, node: NodeId, instance: u64) -> Result<(), Refusal> {
     let other = shared.running.get(&node).filter(|one| one.instance != instance).map(|one| one.clone());
     let Some(other) = other else { return Ok(()) };
-    if other.answers().await {
+    // In a box, as few wait for it, and every connection would keep room for it.
+    if Box::pin(other.answers()).await {
         warn!(node = %node.short(), at = %other.at, "a second node with a key whose node runs is refused");
         return Err(other.refusal());
     }

@@ -218,7 +218,7 @@ impl Listener {
                 continue;
             };
             let (endpoint, arrivals) = (Arc::clone(&self.endpoint), Arc::clone(&self.arrivals));
-            let welcome = Welcome { endpoint, arrivals };
+            let welcome = Welcome { endpoint, arrivals, tasks: tasks.clone(), stop: stop.clone() };
             spawn_until(&tasks, &stop, welcome.and_serve(stream, (from, tenant), seat, serve.clone()));
         }
     }
@@ -230,6 +230,8 @@ type Greeted = Result<Result<Connection, ConnectError>, Elapsed>;
 struct Welcome {
     endpoint: Arc<Endpoint>,
     arrivals: Arc<Arrivals>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
 }
 
 impl Welcome {
@@ -240,8 +242,8 @@ impl Welcome {
         seat: Slot,
         serve: F,
     ) where
-        F: Fn(Connection) -> S,
-        S: Future<Output = ()>,
+        F: Fn(Connection) -> S + 'static,
+        S: Future<Output = ()> + Send + 'static,
     {
         let connection = match self.greet(stream, tenant, seat).await {
             Some(Ok(Ok(connection))) => connection,
@@ -255,11 +257,15 @@ impl Welcome {
                 return;
             }
         };
-        // In a box, so that a silent connection does not take the room of one that is served.
-        Box::pin(self.serve(connection, serve)).await;
+        // In a task of its own, so that an open connection does not take the room of one that is welcomed.
+        let (tasks, stop) = (self.tasks.clone(), self.stop.clone());
+        if let Some(serving) = self.begin(connection, &serve) {
+            spawn_until(&tasks, &stop, serving);
+        }
     }
 
-    async fn serve<F, S>(self, connection: Connection, serve: F)
+    /// Serves `connection` if there is a slot for it. No async function: that would keep room for the connection.
+    fn begin<F, S>(self, connection: Connection, serve: &F) -> Option<impl Future<Output = ()> + use<F, S>>
     where
         F: Fn(Connection) -> S,
         S: Future<Output = ()>,
@@ -271,28 +277,31 @@ impl Welcome {
         };
         let tenant = Tenant::at(remote.addr.ip(), Some(remote.node));
         let Some(slot) = slots.enter(tenant, connection.io.presence.clone()) else {
-            return self.arrivals.refuse();
+            self.arrivals.refuse();
+            return None;
         };
-        let allowed = &self.endpoint.access().allowed;
-        match purpose {
-            Purpose::Control => allowed.while_admitted(node, serve(connection)).await,
-            Purpose::Data => {
-                let ended = slot.presence().ended();
-                let serving = allowed.while_admitted(node, serve(connection));
-                ended.run_until_cancelled(serving).await.unwrap_or_default();
+        // The driver of a control connection ends itself.
+        let ended = (*purpose == Purpose::Data).then(|| slot.presence().ended().clone());
+        let (endpoint, serving) = (self.endpoint, Box::pin(serve(connection)));
+        Some(async move {
+            let _slot = slot;
+            let serving = endpoint.access().allowed.while_admitted(node, serving);
+            match ended {
+                None => serving.await,
+                Some(ended) => ended.run_until_cancelled(serving).await.unwrap_or_default(),
             }
-        }
+        })
     }
 
-    /// Waits for the first bytes, which take nothing but a descriptor and `seat`, and for a slot, then does the handshake. None if it had to
-    /// give way.
+    /// Waits for the first bytes, which take nothing but a descriptor and `seat`, and for a slot, then does the handshake.
+    /// None if it had to give way.
     async fn greet(&self, stream: TcpStream, tenant: Tenant, seat: Slot) -> Option<Greeted> {
         let until = tokio::time::Instant::now() + HANDSHAKE_TIMEOUT;
         // `readable` also returns where nothing has come yet.
         let mut first = [0];
         let ended = seat.presence().ended().clone();
         match ended.run_until_cancelled(timeout_at(until, stream.peek(&mut first))).await? {
-            Ok(Ok(_)) if first[0] == rendezvous::MAGIC[0] => return self.rendezvous(stream).await,
+            Ok(Ok(_)) if first[0] == rendezvous::MAGIC[0] => return Box::pin(self.rendezvous(stream)).await,
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return Some(Ok(Err(error.into()))),
             Err(late) => return Some(Err(late)),

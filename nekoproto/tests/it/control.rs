@@ -341,3 +341,13 @@ async fn flood_of_one_who_does_not_read_is_answered_busy_in_the_end(security: Se
     let (served, busy) = wire.served_and_busy(asked).await;
     assert!(busy > 0 && served >= REQUESTS_IN_FLIGHT_MAX, "{busy} busy, {served} served");
 }
+
+/// Bytes that the driver of a connection takes, which is idle mostly.
+const DRIVER_BYTES_MAX: usize = 640;
+
+#[testkit::test]
+async fn driver_takes_little_room(security: Security) {
+    let (_dialed, accepted) = connected(security, Role::Indexer, Purpose::Control).await;
+    let (_to_peer, driver) = open_as_indexer(accepted, Indexer::new().0);
+    assert!(size_of_val(&*driver) <= DRIVER_BYTES_MAX, "{}", size_of_val(&*driver));
+}

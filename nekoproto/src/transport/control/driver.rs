@@ -147,6 +147,7 @@ where
         } else if self.out.len() > OUT_BYTES_MAX || self.refused > REFUSED_MAX {
             return Poll::Ready(Err(FrameError::NotRead(self.out.len())));
         }
+        self.serving.rest();
         self.lease.set(self.bytes())?;
         let is_busy = self.serving.in_flight() > 0;
         if is_busy != self.is_busy {

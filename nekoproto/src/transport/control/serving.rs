@@ -54,7 +54,7 @@ pub(super) enum Taken<Resp> {
     Repeated,
 }
 
-/// A handler in an allocation that is reused for the next one when it is done.
+/// A handler in an allocation that is reused for the next one of the same [`Slice`](super::slice::Slice) when it is done.
 type PinnedHandler<F> = Pin<Box<Option<F>>>;
 
 /// The handlers of one connection.
@@ -128,6 +128,11 @@ impl<Req, F: Future, S: Fn(context::Context, Req) -> F> Serving<Req, F, S> {
     /// Requests that are waiting or held.
     pub(super) fn in_flight(&self) -> usize {
         self.known.len() + self.held.len()
+    }
+
+    /// Gives back what is kept for the next handler: none may come for long.
+    pub(super) fn rest(&mut self) {
+        self.spare = None;
     }
 
     /// Bytes of memory that they take, about.
