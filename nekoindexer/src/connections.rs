@@ -10,6 +10,7 @@ use std::{
 use futures::future::abortable;
 use nekoproto::{
     IndexerService, IndexerServiceClient, PeerServiceClient, Refusal, Role,
+    budget::site_of,
     transport::{Connection, Endpoint, Link, LinkState, control},
 };
 use scopeguard::{defer, guard};
@@ -130,7 +131,7 @@ async fn serve_peer(shared: Arc<Shared>, connection: Connection) {
     let session = match at {
         None => Err(Refusal::NotListening),
         Some(at) => one_node::check(&shared, remote.node, instance).await.map(|()| {
-            let at = (at, remote.addr.ip());
+            let at = (at, site_of(remote.addr.ip()));
             shared.state.index.open_session_on(Some(account.clone()), at, shared.lease, Instant::now())
         }),
     };
