@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// How often it says that nothing is new: as indexers do.
-const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
+const SAYS_NOTHING_EVERY: Duration = Duration::from_secs(1);
 
 /// A made-up indexer that listens. Dropping it ends it.
 pub struct Fake {
@@ -130,7 +130,7 @@ pub async fn advertise(client: &IndexerServiceClient, summary: SummaryNews) -> A
     let client = client.clone();
     AbortOnDropHandle::new(tokio::spawn(async move {
         loop {
-            sleep(HEARTBEAT_EVERY).await;
+            sleep(SAYS_NOTHING_EVERY).await;
             let answer = client.summarize(patient(), dated(clock_ms)).await;
             let Ok(Ok(reply)) = answer else { return };
             clock_ms = reply.clock_ms;
