@@ -12,6 +12,7 @@ use tokio::{sync::mpsc, task::AbortHandle};
 
 use crate::{
     network::ANY_PORT,
+    rogue::raw::{ATTACKER, dial},
     service,
     values::{identity, name, patient, query, registration},
 };
@@ -51,36 +52,30 @@ impl Peer {
 
     /// The same with `manners`.
     pub async fn join_with(seed: u16, addr: SocketAddr, security: Security, manners: Manners) -> Self {
-        Self::join_from(ANY_PORT, seed, addr, security, manners).await
+        let endpoint = endpoint(seed, Role::Peer, security);
+        let listener = endpoint.bind(ANY_PORT).unwrap();
+        let holder = Holder::new(endpoint.node(), listener.local_addr());
+        let connection = endpoint.dial(addr, Purpose::Control, None).await.unwrap();
+        Self::connect(connection, Role::Peer, Some(holder), manners)
     }
 
-    /// The same, which listens on `own` and connects from there.
-    pub async fn join_from(
-        own: SocketAddr,
-        seed: u16,
-        addr: SocketAddr,
-        security: Security,
-        manners: Manners,
-    ) -> Self {
+    /// One that listens at another address of this machine, and connects from there.
+    pub async fn join_elsewhere(seed: u16, addr: SocketAddr, security: Security) -> Self {
         let endpoint = endpoint(seed, Role::Peer, security);
-        let listener = endpoint.bind(own).unwrap();
+        let listener = endpoint.bind(ATTACKER).unwrap();
         let holder = Holder::new(endpoint.node(), listener.local_addr());
-        Self::connect(endpoint, Role::Peer, Some(holder), addr, manners).await
+        let connection = dial(&endpoint, addr, Purpose::Control).await.unwrap();
+        Self::connect(connection, Role::Peer, Some(holder), Manners::Acknowledges)
     }
 
     /// A node that does not listen.
     pub async fn join_unheard(seed: u16, addr: SocketAddr, role: Role, security: Security) -> Self {
-        Self::connect(endpoint(seed, role, security), role, None, addr, Manners::Acknowledges).await
+        let connection = endpoint(seed, role, security).dial(addr, Purpose::Control, None).await.unwrap();
+        Self::connect(connection, role, None, Manners::Acknowledges)
     }
 
-    async fn connect(
-        endpoint: Arc<Endpoint>,
-        role: Role,
-        holder: Option<Holder>,
-        addr: SocketAddr,
-        manners: Manners,
-    ) -> Self {
-        let Connection { io, .. } = endpoint.dial(addr, Purpose::Control, None).await.unwrap();
+    fn connect(connection: Connection, role: Role, holder: Option<Holder>, manners: Manners) -> Self {
+        let io = connection.io;
         let (told, invalidations) = mpsc::unbounded_channel();
         let (client, driver) = match role {
             Role::Indexer => crate::fake::speak(io),

@@ -21,12 +21,6 @@ async fn join(seed: u16, indexer: &IndexerHandle) -> Peer {
     Peer::join(seed, indexer.local_addr(), CLEAR).await
 }
 
-/// The same from another address of this machine.
-async fn join_elsewhere(seed: u16, indexer: &IndexerHandle) -> Peer {
-    let own = SocketAddr::from(([127, 0, 0, 2], 0));
-    Peer::join_from(own, seed, indexer.local_addr(), CLEAR, testkit::peer::Manners::Acknowledges).await
-}
-
 /// Registers long names from `range` on, and returns those that are not listed. An indexer lists what an origin itself
 /// registers: one signature does for all.
 async fn register(peer: &Peer, seed: u16, range: Range<usize>) -> Vec<FileName> {
@@ -94,7 +88,7 @@ async fn keys_of_one_address_throw_out_nobody_at_another() {
     assert!(register(&honest, HONEST, 0..1500).await.is_empty());
     let mut rogues = Vec::new();
     for (n, seed) in (1..14).zip(GREEDY..) {
-        let peer = join_elsewhere(seed, &indexer).await;
+        let peer = Peer::join_elsewhere(seed, indexer.local_addr(), CLEAR).await;
         register(&peer, seed, n * 10_000..n * 10_000 + 600).await;
         rogues.push(peer);
         if n == 10 {

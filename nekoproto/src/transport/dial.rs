@@ -1,9 +1,9 @@
 //! How a node connects: to an address, to a node at any of its addresses, or by having that node connect here.
 
-use std::{io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{
-    net::{TcpSocket, TcpStream},
+    net::TcpStream,
     time::{sleep, timeout},
 };
 
@@ -178,19 +178,9 @@ impl Endpoint {
         }
     }
 
-    /// Connects to `addr`; on this machine from the address where this node listens, so that it is found there.
-    async fn connect(&self, addr: SocketAddr) -> io::Result<TcpStream> {
-        let is_same = |own: &SocketAddr| own.ip() == addr.ip() || own.is_ipv4() != addr.is_ipv4();
-        let here = self.listens_on().filter(|own| own.ip().is_loopback() && addr.ip().is_loopback());
-        let Some(here) = here.filter(|own| !is_same(own)) else { return TcpStream::connect(addr).await };
-        let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        socket.bind(SocketAddr::new(here.ip(), 0))?;
-        socket.connect(addr).await
-    }
-
     async fn dial_unbounded(&self, addr: SocketAddr, purpose: Purpose) -> Result<Connection, ConnectError> {
-        let connecting = self.connect(addr).await;
-        let stream = connecting.map_err(|source| ConnectError::Unreachable { addr, source })?;
+        let stream =
+            TcpStream::connect(addr).await.map_err(|source| ConnectError::Unreachable { addr, source })?;
         self.greet(stream, addr, purpose).await
     }
 }

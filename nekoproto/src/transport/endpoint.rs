@@ -155,11 +155,6 @@ impl Endpoint {
         self.hints.of(node, addr).len() > 1
     }
 
-    /// Where it listens, if it does.
-    pub(super) fn listens_on(&self) -> Option<SocketAddr> {
-        *self.listens_on.lock()
-    }
-
     /// From now on hellos name this port, where it can be reached.
     pub(super) fn announce(&self, listens_on: SocketAddr) {
         *self.listens_on.lock() = Some(listens_on);

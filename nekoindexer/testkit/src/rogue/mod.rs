@@ -14,7 +14,7 @@ mod junk;
 mod order;
 mod peer;
 mod pretender;
-mod raw;
+pub(crate) mod raw;
 mod script;
 mod streams;
 mod summary;

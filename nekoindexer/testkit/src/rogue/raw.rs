@@ -24,7 +24,7 @@ use nekoproto::{
 };
 
 /// Where all that is hostile comes from, a free port; honest nodes are at 127.0.0.1.
-pub(super) const ATTACKER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), 0);
+pub(crate) const ATTACKER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), 0);
 
 /// Pause before what failed or was ended is tried again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -40,7 +40,7 @@ pub(super) async fn connect(addr: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// The same with the handshake of a node.
-pub(super) async fn dial(
+pub(crate) async fn dial(
     endpoint: &Endpoint,
     addr: SocketAddr,
     purpose: Purpose,
