@@ -48,7 +48,7 @@ impl Pool {
 /// Bytes in use, which are taken from an account in steps. Without an account nothing bounds them: for what this node does
 /// itself, and for simulations. All is given back when it is dropped.
 ///
-/// Invariant: what is taken covers what is used, but for [`ALLOWANCE_BYTES`].
+/// Invariant: what is taken covers what is used, but for 4 KiB.
 #[derive(Debug, Default)]
 pub struct Lease {
     account: Option<Account>,
