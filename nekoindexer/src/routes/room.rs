@@ -17,6 +17,8 @@ use tokio::{
 const QUERIES_MAX: usize = 64;
 /// Those of one address: all programs of this host are one.
 const QUERIES_OF_CLIENT_MAX: usize = QUERIES_MAX / 4;
+/// Those that are answered or wait for their turn: few, so that no crowd of them takes all connections.
+const QUERIES_TAKEN_MAX: usize = QUERIES_MAX * 4;
 /// How long a further one waits for its turn before it is refused.
 const WAITS_MAX: Duration = Duration::from_secs(1);
 
@@ -24,20 +26,23 @@ const WAITS_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Room {
     all: Arc<Semaphore>,
+    taken: Arc<Semaphore>,
     clients: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
 }
 
 impl Default for Room {
     fn default() -> Self {
-        Self { all: Arc::new(Semaphore::new(QUERIES_MAX)), clients: Mutex::default() }
+        let [all, taken] = [QUERIES_MAX, QUERIES_TAKEN_MAX].map(|max| Arc::new(Semaphore::new(max)));
+        Self { all, taken, clients: Mutex::default() }
     }
 }
 
 impl Room {
     /// A place for a query of `client`, until dropped; `None` if others of it, or of all, took all the time.
-    pub(super) async fn enter(&self, client: IpAddr) -> Option<[OwnedSemaphorePermit; 2]> {
+    pub(super) async fn enter(&self, client: IpAddr) -> Option<[OwnedSemaphorePermit; 3]> {
+        let taken = Arc::clone(&self.taken).try_acquire_owned().ok()?;
         let own = self.of(client.to_canonical());
-        let entering = async { Some([own.acquire_owned().await.ok()?, self.all().await?]) };
+        let entering = async { Some([taken, own.acquire_owned().await.ok()?, self.all().await?]) };
         timeout(WAITS_MAX, entering).await.ok().flatten()
     }
 

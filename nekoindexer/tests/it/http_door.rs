@@ -150,6 +150,54 @@ fn connections_that_bring_no_request_keep_nobody_out() {
     drop(silent);
 }
 
+/// Goal: event streams keep no short request out. Method: more of them than there are connections, all of this machine,
+/// as is who comes then.
+#[testkit::test]
+async fn event_streams_keep_no_short_request_out() {
+    nekoproto::transport::raise_file_limit();
+    let news = broadcast::Sender::<u32>::new(4);
+    let sender = news.clone();
+    let follow = async move || events::follow(sender.subscribe(), |_| Some(Event::default().event("number")));
+    let door = open(routes().route("/events", get(follow)), Guard::default());
+    let addr = door.local_addr();
+    let (mut clients, mut open) = (Vec::new(), 0);
+    for _ in 0..2200 {
+        let mut client = Client::new(addr);
+        client.request("GET", "/events", &[], b"");
+        open += usize::from(client.head().status == 200);
+        clients.push(client);
+    }
+    assert_eq!(open, 1024, "as many as there may be");
+    is_served(addr);
+    let mut further = Client::new(addr);
+    further.ask("GET", "/events", &[], b"").refused(503, "1024 event streams");
+    assert_eq!(further.ask("GET", "/hello", &[], b"").status, 200, "over the same connection");
+    assert_eq!(news.receiver_count(), 1024, "who is refused leaves nothing behind");
+    drop(clients);
+    door.shutdown().await;
+}
+
+/// Goal: answers that nobody reads keep nobody out. Method: more of them than there are connections, short ones and some
+/// that are longer than what the system takes.
+#[test]
+fn unread_answers_keep_nobody_out() {
+    nekoproto::transport::raise_file_limit();
+    let long = Bytes::from(vec![b'x'; 1024 * 1024]);
+    let door = open(routes().route("/long", get(async move || long.clone())), Guard::default());
+    let addr = door.local_addr();
+    for path in ["/hello", "/long"] {
+        let mut unread = Vec::new();
+        for _ in 0..3000 {
+            let mut client = Client::new(addr);
+            client.request("GET", path, &[], b"");
+            assert_eq!(client.head().status, 200, "its body is not taken");
+            unread.push(client);
+        }
+        is_served(addr);
+        drop(unread);
+    }
+}
+
 /// Longer than what the system takes at once, and than one frame.
 const FILE_BYTES: usize = 11 * 1024 * 1024 + 3;
 

@@ -1,11 +1,16 @@
 //! Serves one HTTP connection, within its limits.
 
-use std::{net::IpAddr, pin::pin, time::Duration};
+use std::{convert::Infallible, net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
-use axum::{Router, body::Body};
+use axum::{
+    Router,
+    body::Body,
+    response::{IntoResponse, Response},
+};
 use hyper::{
-    Request,
+    Request, StatusCode,
     body::Incoming,
+    header::{CONNECTION, CONTENT_TYPE, HeaderValue},
     server::conn::http1,
     service::{Service, service_fn},
 };
@@ -13,12 +18,17 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use nekoproto::transport::slots::Slot;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::{body::Patient, io::Io, room};
+use super::{
+    Problem,
+    answer::Busy,
+    body::Patient,
+    io::Io,
+    slots::{EVENT_STREAMS_MAX, HttpSlot},
+};
 
 /// How long a connection may take to bring the whole head of its next request; so it is also how long an idle
 /// one stays open.
@@ -35,25 +45,29 @@ const _: () = assert!(HEAD_BYTES_MAX < BUFFER_BYTES_MAX);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client(pub(crate) IpAddr);
 
-/// Serves `stream` until it ends or has to give its slot away; after `stop` until the answer that is being sent is
+/// Serves `stream` until it ends or has to give its place away; after `stop` until the answer that is being sent is
 /// complete.
 ///
 /// # Cancel safety
 /// Dropping the future closes the connection.
-pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationToken, slot: Slot) {
-    let io = stream.peer_addr().and_then(|from| Ok((Client(from.ip()), Io::new(stream)?)));
+pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationToken, slot: HttpSlot) {
+    let presence = slot.presence().clone();
+    let io = stream.peer_addr().and_then(|from| Ok((Client(from.ip()), Io::new(stream, presence)?)));
     let (client, io) = match io {
         Ok(io) => io,
         Err(error) => return debug!(%error, "HTTP connection lost before its first request"),
     };
     let router = TowerToHyperService::new(router);
     let files = io.file_sender();
-    let presence = slot.presence().clone();
+    let slot = Arc::new(slot);
+    let ended = slot.ended().clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
-        room::brought_request(&presence);
+        let busy = Busy::with_request(slot.presence());
         request.extensions_mut().insert(files.clone());
         request.extensions_mut().insert(client);
-        router.call(request.map(|body| Body::new(Patient::new(body))))
+        let answering = router.call(request.map(|body| Body::new(Patient::new(body))));
+        let slot = Arc::clone(&slot);
+        async move { Ok::<_, Infallible>(among_streams(&slot, answering.await?).map(|body| busy.with(body))) }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -65,7 +79,7 @@ pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationT
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = slot.presence().ended().cancelled() => return debug!("HTTP connection closed: others came"),
+        () = ended.cancelled() => return debug!("HTTP connection closed: others came"),
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -76,6 +90,22 @@ pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationT
     }
 }
 
+/// An answer; if it is a stream of events, with a slot among these, or else a refusal.
+fn among_streams(slot: &HttpSlot, mut answer: Response) -> Response {
+    let is_stream = |kind: &HeaderValue| kind.as_bytes().starts_with(b"text/event-stream");
+    if !answer.headers().get(CONTENT_TYPE).is_some_and(is_stream) {
+        return answer;
+    }
+    if !slot.becomes_stream() {
+        let detail = format!("at most {EVENT_STREAMS_MAX} event streams are open at once; close one");
+        return Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too many event streams", detail)
+            .into_response();
+    }
+    // Afterwards the connection has no slot for another request.
+    answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    answer
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::{
@@ -84,7 +114,7 @@ mod tests {
         time::Instant,
     };
 
-    use super::*;
+    use super::{super::slots::HttpSlots, *};
 
     /// Clients that begin a request and never end it. Paused time runs on when nothing else happens.
     #[tokio::test(start_paused = true)]
@@ -94,7 +124,7 @@ mod tests {
         for head in ["", "G", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n"] {
             let mut client = TcpStream::connect(addr).await.unwrap();
             client.write_all(head.as_bytes()).await.unwrap();
-            let slot = room::enter(&room::slots(), addr.ip()).unwrap();
+            let slot = HttpSlots::new().enter(addr.ip()).unwrap();
             let began = Instant::now();
             serve(listener.accept().await.unwrap().0, Router::new(), CancellationToken::new(), slot).await;
             assert!(began.elapsed() < HEAD_TIMEOUT * 2, "{head:?}");

@@ -13,7 +13,7 @@ use tokio::{net::TcpListener, sync::oneshot, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
-use super::{connection, room};
+use super::{connection, slots::HttpSlots};
 
 /// How long open answers may go on after [`HttpDoor::shutdown`]; streams of events never end by themselves.
 const GRACE: Duration = Duration::from_secs(1);
@@ -98,7 +98,7 @@ impl Drop for HttpDoor {
 
 /// Accepts until `stop`, then waits for the connections, for [`GRACE`] at most.
 async fn accept(socket: TcpListener, router: Router, stop: CancellationToken) {
-    let (slots, tasks) = (room::slots(), TaskTracker::new());
+    let (slots, tasks) = (HttpSlots::new(), TaskTracker::new());
     let cut = CancellationToken::new();
     loop {
         let accepted = tokio::select! {
@@ -106,7 +106,7 @@ async fn accept(socket: TcpListener, router: Router, stop: CancellationToken) {
             accepted = socket.accept() => accepted,
         };
         match accepted {
-            Ok((stream, from)) => match room::enter(&slots, from.ip()) {
+            Ok((stream, from)) => match slots.enter(from.ip()) {
                 Some(slot) => {
                     let serving = connection::serve(stream, router.clone(), stop.clone(), slot);
                     tasks.spawn(cut.clone().run_until_cancelled_owned(serving));

@@ -1,4 +1,4 @@
-//! [`Io`]: the bytes of one HTTP connection. A reader that takes nothing is cut.
+//! [`Io`]: the bytes of one HTTP connection. A reader that takes nothing gives its place away, and is cut in the end.
 
 use std::{
     io::{self, IoSlice},
@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use nekoproto::transport::slots::Presence;
 use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -18,38 +19,41 @@ use super::send_file::{FileSender, Sending, is_stand_in};
 
 /// How long a write may wait for a reader that takes nothing. Also how long the system keeps trying to deliver to
 /// a host that does not acknowledge.
-pub const WRITE_STALL_MAX: Duration = Duration::from_secs(45);
+const WRITE_STALL_MAX: Duration = Duration::from_secs(45);
 /// Bytes that the system queues unsent. Few, so that a slow reader is told from one that takes nothing: it must
 /// take half of them in [`WRITE_STALL_MAX`], which is 1.4 KiB/s.
 const UNSENT_BYTES_MAX: u32 = 128 * 1024;
 
 /// A TCP connection whose writes fail once they have waited for [`WRITE_STALL_MAX`].
 #[derive(Debug)]
-pub struct Io {
+pub(super) struct Io {
     stream: TcpStream,
     stalled: Stalled,
     files: Sending,
 }
 
 /// Since when writes have been waiting, if they are.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Stalled {
+    /// Who is told.
+    presence: Presence,
     /// The timer is made once, when a write has to wait for the first time.
     until: Option<Pin<Box<Sleep>>>,
     is_waiting: bool,
 }
 
 impl Io {
-    /// Prepares an accepted connection.
+    /// Prepares an accepted connection; `presence` learns whether what is written is read.
     ///
     /// # Errors
     /// The connection is lost already.
-    pub fn new(stream: TcpStream) -> io::Result<Self> {
+    pub(super) fn new(stream: TcpStream, presence: Presence) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let socket = SockRef::from(&stream);
         socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
         socket.set_tcp_user_timeout(Some(WRITE_STALL_MAX))?;
-        Ok(Self { stream, stalled: Stalled::default(), files: Sending::default() })
+        let stalled = Stalled { presence, until: None, is_waiting: false };
+        Ok(Self { stream, stalled, files: Sending::default() })
     }
 
     /// Sends parts of files over this connection.
@@ -63,8 +67,10 @@ impl Stalled {
     fn watch<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
             self.is_waiting = false;
+            self.presence.used();
             return outcome;
         }
+        self.presence.set_busy(false); // until the next request
         let until = self.until.get_or_insert_with(|| Box::pin(sleep(WRITE_STALL_MAX)));
         if !self.is_waiting {
             self.is_waiting = true;
@@ -132,13 +138,15 @@ mod tests {
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpListener,
     };
+    use tokio_util::sync::CancellationToken;
 
     use super::*;
 
     async fn pair() -> (Io, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let reader = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        (Io::new(listener.accept().await.unwrap().0).unwrap(), reader)
+        let presence = Presence::new(CancellationToken::new());
+        (Io::new(listener.accept().await.unwrap().0, presence).unwrap(), reader)
     }
 
     /// Paused time runs on when nothing else happens, as when the reader takes nothing.

@@ -4,8 +4,9 @@
 //! |---|---|
 //! | `door` | [`HttpDoor`]: listens, accepts, ends |
 //! | `connection` | one connection: limits and timeouts |
-//! | `room` | how many connections there may be, and how many from one address |
-//! | [`io`] | the bytes of a connection; a reader that takes nothing is cut |
+//! | `slots` | how many connections and event streams there may be, and which one is evicted |
+//! | `io` | the bytes of a connection; a reader that takes nothing is cut |
+//! | `answer` | an answer's body, and whether more of it is to come |
 //! | [`send_file`] | parts of files in answers, sent without being copied |
 //! | `body` | a request's body; one that does not come is cut |
 //! | [`guard`](mod@guard) | which requests are let in: host, origin, fetch metadata; the headers of every answer |
@@ -14,16 +15,17 @@
 //! | [`events`] | server-sent events |
 //! | [`exposition`] | figures as Prometheus reads them |
 
+mod answer;
 mod body;
 mod connection;
 mod door;
 pub mod events;
 pub mod exposition;
 pub mod guard;
-pub mod io;
+mod io;
 pub mod problem;
-mod room;
 pub mod send_file;
+mod slots;
 pub mod token;
 
 pub(crate) use self::connection::Client;
