@@ -98,29 +98,42 @@ async fn listed(
     let (shared, request) = (Arc::clone(shared), Arc::clone(request));
     let scan = move || {
         let matcher = Matcher::new(&request.search).map_err(|_| Refusal::BadPattern)?;
-        Ok(scan(&shared, &request, &matcher, || turn.is_over()))
+        Ok(scan(&shared, &request, &matcher, || turn.spent()))
     };
     spawn_blocking(scan).await.map_err(|_| Refusal::Busy)? // the node is stopping
 }
 
-/// Scans the index until `is_over`. A record that its origin did not sign, though it registered it, is shown to nobody.
-/// Blocking.
-fn scan(shared: &Shared, request: &FindRequest, matcher: &Matcher, is_over: impl Fn() -> bool) -> Part {
-    let FindRequest { search, after, .. } = request;
-    let (limit, now) = (request.limit(), Instant::now());
-    let (mut after, mut good, mut enough) = (after.clone(), Vec::new(), limit);
-    loop {
-        let page = shared.state.index.find(search, matcher, after.as_ref(), enough, now, &is_over);
-        after = page.found.last().map(|found| Position::of(&found.record));
-        let mut found = page.found.into_iter();
-        let is_signed = |found: &Found| verified(shared, found.record.to_signed()).is_some();
-        good.extend(found.by_ref().filter(is_signed).take(limit - good.len()));
-        let (is_full, is_over) = (good.len() == limit, is_over());
-        if is_full || is_over || !page.more {
-            let more = is_full && (page.more || found.len() > 0); // even if none of the others is signed
-            return Part { page: Page { found: good, more }, complete: !is_over, ..Part::default() };
+/// Scans the index as long as not all time is `spent`. A record that its origin did not sign, though it registered it, is
+/// shown to nobody, and not listed any more. Blocking.
+fn scan(shared: &Shared, request: &FindRequest, matcher: &Matcher, spent: impl Fn() -> u32) -> Part {
+    let FindRequest { search, after: began, .. } = request;
+    let (limit, now, index) = (request.limit(), Instant::now(), &shared.state.index);
+    let (mut after, mut good, mut enough) = (began.clone(), Vec::new(), limit);
+    let is_signed = |found: &Found| {
+        let is_signed = verified(shared, found.record.to_signed()).is_some();
+        if !is_signed {
+            index.unlist_forged(&found.record);
+            shared.counters.drop(Drop::Forged);
         }
-        enough = REFILL;
+        is_signed
+    };
+    loop {
+        let scanned = index.find(search, matcher, after.as_ref(), enough, now, &spent);
+        let (complete, page) = (scanned.is_ok(), scanned.unwrap_or_else(|page| page));
+        if !complete && after != *began {
+            return Part { page: Page { found: good, next: after }, ..Part::nothing() };
+        }
+        let is_full = page.found.len() == enough;
+        let mut found = page.found.into_iter();
+        good.extend(found.by_ref().filter(is_signed).take(limit - good.len()));
+        after = page.next;
+        if good.len() == limit && (after.is_some() || found.len() > 0) {
+            after = good.last().map(|found| Position::of(&found.record)); // even if none of the others is signed
+        } else if is_full && complete && after.is_some() {
+            enough = REFILL;
+            continue;
+        }
+        return Part { page: Page { found: good, next: after }, complete, ..Part::default() };
     }
 }
 
@@ -240,7 +253,10 @@ impl Part {
             let believed = |holders| heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &[], sender);
             let verify = |record| verified(shared, record);
             let page = (!is_late).then(|| checked(reply, request, &matcher, verify, believed));
-            if let Some(Ok(page)) = page {
+            if let Some(Ok(mut page)) = page {
+                if is_guest && page.found.len() < request.limit() {
+                    page.next = None; // it shortens no page of others
+                }
                 pages.push(page);
                 self.reached.answered(sender.at.node.tag(), behind);
                 continue;
@@ -257,7 +273,7 @@ impl Part {
     fn reply(self) -> FindReply {
         self.reached.told(FindReply {
             hits: List::first_of(self.page.found.into_iter().map(Found::into_hit)),
-            more: self.page.more,
+            next: self.page.next,
             complete: self.complete,
             guests_unheard: self.guests_unheard,
             messages: self.messages,

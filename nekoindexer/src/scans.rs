@@ -15,7 +15,7 @@ use tokio::{
     time::timeout_at,
 };
 
-use crate::state::caller::Caller;
+use crate::state::{caller::Caller, find::WHOLE};
 
 /// Scans of all names at once: more would take the processor from lookups and from each other. One core is left to them.
 pub(crate) static SCANS_MAX: LazyLock<usize> =
@@ -47,18 +47,20 @@ pub(crate) struct Turn {
     running: RefCell<Option<OwnedSemaphorePermit>>,
     turns: Arc<Semaphore>,
     runtime: Handle,
+    began: Instant,
     slice_began: Cell<Instant>,
     worked: Cell<Duration>,
     until: Instant,
 }
 
 impl Turn {
-    /// Whether the scan must end. Blocking: between two slices others have their turn.
-    pub(crate) fn is_over(&self) -> bool {
+    /// How much of its time the scan has used, in parts of [`WHOLE`], with which it must end. Blocking: between two slices others have their turn.
+    pub(crate) fn spent(&self) -> u32 {
         let now = Instant::now();
         let slice = now.saturating_duration_since(self.slice_began.get());
         if slice < SLICE {
-            return now >= self.until;
+            let passed = part(now.saturating_duration_since(self.began), self.until - self.began);
+            return passed.max(part(self.worked.get() + slice, SCAN_TIME_MAX));
         }
         self.worked.set(self.worked.get() + slice);
         if self.worked.get() >= HEAVY_FROM {
@@ -70,8 +72,14 @@ impl Turn {
         self.slice_began.set(Instant::now());
         let has_turn = turn.is_some();
         self.running.replace(turn);
-        !has_turn || self.worked.get() >= SCAN_TIME_MAX
+        if has_turn { part(self.worked.get(), SCAN_TIME_MAX) } else { WHOLE }
     }
+}
+
+/// `time` in parts of `all`.
+fn part(time: Duration, all: Duration) -> u32 {
+    let parts = time.as_micros() * u128::from(WHOLE) / all.as_micros().max(1);
+    u32::try_from(parts).unwrap_or(WHOLE).min(WHOLE)
 }
 
 impl Default for Scans {
@@ -97,6 +105,7 @@ impl Scans {
             running: RefCell::new(Some(running)),
             turns: Arc::clone(&self.running),
             runtime: Handle::current(),
+            began: Instant::now(),
             slice_began: Cell::new(Instant::now()),
             worked: Cell::default(),
             until,

@@ -1,6 +1,6 @@
 //! Tests of scans: how long they go on, and for how long their places are taken.
 
-use std::{cell::Cell, sync::mpsc, time::Duration};
+use std::{cell::Cell, collections::BTreeSet, sync::mpsc, time::Duration};
 
 use futures::poll;
 use nekoproto::{Role, transport::Security};
@@ -12,6 +12,7 @@ use crate::{
     scans::SCANS_MAX,
     state::{
         caller::CallerRole,
+        find::WHOLE,
         testing::{find, named, record, session},
     },
 };
@@ -31,28 +32,67 @@ fn request(term: &str, limit: u16) -> FindRequest {
     FindRequest { ttl_hops: 0, ..find(term, None, limit) }
 }
 
-fn scanned(shared: &Shared, request: &FindRequest, is_over: impl Fn() -> bool) -> (Vec<String>, bool, bool) {
-    let Part { page, complete, .. } = scan(shared, request, &Matcher::new(&request.search).unwrap(), is_over);
-    (page.found.iter().map(|found| found.record.name.to_string()).collect(), page.more, complete)
+fn scanned(
+    shared: &Shared,
+    request: &FindRequest,
+    spent: impl Fn() -> u32,
+) -> (Vec<String>, Option<Position>, bool) {
+    let Part { page, complete, .. } = scan(shared, request, &Matcher::new(&request.search).unwrap(), spent);
+    (page.found.iter().map(|found| found.record.name.to_string()).collect(), page.next, complete)
 }
 
 #[test]
-fn unsigned_records_do_not_hide_what_is_behind_them() {
+fn unsigned_records_do_not_hide_what_is_behind_them_and_are_looked_at_once() {
     let shared = shared((0..5000).map(|n| format!("a{n}")), "b");
-    assert_eq!(scanned(&shared, &request("*", 1), || false), (vec!["b".to_owned()], false, true));
+    for _ in 0..2 {
+        assert_eq!(scanned(&shared, &request("*", 1), || 0), (vec!["b".to_owned()], None, true));
+        let dropped = shared.counters.drops(Drop::Forged).get();
+        assert_eq!((shared.state.index.names(), dropped), (1, 5000));
+    }
 }
 
 #[test]
-fn scan_ends_in_time_and_says_that_it_is_incomplete() {
+fn scan_that_has_no_time_at_all_ends_and_says_that_it_is_incomplete() {
     let shared = shared((0..5000).map(|n| format!("{}{n}", "a".repeat(200))), "b");
     let looks = Cell::new(0);
-    let is_over = || {
+    let spent = || {
         looks.set(looks.get() + 1);
-        looks.get() > 3
+        if looks.get() > 3 { WHOLE } else { 0 }
     };
-    let (found, more, complete) = scanned(&shared, &request(&"*a".repeat(100), 9), is_over);
-    assert_eq!((found.len(), more, complete), (0, false, false));
+    let (found, next, complete) = scanned(&shared, &request(&"*a".repeat(100), 9), spent);
+    assert_eq!((found.len(), next, complete), (0, None, false));
     assert!(looks.get() < 9, "it ended after some names: {}", looks.get());
+}
+
+/// Goal: a scan that would not end in its time ends its page earlier, and whoever goes on from there sees every name once.
+/// Method: an indexer of a thousand names, in no order, and time for a sixth of them.
+#[test]
+fn scan_that_runs_out_of_time_says_where_to_go_on() {
+    let shared = Shared::new(&Config::default(), false, &endpoint(1, Role::Indexer, Security::Tls));
+    let session = session(&shared.state.index, 1, Duration::from_secs(99), Instant::now());
+    let names: BTreeSet<String> = (0..1000u32).map(|n| format!("{}a", n * 7919 % 1009)).collect();
+    for name in &names {
+        shared.state.index.register(&session, &record(1, name, 1));
+    }
+    let pattern = format!("[{}]*a", "0123456789".repeat(20)); // it takes long
+    let (mut shown, mut pages, mut after) = (Vec::new(), 0, None);
+    loop {
+        let looks = Cell::new(0);
+        let spent = || {
+            looks.set(looks.get() + 1);
+            looks.get() * 125 // 8 looks, and a scan of all takes 50
+        };
+        let request = FindRequest { after, ..request(&pattern, 128) };
+        let (found, next, complete) = scanned(&shared, &request, spent);
+        assert!(complete && next != request.after, "{next:?} after {} names", shown.len());
+        shown.extend(found);
+        (pages, after) = (pages + 1, next);
+        if after.is_none() {
+            break;
+        }
+    }
+    assert!(pages > 1000 / 128 + 2, "{pages}");
+    assert!(shown.iter().eq(&names));
 }
 
 /// Goal: whoever asks and goes away starts no more scans than others.

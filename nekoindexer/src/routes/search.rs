@@ -139,11 +139,10 @@ pub(super) async fn search(
 }
 
 impl From<FindReply> for Matches {
-    fn from(FindReply { hits, more, complete, guests_unheard, answered, silent, .. }: FindReply) -> Self {
+    fn from(FindReply { hits, next, complete, guests_unheard, answered, silent, .. }: FindReply) -> Self {
         let (hits, answered) = (hits.into_vec(), 1 + answered.len());
         let indexers = Indexers { asked: answered + silent.len(), answered };
-        let last = hits.last().filter(|_| more);
-        let next = last.map(|last| Position::of(last.record.unverified()).to_string());
+        let next = next.map(|next| next.to_string());
         let files = hits.into_iter().filter(|hit| !hit.record.unverified().is_withdrawal());
         Self { hits: files.map(Match::from).collect(), complete, guests_unheard, indexers, next }
     }
@@ -178,8 +177,8 @@ mod tests {
         let withdrawal = signed(1, Record::withdrawal(file.origin, name("b"), version, policy, 1));
         let hits =
             [&file, &withdrawal].map(|record| Hit { record: record.to_signed(), holders: List::new() });
-        let reply =
-            FindReply { hits: List::first_of(hits), more: true, complete: true, ..FindReply::default() };
+        let (hits, next) = (List::first_of(hits), Some(Position::of(&withdrawal)));
+        let reply = FindReply { hits, next, complete: true, ..FindReply::default() };
         let matches = Matches::from(reply);
         assert_eq!(matches.hits.iter().map(|found| found.name.as_str()).collect::<Vec<_>>(), ["a"]);
         assert_eq!(matches.next, Some(Position::of(&withdrawal).to_string()));

@@ -51,7 +51,7 @@ async fn glob_is_found_exactly_as_far_as_its_ttl(security: Security) {
     for ttl in 0..3u8 {
         let reply = found(&peers[0], find(&["models/*.bin"], ttl, None, 50)).await;
         assert_eq!(names(&reply), all[..=ttl.into()], "TTL {ttl}");
-        assert_eq!((reply.complete, reply.more, reply.messages), (true, false, ttl.into()), "TTL {ttl}");
+        assert_eq!((reply.complete, &reply.next, reply.messages), (true, &None, ttl.into()), "TTL {ttl}");
         assert_eq!((reply.answered.len(), reply.silent.len()), (ttl.into(), 0), "TTL {ttl}");
         assert!(reply.hits.iter().all(|hit| hit.holders.len() == 1));
     }
@@ -68,8 +68,8 @@ async fn pages_of_a_mesh_go_on_where_the_last_ended_and_ask_each_indexer_once() 
         let reply = found(&peers[2], find(&["*"], 3, after, 3)).await;
         assert_eq!((reply.complete, reply.messages, reply.answered.len()), (true, 3, 3));
         shown.extend(names(&reply).into_iter().map(str::to_owned));
-        after = reply.hits.last().map(|hit| Position::of(hit.record.unverified()));
-        if !reply.more {
+        after = reply.next.clone();
+        if after.is_none() {
             break;
         }
     }
@@ -96,21 +96,21 @@ async fn neighbor_that_hangs_or_refuses_leaves_the_answer_incomplete_and_in_time
 #[testkit::test]
 async fn page_of_a_hostile_neighbor_does_not_count() {
     let good = |text: &str| record(7, text, 1);
-    let pages: [(&str, Vec<SignedRecord>, bool); 5] = [
-        ("not in order", vec![good("c.bin"), good("b.bin")], false),
-        ("foreign", vec![good("b.bin"), good("c.txt")], false),
-        ("forged", vec![good("b.bin"), forged(7, 1, "c.bin", 9)], false),
-        ("would hold up whoever follows the pages", vec![good("b.bin")], true),
-        ("too many", (0..9).map(|n| good(&format!("b{n}.bin"))).collect(), false),
+    let pages: [(&str, Vec<SignedRecord>, Option<Position>); 5] = [
+        ("not in order", vec![good("c.bin"), good("b.bin")], None),
+        ("foreign", vec![good("b.bin"), good("c.txt")], None),
+        ("forged", vec![good("b.bin"), forged(7, 1, "c.bin", 9)], None),
+        ("goes on before its end", vec![good("b.bin")], Some(Position::of(good("a.bin").unverified()))),
+        ("too many", (0..9).map(|n| good(&format!("b{n}.bin"))).collect(), None),
     ];
-    for (case, records, more) in pages {
+    for (case, records, next) in pages {
         let hits = records.into_iter().map(|record| Hit { record, holders: List::new() });
-        let reply = FindReply { hits: List::first_of(hits), more, complete: true, ..FindReply::default() };
+        let reply = FindReply { hits: List::first_of(hits), next, complete: true, ..FindReply::default() };
         let (_fake, _indexer, peer) = beside(Habit::Shows(reply)).await;
         peer.register([record(1, "a.bin", 1), record(1, "d.bin", 1)]).await;
         let got = found(&peer, find(&["*.bin"], 1, None, 8)).await;
         assert_eq!(names(&got), ["a.bin", "d.bin"], "{case}");
-        assert_eq!((got.complete, got.more), (false, false), "{case}");
+        assert_eq!((got.complete, &got.next), (false, &None), "{case}");
         assert_eq!((got.answered.len(), got.silent.len()), (0, 1), "{case}");
     }
 }

@@ -103,18 +103,17 @@ impl Api for Search {
         let (mut indexers, mut after) = (IndexersRow::default(), self.after);
         let (mut left, mut shown) = (self.limit.clamp(1, MATCHES_MAX) as usize, 0);
         let next = loop {
-            let found = peer.find(&search, after.as_ref(), left.min(FOUND_MAX), ttl_hops).await?;
+            let asked = left.min(FOUND_MAX);
+            let found = peer.find(&search, after.as_ref(), asked, ttl_hops).await?;
             complete &= found.complete;
             guests_unheard |= found.guests_unheard;
             indexers = indexers.or_worse(&found);
+            let is_short = found.matches.len() < asked; // the time was over, or some were not the newest
             left = left.saturating_sub(found.matches.len());
-            after = found.matches.last().map(|found| Position::of(&found.record));
+            after = found.next;
             let files = found.matches.into_iter().filter(|found| !found.record.is_withdrawal());
             shown += show(peer, files.collect(), answer).await?;
-            if !found.more || after.is_none() {
-                break None;
-            }
-            if left == 0 {
+            if left == 0 || is_short || after.is_none() {
                 break after;
             }
         };

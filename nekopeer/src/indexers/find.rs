@@ -1,6 +1,6 @@
 //! Searches by pattern: one page from all own indexers, merged by name.
 
-use std::{mem::take, sync::Arc, time::Instant};
+use std::{collections::HashMap, mem::take, sync::Arc, time::Instant};
 
 use futures::future::join_all;
 use nekoindexer::state::{
@@ -16,7 +16,7 @@ use tracing::debug;
 
 use super::{
     Indexers, SearchError,
-    search::addresses,
+    search::{Scope, addresses},
     session::Session,
     via::{Connected, Via},
 };
@@ -28,8 +28,8 @@ pub struct Found {
     /// The newest version of each name that matches, with its holders, by name and origin; all signatures are verified.
     /// It may be one that [withdraws](nekoproto::Record::is_withdrawal) the name.
     pub matches: Vec<Candidate>,
-    /// Whether there are further matches behind the last.
-    pub more: bool,
+    /// Where further matches may begin; `None`: there are none.
+    pub next: Option<Position>,
     /// Whether every indexer in reach answered, and every page was valid.
     pub complete: bool,
     /// Whether guests of an indexer may know more, see [`FindReply::guests_unheard`].
@@ -94,7 +94,36 @@ impl Indexers {
         let mut found = self.library.blocking(merge).await;
         found.complete &= is_answered;
         self.library.learn(found.matches.iter().map(|found| found.record.clone()).collect()).await;
+        if search.min_size > 0 || search.published_from_ms > 0 {
+            self.leave_newest(&mut found, search, ttl_hops, via).await;
+        }
         Ok(found)
+    }
+
+    /// Puts the newest versions in the place of matches, as far as these match too. An indexer that knows of a newer one
+    /// may have left it out, for its size or its time, where another still lists an older one.
+    async fn leave_newest(&self, found: &mut Found, search: &Search, ttl_hops: u8, via: &Via) {
+        let mut names: Vec<_> = found.matches.iter().map(|found| found.record.name.clone()).collect();
+        names.dedup(); // one name of several origins
+        let Ok(answers) = self.search_all(&names, Scope::Network { ttl_hops }, via).await else {
+            return found.complete = false;
+        };
+        found.complete &= answers.iter().all(|answer| answer.complete);
+        let mut newest = HashMap::new();
+        for answer in answers {
+            let withdrawn =
+                answer.withdrawn.into_iter().map(|record| Candidate { record, holders: Vec::new() });
+            for candidate in withdrawn.chain(answer.candidates) {
+                newest.insert(Position::of(&candidate.record), candidate);
+            }
+        }
+        found.matches.retain_mut(|known| {
+            match newest.remove(&Position::of(&known.record)) {
+                Some(other) if other.record.replaces(&known.record) => *known = other,
+                _ => {}
+            }
+            search.takes(&known.record.origin, known.record.size, known.record.published_ms)
+        });
     }
 }
 
@@ -159,12 +188,12 @@ fn page(
             }
         }
     }
-    let Page { found, more } = merged(pages, request.limit());
+    let Page { found, next } = merged(pages, request.limit());
     let candidate = |found: nekoindexer::state::merge::Found| {
         let holders = addresses(endpoint, &found.holders);
         let record = library.verifier.verify(found.record.into_signed()).ok()?; // known to be valid
         Some(Candidate { record, holders })
     };
     let (matches, (answered, asked)) = (found.into_iter().filter_map(candidate).collect(), reached.counts());
-    Found { matches, more, complete, guests_unheard, asked, answered }
+    Found { matches, next, complete, guests_unheard, asked, answered }
 }

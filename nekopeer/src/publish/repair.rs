@@ -7,7 +7,7 @@ use std::{
 };
 
 use nekoproto::{
-    FileName, IdDigits, NodeId, Position, Search, VerifiedRecord, Version,
+    FileName, IdDigits, NodeId, Search, VerifiedRecord, Version,
     limits::{FOUND_MAX, TTL_DEFAULT},
 };
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
@@ -160,15 +160,12 @@ impl Knowledge {
                     }
                 };
             self.complete &= found.complete;
-            after = found
-                .matches
-                .last()
-                .map(|last| Position { name: last.record.name.clone(), origin: last.record.origin });
+            after = found.next;
             for record in found.matches.into_iter().map(|found| found.record) {
                 self.listed.insert((record.name.clone(), record.version));
                 self.add(record);
             }
-            if !found.more || after.is_none() {
+            if after.is_none() {
                 return;
             }
         }

@@ -179,12 +179,32 @@ async fn page_of_a_hostile_indexer_does_not_count_and_says_so() {
         let found = reader.peer.find(&globs("*.bin"), None, 50, 1).await.unwrap();
         let names: Vec<&FileName> = found.matches.iter().map(|found| &found.record.name).collect();
         assert_eq!((names.len(), names[0].as_str()), (1, "own.bin"));
-        assert!(!found.complete && !found.more);
+        assert!(!found.complete && found.next.is_none());
         assert_eq!((found.answered, found.asked), (1, 2));
         let (_folder, alone) = peer(&[fake.addr]).await;
         let found = alone.peer.find(&globs("*.bin"), None, 50, 1).await.unwrap();
         assert!(found.matches.is_empty() && !found.complete);
     }
+}
+
+/// Goal: an older, larger version is no match where the newest is too small for the filter. Method: one indexer lists the
+/// newest, and leaves it out; another one still shows the older one.
+#[testkit::test]
+async fn versions_are_compared_before_sizes_are() {
+    let honest = indexer(&[]).await;
+    let (folder, origin) = peer(&[honest.local_addr()]).await;
+    origin.publish(&folder.write("a.bin", &bytes(1, 1000))).await;
+    let older = origin.peer.query(&name("a.bin"), 0).await.unwrap().candidates.remove(0).record;
+    let fake = FakeIndexer::says([hit(older.to_signed(), 9, honest.local_addr())]);
+    let (_folder, reader) = peer(&[honest.local_addr(), fake.addr]).await;
+    let found = async |min_size| {
+        let search = Search { min_size, ..globs("*.bin") };
+        let found = reader.peer.find(&search, None, 9, 0).await.unwrap();
+        found.matches.iter().map(|found| found.record.size).collect::<Vec<_>>()
+    };
+    assert_eq!(found(100).await, [1000]);
+    origin.publish(&folder.write("a.bin", &bytes(2, 99))).await;
+    assert_eq!((found(100).await, found(99).await), (vec![], vec![99]));
 }
 
 /// Whatever is asked: one of two indexers that takes connections and says nothing is given up long before the deadline.

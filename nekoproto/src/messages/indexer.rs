@@ -256,9 +256,9 @@ pub struct FindReply {
     /// The first matches behind the place asked for, strictly in the order of their [`Position`]s; one hit for each
     /// file of an origin.
     pub hits: List<Hit, FOUND_MAX>,
-    /// Whether there are further matches behind the last hit. The page is full then.
-    pub more: bool,
-    /// Whether every trusted indexer in reach answered in time, and nothing was left out before the last hit.
+    /// Where further matches may begin: those up to this place are on the page. `None`: there are none.
+    pub next: Option<Position>,
+    /// Whether every trusted indexer in reach answered in time, and nothing was left out before `next`.
     pub complete: bool,
     /// Whether guests may know more: they were not waited for.
     pub guests_unheard: bool,

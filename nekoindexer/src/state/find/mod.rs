@@ -2,14 +2,16 @@
 //! and of whom they are.
 
 mod matcher;
+mod pace;
 mod page;
 mod pages;
 mod reached;
 
-pub(super) use self::page::Collecting;
 pub use self::{
     matcher::{BadPattern, Matcher},
+    pace::WHOLE,
     page::Page,
     pages::{WrongPage, checked, merged},
     reached::Reached,
 };
+pub(super) use self::{pace::Pace, page::Collecting};

@@ -11,8 +11,23 @@ use crate::state::merge::Found;
 pub struct Page {
     /// One for each file of an origin.
     pub found: Vec<Found>,
-    /// Whether there are further ones behind the last.
-    pub more: bool,
+    /// Where further ones may begin: those up to this place are on the page. `None`: there are none.
+    pub next: Option<Position>,
+}
+
+impl Page {
+    /// The first `limit` of `files`, as far as `end`.
+    pub(super) fn first_of(
+        mut files: BTreeMap<Position, Found>,
+        end: Option<Position>,
+        limit: usize,
+    ) -> Self {
+        if let Some(end) = &end {
+            files.retain(|position, _| position <= end);
+        }
+        let last = files.keys().nth(limit.saturating_sub(1)).filter(|_| files.len() > limit).cloned();
+        Self { found: files.into_values().take(limit).collect(), next: last.or(end) }
+    }
 }
 
 /// Collects a page from matches that come in any order, also repeatedly. It holds one more than the page does.
@@ -53,9 +68,9 @@ impl<'a> Collecting<'a> {
         }
     }
 
-    pub(in crate::state) fn finish(self) -> Page {
-        let more = self.first.len() > self.limit;
-        Page { found: self.first.into_values().take(self.limit).collect(), more }
+    /// The page of those up to `end`.
+    pub(in crate::state) fn finish(self, end: Option<Position>) -> Page {
+        Page::first_of(self.first, end, self.limit)
     }
 }
 

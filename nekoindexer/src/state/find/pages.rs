@@ -15,10 +15,10 @@ use crate::state::{
 /// A page that is not what was asked for; none of it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WrongPage {
-    /// More hits than were asked for, or fewer and still a word of further ones.
-    #[error("the page is not as long as it must be")]
+    /// More hits than were asked for.
+    #[error("the page is too long")]
     Length,
-    /// The hits do not follow each other, or the place asked for.
+    /// The hits do not follow each other, or the place asked for, or the next page begins before the last of them.
     #[error("the hits are not in their order")]
     Order,
     /// A file that was not searched for.
@@ -40,8 +40,7 @@ pub fn checked(
     verify: impl Fn(SignedRecord) -> Option<ListedRecord>,
     believed: impl Fn(List<ListedHolder, HOLDERS_MAX>) -> Vec<Listed>,
 ) -> Result<Page, WrongPage> {
-    let limit = request.limit();
-    if reply.hits.len() > limit || (reply.more && reply.hits.len() < limit) {
+    if reply.hits.len() > request.limit() {
         return Err(WrongPage::Length);
     }
     let mut last = request.after.clone();
@@ -60,16 +59,20 @@ pub fn checked(
         found.push(Found { record, holders: believed(hit.holders) });
         last = Some(position);
     }
-    Ok(Page { found, more: reply.more })
+    // It goes on behind the last hit, or with it, but not where it began.
+    match &reply.next {
+        Some(next) if request.after.as_ref().is_some_and(|after| next <= after) => Err(WrongPage::Order),
+        Some(next) if last.is_some_and(|last| *next < last) => Err(WrongPage::Order),
+        _ => Ok(Page { found, next: reply.next }),
+    }
 }
 
-/// The first `limit` of the files on `pages`, each of which has as many if there are more of its kind. Of a file that
-/// is on several, the newest version counts, and of two under one number the one that all prefer.
+/// The first `limit` of the files on `pages`, as far as each of these goes. Of a file that is on several, the newest version counts, and of two under one number the one that all prefer.
 #[must_use]
 pub fn merged(pages: impl IntoIterator<Item = Page>, limit: usize) -> Page {
-    let (mut files, mut more) = (BTreeMap::<Position, Found>::new(), false);
+    let (mut files, mut end) = (BTreeMap::<Position, Found>::new(), None::<Position>);
     for page in pages {
-        more |= page.more;
+        end = [end, page.next].into_iter().flatten().min();
         for found in page.found {
             match files.get_mut(&Position::of(&found.record)) {
                 None => drop(files.insert(Position::of(&found.record), found)),
@@ -83,8 +86,7 @@ pub fn merged(pages: impl IntoIterator<Item = Page>, limit: usize) -> Page {
             }
         }
     }
-    more |= files.len() > limit;
-    Page { found: files.into_values().take(limit).collect(), more }
+    Page::first_of(files, end, limit)
 }
 
 #[cfg(test)]

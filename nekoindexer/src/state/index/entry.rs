@@ -155,6 +155,21 @@ impl Entry {
         }
     }
 
+    /// Who is listed under exactly this record, signature and all.
+    pub(super) fn sessions_of(&self, record: &SignedRecord) -> Vec<Arc<Session>> {
+        match self {
+            Self::Single { record: known, holder } if known.is(record) => vec![Arc::clone(holder)],
+            Self::Single { .. } => Vec::new(),
+            Self::Many(listings) => {
+                let of_record = listings.iter().filter(|listing| listing.record.is(record));
+                of_record
+                    .flat_map(|listing| &listing.holdings)
+                    .map(|held| Arc::clone(&held.session))
+                    .collect()
+            }
+        }
+    }
+
     /// Lists `session` no longer; true if nobody is left, and the entry must go. The last versions of files that
     /// lose their holder are to be remembered.
     #[must_use]

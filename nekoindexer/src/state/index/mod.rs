@@ -304,8 +304,25 @@ impl<S: BuildHasher> Index<S> {
         }
     }
 
+    /// Lists nobody any longer under `record`, which its origin registered and did not sign.
+    pub fn unlist_forged(&self, record: &ListedRecord) {
+        let hash = self.hash(&record.name);
+        let sessions = |entry: &Entry| entry.sessions_of(record.signed());
+        let listed = || self.entries.view(&hash, |_, entry| sessions(entry)).unwrap_or_default();
+        for session in listed() {
+            let mut names = session.names(); // until it is unlisted, it registers nothing else
+            if listed().iter().any(|other| Arc::ptr_eq(other, &session)) {
+                names.remove(hash, record.name.as_str().len());
+                self.unlist_and(&session, hash, drop);
+            }
+        }
+    }
+
     fn unlist(&self, session: &Session, hash: NameHash) {
-        let remember = |last| self.departed.lock().remember(hash, last);
+        self.unlist_and(session, hash, |last| self.departed.lock().remember(hash, last));
+    }
+
+    fn unlist_and(&self, session: &Session, hash: NameHash, remember: impl FnMut(PackedRecord)) {
         let mut len = 0;
         let unlist = |_: &NameHash, entry: &mut Entry| {
             len = entry.records().map(|record| record.name_bytes().len()).sum();
@@ -357,7 +374,7 @@ impl<S: BuildHasher> Index<S> {
     #[cfg(test)]
     fn check(&self) {
         let mut logged = std::collections::HashSet::new();
-        self.log.each(None, |name| {
+        self.log.each(None, |name, _| {
             logged.insert(name.to_vec());
             std::ops::ControlFlow::Continue(())
         });

@@ -82,22 +82,29 @@ impl NameLog {
         *pieces = rebuilt;
     }
 
-    /// Shows each name to `look`, or each that has the `needle`, at least once, until it breaks off.
-    pub(super) fn each(&self, needle: Option<&Finder<'_>>, mut look: impl FnMut(&[u8]) -> ControlFlow<()>) {
-        let (full, open) = {
+    /// Shows each name to `look`, or each that has the `needle`, at least once, until it breaks off; and how many bytes
+    /// of how many are looked through before.
+    pub(super) fn each(
+        &self,
+        needle: Option<&Finder<'_>>,
+        mut look: impl FnMut(&[u8], (usize, usize)) -> ControlFlow<()>,
+    ) {
+        let (full, open, all) = {
             let pieces = self.0.lock();
-            (pieces.full.clone(), pieces.open.clone())
+            (pieces.full.clone(), pieces.open.clone(), pieces.bytes)
         };
+        let mut before = 0;
         for piece in full.iter().map(AsRef::as_ref).chain([open.as_slice()]) {
             let mut start = 0;
             while let Some(at) = needle.map_or(Some(0), |needle| needle.find(&piece[start..])) {
                 let Some(end) = memchr(END, &piece[start + at..]).map(|end| start + at + end) else { break };
                 let begin = memrchr(END, &piece[start..start + at]).map_or(start, |end| start + end + 1);
-                if look(&piece[begin..end]).is_break() {
+                if look(&piece[begin..end], (before + begin, all)).is_break() {
                     return;
                 }
                 start = end + 1;
             }
+            before += piece.len();
         }
     }
 }
@@ -110,7 +117,7 @@ mod tests {
 
     fn names(log: &NameLog) -> Vec<String> {
         let mut names = Vec::new();
-        log.each(None, |name| {
+        log.each(None, |name, _| {
             names.push(String::from_utf8(name.to_vec()).unwrap());
             ControlFlow::Continue(())
         });
@@ -125,7 +132,7 @@ mod tests {
         assert!(log.0.lock().full.len() > 3);
         assert_eq!(names(&log), expected);
         let mut found = Vec::new();
-        log.each(Some(&Finder::new("e-29")), |name| {
+        log.each(Some(&Finder::new("e-29")), |name, _| {
             found.push(String::from_utf8(name.to_vec()).unwrap());
             if found.len() == 2000 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });

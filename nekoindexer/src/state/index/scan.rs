@@ -5,7 +5,10 @@ use std::{hash::BuildHasher, ops::ControlFlow, time::Instant};
 use nekoproto::{PackedRecord, Position, Search};
 
 use super::{Index, entry::Entry, name_hash::NameHash};
-use crate::state::find::{Collecting, Matcher, Page};
+use crate::state::find::{Collecting, Matcher, Pace, Page, WHOLE};
+
+/// What it takes to compare a name with a pattern, if to pass one over takes 1.
+const COMPARED: usize = 64;
 
 /// Memory of this many times the names is given back, from some on.
 const SPARSE: usize = 4;
@@ -13,9 +16,11 @@ const SPARSE_FROM: usize = 64 * 1024;
 
 impl<S: BuildHasher> Index<S> {
     /// The first `limit` files behind `after` that match and have holders whose lease runs. Looks at every name, some tens
-    /// of nanoseconds each; for those that match it takes the read lock of a lookup. Once `is_over`, which it asks now and
-    /// then, it ends, and names are missing anywhere on the page. Blocking.
-    #[must_use]
+    /// of nanoseconds each; for those that match it takes the read lock of a lookup. It asks now and then how much of its
+    /// time is `spent`, in parts of [`WHOLE`]: if that is too much, the page ends earlier. Blocking.
+    ///
+    /// # Errors
+    /// All is spent: names are missing anywhere on the page.
     pub fn find(
         &self,
         search: &Search,
@@ -23,19 +28,27 @@ impl<S: BuildHasher> Index<S> {
         after: Option<&Position>,
         limit: usize,
         now: Instant,
-        is_over: impl Fn() -> bool,
-    ) -> Page {
+        spent: impl Fn() -> u32,
+    ) -> Result<Page, Page> {
         let (now_ms, mut page) = (self.millis(now), Collecting::new(after, limit));
-        let mut left = matcher.names_at_once();
-        self.log.each(matcher.needle(), |name| {
-            left -= 1;
+        let (mut pace, mut is_over) = (Pace::default(), false);
+        let at_once = matcher.names_at_once() * COMPARED;
+        let mut left = at_once;
+        self.log.each(matcher.needle(), |name, done| {
+            let is_compared = pace.takes(name) && page.may_take(name);
+            left = left.saturating_sub(if is_compared { COMPARED } else { 1 });
             if left == 0 {
-                if is_over() {
+                let spent = spent();
+                is_over = spent >= WHOLE;
+                if is_over {
                     return ControlFlow::Break(());
                 }
-                left = matcher.names_at_once();
+                left = at_once;
+                if is_compared && after.is_none_or(|after| name > after.name.as_str().as_bytes()) {
+                    pace.keep(name, spent, done);
+                }
             }
-            if !page.may_take(name) || !matcher.matches(name) {
+            if !is_compared || !matcher.matches(name) {
                 return ControlFlow::Continue(());
             }
             let mut look = |entry: &Entry| {
@@ -52,7 +65,8 @@ impl<S: BuildHasher> Index<S> {
             self.entries.view(&NameHash::of(name, &self.hash_key), |_, entry| look(entry));
             ControlFlow::Continue(())
         });
-        page.finish()
+        let page = page.finish(pace.next().filter(|_| !is_over));
+        if is_over { Err(page) } else { Ok(page) }
     }
 
     /// Drops the names that are gone from the log that searches read, once there are many, and gives back the memory that

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use nekoindexer::state::find::Matcher;
-use nekoproto::{FileName, IdDigits, Position, Search, Term, Terms, limits::FOUND_MAX};
+use nekoproto::{FileName, IdDigits, Search, Term, Terms, limits::FOUND_MAX};
 
 use super::wanted::{Named, Pattern, Wanted};
 use crate::{
@@ -63,14 +63,14 @@ async fn matching(
     loop {
         let found = peer.indexers.find(&search, after.as_ref(), FOUND_MAX, ttl_hops, via).await?;
         is_complete &= found.complete;
-        after = found.matches.last().map(|found| Position::of(&found.record));
+        after = found.next;
         let files = found.matches.into_iter().filter(|found| !found.record.is_withdrawal());
         names.extend(files.map(|found| found.record.name.clone()));
         names.dedup(); // one name of several origins
         if names.len() > EXPANDED_MAX {
             return Err(invalid(format!("more than {EXPANDED_MAX} names match")));
         }
-        if !found.more || after.is_none() {
+        if after.is_none() {
             break;
         }
     }

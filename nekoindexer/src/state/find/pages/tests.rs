@@ -28,13 +28,17 @@ fn found(origin: u8, name: &str, version: u64) -> Found {
     }
 }
 
-fn page(found: impl IntoIterator<Item = Found>, more: bool) -> Page {
-    Page { found: found.into_iter().collect(), more }
+fn page(found: impl IntoIterator<Item = Found>, next: Option<Position>) -> Page {
+    Page { found: found.into_iter().collect(), next }
 }
 
-fn reply(found: &[Found], more: bool) -> FindReply {
+fn at(found: &Found) -> Option<Position> {
+    Some(Position::of(&found.record))
+}
+
+fn reply(found: &[Found], next: Option<Position>) -> FindReply {
     let hits = List::first_of(found.iter().cloned().map(Found::into_hit));
-    FindReply { hits, more, complete: true, ..FindReply::default() }
+    FindReply { hits, next, complete: true, ..FindReply::default() }
 }
 
 fn verify(record: SignedRecord) -> Option<ListedRecord> {
@@ -44,15 +48,15 @@ fn verify(record: SignedRecord) -> Option<ListedRecord> {
 /// The page behind `after` of what matches `term` in an index.
 fn found_in(index: &Index, term: &str, after: Option<&Position>, limit: usize) -> Page {
     let search = search(term);
-    index.find(&search, &Matcher::new(&search).unwrap(), after, limit, Instant::now(), || false)
+    index.find(&search, &Matcher::new(&search).unwrap(), after, limit, Instant::now(), || 0).unwrap()
 }
 
 fn names(page: &Page) -> Vec<String> {
     page.found.iter().map(|found| found.record.name.to_string()).collect()
 }
 
-fn check(request: &FindRequest, found: &[Found], more: bool) -> Result<Page, WrongPage> {
-    checked(reply(found, more), request, &Matcher::new(&request.search).unwrap(), verify, believe)
+fn check(request: &FindRequest, found: &[Found], next: Option<Position>) -> Result<Page, WrongPage> {
+    checked(reply(found, next), request, &Matcher::new(&request.search).unwrap(), verify, believe)
 }
 
 /// Goal: following the pages of several indexers shows every file that matches exactly once, in order, with all its
@@ -97,19 +101,19 @@ fn following_the_pages_of_several_indexers_shows_every_file_once() {
             let request = find("*.bin", after.clone(), limit);
             let limit = request.limit();
             let pages = indexers.iter().map(|indexer| {
-                let Page { found, more } = found_in(indexer, "*.bin", after.as_ref(), limit);
-                check(&request, &found, more).unwrap()
+                let Page { found, next } = found_in(indexer, "*.bin", after.as_ref(), limit);
+                check(&request, &found, next).unwrap()
             });
             let page = merged(pages, limit);
             for found in &page.found {
                 let position = Position::of(&found.record);
                 assert!(after.as_ref().is_none_or(|after| *after < position));
                 let holders = found.at().iter().map(|holder| holder.node).collect();
-                shown.insert(position.clone(), (found.record.version.get(), holders));
-                after = Some(position);
+                shown.insert(position, (found.record.version.get(), holders));
             }
-            assert!(!page.more || page.found.len() == limit);
-            if !page.more {
+            assert!(page.next.is_none() || page.next == page.found.get(limit - 1).and_then(at));
+            after = page.next;
+            if after.is_none() {
                 break;
             }
         }
@@ -139,7 +143,7 @@ fn size_time_and_origin_are_compared_and_names_without_holders_left_out() {
     ];
     for (case, search, after, expected) in cases {
         let matcher = Matcher::new(&search).unwrap();
-        let page = index.find(&search, &matcher, None, 9, now + after, || false);
+        let page = index.find(&search, &matcher, None, 9, now + after, || 0).unwrap();
         assert_eq!(names(&page), expected, "{case}");
     }
 }
@@ -170,25 +174,26 @@ fn page_that_is_not_what_was_asked_for_does_not_count() {
     let asked = find("*.bin", Some(Position::of(&a.record)), 2);
     let small = FindRequest { search: Search { min_size: 2, ..asked.search.clone() }, ..asked.clone() };
     let all = find("*", None, 2);
-    let good = [(vec![&b, &c], true), (vec![&c], false)];
-    for (found, more) in good.map(|(found, more)| (found.into_iter().cloned().collect::<Vec<_>>(), more)) {
-        assert_eq!(check(&asked, &found, more), Ok(page(found, more)));
+    let good = [(vec![&b, &c], at(&c)), (vec![&c], None), (vec![&b], at(&c)), (vec![], at(&b))];
+    for (found, next) in good.map(|(found, next)| (found.into_iter().cloned().collect::<Vec<_>>(), next)) {
+        assert_eq!(check(&asked, &found, next.clone()), Ok(page(found, next)));
     }
-    let bad: [(&str, &FindRequest, &[&Found], bool, WrongPage); 8] = [
-        ("nobody knows what is behind it", &asked, &[&b], true, WrongPage::Length),
-        ("nothing, and more", &asked, &[], true, WrongPage::Length),
-        ("too many", &all, &[&a, &b, &c], false, WrongPage::Length),
-        ("backwards", &asked, &[&c, &b], false, WrongPage::Order),
-        ("twice", &asked, &[&b, &b], false, WrongPage::Order),
-        ("not behind the place", &asked, &[&a, &b], false, WrongPage::Order),
-        ("no match", &asked, &[&b, &text], false, WrongPage::Foreign),
-        ("too small", &small, &[&b], false, WrongPage::Foreign),
+    type Case<'a> = (&'a str, &'a FindRequest, &'a [&'a Found], Option<Position>, WrongPage);
+    let bad: [Case<'_>; 8] = [
+        ("goes on before its end", &asked, &[&b, &c], at(&b), WrongPage::Order),
+        ("goes on where it began", &asked, &[], at(&a), WrongPage::Order),
+        ("too many", &all, &[&a, &b, &c], None, WrongPage::Length),
+        ("backwards", &asked, &[&c, &b], None, WrongPage::Order),
+        ("twice", &asked, &[&b, &b], None, WrongPage::Order),
+        ("not behind the place", &asked, &[&a, &b], None, WrongPage::Order),
+        ("no match", &asked, &[&b, &text], None, WrongPage::Foreign),
+        ("too small", &small, &[&b], None, WrongPage::Foreign),
     ];
-    for (case, request, found, more, wrong) in bad {
+    for (case, request, found, next, wrong) in bad {
         let found: Vec<Found> = found.iter().copied().cloned().collect();
-        assert_eq!(check(request, &found, more), Err(wrong), "{case}");
+        assert_eq!(check(request, &found, next), Err(wrong), "{case}");
     }
-    let mut forged = reply(&[b], false);
+    let mut forged = reply(&[b], None);
     let changed = Record { size: 9, ..Record::clone(&c.record) };
     let record = SignedRecord::new(changed, *c.record.signed().signature());
     forged.hits = List::first_of(forged.hits.into_iter().chain([Hit { record, holders: List::new() }]));
@@ -200,14 +205,26 @@ fn page_that_is_not_what_was_asked_for_does_not_count() {
 fn newest_version_counts_and_of_two_under_one_number_the_same_in_any_order() {
     let other = signed(1, Record { size: 99, ..Record::clone(&record(1, "a", 2)) });
     let other = Found { record: other, holders: vec![] };
-    let pages = [found(1, "a", 1), found(1, "a", 2), other.clone()].map(|found| page([found], false));
+    let pages = [found(1, "a", 1), found(1, "a", 2), other.clone()].map(|found| page([found], None));
     for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [2, 0, 1]] {
         let merged = merged(order.map(|n| pages[n].clone()), 9);
-        assert_eq!(merged, page([other.clone()], false), "{order:?}: the larger one outranks it");
+        assert_eq!(merged, page([other.clone()], None), "{order:?}: the larger one outranks it");
     }
-    let both = page([found(1, "a", 1), found(2, "a", 1)], false);
-    let twice = merged([both, page([found(1, "b", 1)], false)], 2);
-    assert_eq!((twice.found.len(), twice.more), (2, true), "one for each origin; b is behind");
+    let both = page([found(1, "a", 1), found(2, "a", 1)], None);
+    let twice = merged([both, page([found(1, "b", 1)], None)], 2);
+    assert_eq!(
+        (twice.found.len(), &twice.next),
+        (2, &at(&twice.found[1])),
+        "one for each origin; b is behind"
+    );
+}
+
+#[test]
+fn merged_page_ends_where_the_shortest_of_them_does() {
+    let [a, b, c] = ["a", "b", "c"].map(|name| found(1, name, 1));
+    let short = page([a.clone()], at(&b));
+    let long = page([b.clone(), c], None);
+    assert_eq!(merged([short, long], 9), page([a, b.clone()], at(&b)));
 }
 
 #[test]
@@ -221,8 +238,8 @@ fn tens_of_thousands_of_names_are_paged_through_in_order() {
     loop {
         let page = found_in(&index, "d3/*99*", after.as_ref(), 40);
         shown.extend(names(&page));
-        after = page.found.last().map(|found| Position::of(&found.record));
-        if !page.more {
+        after = page.next;
+        if after.is_none() {
             break;
         }
     }
