@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use nekoproto::{
     NetworkName,
     budget::BUDGET_DEFAULT,
-    transport::{Access, Security},
+    transport::{Access, HostAddr, Security},
 };
 
 /// Where an indexer listens unless told otherwise, and where a peer looks for one.
@@ -24,7 +24,7 @@ pub struct Config {
     /// Address to listen on. Port 0 picks a free one.
     pub listen: SocketAddr,
     /// Indexers to forward to. One side of a pair is enough.
-    pub neighbors: Vec<SocketAddr>,
+    pub neighbors: Vec<HostAddr>,
     /// Where the node's key is kept; `None` makes a new one at each start.
     pub data_dir: Option<PathBuf>,
     /// The network it belongs to.
@@ -114,7 +114,7 @@ impl Config {
         if self.neighbors.len() > NEIGHBORS_MAX {
             return Err(ConfigError::TooManyNeighbors(self.neighbors.len()));
         }
-        if self.listen.port() != 0 && self.neighbors.contains(&self.listen) {
+        if self.listen.port() != 0 && self.neighbors.iter().any(|at| at.addr == self.listen) {
             return Err(ConfigError::OwnNeighbor(self.listen));
         }
         if self.lease.as_millis() == 0 || self.lease > Duration::from_secs(LEASE_SECS_MAX.into()) {
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn an_indexer_is_not_its_own_neighbor() {
-        let config = Config { neighbors: vec![Config::default().listen], ..Config::default() };
+        let config = Config { neighbors: vec![Config::default().listen.into()], ..Config::default() };
         assert!(matches!(config.validate(), Err(ConfigError::OwnNeighbor(_))));
     }
 

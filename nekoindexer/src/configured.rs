@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 
-use nekoproto::transport::Endpoint;
+use nekoproto::transport::{Endpoint, HostAddr};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -25,10 +25,11 @@ impl ConfiguredNeighbors {
     pub(crate) fn set(
         &self,
         shared: &Arc<Shared>,
-        wanted: &[SocketAddr],
+        wanted: &[HostAddr],
     ) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
         let mut links = self.links.lock();
-        let gone: Vec<_> = links.keys().copied().filter(|addr| !wanted.contains(addr)).collect();
+        let gone: Vec<_> =
+            links.keys().copied().filter(|addr| wanted.iter().all(|at| at.addr != *addr)).collect();
         let mut new: Vec<SocketAddr> = Vec::new();
         for addr in &gone {
             if let Some(stop) = links.remove(addr) {
@@ -36,15 +37,16 @@ impl ConfiguredNeighbors {
             }
             shared.neighbors.links.configure(*addr, false);
         }
-        for addr in wanted {
-            if links.contains_key(addr) {
+        for at in wanted {
+            let addr = at.addr;
+            if links.contains_key(&addr) {
                 continue;
             }
             let stop = shared.stop.child_token();
-            new.push(*addr);
-            links.insert(*addr, stop.clone());
-            shared.neighbors.links.configure(*addr, true);
-            connect_neighbor(shared, &self.endpoint, *addr, stop);
+            new.push(addr);
+            links.insert(addr, stop.clone());
+            shared.neighbors.links.configure(addr, true);
+            connect_neighbor(shared, &self.endpoint, at.clone(), stop);
         }
         (new, gone)
     }

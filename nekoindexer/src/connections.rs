@@ -1,7 +1,6 @@
 //! Serves the connections that others open, and keeps up those to the configured neighbors.
 
 use std::{
-    net::SocketAddr,
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -11,7 +10,7 @@ use futures::future::abortable;
 use nekoproto::{
     IndexerService, IndexerServiceClient, PeerServiceClient, Refusal, Role,
     budget::site_of,
-    transport::{Connection, Endpoint, Link, LinkState, control},
+    transport::{Connection, Endpoint, HostAddr, Link, LinkState, control},
 };
 use scopeguard::{defer, guard};
 use tokio::{
@@ -32,11 +31,11 @@ use crate::{
 /// How often an indexer that is no neighbor, for want of a place, looks for one.
 const NO_PLACE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Keeps a link to the configured neighbor at `addr`, until `stop`.
+/// Keeps a link to the configured neighbor at `at`, until `stop`.
 pub(crate) fn connect_neighbor(
     shared: &Arc<Shared>,
     endpoint: &Arc<Endpoint>,
-    addr: SocketAddr,
+    at: HostAddr,
     stop: CancellationToken,
 ) {
     let serving = Arc::clone(shared);
@@ -44,7 +43,7 @@ pub(crate) fn connect_neighbor(
         let (connected, driver) = open_neighbor(&serving, connection, true);
         (connected, Box::pin(driver) as control::Driver)
     };
-    let link = Link::spawn(Arc::clone(endpoint), (addr, None), stop, &shared.tasks, open);
+    let link = Link::spawn(Arc::clone(endpoint), (at, None), stop, &shared.tasks, open);
     shared.spawn_until_stop(|shared| async move { follow_link(&shared, &link).await });
 }
 

@@ -7,7 +7,7 @@ use nekoproto::{
     budget::Budget,
     private_folder,
     tasks::spawn_until,
-    transport::{Endpoint, EndpointConfig, EndpointError, Security},
+    transport::{Endpoint, EndpointConfig, EndpointError, HostAddr, Security},
 };
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -179,11 +179,16 @@ impl IndexerHandle {
     ///
     /// # Errors
     /// One line for people; nothing has changed.
-    pub fn reload(&self, neighbors: &[SocketAddr], allow: Option<&Path>) -> Result<Vec<String>, String> {
-        let config = Config { neighbors: neighbors.to_vec(), ..self.config.clone() };
+    pub fn reload(
+        &self,
+        neighbors: &[impl Clone + Into<HostAddr>],
+        allow: Option<&Path>,
+    ) -> Result<Vec<String>, String> {
+        let neighbors: Vec<HostAddr> = neighbors.iter().cloned().map(Into::into).collect();
+        let config = Config { neighbors, ..self.config.clone() };
         config.validate().map_err(|error| error.to_string())?;
         let allowed = self.config.access.allowed.load(allow).map_err(|error| error.to_string())?;
-        let (new, gone) = self.neighbors.set(&self.shared, neighbors);
+        let (new, gone) = self.neighbors.set(&self.shared, &config.neighbors);
         let new = new.into_iter().map(|addr| format!("neighbor {addr} added"));
         let mut changes: Vec<_> =
             new.chain(gone.into_iter().map(|addr| format!("neighbor {addr} removed"))).collect();

@@ -28,7 +28,7 @@ use nekoindexer::{
 };
 use nekoproto::{
     NetworkName, Remedy,
-    transport::{Security, resolve},
+    transport::{HostAddr, Security, resolve},
 };
 use tracing::warn;
 
@@ -41,8 +41,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR", value_parser = resolve, default_value_t = Config::default().listen)]
     listen: SocketAddr,
     /// Indexers to forward queries to; naming them on one side is enough
-    #[arg(long, value_name = "ADDR,ADDR...", value_parser = resolve, value_delimiter = ',', num_args = 1..)]
-    neighbors: Vec<SocketAddr>,
+    #[arg(long, value_name = "ADDR,ADDR...", value_delimiter = ',', num_args = 1..)]
+    neighbors: Vec<HostAddr>,
     /// Where the key is kept, so that the node stays the same; without it a new key is made at each start
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
@@ -186,7 +186,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     if let Some(addr) = indexer.http_addr() {
         writeln!(std::io::stdout(), "http on http://{addr}/").context("cannot write to stdout")?;
     }
-    signals::serve(&mut stop, Some(hangups), std::future::pending(), || reload(&indexer)).await;
+    signals::serve(&mut stop, Some(hangups), std::future::pending(), async || reload(&indexer).await).await;
     tokio::select! {
         () = indexer.drain() => {}
         interrupted = tokio::signal::ctrl_c() => interrupted?, // the user does not want to wait
@@ -207,8 +207,9 @@ fn advised(error: StartError) -> anyhow::Error {
 }
 
 /// Reads the configuration again; what is wrong changes nothing.
-fn reload(indexer: &nekoindexer::IndexerHandle) {
+async fn reload(indexer: &nekoindexer::IndexerHandle) {
     let reloaded = settings::again::<Args>()
+        .await
         .map_err(|faults| faults.join("; "))
         .and_then(|args| indexer.reload(&args.neighbors, args.access.allow.as_deref()));
     match reloaded {

@@ -90,6 +90,7 @@ impl Shared {
         account.trust(); // nobody would open it again
         let common = account.take(budget.max() / COMMON_PARTS).ok();
         let own = state.seen.caller(node, CallerRole::Peer, account);
+        let configured: Vec<_> = config.neighbors.iter().map(|at| at.addr).collect();
         Self {
             node,
             tag: node.tag(),
@@ -101,7 +102,7 @@ impl Shared {
             budget: Arc::clone(budget),
             _common: common,
             own,
-            neighbors: Neighborhood::new(node.tag(), &config.neighbors, relied_on_until, budget),
+            neighbors: Neighborhood::new(node.tag(), &configured, relied_on_until, budget),
             checks: Checks::default(),
             peers: DashMap::new(),
             running: DashMap::new(),

@@ -6,7 +6,7 @@ use nekoproto::{
     NetworkName, NodeId, Policy,
     budget::BUDGET_DEFAULT,
     limits::QUERY_DEADLINE_DEFAULT,
-    transport::{Access, Security},
+    transport::{Access, HostAddr, Security},
 };
 
 use crate::{state::freshness::OnStale, storage::remembered::Home};
@@ -15,7 +15,7 @@ use crate::{state::freshness::OnStale, storage::remembered::Home};
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Its indexers. The peer registers with all of them, and asks all of them concurrently.
-    pub indexers: Vec<SocketAddr>,
+    pub indexers: Vec<HostAddr>,
     /// Keys that indexers at these addresses have to prove; at others any node is used.
     pub keys: HashMap<SocketAddr, NodeId>,
     /// Whether indexers that a ticket names are looked for by multicast, if they do not answer at their addresses.

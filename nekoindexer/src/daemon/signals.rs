@@ -73,7 +73,7 @@ pub async fn serve(
     stop: &mut Stop,
     mut hangups: Option<Hangups>,
     ended: impl Future<Output = ()>,
-    mut reload: impl FnMut(),
+    mut reload: impl AsyncFnMut(),
 ) {
     let mut ended = pin!(ended);
     tell(&[NotifyState::Ready]);
@@ -94,8 +94,10 @@ pub async fn serve(
                 if let Ok(now) = NotifyState::monotonic_usec_now() {
                     tell(&[NotifyState::Reloading, now]);
                 }
-                reload();
-                tell(&[NotifyState::Ready]);
+                tokio::select! {
+                    () = stop.wait() => break, // it may look up names
+                    () = reload() => tell(&[NotifyState::Ready]),
+                }
             }
         }
     }

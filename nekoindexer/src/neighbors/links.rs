@@ -214,7 +214,8 @@ impl Links {
             Report { addr, node, connected, standing, load, is_silent, why }
         };
         let configured = known.configured.iter().map(|link| {
-            report(link.node, link.addr, link.connected.clone(), Standing::Configured, link.why.clone())
+            let addr = link.connected.as_ref().map_or(link.addr, |connected| connected.addr);
+            report(link.node, addr, link.connected.clone(), Standing::Configured, link.why.clone())
         });
         let inbound = known.inbound.iter().map(|(node, inbound)| {
             let connected = inbound.clients.last().map(|(open, _)| open.clone());

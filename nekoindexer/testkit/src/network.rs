@@ -11,7 +11,12 @@ pub const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::
 
 /// A configuration on a free port.
 pub fn config(security: Security, neighbors: &[SocketAddr]) -> Config {
-    Config { listen: ANY_PORT, neighbors: neighbors.to_vec(), security, ..Config::default() }
+    Config {
+        listen: ANY_PORT,
+        neighbors: neighbors.iter().copied().map(Into::into).collect(),
+        security,
+        ..Config::default()
+    }
 }
 
 /// A running indexer on a free port.

@@ -13,7 +13,7 @@ use nekoindexer::{
 use nekoproto::{
     IndexerAddr, Mode, NetworkName, Staleness,
     budget::BUDGET_DEFAULT,
-    transport::{Security, resolve},
+    transport::{HostAddr, Security, resolve},
 };
 
 use super::{completion, help, indexers::Indexers, listen::listen_as, units, verbs::Verb};
@@ -40,8 +40,8 @@ const AFTER_HELP: &str = "Exit codes: 0 done; 1 not found; 2 wrong usage; 3 anyt
 #[derive(Clone, Debug, clap::Args)]
 pub struct NodeArgs {
     /// Indexers to register with and to ask
-    #[arg(long, global = true, value_name = "ADDR[,ADDR...]", value_parser = resolve, value_delimiter = ',')]
-    pub indexer: Vec<SocketAddr>,
+    #[arg(long, global = true, value_name = "ADDR[,ADDR...]", value_delimiter = ',')]
+    pub indexer: Vec<HostAddr>,
     /// Without --indexer: where one is looked for, and started if there is none
     #[arg(long, global = true, hide_short_help = true, help_heading = "Network", value_name = "ADDR", value_parser = resolve,
           default_value_t = SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)))]
@@ -214,7 +214,7 @@ impl NodeArgs {
     pub(super) fn config(&self, indexers: &Indexers, serving: bool) -> Config {
         Config {
             listen: serving.then(|| self.listen.unwrap_or_else(|| listen_as(indexers.is_open))),
-            indexers: indexers.addrs.clone(),
+            indexers: indexers.addrs.iter().map(|addr| self.host(*addr)).collect(),
             discovers: !self.no_discovery,
             data_dir: self.data_dir.clone(),
             network: self.network.clone().unwrap_or_default(),
@@ -227,6 +227,11 @@ impl NodeArgs {
             on_stale: self.on_stale.unwrap_or_default(),
             ..Config::new(&self.dir)
         }
+    }
+
+    /// The host that was given and found at `addr`, if one was.
+    fn host(&self, addr: SocketAddr) -> HostAddr {
+        self.indexer.iter().find(|at| at.addr == addr).cloned().unwrap_or_else(|| addr.into())
     }
 
     /// The budget of a node of this process.
@@ -243,7 +248,7 @@ impl NodeArgs {
 
     /// Checks what no single value can tell.
     fn validate(&self) -> Result<(), String> {
-        let is_own = |addr: &SocketAddr| addr.port() != 0 && self.indexer.contains(addr);
+        let is_own = |addr: &SocketAddr| addr.port() != 0 && self.indexer.iter().any(|at| at.addr == *addr);
         if let Some(listen) = self.listen.filter(is_own) {
             return Err(format!("--listen {listen} is the address of an indexer: serve on another port"));
         }

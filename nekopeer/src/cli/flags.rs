@@ -44,7 +44,7 @@ fn not_followed(
     }
     let other_ttr = |secs: u32| facts.ttr.is_none_or(|ttr| ttr.as_secs() != u64::from(secs));
     let differs = [
-        ("--indexer", !args.indexer.iter().all(|addr| facts.indexers.contains(addr))),
+        ("--indexer", !args.indexer.iter().all(|at| facts.indexers.contains(&at.addr))),
         ("--listen", args.listen.is_some_and(|addr| ![facts.listen, facts.serves_on].contains(&Some(addr)))),
         ("--http", args.http.is_some_and(|addr| !is_same_addr(addr, facts.http))),
         ("--lan", args.lan && facts.serves_on.is_some_and(|addr| addr.ip().is_loopback())),

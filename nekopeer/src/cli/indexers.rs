@@ -60,8 +60,9 @@ impl Indexers {
     pub(super) async fn find_near(args: &NodeArgs) -> anyhow::Result<Self> {
         let (endpoint, discover) = (endpoint(args)?, args.discovered_at());
         if !args.indexer.is_empty() {
-            let is_open = are_open(&endpoint, &args.indexer).await;
-            return Ok(Self { addrs: args.indexer.clone(), is_open, ..Self::default() });
+            let addrs: Vec<SocketAddr> = args.indexer.iter().map(|at| at.addr).collect();
+            let is_open = are_open(&endpoint, &addrs).await;
+            return Ok(Self { addrs, is_open, ..Self::default() });
         }
         let mut refusing = None;
         if discover.port() != 0 {

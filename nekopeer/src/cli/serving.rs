@@ -16,7 +16,7 @@ pub(super) async fn serve_until(hosted: &Hosted, args: &NodeArgs, output: Output
     let facts = &hosted.facts;
     output.note(&format!("serving on {} as {}, Ctrl-C stops", facts.addr(), facts.node));
     let hangups = Hangups::new().ok();
-    signals::serve(stop, hangups, hosted.stopped(), || output.note(&reload(args))).await;
+    signals::serve(stop, hangups, hosted.stopped(), async || output.note(&reload(args).await)).await;
     if stop.is_terminated {
         tokio::select! {
             () = hosted.host.peer.drain() => {}
@@ -26,12 +26,13 @@ pub(super) async fn serve_until(hosted: &Hosted, args: &NodeArgs, output: Output
 }
 
 /// Reads the configuration again; what is wrong changes nothing. Returns what to say.
-fn reload(args: &NodeArgs) -> String {
-    let again =
-        settings::again::<Args>().map_err(|faults| faults.join("; ")).and_then(|Args { node, .. }| {
+async fn reload(args: &NodeArgs) -> String {
+    let again = settings::again::<Args>().await.map_err(|faults| faults.join("; ")).and_then(
+        |Args { node, .. }| {
             let allowed = args.access.loaded.allowed.load(node.access.allow.as_deref());
             allowed.map_err(|error| error.to_string()).map(|changed| (changed, node.indexer == args.indexer))
-        });
+        },
+    );
     match again {
         Ok(((new, gone), is_same)) => {
             let restart = if is_same { "" } else { "; other indexers count after a restart" };

@@ -66,7 +66,7 @@ impl Facts {
             listen: config.listen,
             dir: peer.dir().to_owned().into(),
             http,
-            indexers: config.indexers.clone(),
+            indexers: config.indexers.iter().map(|at| at.addr).collect(),
             network: config.network.clone(),
             insecure: config.security == Security::Insecure,
             secret: config.access.secret.as_ref().map(|secret| mark(secret, &peer.node())),

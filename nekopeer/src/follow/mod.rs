@@ -248,7 +248,8 @@ mod tests {
     async fn however_many_names_are_followed_few_are_downloaded_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let config = Config { indexers: vec![silent.local_addr().unwrap()], ..Config::new(folder.path()) };
+        let config =
+            Config { indexers: vec![silent.local_addr().unwrap().into()], ..Config::new(folder.path()) };
         let peer = Peer::spawn(config).await.unwrap();
         let (library, downloader) = (Arc::clone(&peer.library), Arc::clone(&peer.downloader));
         let options = DownloadOptions::default();

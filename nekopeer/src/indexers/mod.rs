@@ -78,10 +78,10 @@ pub(crate) struct Indexers {
 impl Indexers {
     /// Starts to connect to each indexer of `config`, and keeps the offers registered there.
     pub(crate) fn spawn(config: &Config, endpoint: &Arc<Endpoint>, library: &Arc<Library>) -> Arc<Self> {
-        let all: Arc<[SocketAddr]> = config.indexers.as_slice().into();
+        let all: Arc<[SocketAddr]> = config.indexers.iter().map(|at| at.addr).collect();
         let registrations = Arc::new(Mutex::new(Registrations::new(all.len())));
-        let key = |index: usize| config.keys.get(&all[index]).copied();
-        let session = |index| Session::spawn((index, key(index)), &all, endpoint, library, &registrations);
+        let at = |index: usize| (config.indexers[index].clone(), config.keys.get(&all[index]).copied());
+        let session = |index| Session::spawn((index, at(index)), &all, endpoint, library, &registrations);
         let indexers = Arc::new(Self {
             library: Arc::clone(library),
             sessions: (0..all.len()).map(session).collect(),

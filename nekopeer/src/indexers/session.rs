@@ -16,7 +16,7 @@ use nekoindexer::state::holders::Sender;
 use nekoproto::{
     Cause, FileName, IndexerAddr, IndexerServiceClient, InvalidateRequest, List, MsgId, NodeId, PeerService,
     Records, Refusal, VerifiedRecord,
-    transport::{Connection, Endpoint, Link, LinkState, Remote, call_within, control},
+    transport::{Connection, Endpoint, HostAddr, Link, LinkState, Remote, call_within, control},
 };
 use parking_lot::Mutex;
 use tarpc::client::RpcError;
@@ -87,10 +87,10 @@ pub(super) enum SessionError {
 }
 
 impl Session {
-    /// Starts to connect to the indexer `all[index]`, and keeps the offers registered there. With `key`, no other
-    /// node at that address is used.
+    /// Starts to connect to the indexer `all[index]`, which is `at` a host or an address, and keeps the offers registered
+    /// there. With a key, no other node is used there.
     pub(super) fn spawn(
-        (index, key): (IndexerIndex, Option<NodeId>),
+        (index, at): (IndexerIndex, (HostAddr, Option<NodeId>)),
         all: &Arc<[SocketAddr]>,
         endpoint: &Arc<Endpoint>,
         library: &Arc<Library>,
@@ -104,7 +104,6 @@ impl Session {
             let (client, driver) = control::open(connection.io, control.serve(), IndexerServiceClient::from);
             (client, Box::pin(driver) as control::Driver)
         };
-        let at = (all[index], key);
         let worker = Arc::new(Worker {
             index,
             all: Arc::clone(all),
@@ -124,7 +123,7 @@ impl Session {
         Self { worker, stop: tasks.stop.clone() }
     }
 
-    /// The indexer's address.
+    /// The indexer's address; of a host, the one that was found first.
     pub(super) fn addr(&self) -> SocketAddr {
         self.worker.link.addr()
     }
@@ -160,13 +159,13 @@ impl Session {
     /// It as one that names holders, while it is connected.
     pub(super) fn sender(&self) -> Option<Sender> {
         let remote = self.connected()?;
-        let at = IndexerAddr { addr: self.addr(), node: remote.node };
-        Some(Sender { at, is_local: remote.is_local() })
+        Some(Sender { at: IndexerAddr { addr: remote.addr, node: remote.node }, is_local: remote.is_local() })
     }
 
     /// Its address and id, while it is connected.
     pub(super) fn at(&self) -> Option<IndexerAddr> {
-        Some(IndexerAddr { addr: self.addr(), node: self.remote()? })
+        let remote = self.connected()?;
+        Some(IndexerAddr { addr: remote.addr, node: remote.node })
     }
 
     /// Whether it is connected.

@@ -67,7 +67,7 @@ impl Reader {
 
     async fn start_at(indexer: std::net::SocketAddr) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let indexers = vec![indexer];
+        let indexers = vec![indexer.into()];
         let config = Config { indexers, listen: Some(any_port()), ..Config::new(folder.path()) };
         let peer = Peer::spawn(config).await.unwrap();
         let mut reader = Self { events: peer.events(), folder, peer };

@@ -12,6 +12,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::info;
 
 use super::{
+    addr::{Addresses, HostAddr},
     backoff::Backoff,
     control::Driver,
     endpoint::Endpoint,
@@ -51,8 +52,8 @@ pub enum LinkState<C> {
     ),
 }
 
-/// A persistent, multiplexed control connection to one address that reconnects with jittered back-off. Clones
-/// share it; it ends when the token it was spawned with is cancelled.
+/// A persistent, multiplexed control connection to one address, or to where a host is found, that reconnects with jittered
+/// back-off. Clones share it; it ends when the token it was spawned with is cancelled.
 #[derive(Clone, Debug)]
 pub struct Link<C> {
     addr: SocketAddr,
@@ -60,25 +61,26 @@ pub struct Link<C> {
 }
 
 impl<C: Clone + Send + Sync + 'static> Link<C> {
-    /// Starts to connect to `addr`; with `expected`, any other node there is refused. `open` turns each new
+    /// Starts to connect to `at`; with `expected`, any other node there is refused. `open` turns each new
     /// connection into a client and the future that runs it (see [`control::open`](super::control::open)).
     pub fn spawn(
         endpoint: Arc<Endpoint>,
-        (addr, expected): (SocketAddr, Option<NodeId>),
+        (at, expected): (HostAddr, Option<NodeId>),
         stop: CancellationToken,
         tasks: &TaskTracker,
         open: impl Fn(Connection) -> (C, Driver) + Send + 'static,
     ) -> Self {
         let (sender, state) = watch::channel(LinkState::Connecting);
+        let addr = at.addr;
         spawn_until(
             tasks,
             &stop,
-            async move { keep_connected(endpoint, (addr, expected), open, &sender).await },
+            async move { keep_connected(endpoint, (at, expected), open, &sender).await },
         );
         Self { addr, state }
     }
 
-    /// The address it connects to.
+    /// The address it connects to; of a host, the one that was found first.
     #[must_use]
     pub const fn addr(&self) -> SocketAddr {
         self.addr
@@ -129,14 +131,16 @@ async fn moved(endpoint: &Endpoint, here: IpAddr) {
 
 async fn keep_connected<C: Clone>(
     endpoint: Arc<Endpoint>,
-    (addr, expected): (SocketAddr, Option<NodeId>),
+    (at, expected): (HostAddr, Option<NodeId>),
     open: impl Fn(Connection) -> (C, Driver),
     state: &watch::Sender<LinkState<C>>,
 ) {
     let mut backoff = Backoff::new(BACKOFF_BASE, BACKOFF_MAX);
+    let mut addresses = Addresses::of(at);
     loop {
+        let addr = addresses.current();
         // In a box, so that an open connection does not keep the room that a handshake takes.
-        let why = match Box::pin(endpoint.dial(addr, Purpose::Control, expected)).await {
+        let (failed, why) = match Box::pin(endpoint.dial(addr, Purpose::Control, expected)).await {
             Ok(connection) => {
                 let since = Instant::now();
                 let remote = connection.remote;
@@ -153,12 +157,12 @@ async fn keep_connected<C: Clone>(
                     backoff.reset();
                 }
                 let closed = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
-                ConnectError::Unreachable { addr, source: closed }
+                (false, ConnectError::Unreachable { addr, source: closed })
             }
-            Err(error) => error,
+            Err(error) => (true, error),
         };
         info!(%addr, error = %why, "not connected");
         state.send_replace(LinkState::Down(Arc::new(why)));
-        sleep(backoff.pause(rand::random())).await;
+        tokio::join!(sleep(backoff.pause(rand::random())), addresses.look_up_again(failed));
     }
 }

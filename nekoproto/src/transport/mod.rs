@@ -38,7 +38,7 @@ mod turned_away;
 mod unproven;
 
 pub use access::{Access, AllowError, Allowed};
-pub use addr::resolve;
+pub use addr::{HostAddr, resolve};
 pub use backoff::Backoff;
 pub use control::{
     calls::Calls,

@@ -224,7 +224,8 @@ fn answers(pins: &mut Pins) {
     let answered = List::first_of([node(1).tag()]);
     let silent = List::first_of([NodeTag::of_addr(at().addrs()[0])]);
     let next = Some(Position::of(record().unverified()));
-    let matches = FindReply { hits, next, complete: true, guests_unheard: true, messages: 9, answered, silent };
+    let matches =
+        FindReply { hits, next, complete: true, guests_unheard: true, messages: 9, answered, silent };
     pins.answer("matches", Answer::Find(Ok(matches)));
     pins.answer("refused", Answer::Query(Err(Refusal::TtlTooLarge(17))));
 }

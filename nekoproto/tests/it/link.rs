@@ -50,12 +50,12 @@ struct Linked {
 }
 
 impl Linked {
-    fn begin(addr: SocketAddr, security: Security) -> Self {
+    fn begin(at: impl Into<HostAddr>, security: Security) -> Self {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let endpoint = endpoint(1, Role::Peer, security);
         let (service, events) = Peer::new();
         let open = move |connection| open_as_peer(connection, service.clone());
-        let link = Link::spawn(endpoint, (addr, None), stop.clone(), &tasks, open);
+        let link = Link::spawn(endpoint, (at.into(), None), stop.clone(), &tasks, open);
         Self { state: link.watch(), link, events, tasks, stop: stop.drop_guard() }
     }
 
@@ -101,6 +101,18 @@ async fn server_that_is_not_there_at_start_is_found_and_after_its_loss_its_succe
     let _server = Server::begin(3, addr, security); // not the same node: the address counts
     calls_work(&linked.up(3).await).await;
     calls_work(&linked.link.client().unwrap()).await;
+}
+
+/// Goal: a host that moved is found where it is now. Method: it was at an address where nobody listens, as far as is known.
+#[testkit::test]
+async fn host_is_looked_up_again_when_nobody_is_where_it_was(security: Security) {
+    let (_kept, addr) = kept_port();
+    let _server = Server::begin(2, addr, security);
+    let before = SocketAddr::from(([127, 0, 0, 9], addr.port()));
+    let mut linked = Linked::begin(HostAddr::found(&format!("localhost:{}", addr.port()), before), security);
+    calls_work(&linked.up(2).await).await;
+    let LinkState::Up { remote, .. } = &*linked.state.borrow() else { panic!("it was up") };
+    assert_eq!((linked.link.addr(), remote.addr), (before, addr));
 }
 
 /// A handler that still works for the lost server must not keep the link from reconnecting.

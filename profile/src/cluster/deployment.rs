@@ -126,6 +126,7 @@ pub(crate) fn indexer_config(
     routing: Routing,
     by_default: bool,
 ) -> Config {
+    let neighbors = neighbors.into_iter().map(Into::into).collect();
     let config = Config { listen, neighbors, security, routing, ..Config::default() };
     if by_default { config } else { Config { lease: LEASE, memory: 2 << 30, carries_probes: true, ..config } }
 }

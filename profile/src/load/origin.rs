@@ -162,7 +162,7 @@ impl Daemon {
     async fn start(config: &Config, private: Option<&Private>) -> anyhow::Result<(Self, Http)> {
         fs::create_dir_all(&config.dir).await?;
         let log = config.dir.with_extension("log");
-        let indexers: Vec<String> = config.indexers.iter().map(ToString::to_string).collect();
+        let indexers: Vec<String> = config.indexers.iter().map(|at| at.addr.to_string()).collect();
         let listen = config.listen.context("an origin listens")?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args([DAEMON, "--", "--no-discovery", "--http", "127.0.0.1:0"]);

@@ -104,6 +104,7 @@ impl Stage {
     fn peer(&self, dir: &str, indexers: Vec<SocketAddr>) -> anyhow::Result<Config> {
         let (network, access) = network(self.setting.network.as_ref())?;
         let security = self.setting.deployment.security;
+        let indexers = indexers.into_iter().map(Into::into).collect();
         Ok(Config { indexers, network, security, access, ..Config::new(self.dir(dir)) })
     }
 

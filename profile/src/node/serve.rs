@@ -150,7 +150,7 @@ async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running
             let meter = Meter::start()?;
             fs::create_dir_all(dir).context("cannot make the folder of a node")?;
             let config = Config {
-                indexers: indexers.clone(),
+                indexers: indexers.iter().copied().map(Into::into).collect(),
                 listen: Some(listen),
                 network,
                 security,

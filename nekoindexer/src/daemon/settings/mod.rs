@@ -23,10 +23,12 @@ use std::{
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
+    thread,
 };
 
 use clap::{Command, CommandFactory, FromArgMatches};
 use nekoproto::NetworkName;
+use tokio::sync::oneshot;
 
 pub use self::{access::AccessArgs, advice::advice, completion::half_typed, tools::Tool};
 use self::{layers::InForce, table::Setting};
@@ -134,11 +136,21 @@ pub fn start<P: Program>() -> Result<P, ExitCode> {
     }
 }
 
-/// Reads the command line, the environment and the configuration file again, as they are now.
+/// Reads the command line, the environment and the configuration file again, as they are now, on a thread of its own: it
+/// reads files and looks up names.
 ///
 /// # Errors
 /// Everything that is wrong in them, one line each.
-pub fn again<P: Program>() -> Result<P, Vec<String>> {
+///
+/// # Cancel safety
+/// Safe: the thread ends by itself.
+pub async fn again<P: Program + Send + 'static>() -> Result<P, Vec<String>> {
+    let (tell, told) = oneshot::channel();
+    thread::spawn(move || drop(tell.send(read_again::<P>()))); // nobody waits any more
+    told.await.unwrap_or_else(|_| Err(vec!["the configuration cannot be read".to_owned()]))
+}
+
+fn read_again<P: Program>() -> Result<P, Vec<String>> {
     let (command, line, args) = read_line::<P>().map_err(|error| vec![error.to_string()])?;
     let given = args.common().config.clone();
     layered(&command, &line, &table::settings(&command), given).map(|(args, _)| args)

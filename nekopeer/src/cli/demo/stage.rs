@@ -83,7 +83,7 @@ impl Stage {
     ) -> anyhow::Result<Arc<Actor>> {
         let folder = self.folder().join(name);
         let config = Config {
-            indexers: vec![self.indexers[indexer].local_addr()],
+            indexers: vec![self.indexers[indexer].local_addr().into()],
             listen: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
             on_stale,
             ..Config::new(&folder)

@@ -336,7 +336,7 @@ async fn set_goes_back(browser: &Browser, peer: &Served, origin: &Served) {
 
 /// Starts an indexer that knows `neighbors`, with a door for browsers.
 async fn indexer(neighbors: &[SocketAddr]) -> IndexerHandle {
-    let neighbors = neighbors.to_vec();
+    let neighbors = neighbors.iter().copied().map(Into::into).collect();
     let config = Config { listen: ANY_PORT, http: Some(ANY_PORT), neighbors, ..Config::default() };
     Indexer::spawn(config).await.unwrap()
 }

@@ -41,7 +41,7 @@ pub(crate) async fn indexer(neighbors: &[SocketAddr]) -> IndexerHandle {
 
 /// A running indexer at this address.
 pub(crate) async fn indexer_at(listen: SocketAddr, neighbors: &[SocketAddr]) -> IndexerHandle {
-    let neighbors = neighbors.to_vec();
+    let neighbors = neighbors.iter().copied().map(Into::into).collect();
     Indexer::spawn(nekoindexer::Config { listen, neighbors, ..Default::default() }).await.unwrap()
 }
 
@@ -83,7 +83,11 @@ impl Folder {
 
     /// The configuration of a serving peer with this folder.
     pub(crate) fn config(&self, indexers: &[SocketAddr]) -> Config {
-        Config { indexers: indexers.to_vec(), listen: Some(ANY_PORT), ..Config::new(self.0.path()) }
+        Config {
+            indexers: indexers.iter().copied().map(Into::into).collect(),
+            listen: Some(ANY_PORT),
+            ..Config::new(self.0.path())
+        }
     }
 
     /// A peer with this folder, registered with all of these indexers.
@@ -133,7 +137,7 @@ impl Node {
                 _ => None,
             });
             let with = with.await;
-            left.retain(|indexer| *indexer != with);
+            left.retain(|indexer| indexer.addr != with);
         }
         node
     }

@@ -24,7 +24,7 @@ fn be_an_indexer() {
     let Ok(text) = env::var(BE_INDEXER) else { return };
     let mut addrs = text.split(',').map(|addr| addr.parse().unwrap());
     let listen = addrs.next().unwrap();
-    let config = Config { listen, neighbors: addrs.collect(), ..Config::default() };
+    let config = Config { listen, neighbors: addrs.map(Into::into).collect(), ..Config::default() };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let _indexer = runtime.block_on(Indexer::spawn(config)).unwrap();
     println!("{LISTENS}");
