@@ -8,7 +8,7 @@ use std::{
 
 use nekoproto::{
     RecordError, Refusal, SignedRecord, VerifiedRecord, Verifier,
-    transport::slots::{Presence, Slots, Tenant},
+    transport::slots::{Activity, SlotOwner, Slots},
 };
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
@@ -42,7 +42,7 @@ impl Checks {
         &self.verifier
     }
 
-    /// Checks what a node at `tenant` says: at once where all of it is known.
+    /// Checks what a node at `owner` says: at once where all of it is known.
     ///
     /// # Errors
     /// [`Refusal::Busy`]: there is no slot, or others need it more.
@@ -51,16 +51,16 @@ impl Checks {
     /// Safe. A check that has begun ends by itself.
     pub(crate) async fn check(
         &self,
-        tenant: Tenant,
+        owner: SlotOwner,
         records: Vec<SignedRecord>,
     ) -> Result<Vec<Result<VerifiedRecord, RecordError>>, Refusal> {
         if records.iter().all(|record| self.verifier.knows(record)) {
             return Ok(records.into_iter().map(|record| self.verifier.verify(record)).collect());
         }
         // Busy: it makes room only for an address with fewer.
-        let slot = self.slots.enter(tenant, Presence::busy()).ok_or(Refusal::Busy)?;
+        let slot = self.slots.enter(owner, Activity::busy()).ok_or(Refusal::Busy)?;
         let running = Arc::clone(&self.running).acquire_owned();
-        let running = slot.presence().ended().run_until_cancelled(running).await;
+        let running = slot.activity().ended().run_until_cancelled(running).await;
         let running = running.ok_or(Refusal::Busy)?.map_err(|_| Refusal::Busy)?; // it is never closed
         let verifier = Arc::clone(&self.verifier);
         let check = move || {
@@ -78,8 +78,8 @@ mod tests {
     use super::*;
     use crate::state::testing::record;
 
-    fn at(last: u8) -> Tenant {
-        Tenant::at([192, 0, 2, last].into(), None)
+    fn at(last: u8) -> SlotOwner {
+        SlotOwner::at([192, 0, 2, last].into(), None)
     }
 
     /// Goal: one address that asks for much leaves room to others, and what is known needs none.

@@ -25,7 +25,7 @@ use crate::{
     one_node::{self, Running},
     service::Service,
     shared::Shared,
-    state::{caller::CallerRole, standing::Standing},
+    state::{caller::CallerRole, trust_level::TrustLevel},
 };
 
 /// How often an indexer that is no neighbor, for want of a place, looks for one.
@@ -56,8 +56,8 @@ fn open_neighbor(
     let is_trusted = leads || shared.is_closed || shared.neighbors.links.is_configured(&remote.node);
     let role = if is_trusted { CallerRole::Trusted } else { CallerRole::Guest };
     let caller = shared.state.seen.caller(remote.node, role, account.clone());
-    let tab = shared.neighbors.tab(account.clone());
-    let channel = Arc::new(Channel::new(leads, account, tab));
+    let reserved = shared.neighbors.reservation(account.clone());
+    let channel = Arc::new(Channel::new(leads, account, reserved));
     channel.set_trusted(is_trusted);
     let (shared, known) = (Arc::clone(shared), Some(Arc::clone(&channel)));
     let addr = remote.listens_at.unwrap_or(remote.addr);
@@ -102,7 +102,7 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
     let channel = Arc::clone(&connected.channel);
     let (driver, end) = abortable(driver);
     let mut driver = pin!(driver);
-    let standing = Standing::of_arrival(shared.is_closed);
+    let standing = TrustLevel::of_arrival(shared.is_closed);
     let arrive = || shared.neighbors.links.arrived(node, connected.clone(), (standing, end.clone()));
     while !arrive() {
         tokio::select! {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use nekoproto::{
     Hit, IdDigits, List, ListedRecord, NoAnswer, QueryReply, QueryRequest, Record,
     limits::{HITS_MAX, HOLDERS_OF_NEIGHBOR_MAX},
-    transport::slots::Tenant,
+    transport::slots::SlotOwner,
 };
 use tracing::debug;
 
@@ -118,8 +118,8 @@ pub(crate) async fn checked(
         record.name == asked.name && is_of(&asked.origin, record)
     });
     let (records, holders): (Vec<_>, Vec<_>) = asked_for.map(|hit| (hit.record, hit.holders)).unzip();
-    let tenant = Tenant::at(guest.connected.addr.ip(), Some(guest.node));
-    let Ok(checked) = shared.checks.check(tenant, records).await else { return Vec::new() };
+    let owner = SlotOwner::at(guest.connected.addr.ip(), Some(guest.node));
+    let Ok(checked) = shared.checks.check(owner, records).await else { return Vec::new() };
     let found = |(record, holders)| Found {
         record: ListedRecord::from(record),
         holders: heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &asked.without, guest.sender()),

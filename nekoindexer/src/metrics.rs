@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Instant};
 
-use nekoproto::{clock, transport::Arrivals};
+use nekoproto::{clock, transport::ConnectionLimiter};
 use prometheus_client::{
     collector::Collector,
     encoding::DescriptorEncoder,
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) arrivals: Arc<Arrivals>,
+    pub(crate) arrivals: Arc<ConnectionLimiter>,
 }
 
 impl Collector for Node {
@@ -40,7 +40,10 @@ impl Collector for Node {
 }
 
 /// What was not done, or not completely, by reason.
-pub(crate) fn drops(shared: &Shared, arrivals: &Arrivals) -> impl Iterator<Item = (&'static str, u64)> {
+pub(crate) fn drops(
+    shared: &Shared,
+    arrivals: &ConnectionLimiter,
+) -> impl Iterator<Item = (&'static str, u64)> {
     let drops = Drop::ALL.iter().map(|(why, name)| (*name, shared.counters.drops(*why).get()));
     drops.chain([
         ("connection_refused", arrivals.refused()),
@@ -52,7 +55,7 @@ pub(crate) fn drops(shared: &Shared, arrivals: &Arrivals) -> impl Iterator<Item 
 }
 
 /// What is used of each limit, and the limit.
-pub(crate) fn budget(shared: &Shared, arrivals: &Arrivals) -> [(&'static str, usize, usize); 6] {
+pub(crate) fn budget(shared: &Shared, arrivals: &ConnectionLimiter) -> [(&'static str, usize, usize); 6] {
     let (summaries, summaries_max) = shared.neighbors.summaries.taken();
     [
         ("connections", arrivals.open(), arrivals.max()),

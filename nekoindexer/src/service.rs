@@ -15,7 +15,7 @@ use nekoproto::{
     limits::TTL_MAX,
     probe::{ProbeReply, ProbeRequest},
     summary::{SummaryNews, SummaryReply},
-    transport::{Remote, slots::Tenant},
+    transport::{Remote, slots::SlotOwner},
 };
 use tarpc::context::Context;
 use tokio::{sync::OwnedSemaphorePermit, task::yield_now};
@@ -123,9 +123,9 @@ impl Service {
         if records.is_empty() {
             return Ok(Vec::new());
         }
-        let tenant = Tenant::at(self.remote.addr.ip(), Some(self.remote.node));
+        let owner = SlotOwner::at(self.remote.addr.ip(), Some(self.remote.node));
         let checked =
-            self.shared.checks.check(tenant, records).await.inspect_err(|_| self.drop(Drop::Busy))?;
+            self.shared.checks.check(owner, records).await.inspect_err(|_| self.drop(Drop::Busy))?;
         checked.into_iter().map(|record| record.map(ListedRecord::from)).collect::<Result<_, _>>().map_err(
             |_| {
                 self.drop(Drop::Forged);

@@ -9,7 +9,7 @@ use std::{
 use dashmap::DashMap;
 use nekoproto::{
     MsgId, NodeId, NodeTag, PeerServiceClient,
-    budget::{Budget, Lease},
+    budget::{Budget, Reservation},
     clock,
     limits::{SEEN_FOR, TTL_MAX},
     tasks::spawn_until,
@@ -57,7 +57,7 @@ pub(crate) struct Shared {
     /// The bytes that are kept for other nodes.
     pub(crate) budget: Arc<Budget>,
     /// Those of [`COMMON_PARTS`].
-    _common: Option<Lease>,
+    _common: Option<Reservation>,
     /// This node, as one that asks.
     pub(crate) own: Arc<Caller>,
     pub(crate) neighbors: Neighborhood,

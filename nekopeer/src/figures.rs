@@ -6,7 +6,7 @@ use std::{
 };
 
 use nekoindexer::daemon::http::exposition::Process;
-use nekoproto::{budget::Budget, transport::Arrivals};
+use nekoproto::{budget::Budget, transport::ConnectionLimiter};
 use tokio::sync::Mutex;
 
 use crate::{
@@ -28,7 +28,7 @@ pub(crate) struct Figures {
     /// What the process takes of the system.
     pub(crate) process: Process,
     library: Arc<Library>,
-    serving: Option<(Arc<Uploads>, Arc<Arrivals>)>,
+    serving: Option<(Arc<Uploads>, Arc<ConnectionLimiter>)>,
     census: Mutex<Option<Taken>>,
 }
 
@@ -44,7 +44,7 @@ impl Figures {
     pub(crate) fn new(
         budget: &Arc<Budget>,
         library: &Arc<Library>,
-        serving: Option<(Arc<Uploads>, Arc<Arrivals>)>,
+        serving: Option<(Arc<Uploads>, Arc<ConnectionLimiter>)>,
     ) -> Arc<Self> {
         let (budget, library) = (Arc::clone(budget), Arc::clone(library));
         let (began, process, census) = (Instant::now(), Process::starts_now(), Mutex::default());
@@ -76,7 +76,7 @@ impl Figures {
     }
 
     /// The connections that it accepts, if it serves.
-    pub(crate) fn arrivals(&self) -> Option<&Arrivals> {
+    pub(crate) fn arrivals(&self) -> Option<&ConnectionLimiter> {
         self.serving.as_ref().map(|(_, arrivals)| &**arrivals)
     }
 }

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use nekoproto::{
     FileName, Freshness,
-    transport::slots::{Presence, Slot, SlotLimits, Slots, Tenant},
+    transport::slots::{Activity, Slot, SlotLimits, SlotOwner, Slots},
 };
 use tokio::{
     runtime::Handle,
@@ -158,7 +158,7 @@ impl Reading {
             Holding::Open(file) => Some(file),
             Holding::Damaged(_) | Holding::Nothing => None,
         };
-        let (slot, held) = match (self.slots.enter(Tenant::LOCAL, Presence::busy()), held) {
+        let (slot, held) = match (self.slots.enter(SlotOwner::LOCAL, Activity::busy()), held) {
             (Some(slot), held) => (slot, held),
             (None, Some(file)) => return in_spite(file).map(Found::Held),
             (None, None) => return Err(ReadError::Busy),
@@ -228,14 +228,14 @@ impl Reading {
             return Err(ReadError::Busy);
         }
         self.has_disk()?;
-        let presence = slot.presence().clone();
+        let activity = slot.activity().clone();
         let (sender, pieces) = mpsc::channel(PIECES_WAITING_MAX);
-        let out = PiecesOut { sender, presence, runtime: self.runtime.clone() };
+        let out = PiecesOut { sender, activity, runtime: self.runtime.clone() };
         let (downloader, options) = (Arc::clone(&self.downloader), DownloadOptions::default());
         let task = self.spawn(async move {
             let progress = Arc::default();
             let reading = downloader.read_found(target, None, range, &options, (out, &progress));
-            slot.presence().ended().run_until_cancelled(reading).await
+            slot.activity().ended().run_until_cancelled(reading).await
         });
         Ok(Fetch { pieces, task })
     }
@@ -304,19 +304,19 @@ async fn ended<T>(task: AbortOnDropHandle<Option<T>>) -> Result<T, ReadError> {
 /// Passes bytes on in pieces. It blocks, and fails once the slot was given to another reader.
 struct PiecesOut {
     sender: mpsc::Sender<Bytes>,
-    presence: Presence,
+    activity: Activity,
     runtime: Handle,
 }
 
 impl Write for PiecesOut {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let piece = &bytes[..bytes.len().min(PIECE_BYTES)];
-        let Self { sender, presence, runtime } = self;
+        let Self { sender, activity, runtime } = self;
         let is_sent = match sender.try_send(Bytes::copy_from_slice(piece)) {
             Err(TrySendError::Full(bytes)) => {
-                presence.idle_since(Instant::now());
-                let sent = runtime.block_on(presence.ended().run_until_cancelled(sender.send(bytes)));
-                presence.set_busy(true);
+                activity.idle_since(Instant::now());
+                let sent = runtime.block_on(activity.ended().run_until_cancelled(sender.send(bytes)));
+                activity.set_busy(true);
                 matches!(sent, Some(Ok(())))
             }
             sent => sent.is_ok(),

@@ -1,12 +1,12 @@
 //! [`Budget`]: the bytes that a process keeps for other nodes, and each node's share of them.
 //!
-//! Bytes are counted in four scopes: all, an address, a node there, and each [`Lease`] of the node. While there is room, a
+//! Bytes are counted in four scopes: all, an address, a node there, and each [`Reservation`] of the node. While there is room, a
 //! node takes what it asks for, up to its share. When all is taken, the address that has most makes room: of its nodes
 //! the one that has most and is not trusted. Only that one is refused itself. So a node at another address is served
 //! whatever many keys at one address do.
 
 mod account;
-mod lease;
+mod reservation;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use self::account::{Shared, Site, Who};
 pub use self::{
     account::Account,
-    lease::{Lease, NoRoom, Pool},
+    reservation::{NoRoom, Reservation, SharedQuota},
 };
 use crate::values::NodeId;
 

@@ -5,17 +5,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{budget::Account, clock};
+use nekoproto::{
+    budget::{Account, Reservation},
+    clock,
+};
 use parking_lot::{Mutex, RwLock};
 use tokio::{
     sync::{Notify, watch},
     time::timeout,
 };
 
-use crate::state::{
-    summary::{CURRENT_FOR, Position, TheirSummary, Told},
-    tab::Tab,
-};
+use crate::state::summary::{CURRENT_FOR, Position, TheirSummary, Told};
 
 /// A neighbor that has not been heard for this long does not answer: two heartbeats are missing.
 const SILENT_AFTER: Duration = Duration::from_millis(2_500);
@@ -61,16 +61,16 @@ pub(super) struct Progress {
 }
 
 impl Channel {
-    /// Of a connection that was just opened, by this end if it `leads`. What it advertises is kept on `tab`, a part of
+    /// Of a connection that was just opened, by this end if it `leads`. What it advertises is taken of `reserved`, a part of
     /// `account`.
-    pub(crate) fn new(leads: bool, account: Account, tab: Tab) -> Self {
+    pub(crate) fn new(leads: bool, account: Account, reserved: Reservation) -> Self {
         Self {
             leads,
             account,
             trust: watch::Sender::new(false),
             is_placed: AtomicBool::new(false),
             since: clock::now(),
-            theirs: RwLock::new(TheirSummary::new(tab)),
+            theirs: RwLock::new(TheirSummary::new(reserved)),
             current_until_ms: AtomicU64::new(0),
             told: Mutex::default(),
             progress: Mutex::default(),

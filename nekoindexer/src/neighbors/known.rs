@@ -10,14 +10,14 @@ use std::{
 use futures::future::AbortHandle;
 use nekoproto::{
     NodeId, NodeTag, WhyUnasked,
-    transport::slots::{Presence, Slot, Slots, Tenant},
+    transport::slots::{Activity, Slot, SlotOwner, Slots},
 };
 
 use super::{
     load::Load,
     neighbor::{Connected, Neighbor, Neighbors},
 };
-use crate::state::standing::Standing;
+use crate::state::trust_level::TrustLevel;
 
 /// Members that may connect to us; further ones are served but neither asked nor told of names.
 const MEMBERS_MAX: usize = 1024;
@@ -60,7 +60,7 @@ pub(super) struct Inbound {
     /// Where the latest one came from.
     pub(super) addr: SocketAddr,
     /// As what it connected.
-    pub(super) standing: Standing,
+    pub(super) standing: TrustLevel,
     /// Its slot among guests.
     slot: Option<Slot>,
 }
@@ -114,16 +114,16 @@ impl KnownLinks {
         &mut self,
         node: NodeId,
         addr: SocketAddr,
-        standing: Standing,
+        standing: TrustLevel,
     ) -> Option<&mut Inbound> {
         if !self.inbound.contains_key(&node) {
             let slot = match standing {
                 _ if self.is_configured(&node) => None,
-                Standing::Guest => {
+                TrustLevel::Guest => {
                     // Busy: it makes room only for an address with fewer.
-                    Some(self.slots.enter(Tenant::at(addr.ip(), Some(node)), Presence::busy())?)
+                    Some(self.slots.enter(SlotOwner::at(addr.ip(), Some(node)), Activity::busy())?)
                 }
-                Standing::Configured | Standing::Member => {
+                TrustLevel::Configured | TrustLevel::Member => {
                     let members = self.inbound.values().filter(|one| !one.standing.is_guest());
                     (members.count() < MEMBERS_MAX).then_some(None)?
                 }
@@ -137,7 +137,7 @@ impl KnownLinks {
 
     fn end_displaced(&mut self) {
         let has_gone =
-            |one: &Inbound| one.slot.as_ref().is_some_and(|slot| slot.presence().ended().is_cancelled());
+            |one: &Inbound| one.slot.as_ref().is_some_and(|slot| slot.activity().ended().is_cancelled());
         for (_, one) in self.inbound.extract_if(|_, one| has_gone(one)) {
             one.clients.iter().for_each(|(_, end)| end.abort());
         }
@@ -145,29 +145,29 @@ impl KnownLinks {
     }
 
     /// Each connected node once, by the connection over which it is asked, and why it is a neighbor.
-    pub(super) fn connected(&self) -> Vec<(NodeId, Connected, Standing)> {
+    pub(super) fn connected(&self) -> Vec<(NodeId, Connected, TrustLevel)> {
         let outbound = self
             .configured
             .iter()
-            .filter_map(|link| Some((link.node?, link.connected.clone()?, Standing::Configured)));
+            .filter_map(|link| Some((link.node?, link.connected.clone()?, TrustLevel::Configured)));
         let inbound = self.inbound.iter().filter_map(|(node, inbound)| {
-            inbound.clients.last().map(|(open, _)| (*node, open.clone(), self.standing_of(node, inbound)))
+            inbound.clients.last().map(|(open, _)| (*node, open.clone(), self.trust_level_of(node, inbound)))
         });
-        let mut all: Vec<(NodeId, Connected, Standing)> = Vec::new();
+        let mut all: Vec<(NodeId, Connected, TrustLevel)> = Vec::new();
         let mut known = HashSet::new();
         all.extend(outbound.chain(inbound).filter(|(node, ..)| known.insert(*node)));
         all
     }
 
-    pub(super) fn standing_of(&self, node: &NodeId, inbound: &Inbound) -> Standing {
-        if self.is_configured(node) { Standing::Configured } else { inbound.standing }
+    pub(super) fn trust_level_of(&self, node: &NodeId, inbound: &Inbound) -> TrustLevel {
+        if self.is_configured(node) { TrustLevel::Configured } else { inbound.standing }
     }
 
     /// Says over which connections the other end is trusted.
     pub(super) fn note_trust(&self) {
         let outbound = self.configured.iter().filter_map(|link| Some((link.connected.as_ref()?, true)));
         let inbound = self.inbound.iter().flat_map(|(node, one)| {
-            let is_trusted = !self.standing_of(node, one).is_guest();
+            let is_trusted = !self.trust_level_of(node, one).is_guest();
             one.clients.iter().map(move |(open, _)| (open, is_trusted))
         });
         for (open, is_trusted) in outbound.chain(inbound) {
@@ -187,7 +187,7 @@ impl KnownLinks {
         neighbors.tags = trusted.iter().map(|(node, ..)| node.tag()).collect();
         let mut sorted = neighbors.tags.clone();
         sorted.sort_unstable();
-        let mut neighbor = |one: (NodeId, Connected, Standing)| {
+        let mut neighbor = |one: (NodeId, Connected, TrustLevel)| {
             let load = Arc::clone(self.load(one.0));
             Neighbor::new(one, load, (self.me, &sorted))
         };
@@ -226,13 +226,13 @@ mod tests {
             known.configured.push(Configured { node: Some(node), ..Configured::new(addr) });
             known.load(node);
         }
-        let inbound = known.admit(connected, far, Standing::Guest).unwrap();
+        let inbound = known.admit(connected, far, TrustLevel::Guest).unwrap();
         assert!(inbound.slot.is_none(), "who is trusted needs no slot among guests");
-        assert_eq!(known.standing_of(&connected, &known.inbound[&connected]), Standing::Configured);
+        assert_eq!(known.trust_level_of(&connected, &known.inbound[&connected]), TrustLevel::Configured);
         known.unconfigure(near);
         known.unconfigure(far);
         assert!(!known.loads.contains_key(&left), "nothing of it is left");
-        assert_eq!(known.standing_of(&connected, &known.inbound[&connected]), Standing::Guest);
+        assert_eq!(known.trust_level_of(&connected, &known.inbound[&connected]), TrustLevel::Guest);
     }
 
     /// Goal: whatever number of keys one address has, guests at other addresses have places.
@@ -240,10 +240,11 @@ mod tests {
     fn the_address_with_most_guests_makes_room_for_others() {
         let mut known = KnownLinks::new(node(0).tag(), &[]);
         let at = |last: u8| SocketAddr::from(([192, 0, 2, last], 7707));
-        let admitted = (1..=200).filter(|n| known.admit(node(*n), at(1), Standing::Guest).is_some()).count();
+        let admitted =
+            (1..=200).filter(|n| known.admit(node(*n), at(1), TrustLevel::Guest).is_some()).count();
         assert_eq!(admitted, GUESTS_MAX, "one address has all that nobody else wants");
         for n in 201..=210 {
-            assert!(known.admit(node(n), at(n), Standing::Guest).is_some());
+            assert!(known.admit(node(n), at(n), TrustLevel::Guest).is_some());
         }
         assert_eq!(known.inbound.len(), GUESTS_MAX);
         assert!((201..=210).all(|n| known.inbound.contains_key(&node(n))));

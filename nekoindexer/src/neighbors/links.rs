@@ -22,7 +22,7 @@ use super::{
     load::Load,
     neighbor::{Connected, Neighbor, Neighbors},
 };
-use crate::state::standing::Standing;
+use crate::state::trust_level::TrustLevel;
 
 /// How long a member counts as away after its last connection ended.
 pub(crate) const MISSED_FOR: Duration = Duration::from_secs(120);
@@ -49,7 +49,7 @@ pub(crate) struct Report {
     pub(crate) node: Option<NodeId>,
     pub(crate) connected: Option<Connected>,
     /// Why it is a neighbor.
-    pub(crate) standing: Standing,
+    pub(crate) standing: TrustLevel,
     /// How many queries it is busy with.
     pub(crate) load: Option<Arc<Load>>,
     /// Whether it is connected, and not heard any more.
@@ -144,7 +144,7 @@ impl Links {
         &self,
         node: NodeId,
         connected: Connected,
-        (standing, end): (Standing, AbortHandle),
+        (standing, end): (TrustLevel, AbortHandle),
     ) -> bool {
         let mut known = self.known.lock();
         let addr = connected.addr;
@@ -215,11 +215,11 @@ impl Links {
         };
         let configured = known.configured.iter().map(|link| {
             let addr = link.connected.as_ref().map_or(link.addr, |connected| connected.addr);
-            report(link.node, addr, link.connected.clone(), Standing::Configured, link.why.clone())
+            report(link.node, addr, link.connected.clone(), TrustLevel::Configured, link.why.clone())
         });
         let inbound = known.inbound.iter().map(|(node, inbound)| {
             let connected = inbound.clients.last().map(|(open, _)| open.clone());
-            report(Some(*node), inbound.addr, connected, known.standing_of(node, inbound), None)
+            report(Some(*node), inbound.addr, connected, known.trust_level_of(node, inbound), None)
         });
         let mut all: Vec<_> = configured.collect();
         let others: Vec<_> = inbound

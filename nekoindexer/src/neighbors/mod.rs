@@ -16,7 +16,7 @@ use std::{
 
 use nekoproto::{
     NodeTag, Refusal,
-    budget::{Account, Budget},
+    budget::{Account, Budget, Reservation, SharedQuota},
     clock,
     summary::{Change, SummaryNews, SummaryReply},
 };
@@ -29,7 +29,6 @@ use self::{acknowledged::Acknowledged, channel::Channel, links::Links};
 use crate::state::{
     State,
     summary::{Position, Took},
-    tab::{Pool, Tab},
 };
 
 /// One of this many parts of the budget is for the summaries of all neighbors: the rest is for those who ask. A neighbor
@@ -50,7 +49,7 @@ pub(crate) struct Neighborhood {
     /// Our own names changed.
     own_news: watch::Sender<()>,
     /// What summaries of others take together.
-    pub(crate) summaries: Arc<Pool>,
+    pub(crate) summaries: Arc<SharedQuota>,
 }
 
 impl Neighborhood {
@@ -67,13 +66,13 @@ impl Neighborhood {
             links: Links::new(me, configured),
             acknowledged: Acknowledged::new(relied_on_until),
             own_news: watch::Sender::new(()),
-            summaries: Pool::new(budget.max() / SUMMARIES_PARTS),
+            summaries: SharedQuota::new(budget.max() / SUMMARIES_PARTS),
         }
     }
 
-    /// What a neighbor with this account advertises is kept on it.
-    pub(crate) fn tab(&self, account: Account) -> Tab {
-        Tab::within(account, Arc::clone(&self.summaries))
+    /// What a neighbor with this account advertises is taken of it.
+    pub(crate) fn reservation(&self, account: Account) -> Reservation {
+        Reservation::within(account, Arc::clone(&self.summaries))
     }
 
     /// Our summary has changed: advertises it to all trusted neighbors.

@@ -9,7 +9,7 @@ use nekoproto::{
 };
 
 use super::{channel::Channel, load::Load};
-use crate::state::{holders::Sender, standing::Standing, summary::rules_out};
+use crate::state::{holders::Sender, summary::rules_out, trust_level::TrustLevel};
 
 /// A connection to a neighbor.
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct Neighbor {
     /// How many of our queries it is busy with.
     pub(crate) load: Arc<Load>,
     /// Why it is a neighbor.
-    pub(crate) standing: Standing,
+    pub(crate) standing: TrustLevel,
     /// The names that it says it has.
     pub(super) names: Option<Filter>,
     /// Those that it trusts, as it says, and that are no neighbors of ours; `None`: it may ask anybody.
@@ -54,7 +54,7 @@ pub(crate) struct Wanted<'a> {
 impl Neighbor {
     /// What `node` says of its names over `connected`, for a node `me` whose trusted neighbors are `mine`, sorted.
     pub(super) fn new(
-        (node, connected, standing): (NodeId, Connected, Standing),
+        (node, connected, standing): (NodeId, Connected, TrustLevel),
         load: Arc<Load>,
         (me, mine): (NodeTag, &[NodeTag]),
     ) -> Self {

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
-use nekoproto::{NetworkName, transport::Arrivals};
+use nekoproto::{NetworkName, transport::ConnectionLimiter};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use tokio::{runtime::Handle, sync::broadcast};
@@ -19,7 +19,7 @@ pub(crate) struct View {
     pub(crate) shared: Arc<Shared>,
     pub(crate) network: NetworkName,
     pub(crate) listen: SocketAddr,
-    pub(crate) arrivals: Arc<Arrivals>,
+    pub(crate) arrivals: Arc<ConnectionLimiter>,
     pub(crate) began: Instant,
     pub(crate) registry: Registry,
     pub(crate) recent: Mutex<Recent>,
@@ -37,7 +37,7 @@ impl View {
         shared: &Arc<Shared>,
         network: NetworkName,
         listen: SocketAddr,
-        arrivals: Arc<Arrivals>,
+        arrivals: Arc<ConnectionLimiter>,
     ) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Process::starts_now()));

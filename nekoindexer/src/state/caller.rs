@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use nekoproto::{
     MsgId, NodeId, NodeTag,
-    budget::Account,
+    budget::{Account, Reservation},
     limits::{FRAME_BYTES_MAX, SEEN_OF_NEIGHBOR_MAX, SEEN_OF_PEER_MAX},
 };
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
-
-use super::tab::Tab;
 
 /// Bytes of one message id in the table of those seen, at most: 138 mostly, more when a map has just grown.
 pub const ID_BYTES: usize = 224;
@@ -63,10 +61,10 @@ pub struct Caller {
     pub neighbor: Option<NodeTag>,
     /// The most message ids.
     ids_max: usize,
-    ids: Arc<Mutex<Tab>>,
+    ids: Arc<Mutex<Reservation>>,
     /// Places for its queries that are forwarded.
     pub(crate) forwards: Semaphore,
-    forwards_tab: Mutex<Tab>,
+    forwards_reserved: Mutex<Reservation>,
     /// Its lists of names that are answered at the moment; further ones wait for their turn.
     pub(crate) lists: Semaphore,
     /// Its share of route probes, in parts.
@@ -82,7 +80,7 @@ pub struct Caller {
 
 /// A message id of a caller that is remembered, until dropped.
 #[derive(Debug)]
-pub(super) struct Remembered(Arc<Mutex<Tab>>);
+pub(super) struct Remembered(Arc<Mutex<Reservation>>);
 
 /// A query that is being forwarded, until dropped.
 #[derive(Debug)]
@@ -107,9 +105,9 @@ impl Caller {
             node,
             neighbor: (!is_peer).then(|| node.tag()),
             ids_max: either(ids_of_peer, SEEN_OF_NEIGHBOR_MAX),
-            ids: Arc::new(Mutex::new(Tab::of(account.clone()))),
+            ids: Arc::new(Mutex::new(Reservation::of(account.clone()))),
             forwards: Semaphore::new(either(FORWARDS_OF_PEER_MAX, FORWARDS_OF_NEIGHBOR_MAX)),
-            forwards_tab: Mutex::new(Tab::of(account)),
+            forwards_reserved: Mutex::new(Reservation::of(account)),
             lists: Semaphore::new(LISTS_AT_ONCE),
             probes: Semaphore::new(either(PROBE_PARTS_OF_PEER_MAX, PROBE_PARTS_OF_NEIGHBOR_MAX)),
             call_backs: Arc::new(Semaphore::new(CALL_BACKS_MAX)),
@@ -137,7 +135,7 @@ impl Caller {
     /// A query of it is forwarded that has this `place`; `None` if its account has no room.
     pub fn forward<'a>(&'a self, place: SemaphorePermit<'a>, has_trace: bool) -> Option<Forwarding<'a>> {
         let bytes = if has_trace { TRACE_BYTES } else { FORWARD_BYTES };
-        let mut forwards = self.forwards_tab.lock();
+        let mut forwards = self.forwards_reserved.lock();
         let used = forwards.used() + bytes;
         let has_room = forwards.set(used).is_ok();
         // One that is dropped here would wait for the lock.
@@ -180,7 +178,7 @@ impl Drop for Remembered {
 
 impl Drop for Forwarding<'_> {
     fn drop(&mut self) {
-        let mut forwards = self.caller.forwards_tab.lock();
+        let mut forwards = self.caller.forwards_reserved.lock();
         let left = forwards.used() - self.bytes;
         let _ = forwards.set(left); // less than before
     }

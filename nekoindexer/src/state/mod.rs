@@ -10,13 +10,12 @@ mod plan;
 pub mod probe;
 pub mod route;
 pub mod seen;
-pub mod standing;
 pub mod summary;
-pub mod tab;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+pub mod trust_level;
 
 use std::{
     sync::Arc,

@@ -10,7 +10,7 @@ use axum::{
     routing::{get, post},
 };
 use futures::stream;
-use nekoproto::transport::slots::Presence;
+use nekoproto::transport::slots::Activity;
 use tokio::{
     io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt},
     sync::{Semaphore, mpsc},
@@ -58,14 +58,14 @@ pub(super) fn router(host: &Arc<Host>, facts: Facts) -> Router {
 /// Carries out the command that the body begins with.
 async fn run(
     State(inside): State<Arc<Inside>>,
-    presence: Option<Extension<Presence>>,
+    activity: Option<Extension<Activity>>,
     body: Body,
 ) -> Response {
     let mut body = lines::reader(body);
     let begun = match command(&mut body).await {
         Ok(command) => {
             // Until now it gives way to newcomers, as one does that says nothing.
-            presence.iter().for_each(|Extension(presence)| presence.set_busy(true));
+            activity.iter().for_each(|Extension(activity)| activity.set_busy(true));
             begin(&inside.host, command, body)
         }
         Err(failure) => Err(failure),

@@ -18,7 +18,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use nekoproto::transport::slots::{Presence, Slots, Tenant};
+use nekoproto::transport::slots::{Activity, SlotOwner, Slots};
 use tokio::{
     net::{UnixListener, UnixStream},
     time::{sleep, timeout},
@@ -135,12 +135,12 @@ impl Connections {
             Ok(cred) if may_enter(cred.uid()) => {}
             other => return debug!(?other, "a caller of another user was sent away"),
         }
-        let Some(slot) = self.slots.enter(Tenant::LOCAL, Presence::default()) else {
+        let Some(slot) = self.slots.enter(SlotOwner::LOCAL, Activity::default()) else {
             return debug!("a caller was sent away: too many have said commands");
         };
-        let (router, presence) = (TowerToHyperService::new(self.router), slot.presence().clone());
+        let (router, activity) = (TowerToHyperService::new(self.router), slot.activity().clone());
         let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(presence.clone());
+            request.extensions_mut().insert(activity.clone());
             router.call(request)
         });
         let connection = http1::Builder::new()
@@ -150,7 +150,7 @@ impl Connections {
         tokio::pin!(connection);
         let served = tokio::select! {
             served = connection.as_mut() => served,
-            () = slot.presence().ended().cancelled() => return debug!("a caller that said nothing gave way"),
+            () = slot.activity().ended().cancelled() => return debug!("a caller that said nothing gave way"),
             () = self.ending.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await

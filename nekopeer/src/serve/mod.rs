@@ -21,7 +21,7 @@ use nekoproto::{
     limits::STALL_TIMEOUT,
     transport::{
         self, Connection, DataError, DataStream, Remote, file_limit,
-        slots::{Presence, SlotLimits, Slots, Tenant},
+        slots::{Activity, SlotLimits, SlotOwner, Slots},
     },
 };
 use tokio::sync::Semaphore;
@@ -123,7 +123,7 @@ impl Uploads {
                 let Remote { node, addr, .. } = connection.remote;
                 let served = match DataStream::new(connection.io) {
                     Ok(stream) => {
-                        self.serve_data(stream.for_requests(), Tenant::at(addr.ip(), Some(node))).await
+                        self.serve_data(stream.for_requests(), SlotOwner::at(addr.ip(), Some(node))).await
                     }
                     Err(error) => Err(error.into()),
                 };
@@ -134,21 +134,25 @@ impl Uploads {
         }
     }
 
-    async fn serve_data(self: &Arc<Self>, mut stream: DataStream, reader: Tenant) -> Result<(), DataError> {
+    async fn serve_data(
+        self: &Arc<Self>,
+        mut stream: DataStream,
+        reader: SlotOwner,
+    ) -> Result<(), DataError> {
         let _ends_with_this = stream.hang_up().on_drop();
         let mut has_asked = false;
         loop {
             let request = match stream.receive_arrived()? {
                 Some(request) => request,
                 None => {
-                    let presence = Presence::default();
+                    let activity = Activity::default();
                     if has_asked {
-                        presence.used();
+                        activity.used();
                     }
-                    let Some(idle) = self.idle.enter(reader, presence) else { return Ok(()) };
+                    let Some(idle) = self.idle.enter(reader, activity) else { return Ok(()) };
                     let patience = if has_asked { IDLE_MAX } else { FIRST_REQUEST_WITHIN };
                     let next = stream.next_message(patience, REQUEST_WITHIN);
-                    let Some(request) = idle.presence().ended().run_until_cancelled(next).await else {
+                    let Some(request) = idle.activity().ended().run_until_cancelled(next).await else {
                         return Ok(());
                     };
                     request?

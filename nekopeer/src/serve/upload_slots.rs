@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use nekoproto::transport::slots::Tenant;
+use nekoproto::transport::slots::SlotOwner;
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::timeout};
 
@@ -52,7 +52,7 @@ impl Default for UploadSlots {
 
 impl UploadSlots {
     /// A turn for `reader`, which waits for a slot; `None` if it or all readers have too many.
-    pub(crate) fn ask(self: &Arc<Self>, reader: Tenant) -> Option<Turn> {
+    pub(crate) fn ask(self: &Arc<Self>, reader: SlotOwner) -> Option<Turn> {
         let mut inner = self.0.lock();
         let id = inner.turns.ask(reader)?;
         let changed = Arc::new(Notify::new());
@@ -154,8 +154,8 @@ mod tests {
 
     use super::*;
 
-    fn reader(n: u8) -> Tenant {
-        Tenant::at([127, 0, 0, 1].into(), Some(Identity::from_seed(&[n; 32]).id()))
+    fn reader(n: u8) -> SlotOwner {
+        SlotOwner::at([127, 0, 0, 1].into(), Some(Identity::from_seed(&[n; 32]).id()))
     }
 
     #[tokio::test(start_paused = true)]

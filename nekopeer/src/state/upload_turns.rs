@@ -6,7 +6,7 @@
 
 use std::{collections::HashMap, net::IpAddr};
 
-use nekoproto::transport::slots::Tenant;
+use nekoproto::transport::slots::SlotOwner;
 
 /// Limits of [`UploadTurns`].
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 struct Turn {
     id: TurnId,
-    reader: Tenant,
+    reader: SlotOwner,
     phase: Phase,
     /// When its phase began: a count of changes.
     since: u64,
@@ -55,7 +55,7 @@ impl UploadTurns {
     /// A new turn, which waits. If there are too many, one of the address and reader with the most gives way: one that
     /// is blocked, the longest first, or else one that waits, the last first. `None` if the reader has too many, or
     /// nobody has more.
-    pub(crate) fn ask(&mut self, reader: Tenant) -> Option<TurnId> {
+    pub(crate) fn ask(&mut self, reader: SlotOwner) -> Option<TurnId> {
         if self.turns.iter().filter(|turn| turn.reader.node == reader.node).count() >= self.limits.each {
             return None;
         }
@@ -110,7 +110,7 @@ impl UploadTurns {
         self.turns.iter().filter(|turn| turn.phase == phase).count()
     }
 
-    fn least_worthy(&self, newcomer: Tenant) -> Option<usize> {
+    fn least_worthy(&self, newcomer: SlotOwner) -> Option<usize> {
         let shares = self.shares(|_| true);
         let turns = || self.turns.iter().enumerate();
         let blocked = turns().filter(|(_, turn)| turn.phase == Phase::Blocked);
@@ -139,12 +139,12 @@ impl UploadTurns {
 #[derive(Default)]
 struct Shares {
     of_site: HashMap<IpAddr, usize>,
-    of_node: HashMap<Tenant, usize>,
+    of_node: HashMap<SlotOwner, usize>,
 }
 
 impl Shares {
     /// Those of the reader's address, and its own.
-    fn of(&self, reader: Tenant) -> (usize, usize) {
+    fn of(&self, reader: SlotOwner) -> (usize, usize) {
         let of_site = self.of_site.get(&reader.site).copied().unwrap_or(0);
         (of_site, self.of_node.get(&reader).copied().unwrap_or(0))
     }
@@ -158,12 +158,12 @@ mod tests {
 
     const LIMITS: Limits = Limits { sending: 2, all: 6, each: 3 };
 
-    fn reader(node: u8, ip: [u8; 4]) -> Tenant {
-        Tenant::at(ip.into(), Some(NodeId::from_bytes([node; 32])))
+    fn reader(node: u8, ip: [u8; 4]) -> SlotOwner {
+        SlotOwner::at(ip.into(), Some(NodeId::from_bytes([node; 32])))
     }
 
     /// A reader on this host.
-    fn here(node: u8) -> Tenant {
+    fn here(node: u8) -> SlotOwner {
         reader(node, [127, 0, 0, 1])
     }
 

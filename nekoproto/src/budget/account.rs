@@ -10,11 +10,11 @@ use std::{
 
 use tokio_util::sync::CancellationToken;
 
-use super::{ACCOUNT_PARTS, Budget, Lease, NoRoom};
+use super::{ACCOUNT_PARTS, Budget, NoRoom, Reservation};
 use crate::values::NodeId;
 
 /// What is kept for one node at one address. Clones are the same account; it ends with the last of them and of its
-/// leases.
+/// reservations.
 #[derive(Clone, Debug)]
 pub struct Account(pub(super) Arc<Shared>);
 
@@ -77,8 +77,8 @@ impl Account {
     ///
     /// # Errors
     /// There is no room for them; nothing is taken.
-    pub fn take(&self, bytes: usize) -> Result<Lease, NoRoom> {
-        Lease::taken(self.clone(), bytes)
+    pub fn take(&self, bytes: usize) -> Result<Reservation, NoRoom> {
+        Reservation::taken(self.clone(), bytes)
     }
 
     /// Bytes taken.

@@ -19,13 +19,13 @@ fn ip(text: &str) -> IpAddr {
 fn one_account_takes_its_share_and_gives_it_back() {
     let budget = Budget::new(48 * MIB);
     let account = budget.account(ip("127.0.0.1"), node(1));
-    let mut lease = account.take(16 * MIB).unwrap();
+    let mut reservation = account.take(16 * MIB).unwrap();
     assert_eq!(account.take(1).unwrap_err(), NoRoom::Share);
     assert_eq!(budget.account(ip("127.0.0.1"), node(1)).used(), 16 * MIB, "the same account");
-    lease.set(0).unwrap();
-    assert!(lease.set(17 * MIB).is_err());
-    assert_eq!((lease.used(), budget.used(), budget.refused()), (0, 0, 2));
-    drop(lease);
+    reservation.set(0).unwrap();
+    assert!(reservation.set(17 * MIB).is_err());
+    assert_eq!((reservation.used(), budget.used(), budget.refused()), (0, 0, 2));
+    drop(reservation);
     drop(account);
     assert_eq!(budget.used(), 0);
     assert!(budget.accounts.lock().is_empty() && budget.sites.lock().is_empty());
@@ -38,7 +38,7 @@ fn an_address_has_all_that_nobody_wants_and_then_makes_room_for_another() {
     let many: Vec<_> = (0..6).map(|n| take(n, "192.0.2.1", 8 * MIB).unwrap()).collect();
     assert_eq!((budget.used(), budget.evicted()), (48 * MIB, 0));
     let other = take(9, "192.0.2.2", 2 * MIB).unwrap();
-    assert!(!other.is_evicted() && many.iter().filter(|lease| lease.is_evicted()).count() == 1);
+    assert!(!other.is_evicted() && many.iter().filter(|reservation| reservation.is_evicted()).count() == 1);
 }
 
 /// Goal: many keys at one address, each with less than an honest node at another has, do not evict it. Nor do those of one
@@ -47,9 +47,9 @@ fn an_address_has_all_that_nobody_wants_and_then_makes_room_for_another() {
 fn a_crowd_at_one_address_evicts_its_own_whatever_others_have() {
     let budget = Budget::new(48 * MIB);
     let honest = budget.account(ip("127.0.0.1"), node(0)).take(12 * MIB).unwrap();
-    let mut crowd: Vec<Lease> = Vec::new();
+    let mut crowd: Vec<Reservation> = Vec::new();
     for n in 1..200 {
-        crowd.retain(|lease| !lease.is_evicted());
+        crowd.retain(|reservation| !reservation.is_evicted());
         crowd.extend(budget.account(ip("127.0.0.2"), node(n)).take(MIB));
         assert!(!honest.is_evicted(), "{n}");
     }
@@ -60,16 +60,16 @@ fn a_crowd_at_one_address_evicts_its_own_whatever_others_have() {
 fn the_largest_makes_room_for_all_others() {
     let budget = Budget::new(48 * MIB);
     let local = |n| budget.account(ip("127.0.0.1"), node(n));
-    let greedy: Vec<Lease> =
+    let greedy: Vec<Reservation> =
         (0..4).map(|n| local(n).take((11 + usize::from(n % 2)) * MIB).unwrap()).collect();
     let honest = local(9);
-    let lease = honest.take(3 * MIB).unwrap();
+    let reservation = honest.take(3 * MIB).unwrap();
     assert_eq!(budget.evicted(), 1);
-    assert_eq!(greedy.iter().filter(|lease| lease.is_evicted()).count(), 1);
+    assert_eq!(greedy.iter().filter(|reservation| reservation.is_evicted()).count(), 1);
     assert!(!honest.evicted().is_cancelled());
     let again = local(9).take(MIB).unwrap();
     assert_eq!(budget.evicted(), 1, "what was evicted is not evicted again while it goes");
-    drop((lease, again, greedy, honest));
+    drop((reservation, again, greedy, honest));
     assert_eq!(budget.used(), 0);
     assert!(budget.accounts.lock().is_empty());
 }
@@ -109,7 +109,7 @@ fn an_account_made_anew_while_the_evicted_one_goes_locks_nobody_out() {
 fn the_largest_itself_is_refused() {
     let budget = Budget::new(16 * MIB);
     let local = |n: u16| budget.account(ip("::1"), node(n));
-    let _small: Vec<Lease> = (0..48).map(|n| local(n).take(MIB / 4).unwrap()).collect();
+    let _small: Vec<Reservation> = (0..48).map(|n| local(n).take(MIB / 4).unwrap()).collect();
     let greedy = local(99);
     let _most = greedy.take(4 * MIB).unwrap();
     assert_eq!(greedy.take(MIB).unwrap_err(), NoRoom::All);

@@ -27,7 +27,7 @@ use super::{
     error::ConnectError,
     remote::Connection,
     rendezvous,
-    slots::{Presence, Slot, SlotLimits, Slots, Tenant},
+    slots::{Activity, Slot, SlotLimits, SlotOwner, Slots},
     steps::Steps,
     turned_away::TurnedAway,
 };
@@ -56,12 +56,12 @@ pub struct Listener {
     endpoint: Arc<Endpoint>,
     socket: TcpListener,
     local_addr: SocketAddr,
-    arrivals: Arc<Arrivals>,
+    arrivals: Arc<ConnectionLimiter>,
 }
 
 /// The connections of a [`Listener`], in numbers.
 #[derive(Debug)]
-pub struct Arrivals {
+pub struct ConnectionLimiter {
     /// Those that have sent nothing yet.
     silent: Slots,
     handshakes: Slots,
@@ -75,7 +75,7 @@ pub struct Arrivals {
     turned_away: TurnedAway,
 }
 
-impl Arrivals {
+impl ConnectionLimiter {
     fn new(role: Role) -> Self {
         let shares = shares(file_limit(), role == Role::Peer);
         let each = CONTROL_CONNECTIONS_OF_ONE_MAX;
@@ -126,16 +126,16 @@ impl Arrivals {
     }
 
     /// A slot for a connection that has said nothing yet.
-    fn silent_slot(&self, tenant: Tenant) -> Option<Slot> {
-        self.silent.enter_within(self.silent_max(), tenant, Presence::default(), Instant::now())
+    fn silent_slot(&self, owner: SlotOwner) -> Option<Slot> {
+        self.silent.enter_within(self.silent_max(), owner, Activity::default(), Instant::now())
     }
 
     /// A slot for the handshake of one that has spoken, which waits for it: whoever takes all may be another node at the
     /// same address.
-    async fn handshake_slot(&self, tenant: Tenant) -> Slot {
+    async fn handshake_slot(&self, owner: SlotOwner) -> Slot {
         let _first = self.waiting.lock().await; // one looks for a slot, all others wait behind it
         loop {
-            if let Some(slot) = self.handshakes.enter(tenant, Presence::busy()) {
+            if let Some(slot) = self.handshakes.enter(owner, Activity::busy()) {
                 return slot;
             }
             let _ = timeout(CROWDED_PAUSE, self.handshakes.freed()).await;
@@ -169,7 +169,7 @@ impl Endpoint {
         let socket = socket.listen(BACKLOG)?;
         let local_addr = socket.local_addr()?;
         self.announce(local_addr);
-        let arrivals = Arc::new(Arrivals::new(self.role()));
+        let arrivals = Arc::new(ConnectionLimiter::new(self.role()));
         Ok(Listener { endpoint: Arc::clone(self), socket, local_addr, arrivals })
     }
 }
@@ -183,7 +183,7 @@ impl Listener {
 
     /// Its connections, in numbers.
     #[must_use]
-    pub fn arrivals(&self) -> Arc<Arrivals> {
+    pub fn arrivals(&self) -> Arc<ConnectionLimiter> {
         Arc::clone(&self.arrivals)
     }
 
@@ -212,14 +212,14 @@ impl Listener {
                 }
             };
             let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-            let tenant = Tenant::at(from.ip(), None);
-            let Some(seat) = self.arrivals.silent_slot(tenant) else {
+            let owner = SlotOwner::at(from.ip(), None);
+            let Some(seat) = self.arrivals.silent_slot(owner) else {
                 self.arrivals.refuse();
                 continue;
             };
             let (endpoint, arrivals) = (Arc::clone(&self.endpoint), Arc::clone(&self.arrivals));
             let welcome = Welcome { endpoint, arrivals, tasks: tasks.clone(), stop: stop.clone() };
-            spawn_until(&tasks, &stop, welcome.and_serve(stream, (from, tenant), seat, serve.clone()));
+            spawn_until(&tasks, &stop, welcome.and_serve(stream, (from, owner), seat, serve.clone()));
         }
     }
 }
@@ -229,7 +229,7 @@ type Greeted = Result<Result<Connection, ConnectError>, Elapsed>;
 
 struct Welcome {
     endpoint: Arc<Endpoint>,
-    arrivals: Arc<Arrivals>,
+    arrivals: Arc<ConnectionLimiter>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -238,14 +238,14 @@ impl Welcome {
     async fn and_serve<F, S>(
         self,
         stream: TcpStream,
-        (from, tenant): (SocketAddr, Tenant),
+        (from, owner): (SocketAddr, SlotOwner),
         seat: Slot,
         serve: F,
     ) where
         F: Fn(Connection) -> S + 'static,
         S: Future<Output = ()> + Send + 'static,
     {
-        let connection = match self.greet(stream, tenant, seat).await {
+        let connection = match self.greet(stream, owner, seat).await {
             Some(Ok(Ok(connection))) => connection,
             None => return debug!("connection closed without a handshake"),
             Some(failed) => {
@@ -275,13 +275,13 @@ impl Welcome {
             Purpose::Control => (remote.node, &self.arrivals.control),
             Purpose::Data => (remote.node, &self.arrivals.data),
         };
-        let tenant = Tenant::at(remote.addr.ip(), Some(remote.node));
-        let Some(slot) = slots.enter(tenant, connection.io.presence.clone()) else {
+        let owner = SlotOwner::at(remote.addr.ip(), Some(remote.node));
+        let Some(slot) = slots.enter(owner, connection.io.activity.clone()) else {
             self.arrivals.refuse();
             return None;
         };
         // The driver of a control connection ends itself.
-        let ended = (*purpose == Purpose::Data).then(|| slot.presence().ended().clone());
+        let ended = (*purpose == Purpose::Data).then(|| slot.activity().ended().clone());
         let (endpoint, serving) = (self.endpoint, Box::pin(serve(connection)));
         Some(async move {
             let _slot = slot;
@@ -295,25 +295,25 @@ impl Welcome {
 
     /// Waits for the first bytes, which take nothing but a descriptor and `seat`, and for a slot, then does the handshake.
     /// None if it had to give way.
-    async fn greet(&self, stream: TcpStream, tenant: Tenant, seat: Slot) -> Option<Greeted> {
+    async fn greet(&self, stream: TcpStream, owner: SlotOwner, seat: Slot) -> Option<Greeted> {
         let until = tokio::time::Instant::now() + HANDSHAKE_TIMEOUT;
         // `readable` also returns where nothing has come yet.
         let mut first = [0];
-        let ended = seat.presence().ended().clone();
+        let ended = seat.activity().ended().clone();
         match ended.run_until_cancelled(timeout_at(until, stream.peek(&mut first))).await? {
             Ok(Ok(_)) if first[0] == rendezvous::MAGIC[0] => return Box::pin(self.rendezvous(stream)).await,
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return Some(Ok(Err(error.into()))),
             Err(late) => return Some(Err(late)),
         }
-        seat.presence().used();
-        let slot = timeout_at(until, self.arrivals.handshake_slot(tenant));
+        seat.activity().used();
+        let slot = timeout_at(until, self.arrivals.handshake_slot(owner));
         let slot = ended.run_until_cancelled(slot).await?.ok()?;
         drop(seat);
-        let presence = slot.presence();
+        let activity = slot.activity();
         // In a box, so that neither a silent nor an open connection keeps the room that a handshake takes.
-        let greeting = Box::pin(timeout_at(until, self.shake_hands(stream, tenant.site, presence)));
-        presence.ended().run_until_cancelled(greeting).await
+        let greeting = Box::pin(timeout_at(until, self.shake_hands(stream, owner.site, activity)));
+        activity.ended().run_until_cancelled(greeting).await
     }
 
     /// Passes on a connection that is waited for, or joins it with its other half.
@@ -332,15 +332,15 @@ impl Welcome {
         &self,
         stream: TcpStream,
         site: IpAddr,
-        presence: &Presence,
+        activity: &Activity,
     ) -> Result<Connection, ConnectError> {
         let mut stepping = self.arrivals.steps.at(site);
         let mut welcoming = pin!(self.endpoint.welcome(stream));
         poll_fn(|cx| {
-            presence.set_busy(true);
+            activity.set_busy(true);
             stepping.poll(cx, |cx| {
                 let welcomed = welcoming.as_mut().poll(cx);
-                presence.set_busy(welcomed.is_ready());
+                activity.set_busy(welcomed.is_ready());
                 welcomed
             })
         })

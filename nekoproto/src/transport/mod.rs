@@ -54,7 +54,7 @@ pub use dial::CallsBack;
 pub use endpoint::{Endpoint, EndpointConfig, Security};
 pub use error::{ConnectError, DataError, EndpointError, FrameError};
 pub use link::{Link, LinkState};
-pub use listener::{Arrivals, Listener};
+pub use listener::{ConnectionLimiter, Listener};
 pub use node_io::NodeIo;
 pub use relay::Relay;
 pub use remote::{Connection, Remote};

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{io::Io, slots::Presence};
+use super::{io::Io, slots::Activity};
 use crate::budget::Account;
 
 /// The byte stream of a connection after its handshake.
@@ -16,14 +16,14 @@ use crate::budget::Account;
 pub struct NodeIo {
     pub(super) io: Io,
     pub(super) account: Account,
-    pub(super) presence: Presence,
+    pub(super) activity: Activity,
 }
 
 impl NodeIo {
     /// It ends when `account` is evicted, or when another takes its place.
     pub(super) fn new(io: Io, account: Account) -> Self {
-        let presence = Presence::new(account.evicted().child_token());
-        Self { io, account, presence }
+        let activity = Activity::new(account.evicted().child_token());
+        Self { io, account, activity }
     }
 }
 

@@ -5,7 +5,7 @@
 //! used, or else idle or unused for the longest time. A busy one only where none is idle, and only for an address, or a
 //! node of the same address, that has fewer.
 
-mod presence;
+mod activity;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -22,7 +22,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-pub use self::presence::Presence;
+pub use self::activity::Activity;
 use self::table::Table;
 use crate::{budget::site_of, values::NodeId};
 
@@ -34,14 +34,14 @@ const FREED_PARTS: usize = 512;
 
 /// Who has a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Tenant {
+pub struct SlotOwner {
     /// Its address: an IPv4 address, or a /64 of IPv6.
     pub site: IpAddr,
     /// The node, if that is proven.
     pub node: Option<NodeId>,
 }
 
-impl Tenant {
+impl SlotOwner {
     /// Programs of this machine that cannot be told apart.
     pub const LOCAL: Self = Self { site: IpAddr::V4(Ipv4Addr::LOCALHOST), node: None };
 
@@ -90,14 +90,14 @@ struct Shared {
 pub struct Slot {
     slots: Slots,
     key: usize,
-    presence: Presence,
+    activity: Activity,
 }
 
 impl Slot {
     /// That of whoever has it.
     #[must_use]
-    pub const fn presence(&self) -> &Presence {
-        &self.presence
+    pub const fn activity(&self) -> &Activity {
+        &self.activity
     }
 
     /// Adds `weight` to its own, at the cost of idle slots where all have too much; false if even that is not enough.
@@ -116,7 +116,7 @@ impl Slot {
     }
 
     fn is_in(&self, table: &Table) -> bool {
-        table.presence(self.key).is_some_and(|presence| presence.is(&self.presence))
+        table.activity(self.key).is_some_and(|activity| activity.is(&self.activity))
     }
 }
 
@@ -174,19 +174,25 @@ impl Slots {
         self.0.evicted.load(Relaxed)
     }
 
-    /// A slot for `tenant`; `None` if all are busy and nobody has more than it would have.
+    /// A slot for `owner`; `None` if all are busy and nobody has more than it would have.
     #[must_use]
-    pub fn enter(&self, tenant: Tenant, presence: Presence) -> Option<Slot> {
-        self.enter_within(self.max(), tenant, presence, Instant::now())
+    pub fn enter(&self, owner: SlotOwner, activity: Activity) -> Option<Slot> {
+        self.enter_within(self.max(), owner, activity, Instant::now())
     }
 
     /// The same, where `max` is how many there are `now`.
     #[must_use]
-    pub fn enter_within(&self, max: usize, tenant: Tenant, presence: Presence, now: Instant) -> Option<Slot> {
+    pub fn enter_within(
+        &self,
+        max: usize,
+        owner: SlotOwner,
+        activity: Activity,
+        now: Instant,
+    ) -> Option<Slot> {
         let limits = &self.0.limits;
         let mut table = self.0.table.lock();
-        if table.of_node(tenant) >= limits.each {
-            let oldest = table.oldest_of(tenant);
+        if table.of_node(owner) >= limits.each {
+            let oldest = table.oldest_of(owner);
             self.evict(&mut table, oldest);
         }
         let taken = table.len();
@@ -194,15 +200,15 @@ impl Slots {
             let wanted = (taken + 1 - max.max(1)).max(self.freed_at_once());
             let mut evicted = table.idle(wanted, limits.idle_after, now, |_| true);
             if evicted.is_empty() {
-                evicted.extend(table.busiest(tenant));
+                evicted.extend(table.busiest(owner));
             }
             if evicted.is_empty() {
                 return None;
             }
             self.evict(&mut table, evicted);
         }
-        let key = table.take(tenant, presence.clone());
-        Some(Slot { slots: self.clone(), key, presence })
+        let key = table.take(owner, activity.clone());
+        Some(Slot { slots: self.clone(), key, activity })
     }
 
     /// Waits until a slot becomes free.

@@ -7,7 +7,7 @@ use std::{
 
 use axum::body::{Body, Bytes};
 use hyper::body::{Frame, SizeHint};
-use nekoproto::transport::slots::Presence;
+use nekoproto::transport::slots::Activity;
 
 /// The body of an answer.
 #[derive(Debug)]
@@ -18,12 +18,12 @@ pub(super) struct Answer {
 
 /// The connection is busy with a request, until dropped or until the answer is not read.
 #[derive(Debug)]
-pub(super) struct Busy(Presence);
+pub(super) struct Busy(Activity);
 
 impl Busy {
-    pub(super) fn with_request(presence: &Presence) -> Self {
-        presence.set_busy(true);
-        Self(presence.clone())
+    pub(super) fn with_request(activity: &Activity) -> Self {
+        activity.set_busy(true);
+        Self(activity.clone())
     }
 
     pub(super) const fn with(self, body: Body) -> Answer {

@@ -51,8 +51,8 @@ pub(crate) struct Client(pub(crate) IpAddr);
 /// # Cancel safety
 /// Dropping the future closes the connection.
 pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationToken, slot: HttpSlot) {
-    let presence = slot.presence().clone();
-    let io = stream.peer_addr().and_then(|from| Ok((Client(from.ip()), Io::new(stream, presence)?)));
+    let activity = slot.activity().clone();
+    let io = stream.peer_addr().and_then(|from| Ok((Client(from.ip()), Io::new(stream, activity)?)));
     let (client, io) = match io {
         Ok(io) => io,
         Err(error) => return debug!(%error, "HTTP connection lost before its first request"),
@@ -62,7 +62,7 @@ pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationT
     let slot = Arc::new(slot);
     let ended = slot.ended().clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
-        let busy = Busy::with_request(slot.presence());
+        let busy = Busy::with_request(slot.activity());
         request.extensions_mut().insert(files.clone());
         request.extensions_mut().insert(client);
         let answering = router.call(request.map(|body| Body::new(Patient::new(body))));

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use nekoproto::transport::slots::Presence;
+use nekoproto::transport::slots::Activity;
 use socket2::SockRef;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -36,23 +36,23 @@ pub(super) struct Io {
 #[derive(Debug)]
 struct Stalled {
     /// Who is told.
-    presence: Presence,
+    activity: Activity,
     /// The timer is made once, when a write has to wait for the first time.
     until: Option<Pin<Box<Sleep>>>,
     is_waiting: bool,
 }
 
 impl Io {
-    /// Prepares an accepted connection; `presence` learns whether what is written is read.
+    /// Prepares an accepted connection; `activity` learns whether what is written is read.
     ///
     /// # Errors
     /// The connection is lost already.
-    pub(super) fn new(stream: TcpStream, presence: Presence) -> io::Result<Self> {
+    pub(super) fn new(stream: TcpStream, activity: Activity) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let socket = SockRef::from(&stream);
         socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
         socket.set_tcp_user_timeout(Some(WRITE_STALL_MAX))?;
-        let stalled = Stalled { presence, until: None, is_waiting: false };
+        let stalled = Stalled { activity, until: None, is_waiting: false };
         Ok(Self { stream, stalled, files: Sending::default() })
     }
 
@@ -67,10 +67,10 @@ impl Stalled {
     fn watch<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
             self.is_waiting = false;
-            self.presence.used();
+            self.activity.used();
             return outcome;
         }
-        self.presence.set_busy(false); // until the next request
+        self.activity.set_busy(false); // until the next request
         let until = self.until.get_or_insert_with(|| Box::pin(sleep(WRITE_STALL_MAX)));
         if !self.is_waiting {
             self.is_waiting = true;
@@ -145,8 +145,8 @@ mod tests {
     async fn pair() -> (Io, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let reader = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let presence = Presence::new(CancellationToken::new());
-        (Io::new(listener.accept().await.unwrap().0, presence).unwrap(), reader)
+        let activity = Activity::new(CancellationToken::new());
+        (Io::new(listener.accept().await.unwrap().0, activity).unwrap(), reader)
     }
 
     /// Paused time runs on when nothing else happens, as when the reader takes nothing.

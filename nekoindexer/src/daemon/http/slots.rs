@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use nekoproto::transport::{
     file_limit,
-    slots::{Presence, Slot, Slots, Tenant},
+    slots::{Activity, Slot, SlotOwner, Slots},
 };
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -32,8 +32,8 @@ pub(super) struct HttpSlots {
 #[derive(Debug)]
 pub(super) struct HttpSlot {
     all: HttpSlots,
-    tenant: Tenant,
-    presence: Presence,
+    owner: SlotOwner,
+    activity: Activity,
     /// Among short requests, then perhaps among the streams.
     slot: Mutex<Slot>,
 }
@@ -50,28 +50,28 @@ impl HttpSlots {
 
     /// A slot for a connection from `from`, if there is one. All programs of this host are one address.
     pub(super) fn enter(&self, from: IpAddr) -> Option<HttpSlot> {
-        let (tenant, presence) = (Tenant::at(from, None), Presence::new(CancellationToken::new()));
-        let slot = self.connections.enter(tenant, presence.clone())?;
-        Some(HttpSlot { all: self.clone(), tenant, presence, slot: Mutex::new(slot) })
+        let (owner, activity) = (SlotOwner::at(from, None), Activity::new(CancellationToken::new()));
+        let slot = self.connections.enter(owner, activity.clone())?;
+        Some(HttpSlot { all: self.clone(), owner, activity, slot: Mutex::new(slot) })
     }
 }
 
 impl HttpSlot {
     /// Cancelled when the connection has to end.
     pub(super) fn ended(&self) -> &CancellationToken {
-        self.presence.ended()
+        self.activity.ended()
     }
 
     /// What is used of it.
-    pub(super) fn presence(&self) -> &Presence {
-        &self.presence
+    pub(super) fn activity(&self) -> &Activity {
+        &self.activity
     }
 
     /// Takes a slot among the event streams in exchange for its own; false if there is none.
     pub(super) fn becomes_stream(&self) -> bool {
-        let presence = Presence::new(self.ended().clone());
-        presence.set_busy(true); // only an address with fewer evicts it
-        let Some(slot) = self.all.streams.enter(self.tenant, presence) else { return false };
+        let activity = Activity::new(self.ended().clone());
+        activity.set_busy(true); // only an address with fewer evicts it
+        let Some(slot) = self.all.streams.enter(self.owner, activity) else { return false };
         *self.slot.lock() = slot;
         true
     }
@@ -94,10 +94,10 @@ mod tests {
         let (slots, greedy) = (HttpSlots::of(8), ip("127.0.0.1"));
         let enter = |from| slots.enter(from);
         let mut open: Vec<HttpSlot> = (0..8).map(|_| enter(greedy).unwrap()).collect();
-        open[1..].iter().for_each(|slot| slot.presence().set_busy(true));
+        open[1..].iter().for_each(|slot| slot.activity().set_busy(true));
         let own = enter(greedy).unwrap();
         assert!(is_ended(&open[0]), "the only one without a request");
-        own.presence().set_busy(true);
+        own.activity().set_busy(true);
         assert!(enter(greedy).is_none(), "all of them bring requests");
         let other = enter(ip("192.0.2.1"));
         assert!(other.is_some() && is_ended(&open[1]));

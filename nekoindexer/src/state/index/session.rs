@@ -6,12 +6,15 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use nekoproto::{NodeAddrs, NodeId, Via, budget::Account};
+use nekoproto::{
+    NodeAddrs, NodeId, Via,
+    budget::{Account, Reservation},
+};
 use nohash_hasher::BuildNoHashHasher;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::name_hash::NameHash;
-use crate::state::{holders::Listed, tab::Tab};
+use crate::state::holders::Listed;
 
 /// Names one session may register.
 pub const SESSION_NAMES_MAX: usize = 1_000_000;
@@ -64,7 +67,7 @@ pub(super) type NameHashes = HashSet<NameHash, BuildNoHashHasher<NameHash>>;
 pub(super) struct SessionNames {
     hashes: NameHashes,
     /// What they take.
-    tab: Tab,
+    reserved: Reservation,
     /// The session was removed; nothing may be added to it any more.
     closed: bool,
 }
@@ -76,7 +79,7 @@ impl Session {
         account: Option<Account>,
         lease_ends_ms: u64,
     ) -> Self {
-        let names = SessionNames { tab: Tab::of(account), ..SessionNames::default() };
+        let names = SessionNames { reserved: Reservation::of(account), ..SessionNames::default() };
         let is_local = at.addrs().first().is_none_or(|addr| addr.ip().is_loopback());
         Self {
             id,
@@ -125,7 +128,7 @@ impl Session {
     /// Whether its account had to give back all it has.
     #[must_use]
     pub fn is_evicted(&self) -> bool {
-        self.names().tab.is_evicted()
+        self.names().reserved.is_evicted()
     }
 
     /// How often it has withdrawn everything: a registration that began before the last time is void.
@@ -189,7 +192,7 @@ impl SessionNames {
             return !self.closed;
         }
         let has_room = self.hashes.len() < SESSION_NAMES_MAX;
-        has_room && self.tab.set(self.tab.used() + bytes(len)).is_ok() && self.hashes.insert(hash)
+        has_room && self.reserved.set(self.reserved.used() + bytes(len)).is_ok() && self.hashes.insert(hash)
     }
 
     pub(super) fn contains(&self, hash: NameHash) -> bool {
@@ -202,8 +205,8 @@ impl SessionNames {
             if self.hashes.capacity() > SPARSE * self.hashes.len().max(SPARSE_FROM) {
                 self.hashes.shrink_to(SPARSE / 2 * self.hashes.len());
             }
-            let left = self.tab.used().saturating_sub(bytes(len)); // of two with one hash the first was counted
-            let _ = self.tab.set(left); // less than before
+            let left = self.reserved.used().saturating_sub(bytes(len)); // of two with one hash the first was counted
+            let _ = self.reserved.set(left); // less than before
         }
     }
 
@@ -216,7 +219,7 @@ impl SessionNames {
     /// Takes all names away. With `close`, no name can be added afterwards.
     pub(super) fn clear(&mut self, close: bool) -> NameHashes {
         self.closed |= close;
-        let _ = self.tab.set(0); // less than before
+        let _ = self.reserved.set(0); // less than before
         std::mem::take(&mut self.hashes)
     }
 }
@@ -252,7 +255,8 @@ mod tests {
         let budget = Budget::new(0);
         let account = account(&budget, 1);
         for (len, expected) in [(20, 16_000), (1000, 2_400)] {
-            let mut names = SessionNames { tab: Tab::of(Some(account.clone())), ..SessionNames::default() };
+            let mut names =
+                SessionNames { reserved: Reservation::of(Some(account.clone())), ..SessionNames::default() };
             let fit = (0..).take_while(|n| names.insert(NameHash(*n), len)).count();
             assert!((expected..expected * 11 / 10).contains(&fit), "{fit} of {len} bytes");
             assert!(names.insert(NameHash(0), len), "what is there stays");

@@ -4,15 +4,12 @@ use std::{sync::Arc, time::Instant};
 
 use nekoproto::{
     List,
-    budget::Budget,
+    budget::{Budget, Reservation, SharedQuota},
     summary::{Change, Filter, FilterPart, SummaryNews},
 };
 
 use super::*;
-use crate::state::{
-    tab::{Pool, Tab},
-    testing::account,
-};
+use crate::state::testing::account;
 
 /// The largest filter, in messages of a part each.
 fn largest() -> Vec<SummaryNews> {
@@ -36,10 +33,10 @@ fn take(theirs: &mut TheirSummary, messages: &[SummaryNews], now: Instant) -> To
 #[test]
 fn summaries_have_a_share_of_the_budget_and_one_without_room_rules_nothing_out() {
     let (budget, now, messages) = (Budget::new(64 << 20), Instant::now(), largest());
-    let pool = Pool::new(budget.max() / 3);
+    let pool = SharedQuota::new(budget.max() / 3);
     let mut all = Vec::new();
     for n in 0..64 {
-        let mut theirs = TheirSummary::new(Tab::within(account(&budget, n), Arc::clone(&pool)));
+        let mut theirs = TheirSummary::new(Reservation::within(account(&budget, n), Arc::clone(&pool)));
         let took = take(&mut theirs, &messages, now);
         let is_kept = took == Took::All;
         assert_eq!(theirs.names().is_some(), is_kept, "{n}");

@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use nekoproto::{
     NodeTag,
+    budget::Reservation,
     summary::{Assembly, Change, Filter, FilterPart, SummaryNews},
 };
 
-use super::{super::tab::Tab, CURRENT_FOR, Position};
+use super::{CURRENT_FOR, Position};
 
 /// What one neighbor advertises to us over one connection.
 #[derive(Debug, Default)]
@@ -22,7 +23,7 @@ pub struct TheirSummary {
     /// A filter that arrives in parts.
     arriving: Option<(Position, Assembly)>,
     /// What all of it takes.
-    tab: Tab,
+    reserved: Reservation,
 }
 
 /// What became of a message.
@@ -37,16 +38,16 @@ pub enum Took {
 }
 
 impl TheirSummary {
-    /// Nothing was advertised yet; what is will be kept on `tab`.
+    /// Nothing was advertised yet; what is will be taken of `reserved`.
     #[must_use]
-    pub fn new(tab: Tab) -> Self {
-        Self { tab, ..Self::default() }
+    pub fn new(reserved: Reservation) -> Self {
+        Self { reserved, ..Self::default() }
     }
 
     /// Forgets all but the number of the last message.
     fn begin_anew(&mut self, taken: u64) {
-        let tab = std::mem::take(&mut self.tab);
-        *self = Self { taken, tab, ..Self::default() };
+        let reserved = std::mem::take(&mut self.reserved);
+        *self = Self { taken, reserved, ..Self::default() };
     }
 
     /// Takes in a message. `dated`: a moment before it was sent.
@@ -62,10 +63,10 @@ impl TheirSummary {
         for change in news.changes {
             let is_applied = self.change(change);
             // After each change: a message may bring more filters than there is room for.
-            let has_room = self.tab.set(self.bytes()).is_ok();
+            let has_room = self.reserved.set(self.bytes()).is_ok();
             if !is_applied || !has_room {
                 self.begin_anew(self.taken);
-                let _ = self.tab.set(0); // less than before
+                let _ = self.reserved.set(0); // less than before
                 return if has_room { Took::Gap } else { Took::NoRoom };
             }
         }

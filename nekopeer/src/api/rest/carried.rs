@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use nekoindexer::daemon::http::Problem;
 use nekoproto::{
     Remedy,
-    transport::slots::{Presence, Slot, Tenant},
+    transport::slots::{Activity, Slot, SlotOwner},
 };
 
 use super::Inside;
@@ -33,9 +33,9 @@ impl Inside {
         let command = command.into();
         let slot = match &command {
             Command::Stop(_) => None,
-            _ => Some(self.commands.enter(Tenant::LOCAL, Presence::busy()).ok_or_else(busy)?),
+            _ => Some(self.commands.enter(SlotOwner::LOCAL, Activity::busy()).ok_or_else(busy)?),
         };
-        let own = slot.as_ref().map(|slot| slot.presence().ended().clone());
+        let own = slot.as_ref().map(|slot| slot.activity().ended().clone());
         let displaced = async move {
             match own {
                 Some(ended) => ended.cancelled().await,
@@ -57,8 +57,8 @@ impl Carried {
     /// # Cancel safety
     /// Safe.
     pub(crate) async fn next(&mut self) -> Reply {
-        let presence = self.slot.as_ref().map(|slot| slot.presence().clone());
-        presence.iter().for_each(|presence| presence.set_busy(true));
+        let activity = self.slot.as_ref().map(|slot| slot.activity().clone());
+        activity.iter().for_each(|activity| activity.set_busy(true));
         loop {
             let reply = match self.at_host.next().await {
                 Some(Reply::Progress(_) | Reply::Parts(_)) => continue,
@@ -66,7 +66,7 @@ impl Carried {
                 None => Reply::Finished(Err(Failure::new("the command ended without an answer"))),
             };
             // Until it is asked for the next one.
-            presence.iter().for_each(|presence| presence.idle_since(Instant::now()));
+            activity.iter().for_each(|activity| activity.idle_since(Instant::now()));
             return reply;
         }
     }

@@ -29,11 +29,11 @@ use super::{
     slice::Slice,
 };
 use crate::{
-    budget::Lease,
+    budget::Reservation,
     codec,
     limits::FRAME_BYTES_MAX,
     messages::Fault,
-    transport::{error::FrameError, io::Io, node_io::NodeIo, slots::Presence},
+    transport::{error::FrameError, io::Io, node_io::NodeIo, slots::Activity},
 };
 
 /// Bytes to be sent that are written while requests are still being served: the other end works on them
@@ -68,8 +68,8 @@ pub(super) struct ConnectionDriver<SReq, CResp, F, S> {
     /// Requests answered `Busy` while the other end does not read.
     refused: usize,
     /// What it takes beyond an allowance.
-    lease: Lease,
-    presence: Presence,
+    reservation: Reservation,
+    activity: Activity,
     is_busy: bool,
     deadline: Option<(Instant, Pin<Box<Sleep>>)>,
     is_flushed: bool,
@@ -90,7 +90,7 @@ where
     S: Fn(context::Context, SReq) -> F,
 {
     pub(super) fn new(io: NodeIo, calls: Arc<Table<CResp>>, serve: S) -> Self {
-        let NodeIo { io, account, presence } = io;
+        let NodeIo { io, account, activity } = io;
         Self {
             io,
             calls,
@@ -101,8 +101,8 @@ where
             out: Outgoing::default(),
             staged_bytes: 0,
             refused: 0,
-            lease: Lease::of(Some(account)),
-            presence,
+            reservation: Reservation::of(Some(account)),
+            activity,
             is_busy: false,
             deadline: None,
             is_flushed: true,
@@ -148,11 +148,11 @@ where
             return Poll::Ready(Err(FrameError::NotRead(self.out.len())));
         }
         self.serving.rest();
-        self.lease.set(self.bytes())?;
+        self.reservation.set(self.bytes())?;
         let is_busy = self.serving.in_flight() > 0;
         if is_busy != self.is_busy {
             self.is_busy = is_busy;
-            self.presence.set_busy(is_busy);
+            self.activity.set_busy(is_busy);
         }
         if is_over { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
@@ -205,7 +205,7 @@ where
                 debug!(%error, "a response does not fit a frame");
                 Fault::Internal
             }
-            Ok(()) if self.out.room() > room && self.lease.set(self.bytes()).is_err() => {
+            Ok(()) if self.out.room() > room && self.reservation.set(self.bytes()).is_err() => {
                 self.out.end().truncate(before);
                 self.out.end().shrink_to(room);
                 Fault::Busy

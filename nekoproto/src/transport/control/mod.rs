@@ -60,7 +60,7 @@ where
             })
         })
     };
-    let mut ended = Stop::new(io.presence.ended().clone());
+    let mut ended = Stop::new(io.activity.ended().clone());
     let mut driver = ConnectionDriver::new(io, table, serve);
     let run = poll_fn(move |cx| {
         if ended.is_cancelled(cx) {

@@ -14,7 +14,7 @@ use super::{hang_up::HangUp, wire::Wire};
 use crate::{
     codec,
     limits::{DATA_MESSAGE_BYTES_MAX, STALL_TIMEOUT},
-    transport::{error::DataError, node_io::NodeIo, slots::Presence},
+    transport::{error::DataError, node_io::NodeIo, slots::Activity},
 };
 
 /// A data connection: messages and raw bytes, moved by the calling thread, which may block. A wait ends
@@ -24,7 +24,7 @@ pub struct DataStream {
     wire: Wire,
     /// The part of a message that has arrived, its length included.
     arrived: Vec<u8>,
-    presence: Presence,
+    activity: Activity,
 }
 
 impl DataStream {
@@ -34,8 +34,8 @@ impl DataStream {
     /// # Errors
     /// The runtime cannot release the socket.
     pub fn new(io: NodeIo) -> io::Result<Self> {
-        let NodeIo { io, presence, .. } = io;
-        Ok(Self { wire: Wire::new(io, STALL_TIMEOUT)?, arrived: Vec::new(), presence })
+        let NodeIo { io, activity, .. } = io;
+        Ok(Self { wire: Wire::new(io, STALL_TIMEOUT)?, arrived: Vec::new(), activity })
     }
 
     /// Replaces [`STALL_TIMEOUT`] by `stall`.
@@ -111,11 +111,11 @@ impl DataStream {
         let mut has_begun = false;
         loop {
             if let Some(message) = self.receive_arrived()? {
-                self.presence.used();
-                self.presence.set_busy(true);
+                self.activity.used();
+                self.activity.set_busy(true);
                 return Ok(message);
             }
-            self.presence.set_busy(false);
+            self.activity.set_busy(false);
             if !has_begun && self.has_bytes() {
                 has_begun = true;
                 until = until.min(Instant::now() + within);

@@ -14,7 +14,7 @@ use std::{
 
 use slab::Slab;
 
-use super::{Presence, Tenant};
+use super::{Activity, SlotOwner};
 
 /// How many slots each has. Invariant: none has 0.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl<K: Eq + Hash> Counts<K> {
 pub(super) struct Table {
     taken: Slab<Taken>,
     sites: Counts<IpAddr>,
-    tenants: Counts<Tenant>,
+    tenants: Counts<SlotOwner>,
     weight: u64,
     /// Counts comparisons; serves as the clock of `Taken::last`.
     now: u64,
@@ -59,12 +59,12 @@ pub(super) struct Table {
 
 #[derive(Debug)]
 struct Taken {
-    tenant: Tenant,
+    owner: SlotOwner,
     /// Slots of its address.
     of_site: Arc<AtomicUsize>,
     /// Slots of its node there.
     of_node: Arc<AtomicUsize>,
-    presence: Presence,
+    activity: Activity,
     weight: u64,
     /// When it was taken, or was last seen to have been used.
     last: u64,
@@ -85,18 +85,18 @@ impl Table {
         self.weight
     }
 
-    pub(super) fn presence(&self, key: usize) -> Option<&Presence> {
-        self.taken.get(key).map(|taken| &taken.presence)
+    pub(super) fn activity(&self, key: usize) -> Option<&Activity> {
+        self.taken.get(key).map(|taken| &taken.activity)
     }
 
-    /// How many the node of `tenant` has; 0 if it is not known.
-    pub(super) fn of_node(&self, tenant: Tenant) -> usize {
-        tenant.node.map_or(0, |_| self.tenants.of(&tenant))
+    /// How many the node of `owner` has; 0 if it is not known.
+    pub(super) fn of_node(&self, owner: SlotOwner) -> usize {
+        owner.node.map_or(0, |_| self.tenants.of(&owner))
     }
 
-    pub(super) fn take(&mut self, tenant: Tenant, presence: Presence) -> usize {
-        let (of_site, of_node) = (self.sites.add(tenant.site), self.tenants.add(tenant));
-        self.taken.insert(Taken { tenant, of_site, of_node, presence, weight: 0, last: self.now })
+    pub(super) fn take(&mut self, owner: SlotOwner, activity: Activity) -> usize {
+        let (of_site, of_node) = (self.sites.add(owner.site), self.tenants.add(owner));
+        self.taken.insert(Taken { owner, of_site, of_node, activity, weight: 0, last: self.now })
     }
 
     pub(super) fn grow(&mut self, key: usize, weight: u64) -> bool {
@@ -106,30 +106,30 @@ impl Table {
         true
     }
 
-    pub(super) fn free(&mut self, key: usize) -> Presence {
-        let Taken { tenant, presence, weight, .. } = self.taken.remove(key);
-        self.sites.remove(tenant.site);
-        self.tenants.remove(tenant);
+    pub(super) fn free(&mut self, key: usize) -> Activity {
+        let Taken { owner, activity, weight, .. } = self.taken.remove(key);
+        self.sites.remove(owner.site);
+        self.tenants.remove(owner);
         self.weight -= weight;
-        presence
+        activity
     }
 
     /// That of the same node that is evicted first.
-    pub(super) fn oldest_of(&mut self, tenant: Tenant) -> Option<usize> {
+    pub(super) fn oldest_of(&mut self, owner: SlotOwner) -> Option<usize> {
         self.look();
-        let own = self.taken.iter().filter(|(_, taken)| taken.tenant == tenant);
+        let own = self.taken.iter().filter(|(_, taken)| taken.owner == owner);
         let order = |(key, taken): &(usize, &Taken)| {
-            let is_busy = taken.presence.idle(Duration::ZERO, Instant::now()).is_none();
-            (is_busy, taken.presence.was_ever_used(), taken.last, *key)
+            let is_busy = taken.activity.idle(Duration::ZERO, Instant::now()).is_none();
+            (is_busy, taken.activity.was_ever_used(), taken.last, *key)
         };
         own.min_by_key(order).map(|(key, _)| key)
     }
 
     /// A busy one that is evicted for `newcomer`.
-    pub(super) fn busiest(&self, newcomer: Tenant) -> Option<usize> {
+    pub(super) fn busiest(&self, newcomer: SlotOwner) -> Option<usize> {
         let [of_site, of_node] = [self.sites.of(&newcomer.site), self.tenants.of(&newcomer)];
         let has_more = |taken: &Taken| match taken.counts() {
-            [_, theirs] if taken.tenant.site == newcomer.site => theirs > of_node + 1,
+            [_, theirs] if taken.owner.site == newcomer.site => theirs > of_node + 1,
             [theirs, _] => theirs > of_site + 1,
         };
         let more = self.taken.iter().filter(|(_, taken)| has_more(taken));
@@ -146,8 +146,8 @@ impl Table {
     ) -> Vec<usize> {
         self.look();
         let idle = self.taken.iter().filter_map(|(key, taken)| {
-            let since = taken.presence.idle(at_least, now).filter(|_| may(key))?;
-            let used = taken.presence.was_ever_used();
+            let since = taken.activity.idle(at_least, now).filter(|_| may(key))?;
+            let used = taken.activity.was_ever_used();
             Some((Reverse(taken.counts()), used, since, taken.last, key))
         });
         let mut idle: Vec<_> = idle.collect();
@@ -162,7 +162,7 @@ impl Table {
     fn look(&mut self) {
         self.now += 1;
         for (_, taken) in &mut self.taken {
-            if taken.presence.was_used_since_last() {
+            if taken.activity.was_used_since_last() {
                 taken.last = self.now;
             }
         }

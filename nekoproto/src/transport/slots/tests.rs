@@ -7,24 +7,24 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-fn at(text: &str) -> Tenant {
-    Tenant::at(ip(text), None)
+fn at(text: &str) -> SlotOwner {
+    SlotOwner::at(ip(text), None)
 }
 
-fn node(addr: &str, seed: u8) -> Tenant {
-    Tenant::at(ip(addr), Some(Identity::from_seed(&[seed; 32]).id()))
+fn node(addr: &str, seed: u8) -> SlotOwner {
+    SlotOwner::at(ip(addr), Some(Identity::from_seed(&[seed; 32]).id()))
 }
 
-fn enter(slots: &Slots, tenant: Tenant) -> Option<Slot> {
-    slots.enter(tenant, Presence::default())
+fn enter(slots: &Slots, owner: SlotOwner) -> Option<Slot> {
+    slots.enter(owner, Activity::default())
 }
 
-fn busy(slots: &Slots, tenant: Tenant) -> Option<Slot> {
-    slots.enter(tenant, Presence::busy())
+fn busy(slots: &Slots, owner: SlotOwner) -> Option<Slot> {
+    slots.enter(owner, Activity::busy())
 }
 
 fn ended(slot: &Slot) -> bool {
-    slot.presence.ended().is_cancelled()
+    slot.activity.ended().is_cancelled()
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn the_one_with_the_most_gives_way_and_slots_come_back() {
     let slots = Slots::new(4);
     let honest = enter(&slots, at("192.0.2.1")).unwrap();
     let mut greedy: Vec<Slot> = (0..3).map(|_| enter(&slots, at("192.0.2.2")).unwrap()).collect();
-    greedy[0].presence.used();
+    greedy[0].activity.used();
     let other = enter(&slots, at("192.0.2.3")).unwrap();
     assert!(!ended(&honest) && !ended(&greedy[0]) && !ended(&other), "the used one stays");
     assert_eq!(greedy.iter().filter(|slot| ended(slot)).count(), 1);
@@ -46,13 +46,13 @@ fn the_one_with_the_most_gives_way_and_slots_come_back() {
 #[test]
 fn who_waits_longest_unused_gives_way_first_and_the_busy_last() {
     let slots = Slots::new(3);
-    let own: Vec<Slot> = (0..3).map(|_| enter(&slots, Tenant::LOCAL).unwrap()).collect();
-    own[0].presence.set_busy(true);
-    own[1].presence.used();
-    let fourth = enter(&slots, Tenant::LOCAL).unwrap();
+    let own: Vec<Slot> = (0..3).map(|_| enter(&slots, SlotOwner::LOCAL).unwrap()).collect();
+    own[0].activity.set_busy(true);
+    own[1].activity.used();
+    let fourth = enter(&slots, SlotOwner::LOCAL).unwrap();
     assert!(ended(&own[2]), "never used");
-    fourth.presence.used();
-    let _fifth = enter(&slots, Tenant::LOCAL).unwrap();
+    fourth.activity.used();
+    let _fifth = enter(&slots, SlotOwner::LOCAL).unwrap();
     assert!(ended(&own[1]) && !ended(&fourth), "used longer ago");
     assert!(!ended(&own[0]));
 }
@@ -75,7 +75,7 @@ fn the_busiest_address_gives_way_first_and_within_it_the_busiest_node() {
     let own: Vec<Slot> = (1..=2).map(|seed| enter(&slots, node("127.0.0.1", seed)).unwrap()).collect();
     let crowd: Vec<Slot> = (3..=6).map(|seed| enter(&slots, node("192.0.2.1", seed)).unwrap()).collect();
     let twice = enter(&slots, node("127.0.0.1", 2)).unwrap();
-    own.iter().chain([&twice]).for_each(|slot| slot.presence.used());
+    own.iter().chain([&twice]).for_each(|slot| slot.activity.used());
     let _newcomer = enter(&slots, node("127.0.0.1", 6)).unwrap();
     assert!(ended(&crowd[0]) && !ended(&twice), "its address has most");
     let _another = enter(&slots, node("192.0.2.2", 1)).unwrap();
@@ -92,7 +92,7 @@ fn a_node_has_a_bounded_number_whoever_else_is_there() {
     let slots = Slots::with(SlotLimits { each: 2, ..SlotLimits::new(100) });
     let other = enter(&slots, node("127.0.0.1", 2)).unwrap();
     let own: Vec<Slot> = (0..2).map(|_| enter(&slots, node("127.0.0.1", 1)).unwrap()).collect();
-    own[0].presence.set_busy(true);
+    own[0].activity.set_busy(true);
     let third = busy(&slots, node("127.0.0.1", 1)).unwrap();
     assert!(ended(&own[1]) && !ended(&own[0]), "the idle one");
     let _fourth = enter(&slots, node("127.0.0.1", 1)).unwrap();
@@ -106,11 +106,11 @@ fn the_one_idle_for_longest_gives_way_once_it_was_so_for_long() {
     const LONG: Duration = Duration::from_secs(2);
     let slots = Slots::with(SlotLimits { weight: 100, idle_after: LONG, ..SlotLimits::new(3) });
     let now = Instant::now() + LONG; // so that what it is counted from is before it
-    let enter = |now| slots.enter_within(3, Tenant::LOCAL, Presence::busy(), now);
+    let enter = |now| slots.enter_within(3, SlotOwner::LOCAL, Activity::busy(), now);
     let [first, second, third] = [(); 3].map(|()| enter(now).unwrap());
     assert!(enter(now).is_none(), "nobody is idle");
-    third.presence.idle_since(now + Duration::from_secs(1));
-    second.presence.idle_since(now);
+    third.activity.idle_since(now + Duration::from_secs(1));
+    second.activity.idle_since(now);
     assert!(enter(now + LONG - Duration::from_millis(2)).is_none(), "not for long");
     let later = now + 2 * LONG;
     assert!(first.grow(60, now) && second.grow(40, now) && !first.grow(1, now));

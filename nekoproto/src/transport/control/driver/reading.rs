@@ -71,7 +71,7 @@ where
             if buf.filled().is_empty() {
                 return Ok(Poll::Ready(()));
             }
-            self.presence.used();
+            self.activity.used();
             self.handle_bytes(buf.filled(), cx, slice)?;
         }
         Ok(Poll::Pending) // there may be more: it is polled again
@@ -117,7 +117,7 @@ where
             if len > self.partial.capacity() {
                 // No more than the frame, and no more than twice what came of it.
                 let room = whole.map_or(len, |whole| whole.min(2 * len));
-                self.lease.set(self.bytes() + room)?;
+                self.reservation.set(self.bytes() + room)?;
                 self.partial.reserve_exact(room - self.partial.len());
             }
             self.partial.extend_from_slice(more);
@@ -163,7 +163,7 @@ where
             Taken::Finished(response) => self.respond(id, response),
             Taken::Refused => self.put_response(id, Err(Fault::Busy)),
             Taken::Waits => {
-                if self.lease.set(self.bytes()).is_err() {
+                if self.reservation.set(self.bytes()).is_err() {
                     self.serving.cancel(id);
                     self.put_response(id, Err(Fault::Busy));
                 }
@@ -179,7 +179,7 @@ where
             self.refused += 1;
             self.put_response(id, Err(Fault::Busy));
         }
-        if self.lease.set(self.bytes()).is_err() {
+        if self.reservation.set(self.bytes()).is_err() {
             self.refused += 1;
             self.serving.cancel(id);
             self.put_response(id, Err(Fault::Busy));

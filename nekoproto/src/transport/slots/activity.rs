@@ -1,4 +1,4 @@
-//! [`Presence`]: whether what has a slot is used, and whether it has to end.
+//! [`Activity`]: whether what has a slot is used, and whether it has to end.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ const BUSY: u64 = u64::MAX;
 
 /// Whether a connection, or what else has a slot, is used, and whether it has to end. Clones are the same.
 #[derive(Clone, Debug)]
-pub struct Presence(Arc<Flags>);
+pub struct Activity(Arc<Flags>);
 
 #[derive(Debug)]
 struct Flags {
@@ -32,13 +32,13 @@ struct Flags {
     ended: CancellationToken,
 }
 
-impl Default for Presence {
+impl Default for Activity {
     fn default() -> Self {
         Self::new(CancellationToken::new())
     }
 }
 
-impl Presence {
+impl Activity {
     /// Of what ends with `ended`; idle.
     #[must_use]
     pub fn new(ended: CancellationToken) -> Self {

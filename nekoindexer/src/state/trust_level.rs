@@ -1,8 +1,8 @@
-//! Why a node is a neighbor, and with that whether it is trusted: [`Standing`].
+//! Why a node is a neighbor, and with that whether it is trusted: [`TrustLevel`].
 
 /// Why a node is a neighbor. The first two are trusted; a guest can add answers, and neither remove nor delay one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum TrustLevel {
     /// The configuration names it.
     Configured,
     /// It connected, and proved the network's secret or is on the list of allowed nodes.
@@ -11,7 +11,7 @@ pub enum Standing {
     Guest,
 }
 
-impl Standing {
+impl TrustLevel {
     /// That of a node that connected to this one, in a network that is `closed` by a secret or a list, or open.
     #[must_use]
     pub const fn of_arrival(closed: bool) -> Self {

@@ -1,4 +1,4 @@
-//! [`Lease`]: the bytes that one connection, or one table, takes of the account of the node for which it is kept.
+//! [`Reservation`]: the bytes that one connection, or one table, takes of the account of the node for which it is kept.
 
 use std::sync::{
     Arc,
@@ -7,7 +7,7 @@ use std::sync::{
 
 use super::Account;
 
-/// Bytes of one lease that are not counted: the usual requests and answers, so that these cost nothing. Few enough that as
+/// Bytes of one reservation that are not counted: the usual requests and answers, so that these cost nothing. Few enough that as
 /// many connections as there may be do not fill the memory.
 const ALLOWANCE_BYTES: usize = 4 * 1024;
 /// The account is asked for this many bytes at a time.
@@ -24,15 +24,15 @@ pub enum NoRoom {
     All,
 }
 
-/// Bytes that several leases may have together, whatever their accounts are.
+/// Bytes that several reservations may have together, whatever their accounts are.
 #[derive(Debug)]
-pub struct Pool {
+pub struct SharedQuota {
     used: AtomicUsize,
     max: usize,
 }
 
-impl Pool {
-    /// A pool of `max` bytes.
+impl SharedQuota {
+    /// A quota of `max` bytes.
     #[must_use]
     pub fn new(max: usize) -> Arc<Self> {
         Arc::new(Self { used: AtomicUsize::new(0), max })
@@ -50,32 +50,32 @@ impl Pool {
 ///
 /// Invariant: what is taken covers what is used, but for 4 KiB.
 #[derive(Debug, Default)]
-pub struct Lease {
+pub struct Reservation {
     account: Option<Account>,
-    pool: Option<Arc<Pool>>,
+    quota: Option<Arc<SharedQuota>>,
     taken: usize,
     used: usize,
 }
 
-impl Lease {
+impl Reservation {
     /// Nothing is used yet; all of it comes from `account`.
     #[must_use]
     pub const fn of(account: Option<Account>) -> Self {
-        Self { account, pool: None, taken: 0, used: 0 }
+        Self { account, quota: None, taken: 0, used: 0 }
     }
 
-    /// The same, and from `pool` too.
+    /// The same, and from `quota` too.
     #[must_use]
-    pub const fn within(account: Account, pool: Arc<Pool>) -> Self {
-        Self { account: Some(account), pool: Some(pool), taken: 0, used: 0 }
+    pub const fn within(account: Account, quota: Arc<SharedQuota>) -> Self {
+        Self { account: Some(account), quota: Some(quota), taken: 0, used: 0 }
     }
 
     /// `bytes` in use, all of which are taken.
     pub(super) fn taken(account: Account, bytes: usize) -> Result<Self, NoRoom> {
-        let mut lease = Self::of(Some(account));
-        lease.take(bytes)?;
-        lease.used = bytes;
-        Ok(lease)
+        let mut reservation = Self::of(Some(account));
+        reservation.take(bytes)?;
+        reservation.used = bytes;
+        Ok(reservation)
     }
 
     /// Bytes in use.
@@ -109,9 +109,9 @@ impl Lease {
     fn take(&mut self, bytes: usize) -> Result<(), NoRoom> {
         let Some(account) = &self.account else { return Ok(()) };
         let (more, less) = (bytes.saturating_sub(self.taken), self.taken.saturating_sub(bytes));
-        let give = |bytes| self.pool.as_ref().map(|pool| pool.used.fetch_sub(bytes, Relaxed));
-        if let Some(pool) = &self.pool
-            && pool.used.fetch_add(more, Relaxed).saturating_add(more) > pool.max
+        let give = |bytes| self.quota.as_ref().map(|quota| quota.used.fetch_sub(bytes, Relaxed));
+        if let Some(quota) = &self.quota
+            && quota.used.fetch_add(more, Relaxed).saturating_add(more) > quota.max
         {
             give(more);
             return Err(NoRoom::All);
@@ -126,7 +126,7 @@ impl Lease {
     }
 }
 
-impl Drop for Lease {
+impl Drop for Reservation {
     fn drop(&mut self) {
         let _: Result<(), NoRoom> = self.take(0); // giving back cannot fail
     }
@@ -141,26 +141,29 @@ mod tests {
     fn small_needs_cost_nothing_and_all_comes_back() {
         let budget = Budget::new(0);
         let account = budget.account([127, 0, 0, 1].into(), Identity::from_seed(&[1; 32]).id());
-        let pool = Pool::new(3 * STEP_BYTES);
-        let mut lease = Lease::within(account.clone(), Arc::clone(&pool));
-        lease.set(ALLOWANCE_BYTES).unwrap();
+        let quota = SharedQuota::new(3 * STEP_BYTES);
+        let mut reservation = Reservation::within(account.clone(), Arc::clone(&quota));
+        reservation.set(ALLOWANCE_BYTES).unwrap();
         assert_eq!(budget.used(), 0);
-        lease.set(ALLOWANCE_BYTES + 1).unwrap();
+        reservation.set(ALLOWANCE_BYTES + 1).unwrap();
         assert_eq!(budget.used(), STEP_BYTES);
-        lease.set(ALLOWANCE_BYTES + 3 * STEP_BYTES).unwrap();
-        assert_eq!(lease.set(ALLOWANCE_BYTES + 3 * STEP_BYTES + 1), Err(NoRoom::All));
-        let mut other = Lease::of(Some(account.clone()));
+        reservation.set(ALLOWANCE_BYTES + 3 * STEP_BYTES).unwrap();
+        assert_eq!(reservation.set(ALLOWANCE_BYTES + 3 * STEP_BYTES + 1), Err(NoRoom::All));
+        let mut other = Reservation::of(Some(account.clone()));
         assert_eq!(other.set(account.share() + 1), Err(NoRoom::Share));
         let taken = 3 * STEP_BYTES;
-        assert_eq!((budget.used(), pool.taken().0, lease.used()), (taken, taken, ALLOWANCE_BYTES + taken));
-        lease.set(ALLOWANCE_BYTES + 2 * STEP_BYTES).unwrap();
+        assert_eq!(
+            (budget.used(), quota.taken().0, reservation.used()),
+            (taken, taken, ALLOWANCE_BYTES + taken)
+        );
+        reservation.set(ALLOWANCE_BYTES + 2 * STEP_BYTES).unwrap();
         assert_eq!(budget.used(), 3 * STEP_BYTES, "not worth it");
-        lease.set(ALLOWANCE_BYTES + 1).unwrap();
+        reservation.set(ALLOWANCE_BYTES + 1).unwrap();
         assert_eq!(budget.used(), STEP_BYTES);
-        lease.set(1).unwrap();
-        assert_eq!((budget.used(), pool.taken().0), (0, 0));
-        lease.set(ALLOWANCE_BYTES + 1).unwrap();
-        drop(lease);
-        assert_eq!((budget.used(), pool.taken().0), (0, 0));
+        reservation.set(1).unwrap();
+        assert_eq!((budget.used(), quota.taken().0), (0, 0));
+        reservation.set(ALLOWANCE_BYTES + 1).unwrap();
+        drop(reservation);
+        assert_eq!((budget.used(), quota.taken().0), (0, 0));
     }
 }
