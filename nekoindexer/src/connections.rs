@@ -102,8 +102,8 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
     let channel = Arc::clone(&connected.channel);
     let (driver, end) = abortable(driver);
     let mut driver = pin!(driver);
-    let standing = TrustLevel::of_arrival(shared.is_closed);
-    let arrive = || shared.neighbors.links.arrived(node, connected.clone(), (standing, end.clone()));
+    let trust = TrustLevel::of_arrival(shared.is_closed);
+    let arrive = || shared.neighbors.links.arrived(node, connected.clone(), (trust, end.clone()));
     while !arrive() {
         tokio::select! {
             _ = &mut driver => return,

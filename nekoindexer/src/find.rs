@@ -219,7 +219,7 @@ async fn asked(
 async fn ask(neighbor: &Neighbor, request: FindRequest, deadline: Instant) -> Option<Reply> {
     match call(neighbor, deadline, |client, context| client.find(context, request)).await {
         Ok(reply) => {
-            let (is_guest, sender) = (neighbor.standing.is_guest(), neighbor.sender());
+            let (is_guest, sender) = (neighbor.trust.is_guest(), neighbor.sender());
             let neighbor = neighbor.node.short();
             Some(Reply { neighbor, is_guest, sender, counts_until: deadline, reply })
         }

@@ -121,7 +121,7 @@ impl Node {
             ("connected", up.clone().count()),
             ("away", all.len() - up.clone().count()),
             ("late", late.count()),
-            ("guest", up.clone().filter(|one| one.standing.is_guest()).count()),
+            ("guest", up.clone().filter(|one| one.trust.is_guest()).count()),
             ("unasked", up.count().saturating_sub(asked.count())),
             ("summary_current", trusted.count()),
         ];

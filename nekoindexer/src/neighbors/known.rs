@@ -60,7 +60,7 @@ pub(super) struct Inbound {
     /// Where the latest one came from.
     pub(super) addr: SocketAddr,
     /// As what it connected.
-    pub(super) standing: TrustLevel,
+    pub(super) trust: TrustLevel,
     /// Its slot among guests.
     slot: Option<Slot>,
 }
@@ -114,22 +114,22 @@ impl KnownLinks {
         &mut self,
         node: NodeId,
         addr: SocketAddr,
-        standing: TrustLevel,
+        trust: TrustLevel,
     ) -> Option<&mut Inbound> {
         if !self.inbound.contains_key(&node) {
-            let slot = match standing {
+            let slot = match trust {
                 _ if self.is_configured(&node) => None,
                 TrustLevel::Guest => {
                     // Busy: it makes room only for an address with fewer.
                     Some(self.slots.enter(SlotOwner::at(addr.ip(), Some(node)), Activity::busy())?)
                 }
                 TrustLevel::Configured | TrustLevel::Member => {
-                    let members = self.inbound.values().filter(|one| !one.standing.is_guest());
+                    let members = self.inbound.values().filter(|one| !one.trust.is_guest());
                     (members.count() < MEMBERS_MAX).then_some(None)?
                 }
             };
             self.end_displaced();
-            let one = Inbound { clients: Vec::new(), lost_at: None, addr, standing, slot };
+            let one = Inbound { clients: Vec::new(), lost_at: None, addr, trust, slot };
             self.inbound.insert(node, one);
         }
         self.inbound.get_mut(&node)
@@ -160,7 +160,7 @@ impl KnownLinks {
     }
 
     pub(super) fn trust_level_of(&self, node: &NodeId, inbound: &Inbound) -> TrustLevel {
-        if self.is_configured(node) { TrustLevel::Configured } else { inbound.standing }
+        if self.is_configured(node) { TrustLevel::Configured } else { inbound.trust }
     }
 
     /// Says over which connections the other end is trusted.
@@ -178,7 +178,7 @@ impl KnownLinks {
     pub(super) fn neighbors(&mut self) -> Neighbors {
         let mut neighbors = Neighbors::default();
         let (guests, trusted): (Vec<_>, Vec<_>) =
-            self.connected().into_iter().partition(|(.., standing)| standing.is_guest());
+            self.connected().into_iter().partition(|(.., trust)| trust.is_guest());
         let (silent, trusted): (Vec<_>, Vec<_>) =
             trusted.into_iter().partition(|(node, ..)| self.silent.contains(node));
         for (node, connected, _) in silent {

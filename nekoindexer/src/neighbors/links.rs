@@ -49,7 +49,7 @@ pub(crate) struct Report {
     pub(crate) node: Option<NodeId>,
     pub(crate) connected: Option<Connected>,
     /// Why it is a neighbor.
-    pub(crate) standing: TrustLevel,
+    pub(crate) trust: TrustLevel,
     /// How many queries it is busy with.
     pub(crate) load: Option<Arc<Load>>,
     /// Whether it is connected, and not heard any more.
@@ -144,11 +144,11 @@ impl Links {
         &self,
         node: NodeId,
         connected: Connected,
-        (standing, end): (TrustLevel, AbortHandle),
+        (trust, end): (TrustLevel, AbortHandle),
     ) -> bool {
         let mut known = self.known.lock();
         let addr = connected.addr;
-        let Some(inbound) = known.admit(node, addr, standing) else {
+        let Some(inbound) = known.admit(node, addr, trust) else {
             debug!(node = %node.short(), "too many neighbors: this one is served but not asked");
             return false;
         };
@@ -173,7 +173,7 @@ impl Links {
         }
         if inbound.clients.is_empty() {
             inbound.lost_at = Some(now);
-            if inbound.standing.is_guest() {
+            if inbound.trust.is_guest() {
                 known.inbound.remove(&node);
                 known.forget_loads();
             }
@@ -184,7 +184,7 @@ impl Links {
     /// Looks which trusted neighbors have not been heard for long, by the clock that runs on in suspend.
     pub(super) fn note_silent(&self, now: Instant) {
         let mut known = self.known.lock();
-        let all = known.connected().into_iter().filter(|(.., standing)| !standing.is_guest());
+        let all = known.connected().into_iter().filter(|(.., trust)| !trust.is_guest());
         let silent = all.filter(|(_, open, _)| open.channel.is_silent(now)).map(|(node, ..)| node).collect();
         if known.silent != silent {
             known.silent = silent;
@@ -208,10 +208,10 @@ impl Links {
     /// All that are or were connected, and those that should be.
     pub(crate) fn reports(&self) -> Vec<Report> {
         let known = self.known.lock();
-        let report = |node: Option<NodeId>, addr, connected, standing, why| {
+        let report = |node: Option<NodeId>, addr, connected, trust, why| {
             let load = node.and_then(|node| known.loads.get(&node).cloned());
             let is_silent = node.is_some_and(|node| known.silent.contains(&node));
-            Report { addr, node, connected, standing, load, is_silent, why }
+            Report { addr, node, connected, trust, load, is_silent, why }
         };
         let configured = known.configured.iter().map(|link| {
             let addr = link.connected.as_ref().map_or(link.addr, |connected| connected.addr);

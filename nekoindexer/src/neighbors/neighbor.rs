@@ -33,7 +33,7 @@ pub(crate) struct Neighbor {
     /// How many of our queries it is busy with.
     pub(crate) load: Arc<Load>,
     /// Why it is a neighbor.
-    pub(crate) standing: TrustLevel,
+    pub(crate) trust: TrustLevel,
     /// The names that it says it has.
     pub(super) names: Option<Filter>,
     /// Those that it trusts, as it says, and that are no neighbors of ours; `None`: it may ask anybody.
@@ -54,11 +54,11 @@ pub(crate) struct Wanted<'a> {
 impl Neighbor {
     /// What `node` says of its names over `connected`, for a node `me` whose trusted neighbors are `mine`, sorted.
     pub(super) fn new(
-        (node, connected, standing): (NodeId, Connected, TrustLevel),
+        (node, connected, trust): (NodeId, Connected, TrustLevel),
         load: Arc<Load>,
         (me, mine): (NodeTag, &[NodeTag]),
     ) -> Self {
-        let mut neighbor = Self { node, connected, load, standing, names: None, beyond: None };
+        let mut neighbor = Self { node, connected, load, trust, names: None, beyond: None };
         neighbor.read(me, mine);
         neighbor
     }
@@ -79,7 +79,7 @@ impl Neighbor {
     /// Whether it need not be asked at first; see [`rules_out`]. Of a guest only its own names count.
     pub(crate) fn rules_out(&self, wanted: &Wanted<'_>) -> bool {
         let Wanted { key, ttl_hops, covers, clock_ms } = *wanted;
-        let beyond = self.beyond.as_deref().filter(|_| !self.standing.is_guest());
+        let beyond = self.beyond.as_deref().filter(|_| !self.trust.is_guest());
         self.names.as_ref().is_some_and(|names| rules_out(names, key, ttl_hops, beyond, covers))
             && self.is_current_at(clock_ms)
     }

@@ -47,26 +47,26 @@ pub(super) struct Neighbor {
 impl Neighbor {
     /// All neighbors of an indexer, the configured ones first. `now` is by the clock that runs on in suspend.
     pub(super) fn all(shared: &Shared, now: Instant) -> Vec<Self> {
-        let one = |standing: Report| {
-            let load = &standing.load;
-            let channel = standing.connected.as_ref().map(|connected| &connected.channel);
+        let one = |report: Report| {
+            let load = &report.load;
+            let channel = report.connected.as_ref().map(|connected| &connected.channel);
             let summary_current = channel.is_some_and(|channel| channel.is_current(now));
-            let is_guest = standing.standing.is_guest();
-            let asked = channel.is_some() && !standing.is_silent && (summary_current || !is_guest);
+            let is_guest = report.trust.is_guest();
+            let asked = channel.is_some() && !report.is_silent && (summary_current || !is_guest);
             let silent = channel.and_then(|channel| channel.silent_for(now));
             Self {
-                addr: standing.addr.to_string(),
-                node: standing.node.map(|node| node.to_string()),
-                connected: standing.connected.is_some(),
-                standing: standing.standing.name(),
+                addr: report.addr.to_string(),
+                node: report.node.map(|node| node.to_string()),
+                connected: report.connected.is_some(),
+                standing: report.trust.name(),
                 asked,
                 load: load.as_ref().map_or(0, |load| load.in_flight()),
                 late: load.as_ref().is_some_and(|load| load.is_stuck(Instant::now())),
                 summary_current,
                 silent_ms: silent.map(millis),
-                why: standing.why.or_else(|| {
+                why: report.why.or_else(|| {
                     let why = if is_guest { WhyUnasked::Guest } else { WhyUnasked::Silent };
-                    (standing.connected.is_some() && !asked).then(|| why.to_string())
+                    (report.connected.is_some() && !asked).then(|| why.to_string())
                 }),
             }
         };
