@@ -11,6 +11,7 @@ use nekoproto::{
     Answers, CallBack, Covered, FileName, FindReply, FindRequest, Hit, IndexerAddr, IndexerService,
     InvalidateRequest, LeaseReply, List, ListedHolder, ListedRecord, MsgId, Names, QueryAllRequest,
     QueryReply, QueryRequest, Records, Refusal, RegisterReply, RegisterRequest, Role, SignedRecord, Via,
+    budget::site_of,
     indexer::{AnswersRoom, answers},
     limits::TTL_MAX,
     probe::{ProbeReply, ProbeRequest},
@@ -177,8 +178,9 @@ impl IndexerService for Service {
         let withdrawals = session.withdrawals();
         let announcing = self.announcing()?;
         let records = self.believed(request.records).await?;
+        let step = self.shared.registering.step(site_of(self.remote.addr.ip())).await;
         if session.withdrawals() != withdrawals {
-            return Err(Refusal::Busy); // it withdrew everything while signatures were checked
+            return Err(Refusal::Busy); // it withdrew everything meanwhile
         }
         self.lease(session); // first, so that an old lease does not end in between
         let state = &self.shared.state;
@@ -187,6 +189,7 @@ impl IndexerService for Service {
         } else {
             state.on_register(session, records, request.announce)
         };
+        drop(step);
         let lease = self.lease(session);
         counters.drop_many(Drop::NotListed, plan.unlisted.len());
         counters.drop_many(Drop::Outdated, plan.newer.len());

@@ -13,7 +13,7 @@ use nekoproto::{
     clock,
     limits::{SEEN_FOR, TTL_MAX},
     tasks::spawn_until,
-    transport::Endpoint,
+    transport::{Endpoint, steps::Steps},
 };
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -63,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) neighbors: Neighborhood,
     /// Signatures that are checked for others.
     pub(crate) checks: Checks,
+    /// Registrations that are carried out between two looks at what has arrived.
+    pub(crate) registering: Steps,
     /// Connected peers, to tell them of newer versions.
     pub(crate) peers: DashMap<SessionId, PeerServiceClient>,
     /// The one running node of each key that listens.
@@ -104,6 +106,7 @@ impl Shared {
             own,
             neighbors: Neighborhood::new(node.tag(), &configured, relied_on_until, budget),
             checks: Checks::default(),
+            registering: Steps::default(),
             peers: DashMap::new(),
             running: DashMap::new(),
             endpoint: Arc::clone(endpoint),

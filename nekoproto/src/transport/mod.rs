@@ -32,7 +32,7 @@ mod remote;
 pub mod rendezvous;
 mod secret;
 pub mod slots;
-mod steps;
+pub mod steps;
 mod tls;
 mod turned_away;
 mod unproven;

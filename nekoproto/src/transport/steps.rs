@@ -1,5 +1,5 @@
-//! [`Steps`]: how many steps of handshakes compute until the runtime looks at what has arrived. A step takes up to 0.3 ms,
-//! and costs far more here than who asks for it pays.
+//! [`Steps`]: how many long pieces of work are done until the runtime looks at what has arrived: steps of handshakes, and
+//! registrations. Each takes up to 0.3 ms, and costs far more here than who asks for it pays.
 
 use std::{
     collections::HashMap,
@@ -10,25 +10,32 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio::{
+    runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore},
     task::yield_now,
 };
 use tokio_util::sync::PollSemaphore;
 
-use crate::limits::HANDSHAKES_MAX;
+/// Addresses beyond which those without a step are forgotten.
+const SITES_MAX: usize = 512;
 
-/// Steps of all handshakes between two looks.
+/// Steps between two looks.
 const STEPS: usize = 4;
-/// First steps of those at one address: whoever goes on with a handshake does not wait for all that begin one.
-const FIRST_OF_ONE: usize = 2;
+/// Of these, those of one address; of handshakes only the first step counts so: whoever goes on with one does not wait for
+/// all that begin one.
+const STEPS_OF_ONE: usize = 2;
 
 /// Permits for steps.
 #[derive(Debug)]
-pub(super) struct Steps {
+pub struct Steps {
     all: Arc<Semaphore>,
-    /// For first steps, by address; at most one for each handshake is in use.
-    first: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
+    /// By address.
+    of_one: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
 }
+
+/// A step that is being done. Its permits come back when all that is ready was polled, and the sockets were looked at.
+#[derive(Debug)]
+pub struct Step(Option<(OwnedSemaphorePermit, Option<OwnedSemaphorePermit>)>);
 
 /// The steps of one handshake. It holds no permit while it waits for the other end.
 #[derive(Debug)]
@@ -41,30 +48,53 @@ pub(super) struct Stepping {
 
 impl Default for Steps {
     fn default() -> Self {
-        Self { all: Arc::new(Semaphore::new(STEPS)), first: Mutex::default() }
+        Self { all: Arc::new(Semaphore::new(STEPS)), of_one: Mutex::default() }
     }
 }
 
 impl Steps {
     /// Those of a handshake with a node at `site`.
     pub(super) fn at(&self, site: IpAddr) -> Stepping {
-        let mut sites = self.first.lock();
-        if sites.len() > HANDSHAKES_MAX {
-            sites.retain(|_, first| first.strong_count() > 0);
+        let [all, first] = [Arc::clone(&self.all), self.of_one(site)].map(PollSemaphore::new);
+        Stepping { all, first: Some(first), begins: None }
+    }
+
+    /// A step for a node at `site`, once there is a permit; until dropped. `None` while the node stops.
+    ///
+    /// # Cancel safety
+    /// Safe: who stops waiting loses its place.
+    pub async fn step(&self, site: IpAddr) -> Option<Step> {
+        let of_one = self.of_one(site).acquire_owned().await.ok()?;
+        Some(Step(Some((Arc::clone(&self.all).acquire_owned().await.ok()?, Some(of_one)))))
+    }
+
+    fn of_one(&self, site: IpAddr) -> Arc<Semaphore> {
+        let mut sites = self.of_one.lock();
+        if sites.len() > SITES_MAX {
+            sites.retain(|_, of_one| of_one.strong_count() > 0);
         }
-        let first = sites.get(&site).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let first = Arc::new(Semaphore::new(FIRST_OF_ONE));
-            sites.insert(site, Arc::downgrade(&first));
-            first
-        });
-        let all = PollSemaphore::new(Arc::clone(&self.all));
-        Stepping { all, first: Some(PollSemaphore::new(first)), begins: None }
+        sites.get(&site).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let of_one = Arc::new(Semaphore::new(STEPS_OF_ONE));
+            sites.insert(site, Arc::downgrade(&of_one));
+            of_one
+        })
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        let permits = self.0.take();
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async {
+                yield_now().await;
+                drop(permits);
+            });
+        }
     }
 }
 
 impl Stepping {
-    /// Does a step, which is `work`, once there is a permit. That comes back when all that is ready was polled, and the
-    /// sockets were looked at.
+    /// Does a step, which is `work`, once there is a permit.
     pub(super) fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -73,14 +103,10 @@ impl Stepping {
         if let Some(first) = self.first.as_mut().filter(|_| self.begins.is_none()) {
             self.begins = ready!(first.poll_acquire(cx));
         }
-        let permits = (ready!(self.all.poll_acquire(cx)), self.begins.take());
+        let Some(permit) = ready!(self.all.poll_acquire(cx)) else { return Poll::Pending }; // it is never closed
+        let _step = Step(Some((permit, self.begins.take())));
         self.first = None;
-        let polled = work(cx);
-        tokio::spawn(async {
-            yield_now().await;
-            drop(permits);
-        });
-        polled
+        work(cx)
     }
 }
 
