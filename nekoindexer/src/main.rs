@@ -15,7 +15,7 @@ use nekoindexer::{
     Config, Indexer, Routing, StartError,
     config::LEASE_SECS_MAX,
     daemon::{
-        logging,
+        allocator, logging,
         settings::{
             self, AccessArgs, CommonArgs, Program, Tool, advice,
             units::{self, Rate},
@@ -31,6 +31,9 @@ use nekoproto::{
     transport::{HostAddr, Security, resolve},
 };
 use tracing::warn;
+
+#[global_allocator]
+static ALLOCATOR: allocator::Global = allocator::GLOBAL;
 
 /// A nekop2p indexer: knows who holds what, and asks its neighbors.
 #[derive(Debug, Parser)]

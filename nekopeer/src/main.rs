@@ -2,8 +2,11 @@
 
 use std::process::ExitCode;
 
-use nekoindexer::daemon::{logging, settings};
+use nekoindexer::daemon::{allocator, logging, settings};
 use nekopeer::cli;
+
+#[global_allocator]
+static ALLOCATOR: allocator::Global = allocator::GLOBAL;
 
 fn main() -> ExitCode {
     let args: cli::Args = match settings::start() {

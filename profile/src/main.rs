@@ -3,7 +3,11 @@
 use std::{io::Write, process::ExitCode};
 
 use clap::Parser;
+use nekoindexer::daemon::allocator;
 use profile::commands::{self, Args};
+
+#[global_allocator]
+static ALLOCATOR: allocator::Global = allocator::GLOBAL;
 
 fn main() -> ExitCode {
     match commands::run(Args::parse()) {

@@ -2,12 +2,14 @@
 //!
 //! | room | what happens there |
 //! |---|---|
+//! | [`allocator`] | the memory of the programs |
 //! | [`http`] | the HTTP door, what it lets in, how it answers errors, figures |
 //! | [`logging`] | where the log goes |
 //! | [`settings`] | flags, environment, configuration file; `config check`, completions, man pages |
 //! | [`signals`] | serving until told to end; what systemd is told |
 //! | [`threads`] | how many threads the program runs on |
 
+pub mod allocator;
 pub mod http;
 pub mod logging;
 pub mod settings;
