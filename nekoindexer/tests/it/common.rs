@@ -2,7 +2,7 @@
 
 pub(crate) use std::{
     fs,
-    net::SocketAddr,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     time::{Duration, Instant},
 };
 

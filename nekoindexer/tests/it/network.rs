@@ -74,6 +74,22 @@ async fn many_names_in_one_call_are_answered_as_one_by_one(security: Security) {
     assert_eq!(refused, Err(Refusal::TtlTooLarge(TTL_MAX + 1)));
 }
 
+/// Goal: who cannot use IPv6 reaches a holder that its indexer sees over IPv4, though that listens for both.
+#[testkit::test]
+async fn holder_that_comes_by_ipv4_to_all_addresses_is_listed_by_ipv4(security: Security) {
+    let all = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+    let near = Indexer::spawn(Config { listen: all, ..config(security, &[]) }).await.unwrap();
+    let at = SocketAddr::from((Ipv4Addr::LOCALHOST, near.local_addr().port()));
+    let far = connected(security, &[at]).await;
+    let peer = Peer::join(1, at, security).await;
+    peer.register([record(ORIGIN, "a", 1)]).await;
+    let listens_at = peer.holder.clone().unwrap().addr;
+    let other = Peer::join(2, far.local_addr(), security).await;
+    for reply in [peer.search("a").await, other.query("a", 1).await] {
+        assert_eq!(reply.hits[0].holders[0].node.addrs(), [listens_at], "at 127.0.0.1");
+    }
+}
+
 #[testkit::test]
 async fn at_its_last_hop_a_query_goes_only_to_who_may_have_the_name(security: Security) {
     let indexers = line(security, 5).await;

@@ -1,7 +1,7 @@
 //! A file is reached from other machines: who shares names no address, has several networks, moves, loses its cable.
 //! Where the machine allows no emulated network, the tests say so.
 
-use std::{thread, time::Duration};
+use std::{process::Command, thread, time::Duration};
 
 use testkit::lan::{Cable, Lan};
 
@@ -35,6 +35,19 @@ fn who_shares_beside_an_open_indexer_is_reached_from_other_machines() {
 #[test]
 fn who_shares_beside_an_open_indexer_is_reached_from_other_machines_by_ipv6() {
     reached_from_other_machines("[::]:7707", "[::1]:7707", "[fd66::1]:7707");
+}
+
+/// Who shares knows its indexer by IPv6.
+#[test]
+fn reader_without_ipv6_reaches_who_is_seen_over_ipv6() {
+    let Some(lan) = Lan::of([&[1, 2, 3]]) else { return };
+    let _indexer = indexer(&lan, 1, "[::]:7707", &[]);
+    let sharer = home(&lan, 2, "[fd66::1]:7707");
+    let _sharing = sharer.shares("hello\n");
+    let mut flush = Command::new("ip");
+    flush.args(["-6", "addr", "flush", "dev", "e0"]);
+    assert!(lan.host(3).command(&flush).status().unwrap().success());
+    home(&lan, 3, INDEXER).gets_soon(NAME, "hello\n");
 }
 
 #[test]
