@@ -67,8 +67,8 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Indexer;
 
-/// A running indexer. Dropping the handle ends it at once; [`shutdown`](Self::shutdown) also
-/// waits until all its tasks have ended.
+/// A running indexer. Dropping the handle ends it at once, as a crash would; [`shutdown`](Self::shutdown)
+/// says goodbye, and waits until all its tasks have ended.
 #[derive(Debug)]
 pub struct IndexerHandle {
     local_addr: SocketAddr,
@@ -199,10 +199,10 @@ impl IndexerHandle {
         Ok(changes)
     }
 
-    /// Accepts no further connection, and waits until no query is under way, at most `DRAIN_MAX`.
+    /// Accepts no further connection, says goodbye to the neighbors, and waits until no query is under way, at most
+    /// `DRAIN_MAX`.
     pub async fn drain(&mut self) {
-        self.announcement = None;
-        self.accepts.cancel();
+        self.leave().await;
         let idle = async {
             while self.shared.forwards.available_permits() < FORWARDS_MAX {
                 sleep(DRAIN_LOOK_EVERY).await;
@@ -214,8 +214,22 @@ impl IndexerHandle {
         }
     }
 
-    /// Stops listening, closes all connections and waits until every task has ended.
+    async fn leave(&mut self) {
+        self.announcement = None;
+        self.accepts.cancel();
+        self.shared.neighbors.say_goodbye().await;
+    }
+
+    /// Stops listening, says goodbye to the neighbors, closes all connections and waits until every task has ended.
     pub async fn shutdown(mut self) {
+        if !self.accepts.is_cancelled() {
+            self.leave().await;
+        }
+        self.abort().await;
+    }
+
+    /// Stops at once and says goodbye to nobody, as a crash would; waits until every task has ended.
+    pub async fn abort(mut self) {
         if let Some(http) = self.http.take() {
             http.shutdown().await;
         }

@@ -220,6 +220,10 @@ impl IndexerService for Service {
     }
 
     async fn deregister_all(self, _: Context) -> Result<(), Refusal> {
+        if let Some(channel) = &self.channel {
+            self.shared.neighbors.leave(self.remote.node, channel);
+            return Ok(());
+        }
         let session = Arc::clone(self.session()?);
         let shared = Arc::clone(&self.shared);
         shared.counters.deregistrations.inc();

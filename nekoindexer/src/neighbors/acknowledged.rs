@@ -41,7 +41,7 @@ impl Acknowledged {
         guard((), move |()| {
             let mut open = self.open.lock();
             open.channels.retain(|other| !Arc::ptr_eq(other, channel));
-            open.left_relies_until = open.left_relies_until.max(channel.progress.lock().relies_until());
+            open.left_relies_until = open.left_relies_until.max(channel.relies_until());
             drop(open);
             self.changed.send_replace(());
         })

@@ -30,6 +30,8 @@ pub(crate) struct Channel {
     trust: watch::Sender<bool>,
     /// It has a place among the neighbors: what it says counts.
     pub(super) is_placed: AtomicBool,
+    /// One of the ends has said goodbye: neither relies on what it was told.
+    is_over: AtomicBool,
     /// When the connection began.
     since: Instant,
     /// What the other end advertises; changed by [`write`](Self::write).
@@ -69,6 +71,7 @@ impl Channel {
             account,
             trust: watch::Sender::new(false),
             is_placed: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
             since: clock::now(),
             theirs: RwLock::new(TheirSummary::new(reserved)),
             current_until_ms: AtomicU64::new(0),
@@ -84,6 +87,18 @@ impl Channel {
             self.account.trust();
         }
         self.trust.send_if_modified(|before| std::mem::replace(before, is_trusted) != is_trusted);
+    }
+
+    /// One of the ends says goodbye.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Relaxed);
+        self.write(|_| 0, |_| ());
+        self.acknowledged.notify_waiters();
+    }
+
+    /// Until when the other end may rely on what it was told so far.
+    pub(super) fn relies_until(&self) -> Option<Instant> {
+        self.progress.lock().relies_until().filter(|_| !self.is_over.load(Relaxed))
     }
 
     /// Whether the other end is trusted.
@@ -108,10 +123,7 @@ impl Channel {
     pub(super) async fn acknowledges(&self, needed: Position, latest: Instant) {
         loop {
             let changed = self.acknowledged.notified(); // from now on
-            let until = {
-                let progress = self.progress.lock();
-                progress.relies_until().filter(|_| !progress.reaches(needed, 0))
-            };
+            let until = self.relies_until().filter(|_| !self.progress.lock().reaches(needed, 0));
             let left = until.and_then(|until| until.min(latest).checked_duration_since(clock::now()));
             let Some(left) = left.filter(|left| !left.is_zero()) else { return };
             let _ = timeout(left, changed).await; // either way it looks again
@@ -126,7 +138,8 @@ impl Channel {
     ) -> T {
         let mut theirs = self.theirs.write();
         let done = change(&mut theirs);
-        self.current_until_ms.store(theirs.current_until().map_or(0, clock_ms), Relaxed);
+        let current_until = theirs.current_until().filter(|_| !self.is_over.load(Relaxed));
+        self.current_until_ms.store(current_until.map_or(0, clock_ms), Relaxed);
         done
     }
 
@@ -151,8 +164,8 @@ impl Progress {
         self.acknowledged.is_some_and(|(position, version)| position.reaches(needed) && version >= links)
     }
 
-    /// Until when it may rely on what it was told so far.
-    pub(super) fn relies_until(&self) -> Option<Instant> {
+    /// Until when it may rely on what it was told so far, unless it said goodbye.
+    fn relies_until(&self) -> Option<Instant> {
         self.heard.filter(|_| !self.keeps_nothing).map(|heard| heard + CURRENT_FOR)
     }
 }

@@ -14,6 +14,7 @@ use nekoproto::{
 };
 
 use super::{
+    channel::Channel,
     load::Load,
     neighbor::{Connected, Neighbor, Neighbors},
 };
@@ -50,6 +51,8 @@ pub(super) struct Configured {
     pub(super) node: Option<NodeId>,
     /// It is this indexer itself.
     pub(super) ourselves: bool,
+    /// It said goodbye: it is not missed until it comes again.
+    pub(super) has_left: bool,
 }
 
 #[derive(Debug)]
@@ -67,7 +70,7 @@ pub(super) struct Inbound {
 
 impl Configured {
     pub(super) const fn new(addr: SocketAddr) -> Self {
-        Self { addr, connected: None, why: None, node: None, ourselves: false }
+        Self { addr, connected: None, why: None, node: None, ourselves: false, has_left: false }
     }
 }
 
@@ -135,6 +138,26 @@ impl KnownLinks {
         self.inbound.get_mut(&node)
     }
 
+    /// The other end of `channel` said goodbye: nobody misses it. Of its connections that is the latest, if there are others.
+    pub(super) fn leave(&mut self, node: NodeId, channel: &Arc<Channel>) {
+        let is_over = |open: &Connected| Arc::ptr_eq(&open.channel, channel);
+        for link in self.configured.iter_mut().filter(|link| link.connected.as_ref().is_some_and(is_over)) {
+            (link.connected, link.has_left) = (None, true);
+            link.why = Some("it was told to end".to_owned());
+        }
+        if self.inbound.get(&node).and_then(|one| one.clients.last()).is_some_and(|(open, _)| is_over(open)) {
+            self.inbound.remove(&node);
+            self.forget_loads();
+        }
+    }
+
+    /// All connections to neighbors.
+    pub(super) fn open(&self) -> Vec<Connected> {
+        let outbound = self.configured.iter().filter_map(|link| link.connected.clone());
+        let inbound = self.inbound.values().flat_map(|one| one.clients.iter().map(|(open, _)| open.clone()));
+        outbound.chain(inbound).collect()
+    }
+
     fn end_displaced(&mut self) {
         let has_gone =
             |one: &Inbound| one.slot.as_ref().is_some_and(|slot| slot.activity().ended().is_cancelled());
@@ -194,7 +217,10 @@ impl KnownLinks {
         neighbors.trusted = trusted.into_iter().map(&mut neighbor).collect();
         neighbors.guests = guests.into_iter().map(&mut neighbor).collect();
         neighbors.sorted = sorted.into();
-        let configured = self.configured.iter().filter(|link| link.connected.is_none() && !link.ourselves);
+        let configured = self
+            .configured
+            .iter()
+            .filter(|link| link.connected.is_none() && !link.ourselves && !link.has_left);
         let configured = configured.map(|link| (link.node.map(|node| node.tag()), link.addr));
         let lost = self.inbound.iter().filter(|(_, inbound)| inbound.clients.is_empty());
         for (tag, addr) in configured.chain(lost.map(|(node, inbound)| (Some(node.tag()), inbound.addr))) {

@@ -119,7 +119,7 @@ impl Links {
                 client.channel.is_placed.store(true, Relaxed);
                 let connected = Some(client.clone());
                 let (addr, node) = (link.addr, Some(remote.node));
-                *link = Configured { addr, connected, why: None, node, ourselves: false };
+                *link = Configured { connected, node, ..Configured::new(addr) };
             }
             LinkState::Down(why) => {
                 link.connected = None;
@@ -179,6 +179,18 @@ impl Links {
             }
         }
         self.publish(&mut known);
+    }
+
+    /// The other end of that connection said goodbye.
+    pub(super) fn leave(&self, node: NodeId, channel: &Arc<Channel>) {
+        let mut known = self.known.lock();
+        known.leave(node, channel);
+        self.publish(&mut known);
+    }
+
+    /// All connections to neighbors.
+    pub(super) fn open(&self) -> Vec<Connected> {
+        self.known.lock().open()
     }
 
     /// Looks which trusted neighbors have not been heard for long, by the clock that runs on in suspend.

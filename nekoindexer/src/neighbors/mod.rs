@@ -14,11 +14,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::future::join_all;
 use nekoproto::{
-    NodeTag, Refusal,
+    NodeId, NodeTag, Refusal,
     budget::{Account, Budget, Reservation, SharedQuota},
     clock,
     summary::{Change, SummaryNews, SummaryReply},
+    transport::call_within,
 };
 use tokio::{
     sync::watch,
@@ -36,6 +38,8 @@ use crate::state::{
 const SUMMARIES_PARTS: usize = 3;
 /// How often it is looked for neighbors that are not heard any more.
 const LISTENED_EVERY: Duration = Duration::from_millis(500);
+/// Time for the answer to a goodbye.
+const FAREWELL_WITHIN: Duration = Duration::from_secs(1);
 /// A timer that fires this much later than it was set for says that this node was busy: nobody is silent by that.
 const BUSY_FROM: Duration = Duration::from_millis(50);
 
@@ -119,6 +123,23 @@ impl Neighborhood {
         }
         let confirms = self.confirms(state, channel, now);
         Ok(SummaryReply { clock_ms, is_taken: took != Took::Gap, confirms })
+    }
+
+    /// A neighbor said goodbye over `channel`: it is not asked, not missed and not waited for.
+    pub(crate) fn leave(&self, node: NodeId, channel: &Arc<Channel>) {
+        channel.is_placed.store(false, Ordering::Relaxed);
+        channel.end();
+        self.links.leave(node, channel);
+    }
+
+    /// Says goodbye to all neighbors; whoever does not answer within [`FAREWELL_WITHIN`] finds out by itself. What they told
+    /// is not relied on from now on, as they do not wait for this node any more.
+    pub(crate) async fn say_goodbye(&self) {
+        let telling = self.links.open().into_iter().map(async |open| {
+            open.channel.end();
+            drop(open.client.deregister_all(call_within(FAREWELL_WITHIN)).await);
+        });
+        join_all(telling).await;
     }
 
     /// The clock of this node: milliseconds since it began, at least 1.

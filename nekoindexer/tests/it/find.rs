@@ -122,7 +122,7 @@ async fn indexer_away_counts_once_however_many_miss_it() {
     let peer = Peer::join(1, indexers[3].local_addr(), CLEAR).await;
     let away = indexers.remove(0);
     let tag = away.node().tag();
-    away.shutdown().await;
+    away.abort().await;
     let reply = eventually(async || {
         let reply = found(&peer, find(&["*"], 3, None, 9)).await;
         (!reply.complete).then_some(reply)

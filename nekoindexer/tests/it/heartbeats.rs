@@ -120,7 +120,7 @@ async fn a_registration_waits_for_who_may_trust_an_older_summary_and_no_longer()
     let restarted = async {
         let folder = tempfile::tempdir().unwrap();
         let config = Config { data_dir: Some(folder.path().to_owned()), ..config(CLEAR, &[]) };
-        Indexer::spawn(config.clone()).await.unwrap().shutdown().await;
+        Indexer::spawn(config.clone()).await.unwrap().abort().await;
         let began = Instant::now();
         let indexer = Indexer::spawn(config).await.unwrap();
         register(&Peer::join(1, indexer.local_addr(), CLEAR).await, "a").await;

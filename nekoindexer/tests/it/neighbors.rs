@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use nekoindexer::neighbors::load::{LINK_FORWARDS_MAX, STUCK_AFTER};
+use nekoindexer::{
+    neighbors::load::{LINK_FORWARDS_MAX, STUCK_AFTER},
+    state::summary::CURRENT_FOR,
+};
 
 use crate::common::*;
 
@@ -70,8 +73,35 @@ async fn neighbor_that_is_down_is_missed_until_it_comes_up(security: Security) {
         let _other = holder(1, &up, security).await;
         stays.neighbors_reach(1).await;
         assert_eq!(asked(&peer, 3).await, (vec![(1, nodes(0..2))], true), "{round}");
-        up.shutdown().await;
+        up.abort().await;
         stays.neighbors_reach(0).await;
+    }
+}
+
+/// Goal: a neighbor that is told to end is missed by nobody, and nothing waits for it; when it has come again and crashes, it
+/// is missed. Method: one names the other, or both do.
+#[testkit::test]
+async fn neighbor_that_says_goodbye_is_not_missed_until_it_comes_again(security: Security) {
+    for is_mutual in [false, true] {
+        let (_keep, addr) = kept_port();
+        let stays = indexer(security, &[addr]).await;
+        let named = [stays.local_addr()];
+        let named = &named[..usize::from(is_mutual)];
+        let peer = holder(0, &stays, security).await;
+        let run = async || {
+            let other = indexer_at(addr, None, security, named).await;
+            stays.neighbors_reach(1).await;
+            other.neighbors_reach(named.len()).await;
+            assert!(asked(&peer, 3).await.1);
+            other
+        };
+        run().await.shutdown().await;
+        let began = Instant::now();
+        peer.register([record(ORIGIN, "b", 1)]).await;
+        assert_eq!(asked(&peer, 3).await, (vec![(1, nodes([0]))], true), "mutual: {is_mutual}");
+        assert!(began.elapsed() < CURRENT_FOR / 2, "waited for, mutual: {is_mutual}");
+        run().await.abort().await;
+        eventually(async || (!asked(&peer, 3).await.1).then_some(())).await;
     }
 }
 

@@ -83,7 +83,7 @@ async fn holder_that_comes_by_ipv4_to_all_addresses_is_listed_by_ipv4(security: 
     let far = connected(security, &[at]).await;
     let peer = Peer::join(1, at, security).await;
     peer.register([record(ORIGIN, "a", 1)]).await;
-    let listens_at = peer.holder.clone().unwrap().addr;
+    let listens_at = peer.holder.unwrap().addr;
     let other = Peer::join(2, far.local_addr(), security).await;
     for reply in [peer.search("a").await, other.query("a", 1).await] {
         assert_eq!(reply.hits[0].holders[0].node.addrs(), [listens_at], "at 127.0.0.1");
@@ -219,7 +219,7 @@ async fn one_that_is_away_two_hops_off_is_missed(security: Security) {
     let mut indexers = line(security, 3).await;
     let peer = holder(0, &indexers[0], security).await;
     assert_eq!(asked(&peer, 2).await, (vec![(1, nodes([0]))], true));
-    indexers.pop().unwrap().shutdown().await;
+    indexers.pop().unwrap().abort().await;
     let missed = async || (!asked(&peer, 2).await.1).then_some(());
     eventually(missed).await;
 }

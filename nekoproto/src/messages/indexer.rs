@@ -52,7 +52,7 @@ pub trait IndexerService {
     async fn search_all(names: Names) -> Result<Answers, Refusal>;
     /// What the indexers in reach know about many names.
     async fn query_all(request: QueryAllRequest) -> Result<Answers, Refusal>;
-    /// The caller no longer offers anything that it registered on this connection.
+    /// The caller no longer offers anything that it registered on this connection; a neighbor is told to end.
     async fn deregister_all() -> Result<(), Refusal>;
     /// The files whose names match, as the indexers in reach know them, by name and page by page.
     async fn find(request: FindRequest) -> Result<FindReply, Refusal>;
