@@ -78,7 +78,7 @@ pub(crate) struct Args {
     /// Bytes a second relayed, in all, between nodes that cannot connect to each other; 0 relays nothing
     #[arg(long, value_name = "RATE", value_parser = units::rate, default_value = "16MB")]
     relay: Rate,
-    /// Plain TCP instead of TLS; all nodes of a network must agree
+    /// Plain TCP instead of TLS; all nodes of a network must agree. With a secret it needs --closed-link
     #[arg(long)]
     insecure: bool,
     /// Do not announce it by multicast; one that listens on a loopback address is not announced anyway
@@ -124,6 +124,7 @@ impl Program for Args {
         if let Some(http) = self.http.filter(|http| http.port() != 0 && *http == self.listen) {
             return Err(format!("--http {http} is the address of --listen: give it another port"));
         }
+        self.access.check(self.insecure)?;
         self.config().validate().map_err(|error| error.to_string())
     }
 }

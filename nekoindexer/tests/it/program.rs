@@ -212,6 +212,17 @@ async fn data_folder_keeps_the_node_and_its_key_private() {
 }
 
 #[testkit::test]
+async fn secret_without_tls_is_refused_unless_the_link_is_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    fs::write(&secret, "s".repeat(64)).unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    let pair = ["--insecure", "--network-secret", secret.to_str().unwrap()];
+    fails(2, [(&pair, "--closed-link")]).await;
+    drop(Running::begin(&[&pair[..], &["--closed-link"]].concat()).await);
+}
+
+#[testkit::test]
 async fn program_that_stands_still_is_a_hop_that_did_not_answer_in_time() {
     let still = Running::begin(&["--insecure"]).await;
     let asked = connected(CLEAR, &[still.addr]).await;

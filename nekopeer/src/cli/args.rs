@@ -69,7 +69,7 @@ pub struct NodeArgs {
     /// The network to belong to; networks do not mix [default: nekop2p]
     #[arg(long, global = true, hide_short_help = true, help_heading = "Network", value_name = "NAME", value_parser = settings::network)]
     pub network: Option<NetworkName>,
-    /// Plain TCP instead of TLS; all nodes of a network must agree
+    /// Plain TCP instead of TLS; all nodes of a network must agree. With a secret it needs --closed-link
     #[arg(long, global = true, hide_short_help = true, help_heading = "Network")]
     pub insecure: bool,
     /// Whom it connects with.
@@ -248,6 +248,7 @@ impl NodeArgs {
 
     /// Checks what no single value can tell.
     fn validate(&self) -> Result<(), String> {
+        self.access.check(self.insecure)?;
         let is_own = |addr: &SocketAddr| addr.port() != 0 && self.indexer.iter().any(|at| at.addr == *addr);
         if let Some(listen) = self.listen.filter(is_own) {
             return Err(format!("--listen {listen} is the address of an indexer: serve on another port"));

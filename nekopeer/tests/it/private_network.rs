@@ -30,6 +30,20 @@ fn with_indexer(flags: &[&str]) -> WithIndexer {
     WithIndexer { home, running, indexer }
 }
 
+/// Goal: nobody relies on a secret that whoever is on the link need not know.
+#[test]
+fn secret_without_tls_is_refused_unless_the_link_is_closed() {
+    let files = Home::with(&[]);
+    let path = secret(&files, "secret", "a");
+    let pair = ["--insecure", "--network-secret", &path];
+    let why = ["with --insecure", "--closed-link"];
+    Home::with(&[]).run(&[&pair[..], &["ls"]].concat()).failed_with(2, &why);
+    let inside = with_indexer(&[&pair[..], &["--closed-link"]].concat());
+    let asks = |flags: &[&str]| Home::with(&["--indexer", &inside.indexer]).run(&[&pair, flags].concat());
+    asks(&["query", "f"]).failed_with(2, &why);
+    assert_eq!(asks(&["query", "f", "--closed-link"]).code, Some(1), "there is no f");
+}
+
 #[test]
 fn stranger_is_told_of_the_secret_and_so_is_the_node_that_it_came_to() {
     let files = Home::with(&[]);

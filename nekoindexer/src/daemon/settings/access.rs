@@ -28,6 +28,10 @@ pub struct AccessArgs {
     /// on SIGHUP [default: all]
     #[arg(long, global = true, hide_short_help = true, help_heading = "Network", value_name = "FILE")]
     pub allow: Option<PathBuf>,
+    /// With --insecure and a secret: all links between the nodes are closed to others, such as a VPN. Whoever is on one can
+    /// pass on a handshake without knowing the secret, and then read what is sent, and ask, register and change in its place
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Network")]
+    closed_link: bool,
     /// What the files say, after `AccessArgs::load`.
     #[arg(skip)]
     pub loaded: Access,
@@ -38,6 +42,19 @@ impl AccessArgs {
     pub(super) fn load(&mut self) -> Result<(), String> {
         self.loaded.secret = self.secret(secret_in_environment())?;
         self.loaded.allowed.load(self.allow.as_deref()).map_err(|error| error.to_string()).map(drop)
+    }
+
+    /// Refuses a secret that protects nothing: without TLS its proof is bound to no connection.
+    ///
+    /// # Errors
+    /// One line for people.
+    pub fn check(&self, insecure: bool) -> Result<(), String> {
+        match insecure && self.loaded.secret.is_some() && !self.closed_link {
+            false => Ok(()),
+            true => Err("with --insecure, the secret of a network keeps out nobody who is on a link between its nodes: leave \
+                         out --insecure, or add --closed-link if no link is open to others"
+                .to_owned()),
+        }
     }
 
     fn secret(&self, value: Option<OsString>) -> Result<Option<NetworkSecret>, String> {
