@@ -1,10 +1,11 @@
 //! Folds answers into one: the newest version of each origin, no holder twice, within the limits, and
 //! holders of all of a version before holders of a part.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, net::IpAddr};
 
 use nekoproto::{
     Hit, Holder, List, ListedRecord, QueryReply,
+    budget::site_of,
     limits::{HITS_MAX, HOLDERS_MAX},
 };
 
@@ -27,6 +28,11 @@ impl Found {
     #[must_use]
     pub fn at(&self) -> Vec<Holder> {
         self.holders.iter().flat_map(Listed::holders).collect()
+    }
+
+    /// Where its first holder is.
+    fn site(&self) -> Option<IpAddr> {
+        self.holders.first()?.at.addrs().first().map(|addr| site_of(addr.ip()))
     }
 
     /// As it is sent.
@@ -84,11 +90,23 @@ impl Merge {
     }
 
     fn add(&mut self, found: Found) {
-        if self.found.len() < HITS_MAX {
-            self.found.push(Found { holders: distinct(Vec::new(), found.holders), ..found });
-        } else {
+        if self.found.len() >= HITS_MAX {
             self.complete = false;
+            let Some(place) = self.gives_way_to(&found) else { return };
+            self.found.remove(place);
         }
+        self.found.push(Found { holders: distinct(Vec::new(), found.holders), ..found });
+    }
+
+    /// Which hit is left out for this one: the last of the site that has most, if its own has fewer. Many keys at one
+    /// address hide nobody at another.
+    fn gives_way_to(&self, found: &Found) -> Option<usize> {
+        let own = found.site()?;
+        let sites: Vec<_> = self.found.iter().map(Found::site).collect();
+        let count = |site: &Option<IpAddr>| sites.iter().filter(|other| *other == site).count();
+        let busiest = sites.iter().flatten().copied().max_by_key(|site| count(&Some(*site)))?;
+        let is_more = count(&Some(busiest)) > count(&Some(own)) + 1;
+        is_more.then(|| sites.iter().rposition(|site| *site == Some(busiest)))?
     }
 
     /// Adds a hit that contradicts the one at `place`, the first of its file. The two that rank first stay:
@@ -178,7 +196,7 @@ impl Merge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nekoproto::Via;
+    use nekoproto::{NodeAddrs, Via};
 
     use crate::state::testing::{SENDER, holder, listed, record, signed};
 
@@ -191,6 +209,20 @@ mod tests {
         let mut merge = Merge::new(Vec::new());
         found.into_iter().for_each(|found| merge.absorb(found));
         merge.finish()
+    }
+
+    /// Goal: as many origins as fit, all at one address, do not hide one at another, whichever indexer knows of them.
+    #[test]
+    fn many_origins_of_one_site_leave_room_for_another() {
+        let crowd = || (1..=u8::try_from(HITS_MAX).unwrap()).map(|origin| found(origin, 1, &[origin]));
+        let elsewhere = |last: u8| {
+            let at = NodeAddrs::new(holder(last).node, [([192, 0, 2, last], 1).into()]);
+            Found { holders: vec![Listed::here(at, Via::Nobody, false, false)], ..found(last, 1, &[]) }
+        };
+        let reply = merged(crowd().chain([elsewhere(200), found(100, 1, &[100]), elsewhere(201)]));
+        let has = |origin: u8| reply.hits.iter().any(|hit| hit.record == record(origin, "a", 1).to_signed());
+        assert_eq!((reply.hits.len(), reply.complete), (HITS_MAX, false));
+        assert_eq!([200, 201, 1, 100].map(has), [true, true, true, false]);
     }
 
     fn holders(nodes: impl IntoIterator<Item = u8>) -> Vec<Holder> {

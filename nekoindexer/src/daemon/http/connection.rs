@@ -18,7 +18,7 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, task::yield_now};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
@@ -67,7 +67,10 @@ pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationT
         request.extensions_mut().insert(client);
         let answering = router.call(request.map(|body| Body::new(Patient::new(body))));
         let slot = Arc::clone(&slot);
-        async move { Ok::<_, Infallible>(among_streams(&slot, answering.await?).map(|body| busy.with(body))) }
+        async move {
+            yield_now().await; // others have their turn between two requests of one connection
+            Ok::<_, Infallible>(among_streams(&slot, answering.await?).map(|body| busy.with(body)))
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -108,6 +111,8 @@ fn among_streams(slot: &HttpSlot, mut answer: Response) -> Response {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
     use tokio::{
         io::{AsyncReadExt, AsyncWriteExt},
         net::TcpListener,
@@ -130,5 +135,34 @@ mod tests {
             assert!(began.elapsed() < HEAD_TIMEOUT * 2, "{head:?}");
             let _ = client.read_to_end(&mut Vec::new()).await; // closed or reset, but not left open
         }
+    }
+
+    /// Goal: connections with many requests at once, whose answers nobody reads, delay others by one request each.
+    #[tokio::test]
+    async fn requests_of_one_connection_wait_for_those_of_others() {
+        const CONNECTIONS: usize = 20;
+        let answered = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&answered);
+        let count = move || async move { counted.fetch_add(1, Relaxed).to_string() };
+        let router = Router::new().route("/", axum::routing::get(count));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (addr, slots) = (listener.local_addr().unwrap(), HttpSlots::new());
+        let request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let mut clients = Vec::new();
+        for n in 0..=CONNECTIONS {
+            let mut client = TcpStream::connect(addr).await.unwrap();
+            client.write_all(request.repeat(if n < CONNECTIONS { 100 } else { 1 }).as_bytes()).await.unwrap();
+            clients.push((client, listener.accept().await.unwrap().0));
+        }
+        let (mut clients, streams): (Vec<_>, Vec<_>) = clients.into_iter().unzip();
+        for stream in streams {
+            let slot = slots.enter(addr.ip()).unwrap();
+            tokio::spawn(serve(stream, router.clone(), CancellationToken::new(), slot));
+        }
+        let mut answer = vec![0; 1024];
+        let read = clients.pop().unwrap().read(&mut answer).await.unwrap();
+        let text = String::from_utf8_lossy(&answer[..read]).into_owned();
+        let before: usize = text.rsplit("\r\n").next().unwrap().parse().unwrap();
+        assert!(before < 4 * CONNECTIONS, "{before} were answered before");
     }
 }

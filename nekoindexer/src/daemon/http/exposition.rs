@@ -3,13 +3,14 @@
 use std::{
     fmt::{self, Write},
     fs,
-    time::SystemTime,
+    time::{Duration, Instant, SystemTime},
 };
 
 use axum::{
     http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
+use parking_lot::Mutex;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeGaugeValue, EncodeMetric, text},
@@ -24,6 +25,9 @@ const OPENMETRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 /// The media type of the older text of Prometheus.
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+
+/// Open files are counted again after this time.
+const COUNTED_FOR: Duration = Duration::from_secs(1);
 
 /// All metrics of `registry`, as they are now: in the older text if the request accepts `text/plain` and not OpenMetrics.
 pub fn exposed(registry: &Registry, request: &HeaderMap) -> Response {
@@ -142,12 +146,26 @@ impl Collector for Process {
         if let Some(bytes) = resident_bytes() {
             page.gauge("process_resident_memory_bytes", "Memory of the whole process", bytes)?;
         }
-        if let Ok(files) = fs::read_dir("/proc/self/fd") {
-            let files = files.count() as u64;
+        if let Some(files) = open_files() {
             page.gauge("process_open_fds", "Open files and sockets of the whole process", files)?;
         }
         let max = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         page.gauge("process_max_fds", "How many files and sockets it may open", max.unwrap_or(u64::MAX))
+    }
+}
+
+/// How many files and sockets this process had open within the last second; `None` where the system does not tell. To count
+/// them takes a microsecond for each, so whoever asks often is told the same.
+fn open_files() -> Option<u64> {
+    static COUNTED: Mutex<Option<(Instant, Option<u64>)>> = Mutex::new(None);
+    let mut counted = COUNTED.lock();
+    match *counted {
+        Some((at, files)) if at.elapsed() < COUNTED_FOR => files,
+        _ => {
+            let files = fs::read_dir("/proc/self/fd").ok().map(|files| files.count() as u64);
+            *counted = Some((Instant::now(), files));
+            files
+        }
     }
 }
 
