@@ -11,7 +11,6 @@ mod victims;
 use std::{path::Path, time::Duration};
 
 use clap::Args;
-use nekoindexer::config::LEASE_DEFAULT;
 use testkit::network::ANY_PORT;
 use testkit::rogue::{Attack, Order};
 use tokio::net::TcpListener;
@@ -34,8 +33,8 @@ const QUERIES_PER_S: u32 = 200;
 const NEWCOMERS_PER_S: u32 = 25;
 /// Before anything is measured.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// The longest that recovery is waited for: names of a node that was killed stay for a lease.
-const AFTER_MAX: Duration = LEASE_DEFAULT.saturating_add(Duration::from_secs(12));
+/// The longest that recovery is waited for.
+const AFTER_MAX: Duration = Duration::from_secs(12);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// What rogue peers register under.
 const BAIT: &str = "bait/file.bin";

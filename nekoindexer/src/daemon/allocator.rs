@@ -1,4 +1,4 @@
-//! The allocator of the programs: jemalloc, which gives memory back within ten seconds and wastes less time on small pieces.
+//! The allocator of the programs: jemalloc, which gives memory back within seconds (`.cargo/config.toml`) and wastes less time on small pieces.
 //! Elsewhere than on x86-64 it is that of the system, as jemalloc is built for one size of pages.
 
 #[cfg(not(target_arch = "x86_64"))]
