@@ -1,5 +1,5 @@
-//! [`Checks`]: checks signatures for others, on few threads. At most so many lists of records are checked or wait; the address
-//! with most of them makes room for others.
+//! [`SignatureChecks`]: checks the signatures of records that others send, on one or two threads. 32 lists of records are checked or
+//! wait; when all slots are taken, a list of another address evicts one of the address that has most.
 
 use std::{
     sync::{Arc, LazyLock},
@@ -20,13 +20,13 @@ const LISTS_MAX: usize = 32;
 
 /// Checks signatures for others.
 #[derive(Debug)]
-pub(crate) struct Checks {
+pub(crate) struct SignatureChecks {
     verifier: Arc<Verifier>,
     slots: Slots,
     running: Arc<Semaphore>,
 }
 
-impl Default for Checks {
+impl Default for SignatureChecks {
     fn default() -> Self {
         Self {
             verifier: Arc::default(),
@@ -36,7 +36,7 @@ impl Default for Checks {
     }
 }
 
-impl Checks {
+impl SignatureChecks {
     /// What is known of signatures.
     pub(crate) fn verifier(&self) -> &Verifier {
         &self.verifier
@@ -85,7 +85,7 @@ mod tests {
     /// Goal: one address that asks for much leaves room to others, and what is known needs none.
     #[tokio::test]
     async fn the_address_with_most_lists_makes_room() {
-        let checks = Checks::default();
+        let checks = SignatureChecks::default();
         let taken = || Arc::clone(&checks.running).acquire_many_owned(u32::try_from(*RUNNING_MAX).unwrap());
         let all = taken().await;
         let list = |version| vec![record(1, "a", version).to_signed()];

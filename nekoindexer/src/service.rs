@@ -34,7 +34,7 @@ use crate::{
         caller::Caller,
         index::{Asked, Session},
         merge::Merge,
-        seen::Message,
+        seen::MessageKey,
     },
 };
 
@@ -311,7 +311,7 @@ impl IndexerService for Service {
         self.shared.counters.invalidations.inc();
         request.msg_id = self.caller.id_of(request.msg_id);
         request.from_guest = self.is_from_guest(request.from_guest);
-        let message = Message { id: request.msg_id, from_guest: request.from_guest };
+        let message = MessageKey { id: request.msg_id, from_guest: request.from_guest };
         if self.shared.state.seen.is_duplicate(message, request.ttl_hops, Instant::now()) {
             return Ok(()); // its signatures were checked
         }

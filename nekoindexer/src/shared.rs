@@ -13,13 +13,13 @@ use nekoproto::{
     clock,
     limits::{SEEN_FOR, TTL_MAX},
     tasks::spawn_until,
-    transport::{Endpoint, steps::Steps},
+    transport::{Endpoint, work_permits::WorkPermits},
 };
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    checks::Checks,
+    checks::SignatureChecks,
     config::{Config, Routing},
     counters::Counters,
     neighbors::Neighborhood,
@@ -62,9 +62,9 @@ pub(crate) struct Shared {
     pub(crate) own: Arc<Caller>,
     pub(crate) neighbors: Neighborhood,
     /// Signatures that are checked for others.
-    pub(crate) checks: Checks,
+    pub(crate) checks: SignatureChecks,
     /// Registrations that are carried out between two looks at what has arrived.
-    pub(crate) registering: Steps,
+    pub(crate) registering: WorkPermits,
     /// Connected peers, to tell them of newer versions.
     pub(crate) peers: DashMap<SessionId, PeerServiceClient>,
     /// The one running node of each key that listens.
@@ -105,8 +105,8 @@ impl Shared {
             _common: common,
             own,
             neighbors: Neighborhood::new(node.tag(), &configured, relied_on_until, budget),
-            checks: Checks::default(),
-            registering: Steps::default(),
+            checks: SignatureChecks::default(),
+            registering: WorkPermits::default(),
             peers: DashMap::new(),
             running: DashMap::new(),
             endpoint: Arc::clone(endpoint),

@@ -1,5 +1,5 @@
-//! The allocator of the programs: jemalloc, which gives memory back within seconds (`.cargo/config.toml`) and wastes less time on small pieces.
-//! Elsewhere than on x86-64 it is that of the system, as jemalloc is built for one size of pages.
+//! The allocator of the programs: jemalloc on x86-64, which returns freed memory to the system within seconds
+//! (`.cargo/config.toml`). Elsewhere it is that of the system, as jemalloc is built for one page size.
 
 #[cfg(not(target_arch = "x86_64"))]
 use std::alloc::System as Allocator;

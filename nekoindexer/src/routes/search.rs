@@ -7,7 +7,7 @@ use axum::{
     extract::{Query, State},
 };
 use nekoproto::{
-    Covered, FindReply, FindRequest, Hit, MsgId, Position, Refusal, Search, Term, Terms,
+    FindReply, FindRequest, Hit, Position, Refusal, Search, Term, Terms,
     limits::{FOUND_MAX, QUERY_DEADLINE_DEFAULT, TERMS_MAX, TTL_MAX},
 };
 use serde::{Deserialize, Serialize};
@@ -97,15 +97,7 @@ impl Asked {
         let after = self.after.map(|after| after.parse::<Position>()).transpose();
         let after = after.map_err(|error| Problem::bad_request(error.to_string()))?;
         let search = Search { terms: Terms::first_of(terms), ..Search::default() };
-        Ok(FindRequest {
-            msg_id: MsgId::random(),
-            search,
-            after,
-            limit,
-            ttl_hops,
-            covered: Covered::new(),
-            from_guest: false,
-        })
+        Ok(FindRequest { after, limit, ..FindRequest::new(search, ttl_hops) })
     }
 }
 

@@ -33,7 +33,7 @@ use self::{
     caller::Caller,
     index::{Index, Noted, Session},
     merge::Found,
-    seen::{Message, Seen, Sight},
+    seen::{MessageKey, Seen, Sight},
     summary::OwnSummary,
 };
 
@@ -128,7 +128,7 @@ impl State {
         now: Instant,
     ) -> Result<(Share, Vec<Found>), Refusal> {
         let QueryRequest { msg_id, ttl_hops, covered, from_guest, .. } = request;
-        let message = Message { id: *msg_id, from_guest: *from_guest };
+        let message = MessageKey { id: *msg_id, from_guest: *from_guest };
         let share = self.share((message, *ttl_hops, covered), from, deadline, now)?;
         let local = if share.answers { self.index.lookup(request, now) } else { Vec::new() };
         Ok((share, local))
@@ -146,13 +146,13 @@ impl State {
         now: Instant,
     ) -> Result<Share, Refusal> {
         let FindRequest { msg_id, ttl_hops, covered, from_guest, .. } = request;
-        let message = Message { id: *msg_id, from_guest: *from_guest };
+        let message = MessageKey { id: *msg_id, from_guest: *from_guest };
         self.share((message, *ttl_hops, covered), from, deadline, now)
     }
 
     fn share(
         &self,
-        (message, ttl_hops, covered): (Message, u8, &Covered),
+        (message, ttl_hops, covered): (MessageKey, u8, &Covered),
         from: &Caller,
         deadline: Duration,
         now: Instant,
@@ -183,7 +183,7 @@ impl State {
         deadline: Duration,
         now: Instant,
     ) -> Result<Announcement, Refusal> {
-        let message = Message { id: request.msg_id, from_guest: request.from_guest };
+        let message = MessageKey { id: request.msg_id, from_guest: request.from_guest };
         let sight = self.sight(from, (message, request.ttl_hops), deadline, now)?;
         let mut announcement = Announcement::default();
         match sight {
@@ -208,7 +208,7 @@ impl State {
     fn sight(
         &self,
         from: &Caller,
-        (message, ttl_hops): (Message, u8),
+        (message, ttl_hops): (MessageKey, u8),
         deadline: Duration,
         now: Instant,
     ) -> Result<Sight, Refusal> {

@@ -23,14 +23,14 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// A message as it is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Message {
+pub struct MessageKey {
     /// Its id.
     pub id: MsgId,
     /// Copies that crossed a link from a guest are another message, so that a guest's copy hides none of the others.
     pub from_guest: bool,
 }
 
-impl From<MsgId> for Message {
+impl From<MsgId> for MessageKey {
     /// The copies that crossed trusted links only.
     fn from(id: MsgId) -> Self {
         Self { id, from_guest: false }
@@ -60,7 +60,7 @@ struct Sighting {
 
 #[derive(Debug, Default)]
 struct Shard {
-    ids: HashMapDelay<Message, Sighting>,
+    ids: HashMapDelay<MessageKey, Sighting>,
     /// The most ids that this map had.
     most: usize,
 }
@@ -109,7 +109,7 @@ impl Seen {
     pub fn sight(
         &self,
         caller: &Caller,
-        message: Message,
+        message: MessageKey,
         ttl_hops: u8,
         keep: Duration,
         now: Instant,
@@ -140,7 +140,7 @@ impl Seen {
     }
 
     /// Whether a copy of `message` with `ttl_hops` left would reach no one new. Notes nothing.
-    pub fn is_duplicate(&self, message: Message, ttl_hops: u8, now: Instant) -> bool {
+    pub fn is_duplicate(&self, message: MessageKey, ttl_hops: u8, now: Instant) -> bool {
         let now = self.second(now);
         let shard = self.shard(message.id);
         shard.ids.get(&message).is_some_and(|known| known.due > now && known.ttl_hops >= ttl_hops)
@@ -189,7 +189,7 @@ impl Shard {
             return;
         }
         let mut old = mem::take(&mut self.ids);
-        let left: Vec<Message> = old.keys().copied().collect();
+        let left: Vec<MessageKey> = old.keys().copied().collect();
         for (id, known) in left.into_iter().filter_map(|id| Some((id, old.remove(&id)?))) {
             let keep = Duration::from_secs(known.due.saturating_sub(now).into());
             self.ids.insert_at(id, known, keep + SECOND);
@@ -212,7 +212,7 @@ mod tests {
     const KEEP: Duration = Duration::from_secs(4);
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn id(n: usize) -> Message {
+    fn id(n: usize) -> MessageKey {
         MsgId::from_u128(n as u128).into()
     }
 
@@ -251,7 +251,7 @@ mod tests {
     async fn a_copy_of_a_guest_hides_only_copies_of_guests() {
         let (now, caller) = (Instant::now(), peer());
         let seen = Seen::new(now);
-        let of_guest = Message { from_guest: true, ..id(7) };
+        let of_guest = MessageKey { from_guest: true, ..id(7) };
         assert_eq!(seen.sight(&caller, of_guest, 16, KEEP, now), Sight::First);
         assert!(seen.is_duplicate(of_guest, 16, now) && !seen.is_duplicate(id(7), 0, now));
         assert_eq!(seen.sight(&caller, id(7), 1, KEEP, now), Sight::First);

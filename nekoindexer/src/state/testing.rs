@@ -8,8 +8,8 @@ use std::{
 };
 
 use nekoproto::{
-    Covered, FindRequest, Holder, IndexerAddr, ListedRecord, MsgId, NodeAddrs, NodeId, NodeTag, Position,
-    Record, Search, SignedRecord, Term, Terms, Via,
+    FindRequest, Holder, IndexerAddr, ListedRecord, MsgId, NodeAddrs, NodeId, NodeTag, Position, Record,
+    Search, SignedRecord, Term, Terms, Via,
     budget::{Account, Budget},
 };
 pub(crate) use testkit::values::{file, identity, name, signed};
@@ -90,13 +90,5 @@ pub(crate) fn search(term: &str) -> Search {
 /// A request for a page of it.
 pub(crate) fn find(term: &str, after: Option<Position>, limit: u16) -> FindRequest {
     let msg_id = MsgId::from_u128(1);
-    FindRequest {
-        msg_id,
-        search: search(term),
-        after,
-        limit,
-        ttl_hops: 1,
-        covered: Covered::new(),
-        from_guest: false,
-    }
+    FindRequest { msg_id, after, limit, ..FindRequest::new(search(term), 1) }
 }

@@ -5,15 +5,7 @@ use crate::common::*;
 fn find(terms: &[&str], ttl_hops: u8, after: Option<Position>, limit: u16) -> FindRequest {
     let terms = Terms::first_of(terms.iter().map(|term| Term::new(term).unwrap()));
     let search = Search { terms, ..Search::default() };
-    FindRequest {
-        msg_id: MsgId::random(),
-        search,
-        after,
-        limit,
-        ttl_hops,
-        covered: Covered::new(),
-        from_guest: false,
-    }
+    FindRequest { after, limit, ..FindRequest::new(search, ttl_hops) }
 }
 
 async fn found(peer: &Peer, request: FindRequest) -> FindReply {

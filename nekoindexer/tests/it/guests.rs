@@ -33,9 +33,7 @@ async fn timed(peer: &Peer, name: &str) -> (QueryReply, Duration) {
 
 async fn find(peer: &Peer, glob: &str) -> FindReply {
     let search = Search { terms: Terms::first_of(Term::new(glob)), ..Search::default() };
-    let (msg_id, covered) = (MsgId::random(), Covered::new());
-    let request =
-        FindRequest { msg_id, search, after: None, limit: 9, ttl_hops: 3, covered, from_guest: false };
+    let request = FindRequest { limit: 9, ..FindRequest::new(search, 3) };
     peer.client.find(within(DEADLINE), request).await.unwrap().unwrap()
 }
 

@@ -8,7 +8,7 @@ use nekoindexer::state::{
     holders::{Sender, heard},
 };
 use nekoproto::{
-    Cause, Covered, FindReply, FindRequest, ListedRecord, MsgId, NodeTag, Position, Search,
+    Cause, FindReply, FindRequest, ListedRecord, NodeTag, Position, Search,
     limits::{FOUND_MAX, HOLDERS_MAX},
     transport::{Endpoint, call_within},
 };
@@ -52,14 +52,11 @@ impl Indexers {
         via: &Via,
     ) -> Result<Found, SearchError> {
         let matcher = Matcher::new(search).map_err(|error| SearchError::Pattern(error.to_string()))?;
+        // The same id for all indexers: the network handles it once.
         let request = FindRequest {
-            msg_id: MsgId::random(), // the same for all indexers: the network handles it once
-            search: search.clone(),
             after: after.cloned(),
             limit: u16::try_from(limit.min(FOUND_MAX)).unwrap_or(u16::MAX),
-            ttl_hops,
-            covered: Covered::new(),
-            from_guest: false,
+            ..FindRequest::new(search.clone(), ttl_hops)
         };
         let deadline = Instant::now() + self.query_deadline;
         let asked = self.sessions.len() + via.connected.len();

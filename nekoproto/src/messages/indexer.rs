@@ -243,6 +243,13 @@ pub struct FindRequest {
 }
 
 impl FindRequest {
+    /// A new search for the first page.
+    #[must_use]
+    pub fn new(search: Search, ttl_hops: u8) -> Self {
+        let (msg_id, limit, covered) = (MsgId::random(), u16::MAX, Covered::new());
+        Self { msg_id, search, after: None, limit, ttl_hops, covered, from_guest: false }
+    }
+
     /// The number of hits on a full page.
     #[must_use]
     pub fn limit(&self) -> usize {

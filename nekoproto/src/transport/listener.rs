@@ -28,8 +28,8 @@ use super::{
     remote::Connection,
     rendezvous,
     slots::{Activity, Slot, SlotLimits, SlotOwner, Slots},
-    steps::Steps,
     turned_away::TurnedAway,
+    work_permits::WorkPermits,
 };
 use crate::{
     limits::{CONTROL_CONNECTIONS_OF_ONE_MAX, HANDSHAKE_TIMEOUT},
@@ -67,7 +67,7 @@ pub struct ConnectionLimiter {
     handshakes: Slots,
     control: Slots,
     data: Slots,
-    steps: Steps,
+    steps: WorkPermits,
     /// Newcomers that wait for a handshake.
     waiting: tokio::sync::Mutex<()>,
     refused: AtomicU64,

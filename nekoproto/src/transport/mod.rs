@@ -32,10 +32,10 @@ mod remote;
 pub mod rendezvous;
 mod secret;
 pub mod slots;
-pub mod steps;
 mod tls;
 mod turned_away;
 mod unproven;
+pub mod work_permits;
 
 pub use access::{Access, AllowError, Allowed};
 pub use addr::{HostAddr, resolve};

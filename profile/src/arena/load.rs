@@ -3,11 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::{net::SocketAddr, time::Duration};
 
-use nekoproto::limits::FOUND_MAX;
 use nekoproto::transport::{Security, call_until};
 use nekoproto::{
-    Covered, FileName, FindRequest, Hit, Holder, IdDigits, Identity, List, MsgId, QueryRequest, Refusal,
-    Search, SignedRecord, Term,
+    FileName, FindRequest, Hit, Holder, IdDigits, Identity, List, QueryRequest, Refusal, Search,
+    SignedRecord, Term,
 };
 use tarpc::client::RpcError;
 use tokio::task::JoinSet;
@@ -212,17 +211,7 @@ async fn call(client: &Client, ask: &Ask, until: Instant) -> Result<Result<Reply
             Ok(reply.map(|reply| (reply.hits.into_vec(), reply.complete)))
         }
         Ask::Search(search) => {
-            let (msg_id, search, covered) = (MsgId::random(), search.clone(), Covered::new());
-            let limit = u16::try_from(FOUND_MAX).unwrap_or(u16::MAX);
-            let asked = FindRequest {
-                msg_id,
-                search,
-                after: None,
-                limit,
-                ttl_hops: TTL_HOPS,
-                covered,
-                from_guest: false,
-            };
+            let asked = FindRequest::new(search.clone(), TTL_HOPS);
             let reply = client.calls.find(until, asked).await?;
             Ok(reply.map(|reply| (reply.hits.into_vec(), reply.complete)))
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use futures::{StreamExt, stream};
-use nekoproto::{Covered, FindRequest, MsgId, Names, Search, Term, Terms, VerifiedRecord};
+use nekoproto::{FindRequest, Names, Search, Term, Terms, VerifiedRecord};
 use nekoproto::{limits::FOUND_MAX, transport::call_until};
 
 use super::subject::{Sample, Subject, Timing};
@@ -79,10 +79,7 @@ pub(crate) async fn find(
         let search = Search { terms: Terms::first_of([Term::new(glob)?]), ..Search::default() };
         let expected: Vec<String> = (0..names).filter(|n| matches(*n)).map(name_of).collect();
         let searching = |_| {
-            let (limit, covered) = (u16::MAX, Covered::new());
-            let (msg_id, search, expected) = (MsgId::random(), search.clone(), &expected);
-            let request =
-                FindRequest { msg_id, search, after: None, limit, ttl_hops: 0, covered, from_guest: false };
+            let (request, expected) = (FindRequest::new(search.clone(), 0), &expected);
             async move {
                 let sent = Instant::now();
                 let reply = subject.client.calls.find(call_until(sent + ANSWER_WITHIN), request).await??;

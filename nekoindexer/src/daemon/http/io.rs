@@ -1,4 +1,4 @@
-//! [`Io`]: the bytes of one HTTP connection. A reader that takes nothing gives its place away, and is cut in the end.
+//! [`Io`]: the bytes of one HTTP connection. One whose client reads nothing counts as idle, and is closed after a time limit.
 
 use std::{
     io::{self, IoSlice},

@@ -5,7 +5,7 @@
 //! | `door` | [`HttpDoor`]: listens, accepts, ends |
 //! | `connection` | one connection: limits and timeouts |
 //! | `slots` | how many connections and event streams there may be, and which one is evicted |
-//! | `io` | the bytes of a connection; a reader that takes nothing is cut |
+//! | `io` | the bytes of a connection; one that is not read is closed |
 //! | `answer` | an answer's body, and whether more of it is to come |
 //! | [`send_file`] | parts of files in answers, sent without being copied |
 //! | `body` | a request's body; one that does not come is cut |

@@ -1,8 +1,8 @@
 //! [`HttpSlots`]: how many HTTP connections there may be at once, and which one a newcomer evicts.
 //!
-//! Evicted is first a connection that brings no request, then one whose answer is not read, of the address with most of
-//! these the one that took nothing for the longest time. One whose request is being answered only an
-//! address with fewer evicts. Event streams have slots of their own, as they never end: they keep out one another only.
+//! A newcomer evicts a connection without a request, or one whose answer is not read: of the address that has most of
+//! these, the one that has read nothing for the longest time. A connection whose request is being answered is evicted only
+//! by an address that has fewer. Event streams never end, so they have slots of their own.
 
 use std::net::IpAddr;
 

@@ -98,15 +98,7 @@ pub(super) async fn finds(order: &Order, count: usize) -> Result<(), RogueError>
     let glob = |n| Term::new(&format!("*{}*a*e*i*o*{n}*", "?".repeat(100))).map_err(refused);
     let terms = (0..GLOBS).map(glob).collect::<Result<Vec<_>, _>>()?;
     let search = Search { terms: List::first_of(terms), ..Search::default() };
-    let request = move || FindRequest {
-        msg_id: MsgId::random(),
-        search: search.clone(),
-        after: None,
-        limit: 128,
-        ttl_hops: TTL_HOPS,
-        covered: List::new(),
-        from_guest: false,
-    };
+    let request = move || FindRequest::new(search.clone(), TTL_HOPS);
     busy(order, count, move || IndexerServiceRequest::Find { request: request() }).await
 }
 

@@ -1,5 +1,5 @@
-//! [`Steps`]: how many long pieces of work are done until the runtime looks at what has arrived: steps of handshakes, and
-//! registrations. Each takes up to 0.3 ms, and costs far more here than who asks for it pays.
+//! [`WorkPermits`]: semaphores that admit 4 long pieces of work, 2 of them of one address, between two polls of the sockets: steps of
+//! handshakes, and registrations. Each takes up to 0.3 ms, and costs far more here than who asks for it pays.
 
 use std::{
     collections::HashMap,
@@ -19,7 +19,7 @@ use tokio_util::sync::PollSemaphore;
 /// Addresses beyond which those without a step are forgotten.
 const SITES_MAX: usize = 512;
 
-/// Steps between two looks.
+/// Permits between two polls of the sockets.
 const STEPS: usize = 4;
 /// Of these, those of one address; of handshakes only the first step counts so: whoever goes on with one does not wait for
 /// all that begin one.
@@ -27,7 +27,7 @@ const STEPS_OF_ONE: usize = 2;
 
 /// Permits for steps.
 #[derive(Debug)]
-pub struct Steps {
+pub struct WorkPermits {
     all: Arc<Semaphore>,
     /// By address.
     of_one: Mutex<HashMap<IpAddr, Weak<Semaphore>>>,
@@ -35,37 +35,37 @@ pub struct Steps {
 
 /// A step that is being done. Its permits come back when all that is ready was polled, and the sockets were looked at.
 #[derive(Debug)]
-pub struct Step(Option<(OwnedSemaphorePermit, Option<OwnedSemaphorePermit>)>);
+pub struct WorkPermit(Option<(OwnedSemaphorePermit, Option<OwnedSemaphorePermit>)>);
 
 /// The steps of one handshake. It holds no permit while it waits for the other end.
 #[derive(Debug)]
-pub(super) struct Stepping {
+pub(super) struct HandshakePermits {
     all: PollSemaphore,
     /// Until its first step is done.
     first: Option<PollSemaphore>,
     begins: Option<OwnedSemaphorePermit>,
 }
 
-impl Default for Steps {
+impl Default for WorkPermits {
     fn default() -> Self {
         Self { all: Arc::new(Semaphore::new(STEPS)), of_one: Mutex::default() }
     }
 }
 
-impl Steps {
+impl WorkPermits {
     /// Those of a handshake with a node at `site`.
-    pub(super) fn at(&self, site: IpAddr) -> Stepping {
+    pub(super) fn at(&self, site: IpAddr) -> HandshakePermits {
         let [all, first] = [Arc::clone(&self.all), self.of_one(site)].map(PollSemaphore::new);
-        Stepping { all, first: Some(first), begins: None }
+        HandshakePermits { all, first: Some(first), begins: None }
     }
 
     /// A step for a node at `site`, once there is a permit; until dropped. `None` while the node stops.
     ///
     /// # Cancel safety
     /// Safe: who stops waiting loses its place.
-    pub async fn step(&self, site: IpAddr) -> Option<Step> {
+    pub async fn step(&self, site: IpAddr) -> Option<WorkPermit> {
         let of_one = self.of_one(site).acquire_owned().await.ok()?;
-        Some(Step(Some((Arc::clone(&self.all).acquire_owned().await.ok()?, Some(of_one)))))
+        Some(WorkPermit(Some((Arc::clone(&self.all).acquire_owned().await.ok()?, Some(of_one)))))
     }
 
     fn of_one(&self, site: IpAddr) -> Arc<Semaphore> {
@@ -81,7 +81,7 @@ impl Steps {
     }
 }
 
-impl Drop for Step {
+impl Drop for WorkPermit {
     fn drop(&mut self) {
         let permits = self.0.take();
         if let Ok(runtime) = Handle::try_current() {
@@ -93,7 +93,7 @@ impl Drop for Step {
     }
 }
 
-impl Stepping {
+impl HandshakePermits {
     /// Does a step, which is `work`, once there is a permit.
     pub(super) fn poll<T>(
         &mut self,
@@ -104,7 +104,7 @@ impl Stepping {
             self.begins = ready!(first.poll_acquire(cx));
         }
         let Some(permit) = ready!(self.all.poll_acquire(cx)) else { return Poll::Pending }; // it is never closed
-        let _step = Step(Some((permit, self.begins.take())));
+        let _step = WorkPermit(Some((permit, self.begins.take())));
         self.first = None;
         work(cx)
     }
@@ -122,9 +122,11 @@ mod tests {
     /// Goal: a crowd that begins handshakes delays neither those at other addresses nor those that go on with theirs.
     #[tokio::test]
     async fn who_begins_waits_for_its_own_address_and_who_goes_on_does_not() {
-        let (steps, begun) = (Steps::default(), Arc::new(AtomicUsize::new(0)));
+        let (steps, begun) = (WorkPermits::default(), Arc::new(AtomicUsize::new(0)));
         let [crowded, other] = [[192, 0, 2, 1], [192, 0, 2, 2]].map(IpAddr::from);
-        let step = async |stepping: &mut Stepping| poll_fn(|cx| stepping.poll(cx, |_| Poll::Ready(()))).await;
+        let step = async |stepping: &mut HandshakePermits| {
+            poll_fn(|cx| stepping.poll(cx, |_| Poll::Ready(()))).await
+        };
         let mut goes_on = steps.at(crowded);
         step(&mut goes_on).await;
         yield_now().await;
