@@ -194,6 +194,17 @@ pub(crate) fn until(running: &mut Running, what: &str, is_so: impl FnMut() -> bo
     until_within(LIMIT, running, what, is_so);
 }
 
+/// Waits until `running` has taken over SIGINT: until then that ends it without a word.
+#[track_caller]
+pub(crate) fn until_interruptible(running: &mut Running) {
+    let status = format!("/proc/{}/status", running.id());
+    until(running, "a handler of SIGINT", || {
+        let status = fs::read_to_string(&status).unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        caught.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).is_some_and(|bits| bits & 2 != 0)
+    });
+}
+
 /// Waits until `is_so`, while `running` runs, for at most this long.
 #[track_caller]
 pub(crate) fn until_within(
