@@ -2,6 +2,8 @@
 
 use std::{
     io,
+    net::Shutdown,
+    os::fd::AsFd,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -38,6 +40,12 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(DEAD_AFTER))?;
     Ok(())
+}
+
+/// Has a socket listen no more, in whatever process it is open.
+pub fn stop_listening(socket: &impl AsFd) {
+    // It fails where the socket does not listen.
+    let _ = SockRef::from(socket).shutdown(Shutdown::Both);
 }
 
 impl AsyncRead for Io {

@@ -25,6 +25,7 @@ use super::{
     descriptors::{file_limit, shares},
     endpoint::Endpoint,
     error::ConnectError,
+    io::stop_listening,
     remote::Connection,
     rendezvous,
     slots::{Activity, Slot, SlotLimits, SlotOwner, Slots},
@@ -171,6 +172,14 @@ impl Endpoint {
         self.announce(local_addr);
         let arrivals = Arc::new(ConnectionLimiter::new(self.role()));
         Ok(Listener { endpoint: Arc::clone(self), socket, local_addr, arrivals })
+    }
+}
+
+impl Drop for Listener {
+    /// A child that another thread of this process has forked has the socket too until it executes its program: the port
+    /// would be in use until then.
+    fn drop(&mut self) {
+        stop_listening(&self.socket);
     }
 }
 
@@ -345,5 +354,26 @@ impl Welcome {
             })
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::{identity::Identity, transport::EndpointConfig};
+
+    /// As in a child that has been forked and has not executed its program yet.
+    #[tokio::test]
+    async fn port_of_a_dropped_listener_is_free_while_its_socket_is_open_in_another_process() {
+        let identity = Identity::from_seed(&[1; 32]);
+        let (role, network, security, access) = (Role::Peer, <_>::default(), <_>::default(), <_>::default());
+        let endpoint = Endpoint::new(EndpointConfig { identity, role, network, security, access }).unwrap();
+        let listener = endpoint.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let _forked = listener.socket.as_fd().try_clone_to_owned().unwrap();
+        let at = listener.local_addr();
+        drop(listener);
+        endpoint.bind(at).unwrap();
     }
 }

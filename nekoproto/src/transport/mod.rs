@@ -53,6 +53,7 @@ pub use descriptors::{file_limit, raise_file_limit};
 pub use dial::CallsBack;
 pub use endpoint::{Endpoint, EndpointConfig, Security};
 pub use error::{ConnectError, DataError, EndpointError, FrameError};
+pub use io::stop_listening;
 pub use link::{Link, LinkState};
 pub use listener::{ConnectionLimiter, Listener};
 pub use node_io::NodeIo;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use axum::Router;
+use nekoproto::transport::stop_listening;
 use tokio::{net::TcpListener, sync::oneshot, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
@@ -119,6 +120,7 @@ async fn accept(socket: TcpListener, router: Router, stop: CancellationToken) {
             }
         }
     }
+    stop_listening(&socket);
     drop(socket);
     tasks.close();
     if tokio::time::timeout(GRACE, tasks.wait()).await.is_err() {
