@@ -306,12 +306,6 @@ impl Transfer {
         self.state.lock().schedule.wants(chunk)
     }
 
-    /// Counts useful bytes received.
-    pub(super) fn moved(&self, bytes: u64) {
-        self.moved.fetch_add(bytes, Ordering::Relaxed);
-        self.counters.bytes_down.inc_by(bytes);
-    }
-
     pub(super) fn measured(&self, stream: StreamId, bytes: u64, took: Duration) {
         let now = self.now();
         self.state.lock().schedule.measured(stream, bytes, took.as_secs_f64(), now);
@@ -327,22 +321,28 @@ impl Transfer {
         }
     }
 
-    /// Records that chunk `index` is on disk.
-    pub(super) fn had(&self, index: usize, from: Option<StreamId>) {
+    /// Records that chunk `index` is on disk, and counts its bytes; returns them, 0 if it was there before.
+    pub(super) fn had(&self, index: usize, from: Option<StreamId>) -> u64 {
         let now = self.now();
-        let left = {
+        let (is_new, left) = {
             let mut state = self.state.lock();
-            state.schedule.had(index, from, now);
-            state.schedule.left()
+            (state.schedule.had(index, from, now), state.schedule.left())
         };
+        if !is_new {
+            return 0;
+        }
         let len = u64::from(self.assembly.manifest().chunks()[index].len);
-        match from {
-            Some(_) => self.progress.add_done(len),
-            None => self.progress.add_kept(len),
+        if from.is_some() {
+            self.moved.fetch_add(len, Ordering::Relaxed);
+            self.counters.bytes_down.inc_by(len);
+            self.progress.add_done(len);
+        } else {
+            self.progress.add_kept(len);
         }
         if left == 0 {
             self.changed.notify_all();
         }
+        len
     }
 
     /// Ends the download if `result` is a disk error.
@@ -357,7 +357,10 @@ impl Transfer {
             self.changed.notify_all();
         };
         let is_over = || self.state.lock().ended;
-        let taken = chunks.take(&self.assembly, is_over, |index| self.had(index, None), lost);
+        let had = |index| {
+            self.had(index, None);
+        };
+        let taken = chunks.take(&self.assembly, is_over, had, lost);
         self.stored(taken);
     }
 

@@ -235,10 +235,8 @@ impl Worker<'_> {
         let (transfer, id) = (self.transfer, self.id);
         let manifest = transfer.assembly().manifest();
         let range = manifest.range(chunks.start).start..manifest.range(chunks.end - 1).end;
-        transfer.moved(range.end - range.start);
-        self.counter.add(range.end - range.start);
         let bytes = &self.buffer[len(range.start - offset)..len(range.end - offset)];
-        let took = |index| transfer.had(index, Some(id));
+        let took = |index| self.counter.add(transfer.had(index, Some(id)));
         let written = transfer.writing(|| {
             if self.verifier.is_used() {
                 transfer.assembly().put(chunks.start, bytes, || {}, took)

@@ -171,8 +171,9 @@ impl Ledger {
         }
     }
 
-    /// Chunk `index` is verified and written; `from` is its stream, or `None` if it came from disk.
-    pub(super) fn had(&mut self, index: usize, from: Option<StreamId>, now: Duration) {
+    /// Chunk `index` is verified and written; `from` is its stream, or `None` if it came from disk. False if it was had
+    /// before: a chunk that is leased to two streams may come twice.
+    pub(super) fn had(&mut self, index: usize, from: Option<StreamId>, now: Duration) -> bool {
         if let Some(stream) = from.and_then(|from| self.streams.get_mut(&from)) {
             stream.moved_at = now;
             stream.kept += u64::from(self.lens[index]);
@@ -182,7 +183,7 @@ impl Ledger {
             }
         }
         if self.had.put(index) {
-            return;
+            return false;
         }
         self.left -= 1;
         if let Some(taker) = self.hedged.remove(&index)
@@ -196,6 +197,7 @@ impl Ledger {
                 stream.take(index, &self.lens);
             }
         }
+        true
     }
 
     /// The claimed chunk `index` is not on disk. It may have been received since.

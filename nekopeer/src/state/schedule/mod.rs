@@ -105,9 +105,10 @@ impl Schedule {
         !self.ledger.had.contains(index)
     }
 
-    /// Chunk `index` is verified and written; `from` is its stream, or `None` if it came from disk.
-    pub(crate) fn had(&mut self, index: usize, from: Option<StreamId>, now: Duration) {
-        self.ledger.had(index, from, now);
+    /// Chunk `index` is verified and written; `from` is its stream, or `None` if it came from disk. False if it was had
+    /// before.
+    pub(crate) fn had(&mut self, index: usize, from: Option<StreamId>, now: Duration) -> bool {
+        self.ledger.had(index, from, now)
     }
 
     /// The claimed chunk `index` is not on disk. It may have been received since.

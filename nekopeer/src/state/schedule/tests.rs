@@ -147,15 +147,15 @@ fn a_stream_that_stands_still_at_the_end_is_overtaken_and_its_chunk_comes_once()
     schedule.measured(2, 1_000_000, 1.0, NOW);
     assert_eq!(schedule.next(1, NOW), Next::Fetch(0..2));
     assert_eq!(schedule.next(2, NOW), Next::Fetch(2..4));
-    [2, 3].into_iter().for_each(|index| schedule.had(index, Some(2), NOW));
+    assert!([2, 3].into_iter().all(|index| schedule.had(index, Some(2), NOW)));
     assert_eq!(schedule.next(2, NOW), Next::Wait, "the other is as fast");
     let later = NOW + STANDS_STILL_AFTER + Duration::from_millis(1);
     assert_eq!(schedule.next(2, later), Next::Fetch(0..2));
     schedule.had(1, Some(2), later);
     assert!(schedule.wants(0));
-    schedule.had(0, Some(1), later); // delivered after all
+    assert!(schedule.had(0, Some(1), later), "delivered after all");
     assert!(!schedule.wants(0) && schedule.left() == 0);
-    schedule.had(0, Some(2), later);
+    assert!(!schedule.had(0, Some(2), later), "it counts once");
     assert_eq!(schedule.next(2, later), Next::Done);
     schedule.check();
 }
@@ -197,8 +197,9 @@ fn far_source_is_asked_alone_while_it_does_what_it_can() {
             let arrived = slow_start(u32::try_from(millis / 50).unwrap()).min(size);
             schedule.came(1, arrived - came);
             came = arrived;
-            (0..usize::try_from(came).unwrap() / (64 * 1024))
-                .for_each(|index| schedule.had(index, Some(1), now));
+            for index in 0..usize::try_from(came).unwrap() / (64 * 1024) {
+                schedule.had(index, Some(1), now);
+            }
             if schedule.left() == 0 {
                 break;
             }
@@ -219,7 +220,10 @@ fn what_is_asked_twice_in_vain_is_bounded() {
         if let Next::Fetch(run) = schedule.next(2, now) {
             assert_eq!(schedule.next(2, now), Next::Wait, "one at a time");
             twice += run.len();
-            run.clone().for_each(|index| schedule.had(index, Some(1), now)); // the late one delivers all the same
+            assert!(
+                run.clone().all(|index| schedule.had(index, Some(1), now)),
+                "the late one delivers all the same"
+            );
             schedule.measured(2, run.len() as u64, 1e-3, now);
         }
         schedule.had(index, Some(1), now);
@@ -236,7 +240,7 @@ fn what_is_claimed_is_leased_only_when_the_claim_fails() {
     let mut schedule = with_sources(schedule, 1);
     assert_eq!(schedule.next(1, NOW), Next::Fetch(0..1));
     assert_eq!(schedule.next(1, NOW), Next::Fetch(2..3));
-    [0, 2].into_iter().for_each(|index| schedule.had(index, Some(1), NOW));
+    assert!([0, 2].into_iter().all(|index| schedule.had(index, Some(1), NOW)));
     assert_eq!(schedule.next(1, NOW), Next::Wait);
     schedule.unclaim(1);
     assert_eq!(schedule.next(1, NOW), Next::Fetch(1..2));
@@ -272,7 +276,7 @@ proptest! {
         }
         (1..4).for_each(|stream| schedule.closed(stream));
         while let Next::Fetch(run) = schedule.next(4, now) {
-            run.for_each(|index| schedule.had(index, Some(4), now));
+            prop_assert!(run.into_iter().all(|index| schedule.had(index, Some(4), now)));
         }
         prop_assert_eq!(schedule.left(), 0);
     }
@@ -345,7 +349,9 @@ fn simulate(seed: u64, speeds: &[f64], chunks: usize) -> Outcome {
         let run = queues.get_mut(&stream).unwrap().pop_front().unwrap();
         outcome.fetched += bytes;
         schedule.measured(stream, bytes, takes, Duration::from_secs_f64(clock));
-        run.for_each(|index| schedule.had(index, Some(stream), Duration::from_secs_f64(clock)));
+        for index in run {
+            schedule.had(index, Some(stream), Duration::from_secs_f64(clock));
+        }
         schedule.check();
     }
     outcome.seconds = clock;
