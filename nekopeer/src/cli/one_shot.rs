@@ -29,11 +29,12 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Runs what a verb means, once.
 pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> anyhow::Result<Ended> {
+    let mut stop = Stop::new()?; // before anything is printed: who reads that may interrupt the command
     let saying = Saying { dir: &args.dir, policy: args.policy.change(), line: None };
     let Some(mut command) = verb.command(saying, output)? else { return Ok(Ended::Usage) };
-    let mut stop = Stop::new()?;
     if let Command::Stop(_) = command {
-        return Ok(stop_peer(args, output, &mut stop).await?.unwrap_or(Ended::Interrupted));
+        let stopped = stop_peer(args, output, &mut stop).await?;
+        return Ok(stopped.unwrap_or_else(|| show::interrupted(output)));
     }
     let need = command.api().about().need;
     if need == Need::Running
@@ -43,7 +44,7 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
     }
     loop {
         let Some(mut reached) = reached(&args.for_command(&command), need, output, &mut stop).await? else {
-            return Ok(Ended::Interrupted);
+            return Ok(show::interrupted(output));
         };
         let watching = command.api().then();
         let ended = on_reached(&mut reached, args, (&command, watching.as_ref()), output, &mut stop).await;
@@ -98,10 +99,7 @@ async fn reached(
 ) -> anyhow::Result<Option<Reached>> {
     tokio::select! {
         reached = reach(args, need, output) => reached.map(Some),
-        () = stop.wait() => {
-            output.note("interrupted");
-            Ok(None)
-        }
+        () = stop.wait() => Ok(None),
     }
 }
 
@@ -150,7 +148,7 @@ async fn on_reached(
 pub(super) async fn serve(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
     let mut stop = Stop::new()?;
     let mut hosted = match reached(args, Need::Serving, output, &mut stop).await? {
-        None => return Ok(Ended::Interrupted),
+        None => return Ok(show::interrupted(output)),
         Some(Reached::Here(hosted)) => hosted,
         Some(Reached::There(caller)) => {
             let (folder, process) = (args.data_dir(), caller.facts.process);

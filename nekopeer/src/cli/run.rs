@@ -25,8 +25,8 @@ const INTERRUPTED: &str = "interrupted; what came so far is kept";
 /// The same for what comes on stdin. The storing of a complete input is not interrupted.
 const INTERRUPTED_INPUT: &str = "interrupted; stdin is stored only if it had ended";
 
-/// Time limit for the output of an interrupted command.
-const SHOWN_WITHIN: Duration = Duration::from_millis(300);
+/// Time limit for the output of an interrupted command, where nobody takes it; a second Ctrl-C ends it at once.
+const SHOWN_WITHIN: Duration = Duration::from_secs(5);
 
 /// How a run ended.
 pub(super) enum Run {
@@ -87,8 +87,11 @@ pub(super) async fn run(
         drop(interrupted);
         showing.await
     };
-    // It ends, unless nobody takes what it prints.
-    if timeout(SHOWN_WITHIN, ending).await.is_err() && is_told {
+    let is_shown = tokio::select! {
+        shown = timeout(SHOWN_WITHIN, ending) => shown.is_ok(),
+        () = stop.wait() => false,
+    };
+    if !is_shown && is_told {
         output.note(text);
     }
     Ok(Run::Interrupted)

@@ -82,6 +82,12 @@ pub(super) fn failure(failure: &Failure, output: Output) -> Ended {
     Ended::Failed(failure.kind)
 }
 
+/// Prints that the user ended a command before it began, as [`failure`] does.
+pub(super) fn interrupted(output: Output) -> Ended {
+    failure(&Failure::with(FailureKind::Cancelled, "interrupted"), output);
+    Ended::Interrupted
+}
+
 /// Prints it where results are JSON.
 fn print_json(failure: &Failure, output: Output) {
     if output.is_json() {
