@@ -2,8 +2,8 @@
 //! is lost, no version stands for two contents, no file is torn, and the next command works.
 //!
 //! `strace` kills a process when one of its threads enters a system call for the n-th time. Each kind of call kills one
-//! command; with `NEKO_SEEDS=N` each command, N times. Where `strace` is missing or may not trace, the test says so and is
-//! left out, unless `NEKO_STRACE=required`.
+//! command; with `NEKO_SEEDS=N` each command, N times. Where `strace` is missing or may not trace, the test is left out, unless
+//! `NEKO_STRACE=required`.
 
 use std::{
     collections::BTreeMap,
@@ -14,6 +14,8 @@ use std::{
 };
 
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
+
+use testkit::machine::{STRACE, strace};
 
 use crate::program::*;
 
@@ -49,15 +51,6 @@ enum Doing {
 struct Kill {
     call: &'static str,
     nth: u32,
-}
-
-/// Whether processes can be traced here.
-fn can_trace() -> bool {
-    let mut trace = Command::new("strace");
-    trace.args(["-f", "-o", "/dev/null", "true"]).stdout(Stdio::null()).stderr(Stdio::null());
-    let can = trace.status().is_ok_and(|status| status.success());
-    assert!(can || env::var("NEKO_STRACE").is_err(), "strace is required and cannot trace");
-    can
 }
 
 impl Kill {
@@ -194,10 +187,7 @@ impl World {
 
 #[test]
 fn whoever_is_killed_at_a_durable_step_loses_nothing() {
-    if !can_trace() {
-        println!("left out: strace cannot trace here");
-        return;
-    }
+    let Some(()) = STRACE.or_left_out(strace()) else { return };
     let (_indexers, origin, reader) = two_homes();
     let (random, in_all) = (StdRng::seed_from_u64(0), env::var_os("NEKO_SEEDS").is_some());
     let (history, left, kills) = Default::default();

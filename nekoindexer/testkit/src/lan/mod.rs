@@ -10,16 +10,14 @@ mod tests;
 
 use std::{
     collections::BTreeMap,
-    env,
-    fmt::{Display, Write as _},
-    io::{Write as _, stderr},
+    fmt::Write as _,
     thread,
     time::{Duration, Instant},
 };
 
 pub use self::{changes::Cable, namespace::Namespace};
 
-use crate::LOOK_EVERY;
+use crate::{LOOK_EVERY, machine::NETWORKS};
 
 /// A switched-on device takes no longer on any machine.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(20);
@@ -34,32 +32,13 @@ pub struct Lan {
     switches: Namespace,
 }
 
-/// What was made; `None` where this machine does not allow it: that is said, and with `NEKO_NETWORKS=required` it is a
-/// failure.
-///
-/// # Panics
-/// With `NEKO_NETWORKS=required`.
-pub fn or_left_out<T>(made: Result<T, impl Display>) -> Option<T> {
-    let why = match made {
-        Ok(made) => return Some(made),
-        Err(why) => why,
-    };
-    let is_required = env::var("NEKO_NETWORKS").is_ok_and(|wish| wish == "required");
-    assert!(!is_required, "networks are required: {why}");
-    // The test harness hides what a test prints by the usual macros if it passes.
-    let said = writeln!(stderr(), "left out: this machine allows no emulated network: {why}");
-    said.unwrap();
-    None
-}
-
 impl Lan {
-    /// Networks of these hosts, which are numbered from 1; `None` where this machine allows none, as [`or_left_out`]
-    /// has it. The router of a network is not there: what is sent elsewhere is lost.
+    /// Networks of these hosts, which are numbered from 1; `None` where this machine allows none. The router of a network is not there: what is sent elsewhere is lost.
     pub fn of<const N: usize>(networks: [&[u8]; N]) -> Option<Self> {
-        or_left_out(Self::new(networks.map(<[u8]>::to_vec).to_vec()))
+        NETWORKS.or_left_out(Self::new(networks.map(<[u8]>::to_vec).to_vec()))
     }
 
-    fn new(networks: Vec<Vec<u8>>) -> Result<Self, String> {
+    pub(crate) fn new(networks: Vec<Vec<u8>>) -> Result<Self, String> {
         let mut lan = Self { hosts: BTreeMap::new(), networks, switches: Namespace::new()? };
         lan.switches.tell("nft", &["list", "ruleset"], "")?;
         let mut wiring = String::new();

@@ -3,8 +3,8 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Write},
-    path::{Path, PathBuf},
+    io::{BufRead, BufReader},
+    path::Path,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -20,6 +20,7 @@ use hyper_util::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use testkit::machine::{self, BROWSER};
 
 /// Time limit of what a page is waited for.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -127,25 +128,10 @@ impl Drop for Driver {
     }
 }
 
-fn found(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
-}
-
 impl Browser {
-    /// A browser, or `None` where none is installed: that is said, and where `NEKO_BROWSER=required` it is a failure.
+    /// A browser, or `None` where none is installed and `NEKO_BROWSER` does not require one.
     pub(crate) async fn start() -> Option<Self> {
-        let Some((driver, browser)) = found("chromedriver").zip(found("chromium")) else {
-            let is_required = std::env::var("NEKO_BROWSER").is_ok_and(|wish| wish == "required");
-            assert!(!is_required, "no chromium and chromedriver: install them");
-            // The test harness hides what a test prints by the usual macros if it passes.
-            let said = writeln!(
-                std::io::stderr(),
-                "left out: no chromium and chromedriver, so no dashboard is looked at"
-            );
-            said.unwrap();
-            return None;
-        };
+        let (driver, browser) = BROWSER.or_left_out(machine::browser())?;
         let (driver, at) = Driver::start(&driver);
         let profile = format!("--user-data-dir={}", driver.profile.path().display());
         let capabilities = json!({

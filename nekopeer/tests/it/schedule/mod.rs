@@ -20,7 +20,7 @@ use std::{
 };
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use testkit::lan::or_left_out;
+use testkit::machine::NETWORKS;
 
 use self::{
     faults::faults,
@@ -40,7 +40,7 @@ fn random_schedule_keeps_the_promises() {
 /// Each process on a host of its own; hosts are cut off, one way or both.
 #[test]
 fn random_schedule_on_a_network_keeps_the_promises() {
-    each_seed(|| or_left_out(Network::of(HOSTS)).map(Some));
+    each_seed(|| NETWORKS.or_left_out(Network::of(HOSTS)).map(Some));
 }
 
 #[expect(clippy::print_stdout, reason = "says what a seed came to")]
