@@ -8,13 +8,13 @@ use std::{
 use testkit::lan::Lan;
 
 use super::{
-    Home, Running,
+    Home, LIMIT, Running,
     indexer::{LISTENS, an_indexer},
     until_within,
 };
 
-/// Time in which the network mends itself; 5 s are meant, where no other test runs.
-pub(crate) const SOON: Duration = Duration::from_secs(15);
+/// Time limit for the network to mend itself, which takes 5 s where nothing else runs.
+pub(crate) const SOON: Duration = LIMIT;
 /// What is shared unless a test says something else.
 pub(crate) const NAME: &str = "notes.md";
 

@@ -27,7 +27,7 @@ use tokio::runtime::Runtime;
 pub(crate) use crate::common::{MIB, bytes, kept_port};
 
 /// Time limit of a program's run; one that exceeds it hangs, and fails the test.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = testkit::TEST_LIMIT;
 
 /// Indexers in a line, each a neighbor of the previous one. Dropping them stops them.
 pub(crate) struct Indexers {
@@ -286,9 +286,18 @@ impl Running {
         i32::try_from(self.child.id()).unwrap()
     }
 
+    /// Sends it this signal; returns once all of its threads have stopped if that is STOP.
     pub(crate) fn signal(&self, name: &str) {
         let line = format!("kill -s {name} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let has_stopped = |task: fs::DirEntry| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
+        };
+        while name == "STOP" && !fs::read_dir(&tasks).unwrap().flatten().all(has_stopped) {
+            std::thread::yield_now();
+        }
     }
 
     /// Interrupts it, and waits for its end.
