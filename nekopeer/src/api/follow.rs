@@ -94,9 +94,10 @@ impl Api for Follow {
         let job = host.jobs.begin(JobKind::Follow, &names, String::new(), false);
         let (events, endless) = (peer.events(), CancellationToken::new());
         let (library, downloader) = (Arc::clone(&peer.library), Arc::clone(&peer.downloader));
+        let watch = Arc::clone(&peer.watch);
         let (printed, lines) = mpsc::channel(PRINTED_WAITING_MAX);
         let options = named::options(&wanted, &via, self.force);
-        let following = Follower { library, downloader, hook, printed, keep: self.keep, options };
+        let following = Follower { library, downloader, watch, hook, printed, keep: self.keep, options };
         let followed = names.clone();
         let is_about = |event: &Event| event.name().is_none_or(|about| followed.contains(about));
         let is_wanted = |event: &Event| event.is_worth_showing() && is_about(event);

@@ -25,6 +25,7 @@ use crate::{
     download::{DownloadError, DownloadOptions, Downloader},
     library::{Library, events::Event},
     storage::catalogue::{CatalogueError, Entry},
+    watch::{Watch, is_up_to_date},
 };
 
 /// Names that one command follows.
@@ -42,6 +43,7 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 pub(crate) struct Follower {
     pub(crate) library: Arc<Library>,
     pub(crate) downloader: Arc<Downloader>,
+    pub(crate) watch: Arc<Watch>,
     /// What is run on each new version.
     pub(crate) hook: Option<Hook>,
     /// Takes what that prints.
@@ -150,8 +152,8 @@ impl Follower {
             }
             _ => {}
         }
-        let Some(held) = held.filter(|held| library.is_up_to_date(held)) else {
-            return library.bring(name, self.options.clone(), is_begun).await.map(|()| false);
+        let Some(held) = held.filter(|held| is_up_to_date(library, held)) else {
+            return self.watch.bring(name, self.options.clone(), is_begun).await.map(|()| false);
         };
         let is_new = seen.accepted != Some((held.record.origin, held.record.version));
         match &self.hook {
@@ -252,9 +254,16 @@ mod tests {
             Config { indexers: vec![silent.local_addr().unwrap().into()], ..Config::new(folder.path()) };
         let peer = Peer::spawn(config).await.unwrap();
         let (library, downloader) = (Arc::clone(&peer.library), Arc::clone(&peer.downloader));
-        let options = DownloadOptions::default();
-        let follower =
-            Follower { library, downloader, hook: None, printed: mpsc::channel(1).0, keep: None, options };
+        let (watch, options) = (Arc::clone(&peer.watch), DownloadOptions::default());
+        let follower = Follower {
+            library,
+            downloader,
+            watch,
+            hook: None,
+            printed: mpsc::channel(1).0,
+            keep: None,
+            options,
+        };
         let names = (0..FOLLOWED_MAX).map(|n| FileName::new(&format!("f{n}")).unwrap()).collect();
         let (mut following, mut tried) = (pin!(follower.follow(names)), HashSet::new());
         while tried.len() < 12 {

@@ -37,6 +37,7 @@ use crate::{
         Library,
         events::{Event, unreached},
     },
+    serve::Uploads,
     state::registrations::Registrations,
     storage::remembered::Home,
 };
@@ -77,11 +78,18 @@ pub(crate) struct Indexers {
 
 impl Indexers {
     /// Starts to connect to each indexer of `config`, and keeps the offers registered there.
-    pub(crate) fn spawn(config: &Config, endpoint: &Arc<Endpoint>, library: &Arc<Library>) -> Arc<Self> {
+    /// `uploads` serve nodes that this peer connects to as an indexer asks it to.
+    pub(crate) fn spawn(
+        config: &Config,
+        endpoint: &Arc<Endpoint>,
+        library: &Arc<Library>,
+        uploads: Option<Arc<Uploads>>,
+    ) -> Arc<Self> {
+        let dialing = (Arc::clone(endpoint), uploads);
         let all: Arc<[SocketAddr]> = config.indexers.iter().map(|at| at.addr).collect();
         let registrations = Arc::new(Mutex::new(Registrations::new(all.len())));
         let at = |index: usize| (config.indexers[index].clone(), config.keys.get(&all[index]).copied());
-        let session = |index| Session::spawn((index, at(index)), &all, endpoint, library, &registrations);
+        let session = |index| Session::spawn((index, at(index)), &all, &dialing, library, &registrations);
         let indexers = Arc::new(Self {
             library: Arc::clone(library),
             sessions: (0..all.len()).map(session).collect(),

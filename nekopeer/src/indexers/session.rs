@@ -28,7 +28,7 @@ use tokio::{
 use super::SearchError;
 use crate::{
     library::Library,
-    serve::control::PeerControl,
+    serve::{Uploads, control::PeerControl},
     state::registrations::{IndexerIndex, Registrations},
 };
 
@@ -92,14 +92,14 @@ impl Session {
     pub(super) fn spawn(
         (index, at): (IndexerIndex, (HostAddr, Option<NodeId>)),
         all: &Arc<[SocketAddr]>,
-        endpoint: &Arc<Endpoint>,
+        dialing: &(Arc<Endpoint>, Option<Arc<Uploads>>),
         library: &Arc<Library>,
         registrations: &Arc<Mutex<Registrations>>,
     ) -> Self {
         let tasks = &library.tasks;
-        let (serving, connecting) = (Arc::clone(library), Arc::clone(endpoint));
+        let (serving, connecting) = (Arc::clone(library), dialing.clone());
         let open = move |connection: Connection| {
-            let (library, for_indexer) = (Arc::clone(&serving), Some(Arc::clone(&connecting)));
+            let (library, for_indexer) = (Arc::clone(&serving), Some(connecting.clone()));
             let control = PeerControl { library, remote: connection.remote, for_indexer };
             let (client, driver) = control::open(connection.io, control.serve(), IndexerServiceClient::from);
             (client, Box::pin(driver) as control::Driver)
@@ -108,7 +108,7 @@ impl Session {
             index,
             all: Arc::clone(all),
             library: Arc::clone(library),
-            link: Link::spawn(Arc::clone(endpoint), at, tasks.stop.clone(), &tasks.tracker, open),
+            link: Link::spawn(Arc::clone(&dialing.0), at, tasks.stop.clone(), &tasks.tracker, open),
             registrations: Arc::clone(registrations),
             changed: Notify::new(),
             told: watch::Sender::default(),

@@ -4,12 +4,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nekoproto::{FileName, Freshness, NodeId, VerifiedRecord};
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
 
-use super::{ENTRIES_AT_ONCE, FetchRequest, Library, events::Event};
+use super::{ENTRIES_AT_ONCE, Library, events::Event};
 use crate::{
-    download::{DownloadError, DownloadOptions},
-    sets,
     state::freshness::{CopyState, Doubt, NoAnswer},
     storage::catalogue::{CatalogueError, Entry, PageStart, Preference, PreferenceChange, Reader},
     util::clock,
@@ -163,34 +160,6 @@ impl Library {
         let newest = self.catalogue.get(name)?.newest.clone()?;
         let reader = self.catalogue.reader(name).unwrap_or_default();
         (!newest.is_withdrawal() && !reader.passes_over(&newest)).then_some(newest)
-    }
-
-    /// Whether the newest version of `held` that is known and wanted is in its place. Blocking.
-    pub(crate) fn is_up_to_date(&self, held: &Entry) -> bool {
-        self.wanted(&held.record.name).is_none() && sets::is_in_place(self, held)
-    }
-
-    /// Has the newest version of `name` downloaded, in turn with all that is refetched. If it `lasts`, also what only a user
-    /// can change is waited for.
-    ///
-    /// # Cancel safety
-    /// Safe: the download ends soon.
-    pub(crate) async fn bring(
-        &self,
-        name: &FileName,
-        options: DownloadOptions,
-        lasts: bool,
-    ) -> Result<(), DownloadError> {
-        let (done, ended) = oneshot::channel();
-        // What is not held counts as of an origin of its own.
-        let unknown = || NodeId::from_bytes(*blake3::hash(name.as_str().as_bytes()).as_bytes());
-        let origin = self.catalogue.get(name).map_or_else(unknown, |held| held.record.origin);
-        self.news.lock().wanted.push((name.clone(), origin, FetchRequest { options, lasts, done }));
-        self.wake();
-        match ended.await {
-            Ok(result) => result,
-            Err(_) => std::future::pending().await, // the peer has ended
-        }
     }
 
     /// All outdated copies, with their origins.

@@ -19,13 +19,13 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap, hash_map},
     net::SocketAddr,
     path::PathBuf,
-    sync::{Arc, OnceLock, Weak, atomic::AtomicBool},
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
 use nekoproto::{FileName, NodeId, VerifiedRecord, Verifier};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, broadcast, oneshot, watch};
+use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -39,8 +39,6 @@ use self::{
     subscribers::Subscribers,
 };
 use crate::{
-    download::{DownloadError, DownloadOptions},
-    serve::Uploads,
     state::copies::Copies,
     storage::{catalogue::Catalogue, lock::DataLock, share_folder::ShareFolder},
     util::{progress::Progress, tasks::Tasks},
@@ -82,8 +80,6 @@ pub(crate) struct Library {
     is_alone: bool,
     /// An indexer has answered a registration of everything since this process began.
     is_registered: AtomicBool,
-    /// What serves other nodes, if this peer does.
-    pub(crate) uploads: OnceLock<Weak<Uploads>>,
     /// Indexers that could not connect to this peer, and where they tried.
     pub(crate) unreached: Mutex<HashMap<NodeId, SocketAddr>>,
     /// Another process that uses its key, because of which an indexer refuses this peer.
@@ -124,17 +120,6 @@ pub(crate) struct News {
     pub(crate) changed: BTreeSet<FileName>,
     /// Newer versions that the own indexers may not know.
     pub(crate) heard: Vec<VerifiedRecord>,
-    /// Names that are to be downloaded, and their origins.
-    pub(crate) wanted: Vec<(FileName, NodeId, FetchRequest)>,
-}
-
-/// A download that somebody waits for. It is repeated until it succeeds.
-#[derive(Debug)]
-pub(crate) struct FetchRequest {
-    pub(crate) options: DownloadOptions,
-    /// Whether it is repeated even if it fails and only a user can change that.
-    pub(crate) lasts: bool,
-    pub(crate) done: oneshot::Sender<Result<(), DownloadError>>,
 }
 
 impl Library {
@@ -168,7 +153,6 @@ impl Library {
             own_news: Mutex::default(),
             is_alone: indexers == 0,
             is_registered: AtomicBool::new(false),
-            uploads: OnceLock::new(),
             unreached: Mutex::default(),
             key_in_use: watch::Sender::default(),
             changed: ChangedFiles::default(),

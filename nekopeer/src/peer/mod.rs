@@ -102,6 +102,7 @@ pub struct PeerHandle {
     pub(crate) peers: Arc<Peers>,
     pub(crate) downloader: Arc<Downloader>,
     pub(crate) publisher: Arc<Publisher>,
+    pub(crate) watch: Arc<Watch>,
     throttle: Arc<Throttle>,
     local_addr: Option<SocketAddr>,
     pub(crate) figures: Arc<Figures>,
@@ -134,9 +135,11 @@ impl Peer {
             Library::new(opened, endpoint.node(), listener.is_some(), indexers, config.ttr);
         library.blocking(|library| sets::sweep(library)).await;
         let partial_files = Arc::new(PartialFiles::default());
-        let indexers = Indexers::spawn(&config, &endpoint, &library);
-        let peers = Peers::new(&endpoint, &library, &indexers);
         let throttle = Arc::new(Throttle::new(config.limit_up, config.limit_down));
+        let serving = listener.map(|listener| (Uploads::new(&library, &partial_files, &throttle), listener));
+        let uploads = serving.as_ref().map(|(uploads, _)| Arc::clone(uploads));
+        let indexers = Indexers::spawn(&config, &endpoint, &library, uploads);
+        let peers = Peers::new(&endpoint, &library, &indexers);
         let downloader = Downloader::new(&library, &indexers, &peers, &endpoint, &partial_files, &throttle);
         let publisher = Publisher::new(&library, &indexers, &peers, config.policy);
         let watch = Arc::new(Watch {
@@ -146,12 +149,11 @@ impl Peer {
             downloader: Arc::clone(&downloader),
             publisher: Arc::clone(&publisher),
             on_stale: config.on_stale,
+            requests: Mutex::default(),
         });
         let tasks = &library.tasks;
         let accepts = tasks.stop.child_token();
-        let serving = listener.map(|listener| {
-            let uploads = Uploads::new(&library, &partial_files, &throttle);
-            drop(library.uploads.set(Arc::downgrade(&uploads))); // once for each library
+        let serving = serving.map(|(uploads, listener)| {
             let serving = (Arc::clone(&uploads), listener.arrivals());
             let serve = move |connection| Arc::clone(&uploads).serve(connection);
             let accepting = listener.run(tasks.stop.clone(), tasks.tracker.clone(), serve);
@@ -159,7 +161,7 @@ impl Peer {
             serving
         });
         let figures = Figures::new(endpoint.budget(), &library, serving);
-        tasks.spawn_until_stop(watch.run());
+        tasks.spawn_until_stop(Arc::clone(&watch).run());
         let first_events = Mutex::new(Some(first_events));
         Ok(PeerHandle {
             library,
@@ -167,6 +169,7 @@ impl Peer {
             peers,
             downloader,
             publisher,
+            watch,
             throttle,
             local_addr,
             figures,

@@ -1,10 +1,6 @@
 //! The control calls that a peer answers, from its indexers and from other peers.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, Weak},
-    time::Instant,
-};
+use std::{net::SocketAddr, sync::Arc, time::Instant};
 
 use nekoproto::{
     Held, Holder, List, Numbered, PeerService, Records, Refusal, SignedRecord, Verdict, VerifiedRecord,
@@ -13,6 +9,7 @@ use nekoproto::{
 };
 use tarpc::context::Context;
 
+use super::Uploads;
 use crate::{
     library::{Library, events::Event},
     state,
@@ -25,8 +22,8 @@ use crate::{
 pub(crate) struct PeerControl {
     pub(crate) library: Arc<Library>,
     pub(crate) remote: Remote,
-    /// How this peer connects to others as the other end asks it to: it is one of its own indexers.
-    pub(crate) for_indexer: Option<Arc<Endpoint>>,
+    /// How this peer connects to others, which it then serves, as the other end asks it to: it is one of its own indexers.
+    pub(crate) for_indexer: Option<(Arc<Endpoint>, Option<Arc<Uploads>>)>,
 }
 
 impl PeerControl {
@@ -67,8 +64,8 @@ impl PeerService for PeerControl {
     }
 
     async fn dial_back(self, _: Context, at: Option<SocketAddr>, token: Token) -> Result<(), Refusal> {
-        let endpoint = self.for_indexer.ok_or(Refusal::WrongRole)?;
-        let uploads = self.library.uploads.get().and_then(Weak::upgrade).ok_or(Refusal::NotCalled)?;
+        let (endpoint, uploads) = self.for_indexer.ok_or(Refusal::WrongRole)?;
+        let uploads = uploads.ok_or(Refusal::NotCalled)?;
         uploads.dial_back(endpoint, at.unwrap_or(self.remote.addr), token).await
     }
 

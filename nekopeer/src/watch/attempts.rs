@@ -5,11 +5,11 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 use futures::FutureExt;
 use nekoproto::{FileName, VerifiedRecord};
 
-use super::Watch;
+use super::{Watch, is_up_to_date, requests::FetchRequest};
 use crate::{
     download::{DownloadError, DownloadOptions, Downloaded},
     library::{
-        FetchRequest, Library,
+        Library,
         events::Event,
         status::{Condition, on_disk},
     },
@@ -96,7 +96,7 @@ impl Watch {
         let look = move |library: &Arc<Library>| {
             let held = library.catalogue.entry(&asked)?;
             let look = |held: Arc<Entry>| {
-                (held.record.version, library.is_up_to_date(&held), sets::output_of(library, &held))
+                (held.record.version, is_up_to_date(library, &held), sets::output_of(library, &held))
             };
             Ok::<_, CatalogueError>(held.map(look))
         };
@@ -227,17 +227,10 @@ mod tests {
         let stamp = Stamp::of(&std::fs::metadata(&path).unwrap());
         let (record, newest, path_of) = (version(1), Some(version(2)), path.clone());
         let entry = Entry { record, path: path_of, stamp, hashed_at_ns: 0, newest, origin_addr: None };
-        let peer = Peer::spawn(Config::new(folder.path())).await.unwrap();
-        let (library, name) = (Arc::clone(&peer.library), FileName::new("a").unwrap());
-        library.catalogue.put_copy(Copy { entry, manifest: Vec::new(), outboard: Vec::new() }).unwrap();
-        let watch = Watch {
-            library,
-            indexers: Arc::clone(&peer.indexers),
-            peers: Arc::clone(&peer.peers),
-            downloader: Arc::clone(&peer.downloader),
-            publisher: Arc::clone(&peer.publisher),
-            on_stale: OnStale::Drop,
-        };
+        let config = Config { on_stale: OnStale::Drop, ..Config::new(folder.path()) };
+        let peer = Peer::spawn(config).await.unwrap();
+        let (watch, name) = (&peer.watch, FileName::new("a").unwrap());
+        peer.library.catalogue.put_copy(Copy { entry, manifest: Vec::new(), outboard: Vec::new() }).unwrap();
         let judging = peer.library.judged.begin(&name);
         assert_eq!(watch.attempt(name.clone(), Vec::new()).await.1, (Ended::InUse, None));
         assert!(path.exists());

@@ -4,6 +4,7 @@
 //! a lost push is found within the bound.
 
 mod attempts;
+mod requests;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -15,12 +16,15 @@ use std::{
 
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use nekoproto::{FileName, NodeId, VerifiedRecord};
+use parking_lot::Mutex;
 use tokio::time::sleep;
 
+use self::requests::FetchRequest;
+pub(crate) use self::requests::is_up_to_date;
 use crate::{
     download::Downloader,
     indexers::Indexers,
-    library::{FetchRequest, Library, News, events::Event},
+    library::{Library, News, events::Event},
     peers::Peers,
     publish::Publisher,
     sets,
@@ -41,6 +45,8 @@ pub(crate) struct Watch {
     pub(crate) publisher: Arc<Publisher>,
     /// What is done with outdated copies, unless the reader says otherwise of one.
     pub(crate) on_stale: OnStale,
+    /// Names that are to be downloaded, and their origins.
+    pub(crate) requests: Mutex<Vec<(FileName, NodeId, FetchRequest)>>,
 }
 
 impl Watch {
@@ -63,9 +69,9 @@ impl Watch {
         let (mut attempts, mut asking) = (FuturesUnordered::new(), FuturesUnordered::new());
         let mut waiting: HashMap<FileName, Vec<FetchRequest>> = HashMap::new();
         loop {
-            let News { outdated: news, mut heard, changed, wanted } =
-                mem::take(&mut *self.library.news.lock());
-            for (name, origin, one) in wanted {
+            let News { outdated: news, mut heard, changed } = mem::take(&mut *self.library.news.lock());
+            let requests = mem::take(&mut *self.requests.lock());
+            for (name, origin, one) in requests {
                 outdated.add(name.clone(), origin);
                 waiting.entry(name).or_default().push(one);
             }
