@@ -22,9 +22,9 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use crate::{
     call_back,
     neighbors::{channel::Channel, neighbor::Connected},
-    one_node::{self, Running},
+    one_node,
     service::Service,
-    shared::Shared,
+    shared::{Running, Shared},
     state::{caller::CallerRole, trust_level::TrustLevel},
 };
 

@@ -1,18 +1,13 @@
 //! Refuses a peer whose key another process uses that is connected, and answers: one key has one running node.
 
-use std::{
-    net::SocketAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use dashmap::Entry;
-use nekoproto::{List, NodeId, PeerServiceClient, Refusal, transport::call_within};
+use nekoproto::{List, NodeId, Refusal, transport::call_within};
 use tarpc::client::RpcError;
-use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::{shared::Shared, state::index::SessionId};
+use crate::shared::{Running, Shared};
 
 /// Time in which a node that runs answers. One that was killed has left already; one that has lost its network or its power,
 /// or is stopped, gives way to the next after this time.
@@ -20,23 +15,6 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Time after which the connection of a node that was refused is ended: when it connects again, the other may have left.
 pub(crate) const REFUSED_FOR: Duration = Duration::from_secs(10);
-
-/// The running node of one key, over its last connection.
-#[derive(Clone, Debug)]
-pub(crate) struct Running {
-    /// The registrations of that connection.
-    pub(crate) session: SessionId,
-    /// Calls the node.
-    pub(crate) client: PeerServiceClient,
-    /// The random number of its process.
-    pub(crate) instance: u64,
-    /// Where it is connected from.
-    pub(crate) at: SocketAddr,
-    /// When it connected.
-    pub(crate) since: Instant,
-    /// Cancelled when another process takes over its key.
-    pub(crate) ended: CancellationToken,
-}
 
 impl Running {
     /// Whether the process answers. What it answers is of no account.

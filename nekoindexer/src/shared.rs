@@ -1,7 +1,7 @@
 //! What all tasks of one indexer share.
 
 use std::{
-    net::{IpAddr, Ipv4Addr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -23,7 +23,6 @@ use crate::{
     config::{Config, Routing},
     counters::Counters,
     neighbors::Neighborhood,
-    one_node::Running,
     scans::Scans,
     state::{
         State,
@@ -80,6 +79,23 @@ pub(crate) struct Shared {
     pub(crate) scans: Scans,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
+}
+
+/// The running node of one key, over its last connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Running {
+    /// The registrations of that connection.
+    pub(crate) session: SessionId,
+    /// Calls the node.
+    pub(crate) client: PeerServiceClient,
+    /// The random number of its process.
+    pub(crate) instance: u64,
+    /// Where it is connected from.
+    pub(crate) at: SocketAddr,
+    /// When it connected.
+    pub(crate) since: Instant,
+    /// Cancelled when another process takes over its key.
+    pub(crate) ended: CancellationToken,
 }
 
 impl Shared {

@@ -17,10 +17,10 @@ use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use self::judge::{Judged, KEPT_MIB};
+use self::judge::{Attacked, Judged, KEPT_MIB};
 use self::memory::Memory;
 use self::victims::Victims;
-use crate::arena::{Arena, load::Sample};
+use crate::arena::Arena;
 use crate::node::{Request, Role, usage::Usage};
 use crate::report::Proof;
 use crate::{
@@ -51,21 +51,6 @@ pub struct Options {
     /// Show goals beside what was measured
     #[arg(long)]
     pub(crate) goals: bool,
-}
-
-/// What came of one attack.
-pub(crate) struct Attacked {
-    pub(crate) attack: Attack,
-    pub(crate) samples: Vec<Sample>,
-    /// From the beginning of the load to the begin of the figures, of the attack, to its end, and to the end of all.
-    pub(crate) marks: [Duration; 4],
-    pub(crate) judged: Judged,
-    peak_mib: f64,
-    /// What the node that kept most had at the end beyond what it had before the attack.
-    kept_mib: f64,
-    /// Processor time of the rogue node, in percent of a core.
-    rogue_percent: f64,
-    notes: Vec<String>,
 }
 
 /// Runs the attacks one after the other, each on nodes of its own.

@@ -1,6 +1,6 @@
 //! Command-line arguments. Node flags are accepted before and after the command.
 
-use std::{env, net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf};
 
 use clap::{
     Parser, Subcommand,
@@ -8,7 +8,7 @@ use clap::{
 };
 use nekoindexer::{
     config::DEFAULT_PORT,
-    daemon::settings::{self, AccessArgs, CommonArgs, Program, Tool, units as memory},
+    daemon::settings::{self, AccessArgs, CommonArgs, Tool, units as memory},
 };
 use nekoproto::{
     IndexerAddr, Mode, NetworkName, Staleness,
@@ -16,7 +16,7 @@ use nekoproto::{
     transport::{HostAddr, Security, resolve},
 };
 
-use super::{completion, help, indexers::Indexers, listen::listen_as, units, verbs::Verb};
+use super::{units, verbs::Verb};
 use crate::{api::seconds, config::Config, publish::PolicyChange, state::freshness::OnStale};
 
 /// Share files that change, find and download them, and know how fresh a copy is.
@@ -173,67 +173,7 @@ pub enum Command {
     Tool(Tool),
 }
 
-impl Program for Args {
-    fn default_file() -> Option<PathBuf> {
-        let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
-        let folder = folder("XDG_CONFIG_HOME").or_else(|| folder("HOME").map(|home| home.join(".config")));
-        folder.map(|folder| folder.join("nekop2p/peer.toml"))
-    }
-
-    fn common(&self) -> &CommonArgs {
-        &self.common
-    }
-
-    fn tool(&self) -> Option<&Tool> {
-        match &self.command {
-            Some(Command::Tool(tool)) => Some(tool),
-            _ => None,
-        }
-    }
-
-    fn for_help(command: clap::Command) -> clap::Command {
-        help::grouped(command)
-    }
-
-    fn for_completion(command: clap::Command) -> clap::Command {
-        completion::of_names(command)
-    }
-
-    fn access(&mut self) -> &mut AccessArgs {
-        &mut self.node.access
-    }
-
-    fn validate(&self) -> Result<(), String> {
-        self.node.validate()
-    }
-}
-
 impl NodeArgs {
-    /// The peer's configuration. It serves if `serving`.
-    #[must_use]
-    pub(super) fn config(&self, indexers: &Indexers, serving: bool) -> Config {
-        Config {
-            listen: serving.then(|| self.listen.unwrap_or_else(|| listen_as(indexers.is_open))),
-            indexers: indexers.addrs.iter().map(|addr| self.host(*addr)).collect(),
-            discovers: !self.no_discovery,
-            data_dir: self.data_dir.clone(),
-            network: self.network.clone().unwrap_or_default(),
-            security: self.security(),
-            access: self.access.loaded.clone(),
-            ttr: self.policy.ttr.map(|secs| Duration::from_secs(secs.into())),
-            limit_up: self.limit_up,
-            limit_down: self.limit_down,
-            memory: self.memory(),
-            on_stale: self.on_stale.unwrap_or_default(),
-            ..Config::new(&self.dir)
-        }
-    }
-
-    /// The host that was given and found at `addr`, if one was.
-    fn host(&self, addr: SocketAddr) -> HostAddr {
-        self.indexer.iter().find(|at| at.addr == addr).cloned().unwrap_or_else(|| addr.into())
-    }
-
     /// The budget of a node of this process.
     pub(super) fn memory(&self) -> usize {
         self.memory.map_or(BUDGET_DEFAULT, memory::budget)
@@ -247,7 +187,7 @@ impl NodeArgs {
     }
 
     /// Checks what no single value can tell.
-    fn validate(&self) -> Result<(), String> {
+    pub(super) fn validate(&self) -> Result<(), String> {
         self.access.check(self.insecure)?;
         let is_own = |addr: &SocketAddr| addr.port() != 0 && self.indexer.iter().any(|at| at.addr == *addr);
         if let Some(listen) = self.listen.filter(is_own) {
@@ -262,7 +202,7 @@ impl NodeArgs {
     /// The data folder.
     #[must_use]
     pub fn data_dir(&self) -> PathBuf {
-        self.config(&Indexers::default(), false).data_dir()
+        Config { data_dir: self.data_dir.clone(), ..Config::new(&self.dir) }.data_dir()
     }
 
     /// TLS, or plain TCP.

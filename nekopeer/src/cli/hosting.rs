@@ -6,6 +6,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use nekoindexer::daemon::http::Token;
@@ -17,6 +18,7 @@ use super::{
     bar::beside,
     events::{self, Showing, Source},
     indexers::Indexers,
+    listen::listen_as,
 };
 use crate::{
     api::{Ending, Failure, FailureKind, Host},
@@ -45,6 +47,28 @@ pub(super) struct Hosted {
     pub(super) indexers: Indexers,
 }
 
+/// The configuration of a peer with these indexers. It serves if `serving`.
+fn config(args: &NodeArgs, indexers: &Indexers, serving: bool) -> Config {
+    // The host that was given and found at an address, if one was.
+    let host = |addr: &SocketAddr| args.indexer.iter().find(|at| at.addr == *addr).cloned();
+    Config {
+        listen: serving.then(|| args.listen.unwrap_or_else(|| listen_as(indexers.is_open))),
+        indexers: indexers.addrs.iter().map(|addr| host(addr).unwrap_or_else(|| (*addr).into())).collect(),
+        discovers: !args.no_discovery,
+        keys: indexers.keys.clone(),
+        data_dir: args.data_dir.clone(),
+        network: args.network.clone().unwrap_or_default(),
+        security: args.security(),
+        access: args.access.loaded.clone(),
+        ttr: args.policy.ttr.map(|secs| Duration::from_secs(secs.into())),
+        limit_up: args.limit_up,
+        limit_down: args.limit_down,
+        memory: args.memory(),
+        on_stale: args.on_stale.unwrap_or_default(),
+        ..Config::new(&args.dir)
+    }
+}
+
 impl Hosted {
     /// Starts a peer, which serves if `serving`, and opens its door.
     pub(super) async fn start(
@@ -53,7 +77,7 @@ impl Hosted {
         serving: bool,
         output: Output,
     ) -> Result<Self, (StartError, Indexers)> {
-        let config = args.config(&indexers, serving);
+        let config = config(args, &indexers, serving);
         Self::start_with(config, args.http.filter(|_| serving), indexers, output).await
     }
 
@@ -63,7 +87,7 @@ impl Hosted {
         indexers: Indexers,
         output: Output,
     ) -> Result<Self, (StartError, Indexers)> {
-        let config = Config { repairs: true, ..args.config(&indexers, false) };
+        let config = Config { repairs: true, ..config(args, &indexers, false) };
         Self::start_with(config, None, indexers, output).await
     }
 
@@ -73,7 +97,6 @@ impl Hosted {
         indexers: Indexers,
         output: Output,
     ) -> Result<Self, (StartError, Indexers)> {
-        let config = Config { keys: indexers.keys.clone(), ..config };
         let peer = match Peer::spawn(config.clone()).await {
             Ok(peer) => peer,
             Err(error) => return Err((error, indexers)),

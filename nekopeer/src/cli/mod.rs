@@ -19,11 +19,12 @@ mod serving;
 mod show;
 mod verbs;
 
-use std::{process::ExitCode, time::Duration};
+use std::{env, path::PathBuf, process::ExitCode, time::Duration};
 
 pub use crate::terminal::units;
 pub use args::Args;
 use args::Command;
+use nekoindexer::daemon::settings::{AccessArgs, CommonArgs, Program, Tool};
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -57,6 +58,41 @@ impl From<Ended> for ExitCode {
             Ended::Partly | Ended::Interrupted => FailureKind::Failed.exit_code(),
             Ended::Failed(kind) => kind.exit_code(),
         })
+    }
+}
+
+impl Program for Args {
+    fn default_file() -> Option<PathBuf> {
+        let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+        let folder = folder("XDG_CONFIG_HOME").or_else(|| folder("HOME").map(|home| home.join(".config")));
+        folder.map(|folder| folder.join("nekop2p/peer.toml"))
+    }
+
+    fn common(&self) -> &CommonArgs {
+        &self.common
+    }
+
+    fn tool(&self) -> Option<&Tool> {
+        match &self.command {
+            Some(Command::Tool(tool)) => Some(tool),
+            _ => None,
+        }
+    }
+
+    fn for_help(command: clap::Command) -> clap::Command {
+        help::grouped(command)
+    }
+
+    fn for_completion(command: clap::Command) -> clap::Command {
+        completion::of_names(command)
+    }
+
+    fn access(&mut self) -> &mut AccessArgs {
+        &mut self.node.access
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        self.node.validate()
     }
 }
 

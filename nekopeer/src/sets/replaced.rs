@@ -13,10 +13,17 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use walkdir::WalkDir;
 
-use super::standing::is_of;
+use super::fold::is_executable_at;
 use crate::{
-    content::stamp::Looker,
-    storage::{StoreError, catalogue::Tree, tree::FolderId},
+    content::{
+        stamp::{Looker, open_file},
+        whole::hash_of,
+    },
+    storage::{
+        StoreError,
+        catalogue::{Tree, TreeFile},
+        tree::FolderId,
+    },
 };
 
 /// What the name of a note begins with; that of its folder follows.
@@ -129,4 +136,20 @@ fn move_to(from: &Path, to: &Path) -> std::io::Result<PathBuf> {
         }
     }
     Err(std::io::ErrorKind::AlreadyExists.into())
+}
+
+/// Whether the file at `at` is `file`: its bytes and whether it is executable, whatever its time is.
+pub(super) fn is_of(at: &Path, file: &TreeFile, looker: &mut Looker, stop: &CancellationToken) -> bool {
+    let Ok(stamp) = looker.stamp(at) else { return false };
+    if stamp != file.stamp
+        && !is_executable_at(at).is_ok_and(|is_executable| is_executable == file.is_executable)
+    {
+        return false;
+    }
+    // Its time may have changed and its bytes not.
+    let has_its_bytes = || {
+        let hash = hash_of(&mut open_file(at).ok()?, stop).ok().flatten();
+        (hash? == file.content).then_some(())
+    };
+    file.stamp.is_moved_to(&stamp) || (stamp.size() == file.stamp.size() && has_its_bytes().is_some())
 }

@@ -6,15 +6,15 @@ use nekoproto::FileName;
 use tokio_util::sync::CancellationToken;
 use walkdir::WalkDir;
 
-use super::{error::SetError, fold::is_executable_at, replaced::Replaced};
+use super::{
+    error::SetError,
+    replaced::{Replaced, is_of},
+};
 use crate::{
-    content::{
-        stamp::{Looker, open_file},
-        whole::hash_of,
-    },
+    content::stamp::Looker,
     library::Library,
     storage::{
-        catalogue::{Entry, Tree, TreeFile},
+        catalogue::{Entry, Tree},
         place::Place,
         tree::FolderId,
     },
@@ -85,22 +85,6 @@ pub(super) fn unchanged(path: &Path, tree: &Tree, stop: &CancellationToken) -> R
         }
     }
     Ok(())
-}
-
-/// Whether the file at `at` is `file`: its bytes and whether it is executable, whatever its time is.
-pub(super) fn is_of(at: &Path, file: &TreeFile, looker: &mut Looker, stop: &CancellationToken) -> bool {
-    let Ok(stamp) = looker.stamp(at) else { return false };
-    if stamp != file.stamp
-        && !is_executable_at(at).is_ok_and(|is_executable| is_executable == file.is_executable)
-    {
-        return false;
-    }
-    // Its time may have changed and its bytes not.
-    let has_its_bytes = || {
-        let hash = hash_of(&mut open_file(at).ok()?, stop).ok().flatten();
-        (hash? == file.content).then_some(())
-    };
-    file.stamp.is_moved_to(&stamp) || (stamp.size() == file.stamp.size() && has_its_bytes().is_some())
 }
 
 /// Whether the folder of `entry`, a copy of a set, if nobody changed it; whether it is gone. Blocking.

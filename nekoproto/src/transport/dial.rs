@@ -1,6 +1,6 @@
 //! How a node connects: to an address, to a node at any of its addresses, or by having that node connect here.
 
-use std::{net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
     net::TcpStream,
@@ -13,7 +13,7 @@ use super::{
     error::ConnectError,
     hints::{Way, race},
     remote::Connection,
-    rendezvous::{Token, present},
+    rendezvous::{CallsBack, Token, present},
 };
 use crate::{
     limits::HANDSHAKE_TIMEOUT,
@@ -27,16 +27,6 @@ const RESET_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// Time for a connection to whoever waits for it.
 const DIAL_BACK_WITHIN: Duration = Duration::from_secs(2);
-
-/// Has nodes connect here that cannot be connected to.
-pub trait CallsBack: Send + Sync {
-    /// The connection that `node` opened because `indexer` told it to, before its handshake.
-    fn call_back(
-        &self,
-        indexer: IndexerAddr,
-        node: NodeId,
-    ) -> Pin<Box<dyn Future<Output = Option<TcpStream>> + Send + '_>>;
-}
 
 impl Endpoint {
     /// Connects to `addr` and does the handshake. With `expected`, any other node is refused. After a reset it tries again

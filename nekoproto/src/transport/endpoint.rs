@@ -13,7 +13,6 @@ use tokio_rustls::TlsStream;
 
 use super::{
     access::Access,
-    dial::CallsBack,
     error::{ConnectError, EndpointError},
     handshake::{self, Proofs},
     hints::Hints,
@@ -22,7 +21,7 @@ use super::{
     node_io::NodeIo,
     relay::Relay,
     remote::Connection,
-    rendezvous::Rendezvous,
+    rendezvous::{CallsBack, Rendezvous},
     tls::{Tls, proven_node},
     unproven::Unproven,
 };

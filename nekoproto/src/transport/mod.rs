@@ -50,7 +50,6 @@ pub use data::{
     stream::{DataStream, encoded},
 };
 pub use descriptors::{file_limit, raise_file_limit};
-pub use dial::CallsBack;
 pub use endpoint::{Endpoint, EndpointConfig, Security};
 pub use error::{ConnectError, DataError, EndpointError, FrameError};
 pub use io::stop_listening;
@@ -59,4 +58,5 @@ pub use listener::{ConnectionLimiter, Listener};
 pub use node_io::NodeIo;
 pub use relay::Relay;
 pub use remote::{Connection, Remote};
+pub use rendezvous::CallsBack;
 pub use secret::{NetworkSecret, SecretError};

@@ -7,6 +7,7 @@ use std::{
     collections::HashMap,
     io,
     net::{Ipv4Addr, Ipv6Addr},
+    pin::Pin,
     sync::Arc,
     time::Duration,
 };
@@ -21,6 +22,7 @@ use tokio::{
 };
 
 use super::io::prepare;
+use crate::values::{IndexerAddr, NodeId};
 
 /// First bytes of such a connection; those of a handshake differ in the first one.
 pub(super) const MAGIC: &[u8; 4] = b"BACK";
@@ -30,6 +32,16 @@ const WAITING_MAX: usize = 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Time for the token to arrive.
 const TOKEN_WITHIN: Duration = Duration::from_secs(2);
+
+/// Has nodes connect here that cannot be connected to.
+pub trait CallsBack: Send + Sync {
+    /// The connection that `node` opened because `indexer` told it to, before its handshake.
+    fn call_back(
+        &self,
+        indexer: IndexerAddr,
+        node: NodeId,
+    ) -> Pin<Box<dyn Future<Output = Option<TcpStream>> + Send + '_>>;
+}
 
 /// Tells a connection apart that is waited for. Whoever knows it may take that place, and still has to prove its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

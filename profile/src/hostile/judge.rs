@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use testkit::rogue::Attack;
 
 use crate::arena::load::{Found, Kind, Sample};
 use crate::report::figures::{Figures, rounded};
@@ -31,6 +32,21 @@ fn most_us(kind: Kind, before_us: f64, is_saturated: bool) -> f64 {
     let least = if is_saturated { SATURATED_US } else { 0.0 };
     let found = before_us.mul_add(1.5, 2000.0).max(least);
     if kind == Kind::Found { found } else { found + GUESTS_US }
+}
+
+/// What came of one attack.
+pub(crate) struct Attacked {
+    pub(crate) attack: Attack,
+    pub(crate) samples: Vec<Sample>,
+    /// From the beginning of the load to the begin of the figures, of the attack, to its end, and to the end of all.
+    pub(crate) marks: [Duration; 4],
+    pub(crate) judged: Judged,
+    pub(super) peak_mib: f64,
+    /// What the node that kept most had at the end beyond what it had before the attack.
+    pub(super) kept_mib: f64,
+    /// Processor time of the rogue node, in percent of a core.
+    pub(super) rogue_percent: f64,
+    pub(super) notes: Vec<String>,
 }
 
 /// What clients saw in one part of the run.

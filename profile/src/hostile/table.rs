@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::judge::{self, Judged, PHASES, Seen};
-use super::{Attacked, Options};
+use super::Options;
+use super::judge::{self, Attacked, Judged, PHASES, Seen};
 use crate::arena::load::Kind;
 use crate::cluster::deployment::Deployment;
 use crate::goals::{Bound, Goal};

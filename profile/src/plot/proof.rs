@@ -9,7 +9,7 @@ use super::{
     series,
 };
 use crate::arena::load::{Found, Kind, Sample};
-use crate::hostile::Attacked;
+use crate::hostile::judge::Attacked;
 use crate::report::figures::Figures;
 
 /// What one point of a line stands for.

@@ -13,14 +13,14 @@ use std::{
 use nekoproto::{NodeId, only_own, open_private};
 use parking_lot::{ReentrantMutex, RwLock};
 use redb::{
-    Database, DatabaseError, Error, ReadOnlyTable, ReadTransaction, ReadableDatabase, StorageError,
-    WriteTransaction, backends::FileBackend,
+    Database, DatabaseError, Error, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable,
+    StorageError, WriteTransaction, backends::FileBackend,
 };
 
 use super::{
     error::CatalogueError,
     guard::{Guarded, guarded},
-    schema::{CONTENTS, Definition, FILES, FLOORS, HalfHash, UNTOLD},
+    schema::{self, CONTENTS, Definition, FILES, FLOORS, HalfHash, META, SCHEMA, UNTOLD},
     write::{Write, Writing},
 };
 
@@ -175,6 +175,58 @@ impl Tables {
 
     fn failed(&self, error: impl Into<Error>) -> CatalogueError {
         CatalogueError::database(&self.path, error)
+    }
+}
+
+impl Write<'_> {
+    /// Creates the tables that are missing; whether anything is to be committed.
+    pub(super) fn prepare(&self, node: NodeId) -> Result<bool, CatalogueError> {
+        let path = || self.path.to_owned();
+        let meta = |key| self.with(META, |table| Ok(table.get(key)?.map(|found| found.value().to_vec())));
+        if meta("node")?.is_some_and(|found| found != node.as_bytes()) {
+            return Err(CatalogueError::OtherIdentity(path()));
+        }
+        let schema = meta("schema")?.map(|found| found.try_into().map_or(0, u64::from_le_bytes));
+        if let Some(found) = schema.filter(|found| *found != SCHEMA) {
+            return Err(CatalogueError::OtherFormat { path: path(), found, known: SCHEMA });
+        }
+        let before = self.tables()?;
+        self.create_tables()?;
+        if schema.is_some() && self.tables()? == before {
+            return Ok(false);
+        }
+        self.with(META, |table| {
+            table.insert("node", node.as_bytes().as_slice())?;
+            table.insert("schema", SCHEMA.to_le_bytes().as_slice()).map(|_| true)
+        })
+    }
+
+    /// The number of tables.
+    fn tables(&self) -> Result<usize, CatalogueError> {
+        let tables = guarded(|| Ok::<_, redb::Error>(self.transaction.list_tables()?.count()));
+        tables.map_err(|error| CatalogueError::database(self.path, error))
+    }
+
+    fn create_tables(&self) -> Result<(), CatalogueError> {
+        self.with(FILES, |_| Ok(()))?;
+        self.with(CONTENTS, |_| Ok(()))?;
+        self.with(schema::MANIFEST_USERS, |_| Ok(()))?;
+        self.with(schema::SIZES, |_| Ok(()))?;
+        self.with(schema::VERSIONS, |_| Ok(()))?;
+        self.with(schema::AVERAGES, |_| Ok(()))?;
+        self.with(schema::PIPED, |_| Ok(()))?;
+        self.with(schema::MANIFESTS, |_| Ok(()))?;
+        self.with(schema::PARTIALS, |_| Ok(()))?;
+        self.with(FLOORS, |_| Ok(()))?;
+        self.with(schema::PLACING, |_| Ok(()))?;
+        self.with(schema::PASSING, |_| Ok(()))?;
+        self.with(schema::OUTBOARDS, |_| Ok(()))?;
+        self.with(schema::PROGRESS, |_| Ok(()))?;
+        self.with(UNTOLD, |_| Ok(()))?;
+        self.with(schema::READERS, |_| Ok(()))?;
+        self.with(schema::KEPT, |_| Ok(()))?;
+        self.with(schema::WITHDRAWN, |_| Ok(()))?;
+        self.with(schema::TREES, |_| Ok(()))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, net::SocketAddr, os::unix::ffi::OsStringExt, path::PathBuf};
 
-use nekoproto::{Manifest, SignedRecord, VerifiedRecord, codec};
+use nekoproto::{Manifest, NodeId, SignedRecord, VerifiedRecord, Version, codec};
 use serde::{Deserialize, Serialize};
 
 use crate::content::stamp::Stamp;
@@ -36,6 +36,26 @@ pub(crate) struct Copy {
     pub manifest: Vec<u8>,
     /// The hashes of its segments, see [`outboard`](crate::content::outboard); none for small files.
     pub outboard: Vec<u8>,
+}
+
+/// Versions that do not take the place by themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PassedOver {
+    /// Those of this origin,
+    pub(crate) origin: NodeId,
+    /// up to this one.
+    pub(crate) version: Version,
+    /// Why.
+    pub(crate) why: Why,
+}
+
+/// Why a version is passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Why {
+    /// The command of a follower failed on it.
+    Failed,
+    /// The user went back to an earlier one.
+    RolledBack,
 }
 
 impl Entry {

@@ -49,11 +49,11 @@ use self::{
     untold::Noted,
 };
 pub(crate) use self::{
-    entry::{Copy, Entry},
+    entry::{Copy, Entry, PassedOver, Why},
     peek::names_in,
     placing::ToPlace,
     publish::{Draft, Published},
-    reader::{CommandId, PassedOver, Preference, PreferenceChange, Reader, Why},
+    reader::{CommandId, Preference, PreferenceChange, Reader},
     restore::Restored,
     salvage::{Examined, Salvaged, examine},
     tables::{Page, PageStart},

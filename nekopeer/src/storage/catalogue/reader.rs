@@ -5,7 +5,7 @@ use std::time::Duration;
 use nekoproto::{FileName, NodeId, Record, Version, codec};
 use serde::{Deserialize, Serialize};
 
-use super::{Catalogue, CatalogueError, schema::READERS, write::Write};
+use super::{Catalogue, CatalogueError, entry::PassedOver, schema::READERS, write::Write};
 use crate::state::freshness::OnStale;
 
 /// Commands on one name whose last accepted version is known; the one that accepted nothing for longest is forgotten, and
@@ -72,26 +72,6 @@ impl PreferenceChange {
             on_stale: self.said.on_stale.or(before.on_stale),
         }
     }
-}
-
-/// Versions that do not take the place by themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct PassedOver {
-    /// Those of this origin,
-    pub(crate) origin: NodeId,
-    /// up to this one.
-    pub(crate) version: Version,
-    /// Why.
-    pub(crate) why: Why,
-}
-
-/// Why a version is passed over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Why {
-    /// The command of a follower failed on it.
-    Failed,
-    /// The user went back to an earlier one.
-    RolledBack,
 }
 
 impl Reader {

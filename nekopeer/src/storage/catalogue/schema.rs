@@ -1,9 +1,6 @@
 //! The tables of the catalogue's database, the number of their format, and whose they are.
 
-use nekoproto::NodeId;
-use redb::{ReadableTable, TableDefinition};
-
-use super::{error::CatalogueError, guard::guarded, write::Write};
+use redb::TableDefinition;
 
 /// Number of the stored format; changes with it.
 pub(super) const SCHEMA: u64 = 8;
@@ -55,58 +52,6 @@ pub(super) const KEPT: Definition<(&str, u64), (Placed, &[u8])> = Definition::ne
 pub(super) const WITHDRAWN: Definition<(u64, &str), ()> = Definition::new("withdrawn");
 /// Name -> path of the folder of a set, and what is there.
 pub(super) const TREES: Definition<&str, (&[u8], &[u8])> = Definition::new("trees");
-
-impl Write<'_> {
-    /// Creates the tables that are missing; whether anything is to be committed.
-    pub(super) fn prepare(&self, node: NodeId) -> Result<bool, CatalogueError> {
-        let path = || self.path.to_owned();
-        let meta = |key| self.with(META, |table| Ok(table.get(key)?.map(|found| found.value().to_vec())));
-        if meta("node")?.is_some_and(|found| found != node.as_bytes()) {
-            return Err(CatalogueError::OtherIdentity(path()));
-        }
-        let schema = meta("schema")?.map(|found| found.try_into().map_or(0, u64::from_le_bytes));
-        if let Some(found) = schema.filter(|found| *found != SCHEMA) {
-            return Err(CatalogueError::OtherFormat { path: path(), found, known: SCHEMA });
-        }
-        let before = self.tables()?;
-        self.create_tables()?;
-        if schema.is_some() && self.tables()? == before {
-            return Ok(false);
-        }
-        self.with(META, |table| {
-            table.insert("node", node.as_bytes().as_slice())?;
-            table.insert("schema", SCHEMA.to_le_bytes().as_slice()).map(|_| true)
-        })
-    }
-
-    /// The number of tables.
-    fn tables(&self) -> Result<usize, CatalogueError> {
-        let tables = guarded(|| Ok::<_, redb::Error>(self.transaction.list_tables()?.count()));
-        tables.map_err(|error| CatalogueError::database(self.path, error))
-    }
-
-    fn create_tables(&self) -> Result<(), CatalogueError> {
-        self.with(FILES, |_| Ok(()))?;
-        self.with(CONTENTS, |_| Ok(()))?;
-        self.with(MANIFEST_USERS, |_| Ok(()))?;
-        self.with(SIZES, |_| Ok(()))?;
-        self.with(VERSIONS, |_| Ok(()))?;
-        self.with(AVERAGES, |_| Ok(()))?;
-        self.with(PIPED, |_| Ok(()))?;
-        self.with(MANIFESTS, |_| Ok(()))?;
-        self.with(PARTIALS, |_| Ok(()))?;
-        self.with(FLOORS, |_| Ok(()))?;
-        self.with(PLACING, |_| Ok(()))?;
-        self.with(PASSING, |_| Ok(()))?;
-        self.with(OUTBOARDS, |_| Ok(()))?;
-        self.with(PROGRESS, |_| Ok(()))?;
-        self.with(UNTOLD, |_| Ok(()))?;
-        self.with(READERS, |_| Ok(()))?;
-        self.with(KEPT, |_| Ok(()))?;
-        self.with(WITHDRAWN, |_| Ok(()))?;
-        self.with(TREES, |_| Ok(()))
-    }
-}
 
 /// The first half of `hash`.
 pub(super) fn half(hash: &[u8; 32]) -> &HalfHash {

@@ -15,11 +15,10 @@ use parking_lot::ReentrantMutexGuard;
 use redb::{AccessGuard, Database, ReadableTable, Table, WriteTransaction};
 
 use super::{
-    entry::{Entry, from_row, to_row},
+    entry::{Entry, PassedOver, from_row, to_row},
     error::CatalogueError,
     guard::{Guarded, guarded},
     placing::ToPlace,
-    reader::PassedOver,
     schema::{
         AVERAGES, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS,
         PASSING, PLACING, SIZES, UNTOLD, VERSIONS, WITHDRAWN, half,
