@@ -6,18 +6,19 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use nekoproto::{
     Answers, CallBack, FileName, FindReply, FindRequest, Hit, IndexerService, InvalidateRequest, LeaseReply,
     List, Names, PeerServiceClient, QueryAllRequest, QueryReply, QueryRequest, Records, Refusal,
     RegisterReply, RegisterRequest, Role, SignedRecord,
-    indexer::answers,
     probe::{ProbeReply, ProbeRequest},
     summary::{SummaryNews, SummaryReply},
     transport::{Connection, Security, control},
 };
 use tarpc::context::Context;
+use tokio::{sync::watch, time::sleep};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
@@ -37,23 +38,34 @@ pub fn hit(record: SignedRecord, node: u16, addr: SocketAddr) -> Hit {
     Hit { record, holders: List::first_of([listed(node, addr)]) }
 }
 
-#[derive(Clone)]
+/// Names that a [far](FakeIndexer::far) one answers at once.
+const FAR_NAMES: usize = 4;
+
+#[derive(Clone, Default)]
 struct Service {
     hits: Vec<Hit>,
     /// Registrations and withdrawals that are not answered; `None`: all are.
     unanswered: Option<Arc<AtomicUsize>>,
+    /// The time that it takes for an answer; `None`: there is none yet.
+    delay: Option<watch::Receiver<Option<Duration>>>,
 }
 
 impl FakeIndexer {
     /// Answers every query with `hits`, as complete.
     pub fn says(hits: impl IntoIterator<Item = Hit>) -> Self {
-        Self::start(Service { hits: hits.into_iter().collect(), unanswered: None })
+        Self::start(Service { hits: hits.into_iter().collect(), ..Service::default() })
     }
 
     /// Answers no registration and no withdrawal. Also returns how many wait for their answer.
     pub fn that_hangs() -> (Self, Arc<AtomicUsize>) {
         let unanswered = Arc::<AtomicUsize>::default();
-        (Self::start(Service { hits: Vec::new(), unanswered: Some(Arc::clone(&unanswered)) }), unanswered)
+        let service = Service { unanswered: Some(Arc::clone(&unanswered)), ..Service::default() };
+        (Self::start(service), unanswered)
+    }
+
+    /// Takes `delay` for each answer about one name and each renewal. Of a list it answers the first few names, at once.
+    pub fn far(delay: watch::Receiver<Option<Duration>>) -> Self {
+        Self::start(Service { delay: Some(delay), ..Service::default() })
     }
 
     /// Takes connections, and answers nothing at all.
@@ -96,6 +108,20 @@ impl Service {
         }
     }
 
+    /// Waits as long as it is far.
+    async fn wait(mut self) -> Self {
+        if let Some(delay) = &mut self.delay {
+            let delay = *delay.wait_for(Option::is_some).await.unwrap();
+            sleep(delay.unwrap_or_default()).await;
+        }
+        self
+    }
+
+    fn replies(&self, names: &Names) -> Answers {
+        let is_answered = |n| self.delay.is_none() || n < FAR_NAMES;
+        Answers::first_of((0..names.len()).map(|n| is_answered(n).then(|| self.reply())))
+    }
+
     fn reply(&self) -> QueryReply {
         QueryReply { hits: List::first_of(self.hits.clone()), complete: true, ..QueryReply::default() }
     }
@@ -119,23 +145,24 @@ impl IndexerService for Service {
     }
 
     async fn renew(self, _: Context) -> Result<LeaseReply, Refusal> {
+        self.wait().await;
         Ok(LEASE)
     }
 
     async fn search(self, _: Context, _: FileName) -> Result<QueryReply, Refusal> {
-        Ok(self.reply())
+        Ok(self.wait().await.reply())
     }
 
     async fn query(self, _: Context, _: QueryRequest) -> Result<QueryReply, Refusal> {
-        Ok(self.reply())
+        Ok(self.wait().await.reply())
     }
 
     async fn search_all(self, _: Context, names: Names) -> Result<Answers, Refusal> {
-        Ok(answers(names.iter().map(|_| self.reply())))
+        Ok(self.replies(&names))
     }
 
     async fn query_all(self, _: Context, request: QueryAllRequest) -> Result<Answers, Refusal> {
-        Ok(answers(request.names.iter().map(|_| self.reply())))
+        Ok(self.replies(&request.names))
     }
 
     async fn find(self, _: Context, _: FindRequest) -> Result<FindReply, Refusal> {

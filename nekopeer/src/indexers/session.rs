@@ -29,21 +29,17 @@ use super::SearchError;
 use crate::{
     library::Library,
     serve::{Uploads, control::PeerControl},
-    state::registrations::{IndexerIndex, Registrations},
+    state::{
+        liveness::{Liveness, SILENT_MAX},
+        registrations::{IndexerIndex, Registrations},
+    },
 };
 
 /// Time limit for a reply to a registration or a renewal.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// Time without an answer after which nobody waits for an indexer: it is told when it answers again.
-const HANGS_AFTER: Duration = Duration::from_secs(1);
-/// The same for one that did not answer in that time before, and has not answered since.
-const STILL_HANGS_AFTER: Duration = Duration::from_millis(100);
-/// Time without an answer to a search after which an indexer is asked for a sign of life.
-const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// Assumed lease until the indexer grants one.
 const LEASE_FIRST: Duration = Duration::from_secs(1);
 
-/// One indexer.
 #[derive(Debug)]
 pub(super) struct Session {
     worker: Arc<Worker>,
@@ -65,17 +61,16 @@ struct Worker {
     told: watch::Sender<()>,
     /// Since when the indexer is waited for.
     asked_at: Mutex<Option<Instant>>,
-    /// The lease that the indexer grants, in milliseconds.
     lease_ms: AtomicU64,
     /// The indexer cannot list this peer over the current connection, as others could not reach it.
     is_unreachable: AtomicBool,
-    /// It gave no sign of life when it was last asked for one.
-    hangs: AtomicBool,
+    liveness: watch::Sender<Liveness>,
+    /// Notified when a search waits for a sign of life.
+    sign_wanted: Notify,
     /// Names for which the indexer had no room, and of which was not told yet.
     unlisted: AtomicUsize,
 }
 
-/// Why a call to an indexer failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
     #[error("not connected")]
@@ -115,7 +110,8 @@ impl Session {
             asked_at: Mutex::new(None),
             lease_ms: AtomicU64::new(u64::try_from(LEASE_FIRST.as_millis()).unwrap_or(u64::MAX)),
             is_unreachable: AtomicBool::new(false),
-            hangs: AtomicBool::new(false),
+            liveness: watch::Sender::default(),
+            sign_wanted: Notify::new(),
             unlisted: AtomicUsize::new(0),
         });
         let working = Arc::clone(&worker);
@@ -128,7 +124,6 @@ impl Session {
         self.worker.link.addr()
     }
 
-    /// Waits until the first attempt to connect has ended.
     pub(super) async fn tried(&self) {
         self.worker.link.tried().await;
     }
@@ -138,12 +133,10 @@ impl Session {
         self.worker.changed.notify_one();
     }
 
-    /// Calls the indexer, while it is connected.
     pub(super) fn client(&self) -> Option<IndexerServiceClient> {
         self.worker.link.client()
     }
 
-    /// The indexer, while it is connected.
     fn connected(&self) -> Option<Remote> {
         match &*self.worker.link.watch().borrow() {
             LinkState::Up { remote, .. } => Some(*remote),
@@ -151,7 +144,6 @@ impl Session {
         }
     }
 
-    /// Its id, while it is connected.
     pub(super) fn remote(&self) -> Option<NodeId> {
         Some(self.connected()?.node)
     }
@@ -162,18 +154,15 @@ impl Session {
         Some(Sender { at: IndexerAddr { addr: remote.addr, node: remote.node }, is_local: remote.is_local() })
     }
 
-    /// Its address and id, while it is connected.
     pub(super) fn at(&self) -> Option<IndexerAddr> {
         let remote = self.connected()?;
         Some(IndexerAddr { addr: remote.addr, node: remote.node })
     }
 
-    /// Whether it is connected.
     pub(super) fn is_connected(&self) -> bool {
         self.worker.link.client().is_some()
     }
 
-    /// Whether it is connected, and lists what is offered.
     pub(super) fn is_listing(&self) -> bool {
         self.is_connected() && !self.worker.is_unreachable.load(Ordering::Relaxed)
     }
@@ -205,10 +194,11 @@ impl Session {
                     }
                 }
                 let asked_at = *worker.asked_at.lock();
-                let hangs_at = asked_at.unwrap_or_else(Instant::now) + HANGS_AFTER;
+                let (_, limit) = worker.liveness.borrow().limits();
+                let silent_at = asked_at.unwrap_or_else(Instant::now) + limit.max(SILENT_MAX);
                 tokio::select! {
                     _ = told.changed() => {} // the sender lives as long as the session
-                    () = sleep_until(hangs_at.into()) => {
+                    () = sleep_until(silent_at.into()) => {
                         if asked_at.is_some() && *worker.asked_at.lock() == asked_at {
                             return false;
                         }
@@ -219,13 +209,11 @@ impl Session {
         self.stop.run_until_cancelled(telling).await.unwrap_or(false)
     }
 
-    /// Withdraws everything.
     pub(super) async fn withdraw_all(&self) -> Result<(), SessionError> {
         let client = self.worker.link.client().ok_or(SessionError::Away)?;
         Ok(client.deregister_all(call_within(ANSWER_WITHIN)).await??)
     }
 
-    /// Sends newer versions to this indexer.
     pub(super) async fn invalidate(
         &self,
         batches: &[(MsgId, &[VerifiedRecord])],
@@ -245,36 +233,38 @@ impl Session {
         self.worker.link.client()
     }
 
-    /// The answer that is `asked` for; if there are others to ask, `None` as soon as the indexer gives no sign of life.
+    /// The answer that is `asked` for; if there are others to ask, `None` as soon as the indexer is unresponsive.
     ///
     /// # Cancel safety
     /// That of `asked`.
-    pub(super) async fn while_alive<T>(&self, has_others: bool, asked: impl Future<Output = T>) -> Option<T> {
-        let hangs = async {
-            // Without a client it does not even take connections.
-            if let Some(client) = self.client_within(HANGS_AFTER).await {
-                self.hangs(&client).await;
-            }
-        };
+    pub(super) async fn while_alive<T, E>(
+        &self,
+        has_others: bool,
+        asked: impl Future<Output = Result<T, E>>,
+    ) -> Option<Result<T, E>> {
         tokio::select! {
             biased;
-            answer = asked => Some(answer),
-            () = hangs, if has_others => None,
+            answer = self.worker.noted(asked) => Some(answer),
+            () = self.until_unresponsive(), if has_others => None,
         }
     }
 
-    /// Completes when the indexer, which was asked something just now, gives no sign of life for [`HANGS_AFTER`]. One that
-    /// only takes long for its answer is waited for.
-    async fn hangs(&self, client: &IndexerServiceClient) {
-        let hangs = &self.worker.hangs;
-        let limit = if hangs.load(Ordering::Relaxed) { STILL_HANGS_AFTER } else { HANGS_AFTER };
-        sleep(ASKED_AGAIN_AFTER).await;
-        let sign = client.renew(call_within(limit - ASKED_AGAIN_AFTER)).await;
-        let is_silent = matches!(sign, Err(RpcError::DeadlineExceeded));
-        hangs.store(is_silent, Ordering::Relaxed);
-        if !is_silent {
-            std::future::pending().await
+    /// Completes when the indexer, which was asked something just now, answers neither that nor anything else in time. One
+    /// that only takes long for its answer is waited for.
+    async fn until_unresponsive(&self) {
+        if self.client_within(SILENT_MAX).await.is_none() {
+            return; // it does not even take connections
         }
+        let (asked_at, liveness) = (Instant::now(), &self.worker.liveness);
+        let (sign_after, silent_max) = liveness.borrow().limits();
+        sleep(sign_after).await;
+        self.worker.sign_wanted.notify_one();
+        let mut signs = liveness.subscribe();
+        let heard = signs.wait_for(|liveness| liveness.was_heard_since(asked_at));
+        if timeout(silent_max - sign_after, heard).await.is_ok() {
+            std::future::pending::<()>().await;
+        }
+        liveness.send_modify(|liveness| liveness.silent(asked_at));
     }
 
     /// Why the indexer lets this node in no connection, if that is a matter of secrets or lists.
@@ -287,7 +277,6 @@ impl Session {
         }
     }
 
-    /// Why there is no connection.
     pub(super) fn why_away(&self) -> Cause {
         match &*self.worker.link.watch().borrow() {
             LinkState::Down(why) => (&**why).into(),
@@ -298,6 +287,25 @@ impl Session {
 }
 
 impl Worker {
+    /// Waits for what the indexer was `asked`; an answer is a sign of life.
+    async fn noted<T, E>(&self, asked: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        let asked_at = Instant::now();
+        let answer = asked.await?;
+        self.liveness.send_modify(|liveness| liveness.heard(asked_at, Instant::now()));
+        Ok(answer)
+    }
+
+    /// Asks for a sign of life whenever a search waits for one. One that comes too late for that search counts for the next.
+    async fn ask_for_signs(&self, client: &IndexerServiceClient) {
+        loop {
+            self.sign_wanted.notified().await;
+            let asked_at = Instant::now();
+            if client.renew(call_within(ANSWER_WITHIN)).await.is_ok() {
+                self.liveness.send_modify(|liveness| liveness.measured(asked_at, Instant::now()));
+            }
+        }
+    }
+
     /// Sends newer versions, at most a batch, which travel so many hops.
     fn invalidate(
         &self,
@@ -309,6 +317,6 @@ impl Worker {
         let records = Records::first_of(records.iter().map(VerifiedRecord::to_signed));
         let request =
             InvalidateRequest { msg_id, records, ttl_hops, covered: List::new(), from_guest: false };
-        client.invalidate(call_within(ANSWER_WITHIN), request)
+        self.noted(client.invalidate(call_within(ANSWER_WITHIN), request))
     }
 }

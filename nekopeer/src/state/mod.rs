@@ -5,6 +5,7 @@ pub(crate) mod choice;
 pub(crate) mod contest;
 pub(crate) mod copies;
 pub(crate) mod freshness;
+pub(crate) mod liveness;
 pub(crate) mod outdated;
 pub(crate) mod pace;
 mod queue;

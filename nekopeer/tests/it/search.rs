@@ -5,6 +5,7 @@ use std::time::Duration;
 use nekopeer::Config;
 use nekoproto::{FileName, Hit, List, NoAnswer, Search, SignedRecord, Term, Terms, transport::Security};
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::{
     common::*,
@@ -224,4 +225,17 @@ async fn silent_indexer_is_waited_for_by_nothing_that_others_answer() {
     let trees = reader.peer.trace(&name("a"), 0).await.unwrap();
     assert_eq!(trees[0].hops[0].answer.clone().err(), Some(NoAnswer::Late));
     assert!(trees[1].hops[0].answer.is_ok());
+}
+
+/// Its round trip is longer than a near one may be silent that was so before.
+#[testkit::test]
+async fn far_indexer_that_stalled_once_is_waited_for_again() {
+    let (delay, seen) = watch::channel(None);
+    let (far, near) = (FakeIndexer::far(seen), indexer(&[]).await);
+    let config = Folder::new().config(&[far.addr, near.local_addr()]);
+    let reader = Node::start(Config { listen: None, ..config }).await;
+    let is_complete = async || reader.peer.query(&name("a"), 0).await.unwrap().complete;
+    assert!(!is_complete().await, "it answers nothing");
+    delay.send_replace(Some(Duration::from_millis(300)));
+    eventually(async || is_complete().await.then_some(())).await;
 }

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::future::join;
 use nekoproto::{
     IndexerServiceClient, LeaseReply, MsgId, Names, Records, Refusal, RegisterRequest, VerifiedRecord,
     limits::BATCH_MAX,
@@ -21,7 +22,10 @@ use crate::{
         ENTRIES_AT_ONCE, Library, OtherNode,
         events::{Event, key_in_use},
     },
-    state::registrations::{Batch, Kind},
+    state::{
+        liveness::Liveness,
+        registrations::{Batch, Kind},
+    },
 };
 
 /// The lease is renewed after 1/`RENEW_AT` of it.
@@ -33,7 +37,6 @@ const NOTED_MAX: usize = 4096;
 const UNTOLD_MAX: usize = 4096;
 
 impl Worker {
-    /// Runs the session until the peer stops.
     pub(super) async fn run(&self) {
         let mut state = self.link.watch();
         let mut told_away = false;
@@ -42,6 +45,7 @@ impl Worker {
             match now {
                 LinkState::Up { client, remote } => {
                     told_away = false;
+                    self.liveness.send_replace(Liveness::default());
                     self.library.unreached.lock().remove(&remote.node); // it tries anew
                     self.library.tell(Event::Connected(self.link.addr()));
                     self.library.wake();
@@ -54,7 +58,10 @@ impl Worker {
                                 Err(_) => return, // the peer stops
                             }
                         }
-                        () = self.keep_registered(&client, remote.reaches_us_at.is_some()) => {}
+                        _ = join(
+                            self.keep_registered(&client, remote.reaches_us_at.is_some()),
+                            self.ask_for_signs(&client),
+                        ) => {}
                     }
                 }
                 LinkState::Down(why) if !told_away => {
@@ -220,14 +227,13 @@ impl Worker {
         }
     }
 
-    /// Waits for the answer to a call of the indexer.
     async fn answer<T>(
         &self,
         call: impl Future<Output = Result<Result<T, Refusal>, RpcError>>,
     ) -> Result<T, SessionError> {
         *self.asked_at.lock() = Some(Instant::now());
         scopeguard::defer! { *self.asked_at.lock() = None }
-        Ok(call.await??)
+        Ok(self.noted(call).await??)
     }
 
     async fn tell(&self, client: &IndexerServiceClient, batch: &Batch) -> Result<(), SessionError> {
