@@ -1,6 +1,6 @@
 //! Searches by pattern: one page from all own indexers, merged by name.
 
-use std::{collections::HashMap, mem::take, sync::Arc, time::Instant};
+use std::{collections::HashMap, mem::take, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use nekoindexer::state::{
@@ -8,7 +8,7 @@ use nekoindexer::state::{
     holders::{Sender, heard},
 };
 use nekoproto::{
-    Cause, FindReply, FindRequest, ListedRecord, NodeTag, Position, Search,
+    FindReply, FindRequest, ListedRecord, Position, Search,
     limits::{FOUND_MAX, HOLDERS_MAX},
     transport::{Endpoint, call_within},
 };
@@ -16,9 +16,8 @@ use tracing::debug;
 
 use super::{
     Indexers, SearchError,
-    search::{Scope, addresses},
-    session::Session,
-    via::{Connected, Via},
+    search::{Asked, Scope, addresses},
+    via::Via,
 };
 use crate::{library::Library, state::choice::Candidate};
 
@@ -58,21 +57,14 @@ impl Indexers {
             limit: u16::try_from(limit.min(FOUND_MAX)).unwrap_or(u16::MAX),
             ..FindRequest::new(search.clone(), ttl_hops)
         };
-        let deadline = Instant::now() + self.query_deadline;
-        let asked = self.sessions.len() + via.connected.len();
-        let asking = self.sessions.iter().map(async |session| {
-            let answer = session.while_alive(asked > 1, ask(session, &request, deadline)).await;
-            let known = session.at().map(|at| at.node.tag());
-            let tag = known.unwrap_or_else(|| NodeTag::of_addr(session.addr()));
-            (tag, answer.unwrap_or_else(|| Err(SearchError::silent(session.addr()))))
+        let asked = self.asked(via).count();
+        let asking = self.asked(via).map(async |one| {
+            let answer = one.while_alive(asked > 1, ask(one, &request, self.query_deadline)).await;
+            (one.tag(), answer)
         });
-        let by_ticket = via
-            .connected
-            .iter()
-            .map(async |connected| (connected.at.node.tag(), connected.find(&request, deadline).await));
-        let (own, by_ticket) = tokio::join!(join_all(asking), join_all(by_ticket));
+        let answers = join_all(asking).await;
         let (mut replies, mut failure, mut reached) = (Vec::new(), via.failure(), Reached::default());
-        for (tag, answer) in own.into_iter().chain(by_ticket) {
+        for (tag, answer) in answers {
             match answer {
                 Ok(reply) => replies.push(reply),
                 Err(error) => {
@@ -124,36 +116,16 @@ impl Indexers {
     }
 }
 
-impl Connected {
-    /// A page, and of whom it is.
-    async fn find(
-        &self,
-        request: &FindRequest,
-        deadline: Instant,
-    ) -> Result<(Sender, FindReply), SearchError> {
-        let unreachable = |why: Cause| SearchError::Unreachable { indexer: self.at.addr, why };
-        let left = deadline.saturating_duration_since(Instant::now());
-        let answer = self.client.find(call_within(left), request.clone()).await;
-        let page = answer.map_err(|error| unreachable(error.to_string().into()))??;
-        Ok((Sender { at: self.at, is_local: self.is_local }, page))
-    }
-}
-
 /// A page, and of whom it is.
 async fn ask(
-    session: &Session,
+    asked: Asked<'_>,
     request: &FindRequest,
-    deadline: Instant,
+    limit: Duration,
 ) -> Result<(Sender, FindReply), SearchError> {
-    let left = || deadline.saturating_duration_since(Instant::now());
-    let unreachable = |why: Cause| SearchError::Unreachable { indexer: session.addr(), why };
-    let Some(client) = session.client_within(left()).await else {
-        return Err(unreachable(session.why_away()));
-    };
-    let answer = client.find(call_within(left()), request.clone()).await;
-    let page = answer.map_err(|error| unreachable(error.to_string().into()))??;
-    let sender = session.sender().ok_or_else(|| unreachable("it has just gone".into()))?;
-    Ok((sender, page))
+    let until = call_within(limit);
+    let (client, sender) = asked.client(limit).await?;
+    let answer = client.find(until, request.clone()).await;
+    Ok((sender, answer.map_err(|error| asked.unreachable(error.to_string()))??))
 }
 
 /// Checks what the indexers said, none of it on trust, and merges it. A page that is wrong anywhere does not count.

@@ -6,7 +6,7 @@ use futures::future::join_all;
 use nekoproto::{IndexerAddr, List, Purpose, limits::TICKET_INDEXERS_MAX, transport::interfaces};
 use tokio::time::timeout;
 
-use super::{Indexers, session::Session};
+use super::Indexers;
 
 /// Time limit for connecting to this machine.
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
@@ -16,7 +16,7 @@ impl Indexers {
     /// is tried at the other addresses of this machine; where it does not answer there, others on this machine alone
     /// can use it, and it comes last.
     pub(crate) async fn known(&self) -> List<IndexerAddr, TICKET_INDEXERS_MAX> {
-        let connected = self.sessions.iter().filter_map(Session::at);
+        let connected = self.sessions.iter().filter_map(|session| Some(session.sender()?.at));
         let (near, mut known): (Vec<_>, Vec<_>) = connected.partition(|at| at.addr.ip().is_loopback());
         if !near.is_empty() {
             let others = interfaces::addresses();

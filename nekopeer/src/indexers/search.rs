@@ -2,12 +2,7 @@
 
 mod merging;
 
-use std::{
-    collections::HashMap,
-    net::SocketAddr,
-    slice,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, net::SocketAddr, slice, time::Duration};
 
 use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use nekoindexer::state::holders::Sender;
@@ -18,7 +13,7 @@ use nekoproto::{
     transport::call_within,
 };
 use parking_lot::Mutex;
-use tarpc::client::RpcError;
+use tarpc::{client::RpcError, context::Context};
 
 use self::merging::absorb;
 pub(super) use self::merging::addresses;
@@ -29,14 +24,14 @@ use super::{
 };
 use crate::state::choice::Candidate;
 
-/// How far a search goes.
+/// Lists in which one indexer is asked for a batch of names: an answer has room for four of the longest replies.
+const LISTS_MAX: usize = BATCH_MAX / 4;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// The own indexers only.
     Own,
     /// The own indexers and those within this many hops of them.
     Network {
-        /// Hops beyond the own indexers.
         ttl_hops: u8,
     },
 }
@@ -50,33 +45,59 @@ pub(crate) struct Wishes {
     pub(crate) without: Vec<NodeTag>,
 }
 
-/// Who is asked.
 #[derive(Clone, Copy)]
-enum Asked<'a> {
-    /// An own indexer.
+pub(super) enum Asked<'a> {
     Session(&'a Session),
     /// One that the command names.
     Via(&'a Connected),
 }
 
 impl Asked<'_> {
-    fn addr(self) -> SocketAddr {
+    pub(super) fn tag(self) -> NodeTag {
         match self {
-            Self::Session(session) => session.addr(),
-            Self::Via(connected) => connected.at.addr,
+            Self::Session(session) => {
+                session.remote().map_or_else(|| NodeTag::of_addr(session.addr()), |node| node.tag())
+            }
+            Self::Via(connected) => connected.at.node.tag(),
         }
     }
 
-    fn sender(self) -> Option<Sender> {
+    pub(super) fn unreachable(self, why: impl Into<Cause>) -> SearchError {
+        let indexer = match self {
+            Self::Session(session) => session.addr(),
+            Self::Via(connected) => connected.at.addr,
+        };
+        SearchError::Unreachable { indexer, why: why.into() }
+    }
+
+    /// What calls it, at the latest after `limit`, and it as one that names holders.
+    pub(super) async fn client(self, limit: Duration) -> Result<(IndexerServiceClient, Sender), SearchError> {
         match self {
-            Self::Session(session) => session.sender(),
-            Self::Via(connected) => Some(Sender { at: connected.at, is_local: connected.is_local }),
+            Self::Session(session) => {
+                let client = session.client_within(limit).await;
+                let client = client.ok_or_else(|| self.unreachable(session.why_away()))?;
+                let sender = session.sender().ok_or_else(|| self.unreachable("it has just gone"))?;
+                Ok((client, sender))
+            }
+            Self::Via(Connected { at, is_local, client, .. }) => {
+                Ok((client.clone(), Sender { at: *at, is_local: *is_local }))
+            }
         }
+    }
+
+    /// What it is `asked`; if there are others, an own indexer that gives no sign of life is not waited for.
+    pub(super) async fn while_alive<T>(
+        self,
+        has_others: bool,
+        asked: impl Future<Output = Result<T, SearchError>>,
+    ) -> Result<T, SearchError> {
+        let Self::Session(session) = self else { return asked.await };
+        let answer = session.while_alive(has_others, asked).await;
+        answer.unwrap_or_else(|| Err(self.unreachable("it does not answer")))
     }
 }
 
 impl Via {
-    /// Why nobody was asked.
     pub(super) fn failure(&self) -> SearchError {
         match self.failed.last().cloned() {
             Some((indexer, why)) => SearchError::Unreachable { indexer, why },
@@ -129,15 +150,12 @@ pub enum SearchError {
     Pattern(String),
 }
 
-impl SearchError {
-    /// The indexer gives no sign of life.
-    pub(super) fn silent(indexer: SocketAddr) -> Self {
-        Self::Unreachable { indexer, why: "it does not answer".into() }
-    }
-}
-
 impl Indexers {
-    /// Searches for `name`, as [`search_all`](Self::search_all).
+    pub(super) fn asked<'a>(&'a self, via: &'a Via) -> impl Iterator<Item = Asked<'a>> {
+        let own = self.sessions.iter().map(Asked::Session);
+        own.chain(via.connected.iter().map(Asked::Via))
+    }
+
     pub(crate) async fn search(
         &self,
         name: &FileName,
@@ -180,17 +198,13 @@ impl Indexers {
     ) -> Result<Vec<Answer>, SearchError> {
         let mut merged = vec![Answer { complete: true, ..Answer::default() }; names.len()];
         let (mut answered, mut failure) = (false, via.failure());
-        let asked = || {
-            let own = self.sessions.iter().map(Asked::Session);
-            own.chain(via.connected.iter().map(Asked::Via))
-        };
         for (names, merged) in names.chunks(BATCH_MAX).zip(merged.chunks_mut(BATCH_MAX)) {
-            // The deadline of each call is that of a single query.
-            let deadline = Instant::now() + self.query_deadline;
+            let wishes = (wishes, self.query_deadline); // for each call as for a single query
             let msg_id = MsgId::random(); // the same for all indexers: the network handles it once
-            let has_others = asked().nth(1).is_some();
-            let asking =
-                asked().map(|asked| ask_live(asked, has_others, scope, msg_id, names, (wishes, deadline)));
+            let has_others = self.asked(via).nth(1).is_some();
+            let asking = self
+                .asked(via)
+                .map(|asked| asked.while_alive(has_others, ask_one(asked, scope, msg_id, names, wishes)));
             let mut answers: FuturesUnordered<_> = asking.collect();
             while let Some(answer) = answers.next().await {
                 match answer {
@@ -229,10 +243,9 @@ impl Indexers {
         let scope = Scope::Network { ttl_hops: TTL_DEFAULT };
         let asked = self.sessions.iter().filter(|session| session.is_connected()).map(async |session| {
             for (msg_id, names) in &batches {
-                let deadline = Instant::now() + self.query_deadline;
-                let replies =
-                    ask_one(Asked::Session(session), scope, *msg_id, names, (&Wishes::default(), deadline))
-                        .await;
+                let (asked, wishes) = (Asked::Session(session), (&Wishes::default(), self.query_deadline));
+                let asking = ask_one(asked, scope, *msg_id, names, wishes);
+                let replies = asked.while_alive(false, asking).await;
                 let Ok(replies) = replies else { return };
                 for (name, hit) in names.iter().zip(replies).flat_map(|(name, (_, reply))| {
                     reply.hits.into_vec().into_iter().map(move |hit| (name, hit))
@@ -260,92 +273,61 @@ impl Indexers {
 /// A reply, and of whom it is.
 type Heard = (Sender, QueryReply);
 
-/// As [`ask_one`], but if there are others, one that gives no sign of life is not waited for.
-async fn ask_live(
-    asked: Asked<'_>,
-    has_others: bool,
-    scope: Scope,
-    msg_id: MsgId,
-    names: &[FileName],
-    wishes: (&Wishes, Instant),
-) -> Result<Vec<Heard>, SearchError> {
-    let Asked::Session(session) = asked else { return ask_one(asked, scope, msg_id, names, wishes).await };
-    let asking = ask_one(asked, scope, msg_id, names, wishes);
-    let silent = || SearchError::silent(session.addr());
-    session.while_alive(has_others, asking).await.unwrap_or_else(|| Err(silent()))
-}
-
-/// Asks one indexer for at most [`BATCH_MAX`] names; returns one reply per name.
+/// Asks one indexer for at most [`BATCH_MAX`] names, each time for at most `limit`; returns one reply per name.
 async fn ask_one(
     asked: Asked<'_>,
     scope: Scope,
     msg_id: MsgId,
     names: &[FileName],
-    (wishes, deadline): (&Wishes, Instant),
+    (wishes, limit): (&Wishes, Duration),
 ) -> Result<Vec<Heard>, SearchError> {
-    let left = || deadline.saturating_duration_since(Instant::now());
-    let unreachable = |why: Cause| SearchError::Unreachable { indexer: asked.addr(), why };
-    let client = match asked {
-        Asked::Session(session) => {
-            let client = session.client_within(left()).await;
-            client.ok_or_else(|| unreachable(session.why_away()))?
-        }
-        Asked::Via(connected) => connected.client.clone(),
-    };
-    let failed = |error: RpcError| unreachable(error.to_string().into());
-    let sender = asked.sender().ok_or_else(|| unreachable("it has just gone".into()))?;
+    let until = call_within(limit);
+    let (client, sender) = asked.client(limit).await?;
+    let failed = |error: RpcError| asked.unreachable(error.to_string());
     if let [name] = names {
-        let reply = call(&client, scope, msg_id, name, (wishes, left())).await.map_err(failed)??;
-        return Ok(vec![(sender, reply)]);
-    }
-    let answers = call_all(&client, scope, msg_id, names, left()).await.map_err(failed)??;
-    let mut replies = Vec::with_capacity(names.len());
-    for (n, name) in names.iter().enumerate() {
-        let reply = match answers.get(n).cloned().flatten() {
-            Some(reply) => reply,
-            // The batch reply had no room for it: ask again. If that fails, this name's reply is empty and
-            // incomplete.
-            None => match call(&client, scope, MsgId::random(), name, (&Wishes::default(), left())).await {
-                Ok(Ok(reply)) => reply,
-                Ok(Err(_)) | Err(_) => QueryReply::default(),
-            },
+        let reply = match scope {
+            Scope::Own => client.search(until, name.clone()).await,
+            Scope::Network { ttl_hops } => {
+                let without = List::first_of(wishes.without.iter().copied());
+                let origin = wishes.origin.clone();
+                let request = QueryRequest::new(msg_id, name.clone(), ttl_hops);
+                client.query(until, QueryRequest { origin, without, ..request }).await
+            }
         };
-        replies.push((sender, reply));
+        return Ok(vec![(sender, reply.map_err(failed)??)]);
     }
-    Ok(replies)
-}
-
-async fn call(
-    client: &IndexerServiceClient,
-    scope: Scope,
-    msg_id: MsgId,
-    name: &FileName,
-    (wishes, left): (&Wishes, Duration),
-) -> Result<Result<QueryReply, Refusal>, RpcError> {
-    let name = name.clone();
-    match scope {
-        Scope::Own => client.search(call_within(left), name).await,
-        Scope::Network { ttl_hops } => {
-            let without = List::first_of(wishes.without.iter().copied());
-            let origin = wishes.origin.clone();
-            let request = QueryRequest { origin, without, ..QueryRequest::new(msg_id, name, ttl_hops) };
-            client.query(call_within(left), request).await
+    let list = Names::first_of(names.iter().cloned());
+    let mut replies = call_all(&client, scope, msg_id, list, until).await.map_err(failed)??.into_vec();
+    replies.resize(names.len(), None);
+    for _ in 1..LISTS_MAX {
+        // The answers so far had no room for these.
+        let rest: Vec<usize> = (0..names.len()).filter(|n| replies[*n].is_none()).collect();
+        if rest.is_empty() {
+            break;
+        }
+        let list = Names::first_of(rest.iter().map(|n| names[*n].clone()));
+        match call_all(&client, scope, MsgId::random(), list, call_within(limit)).await {
+            Ok(Ok(answers)) if answers.iter().any(Option::is_some) => {
+                rest.into_iter().zip(answers).for_each(|(n, reply)| replies[n] = reply);
+            }
+            _ => break,
         }
     }
+    // The reply for a name that is not answered is empty and incomplete.
+    Ok(replies.into_iter().map(|reply| (sender, reply.unwrap_or_default())).collect())
 }
 
 async fn call_all(
     client: &IndexerServiceClient,
     scope: Scope,
     msg_id: MsgId,
-    names: &[FileName],
-    left: Duration,
+    names: Names,
+    until: Context,
 ) -> Result<Result<Answers, Refusal>, RpcError> {
-    let names = Names::first_of(names.iter().cloned());
     match scope {
-        Scope::Own => client.search_all(call_within(left), names).await,
+        Scope::Own => client.search_all(until, names).await,
         Scope::Network { ttl_hops } => {
-            client.query_all(call_within(left), QueryAllRequest { msg_id, names, ttl_hops }).await
+            client.query_all(until, QueryAllRequest { msg_id, names, ttl_hops }).await
         }
     }
 }

@@ -154,11 +154,6 @@ impl Session {
         Some(Sender { at: IndexerAddr { addr: remote.addr, node: remote.node }, is_local: remote.is_local() })
     }
 
-    pub(super) fn at(&self) -> Option<IndexerAddr> {
-        let remote = self.connected()?;
-        Some(IndexerAddr { addr: remote.addr, node: remote.node })
-    }
-
     pub(super) fn is_connected(&self) -> bool {
         self.worker.link.client().is_some()
     }

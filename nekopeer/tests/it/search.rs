@@ -239,3 +239,14 @@ async fn far_indexer_that_stalled_once_is_waited_for_again() {
     delay.send_replace(Some(Duration::from_millis(300)));
     eventually(async || is_complete().await.then_some(())).await;
 }
+
+/// This indexer answers a few names of each list, and no name that is asked for alone.
+#[testkit::test]
+async fn names_that_have_no_room_in_an_answer_are_asked_for_again_together() {
+    let (_delay, seen) = watch::channel(None);
+    let few = FakeIndexer::far(seen);
+    let reader = Node::start(Config { listen: None, ..Folder::new().config(&[few.addr]) }).await;
+    let names: Vec<FileName> = (0..10).map(|n| name(&n.to_string())).collect();
+    let answers = reader.peer.search_all(&names).await.unwrap();
+    assert_eq!(answers.iter().filter(|answer| answer.complete).count(), names.len());
+}
