@@ -20,7 +20,7 @@ const LISTS_MAX: usize = 32;
 
 /// Checks signatures for others.
 #[derive(Debug)]
-pub(crate) struct SignatureChecks {
+pub struct SignatureChecks {
     verifier: Arc<Verifier>,
     slots: Slots,
     running: Arc<Semaphore>,
@@ -38,7 +38,8 @@ impl Default for SignatureChecks {
 
 impl SignatureChecks {
     /// What is known of signatures.
-    pub(crate) fn verifier(&self) -> &Verifier {
+    #[must_use]
+    pub fn verifier(&self) -> &Verifier {
         &self.verifier
     }
 
@@ -49,7 +50,7 @@ impl SignatureChecks {
     ///
     /// # Cancel safety
     /// Safe. A check that has begun ends by itself.
-    pub(crate) async fn check(
+    pub async fn check(
         &self,
         owner: SlotOwner,
         records: Vec<SignedRecord>,

@@ -21,12 +21,13 @@
 //! | [`config`] | what an indexer is made of |
 //! | [`daemon`] | what both programs have around their work: settings, log, signals, threads, HTTP |
 //! | [`visible`] | text that hides nothing |
+//! | [`checks`] | signatures that others send, checked away from the connections; peers use it too |
 //!
 //! [`Indexer::spawn`] gives a running one, in any program.
 
 pub mod announce;
 mod call_back;
-mod checks;
+pub mod checks;
 pub mod config;
 mod configured;
 mod connections;

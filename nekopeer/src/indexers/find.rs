@@ -143,7 +143,7 @@ fn page(
         guests_unheard |= reply.guests_unheard;
         // Without hops left nobody is behind it.
         let behind = (request.ttl_hops > 0).then(|| (take(&mut reply.answered), take(&mut reply.silent)));
-        let verify = |record| library.verifier.verify(record).map(ListedRecord::from).ok();
+        let verify = |record| library.checks.verifier().verify(record).map(ListedRecord::from).ok();
         let believed = |holders| heard(holders, HOLDERS_MAX, &[], sender);
         match checked(reply, request, matcher, verify, believed) {
             Ok(page) => {
@@ -160,7 +160,7 @@ fn page(
     let Page { found, next } = merged(pages, request.limit());
     let candidate = |found: nekoindexer::state::merge::Found| {
         let holders = addresses(endpoint, &found.holders);
-        let record = library.verifier.verify(found.record.into_signed()).ok()?; // known to be valid
+        let record = library.checks.verifier().verify(found.record.into_signed()).ok()?; // known to be valid
         Some(Candidate { record, holders })
     };
     let (matches, (answered, asked)) = (found.into_iter().filter_map(candidate).collect(), reached.counts());

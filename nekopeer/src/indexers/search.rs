@@ -211,7 +211,7 @@ impl Indexers {
                     Ok(replies) => {
                         answered = true;
                         for ((name, merged), reply) in names.iter().zip(&mut *merged).zip(replies) {
-                            absorb(&self.endpoint, &self.library.verifier, merged, name, reply);
+                            absorb(&self.endpoint, self.library.checks.verifier(), merged, name, reply);
                         }
                     }
                     Err(error) => {
@@ -262,7 +262,7 @@ impl Indexers {
         if record.origin != self.library.node || record.name != *name {
             return;
         }
-        let Ok(record) = self.library.verifier.verify(hit.record) else { return };
+        let Ok(record) = self.library.checks.verifier().verify(hit.record) else { return };
         let mut known = known.lock();
         if known.get(name).is_none_or(|known| record.replaces(known)) {
             known.insert(name.clone(), record);

@@ -23,7 +23,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{FileName, NodeId, VerifiedRecord, Verifier};
+use nekoindexer::checks::SignatureChecks;
+use nekoproto::{FileName, NodeId, VerifiedRecord};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -61,7 +62,7 @@ pub(crate) struct Library {
     pub(crate) lent: Lent,
     /// Names on whose version a command of a follower is running.
     pub(crate) judged: Judged,
-    pub(crate) verifier: Verifier,
+    pub(crate) checks: SignatureChecks,
     pub(crate) tasks: Tasks,
     pub(crate) counters: Arc<Counters>,
     /// Whether other nodes can download from this peer.
@@ -141,7 +142,7 @@ impl Library {
             reads: Reads::default(),
             lent: Lent::default(),
             judged: Judged::default(),
-            verifier: Verifier::default(),
+            checks: SignatureChecks::default(),
             tasks: Tasks::default(),
             counters: Arc::default(),
             is_serving,

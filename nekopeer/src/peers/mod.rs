@@ -88,7 +88,7 @@ impl Peers {
             async move { client.lend(call_within(ANSWER_WITHIN), wanted).await }
         };
         let Some(record) = self.call(peer, ANSWER_WITHIN, ask).await? else { return Ok(None) };
-        let record = self.library.verifier.verify(*record).map_err(|_| Refusal::Forged)?;
+        let record = self.library.checks.verifier().verify(*record).map_err(|_| Refusal::Forged)?;
         let Numbered { origin, name, version } = wanted;
         let is_wanted = record.origin == *origin && record.name == *name && record.version == *version;
         if is_wanted && !record.is_withdrawal() { Ok(Some(record)) } else { Err(Refusal::Forged.into()) }

@@ -169,7 +169,7 @@ impl Peers {
                     self.library.note_confirmed(copy, asked_at);
                     continue;
                 }
-                Some(Verdict::Newer(record)) => match self.library.verifier.verify(*record) {
+                Some(Verdict::Newer(record)) => match self.library.checks.verifier().verify(*record) {
                     Ok(record) if record.replaces(copy) => {
                         self.library.note_found_later(copy);
                         news.push(record);
@@ -214,7 +214,7 @@ impl Peers {
                             known.clone()
                         }
                         Verdict::Newer(record) => {
-                            let verified = self.library.verifier.verify(*record).ok();
+                            let verified = self.library.checks.verifier().verify(*record).ok();
                             verified.filter(|record| record.replaces(known))?
                         }
                         Verdict::Unpublished | Verdict::Unknown => return None,

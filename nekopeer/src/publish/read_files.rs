@@ -351,7 +351,7 @@ fn store(
         match published.as_mut().map(Iterator::next) {
             Ok(Some(Ok(Published::New(record)))) => {
                 // The network is asked for it before the next version, and by readers.
-                reader.library.verifier.remember(&record);
+                reader.library.checks.verifier().remember(&record);
                 outcome.published.push(record);
             }
             Ok(Some(Ok(Published::Unchanged(record)))) => {

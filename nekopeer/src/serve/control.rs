@@ -3,9 +3,9 @@
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
 use nekoproto::{
-    Held, Holder, List, Numbered, PeerService, Records, Refusal, SignedRecord, Verdict, VerifiedRecord,
+    Held, Holder, List, Numbered, PeerService, Records, Refusal, SignedRecord, Verdict,
     limits::BATCH_MAX,
-    transport::{Endpoint, Remote, rendezvous::Token},
+    transport::{Endpoint, Remote, rendezvous::Token, slots::SlotOwner},
 };
 use tarpc::context::Context;
 
@@ -17,7 +17,6 @@ use crate::{
     util::clock,
 };
 
-/// Answers the calls of one connection.
 #[derive(Clone)]
 pub(crate) struct PeerControl {
     pub(crate) library: Arc<Library>,
@@ -35,9 +34,9 @@ impl PeerControl {
 
 impl PeerService for PeerControl {
     async fn invalidate(self, _: Context, records: Records) -> Result<(), Refusal> {
-        let verified = records.into_iter().map(|record| self.library.verifier.verify(record));
-        let verified: Vec<VerifiedRecord> =
-            verified.collect::<Result<_, _>>().map_err(|_| Refusal::Forged)?;
+        let owner = SlotOwner::at(self.remote.addr.ip(), Some(self.remote.node));
+        let verified = self.library.checks.check(owner, records.into_vec()).await?;
+        let verified = verified.into_iter().collect::<Result<_, _>>().map_err(|_| Refusal::Forged)?;
         // If the write to the catalogue failed, the news is not acknowledged.
         if self.library.learn(verified).await { Ok(()) } else { Err(Refusal::Busy) }
     }
@@ -100,5 +99,47 @@ fn subscribe(library: &Library, held: &Held, holder: Holder, now: Instant) {
         let known = (&held.name, held.version);
         library.subscribers.subscribe(known, holder, entry.record.policy.bound(), now);
         library.counters.leases.inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use futures::{FutureExt, future::join_all};
+    use nekoproto::Role;
+    use tarpc::context;
+    use testkit::values::{forged, identity};
+    use tokio::{runtime, task::spawn_blocking};
+
+    use super::*;
+    use crate::{Config, Peer};
+
+    /// Goal: what a stranger says holds up no connection, and only so much of it waits. Method: one thread for all that
+    /// blocks, and it is busy.
+    #[test]
+    fn signatures_of_a_stranger_are_checked_away_from_the_connections() {
+        let case = async {
+            let folder = tempfile::tempdir().unwrap();
+            let peer = Peer::spawn(Config::new(folder.path())).await.unwrap();
+            let (free, busy) = mpsc::channel::<()>();
+            let blocking = spawn_blocking(move || busy.recv());
+            let (node, addr) = (identity(9).id(), SocketAddr::from(([192, 0, 2, 1], 1000)));
+            let (role, here) = (Role::Peer, addr.ip());
+            let remote = Remote { node, role, addr, listens_at: None, here, reaches_us_at: None };
+            let call = |version| {
+                let records = Records::first_of([forged(9, 1, "a", version)]);
+                PeerControl::new(&peer.library, remote).invalidate(context::current(), records)
+            };
+            let mut calls: Vec<_> = (1..=40).map(|version| Box::pin(call(version))).collect();
+            let mut ended = Vec::new();
+            calls.retain_mut(|call| call.as_mut().now_or_never().map(|answer| ended.push(answer)).is_none());
+            assert_eq!(ended, [const { Err(Refusal::Busy) }; 8]);
+            drop(free);
+            assert!(blocking.await.unwrap().is_err());
+            assert!(join_all(calls).await.into_iter().all(|answer| answer == Err(Refusal::Forged)));
+        };
+        let mut runtime = runtime::Builder::new_current_thread();
+        runtime.enable_all().max_blocking_threads(1).build().unwrap().block_on(case);
     }
 }

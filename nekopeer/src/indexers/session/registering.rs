@@ -255,7 +255,7 @@ impl Worker {
             self.note_lease(reply.lease);
             let indexer = self.link.addr();
             self.unlisted.fetch_add(reply.unlisted.len(), Ordering::Relaxed);
-            let verifier = &self.library.verifier;
+            let verifier = self.library.checks.verifier();
             let newer = reply.newer.into_iter().filter_map(|record| verifier.verify(record).ok());
             let newer: Vec<VerifiedRecord> = newer.collect();
             let listed =
