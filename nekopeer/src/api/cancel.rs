@@ -55,7 +55,7 @@ pub(super) async fn cancel(
 ) -> Result<Json<JobRow>, Problem> {
     let job = find(&inside, id).await?;
     if job.state != JobState::Running {
-        let detail = format!("job {id} has ended: there is nothing to cancel");
+        let detail = format!("job {id} does not run: there is nothing to cancel");
         return Err(Problem::new(StatusCode::CONFLICT, "conflict", detail));
     }
     let (rows, _) = inside.carry_out(Cancel { what: id.to_string() }, no_input())?.rows().await?;

@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{ENTRIES_AT_ONCE, Library, events::Event};
 use crate::{
-    state::freshness::{CopyState, Doubt, NoAnswer},
+    state::{
+        freshness::{CopyState, Doubt, NoAnswer},
+        outdated::Need,
+    },
     storage::catalogue::{CatalogueError, Entry, PageStart, Preference, PreferenceChange, Reader},
     util::clock,
 };
@@ -162,6 +165,17 @@ impl Library {
         (!newest.is_withdrawal() && !reader.passes_over(&newest)).then_some(newest)
     }
 
+    /// What decides how soon the newest version of `name` is downloaded. What is not held is late. Blocking.
+    pub(crate) fn need(&self, name: &FileName, origin: NodeId) -> Need {
+        let Some(held) = self.catalogue.get(name) else {
+            return Need { origin, size: u64::MAX, late_at: Some(clock::now()) };
+        };
+        let size = held.newest.as_ref().unwrap_or(&held.record).size;
+        let confirmed_at = || Some(self.copies.lock().get(name)?.confirmation()?.0);
+        let late_at = |bound| confirmed_at().map_or_else(clock::now, |at| at + bound);
+        Need { origin, size, late_at: self.wanted_bound(name).map(late_at) }
+    }
+
     /// All outdated copies, with their origins.
     pub(crate) fn outdated(&self) -> Vec<(FileName, NodeId)> {
         self.copies.lock().outdated().map(|(name, origin)| (name.clone(), origin)).collect()
@@ -236,8 +250,9 @@ mod tests {
     use std::sync::Arc;
 
     use futures::future::join_all;
-    use nekoproto::{ContentHash, Identity, ManifestHash, Policy, Record, Version};
+    use nekoproto::{ContentHash, Identity};
     use tempfile::TempDir;
+    use testkit::goods;
 
     use super::*;
     use crate::{
@@ -264,19 +279,10 @@ mod tests {
     fn stored(folder: &TempDir, library: &Library, version: u64) -> Entry {
         let path = folder.path().join("a");
         std::fs::write(&path, version.to_string()).unwrap();
-        let origin = Identity::from_seed(&[1; 32]);
-        let record = Record {
-            origin: origin.id(),
-            name: FileName::new("a").unwrap(),
-            version: Version::new(version).unwrap(),
-            size: 1,
-            content: ContentHash::from_bytes([u8::try_from(version).unwrap(); 32]),
-            manifest: ManifestHash::from_bytes([1; 32]),
-            policy: Policy::default(),
-            published_ms: 1_795_000_000_000,
-        };
+        let record = goods::record(1, "a", version, |record| {
+            record.content = ContentHash::from_bytes([u8::try_from(version).unwrap(); 32]);
+        });
         let stamp = Stamp::of(&std::fs::metadata(&path).unwrap());
-        let record = record.sign(&origin).unwrap();
         let entry = Entry { record, path, stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
         let copy = Copy { entry: entry.clone(), manifest: Vec::new(), outboard: Vec::new() };
         library.catalogue.put_copy(copy).unwrap();
@@ -300,10 +306,7 @@ mod tests {
         let (folder, library) = library();
         let held = stored(&folder, &library, 1);
         library.watch([&held].into_iter());
-        let other = Identity::from_seed(&[2; 32]);
-        let news =
-            Record { origin: other.id(), version: Version::new(9).unwrap(), ..Record::clone(&held.record) };
-        library.tell_noted(&[news.sign(&other).unwrap()], &[]);
+        library.tell_noted(&[goods::record(2, "a", 9, |_| {})], &[]);
         assert!(!library.is_outdated(&held.record.name));
     }
 
@@ -313,12 +316,7 @@ mod tests {
         let held = stored(&folder, &library, 1);
         library.watch([&held].into_iter());
         let mut events = library.events();
-        let origin = Identity::from_seed(&[1; 32]);
-        let version = |version| {
-            let version = Version::new(version).unwrap();
-            Record { version, ..Record::clone(&held.record) }.sign(&origin).unwrap()
-        };
-        let news = (2..1000).map(|n| library.learn(vec![version(n)]));
+        let news = (2..1000).map(|n| library.learn(vec![goods::record(1, "a", n, |_| {})]));
         assert!(join_all(news).await.into_iter().all(|is_noted| is_noted));
         let mut told = Vec::new();
         while let Ok(Event::Invalidated { newest, .. }) = events.try_recv() {

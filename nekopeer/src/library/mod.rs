@@ -40,7 +40,7 @@ use self::{
     subscribers::Subscribers,
 };
 use crate::{
-    state::copies::Copies,
+    state::{copies::Copies, outdated::Outdated},
     storage::{catalogue::Catalogue, lock::DataLock, share_folder::ShareFolder},
     util::{progress::Progress, tasks::Tasks},
 };
@@ -71,6 +71,8 @@ pub(crate) struct Library {
     ttr: Option<Duration>,
     /// Freshness of the copies of other origins' files that were asked about, or are watched.
     copies: Mutex<Copies>,
+    /// The outdated copies, and what is followed, that are to be downloaded or dropped.
+    pub(crate) outdated: Mutex<Outdated>,
     /// Names whose file is being written, by a download or from a pipe, how far that is, and what ends it.
     in_use: Mutex<HashMap<FileName, (Arc<Progress>, CancellationToken)>>,
     /// Notified when a name is no longer in use.
@@ -148,6 +150,7 @@ impl Library {
             is_serving,
             ttr,
             copies: Mutex::new(Copies::new(is_serving)),
+            outdated: Mutex::default(),
             in_use: Mutex::default(),
             freed: Notify::new(),
             news: Mutex::default(),

@@ -8,7 +8,7 @@ use super::{Act, Question};
 use crate::state::{
     copies::Copies,
     freshness::{CopyState, NoAnswer},
-    outdated::{Ended, Outdated},
+    outdated::{Ended, Need, Outdated},
 };
 
 /// A reader with a copy of one file.
@@ -43,7 +43,7 @@ impl Reader {
         (self.copies, self.outdated) = (Copies::new(true), Outdated::default());
         self.keep(now);
         if let Some(newest) = &self.newest {
-            self.outdated.add(newest.name.clone(), newest.origin);
+            self.outdated.add(newest.name.clone(), need(newest));
         }
     }
 
@@ -94,7 +94,7 @@ impl Reader {
         }
         self.newest = Some(record.clone());
         self.copies.learn(&record);
-        self.outdated.add(record.name.clone(), record.origin);
+        self.outdated.add(record.name.clone(), need(&record));
     }
 
     /// The question was answered; `None` if no answer came in time. `random` is uniform in 0..1.
@@ -149,4 +149,8 @@ impl Reader {
         self.outdated.ended(&name, how, now, random);
         acts
     }
+}
+
+fn need(newest: &VerifiedRecord) -> Need {
+    Need { origin: newest.origin, size: newest.size, late_at: None }
 }

@@ -28,7 +28,7 @@ use crate::{
     peers::Peers,
     publish::Publisher,
     sets,
-    state::{freshness::OnStale, outdated::Outdated},
+    state::freshness::OnStale,
     util::clock,
 };
 
@@ -53,7 +53,7 @@ impl Watch {
     /// Acts on news and asks origins, until the peer stops. A peer that does not serve asks only on request.
     pub(crate) async fn run(self: Arc<Self>) {
         let asks = self.library.is_serving;
-        let mut outdated = Outdated::default();
+        let outdated = &self.library.outdated;
         if asks {
             if let Err(error) = self.library.blocking(|library| library.watch_all()).await {
                 tracing::error!(%error, "not all copies are watched");
@@ -64,21 +64,22 @@ impl Watch {
                 watch.library.blocking(|library| sets::sweep_replaced(library)).await;
             });
             // Outdated copies that the last run did not handle.
-            self.line_up(&mut outdated, self.library.outdated()).await;
+            self.line_up(self.library.outdated(), false).await;
         }
         let (mut attempts, mut asking) = (FuturesUnordered::new(), FuturesUnordered::new());
         let mut waiting: HashMap<FileName, Vec<FetchRequest>> = HashMap::new();
         loop {
             let News { outdated: news, mut heard, changed } = mem::take(&mut *self.library.news.lock());
             let requests = mem::take(&mut *self.requests.lock());
-            for (name, origin, one) in requests {
-                outdated.add(name.clone(), origin);
+            let followed = requests.iter().map(|(name, origin, _)| (name.clone(), *origin)).collect();
+            for (name, _, one) in requests {
                 waiting.entry(name).or_default().push(one);
             }
             self.act(changed);
-            self.line_up(&mut outdated, news.into_iter().collect()).await;
+            self.line_up(followed, true).await;
+            self.line_up(news.into_iter().collect(), false).await;
             let now = clock::now();
-            let begun = outdated.begin(now);
+            let begun = outdated.lock().begin(now);
             // What is downloaded or dropped at once is registered or withdrawn then; a withdrawal is not downloaded.
             heard.retain(|record| record.is_withdrawal() || !begun.contains(&record.name));
             self.pass_on(heard);
@@ -88,7 +89,7 @@ impl Watch {
             }));
             let (asked, ask_at) = self.library.ask(now);
             asking.extend(asked.into_iter().map(|(origin, names)| self.ask(origin, names)));
-            let next = outdated.next_at(now).into_iter().chain(ask_at).min();
+            let next = outdated.lock().next_at(now).into_iter().chain(ask_at).min();
             let pause = next.map_or(LOOK_EVERY, |next| next.saturating_duration_since(clock::now()));
             tokio::select! {
                 () = sleep(pause.min(LOOK_EVERY)) => {}
@@ -98,7 +99,7 @@ impl Watch {
                     if !left.is_empty() {
                         waiting.entry(name.clone()).or_default().extend(left);
                     }
-                    let is_first = outdated.ended(&name, how, clock::now(), rand::random());
+                    let is_first = outdated.lock().ended(&name, how, clock::now(), rand::random());
                     if is_first {
                         self.pass_on(self.library.wanted(&name).into_iter().collect());
                     }
@@ -132,18 +133,21 @@ impl Watch {
         }
     }
 
-    /// Adds those of `news` about which something is to be done.
-    async fn line_up(&self, outdated: &mut Outdated, mut news: Vec<(FileName, NodeId)>) {
+    /// Adds those of `news` about which something is to be done; all if they are `followed`.
+    async fn line_up(&self, mut news: Vec<(FileName, NodeId)>, followed: bool) {
         if news.is_empty() {
             return;
         }
         let of_all = self.on_stale;
         let wanted = move |library: &Arc<Library>| {
-            news.retain(|(name, _)| library.preference(name).on_stale.unwrap_or(of_all) != OnStale::Keep);
-            news
+            let on_stale = |name: &FileName| library.preference(name).on_stale.unwrap_or(of_all);
+            news.retain(|(name, _)| followed || on_stale(name) != OnStale::Keep);
+            for (name, origin) in news {
+                let need = library.need(&name, origin);
+                library.outdated.lock().add(name, need);
+            }
         };
-        let news = self.library.blocking(wanted).await;
-        news.into_iter().for_each(|(name, origin)| outdated.add(name, origin));
+        self.library.blocking(wanted).await;
     }
 
     /// Asks one origin about some of its files. A panic in it ends this question alone.

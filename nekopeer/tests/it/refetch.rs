@@ -1,5 +1,10 @@
 //! Refetches and drops of outdated copies: none waits for another for good.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use crate::common::*;
 use nekopeer::{Config, Event, OnStale};
 use nekoproto::{DataRequest, FetchRefusal, Mode, Policy};
@@ -74,6 +79,40 @@ async fn neither_copies_of_a_dead_origin_nor_much_news_of_one_file_stop_the_refe
     let dead = ["d0", "d1", "d2", "d3"];
     Stage::set(&dead, &dead.map(|text| (text, 2))).await.refreshes_the_living().await;
     Stage::set(&["d"], &[2, 3, 4, 5].map(|version| ("d", version))).await.refreshes_the_living().await;
+}
+
+/// Goal: large files leave turns to small ones. Method: as many origins as have turns hang with a large file each.
+#[testkit::test]
+async fn small_copy_is_refetched_while_large_ones_have_their_turns() {
+    let indexer = indexer(&[]).await;
+    let to = Folder::new();
+    let config = Config { on_stale: OnStale::Refetch, ..to.config(&[indexer.local_addr()]) };
+    let mut reader = Node::registered(config).await;
+    let mut holders = Vec::new();
+    for (seed, len) in (1..).zip([2 * MIB, 2 * MIB, 2 * MIB, 2 * MIB, 9]) {
+        let of_version = |n| Goods::new(seed, &seed.to_string(), n, bytes(u64::from(seed) * 10 + n, len));
+        let (old, new, is_new) = (of_version(1), of_version(2), Arc::new(AtomicBool::new(false)));
+        let (records, is_newer) = ([&old, &new].map(|goods| goods.record.to_signed()), Arc::clone(&is_new));
+        let mut holder = Holder::begin(seed, move |request| match is_newer.load(Ordering::Relaxed) {
+            false => old.honest(request),
+            true if len > MIB => ScriptedReply::granting(1, Vec::new()).then(Then::Hang),
+            true => new.honest(request),
+        });
+        let [first, second] = records;
+        holder.register(indexer.local_addr(), [first]).await;
+        reader.get(&seed.to_string()).await.unwrap();
+        while holder.asked.try_recv().is_ok() {}
+        is_new.store(true, Ordering::Relaxed);
+        holder.register(indexer.local_addr(), [second]).await;
+        holder.asked.recv().await.unwrap();
+        holders.push(holder);
+    }
+    let refreshed = |event: &Event| match event {
+        Event::Refreshed { name, .. } => Some(Ok(name.clone())),
+        Event::Failed { name, why } => Some(Err((name.clone(), why.clone()))),
+        _ => None,
+    };
+    assert_eq!(reader.event(refreshed).await, Ok(name("5")));
 }
 
 #[testkit::test]

@@ -23,7 +23,10 @@ pub(crate) use self::{
     row::{JobKind, JobRow, JobState},
 };
 use super::{Failure, FailureKind};
-use crate::{peer::PeerHandle, util::progress::Progress};
+use crate::{
+    peer::PeerHandle,
+    util::{clock, progress::Progress},
+};
 
 /// Jobs that run in the background at once.
 pub(crate) const BACKGROUND_MAX: usize = 16;
@@ -34,7 +37,6 @@ const CANCELLED_WITHIN: Duration = Duration::from_secs(2);
 /// What the caller of a cancelled command is told.
 const CANCELLED: &str = "cancelled by another command; what came so far is kept";
 
-/// The jobs of one peer.
 #[derive(Debug)]
 pub(crate) struct Jobs {
     table: Mutex<Table>,
@@ -43,7 +45,6 @@ pub(crate) struct Jobs {
     background: Arc<Semaphore>,
     /// Those that run in the background.
     tasks: TaskTracker,
-    /// Cancelled when the peer ends.
     closing: CancellationToken,
 }
 
@@ -59,6 +60,15 @@ impl Default for Jobs {
     }
 }
 
+/// What is written, by commands or by the peer itself, and what waits for its turn.
+fn own_work(peer: &PeerHandle) -> table::Writing {
+    let (library, mut work) = (&peer.library, table::Writing::new());
+    work.extend(library.writing().into_iter().map(|(name, progress)| (name, Some(progress))));
+    let waiting = library.outdated.lock().waiting(clock::now());
+    work.extend(waiting.into_iter().filter(|name| !library.is_in_use(name)).map(|name| (name, None)));
+    work
+}
+
 /// A job that runs. Dropping it ends it; without [`end`](Self::end) it counts as cancelled by its caller.
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -71,7 +81,6 @@ pub(crate) struct Job {
     outcome: Mutex<Outcome>,
 }
 
-/// How a job ends.
 #[derive(Debug, Default)]
 struct Outcome {
     /// `None`: it was interrupted.
@@ -100,7 +109,7 @@ impl Jobs {
 
     /// The jobs that run, and then those that ended lately, the last one first.
     pub(crate) fn rows(&self, peer: &PeerHandle) -> Vec<JobRow> {
-        self.table.lock().rows(peer.library.writing())
+        self.table.lock().rows(own_work(peer))
     }
 
     /// Begins and ends of jobs from now on.
@@ -110,7 +119,7 @@ impl Jobs {
 
     /// Cancels the job with this id, or those about this name alone; returns them when they have ended.
     pub(in crate::api) async fn cancel(&self, what: &str, peer: &PeerHandle) -> Result<Vec<JobRow>, Failure> {
-        let found = self.table.lock().find(what, peer.library.writing())?;
+        let found = self.table.lock().find(what, own_work(peer))?;
         let mut rows = Vec::with_capacity(found.len());
         for Found { row, how } in found {
             let row = match how {
@@ -174,7 +183,6 @@ impl Job {
         result
     }
 
-    /// A part of the job failed.
     pub(in crate::api) fn failed(&self, why: &Failure) {
         let mut outcome = self.outcome.lock();
         outcome.failed += 1;

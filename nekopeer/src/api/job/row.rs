@@ -36,6 +36,9 @@ pub(crate) struct JobRow {
     /// When it began, in Unix time in milliseconds.
     pub(crate) started_ms: u64,
     pub(crate) state: JobState,
+    /// Why it waits.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub(crate) why: Option<String>,
 }
 
 /// What a job does.
@@ -65,6 +68,8 @@ pub(crate) enum JobKind {
 pub(crate) enum JobState {
     /// It runs.
     Running,
+    /// It waits for its turn.
+    Waiting,
     /// It ended well.
     Done,
     /// It failed, or a part of it did.
@@ -74,7 +79,6 @@ pub(crate) enum JobState {
 }
 
 impl JobKind {
-    /// Its word.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Publish => "share",
@@ -89,10 +93,10 @@ impl JobKind {
 }
 
 impl JobState {
-    /// Its word.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Running => "running",
+            Self::Waiting => "waiting",
             Self::Done => "done",
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",

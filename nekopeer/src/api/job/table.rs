@@ -22,8 +22,10 @@ const ENDED_KEPT_FOR: Duration = Duration::from_secs(3600);
 /// Names of one job that are kept, to say that one of them is not a job of its own.
 const NAMES_KEPT_MAX: usize = 1000;
 
-/// Names that are being written, and how far that is.
-pub(super) type Writing = Vec<(FileName, Arc<Progress>)>;
+/// Names that are being written, and how far that is; `None`: they wait for their turn.
+pub(super) type Writing = Vec<(FileName, Option<Arc<Progress>>)>;
+/// Why these wait.
+const WHY_WAITING: &str = "as many copies are being downloaded as may be at once";
 
 /// The jobs.
 ///
@@ -40,7 +42,6 @@ pub(super) struct Table {
     written: HashMap<FileName, Written>,
 }
 
-/// A job that runs.
 #[derive(Debug)]
 pub(super) struct Running {
     row: JobRow,
@@ -57,14 +58,12 @@ struct Written {
     started_ms: u64,
 }
 
-/// A job to be cancelled.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) row: JobRow,
     pub(super) how: How,
 }
 
-/// How a job is cancelled.
 #[derive(Debug)]
 pub(super) enum How {
     /// It is a command.
@@ -94,6 +93,7 @@ impl Running {
             remedy: None,
             started_ms: now_ms(),
             ended_ms: None,
+            why: None,
         };
         let names = names[..names.len().min(NAMES_KEPT_MAX)].to_vec();
         let (cancelled, ended) = (cancelled.clone(), ended.clone());
@@ -143,7 +143,6 @@ impl Table {
         self.ended.iter().any(|row| row.background && row.state == JobState::Failed)
     }
 
-    /// A job that has ended.
     pub(super) fn ended(&self, id: u64) -> Option<JobRow> {
         self.ended.iter().find(|row| row.id == id).cloned()
     }
@@ -158,32 +157,37 @@ impl Table {
         rows
     }
 
-    /// The files that the peer writes by itself.
     fn written(&mut self, writing: Writing) -> Vec<JobRow> {
         let is_of_command =
             |progress: &Arc<Progress>| self.running.values().any(|job| Arc::ptr_eq(&job.progress, progress));
-        let own: Writing = writing.into_iter().filter(|(_, progress)| !is_of_command(progress)).collect();
-        self.written.retain(|_, written| written.progress.strong_count() > 0);
+        let own: Writing =
+            writing.into_iter().filter(|(_, it)| !it.as_ref().is_some_and(is_of_command)).collect();
+        let mut known = std::mem::take(&mut self.written);
         let mut rows = Vec::with_capacity(own.len());
         for (name, progress) in own {
-            let known = self.written.get(&name).filter(|w| w.progress.as_ptr() == Arc::as_ptr(&progress));
-            let (id, started_ms) = match known {
+            let of = progress.as_ref().map(Arc::downgrade).unwrap_or_default(); // all that wait have the same
+            let (id, started_ms) = match known.remove(&name).filter(|it| it.progress.ptr_eq(&of)) {
                 Some(written) => (written.id, written.started_ms),
                 None => (self.next_id(), now_ms()),
             };
-            let (called, now) = (name.to_string(), Snapshot::of(&progress));
-            self.written.insert(name, Written { id, progress: Arc::downgrade(&progress), started_ms });
+            let (called, now) = (name.to_string(), progress.as_deref().map(Snapshot::of).unwrap_or_default());
+            let (state, why) = match progress {
+                Some(_) => (JobState::Running, None),
+                None => (JobState::Waiting, Some(WHY_WAITING.to_owned())),
+            };
+            self.written.insert(name, Written { id, progress: of, started_ms });
             rows.push(JobRow {
                 id,
                 kind: JobKind::Refetch,
                 name: called,
                 background: true,
                 now,
-                state: JobState::Running,
+                state,
                 error: None,
                 remedy: None,
                 started_ms,
                 ended_ms: None,
+                why,
             });
         }
         rows
@@ -193,7 +197,7 @@ impl Table {
     pub(super) fn find(&mut self, what: &str, writing: Writing) -> Result<Vec<Found>, Failure> {
         let id = what.parse().ok();
         let of_peer = self.written(writing).into_iter().filter_map(|row| {
-            let name = FileName::new(&row.name).ok()?;
+            let name = FileName::new(&row.name).ok().filter(|_| row.state == JobState::Running)?;
             Some((row.name == what, Found { row, how: How::Writing(name) }))
         });
         let of_commands = self.running.values().map(|running| {
@@ -289,13 +293,17 @@ mod tests {
         let mut table = Table::default();
         let (_, progress) = begin(&mut table, &["a"]);
         let own: Arc<Progress> = Arc::default();
-        let writing = || vec![(name("a"), Arc::clone(&progress)), (name("own"), Arc::clone(&own))];
+        let running = |text, progress| (name(text), Some(Arc::clone(progress)));
+        let writing = || vec![running("a", &progress), running("own", &own), (name("late"), None)];
         let first = table.rows(writing());
-        assert_eq!(first.iter().map(|row| row.kind).collect::<Vec<_>>(), [JobKind::Get, JobKind::Refetch]);
+        let shown: Vec<_> = first.iter().map(|row| (row.kind, row.state, row.why.is_some())).collect();
+        let (kinds, runs, waits) = ([JobKind::Get, JobKind::Refetch], JobState::Running, JobState::Waiting);
+        assert_eq!(shown, [(kinds[0], runs, false), (kinds[1], runs, false), (kinds[1], waits, true)]);
+        assert!(table.find("late", writing()).is_err(), "it does not run");
         assert_eq!(table.rows(writing()), first);
         assert!(matches!(table.find("own", writing()).unwrap()[0].how, How::Writing(_)));
         // A file that is called like an id does not end with the job of that id.
-        let numbered = vec![(name("1"), Arc::clone(&own))];
+        let numbered = vec![running("1", &own)];
         let found = table.find("1", numbered).unwrap();
         assert_eq!(found.iter().map(|found| found.row.id).collect::<Vec<_>>(), [1]);
         drop((own, found));

@@ -54,7 +54,8 @@ fn add_cells(cells: &mut Cells, job: &JobRow) {
         total => cells.add(format_args!("{} of {}", size(job.now.done), size(total))),
     }
     cells.add(format_args!("{} ago", age_since(job.started_ms)));
-    cells.add(format_args!("{}{}", job.error.as_deref().unwrap_or_default(), advice(job.remedy)));
+    let why = job.error.as_deref().or(job.why.as_deref()).unwrap_or_default();
+    cells.add(format_args!("{why}{}", advice(job.remedy)));
 }
 
 /// A line for each job, with what it does, or its state.

@@ -11,27 +11,30 @@ fn name(n: usize) -> FileName {
     FileName::new(&format!("f{n}")).unwrap()
 }
 
-fn origin(n: usize) -> NodeId {
-    NodeId::from_bytes([u8::try_from(n).unwrap(); 32])
+/// What is needed of a large file of the n-th origin.
+fn origin(n: usize) -> Need {
+    Need { origin: NodeId::from_bytes([u8::try_from(n).unwrap(); 32]), size: u64::MAX, late_at: None }
 }
 
 #[test]
-fn four_copies_of_a_dead_origin_do_not_stop_the_others() {
-    let (mut outdated, mut now) = (Outdated::default(), Instant::now());
-    (0..4).for_each(|n| outdated.add(name(n), origin(1)));
-    for round in 0..100 {
-        for begun in outdated.begin(now) {
-            outdated.ended(&begun, Ended::Failed, now, 1.0);
+fn large_copies_have_not_the_turns_of_small_and_late_ones() {
+    let (mut outdated, now) = (Outdated::default(), Instant::now());
+    for n in 0..9 {
+        outdated.add(name(n), origin(n % 2));
+        if n < 2 {
+            assert_eq!(outdated.begin(now), [name(n)]);
+            outdated.ended(&name(n), Ended::Done, now, 1.0);
         }
-        outdated.add(name(9), origin(2));
-        let begun = outdated.begin(now);
-        assert!(begun.contains(&name(9)), "round {round}");
-        for begun in begun {
-            let how = if begun == name(9) { Ended::Done } else { Ended::Failed };
-            outdated.ended(&begun, how, now, 1.0);
-        }
-        now = outdated.next_at(now).unwrap();
     }
+    assert_eq!(outdated.begin(now).len(), TURNS[0].all, "two origins have all turns that are for any");
+    let late_at = now + Duration::from_secs(1);
+    outdated.add(name(9), Need { late_at: Some(late_at), ..origin(3) });
+    outdated.add(name(10), Need { size: SMALL_BYTES_MAX, ..origin(4) });
+    assert_eq!(outdated.begin(now), [name(10)]);
+    assert_eq!((outdated.waiting(now), outdated.next_at(now)), (vec![name(8), name(9)], Some(late_at)));
+    assert_eq!(outdated.begin(late_at), [name(9)]);
+    outdated.ended(&name(10), Ended::Failed, now, 1.0);
+    assert_eq!(outdated.waiting(now), [name(8)], "one that failed waits for the end of its pause");
 }
 
 #[test]
@@ -123,7 +126,7 @@ fn copies_of_living_origins_are_refetched_whatever_the_others_do() {
                 running.push((now + Duration::from_millis(took), n));
             }
             let names: HashSet<usize> = running.iter().map(|(_, n)| *n).collect();
-            assert!(names.len() == running.len() && running.len() <= TURNS.all);
+            assert!(names.len() == running.len() && running.len() <= TURNS[0].all);
             let next_end = running.iter().map(|(at, _)| *at).min();
             let steps = [next_end, outdated.next_at(now), Some(now + Duration::from_millis(100))];
             now = steps.into_iter().flatten().min().unwrap().max(now);
