@@ -1,13 +1,10 @@
 //! Files made up for tests: bytes, manifest and signed record, for scripted holders.
 
-use nekoproto::{
-    Chunk, ChunkHash, ContentHash, DataRequest, Identity, Manifest, ManifestHash, Policy, Record,
-    VerifiedRecord, Version,
-};
+use nekoproto::{Chunk, ChunkHash, ContentHash, DataRequest, Identity, Manifest, Record, VerifiedRecord};
 
 use crate::{
     rogue::ScriptedReply,
-    values::{identity, name},
+    values::{file, identity, name},
 };
 
 /// One mebibyte.
@@ -34,16 +31,7 @@ pub fn signed(
     version: u64,
     change: impl FnOnce(&mut Record),
 ) -> VerifiedRecord {
-    let mut record = Record {
-        origin: origin.id(),
-        name: name(text),
-        version: Version::new(version).unwrap(),
-        size: 1,
-        content: ContentHash::from_bytes([1; 32]),
-        manifest: ManifestHash::from_bytes([1; 32]),
-        policy: Policy::default(),
-        published_ms: 1_795_000_000_000,
-    };
+    let mut record = Record { origin: origin.id(), size: 1, ..file(0, name(text), version) };
     change(&mut record);
     record.sign(origin).unwrap()
 }

@@ -316,7 +316,7 @@ pub(super) fn exhausted(record: &VerifiedRecord, why: Option<String>) -> Downloa
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::{ContentHash, Identity, ManifestHash, Policy};
+    use testkit::goods;
 
     use super::*;
 
@@ -342,22 +342,7 @@ mod tests {
 
     #[test]
     fn of_many_origins_few_are_named() {
-        let record = |n: u16| {
-            let mut seed = [0; 32];
-            seed[..2].copy_from_slice(&n.to_be_bytes());
-            let origin = Identity::from_seed(&seed);
-            let record = Record {
-                origin: origin.id(),
-                name: FileName::new("a").unwrap(),
-                version: Version::FIRST,
-                size: 1,
-                content: ContentHash::from_bytes(seed),
-                manifest: ManifestHash::from_bytes(seed),
-                policy: Policy::default(),
-                published_ms: 1_795_000_000_000,
-            };
-            record.sign(&origin).unwrap()
-        };
+        let record = |n| goods::record(n, "a", 1, |_| {});
         let said = |count| {
             let origins: Vec<_> = (0..count).map(record).collect();
             let ids: Vec<_> = origins.iter().map(|record| record.origin).collect();

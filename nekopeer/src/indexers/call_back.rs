@@ -20,7 +20,6 @@ const CALLED_WITHIN: Duration = Duration::from_secs(5);
 /// Time that a holder has to connect here before it is had to connect to the indexer too.
 const RELAY_AFTER: Duration = Duration::from_millis(500);
 
-/// The indexers, as the connections of this peer see them.
 pub(super) struct Callers(Weak<Indexers>);
 
 impl Callers {

@@ -52,7 +52,6 @@ const LOOKED_AT: usize = 512;
 /// Hops that news of versions published here travels from its own indexers: as far as that of a registration.
 const SPREAD_HOPS: u8 = TTL_MAX - 1;
 
-/// How this peer stands with one of its indexers.
 #[derive(Debug)]
 pub(crate) struct IndexerLink {
     pub(crate) addr: SocketAddr,
@@ -61,7 +60,6 @@ pub(crate) struct IndexerLink {
     pub(crate) why: Option<String>,
 }
 
-/// The indexers of this peer.
 #[derive(Debug)]
 pub(crate) struct Indexers {
     library: Arc<Library>,
@@ -72,7 +70,6 @@ pub(crate) struct Indexers {
     began: Instant,
     /// What this peer belongs to.
     pub(crate) home: Home,
-    /// Whether announcements are listened to.
     discovers: bool,
 }
 
@@ -239,7 +236,6 @@ impl Indexers {
         }
     }
 
-    /// How this peer stands with each of them.
     pub(crate) fn links(&self) -> Vec<IndexerLink> {
         let link = |session: &Session| {
             let is_connected = session.is_connected();
@@ -272,7 +268,6 @@ impl Indexers {
         }
     }
 
-    /// Waits until the first attempt to connect to each indexer has ended.
     pub(crate) async fn tried(&self) {
         join_all(self.sessions.iter().map(Session::tried)).await;
     }

@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use nekoindexer::{Indexer, IndexerHandle};
-use nekoproto::{
-    ContentHash, Holder, Identity, ManifestHash, Names, Policy, Record, Version, transport::call_within,
-};
+use nekoproto::{Holder, Names, transport::call_within};
 use tempfile::TempDir;
-use testkit::{network::kept_port, proxy::Proxy};
+use testkit::{
+    goods,
+    network::{ANY_PORT, kept_port},
+    proxy::Proxy,
+};
 use tokio::sync::broadcast;
 
 use super::*;
@@ -30,27 +32,12 @@ fn name() -> FileName {
 
 /// A record of a version of the file, with an invented origin.
 fn record(version: u64) -> VerifiedRecord {
-    let origin = Identity::from_seed(&[1; 32]);
-    let record = Record {
-        origin: origin.id(),
-        name: name(),
-        version: Version::new(version).unwrap(),
-        size: 1,
-        content: ContentHash::from_bytes([1; 32]),
-        manifest: ManifestHash::from_bytes([1; 32]),
-        policy: Policy::default(),
-        published_ms: 1_795_000_000_000,
-    };
-    record.sign(&origin).unwrap()
+    goods::record(1, "a", version, |_| {})
 }
 
 async fn indexer(listen: std::net::SocketAddr) -> IndexerHandle {
     let config = nekoindexer::Config { listen, lease: Duration::from_secs(1), ..Default::default() };
     Indexer::spawn(config).await.unwrap()
-}
-
-fn any_port() -> std::net::SocketAddr {
-    ([127, 0, 0, 1], 0).into()
 }
 
 /// A peer with one indexer, and its events.
@@ -68,7 +55,7 @@ impl Reader {
     async fn start_at(indexer: std::net::SocketAddr) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let indexers = vec![indexer.into()];
-        let config = Config { indexers, listen: Some(any_port()), ..Config::new(folder.path()) };
+        let config = Config { indexers, listen: Some(ANY_PORT), ..Config::new(folder.path()) };
         let peer = Peer::spawn(config).await.unwrap();
         let mut reader = Self { events: peer.events(), folder, peer };
         reader.registers(0).await;
@@ -136,7 +123,7 @@ const OTHER_WHOLE: (bool, bool) = (false, false);
 
 #[testkit::test]
 async fn part_is_listed_until_its_download_is_given_up() {
-    let indexer = indexer(any_port()).await;
+    let indexer = indexer(ANY_PORT).await;
     let reader = Reader::start(&indexer).await;
     reader.indexers().offer_part(&record(1)).await;
     assert_eq!(reader.listed().await, Some((1, vec![OWN_PART])));
@@ -147,7 +134,7 @@ async fn part_is_listed_until_its_download_is_given_up() {
 
 #[testkit::test]
 async fn part_becomes_the_whole_when_its_download_is_done() {
-    let indexer = indexer(any_port()).await;
+    let indexer = indexer(ANY_PORT).await;
     let (origin, reader) = (Reader::start(&indexer).await, Reader::start(&indexer).await);
     let (paths, options) = (vec![origin.write()], PublishOptions::default());
     let mut outcome = origin.peer.publish(paths, options, &Arc::default()).await.unwrap();
@@ -164,7 +151,7 @@ async fn part_becomes_the_whole_when_its_download_is_done() {
 
 #[testkit::test]
 async fn older_copy_is_listed_again_when_the_download_of_a_newer_version_is_given_up() {
-    let indexer = indexer(any_port()).await;
+    let indexer = indexer(ANY_PORT).await;
     let (reader, viewer) = (Reader::start(&indexer).await, Reader::start(&indexer).await);
     reader.holds(record(1), &reader.write());
     reader.indexers().offer(&[record(1)]).await;
@@ -181,7 +168,7 @@ async fn older_copy_is_listed_again_when_the_download_of_a_newer_version_is_give
 
 #[testkit::test]
 async fn part_is_registered_again_when_the_indexer_restarts_or_loses_it() {
-    let first = indexer(any_port()).await;
+    let first = indexer(ANY_PORT).await;
     let addr = first.local_addr();
     let mut reader = Reader::start(&first).await;
     reader.holds(record(1), &reader.write());
@@ -199,7 +186,7 @@ async fn part_is_registered_again_when_the_indexer_restarts_or_loses_it() {
 
 #[testkit::test]
 async fn part_that_ends_while_it_is_registered_is_not_left_behind() {
-    let indexer = indexer(any_port()).await;
+    let indexer = indexer(ANY_PORT).await;
     let reader = Reader::start(&indexer).await;
     let (name, newer) = (name(), record(2));
     let both = async || {
@@ -223,7 +210,7 @@ fn version_that_was_to_be_registered_when_the_connection_broke_is_registered_ove
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
     let case = async {
-        let indexer = indexer(any_port()).await;
+        let indexer = indexer(ANY_PORT).await;
         let (_port, addr) = kept_port();
         let way = Proxy::begin(addr, indexer.local_addr());
         let mut reader = Reader::start_at(addr).await;

@@ -25,7 +25,6 @@ use crate::{
 
 /// Addresses that one command may name.
 pub(crate) const VIA_MAX: usize = 16;
-/// Time limit for connecting to one.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(2);
 /// Time limit for hearing of an indexer by multicast: what was announced within the last second is repeated at the
 /// second question, one second after the first.
@@ -41,19 +40,15 @@ pub struct Via {
     pub(crate) good: Arc<[IndexerAddr]>,
 }
 
-/// A connection to one indexer.
 #[derive(Debug)]
 pub(super) struct Connected {
     pub(super) at: IndexerAddr,
-    /// Whether it runs on this machine.
     pub(super) is_local: bool,
     pub(super) client: IndexerServiceClient,
     _driver: AbortOnDropHandle<()>,
 }
 
-/// How an indexer is asked.
 enum Asked {
-    /// Over this peer's own session.
     Own(IndexerAddr),
     New(Connected),
 }

@@ -174,7 +174,8 @@ fn locate(
 mod tests {
     use std::{fs::write, io::Read, os::unix::fs::FileExt};
 
-    use nekoproto::{Chunk, FileName, Identity, Policy, Version};
+    use nekoproto::Chunk;
+    use testkit::goods;
 
     use super::*;
     use crate::content::chunker::hash;
@@ -193,18 +194,8 @@ mod tests {
         });
         let manifest = manifest(text);
         let (files, at) = locate(&manifest, sources)?;
-        let origin = Identity::from_seed(&[1; 32]);
-        let record = Record {
-            origin: origin.id(),
-            name: FileName::new("a").unwrap(),
-            version: Version::FIRST,
-            size: text.len() as u64,
-            content: ContentHash::from_bytes([content; 32]),
-            manifest: ManifestHash::from_bytes([content; 32]),
-            policy: Policy::default(),
-            published_ms: 1,
-        };
-        let record = record.sign(&origin).unwrap();
+        let record =
+            goods::record(1, "a", 1, |record| record.content = ContentHash::from_bytes([content; 32]));
         Some(LentVersion { record, encoded: Arc::default(), manifest, files, at })
     }
 

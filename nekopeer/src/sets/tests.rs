@@ -11,8 +11,9 @@ use std::{
     },
 };
 
-use nekoproto::{FileName, Identity, Policy, Record, Version};
+use nekoproto::{FileName, Identity, Policy};
 use tempfile::TempDir;
+use testkit::goods;
 
 use super::*;
 use crate::{
@@ -82,18 +83,11 @@ impl Two {
         drop(fs::remove_file(&path));
         fs::write(&path, bytes).unwrap();
         let chunked = chunk_file(&path, None, &Default::default(), &Default::default()).unwrap();
-        let origin = Identity::from_seed(&[1; 32]);
-        let record = Record {
-            origin: origin.id(),
-            name: name(),
-            version: Version::new(self.version).unwrap(),
-            size: bytes.len() as u64,
-            content: chunked.content,
-            manifest: chunked.manifest_hash,
-            policy: Policy::default().of_set(true),
-            published_ms: 0,
-        };
-        let (record, stamp) = (record.sign(&origin).unwrap(), chunked.stamp);
+        let record = goods::record(1, name().as_str(), self.version, |record| {
+            (record.size, record.policy) = (bytes.len() as u64, Policy::default().of_set(true));
+            (record.content, record.manifest) = (chunked.content, chunked.manifest_hash);
+        });
+        let stamp = chunked.stamp;
         let entry = Entry { record, path, stamp, hashed_at_ns: now_ns(), newest: None, origin_addr: None };
         let copy = Copy { entry, manifest: chunked.manifest, outboard: chunked.outboard };
         self.library.catalogue.put_copy(copy).unwrap();

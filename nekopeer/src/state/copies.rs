@@ -43,7 +43,6 @@ impl Copies {
         self.copies.reserve(copies.saturating_sub(self.copies.len()));
     }
 
-    /// The copy of `name`, if it is watched.
     pub(crate) fn get(&self, name: &FileName) -> Option<&CopyState> {
         self.copies.get(name).map(|copy| &copy.state)
     }
@@ -61,7 +60,6 @@ impl Copies {
         self.copies.insert(name.clone(), Copy { origin, state });
     }
 
-    /// Watches the copy of `name` no longer.
     pub(crate) fn remove(&mut self, name: &FileName) {
         let Some((name, Copy { origin, state })) = self.copies.remove_entry(name) else { return };
         if self.asks {
@@ -104,7 +102,6 @@ impl Copies {
         }
     }
 
-    /// All outdated copies, with their origins.
     pub(crate) fn outdated(&self) -> impl Iterator<Item = (&FileName, NodeId)> {
         let outdated = self.copies.iter().filter(|(_, copy)| copy.state.newest().is_some());
         outdated.map(|(name, copy)| (name, self.queue.node(copy.origin)))

@@ -79,20 +79,17 @@ pub enum OnStale {
 /// - neither is ever replaced by an earlier version.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyState {
-    /// The version on disk.
     version: Version,
     /// The beginning of its record's signature, which stands for the record.
     mark: [u8; 8],
     newest: Option<VerifiedRecord>,
     /// When the last confirmed question was *sent*. The answer does not cover changes after that time.
     confirmed_at: Option<Instant>,
-    /// When to ask next.
     ask_at: Instant,
     /// Backoff between attempts while the origin does not answer.
     retry: Option<Box<Backoff>>,
     /// What the origin said last, unless it confirmed.
     doubt: Option<Doubt>,
-    /// How long a confirmation counts, in milliseconds.
     bound_ms: u32,
     /// Whether the time between questions adapts, and how often it was halved.
     adapts: bool,
@@ -152,12 +149,10 @@ impl CopyState {
         self.holds(record) || self.newest.as_ref() == Some(record)
     }
 
-    /// The newest later version known.
     pub(crate) const fn newest(&self) -> Option<&VerifiedRecord> {
         self.newest.as_ref()
     }
 
-    /// The freshness of the copy at `now`.
     pub(crate) fn freshness(&self, now: Instant) -> Freshness {
         if self.newest.is_some() {
             return Freshness::Stale;
@@ -173,7 +168,6 @@ impl CopyState {
         self.confirmed_at.map(|at| (at, self.bound()))
     }
 
-    /// When to ask the origin next.
     pub(crate) const fn ask_at(&self) -> Instant {
         self.ask_at
     }
@@ -204,7 +198,6 @@ impl CopyState {
         self.haste = if self.adapts { HASTE_MAX.min(self.haste + 1) } else { 0 };
     }
 
-    /// The time between two questions.
     fn pause(&self, random: f64) -> Duration {
         let longest = self.bound().saturating_sub(ASK_EARLY_MAX.min(self.bound() / 4));
         if !self.adapts {

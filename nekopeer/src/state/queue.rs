@@ -14,16 +14,13 @@ const REMEMBERED_MAX: usize = 4096;
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(500);
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Limits of a [`Queue`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Turns at once.
     pub(super) all: usize,
     /// Turns of doubtful origins, so that some are left for those that answer.
     pub(super) doubtful: usize,
     /// Turns of one origin; a doubtful one has one at a time.
     pub(super) each: usize,
-    /// Names of one turn.
     pub(super) names: usize,
 }
 
@@ -49,7 +46,6 @@ pub(super) struct Queue {
 /// When an origin's turn is, when it had one last, and its index.
 type Place = (Option<Instant>, u64, u32);
 
-/// What waits for one origin.
 #[derive(Debug)]
 pub(super) struct Origin {
     node: NodeId,

@@ -12,7 +12,6 @@ use nekoproto::{FileName, VerifiedRecord};
 pub(crate) use self::indexer::{Batch, Kind, Offered};
 use self::indexer::{Indexer, Listing, Mark};
 
-/// Index of an indexer.
 pub(crate) type IndexerIndex = usize;
 
 /// What each indexer lists of this peer. It keeps marks of records, since there may be very many: the records are in
@@ -31,7 +30,6 @@ pub(crate) struct Registrations {
 }
 
 impl Registrations {
-    /// An empty table for `indexers` indexers.
     pub(crate) fn new(indexers: usize) -> Self {
         let indexers = (0..indexers).map(|_| Indexer::default()).collect();
         Self { parts: HashMap::new(), indexers, is_closed: false }
@@ -62,7 +60,6 @@ impl Registrations {
         had_part
     }
 
-    /// These names are withdrawn.
     pub(crate) fn withdraw(&mut self, names: &[FileName]) {
         for name in names {
             self.parts.remove(name);
@@ -114,7 +111,6 @@ impl Registrations {
         self.begin_all(index);
     }
 
-    /// Begins a full registration.
     fn begin_all(&mut self, index: IndexerIndex) {
         let indexer = &mut self.indexers[index];
         if indexer.is_connected {
@@ -200,7 +196,6 @@ impl Registrations {
         names.iter().for_each(|name| self.indexers[index].note(name, None));
     }
 
-    /// `batch` was acknowledged.
     pub(crate) fn done(&mut self, index: IndexerIndex, batch: &Batch) {
         batch.names.iter().for_each(|name| self.indexers[index].is_told(name));
     }

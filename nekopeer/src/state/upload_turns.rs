@@ -8,7 +8,6 @@ use std::{collections::HashMap, net::IpAddr};
 
 use nekoproto::transport::slots::SlotOwner;
 
-/// Limits of [`UploadTurns`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Turns that send at once.
@@ -39,7 +38,6 @@ struct Turn {
     since: u64,
 }
 
-/// The turns.
 #[derive(Debug)]
 pub(crate) struct UploadTurns {
     limits: Limits,
@@ -95,17 +93,14 @@ impl UploadTurns {
         self.turns.iter().find(|turn| turn.id == id).map(|turn| turn.phase)
     }
 
-    /// `id` has ended.
     pub(crate) fn end(&mut self, id: TurnId) {
         self.turns.retain(|turn| turn.id != id);
     }
 
-    /// The number of turns.
     pub(crate) const fn len(&self) -> usize {
         self.turns.len()
     }
 
-    /// The number of turns in this phase.
     pub(crate) fn count(&self, phase: Phase) -> usize {
         self.turns.iter().filter(|turn| turn.phase == phase).count()
     }

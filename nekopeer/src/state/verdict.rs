@@ -22,23 +22,13 @@ pub(crate) fn verdict(
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::{ContentHash, FileName, Identity, ManifestHash, Policy, Version};
+    use nekoproto::ContentHash;
+    use testkit::goods;
 
     use super::*;
 
     fn record(version: u64, content: u8) -> VerifiedRecord {
-        let origin = Identity::from_seed(&[1; 32]);
-        let record = Record {
-            origin: origin.id(),
-            name: FileName::new("a").unwrap(),
-            version: Version::new(version).unwrap(),
-            size: 1,
-            content: ContentHash::from_bytes([content; 32]),
-            manifest: ManifestHash::from_bytes([content; 32]),
-            policy: Policy::default(),
-            published_ms: 0,
-        };
-        record.sign(&origin).unwrap()
+        goods::record(1, "a", version, |record| record.content = ContentHash::from_bytes([content; 32]))
     }
 
     #[test]

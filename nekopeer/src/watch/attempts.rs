@@ -200,7 +200,8 @@ fn delete(entry: &Entry) -> Dropped {
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::{ContentHash, Identity, ManifestHash, Policy, Record, Version};
+    use nekoproto::ContentHash;
+    use testkit::goods;
 
     use super::*;
     use crate::{Config, Peer, PublishOptions, content::stamp::Stamp, storage::catalogue::Copy};
@@ -209,20 +210,10 @@ mod tests {
     #[tokio::test]
     async fn copy_is_not_dropped_while_the_command_of_a_follower_runs_on_it() {
         let folder = tempfile::tempdir().unwrap();
-        let (path, origin) = (folder.path().join("a"), Identity::from_seed(&[1; 32]));
+        let path = folder.path().join("a");
         std::fs::write(&path, b"1").unwrap();
         let version = |n: u8| {
-            let record = Record {
-                origin: origin.id(),
-                name: FileName::new("a").unwrap(),
-                version: Version::new(n.into()).unwrap(),
-                size: 1,
-                content: ContentHash::from_bytes([n; 32]),
-                manifest: ManifestHash::from_bytes([n; 32]),
-                policy: Policy::default(),
-                published_ms: 1_795_000_000_000,
-            };
-            record.sign(&origin).unwrap()
+            goods::record(1, "a", n.into(), |record| record.content = ContentHash::from_bytes([n; 32]))
         };
         let stamp = Stamp::of(&std::fs::metadata(&path).unwrap());
         let (record, newest, path_of) = (version(1), Some(version(2)), path.clone());

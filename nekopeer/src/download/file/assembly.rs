@@ -300,7 +300,8 @@ impl Assembly {
 mod tests {
     use std::path::Path;
 
-    use nekoproto::{Chunk, ContentHash, FileName, Identity, ManifestHash, Policy, Version};
+    use nekoproto::{Chunk, ContentHash, FileName};
+    use testkit::goods;
 
     use super::*;
     use crate::storage::share_folder::ShareFolder;
@@ -313,16 +314,11 @@ mod tests {
     }
 
     fn record(content: &[u8]) -> Record {
-        Record {
-            origin: Identity::from_seed(&[1; 32]).id(),
-            name: FileName::new("a").unwrap(),
-            version: Version::FIRST,
-            size: BYTES.len() as u64,
-            content: ContentHash::from_bytes(*blake3::hash(content).as_bytes()),
-            manifest: ManifestHash::from_bytes([0; 32]),
-            policy: Policy::default(),
-            published_ms: 1_795_000_000_000,
-        }
+        let of = |record: &mut Record| {
+            record.size = BYTES.len() as u64;
+            record.content = ContentHash::from_bytes(*blake3::hash(content).as_bytes());
+        };
+        Record::clone(&goods::record(1, "a", 1, of))
     }
 
     fn open(folder: &Path, bytes: &[u8]) -> Assembly {

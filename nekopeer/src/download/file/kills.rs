@@ -3,7 +3,8 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use nekoproto::{Freshness, Identity, Manifest, Policy, Record, VerifiedRecord, Version};
+use nekoproto::{Freshness, Identity, Manifest, VerifiedRecord};
+use testkit::goods;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -72,18 +73,10 @@ pub(in crate::download) fn record(version: u64) -> VerifiedRecord {
     let scratch = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(scratch.path(), content(version)).unwrap();
     let chunked = chunk_file(scratch.path(), None, &Default::default(), &Default::default()).unwrap();
-    let origin = Identity::from_seed(&[1; 32]);
-    let record = Record {
-        origin: origin.id(),
-        name: nekoproto::FileName::new("docs/a").unwrap(),
-        version: Version::new(version).unwrap(),
-        size: content(version).len() as u64,
-        content: chunked.content,
-        manifest: chunked.manifest_hash,
-        policy: Policy::default(),
-        published_ms: 1_795_000_000_000,
-    };
-    record.sign(&origin).unwrap()
+    goods::record(1, "docs/a", version, |record| {
+        record.size = content(version).len() as u64;
+        (record.content, record.manifest) = (chunked.content, chunked.manifest_hash);
+    })
 }
 
 /// Downloads a version until the process is killed. What a kill leaves is what is on disk: nothing cleans up when

@@ -115,7 +115,8 @@ impl Body for FileBody {
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::{ContentHash, FileName, Identity, ManifestHash, Policy, Record, Version};
+    use nekoproto::ContentHash;
+    use testkit::goods;
 
     use super::*;
 
@@ -126,18 +127,11 @@ mod tests {
         let content = vec![7; 3 * usize::try_from(PIECE_BYTES).unwrap()];
         std::fs::write(&path, &content).unwrap();
         let file = File::open(&path).unwrap();
-        let identity = Identity::from_seed(&[1; 32]);
-        let record = Record {
-            origin: identity.id(),
-            name: FileName::new("a").unwrap(),
-            version: Version::FIRST,
-            size: content.len() as u64,
-            content: ContentHash::from_bytes(*blake3::hash(&content).as_bytes()),
-            manifest: ManifestHash::from_bytes([1; 32]),
-            policy: Policy::default(),
-            published_ms: 1_795_000_000_000,
-        };
-        let (record, stamp) = (record.sign(&identity).unwrap(), Stamp::of(&file.metadata().unwrap()));
+        let hash = ContentHash::from_bytes(*blake3::hash(&content).as_bytes());
+        let record = goods::record(1, "a", 1, |record| {
+            (record.size, record.content) = (content.len() as u64, hash);
+        });
+        let stamp = Stamp::of(&file.metadata().unwrap());
         let entry =
             Entry { record, path: path.clone(), stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
         let len = content.len() as u64;

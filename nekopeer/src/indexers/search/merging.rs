@@ -60,31 +60,21 @@ fn add(candidates: &mut Vec<Candidate>, fresh: Candidate) {
 mod tests {
     use std::net::SocketAddr;
 
-    use nekoproto::{ContentHash, Identity, ManifestHash, Policy, Record, Version};
+    use nekoproto::ContentHash;
+    use testkit::{goods::record, values::identity};
 
     use super::*;
 
-    fn holder(n: u8) -> Holder {
-        Holder::new(Identity::from_seed(&[n; 32]).id(), SocketAddr::from(([127, 0, 0, 1], 1000)))
+    fn holder(n: u16) -> Holder {
+        Holder::new(identity(n).id(), SocketAddr::from(([127, 0, 0, 1], 1000)))
     }
 
-    fn partial(n: u8) -> Holder {
+    fn partial(n: u16) -> Holder {
         Holder { partial: true, ..holder(n) }
     }
 
     fn candidate(version: u64, holders: &[Holder]) -> Candidate {
-        let origin = Identity::from_seed(&[1; 32]);
-        let record = Record {
-            origin: origin.id(),
-            name: FileName::new("a").unwrap(),
-            version: Version::new(version).unwrap(),
-            size: 1,
-            content: ContentHash::from_bytes([1; 32]),
-            manifest: ManifestHash::from_bytes([1; 32]),
-            policy: Policy::default(),
-            published_ms: 1_795_000_000_000,
-        };
-        Candidate { record: record.sign(&origin).unwrap(), holders: holders.to_vec() }
+        Candidate { record: record(1, "a", version, |_| {}), holders: holders.to_vec() }
     }
 
     #[test]
@@ -107,9 +97,8 @@ mod tests {
     #[test]
     fn of_two_files_under_one_number_both_are_found_until_a_later_version_is() {
         let (one, later) = (candidate(2, &[holder(1)]), candidate(3, &[holder(3)]));
-        let origin = Identity::from_seed(&[1; 32]);
-        let record = Record { content: ContentHash::from_bytes([9; 32]), ..Record::clone(&one.record) };
-        let other = Candidate { record: record.sign(&origin).unwrap(), holders: vec![holder(2)] };
+        let record = record(1, "a", 2, |record| record.content = ContentHash::from_bytes([9; 32]));
+        let other = Candidate { record, holders: vec![holder(2)] };
         let mut candidates = Vec::new();
         for fresh in [&one, &other, &one, &candidate(1, &[]), &other] {
             add(&mut candidates, fresh.clone());

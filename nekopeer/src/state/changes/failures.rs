@@ -5,7 +5,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The files that could not be published.
 #[derive(Debug)]
 pub(crate) struct Failures<S>(HashMap<PathBuf, Failure<S>>);
 

@@ -6,12 +6,7 @@ pub(crate) enum Found<I> {
     /// Nothing, or what cannot be read.
     Nothing,
     /// The folder with this identity.
-    Folder {
-        /// What tells folders apart.
-        id: I,
-        /// Whether nothing is in it.
-        is_empty: bool,
-    },
+    Folder { id: I, is_empty: bool },
 }
 
 /// Whether a watched folder is there.

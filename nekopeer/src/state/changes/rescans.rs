@@ -13,11 +13,9 @@ const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// A rescan is followed by a pause of at least this many times what it took.
 const PAUSE_SHARE: u32 = 10;
 
-/// When the next rescan is.
 #[derive(Debug)]
 pub(crate) struct Rescans {
     at: Instant,
-    /// Not before.
     earliest: Instant,
     is_blind: bool,
 }
@@ -39,7 +37,6 @@ impl Rescans {
         self.at = self.at.min(now + QUIET).max(self.earliest);
     }
 
-    /// When the next is due.
     pub(crate) const fn next_at(&self) -> Instant {
         self.at
     }

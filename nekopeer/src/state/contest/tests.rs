@@ -3,25 +3,18 @@
 
 use std::collections::BTreeMap;
 
-use nekoproto::{ContentHash, FileName, Identity, ManifestHash, Policy, VerifiedRecord, Version};
+use nekoproto::{ContentHash, ManifestHash, VerifiedRecord, Version};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+use testkit::goods;
 
 use super::*;
 use crate::storage::catalogue::numbering::{Known, Numbered, Substance};
 
 fn record(version: Version, content: u8) -> VerifiedRecord {
-    let origin = Identity::from_seed(&[1; 32]);
-    let record = Record {
-        origin: origin.id(),
-        name: FileName::new("a").unwrap(),
-        version,
-        size: 1,
-        content: ContentHash::from_bytes([content; 32]),
-        manifest: ManifestHash::from_bytes([content; 32]),
-        policy: Policy::default(),
-        published_ms: 1_795_000_000_000,
-    };
-    record.sign(&origin).unwrap()
+    goods::record(1, "a", version.get(), |record| {
+        record.content = ContentHash::from_bytes([content; 32]);
+        record.manifest = ManifestHash::from_bytes([content; 32]);
+    })
 }
 
 fn version(number: u64) -> Version {

@@ -2,25 +2,15 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use nekoproto::{ContentHash, Identity, ManifestHash, Policy, Record, VerifiedRecord, Version};
+use nekoproto::VerifiedRecord;
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
+use testkit::{goods, values::identity};
 
 use super::*;
 use crate::state::{freshness::NoAnswer, queue::PAUSE_MIN};
 
-fn record(origin: u8, name: &str, version: u64) -> VerifiedRecord {
-    let origin = Identity::from_seed(&[origin; 32]);
-    let record = Record {
-        origin: origin.id(),
-        name: FileName::new(name).unwrap(),
-        version: Version::new(version).unwrap(),
-        size: 1,
-        content: ContentHash::from_bytes([0; 32]),
-        manifest: ManifestHash::from_bytes([0; 32]),
-        policy: Policy::default(),
-        published_ms: 1_795_000_000_000,
-    };
-    record.sign(&origin).unwrap()
+fn record(origin: u16, name: &str, version: u64) -> VerifiedRecord {
+    goods::record(origin, name, version, |_| {})
 }
 
 /// The copies, and the origins that are asked.
@@ -48,7 +38,7 @@ fn what_is_due_is_what_a_look_at_all_copies_finds() {
         let mut now = Instant::now();
         let names: Vec<String> = (0..12).map(|n| format!("f{n}")).collect();
         for _ in 0..300 {
-            let (text, origin) = (names.choose(&mut random).unwrap(), random.random_range(1..4u8));
+            let (text, origin) = (names.choose(&mut random).unwrap(), random.random_range(1..4));
             let held = record(origin, text, random.random_range(1..4));
             let (name, roll) = (held.name.clone(), random.random_range(0..10));
             match roll {
@@ -80,7 +70,7 @@ fn what_is_due_is_what_a_look_at_all_copies_finds() {
                 }
             }
             now += Duration::from_millis(random.random_range(0..4000));
-            let ended = Identity::from_seed(&[random.random_range(1..4u8); 32]).id();
+            let ended = identity(random.random_range(1..4)).id();
             if model.1.remove(&ended) {
                 copies.asked(ended, true, now, 0.5);
             }

@@ -1,25 +1,16 @@
 //! Tests of the freshness of a copy.
 
-use nekoproto::{ContentHash, FileName, Identity, ManifestHash, Mode, Policy, Record, Staleness, Version};
+use nekoproto::{Mode, Policy, Staleness};
 use proptest::prelude::*;
+use testkit::goods;
 
 use super::*;
 
 const TTR: Duration = Duration::from_secs(5);
 
 fn record(version: u64) -> VerifiedRecord {
-    let origin = Identity::from_seed(&[1; 32]);
-    let record = Record {
-        origin: origin.id(),
-        name: FileName::new("a").unwrap(),
-        version: Version::new(version).unwrap(),
-        size: 1,
-        content: ContentHash::from_bytes([0; 32]),
-        manifest: ManifestHash::from_bytes([0; 32]),
-        policy: Policy::new(Mode::Pull, 60, 5, Staleness::ServeStale).unwrap(),
-        published_ms: 1_795_000_000_000,
-    };
-    record.sign(&origin).unwrap()
+    let policy = Policy::new(Mode::Pull, 60, 5, Staleness::ServeStale).unwrap();
+    goods::record(1, "a", version, |record| record.policy = policy)
 }
 
 #[test]
@@ -120,8 +111,7 @@ fn hybrid_copy_is_asked_about_more_often_while_questions_find_what_no_push_told(
     let now = Instant::now();
     let hybrid = |version| {
         let policy = Policy::new(Mode::Hybrid, 64, 64, Staleness::ServeStale).unwrap();
-        let record = Record { policy, ..Record::clone(&record(version)) };
-        record.sign(&Identity::from_seed(&[1; 32])).unwrap()
+        goods::record(1, "a", version, |record| record.policy = policy)
     };
     let mut copy = CopyState::new(&hybrid(1), None, None, now);
     let mut version = 1;

@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use nekoproto::{FileName, NodeTag, Record, VerifiedRecord, Version};
 
-/// How a version is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// Complete, and to be announced to the holders of older versions.
@@ -22,7 +21,6 @@ pub(crate) enum Kind {
 /// What is offered under a name.
 pub(crate) type Offered = (FileName, Option<(VerifiedRecord, Kind)>);
 
-/// One indexer.
 #[derive(Debug, Default)]
 pub(super) struct Indexer {
     pub(super) is_connected: bool,
@@ -77,7 +75,6 @@ impl Mark {
 }
 
 impl Batch {
-    /// Whether there is nothing to tell.
     pub(crate) fn is_empty(&self) -> bool {
         self.names.is_empty()
     }

@@ -1,7 +1,8 @@
 //! The table alone, and in a simulation with indexers that fail, restart and are full.
 
-use nekoproto::{ContentHash, Identity, ManifestHash, Policy, Record, Version};
+use nekoproto::ContentHash;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+use testkit::goods;
 
 use super::*;
 use std::collections::HashSet;
@@ -11,18 +12,8 @@ fn name(n: u8) -> FileName {
 }
 
 fn record(n: u8, version: u64) -> VerifiedRecord {
-    let origin = Identity::from_seed(&[1; 32]);
-    let record = Record {
-        origin: origin.id(),
-        name: name(n),
-        version: Version::new(version).unwrap(),
-        size: 1,
-        content: ContentHash::from_bytes([u8::try_from(version).unwrap(); 32]),
-        manifest: ManifestHash::from_bytes([1; 32]),
-        policy: Policy::default(),
-        published_ms: 1_795_000_000_000,
-    };
-    record.sign(&origin).unwrap()
+    let content = ContentHash::from_bytes([u8::try_from(version).unwrap(); 32]);
+    goods::record(1, name(n).as_str(), version, |record| record.content = content)
 }
 
 type Held = HashMap<FileName, VerifiedRecord>;

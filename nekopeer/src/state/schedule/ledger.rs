@@ -19,7 +19,6 @@ const PARTS: u64 = 32;
 /// Which chunks a source has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Availability {
-    /// All of them.
     All,
     /// These; the source is still downloading.
     Some(Bitfield),

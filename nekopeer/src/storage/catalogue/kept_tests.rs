@@ -2,8 +2,9 @@
 
 use std::{collections::HashMap, os::unix::fs::FileExt};
 
-use nekoproto::{Chunk, ChunkHash, ContentHash, Policy, Record, VerifiedRecord, Version};
+use nekoproto::{Chunk, ChunkHash, ContentHash, VerifiedRecord, Version};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+use testkit::goods;
 
 use super::{kept::Kept, *};
 use crate::content::{chunker::hash, stamp::Looker};
@@ -52,16 +53,10 @@ impl World {
         let content = &self.contents[&version];
         let manifest = manifest(content);
         let (encoded, manifest_hash) = manifest.encode().unwrap();
-        let record = Record {
-            origin: self.origin.id(),
-            name: self.name.clone(),
-            version,
-            size: manifest.size(),
-            content: ContentHash::from_bytes(*blake3::hash(&bytes(content)).as_bytes()),
-            manifest: manifest_hash,
-            policy: Policy::default(),
-            published_ms: 1_795_000_000_000,
-        };
+        let record = goods::signed(&self.origin, self.name.as_str(), version.get(), |record| {
+            (record.size, record.manifest) = (manifest.size(), manifest_hash);
+            record.content = ContentHash::from_bytes(*blake3::hash(&bytes(content)).as_bytes());
+        });
         self.catalogue.may_hold(&record).unwrap();
         self.catalogue.keep_before(&self.name, &manifest).unwrap();
         let (path, partial) = (self.folder.path().join("a"), self.folder.path().join("partial"));
@@ -69,7 +64,6 @@ impl World {
         std::fs::rename(partial, &path).unwrap();
         let before = self.held();
         let stamp = Looker::default().stamp(&path).unwrap();
-        let record = record.sign(&self.origin).unwrap();
         let entry = Entry { record, path, stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
         self.catalogue.put_copy(Copy { entry, manifest: encoded, outboard: Vec::new() }).unwrap();
         self.catalogue.trim_kept(&self.name).unwrap();

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::atomic::AtomicU64};
 
 use nekoproto::{Policy, Record, Staleness, VerifiedRecord, Version};
+use testkit::goods;
 use tokio_util::sync::CancellationToken;
 
 use super::{tables::Counts, *};
@@ -39,20 +40,13 @@ impl Setup {
 
     /// An entry for another origin's file.
     fn copy(&self, file: &str, version: u64) -> Entry {
-        let origin = Identity::from_seed(&[2; 32]);
         let draft = self.draft(file, b"copy");
-        let record = Record {
-            origin: origin.id(),
-            name: draft.name,
-            version: Version::new(version).unwrap(),
-            size: 4,
-            content: draft.chunked.content,
-            manifest: draft.chunked.manifest_hash,
-            policy: Policy::default(),
-            published_ms: 1_795_000_000_000,
-        };
+        let record = goods::record(2, draft.name.as_str(), version, |record| {
+            record.size = 4;
+            (record.content, record.manifest) = (draft.chunked.content, draft.chunked.manifest_hash);
+        });
         Entry {
-            record: record.sign(&origin).unwrap(),
+            record,
             path: draft.path,
             stamp: draft.chunked.stamp,
             hashed_at_ns: 0,

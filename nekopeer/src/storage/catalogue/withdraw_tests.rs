@@ -2,7 +2,8 @@
 
 use std::{cell::Cell, sync::atomic::AtomicU64};
 
-use nekoproto::{Policy, Record, Version};
+use nekoproto::{Policy, Version};
+use testkit::goods;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
@@ -36,19 +37,11 @@ impl Setup {
 
     /// A copy of another origin's file.
     fn copy(&self, file: &str) -> Copy {
-        let origin = Identity::from_seed(&[2; 32]);
-        let Draft { name, path, chunked, policy, .. } = self.draft(file, b"theirs");
-        let record = Record {
-            origin: origin.id(),
-            name,
-            version: Version::FIRST,
-            size: 6,
-            content: chunked.content,
-            manifest: chunked.manifest_hash,
-            policy,
-            published_ms: 7,
-        };
-        let record = record.sign(&origin).unwrap();
+        let Draft { name, path, chunked, .. } = self.draft(file, b"theirs");
+        let record = goods::record(2, name.as_str(), 1, |record| {
+            record.size = 6;
+            (record.content, record.manifest) = (chunked.content, chunked.manifest_hash);
+        });
         let entry =
             Entry { record, path, stamp: chunked.stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
         Copy { entry, manifest: Vec::new(), outboard: Vec::new() }
