@@ -54,7 +54,7 @@ pub struct Follow {
     /// Hops the query may travel beyond the own indexer
     #[arg(long, value_name = "N", default_value_t = TTL_DEFAULT, value_parser = said::ttl())]
     ttl: u8,
-    /// Whose file, where several origins share different ones: the first digits of its id; `@` is then part of each name
+    /// Whose file, where several origins share the name: the first digits of its id; `@` is then part of each name
     #[arg(long, value_name = "ID", value_parser = id_digits)]
     origin: Option<String>,
     /// Replace a file that stands there and is no copy from here; fetch a file larger than the free disk

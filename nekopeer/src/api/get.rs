@@ -60,7 +60,7 @@ pub struct Get {
     #[serde(default = "json::ttl_default", deserialize_with = "json::ttl")]
     #[schema(maximum = 16)]
     ttl: u8,
-    /// Whose file, where several origins share different ones: the first digits of its id; `@` is then part of each name
+    /// Whose file, where several origins share the name: the first digits of its id; `@` is then part of each name
     #[arg(long, value_name = "ID", value_parser = id_digits)]
     #[schema(pattern = "^[0-9a-fA-F]{1,64}$")]
     origin: Option<String>,
@@ -143,7 +143,8 @@ impl Api for Get {
             own_places(&names)?;
         }
         let output = self.output.map(|path| path.0);
-        let options = DownloadOptions { output, ..named::options(&wanted, &via, self.force) };
+        let unattended = self.background;
+        let options = DownloadOptions { output, unattended, ..named::options(&wanted, &via, self.force) };
         if self.background {
             let begin = || host.jobs.begin(JobKind::Get, &names, String::new(), true);
             let work = |host: Arc<Host>, job: Arc<Job>, answer| {

@@ -47,7 +47,7 @@ impl Downloader {
         if newest.record.version == version {
             return Ok(ByNumber::Newest(newest));
         }
-        let target = self.ask_holders(&newest, version).await?;
+        let target = Target { others: newest.others.clone(), ..self.ask_holders(&newest, version).await? };
         let Record { origin, version, .. } = *newest.record;
         let passed_over = PassedOver { origin, version, why: Why::RolledBack };
         let held = self.library.catalogue.get(name);
@@ -67,7 +67,7 @@ impl Downloader {
         while let Some((holder, answer)) = asking.next().await {
             asked += 1;
             match (answer, &mut found) {
-                (Ok(Some(record)), None) => found = Some(Target { record, sources: vec![holder] }),
+                (Ok(Some(record)), None) => found = Some(Target::new(record, vec![holder])),
                 (Ok(Some(record)), Some(target)) if target.record == record => target.sources.push(holder),
                 (Ok(_), _) => {}
                 (Err(error), _) => {
@@ -96,7 +96,7 @@ fn here(
     let Some(held) = held else { return Ok(None) };
     if held.record.version == version && open_unchanged(&held).is_ok() {
         let plan = library.catalogue.manifest_of(&held)?.and_then(|encoded| plan_of(&held.record, encoded));
-        let target = Target { record: held.record.clone(), sources: Vec::new() };
+        let target = Target::new(held.record.clone(), Vec::new());
         let (passed_over, options) = (all_known(&held), in_its_place(library, &held));
         return Ok(Some(Earlier { target, plan, passed_over, options }));
     }

@@ -29,6 +29,17 @@ fn not_kept(name: &FileName, version: Option<Version>, kept: &[Version]) -> Stri
     }
 }
 
+/// Why one of `origins` has to be named.
+fn ambiguous(name: &FileName, origins: &[VerifiedRecord]) -> String {
+    let is_same = origins.windows(2).all(|two| two[0].content == two[1].content);
+    let (files, why) = match is_same {
+        true => ("the same bytes", ", and each publishes its own next version"),
+        false => ("different files", ""),
+    };
+    let each = of_each(name, origins.iter().map(|record| &record.origin));
+    format!("{} origins share {files} as {name}{why}: say which, {each}", origins.len())
+}
+
 /// What to type for the file of each of these origins.
 fn of_each<'a>(name: &FileName, origins: impl IntoIterator<Item = &'a NodeId>) -> String {
     let mut origins = origins.into_iter();
@@ -80,9 +91,8 @@ pub enum DownloadError {
         /// The version that unshares it.
         version: Version,
     },
-    /// Several origins share different files under the name.
-    #[error("{} origins share different files as {name}: say which, {}", .origins.len(),
-        of_each(.name, .origins.iter().map(|record| &record.origin)))]
+    /// Several origins share files under the name: different ones, or what follows goes on by itself.
+    #[error("{}", ambiguous(.name, .origins))]
     Ambiguous {
         /// The name.
         name: FileName,
@@ -316,6 +326,7 @@ pub(super) fn exhausted(record: &VerifiedRecord, why: Option<String>) -> Downloa
 
 #[cfg(test)]
 mod tests {
+    use nekoproto::ContentHash;
     use testkit::goods;
 
     use super::*;
@@ -342,7 +353,8 @@ mod tests {
 
     #[test]
     fn of_many_origins_few_are_named() {
-        let record = |n| goods::record(n, "a", 1, |_| {});
+        let content = |n| ContentHash::from_bytes(*blake3::hash(&[n]).as_bytes());
+        let record = |n: u16| goods::record(n, "a", 1, |record| record.content = content(n as u8));
         let said = |count| {
             let origins: Vec<_> = (0..count).map(record).collect();
             let ids: Vec<_> = origins.iter().map(|record| record.origin).collect();

@@ -42,7 +42,7 @@ use crate::{
     sets,
     state::{
         choice::{NoChoice, Target, choose},
-        freshness::Doubt,
+        freshness::{Doubt, OnStale},
     },
     storage::{
         StoreError,
@@ -59,6 +59,8 @@ pub struct DownloadOptions {
     /// The first digits of the id of the wanted origin. Without it a copy stays that of its origin; if there is none and
     /// several origins publish different files, the download fails.
     pub origin: Option<String>,
+    /// Nobody looks at whose file it is: the download fails also if several origins publish the same bytes.
+    pub unattended: bool,
     /// Replace an existing file that is not a copy of this peer's; fetch one that is larger than what the disk has free.
     pub force: bool,
     /// This version instead of the newest, as long as somebody holds or keeps it. It takes its place as
@@ -90,8 +92,8 @@ impl DownloadOptions {
 
 impl Default for DownloadOptions {
     fn default() -> Self {
-        let (origins, via) = Default::default();
-        Self { output: None, origin: None, force: false, version: None, ttl_hops: TTL_DEFAULT, origins, via }
+        let (output, origin, unattended, force, version, origins, via) = Default::default();
+        Self { output, origin, unattended, force, version, ttl_hops: TTL_DEFAULT, origins, via }
     }
 }
 
@@ -100,6 +102,8 @@ impl Default for DownloadOptions {
 pub struct Downloaded {
     /// The version on disk.
     pub record: VerifiedRecord,
+    /// Other origins of the same bytes, if nobody said which of them is meant.
+    pub others: Vec<NodeId>,
     /// Its path.
     pub path: PathBuf,
     /// File bytes received over the network; the others were on disk.
@@ -139,6 +143,8 @@ pub(crate) struct Downloader {
     /// Where unfinished downloads are served from.
     partial_files: Arc<PartialFiles>,
     throttle: Arc<Throttle>,
+    /// What is done with outdated copies, unless the reader says otherwise of one.
+    pub(crate) on_stale: OnStale,
 }
 
 impl Downloader {
@@ -149,15 +155,12 @@ impl Downloader {
         endpoint: &Arc<Endpoint>,
         partial_files: &Arc<PartialFiles>,
         throttle: &Arc<Throttle>,
+        on_stale: OnStale,
     ) -> Arc<Self> {
-        Arc::new(Self {
-            library: Arc::clone(library),
-            indexers: Arc::clone(indexers),
-            peers: Arc::clone(peers),
-            endpoint: Arc::clone(endpoint),
-            partial_files: Arc::clone(partial_files),
-            throttle: Arc::clone(throttle),
-        })
+        let (library, indexers, peers) = (Arc::clone(library), Arc::clone(indexers), Arc::clone(peers));
+        let (endpoint, throttle) = (Arc::clone(endpoint), Arc::clone(throttle));
+        let partial_files = Arc::clone(partial_files);
+        Arc::new(Self { library, indexers, peers, endpoint, partial_files, throttle, on_stale })
     }
 
     /// See [`PeerHandle::download`](crate::PeerHandle::download).
@@ -201,6 +204,7 @@ impl Downloader {
         (progress, started): (&Arc<Progress>, Instant),
     ) -> Result<Downloaded, DownloadError> {
         progress.set_total(target.record.size);
+        let others = target.others.clone();
         let (record, path, report, was_here) = match self.destination(&target.record, options).await? {
             Destination::UpToDate(path) => {
                 progress.add_kept(target.record.size);
@@ -222,6 +226,7 @@ impl Downloader {
             sources: deliveries(progress, &report),
             took: started.elapsed(),
             record,
+            others,
             path,
         })
     }
@@ -314,6 +319,9 @@ impl Downloader {
             target = match self.search_again(&record.name, options, &wishes).await {
                 Some(Ok(mut other)) if other.record.content == record.content => {
                     other.sources.retain(|source| !wishes.without.contains(&source.node.tag()));
+                    if !other.record.same_file(&record) {
+                        other.record = record; // that of the origin that was chosen
+                    }
                     other
                 }
                 _ => return Err(failure),
@@ -349,25 +357,24 @@ impl Downloader {
         let mut others: Vec<NodeId> = candidates.iter().map(|candidate| candidate.record.origin).collect();
         others.sort_unstable();
         others.dedup();
-        let mut target =
-            choose(candidates, origin.as_deref()).map_err(|why| match (why, &withdrawn, said) {
-                (NoChoice::Ambiguous(origins), ..) => {
-                    DownloadError::Ambiguous { name: name.clone(), origins }
-                }
-                (NoChoice::NoHit, Some(withdrawal), _) if others.is_empty() => {
-                    DownloadError::withdrawn(withdrawal)
-                }
-                (NoChoice::NoHit, _, Some(origin)) => DownloadError::NotOfOrigin {
-                    name: name.clone(),
-                    origin: origin.to_owned(),
-                    others,
-                    complete,
-                },
-                (NoChoice::NoHit, _, None) => match held.filter(|_| !others.is_empty()) {
-                    Some(origin) => DownloadError::OriginGone { name: name.clone(), origin, others },
-                    None => DownloadError::NotFound { name: name.clone(), complete },
-                },
-            })?;
+        let is_refetched =
+            || self.library.preference(name).on_stale.unwrap_or(self.on_stale) == OnStale::Refetch;
+        let unattended = options.unattended || candidates.len() > 1 && is_refetched();
+        let listed = |origin| self.endpoint.access().allowed.admits(origin);
+        let chosen = choose(candidates, origin.as_deref(), listed, unattended);
+        let mut target = chosen.map_err(|why| match (why, &withdrawn, said) {
+            (NoChoice::Ambiguous(origins), ..) => DownloadError::Ambiguous { name: name.clone(), origins },
+            (NoChoice::NoHit, Some(withdrawal), _) if others.is_empty() => {
+                DownloadError::withdrawn(withdrawal)
+            }
+            (NoChoice::NoHit, _, Some(origin)) => {
+                DownloadError::NotOfOrigin { name: name.clone(), origin: origin.to_owned(), others, complete }
+            }
+            (NoChoice::NoHit, _, None) => match held.filter(|_| !others.is_empty()) {
+                Some(origin) => DownloadError::OriginGone { name: name.clone(), origin, others },
+                None => DownloadError::NotFound { name: name.clone(), complete },
+            },
+        })?;
         target.sources.retain(|source| source.node != self.library.node);
         let was_here = self.library.catalogue.floor(name, &target.record.origin)?.map(Arc::new);
         let known = || here.iter().chain(&was_here).filter_map(|known| known.newest.as_ref());

@@ -97,7 +97,7 @@ impl Downloader {
             let newest = self.peers.newest(origin, known).await;
             newest.into_iter().map(move |(name, record)| match record.is_withdrawal() {
                 true => (name, Err(DownloadError::withdrawn(&record))),
-                false => (name, Ok(Target { record, sources: vec![origin] })),
+                false => (name, Ok(Target::new(record, vec![origin]))),
             })
         });
         let mut asked = stream::iter(asking).buffer_unordered(ORIGINS_AT_ONCE);

@@ -72,7 +72,7 @@ impl Downloader {
         (progress, started): (&Arc<Progress>, Instant),
     ) -> Result<Downloaded, DownloadError> {
         let Earlier { target, plan, passed_over, options } = earlier;
-        let record = target.record.clone();
+        let (record, others) = (target.record.clone(), target.others.clone());
         if is_told && self.library.judged.has(&record.name) {
             return Err(DownloadError::Judged(record.name.clone()));
         }
@@ -100,6 +100,7 @@ impl Downloader {
             sources: deliveries(progress, &report),
             took: started.elapsed(),
             record,
+            others,
             path,
         })
     }
@@ -135,7 +136,7 @@ pub(super) fn earlier(
     let found = kept.into_iter().find(|copy| is_wanted(copy.entry.record.version));
     let Copy { entry, manifest, .. } = found.ok_or_else(|| not_kept(versions))?;
     let plan = plan_of(&entry.record, manifest).ok_or_else(|| not_kept(Vec::new()))?;
-    let target = Target { record: entry.record, sources: Vec::new() };
+    let target = Target::new(entry.record, Vec::new());
     Ok(Earlier { target, plan: Some(plan), passed_over, options: in_its_place(library, &held) })
 }
 

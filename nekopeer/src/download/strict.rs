@@ -50,7 +50,7 @@ impl Downloader {
         elsewhere: &mut HashMap<NodeId, Option<SocketAddr>>,
         options: &DownloadOptions,
     ) -> Option<Holder> {
-        let Target { record, sources } = target;
+        let Target { record, sources, .. } = target;
         let listed = sources.iter().find(|source| source.node == record.origin).map(|source| source.addr);
         let last_seen = || {
             let held = self.library.catalogue.get(&record.name)?;
@@ -77,7 +77,7 @@ impl Downloader {
             let found = match newest.remove(&name) {
                 Some(newest) if newest == target.record => Ok(target),
                 Some(newest) if newest.is_withdrawal() => Err(DownloadError::withdrawn(&newest)),
-                Some(record) => Ok(Target { record, sources: vec![origin] }),
+                Some(record) => Ok(Target { record, sources: vec![origin], ..target }),
                 None => Err(DownloadError::Unconfirmed(name.clone())),
             };
             (name, found)

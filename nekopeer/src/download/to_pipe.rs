@@ -144,6 +144,7 @@ impl Downloader {
             doubt: self.library.doubt(&record),
             sources: deliveries(progress, &fetched.report),
             record,
+            others: target.others,
         })
     }
 }

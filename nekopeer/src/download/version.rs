@@ -48,24 +48,23 @@ impl Downloader {
         progress: &Arc<Progress>,
         stop: &CancellationToken,
     ) -> Result<(Entry, Report), DownloadError> {
-        let Target { record, sources } = target;
-        if record.size >= ASKED_FROM && !options.force {
-            let (record, options) = (record.clone(), options.clone());
+        if target.record.size >= ASKED_FROM && !options.force {
+            let (record, options) = (target.record.clone(), options.clone());
             let ask = move |library: &Arc<Library>| {
                 let place = place_for(library, &record, &options)?;
                 refuse_too_large(place.path(), &place.partial_path(&record.content), record.size)
             };
             self.library.blocking(ask).await?;
         }
-        let plan = self.find_plan(&record, &sources, progress).await?;
-        self.obtain_by(plan, Target { record, sources }, (replaceable, None), options, progress, stop).await
+        let plan = self.find_plan(&target.record, &target.sources, progress).await?;
+        self.obtain_by(plan, target, (replaceable, None), options, progress, stop).await
     }
 
     /// As [`obtain`](Self::obtain), with a manifest that is known, and what is passed over from then on.
     pub(super) async fn obtain_by(
         &self,
         plan: Plan,
-        Target { record, sources }: Target,
+        Target { record, sources, .. }: Target,
         (replaceable, passed_over): (Option<Stamp>, Option<PassedOver>),
         options: &DownloadOptions,
         progress: &Arc<Progress>,

@@ -55,6 +55,8 @@ pub(crate) struct Follower {
 
 /// What one follower knows of one name.
 struct Seen {
+    /// Whose file was last in its place: another's does not take it, even if that is gone.
+    origin: Option<NodeId>,
     /// The version that was last told of.
     told: Option<Version>,
     /// The last version that its command failed on.
@@ -103,7 +105,7 @@ impl Follower {
             Some(hook) => self.library.catalogue.reader(name)?.accepted_by(hook.id()),
             None => None,
         };
-        let mut seen = Seen { told: None, refused: None, why: None, accepted };
+        let mut seen = Seen { origin: None, told: None, refused: None, why: None, accepted };
         let (mut is_begun, mut is_failing) = (false, false);
         loop {
             let pause = match self.step(name, &mut seen, is_begun).await {
@@ -140,6 +142,7 @@ impl Follower {
         if held.as_ref().is_some_and(|held| catalogue.is_own(held)) {
             return Err(DownloadError::Own(name.clone()));
         }
+        seen.origin = held.as_ref().map(|held| held.record.origin).or(seen.origin);
         let is_there = held.as_ref().is_some_and(|held| seen.refused.as_ref() == Some(&held.record));
         match (seen.refused.take_if(|_| !is_there), &held) {
             (None, Some(held)) if is_there && seen.why.is_some() => {
@@ -153,7 +156,9 @@ impl Follower {
             _ => {}
         }
         let Some(held) = held.filter(|held| is_up_to_date(library, held)) else {
-            return self.watch.bring(name, self.options.clone(), is_begun).await.map(|()| false);
+            let mut options = DownloadOptions { unattended: true, ..self.options.clone() };
+            options.origin = options.origin.or_else(|| seen.origin.map(|origin| origin.to_string()));
+            return self.watch.bring(name, options, is_begun).await.map(|()| false);
         };
         let is_new = seen.accepted != Some((held.record.origin, held.record.version));
         match &self.hook {

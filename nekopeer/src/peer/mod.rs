@@ -140,7 +140,9 @@ impl Peer {
         let uploads = serving.as_ref().map(|(uploads, _)| Arc::clone(uploads));
         let indexers = Indexers::spawn(&config, &endpoint, &library, uploads);
         let peers = Peers::new(&endpoint, &library, &indexers);
-        let downloader = Downloader::new(&library, &indexers, &peers, &endpoint, &partial_files, &throttle);
+        let (partial, on_stale) = (&partial_files, config.on_stale);
+        let downloader =
+            Downloader::new(&library, &indexers, &peers, &endpoint, partial, &throttle, on_stale);
         let publisher = Publisher::new(&library, &indexers, &peers, config.policy);
         let watch = Arc::new(Watch {
             library: Arc::clone(&library),
@@ -148,7 +150,6 @@ impl Peer {
             peers: Arc::clone(&peers),
             downloader: Arc::clone(&downloader),
             publisher: Arc::clone(&publisher),
-            on_stale: config.on_stale,
             requests: Mutex::default(),
         });
         let tasks = &library.tasks;

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use nekoproto::{Holder, Record, VerifiedRecord};
+use nekoproto::{Holder, NodeId, Record, VerifiedRecord};
 
 /// A hit whose signature is verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,15 @@ pub(crate) struct Target {
     pub record: VerifiedRecord,
     /// Holders of these bytes, each at all of its addresses: the origin first, then other complete holders, then partial ones.
     pub sources: Vec<Holder>,
+    /// Other origins of the same bytes, if nobody said which of them is meant: their next versions are others.
+    pub others: Vec<NodeId>,
+}
+
+impl Target {
+    /// Of the only origin.
+    pub(crate) const fn new(record: VerifiedRecord, sources: Vec<Holder>) -> Self {
+        Self { record, sources, others: Vec::new() }
+    }
 }
 
 /// Why no hit was chosen.
@@ -27,17 +36,24 @@ pub(crate) struct Target {
 pub(crate) enum NoChoice {
     /// There is no hit (of that origin).
     NoHit,
-    /// Several origins publish different files under this name.
+    /// Several origins publish files under this name: different ones, or what follows goes on by itself.
     Ambiguous(Vec<VerifiedRecord>),
 }
 
-/// Chooses among `candidates`; with `origin`, only origins whose id begins with these digits count.
+/// Chooses among `candidates`; with `origin`, only origins whose id begins with these digits count, and else, if some are
+/// `listed` (the nodes that this one connects with), only those.
 ///
-/// Origins that publish the same bytes count as one: the record is that of the origin with the most
-/// complete holders, or of the smallest id among equals, so that every node chooses the same; the sources
-/// are the holders of all of them. If the bytes differ, the user must choose. Where one origin's number stands for
-/// two files, every node chooses the one that [outranks](Record::outranks) the other.
-pub(crate) fn choose(candidates: Vec<Candidate>, origin: Option<&str>) -> Result<Target, NoChoice> {
+/// If several origins publish the same bytes, the record is that of the origin with the most complete holders, or of the
+/// smallest id among equals, so that every node chooses the same; the sources are the holders of all of them. Anybody can
+/// win that, and publish the next version: if what follows goes on by itself (`unattended`, or a set, whose folder does),
+/// or the bytes differ, the user must choose. Where one origin's number stands for two files, every node chooses the one
+/// that [outranks](Record::outranks) the other.
+pub(crate) fn choose(
+    candidates: Vec<Candidate>,
+    origin: Option<&str>,
+    listed: impl Fn(NodeId) -> bool,
+    unattended: bool,
+) -> Result<Target, NoChoice> {
     let outranks = |other: &Record, record: &Record| other.contradicts(record) && other.outranks(record);
     let is_outranked =
         |record: &Record| candidates.iter().any(|candidate| outranks(&candidate.record, record));
@@ -50,13 +66,22 @@ pub(crate) fn choose(candidates: Vec<Candidate>, origin: Option<&str>) -> Result
             origin.is_none_or(|digits| candidate.record.origin.to_string().starts_with(digits))
         })
         .collect();
+    if origin.is_none() && wanted.iter().any(|candidate| listed(candidate.record.origin)) {
+        wanted.retain(|candidate| listed(candidate.record.origin));
+    }
     let whole = |candidate: &Candidate| candidate.holders.iter().filter(|holder| !holder.partial).count();
     wanted.sort_by_key(|candidate| (Reverse(whole(candidate)), candidate.record.origin));
     let Some(best) = wanted.first().map(|candidate| candidate.record.clone()) else {
         return Err(NoChoice::NoHit);
     };
     let same_bytes = |record: &Record| record.content == best.content && record.manifest == best.manifest;
-    if !wanted.iter().all(|candidate| same_bytes(&candidate.record)) {
+    let mut others: Vec<NodeId> = wanted.iter().map(|candidate| candidate.record.origin).collect();
+    others.retain(|other| *other != best.origin);
+    others.sort_unstable();
+    others.dedup();
+    let goes_on = unattended || wanted.iter().any(|candidate| candidate.record.policy.is_set());
+    let is_open = goes_on && !others.is_empty();
+    if is_open || !wanted.iter().all(|candidate| same_bytes(&candidate.record)) {
         return Err(NoChoice::Ambiguous(wanted.into_iter().map(|candidate| candidate.record).collect()));
     }
     let mut sources: Vec<Holder> = Vec::new();
@@ -64,7 +89,7 @@ pub(crate) fn choose(candidates: Vec<Candidate>, origin: Option<&str>) -> Result
         add_holder(&mut sources, holder);
     }
     sources.sort_by_key(|holder| (holder.partial, holder.node != best.origin));
-    Ok(Target { record: best, sources })
+    Ok(Target { record: best, sources, others })
 }
 
 /// Adds a holder that is not there yet. A node that somebody says to hold all of the version does.
@@ -82,31 +107,24 @@ pub(crate) fn add_holder(holders: &mut Vec<Holder>, mut holder: Holder) {
 mod tests {
     use std::net::SocketAddr;
 
-    use nekoproto::{ContentHash, FileName, Identity, ManifestHash, Policy, Version};
+    use nekoproto::{ContentHash, ManifestHash};
+    use testkit::{goods, values::identity};
 
     use super::*;
 
-    fn identity(n: u8) -> Identity {
-        Identity::from_seed(&[n; 32])
+    fn candidate(origin: u16, content: u8, holders: &[u16]) -> Candidate {
+        let record = goods::record(origin, "a", 1, |record| {
+            record.content = ContentHash::from_bytes([content; 32]);
+            record.manifest = ManifestHash::from_bytes([content; 32]);
+        });
+        let addr = |n: u16| SocketAddr::from(([127, 0, 0, 1], 1000 + n));
+        let holder = |n: &u16| Holder::new(identity(*n).id(), addr(*n));
+        Candidate { record, holders: holders.iter().map(holder).collect() }
     }
 
-    fn candidate(origin: u8, content: u8, holders: &[u8]) -> Candidate {
-        let record = Record {
-            origin: identity(origin).id(),
-            name: FileName::new("a").unwrap(),
-            version: Version::FIRST,
-            size: 1,
-            content: ContentHash::from_bytes([content; 32]),
-            manifest: ManifestHash::from_bytes([content; 32]),
-            policy: Policy::default(),
-            published_ms: 1_795_000_000_000,
-        };
-        let addr = |n: u8| SocketAddr::from(([127, 0, 0, 1], 1000 + u16::from(n)));
-        let holder = |n: &u8| Holder::new(identity(*n).id(), addr(*n));
-        Candidate {
-            record: record.sign(&identity(origin)).unwrap(),
-            holders: holders.iter().map(holder).collect(),
-        }
+    /// As a user chooses who has no list of nodes.
+    fn choose(hits: Vec<Candidate>, origin: Option<&str>) -> Result<Target, NoChoice> {
+        super::choose(hits, origin, |_| true, false)
     }
 
     #[test]
@@ -143,13 +161,25 @@ mod tests {
     }
 
     #[test]
-    fn same_bytes_of_several_origins_are_one_target_with_all_holders() {
-        let hits = [candidate(1, 7, &[1]), candidate(2, 7, &[2, 3]), candidate(3, 7, &[3])];
-        for order in [[0, 1, 2], [2, 1, 0]] {
-            let target = choose(order.map(|i: usize| hits[i].clone()).into(), None).unwrap();
-            assert_eq!(target.record.origin, identity(2).id(), "the one with most holders");
-            assert_eq!(target.sources.len(), 3);
+    fn same_bytes_of_several_origins_are_one_target_for_a_user_and_none_for_what_goes_on_by_itself() {
+        let hits = vec![candidate(1, 7, &[1]), candidate(2, 7, &[2, 3]), candidate(3, 7, &[3])];
+        let [one, two, three] = [1, 2, 3].map(|n| identity(n).id());
+        let whose = |chosen: Result<Target, NoChoice>| chosen.ok().map(|target| target.record.origin);
+        for hits in [hits.clone(), hits.iter().rev().cloned().collect()] {
+            let target = choose(hits.clone(), None).unwrap();
+            assert_eq!(target.record.origin, two, "the one with most holders");
+            assert!(target.sources.len() == 3 && target.others.len() == 2 && !target.others.contains(&two));
+            let by_itself = |origin, listed: &[NodeId]| {
+                whose(super::choose(hits.clone(), origin, |node| listed.contains(&node), true))
+            };
+            assert_eq!(by_itself(None, &[]), None);
+            assert_eq!(by_itself(None, &[one, three]), None);
+            assert_eq!(by_itself(None, &[three]), Some(three));
+            assert_eq!(by_itself(Some(&one.short()), &[three]), Some(one));
         }
+        let set = |n| goods::record(n, "a", 1, |record| record.policy = record.policy.of_set(true));
+        let sets = [1, 2].map(|n| Candidate { record: set(n), holders: Vec::new() });
+        assert_eq!(whose(choose(sets.into(), None)), None, "its folder changes by itself");
     }
 
     #[test]

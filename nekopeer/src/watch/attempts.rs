@@ -65,13 +65,15 @@ impl Watch {
     async fn deal_with(&self, name: &FileName) -> Result<Outcome, DownloadError> {
         let (library, asked) = (&self.library, name.clone());
         let preference = library.blocking(move |library| library.preference(&asked)).await;
-        match preference.on_stale.unwrap_or(self.on_stale) {
+        match preference.on_stale.unwrap_or(self.downloader.on_stale) {
             OnStale::Keep => Ok((Ended::GivenUp, None)),
             _ if library.judged.has(name) => Ok((Ended::InUse, None)), // what stands there is up to a command
             OnStale::Drop => Ok(self.drop_copy(name).await),
-            OnStale::Refetch if library.wanted(name).is_none() => Ok((Ended::Done, None)),
             OnStale::Refetch => {
-                let (how, done) = self.fetch(name, DownloadOptions::default()).await?;
+                let Some(newest) = library.wanted(name) else { return Ok((Ended::Done, None)) };
+                let origin = Some(newest.origin.to_string()); // whatever becomes of the copy meanwhile
+                let options = DownloadOptions { origin, ..DownloadOptions::default() };
+                let (how, done) = self.fetch(name, options).await?;
                 let Some(done) = done else { return Ok((how, None)) };
                 let (version, bytes_moved) = (done.record.version, done.bytes_moved);
                 if how == Ended::Failed {

@@ -43,8 +43,6 @@ pub(crate) struct Watch {
     pub(crate) peers: Arc<Peers>,
     pub(crate) downloader: Arc<Downloader>,
     pub(crate) publisher: Arc<Publisher>,
-    /// What is done with outdated copies, unless the reader says otherwise of one.
-    pub(crate) on_stale: OnStale,
     /// Names that are to be downloaded, and their origins.
     pub(crate) requests: Mutex<Vec<(FileName, NodeId, FetchRequest)>>,
 }
@@ -138,7 +136,7 @@ impl Watch {
         if news.is_empty() {
             return;
         }
-        let of_all = self.on_stale;
+        let of_all = self.downloader.on_stale;
         let wanted = move |library: &Arc<Library>| {
             let on_stale = |name: &FileName| library.preference(name).on_stale.unwrap_or(of_all);
             news.retain(|(name, _)| followed || on_stale(name) != OnStale::Keep);

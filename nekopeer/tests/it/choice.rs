@@ -4,7 +4,7 @@ use rexpect::{reader::Options, session::spawn_with_options};
 
 use crate::program::{Home, Indexers, LIMIT, Running};
 
-/// Two origins that publish different files as `a.txt`, with the first ten digits of their ids; and a reader.
+/// Two origins that publish files as `a.txt`, with the first ten digits of their ids; and a reader.
 struct Two {
     _indexers: Indexers,
     homes: [Home; 2],
@@ -15,17 +15,29 @@ struct Two {
 
 impl Two {
     fn publish() -> Self {
+        Self::publish_as(["of origin 0\n", "of origin 1\n"])
+    }
+
+    fn publish_as(texts: [&str; 2]) -> Self {
         let indexers = Indexers::one();
         let homes = [Home::at(&indexers, 0), Home::at(&indexers, 0)];
         let (mut sharing, mut ids) = (Vec::new(), Vec::new());
-        for (n, home) in homes.iter().enumerate() {
-            home.write("a.txt", format!("of origin {n}\n"));
+        for (home, text) in homes.iter().zip(texts) {
+            home.write("a.txt", text);
             sharing.push(home.share(&["a.txt"]));
             let listed = home.done(&["ls", "--json"]).json();
             ids.push(listed["files"][0]["origin"].as_str().unwrap()[..10].to_owned());
         }
         let reader = Home::at(&indexers, 0);
         Self { _indexers: indexers, homes, ids: ids.try_into().unwrap(), sharing, reader }
+    }
+
+    /// Asserts that both are named to choose from.
+    fn refuses(&self, words: &[&str], text: &str) {
+        let ended = self.reader.run(words);
+        let said = ended.err.last().unwrap();
+        let is_named = self.ids.iter().all(|id| said.contains(&format!("a.txt@{id}")));
+        assert!(ended.code == Some(3) && is_named && said.contains(text), "{ended:?}");
     }
 
     fn is_of(&self, n: usize) {
@@ -44,11 +56,7 @@ fn without_an_origin_all_are_listed_and_none_is_remembered_but_a_copy_stays_that
     let two = Two::publish();
     let reader = &two.reader;
     let each = two.ids.each_ref().map(|id| format!("a.txt@{id}"));
-    let is_refused = |words: &[&str]| {
-        let ended = reader.run(words);
-        let said = ended.err.last().unwrap();
-        assert!(ended.code == Some(3) && each.iter().all(|one| said.contains(one)), "{ended:?}");
-    };
+    let is_refused = |words: &[&str]| two.refuses(words, "different files");
     for (n, version) in [(0, 2), (1, 2), (0, 3)] {
         is_refused(&["get", "a.txt"]);
         is_refused(&["get", "a.txt", "-o", "-"]);
@@ -69,6 +77,31 @@ fn without_an_origin_all_are_listed_and_none_is_remembered_but_a_copy_stays_that
     is_refused(&["get", "a.txt"]);
     reader.done(&["get", "a.txt", "--origin", &two.ids[1]]);
     assert_eq!(reader.read("a.txt"), b"of origin 1, again 2\n");
+}
+
+/// Whoever shares the same bytes under several keys may publish the next version.
+#[test]
+fn of_the_same_bytes_get_says_whose_it_takes_and_what_goes_on_by_itself_wants_one_named() {
+    let two = Two::publish_as(["same"; 2]);
+    let reader = &two.reader;
+    two.refuses(&["follow", "a.txt", "--exec", "touch ran"], "2 origins share the same bytes");
+    two.refuses(&["get", "a.txt", "--when-stale", "refetch"], "2 origins share the same bytes");
+    let said = reader.done(&["get", "a.txt", "--no-preference"]).err.join("\n");
+    assert!(two.ids.iter().all(|id| said.contains(id)), "{said}");
+    two.forget();
+    let done = reader.done(&["get", "a.*", "--json"]).json()["files"][0].clone();
+    let is_taken = |id: &String| done["origin"].as_str().unwrap().starts_with(id);
+    let (taken, left) = if is_taken(&two.ids[0]) { (0, 1) } else { (1, 0) };
+    assert!(done["other_origins"][0].as_str().unwrap().starts_with(&two.ids[left]), "{done}");
+    // What is held stays with its origin.
+    let mut following = reader.start(&["follow", "a.txt", "--exec", "cat a.txt >> ran"]);
+    following.out_line("a.txt is at version 1");
+    for (n, text) in [(left, "of the other"), (taken, " again")] {
+        two.homes[n].write("a.txt", text);
+        two.homes[n].done(&["share", "a.txt"]);
+    }
+    following.out_line("a.txt is at version 2");
+    assert_eq!(reader.read("ran"), b"same again");
 }
 
 #[test]

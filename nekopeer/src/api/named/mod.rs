@@ -71,6 +71,7 @@ pub(super) fn options(wanted: &Wanted, via: &Via, force: bool) -> DownloadOption
         output: None,
         origin: wanted.origin.clone(),
         force,
+        unattended: false,
         version: wanted.version,
         ttl_hops: wanted.ttl_hops,
         origins: Arc::new(origins.collect()),

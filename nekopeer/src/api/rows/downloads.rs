@@ -23,6 +23,9 @@ pub(crate) struct DownloadedRow {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) doubt: Option<String>,
     freshness: String,
+    /// The ids of other origins that share the same bytes under the name, if none was named.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub(crate) other_origins: Vec<String>,
     pub(crate) path: String,
     pub(crate) seconds: f64,
     pub(crate) sources: Vec<SourceRow>,
@@ -55,6 +58,7 @@ impl DownloadedRow {
             bytes_moved: done.bytes_moved,
             doubt: done.doubt.map(|doubt| doubt.text().to_owned()),
             freshness: done.freshness.to_string(),
+            other_origins: done.others.iter().map(ToString::to_string).collect(),
             path: done.path.to_string_lossy().into_owned(),
             seconds: done.took.as_secs_f64(),
             sources: done.sources.iter().map(SourceRow::from).collect(),

@@ -4,12 +4,14 @@ use std::io;
 
 use super::{Failed, View, parsed};
 use crate::{
-    api::{Done, DownloadedRow, Row, Wanted},
+    api::{Done, DownloadedRow, Row, Wanted, rows::VersionRow},
     terminal::{Output, units::size},
 };
 
-/// Failures, and notes about freshness, of a bulk download that are listed one by one.
+/// Failures, and notes, of a bulk download that are listed one by one.
 const FAILURES_TOLD_MAX: usize = 20;
+/// Other origins of the same bytes that a note names.
+const OTHERS_TOLD_MAX: usize = 8;
 
 /// One download: a line, and notes.
 #[derive(Default)]
@@ -34,7 +36,7 @@ impl View for One {
                     source.addr
                 ));
             }
-            done.doubt.iter().for_each(|why| output.note(&format!("note: {why}")));
+            notes(&done).for_each(|why| output.note(&format!("note: {why}")));
             tell_older(&self.wanted, &done, output);
         }
         Ok(())
@@ -50,8 +52,7 @@ pub(in crate::api) struct Many {
     bytes: u64,
     moved: u64,
     seconds: f64,
-    /// Copies that are not known to be the newest.
-    doubtful: usize,
+    notes: usize,
 }
 
 impl Many {
@@ -69,9 +70,9 @@ impl View for Many {
             self.moved += done.bytes_moved;
             self.seconds = self.seconds.max(done.seconds);
             tell_older(&self.wanted, &done, output);
-            if let Some(why) = done.doubt {
-                self.doubtful += 1;
-                if self.doubtful <= FAILURES_TOLD_MAX {
+            for why in notes(&done) {
+                self.notes += 1;
+                if self.notes <= FAILURES_TOLD_MAX {
                     output.note(&format!("note: {}: {why}", done.version.name));
                 }
             }
@@ -87,8 +88,8 @@ impl View for Many {
             "{} of {all} files here, {moved} of {bytes} moved in {seconds:.2} s",
             self.done
         ))?;
-        if let Some(more) = self.doubtful.checked_sub(FAILURES_TOLD_MAX).filter(|more| *more > 0) {
-            output.note(&format!("note: and {more} more that may not be the newest; ls lists them"));
+        if let Some(more) = self.notes.checked_sub(FAILURES_TOLD_MAX).filter(|more| *more > 0) {
+            output.note(&format!("note: and {more} more notes; --json has them all"));
         }
         let errors = failed.iter().take(FAILURES_TOLD_MAX);
         errors.for_each(|failed| failed.why.print(output));
@@ -97,6 +98,19 @@ impl View for Many {
         }
         Ok(())
     }
+}
+
+/// What is to be said of a download: why it may not be the newest, and whose it is if there is a choice.
+fn notes(done: &DownloadedRow) -> impl Iterator<Item = String> {
+    let (VersionRow { name, origin, .. }, others) = (&done.version, &done.other_origins);
+    let named = others.iter().take(OTHERS_TOLD_MAX).map(|id| format!("{name}@{}", short(id)));
+    let (all, origin, named) = (others.len() + 1, short(origin), named.collect::<Vec<_>>().join(" or "));
+    let whose = || {
+        format!(
+            "{all} origins share these bytes: taken as the file of {origin}, as its next versions will be; of another, {named}"
+        )
+    };
+    done.doubt.clone().into_iter().chain((all > 1).then(whose))
 }
 
 /// Says whether a download is older than its ticket promises.

@@ -315,7 +315,7 @@ fn note(library: &Library, places: &[(Arrived, Place)]) -> Result<(), CatalogueE
 
 /// Writes a file to its partial file.
 fn write(library: &Library, place: Place, arrived: &Arrived) -> Result<(Copy, Partial), DownloadError> {
-    let Target { record, sources } = &arrived.small.target;
+    let Target { record, sources, .. } = &arrived.small.target;
     library.catalogue.may_hold(record)?;
     let partial = place.partial(&record.content)?;
     match partial.write_at(&arrived.bytes, 0).and_then(|()| partial.cut(record.size)) {
@@ -347,7 +347,7 @@ mod tests {
         let record = record(3);
         let from = Holder::new(record.origin, ([127, 0, 0, 1], 1).into());
         let manifest = Manifest::implied_by(&record).unwrap().1;
-        let target = Target { record, sources: Vec::new() };
+        let target = Target::new(record, Vec::new());
         let small = Small { target, manifest, replaceable: None, stop: CancellationToken::new() };
         let stored = store_all(
             &library,

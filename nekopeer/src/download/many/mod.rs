@@ -212,7 +212,8 @@ impl Downloads {
                 Ok(Destination::UpToDate(path)) => {
                     self.progress.add_kept(target.record.size);
                     let record = target.record;
-                    let done = Downloaded { was_here: true, ..self.downloaded(record.clone(), path, 0) };
+                    let (done, others) = (self.downloaded(record.clone(), path, 0), target.others);
+                    let done = Downloaded { was_here: true, others, ..done };
                     self.ended(&record.name, Ok(done));
                 }
                 Ok(Destination::Replaceable(stamp)) => match Manifest::implied_by(&target.record) {
@@ -256,12 +257,13 @@ impl Downloads {
 
     fn take_stored(&mut self, stored: Vec<(Arrived, Result<PathBuf, DownloadError>)>) {
         for (arrived, result) in stored {
-            let record = arrived.small.target.record;
+            let Target { record, others, .. } = arrived.small.target;
             let bytes = arrived.bytes.len() as u64;
             let name = record.name.clone();
             let Holder { node, addr, .. } = arrived.from;
             let sources = vec![Delivery { node, addr, bytes, banned: false }];
-            let outcome = result.map(|path| Downloaded { sources, ..self.downloaded(record, path, bytes) });
+            let done = |path| Downloaded { sources, others, ..self.downloaded(record, path, bytes) };
+            let outcome = result.map(done);
             self.ended(&name, outcome);
         }
     }
@@ -297,7 +299,7 @@ impl Downloads {
         replaceable: Option<Stamp>,
         stop: CancellationToken,
     ) -> Result<Downloaded, DownloadError> {
-        let name = target.record.name.clone();
+        let (name, others) = (target.record.name.clone(), target.others.clone());
         let part = self.progress.part(&name);
         part.progress.set_total(target.record.size);
         if target.record.policy.is_set() {
@@ -310,13 +312,15 @@ impl Downloads {
         let (entry, report) = unless_ended(&self.downloader.library, &name, &stop, obtaining).await?;
         self.downloader.indexers.offer([&entry.record]).await;
         let sources = deliveries(&part.progress, &report);
-        Ok(Downloaded { sources, ..self.downloaded(entry.record, entry.path, report.bytes_moved) })
+        let done = self.downloaded(entry.record, entry.path, report.bytes_moved);
+        Ok(Downloaded { sources, others, ..done })
     }
 
     fn downloaded(&self, record: VerifiedRecord, path: PathBuf, bytes_moved: u64) -> Downloaded {
         let (took, freshness) = (self.began.elapsed(), Freshness::Unverified);
         Downloaded {
             record,
+            others: Vec::new(),
             path,
             bytes_moved,
             was_here: false,

@@ -82,11 +82,7 @@ impl From<ReadError> for Refusal {
             ReadError::Download(DownloadError::Ambiguous { name, origins }) => {
                 let origins = origins.iter().map(|record| format!("?origin={}", record.origin));
                 let origins: Vec<String> = origins.collect();
-                format!(
-                    "{} origins share different files as {name}: choose one by {}",
-                    origins.len(),
-                    origins.join(" or ")
-                )
+                format!("{} origins share {name}: choose one by {}", origins.len(), origins.join(" or "))
             }
             _ => message,
         };
