@@ -75,7 +75,8 @@ impl Seen {
 }
 
 impl Follower {
-    /// Follows all of `names` until the peer stops.
+    /// Follows all of `names` until the peer stops, each by itself: what needs the user is told, and tried again. Of one
+    /// name alone it ends this before the first version, while the user is there.
     ///
     /// # Cancel safety
     /// Safe: a running command is killed, and is run again by the next follower.
@@ -91,14 +92,15 @@ impl Follower {
             };
             self.library.blocking(note).await?;
         }
-        let mut following: FuturesUnordered<_> = names.iter().map(|name| self.follow_one(name)).collect();
+        let mut following: FuturesUnordered<_> =
+            names.iter().map(|name| self.follow_one(name, names.len() == 1)).collect();
         match following.next().await {
             Some(ended) => ended,
             None => std::future::pending().await,
         }
     }
 
-    async fn follow_one(&self, name: &FileName) -> Result<Infallible, DownloadError> {
+    async fn follow_one(&self, name: &FileName, is_alone: bool) -> Result<Infallible, DownloadError> {
         let mut news = self.library.events();
         let mut retry = Backoff::new(RETRY_MIN, RETRY_MAX);
         let accepted = match &self.hook {
@@ -106,28 +108,28 @@ impl Follower {
             None => None,
         };
         let mut seen = Seen { origin: None, told: None, refused: None, why: None, accepted };
-        let (mut is_begun, mut is_failing) = (false, false);
+        let (mut is_begun, mut told) = (!is_alone, None);
         loop {
             let pause = match self.step(name, &mut seen, is_begun).await {
                 Ok(false) => continue,
                 Ok(true) => {
                     retry.reset();
-                    (is_begun, is_failing) = (true, false);
+                    (is_begun, told) = (true, None);
                     LOOK_EVERY
                 }
-                // Before the first version the user is still there, and hears what to do.
                 Err(error) if !is_begun && !error.may_pass() => return Err(error),
                 Err(error) => {
-                    if !std::mem::replace(&mut is_failing, true) {
-                        let why = match (&seen.refused, &seen.why) {
-                            (Some(refused), Some(why)) => {
-                                let stays = "it stays in its place until the one before can be put back";
-                                format!("version {}: {why}; {stays}: {error}", refused.version)
-                            }
-                            _ => error.to_string(),
-                        };
-                        self.library.tell(Event::Failed { name: name.clone(), why });
+                    let why = match (&seen.refused, &seen.why) {
+                        (Some(refused), Some(why)) => {
+                            let stays = "it stays in its place until the one before can be put back";
+                            format!("version {}: {why}; {stays}: {error}", refused.version)
+                        }
+                        _ => error.to_string(),
+                    };
+                    if told.as_ref().is_none_or(|told| *told != why && !error.may_pass()) {
+                        self.library.tell(Event::Failed { name: name.clone(), why: why.clone() });
                     }
+                    told = Some(why);
                     if error.may_pass() { retry.pause(rand::random()) } else { LOOK_EVERY }
                 }
             };

@@ -43,6 +43,8 @@ pub(crate) enum Ended {
     InUse,
     /// It failed, and may succeed later.
     Failed,
+    /// It failed, and may succeed once the user has done something; its origin is not to blame.
+    Blocked,
     /// A repetition is pointless until there is news.
     GivenUp,
 }
@@ -127,19 +129,19 @@ impl Outdated {
     pub(crate) fn ended(&mut self, name: &FileName, how: Ended, now: Instant, random: f64) -> bool {
         let Some(mut copy) = self.names.remove(name) else { return false };
         let State::Running { news, turn } = copy.state else { return false }; // only what runs ends
-        let (origin, is_first) =
-            (copy.need.origin, matches!(how, Ended::Failed | Ended::GivenUp) && copy.failures == 0);
+        let origin = copy.need.origin;
+        let is_first = matches!(how, Ended::Failed | Ended::Blocked | Ended::GivenUp) && copy.failures == 0;
         if news || how == Ended::Outdated {
             self.wait(name.clone(), Copy { state: State::Waiting(None), failures: 0, ..copy });
-        } else if matches!(how, Ended::InUse | Ended::Failed) {
+        } else if matches!(how, Ended::InUse | Ended::Failed | Ended::Blocked) {
             copy.state = State::Waiting(Some(now + pause(copy.failures, random)));
-            copy.failures = copy.failures.saturating_add(u32::from(how == Ended::Failed));
+            copy.failures = copy.failures.saturating_add(u32::from(how != Ended::InUse));
             self.wait(name.clone(), copy);
         }
         let is_answered = match how {
             Ended::Done | Ended::Outdated => Some(true),
             Ended::Failed => Some(false),
-            Ended::InUse | Ended::GivenUp => None,
+            Ended::InUse | Ended::Blocked | Ended::GivenUp => None,
         };
         let origin = self.queues[turn].index(origin);
         self.queues[turn].end(origin, is_answered, now, random);

@@ -51,9 +51,14 @@ impl Watch {
             }
             let may_pass = error.may_pass();
             let one = waiting.iter().position(|one| !one.lasts).filter(|_| !may_pass);
-            let why = one.is_none().then(|| error.to_string());
+            let why = (one.is_none() || waiting.len() > 1).then(|| error.to_string());
             one.map(|one| waiting.swap_remove(one).done.send(Err(error)));
-            (if may_pass || !waiting.is_empty() { Ended::Failed } else { Ended::GivenUp }, why)
+            let how = match waiting.is_empty() {
+                _ if may_pass => Ended::Failed,
+                true => Ended::GivenUp,
+                false => Ended::Blocked,
+            };
+            (how, why)
         });
         if matches!(outcome.0, Ended::Done | Ended::Outdated) {
             waiting.drain(..).for_each(|one| drop(one.done.send(Ok(())))); // it may have gone

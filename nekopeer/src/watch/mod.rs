@@ -28,7 +28,7 @@ use crate::{
     peers::Peers,
     publish::Publisher,
     sets,
-    state::freshness::OnStale,
+    state::{freshness::OnStale, outdated::Ended},
     util::clock,
 };
 
@@ -66,6 +66,7 @@ impl Watch {
         }
         let (mut attempts, mut asking) = (FuturesUnordered::new(), FuturesUnordered::new());
         let mut waiting: HashMap<FileName, Vec<FetchRequest>> = HashMap::new();
+        let mut blocked = HashMap::new(); // what their users were told last
         loop {
             let News { outdated: news, mut heard, changed } = mem::take(&mut *self.library.news.lock());
             let requests = mem::take(&mut *self.requests.lock());
@@ -101,7 +102,12 @@ impl Watch {
                     if is_first {
                         self.pass_on(self.library.wanted(&name).into_iter().collect());
                     }
-                    if let (true, Some(why)) = (is_first, why) {
+                    let before = blocked.remove(&name);
+                    if let (Ended::Blocked, Some(why)) = (how, &why) {
+                        blocked.insert(name.clone(), why.clone());
+                    }
+                    let is_changed = how == Ended::Blocked && before != why;
+                    if let Some(why) = why.filter(|_| is_first || is_changed) {
                         self.library.tell(Event::Failed { name, why });
                     }
                 }

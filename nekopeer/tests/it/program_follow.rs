@@ -213,6 +213,32 @@ fn what_cannot_be_followed_is_said_at_once() {
     reader.run(&["rollback", "f"]).failed_with(1, &["no earlier version is kept here", "--keep N"]);
 }
 
+/// Strangers who share different files under one name end neither the command nor what it runs on another.
+#[test]
+fn name_that_needs_its_user_says_so_again_when_that_changes_and_the_others_go_on() {
+    let (indexers, origin, reader, _sharing) = shared("one");
+    let strangers = [0, 1, 2].map(|n| {
+        let stranger = Home::at(&indexers, 0);
+        stranger.write("g", n.to_string());
+        stranger
+    });
+    let _one_two = [strangers[0].share(&["g"]), strangers[1].share(&["g"])];
+    let hook = "echo $NEKO_NAME >> log; until test -e go; do sleep .05; done";
+    let mut following = reader.start(&["follow", "f", "g", "--exec", hook]);
+    following.err_line("g: 2 origins share different files as g: say which, g@");
+    until(&mut following, "the command", || log(&reader) == ["f"]);
+    let _three = strangers[2].share(&["g"]);
+    following.err_line("g: 3 origins");
+    reader.write("go", "");
+    following.out_line("f is at version 1");
+    strangers[..2].iter().for_each(|stranger| drop(stranger.done(&["unshare", "g"])));
+    following.out_line("g is at version 1");
+    publish(&origin, "two");
+    following.out_line("f is at version 2");
+    assert_eq!((reader.read("g"), log(&reader)), (b"2".to_vec(), ["f", "g", "f"].map(str::to_owned).into()));
+    interrupt(following);
+}
+
 /// A name that nobody offers yet is waited for, and one whose version before cannot be kept waits for that.
 #[test]
 fn follower_waits_for_a_name_and_never_replaces_what_it_cannot_keep() {

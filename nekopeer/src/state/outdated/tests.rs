@@ -55,9 +55,10 @@ fn repetitions_become_rare_and_are_told_once() {
     let (mut outdated, begin) = (Outdated::default(), Instant::now());
     let (mut now, mut told) = (begin, 0);
     outdated.add(name(1), origin(1));
-    for _ in 0..20 {
+    for n in 0..20 {
         assert_eq!(outdated.begin(now), [name(1)]);
-        told += usize::from(outdated.ended(&name(1), Ended::Failed, now, 1.0));
+        let how = if n % 2 == 0 { Ended::Failed } else { Ended::Blocked };
+        told += usize::from(outdated.ended(&name(1), how, now, 1.0));
         let next = outdated.next_at(now).unwrap();
         assert!(next - now <= PAUSE_MAX && outdated.begin(now).is_empty());
         now = next;
