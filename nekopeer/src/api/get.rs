@@ -132,13 +132,13 @@ impl Api for Get {
     async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
         let peer = &host.peer;
         let (names, mut wanted) = self.wanted().map_err(|why| Failure::with(FailureKind::Conflict, why))?;
-        prefer(peer, &names, self.preference()).await?;
         let via = tickets::connect(peer, &wanted, answer).await?;
         let is_one = !wanted.are_many(&names);
         if let (true, true, [name]) = (is_one, self.is_to_stdout(), names.as_slice()) {
             return read(host, name, (&wanted, &via), answer).await;
         }
         let names = Box::pin(expanded(peer, names, (&mut wanted, &via), answer)).await?;
+        prefer(peer, &names, self.preference()).await?;
         if self.output.is_some() && !is_one {
             own_places(&names)?;
         }

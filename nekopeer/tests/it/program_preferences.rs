@@ -51,11 +51,13 @@ fn outdated_copies_are_treated_by_name_as_was_said_also_by_a_later_process() {
 #[test]
 fn bound_of_a_name_is_the_stricter_one_and_can_be_taken_back() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("a", "one");
-    origin.write("b", "one");
-    let _sharing = origin.share(&["a", "b"]);
+    origin.write("d/a", "one");
+    origin.write("d/b", "one");
+    let mut sharing = origin.share(&["d"]);
+    let line = sharing.out_line("get neko:");
+    let ticket = line.split(' ').find(|word| word.starts_with("neko:")).unwrap();
     let mut serving = reader.serve(&[]);
-    reader.done(&["get", "a", "b"]);
+    reader.done(&["get", "d/"]);
     let mut fresh_for = |name: &str, secs: u64| {
         until(&mut serving, "the bound counts", || {
             let file = status(&reader, name);
@@ -65,18 +67,21 @@ fn bound_of_a_name_is_the_stricter_one_and_can_be_taken_back() {
                 .is_some_and(|(end, begin)| end - begin == secs * 1000)
         });
     };
-    fresh_for("a", 60);
-    reader.done(&["get", "a", "b", "--bound", "7"]);
-    fresh_for("a", 7);
-    fresh_for("b", 7);
-    assert_eq!(status(&reader, "a")["bound_secs"], 7);
-    let said = reader.done(&["status", "a"]).out.join("\n");
+    fresh_for("d/a", 60);
+    let asked: [&[&str]; 4] = [&["d/a", "d/b"], &["d/"], &["d/*"], &[ticket]];
+    for (words, secs) in asked.into_iter().zip([10, 9, 8, 7]) {
+        reader.done(&[&["get", "--bound", &secs.to_string()], words].concat());
+        fresh_for("d/a", secs);
+        fresh_for("d/b", secs);
+    }
+    assert_eq!(status(&reader, "d/a")["bound_secs"], 7);
+    let said = reader.done(&["status", "d/a"]).out.join("\n");
     assert!(said.contains("wanted here: fresh for 7 s at most"), "{said}");
-    reader.done(&["get", "a", "--bound", "600"]);
-    fresh_for("a", 60);
-    reader.done(&["get", "a", "--no-preference"]);
-    assert_eq!(status(&reader, "a").get("bound_secs"), None);
-    fresh_for("b", 7);
+    reader.done(&["get", "d/a", "--bound", "600"]);
+    fresh_for("d/a", 60);
+    reader.done(&["get", "d/a*", "--no-preference"]);
+    assert_eq!(status(&reader, "d/a").get("bound_secs"), None);
+    fresh_for("d/b", 7);
     for wrong in [
         &["get", "a", "--bound", "0"][..],
         &["get", "a", "--when-stale", "burn"],
