@@ -96,12 +96,14 @@ impl PublishedFields {
             self.failed.push(UnpublishedRow { why: error.into(), path });
         }
         self.copies.extend(outcome.copies);
+        self.withdrawn.extend(outcome.unshared);
         outcome.skipped.iter().for_each(|skipped| self.skipped.add(skipped));
-        for excess in [self.failed.len(), self.copies.len()] {
+        for excess in [self.failed.len(), self.copies.len(), self.withdrawn.len()] {
             self.more += excess.saturating_sub(LISTED_MAX);
         }
         self.failed.truncate(LISTED_MAX);
         self.copies.truncate(LISTED_MAX);
+        self.withdrawn.truncate(LISTED_MAX);
     }
 }
 

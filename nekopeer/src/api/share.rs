@@ -96,7 +96,7 @@ impl Share {
     pub(super) fn parts(self) -> (Vec<PathBuf>, PublishOptions) {
         let Self { paths, name, set: is_set, hidden, exclude, verbose: names_skipped, policy, .. } = self;
         let rules = Rules { hidden, exclude };
-        let options = PublishOptions { name, is_set, policy, rules, names_skipped };
+        let options = PublishOptions { name, is_set, policy, rules, names_skipped, keeps_unshared: false };
         (paths.into_iter().map(|path| path.0).collect(), options)
     }
 }
@@ -170,13 +170,15 @@ pub(super) struct Shared {
     files: Vec<PublishedRow>,
     /// Names of copies of other origins' files, which stay copies.
     copies: Vec<String>,
+    /// Names of files of folders that were unshared by name, and stay so until they are named.
+    withdrawn: Vec<String>,
     /// Files that cannot be shared.
     failed: Vec<UnpublishedRow>,
     /// What to type elsewhere to get all of them, if they are the files of one folder.
     ticket: Option<String>,
     /// What in folders was not shared, by cause.
     skipped: SkippedFields,
-    /// Copies and failures that are not listed here because they are too many.
+    /// Names and failures that are not listed here because they are too many.
     more: usize,
     /// Indexers that acknowledged.
     indexers_told: u64,

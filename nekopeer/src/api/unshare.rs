@@ -1,9 +1,9 @@
 //! `unshare`: shares names no longer.
 
 use super::prelude::*;
-use crate::publish::WITHDRAWN_AT_ONCE;
+use crate::{publish::WITHDRAWN_AT_ONCE, storage::catalogue::Withdrawal};
 
-/// Share files no longer; they stay on disk
+/// Share files no longer; they stay on disk, and are not shared again with their folder until they are named
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoParams, clap::Args)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -20,7 +20,7 @@ impl Api for Unshare {
         let (mut is_any, mut failed) = (false, Vec::new());
         for names in self.names.chunks(WITHDRAWN_AT_ONCE) {
             let mut withdrawn = Vec::with_capacity(names.len());
-            for (name, outcome) in host.peer.publisher.deregister(names.to_vec()).await? {
+            for (name, outcome) in host.peer.publisher.deregister(names.to_vec(), Withdrawal::Named).await? {
                 match outcome {
                     Ok(()) => withdrawn.push(name),
                     Err(error) => failed.push(FailedRow { name, why: error.into() }),

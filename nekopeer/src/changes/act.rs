@@ -16,7 +16,7 @@ use crate::{
     publish::{PublishError, WITHDRAWN_AT_ONCE},
     rules::Ignores,
     state::changes::{Look, Sign, Verdict},
-    storage::catalogue::CatalogueError,
+    storage::catalogue::{CatalogueError, Withdrawal},
     util::{clock, progress::Progress},
 };
 
@@ -81,7 +81,7 @@ impl Watching {
             self.rescans.soon(clock::now()); // what is in it may have come before it was watched
         }
         for names in names.chunks(WITHDRAWN_AT_ONCE) {
-            let withdrawn = match self.publisher.deregister(names.to_vec()).await {
+            let withdrawn = match self.publisher.deregister(names.to_vec(), Withdrawal::FileGone).await {
                 Ok(withdrawn) => withdrawn,
                 Err(error) => return self.tell(Told::Note(format!("error: {error}"))).await,
             };

@@ -154,7 +154,10 @@ pub(super) fn scan(library: &Library, trees: &[Tree]) -> Result<Scan, CatalogueE
             }
             let file = file.named();
             let Ok(stamp) = looker.stamp(&file.path) else { continue };
-            let entry = library.catalogue.get(&file.name);
+            let entry = library.catalogue.get_stated(&file.name);
+            if entry.as_ref().is_some_and(|entry| entry.is_unshared()) {
+                continue;
+            }
             let is_known = entry.is_some_and(|entry| entry.path == file.path && entry.stamp == stamp);
             if is_known {
                 there.insert(stamp.device());

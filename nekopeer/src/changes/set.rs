@@ -117,8 +117,8 @@ impl Watching {
         }
         set.taken = taken.map(|(taken, _)| taken);
         let (name, rules) = (set.name.clone(), set.rules.clone());
-        let (is_set, policy, default) = (true, self.policy, PublishOptions::default());
-        let options = PublishOptions { name, is_set, policy, rules, ..default };
+        let (is_set, policy, keeps_unshared) = (true, self.policy, true);
+        let options = PublishOptions { name, is_set, policy, rules, keeps_unshared, names_skipped: false };
         let mut publishing = self.publisher.publishing(paths.clone(), options, &Arc::<Progress>::default());
         loop {
             let mut outcome = match publishing.next().await {

@@ -15,7 +15,7 @@ use crate::{
     library::{Library, status::FileStatus, subscribers::Subscribed},
     listing::Listing,
     publish::{PublishError, PublishOptions, PublishOutcome},
-    storage::catalogue::{CatalogueError, PassedOver, Preference, PreferenceChange},
+    storage::catalogue::{CatalogueError, PassedOver, Preference, PreferenceChange, Withdrawal},
     util::{clock, progress::Progress},
 };
 
@@ -54,7 +54,7 @@ impl PeerHandle {
     /// # Errors
     /// The name is not registered, or the catalogue failed.
     pub async fn deregister(&self, name: &FileName) -> Result<(), PublishError> {
-        let outcomes = self.publisher.deregister(vec![name.clone()]).await?;
+        let outcomes = self.publisher.deregister(vec![name.clone()], Withdrawal::Named).await?;
         outcomes.into_iter().try_for_each(|(_, outcome)| outcome)
     }
 

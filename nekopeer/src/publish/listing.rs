@@ -39,6 +39,8 @@ pub(crate) struct Listed {
     name: FileName,
     at: At,
     pub(super) size: u64,
+    /// The user names it, and not its folder: it is published even if its name was unshared.
+    pub(super) is_named: bool,
 }
 
 #[derive(Debug)]
@@ -50,7 +52,7 @@ enum At {
 
 impl Listed {
     pub(super) fn new(name: FileName, path: &Path, size: u64) -> Self {
-        Self { name, at: At::Path(path.into()), size }
+        Self { name, at: At::Path(path.into()), size, is_named: true }
     }
 
     fn path(&self) -> PathBuf {
@@ -112,7 +114,8 @@ pub(crate) fn list_tree(
 /// Removes those that are listed again.
 fn each_once(files: &mut Vec<Listed>) -> Result<(), PublishError> {
     let mut by_name: Vec<usize> = (0..files.len()).collect();
-    by_name.sort_by(|a, b| files[*a].name.cmp(&files[*b].name)); // stable: the first of a name stays first
+    // Stable: of a name the file that is named stays first, or the first one.
+    by_name.sort_by_key(|file| (&files[*file].name, !files[*file].is_named));
     let mut again = HashSet::new();
     for same in by_name.chunk_by(|a, b| files[*a].name == files[*b].name) {
         for other in &same[1..] {
@@ -197,7 +200,9 @@ fn list_folder(
         };
         let relative = path.strip_prefix(folder).unwrap_or(path);
         match FileName::from_path(&prefix.join(relative)).and_then(|name| may_be_shared(library, name)) {
-            Ok(name) => files.push(Listed { name, at: At::Below(Arc::clone(&base)), size }),
+            Ok(name) => {
+                files.push(Listed { name, at: At::Below(Arc::clone(&base)), size, is_named: false });
+            }
             Err(source) => {
                 let path = path.to_owned();
                 outcome.failed.push((path.clone(), PublishError::Name { path, source }));

@@ -32,7 +32,7 @@ use crate::{
     peers::Peers,
     rules::{Rules, Skipped},
     sets,
-    storage::catalogue::Gone,
+    storage::catalogue::{Gone, Withdrawal},
     util::{progress::Progress, tasks::finished},
 };
 
@@ -52,6 +52,8 @@ pub struct PublishOptions {
     pub rules: Rules,
     /// Whoever asked wants what is skipped named, and not only counted.
     pub names_skipped: bool,
+    /// Nobody names the path now: what was unshared stays so, as what is in a folder always does.
+    pub keeps_unshared: bool,
 }
 
 /// The outcome of a publish, or of a piece of one.
@@ -63,6 +65,8 @@ pub struct PublishOutcome {
     pub unchanged: Vec<VerifiedRecord>,
     /// Copies of other origins' files in a published folder; they are not published.
     pub copies: Vec<FileName>,
+    /// Files that were unshared by name, and not named now; they are not published.
+    pub unshared: Vec<FileName>,
     /// What in folders is not published; own data of this program is not listed.
     pub skipped: Vec<Skipped>,
     /// Files that cannot be published, and why.
@@ -103,10 +107,12 @@ impl Publishing {
 impl PublishOutcome {
     /// Takes over the next piece.
     pub(crate) fn add(&mut self, piece: Self) {
-        let Self { published, unchanged, copies, skipped, failed, indexers_told, is_confirmed } = piece;
+        let Self { published, unchanged, copies, unshared, skipped, failed, indexers_told, is_confirmed } =
+            piece;
         self.published.extend(published);
         self.unchanged.extend(unchanged);
         self.copies.extend(copies);
+        self.unshared.extend(unshared);
         self.skipped.extend(skipped);
         self.failed.extend(failed);
         (self.indexers_told, self.is_confirmed) = (indexers_told, is_confirmed);
@@ -141,8 +147,12 @@ impl Publisher {
         options: PublishOptions,
         progress: &Arc<Progress>,
     ) -> Publishing {
-        let PublishOptions { name, is_set, policy, rules, .. } = options;
-        let what = if is_set { What::Set(paths, name, rules) } else { What::Paths(paths, name, rules) };
+        let PublishOptions { name, is_set, policy, rules, keeps_unshared, .. } = options;
+        let what = if is_set {
+            What::Set(paths, name, rules, keeps_unshared)
+        } else {
+            What::Paths(paths, name, rules)
+        };
         self.publishing_what(what, policy, progress)
     }
 
@@ -220,12 +230,13 @@ impl Publisher {
     pub(crate) async fn deregister(
         self: &Arc<Self>,
         names: Vec<FileName>,
+        why: Withdrawal,
     ) -> Result<Vec<(FileName, Result<(), PublishError>)>, PublishError> {
         let publisher = Arc::clone(self);
         // To its end, also if the caller leaves.
         let deregistering = self.library.tasks.tracker.spawn(async move {
             let remove = move |library: &Arc<Library>| {
-                let gone = library.catalogue.withdraw(&names, |name| library.end_writing(name))?;
+                let gone = library.catalogue.withdraw(&names, why, |name| library.end_writing(name))?;
                 let (mut unlisted, mut withdrawn, mut outcomes) =
                     (Vec::new(), Vec::new(), Vec::with_capacity(names.len()));
                 for (name, gone) in names.into_iter().zip(gone) {

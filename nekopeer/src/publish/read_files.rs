@@ -41,8 +41,8 @@ const BATCHES_WAITING_MAX: usize = 1;
 pub(super) enum What {
     /// Files and folders, the name of a single file, and what in folders is published.
     Paths(Vec<PathBuf>, Option<FileName>, Rules),
-    /// A folder that becomes a set, its name, and what of it is published.
-    Set(Vec<PathBuf>, Option<FileName>, Rules),
+    /// A folder that becomes a set, its name, what of it is published, and whether nobody names it now.
+    Set(Vec<PathBuf>, Option<FileName>, Rules, bool),
     /// Files that have to be as they were seen.
     Seen(Vec<(NamedFile, Stamp)>),
 }
@@ -53,7 +53,9 @@ enum Seen {
     Unchanged(VerifiedRecord),
     /// An unchanged copy of another origin's file.
     Copy,
-    Read(Box<Chunked>, Policy),
+    /// Its name was unshared, and is not named now.
+    Unshared,
+    Read(Box<Chunked>, Unknown),
     Failed(PublishError),
 }
 
@@ -62,6 +64,7 @@ struct Unknown {
     policy: Policy,
     /// A version of it is published.
     is_published: bool,
+    is_named: bool,
 }
 
 /// Files that were read, and the names that the network was asked for.
@@ -110,8 +113,11 @@ pub(super) fn read_and_store(
         What::Paths(paths, name, rules) => {
             list_files(library, paths, name.as_ref(), Some(&rules), &mut outcome)?
         }
-        What::Set(paths, name, rules) => {
+        What::Set(paths, name, rules, keeps_unshared) => {
             let (name, folder, filter) = Tree::of_set(library, &paths, name, &rules)?;
+            if keeps_unshared && library.catalogue.get_stated(&name).is_some_and(|set| set.is_unshared()) {
+                return Ok(());
+            }
             let sets::Folded { path, file, skipped } =
                 sets::fold(library, &name, (&folder, &filter), (progress, stop))?;
             let size = file.metadata().map_or(0, |metadata| metadata.len());
@@ -123,7 +129,9 @@ pub(super) fn read_and_store(
         What::Seen(files) => {
             let listed = |(file, stamp): (NamedFile, Stamp)| {
                 expected.insert(file.name.clone(), stamp);
-                Listed::new(file.name, &file.path, file.size)
+                let mut listed = Listed::new(file.name, &file.path, file.size);
+                listed.is_named = false;
+                listed
             };
             files.into_iter().map(listed).collect()
         }
@@ -178,8 +186,8 @@ impl Reader<'_> {
     /// Meanwhile the network is asked for their names.
     fn look_at_all(&self, batch: Vec<Listed>) -> Batch {
         let look_at = |listed: Listed| {
-            let file = listed.named();
-            (self.known_as(&file), file)
+            let (is_named, file) = (listed.is_named, listed.named());
+            (self.known_as(&file, is_named), file)
         };
         let files: Vec<(Result<Seen, Unknown>, NamedFile)> = batch.into_par_iter().map(look_at).collect();
         let (mut published, mut new) = (Vec::new(), Vec::new());
@@ -192,14 +200,14 @@ impl Reader<'_> {
         let asked = self.asking.begin(published, new);
         let read_small = |(seen, file): (Result<Seen, Unknown>, NamedFile)| match seen {
             Err(unknown) if !takes_all_cores(file.size) => {
-                let seen = self.seen(&file, &unknown);
+                let seen = self.seen(&file, unknown);
                 (file, Ok(seen))
             }
             seen => (file, seen),
         };
         let small: Vec<(NamedFile, Result<Seen, Unknown>)> = files.into_par_iter().map(read_small).collect();
         let read_large = |(file, seen): (NamedFile, Result<Seen, Unknown>)| {
-            let seen = seen.unwrap_or_else(|unknown| self.seen(&file, &unknown));
+            let seen = seen.unwrap_or_else(|unknown| self.seen(&file, unknown));
             (file, seen)
         };
         (small.into_iter().map(read_large).collect(), asked)
@@ -222,10 +230,10 @@ impl Reader<'_> {
         Ok(chunked)
     }
 
-    fn seen(&self, file: &NamedFile, unknown: &Unknown) -> Seen {
+    fn seen(&self, file: &NamedFile, unknown: Unknown) -> Seen {
         match self.read(file) {
             Ok(chunked) if self.is_copy(file, &chunked) => Seen::Copy,
-            Ok(chunked) => Seen::Read(Box::new(chunked), unknown.policy),
+            Ok(chunked) => Seen::Read(Box::new(chunked), unknown),
             Err(error) => Seen::Failed(error),
         }
     }
@@ -243,16 +251,17 @@ impl Reader<'_> {
 
     /// Publishes what was read. A file that was changed since is read once more.
     fn publish(&self, drafts: Vec<Draft>) -> Result<Vec<Result<Published, PublishError>>, CatalogueError> {
-        let again = |Draft { name, path, policy, known, .. }: &Draft| {
-            (NamedFile { name: name.clone(), path: path.clone(), size: 0 }, *policy, known.clone())
+        let again = |Draft { name, path, policy, known, is_named, .. }: &Draft| {
+            let file = NamedFile { name: name.clone(), path: path.clone(), size: 0 };
+            (file, (*policy, *is_named), known.clone())
         };
         let again: Vec<_> = drafts.iter().map(again).collect();
         let published = self.library.catalogue.publish(drafts)?.into_iter().zip(again);
-        let published = published.map(|(published, (file, policy, known))| match published {
+        let published = published.map(|(published, (file, (policy, is_named), known))| match published {
             Err(CatalogueError::ChangedSince(_)) => match self.read(&file) {
                 Ok(chunked) => {
                     let NamedFile { name, path, .. } = file;
-                    let draft = Draft { name, path, chunked, policy, known };
+                    let draft = Draft { name, path, chunked, policy, known, is_named };
                     Ok(self.library.catalogue.publish(vec![draft])?.remove(0).map_err(PublishError::from))
                 }
                 Err(error) => Ok(Err(error)),
@@ -276,7 +285,7 @@ impl Reader<'_> {
     }
 
     /// What the stamp alone proves about the file; otherwise the policy to publish it under.
-    fn known_as(&self, file: &NamedFile) -> Result<Seen, Unknown> {
+    fn known_as(&self, file: &NamedFile, is_named: bool) -> Result<Seen, Unknown> {
         let stamp = match std::fs::symlink_metadata(&file.path) {
             Ok(metadata) => Stamp::of(&metadata),
             Err(source) => {
@@ -284,7 +293,12 @@ impl Reader<'_> {
             }
         };
         let catalogue = &self.library.catalogue;
-        let entry = catalogue.get(&file.name);
+        let stated = catalogue.get_stated(&file.name);
+        if !is_named && stated.as_ref().is_some_and(|entry| entry.is_unshared()) {
+            self.progress.add_done(file.size);
+            return Ok(Seen::Unshared);
+        }
+        let entry = stated.filter(|entry| !entry.record.is_withdrawal());
         let own = entry.as_ref().filter(|entry| catalogue.is_own(entry));
         let before = own.map_or(self.default, |own| own.record.policy);
         let is_published = own.is_some();
@@ -302,7 +316,7 @@ impl Reader<'_> {
                 self.progress.add_done(file.size);
                 Ok(Seen::Unchanged(entry.record.clone()))
             }
-            _ => Err(Unknown { policy, is_published }),
+            _ => Err(Unknown { policy, is_published, is_named }),
         }
     }
 }
@@ -325,12 +339,13 @@ fn store(
         match seen {
             Seen::Unchanged(record) => files.push(Ok(record)),
             Seen::Copy => outcome.copies.push(name),
+            Seen::Unshared => outcome.unshared.push(name),
             Seen::Failed(error) => outcome.failed.push((path, error)),
-            Seen::Read(chunked, policy) => {
+            Seen::Read(chunked, Unknown { policy, is_named, .. }) => {
                 let known = known.remove(&name);
                 let policy = known.as_ref().map_or(policy, |known| reader.policy_after(known, policy));
                 files.push(Err((path.clone(), known.clone())));
-                drafts.push(Draft { name, path, chunked: *chunked, policy, known });
+                drafts.push(Draft { name, path, chunked: *chunked, policy, known, is_named });
             }
         }
     }

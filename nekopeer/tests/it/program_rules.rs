@@ -116,3 +116,34 @@ fn set_that_is_watched_waits_for_no_file_that_is_not_in_it() {
     assert!(reader.path("d/x.log").exists());
     assert_eq!(sharing.interrupt().code, Some(0));
 }
+
+/// What its watching withdraws is shared again when its file is back.
+#[test]
+fn file_that_was_unshared_by_name_stays_so_with_its_folder_until_it_is_named() {
+    let (_indexers, origin) = one_home();
+    origin.write("d/a", "1");
+    origin.write("d/b", "1");
+    let watch = ["share", "d", "--watch"];
+    let mut sharing = origin.start(&watch);
+    sharing.err_line("watching ");
+    origin.done(&["unshare", "d/b"]);
+    origin.write("d/b", "changed");
+    origin.write("d/a", "changed");
+    sharing.out_line("shared d/a version 2");
+    assert_eq!(sharing.interrupt().code, Some(0));
+    origin.done(&["repair"]);
+    let mut sharing = origin.start(&watch);
+    sharing.err_line("1 file stays unshared: d/b; name it to share it again");
+    sharing.err_line("watching ");
+    let shared = origin.done(&["share", "d", "--json"]).json();
+    assert_eq!(shared["withdrawn"], serde_json::json!(["d/b"]), "{shared}");
+    assert_eq!(names(&origin), ["d/a"]);
+
+    let shared = origin.done(&["share", "d/b"]);
+    assert_eq!(shared.out[0], "shared d/b version 3, 7 B");
+    fs::remove_file(origin.path("d/b")).unwrap();
+    sharing.out_line("unshared d/b");
+    origin.write("d/b", "back");
+    sharing.out_line("shared d/b version 5");
+    assert!(!sharing.said().contains("version 4"));
+}

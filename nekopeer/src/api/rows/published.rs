@@ -51,11 +51,13 @@ pub(crate) struct PublishedFields {
     pub(crate) failed: Vec<UnpublishedRow>,
     /// Names of copies of other origins' files, which stay copies.
     pub(crate) copies: Vec<FileName>,
+    /// Names of files of folders that were unshared by name, and stay so.
+    pub(crate) withdrawn: Vec<FileName>,
     /// What to type elsewhere to get all of them, if they are the files of one folder.
     pub(crate) ticket: Option<String>,
     /// What in folders was not shared, by cause.
     pub(crate) skipped: SkippedFields,
-    /// Files of both that are not listed here because they are too many.
+    /// Files of these three that are not listed here because they are too many.
     pub(crate) more: usize,
     /// Indexers that acknowledged.
     pub(crate) indexers_told: u64,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nekoproto::Ticket;
+use nekoproto::{FileName, Ticket};
 
 use super::{View, parsed};
 use crate::{
@@ -12,6 +12,8 @@ use crate::{
 
 /// Files that are listed one by one.
 const LISTED_MAX: usize = 20;
+/// Files that stay unshared, and are named.
+const NAMED_MAX: usize = 4;
 /// Tickets that are printed: each takes some lines of a terminal.
 const TICKETS_MAX: usize = 3;
 
@@ -81,7 +83,7 @@ impl View for Published {
     }
 
     fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
-        let PublishedFields { failed, copies, confirmed, skipped, ticket, .. } =
+        let PublishedFields { failed, copies, withdrawn, confirmed, skipped, ticket, .. } =
             done.fields.parse().unwrap_or_default();
         if let Some(more) = (self.new + self.unchanged).checked_sub(LISTED_MAX).filter(|more| *more > 0) {
             output.text(&format!("... and {more} more"))?;
@@ -114,6 +116,16 @@ impl View for Published {
             output.note(&format!(
                 "{count} of them were shared before and stay so: nekopeer unshare NAME ends that"
             ));
+        }
+        let named: Vec<&str> = withdrawn.iter().take(NAMED_MAX).map(FileName::as_str).collect();
+        let (count, named_count, named) = (withdrawn.len(), named.len(), named.join(", "));
+        if count > 0 {
+            let (files, it) = if count == 1 { ("file stays", "it") } else { ("files stay", "them") };
+            let more = match count - named_count {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            output.note(&format!("{count} {files} unshared: {named}{more}; name {it} to share {it} again"));
         }
         failed.iter().for_each(|failed| failed.why.print(output));
         Ok(())

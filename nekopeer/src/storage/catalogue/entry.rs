@@ -59,6 +59,11 @@ pub(crate) enum Why {
 }
 
 impl Entry {
+    /// Whether the user unshared it by its name.
+    pub(crate) fn is_unshared(&self) -> bool {
+        self.record.is_withdrawal() && self.path.as_os_str().is_empty()
+    }
+
     /// Whether its manifest is stored: a small file's follows from its record.
     pub(super) fn stores_manifest(&self) -> bool {
         Manifest::implied_by(&self.record).is_none()

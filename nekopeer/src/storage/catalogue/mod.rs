@@ -58,7 +58,7 @@ pub(crate) use self::{
     salvage::{Examined, Salvaged, examine},
     tables::{Page, PageStart},
     trees::{Tree, TreeFile, Trees},
-    withdraw::Gone,
+    withdraw::{Gone, Withdrawal},
 };
 
 /// Name of the database's file in the data folder.

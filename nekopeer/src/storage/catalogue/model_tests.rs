@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use nekoproto::{Identity, Manifest, Policy, Record, Version};
+use nekoproto::{Identity, Manifest, Record};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use redb::ReadableTable;
 
@@ -49,19 +49,8 @@ impl Folder {
 
 /// A copy of another origin's file. `content` chooses its bytes; an even one has one chunk, an odd one several.
 pub(super) fn copy(folder: &Folder, name: &str, version: u64, content: u8) -> Copy {
-    let origin = Identity::from_seed(&[2; 32]);
     let size = 1000 + u64::from(content);
     let hash = ContentHash::from_bytes([content; 32]);
-    let draft = |manifest| Record {
-        origin: origin.id(),
-        name: FileName::new(name).unwrap(),
-        version: Version::new(version).unwrap(),
-        size,
-        content: hash,
-        manifest,
-        policy: Policy::default(),
-        published_ms: 1_795_000_000_000,
-    };
     let chunk = nekoproto::Chunk {
         len: u32::try_from(size).unwrap(),
         hash: nekoproto::ChunkHash::from_bytes(*hash.as_bytes()),
@@ -75,7 +64,9 @@ pub(super) fn copy(folder: &Folder, name: &str, version: u64, content: u8) -> Co
     let path = folder.0.path().join("file");
     std::fs::write(&path, b"x").unwrap();
     let stamp = Stamp::of(&std::fs::metadata(&path).unwrap());
-    let record = draft(manifest).sign(&origin).unwrap();
+    let record = testkit::goods::record(2, name, version, |record| {
+        (record.size, record.content, record.manifest) = (size, hash, manifest);
+    });
     let entry = Entry { record, path, stamp, hashed_at_ns: 7, newest: None, origin_addr: None };
     Copy { entry, manifest: bytes, outboard: Vec::new() }
 }

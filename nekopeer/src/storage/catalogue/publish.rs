@@ -37,6 +37,8 @@ pub(crate) struct Draft {
     pub policy: Policy,
     /// The newest version of this name and origin that the network knows, if it was asked.
     pub known: Option<VerifiedRecord>,
+    /// The user names it, and not its folder: it is published even if its name was unshared.
+    pub is_named: bool,
 }
 
 impl Draft {
@@ -138,9 +140,12 @@ impl Catalogue {
 
     /// The version that `draft` becomes.
     pub(super) fn next_record(&self, write: &Write<'_>, draft: &Draft) -> Result<Next, CatalogueError> {
-        let Draft { name, chunked, policy, known, .. } = draft;
+        let Draft { name, chunked, policy, known, is_named, .. } = draft;
         self.may_publish(name)?;
         let entry = self.get_stated(name);
+        if !is_named && entry.as_ref().is_some_and(|entry| entry.is_unshared()) {
+            return Err(CatalogueError::Overtaken(name.clone())); // while it was read
+        }
         let substance =
             Substance { content: chunked.content, manifest: chunked.manifest_hash, policy: *policy };
         let known_versions = Known {

@@ -31,7 +31,7 @@ impl Setup {
         let path = self.folder.path().join(file);
         std::fs::write(&path, bytes).unwrap();
         let chunked = chunk_file(&path, None, &AtomicU64::new(0), &CancellationToken::new()).unwrap();
-        Draft { name: name(file), path, chunked, policy: Policy::default(), known: None }
+        Draft { name: name(file), path, chunked, policy: Policy::default(), known: None, is_named: true }
     }
 
     fn publish(&self, catalogue: &Catalogue, file: &str, bytes: &[u8]) -> Published {
@@ -40,19 +40,11 @@ impl Setup {
 
     /// An entry for another origin's file.
     fn copy(&self, file: &str, version: u64) -> Entry {
-        let draft = self.draft(file, b"copy");
-        let record = goods::record(2, draft.name.as_str(), version, |record| {
-            record.size = 4;
-            (record.content, record.manifest) = (draft.chunked.content, draft.chunked.manifest_hash);
+        let Draft { path, chunked, .. } = self.draft(file, b"copy");
+        let record = goods::record(2, file, version, |record| {
+            (record.size, record.content, record.manifest) = (4, chunked.content, chunked.manifest_hash);
         });
-        Entry {
-            record,
-            path: draft.path,
-            stamp: draft.chunked.stamp,
-            hashed_at_ns: 0,
-            newest: None,
-            origin_addr: None,
-        }
+        Entry { record, path, stamp: chunked.stamp, hashed_at_ns: 0, newest: None, origin_addr: None }
     }
 }
 

@@ -11,6 +11,15 @@ use crate::content::stamp::{Stamp, now_ns};
 /// Withdrawals that are kept and told of, some 400 bytes each. Beyond that the oldest are forgotten; their numbers are not.
 pub(crate) const WITHDRAWALS_MAX: u64 = 65_536;
 
+/// Why a name is withdrawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Withdrawal {
+    /// The user named it: it stays unshared until it is named again.
+    Named,
+    /// Its file is gone: it is shared again when that is back.
+    FileGone,
+}
+
 /// What became of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Gone {
@@ -28,8 +37,8 @@ pub(crate) enum Gone {
 }
 
 impl Catalogue {
-    /// What this peer states of `name`: its entry, or the version that withdraws it, whose entry has neither a path nor
-    /// a stamp.
+    /// What this peer states of `name`: its entry, or the version that withdraws it, whose entry has no stamp, and a path
+    /// only if the file is gone from there.
     pub(crate) fn stated(&self, name: &FileName) -> Result<Option<Arc<Entry>>, CatalogueError> {
         Ok(self.tables.get(name.as_str())?.map(Arc::new))
     }
@@ -48,21 +57,22 @@ impl Catalogue {
     pub(crate) fn withdraw(
         &self,
         names: &[FileName],
+        why: Withdrawal,
         before: impl Fn(&FileName),
     ) -> Result<Vec<Result<Gone, CatalogueError>>, CatalogueError> {
-        self.withdraw_within(names, before, WITHDRAWALS_MAX)
+        self.withdraw_within((names, why), before, WITHDRAWALS_MAX)
     }
 
     /// The same, of at most `most` withdrawals.
     pub(super) fn withdraw_within(
         &self,
-        names: &[FileName],
+        (names, why): (&[FileName], Withdrawal),
         before: impl Fn(&FileName),
         most: u64,
     ) -> Result<Vec<Result<Gone, CatalogueError>>, CatalogueError> {
         let write = self.tables.begin()?;
         let (above, now_ms) = (self.above()?, u64::try_from(now_ns() / 1_000_000).unwrap_or_default());
-        let (mut seen, mut new) = (HashSet::with_capacity(names.len()), Vec::new());
+        let (mut seen, mut entries) = (HashSet::with_capacity(names.len()), Vec::new());
         let withdraw = |name| {
             if !seen.insert(name) {
                 return Ok(Ok(Gone::Unknown)); // it is gone by then
@@ -80,7 +90,8 @@ impl Catalogue {
             let terms = entry.record.policy;
             let record = Record::withdrawal(self.identity.id(), name.clone(), version, terms, now_ms);
             let record = record.sign(&self.identity)?;
-            new.push(record.clone());
+            let path = if why == Withdrawal::FileGone { entry.path.clone() } else { PathBuf::new() };
+            entries.push(entry_of(record.clone(), path));
             Ok(Ok(Gone::Withdrawn { record, oldest: Vec::new() }))
         };
         let mut gone = names.iter().map(withdraw).collect::<Result<Vec<_>, CatalogueError>>()?;
@@ -91,11 +102,11 @@ impl Catalogue {
             return Ok(gone);
         }
         changed.iter().for_each(|name| before(name));
+        let new: Vec<VerifiedRecord> = entries.iter().map(|entry| entry.record.clone()).collect();
         write.set_versions(new.iter().map(|record| (&record.name, record.version)))?;
         write.end_placing(changed.iter().copied())?;
         write.end_piped(new.iter().map(|record| &record.name))?;
         let mut oldest = write.forget_oldest_withdrawals(most.saturating_sub(new.len() as u64))?;
-        let entries = new.iter().cloned().map(entry_of).collect();
         self.commit_published(write, new, entries)?;
         for name in changed {
             self.noted.lock().remove(name);
@@ -137,15 +148,15 @@ impl Catalogue {
         let most = usize::try_from(WITHDRAWALS_MAX).unwrap_or(usize::MAX);
         let is_lost = |record: &&VerifiedRecord| matches!(self.stated(&record.name), Ok(None));
         let lost: Vec<VerifiedRecord> = records.iter().filter(is_lost).take(most).cloned().collect();
-        let entries = lost.iter().cloned().map(entry_of).collect();
+        // Why is not known: rather unshared than shared against the user's will.
+        let entries = lost.iter().map(|record| entry_of(record.clone(), PathBuf::new())).collect();
         self.commit_published(write, lost, entries)
     }
 }
 
 /// The entry of a withdrawal.
-fn entry_of(record: VerifiedRecord) -> Entry {
-    let (path, stamp) = (PathBuf::new(), Stamp::default());
-    Entry { record, path, stamp, hashed_at_ns: 0, newest: None, origin_addr: None }
+fn entry_of(record: VerifiedRecord, path: PathBuf) -> Entry {
+    Entry { record, path, stamp: Stamp::default(), hashed_at_ns: 0, newest: None, origin_addr: None }
 }
 
 impl Write<'_> {

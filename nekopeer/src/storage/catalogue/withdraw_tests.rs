@@ -27,7 +27,7 @@ impl Setup {
         let path = self.folder.path().join(file);
         std::fs::write(&path, bytes).unwrap();
         let chunked = chunk_file(&path, None, &AtomicU64::new(0), &CancellationToken::new()).unwrap();
-        Draft { name: name(file), path, chunked, policy: Policy::default(), known: None }
+        Draft { name: name(file), path, chunked, policy: Policy::default(), known: None, is_named: true }
     }
 
     fn publish(&self, catalogue: &Catalogue, file: &str, bytes: &[u8]) -> u64 {
@@ -37,10 +37,9 @@ impl Setup {
 
     /// A copy of another origin's file.
     fn copy(&self, file: &str) -> Copy {
-        let Draft { name, path, chunked, .. } = self.draft(file, b"theirs");
-        let record = goods::record(2, name.as_str(), 1, |record| {
-            record.size = 6;
-            (record.content, record.manifest) = (chunked.content, chunked.manifest_hash);
+        let Draft { path, chunked, .. } = self.draft(file, b"theirs");
+        let record = goods::record(2, file, 1, |record| {
+            (record.size, record.content, record.manifest) = (6, chunked.content, chunked.manifest_hash);
         });
         let entry =
             Entry { record, path, stamp: chunked.stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
@@ -54,7 +53,12 @@ fn name(text: &str) -> FileName {
 
 /// Withdraws `file`, which is published; returns the version, and the names that made room for it.
 fn withdraw(catalogue: &Catalogue, file: &str, most: u64) -> (u64, Vec<FileName>) {
-    match catalogue.withdraw_within(&[name(file)], |_| {}, most).unwrap().remove(0).unwrap() {
+    match catalogue
+        .withdraw_within((&[name(file)], Withdrawal::Named), |_| {}, most)
+        .unwrap()
+        .remove(0)
+        .unwrap()
+    {
         Gone::Withdrawn { record, oldest } => (record.version.get(), oldest),
         gone => panic!("{gone:?}"),
     }
@@ -74,7 +78,8 @@ fn withdrawal_is_the_next_version_over_restarts_and_no_file() {
     {
         let catalogue = setup.open();
         assert_eq!(withdraw(&catalogue, "a", 9), (2, Vec::new()));
-        let again = catalogue.withdraw(&[name("a")], |_| panic!("nothing changes")).unwrap();
+        let again =
+            catalogue.withdraw(&[name("a")], Withdrawal::Named, |_| panic!("nothing changes")).unwrap();
         assert!(matches!(again[..], [Ok(Gone::Unknown)]));
         assert!(!catalogue.remove(&name("a")).unwrap());
     }
@@ -119,7 +124,7 @@ fn copy_of_another_origins_file_takes_the_place_of_a_withdrawal_and_is_forgotten
     assert_eq!(stated(&catalogue), [("a".to_owned(), false)]);
     assert!(!catalogue.has_pending(), "nobody is to be told of the withdrawal any more");
     let is_called = Cell::new(false);
-    let gone = catalogue.withdraw(&[name("a")], |_| is_called.set(true)).unwrap();
+    let gone = catalogue.withdraw(&[name("a")], Withdrawal::Named, |_| is_called.set(true)).unwrap();
     assert!(matches!(gone[..], [Ok(Gone::Forgotten)]));
     assert!(is_called.get() && stated(&catalogue).is_empty());
     assert_eq!(setup.publish(&catalogue, "a", b"three"), 3);
@@ -138,7 +143,9 @@ fn many_are_withdrawn_at_once_and_one_that_cannot_be_hinders_no_other() {
     catalogue.tables.commit(write).unwrap();
     let names = ["a", "nothing", "full", "copy", "b", "a"].map(name);
     let before = std::cell::RefCell::new(Vec::new());
-    let gone = catalogue.withdraw(&names, |name| before.borrow_mut().push(name.to_string())).unwrap();
+    let gone = catalogue
+        .withdraw(&names, Withdrawal::Named, |name| before.borrow_mut().push(name.to_string()))
+        .unwrap();
     let [
         Ok(Gone::Withdrawn { record: a, .. }),
         Ok(Gone::Unknown),
@@ -169,6 +176,8 @@ fn many_are_withdrawn_in_one_commit() {
     let before = catalogue.tables.faults.syncs();
     withdraw(&catalogue, "f0", 99);
     let of_one = catalogue.tables.faults.syncs() - before;
-    assert!(catalogue.withdraw(&names, |_| {}).unwrap().into_iter().all(|gone| gone.is_ok()));
+    assert!(
+        catalogue.withdraw(&names, Withdrawal::Named, |_| {}).unwrap().into_iter().all(|gone| gone.is_ok())
+    );
     assert_eq!(catalogue.tables.faults.syncs() - before, 2 * of_one);
 }
