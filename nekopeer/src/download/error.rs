@@ -353,8 +353,8 @@ mod tests {
 
     #[test]
     fn of_many_origins_few_are_named() {
-        let content = |n| ContentHash::from_bytes(*blake3::hash(&[n]).as_bytes());
-        let record = |n: u16| goods::record(n, "a", 1, |record| record.content = content(n as u8));
+        let content = |n: u16| ContentHash::from_bytes(*blake3::hash(&n.to_be_bytes()).as_bytes());
+        let record = |n| goods::record(n, "a", 1, |record| record.content = content(n));
         let said = |count| {
             let origins: Vec<_> = (0..count).map(record).collect();
             let ids: Vec<_> = origins.iter().map(|record| record.origin).collect();
