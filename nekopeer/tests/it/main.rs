@@ -13,6 +13,7 @@ mod discovery;
 mod docs;
 mod docs_json;
 mod hostile;
+mod house;
 mod http_figures;
 mod http_files;
 mod http_rest;
