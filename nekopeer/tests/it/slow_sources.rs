@@ -121,6 +121,24 @@ async fn busy_source_is_asked_again_and_is_no_failure() {
 }
 
 #[testkit::test]
+async fn small_files_that_came_are_kept_while_another_one_is_asked_for_again() {
+    let (indexer, [(to, reader)]) = network().await;
+    let goods = [1, 2].map(|seed| Goods::new(1, &format!("f{seed}"), 1, bytes(seed, CHUNK_BYTES / 2)));
+    let (came, records) = (goods[1].clone(), goods.each_ref().map(|goods| goods.record.to_signed()));
+    let holder = Holder::begin(1, move |request| match request {
+        DataRequest::Get { content, .. } if *content == came.record.content => came.honest(request),
+        _ => ScriptedReply::refusal(FetchRefusal::Busy),
+    });
+    holder.register(indexer.local_addr(), records.to_vec()).await;
+    let (names, options, progress) = (["f1", "f2"].map(name), DownloadOptions::default(), Arc::default());
+    tokio::select! {
+        outcomes = reader.peer.download_all(&names, &options, &progress) => panic!("{outcomes:?}"),
+        () = eventually(async || (!reader.peer.files().await.is_empty()).then_some(())) => {}
+    }
+    assert!(to.read("f2") == goods[1].bytes);
+}
+
+#[testkit::test]
 async fn file_larger_than_the_disk_is_refused_before_its_manifest_is_fetched() {
     let (indexer, [(to, reader)]) = network().await;
     let goods = Goods::with(1, "a", 1, bytes(1, MIB), |record| record.size = FILE_BYTES_MAX);

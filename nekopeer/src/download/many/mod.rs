@@ -231,7 +231,7 @@ impl Downloads {
 
     /// Fetches one batch after the other; the next batch is fetched while one is made durable.
     async fn fetch_small(&mut self, small: Vec<Small>) {
-        let mut storing = None;
+        let (mut storing, mut by_themselves) = (None, Vec::new());
         for batch in batches(small) {
             let stored = async {
                 match storing.take() {
@@ -245,14 +245,15 @@ impl Downloads {
             self.streams = streams;
             self.take_stored(stored.unwrap_or_default());
             storing = Some(arrived);
-            // A download by itself tries all sources and reports what is wrong with them.
-            self.fetch_large(failed.into_iter().map(|small| (small.target, small.replaceable)).collect())
-                .await;
+            by_themselves.extend(failed.into_iter().map(|small| (small.target, small.replaceable)));
         }
         if let Some(arrived) = storing {
             let stored = self.downloader.store_batch(arrived, &self.options).await;
             self.take_stored(stored);
         }
+        // A download by itself tries all sources and reports what is wrong with them. That may take minutes: what came is
+        // stored before.
+        self.fetch_large(by_themselves).await;
     }
 
     fn take_stored(&mut self, stored: Vec<(Arrived, Result<PathBuf, DownloadError>)>) {
