@@ -8,7 +8,6 @@ use std::{
 };
 
 use nekoproto::FileName;
-use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use walkdir::WalkDir;
@@ -22,14 +21,13 @@ use crate::{
     storage::{
         StoreError,
         catalogue::{Tree, TreeFile},
+        place::keep_at,
         tree::FolderId,
     },
 };
 
 /// What the name of a note begins with; that of its folder follows.
 const NOTE: &str = "note-";
-/// Names that are tried for a file whose own is taken by the new version.
-const NAMES_MAX: u32 = 100;
 
 /// Which version a folder was, and where it stood.
 #[derive(Debug, Serialize, Deserialize)]
@@ -86,7 +84,7 @@ impl Replaced {
             if own.is_some_and(|own| is_of(found.path(), own, &mut looker, &CancellationToken::new())) {
                 continue;
             }
-            match move_to(found.path(), &self.place.join(relative)) {
+            match keep_at(found.path(), &self.place.join(relative)) {
                 Ok(at) => {
                     tracing::warn!(file = %at.display(), "was put or changed there meanwhile, and is kept")
                 }
@@ -114,28 +112,6 @@ impl Replaced {
         }
         !folder.exists()
     }
-}
-
-/// Moves `from` to the first free of some names like `to`; returns which.
-fn move_to(from: &Path, to: &Path) -> std::io::Result<PathBuf> {
-    fs::create_dir_all(to.parent().unwrap_or(Path::new("/")))?;
-    let name = |n: u32| {
-        let mut name = to.as_os_str().to_owned();
-        match n {
-            0 => {}
-            1 => name.push(".kept"),
-            n => name.push(format!(".kept{n}")),
-        }
-        PathBuf::from(name)
-    };
-    for to in (0..NAMES_MAX).map(name) {
-        match renameat_with(CWD, from, CWD, &to, RenameFlags::NOREPLACE) {
-            Ok(()) => return Ok(to),
-            Err(rustix::io::Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Err(std::io::ErrorKind::AlreadyExists.into())
 }
 
 /// Whether the file at `at` is `file`: its bytes and whether it is executable, whatever its time is.

@@ -1,7 +1,8 @@
 //! [`Place`]: where a file belongs on disk.
 
 use std::{
-    fs::File,
+    fs::{self, File},
+    io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
@@ -10,12 +11,19 @@ use cap_std::{
     ambient_authority,
     fs::{Dir, MetadataExt as _},
 };
+use rustix::{
+    fs::{CWD, RenameFlags, renameat_with},
+    io::Errno,
+};
 
 use super::{
     error::{StoreError, error_at},
     no_follow::{self, Entry},
 };
 use crate::content::stamp::Stamp;
+
+/// Names that are tried for a file whose own is taken.
+const NAMES_MAX: u32 = 100;
 
 /// Where a file belongs: an open handle of its folder, and its file name.
 #[derive(Debug)]
@@ -79,4 +87,27 @@ pub(crate) fn sync_folder(folder: &Path) {
     if let Err(error) = File::open(folder).and_then(|folder| folder.sync_all()) {
         tracing::warn!(folder = %folder.display(), %error, "cannot make a folder durable");
     }
+}
+
+/// Moves the file `from`, which is not to be lost, to `to`, or to a name with `.kept` and a number behind it where that is
+/// taken; returns which. Blocking.
+pub(crate) fn keep_at(from: &Path, to: &Path) -> io::Result<PathBuf> {
+    fs::create_dir_all(to.parent().unwrap_or(Path::new("/")))?;
+    let name = |n: u32| {
+        let mut name = to.as_os_str().to_owned();
+        match n {
+            0 => {}
+            1 => name.push(".kept"),
+            n => name.push(format!(".kept{n}")),
+        }
+        PathBuf::from(name)
+    };
+    for to in (0..NAMES_MAX).map(name) {
+        match renameat_with(CWD, from, CWD, &to, RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(to),
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
 }

@@ -1,15 +1,22 @@
 //! Copies on their way to their places. What is about to be moved is noted durably before; so a process that ends
 //! between the move and the catalogue's change leaves no file of which nobody knows whose it is.
 
-use std::{collections::HashSet, fs::symlink_metadata, path::PathBuf};
+use std::{
+    collections::HashSet,
+    fs::{self, symlink_metadata},
+    path::{Path, PathBuf},
+};
 
-use nekoproto::FileName;
+use nekoproto::{FileName, Record};
 use tokio_util::sync::CancellationToken;
 
 use super::{Catalogue, CatalogueError, Copy, Entry, PassedOver, entry::from_row, schema::PLACING};
-use crate::content::{
-    stamp::{Stamp, open_file},
-    whole::hash_of,
+use crate::{
+    content::{
+        stamp::{Stamp, open_file},
+        whole::hash_of,
+    },
+    storage::place::keep_at,
 };
 
 /// Copies that are being moved to their places, until dropped. Their files are no changes of a user's meanwhile.
@@ -82,25 +89,43 @@ impl Catalogue {
             Some(Copy { entry, manifest: manifest.to_vec(), outboard: outboard.to_vec() })
         });
         let Some(copy) = copy?.flatten() else { return Ok(None) };
-        let moved = symlink_metadata(&copy.entry.path).ok().map(|metadata| Stamp::of(&metadata));
-        match moved.filter(|stamp| copy.entry.stamp.is_moved_to(stamp) || is_touched(&copy.entry, stamp)) {
-            Some(stamp) => {
-                let mut copy = copy;
-                copy.entry.stamp = stamp;
-                let entry = copy.entry.clone();
-                let partial = self.partial(name)?;
-                let stored = self.put_copies(vec![copy])?.remove(0); // or it was overtaken, which ends it too
-                // After an exchange of names, it is the file before, which the last process had still to remove.
-                partial.map(std::fs::remove_file);
-                Ok(stored.is_ok().then_some(entry))
+        let Entry { path, .. } = &copy.entry;
+        let moved = stamp_at(path).filter(|there| is_still(&copy.entry, path, there));
+        self.end_exchange(&copy.entry, moved.is_some())?;
+        let Some(stamp) = moved else {
+            let write = self.tables.begin()?;
+            write.end_placing(std::iter::once(name))?;
+            self.tables.commit(write)?;
+            return Ok(None);
+        };
+        let entry = Entry { stamp, ..copy.entry };
+        let stored = self.put_copies(vec![Copy { entry: entry.clone(), ..copy }])?.remove(0);
+        Ok(stored.is_ok().then_some(entry)) // or it was overtaken, which ends it too
+    }
+
+    /// After an exchange of names, what had been in the place of `placed` is where the partial file was. The file that is
+    /// known here is removed, any other is kept: it may have been saved there just before.
+    fn end_exchange(&self, placed: &Entry, is_moved: bool) -> Result<(), CatalogueError> {
+        let Record { name, .. } = &*placed.record;
+        let Some(path) = self.partial(name)? else { return Ok(()) };
+        let Some(there) = stamp_at(&path) else { return Ok(()) };
+        let is_partial = placed.stamp.is_same_file(&there);
+        if is_partial && !is_moved {
+            return Ok(()); // nothing was exchanged
+        }
+        if is_partial || self.get(name).is_some_and(|before| is_still(&before, &path, &there)) {
+            drop(fs::remove_file(path)); // or it is gone
+            return Ok(());
+        }
+        match keep_at(&path, &placed.path) {
+            Ok(at) => {
+                tracing::warn!(file = %at.display(), "stood in the place of {name} when that was replaced, and is kept")
             }
-            None => {
-                let write = self.tables.begin()?;
-                write.end_placing(std::iter::once(name))?;
-                self.tables.commit(write)?;
-                Ok(None)
+            Err(error) => {
+                tracing::warn!(file = %path.display(), %error, "stood in the place of {name}, and stays there")
             }
         }
+        Ok(())
     }
 
     /// Ends all that the last process left. Blocking.
@@ -125,14 +150,20 @@ impl Catalogue {
     }
 }
 
-/// Whether the file at the place of `entry`, with the stamp `there`, is the one that was moved there, and only its times or
-/// its mode were changed since.
-fn is_touched(entry: &Entry, there: &Stamp) -> bool {
-    entry.stamp.is_same_file(there)
-        && there.size() == entry.record.size
-        && open_file(&entry.path)
+fn stamp_at(path: &Path) -> Option<Stamp> {
+    symlink_metadata(path).ok().map(|metadata| Stamp::of(&metadata))
+}
+
+/// Whether the file at `path`, with the stamp `there`, is that of `entry`: it was moved, or only its times or its mode were
+/// changed.
+fn is_still(entry: &Entry, path: &Path, there: &Stamp) -> bool {
+    let has_its_bytes = || {
+        open_file(path)
             .and_then(|mut file| hash_of(&mut file, &CancellationToken::new()))
             .is_ok_and(|content| content == Some(entry.record.content))
+    };
+    entry.stamp.is_moved_to(there)
+        || entry.stamp.is_same_file(there) && there.size() == entry.record.size && has_its_bytes()
 }
 
 impl Placing<'_> {
