@@ -8,6 +8,7 @@ mod cancel;
 mod downloading;
 mod events;
 mod follow;
+mod forget;
 mod get;
 mod host;
 mod job;
@@ -222,6 +223,7 @@ commands! {
     ls::Ls,
     status::Status,
     wait::Wait,
+    forget::Forget,
     ticket::Ticket,
     stop::Stop,
     jobs::Jobs,

@@ -1,16 +1,20 @@
-//! `wait`: waits until a version is in its place, here or at all peers that have a lease on it.
+//! `wait`: waits until a version is in its place, here or at all that read it.
 
 use std::time::Duration;
 
-use nekoproto::{Freshness, NodeId, Version};
+use nekoproto::{Freshness, Version};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{named, prelude::*};
 use crate::{
-    library::status::{Condition, FileStatus},
+    library::{
+        readers::KnownReader,
+        status::{Condition, FileStatus},
+    },
     listing::Listing,
     peer::PeerHandle,
     state::freshness::Doubt,
+    terminal::units::age_since,
 };
 
 /// Interval between two looks without an event.
@@ -27,7 +31,7 @@ pub struct Wait {
     /// This version or a later one, instead of the newest
     #[arg(long, value_name = "N", value_parser = named::version)]
     version: Option<Version>,
-    /// Where the name is shared: until all peers that have a lease on it have the version
+    /// Where the name is shared: until all that read it in the last days have the version. Exit code 1 if they do not in time
     #[arg(long)]
     all: bool,
     /// Give up after so many seconds
@@ -73,14 +77,14 @@ async fn wait(peer: &PeerHandle, wanted: &Wait) -> Result<Version, Failure> {
     let until = within.map(|within| Instant::now() + within);
     let mut events = peer.events();
     loop {
-        let why = match look(peer, wanted).await? {
+        let (kind, why) = match look(peer, wanted).await? {
             Ok(version) => return Ok(version),
             Err(why) => why,
         };
         let now = Instant::now();
         if until.is_some_and(|until| now >= until) {
             let secs = within.unwrap_or_default().as_secs();
-            return Err(Failure::with(FailureKind::Failed, format!("after {secs} s {why}")));
+            return Err(Failure::with(kind, format!("after {secs} s {why}")));
         }
         let pause = until.map_or(LOOK_EVERY, |until| LOOK_EVERY.min(until - now));
         let is_news = async {
@@ -96,23 +100,23 @@ async fn wait(peer: &PeerHandle, wanted: &Wait) -> Result<Version, Failure> {
 }
 
 /// The version that is there, or why what is waited for is not.
-async fn look(peer: &PeerHandle, wanted: &Wait) -> Result<Result<Version, String>, Failure> {
+async fn look(peer: &PeerHandle, wanted: &Wait) -> Result<Result<Version, (FailureKind, String)>, Failure> {
+    let failed = |why| Ok(Err((FailureKind::Failed, why)));
     let name = &wanted.name;
     let asked = wanted.version.is_none().then_some(&peer.peers);
     let mut listing = Listing::of(&peer.library, asked, vec![name.clone()]);
     let found = listing.next().await?.unwrap_or_default();
     let Some(file) = found.into_iter().next().transpose()? else {
-        return Ok(Err(format!("{name} is neither shared nor held here")));
+        return failed(format!("{name} is neither shared nor held here"));
     };
     let FileStatus { record, own, condition, newest, .. } = &file;
     if wanted.all && !own {
-        let why =
-            format!("{name} is a copy here: only its origin knows who has a lease on it, wait for all there");
+        let why = format!("{name} is a copy here: only its origin knows who reads it, wait for all there");
         return Err(Failure::with(FailureKind::Invalid, why));
     }
     let version = record.version;
     if let Some(least) = wanted.version.filter(|least| *least > version) {
-        return Ok(Err(format!("{name} is at version {version} here, not at {least}")));
+        return failed(format!("{name} is at version {version} here, not at {least}"));
     }
     match (*own, condition) {
         (true, _) => {}
@@ -124,28 +128,24 @@ async fn look(peer: &PeerHandle, wanted: &Wait) -> Result<Result<Version, String
                 true => format!(" as version {newest}"),
                 false => format!(", and version {newest} is out"),
             });
-            return Ok(Err(format!("the copy of {name} here is version {version}, {condition}{newest}")));
+            return failed(format!("the copy of {name} here is version {version}, {condition}{newest}"));
         }
     }
     if !wanted.all {
         return Ok(Ok(version));
     }
-    let missing = missing(peer, &file).await?;
+    let readers = peer.reading_of(name).await?.readers;
+    let missing: Vec<&KnownReader> = readers.iter().filter(|reader| reader.said.holds < version).collect();
     if missing.is_empty() {
         return Ok(Ok(version));
     }
-    let named: Vec<String> = missing.iter().take(NAMED_MAX).map(NodeId::short).collect();
+    let named = missing.iter().take(NAMED_MAX).map(|KnownReader { said, heard_ms }| {
+        let heard = heard_ms.map_or_else(String::new, |ms| format!(" last heard {} ago", age_since(ms)));
+        format!("reader {}{heard} with version {}", said.holder.node.short(), said.holds)
+    });
+    let (named, all) = (named.collect::<Vec<_>>().join(", "), readers.len());
     let more = if missing.len() > NAMED_MAX { " and others" } else { "" };
-    Ok(Err(format!(
-        "{} of those that read {name} do not have version {version} yet: {}{more}",
-        missing.len(),
-        named.join(", ")
-    )))
-}
-
-/// The peers with a lease on this own file that did not confirm to hold its newest version.
-async fn missing(peer: &PeerHandle, file: &FileStatus) -> Result<Vec<NodeId>, Failure> {
-    let read = peer.reading_of(&file.record.name).await?;
-    let missing = read.readers.iter().filter(|reader| reader.holds < file.record.version);
-    Ok(missing.map(|reader| reader.holder.node).collect())
+    let have = all - missing.len();
+    let why = format!("{have} of {all} readers of {name} have version {version}: {named}{more}");
+    Ok(Err((FailureKind::NotFound, why)))
 }

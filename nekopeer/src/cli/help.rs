@@ -14,6 +14,7 @@ unshare NAME...         share them no longer; the files stay
 ticket NAME...          print what to type elsewhere to get them
 rollback NAME [N]       put an earlier version that is kept back in its place
 wait NAME [--all]       wait until the newest version is here, or at all that read it
+forget READER           count a reader that will not come back no longer
 Running peer:
 stop                    end the peer that runs on this folder
 jobs                    list the long commands that run, and those that ended lately

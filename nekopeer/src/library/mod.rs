@@ -12,6 +12,7 @@ pub(crate) mod learn;
 pub(crate) mod lent;
 mod numbers;
 pub(crate) mod opened;
+pub(crate) mod readers;
 pub(crate) mod status;
 pub(crate) mod subscribers;
 
@@ -40,7 +41,7 @@ use self::{
     subscribers::Subscribers,
 };
 use crate::{
-    state::{copies::Copies, outdated::Outdated},
+    state::{copies::Copies, outdated::Outdated, readers::Readers},
     storage::{catalogue::Catalogue, lock::DataLock, share_folder::ShareFolder},
     util::{progress::Progress, tasks::Tasks},
 };
@@ -57,6 +58,8 @@ pub(crate) struct Library {
     pub(crate) data_dir: PathBuf,
     pub(crate) catalogue: Catalogue,
     pub(crate) subscribers: Subscribers,
+    /// Who was heard as a reader in the last days.
+    pub(crate) readers: Mutex<Readers>,
     pub(crate) reads: Reads,
     /// Versions that were asked for by their number.
     pub(crate) lent: Lent,
@@ -139,6 +142,7 @@ impl Library {
             node,
             share,
             data_dir,
+            readers: Mutex::new(readers::stored(&catalogue)),
             catalogue,
             subscribers: Subscribers::default(),
             reads: Reads::default(),

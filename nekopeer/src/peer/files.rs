@@ -12,16 +12,16 @@ use super::PeerHandle;
 use crate::{
     content::stamp::Looker,
     download::{DownloadError, DownloadOptions, Downloaded, Downloads},
-    library::{Library, status::FileStatus, subscribers::Subscribed},
+    library::{Library, readers::KnownReader, status::FileStatus},
     listing::Listing,
     publish::{PublishError, PublishOptions, PublishOutcome},
     storage::catalogue::{CatalogueError, PassedOver, Preference, PreferenceChange, Withdrawal},
-    util::{clock, progress::Progress},
+    util::progress::Progress,
 };
 
 /// Who reads a file, and which earlier versions of it are here.
 pub(crate) struct ReadBy {
-    pub(crate) readers: Vec<Subscribed>,
+    pub(crate) readers: Vec<KnownReader>,
     pub(crate) kept: Vec<Version>,
     pub(crate) passed_over: Option<PassedOver>,
     pub(crate) preference: Preference,
@@ -92,7 +92,7 @@ impl PeerHandle {
         let look = move |library: &Arc<Library>| {
             let (kept, reader) = (library.catalogue.restorable(&name)?, library.catalogue.reader(&name)?);
             Ok(ReadBy {
-                readers: library.subscribers.of(&name, clock::now()),
+                readers: library.readers_of(&name),
                 kept: kept.iter().map(|copy| copy.entry.record.version).collect(),
                 passed_over: reader.passed_over,
                 preference: reader.preference,

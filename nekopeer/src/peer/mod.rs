@@ -159,6 +159,7 @@ impl Peer {
             let serve = move |connection| Arc::clone(&uploads).serve(connection);
             let accepting = listener.run(tasks.stop.clone(), tasks.tracker.clone(), serve);
             spawn_until(&tasks.tracker, &accepts, accepting);
+            tasks.tracker.spawn(Arc::clone(&library).keep_readers_stored());
             serving
         });
         let figures = Figures::new(endpoint.budget(), &library, serving);

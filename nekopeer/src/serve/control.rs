@@ -3,7 +3,8 @@
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
 use nekoproto::{
-    Held, Holder, List, Numbered, PeerService, Records, Refusal, SignedRecord, Verdict,
+    FileName, Held, Holder, List, Numbered, PeerService, Records, Refusal, SignedRecord, Verdict, Version,
+    clock::unix_ms,
     limits::BATCH_MAX,
     transport::{Endpoint, Remote, rendezvous::Token, slots::SlotOwner},
 };
@@ -52,8 +53,12 @@ impl PeerService for PeerControl {
             let verdicts = held.iter().map(|held| {
                 // Without its catalogue a peer does not say that it publishes nothing.
                 let verdict = verdict(library, held).map_err(|_| Refusal::Busy)?;
-                if let (Verdict::Current, Some(addr)) = (&verdict, remote.listens_at) {
-                    subscribe(library, held, Holder::new(remote.node, addr), now);
+                if let (Verdict::Current | Verdict::Newer(_), Some(addr)) = (&verdict, remote.listens_at) {
+                    let (holder, known) = (Holder::new(remote.node, addr), (&held.name, held.version));
+                    library.readers.lock().heard(known, holder, unix_ms());
+                    if verdict == Verdict::Current {
+                        subscribe(library, known, holder, now);
+                    }
                 }
                 Ok(verdict)
             });
@@ -93,10 +98,9 @@ fn verdict(library: &Library, held: &Held) -> Result<Verdict, CatalogueError> {
     Ok(state::verdict::verdict(own, held, |newest| library.hands_out(newest)))
 }
 
-fn subscribe(library: &Library, held: &Held, holder: Holder, now: Instant) {
-    let Some(entry) = library.catalogue.get_stated(&held.name) else { return };
+fn subscribe(library: &Library, known: (&FileName, Version), holder: Holder, now: Instant) {
+    let Some(entry) = library.catalogue.get_stated(known.0) else { return };
     if entry.record.policy.pushes() {
-        let known = (&held.name, held.version);
         library.subscribers.subscribe(known, holder, entry.record.policy.bound(), now);
         library.counters.leases.inc();
     }

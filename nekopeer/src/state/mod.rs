@@ -9,6 +9,7 @@ pub(crate) mod liveness;
 pub(crate) mod outdated;
 pub(crate) mod pace;
 mod queue;
+pub(crate) mod readers;
 pub(crate) mod registrations;
 pub(crate) mod schedule;
 pub(crate) mod silence;

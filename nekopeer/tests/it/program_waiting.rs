@@ -31,13 +31,8 @@ fn origin_knows_who_is_behind_until_all_that_read_have_the_version() {
     origin.write("f", "two");
     origin.done(&["share", "f"]);
     let ended = origin.run(&["wait", "f", "--all", "--timeout", "1"]);
-    assert_eq!(ended.code, Some(3), "{ended:?}");
-    let short = &known["node"].as_str().unwrap()[..8];
-    assert!(
-        ended.err[0].contains("1 of those that read f do not have version 2 yet")
-            && ended.err[0].contains(short),
-        "{ended:?}"
-    );
+    let short = &known["node"].as_str().unwrap()[..10];
+    ended.failed_with(1, &["0 of 1 readers of f have version 2: reader", short, "with version 1"]);
     let told = origin.done(&["status", "f"]);
     let text = told.out.join("\n");
     assert!(text.contains("peers with a lease on it: 1; 1 did not acknowledge version 2"), "{text}");
@@ -101,4 +96,34 @@ fn origin_knows_what_readers_at_other_indexers_hold() {
     origin.done(&["share", "f"]);
     origin.done(&["wait", "f", "--all", "--timeout", "60"]);
     assert_eq!(reader.read("f"), b"two");
+}
+
+/// Also after the lease of the reader that is off, and a restart of the origin.
+#[test]
+fn reader_that_is_off_is_waited_for_and_listed_until_it_is_forgotten() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("f", "one");
+    let sharing = origin.share(&["f", "--lease", "1"]);
+    let mut following = reader.start(&["follow", "f"]);
+    following.out_line("f is at version 1");
+    origin.done(&["wait", "f", "--all", "--timeout", "60"]);
+    following.signal("KILL");
+    drop(following);
+    let mut running = sharing;
+    until(&mut running, "the end of the lease", || readers(&origin)[0]["lease_ends_in_ms"] == 0);
+    assert_eq!(running.interrupt().code, Some(0));
+    origin.write("f", "two");
+    let _sharing = origin.share(&["f"]);
+    let known = readers(&origin).remove(0);
+    assert_eq!((&known["holds"], &known["lease_ends_in_ms"]), (&1.into(), &0.into()), "{known}");
+    assert!(known["heard_ms"].as_u64().unwrap() > 1_700_000_000_000, "{known}");
+    let id = known["node"].as_str().unwrap();
+    let behind = ["0 of 1 readers of f have version 2", "s ago with version 1", &id[..10]];
+    origin.run(&["wait", "f", "--all", "--timeout", "1"]).failed_with(1, &behind);
+    let text = origin.done(&["status", "f"]).out.join("\n");
+    assert!(text.contains(&id[..10]) && text.contains("with version 1, is behind"), "{text}");
+    origin.run(&["forget", &id[..9]]).ended_with(2, "give at least 10 digits");
+    assert_eq!(origin.done(&["forget", &id[..10], "--json"]).json()["forgotten"][0], id);
+    origin.run(&["forget", id]).failed_with(1, &["no reader has this id"]);
+    origin.done(&["wait", "f", "--all", "--timeout", "1"]);
 }

@@ -31,6 +31,13 @@ pub(crate) fn id_digits(text: &str) -> Result<String, String> {
     digits.map(String::from).map_err(|error| error.to_string())
 }
 
+/// The same, of enough digits to tell one node from another.
+pub(super) fn long_id_digits(text: &str) -> Result<IdDigits, String> {
+    let digits =
+        id_digits(text).and_then(|digits| IdDigits::try_from(digits).map_err(|error| error.to_string()));
+    if text.len() < DIGITS_MIN { Err(format!("give at least {DIGITS_MIN} digits")) } else { digits }
+}
+
 /// A version, from 1 on.
 pub(super) fn version(text: &str) -> Result<Version, String> {
     let number = text.parse::<NonZeroU64>().map_err(|error| error.to_string())?;

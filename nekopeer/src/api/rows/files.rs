@@ -7,8 +7,8 @@ use utoipa::ToSchema;
 use super::found::VersionRow;
 use crate::{
     library::{
+        readers::KnownReader,
         status::{Condition, FileStatus},
-        subscribers::Subscribed,
     },
     peer::ReadBy,
     state::freshness::{Doubt, OnStale},
@@ -83,7 +83,7 @@ pub(crate) struct Detail {
     /// When this version was shared, in Unix time in milliseconds by its origin's clock; null if that does not say.
     #[schema(required = false)]
     pub(crate) shared_ms: Option<u64>,
-    /// Of an own file: the peers that have a lease on news of it.
+    /// Of an own file: the peers that have a lease on news of it, and those that were heard in the last days.
     #[schema(required = false)]
     pub(crate) readers: Vec<ReaderRow>,
     /// Seconds that a copy counts as fresh under pull.
@@ -91,12 +91,16 @@ pub(crate) struct Detail {
     pub(crate) ttr_secs: u32,
 }
 
-/// A peer that has a lease on news of a file.
+/// A peer that reads a file.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Reader)]
 pub(crate) struct ReaderRow {
     pub(crate) addr: String,
-    /// Milliseconds for which an earlier version may still count as fresh there, at most.
+    /// When it was heard last, in Unix time in milliseconds; null if there were too many to note it.
+    pub(crate) heard_ms: Option<u64>,
+    /// The last version that it said to hold.
+    pub(crate) holds: u64,
+    /// Milliseconds for which an earlier version may still count as fresh there, at most; 0: it has no lease.
     pub(crate) lease_ends_in_ms: u64,
     pub(crate) node: String,
     /// The last version that it acknowledged.
@@ -106,8 +110,10 @@ pub(crate) struct ReaderRow {
 impl Detail {
     /// What is known of `file` and who reads it.
     pub(crate) fn of(file: &FileStatus, read: ReadBy) -> Self {
-        let reader = |reader: Subscribed| ReaderRow {
+        let reader = |KnownReader { said: reader, heard_ms }| ReaderRow {
             addr: reader.holder.addr.to_string(),
+            heard_ms,
+            holds: reader.holds.get(),
             lease_ends_in_ms: u64::try_from(reader.ends_in.as_millis()).unwrap_or(u64::MAX),
             node: reader.holder.node.to_string(),
             version: reader.version.get(),

@@ -96,14 +96,16 @@ fn lines(file: &FileRow, detail: &Detail) -> Vec<String> {
     if let Some(ago) = file.read_at_ms.map(age_since) {
         lines.push(format!("  last read or served {ago} ago"));
     }
-    if !detail.readers.is_empty() {
-        let behind = detail.readers.iter().filter(|reader| reader.version < version).count();
+    let (off, leased): (Vec<_>, Vec<_>) =
+        detail.readers.iter().partition(|reader| reader.lease_ends_in_ms == 0);
+    if !leased.is_empty() {
+        let behind = leased.iter().filter(|reader| reader.version < version).count();
         lines.push(format!(
             "  peers with a lease on it: {}; {behind} did not acknowledge version {version}:",
-            detail.readers.len()
+            leased.len()
         ));
     }
-    for reader in &detail.readers {
+    for reader in leased {
         let most =
             if reader.version < version { ", may take it for fresh for" } else { ", its lease ends in" };
         lines.push(format!(
@@ -113,6 +115,12 @@ fn lines(file: &FileRow, detail: &Detail) -> Vec<String> {
             reader.version,
             reader.lease_ends_in_ms.div_ceil(1000)
         ));
+    }
+    for reader in off {
+        let (node, addr, holds) = (short(&reader.node), &reader.addr, reader.holds);
+        let heard = reader.heard_ms.map_or_else(String::new, age_since);
+        let behind = if holds < version { ", is behind; `forget` it if it will not come back" } else { "" };
+        lines.push(format!("  reader {node} at {addr}, last heard {heard} ago with version {holds}{behind}"));
     }
     if !detail.kept.is_empty() {
         let kept: Vec<String> = detail.kept.iter().map(ToString::to_string).collect();

@@ -115,8 +115,7 @@ impl Body for FileBody {
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::ContentHash;
-    use testkit::goods;
+    use testkit::goods::Goods;
 
     use super::*;
 
@@ -127,10 +126,7 @@ mod tests {
         let content = vec![7; 3 * usize::try_from(PIECE_BYTES).unwrap()];
         std::fs::write(&path, &content).unwrap();
         let file = File::open(&path).unwrap();
-        let hash = ContentHash::from_bytes(*blake3::hash(&content).as_bytes());
-        let record = goods::record(1, "a", 1, |record| {
-            (record.size, record.content) = (content.len() as u64, hash);
-        });
+        let record = Goods::new(1, "a", 1, content.clone()).record;
         let stamp = Stamp::of(&file.metadata().unwrap());
         let entry =
             Entry { record, path: path.clone(), stamp, hashed_at_ns: 0, newest: None, origin_addr: None };

@@ -226,7 +226,8 @@ impl Write<'_> {
         self.with(schema::READERS, |_| Ok(()))?;
         self.with(schema::KEPT, |_| Ok(()))?;
         self.with(schema::WITHDRAWN, |_| Ok(()))?;
-        self.with(schema::TREES, |_| Ok(()))
+        self.with(schema::TREES, |_| Ok(()))?;
+        self.with(schema::HEARD, |_| Ok(()))
     }
 }
 

@@ -14,6 +14,7 @@ mod entry;
 mod error;
 mod floors;
 mod guard;
+mod heard;
 mod kept;
 pub(crate) mod numbering;
 mod peek;

@@ -38,6 +38,8 @@ pub(super) const PASSING: Definition<&str, &[u8]> = Definition::new("passing");
 pub(super) const PIPED: Definition<&str, &[u8]> = Definition::new("piped");
 /// Name and origin -> row of the last entry of a copy that is held no more.
 pub(super) const FLOORS: Definition<(&str, &[u8; 32]), &[u8]> = Definition::new("floors");
+/// Name and reader -> what that said last.
+pub(super) const HEARD: Definition<(&str, &[u8; 32]), &[u8]> = Definition::new("heard");
 /// Hash of a manifest -> outboard of its file.
 pub(super) const OUTBOARDS: Definition<&[u8; 32], &[u8]> = Definition::new("outlines");
 /// Path of a partial download -> its checkpoint.

@@ -1,0 +1,174 @@
+//! Who read the files of this origin in the last days: its user asks who is behind. No copy counts as fresh for it; leases
+//! do that, see [`library::subscribers`](crate::library::subscribers).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    ops::RangeInclusive,
+};
+
+use nekoproto::{FileName, Holder, NodeId, Version};
+use serde::{Deserialize, Serialize};
+
+/// Maximum number of readers of one name, of those at one address, and of all names, some 150 bytes each in memory and on
+/// disk.
+const OF_NAME_MAX: usize = 256;
+const OF_ADDRESS_MAX: usize = 64;
+const ALL_MAX: usize = 1 << 15;
+/// How long a reader is remembered after it was heard last, in milliseconds.
+const REMEMBERED_MS: u64 = 7 * 24 * 3600 * 1000;
+/// At a limit, a reader that was heard over a shorter time makes room: new keys displace each other, and no reader of
+/// yesterday.
+const STANDING_MS: u64 = 10 * 60 * 1000;
+/// How long it may take until later times of the same readers and versions are stored.
+const TIMES_STORED_MS: u64 = 10 * 60 * 1000;
+
+/// A name and a reader -> what that said last.
+pub(crate) type Heard = BTreeMap<(FileName, NodeId), LastHeard>;
+
+/// What a reader said last. The stored form too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LastHeard {
+    pub(crate) addr: SocketAddr,
+    /// The version that it held.
+    pub(crate) holds: Version,
+    /// When it was heard first and last, in milliseconds since 1970.
+    first_ms: u64,
+    pub(crate) heard_ms: u64,
+}
+
+/// The readers of all names.
+#[derive(Debug, Default)]
+pub(crate) struct Readers {
+    heard: Heard,
+    /// From when on they are to be stored again; `None`: nothing is new.
+    store_at_ms: Option<u64>,
+}
+
+fn of_name(name: &FileName) -> RangeInclusive<(FileName, NodeId)> {
+    (name.clone(), NodeId::from_bytes([0; 32]))..=(name.clone(), NodeId::from_bytes([u8::MAX; 32]))
+}
+
+impl Readers {
+    /// Those that were stored.
+    pub(crate) const fn new(heard: Heard) -> Self {
+        Self { heard, store_at_ms: None }
+    }
+
+    /// `holder` says that it holds this version. At a limit one that was heard over a short time makes room for it, or it is
+    /// not noted.
+    pub(crate) fn heard(&mut self, (name, holds): (&FileName, Version), holder: Holder, now_ms: u64) {
+        let (key, addr) = ((name.clone(), holder.node), holder.addr);
+        let before = self.heard.get(&key).copied();
+        if before.is_none() && !self.makes_room(&key, addr, now_ms) {
+            return;
+        }
+        let is_new = before.is_none_or(|before| before.holds != holds);
+        let store_at_ms = if is_new { now_ms } else { now_ms + TIMES_STORED_MS };
+        self.store_at_ms = Some(self.store_at_ms.map_or(store_at_ms, |at| at.min(store_at_ms)));
+        let first_ms = before.map_or(now_ms, |before| before.first_ms);
+        self.heard.insert(key, LastHeard { addr, holds, first_ms, heard_ms: now_ms });
+    }
+
+    fn makes_room(&mut self, key: &(FileName, NodeId), addr: SocketAddr, now_ms: u64) -> bool {
+        let of_name = || self.heard.range(of_name(&key.0));
+        let at_address = || of_name().filter(|(_, known)| known.addr.ip() == addr.ip());
+        let standing = |known: &LastHeard| match known.is_over(now_ms) {
+            true => 0,
+            false => known.heard_ms.saturating_sub(known.first_ms),
+        };
+        let others: Vec<_> = match () {
+            () if at_address().count() >= OF_ADDRESS_MAX => at_address().collect(),
+            () if of_name().count() >= OF_NAME_MAX => of_name().collect(),
+            () if self.heard.len() < ALL_MAX => return true,
+            () => self.heard.range(key..).chain(&self.heard).take(OF_NAME_MAX).collect(),
+        };
+        let weakest = others.into_iter().min_by_key(|(_, known)| standing(known));
+        let weakest = weakest.filter(|(_, known)| standing(known) < STANDING_MS).map(|(key, _)| key.clone());
+        weakest.is_some_and(|weakest| self.heard.remove(&weakest).is_some())
+    }
+
+    /// The readers of `name` in the last days.
+    pub(crate) fn of(&self, name: &FileName, now_ms: u64) -> Vec<(NodeId, LastHeard)> {
+        let known = self.heard.range(of_name(name)).filter(|(_, known)| !known.is_over(now_ms));
+        known.map(|((_, node), known)| (*node, *known)).collect()
+    }
+
+    /// Forgets the readers that `is_it` is true of; returns the id of each.
+    pub(crate) fn forget(&mut self, is_it: impl Fn(&NodeId) -> bool) -> BTreeSet<NodeId> {
+        let forgotten = self.heard.extract_if(.., |(_, node), _| is_it(node)).map(|((_, node), _)| node);
+        let forgotten: BTreeSet<NodeId> = forgotten.collect();
+        self.store_at_ms = self.store_at_ms.or((!forgotten.is_empty()).then_some(0));
+        forgotten
+    }
+
+    /// All, if they are to be stored by now, or something is new and this `is_last`.
+    pub(crate) fn to_store(&mut self, now_ms: u64, is_last: bool) -> Option<Heard> {
+        self.store_at_ms.take_if(|at| is_last || *at <= now_ms)?;
+        self.heard.retain(|_, known| !known.is_over(now_ms));
+        Some(self.heard.clone())
+    }
+}
+
+impl LastHeard {
+    const fn is_over(&self, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.heard_ms) > REMEMBERED_MS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::values::name;
+
+    use super::*;
+
+    const HOUR_MS: u64 = 3600 * 1000;
+
+    fn holder(n: usize, host: u8) -> Holder {
+        let mut id = [0; 32];
+        id[..8].copy_from_slice(&n.to_le_bytes());
+        Holder::new(NodeId::from_bytes(id), SocketAddr::from(([10, 0, 0, host], 1)))
+    }
+
+    #[test]
+    fn strangers_with_many_keys_take_bounded_room_and_displace_no_reader_of_an_hour() {
+        let (mut readers, a, old) = (Readers::default(), name("a"), holder(0, 0));
+        let mut heard = |name: &FileName, holder: Holder, now_ms| {
+            readers.heard((name, Version::FIRST), holder, now_ms);
+            (
+                readers.of(name, now_ms).len(),
+                readers.of(name, now_ms).iter().any(|(node, _)| *node == old.node),
+            )
+        };
+        heard(&a, old, 0);
+        for n in 1..2 * OF_NAME_MAX {
+            heard(&a, holder(n, 1), HOUR_MS);
+        }
+        assert_eq!(heard(&a, old, HOUR_MS), (OF_ADDRESS_MAX + 1, true), "of one address");
+        for n in 1..1000 {
+            heard(&a, holder(n, u8::try_from(n % 100).unwrap()), HOUR_MS);
+        }
+        assert_eq!(heard(&a, old, HOUR_MS), (OF_NAME_MAX, true));
+        for n in 1..2 * ALL_MAX {
+            readers.heard((&name(&format!("{n}")), Version::FIRST), holder(n, 1), HOUR_MS);
+        }
+        assert_eq!(readers.heard.len(), ALL_MAX);
+        assert!(readers.heard.contains_key(&(a, old.node)));
+    }
+
+    #[test]
+    fn reader_is_remembered_for_days_and_stored_with_a_new_version_or_a_while_later() {
+        let (mut readers, a, reader) = (Readers::default(), name("a"), holder(1, 1));
+        let mut heard = |version, now_ms| {
+            readers.heard((&a, Version::new(version).unwrap()), reader, now_ms);
+            let stored = readers.to_store(now_ms, false);
+            (stored.is_some(), readers.of(&a, now_ms + REMEMBERED_MS)[0].1.holds.get())
+        };
+        assert_eq!([heard(1, 0), heard(1, 1), heard(2, 2)], [(true, 1), (false, 1), (true, 2)]);
+        assert_eq!((heard(2, 3), heard(2, 3 + TIMES_STORED_MS)), ((false, 2), (true, 2)));
+        assert!(readers.of(&a, 4 + TIMES_STORED_MS + REMEMBERED_MS).is_empty());
+        assert!(readers.to_store(9, true).is_none(), "nothing is new");
+        assert_eq!(readers.forget(|node| *node == reader.node).len(), 1);
+        assert!(readers.to_store(9, false).unwrap().is_empty());
+    }
+}
