@@ -2,7 +2,10 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use nekoproto::{
@@ -42,6 +45,8 @@ pub struct Holder {
     pub told: mpsc::UnboundedReceiver<Records>,
     /// The questions received.
     pub questions: mpsc::UnboundedReceiver<Question>,
+    /// The connections for control calls that it has accepted.
+    pub called: Arc<AtomicUsize>,
     calls: Calls,
     sessions: Mutex<Vec<IndexerServiceClient>>,
     stop: CancellationToken,
@@ -141,12 +146,17 @@ impl Holder {
         });
         let calls = Calls { told: told_sender, questions: question_sender, verdict };
         let served = calls.clone();
-        let serve = move |connection| run(connection, Arc::clone(&script), served.clone());
+        let called = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&called);
+        let serve = move |connection: Connection| {
+            counted.fetch_add(usize::from(connection.purpose == Purpose::Control), Ordering::SeqCst);
+            run(connection, Arc::clone(&script), served.clone())
+        };
         let stop = CancellationToken::new();
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serve));
         let guard = stop.clone().drop_guard();
         let sessions = Mutex::default();
-        Self { endpoint, addr, asked, told, questions, calls, sessions, stop, _stop: guard }
+        Self { endpoint, addr, asked, told, questions, called, calls, sessions, stop, _stop: guard }
     }
 
     /// A node that serves nothing.

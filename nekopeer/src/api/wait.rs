@@ -13,6 +13,7 @@ use crate::{
     },
     listing::Listing,
     peer::PeerHandle,
+    peers::Peers,
     state::freshness::Doubt,
     terminal::units::age_since,
 };
@@ -75,9 +76,9 @@ impl Api for Wait {
 async fn wait(peer: &PeerHandle, wanted: &Wait) -> Result<Version, Failure> {
     let within = wanted.timeout.map(|secs| Duration::from_secs(secs.into()));
     let until = within.map(|within| Instant::now() + within);
-    let mut events = peer.events();
+    let (mut events, peers) = (peer.events(), peer.peers.keeping());
     loop {
-        let (kind, why) = match look(peer, wanted).await? {
+        let (kind, why) = match look(peer, &peers, wanted).await? {
             Ok(version) => return Ok(version),
             Err(why) => why,
         };
@@ -100,10 +101,14 @@ async fn wait(peer: &PeerHandle, wanted: &Wait) -> Result<Version, Failure> {
 }
 
 /// The version that is there, or why what is waited for is not.
-async fn look(peer: &PeerHandle, wanted: &Wait) -> Result<Result<Version, (FailureKind, String)>, Failure> {
+async fn look(
+    peer: &PeerHandle,
+    peers: &Arc<Peers>,
+    wanted: &Wait,
+) -> Result<Result<Version, (FailureKind, String)>, Failure> {
     let failed = |why| Ok(Err((FailureKind::Failed, why)));
     let name = &wanted.name;
-    let asked = wanted.version.is_none().then_some(&peer.peers);
+    let asked = wanted.version.is_none().then_some(peers);
     let mut listing = Listing::of(&peer.library, asked, vec![name.clone()]);
     let found = listing.next().await?.unwrap_or_default();
     let Some(file) = found.into_iter().next().transpose()? else {

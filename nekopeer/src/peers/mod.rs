@@ -1,4 +1,4 @@
-//! Calls to other peers: one connection per call, with a time limit.
+//! Calls to other peers, with a time limit: each over a connection of its own, or over one that is kept.
 
 mod origins;
 
@@ -11,8 +11,10 @@ use nekoproto::{
     limits::BATCH_MAX,
     transport::{ConnectError, Endpoint, call_within, control},
 };
+use parking_lot::Mutex;
 use tarpc::client::RpcError;
-use tokio::time::timeout;
+use tokio::{task::JoinHandle, time::timeout};
+use tokio_util::sync::DropGuard;
 
 use crate::{indexers::Indexers, library::Library, serve::control::PeerControl};
 
@@ -27,6 +29,16 @@ pub(crate) struct Peers {
     endpoint: Arc<Endpoint>,
     library: Arc<Library>,
     indexers: Arc<Indexers>,
+    /// The last connection, where it is kept for the next call.
+    kept: Option<Mutex<Option<(Holder, Arc<Link>)>>>,
+}
+
+/// A connection to a peer, until it is dropped.
+#[derive(Debug)]
+struct Link {
+    client: PeerServiceClient,
+    task: JoinHandle<Option<()>>,
+    _close: DropGuard,
 }
 
 /// Why a call failed.
@@ -57,7 +69,14 @@ impl Peers {
         indexers: &Arc<Indexers>,
     ) -> Arc<Self> {
         let (endpoint, library, indexers) = (Arc::clone(endpoint), Arc::clone(library), Arc::clone(indexers));
-        Arc::new(Self { endpoint, library, indexers })
+        Arc::new(Self { endpoint, library, indexers, kept: None })
+    }
+
+    /// The same, keeping a connection from call to call, for who asks one peer again and again.
+    pub(crate) fn keeping(&self) -> Arc<Self> {
+        let Self { endpoint, library, indexers, .. } = self;
+        let (endpoint, library, indexers) = (Arc::clone(endpoint), Arc::clone(library), Arc::clone(indexers));
+        Arc::new(Self { endpoint, library, indexers, kept: Some(Mutex::default()) })
     }
 
     /// Sends newer versions to `peer`. Returns once it has acknowledged all of them.
@@ -94,7 +113,7 @@ impl Peers {
         if is_wanted && !record.is_withdrawal() { Ok(Some(record)) } else { Err(Refusal::Forged.into()) }
     }
 
-    /// Connects to `peer`, makes one call and closes the connection, within `patience`.
+    /// Connects to `peer`, unless a connection is kept, and makes one call, within `patience`.
     async fn call<T, F: Future<Output = Result<Result<T, Refusal>, RpcError>>>(
         &self,
         peer: Holder,
@@ -102,15 +121,32 @@ impl Peers {
         call: impl FnOnce(PeerServiceClient) -> F,
     ) -> Result<T, CallError> {
         let calling = async {
-            let dialing = self.endpoint.dial_node(peer.addr, Purpose::Control, peer.node);
-            let connection = timeout(CONNECTED_WITHIN, dialing).await.map_err(|_| CallError::TooLong)??;
-            let control = PeerControl::new(&self.library, connection.remote);
-            let (client, driver) = control::open(connection.io, control.serve(), PeerServiceClient::from);
-            tokio::select! {
-                answer = call(client) => Ok(answer??),
-                () = driver => Err(RpcError::Shutdown.into()),
-            }
+            let link = self.link(peer).await?;
+            let answer = call(link.client.clone()).await;
+            Ok(answer??)
         };
-        timeout(patience, calling).await.unwrap_or(Err(CallError::TooLong))
+        let answer = timeout(patience, calling).await.unwrap_or(Err(CallError::TooLong));
+        if let (Some(kept), Err(_)) = (&self.kept, &answer) {
+            kept.lock().take();
+        }
+        answer
+    }
+
+    async fn link(&self, peer: Holder) -> Result<Arc<Link>, CallError> {
+        let kept = self.kept.as_ref().and_then(|kept| kept.lock().clone());
+        if let Some((_, link)) = kept.filter(|(to, link)| *to == peer && !link.task.is_finished()) {
+            return Ok(link);
+        }
+        let dialing = self.endpoint.dial_node(peer.addr, Purpose::Control, peer.node);
+        let connection = timeout(CONNECTED_WITHIN, dialing).await.map_err(|_| CallError::TooLong)??;
+        let control = PeerControl::new(&self.library, connection.remote);
+        let (client, driver) = control::open(connection.io, control.serve(), PeerServiceClient::from);
+        let stop = self.library.tasks.stop.child_token();
+        let task = self.library.tasks.tracker.spawn(stop.clone().run_until_cancelled_owned(driver));
+        let link = Arc::new(Link { client, task, _close: stop.drop_guard() });
+        if let Some(kept) = &self.kept {
+            *kept.lock() = Some((peer, Arc::clone(&link)));
+        }
+        Ok(link)
     }
 }

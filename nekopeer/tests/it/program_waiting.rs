@@ -1,8 +1,11 @@
 //! `status NAME` and `wait`: who has which version, and when all have it.
 
-use serde_json::Value;
+use std::sync::atomic::Ordering;
 
-use nekoproto::transport::Security;
+use nekoproto::{Verdict, transport::Security};
+use serde_json::Value;
+use testkit::goods::Goods;
+use tokio::runtime::Runtime;
 
 use crate::program::*;
 
@@ -126,4 +129,23 @@ fn reader_that_is_off_is_waited_for_and_listed_until_it_is_forgotten() {
     assert_eq!(origin.done(&["forget", &id[..10], "--json"]).json()["forgotten"][0], id);
     origin.run(&["forget", id]).failed_with(1, &["no reader has this id"]);
     origin.done(&["wait", "f", "--all", "--timeout", "1"]);
+}
+
+#[test]
+fn origin_is_asked_again_and_again_over_one_connection_while_a_name_is_waited_for() {
+    let (indexers, reader) = one_home();
+    let runtime = Runtime::new().unwrap();
+    let goods = Goods::new(7, "f", 1, b"one".to_vec());
+    let mut origin = runtime.block_on(goods.held(7, indexers.addr(0).parse().unwrap()));
+    reader.done(&["get", "f"]);
+    origin.confirms(Verdict::Unpublished);
+    while origin.questions.try_recv().is_ok() {}
+    let before = origin.called.load(Ordering::SeqCst);
+    let waiting = reader.start(&["wait", "f"]);
+    for _ in 0..4 {
+        runtime.block_on(origin.questions.recv()).unwrap();
+    }
+    origin.confirms(Verdict::Current);
+    assert_eq!(waiting.wait().code, Some(0));
+    assert_eq!(origin.called.load(Ordering::SeqCst) - before, 1);
 }
