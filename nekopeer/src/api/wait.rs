@@ -1,6 +1,6 @@
 //! `wait`: waits until a version is in its place, here or at all that read it.
 
-use std::time::Duration;
+use std::{future::pending, time::Duration};
 
 use nekoproto::{Freshness, Version};
 use tokio::time::{Instant, sleep, timeout};
@@ -89,6 +89,9 @@ async fn wait(peer: &PeerHandle, wanted: &Wait) -> Result<Version, Failure> {
         }
         let pause = until.map_or(LOOK_EVERY, |until| LOOK_EVERY.min(until - now));
         let is_news = async {
+            if !peer.library.is_serving {
+                pending::<()>().await; // it learns by asking alone, and what that tells is no news
+            }
             while !matches!(events.recv().await, Ok(event) if event.name() == Some(&wanted.name)) {
                 // A closed channel has no news for ever.
                 if events.is_closed() {
