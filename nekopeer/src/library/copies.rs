@@ -250,38 +250,29 @@ mod tests {
     use std::sync::Arc;
 
     use futures::future::join_all;
-    use nekoproto::{ContentHash, Identity};
+    use nekoproto::ContentHash;
     use tempfile::TempDir;
-    use testkit::goods;
+    use testkit::goods::record;
 
     use super::*;
     use crate::{
         content::stamp::Stamp,
-        library::{Opened, events::Event},
-        storage::{
-            catalogue::{Catalogue, Copy},
-            lock::DataLock,
-            share_folder::ShareFolder,
-        },
+        library::{events::Event, tests::library},
+        storage::catalogue::Copy,
     };
 
-    fn library() -> (TempDir, Arc<Library>) {
+    fn opened() -> (TempDir, Arc<Library>) {
         let folder = tempfile::tempdir().unwrap();
-        let (share, data_dir) = (ShareFolder::open(folder.path()).unwrap(), folder.path().join(".neko"));
-        let lock = DataLock::take(&data_dir).unwrap();
-        let identity = Identity::from_seed(&[9; 32]);
-        let catalogue = Catalogue::open(&data_dir, identity.clone()).unwrap();
-        let opened = Opened { share, data_dir, catalogue, lock };
-        (folder, Library::new(opened, identity.id(), true, 0, None).0)
+        let library = library(folder.path(), true);
+        (folder, library)
     }
 
     /// A copy of a version whose origin is another node.
     fn stored(folder: &TempDir, library: &Library, version: u64) -> Entry {
         let path = folder.path().join("a");
         std::fs::write(&path, version.to_string()).unwrap();
-        let record = goods::record(1, "a", version, |record| {
-            record.content = ContentHash::from_bytes([u8::try_from(version).unwrap(); 32]);
-        });
+        let content = ContentHash::from_bytes([u8::try_from(version).unwrap(); 32]);
+        let record = record(1, "a", version, |record| record.content = content);
         let stamp = Stamp::of(&std::fs::metadata(&path).unwrap());
         let entry = Entry { record, path, stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
         let copy = Copy { entry: entry.clone(), manifest: Vec::new(), outboard: Vec::new() };
@@ -291,7 +282,7 @@ mod tests {
 
     #[test]
     fn a_page_that_was_read_before_a_download_ended_does_not_hide_its_version() {
-        let (folder, library) = library();
+        let (folder, library) = opened();
         let read_before = stored(&folder, &library, 1);
         let downloaded = stored(&folder, &library, 2);
         library.keep(std::slice::from_ref(&downloaded));
@@ -303,20 +294,20 @@ mod tests {
     /// The copy was replaced by that of another origin's file after the news was stored.
     #[test]
     fn news_of_one_origin_says_nothing_of_a_copy_of_another() {
-        let (folder, library) = library();
+        let (folder, library) = opened();
         let held = stored(&folder, &library, 1);
         library.watch([&held].into_iter());
-        library.tell_noted(&[goods::record(2, "a", 9, |_| {})], &[]);
+        library.tell_noted(&[record(2, "a", 9, |_| {})], &[]);
         assert!(!library.is_outdated(&held.record.name));
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn news_that_come_at_once_are_told_in_their_order() {
-        let (folder, library) = library();
+        let (folder, library) = opened();
         let held = stored(&folder, &library, 1);
         library.watch([&held].into_iter());
         let mut events = library.events();
-        let news = (2..1000).map(|n| library.learn(vec![goods::record(1, "a", n, |_| {})]));
+        let news = (2..1000).map(|n| library.learn(vec![record(1, "a", n, |_| {})]));
         assert!(join_all(news).await.into_iter().all(|is_noted| is_noted));
         let mut told = Vec::new();
         while let Ok(Event::Invalidated { newest, .. }) = events.try_recv() {

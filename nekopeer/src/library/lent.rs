@@ -175,7 +175,7 @@ mod tests {
     use std::{fs::write, io::Read, os::unix::fs::FileExt};
 
     use nekoproto::Chunk;
-    use testkit::goods;
+    use testkit::goods::record;
 
     use super::*;
     use crate::content::chunker::hash;
@@ -194,8 +194,9 @@ mod tests {
         });
         let manifest = manifest(text);
         let (files, at) = locate(&manifest, sources)?;
-        let record =
-            goods::record(1, "a", 1, |record| record.content = ContentHash::from_bytes([content; 32]));
+        let record = record(1, "a", 1, |record| {
+            (record.size, record.content) = (text.len() as u64, ContentHash::from_bytes([content; 32]));
+        });
         Some(LentVersion { record, encoded: Arc::default(), manifest, files, at })
     }
 

@@ -15,6 +15,8 @@ pub(crate) mod opened;
 pub(crate) mod readers;
 pub(crate) mod status;
 pub(crate) mod subscribers;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, hash_map},

@@ -11,19 +11,15 @@ use std::{
     },
 };
 
-use nekoproto::{FileName, Identity, Policy};
+use nekoproto::{FileName, Policy};
 use tempfile::TempDir;
-use testkit::goods;
+use testkit::goods::record;
 
 use super::*;
 use crate::{
     content::{chunker::chunk_file, stamp::now_ns},
-    library::Opened,
-    storage::{
-        catalogue::{Catalogue, Copy},
-        lock::DataLock,
-        share_folder::ShareFolder,
-    },
+    library::tests::library,
+    storage::catalogue::Copy,
 };
 
 const SET: &str = "model";
@@ -37,15 +33,6 @@ fn all_of(folder: &Path) -> Filter {
     Filter::new(folder, folder, Path::new("/nowhere"), None).unwrap()
 }
 
-fn library(folder: &Path) -> Arc<Library> {
-    let share = ShareFolder::open(folder).unwrap();
-    let data_dir = folder.join(".neko");
-    let lock = DataLock::take(&data_dir).unwrap();
-    let identity = Identity::from_seed(&[9; 32]);
-    let catalogue = Catalogue::open(&data_dir, identity.clone()).unwrap();
-    Library::new(Opened { share, data_dir, catalogue, lock }, identity.id(), false, 0, None).0
-}
-
 /// A folder of an origin, and the folder of a reader.
 struct Two {
     origin: TempDir,
@@ -57,7 +44,7 @@ struct Two {
 impl Two {
     fn new() -> Self {
         let (origin, reader) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let library = library(reader.path());
+        let library = library(reader.path(), false);
         Self { origin, reader, library, version: 0 }
     }
 
@@ -83,7 +70,7 @@ impl Two {
         drop(fs::remove_file(&path));
         fs::write(&path, bytes).unwrap();
         let chunked = chunk_file(&path, None, &Default::default(), &Default::default()).unwrap();
-        let record = goods::record(1, name().as_str(), self.version, |record| {
+        let record = record(1, SET, self.version, |record| {
             (record.size, record.policy) = (bytes.len() as u64, Policy::default().of_set(true));
             (record.content, record.manifest) = (chunked.content, chunked.manifest_hash);
         });
@@ -229,7 +216,7 @@ impl Two {
     fn restart(self) -> Self {
         let Self { reader, library: ended, .. } = self;
         drop(ended);
-        Self { library: library(reader.path()), reader, ..self }
+        Self { library: library(reader.path(), false), reader, ..self }
     }
 }
 

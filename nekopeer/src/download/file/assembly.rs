@@ -300,8 +300,8 @@ impl Assembly {
 mod tests {
     use std::path::Path;
 
-    use nekoproto::{Chunk, ContentHash, FileName};
-    use testkit::goods;
+    use nekoproto::{Chunk, ContentHash};
+    use testkit::values::name;
 
     use super::*;
     use crate::storage::share_folder::ShareFolder;
@@ -314,15 +314,12 @@ mod tests {
     }
 
     fn record(content: &[u8]) -> Record {
-        let of = |record: &mut Record| {
-            record.size = BYTES.len() as u64;
-            record.content = ContentHash::from_bytes(*blake3::hash(content).as_bytes());
-        };
-        Record::clone(&goods::record(1, "a", 1, of))
+        let content = ContentHash::from_bytes(*blake3::hash(content).as_bytes());
+        Record { size: BYTES.len() as u64, content, ..testkit::values::file(1, name("a"), 1) }
     }
 
     fn open(folder: &Path, bytes: &[u8]) -> Assembly {
-        let place = ShareFolder::open(folder).unwrap().place(&FileName::new("a").unwrap()).unwrap();
+        let place = ShareFolder::open(folder).unwrap().place(&name("a")).unwrap();
         let partial = place.partial(&record(bytes).content).unwrap();
         let manifest = manifest(bytes);
         let chunks = manifest.chunks().len();

@@ -3,7 +3,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use nekoproto::{Freshness, Identity, Manifest, VerifiedRecord};
+use nekoproto::{Freshness, Manifest, VerifiedRecord};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use testkit::goods;
 use tokio_util::sync::CancellationToken;
@@ -16,14 +16,13 @@ use crate::{
     content::{chunker::chunk_file, stamp::Stamp},
     download::DownloadOptions,
     library::{
-        Library, Opened,
+        Library,
         status::{Condition, on_disk},
+        tests::library,
     },
     storage::{
-        catalogue::{Catalogue, Copy, Entry, PassedOver, ToPlace, Why},
-        lock::DataLock,
+        catalogue::{Copy, Entry, PassedOver, ToPlace, Why},
         partial::Partial,
-        share_folder::ShareFolder,
     },
 };
 
@@ -55,15 +54,9 @@ const POINTS: [Killed; 7] = [
     Killed::Never,
 ];
 
-/// A start of the peer, as [`Peer::spawn`](crate::Peer::spawn) does it.
-pub(in crate::download) fn start(folder: &Path) -> std::sync::Arc<Library> {
-    let share = ShareFolder::open(folder).unwrap();
-    let data_dir = folder.join(".neko");
-    let lock = DataLock::take(&data_dir).unwrap();
-    let identity = Identity::from_seed(&[9; 32]);
-    let catalogue = Catalogue::open(&data_dir, identity.clone()).unwrap();
-    catalogue.settle_all().unwrap();
-    Library::new(Opened { share, data_dir, catalogue, lock }, identity.id(), false, 0, None).0
+/// A start of the peer.
+pub(in crate::download) fn start(folder: &Path) -> Arc<Library> {
+    library(folder, false)
 }
 
 pub(in crate::download) fn content(version: u64) -> Vec<u8> {

@@ -3,6 +3,7 @@
 use std::{fs, os::unix::fs::PermissionsExt};
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+use testkit::values::name;
 
 use super::{
     model_tests::{Folder, NODE, copy},
@@ -11,10 +12,6 @@ use super::{
 
 const SEEDS: u64 = 40;
 const ENTRIES: u64 = 60;
-
-fn name(text: &str) -> FileName {
-    FileName::new(text).unwrap()
-}
 
 /// Opens the catalogue, and does what a peer does with it.
 fn use_it(folder: &Folder) -> Result<(), CatalogueError> {

@@ -5,6 +5,8 @@ use std::{
     thread,
 };
 
+use testkit::values::name;
+
 use super::{
     model_tests::{Folder, copy},
     *,
@@ -12,10 +14,6 @@ use super::{
 
 /// Changes to the disk that one commit makes, at most.
 const CHANGES_MAX: u64 = 200;
-
-fn name(text: &str) -> FileName {
-    FileName::new(text).unwrap()
-}
 
 fn version(catalogue: &Catalogue, text: &str) -> Option<u64> {
     catalogue.entry(&name(text)).unwrap().map(|entry| entry.record.version.get())

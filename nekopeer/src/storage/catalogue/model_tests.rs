@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use nekoproto::{Identity, Manifest, Record};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use redb::ReadableTable;
+use testkit::goods::record;
 
 use super::*;
 use crate::content::stamp::Stamp;
@@ -64,7 +65,7 @@ pub(super) fn copy(folder: &Folder, name: &str, version: u64, content: u8) -> Co
     let path = folder.0.path().join("file");
     std::fs::write(&path, b"x").unwrap();
     let stamp = Stamp::of(&std::fs::metadata(&path).unwrap());
-    let record = testkit::goods::record(2, name, version, |record| {
+    let record = record(2, name, version, |record| {
         (record.size, record.content, record.manifest) = (size, hash, manifest);
     });
     let entry = Entry { record, path, stamp, hashed_at_ns: 7, newest: None, origin_addr: None };

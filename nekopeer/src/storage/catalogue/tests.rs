@@ -3,15 +3,11 @@
 use std::{path::PathBuf, sync::atomic::AtomicU64};
 
 use nekoproto::{Policy, Record, Staleness, VerifiedRecord, Version};
-use testkit::goods;
+use testkit::{goods, values::name};
 use tokio_util::sync::CancellationToken;
 
 use super::{tables::Counts, *};
 use crate::content::chunker::chunk_file;
-
-fn name(text: &str) -> FileName {
-    FileName::new(text).unwrap()
-}
 
 struct Setup {
     folder: tempfile::TempDir,
