@@ -1,6 +1,6 @@
 //! Files made up for tests: bytes, manifest and signed record, for scripted holders.
 
-use nekoproto::{Chunk, ChunkHash, ContentHash, DataRequest, Identity, Manifest, Record, VerifiedRecord};
+use nekoproto::{Chunk, ChunkHash, ContentHash, DataRequest, Manifest, Record, VerifiedRecord};
 
 use crate::{
     rogue::ScriptedReply,
@@ -21,19 +21,9 @@ pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
 
 /// A version of `text`, signed by the node with the seed `origin`, with what `change` makes of it.
 pub fn record(origin: u16, text: &str, version: u64, change: impl FnOnce(&mut Record)) -> VerifiedRecord {
-    signed(&identity(origin), text, version, change)
-}
-
-/// The same, signed by `origin`.
-pub fn signed(
-    origin: &Identity,
-    text: &str,
-    version: u64,
-    change: impl FnOnce(&mut Record),
-) -> VerifiedRecord {
-    let mut record = Record { origin: origin.id(), size: 1, ..file(0, name(text), version) };
+    let mut record = Record { size: 1, ..file(origin, name(text), version) };
     change(&mut record);
-    record.sign(origin).unwrap()
+    record.sign(&identity(origin)).unwrap()
 }
 
 /// One version of a file that no peer published.

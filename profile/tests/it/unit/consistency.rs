@@ -104,16 +104,9 @@ fn broken_bound_is_noticed() {
 
 #[test]
 fn broken_order_is_noticed() {
-    let origin = nekoproto::Identity::from_seed(&[1; 32]).id();
     let record = |version, content: u8| nekoproto::Record {
-        origin,
-        name: nekoproto::FileName::new("a").unwrap(),
-        version: nekoproto::Version::new(version).unwrap(),
-        size: 1,
         content: nekoproto::ContentHash::from_bytes([content; 32]),
-        manifest: nekoproto::ManifestHash::from_bytes([content; 32]),
-        policy: nekoproto::Policy::default(),
-        published_ms: 0,
+        ..testkit::values::file(1, testkit::values::name("a"), version)
     };
     let mut tally = Tally::default();
     tally.holds(&record(1, 1), &record(2, 2));
