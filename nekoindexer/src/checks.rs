@@ -18,7 +18,6 @@ static RUNNING_MAX: LazyLock<usize> =
 /// Lists that are checked or wait. One has at most 128 records of 40 us each: all of them take 0.2 s.
 const LISTS_MAX: usize = 32;
 
-/// Checks signatures for others.
 #[derive(Debug)]
 pub struct SignatureChecks {
     verifier: Arc<Verifier>,

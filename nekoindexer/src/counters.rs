@@ -45,7 +45,6 @@ pub(crate) enum Drop {
     NeighborStuck,
     /// A neighbor did not answer in time, or the connection failed.
     NeighborFailed,
-    /// A neighbor refused.
     NeighborRefused,
     /// A hit of a neighbor was not to be believed.
     HitLeftOut,
@@ -103,13 +102,9 @@ pub(crate) struct Counters {
     pub(crate) forwards: Count,
     /// Calls to neighbors for these.
     pub(crate) asked: Count,
-    /// Calls of registration.
     pub(crate) registrations: Count,
-    /// Records of these.
     pub(crate) records: Count,
-    /// Calls of deregistration.
     pub(crate) deregistrations: Count,
-    /// Calls of invalidation.
     pub(crate) invalidations: Count,
     /// Calls that told holders of newer versions.
     pub(crate) holders_told: Count,

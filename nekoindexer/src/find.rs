@@ -141,7 +141,6 @@ fn verified(shared: &Shared, record: SignedRecord) -> Option<ListedRecord> {
     shared.checks.verifier().verify(record).map(ListedRecord::from).ok()
 }
 
-/// What one neighbor said.
 struct Reply {
     neighbor: String,
     /// Only its hits count.
@@ -215,7 +214,6 @@ async fn asked(
     Ok((heard, part))
 }
 
-/// What a neighbor says.
 async fn ask(neighbor: &Neighbor, request: FindRequest, deadline: Instant) -> Option<Reply> {
     match call(neighbor, deadline, |client, context| client.find(context, request)).await {
         Ok(reply) => {

@@ -20,7 +20,6 @@ use crate::{
     trace::Trace,
 };
 
-/// Merges the answers.
 pub(crate) struct Merging<'a> {
     pub(crate) merge: Merge,
     /// What each guest found, until all others have answered.
@@ -36,7 +35,6 @@ impl<'a> Merging<'a> {
         Self { merge: Merge::new(Vec::new()), guests: Vec::new(), trace, shared }
     }
 
-    /// The answer.
     pub(crate) fn finish(mut self) -> QueryReply {
         self.merge.absorb_guests(&self.guests);
         let trace = self.trace.map(|trace| Box::new(trace.finish(Instant::now())));

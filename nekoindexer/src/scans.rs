@@ -30,7 +30,6 @@ const SLICE: Duration = Duration::from_millis(20);
 /// A scan that has run for this long rests after each slice as long as it ran: lookups need the processor more.
 const HEAVY_FROM: Duration = Duration::from_millis(100);
 
-/// Places for scans.
 #[derive(Debug)]
 pub(crate) struct Scans {
     running: Arc<Semaphore>,

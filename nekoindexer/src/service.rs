@@ -48,7 +48,6 @@ const REMOVED_INLINE: usize = 256;
 pub(crate) struct Service {
     pub(crate) shared: Arc<Shared>,
     pub(crate) remote: Remote,
-    /// The caller as one that asks.
     pub(crate) caller: Arc<Caller>,
     /// The caller's registrations, or why it has none: it is no peer that listens, or another node runs with its key.
     pub(crate) session: Result<Arc<Session>, Refusal>,

@@ -102,7 +102,6 @@ impl Trace {
         self.hops.truncate(TRACE_HOPS_MAX); // one more than have room beside this indexer
     }
 
-    /// All of it.
     pub(crate) fn finish(mut self, now: Instant) -> TraceReply {
         // What says most comes first, in case there is no room for all.
         self.unasked.sort_by_key(|unasked| unasked.why);

@@ -256,7 +256,6 @@ impl<'a> Asking<'a> {
         (first, later, guests)
     }
 
-    /// Asks a trusted neighbor.
     async fn trusted<'n>(&self, neighbor: &'n Neighbor, began: Instant, despite_summary: bool) -> Answer<'n> {
         Answer { neighbor, asked: (began, despite_summary), reply: self.ask(neighbor).await }
     }

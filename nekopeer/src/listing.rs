@@ -30,12 +30,9 @@ pub(crate) struct Listing {
     at_once: usize,
 }
 
-/// What is listed next.
 #[derive(Clone, Debug)]
 enum Next {
-    /// All from here on.
     From(PageStart),
-    /// These.
     Names(Vec<FileName>),
 }
 

@@ -69,7 +69,6 @@ struct Compared {
     rows: Vec<(usize, Compare)>,
 }
 
-/// What came of all of it.
 struct Batched {
     all: Vec<Compared>,
     floor: Floor,

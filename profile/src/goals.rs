@@ -63,7 +63,6 @@ fn shown(figure: f64) -> String {
 }
 
 impl Goal {
-    /// A goal of what was right.
     pub(crate) fn new(what: impl Into<String>, bound: Bound, measured: f64, command: &str) -> Self {
         Self { what: what.into(), bound, measured, command: command.to_owned(), all_right: true }
     }

@@ -102,7 +102,6 @@ fn picture(all: &[(Protocol, String, Points)]) -> Picture {
     shares(title, machine::in_words(), "arrived by then, % of those that arrived", charts)
 }
 
-/// Runs all that is asked for.
 pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Proof, Fault> {
     // For what is busy in this process: all cores, beside the thread that watches.
     let busy = Builder::new_multi_thread().enable_all().build().or_cannot_begin()?;

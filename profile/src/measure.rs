@@ -15,7 +15,6 @@ use crate::{floor::Floor, plan::scenario::Scenario};
 
 pub(crate) use show::COLUMNS;
 
-/// What came of one scenario.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) scenario: Scenario,

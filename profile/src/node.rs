@@ -54,7 +54,6 @@ pub(crate) async fn start_peer(config: Config) -> anyhow::Result<PeerHandle> {
     Ok(peer)
 }
 
-/// What a process is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Role {
     Indexer {
@@ -76,7 +75,6 @@ pub(crate) enum Role {
     Rogue(Order),
 }
 
-/// What a peer is made of.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct PeerOptions {
     /// Its folder, in the folder of the run, which is removed when whoever started it is gone.

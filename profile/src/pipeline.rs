@@ -74,7 +74,6 @@ struct Ran {
     cpu_s: Vec<f64>,
 }
 
-/// What came of it.
 struct Piped {
     ran: Vec<Ran>,
     announced: Option<Announced>,

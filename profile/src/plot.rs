@@ -65,7 +65,6 @@ pub struct Chart {
     pub(crate) legend: SeriesLabelPosition,
 }
 
-/// One axis.
 pub(crate) struct Axis {
     pub(crate) label: &'static str,
     pub(crate) range: Range<f64>,

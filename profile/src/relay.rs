@@ -54,7 +54,6 @@ pub struct Options {
     in_flight: usize,
 }
 
-/// What was seen of one node.
 #[derive(Default)]
 struct Seen {
     counted: ProbeCounts,
@@ -64,7 +63,6 @@ struct Seen {
     taken: Vec<(Taken, usize)>,
 }
 
-/// What came of it.
 struct Relayed {
     ring: Ring,
     probes: u64,

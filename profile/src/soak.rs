@@ -44,7 +44,6 @@ pub struct Options {
     pub(crate) seed: u64,
 }
 
-/// What came of it.
 #[derive(Default)]
 struct Soaked {
     /// What each process took, by its label.

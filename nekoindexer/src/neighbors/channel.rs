@@ -101,7 +101,6 @@ impl Channel {
         self.progress.lock().relies_until().filter(|_| !self.is_over.load(Relaxed))
     }
 
-    /// Whether the other end is trusted.
     pub(crate) fn is_trusted(&self) -> bool {
         *self.trust.borrow()
     }

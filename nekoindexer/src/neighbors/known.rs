@@ -62,7 +62,6 @@ pub(super) struct Inbound {
     pub(super) lost_at: Option<Instant>,
     /// Where the latest one came from.
     pub(super) addr: SocketAddr,
-    /// As what it connected.
     pub(super) trust: TrustLevel,
     /// Its slot among guests.
     slot: Option<Slot>,

@@ -72,7 +72,6 @@ impl Links {
         links
     }
 
-    /// The neighbors now.
     #[must_use]
     pub(crate) fn current(&self) -> Arc<Neighbors> {
         self.current.load_full()

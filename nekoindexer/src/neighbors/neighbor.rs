@@ -18,16 +18,13 @@ pub(crate) struct Connected {
     pub(crate) addr: SocketAddr,
     /// Whether it runs on this machine.
     pub(crate) is_local: bool,
-    /// Calls it.
     pub(crate) client: IndexerServiceClient,
     /// What the two ends told each other of names over this connection.
     pub(crate) channel: Arc<Channel>,
 }
 
-/// A connected neighbor.
 #[derive(Clone, Debug)]
 pub(crate) struct Neighbor {
-    /// Who it is.
     pub(crate) node: NodeId,
     pub(crate) connected: Connected,
     /// How many of our queries it is busy with.
@@ -90,7 +87,6 @@ impl Neighbor {
     }
 }
 
-/// The neighbors at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Neighbors {
     /// Connected ones that are trusted, each node once.
@@ -99,7 +95,6 @@ pub(crate) struct Neighbors {
     pub(crate) tags: Vec<NodeTag>,
     /// Their tags in order.
     pub(crate) sorted: Arc<[NodeTag]>,
-    /// Connected guests.
     pub(crate) guests: Vec<Neighbor>,
     /// Trusted ones out of reach, or that do not answer; `None` where it was never known who they are.
     pub(crate) away: Vec<Option<NodeTag>>,

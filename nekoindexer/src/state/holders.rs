@@ -81,7 +81,6 @@ pub fn heard(
     wanted.take(max).zip(1..).map(listed).filter(|holder| !holder.at.addrs().is_empty()).collect()
 }
 
-/// As they are sent.
 pub(crate) fn sent(holders: Vec<Listed>) -> List<ListedHolder, HOLDERS_MAX> {
     List::first_of(holders.into_iter().map(Listed::into_sent))
 }

@@ -36,7 +36,6 @@ pub(crate) enum Ending {
 /// A running peer that carries out commands.
 #[derive(Debug)]
 pub(crate) struct Host {
-    /// The peer.
     pub(crate) peer: PeerHandle,
     /// Cancelled when a command asks the peer to end.
     pub(crate) stop: CancellationToken,
@@ -64,9 +63,6 @@ pub(crate) struct Carried {
 
 impl Carried {
     /// The next reply; `None` after the last.
-    ///
-    /// # Cancel safety
-    /// Safe.
     pub(crate) async fn next(&mut self) -> Option<Reply> {
         self.replies.recv().await
     }

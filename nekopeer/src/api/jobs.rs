@@ -58,7 +58,6 @@ pub(super) async fn job(
     find(&inside, id).await.map(Json)
 }
 
-/// The job with this id.
 pub(super) async fn find(inside: &Inside, id: u64) -> Result<JobRow, Problem> {
     let (rows, _) = inside.carry_out(Jobs {}, no_input())?.rows().await?;
     let job = rows.iter().filter_map(Row::parse).find(|job: &JobRow| job.id == id);

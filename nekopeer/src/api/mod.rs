@@ -63,7 +63,6 @@ use crate::storage::remembered::Home;
 pub(crate) enum Need {
     /// To run already.
     Running,
-    /// Its catalogue.
     Catalogue,
     /// Indexers that the command names; others help.
     Ticket,
@@ -81,7 +80,6 @@ pub(crate) struct About {
     pub(crate) need: Need,
     /// How its answer looks as JSON.
     pub(crate) shape: Shape,
-    /// Whether it reads its input.
     pub(crate) takes_input: bool,
     /// Whether it goes on until its caller leaves. The peer does not wait for its end, and where the peer ends, it can be
     /// begun anew elsewhere.
@@ -233,7 +231,6 @@ commands! {
     events::Events,
 }
 
-/// The REST routes.
 fn routes() -> OpenApiRouter<Arc<rest::Inside>> {
     OpenApiRouter::new()
         .routes(routes!(search::search))

@@ -26,7 +26,6 @@ pub(crate) enum NoCommand {
 }
 
 impl NoCommand {
-    /// Wrong usage.
     pub(super) fn usage(why: impl Into<Cow<'static, str>>) -> Self {
         Self::Usage(why.into())
     }

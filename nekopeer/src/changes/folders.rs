@@ -28,7 +28,6 @@ const REMOTE: [u64; 9] = [
     0x0bd0_0bd0,
 ];
 
-/// A folder that has to be there.
 #[derive(Debug)]
 pub(super) struct Folder {
     pub(super) path: PathBuf,

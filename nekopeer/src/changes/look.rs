@@ -23,7 +23,6 @@ use crate::{
     storage::catalogue::{CatalogueError, PageStart},
 };
 
-/// What is at a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum At {
     /// A file that may be published, or the place of one that is.

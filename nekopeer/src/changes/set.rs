@@ -27,7 +27,6 @@ pub(super) struct Set {
     /// The name of the set, if it is not that of the folder.
     name: Option<FileName>,
     rules: Rules,
-    /// It is to be published.
     is_due: bool,
     /// The paths and stamps of the files, before it was published last, by their hash.
     taken: Option<blake3::Hash>,

@@ -90,7 +90,6 @@ impl Signs {
         self.inbox.came.notified().await;
     }
 
-    /// Takes the signs.
     pub(super) fn take(&self) -> Gathered {
         let Waiting { paths, is_lost, is_blind } = mem::take(&mut *self.inbox.paths.lock());
         Gathered { paths: paths.into_iter().collect(), is_lost, is_blind }

@@ -74,7 +74,6 @@ impl Bars {
     }
 }
 
-/// One line.
 struct Bar {
     what: String,
     drawn: Option<ProgressBar>,

@@ -38,7 +38,6 @@ const THREADS_END_WITHIN: Duration = Duration::from_secs(1);
 /// How a command ended; maps to the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ended {
-    /// Success.
     Well,
     /// The command line is wrong.
     Usage,

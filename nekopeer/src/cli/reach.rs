@@ -43,9 +43,6 @@ pub(super) enum Reached {
 
 /// Finds the peer that runs on the data folder and can do what is needed, or starts one. Waits while a peer
 /// runs that cannot.
-///
-/// # Cancel safety
-/// Safe.
 pub(super) async fn reach(args: &NodeArgs, need: Need, output: Output) -> anyhow::Result<Reached> {
     let folder = args.data_dir();
     let mut indexers = None;

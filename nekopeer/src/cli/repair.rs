@@ -17,7 +17,6 @@ use crate::{
     util::tasks::blocking,
 };
 
-/// The report, for programs.
 #[derive(Serialize)]
 struct Report<'a> {
     state: &'static str,
@@ -34,7 +33,6 @@ struct Report<'a> {
     complete: bool,
 }
 
-/// Runs it.
 pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
     let folder = args.data_dir();
     let (examined, salvaged) = blocking(move || -> anyhow::Result<(Examined, Salvaged)> {

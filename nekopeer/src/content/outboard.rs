@@ -44,7 +44,6 @@ impl Segments {
         Self { size, hashes: vec![None; count], missing: count }
     }
 
-    /// Number of segments.
     pub(crate) const fn len(&self) -> usize {
         self.hashes.len()
     }

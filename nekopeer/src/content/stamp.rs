@@ -63,7 +63,6 @@ fn ns(secs: i64, nanos: impl Into<i128>) -> i128 {
 }
 
 impl Stamp {
-    /// The stamp of a file with this metadata.
     pub(crate) fn of(metadata: &Metadata) -> Self {
         Self {
             size: metadata.size(),

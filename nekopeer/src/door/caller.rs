@@ -34,7 +34,6 @@ const FACTS_BYTES_MAX: usize = 1024 * 1024;
 
 /// Has commands carried out, by a peer of this process or, one, by another process.
 pub(crate) struct Caller {
-    /// What the peer is.
     pub(crate) facts: Facts,
     to: To,
     is_answered: bool,
@@ -61,9 +60,6 @@ impl Drop for Connection {
 }
 
 /// Knocks at the door of a data folder. Waits while the peer does not answer.
-///
-/// # Cancel safety
-/// Safe.
 pub(crate) async fn knock(data_dir: &Path) -> Result<Caller, DoorError> {
     let folder = || data_dir.to_owned();
     let broken = |error: io::Error| DoorError::Broken(folder(), error);

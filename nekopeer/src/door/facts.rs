@@ -21,9 +21,7 @@ pub(crate) const DOOR_VERSION: u32 = 15;
 /// What a running peer is, and was told at its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Facts {
-    /// The version of its door.
     pub(crate) version: u32,
-    /// The id of its process.
     pub(crate) process: u32,
     pub(crate) node: NodeId,
     /// Where it serves, with the real port.

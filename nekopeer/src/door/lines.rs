@@ -16,7 +16,6 @@ pub(super) fn reader(body: Body) -> impl AsyncBufRead + Send + Unpin {
     StreamReader::new(Box::pin(body.into_data_stream().map_err(io::Error::other)))
 }
 
-/// One line.
 pub(super) fn line(value: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(value).unwrap_or_default(); // plain fields: serialising them cannot fail
     line.push(b'\n');

@@ -22,7 +22,6 @@ const SOCKET: &str = "peer.sock";
 /// paths for sockets.
 pub(super) struct Place {
     folder: File,
-    /// For messages.
     pub(super) path: PathBuf,
 }
 
@@ -78,7 +77,6 @@ impl Place {
         self.path.symlink_metadata().is_ok()
     }
 
-    /// Connects.
     pub(super) async fn connect(&self) -> io::Result<UnixStream> {
         UnixStream::connect(self.short_path()).await
     }

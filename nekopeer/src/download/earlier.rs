@@ -23,9 +23,7 @@ const SOURCES_ENOUGH: usize = 8;
 
 /// What was found of a version that was asked for by its number.
 pub(super) enum ByNumber {
-    /// It is the newest.
     Newest(Target),
-    /// It is an earlier one.
     Earlier(Box<Earlier>),
 }
 

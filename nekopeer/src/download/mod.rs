@@ -78,7 +78,6 @@ pub struct DownloadOptions {
 const SEARCHES_MAX: usize = 3;
 
 impl DownloadOptions {
-    /// Whose file of this name is wanted.
     fn origin_of(&self, name: &FileName) -> Option<&str> {
         self.origins.get(name).or(self.origin.as_ref()).map(String::as_str)
     }

@@ -31,9 +31,6 @@ impl Downloader {
     /// Puts `version` of `name`, or the last one that was replaced, back in its place. Recorded with it, in one
     /// transaction: if the user went back, those up to the newest one that is known do not take its place by themselves any
     /// more. If `refused`, that one does not, and what is put back takes the place of no other.
-    ///
-    /// # Cancel safety
-    /// Safe.
     pub(crate) async fn restore(
         &self,
         name: &FileName,

@@ -250,9 +250,6 @@ impl Indexers {
 
     /// Completes when an indexer refuses this peer because another process uses its key, and either that one was there
     /// before this one began, or no indexer lists this one; says why.
-    ///
-    /// # Cancel safety
-    /// Safe.
     pub(crate) async fn refused(&self) -> String {
         let mut refusals = self.library.key_in_use.subscribe();
         loop {

@@ -32,7 +32,6 @@ pub(crate) struct Sort {
     pub(crate) is_descending: bool,
 }
 
-/// What files are sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SortKey {
     #[default]
@@ -58,7 +57,6 @@ pub(crate) struct Browsed {
     pub(crate) next: Option<FileName>,
 }
 
-/// Totals of files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) files: u64,

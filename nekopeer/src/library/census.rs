@@ -30,7 +30,6 @@ pub(crate) struct Census {
     pub(crate) stale: u64,
     /// Files that changed on disk, as far as is known, and are not shared.
     pub(crate) changed: u64,
-    /// Files that are sets.
     pub(crate) sets: u64,
     /// Leases of readers on news of own files.
     pub(crate) readers: u64,

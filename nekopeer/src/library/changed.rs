@@ -42,7 +42,6 @@ struct Inner {
     waiting: BTreeSet<FileName>,
 }
 
-/// One of them.
 #[derive(Debug)]
 struct Found {
     /// As it was found last; `None`: there is no such file.
@@ -144,7 +143,6 @@ impl ChangedFiles {
         self.inner.lock().found.get(name).is_some_and(|found| found.is_told)
     }
 
-    /// Those of which the user was told.
     pub(crate) fn told(&self) -> Vec<FileName> {
         let inner = self.inner.lock();
         inner.found.iter().filter(|(_, found)| found.is_told).map(|(name, _)| name.clone()).collect()

@@ -21,7 +21,6 @@ impl Judged {
         Judging { name, among: self }
     }
 
-    /// Whether one is running.
     pub(crate) fn has(&self, name: &FileName) -> bool {
         self.0.lock().contains(name)
     }

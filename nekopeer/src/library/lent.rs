@@ -30,11 +30,9 @@ const LENT_CHUNKS_MAX: usize = 1024 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Lent(Mutex<Vec<(Instant, Arc<LentVersion>)>>);
 
-/// One version.
 #[derive(Debug)]
 pub(crate) struct LentVersion {
     pub(crate) record: VerifiedRecord,
-    /// Its encoded manifest.
     pub(crate) encoded: Arc<[u8]>,
     manifest: Manifest,
     files: Vec<Arc<File>>,

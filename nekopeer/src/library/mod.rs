@@ -122,7 +122,6 @@ pub(crate) struct Opened {
 /// News that was recorded and not yet acted on.
 #[derive(Debug, Default)]
 pub(crate) struct News {
-    /// Outdated copies.
     pub(crate) outdated: BTreeMap<FileName, NodeId>,
     /// Files found changed on disk, or as they were again.
     pub(crate) changed: BTreeSet<FileName>,
@@ -179,7 +178,6 @@ impl Library {
         drop(self.events.send(event)); // there may be no receiver
     }
 
-    /// Events from now on.
     pub(crate) fn events(&self) -> broadcast::Receiver<Event> {
         self.events.subscribe()
     }

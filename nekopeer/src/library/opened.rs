@@ -60,11 +60,9 @@ pub(crate) struct Validity {
 /// What is held under a name.
 #[derive(Debug)]
 pub(crate) enum Holding {
-    /// Nothing.
     Nothing,
     /// A file that was changed or removed by another program. The peer has taken note.
     Damaged(Arc<Entry>),
-    /// A file as it was published.
     Open(OpenFile),
 }
 

@@ -23,7 +23,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// Time for a connection, by whatever way: five round trips of 300 ms.
 const CONNECTED_WITHIN: Duration = Duration::from_millis(1500);
 
-/// Calls other peers.
 #[derive(Debug)]
 pub(crate) struct Peers {
     endpoint: Arc<Endpoint>,

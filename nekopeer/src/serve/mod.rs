@@ -81,7 +81,6 @@ pub(crate) struct Uploads {
     dialed_back: Arc<Semaphore>,
 }
 
-/// What a turn did.
 enum Turned {
     /// All that was asked for is answered.
     Answered,
@@ -105,7 +104,6 @@ impl Uploads {
         Arc::new(Self { library, partial_files, slots, idle, in_memory, throttle, dialed_back })
     }
 
-    /// The slots now.
     pub(crate) fn slots(&self) -> SlotCounts {
         self.slots.now()
     }

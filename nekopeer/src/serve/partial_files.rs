@@ -14,7 +14,6 @@ pub(crate) struct PartialFile {
     pub(crate) manifest: Arc<Manifest>,
     /// The outboard, if a holder sent it.
     pub(crate) outboard: Option<Arc<Segments>>,
-    /// The encoded manifest.
     pub(crate) encoded: Arc<[u8]>,
     pub(crate) file: Arc<File>,
     pub(crate) have: Arc<SharedBitfield>,

@@ -22,7 +22,6 @@ pub(super) struct Sending {
     head: Vec<u8>,
     /// What follows the head.
     body: Body,
-    /// Length of the header.
     header: u64,
     /// Bytes sent, the header included.
     sent: u64,
@@ -31,7 +30,6 @@ pub(super) struct Sending {
 /// How far a reply came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// All of it.
     All,
     /// As many bytes as one turn has.
     Share,

@@ -16,7 +16,6 @@ pub(crate) const SLOTS_OF_ONE_MAX: usize = 8;
 /// Maximum time that a request waits for its first slot; much less than the time after which a reader gives up.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// The slots.
 #[derive(Debug)]
 pub(crate) struct UploadSlots(Mutex<Inner>);
 
@@ -27,12 +26,10 @@ struct Inner {
     changed: HashMap<TurnId, Arc<Notify>>,
 }
 
-/// The slots at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SlotCounts {
     /// Requests that are being answered, also while their readers take no bytes.
     pub(crate) active: usize,
-    /// Requests that wait for one.
     pub(crate) waiting: usize,
 }
 
@@ -90,17 +87,11 @@ impl Inner {
 
 impl Turn {
     /// Waits for the first slot; false if it had to give way, or after a time limit.
-    ///
-    /// # Cancel safety
-    /// Safe.
     pub(crate) async fn begins(&self) -> bool {
         timeout(WAIT_MAX, self.goes_on()).await.unwrap_or(false)
     }
 
     /// Waits for a slot; false if it had to give way.
-    ///
-    /// # Cancel safety
-    /// Safe.
     pub(crate) async fn goes_on(&self) -> bool {
         loop {
             let phase = self.slots.0.lock().turns.phase(self.id);
@@ -113,9 +104,6 @@ impl Turn {
     }
 
     /// Waits until it has to give way.
-    ///
-    /// # Cancel safety
-    /// Safe.
     pub(crate) async fn gives_way(&self) {
         while self.slots.0.lock().turns.phase(self.id).is_some() {
             self.changed.notified().await;

@@ -38,9 +38,7 @@ pub(crate) enum Sign {
 /// What is found at a path. `S` tells whether it is the same file with the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look<S> {
-    /// A file.
     File(S),
-    /// Nothing.
     Missing,
     /// It is being written by this peer, or cannot be looked at now.
     Busy,

@@ -242,7 +242,6 @@ impl CopyState {
         self.retry.is_none()
     }
 
-    /// The newest version that is known.
     pub(crate) fn known(&self) -> Version {
         self.newest.as_ref().map_or(self.version, |newest| newest.version)
     }

@@ -12,7 +12,6 @@ use nekoproto::transport::slots::SlotOwner;
 pub(crate) struct Limits {
     /// Turns that send at once.
     pub(crate) sending: usize,
-    /// Turns in all.
     pub(crate) all: usize,
     /// Turns of one reader.
     pub(crate) each: usize,

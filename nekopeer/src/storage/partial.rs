@@ -118,7 +118,6 @@ impl Place {
 }
 
 impl Partial {
-    /// Its current path.
     pub(crate) fn path(&self) -> PathBuf {
         self.place.path.with_file_name(&self.name)
     }
@@ -299,7 +298,6 @@ impl Partial {
         Ok(())
     }
 
-    /// Deletes it.
     pub(crate) fn discard(self) -> Result<(), StoreError> {
         match self.place.folder.remove_file(&self.name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()), // already deleted

@@ -76,7 +76,6 @@ impl Place {
         }
     }
 
-    /// Opens the file in this place for reading.
     pub(crate) fn open(&self) -> Result<File, StoreError> {
         no_follow::open(&self.folder, &self.file_name, false).map_err(error_at(&self.path))
     }

@@ -25,7 +25,6 @@ struct State {
 }
 
 impl Untouched {
-    /// From now on.
     pub(super) fn new(file: &File) -> io::Result<Self> {
         Ok(Self(Mutex::new(State { left: stamp(file)?, is_touched: false })))
     }

@@ -75,7 +75,6 @@ impl Output {
         self.print(&format!("{text}\n")) // at once: others may write there too
     }
 
-    /// Prints a part of the result, as it is.
     pub(crate) fn print(self, text: &str) -> io::Result<()> {
         let mut stdout = Stdout::lock();
         stdout.write_all(text.as_bytes())?;

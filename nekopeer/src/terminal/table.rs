@@ -190,7 +190,6 @@ impl Cells {
         cells
     }
 
-    /// Adds the next cell.
     pub(crate) fn add(&mut self, cell: impl Display) {
         let start = self.text.len();
         let _ = write!(self.text, "{cell}"); // a `String` takes all

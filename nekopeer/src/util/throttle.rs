@@ -32,9 +32,6 @@ impl Throttle {
     }
 
     /// Waits until downloads are paused, or not paused, which they may be now.
-    ///
-    /// # Cancel safety
-    /// Safe.
     pub(crate) async fn until_paused(&self, paused: bool) {
         // The sender is here.
         drop(self.paused.subscribe().wait_for(|now| *now == paused).await);

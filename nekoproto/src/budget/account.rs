@@ -18,7 +18,6 @@ use crate::values::NodeId;
 #[derive(Clone, Debug)]
 pub struct Account(pub(super) Arc<Shared>);
 
-/// Whose account it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Who {
     pub(super) site: IpAddr,

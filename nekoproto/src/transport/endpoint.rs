@@ -131,7 +131,6 @@ impl Endpoint {
         &self.config.identity
     }
 
-    /// What it is to others.
     pub(super) const fn role(&self) -> Role {
         self.config.role
     }

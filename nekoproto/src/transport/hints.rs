@@ -18,10 +18,8 @@ const STAGGER: Duration = Duration::from_millis(250);
 #[derive(Debug, Default)]
 pub(super) struct Hints(Mutex<HashMap<(NodeId, SocketAddr), Vec<Way>>>);
 
-/// A way to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// It is dialled.
     To(SocketAddr),
     /// It dials, as this indexer tells it to.
     Via(IndexerAddr),

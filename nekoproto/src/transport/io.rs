@@ -26,9 +26,7 @@ const PROBE_EVERY: Duration = Duration::from_secs(5);
 /// The byte stream of one connection.
 #[derive(Debug)]
 pub(super) enum Io {
-    /// Plain TCP.
     Plain(TcpStream),
-    /// TLS over TCP.
     Tls(Box<TlsStream<TcpStream>>),
 }
 

@@ -120,7 +120,6 @@ impl ConnectionLimiter {
         self.failed.load(Relaxed)
     }
 
-    /// Connections that may be silent now.
     fn silent_max(&self) -> usize {
         let unused = self.control.max().saturating_sub(self.control.taken());
         (unused / SILENT_PARTS).max(self.handshakes.max())

@@ -34,7 +34,6 @@ fn most<'a>(rows: impl IntoIterator<Item = &'a Row>, key: &str) -> f64 {
     rows.into_iter().map(|row| row.get(key).abs()).fold(0.0, f64::max)
 }
 
-/// The rows with these values.
 fn at<'a>(rows: &'a [Row], of: &[(&str, f64)]) -> Vec<&'a Row> {
     let is = |row: &&Row| of.iter().all(|(key, value)| (row.get(key) - value).abs() < 1e-9);
     rows.iter().filter(is).collect()

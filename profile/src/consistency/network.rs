@@ -51,7 +51,6 @@ pub(crate) fn holder(key: usize, n: usize) -> Holder {
     Holder::new(identity(key).id(), SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
-/// Which peer that is.
 pub(crate) fn peer_at(holder: &Holder) -> usize {
     usize::from(holder.addr.port() - PORT_FIRST)
 }
@@ -60,7 +59,6 @@ pub(crate) fn peer_at(holder: &Holder) -> usize {
 struct Summaries {
     name: FileName,
     tags: Vec<NodeTag>,
-    /// The neighbors of each.
     neighbors: Vec<Vec<usize>>,
     /// Which of them list the file.
     lists: Vec<AtomicBool>,
@@ -75,7 +73,6 @@ impl Summaries {
     }
 }
 
-/// One indexer.
 pub(crate) struct Indexer {
     n: usize,
     summaries: Arc<Summaries>,

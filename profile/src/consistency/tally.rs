@@ -75,7 +75,6 @@ impl Tally {
         self.past_bound + self.went_back + self.two_contents + self.never_shared
     }
 
-    /// The figures of one simulation.
     pub(crate) fn figures(&self) -> Vec<(&'static str, f64)> {
         let share = |part: usize, of: usize| 100.0 * count(part) / count(of.max(1));
         let each = |all: usize| count(all) / count(self.updates.max(1));

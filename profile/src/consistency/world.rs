@@ -64,7 +64,6 @@ enum Event {
     Comes(usize),
     Goes(usize),
     Mishap,
-    /// The figures begin.
     Begins,
 }
 
@@ -145,7 +144,6 @@ struct Peer {
     wake_at: Option<Duration>,
 }
 
-/// One simulation.
 struct World {
     setting: Setting,
     /// The indexers that a query at each gets to.

@@ -39,7 +39,6 @@ struct Plan {
     goals: Vec<(String, Figure, Bound)>,
 }
 
-/// A figure of what was measured.
 #[derive(Clone, Copy)]
 enum Figure {
     Median(&'static str),

@@ -34,7 +34,6 @@ fn most_us(kind: Kind, before_us: f64, is_saturated: bool) -> f64 {
     if kind == Kind::Found { found } else { found + GUESTS_US }
 }
 
-/// What came of one attack.
 pub(crate) struct Attacked {
     pub(crate) attack: Attack,
     pub(crate) samples: Vec<Sample>,

@@ -38,7 +38,6 @@ const UNPROVEN_MAX: u64 = 2;
 /// Disk that a bait may take.
 const DISK_MIB: f64 = 256.0;
 
-/// All of them.
 pub(super) struct Victims {
     third: Arc<AtomicU64>,
     _counting: AbortOnDropHandle<()>,

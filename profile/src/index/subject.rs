@@ -22,7 +22,6 @@ const WARM_UP: usize = amount(500);
 /// A number of calls, and how long they took.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timing {
-    /// Names that the calls were about.
     pub(crate) names: usize,
     /// From the first call to the last answer.
     pub(crate) wall: Duration,

@@ -126,7 +126,6 @@ impl Auditor {
         Ok(())
     }
 
-    /// Whether it knows of all that was acknowledged.
     pub(crate) async fn knows(&mut self, acknowledged: &[Acknowledged]) -> anyhow::Result<bool> {
         let versions = self.versions().await?;
         Ok(acknowledged.iter().all(|one| versions[one.name].known >= one.version))

@@ -70,7 +70,6 @@ impl Net {
         }
     }
 
-    /// Has the workers work.
     pub(crate) fn work(&mut self) {
         let runtime = &self.stage.setting.runtime;
         self.working = self.workers.drain(..).map(|worker| runtime.spawn(worker.run())).collect();

@@ -42,7 +42,6 @@ pub(crate) type Published = Result<Arc<HashMap<String, u64>>, Arc<str>>;
 /// Files that wait to be published, and who waits for that.
 type Waiting = (Vec<PathBuf>, oneshot::Sender<Published>);
 
-/// A running origin.
 pub(crate) enum Origin {
     Native { peer: PeerHandle, waiting: Mutex<Vec<Waiting>>, calls: Semaphore },
     Rest { daemon: Box<Daemon>, http: Http, node: String, addr: SocketAddr, requests: Semaphore },
@@ -147,7 +146,6 @@ async fn publish_waiting(peer: &PeerHandle, waiting: &Mutex<Vec<Waiting>>) {
     }
 }
 
-/// The versions in an answer by REST.
 fn versions(answer: &Value) -> anyhow::Result<Arc<HashMap<String, u64>>> {
     let failed = answer["failed"].as_array().and_then(|failed| failed.first());
     ensure!(failed.is_none(), "cannot share: {}", failed.unwrap_or_default());

@@ -36,7 +36,6 @@ const MISHAPS: [(f64, Mishap); 4] = [
     (0.75, Mishap::IndexerReturns),
 ];
 
-/// What came of one run.
 pub(crate) struct Measured {
     pub(crate) row: Row,
     /// What did not hold.

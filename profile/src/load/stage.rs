@@ -24,7 +24,6 @@ pub(crate) struct Setting {
     pub(crate) protocol: Protocol,
     /// Where the origin, if it is in this process, and the workers run.
     pub(crate) runtime: Handle,
-    /// Of the run.
     pub(crate) folder: PathBuf,
     pub(crate) network: Option<Private>,
     pub(crate) names: Names,
@@ -42,7 +41,6 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Starts the indexers.
     pub(crate) async fn start(setting: Setting) -> anyhow::Result<Self> {
         let deployment = Deployment { port: setting.port, ..setting.deployment.clone() };
         let (kept, addrs) = deployment.ports(INDEXERS)?;

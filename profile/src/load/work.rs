@@ -30,7 +30,6 @@ pub(crate) struct Names {
     /// Of the network; in all bytes.
     pub(crate) label: &'static str,
     pub(crate) workers: usize,
-    /// Names of each.
     pub(crate) each: usize,
 }
 
@@ -77,7 +76,6 @@ pub(crate) struct Job {
     pub(crate) stop: CancellationToken,
 }
 
-/// What came of it.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     /// How often each name of all was to be published; those of others: never.

@@ -160,7 +160,6 @@ impl Measured {
     }
 }
 
-/// Counts by the names of what they count.
 fn by_kind<K: Serialize>(counts: &BTreeMap<K, usize>) -> Map<String, Value> {
     counts.iter().map(|(kind, count)| (key(kind), json!(count))).collect()
 }

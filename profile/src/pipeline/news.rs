@@ -24,7 +24,6 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
 /// Announcements of a batch of files each that are under way at once.
 const IN_FLIGHT: usize = 4;
 
-/// What came of the announcements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announced {
     /// Versions that the first indexer acknowledged.
@@ -73,7 +72,6 @@ async fn publish(origin: &Client, records: Vec<SignedRecord>) -> anyhow::Result<
     Ok(versions)
 }
 
-/// Records of this version of the files of a batch.
 fn signed(origin: &Identity, batch: usize, version: Version) -> Vec<SignedRecord> {
     let sign = |n: usize| {
         let first = sign_record(origin, &format!("build-{batch}/part-{n}.bin")).to_signed();

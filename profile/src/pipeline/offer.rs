@@ -20,7 +20,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// The line is broken when so many calls were lost one after the other, in times of those that are under way at once.
 const BROKEN_AFTER: usize = 3;
 
-/// What came of the messages.
 #[derive(Default)]
 pub(crate) struct Offered {
     /// Messages whose calls were begun.
@@ -42,7 +41,6 @@ pub(crate) struct Offered {
     pub(crate) nodes: [[Times; 2]; HOPS],
 }
 
-/// What became of one call.
 enum Call {
     Arrived(Box<ProbeReply>),
     Refused,

@@ -24,7 +24,6 @@ const PORT: u16 = 7707;
 /// The network between this process and the last indexer; that before indexer n has number n.
 const LAST: u8 = 200;
 
-/// The indexers.
 pub(crate) struct Stand {
     pub(crate) nodes: Vec<Process>,
     /// Where the first and the last are reached from here, and where a client is that is listed there.

@@ -15,7 +15,6 @@ const BINS: usize = 80;
 /// would press all others into a line at the bottom.
 const TOP_OF_P99: f64 = 1.5;
 
-/// Both.
 pub(crate) fn pictures(measured: &Measured) -> Vec<(String, Picture)> {
     let figures = &measured.figures;
     let top = (figures.p99 * TOP_OF_P99).min(figures.max * 1.05).max(figures.p50 * 1.2);

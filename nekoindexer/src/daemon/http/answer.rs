@@ -9,7 +9,6 @@ use axum::body::{Body, Bytes};
 use hyper::body::{Frame, SizeHint};
 use nekoproto::transport::slots::Activity;
 
-/// The body of an answer.
 #[derive(Debug)]
 pub(super) struct Answer {
     body: Body,

@@ -111,7 +111,6 @@ impl Guard {
     }
 }
 
-/// The one host that the request names.
 fn host(request: &Request) -> Result<Authority, Problem> {
     let told = single(request.headers(), &header::HOST)?
         .ok_or_else(|| Problem::bad_request("a request must name its host: send a `Host` header"))?;

@@ -35,7 +35,6 @@ pub(super) struct Io {
 /// Since when writes have been waiting, if they are.
 #[derive(Debug)]
 struct Stalled {
-    /// Who is told.
     activity: Activity,
     /// The timer is made once, when a write has to wait for the first time.
     until: Option<Pin<Box<Sleep>>>,

@@ -62,7 +62,6 @@ impl HttpSlot {
         self.activity.ended()
     }
 
-    /// What is used of it.
     pub(super) fn activity(&self) -> &Activity {
         &self.activity
     }

@@ -12,7 +12,6 @@ use super::{
     table::{Kind, Setting},
 };
 
-/// An aligned table.
 pub(super) fn table(settings: &[Setting], in_force: &InForce) -> String {
     let mut rows = vec![["setting".to_owned(), "value".to_owned(), "from".to_owned()]];
     for setting in settings {

@@ -29,7 +29,6 @@ fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// What holds.
 pub(super) struct InForce {
     pub(super) matches: ArgMatches,
     /// Where the file says what holds, by key.

@@ -156,7 +156,6 @@ fn read_again<P: Program>() -> Result<P, Vec<String>> {
     layered(&command, &line, &table::settings(&command), given).map(|(args, _)| args)
 }
 
-/// Reads the command line alone.
 fn read_line<P: Program>() -> clap::error::Result<(Command, Vec<OsString>, P)> {
     let (command, line) = (table::prepared(P::command()), Vec::from_iter(env::args_os()));
     let args = P::from_arg_matches(&P::for_help(command.clone()).try_get_matches_from(&line)?)?;

@@ -74,7 +74,6 @@ fn written(kind: Kind, value: &str) -> String {
     if is_bare { value.to_owned() } else { quoted(value) }
 }
 
-/// A TOML string.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -9,9 +9,7 @@ use super::units::Rate;
 /// Flags that say where settings are, or ask for something else.
 const NO_SETTINGS: [&str; 4] = ["config", "print_config", "help", "version"];
 
-/// One setting.
 pub(super) struct Setting {
-    /// The flag.
     pub(super) arg: Arg,
     /// Key in the configuration file.
     pub(super) key: String,
@@ -53,7 +51,6 @@ impl Kind {
         }
     }
 
-    /// What is expected of a value.
     pub(super) const fn expected(self) -> &'static str {
         match self {
             Self::Switch => "true or false",

@@ -44,7 +44,6 @@ pub enum Config {
 }
 
 impl Tool {
-    /// What is to be printed.
     pub(super) fn run(&self, command: Command) -> Result<String, String> {
         let mut text = Vec::new();
         match self {

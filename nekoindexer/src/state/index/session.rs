@@ -66,7 +66,6 @@ pub(super) type NameHashes = HashSet<NameHash, BuildNoHashHasher<NameHash>>;
 #[derive(Debug, Default)]
 pub(super) struct SessionNames {
     hashes: NameHashes,
-    /// What they take.
     reserved: Reservation,
     /// The session was removed; nothing may be added to it any more.
     closed: bool,

@@ -15,13 +15,11 @@ pub(crate) struct Done {
 /// How much of what was asked for was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
-    /// All of it.
     All,
     /// Not all of it.
     Part,
     /// A name was not found; the rest is done.
     NotFound,
-    /// Nothing of it.
     Nothing,
 }
 

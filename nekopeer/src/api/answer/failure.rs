@@ -114,7 +114,6 @@ impl Failure {
         Self { message: in_one_line(error), kind, remedy }
     }
 
-    /// Prints it, with what helps.
     pub(crate) fn print(&self, output: Output) {
         output.error(self, self.remedy);
     }

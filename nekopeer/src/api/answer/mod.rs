@@ -55,7 +55,6 @@ impl Answer {
         self.0.send(reply).await.map_err(|_| Failure::new("nobody takes the answer"))
     }
 
-    /// Sends a row.
     pub(in crate::api) async fn row(&self, value: &impl Serialize) -> Result<(), Failure> {
         self.send(Reply::Rows(vec![Row::of(value)])).await
     }

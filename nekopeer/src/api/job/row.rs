@@ -104,7 +104,6 @@ impl JobState {
     }
 }
 
-/// What a job about these names is called.
 pub(super) fn called(names: &[FileName], title: String) -> String {
     bounded(match names {
         [] => title,

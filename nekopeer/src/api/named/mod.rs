@@ -71,7 +71,6 @@ pub(super) async fn search(
     Ok(answers)
 }
 
-/// The options of a download of what is wanted.
 pub(super) fn options(wanted: &Wanted, via: &Via, force: bool) -> DownloadOptions {
     let origins = wanted.named.iter().map(|(name, named)| (name.clone(), named.origin.clone()));
     DownloadOptions {

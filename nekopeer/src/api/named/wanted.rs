@@ -41,7 +41,6 @@ pub(crate) struct Pattern {
 pub(crate) struct Named {
     /// The first digits of the origin's id.
     pub(crate) origin: String,
-    /// A version that was published.
     pub(crate) version: Option<Version>,
 }
 

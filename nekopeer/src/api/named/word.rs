@@ -48,12 +48,10 @@ impl Word {
         }
     }
 
-    /// Whether it is a ticket.
     pub(crate) const fn is_ticket(&self) -> bool {
         matches!(self, Self::Ticket(_))
     }
 
-    /// What it is about, for a user.
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Ticket(ticket) => ticket.name.to_string(),
@@ -61,7 +59,6 @@ impl Word {
         }
     }
 
-    /// The name that it means.
     pub(crate) fn name(&self) -> Option<&FileName> {
         match self {
             Self::Name(name) => Some(name),

@@ -18,7 +18,6 @@ const OTHERS_TOLD_MAX: usize = 8;
 pub(in crate::api) struct One {
     /// Its bytes went to stdout, so the line goes to stderr.
     pub(in crate::api) to_stdout: bool,
-    /// What was asked for.
     pub(in crate::api) wanted: Wanted,
 }
 
@@ -46,7 +45,6 @@ impl View for One {
 /// Several downloads: their counts.
 #[derive(Default)]
 pub(in crate::api) struct Many {
-    /// What was asked for.
     pub(in crate::api) wanted: Wanted,
     done: usize,
     bytes: u64,
@@ -56,7 +54,6 @@ pub(in crate::api) struct Many {
 }
 
 impl Many {
-    /// Those of what was asked for.
     pub(in crate::api) fn of(wanted: Wanted) -> Self {
         Self { wanted, ..Self::default() }
     }
@@ -129,7 +126,6 @@ pub(in crate::api) fn short(digits: &str) -> &str {
     digits.get(..10).unwrap_or(digits)
 }
 
-/// One line about a download.
 fn line(done: &DownloadedRow) -> String {
     let (version, path, seconds) = (&done.version, &done.path, done.seconds);
     let what = format!("{} version {}, {}", version.name, version.version, size(version.size));

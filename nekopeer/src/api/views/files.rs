@@ -18,7 +18,6 @@ use crate::{
 
 const HEADINGS: [&str; 8] = ["NAME", "VERSION", "SIZE", "ROLE", "POLICY", "FRESHNESS", "", "PATH"];
 
-/// A table.
 pub(in crate::api) struct Files {
     table: Table,
     is_empty: bool,

@@ -16,7 +16,6 @@ use crate::{
 
 const HEADINGS: [&str; 7] = ["ID", "KIND", "NAME", "STATE", "DONE", "STARTED", ""];
 
-/// A table.
 pub(in crate::api) struct Jobs {
     table: Table,
     is_empty: bool,

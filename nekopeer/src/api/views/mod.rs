@@ -36,7 +36,6 @@ pub(crate) trait View {
     }
 }
 
-/// The values of rows.
 fn parsed<T: DeserializeOwned>(rows: &[Row]) -> impl Iterator<Item = T> {
     rows.iter().filter_map(Row::parse)
 }

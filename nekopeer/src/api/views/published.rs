@@ -29,7 +29,6 @@ pub(in crate::api) struct Published {
     names_skipped: bool,
 }
 
-/// The line of one version.
 pub(in crate::api) fn line_of(what: &str, version: &VersionRow) -> String {
     let VersionRow { name, version, size: bytes, .. } = version;
     format!("{what} {name} version {version}, {}", size(*bytes))

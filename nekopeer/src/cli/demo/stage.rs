@@ -152,7 +152,6 @@ impl Actor {
         AbortOnDropHandle::new(tokio::spawn(async move { drop(actor.done(line).await) }))
     }
 
-    /// The events from now on.
     pub(super) fn events(&self) -> broadcast::Receiver<Event> {
         self.host.peer.events()
     }

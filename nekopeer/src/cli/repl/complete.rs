@@ -94,7 +94,6 @@ impl<'a> LastWord<'a> {
 /// What a line may go on with.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Rest<'a> {
-    /// The rest of the word.
     Word(String),
     /// What the verb takes.
     Usage(&'a str),

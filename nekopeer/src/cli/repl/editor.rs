@@ -59,7 +59,6 @@ pub(super) struct Editor {
     is_reading: Arc<AtomicBool>,
 }
 
-/// Names that are known.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     /// The latest ones last.
@@ -163,9 +162,7 @@ struct Words {
     has_colors: bool,
 }
 
-/// Names are asked for.
 pub(super) struct Asked {
-    /// With which they begin.
     pub(super) prefix: String,
     /// Where they are waited for.
     pub(super) names: sync_mpsc::SyncSender<Vec<String>>,

@@ -49,7 +49,6 @@ pub(super) fn help(columns: Option<usize>) -> Vec<String> {
     USAGE.lines().flat_map(wrap).collect()
 }
 
-/// The commands, for completion.
 pub(super) fn commands() -> Vec<String> {
     let names = |command: &clap::Command| {
         let names = iter::once(command.get_name()).chain(command.get_visible_aliases());

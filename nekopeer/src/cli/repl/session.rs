@@ -56,7 +56,6 @@ impl<'a> Session<'a> {
         Ok(Self { args, output, watched, reached: Some(reached), show: None, showing: None })
     }
 
-    /// What is said at the start.
     pub(super) fn greeting(&self) -> String {
         let Some(reached) = &self.reached else { return String::new() };
         let facts @ Facts { node, dir, process, .. } = reached.facts();

@@ -74,7 +74,6 @@ pub enum ChunkError {
 #[derive(Debug)]
 enum Halt {
     Unreadable(io::Error),
-    /// Its size changed.
     Changed,
     Stopped,
 }

@@ -34,13 +34,10 @@ pub(in crate::download) enum Killed {
     Noted,
     /// It is written in part.
     Half,
-    /// It is complete.
     Complete,
     /// It is noted to be on its way to its place.
     OnItsWay,
-    /// It is in its place.
     Moved,
-    /// It is catalogued.
     Never,
 }
 
@@ -54,7 +51,6 @@ const POINTS: [Killed; 7] = [
     Killed::Never,
 ];
 
-/// A start of the peer.
 pub(in crate::download) fn start(folder: &Path) -> Arc<Library> {
     library(folder, false)
 }

@@ -16,7 +16,6 @@ use crate::{
 pub(crate) struct NewCopy {
     pub(crate) record: VerifiedRecord,
     pub(crate) origin_addr: Option<SocketAddr>,
-    /// Its encoded manifest.
     pub(crate) manifest: Vec<u8>,
     /// The stamp of the file that it may replace.
     pub(crate) replaceable: Option<Stamp>,

@@ -33,9 +33,7 @@ const CHUNKS_WORTH_LOOKING: u64 = 4 * nekoproto::limits::CHUNK_AVERAGE_MIN;
 enum At {
     /// At the chunk's own position in the partial file.
     InPlace,
-    /// In a file, at this offset.
     File(Arc<File>, u64),
-    /// The chunk is all zeros.
     Zeros,
 }
 
@@ -83,7 +81,6 @@ impl LocalChunks {
         Self(search.found.into_iter().collect())
     }
 
-    /// The indices of the chunks.
     pub(crate) fn indices(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().map(|(index, _)| *index)
     }
@@ -175,7 +172,6 @@ fn take_one(
     Ok(true)
 }
 
-/// A search in progress.
 struct Search<'a> {
     assembly: &'a Assembly,
     /// Missing chunks, [by hash](by_hash).
@@ -190,7 +186,6 @@ impl<'a> Search<'a> {
         Self { assembly, wanted, found: BTreeMap::new(), chunks_looked_at: 0 }
     }
 
-    /// The missing chunks with this hash.
     fn wanted(&self, hash: &ChunkHash) -> &[u32] {
         let hash_of = |index: &u32| &self.assembly.manifest().chunks()[*index as usize].hash;
         let start = self.wanted.partition_point(|index| hash_of(index) < hash);

@@ -47,7 +47,6 @@ const ASK_ANOTHER_AFTER: Duration = Duration::from_secs(1);
 /// A file of a single chunk.
 pub(super) struct Small {
     pub(super) target: Target,
-    /// Its encoded manifest.
     pub(super) manifest: Vec<u8>,
     /// The file it may replace.
     pub(super) replaceable: Option<Stamp>,
@@ -62,7 +61,6 @@ pub(super) type Batch = Vec<Small>;
 pub(super) struct Arrived {
     pub(super) small: Small,
     pub(super) bytes: Vec<u8>,
-    /// Its sender.
     pub(super) from: Holder,
 }
 

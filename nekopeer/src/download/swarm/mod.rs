@@ -185,9 +185,6 @@ impl Downloader {
 impl Downloader {
     /// Fetches nothing while downloads are paused; what came stays, and is noted. The sources to start with are asked again
     /// then.
-    ///
-    /// # Cancel safety
-    /// Safe.
     async fn suspended(&self, transfer: &Arc<Transfer>, crew: &mut Crew) {
         transfer.suspend();
         let name = &transfer.record().name;

@@ -273,7 +273,6 @@ impl Transfer {
         self.end();
     }
 
-    /// The next task for a stream.
     pub(super) fn next(&self, stream: StreamId) -> Next {
         let now = self.now();
         let mut state = self.state.lock();
@@ -296,7 +295,6 @@ impl Transfer {
         }
     }
 
-    /// Whether any of these chunks is still wanted.
     pub(super) fn wants_any(&self, mut chunks: impl Iterator<Item = usize>) -> bool {
         let state = self.state.lock();
         chunks.any(|index| state.schedule.wants(index))

@@ -40,7 +40,6 @@ enum Asked {
     Have,
 }
 
-/// State of the source.
 #[derive(Clone, Copy)]
 enum State {
     /// Requests are sent ahead.

@@ -32,7 +32,6 @@ pub(crate) fn router() -> Router {
     pages.route("/qr.svg", get(qr_code))
 }
 
-/// What is drawn.
 #[derive(Debug, Deserialize)]
 struct Drawn {
     ticket: String,

@@ -41,7 +41,6 @@ impl Rescans {
         self.at
     }
 
-    /// One ended.
     pub(crate) fn ended(&mut self, began: Instant, now: Instant) {
         let pause = PAUSE_MIN.max(now.saturating_duration_since(began) * PAUSE_SHARE);
         self.earliest = now + pause;

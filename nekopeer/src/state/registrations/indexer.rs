@@ -24,7 +24,6 @@ pub(crate) type Offered = (FileName, Option<(VerifiedRecord, Kind)>);
 #[derive(Debug, Default)]
 pub(super) struct Indexer {
     pub(super) is_connected: bool,
-    /// What it lists, or may list.
     pub(super) listed: HashMap<FileName, Listing>,
     pub(super) counted: usize,
     /// Names whose offers may differ from what is listed.

@@ -66,11 +66,9 @@ pub(super) struct Ledger {
     pub(super) hedged: HashMap<usize, StreamId>,
     /// Bytes that were taken over and came from the late stream all the same.
     pub(super) hedged_in_vain: u64,
-    /// Of the file.
     bytes: u64,
 }
 
-/// A source.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) available: Availability,

@@ -43,7 +43,6 @@ pub(crate) enum Next {
     Wait,
     /// Every chunk is had.
     Done,
-    /// This source struck out.
     StruckOut,
 }
 

@@ -37,7 +37,6 @@ const OPENED_WITHIN: Duration = Duration::from_secs(10);
 /// operation does that, a read too, once: if the disk still fails, it says so, and the one after it tries again.
 pub(super) struct Tables {
     pub(super) path: PathBuf,
-    /// Whose it is.
     node: NodeId,
     /// Replaced after each commit, so that it does not keep old pages from being used again for long. Dropped before
     /// the database.
@@ -201,7 +200,6 @@ impl Write<'_> {
         })
     }
 
-    /// The number of tables.
     fn tables(&self) -> Result<usize, CatalogueError> {
         let tables = guarded(|| Ok::<_, redb::Error>(self.transaction.list_tables()?.count()));
         tables.map_err(|error| CatalogueError::database(self.path, error))
@@ -243,7 +241,6 @@ impl Committed {
         })
     }
 
-    /// Another table.
     pub(super) fn table<K: redb::Key + 'static, V: redb::Value + 'static>(
         &self,
         table: Definition<K, V>,

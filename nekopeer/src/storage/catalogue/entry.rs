@@ -45,7 +45,6 @@ pub(crate) struct PassedOver {
     pub(crate) origin: NodeId,
     /// up to this one.
     pub(crate) version: Version,
-    /// Why.
     pub(crate) why: Why,
 }
 

@@ -30,7 +30,6 @@ pub(crate) struct Known<'a> {
 pub(crate) enum Numbered<'a> {
     /// A version that this key published already, here or elsewhere.
     Old(&'a VerifiedRecord),
-    /// A version with this number.
     New(Version),
     /// No number is left.
     UsedUp,

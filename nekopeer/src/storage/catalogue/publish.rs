@@ -59,7 +59,6 @@ pub(crate) enum Published {
 }
 
 impl Published {
-    /// The version published now.
     pub(crate) const fn record(&self) -> &VerifiedRecord {
         match self {
             Self::New(record) | Self::Unchanged(record) => record,

@@ -19,7 +19,6 @@ const ROW_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Where a set is unfolded to, and what is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trees {
-    /// The path of the folder.
     path: PathBuf,
     /// The one that is there, and the one that is about to take its place: a process may end between.
     trees: Vec<Tree>,
@@ -36,7 +35,6 @@ pub(crate) struct Tree {
     pub(crate) files: Vec<TreeFile>,
 }
 
-/// A file of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TreeFile {
     pub(crate) path: FileName,
@@ -51,7 +49,6 @@ impl Trees {
         Self { path, trees }
     }
 
-    /// The path of the folder.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

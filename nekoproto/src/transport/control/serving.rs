@@ -26,7 +26,6 @@ const WAITING_BYTES: usize = 512;
 /// A decoded request takes at most about this many times its frame.
 const DECODED_FACTOR: usize = 2;
 
-/// A request as it arrived.
 pub(super) struct Request<Req> {
     pub(super) id: u64,
     pub(super) context: context::Context,

@@ -56,7 +56,6 @@ impl World {
         }
     }
 
-    /// Registers what the peer offers.
     pub(super) fn offers(&mut self, peer: usize) {
         let act = match &self.peers[peer].role {
             Role::Folder { folder, .. } => folder.offer(),

@@ -122,7 +122,6 @@ impl Transfer {
         self.changed.notify_all();
     }
 
-    /// The connection is closed.
     pub(in crate::download::swarm) fn closed(&self, stream: StreamId) {
         {
             let mut state = self.state.lock();
