@@ -18,6 +18,7 @@ static RUNNING_MAX: LazyLock<usize> =
 /// Lists that are checked or wait. One has at most 128 records of 40 us each: all of them take 0.2 s.
 const LISTS_MAX: usize = 32;
 
+/// Checks the signatures of other nodes on threads of their own, some lists at once.
 #[derive(Debug)]
 pub struct SignatureChecks {
     verifier: Arc<Verifier>,
