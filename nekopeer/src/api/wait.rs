@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{named, prelude::*};
 use crate::{
     library::{
-        readers::KnownReader,
         status::{Condition, FileStatus},
+        subscribers::Subscribed,
     },
     listing::Listing,
     peer::PeerHandle,
@@ -143,13 +143,14 @@ async fn look(
         return Ok(Ok(version));
     }
     let readers = peer.reading_of(name).await?.readers;
-    let missing: Vec<&KnownReader> = readers.iter().filter(|reader| reader.said.holds < version).collect();
+    let missing: Vec<&Subscribed> = readers.iter().filter(|reader| reader.holds < version).collect();
     if missing.is_empty() {
         return Ok(Ok(version));
     }
-    let named = missing.iter().take(NAMED_MAX).map(|KnownReader { said, heard_ms }| {
-        let heard = heard_ms.map_or_else(String::new, |ms| format!(" last heard {} ago", age_since(ms)));
-        format!("reader {}{heard} with version {}", said.holder.node.short(), said.holds)
+    let named = missing.iter().take(NAMED_MAX).map(|reader| {
+        let heard =
+            reader.heard_ms.map_or_else(String::new, |ms| format!(" last heard {} ago", age_since(ms)));
+        format!("reader {}{heard} with version {}", reader.holder.node.short(), reader.holds)
     });
     let (named, all) = (named.collect::<Vec<_>>().join(", "), readers.len());
     let more = if missing.len() > NAMED_MAX { " and others" } else { "" };

@@ -12,7 +12,7 @@ pub(crate) mod learn;
 pub(crate) mod lent;
 mod numbers;
 pub(crate) mod opened;
-pub(crate) mod readers;
+mod readers;
 pub(crate) mod status;
 pub(crate) mod subscribers;
 #[cfg(test)]
@@ -143,7 +143,7 @@ impl Library {
             node,
             share,
             data_dir,
-            readers: Mutex::new(readers::stored(&catalogue)),
+            readers: Mutex::new(Readers::new(catalogue.heard())),
             catalogue,
             subscribers: Subscribers::default(),
             reads: Reads::default(),

@@ -62,6 +62,8 @@ pub(crate) struct Subscribed {
     pub(crate) holds: Version,
     /// Until when its copy of an earlier version may count as fresh.
     pub(crate) ends_in: Duration,
+    /// When it was heard last, in milliseconds since 1970, if that was noted beside its lease.
+    pub(crate) heard_ms: Option<u64>,
 }
 
 impl Default for Table {
@@ -118,6 +120,7 @@ impl Subscribers {
             version: *version,
             holds: *holds,
             ends_in: Duration::from_millis(end.saturating_sub(now)),
+            heard_ms: None,
         });
         subscribed.collect()
     }

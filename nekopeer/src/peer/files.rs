@@ -12,7 +12,7 @@ use super::PeerHandle;
 use crate::{
     content::stamp::Looker,
     download::{DownloadError, DownloadOptions, Downloaded, Downloads},
-    library::{Library, readers::KnownReader, status::FileStatus},
+    library::{Library, status::FileStatus, subscribers::Subscribed},
     listing::Listing,
     publish::{PublishError, PublishOptions, PublishOutcome},
     storage::catalogue::{CatalogueError, PassedOver, Preference, PreferenceChange, Withdrawal},
@@ -21,7 +21,7 @@ use crate::{
 
 /// Who reads a file, and which earlier versions of it are here.
 pub(crate) struct ReadBy {
-    pub(crate) readers: Vec<KnownReader>,
+    pub(crate) readers: Vec<Subscribed>,
     pub(crate) kept: Vec<Version>,
     pub(crate) passed_over: Option<PassedOver>,
     pub(crate) preference: Preference,

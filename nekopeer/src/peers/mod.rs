@@ -23,18 +23,20 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// Time for a connection, by whatever way: five round trips of 300 ms.
 const CONNECTED_WITHIN: Duration = Duration::from_millis(1500);
 
-#[derive(Debug)]
+/// Calls other peers.
+#[derive(Clone, Debug)]
 pub(crate) struct Peers {
     endpoint: Arc<Endpoint>,
     library: Arc<Library>,
     indexers: Arc<Indexers>,
     /// The last connection, where it is kept for the next call.
-    kept: Option<Mutex<Option<(Holder, Arc<Link>)>>>,
+    kept: Option<Arc<Mutex<Option<Arc<Link>>>>>,
 }
 
 /// A connection to a peer, until it is dropped.
 #[derive(Debug)]
 struct Link {
+    peer: Holder,
     client: PeerServiceClient,
     task: JoinHandle<Option<()>>,
     _close: DropGuard,
@@ -73,9 +75,7 @@ impl Peers {
 
     /// The same, keeping a connection from call to call, for who asks one peer again and again.
     pub(crate) fn keeping(&self) -> Arc<Self> {
-        let Self { endpoint, library, indexers, .. } = self;
-        let (endpoint, library, indexers) = (Arc::clone(endpoint), Arc::clone(library), Arc::clone(indexers));
-        Arc::new(Self { endpoint, library, indexers, kept: Some(Mutex::default()) })
+        Arc::new(Self { kept: Some(Arc::default()), ..self.clone() })
     }
 
     /// Sends newer versions to `peer`. Returns once it has acknowledged all of them.
@@ -133,7 +133,7 @@ impl Peers {
 
     async fn link(&self, peer: Holder) -> Result<Arc<Link>, CallError> {
         let kept = self.kept.as_ref().and_then(|kept| kept.lock().clone());
-        if let Some((_, link)) = kept.filter(|(to, link)| *to == peer && !link.task.is_finished()) {
+        if let Some(link) = kept.filter(|link| link.peer == peer && !link.task.is_finished()) {
             return Ok(link);
         }
         let dialing = self.endpoint.dial_node(peer.addr, Purpose::Control, peer.node);
@@ -142,9 +142,9 @@ impl Peers {
         let (client, driver) = control::open(connection.io, control.serve(), PeerServiceClient::from);
         let stop = self.library.tasks.stop.child_token();
         let task = self.library.tasks.tracker.spawn(stop.clone().run_until_cancelled_owned(driver));
-        let link = Arc::new(Link { client, task, _close: stop.drop_guard() });
+        let link = Arc::new(Link { peer, client, task, _close: stop.drop_guard() });
         if let Some(kept) = &self.kept {
-            *kept.lock() = Some((peer, Arc::clone(&link)));
+            *kept.lock() = Some(Arc::clone(&link));
         }
         Ok(link)
     }

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem::take,
     net::SocketAddr,
     ops::RangeInclusive,
 };
@@ -20,8 +21,6 @@ const REMEMBERED_MS: u64 = 7 * 24 * 3600 * 1000;
 /// At a limit, a reader that was heard over a shorter time makes room: new keys displace each other, and no reader of
 /// yesterday.
 const STANDING_MS: u64 = 10 * 60 * 1000;
-/// How long it may take until later times of the same readers and versions are stored.
-const TIMES_STORED_MS: u64 = 10 * 60 * 1000;
 
 /// A name and a reader -> what that said last.
 pub(crate) type Heard = BTreeMap<(FileName, NodeId), LastHeard>;
@@ -41,8 +40,8 @@ pub(crate) struct LastHeard {
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
     heard: Heard,
-    /// From when on they are to be stored again; `None`: nothing is new.
-    store_at_ms: Option<u64>,
+    /// Not all of it is stored.
+    is_changed: bool,
 }
 
 fn of_name(name: &FileName) -> RangeInclusive<(FileName, NodeId)> {
@@ -52,7 +51,7 @@ fn of_name(name: &FileName) -> RangeInclusive<(FileName, NodeId)> {
 impl Readers {
     /// Those that were stored.
     pub(crate) const fn new(heard: Heard) -> Self {
-        Self { heard, store_at_ms: None }
+        Self { heard, is_changed: false }
     }
 
     /// `holder` says that it holds this version. At a limit one that was heard over a short time makes room for it, or it is
@@ -63,10 +62,8 @@ impl Readers {
         if before.is_none() && !self.makes_room(&key, addr, now_ms) {
             return;
         }
-        let is_new = before.is_none_or(|before| before.holds != holds);
-        let store_at_ms = if is_new { now_ms } else { now_ms + TIMES_STORED_MS };
-        self.store_at_ms = Some(self.store_at_ms.map_or(store_at_ms, |at| at.min(store_at_ms)));
         let first_ms = before.map_or(now_ms, |before| before.first_ms);
+        self.is_changed = true;
         self.heard.insert(key, LastHeard { addr, holds, first_ms, heard_ms: now_ms });
     }
 
@@ -97,16 +94,14 @@ impl Readers {
     /// Forgets the readers that `is_it` is true of; returns the id of each.
     pub(crate) fn forget(&mut self, is_it: impl Fn(&NodeId) -> bool) -> BTreeSet<NodeId> {
         let forgotten = self.heard.extract_if(.., |(_, node), _| is_it(node)).map(|((_, node), _)| node);
-        let forgotten: BTreeSet<NodeId> = forgotten.collect();
-        self.store_at_ms = self.store_at_ms.or((!forgotten.is_empty()).then_some(0));
-        forgotten
+        self.is_changed = true;
+        forgotten.collect()
     }
 
-    /// All, if they are to be stored by now, or something is new and this `is_last`.
-    pub(crate) fn to_store(&mut self, now_ms: u64, is_last: bool) -> Option<Heard> {
-        self.store_at_ms.take_if(|at| is_last || *at <= now_ms)?;
+    /// All, to be stored, if that is not done.
+    pub(crate) fn take_changed(&mut self, now_ms: u64) -> Option<Heard> {
         self.heard.retain(|_, known| !known.is_over(now_ms));
-        Some(self.heard.clone())
+        take(&mut self.is_changed).then(|| self.heard.clone())
     }
 }
 
@@ -157,18 +152,16 @@ mod tests {
     }
 
     #[test]
-    fn reader_is_remembered_for_days_and_stored_with_a_new_version_or_a_while_later() {
+    fn reader_is_remembered_for_days_and_stored_once_after_a_change() {
         let (mut readers, a, reader) = (Readers::default(), name("a"), holder(1, 1));
-        let mut heard = |version, now_ms| {
-            readers.heard((&a, Version::new(version).unwrap()), reader, now_ms);
-            let stored = readers.to_store(now_ms, false);
-            (stored.is_some(), readers.of(&a, now_ms + REMEMBERED_MS)[0].1.holds.get())
-        };
-        assert_eq!([heard(1, 0), heard(1, 1), heard(2, 2)], [(true, 1), (false, 1), (true, 2)]);
-        assert_eq!((heard(2, 3), heard(2, 3 + TIMES_STORED_MS)), ((false, 2), (true, 2)));
-        assert!(readers.of(&a, 4 + TIMES_STORED_MS + REMEMBERED_MS).is_empty());
-        assert!(readers.to_store(9, true).is_none(), "nothing is new");
-        assert_eq!(readers.forget(|node| *node == reader.node).len(), 1);
-        assert!(readers.to_store(9, false).unwrap().is_empty());
+        readers.heard((&a, Version::FIRST), reader, 0);
+        readers.heard((&a, Version::new(2).unwrap()), reader, 5);
+        let stored = readers.take_changed(5).unwrap();
+        assert!(readers.take_changed(5).is_none(), "nothing is new");
+        let mut readers = Readers::new(stored);
+        assert_eq!(readers.of(&a, 5 + REMEMBERED_MS)[0].1.holds.get(), 2);
+        assert!(readers.of(&a, 6 + REMEMBERED_MS).is_empty());
+        assert_eq!(readers.forget(|node| *node == reader.node), BTreeSet::from([reader.node]));
+        assert!(readers.take_changed(5).unwrap().is_empty());
     }
 }

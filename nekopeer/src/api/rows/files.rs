@@ -7,8 +7,8 @@ use utoipa::ToSchema;
 use super::found::VersionRow;
 use crate::{
     library::{
-        readers::KnownReader,
         status::{Condition, FileStatus},
+        subscribers::Subscribed,
     },
     peer::ReadBy,
     state::freshness::{Doubt, OnStale},
@@ -110,9 +110,9 @@ pub(crate) struct ReaderRow {
 impl Detail {
     /// What is known of `file` and who reads it.
     pub(crate) fn of(file: &FileStatus, read: ReadBy) -> Self {
-        let reader = |KnownReader { said: reader, heard_ms }| ReaderRow {
+        let reader = |reader: Subscribed| ReaderRow {
             addr: reader.holder.addr.to_string(),
-            heard_ms,
+            heard_ms: reader.heard_ms,
             holds: reader.holds.get(),
             lease_ends_in_ms: u64::try_from(reader.ends_in.as_millis()).unwrap_or(u64::MAX),
             node: reader.holder.node.to_string(),

@@ -206,26 +206,12 @@ impl Write<'_> {
     }
 
     fn create_tables(&self) -> Result<(), CatalogueError> {
-        self.with(FILES, |_| Ok(()))?;
-        self.with(CONTENTS, |_| Ok(()))?;
-        self.with(schema::MANIFEST_USERS, |_| Ok(()))?;
-        self.with(schema::SIZES, |_| Ok(()))?;
-        self.with(schema::VERSIONS, |_| Ok(()))?;
-        self.with(schema::AVERAGES, |_| Ok(()))?;
-        self.with(schema::PIPED, |_| Ok(()))?;
-        self.with(schema::MANIFESTS, |_| Ok(()))?;
-        self.with(schema::PARTIALS, |_| Ok(()))?;
-        self.with(FLOORS, |_| Ok(()))?;
-        self.with(schema::PLACING, |_| Ok(()))?;
-        self.with(schema::PASSING, |_| Ok(()))?;
-        self.with(schema::OUTBOARDS, |_| Ok(()))?;
-        self.with(schema::PROGRESS, |_| Ok(()))?;
-        self.with(UNTOLD, |_| Ok(()))?;
-        self.with(schema::READERS, |_| Ok(()))?;
-        self.with(schema::KEPT, |_| Ok(()))?;
-        self.with(schema::WITHDRAWN, |_| Ok(()))?;
-        self.with(schema::TREES, |_| Ok(()))?;
-        self.with(schema::HEARD, |_| Ok(()))
+        macro_rules! create {
+            ($($table:ident)*) => { $(self.with(schema::$table, |_| Ok(()))?;)* };
+        }
+        create!(FILES CONTENTS MANIFEST_USERS SIZES VERSIONS AVERAGES PIPED MANIFESTS PARTIALS FLOORS PLACING);
+        create!(PASSING OUTBOARDS PROGRESS UNTOLD READERS KEPT WITHDRAWN TREES HEARD);
+        Ok(())
     }
 }
 

@@ -6,9 +6,9 @@ use super::{Catalogue, CatalogueError, schema::HEARD};
 use crate::state::readers::Heard;
 
 impl Catalogue {
-    /// Those that are stored; damaged rows are left out. Blocking.
-    pub(crate) fn heard(&self) -> Result<Heard, CatalogueError> {
-        self.tables.read(|committed| {
+    /// Those that are stored; what is damaged is left out. Blocking.
+    pub(crate) fn heard(&self) -> Heard {
+        let heard = self.tables.read(|committed| {
             let mut heard = Heard::new();
             for row in committed.table(HEARD)?.range::<(&str, &[u8; 32])>(..)? {
                 let (key, row) = row?;
@@ -17,6 +17,10 @@ impl Catalogue {
                 heard.extend(known.map(|(name, known)| ((name, NodeId::from_bytes(*node)), known)));
             }
             Ok(heard)
+        });
+        heard.unwrap_or_else(|error| {
+            tracing::warn!(%error, "it is not known who read files here before");
+            Heard::new()
         })
     }
 
