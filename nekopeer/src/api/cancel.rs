@@ -55,7 +55,8 @@ pub(super) async fn cancel(
 ) -> Result<Json<JobRow>, Problem> {
     let job = find(&inside, id).await?;
     if job.state != JobState::Running {
-        let detail = format!("job {id} does not run: there is nothing to cancel");
+        let why = if job.state == JobState::Waiting { "waits for its turn" } else { "has ended" };
+        let detail = format!("job {id} {why}: there is nothing to cancel");
         return Err(Problem::new(StatusCode::CONFLICT, "conflict", detail));
     }
     let (rows, _) = inside.carry_out(Cancel { what: id.to_string() }, no_input())?.rows().await?;
