@@ -69,6 +69,13 @@ impl Terminal {
         self.sees(PROMPT);
     }
 
+    /// The same where escape codes are seen. An event may draw the prompt anew before the line has ended, and keys that come
+    /// together with Ctrl-C end with it.
+    fn interrupt_line(&mut self) {
+        self.0.send_control('c').unwrap();
+        ["\x1b[?2004l", "\x1b[?2004h", PROMPT].map(|text| self.sees(text));
+    }
+
     /// Waits until the program ends well.
     fn ends(mut self) -> String {
         let said = self.0.exp_eof().unwrap();
@@ -213,10 +220,10 @@ fn narrow_terminal_without_colors(home: &Home) {
     terminal.sees("* connected ");
     terminal.keys("quer");
     let mut said = terminal.sees("  [y]");
-    terminal.interrupt();
+    terminal.interrupt_line();
     terminal.keys("get ");
     said += &terminal.sees("[NAME...");
-    terminal.interrupt();
+    terminal.interrupt_line();
     terminal.keys("share models\r");
     said += &terminal.sees("1 new");
     terminal.sees("nekopeer get neko:"); // one line, however long: it is to be copied
@@ -256,7 +263,7 @@ fn terminals_that_can_do_less_still_take_lines() {
     terminal.sees(PROMPT);
     terminal.keys("quer");
     terminal.sees("\x1b[90my\x1b[0m"); // a hint in grey
-    terminal.interrupt();
+    terminal.interrupt_line();
     terminal.keys("exit\r");
     terminal.ends();
 
