@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum number of readers of one name, of those at one address, and of all names, some 150 bytes each in memory and on
 /// disk.
-const OF_NAME_MAX: usize = 256;
-const OF_ADDRESS_MAX: usize = 64;
+const OF_NAME_MAX: usize = 1024;
+const OF_ADDRESS_MAX: usize = 512;
 const ALL_MAX: usize = 1 << 15;
+/// Readers that are compared where there is no room for a further one of any name.
+const COMPARED_MAX: usize = 64;
 /// How long a reader is remembered after it was heard last, in milliseconds.
 const REMEMBERED_MS: u64 = 7 * 24 * 3600 * 1000;
 /// At a limit, a reader that was heard over a shorter time makes room: new keys displace each other, and no reader of
@@ -78,7 +80,7 @@ impl Readers {
             () if at_address().count() >= OF_ADDRESS_MAX => at_address().collect(),
             () if of_name().count() >= OF_NAME_MAX => of_name().collect(),
             () if self.heard.len() < ALL_MAX => return true,
-            () => self.heard.range(key..).chain(&self.heard).take(OF_NAME_MAX).collect(),
+            () => self.heard.range(key..).chain(&self.heard).take(COMPARED_MAX).collect(),
         };
         let weakest = others.into_iter().min_by_key(|(_, known)| standing(known));
         let weakest = weakest.filter(|(_, known)| standing(known) < STANDING_MS).map(|(key, _)| key.clone());
@@ -140,7 +142,7 @@ mod tests {
             heard(&a, holder(n, 1), HOUR_MS);
         }
         assert_eq!(heard(&a, old, HOUR_MS), (OF_ADDRESS_MAX + 1, true), "of one address");
-        for n in 1..1000 {
+        for n in 1..2 * OF_NAME_MAX {
             heard(&a, holder(n, u8::try_from(n % 100).unwrap()), HOUR_MS);
         }
         assert_eq!(heard(&a, old, HOUR_MS), (OF_NAME_MAX, true));
