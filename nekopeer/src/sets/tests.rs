@@ -48,6 +48,20 @@ impl Two {
         Self { origin, reader, library, version: 0 }
     }
 
+    /// The reader has the only file, `a`, in its place.
+    fn in_place() -> Self {
+        let mut two = Self::new();
+        two.hold_a("1");
+        two.unfold(false).unwrap();
+        two
+    }
+
+    /// Has the reader hold the next version, with these bytes in `a`.
+    fn hold_a(&mut self, bytes: &str) {
+        self.write("a", bytes);
+        self.hold();
+    }
+
     fn write(&self, path: &str, bytes: &str) {
         let path = self.origin.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -56,12 +70,17 @@ impl Two {
 
     /// Has the reader hold the folder of the origin as the next version; it is not in its place yet.
     fn hold(&mut self) {
+        self.hold_bytes(&self.folded());
+    }
+
+    /// The folder of the origin as the bytes of a set.
+    fn folded(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let quiet = (&Progress::default(), &CancellationToken::new());
         let folder = self.origin.path().canonicalize().unwrap();
         let index = fold::fold(&folder, &all_of(&folder), &mut bytes, quiet).unwrap();
         assert!(index.is_some(), "nothing changes meanwhile");
-        self.hold_bytes(&bytes);
+        bytes
     }
 
     fn hold_bytes(&mut self, bytes: &[u8]) {
@@ -154,8 +173,7 @@ fn what_somebody_put_or_changed_there_is_not_replaced_unless_forced() {
     fs::remove_file(two.place()).unwrap();
     two.unfold(false).unwrap();
 
-    two.write("a", "2");
-    two.hold();
+    two.hold_a("2");
     let changes: [(&str, Change); 5] = [
         ("a", |place| fs::write(place.join("a"), "mine").unwrap()),
         ("mine", |place| fs::write(place.join("mine"), "mine").unwrap()),
@@ -174,12 +192,10 @@ fn what_somebody_put_or_changed_there_is_not_replaced_unless_forced() {
         two.unfold(true).unwrap();
         assert_eq!(two.seen(), tree(&[("a", "2"), ("b", "same")]));
         assert_eq!(fs::metadata(two.place().join("b")).unwrap().mode() & 0o111, 0);
-        two.write("a", "2");
-        two.hold();
+        two.hold_a("2");
     }
     // Its time alone is no change.
-    two.write("a", "3");
-    two.hold();
+    two.hold_a("3");
     let past = std::time::SystemTime::UNIX_EPOCH;
     File::options().write(true).open(two.place().join("b")).unwrap().set_modified(past).unwrap();
     two.unfold(false).unwrap();
@@ -222,13 +238,9 @@ impl Two {
 
 #[test]
 fn process_that_ended_before_or_after_the_exchange_is_made_good_by_the_next() {
-    let mut two = Two::new();
-    two.write("a", "1");
-    two.hold();
-    two.unfold(false).unwrap();
+    let mut two = Two::in_place();
     for (version, is_exchanged) in [("2", false), ("3", true), ("4", false)] {
-        two.write("a", version);
-        two.hold();
+        two.hold_a(version);
         two.bring(is_exchanged, |_| {});
         two = two.restart();
         assert_eq!(two.read("a") == version, is_exchanged);
@@ -240,12 +252,8 @@ fn process_that_ended_before_or_after_the_exchange_is_made_good_by_the_next() {
 /// The user interrupts a download whose folder is about to take its place, and repeats it.
 #[test]
 fn next_download_waits_for_the_folder_that_a_dropped_one_puts_in_its_place() {
-    let mut two = Two::new();
-    two.write("a", "1");
-    two.hold();
-    two.unfold(false).unwrap();
-    two.write("a", "2");
-    two.hold();
+    let mut two = Two::in_place();
+    two.hold_a("2");
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         let two = &two;
@@ -268,8 +276,7 @@ fn what_a_user_saves_while_the_next_version_takes_its_place_comes_back() {
         two.write("b", "same");
         two.hold();
         two.unfold(false).unwrap();
-        two.write("a", "2");
-        two.hold();
+        two.hold_a("2");
         let stage = two.bring(true, |place| {
             fs::write(place.join("a"), "edited").unwrap();
             fs::create_dir(place.join("new")).unwrap();
@@ -300,8 +307,7 @@ fn replaced_folder_beside_its_place_goes_after_a_restart_and_with_its_set() {
     for is_forgotten in [false, true] {
         let mut two = Two::new();
         for version in ["1", "2"] {
-            two.write("a", version);
-            two.hold();
+            two.hold_a(version);
             two.unfold(false).unwrap();
         }
         let stage = Stage::of(&two.library, &name(), &two.library.share.place(&name()).unwrap());
@@ -337,8 +343,7 @@ impl Two {
 #[test]
 fn set_that_could_not_be_published_leaves_no_file() {
     let mut two = Two::new();
-    two.write("a", "1");
-    two.hold();
+    two.hold_a("1");
     let held = two.library.catalogue.get(&name()).unwrap();
     for text in ["1", "2"] {
         let (path, file) = two.fold(text);
@@ -362,12 +367,8 @@ fn file_of_a_set_that_is_about_to_be_published_outlives_the_withdrawal_of_the_on
 /// A folder of somebody that came into the place at that moment, and that could not be put back there.
 #[test]
 fn folder_of_somebody_else_is_never_removed() {
-    let mut two = Two::new();
-    two.write("a", "1");
-    two.hold();
-    two.unfold(false).unwrap();
-    two.write("a", "2");
-    two.hold();
+    let mut two = Two::in_place();
+    two.hold_a("2");
     let stage = two.bring(false, |_| {});
     let new = stage.path().join("new");
     let theirs = two.reader.path().join("of somebody");
@@ -383,15 +384,9 @@ fn folder_of_somebody_else_is_never_removed() {
 
 #[test]
 fn set_that_lies_about_its_files_changes_nothing() {
-    let mut two = Two::new();
-    two.write("a", "1");
-    two.hold();
-    two.unfold(false).unwrap();
+    let mut two = Two::in_place();
     two.write("a", "2");
-    let mut bytes = Vec::new();
-    let folder = two.origin.path().canonicalize().unwrap();
-    let quiet = (&Progress::default(), &CancellationToken::new());
-    fold::fold(&folder, &all_of(&folder), &mut bytes, quiet).unwrap().unwrap();
+    let mut bytes = two.folded();
     bytes[0] = b'X';
     two.hold_bytes(&bytes);
     assert!(matches!(two.unfold(true), Err(SetError::Bad(BadSet::OtherBytes(_)))));

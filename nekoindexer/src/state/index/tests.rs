@@ -33,6 +33,13 @@ impl Setup {
         let now = Instant::now();
         Self { index: Index::new(now), now }
     }
+
+    /// With a session of each of these nodes.
+    fn with<const N: usize>(nodes: [u8; N]) -> (Self, [Arc<Session>; N]) {
+        let setup = Self::new();
+        let sessions = setup.sessions(nodes);
+        (setup, sessions)
+    }
 }
 
 /// Gives all names the same hash.
@@ -117,8 +124,7 @@ fn news_for(session: &Session) -> Noted {
 /// Goal: whoever connects again and again leaves nothing behind.
 #[test]
 fn a_session_without_names_ends_with_its_connection() {
-    let setup = Setup::new();
-    let session = setup.session(1);
+    let (setup, [session]) = Setup::with([1]);
     setup.index.disconnected(&session, setup.now);
     assert_eq!(setup.index.holders(), 0);
     assert_eq!(setup.register(&session, 1), Noted::Full, "a call that was still under way");
@@ -126,8 +132,7 @@ fn a_session_without_names_ends_with_its_connection() {
 
 #[test]
 fn holder_is_found_until_its_lease_ends() {
-    let setup = Setup::new();
-    let session = setup.session(2);
+    let (setup, [session]) = Setup::with([2]);
     assert_eq!(setup.register(&session, 1), NEWS);
     let end = setup.now + LEASE;
     assert_eq!(setup.found_at(end - Duration::from_millis(1)), [(1, vec![holder(2)])]);
@@ -142,8 +147,7 @@ fn holder_is_found_until_its_lease_ends() {
 
 #[test]
 fn connected_holder_that_missed_its_lease_may_register_anew() {
-    let setup = Setup::new();
-    let session = setup.session(2);
+    let (setup, [session]) = Setup::with([2]);
     setup.register(&session, 1);
     let end = setup.now + LEASE;
     assert_eq!(setup.expire(end), [session.id()]);
@@ -165,8 +169,7 @@ fn connected_holder_that_missed_its_lease_may_register_anew() {
 
 #[test]
 fn what_is_registered_after_everything_was_withdrawn_stays() {
-    let setup = Setup::new();
-    let session = setup.session(2);
+    let (setup, [session]) = Setup::with([2]);
     let (first, count) = (record(1, "f0", 1), 2 * REMOVED_AT_ONCE);
     let register = |n: usize| setup.index.register(&session, &testing::named(&format!("f{n}"), &first));
     (0..count).for_each(|n| assert_eq!(register(n), NEWS));
@@ -184,8 +187,7 @@ fn what_is_registered_after_everything_was_withdrawn_stays() {
 /// In whole or in part.
 #[test]
 fn newer_version_hides_older_holders_names_them_and_is_told_to_whoever_brings_an_older_one() {
-    let setup = Setup::new();
-    let [origin, copy, reader, late] = setup.sessions([1, 2, 3, 4]);
+    let (setup, [origin, copy, reader, late]) = Setup::with([1, 2, 3, 4]);
     setup.register(&origin, 1);
     setup.register(&copy, 1);
     assert_eq!(setup.register(&origin, 2), news_for(&copy));
@@ -201,8 +203,7 @@ fn newer_version_hides_older_holders_names_them_and_is_told_to_whoever_brings_an
 
 #[test]
 fn replayed_invalidation_changes_nothing() {
-    let setup = Setup::new();
-    let copy = setup.session(2);
+    let (setup, [copy]) = Setup::with([2]);
     setup.register(&copy, 2);
     let invalidate = |text, version| setup.index.invalidate(&record(1, text, version));
     assert_eq!(
@@ -217,8 +218,7 @@ fn replayed_invalidation_changes_nothing() {
 /// Two folders with one key published at the same moment, each at another indexer.
 #[test]
 fn other_bytes_under_the_listed_number_are_told_to_the_folder_that_published_there() {
-    let setup = Setup::new();
-    let [origin, reader] = setup.sessions([1, 2]);
+    let (setup, [origin, reader]) = Setup::with([1, 2]);
     let listed = record(1, "a", 2);
     setup.register(&origin, 2);
     setup.register(&reader, 2);
@@ -376,8 +376,7 @@ fn names_with_the_same_hash_are_kept_apart() {
 
 #[test]
 fn a_new_session_of_a_node_replaces_its_old_one() {
-    let setup = Setup::new();
-    let [before, after] = setup.sessions([2, 2]);
+    let (setup, [before, after]) = Setup::with([2, 2]);
     setup.register(&before, 1);
     setup.register(&after, 1);
     setup.index.close_session(&before);
@@ -392,8 +391,7 @@ fn a_new_session_of_a_node_replaces_its_old_one() {
 
 #[test]
 fn holder_of_a_part_is_listed_as_one_after_those_of_the_whole() {
-    let setup = Setup::new();
-    let [first, second, origin] = setup.sessions([2, 3, 1]);
+    let (setup, [first, second, origin]) = Setup::with([2, 3, 1]);
     assert_eq!(setup.register_partial(&first, 1), NEWS);
     assert_eq!(setup.found(), [(1, vec![partial(2)])]);
     assert_eq!(setup.index.keys(), [NameKey::of(&name("a"))], "a name of which there is a part is one");
@@ -410,8 +408,7 @@ fn holder_of_a_part_is_listed_as_one_after_those_of_the_whole() {
 
 #[test]
 fn newest_word_on_how_much_is_held_counts_and_the_whole_takes_least_room() {
-    let setup = Setup::new();
-    let session = setup.session(2);
+    let (setup, [session]) = Setup::with([2]);
     setup.register_partial(&session, 1);
     assert!(!setup.is_small());
     assert_eq!(setup.register(&session, 1), Noted::Known);
@@ -455,8 +452,7 @@ fn crowd_of_holders_of_parts_leaves_room_for_the_whole_and_takes_turns() {
 
 #[test]
 fn newest_version_is_known_after_its_last_holder_left() {
-    let setup = Setup::new();
-    let [origin, reader, third, fourth] = setup.sessions([1, 2, 3, 4]);
+    let (setup, [origin, reader, third, fourth]) = Setup::with([1, 2, 3, 4]);
     setup.register(&origin, 5);
     setup.index.close_session(&origin);
     assert_eq!(setup.found(), []);

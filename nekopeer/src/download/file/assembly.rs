@@ -298,9 +298,8 @@ impl Assembly {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use nekoproto::{Chunk, ContentHash};
+    use tempfile::TempDir;
     use testkit::values::name;
 
     use super::*;
@@ -318,18 +317,23 @@ mod tests {
         Record { size: BYTES.len() as u64, content, ..testkit::values::file(1, name("a"), 1) }
     }
 
-    fn open(folder: &Path, bytes: &[u8]) -> Assembly {
-        let place = ShareFolder::open(folder).unwrap().place(&name("a")).unwrap();
+    fn open(bytes: &[u8]) -> (TempDir, Assembly) {
+        let folder = tempfile::tempdir().unwrap();
+        let place = ShareFolder::open(folder.path()).unwrap().place(&name("a")).unwrap();
         let partial = place.partial(&record(bytes).content).unwrap();
         let manifest = manifest(bytes);
         let chunks = manifest.chunks().len();
-        Assembly::open(
-            manifest,
-            None,
-            partial,
-            &Bitfield::with_capacity(chunks),
-            Segments::new(bytes.len() as u64),
-        )
+        let (have, whole) = (Bitfield::with_capacity(chunks), Segments::new(bytes.len() as u64));
+        (folder, Assembly::open(manifest, None, partial, &have, whole))
+    }
+
+    /// With all its chunks.
+    fn complete() -> (TempDir, Assembly) {
+        let (folder, assembly) = open(BYTES);
+        for (index, bytes) in BYTES.chunks(5).enumerate() {
+            assembly.write(index, bytes, &mut None, |_| {}).unwrap();
+        }
+        (folder, assembly)
     }
 
     fn chunk(bytes: &[u8], index: usize) -> &[u8] {
@@ -338,8 +342,7 @@ mod tests {
 
     #[test]
     fn chunks_in_any_order_make_the_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let assembly = open(folder.path(), BYTES);
+        let (_folder, assembly) = open(BYTES);
         let mut hasher = None;
         for index in [3, 0, 8, 1, 7, 2, 6, 4, 5] {
             let mut took = Vec::new();
@@ -353,8 +356,7 @@ mod tests {
     #[test]
     fn a_chunk_that_occurs_again_comes_once() {
         let bytes = b"aaaaabbbbbaaaaacccccaaaaa";
-        let folder = tempfile::tempdir().unwrap();
-        let assembly = open(folder.path(), bytes);
+        let (_folder, assembly) = open(bytes);
         let mut repeated: Vec<usize> = assembly.repeated().collect();
         repeated.sort_unstable();
         assert_eq!(repeated, [2, 4]);
@@ -371,11 +373,7 @@ mod tests {
 
     #[test]
     fn a_record_that_contradicts_its_manifest_puts_nothing_in_place() {
-        let folder = tempfile::tempdir().unwrap();
-        let assembly = open(folder.path(), BYTES);
-        for (index, bytes) in BYTES.chunks(5).enumerate() {
-            assembly.write(index, bytes, &mut None, |_| {}).unwrap();
-        }
+        let (folder, assembly) = complete();
         let error = assembly.finish(&record(b"something else"), &CancellationToken::new()).unwrap_err();
         assert!(matches!(error, AssembleError::WrongContent));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -383,11 +381,7 @@ mod tests {
 
     #[test]
     fn a_check_ends_soon_after_the_download_and_keeps_what_is_there() {
-        let folder = tempfile::tempdir().unwrap();
-        let assembly = open(folder.path(), BYTES);
-        for (index, bytes) in BYTES.chunks(5).enumerate() {
-            assembly.write(index, bytes, &mut None, |_| {}).unwrap();
-        }
+        let (_folder, assembly) = complete();
         *assembly.whole.lock() = Segments::new(BYTES.len() as u64); // as after a restart
         let (partial, stop) = (assembly.partial.path(), CancellationToken::new());
         stop.cancel();
@@ -397,11 +391,7 @@ mod tests {
 
     #[test]
     fn what_was_damaged_on_disk_meanwhile_is_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let assembly = open(folder.path(), BYTES);
-        for (index, bytes) in BYTES.chunks(5).enumerate() {
-            assembly.write(index, bytes, &mut None, |_| {}).unwrap();
-        }
+        let (_folder, assembly) = complete();
         assembly.partial.write_at(b"X", 11).unwrap();
         *assembly.whole.lock() = Segments::new(BYTES.len() as u64); // as after a restart
         let error = assembly.finish(&record(BYTES), &CancellationToken::new()).unwrap_err();

@@ -227,9 +227,7 @@ fn after_a_kill_nothing_but_the_file_that_was_replaced_is_removed() {
 /// The same process goes on after the catalogue failed once.
 #[test]
 fn copy_that_could_not_be_catalogued_is_when_its_name_is_used_next() {
-    let folder = tempfile::tempdir().unwrap();
-    let library = start(folder.path());
-    download(&library, 1, Killed::Never);
+    let (_folder, library) = first_version();
     for version in 2..5 {
         download(&library, version, Killed::Moved);
     }
@@ -249,6 +247,14 @@ fn file_that_a_user_put_in_the_place_after_a_kill_is_the_user_s() {
     }
 }
 
+/// A library that has version 1, and its folder.
+fn first_version() -> (tempfile::TempDir, Arc<Library>) {
+    let folder = tempfile::tempdir().unwrap();
+    let library = start(folder.path());
+    download(&library, 1, Killed::Never);
+    (folder, library)
+}
+
 /// Version 2 as it is before it is moved to its place: its complete partial file, the entry held, and the copy.
 fn second_version(library: &Library, record: &VerifiedRecord) -> (Partial, Arc<Entry>, Copy) {
     let partial = library.share.place(&record.name).unwrap().partial(&record.content).unwrap();
@@ -262,9 +268,7 @@ fn second_version(library: &Library, record: &VerifiedRecord) -> (Partial, Arc<E
 /// While a file is replaced, nobody takes it for one that a user changed.
 #[test]
 fn file_that_is_being_replaced_is_not_called_changed() {
-    let folder = tempfile::tempdir().unwrap();
-    let library = start(folder.path());
-    download(&library, 1, Killed::Never);
+    let (_folder, library) = first_version();
     let (catalogue, record) = (&library.catalogue, record(2));
     let (partial, before, mut copy) = second_version(&library, &record);
     let placing = catalogue.place(to_place(&copy, &partial)).unwrap();
@@ -282,9 +286,7 @@ fn file_that_is_being_replaced_is_not_called_changed() {
 #[test]
 fn copy_that_is_deregistered_while_its_next_version_is_moved_does_not_come_back() {
     for is_killed in [false, true] {
-        let folder = tempfile::tempdir().unwrap();
-        let library = start(folder.path());
-        download(&library, 1, Killed::Never);
+        let (folder, library) = first_version();
         let (catalogue, record) = (&library.catalogue, record(2));
         let (partial, before, mut copy) = second_version(&library, &record);
         let placing = catalogue.place(to_place(&copy, &partial)).unwrap();
@@ -302,9 +304,7 @@ fn copy_that_is_deregistered_while_its_next_version_is_moved_does_not_come_back(
 /// A download that was dropped while its file is moved: the next one neither forgets it nor fetches it again.
 #[test]
 fn next_download_waits_for_what_a_dropped_one_moves() {
-    let folder = tempfile::tempdir().unwrap();
-    let library = start(folder.path());
-    download(&library, 1, Killed::Never);
+    let (_folder, library) = first_version();
     let (catalogue, record) = (&library.catalogue, record(2));
     let (partial, before, mut copy) = second_version(&library, &record);
     let placing = catalogue.place(to_place(&copy, &partial)).unwrap();
@@ -328,9 +328,7 @@ fn next_download_waits_for_what_a_dropped_one_moves() {
 /// One that was dropped before its file was moved has nothing to end of another one, which moves its own.
 #[test]
 fn dropped_download_leaves_what_another_one_moves_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let library = start(folder.path());
-    download(&library, 1, Killed::Never);
+    let (_folder, library) = first_version();
     let (catalogue, record) = (&library.catalogue, record(2));
     let (partial, _, copy) = second_version(&library, &record);
     let placing = catalogue.place(to_place(&copy, &partial)).unwrap();

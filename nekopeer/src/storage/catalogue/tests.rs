@@ -9,17 +9,23 @@ use tokio_util::sync::CancellationToken;
 use super::{tables::Counts, *};
 use crate::content::chunker::chunk_file;
 
-struct Setup {
+pub(super) struct Setup {
     folder: tempfile::TempDir,
     identity: Identity,
 }
 
 impl Setup {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap(), identity: Identity::from_seed(&[1; 32]) }
     }
 
-    fn open(&self) -> Catalogue {
+    pub(super) fn begin() -> (Self, Catalogue) {
+        let setup = Self::new();
+        let catalogue = setup.open();
+        (setup, catalogue)
+    }
+
+    pub(super) fn open(&self) -> Catalogue {
         Catalogue::open(self.folder.path(), self.identity.clone()).unwrap()
     }
 
@@ -30,12 +36,12 @@ impl Setup {
         Draft { name: name(file), path, chunked, policy: Policy::default(), known: None, is_named: true }
     }
 
-    fn publish(&self, catalogue: &Catalogue, file: &str, bytes: &[u8]) -> Published {
+    pub(super) fn publish(&self, catalogue: &Catalogue, file: &str, bytes: &[u8]) -> Published {
         published(catalogue, vec![self.draft(file, bytes)]).remove(0)
     }
 
     /// An entry for another origin's file.
-    fn copy(&self, file: &str, version: u64) -> Entry {
+    pub(super) fn copy(&self, file: &str, version: u64) -> Entry {
         let Draft { path, chunked, .. } = self.draft(file, b"copy");
         let record = goods::record(2, file, version, |record| {
             (record.size, record.content, record.manifest) = (4, chunked.content, chunked.manifest_hash);
@@ -55,11 +61,11 @@ fn published(catalogue: &Catalogue, drafts: Vec<Draft>) -> Vec<Published> {
     catalogue.publish(drafts).unwrap().into_iter().map(Result::unwrap).collect()
 }
 
-fn version(published: &Published) -> u64 {
+pub(super) fn version(published: &Published) -> u64 {
     published.record().version.get()
 }
 
-fn stored(entry: Entry, manifest: &[u8]) -> Copy {
+pub(super) fn stored(entry: Entry, manifest: &[u8]) -> Copy {
     Copy { entry, manifest: manifest.to_vec(), outboard: Vec::new() }
 }
 
@@ -79,8 +85,7 @@ fn versions_count_up_over_restarts_and_removals() {
 
 #[test]
 fn same_bytes_are_no_new_version_but_another_policy_is() {
-    let setup = Setup::new();
-    let catalogue = setup.open();
+    let (setup, catalogue) = Setup::begin();
     setup.publish(&catalogue, "a", b"one");
     let again = setup.publish(&catalogue, "a", b"one");
     assert!(matches!(again, Published::Unchanged(_)) && version(&again) == 1);
@@ -112,8 +117,7 @@ fn everything_is_there_after_a_restart() {
 /// A crash between taking the number and the commit loses the publish and nothing else.
 #[test]
 fn an_uncommitted_publish_leaves_no_trace() {
-    let setup = Setup::new();
-    let catalogue = setup.open();
+    let (setup, catalogue) = Setup::begin();
     setup.publish(&catalogue, "a", b"one");
     {
         let write = catalogue.tables.begin().unwrap();
@@ -127,8 +131,7 @@ fn an_uncommitted_publish_leaves_no_trace() {
 
 #[test]
 fn the_average_length_of_chunks_is_noted_with_the_version() {
-    let setup = Setup::new();
-    let catalogue = setup.open();
+    let (setup, catalogue) = Setup::begin();
     assert_eq!(catalogue.last_average(&name("a")).unwrap(), None);
     let mut draft = setup.draft("a", b"one");
     draft.chunked.average = 131_072;
@@ -153,8 +156,7 @@ fn a_file_is_cut_at_the_average_of_its_last_version() {
 
 #[test]
 fn a_large_batch_keeps_its_order() {
-    let setup = Setup::new();
-    let catalogue = setup.open();
+    let (setup, catalogue) = Setup::begin();
     let names: Vec<String> = (0..300).map(|n| format!("{}", 1000 - n)).collect();
     let drafts = || names.iter().map(|name| setup.draft(name, name.as_bytes())).collect();
     for kind in [Published::New, Published::Unchanged] {
@@ -167,8 +169,7 @@ fn a_large_batch_keeps_its_order() {
 
 #[test]
 fn a_copy_of_another_origin_is_not_published_over() {
-    let setup = Setup::new();
-    let catalogue = setup.open();
+    let (setup, catalogue) = Setup::begin();
     catalogue.put_copy(stored(setup.copy("b", 7), b"manifest")).unwrap();
     let drafts = vec![setup.draft("b", b"mine now"), setup.draft("fine", b"x")];
     let results = catalogue.publish(drafts).unwrap();
@@ -186,8 +187,7 @@ fn elsewhere(setup: &Setup, like: &VerifiedRecord, version: u64, content: u8) ->
 
 #[test]
 fn number_is_above_what_the_network_knows_unless_it_knows_these_bytes() {
-    let setup = Setup::new();
-    let catalogue = setup.open();
+    let (setup, catalogue) = Setup::begin();
     let first = setup.publish(&catalogue, "a", b"one").record().clone();
     let publish = |known, bytes: &[u8]| {
         let draft = Draft { known: Some(known), ..setup.draft("a", bytes) };
@@ -202,8 +202,7 @@ fn number_is_above_what_the_network_knows_unless_it_knows_these_bytes() {
 
 #[test]
 fn unchanged_file_stays_below_a_newer_version_until_the_user_knows_of_it() {
-    let setup = Setup::new();
-    let catalogue = setup.open();
+    let (setup, catalogue) = Setup::begin();
     let first = setup.publish(&catalogue, "a", b"one").record().clone();
     let newer = elsewhere(&setup, &first, 7, 7);
     let draft = || Draft { known: Some(newer.clone()), ..setup.draft("a", b"one") };
@@ -214,8 +213,7 @@ fn unchanged_file_stays_below_a_newer_version_until_the_user_knows_of_it() {
 
 #[test]
 fn renumbered_version_is_above_both_and_has_the_same_bytes() {
-    let setup = Setup::new();
-    let catalogue = setup.open();
+    let (setup, catalogue) = Setup::begin();
     let first = setup.publish(&catalogue, "a", b"one").record().clone();
     let numbers = |above: &VerifiedRecord| -> Vec<(u64, u64)> {
         let renumbered = catalogue.renumber(std::slice::from_ref(above)).unwrap();
@@ -301,8 +299,7 @@ fn large(seed: u8) -> Vec<u8> {
 
 #[test]
 fn manifests_go_with_the_last_entry_that_uses_them() {
-    let setup = Setup::new();
-    let catalogue = setup.open();
+    let (setup, catalogue) = Setup::begin();
     setup.publish(&catalogue, "a", &large(1));
     setup.publish(&catalogue, "b", &large(1));
     let entry = catalogue.get(&name("a")).unwrap();
@@ -315,8 +312,7 @@ fn manifests_go_with_the_last_entry_that_uses_them() {
 
 #[test]
 fn a_manifest_goes_with_its_last_users_when_they_leave_it_in_one_batch_and_stays_with_one_that_takes_it() {
-    let setup = Setup::new();
-    let catalogue = setup.open();
+    let (setup, catalogue) = Setup::begin();
     setup.publish(&catalogue, "a", &large(1));
     setup.publish(&catalogue, "b", &large(1));
     let left = catalogue.get(&name("a")).unwrap();
@@ -331,8 +327,7 @@ fn a_manifest_goes_with_its_last_users_when_they_leave_it_in_one_batch_and_stays
 
 #[test]
 fn the_second_of_two_drafts_of_a_name_in_one_batch_gets_no_number_and_leaves_nothing_behind() {
-    let setup = Setup::new();
-    let catalogue = setup.open();
+    let (setup, catalogue) = Setup::begin();
     let drafts = vec![setup.draft("a", &large(1)), Draft { name: name("a"), ..setup.draft("b", &large(2)) }];
     let second = drafts[1].chunked.content;
     let results = catalogue.publish(drafts).unwrap();
@@ -348,8 +343,7 @@ fn the_second_of_two_drafts_of_a_name_in_one_batch_gets_no_number_and_leaves_not
 
 #[test]
 fn numbers_that_follow_the_clock_are_not_given_by_one_that_was_not_set() {
-    let setup = Setup::new();
-    let catalogue = setup.open();
+    let (setup, catalogue) = Setup::begin();
     assert!(matches!(catalogue.number_above(3600), Err(CatalogueError::ClockNotSet)));
     assert_eq!(version(&setup.publish(&catalogue, "a", b"one")), 1, "no number is left out");
     catalogue.number_above(1_795_000_000).unwrap();

@@ -1,55 +1,14 @@
 //! Tests of withdrawals in the catalogue: durable, numbered, bounded, and no files.
 
-use std::{cell::Cell, sync::atomic::AtomicU64};
+use std::cell::Cell;
 
-use nekoproto::{Policy, Version};
-use testkit::goods;
-use tokio_util::sync::CancellationToken;
+use nekoproto::Version;
+use testkit::values::name;
 
-use super::*;
-use crate::content::chunker::chunk_file;
-
-struct Setup {
-    folder: tempfile::TempDir,
-    identity: Identity,
-}
-
-impl Setup {
-    fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), identity: Identity::from_seed(&[1; 32]) }
-    }
-
-    fn open(&self) -> Catalogue {
-        Catalogue::open(self.folder.path(), self.identity.clone()).unwrap()
-    }
-
-    fn draft(&self, file: &str, bytes: &[u8]) -> Draft {
-        let path = self.folder.path().join(file);
-        std::fs::write(&path, bytes).unwrap();
-        let chunked = chunk_file(&path, None, &AtomicU64::new(0), &CancellationToken::new()).unwrap();
-        Draft { name: name(file), path, chunked, policy: Policy::default(), known: None, is_named: true }
-    }
-
-    fn publish(&self, catalogue: &Catalogue, file: &str, bytes: &[u8]) -> u64 {
-        let published = catalogue.publish(vec![self.draft(file, bytes)]).unwrap().remove(0).unwrap();
-        published.record().version.get()
-    }
-
-    /// A copy of another origin's file.
-    fn copy(&self, file: &str) -> Copy {
-        let Draft { path, chunked, .. } = self.draft(file, b"theirs");
-        let record = goods::record(2, file, 1, |record| {
-            (record.size, record.content, record.manifest) = (6, chunked.content, chunked.manifest_hash);
-        });
-        let entry =
-            Entry { record, path, stamp: chunked.stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
-        Copy { entry, manifest: Vec::new(), outboard: Vec::new() }
-    }
-}
-
-fn name(text: &str) -> FileName {
-    FileName::new(text).unwrap()
-}
+use super::{
+    tests::{Setup, stored, version},
+    *,
+};
 
 /// Withdraws `file`, which is published; returns the version, and the names that made room for it.
 fn withdraw(catalogue: &Catalogue, file: &str, most: u64) -> (u64, Vec<FileName>) {
@@ -91,15 +50,14 @@ fn withdrawal_is_the_next_version_over_restarts_and_no_file() {
     assert!(catalogue.get(&name("a")).is_none());
     assert!(catalogue.page(&PageStart::default(), 9).unwrap().entries.is_empty());
     assert!(catalogue.with_content(&record.content).is_empty(), "an empty file of that name is not served");
-    assert_eq!(setup.publish(&catalogue, "a", b""), 3, "also the same bytes");
+    assert_eq!(version(&setup.publish(&catalogue, "a", b"")), 3, "also the same bytes");
     drop(catalogue);
     assert_eq!(stated(&setup.open()), [("a".to_owned(), false)]);
 }
 
 #[test]
 fn the_oldest_withdrawals_are_forgotten_and_their_numbers_are_not() {
-    let setup = Setup::new();
-    let catalogue = setup.open();
+    let (setup, catalogue) = Setup::begin();
     for file in ["a", "b", "c"] {
         setup.publish(&catalogue, file, b"one");
     }
@@ -109,35 +67,37 @@ fn the_oldest_withdrawals_are_forgotten_and_their_numbers_are_not() {
     assert_eq!(withdraw(&catalogue, "b", 2).1, [name("c")]);
     assert_eq!(stated(&catalogue), [("a".to_owned(), true), ("b".to_owned(), true)]);
     // One that is published again makes room, too.
-    assert_eq!(setup.publish(&catalogue, "a", b"two"), 3);
-    assert_eq!(setup.publish(&catalogue, "c", b"two"), 3, "above the withdrawal that was forgotten");
+    assert_eq!(version(&setup.publish(&catalogue, "a", b"two")), 3);
+    assert_eq!(
+        version(&setup.publish(&catalogue, "c", b"two")),
+        3,
+        "above the withdrawal that was forgotten"
+    );
     assert_eq!(withdraw(&catalogue, "c", 2).1, []);
 }
 
 #[test]
 fn copy_of_another_origins_file_takes_the_place_of_a_withdrawal_and_is_forgotten_without_one() {
-    let setup = Setup::new();
-    let catalogue = setup.open();
+    let (setup, catalogue) = Setup::begin();
     setup.publish(&catalogue, "a", b"one");
     withdraw(&catalogue, "a", 9);
-    catalogue.put_copy(setup.copy("a")).unwrap();
+    catalogue.put_copy(stored(setup.copy("a", 1), b"")).unwrap();
     assert_eq!(stated(&catalogue), [("a".to_owned(), false)]);
     assert!(!catalogue.has_pending(), "nobody is to be told of the withdrawal any more");
     let is_called = Cell::new(false);
     let gone = catalogue.withdraw(&[name("a")], Withdrawal::Named, |_| is_called.set(true)).unwrap();
     assert!(matches!(gone[..], [Ok(Gone::Forgotten)]));
     assert!(is_called.get() && stated(&catalogue).is_empty());
-    assert_eq!(setup.publish(&catalogue, "a", b"three"), 3);
+    assert_eq!(version(&setup.publish(&catalogue, "a", b"three")), 3);
 }
 
 #[test]
 fn many_are_withdrawn_at_once_and_one_that_cannot_be_hinders_no_other() {
-    let setup = Setup::new();
-    let catalogue = setup.open();
+    let (setup, catalogue) = Setup::begin();
     for file in ["a", "b", "full"] {
         setup.publish(&catalogue, file, b"one");
     }
-    catalogue.put_copy(setup.copy("copy")).unwrap();
+    catalogue.put_copy(stored(setup.copy("copy", 1), b"")).unwrap();
     let write = catalogue.tables.begin().unwrap();
     write.set_version(&name("full"), Version::new(u64::MAX).unwrap()).unwrap();
     catalogue.tables.commit(write).unwrap();
@@ -169,8 +129,7 @@ fn many_are_withdrawn_at_once_and_one_that_cannot_be_hinders_no_other() {
 /// Each commit waits for the disk.
 #[test]
 fn many_are_withdrawn_in_one_commit() {
-    let setup = Setup::new();
-    let catalogue = setup.open();
+    let (setup, catalogue) = Setup::begin();
     let names: Vec<FileName> = (0..64).map(|n| name(&format!("f{n}"))).collect();
     names.iter().for_each(|name| _ = setup.publish(&catalogue, name.as_str(), b"one"));
     let before = catalogue.tables.faults.syncs();

@@ -55,8 +55,7 @@ fn registrations_racing_with_removal_leave_nothing_behind() {
     let first = record(1, "first", 1);
     let names: Vec<_> = (0..40).map(|n| testing::named(&format!("f{n}"), &first)).collect();
     for round in 0..50 {
-        let setup = Setup::new();
-        let session = setup.session(1);
+        let (setup, [session]) = Setup::with([1]);
         std::thread::scope(|scope| {
             scope.spawn(|| names.iter().for_each(|record| drop(setup.index.register(&session, record))));
             scope.spawn(|| setup.index.close_session(&session));

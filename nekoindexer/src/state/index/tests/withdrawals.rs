@@ -6,8 +6,7 @@ use super::*;
 
 #[test]
 fn older_version_that_is_registered_late_does_not_bring_a_withdrawn_name_back() {
-    let setup = Setup::new();
-    let [origin, holder] = setup.sessions([1, 2]);
+    let (setup, [origin, holder]) = Setup::with([1, 2]);
     let version = Version::FIRST.next().unwrap();
     let withdrawal = Record::withdrawal(testing::identity(1).id(), name("a"), version, Policy::default(), 1);
     let withdrawal = signed(1, withdrawal);
