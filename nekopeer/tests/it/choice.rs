@@ -65,10 +65,8 @@ fn without_an_origin_all_are_listed_and_none_is_remembered_but_a_copy_stays_that
         let text = format!("of origin {n}, again {version}\n");
         two.homes[n].write("a.txt", &text);
         two.homes[n].done(&["share", "a.txt"]);
-        reader.done(&["get", "a.txt"]);
-        assert_eq!(reader.read("a.txt"), text.as_bytes());
-        let mut following = reader.start(&["follow", "a.txt"]);
-        following.out_line(&format!("a.txt is at version {version}"));
+        reader.gets("a.txt", text.as_bytes());
+        let following = reader.start_out(&["follow", "a.txt"], &format!("a.txt is at version {version}"));
         following.signal("INT");
         assert_eq!(following.wait().code, Some(0));
         assert_eq!(reader.done(&["get", "a.txt", "-o", "-"]).out, [text.trim()]);

@@ -60,8 +60,7 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
 #[test]
 fn a_file_alone_is_enough_to_share_and_to_get() {
     let (indexers, origin, _) = two_homes();
-    origin.write("a.txt", "a\n");
-    let _sharing = origin.share(&["a.txt"]);
+    let _sharing = origin.share_file("a.txt", "a\n");
     let reader = Home::with(&[]);
     let addr = indexers.addr(0);
     reader.write("given.toml", format!("indexer = ['{addr}']\ndir = 'copies'\ndata_dir = 'data'\n"));

@@ -27,8 +27,7 @@ fn a_download_shows_in_the_figures_of_both_ends() {
     let (_indexers, origin, reader) = two_homes();
     origin.write("large", bytes(1, 3 * MIB));
     origin.write("small", "small");
-    let mut sharing = origin.start(&["share", "large", "small", "--http", "127.0.0.1:0"]);
-    sharing.err_line("serving on ");
+    let mut sharing = origin.start_err(&["share", "large", "small", "--http", "127.0.0.1:0"], "serving on ");
     let here = Http::of(&origin, &mut sharing);
     let mut reading = reader.serve(&["--http", "127.0.0.1:0"]);
     let there = Http::of(&reader, &mut reading);

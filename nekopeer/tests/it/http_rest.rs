@@ -270,8 +270,7 @@ fn ticket_and_name_with_its_origin_are_fetched() {
 #[test]
 fn job_of_a_shell_is_cancelled_over_http_and_that_of_http_by_a_shell() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("big.bin", bytes(1, 16 * MIB));
-    let _sharing = origin.share(&["big.bin"]);
+    let _sharing = origin.share_file("big.bin", bytes(1, 16 * MIB));
     let (mut running, http) = serving(&reader, &["--limit-down", "1MB"]);
     let getting = reader.start(&["get", "big.bin"]);
     let jobs = || http.get("/api/v1/jobs").done(200)["jobs"].clone();
@@ -288,8 +287,7 @@ fn job_of_a_shell_is_cancelled_over_http_and_that_of_http_by_a_shell() {
 #[test]
 fn events_tell_of_jobs_and_of_what_happens() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("a.bin", bytes(1, MIB));
-    let mut sharing = origin.share(&["a.bin"]);
+    let mut sharing = origin.share_file("a.bin", bytes(1, MIB));
     let (_running, http) = serving(&reader, &[]);
     let mut lines = http.begin("GET", "/api/v1/events", &[]).lines();
     lines.by_ref().find(String::is_empty).unwrap(); // the end of the head: from now on events come
@@ -308,8 +306,7 @@ fn events_tell_of_jobs_and_of_what_happens() {
     assert_eq!(event("job", "\"running\"")["name"], "a.bin");
     assert_eq!(event("job", "\"done\"")["id"], 1);
     assert_eq!(event("job-ended", "")["text"], "job 1 done: get a.bin");
-    origin.write("a.bin", bytes(2, MIB));
-    origin.done(&["share", "a.bin"]);
+    origin.share_anew("a.bin", bytes(2, MIB));
     let invalidated = event("invalidated", "");
     assert_eq!((&invalidated["version"], &invalidated["newest"]), (&1.into(), &2.into()));
     assert!(sharing.is_running());
@@ -379,8 +376,7 @@ fn sets_followers_readers_and_kept_versions_are_told_and_a_rollback_is_done() {
     };
     assert_eq!(publish()["files"][0]["set"], true);
     let (_serving, ours) = serving(&reader, &[]);
-    let mut following = reader.start(&["follow", "app", "--keep", "1"]);
-    following.out_line("app is at version 1");
+    let mut following = reader.start_out(&["follow", "app", "--keep", "1"], "app is at version 1");
     let jobs = ours.get("/api/v1/jobs").done(200);
     assert_eq!(
         (&jobs["jobs"][0]["kind"], &jobs["jobs"][0]["name"]),

@@ -6,8 +6,7 @@ use crate::program::*;
 
 /// An origin that shares `big.bin`, and a peer that runs, fetches slowly and holds nothing yet.
 fn slow_reader(origin: &Home, reader: &Home, flags: &[&str]) -> (Running, Running) {
-    origin.write("big.bin", bytes(1, 16 * MIB));
-    let sharing = origin.share(&["big.bin"]);
+    let sharing = origin.share_file("big.bin", bytes(1, 16 * MIB));
     (sharing, reader.serve(&[&["--limit-down", "1MB"], flags].concat()))
 }
 
@@ -62,8 +61,7 @@ fn download_of_one_shell_is_cancelled_by_another_or_by_its_interruption() {
 #[test]
 fn download_in_the_background_returns_at_once_and_its_end_is_told() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("a.bin", bytes(2, MIB));
-    let _sharing = origin.share(&["a.bin"]);
+    let _sharing = origin.share_file("a.bin", bytes(2, MIB));
     reader.run(&["get", "a.bin", "--background"]).failed_with(2, &["nekopeer serve"]);
     reader.run(&["cancel", "a.bin"]).failed_with(1, &["no peer runs"]);
     assert!(jobs(&reader).is_empty());
@@ -107,11 +105,9 @@ fn jobs_in_the_background_are_bounded_and_end_with_the_peer() {
 fn refetch_of_an_outdated_copy_is_listed_and_cancelled_too() {
     let (_indexers, origin, reader) = two_homes();
     let (_sharing, mut serving) = slow_reader(&origin, &reader, &["--on-stale", "refetch"]);
-    origin.write("small.txt", "first");
-    origin.done(&["share", "small.txt"]);
+    origin.share_anew("small.txt", "first");
     reader.done(&["get", "small.txt"]);
-    origin.write("small.txt", bytes(3, 16 * MIB));
-    origin.done(&["share", "small.txt"]);
+    origin.share_anew("small.txt", bytes(3, 16 * MIB));
     let job = moving(&reader, &mut serving);
     assert_eq!((&job["kind"], &job["name"]), (&Value::from("refetch"), &Value::from("small.txt")));
     reader.done(&["cancel", &job["id"].to_string()]);
@@ -136,10 +132,8 @@ fn line_that_ends_with_an_ampersand_runs_in_the_background_and_the_end_of_the_sc
     assert_eq!(repl.wait().code, Some(3));
     // Ctrl-C ends the wait.
     let mut repl = reader.start(&["--limit-down", "100KB"]);
-    repl.type_line("get slow.bin &");
-    repl.out_line("job 1 runs in the background");
-    repl.type_line("jobs");
-    repl.out_line("running");
+    repl.answers("get slow.bin &", "job 1 runs in the background");
+    repl.answers("jobs", "running");
     repl.close_input();
     assert_eq!(repl.interrupt().code, Some(3));
 }
@@ -147,15 +141,13 @@ fn line_that_ends_with_an_ampersand_runs_in_the_background_and_the_end_of_the_sc
 #[test]
 fn limits_and_pause_are_changed_on_the_running_peer() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("large.bin", bytes(1, 8 * MIB));
-    let _sharing = origin.share(&["large.bin"]);
+    let _sharing = origin.share_file("large.bin", bytes(1, 8 * MIB));
     reader.run(&["limit", "--up", "4MB"]).failed_with(1, &["no peer runs"]);
     let _serving = reader.serve(&["--limit-down", "1MB"]);
     let said = |words: &[&str]| reader.done(words).out.concat();
     assert_eq!(said(&["limit", "--up", "4MiB"]), "up 4.0 MiB/s, down 977 KiB/s");
     assert_eq!(said(&["pause"]), "up 4.0 MiB/s, down 977 KiB/s; downloads are paused");
-    let mut getting = reader.start(&["get", "large.bin"]);
-    getting.err_line("downloads are paused");
+    let mut getting = reader.start_err(&["get", "large.bin"], "downloads are paused");
     assert!(getting.is_running());
     let now = reader.done(&["limit", "--down", "0", "--json"]).json();
     assert_eq!((&now["limit_down_bytes_per_s"], &now["paused"]), (&Value::Null, &true.into()), "{now}");

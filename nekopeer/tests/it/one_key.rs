@@ -27,16 +27,13 @@ fn is_refused(running: Running) {
 #[test]
 fn second_node_with_a_key_that_runs_is_refused_and_changes_nothing() {
     let (indexers, from, to) = two_homes();
-    from.write("a", "first");
-    let first = from.share(&["a"]);
+    let first = from.share_file("a", "first");
     let copy = cloned(&from, &indexers);
     copy.write("a", "by the copy");
     is_refused(copy.start(&["serve"]));
     is_refused(copy.start(&["share", "a"]));
-    to.done(&["get", "a"]);
-    assert_eq!(to.read("a"), b"first");
-    from.write("a", "second");
-    let published = from.done(&["share", "a"]);
+    to.gets("a", b"first");
+    let published = from.share_anew("a", "second");
     assert!(published.out[0].contains("version 2"), "{published:?}");
     drop(first.interrupt());
     let _second = copy.share(&["a"]);
@@ -47,8 +44,7 @@ fn second_node_with_a_key_that_runs_is_refused_and_changes_nothing() {
 #[test]
 fn node_that_was_killed_or_stopped_gives_way_and_is_refused_when_it_goes_on() {
     let (indexers, from, to) = two_homes();
-    from.write("a", "first");
-    let killed = from.share(&["a"]);
+    let killed = from.share_file("a", "first");
     killed.signal("KILL");
     drop(killed);
     let stopped = from.share(&["a"]);
@@ -56,8 +52,7 @@ fn node_that_was_killed_or_stopped_gives_way_and_is_refused_when_it_goes_on() {
     copy.write("a", "by the copy");
     stopped.signal("STOP");
     let _second = copy.share(&["a"]);
-    to.done(&["get", "a"]);
-    assert_eq!(to.read("a"), b"by the copy");
+    to.gets("a", b"by the copy");
     stopped.signal("CONT");
     is_refused(stopped);
 }

@@ -146,8 +146,7 @@ fn peer_with_two_indexers_goes_on_with_one() {
     let (first, second) = (with_indexer(&[]), with_indexer(&[]));
     let both = format!("{},{}", first.indexer, second.indexer);
     let sharer = Home::with(&["--indexer", &both]);
-    sharer.write("f", "x");
-    let _sharing = sharer.share(&["f"]);
+    let _sharing = sharer.share_file("f", "x");
     let reader = Home::with(&["--indexer", &both]);
     let mut serving = reader.serve(&[]);
     serving.err_line("serving on");

@@ -121,8 +121,7 @@ fn o_with_a_folder_that_is_there_puts_one_file_or_several_into_it() {
 fn json_of_every_command_is_one_object_with_the_promised_keys_and_flags_may_stand_anywhere() {
     let indexers = Indexers::one();
     let (origin, reader, addr) = (Home::at(&indexers, 0), Home::with(&[]), indexers.addr(0));
-    origin.write("a.bin", bytes(2, 5000));
-    let _sharing = origin.share(&["a.bin"]);
+    let _sharing = origin.share_file("a.bin", bytes(2, 5000));
     let content = blake3::hash(&bytes(2, 5000)).to_hex().to_string();
     let node = ["--indexer", &addr, "--json"];
     let done = |words: &[&str]| reader.done(&[&node[..], words].concat()).json();
@@ -235,8 +234,7 @@ fn each_of_several_downloads_says_if_it_may_not_be_the_newest() {
     let sharing = origin.share(&names);
     let holder = Home::at(&indexers, 0);
     holder.done(&["get", "c.txt", "d.txt"]);
-    let mut serving = holder.start(&["serve"]);
-    serving.err_line("registered 2 files");
+    let _serving = holder.start_err(&["serve"], "registered 2 files");
     drop(sharing);
     let got = Home::at(&indexers, 0).done(&["get", "c.txt", "d.txt"]);
     for name in names {

@@ -32,14 +32,12 @@ fn damaged_entry_is_named_and_stops_nothing_else() {
     let about = |lines: &[String], word: &str| lines.iter().filter(|line| line.contains(word)).count();
     assert_eq!((listed.code, about(&listed.out, "many/")), (Some(3), 299), "{listed:?}");
     assert_eq!(about(&listed.err, "the entry of many/f299 in the catalogue"), 1, "{listed:?}");
-    home.write("one", "more");
-    let sharer = home.share(&["one"]);
+    let sharer = home.share_file("one", "more");
     let reader = Home::at(&indexers, 0);
     reader.done(&["get", "one"]);
     reader.done(&["get", "many/f8"]);
     sharer.interrupt();
-    let mut refused = home.start(&["share", "many/f299"]);
-    refused.err_line("damaged: unshare many/f299, then share");
+    let refused = home.start_err(&["share", "many/f299"], "damaged: unshare many/f299, then share");
     refused.interrupt();
     home.done(&["deregister", "many/f299"]);
     home.publish(&["many/f299"]);
@@ -54,8 +52,7 @@ fn shared_and_held() -> (Indexers, Home, Home, [Running; 2]) {
         home.write(name, content);
     }
     let sharer = home.share(&["a", "b", "c"]);
-    home.write("b", "of b, again");
-    home.done(&["share", "b"]);
+    home.share_anew("b", "of b, again");
     let serving = reader.share(&[other.to_str().unwrap()]);
     reader.done(&["get", "a", "b", "c"]);
     home.done(&["get", "theirs"]);
@@ -113,22 +110,16 @@ fn number_that_nobody_remembers_is_not_given_again_after_a_repair() {
         let indexers = Indexers::at(addr);
         let [home, ahead, behind] = [(); 3].map(|()| Home::at(&indexers, 0));
         for (content, reader) in [("first", &behind), ("second", &ahead)] {
-            home.write("a", content);
-            let sharer = home.share(&["a"]);
+            let sharer = home.share_file("a", content);
             reader.done(&["get", "a"]);
             sharer.interrupt();
         }
         drop(indexers);
         let _indexers = Indexers::at(addr);
-        let _serving = is_behind_there.then(|| {
-            let mut serving = behind.start(&["serve"]);
-            serving.err_line("registered 1 file");
-            serving
-        });
+        let _serving = is_behind_there.then(|| behind.start_err(&["serve"], "registered 1 file"));
         fs::write(home.path(".neko/catalogue.redb"), []).unwrap();
         home.done(&["repair"]);
-        home.write("a", "third");
-        let _sharer = home.share(&["a"]);
+        let _sharer = home.share_file("a", "third");
         let got = ahead.done(&["get", "a", "--json"]).json();
         assert!(got["version"].as_u64() > Some(2), "{got}");
         assert_eq!(ahead.read("a"), b"third");
@@ -194,9 +185,7 @@ fn restored_folder_gives_no_reader_a_number_that_others_have_while_its_indexer_i
     let [home, behind, ahead] = [(); 3].map(|()| Home::at(&indexers, 0));
     let share = |content: &str| {
         home.write("a", content);
-        let mut sharer = home.start(&["share", "a", "--listen", &listen.to_string()]);
-        sharer.err_line("serving on ");
-        sharer
+        home.start_err(&["share", "a", "--listen", &listen.to_string()], "serving on ")
     };
     let sharer = share("first");
     behind.done(&["get", "a"]);
@@ -243,8 +232,7 @@ fn format_of(home: &Home, to: Option<u64>) -> u64 {
 #[test]
 fn catalogue_of_another_format_is_refused_with_both_numbers_and_rebuilt_once_it_is_moved_away() {
     let (_indexers, home) = one_home();
-    home.write("a", "of a");
-    let sharer = home.share(&["a"]);
+    let sharer = home.share_file("a", "of a");
     sharer.signal("KILL");
     sharer.wait();
     let known = format_of(&home, Some(99));
@@ -279,8 +267,7 @@ fn name_that_was_withdrawn_stays_withdrawn_when_its_catalogue_is_repaired() {
     until(&mut serving, "the withdrawal", || {
         reader.run(&["get", "a"]).err.iter().any(|line| line.contains("unshared by its origin"))
     });
-    home.write("a", "of a, later");
-    home.done(&["share", "a"]);
+    home.share_anew("a", "of a, later");
     let published = home.done(&["ls", "--json"]).json();
     let a = published["files"].as_array().unwrap().iter().find(|file| file["name"] == "a").unwrap();
     assert!(a["version"].as_u64().unwrap() > 2, "{a}");

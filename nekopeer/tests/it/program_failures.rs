@@ -121,8 +121,7 @@ fn limit(running: &Running, max: Option<u64>) {
 fn full_disk_is_said_leaves_the_older_copy_as_it_was_and_a_later_download_moves_only_the_rest() {
     let (_indexers, origin, reader) = two_homes();
     let first = bytes(11, MIB);
-    origin.write("a.bin", &first);
-    let _sharing = origin.share(&["a.bin"]);
+    let _sharing = origin.share_file("a.bin", &first);
     reader.done(&["get", "a.bin"]);
     let size = 12 * MIB;
     let source = origin.write("a.bin", bytes(10, size));
@@ -164,13 +163,11 @@ fn running_peer_downloads_publishes_and_follows_once_there_is_space_again() {
         reader.run(&["share", "own"]).ended_with(3, "no space is left to write");
     }
     assert!(reader.done(&["ls"]).out.concat().contains('f'));
-    origin.write("f", "22\n");
-    origin.done(&["share", "f"]);
+    origin.share_anew("f", "22\n");
     serving.err_line("f: no space is left to write"); // the new version cannot be stored yet
 
     limit(&serving, None);
-    reader.done(&["get", "small"]);
-    assert_eq!(reader.read("small"), b"small\n");
+    reader.gets("small", b"small\n");
     reader.done(&["share", "own"]);
     origin.done(&["query", "own"]);
     serving.err_line("refreshed f to version 2");
@@ -180,14 +177,12 @@ fn running_peer_downloads_publishes_and_follows_once_there_is_space_again() {
 #[test]
 fn without_any_indexer_one_is_started_that_others_can_use() {
     let home = Home::with(&["--discover", "127.0.0.1:0"]);
-    home.write("a.txt", "a\n");
-    let mut sharing = home.share(&["a.txt"]);
+    let mut sharing = home.share_file("a.txt", "a\n");
     let told = sharing.err_line("started one at ");
     assert!(told.contains("no indexer found: "), "{told}");
     let addr = told.split("--indexer ").nth(1).unwrap();
     let reader = Home::with(&["--indexer", addr]);
-    reader.done(&["get", "a.txt"]);
-    assert_eq!(reader.read("a.txt"), b"a\n");
+    reader.gets("a.txt", b"a\n");
     // Another peer finds and uses that indexer.
     let found = Home::with(&["--discover", addr]).done(&["query", "a.txt"]);
     assert!(found.err.is_empty(), "{found:?}");
@@ -232,8 +227,7 @@ fn failure_with_json_is_an_object_with_its_kind() {
 #[test]
 fn stdout_that_nobody_reads_or_that_takes_nothing_is_no_reason_to_panic() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("a.txt", "a\n");
-    let _sharing = origin.share(&["a.txt"]);
+    let _sharing = origin.share_file("a.txt", "a\n");
     reader.done(&["get", "a.txt"]);
     let run = |words: &[&str], stdout: Stdio| {
         let mut command = reader.command(words);
@@ -347,7 +341,6 @@ async fn idle_data_streams_keep_no_reader_out() {
     for _ in 0..400 {
         idle.push(greedy.endpoint.dial(addr, Purpose::Data, None).await.unwrap());
     }
-    reader.done(&["get", "own"]);
-    assert_eq!(reader.read("own"), b"mine");
+    reader.gets("own", b"mine");
     drop(idle);
 }

@@ -8,15 +8,13 @@ use crate::program::*;
 
 /// Publishes this content as the next version; another process serves.
 fn publish(origin: &Home, content: impl AsRef<[u8]>) {
-    origin.write("f", content);
-    origin.done(&["share", "f"]);
+    origin.share_anew("f", content);
 }
 
 /// Origin, reader, and the process that serves the origin's first version.
 fn shared(content: impl AsRef<[u8]>) -> (Indexers, Home, Home, Running) {
     let (indexers, origin, reader) = two_homes();
-    origin.write("f", content);
-    let sharing = origin.share(&["f"]);
+    let sharing = origin.share_file("f", content);
     (indexers, origin, reader, sharing)
 }
 
@@ -84,8 +82,7 @@ fn command_that_was_killed_with_the_follower_runs_again_and_one_that_hangs_is_en
     following.signal("KILL");
     drop(following);
     fs::remove_file(reader.path("hang")).unwrap();
-    let mut following = reader.start(&["follow", "f", "--exec", &exec]);
-    following.out_line("f is at version 1");
+    let mut following = reader.start_out(&["follow", "f", "--exec", &exec], "f is at version 1");
     assert_eq!(log(&reader), ["begun", "1 after  of f"]);
     publish(&origin, "two");
     following.out_line("f is at version 2");
@@ -104,8 +101,7 @@ fn what_the_command_prints_is_shown_to_its_follower_alone_and_bounded() {
     let (_indexers, origin, reader, _sharing) = shared("one");
     let mut serving = reader.serve(&[]);
     let exec = r#"echo "out $NEKO_VERSION"; printf 'err\033[31m\n' >&2; test $NEKO_VERSION = 1 || seq 1000; test $NEKO_VERSION != 3"#;
-    let mut following = reader.start(&["follow", "f", "--exec", exec]);
-    following.err_line("f: out 1");
+    let mut following = reader.start_err(&["follow", "f", "--exec", exec], "f: out 1");
     following.err_line("f: err[31m");
     following.out_line("f is at version 1");
     publish(&origin, "two");
@@ -134,8 +130,7 @@ fn what_the_command_prints_is_shown_to_its_follower_alone_and_bounded() {
 fn version_that_came_while_the_command_ran_stays_and_has_its_turn() {
     let (_indexers, origin, reader, _sharing) = shared("one");
     let exec = r#"echo $NEKO_VERSION >> log; test $NEKO_VERSION != 2 || { until test -e go; do sleep .05; done; exit 1; }"#;
-    let mut following = reader.start(&["follow", "f", "--exec", exec]);
-    following.out_line("f is at version 1");
+    let mut following = reader.start_out(&["follow", "f", "--exec", exec], "f is at version 1");
     publish(&origin, "two");
     until(&mut following, "the second command", || log(&reader).len() == 2);
     publish(&origin, "three");
@@ -157,8 +152,7 @@ fn versions_that_are_kept_come_back_and_the_others_do_not() {
         content
     };
     let (_indexers, origin, reader, sharing) = shared(version(1));
-    let mut following = reader.start(&["follow", "f", "--keep", "3"]);
-    following.out_line("f is at version 1");
+    let mut following = reader.start_out(&["follow", "f", "--keep", "3"], "f is at version 1");
     for n in 2..=5 {
         fs::set_permissions(reader.path("f"), fs::Permissions::from_mode(0o755)).unwrap(); // no other bytes
         publish(&origin, version(n));
@@ -207,8 +201,7 @@ fn what_cannot_be_followed_is_said_at_once() {
     says(reader.run(&["follow", "f"]), "2 origins share different files as f: say which, f@");
     says(origin.run(&["follow", "f"]), "f is shared by this peer itself");
     reader.write("g", "of the user");
-    origin.write("g", "published");
-    origin.done(&["share", "g"]);
+    origin.share_anew("g", "published");
     says(reader.run(&["follow", "g"]), "exists and is not a copy from here");
     reader.run(&["rollback", "f"]).failed_with(1, &["no earlier version is kept here", "--keep N"]);
 }
@@ -243,10 +236,8 @@ fn name_that_needs_its_user_says_so_again_when_that_changes_and_the_others_go_on
 #[test]
 fn follower_waits_for_a_name_and_never_replaces_what_it_cannot_keep() {
     let (_indexers, origin, reader) = two_homes();
-    let mut following = reader.start(&["follow", "f", "--keep", "1", "--json"]);
-    following.out_line("nobody shares f");
-    origin.write("f", "one");
-    let _sharing = origin.share(&["f"]);
+    let mut following = reader.start_out(&["follow", "f", "--keep", "1", "--json"], "nobody shares f");
+    let _sharing = origin.share_file("f", "one");
     let event: Value = serde_json::from_str(&following.out_line(r#""followed""#)).unwrap();
     assert_eq!(
         (&event["event"], &event["name"], &event["version"]),
@@ -265,8 +256,7 @@ fn follower_waits_for_a_name_and_never_replaces_what_it_cannot_keep() {
 fn command_that_goes_back_by_itself_is_told_that_its_exit_code_decides() {
     let (_indexers, origin, reader, _sharing) = shared("one");
     let hook = format!("{} rollback f 2>> log; true", env!("CARGO_BIN_EXE_nekopeer"));
-    let mut following = reader.start(&["follow", "f", "--exec", &hook]);
-    following.out_line("f is at version 1");
+    let mut following = reader.start_out(&["follow", "f", "--exec", &hook], "f is at version 1");
     for (number, content) in [(2, "two"), (3, "three")] {
         publish(&origin, content);
         following.out_line(&format!("f is at version {number}"));
@@ -281,8 +271,7 @@ fn command_that_goes_back_by_itself_is_told_that_its_exit_code_decides() {
 fn rollback_that_fails_leaves_the_place_wherever_it_is_to_later_versions() {
     let (_indexers, origin, reader, _sharing) = shared(bytes(1, MIB));
     reader.done(&["get", "f", "-o", "there"]);
-    let mut following = reader.start(&["follow", "f", "--keep", "1"]);
-    following.out_line("f is at version 1");
+    let mut following = reader.start_out(&["follow", "f", "--keep", "1"], "f is at version 1");
     publish(&origin, bytes(2, MIB));
     following.out_line("f is at version 2");
     for pack in fs::read_dir(reader.path(".neko/kept")).unwrap() {
@@ -300,18 +289,15 @@ fn rollback_that_fails_leaves_the_place_wherever_it_is_to_later_versions() {
 #[test]
 fn what_was_put_back_is_wanted_where_outdated_copies_are_dropped() {
     let (_indexers, origin, reader, _sharing) = shared("one");
-    origin.write("g", "one");
-    origin.done(&["share", "g"]);
-    let mut following = reader.start(&["follow", "f", "--keep", "1"]);
-    following.out_line("f is at version 1");
+    origin.share_anew("g", "one");
+    let mut following = reader.start_out(&["follow", "f", "--keep", "1"], "f is at version 1");
     publish(&origin, "two");
     following.out_line("f is at version 2");
     interrupt(following);
     let mut serving = reader.serve(&["--on-stale", "drop"]);
     reader.done(&["get", "g"]);
     reader.done(&["rollback", "f"]);
-    origin.write("g", "two");
-    origin.done(&["share", "g"]);
+    origin.share_anew("g", "two");
     until(&mut serving, "g is dropped", || !reader.path("g").exists());
     assert_eq!(reader.read("f"), b"one");
 }
@@ -372,8 +358,7 @@ fn command_that_was_killed_runs_again_although_another_accepted_the_version() {
 fn refused_version_is_replaced_as_soon_as_the_one_before_can_be_put_back() {
     let (_indexers, origin, reader, _sharing) = shared("one");
     let exec = "test $NEKO_VERSION != 2 || { mv .neko/kept away; exit 1; }";
-    let mut following = reader.start(&["follow", "f", "--exec", exec]);
-    following.out_line("f is at version 1");
+    let mut following = reader.start_out(&["follow", "f", "--exec", exec], "f is at version 1");
     publish(&origin, "two");
     let failed = following.err_line("version 2: the command failed, exit code 1");
     assert!(failed.contains("it stays in its place until"), "{failed}");

@@ -32,8 +32,7 @@ async fn copy_of_a_reader_that_is_killed_again_and_again_follows_without_force()
         listed.out.iter().all(|line| !line.contains("changed") && !line.contains("missing")),
         "{listed:?}"
     );
-    home.done(&["get", "a"]);
-    assert_eq!(home.read("a"), b"the last version");
+    home.gets("a", b"the last version");
     assert!(home.partials().is_empty());
 }
 

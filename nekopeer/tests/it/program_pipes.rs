@@ -46,15 +46,13 @@ fn stored_file_that_was_never_published_is_said_to_be_so() {
     let ended = home.run(&["share", "-", "--name", "x"]);
     ended.ended_with(3, "not what was shared: share it");
     ended.ended_with(3, "--force");
-    let mut sharing = home.start(&["share", "x"]);
-    sharing.out_line("shared x version 1");
+    let _sharing = home.start_out(&["share", "x"], "shared x version 1");
 }
 
 #[test]
 fn download_to_a_pipe_ends_with_one_line_when_that_is_closed_or_it_is_interrupted() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("a.bin", bytes(1, 3 * MIB));
-    let _sharing = origin.share(&["a.bin"]);
+    let _sharing = origin.share_file("a.bin", bytes(1, 3 * MIB));
     let getting = || {
         let (mut unread, out) = pipe().unwrap();
         let mut command = reader.command(["get", "a.bin", "-o", "-"]);
@@ -115,8 +113,7 @@ fn many_names_are_fetched_at_once_and_counted() {
 #[test]
 fn a_limit_is_kept() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("a.bin", bytes(1, 6 * MIB));
-    let _sharing = origin.share(&["a.bin"]);
+    let _sharing = origin.share_file("a.bin", bytes(1, 6 * MIB));
     let began = Instant::now();
     reader.done(&["get", "a.bin", "--limit-down", "4MiB"]);
     // Without the limit it takes milliseconds.

@@ -38,8 +38,7 @@ fn outdated_copies_are_treated_by_name_as_was_said_also_by_a_later_process() {
     for name in ["a", "b"] {
         until(&mut serving, "it is refetched again", || reader.read(name) == b"three");
     }
-    let mut following = reader.start(&["follow", "a", "--when-stale", "drop"]);
-    following.out_line("a is at version 3");
+    let following = reader.start_out(&["follow", "a", "--when-stale", "drop"], "a is at version 3");
     following.signal("INT");
     assert_eq!(following.wait().code, Some(0));
     assert_eq!(status(&reader, "a")["on_stale"], "drop");

@@ -60,8 +60,7 @@ fn watching_keeps_to_the_rules_and_withdraws_only_what_is_gone() {
     let (_indexers, origin) = one_home();
     origin.write("d/a", "1");
     origin.write("d/old.log", "1");
-    let mut sharing = origin.start(&["share", "d", "--watch", "--exclude", "*.tmp"]);
-    sharing.err_line("watching ");
+    let mut sharing = origin.start_err(&["share", "d", "--watch", "--exclude", "*.tmp"], "watching ");
     origin.write("d/.nekoignore", "*.log\n");
     for file in [".hidden", "b.tmp", "b.log", ".git/config", "last"] {
         origin.write(&format!("d/{file}"), file);
@@ -91,8 +90,7 @@ fn set_that_is_watched_waits_for_no_file_that_is_not_in_it() {
     origin.write("d/a", "1");
     origin.write("d/x.log", "1");
     origin.write("d/.nekoignore", "*.log\n");
-    let mut sharing = origin.start(&["share", "--set", "d", "--watch"]);
-    sharing.err_line("watching ");
+    let mut sharing = origin.start_err(&["share", "--set", "d", "--watch"], "watching ");
     // A file that is held open and written all the time.
     let log = origin.path("d/x.log");
     let (end, ended) = std::sync::mpsc::channel::<()>();
@@ -124,16 +122,14 @@ fn file_that_was_unshared_by_name_stays_so_with_its_folder_until_it_is_named() {
     origin.write("d/a", "1");
     origin.write("d/b", "1");
     let watch = ["share", "d", "--watch"];
-    let mut sharing = origin.start(&watch);
-    sharing.err_line("watching ");
+    let mut sharing = origin.start_err(&watch, "watching ");
     origin.done(&["unshare", "d/b"]);
     origin.write("d/b", "changed");
     origin.write("d/a", "changed");
     sharing.out_line("shared d/a version 2");
     assert_eq!(sharing.interrupt().code, Some(0));
     origin.done(&["repair"]);
-    let mut sharing = origin.start(&watch);
-    sharing.err_line("1 file stays unshared: d/b; name it to share it again");
+    let mut sharing = origin.start_err(&watch, "1 file stays unshared: d/b; name it to share it again");
     sharing.err_line("watching ");
     let shared = origin.done(&["share", "d", "--json"]).json();
     assert_eq!(shared["withdrawn"], serde_json::json!(["d/b"]), "{shared}");

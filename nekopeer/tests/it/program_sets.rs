@@ -173,8 +173,7 @@ fn files_of_a_copy_are_not_published_as_the_readers_own() {
     let (_indexers, _origin, reader, _sharing) = shared();
     reader.done(&["get", "app"]);
     reader.write("mine", "mine");
-    let mut watching = reader.start(&["share", ".", "--watch"]);
-    watching.out_line("shared mine");
+    let mut watching = reader.start_out(&["share", ".", "--watch"], "shared mine");
     watching.err_line("watching ");
     fs::write(reader.path("app/more"), "more").unwrap();
     reader.write("further", "further");

@@ -109,8 +109,7 @@ fn paths_are_those_of_the_callers_folder_and_then_of_the_share_folder() {
     home.write("share/inside.txt", "inside\n");
     home.write("elsewhere/outside.txt", "outside\n");
     let node = ["--indexer", &addr, "--dir", &home.text("share")];
-    let mut serving = home.start(&[&node[..], &["serve"]].concat());
-    serving.err_line("serving on ");
+    let _serving = home.start_err(&[&node[..], &["serve"]].concat(), "serving on ");
     let mut command = home.command([&node[..], &["share", "outside.txt", "inside.txt"]].concat());
     command.current_dir(home.path("elsewhere"));
     let shared = Running::start(command).wait();
@@ -219,11 +218,9 @@ fn stop_ends_the_peer_and_says_when_there_is_none() {
 #[test]
 fn stopped_peer_is_waited_for_and_ctrl_c_ends_the_waiting() {
     let (_indexers, home) = one_home();
-    home.write("a.txt", "a\n");
-    let sharing = home.share(&["a.txt"]);
+    let sharing = home.share_file("a.txt", "a\n");
     let mut attached = home.start(&[]);
-    attached.type_line("ls");
-    attached.out_line("a.txt");
+    attached.answers("ls", "a.txt");
     sharing.signal("STOP");
     attached.type_line("stop");
     let mut listing = [(); 2].map(|()| home.start(&["ls"]));
@@ -279,8 +276,7 @@ fn commands_beside_one_that_does_not_serve_run_in_it_or_wait_and_go_on_when_it_l
     let mut getting = downloading(&home, "other.bin");
     home.done(&["get", "small.txt"]);
     assert!(home.done(&["ls"]).out.join("\n").contains("small.txt"));
-    let mut sharing = home.start(&["share", "mine.txt"]);
-    sharing.err_line("waits for process ");
+    let mut sharing = home.start_err(&["share", "mine.txt"], "waits for process ");
     let mut second = home.start(&["get", "big.bin", "--json"]);
     until(&mut second, "its first bytes came", || home.partials().len() == 2);
     assert!(getting.is_running(), "make the file larger");
@@ -299,8 +295,7 @@ fn folder_that_is_locked_for_a_moment_is_waited_for_by_one_that_starts_no_indexe
     home.done(&["ls"]);
     let lock = fs::File::open(home.path(".neko/lock")).unwrap();
     lock.lock().unwrap();
-    let mut sharing = home.start(&["share", "a.txt"]);
-    sharing.err_line("takes no commands");
+    let mut sharing = home.start_err(&["share", "a.txt"], "takes no commands");
     assert!(sharing.is_running() && !sharing.err_was("started one at"), "{}", sharing.said());
     drop(lock);
     sharing.err_line("started one at");
@@ -321,8 +316,7 @@ fn what_stands_in_the_sockets_place_is_left_alone_and_one_that_was_removed_is_pu
     let deep = format!("{}/deep", ["a-folder-with-a-long-name"; 8].join("/"));
     fs::create_dir_all(home.path(&deep)).unwrap();
     let data = ["--data-dir", &home.text(&format!("{deep}/data"))];
-    let mut sharing = home.start(&[&data[..], &["share", "a.txt"]].concat());
-    sharing.err_line("serving on ");
+    let sharing = home.start_err(&[&data[..], &["share", "a.txt"]].concat(), "serving on ");
     let list = || home.done(&[&data[..], &["ls"]].concat()).out[1].clone();
     assert!(list().starts_with("a.txt"));
     let path = |name: &str| home.path(&format!("{deep}/data/{name}"));
@@ -369,19 +363,15 @@ fn second_get_of_a_file_waits_for_the_first() {
 #[test]
 fn repl_attaches_to_the_running_peer_takes_over_when_it_is_gone_and_follows_one_that_starts() {
     let (_indexers, origin, home) = two_homes();
-    origin.write("a.txt", "first\n");
-    let _theirs = origin.share(&["a.txt"]);
+    let _theirs = origin.share_file("a.txt", "first\n");
     home.write("mine.txt", "mine\n");
     home.write("second.txt", "second\n");
     let mut sharing = home.share(&["mine.txt"]);
     let mut attached = home.start(&[]);
-    attached.type_line("get a.txt");
-    attached.out_line("a.txt version 1");
-    attached.type_line("share mine.txt second.txt");
-    attached.out_line("1 new, 1 unchanged");
+    attached.answers("get a.txt", "a.txt version 1");
+    attached.answers("share mine.txt second.txt", "1 new, 1 unchanged");
     // What happens in the running peer is shown in both.
-    origin.write("a.txt", "second\n");
-    origin.done(&["share", "a.txt"]);
+    origin.share_anew("a.txt", "second\n");
     attached.err_line("invalidated a.txt");
     sharing.err_line("invalidated a.txt");
     sharing.signal("KILL");
@@ -389,15 +379,12 @@ fn repl_attaches_to_the_running_peer_takes_over_when_it_is_gone_and_follows_one_
     let again = home.serve(&["--limit-up", "1MB"]);
     home.write("third.txt", "third\n");
     attached.type_line("share third.txt --limit-up 2MB");
-    attached.type_line("share third.txt");
-    attached.out_line("shared third.txt");
-    origin.write("a.txt", "third\n");
-    origin.done(&["share", "a.txt"]);
+    attached.answers("share third.txt", "shared third.txt");
+    origin.share_anew("a.txt", "third\n");
     attached.err_line("version 3 is out"); // an event of the peer that is there now
     again.signal("KILL");
     again.wait();
-    attached.type_line("get a.txt");
-    attached.out_line("a.txt version 3");
+    attached.answers("get a.txt", "a.txt version 3");
     assert_eq!(attached.wait().code, Some(2));
     assert_eq!(home.read("a.txt"), b"third\n");
 }

@@ -8,8 +8,7 @@ fn each_read_of_a_strict_file_is_confirmed_by_its_origin_or_refused() {
     let (_indexers, origin, reader) = two_homes();
     let terms = ["--policy", "pull", "--ttr", "600", "--strict"];
     origin.write("a", "one");
-    let mut sharing = origin.start(&[&["share", "a"][..], &terms].concat());
-    sharing.err_line("serving on ");
+    let sharing = origin.start_err(&[&["share", "a"][..], &terms].concat(), "serving on ");
     let mut serving = reader.serve(&["--http", "127.0.0.1:0"]);
     let door = Http::of(&reader, &mut serving);
     reader.done(&["get", "a"]);
@@ -21,12 +20,10 @@ fn each_read_of_a_strict_file_is_confirmed_by_its_origin_or_refused() {
     assert_eq!(one.header("cache-control"), "max-age=0, must-revalidate");
     assert_eq!(one.header("x-neko-freshness"), "fresh");
 
-    origin.write("a", "two");
-    origin.done(&["share", "a"]);
+    origin.share_anew("a", "two");
     let two = door.get("/f/a");
     assert_eq!((two.status, &*two.text()), (200, "two"));
-    reader.done(&["get", "a"]);
-    assert_eq!(reader.read("a"), b"two");
+    reader.gets("a", b"two");
 
     sharing.signal("STOP");
     door.get("/f/a").refused(504, "the policy of a is strict");

@@ -21,15 +21,12 @@ fn earlier_version_comes_from_who_keeps_it_and_stays_until_another_is_asked_for(
     origin.write("f", content(1));
     origin.write("small", "one");
     let _sharing = origin.share(&["f", "small", "--no-serve-stale"]);
-    let mut keeping = keeper.start(&["follow", "f", "small", "--keep", "3"]);
-    keeping.out_line("f is at version 1");
+    let mut keeping = keeper.start_out(&["follow", "f", "small", "--keep", "3"], "f is at version 1");
     for number in 2..=4 {
-        origin.write("f", content(number));
-        origin.done(&["share", "f"]);
+        origin.share_anew("f", content(number));
         keeping.out_line(&format!("f is at version {number}"));
     }
-    origin.write("small", "two");
-    origin.done(&["share", "small"]);
+    origin.share_anew("small", "two");
     keeping.out_line("small is at version 2");
 
     // In place of nothing, and of a later one.
@@ -51,8 +48,7 @@ fn earlier_version_comes_from_who_keeps_it_and_stays_until_another_is_asked_for(
     other.run(&["get", "none", "--version", "1"]).failed_with(1, &["nobody shares none"]);
     origin.run(&["get", "f", "--version", "1"]).failed_with(3, &["shared by this peer itself"]);
 
-    origin.write("f", content(5));
-    origin.done(&["share", "f"]);
+    origin.share_anew("f", content(5));
     until(&mut reading, "version 5 comes", || reader.read("f") == content(5));
     keeping.out_line("f is at version 5");
     reader.done(&["get", "f", "--version", "2"]);
@@ -69,8 +65,7 @@ fn earlier_version_of_a_set_comes_as_a_folder() {
     origin.write("d/a", bytes(1, MIB));
     origin.write("d/b", "one");
     let _sharing = origin.share(&["--set", "d"]);
-    let mut keeping = keeper.start(&["follow", "d", "--keep", "1"]);
-    keeping.out_line("d is at version 1");
+    let mut keeping = keeper.start_out(&["follow", "d", "--keep", "1"], "d is at version 1");
     origin.write("d/b", "two");
     origin.write("d/c", "new");
     origin.done(&["share", "--set", "d"]);

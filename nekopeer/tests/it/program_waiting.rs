@@ -22,11 +22,9 @@ fn readers(origin: &Home) -> Vec<Value> {
 fn origin_knows_who_is_behind_until_all_that_read_have_the_version() {
     let (_indexers, origin, reader) = two_homes();
     origin.write("f", "one");
-    let mut sharing = origin.start(&["share", "f", "--policy", "push", "--lease", "600"]);
-    sharing.err_line("serving on ");
+    let _sharing = origin.start_err(&["share", "f", "--policy", "push", "--lease", "600"], "serving on ");
     origin.done(&["wait", "f", "--all", "--timeout", "5"]); // nobody reads it
-    let mut following = reader.start(&["follow", "f"]);
-    following.out_line("f is at version 1");
+    let following = reader.start_out(&["follow", "f"], "f is at version 1");
     origin.done(&["wait", "f", "--all", "--timeout", "60"]);
     let known = readers(&origin);
     let [known] = known.as_slice() else { panic!("one reader: {known:?}") };
@@ -34,8 +32,7 @@ fn origin_knows_who_is_behind_until_all_that_read_have_the_version() {
     assert!(known["lease_ends_in_ms"].as_u64().unwrap() > 500_000, "{known}");
 
     following.signal("STOP");
-    origin.write("f", "two");
-    origin.done(&["share", "f"]);
+    origin.share_anew("f", "two");
     let ended = origin.run(&["wait", "f", "--all", "--timeout", "1"]);
     let short = &known["node"].as_str().unwrap()[..10];
     ended.failed_with(1, &["0 of 1 readers of f have version 2: reader", short, "with version 1"]);
@@ -57,10 +54,8 @@ fn reader_waits_for_a_version_and_says_what_is_there_when_it_does_not_come() {
     reader
         .run(&["wait", "f", "--timeout", "1"])
         .failed_with(3, &["after 1 s f is neither shared nor held here"]);
-    origin.write("f", "one");
-    let _sharing = origin.share(&["f"]);
-    let mut following = reader.start(&["follow", "f", "--keep", "2"]);
-    following.out_line("f is at version 1");
+    let _sharing = origin.share_file("f", "one");
+    let _following = reader.start_out(&["follow", "f", "--keep", "2"], "f is at version 1");
     reader.done(&["wait", "f", "--timeout", "60"]);
     reader
         .run(&["wait", "f", "--version", "2", "--timeout", "1"])
@@ -70,8 +65,7 @@ fn reader_waits_for_a_version_and_says_what_is_there_when_it_does_not_come() {
         .run(&["wait", "f", "--version", "9", "--timeout", "1"])
         .failed_with(3, &["f is at version 1 here, not at 9"]);
     let waiting = reader.start(&["wait", "f", "--version", "2", "--timeout", "60"]);
-    origin.write("f", "two");
-    origin.done(&["share", "f"]);
+    origin.share_anew("f", "two");
     let ended = waiting.wait();
     assert_eq!(
         (ended.code, ended.out.as_slice()),
@@ -93,13 +87,10 @@ fn reader_waits_for_a_version_and_says_what_is_there_when_it_does_not_come() {
 fn origin_knows_what_readers_at_other_indexers_hold() {
     let indexers = Indexers::line(3, Security::Tls);
     let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 2));
-    origin.write("f", "one");
-    let _sharing = origin.share(&["f"]);
-    let mut following = reader.start(&["follow", "f"]);
-    following.out_line("f is at version 1");
+    let _sharing = origin.share_file("f", "one");
+    let _following = reader.start_out(&["follow", "f"], "f is at version 1");
     origin.done(&["wait", "f", "--all", "--timeout", "60"]);
-    origin.write("f", "two");
-    origin.done(&["share", "f"]);
+    origin.share_anew("f", "two");
     origin.done(&["wait", "f", "--all", "--timeout", "60"]);
     assert_eq!(reader.read("f"), b"two");
 }
@@ -110,16 +101,14 @@ fn reader_that_is_off_is_waited_for_and_listed_until_it_is_forgotten() {
     let (_indexers, origin, reader) = two_homes();
     origin.write("f", "one");
     let sharing = origin.share(&["f", "--lease", "1"]);
-    let mut following = reader.start(&["follow", "f"]);
-    following.out_line("f is at version 1");
+    let following = reader.start_out(&["follow", "f"], "f is at version 1");
     origin.done(&["wait", "f", "--all", "--timeout", "60"]);
     following.signal("KILL");
     drop(following);
     let mut running = sharing;
     until(&mut running, "the end of the lease", || readers(&origin)[0]["lease_ends_in_ms"] == 0);
     assert_eq!(running.interrupt().code, Some(0));
-    origin.write("f", "two");
-    let _sharing = origin.share(&["f"]);
+    let _sharing = origin.share_file("f", "two");
     let known = readers(&origin).remove(0);
     assert_eq!((&known["holds"], &known["lease_ends_in_ms"]), (&1.into(), &0.into()), "{known}");
     assert!(known["heard_ms"].as_u64().unwrap() > 1_700_000_000_000, "{known}");

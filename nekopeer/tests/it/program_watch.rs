@@ -8,9 +8,7 @@ use crate::program::*;
 
 /// Starts to share and watch; returns once it watches.
 fn watch(home: &Home, words: &[&str]) -> Running {
-    let mut running = home.start(&[&["share", "--watch"], words].concat());
-    running.err_line("watching ");
-    running
+    home.start_err(&[&["share", "--watch"], words].concat(), "watching ")
 }
 
 /// The version and size of each published file, by name.
@@ -210,8 +208,7 @@ fn running_peer_watches_for_another_command_which_takes_over_when_it_ends() {
     let (_indexers, origin, reader) = two_homes();
     origin.write("d/a.txt", "1");
     let serving = origin.serve(&[]);
-    let mut watching = origin.start(&["share", "d", "--watch"]);
-    watching.err_line("served by process ");
+    let mut watching = origin.start_err(&["share", "d", "--watch"], "served by process ");
     watching.err_line("watching ");
     origin.write("d/a.txt", "22");
     watching.out_line("shared d/a.txt version 2, 2 B");
@@ -250,8 +247,7 @@ fn folder_that_is_watched_as_a_set_becomes_one_version_with_each_change() {
     origin.write("d/a", "one");
     origin.write("d/sub/b", "one");
     let mut sharing = watch(&origin, &["--set", "d", "app"]);
-    let mut following = reader.start(&["follow", "app"]);
-    following.out_line("app is at version 1");
+    let mut following = reader.start_out(&["follow", "app"], "app is at version 1");
     let changes: [&dyn Fn(); 5] = [
         &|| drop(origin.write("d/a", "two")),
         &|| {

@@ -53,8 +53,7 @@ fn copy_learns_of_a_withdrawal_by_push_and_stays_withdrawn_until_the_name_is_pub
     kill(reading);
     assert!(is_withdrawn(&reader, 2));
 
-    origin.write("f", "three");
-    let _sharing = origin.share(&["f"]);
+    let _sharing = origin.share_file("f", "three");
     let mut reading = reader.serve(&["--on-stale", "refetch"]);
     until(&mut reading, "the next version", || fs::read(reader.path("f")).unwrap() == b"three");
     until(&mut reading, "its state", || listed(&reader).is_some_and(|file| file["freshness"] == "fresh"));
@@ -89,8 +88,7 @@ fn copy_that_was_away_learns_of_a_withdrawal_although_its_origin_was_restarted_a
 #[test]
 fn withdrawal_that_was_told_to_nobody_before_the_process_was_killed_is_told_after_the_restart() {
     let (indexers, origin, reader) = two_homes();
-    origin.write("f", "one");
-    let sharing = origin.share(&["f"]);
+    let sharing = origin.share_file("f", "one");
     reader.done(&["get", "f"]);
     kill(sharing);
     // Without an indexer it tells nobody: it is committed and no more.
@@ -118,19 +116,15 @@ fn reader_that_drops_outdated_copies_drops_a_withdrawn_one_and_takes_no_older_on
 #[test]
 fn follower_keeps_the_last_file_and_says_that_its_name_was_withdrawn() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("f", "one");
-    let _sharing = origin.share(&["f"]);
-    let mut following = reader.start(&["follow", "f"]);
-    following.out_line("f is at version 1");
+    let _sharing = origin.share_file("f", "one");
+    let mut following = reader.start_out(&["follow", "f"], "f is at version 1");
     origin.done(&["deregister", "f"]);
     following.err_line("f was unshared by its origin as version 2");
     assert_eq!(reader.read("f"), b"one");
     following.signal("INT");
     assert_eq!(following.wait_within(LIMIT).unwrap().code, Some(0));
-    let mut following = reader.start(&["follow", "f"]);
-    following.err_line("f was unshared by its origin as version 2");
-    origin.write("f", "three");
-    origin.done(&["share", "f"]);
+    let mut following = reader.start_err(&["follow", "f"], "f was unshared by its origin as version 2");
+    origin.share_anew("f", "three");
     following.out_line("f is at version 3");
     assert_eq!(reader.read("f"), b"three");
 }

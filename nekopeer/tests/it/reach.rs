@@ -105,8 +105,7 @@ fn cable_that_was_out_does_not_keep_a_follower_from_the_next_update() {
     sharer.write(NAME, "one\n");
     let _sharing = sharer.share(&["--lan", NAME]);
     follower.gets_soon(NAME, "one\n");
-    let mut following = follower.start(&["follow", NAME]);
-    following.out_line("is at version 1");
+    let mut following = follower.start_out(&["follow", NAME], "is at version 1");
     sharer.updates("two\n");
     follower.has_soon(&mut following, "two\n");
     lan.cable(2, Cable::Out);

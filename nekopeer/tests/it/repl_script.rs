@@ -105,8 +105,7 @@ fn first_failure_decides_the_code_and_later_lines_still_run() {
 #[test]
 fn json_in_a_script_is_one_object_for_each_command() {
     let (_indexers, origin, home) = two_homes();
-    origin.write("theirs.txt", "theirs\n");
-    let _sharing = origin.share(&["theirs.txt"]);
+    let _sharing = origin.share_file("theirs.txt", "theirs\n");
     home.write("mine.txt", "mine\n");
     let lines = [
         "register mine.txt",
@@ -138,22 +137,18 @@ fn news_of_a_newer_version_arrives_while_the_script_waits() {
     let (_indexers, origin, reader) = two_homes();
     origin.write("a.txt", "first\n");
     let mut publishing = origin.start(&[]);
-    publishing.type_line("register a.txt");
-    publishing.out_line("shared a.txt version 1");
+    publishing.answers("register a.txt", "shared a.txt version 1");
     let mut reading = reader.start(&[]);
-    reading.type_line("download a.txt");
-    reading.out_line("a.txt version 1");
+    reading.answers("download a.txt", "a.txt version 1");
     assert!(!reading.err_was("invalidated"));
 
     origin.write("a.txt", "second\n");
-    publishing.type_line("register a.txt");
-    publishing.out_line("shared a.txt version 2");
+    publishing.answers("register a.txt", "shared a.txt version 2");
     let news = reading.err_line("invalidated");
     assert!(news.contains("a.txt") && news.contains("version 2 is out"), "{news}");
     reading.type_line("ls");
     assert!(reading.out_line("version 2 is out").contains("stale"));
-    reading.type_line("download a.txt");
-    reading.out_line("a.txt version 2");
+    reading.answers("download a.txt", "a.txt version 2");
     assert_eq!(reading.wait().code, Some(0));
     assert_eq!(reader.read("a.txt"), b"second\n");
     assert_eq!(publishing.wait().code, Some(0));
@@ -163,13 +158,11 @@ fn news_of_a_newer_version_arrives_while_the_script_waits() {
 fn terminated_script_ends_whether_it_waits_or_works() {
     let (_indexers, origin, home) = two_homes();
     let mut waiting = home.start(&[]);
-    waiting.type_line("help");
-    waiting.out_line("share PATH");
+    waiting.answers("help", "share PATH");
     waiting.signal("TERM");
     assert_eq!(waiting.wait_with_input_open().code, Some(0));
 
-    origin.write("big.bin", bytes(21, 12 * MIB));
-    let _sharing = origin.share(&["big.bin"]);
+    let _sharing = origin.share_file("big.bin", bytes(21, 12 * MIB));
     let mut working = home.start(&["--limit-down", "4MB"]);
     working.type_line("download big.bin");
     until(&mut working, "some came", || home.partial_len() > 0);

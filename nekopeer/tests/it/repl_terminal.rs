@@ -168,8 +168,7 @@ fn terminal_journey() {
     });
     let mut terminal = history_is_shared_and_stays(&reader, terminal);
     // Terminated while a command runs, and while it waits for a line, it ends well.
-    origin.write("big.bin", bytes(2, 12 * MIB));
-    origin.done(&["share", "big.bin"]);
+    origin.share_anew("big.bin", bytes(2, 12 * MIB));
     terminal.keys("get big.bin\r");
     terminal.sees("MiB/s");
     terminal.terminated_ends();
@@ -195,15 +194,13 @@ fn bars_are_drawn_for_each_file_by_whoever_asks_and_not_for_what_takes_a_moment(
         terminal.sees(bar);
     }
     // Events stand beside them.
-    origin.write("a.txt", "second\n");
-    origin.done(&["share", "a.txt"]);
+    origin.share_anew("a.txt", "second\n");
     terminal.sees("* invalidated a.txt: version 2 is out");
     terminal.sees("two.bin ");
     terminal.sees("2 of 2 files here");
     terminal.sees(PROMPT);
     // The same in a command of its own, which the peer of that terminal carries out.
-    origin.write("one.bin", bytes(3, 6 * MIB));
-    origin.done(&["share", "one.bin"]);
+    origin.share_anew("one.bin", bytes(3, 6 * MIB));
     for (name, has_bar) in [("small.txt", false), ("one.bin", true)] {
         let mut getting = Terminal::start(&reader, &["get", name]);
         let drawn = getting.sees(" moved in ");

@@ -156,12 +156,10 @@ async fn file_larger_than_the_disk_is_refused_before_its_manifest_is_fetched() {
 #[test]
 fn stopped_sharer_is_named_and_given_up() {
     let (_indexers, from, to) = program::two_homes();
-    from.write("a", b"some bytes");
-    let sharer = from.share(&["a"]);
+    let sharer = from.share_file("a", b"some bytes");
     sharer.signal("STOP");
     let began = Instant::now();
-    let mut getting = to.start(&["get", "a"]);
-    getting.err_line("waiting for a from source");
+    let getting = to.start_err(&["get", "a"], "waiting for a from source");
     let ended = getting.wait();
     assert_eq!(ended.code, Some(3), "{ended:?}");
     let last = ended.err.last().unwrap();

@@ -33,15 +33,13 @@ fn status_until(home: &Home, what: &str) -> Ended {
 #[test]
 fn a_ticket_alone_brings_the_file_also_after_an_update() {
     let (_indexers, origin) = one_home();
-    origin.write("f.txt", "one\n");
-    let mut sharing = origin.share(&["f.txt"]);
+    let mut sharing = origin.share_file("f.txt", "one\n");
     let ticket = ticket_of(&mut sharing);
     let text = ticket.parse::<Ticket>().unwrap();
     assert_eq!((text.name.as_str(), text.version, text.insecure), ("f.txt", Version::new(1), false));
     for (n, bytes) in ["one\n", "two, longer\n"].into_iter().enumerate() {
         if n > 0 {
-            origin.write("f.txt", bytes);
-            origin.done(&["share", "f.txt"]);
+            origin.share_anew("f.txt", bytes);
         }
         let reader = stranger();
         let got = reader.done(&["get", &ticket]);
@@ -50,10 +48,8 @@ fn a_ticket_alone_brings_the_file_also_after_an_update() {
         // The folder remembers the indexer: neither needs an address.
         let listed = reader.done(&["status"]);
         assert!(listed.out[1].contains("fresh"), "{listed:?}");
-        origin.write("g.txt", "another\n");
-        origin.done(&["share", "g.txt"]);
-        reader.done(&["get", "g.txt"]);
-        assert_eq!(reader.read("g.txt"), b"another\n");
+        origin.share_anew("g.txt", "another\n");
+        reader.gets("g.txt", b"another\n");
         assert_eq!(reader.done(&["get", &ticket, "-o", "-"]).out, [bytes.trim_end()]);
     }
 }
@@ -62,12 +58,10 @@ fn a_ticket_alone_brings_the_file_also_after_an_update() {
 fn a_ticket_outlives_a_restart_of_who_shares_with_an_indexer_of_its_own() {
     let (_port, at) = kept_port();
     let origin = Home::with(&["--discover", &at.to_string()]);
-    origin.write("f.txt", "one\n");
-    let mut sharing = origin.share(&["f.txt"]);
+    let mut sharing = origin.share_file("f.txt", "one\n");
     let ticket = ticket_of(&mut sharing);
     assert_eq!(sharing.interrupt().code, Some(0));
-    origin.write("f.txt", "two, longer\n");
-    let mut sharing = origin.share(&["f.txt"]);
+    let mut sharing = origin.share_file("f.txt", "two, longer\n");
     let summary = sharing.out_line("1 new");
     assert!(!summary.contains("not confirmed"), "{summary}");
     let reader = stranger();
@@ -81,8 +75,7 @@ fn tickets_and_names_go_together_and_are_printed_later_too() {
     for name in ["a", "b", "c", "d", "sub/e"] {
         origin.write(name, name);
     }
-    let mut sharing = origin.start(&["share", "a", "b", "c", "d", "sub"]);
-    sharing.err_line("serving on ");
+    let mut sharing = origin.start_err(&["share", "a", "b", "c", "d", "sub"], "serving on ");
     sharing.out_line("nekopeer ticket NAME");
     let printed = origin.done(&["ticket", "a", "sub/e"]);
     let tickets: Vec<&str> =
@@ -112,8 +105,7 @@ fn tickets_and_names_go_together_and_are_printed_later_too() {
 #[test]
 fn another_key_or_nobody_at_an_address_is_passed_over_and_the_next_one_is_asked() {
     let (indexers, origin) = one_home();
-    origin.write("f.txt", "one\n");
-    let mut sharing = origin.share(&["f.txt"]);
+    let mut sharing = origin.share_file("f.txt", "one\n");
     let good = ticket_of(&mut sharing).parse::<Ticket>().unwrap();
     let other = Indexers::one();
     let wrong = IndexerAddr { addr: other.addr(0).parse().unwrap(), node: Identity::generate().id() };
@@ -141,27 +133,23 @@ fn another_key_or_nobody_at_an_address_is_passed_over_and_the_next_one_is_asked(
 fn a_running_peer_with_other_indexers_fetches_by_ticket_and_keeps_the_copy_coherent_wherever_its_origin_moves()
  {
     let (_indexers, origin) = one_home();
-    origin.write("f.txt", "one\n");
-    let mut sharing = origin.share(&["f.txt"]);
+    let mut sharing = origin.share_file("f.txt", "one\n");
     let ticket = ticket_of(&mut sharing);
     let (_others, reader) = one_home();
     let _serving = reader.serve(&[]);
     reader.run(&["get", "f.txt"]).failed_with(1, &["nobody shares f.txt"]);
     let got = reader.done(&["get", &ticket]);
     assert!(got.err.is_empty(), "{got:?}");
-    origin.write("f.txt", "two, longer\n");
-    origin.done(&["share", "f.txt"]);
+    origin.share_anew("f.txt", "two, longer\n");
     status_until(&reader, "version 2 is out");
     reader.done(&["get", "f.txt"]);
     assert_eq!(reader.read("f.txt"), b"two, longer\n");
     // By name alone, at the remembered indexers.
-    origin.write("g.txt", "another\n");
-    origin.done(&["share", "g.txt"]);
+    origin.share_anew("g.txt", "another\n");
     reader.done(&["get", "g.txt"]);
     // An origin that moved is found again.
     drop(sharing);
-    origin.write("f.txt", "three\n");
-    let _sharing = origin.share(&["f.txt"]); // at another port
+    let _sharing = origin.share_file("f.txt", "three\n"); // at another port
     status_until(&reader, "version 3 is out");
     let elsewhere = stranger();
     elsewhere.done(&["get", &ticket]);
@@ -171,8 +159,7 @@ fn a_running_peer_with_other_indexers_fetches_by_ticket_and_keeps_the_copy_coher
 #[test]
 fn what_a_ticket_cannot_do_is_said_in_one_line() {
     let (_indexers, origin) = one_home();
-    origin.write("f.txt", "one\n");
-    let mut sharing = origin.share(&["f.txt"]);
+    let mut sharing = origin.share_file("f.txt", "one\n");
     let text = ticket_of(&mut sharing);
     let ticket = text.parse::<Ticket>().unwrap();
     let reader = stranger();
@@ -200,8 +187,7 @@ fn what_a_ticket_cannot_do_is_said_in_one_line() {
 fn a_ticket_of_a_network_without_tls_says_so_and_works() {
     let indexers = Indexers::line(1, Security::Insecure);
     let origin = Home::with(&["--insecure", "--indexer", &indexers.addr(0)]);
-    origin.write("f.txt", "one\n");
-    let mut sharing = origin.share(&["f.txt"]);
+    let mut sharing = origin.share_file("f.txt", "one\n");
     let line = sharing.out_line("nekopeer get neko:");
     assert!(line.ends_with(" --insecure"), "{line}");
     let reader = Home::with(&["--insecure", "--discover", "127.0.0.1:0"]);
@@ -216,8 +202,7 @@ fn an_indexer_for_all_addresses_is_named_by_those_that_others_reach() {
     let indexer = runtime.block_on(Indexer::spawn(config)).unwrap();
     let port = indexer.local_addr().port();
     let origin = Home::with(&["--indexer", &format!("127.0.0.1:{port}")]);
-    origin.write("f.txt", "one\n");
-    let mut sharing = origin.share(&["f.txt"]);
+    let mut sharing = origin.share_file("f.txt", "one\n");
     let ticket = ticket_of(&mut sharing).parse::<Ticket>().unwrap();
     let expected: Vec<_> = nekoproto::transport::interfaces::addresses();
     let expected = expected.into_iter().filter(std::net::IpAddr::is_ipv4);
@@ -281,17 +266,13 @@ fn ticket_of_a_folder_brings_all_its_files_and_those_of_its_origin_alone() {
 #[test]
 fn ticket_is_followed_by_the_indexers_that_it_names_and_none_is_started() {
     let (_indexers, origin) = one_home();
-    origin.write("f.txt", "one\n");
-    let mut sharing = origin.share(&["f.txt"]);
+    let mut sharing = origin.share_file("f.txt", "one\n");
     let (ticket, reader) = (ticket_of(&mut sharing), stranger());
-    let mut following = reader.start(&["follow", &ticket]);
-    following.out_line("f.txt is at version 1");
-    origin.write("f.txt", "two\n");
-    origin.done(&["share", "f.txt"]);
+    let mut following = reader.start_out(&["follow", &ticket], "f.txt is at version 1");
+    origin.share_anew("f.txt", "two\n");
     following.out_line("f.txt is at version 2");
     following.interrupt();
     // The folder remembers them: the name alone is enough.
-    let mut following = reader.start(&["follow", "f.txt"]);
-    following.out_line("f.txt is at version 2");
+    let mut following = reader.start_out(&["follow", "f.txt"], "f.txt is at version 2");
     assert!(!reader.path(".neko/indexer.key").exists(), "an indexer was started: {}", following.said());
 }

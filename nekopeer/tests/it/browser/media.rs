@@ -163,8 +163,7 @@ fn media_plays_and_hostile_files_run_nothing() {
         elsewhere.set_nonblocking(true).unwrap();
         mine.write("evil.pdf", hostile_pdf(&format!("http://{}/", elsewhere.local_addr().unwrap())));
         mine.write("tone.wav", wav(3));
-        theirs.write("long.wav", wav(2000));
-        let _origin = theirs.share(&["long.wav"]);
+        let _origin = theirs.share_file("long.wav", wav(2000));
         let peer = Served::start(mine, &["--limit-down", "1MB"]);
         open_live(&browser, &peer.url).await;
         peer.home.write("clip.webm", webm(&browser).await);

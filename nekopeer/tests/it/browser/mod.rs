@@ -259,8 +259,7 @@ async fn downloads_are_paused_and_limited(browser: &Browser, peer: &Served) {
 }
 
 async fn new_version_is_seen_to_arrive_and_fetched(browser: &Browser, peer: &Served, theirs: &Home) {
-    theirs.write("models/cuda-12.bin", bytes(3, MIB));
-    theirs.done(&["share", "models/cuda-12.bin"]);
+    theirs.share_anew("models/cuda-12.bin", bytes(3, MIB));
     browser.until(&shows("events", "invalidated models/cuda-12.bin")).await;
     browser.until(&row("catalogue", &["models/cuda-12.bin", "v1", "stale", "v2"])).await;
     assert_eq!(browser.value("return window.isFirstPage").await, true, "the page was not loaded again");

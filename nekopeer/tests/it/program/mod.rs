@@ -155,11 +155,23 @@ impl Home {
         Running::start(self.command(words))
     }
 
+    /// Starts a command; returns once it prints a line that contains `text` on stdout.
+    pub(crate) fn start_out(&self, words: &[&str], text: &str) -> Running {
+        let mut running = self.start(words);
+        running.out_line(text);
+        running
+    }
+
+    /// The same, on stderr.
+    pub(crate) fn start_err(&self, words: &[&str], text: &str) -> Running {
+        let mut running = self.start(words);
+        running.err_line(text);
+        running
+    }
+
     /// Starts to serve; returns once it does.
     pub(crate) fn serve(&self, flags: &[&str]) -> Running {
-        let mut running = self.start(&[&["serve"], flags].concat());
-        running.err_line("serving on ");
-        running
+        self.start_err(&[&["serve"], flags].concat(), "serving on ")
     }
 
     /// Publishes these paths and ends.
@@ -169,9 +181,26 @@ impl Home {
 
     /// Starts to share these paths; returns once they are served and registered.
     pub(crate) fn share(&self, paths: &[&str]) -> Running {
-        let mut running = self.start(&[&["share"], paths].concat());
-        running.err_line("serving on ");
-        running
+        self.start_err(&[&["share"], paths].concat(), "serving on ")
+    }
+
+    /// Writes a file and starts to share it.
+    pub(crate) fn share_file(&self, name: &str, bytes: impl AsRef<[u8]>) -> Running {
+        self.write(name, bytes);
+        self.share(&[name])
+    }
+
+    /// Writes a file and shares it through the running peer.
+    pub(crate) fn share_anew(&self, name: &str, bytes: impl AsRef<[u8]>) -> Ended {
+        self.write(name, bytes);
+        self.done(&["share", name])
+    }
+
+    /// Gets a file, which must have these bytes.
+    #[track_caller]
+    pub(crate) fn gets(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        self.done(&["get", name]);
+        assert!(self.read(name) == bytes.as_ref(), "other bytes of {name}");
     }
 }
 
@@ -280,6 +309,12 @@ impl Running {
         let stdin = self.stdin.as_mut().expect("stdin is open");
         writeln!(stdin, "{line}").unwrap();
         stdin.flush().unwrap();
+    }
+
+    /// Writes a line to its stdin, and waits for a line on stdout that contains `text`.
+    pub(crate) fn answers(&mut self, line: &str, text: &str) -> String {
+        self.type_line(line);
+        self.out_line(text)
     }
 
     pub(crate) fn id(&self) -> i32 {
