@@ -114,7 +114,6 @@ fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
-/// Whether `path` is that of an ignore file.
 pub(crate) fn is_ignore_file(path: &Path) -> bool {
     path.file_name() == Some(OsStr::new(IGNORE_FILE))
 }

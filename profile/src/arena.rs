@@ -121,7 +121,6 @@ impl Arena {
         Ok(targets)
     }
 
-    /// A client of indexer `n`.
     pub(crate) async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
         Client::connect(self.addr_of(n), identity, self.deployment.security).await
     }

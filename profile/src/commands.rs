@@ -193,7 +193,6 @@ fn run_instructions(args: &args::Instructions) -> Result<Outcome, Fault> {
     judged(&off, "off by more than the tolerance")
 }
 
-/// Reads a JSON file.
 fn read<T: DeserializeOwned>(path: &Path, cannot: &str) -> Result<T, Fault> {
     let text = std::fs::read_to_string(path).with_context(|| cannot.to_owned()).or_cannot_begin()?;
     serde_json::from_str(&text).with_context(|| cannot.to_owned()).or_cannot_begin()

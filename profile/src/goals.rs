@@ -93,7 +93,6 @@ impl Goal {
     }
 }
 
-/// The table of `goals`.
 pub(crate) fn section(goals: &[Goal]) -> Section {
     let table = Table::new(["what", "goal", "measured", "verdict", "command"]);
     let table = goals.iter().fold(table, |table, goal| table.line(goal.line()));

@@ -77,7 +77,6 @@ impl Links {
         self.current.load_full()
     }
 
-    /// Whether the configuration names `node`.
     pub(crate) fn is_configured(&self, node: &NodeId) -> bool {
         self.known.lock().is_configured(node)
     }
@@ -104,7 +103,6 @@ impl Links {
         self.publish(&mut known);
     }
 
-    /// The configured link to `addr` changed.
     pub(crate) fn configured_changed(&self, addr: SocketAddr, state: &LinkState<Connected>) {
         let mut known = self.known.lock();
         let Some(link) = known.configured.iter_mut().find(|link| link.addr == addr) else { return };

@@ -74,7 +74,6 @@ impl Neighbor {
     }
 }
 
-/// A duration as whole milliseconds.
 pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

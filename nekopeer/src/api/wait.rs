@@ -70,9 +70,6 @@ impl Api for Wait {
 }
 
 /// Waits until what is `wanted` is there; returns its version.
-///
-/// # Cancel safety
-/// Safe.
 async fn wait(peer: &PeerHandle, wanted: &Wait) -> Result<Version, Failure> {
     let within = wanted.timeout.map(|secs| Duration::from_secs(secs.into()));
     let until = within.map(|within| Instant::now() + within);

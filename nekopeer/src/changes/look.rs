@@ -52,7 +52,6 @@ pub(super) fn names_of(trees: &[Tree], path: &Path) -> Vec<FileName> {
     names
 }
 
-/// What is at `path`.
 pub(super) fn look(library: &Library, trees: &[Tree], path: &Path) -> At {
     let names = names_of(trees, path);
     if names.iter().any(|name| library.is_in_use(name)) {
@@ -73,13 +72,11 @@ pub(super) fn look(library: &Library, trees: &[Tree], path: &Path) -> At {
     }
 }
 
-/// Whether the file at `path` is published here as `name`.
 fn is_published(library: &Library, name: &FileName, path: &Path) -> bool {
     let entry = library.catalogue.get(name);
     entry.is_some_and(|entry| library.catalogue.is_own(&entry) && entry.path == path)
 }
 
-/// Whether there are names below `folder`.
 fn has_below(library: &Library, folder: &FileName) -> bool {
     library.catalogue.names_below(folder, 1).map_or(true, |names| !names.is_empty())
 }

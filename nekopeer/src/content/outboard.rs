@@ -18,7 +18,6 @@ const SEGMENT_BYTES_MIN: u64 = 128 * 1024;
 /// Maximum number of segments per file; it bounds the memory for their hashes.
 const SEGMENTS_MAX: u64 = 64 * 1024;
 
-/// The hash of one segment.
 pub(crate) type SegmentHash = ChainingValue;
 
 /// Length of the segments of a file of `size` bytes: a power of two.

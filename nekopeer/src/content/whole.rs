@@ -5,7 +5,6 @@ use std::io::{self, Read};
 use nekoproto::ContentHash;
 use tokio_util::sync::CancellationToken;
 
-/// Bytes per read.
 const READ_BYTES: usize = 1024 * 1024;
 
 /// The hash of all that `file` has; `None` if `stop` came first. Blocking.

@@ -29,7 +29,6 @@ use crate::api::{Answer, Command, Done, Failure, FailureKind, Host, Input, Piece
 const TRY_EVERY: Duration = Duration::from_millis(50);
 /// Time limit for the peer to confirm that an interrupted command has ended.
 const INTERRUPTED_WITHIN: Duration = Duration::from_secs(1);
-/// Bytes of facts, at most.
 const FACTS_BYTES_MAX: usize = 1024 * 1024;
 
 /// Has commands carried out, by a peer of this process or, one, by another process.

@@ -15,7 +15,6 @@ fn mark(secret: &NetworkSecret, node: &NodeId) -> [u8; 16] {
     secret.mark(node.as_bytes())
 }
 
-/// Version of what is said at the door.
 pub(crate) const DOOR_VERSION: u32 = 15;
 
 /// What a running peer is, and was told at its start.

@@ -28,7 +28,6 @@ pub(super) enum ByNumber {
 }
 
 impl Downloader {
-    /// Finds `version` of `name`.
     pub(super) async fn find_version(
         &self,
         name: &FileName,

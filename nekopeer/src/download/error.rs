@@ -248,7 +248,6 @@ impl DownloadError {
         matches!(self, Self::NotFound { complete: false, .. } | Self::NotOfOrigin { complete: false, .. })
     }
 
-    /// The file of `withdrawal` was withdrawn.
     pub(super) fn withdrawn(withdrawal: &VerifiedRecord) -> Self {
         let Record { name, origin, version, .. } = &**withdrawal;
         Self::Withdrawn { name: name.clone(), origin: *origin, version: *version }

@@ -20,7 +20,6 @@ pub(crate) const PRINTED_LINES_MAX: usize = 200;
 pub(crate) const PRINTED_WAITING_MAX: usize = 2 * PRINTED_LINES_MAX + FOLLOWED_MAX;
 /// Bytes of each output that are kept for its last words.
 const KEPT_MAX: usize = 64 * 1024;
-/// Bytes per read.
 const READ_BYTES: usize = 4096;
 
 /// Cuts bytes into lines for a terminal.

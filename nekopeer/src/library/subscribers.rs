@@ -109,7 +109,6 @@ impl Subscribers {
         }
     }
 
-    /// The subscribers of `name`.
     pub(crate) fn of(&self, name: &FileName, now: Instant) -> Vec<Subscribed> {
         let table = &mut *self.0.lock();
         let hash = table.hasher.hash_one(name);
@@ -144,7 +143,6 @@ impl Subscribers {
         known.fold((0, 0), |(all, behind), (_, known)| (all + 1, behind + u64::from(known.version < version)))
     }
 
-    /// `node` has acknowledged this version of `name`.
     pub(crate) fn acknowledge(&self, name: &FileName, version: Version, node: &NodeId) {
         let table = &mut *self.0.lock();
         let (hash, index) = (table.hasher.hash_one(name), table.nodes.get(node).copied());

@@ -11,7 +11,6 @@ use nekoproto::{ContentHash, FileName};
 use super::{Publisher, tree::may_be_shared};
 use crate::{download::DownloadError, library::Library, util::progress::Progress};
 
-/// Bytes per read.
 const READ_BYTES: usize = 1024 * 1024;
 
 impl Publisher {

@@ -237,7 +237,6 @@ fn look(filter: &Filter, entry: &DirEntry, ignores: &mut Ignores) -> Result<Opti
     })
 }
 
-/// What is skipped at `path`.
 fn skipped(library: &Library, tree: &Tree, path: &Path, (cause, is_folder): (SkipCause, bool)) -> Skipped {
     let catalogue = &library.catalogue;
     let is_own = |name: &FileName| {

@@ -213,7 +213,6 @@ impl Reader<'_> {
         (small.into_iter().map(read_large).collect(), asked)
     }
 
-    /// Reads a file.
     fn read(&self, file: &NamedFile) -> Result<Chunked, PublishError> {
         let (library, path) = (self.library, &file.path);
         if let Some(failure) = self.failure.get() {

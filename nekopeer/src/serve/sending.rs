@@ -50,7 +50,6 @@ impl Share {
         self.bytes > 0 && Instant::now() < self.until
     }
 
-    /// Takes `bytes` of it.
     pub(super) const fn take(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
     }

@@ -9,7 +9,6 @@ use crate::{
     storage::{StoreError, catalogue::CatalogueError},
 };
 
-/// Files of a set at most.
 pub(crate) const SET_FILES_MAX: usize = 100_000;
 
 /// What is wrong with the files of a set.

@@ -21,7 +21,6 @@ use crate::{
     util::progress::Progress,
 };
 
-/// Bytes per read.
 const READ_BYTES: usize = 1024 * 1024;
 /// Permission bits by which a file is executable.
 const EXECUTABLE: u32 = 0o111;

@@ -23,7 +23,6 @@ use crate::{
     },
 };
 
-/// Bytes per read.
 const READ_BYTES: usize = 1024 * 1024;
 
 /// Makes `folder` of the set in `pack`. A file that `before` has, in its own folder, gets a second name there instead of a

@@ -116,7 +116,6 @@ impl<S: Copy + Eq> Changes<S> {
         }
     }
 
-    /// Forgets `path`.
     pub(crate) fn forget(&mut self, path: &Path) {
         self.paths.remove(path);
     }

@@ -19,7 +19,6 @@ const TURNS: [Limits; 3] = [
 ];
 /// Bytes of a small copy: from the slowest source they come in five minutes.
 const SMALL_BYTES_MAX: u64 = 1024 * 1024;
-/// Waiting names that are shown.
 const WAITING_SHOWN_MAX: usize = 100;
 
 /// What decides for which turns a name waits.

@@ -216,7 +216,6 @@ impl Partial {
         self.file.metadata().map(|metadata| metadata.len()).map_err(error_at(&self.place.path))
     }
 
-    /// Fills `buffer` from `offset`.
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), StoreError> {
         self.file.read_exact_at(buffer, offset).map_err(error_at(&self.place.path))
     }

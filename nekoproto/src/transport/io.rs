@@ -20,7 +20,6 @@ use tokio_rustls::TlsStream;
 const DEAD_AFTER: Duration = Duration::from_secs(20);
 /// Idle time after which the system sends keep-alive probes.
 const PROBE_AFTER: Duration = Duration::from_secs(10);
-/// Time between two probes.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
 
 /// The byte stream of one connection.

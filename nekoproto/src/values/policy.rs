@@ -209,9 +209,7 @@ impl Default for Policy {
 const SERVE_STALE: u8 = 1;
 /// Flag of a policy under which each read is confirmed.
 const STRICT: u8 = 4;
-/// Flag of a set.
 const SET: u8 = 2;
-/// Flag of a withdrawal.
 const WITHDRAWN: u8 = 8;
 
 #[derive(Serialize, Deserialize)]

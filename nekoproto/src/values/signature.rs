@@ -28,7 +28,6 @@ impl Signature {
         [a, b, c, d, e, f, g, h]
     }
 
-    /// Whether `node` signed `message` with this.
     pub(crate) fn is_by(&self, node: &NodeId, message: &[u8]) -> bool {
         let signature = ed25519_dalek::Signature::from_bytes(&self.0);
         key_of(node).is_some_and(|key| key.verify_strict(message, &signature).is_ok())

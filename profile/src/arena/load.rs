@@ -247,7 +247,6 @@ impl Load {
         locked(&self.samples).clone()
     }
 
-    /// Notes what came of a question.
     pub(crate) fn note(&self, kind: Kind, due: Instant, (found, answered): (Found, Instant)) {
         let (at, took) = (due - self.began, answered - due);
         locked(&self.samples).push(Sample { kind, at, took, found });

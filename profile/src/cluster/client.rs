@@ -89,7 +89,6 @@ impl Client {
         Ok(())
     }
 
-    /// The same of any number of them.
     pub(crate) async fn register_all(&self, records: &[SignedRecord]) -> anyhow::Result<()> {
         for batch in records.chunks(BATCH_MAX) {
             self.register(batch.to_vec()).await?;

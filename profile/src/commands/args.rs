@@ -114,14 +114,12 @@ impl Output {
 }
 
 impl Drawn {
-    /// The same.
     pub(crate) fn prepare(&self, csv: Option<&Path>) -> Result<Outputs, Fault> {
         Outputs::prepare(self.output.json.as_deref(), csv, self.plot.as_deref()).or_cannot_begin()
     }
 }
 
 impl Detailed {
-    /// The same.
     pub(crate) fn prepare(&self) -> Result<Outputs, Fault> {
         self.drawn.prepare(self.csv.as_deref())
     }

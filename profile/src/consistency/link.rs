@@ -62,7 +62,6 @@ impl Weather {
         !(is_cut || is_lost)
     }
 
-    /// How long it takes.
     pub(crate) fn delay(&self, rng: &mut StdRng) -> Duration {
         rng.random_range(self.delay.0..=self.delay.1)
     }
@@ -82,7 +81,6 @@ pub(crate) struct Queue<E> {
 }
 
 impl<E> Queue<E> {
-    /// Nothing yet.
     pub(crate) const fn new() -> Self {
         Self { now: Duration::ZERO, added: 0, due: BTreeMap::new() }
     }

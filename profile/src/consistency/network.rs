@@ -40,7 +40,6 @@ static NODES: LazyLock<Vec<Identity>> = LazyLock::new(|| {
     (0..NODES_MAX).map(node).collect()
 });
 
-/// The key of node `n`.
 pub(crate) fn identity(n: usize) -> &'static Identity {
     &NODES[n]
 }
@@ -126,7 +125,6 @@ impl Indexer {
         session
     }
 
-    /// The connection ends.
     pub(crate) fn disconnect(&mut self, session: &Session, now: Instant) {
         self.peers.remove(&session.id());
         self.state.index.disconnected(session, now);

@@ -10,7 +10,6 @@ use crate::load::http::Http;
 
 /// How often it is asked for, each time over a connection of its own.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
-/// How long an answer may take.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Asks for `/healthz` until it is ended.

@@ -19,7 +19,6 @@ use crate::node::{Downloads, Request, locked, process::Process};
 use crate::report::{amount, count, machine, mib};
 use crate::run::watch::note;
 
-/// Files that are got a second.
 const GETS_PER_S: u32 = 8;
 /// A file of 64 KiB that has not come by then has failed.
 const GET_WITHIN: Duration = Duration::from_secs(8);

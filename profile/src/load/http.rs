@@ -11,7 +11,6 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 use tokio::time::timeout;
 
-/// How long an answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// A server, with connections that are kept. To be used on one runtime.
@@ -32,17 +31,14 @@ impl Http {
         Self::new(self.addr, self.token.clone())
     }
 
-    /// What is at `path`.
     pub(crate) async fn text(&self, path: &str) -> anyhow::Result<String> {
         self.ask(Method::GET, path, String::new()).await
     }
 
-    /// The JSON at `path`.
     pub(crate) async fn json(&self, path: &str) -> anyhow::Result<Value> {
         Ok(serde_json::from_str(&self.text(path).await?)?)
     }
 
-    /// What is answered to `body`.
     pub(crate) async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
         Ok(serde_json::from_str(&self.ask(Method::POST, path, body.to_string()).await?)?)
     }

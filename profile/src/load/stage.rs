@@ -14,7 +14,6 @@ use crate::cluster::deployment::Deployment;
 use crate::node::{Options, PeerOptions, Private, Request, Role, network, process::Process, start_peer};
 use crate::run::watch::{LINKED_WITHIN, until};
 
-/// Indexers of a network.
 pub(crate) const INDEXERS: usize = 3;
 
 /// How a network is run.
@@ -162,7 +161,6 @@ impl Stage {
         Ok(Figures::new(self.indexers[0].http.context("an indexer without HTTP")?))
     }
 
-    /// Ends all processes.
     pub(crate) async fn stop(mut self) {
         if self.origin.is_some() {
             // One that cannot be ended here ends with this process.

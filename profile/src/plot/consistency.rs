@@ -7,7 +7,6 @@ use crate::consistency::cells::theory;
 use crate::consistency::tables::{Measured, Which};
 use crate::report::{Row, count};
 
-/// Bars of a histogram.
 const BARS: usize = 40;
 
 /// What there is to see of a table; `None` if a table says it all.

@@ -12,7 +12,6 @@ fn secret_in_environment() -> Option<OsString> {
     env::var_os(SECRET_VARIABLE)
 }
 
-/// Whether the secret itself is in the environment.
 pub(super) fn is_secret_in_environment() -> bool {
     secret_in_environment().is_some()
 }

@@ -7,7 +7,6 @@ use nekoproto::small_file::read_text;
 
 use super::{CONFIG_VARIABLE, file, table::Setting};
 
-/// Bytes of a configuration file.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The configuration file to read.

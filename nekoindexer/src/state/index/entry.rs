@@ -144,7 +144,6 @@ impl Entry {
         noted
     }
 
-    /// Whether `session` is listed.
     pub(super) fn lists(&self, session: &Session) -> bool {
         match self {
             Self::Single { holder, .. } => ptr::eq(&raw const **holder, session),

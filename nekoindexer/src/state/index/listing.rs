@@ -119,7 +119,6 @@ pub(super) fn is_wanted(session: &Session, without: &[NodeTag], now_ms: u64) -> 
     session.is_listed_at(now_ms) && (without.is_empty() || !without.contains(&session.node().tag()))
 }
 
-/// Whether `record` is of a file called `name`.
 pub(super) fn has_name(record: &PackedRecord, name: &FileName) -> bool {
     record.name_bytes() == name.as_str().as_bytes()
 }

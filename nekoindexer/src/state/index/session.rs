@@ -198,7 +198,6 @@ impl SessionNames {
         self.hashes.contains(&hash)
     }
 
-    /// Removes a name of `len` bytes.
     pub(super) fn remove(&mut self, hash: NameHash, len: usize) {
         if self.hashes.remove(&hash) {
             if self.hashes.capacity() > SPARSE * self.hashes.len().max(SPARSE_FROM) {

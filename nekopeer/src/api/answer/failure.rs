@@ -98,7 +98,6 @@ impl Failure {
         Self::with(FailureKind::Failed, message)
     }
 
-    /// A failure of another kind.
     pub(crate) fn with(kind: FailureKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), remedy: None }
     }

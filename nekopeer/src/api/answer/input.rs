@@ -4,7 +4,6 @@ use std::io::{self, Read};
 
 use tokio::sync::mpsc;
 
-/// Bytes of one piece of input.
 pub(crate) const INPUT_PIECE_BYTES: usize = 256 * 1024;
 /// Pieces of input that wait to be read; the caller is slowed down beyond.
 pub(crate) const INPUT_WAITING_MAX: usize = 4;

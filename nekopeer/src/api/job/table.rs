@@ -24,7 +24,6 @@ const NAMES_KEPT_MAX: usize = 1000;
 
 /// Names that are being written, and how far that is; `None`: they wait for their turn.
 pub(super) type Writing = Vec<(FileName, Option<Arc<Progress>>)>;
-/// Why these wait.
 const WHY_WAITING: &str = "as many copies are being downloaded as may be at once";
 
 /// The jobs.

@@ -53,9 +53,6 @@ fn busy() -> Problem {
 
 impl Carried {
     /// The next reply but progress.
-    ///
-    /// # Cancel safety
-    /// Safe.
     pub(crate) async fn next(&mut self) -> Reply {
         let activity = self.slot.as_ref().map(|slot| slot.activity().clone());
         activity.iter().for_each(|activity| activity.set_busy(true));

@@ -108,7 +108,6 @@ pub(crate) struct ReaderRow {
 }
 
 impl Detail {
-    /// What is known of `file` and who reads it.
     pub(crate) fn of(file: &FileStatus, read: ReadBy) -> Self {
         let reader = |reader: Subscribed| ReaderRow {
             addr: reader.holder.addr.to_string(),

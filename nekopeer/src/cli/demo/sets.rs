@@ -68,7 +68,6 @@ pub(super) async fn switch(origin: &Actor, reader: &Actor) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Makes the folder what it is in this version.
 fn build(folder: &Path, version: u64) -> io::Result<()> {
     let parts = folder.join("parts");
     drop(fs::remove_dir_all(&parts));

@@ -68,7 +68,6 @@ impl Verifier {
         }
     }
 
-    /// Whether all bytes of `chunk` are verified.
     pub(super) fn has_verified(&self, chunk: &Range<u64>) -> bool {
         self.verified.start <= chunk.start && chunk.end <= self.verified.end
     }

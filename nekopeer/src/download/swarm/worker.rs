@@ -254,7 +254,6 @@ impl Worker<'_> {
     }
 }
 
-/// A byte count as `usize`.
 fn len(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -151,7 +151,6 @@ impl Ledger {
         }
     }
 
-    /// Leases the chunks of `run` to `stream`.
     pub(super) fn lease(&mut self, stream: StreamId, run: Range<usize>, now: Duration) {
         let Some(known) = self.streams.get_mut(&stream) else { return };
         if known.leased.is_empty() {

@@ -114,7 +114,6 @@ impl CatalogueError {
         }
     }
 
-    /// The file `path` is damaged.
     pub(super) fn damaged(path: &Path, what: impl Into<String>) -> Self {
         Self::Damaged { path: path.to_owned(), what: what.into() }
     }

@@ -36,7 +36,6 @@ pub(crate) enum Numbered<'a> {
 }
 
 impl Substance {
-    /// What `record` consists of.
     pub(crate) const fn of(record: &Record) -> Self {
         Self { content: record.content, manifest: record.manifest, policy: record.policy }
     }

@@ -75,7 +75,6 @@ impl PreferenceChange {
 }
 
 impl Reader {
-    /// Whether the version of `record` is passed over.
     pub(crate) fn passes_over(&self, record: &Record) -> bool {
         self.passed_over
             .is_some_and(|passed| passed.origin == record.origin && record.version <= passed.version)
@@ -94,7 +93,6 @@ impl Reader {
         self.accepted.iter().any(is_it)
     }
 
-    /// `command` accepted this version.
     pub(crate) fn accept(&mut self, command: CommandId, (origin, version): (NodeId, Version)) {
         self.accepted.retain(|accepted| accepted.command != command);
         if self.accepted.len() == ACCEPTED_KEPT_MAX {

@@ -55,7 +55,6 @@ pub(super) const WITHDRAWN: Definition<(u64, &str), ()> = Definition::new("withd
 /// Name -> path of the folder of a set, and what is there.
 pub(super) const TREES: Definition<&str, (&[u8], &[u8])> = Definition::new("trees");
 
-/// The first half of `hash`.
 pub(super) fn half(hash: &[u8; 32]) -> &HalfHash {
     hash.first_chunk().unwrap_or(&[0; 16]) // 16 of 32 are there
 }

@@ -51,7 +51,6 @@ pub(super) struct Counts {
 }
 
 impl Tables {
-    /// The entry of `name`.
     pub(super) fn get(&self, name: &str) -> Result<Option<Entry>, CatalogueError> {
         self.read(|committed| self.entry_in(committed, name))?.transpose()
     }

@@ -66,7 +66,6 @@ impl Trees {
 }
 
 impl Tree {
-    /// Its file at `path`.
     pub(crate) fn file(&self, path: &FileName) -> Option<&TreeFile> {
         let found = self.files.binary_search_by(|file| file.path.as_path().cmp(path.as_path()));
         found.ok().map(|index| &self.files[index])

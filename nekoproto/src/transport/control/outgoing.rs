@@ -13,7 +13,6 @@ pub(super) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Bytes that are not sent yet.
     pub(super) fn unsent(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }
@@ -36,7 +35,6 @@ impl Outgoing {
         &mut self.bytes
     }
 
-    /// Moves `frames` to its end.
     pub(super) fn append(&mut self, frames: &mut Vec<u8>) {
         if self.is_empty() {
             self.bytes.clear();
