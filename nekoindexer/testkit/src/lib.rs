@@ -18,9 +18,10 @@
 #![allow(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 #![allow(clippy::print_stderr, reason = "a test that fails shows it")]
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use nekoproto::transport::Security;
+use tempfile::TempDir;
 use tokio::{runtime::Builder, time::timeout};
 
 pub mod fake;
@@ -82,6 +83,13 @@ pub fn over_both(case: impl Fn(Security)) {
         eprintln!("security: {security:?}");
         case(security);
     }
+}
+
+/// A folder that goes when it is dropped, and a path in it.
+pub fn temp_path(name: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    (folder, path)
 }
 
 /// Calls `look` every 10 ms until it returns `Some`, for a state that sends no event. The time limit of the test bounds

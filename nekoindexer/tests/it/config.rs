@@ -21,8 +21,7 @@ async fn printed_configuration_has_every_key_and_changes_nothing() {
     let (code, printed, stderr) = run(&["--print-config"], &[]).await;
     assert_eq!(code, Some(0), "{stderr}");
     assert!(printed.contains("\n#network_secret = \"FILE\"\n") && printed.contains("\n#allow = \"FILE\"\n"));
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("indexer.toml");
+    let (_folder, path) = testkit::temp_path("indexer.toml");
     fs::write(&path, &printed).unwrap();
     let with = in_force(&[path.to_str().unwrap()], &[]).await;
     let without = in_force(&[], &[]).await;
@@ -36,8 +35,7 @@ async fn printed_configuration_has_every_key_and_changes_nothing() {
 
 #[testkit::test]
 async fn environment_wins_over_the_file_and_is_named_when_wrong() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("indexer.toml");
+    let (_folder, path) = testkit::temp_path("indexer.toml");
     let path = path.to_str().unwrap();
     fs::write(path, "listen = '127.0.0.1:0'\nlease_secs = 7\n").unwrap();
     let mut program = command(&[]);
@@ -62,8 +60,7 @@ async fn environment_wins_over_the_file_and_is_named_when_wrong() {
 
 #[testkit::test]
 async fn checked_file_shows_where_each_value_comes_from() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("indexer.toml");
+    let (_folder, path) = testkit::temp_path("indexer.toml");
     let path = path.to_str().unwrap();
     fs::write(path, "# a comment\nneighbors = ['127.0.0.1:1']\nrouting = 'flood'\n").unwrap();
     let rows = in_force(&[path], &[("NEKO_THREADS", "2")]).await;

@@ -166,8 +166,7 @@ async fn wrong_usage_is_named_and_exits_with_2() {
 
 #[testkit::test]
 async fn configuration_file_is_obeyed_and_its_faults_are_named() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("indexer.toml");
+    let (_folder, path) = testkit::temp_path("indexer.toml");
     let path = path.to_str().unwrap();
     fs::write(path, "listen = '127.0.0.1:0'\nlease_secs = 7\ninsecure = true").unwrap();
     let running = Running::begin(&["--config", path, "--lease-secs", "8"]).await;
@@ -191,8 +190,7 @@ async fn configuration_file_is_obeyed_and_its_faults_are_named() {
 
 #[testkit::test]
 async fn data_folder_keeps_the_node_and_its_key_private() {
-    let folder = tempfile::tempdir().unwrap();
-    let data_dir = folder.path().join("made/by/the/program");
+    let (_folder, data_dir) = testkit::temp_path("made/by/the/program");
     let args = ["--data-dir", data_dir.to_str().unwrap()];
     let (code, id, _) = run(&[&args[..], &["id"]].concat(), &[]).await;
     assert_eq!(code, Some(0));
@@ -213,8 +211,7 @@ async fn data_folder_keeps_the_node_and_its_key_private() {
 
 #[testkit::test]
 async fn secret_without_tls_is_refused_unless_the_link_is_closed() {
-    let folder = tempfile::tempdir().unwrap();
-    let secret = folder.path().join("secret");
+    let (_folder, secret) = testkit::temp_path("secret");
     fs::write(&secret, "s".repeat(64)).unwrap();
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
     let pair = ["--insecure", "--network-secret", secret.to_str().unwrap()];

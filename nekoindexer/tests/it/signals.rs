@@ -9,8 +9,7 @@ use crate::{
 
 #[testkit::test]
 async fn neighbors_are_read_again_on_a_hangup() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("indexer.toml");
+    let (_folder, path) = testkit::temp_path("indexer.toml");
     let configure = |neighbors: &str| fs::write(&path, format!("neighbors = [{neighbors}]")).unwrap();
     configure("");
     let other = Running::begin(&[]).await;
@@ -39,8 +38,7 @@ async fn neighbors_are_read_again_on_a_hangup() {
 
 #[testkit::test]
 async fn systemd_is_told_of_readiness_reload_and_end() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("notify");
+    let (_folder, path) = testkit::temp_path("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
     let mut program = command(&["--listen", "127.0.0.1:0"]);
     program.env("NOTIFY_SOCKET", &path);

@@ -23,7 +23,6 @@ const LATE_OUTPUT_MAX: Duration = Duration::from_millis(100);
 /// A command of the user's, for a shell.
 #[derive(Clone, Debug)]
 pub(crate) struct Hook {
-    /// The command.
     pub(crate) command: String,
     /// Where it runs.
     pub(crate) folder: PathBuf,
@@ -183,8 +182,7 @@ mod tests {
 
     #[tokio::test]
     async fn command_that_hangs_is_killed_with_what_it_started() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("pid");
+        let (_folder, file) = testkit::temp_path("pid");
         let command = format!("sleep 1000 & echo $! > '{}'; wait", file.display());
         let began = Instant::now();
         let error = run(&command, Duration::from_millis(500)).await.unwrap_err();

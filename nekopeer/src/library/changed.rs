@@ -271,8 +271,7 @@ mod tests {
 
     #[tokio::test]
     async fn own_file_stays_listed_while_its_bytes_are_compared() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a");
+        let (folder, path) = testkit::temp_path("a");
         std::fs::write(&path, "bytes").unwrap();
         let listen = Some(([127, 0, 0, 1], 0).into());
         let peer = Peer::spawn(Config { listen, ..Config::new(folder.path()) }).await.unwrap();

@@ -179,8 +179,7 @@ mod tests {
 
     #[test]
     fn a_second_user_is_refused_by_name_until_the_first_is_gone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a/.neko");
+        let (_folder, path) = testkit::temp_path("a/.neko");
         let first = DataLock::take(&path).unwrap();
         let error = DataLock::take(&path).unwrap_err().to_string();
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");

@@ -88,8 +88,7 @@ fn occupiers(victim: &Path) -> [(&'static str, impl Fn(&Path)); 4] {
 
 #[test]
 fn what_is_no_file_occupies_a_place_is_named_and_left_whenever_it_comes() {
-    let outside = tempfile::tempdir().unwrap();
-    let victim = outside.path().join("victim");
+    let (_outside, victim) = testkit::temp_path("victim");
     std::fs::write(&victim, b"precious").unwrap();
     for (what, make) in occupiers(&victim) {
         for is_there_before in [true, false] {
@@ -120,8 +119,7 @@ fn what_is_no_file_occupies_a_place_is_named_and_left_whenever_it_comes() {
 
 #[test]
 fn partial_file_is_no_link_no_pipe_and_nobody_else_s_file() {
-    let outside = tempfile::tempdir().unwrap();
-    let victim = outside.path().join("victim");
+    let (outside, victim) = testkit::temp_path("victim");
     std::fs::write(&victim, b"precious").unwrap();
     let folder = tempfile::tempdir_in(outside.path()).unwrap();
     let share = ShareFolder::open(folder.path()).unwrap();

@@ -216,8 +216,7 @@ mod tests {
     /// Its exit code decides what stands there.
     #[tokio::test]
     async fn copy_is_not_dropped_while_the_command_of_a_follower_runs_on_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a");
+        let (folder, path) = testkit::temp_path("a");
         std::fs::write(&path, b"1").unwrap();
         let version = |n: u8| {
             goods::record(1, "a", n.into(), |record| record.content = ContentHash::from_bytes([n; 32]))
@@ -240,8 +239,7 @@ mod tests {
     /// Deregistered and published meanwhile, a copy is the user's own file.
     #[tokio::test]
     async fn file_that_was_published_meanwhile_is_not_deleted() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a");
+        let (folder, path) = testkit::temp_path("a");
         std::fs::write(&path, b"mine").unwrap();
         let peer = Peer::spawn(Config::new(folder.path())).await.unwrap();
         peer.publish(vec![path.clone()], PublishOptions::default(), &Arc::default()).await.unwrap();
@@ -253,8 +251,7 @@ mod tests {
 
     #[tokio::test]
     async fn file_that_cannot_be_looked_at_is_not_gone() {
-        let folder = tempfile::tempdir().unwrap();
-        let inner = folder.path().join("d");
+        let (folder, inner) = testkit::temp_path("d");
         std::fs::create_dir(&inner).unwrap();
         std::fs::write(inner.join("a"), b"mine").unwrap();
         let peer = Peer::spawn(Config::new(folder.path())).await.unwrap();

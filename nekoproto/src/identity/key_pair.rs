@@ -111,7 +111,6 @@ impl Identity {
         self.id
     }
 
-    /// Signs `message`.
     pub(crate) fn sign(&self, message: &[u8]) -> Signature {
         Signature::from_bytes(self.key.sign(message).to_bytes())
     }
@@ -134,8 +133,7 @@ mod tests {
 
     #[test]
     fn key_is_made_once_private_and_read_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("key");
+        let (_folder, path) = testkit::temp_path("key");
         let made = Identity::load_or_create(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(Identity::load_or_create(&path).unwrap().id(), made.id());
@@ -163,8 +161,7 @@ mod tests {
 
     #[test]
     fn damaged_or_exposed_key_is_refused_and_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("key");
+        let (_folder, path) = testkit::temp_path("key");
         Identity::load_or_create(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(matches!(Identity::load_or_create(&path), Err(IdentityError::Exposed(_))));

@@ -9,7 +9,6 @@ use std::{
 
 use rustix::{fs::OFlags, io::Errno};
 
-/// Permissions of others to write.
 const OTHERS_WRITE: u32 = 0o022;
 
 /// Why a folder or file is not used. It is left as it is.
@@ -123,8 +122,7 @@ mod tests {
 
     #[test]
     fn folder_is_made_private_and_refused_only_if_others_may_write() {
-        let temp = tempfile::tempdir().unwrap();
-        let made = temp.path().join("a/it's/.neko");
+        let (temp, made) = testkit::temp_path("a/it's/.neko");
         private_folder(&made).unwrap();
         assert_eq!(made.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         for (mode, is_refused) in

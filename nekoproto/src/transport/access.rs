@@ -163,8 +163,7 @@ mod tests {
 
     #[test]
     fn pipe_or_device_is_no_list_and_nobody_waits_for_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
+        let (folder, pipe) = testkit::temp_path("pipe");
         let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
         for path in [pipe.as_path(), Path::new("/dev/zero"), folder.path()] {
@@ -178,8 +177,7 @@ mod tests {
 
     #[test]
     fn list_is_read_with_comments_replaced_as_a_whole_and_kept_when_it_is_bad_or_gone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("allow");
+        let (_folder, path) = testkit::temp_path("allow");
         let allowed = Allowed::default();
         allowed.load(None).unwrap();
         assert!(allowed.admits(node(3)), "without a list all are allowed");
@@ -200,8 +198,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_is_taken_off_the_list_is_told_at_once() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("allow");
+        let (_folder, path) = testkit::temp_path("allow");
         let allowed = Allowed::default();
         let mut waits = Box::pin(allowed.while_admitted(node(1), std::future::pending()));
         assert!(futures::poll!(&mut waits).is_pending());

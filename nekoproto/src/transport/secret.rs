@@ -126,8 +126,7 @@ mod tests {
     const TEXT: &[u8] = b"0123456789abcdef0123456789abcdef";
 
     fn file(mode: u32, text: &[u8]) -> (tempfile::TempDir, PathBuf) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("secret");
+        let (folder, path) = testkit::temp_path("secret");
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         (folder, path)
@@ -135,8 +134,7 @@ mod tests {
 
     #[test]
     fn folder_or_pipe_is_no_secret_and_nobody_waits_for_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
+        let (folder, pipe) = testkit::temp_path("pipe");
         let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
         for path in [folder.path(), &pipe] {

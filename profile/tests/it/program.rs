@@ -46,8 +46,7 @@ fn what_makes_no_scenario_is_refused() {
 
 #[test]
 fn what_cannot_be_written_is_refused_before_anything_runs() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("file");
+    let (folder, file) = testkit::temp_path("file");
     fs::write(&file, "mine").unwrap();
     let inside = file.join("plots");
     refused(&["query", "--plot", "/proc/plots"], "cannot use the plot folder /proc/plots");
@@ -62,8 +61,7 @@ fn what_cannot_be_written_is_refused_before_anything_runs() {
 #[test]
 fn a_port_in_use_ends_it_without_leftovers() {
     let (first, _taken) = third_port_taken();
-    let folder = tempfile::tempdir().unwrap();
-    let plots = folder.path().join("made/for/plots");
+    let (folder, plots) = testkit::temp_path("made/for/plots");
     for how in ["--processes", "--layout=shared"] {
         let port = first.to_string();
         let args = ["query", "-i", "3", "--port", &port, how, "--plot", plots.to_str().unwrap()];
@@ -87,31 +85,9 @@ fn a_query_run_writes_all_that_was_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     let [json, csv, plots] = ["out.json", "out.csv", "plots"].map(|name| folder.path().join(name));
     let text = |path: &Path| path.to_str().unwrap().to_owned();
-    let stdout = ok(&[
-        "query",
-        "--routing",
-        "flood",
-        "-i",
-        "3",
-        "-c",
-        "2",
-        "-q",
-        "1",
-        "-n",
-        "25",
-        "--warm-up",
-        "5",
-        "--miss",
-        "0.5",
-        "--seed",
-        "3",
-        "--json",
-        &text(&json),
-        "--csv",
-        &text(&csv),
-        "--plot",
-        &text(&plots),
-    ]);
+    let args = "query --routing flood -i 3 -c 2 -q 1 -n 25 --warm-up 5 --miss 0.5 --seed 3".split(' ');
+    let written = ["--json", &text(&json), "--csv", &text(&csv), "--plot", &text(&plots)];
+    let stdout = ok(&args.chain(written).collect::<Vec<_>>());
     assert!(stdout.contains("50 answers") && stdout.contains("0 wrong"), "{stdout}");
     let json = read_json(&json);
     let keys = "scenario indexers clients ttl topology requests hits_wrong errors mean_us p50_us p90_us p99_us max_us \
@@ -156,8 +132,7 @@ const ENDLESS: [&str; 10] = ["query", "-i", "2", "-c", "2", "-n", "5000000", "--
 
 #[test]
 fn an_interrupted_run_prints_what_was_measured() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("out.json");
+    let (folder, path) = testkit::temp_path("out.json");
     let (first, taken) = third_port_taken();
     drop(taken);
     let port = first.to_string();
@@ -173,8 +148,7 @@ fn an_interrupted_run_prints_what_was_measured() {
 
 #[test]
 fn an_interrupted_matrix_keeps_its_rows() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("out.json");
+    let (_folder, path) = testkit::temp_path("out.json");
     let json = path.to_str().unwrap();
     let args = ["matrix", "-n", "20", "--warm-up", "0", "--insecure", "--json", json];
     let stdout = interrupted(&args, "measuring 10/1/1");
@@ -242,8 +216,7 @@ fn the_matrix_has_all_its_rows_right() {
 
 #[test]
 fn one_indexer_is_measured_and_its_answers_checked() {
-    let folder = tempfile::tempdir().unwrap();
-    let json = folder.path().join("out.json");
+    let (_folder, json) = testkit::temp_path("out.json");
     let args = ["index", "--names", "300,1000", "--depths", "1,8", "--batches", "10,100", "--lookups", "200"];
     let more = ["--leave", "500", "--threads", "2", "--insecure", "--json", json.to_str().unwrap()];
     let stdout = ok(&[&args[..], &more].concat());
@@ -255,8 +228,7 @@ fn one_indexer_is_measured_and_its_answers_checked() {
 
 #[test]
 fn all_goals_stand_beside_what_is_measured() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("out.json");
+    let (_folder, path) = testkit::temp_path("out.json");
     // Few clients: a thousand make a slow machine late, which is an error where it is measured.
     let sizes = "-n 2 --mesh 20 --names 200,300 --connections 20 --clients 30 --leave 300";
     let sizes: Vec<&str> = sizes.split(' ').collect();
@@ -271,8 +243,7 @@ fn all_goals_stand_beside_what_is_measured() {
 
 #[test]
 fn many_connections_are_all_served() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("out.json");
+    let (_folder, path) = testkit::temp_path("out.json");
     let args =
         ["connections", "-n", "40", "--active", "5", "--lookups", "20", "--json", path.to_str().unwrap()];
     for security in [&[][..], &["--insecure"]] {

@@ -129,20 +129,9 @@ fn batches_are_answered_as_the_index_in_this_process_does() {
 fn messages_go_down_the_line_and_none_is_lost() {
     let plots = tempfile::tempdir().unwrap();
     for place in [&["--loopback", "--plot", plots.path().to_str().unwrap()][..], &[]] {
-        let args = [
-            "pipeline",
-            "-n",
-            "600",
-            "--rates",
-            "0",
-            "--logs",
-            "trace",
-            "--rounds",
-            "1",
-            "--versions",
-            "300",
-        ];
-        let stdout = ok(&[&args[..], place].concat());
+        let args = "pipeline -n 600 --rates 0 --logs trace --rounds 1 --versions 300".split(' ');
+        let args: Vec<&str> = args.chain(place.iter().copied()).collect();
+        let stdout = ok(&args);
         for line in [
             "| as many as are taken, log off ",
             "| as many as are taken, log trace ",

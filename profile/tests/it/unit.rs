@@ -1,34 +1,12 @@
-//! Tests of single files, each named after its file.
+//! Tests of single files, by the room they are in.
 
-mod arena_load;
-mod cluster_layout;
+mod arena;
 mod compare;
 mod consistency;
-mod goals;
-mod goals_transfer;
-mod hostile_judge;
-mod index;
-mod instructions;
-mod load_judge;
-mod node_fetch;
-mod node_usage;
-mod plan_expected;
-mod plan_scenario;
-mod plan_topology;
-mod plan_workload;
+mod judge;
+mod plan;
 mod plot;
-mod plot_over_time;
-mod relay_ring;
-mod report_figures;
-mod report_machine;
-mod report_outputs;
-mod run_pacer;
-mod run_samples;
-mod soak_growth;
-mod transfer_figures;
+mod report;
+mod run;
+mod transfer;
 mod transfer_files;
-mod transfer_floor;
-mod transfer_folder;
-mod transfer_scenario;
-mod transfer_show;
-mod transfer_units;

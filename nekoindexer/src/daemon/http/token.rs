@@ -185,8 +185,7 @@ mod tests {
 
     #[test]
     fn token_is_made_once_private_and_read_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("http.token");
+        let (folder, path) = testkit::temp_path("http.token");
         let made = Token::load_or_create(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -221,8 +220,7 @@ mod tests {
 
     #[test]
     fn a_link_in_place_of_the_temporary_file_is_not_written_through() {
-        let folder = tempfile::tempdir().unwrap();
-        let precious = folder.path().join("precious");
+        let (folder, precious) = testkit::temp_path("precious");
         fs::write(&precious, "precious").unwrap();
         symlink(&precious, folder.path().join("http.token.new")).unwrap();
         Token::load_or_create(&folder.path().join("http.token")).unwrap();

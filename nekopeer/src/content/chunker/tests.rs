@@ -14,8 +14,7 @@ fn random(len: usize) -> Vec<u8> {
 }
 
 fn chunks(bytes: &[u8]) -> Vec<Chunk> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("file");
+    let (_folder, path) = testkit::temp_path("file");
     std::fs::write(&path, bytes).unwrap();
     let chunked = chunk_file(&path, None, &AtomicU64::new(0), &CancellationToken::new()).unwrap();
     assert_eq!(chunked.content.as_bytes(), blake3::hash(bytes).as_bytes());
@@ -61,8 +60,7 @@ fn a_missing_file_and_a_folder_are_named() {
 #[test]
 fn a_file_that_changes_while_it_is_read_is_refused() {
     use std::io::Write;
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("growing");
+    let (_folder, path) = testkit::temp_path("growing");
     std::fs::write(&path, random(20_000_000)).unwrap();
     let progress = AtomicU64::new(0);
     let file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
@@ -79,8 +77,7 @@ fn a_file_that_changes_while_it_is_read_is_refused() {
 
 #[test]
 fn a_stop_ends_the_reading() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("file");
+    let (_folder, path) = testkit::temp_path("file");
     std::fs::write(&path, random(20_000_000)).unwrap();
     let stop = CancellationToken::new();
     stop.cancel();

@@ -25,8 +25,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_with_both_numbers() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a");
+        let (_folder, path) = testkit::temp_path("a");
         refuse_too_large(&path, &path, 1).unwrap();
         let error = refuse_too_large(&path, &path, 1 << 60).unwrap_err().to_string();
         assert!(error.contains("1073741824.0 GiB") && error.contains("are free"), "{error}");

@@ -1,9 +1,7 @@
-//! Tests of `compare.rs`.
+//! Tests of `compare.rs`, `goals.rs` and `instructions.rs`.
 
-use serde_json::Value;
-use serde_json::json;
-
-use profile::compare::*;
+use profile::{compare::*, goals::*, instructions::*};
+use serde_json::{Value, json};
 
 const RULE: Rule = Rule { tolerance: 0.1, per_floor: false };
 
@@ -69,4 +67,57 @@ fn rows_are_matched_by_what_they_are_of() {
     for bad in [json!([]), json!({}), json!({"rows": 7}), json!({"rows": []}), json!({"rows": [{}]})] {
         assert!(compare(&a, &bad, RULE).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn a_goal_is_reached_or_missed() {
+    for (bound, reached, missed) in
+        [(Bound::AtMost(2.0), 2.0, 2.01), (Bound::AtLeast(2.0), 2.0, 1.99), (Bound::Exactly(9.0), 9.0, 9.1)]
+    {
+        assert!(bound.is_reached(reached) && !bound.is_reached(missed), "{bound}");
+        assert!(!bound.is_reached(f64::NAN), "nothing measured");
+    }
+}
+
+#[test]
+fn wrong_answers_reach_nothing() {
+    let goal = |measured, all_right| {
+        let (what, command) = ("mean".to_owned(), "profile query".to_owned());
+        Goal { what, bound: Bound::AtMost(1.0), measured, command, all_right }
+    };
+    let text = report(&[goal(0.5, true), goal(1.5, true), goal(0.5, false)], "", false).text();
+    let lines: Vec<String> =
+        text.lines().skip(4).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(lines[0], "| mean | <= 1.00 | 0.50 | reached | `profile query` |");
+    assert!(lines[1].contains("| **missed** |") && lines[2].contains("| **wrong answers** |"));
+}
+
+fn counts(numbers: &[(&str, f64)]) -> Counts {
+    let instructions = numbers.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+    Counts { arch: "x".to_owned(), rustc: String::new(), instructions }
+}
+
+#[test]
+fn both_forms_of_the_count_are_read() {
+    assert_eq!(parse_count("==7== \n==7== I   refs:      1,234,567\n"), Some(1_234_567));
+    assert_eq!(parse_count("==7== I refs:        89\n"), Some(89));
+    assert_eq!(parse_count("==7== D   refs:  1\n"), None);
+}
+
+#[test]
+fn more_than_recorded_is_off_and_fewer_is_noted() {
+    let recorded = counts(&[("a", 100.0), ("b", 100.0)]);
+    let off = |a, b| judge(&recorded, &counts(&[("a", a), ("b", b)]), 0.05).unwrap().1.len();
+    assert_eq!((off(100.0, 104.0), off(100.0, 106.0), off(90.0, 106.0)), (0, 1, 1));
+    assert!(
+        judge(&recorded, &counts(&[("a", 90.0), ("b", 100.0)]), 0.05)
+            .unwrap()
+            .0
+            .to_string()
+            .contains("fewer")
+    );
+    let one = judge(&recorded, &counts(&[("a", 100.0), ("c", 1.0)]), 0.05).unwrap();
+    assert_eq!(one.1.len(), 2, "{:?}", one.1);
+    let elsewhere = Counts { arch: "y".to_owned(), ..recorded.clone() };
+    assert!(judge(&recorded, &elsewhere, 0.05).is_err());
 }

@@ -1,7 +1,9 @@
-//! Tests of `plot.rs`.
+//! Tests of `plot.rs` and `plot/over_time.rs`.
 
-use profile::plot::{proof::over_minutes, *};
 use std::path::Path;
+
+use profile::plot::{over_time::*, proof::over_minutes, *};
+use profile::{node::Moment, transfer::figures::Round};
 
 fn nothing() -> Picture {
     Picture { title: "title".to_owned(), subtitle: "subtitle".to_owned(), charts: Vec::new() }
@@ -71,4 +73,32 @@ fn labels_of_an_axis_are_told_apart_and_do_not_touch() {
             assert!(x != next_x || label != next, "{seconds} s: {label:?} again at {x}");
         }
     }
+}
+
+#[test]
+fn what_came_to_several_readers_is_summed_by_source() {
+    let moment = |at_s, origin, copy| Moment {
+        at_s,
+        bytes: vec![("origin".to_owned(), origin), ("source 1".to_owned(), copy)],
+    };
+    let reader = vec![moment(10.0, 0, 0), moment(10.1, 1_000_000, 500_000)];
+    let round =
+        Round { began_s: 10.0, took_s: vec![0.1], moments: vec![reader.clone(), reader], ..Round::default() };
+    let picture = throughput(&round, "a file", String::new()).unwrap();
+    let lines = &picture.charts[0].series;
+    let labels: Vec<&str> = lines.iter().map(|line| line.label.as_str()).collect();
+    assert_eq!(labels, ["total", "origin", "source 1"]);
+    let near = |is: f64, should: f64| (is - should).abs() < 1e-3;
+    let heights: Vec<f64> = lines.iter().map(|line| line.points[1].1).collect();
+    assert!(near(heights[0], 30.0) && near(heights[1], 20.0) && near(heights[2], 10.0), "{heights:?}");
+}
+
+#[test]
+fn no_bytes_are_lost_between_steps() {
+    let mut sums = Vec::new();
+    spread(&mut sums, 0.5, 3.25, 11.0);
+    spread(&mut sums, 3.25, 3.5, 1.0);
+    assert_eq!(sums.len(), 4);
+    assert!((sums.iter().sum::<f64>() - 12.0).abs() < 1e-9, "{sums:?}");
+    assert!((sums[0] - 2.0).abs() < 1e-9 && (sums[1] - 4.0).abs() < 1e-9, "{sums:?}");
 }

@@ -1,10 +1,9 @@
-//! Tests of `transfer/files.rs`.
+//! Tests of `transfer/files.rs`, `transfer/floor.rs`, `transfer/folder.rs` and `transfer/units.rs`.
 
-use profile::transfer::files::*;
-use profile::transfer::scenario::Bulk;
-use profile::transfer::scenario::Change;
-use profile::transfer::scenario::How;
-use std::{fs, os::unix::fs::FileExt};
+use std::{fs, os::unix::fs::FileExt, path::Path};
+
+use profile::transfer::scenario::{Bulk, Change, How};
+use profile::transfer::{files::*, floor::*, folder::*, units::*};
 
 const PLAIN: Bulk = Bulk { size: 3 << 20, sparse: false };
 
@@ -40,8 +39,7 @@ fn the_same_seed_makes_the_same_file() {
 
 #[test]
 fn as_much_changes_as_was_asked_for() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("file");
+    let (_folder, path) = testkit::temp_path("file");
     make(&path, PLAIN, 1).unwrap();
     let before = fs::read(&path).unwrap();
     let by = |how| Change { percent: 1.0, places: 10, how };
@@ -53,4 +51,83 @@ fn as_much_changes_as_was_asked_for() {
     assert!(other <= changed_bytes && other > changed_bytes * 95 / 100, "{other} of {changed_bytes}");
     change(&path, by(How::Insert), 3).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().len(), PLAIN.size + changed_bytes);
+}
+
+#[test]
+fn floors_move_every_byte_and_leave_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let [source, target] = ["source", "target"].map(|name| folder.path().join(name));
+    let bytes: Vec<u8> = (0..3_000_001u32).map(|n| (n / 7).to_le_bytes()[0]).collect();
+    fs::write(&source, &bytes).unwrap();
+    for floor in [over_tcp, copied, read_and_written] {
+        floor(&source, &target).unwrap();
+        assert!(fs::read(&target).unwrap() == bytes);
+    }
+    fs::remove_file(target).unwrap();
+    let floors = measure(&source, folder.path()).unwrap();
+    assert!([floors.tcp_s, floors.copy_s, floors.read_write_s].iter().all(|s| *s > 0.0));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn the_innermost_mount_counts() {
+    let mounts = "disk / ext4 rw 0 0\nshm /dev/shm tmpfs rw 0 0\nother /dev devtmpfs rw 0 0\n";
+    let kind = |path: &str| kind_of(mounts, Path::new(path));
+    assert_eq!(kind("/dev/shm/a").as_deref(), Some("tmpfs"));
+    assert_eq!(kind("/dev/shmoo").as_deref(), Some("devtmpfs"));
+    assert_eq!(kind("/home").as_deref(), Some("ext4"));
+}
+
+#[test]
+fn only_folders_of_runs_are_removed_by_nodes() {
+    let base = tempfile::tempdir().unwrap();
+    let [ours, other] = [PREFIX, "other-"].map(|name| base.path().join(format!("{name}x/origin")));
+    for dir in [&ours, &other] {
+        fs::create_dir_all(dir).unwrap();
+        remove_around(dir);
+    }
+    assert!(!base.path().join(format!("{PREFIX}x")).exists() && other.exists());
+}
+
+#[test]
+fn it_is_gone_at_the_end_and_has_no_endless_room() {
+    let base = tempfile::tempdir().unwrap();
+    let folder = Folder::prepare(Some(base.path())).unwrap();
+    folder.has_room(1).unwrap();
+    assert!(folder.has_room(u64::MAX).unwrap_err().to_string().contains("the files need"));
+    drop(folder);
+    assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
+    assert!(Folder::prepare(Some(Path::new("/nowhere"))).is_err());
+}
+
+#[test]
+fn numbers_with_and_without_units_are_read() {
+    for (text, is) in [
+        ("4096", 4096),
+        ("64MiB", 64 << 20),
+        ("64 MiB", 64 << 20),
+        ("1.5GiB", 3 << 29),
+        ("50MB", 50_000_000),
+        ("10KiB", 10_240),
+        ("7B", 7),
+    ] {
+        assert_eq!(bytes(text), Ok(is), "{text}");
+    }
+    for text in ["", "0", "MiB", "-1", "1XB", "1.2.3MiB", "0.1B", "99999999TiB", "nan", "1e3"] {
+        assert!(bytes(text).is_err(), "{text}");
+    }
+    assert_eq!(rate("50MB/s"), rate("50MB"));
+    assert_eq!((percent("1"), percent("0.5%")), (Ok(1.0), Ok(0.5)));
+    assert!(percent("0").is_err() && percent("101").is_err() && percent("nan").is_err());
+    assert_eq!(range("1KiB-10KiB"), Ok((1024, 10_240)));
+    assert!(range("10KiB-1KiB").is_err() && range("1KiB").is_err());
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    assert_eq!([1 << 30, 3 << 29, 1000, 64 << 20].map(shown), ["1 GiB", "1.5 GiB", "1000 B", "64 MiB"]);
+    for number in [1, 1000, 1024, 50_000_000, 1 << 30, 3 << 29, 12_345] {
+        assert_eq!(bytes(&exact(number)), Ok(number), "{}", exact(number));
+    }
+    assert_eq!([exact(1 << 30), exact(50_000_000)], ["1GiB", "50MB"]);
 }

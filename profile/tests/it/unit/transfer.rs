@@ -1,0 +1,164 @@
+//! Tests of `transfer/scenario.rs`, `transfer/figures.rs`, `transfer/show.rs` and `goals/transfer.rs`.
+
+use std::num::NonZeroU64;
+
+use nekoproto::limits::FILE_BYTES_MAX;
+use profile::goals::transfer::{Options, scenarios};
+use profile::node::{Moment, Sent, usage::Usage};
+use profile::transfer::{figures::*, floor::Floors, scenario::*, show::*};
+use serde_json::json;
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let good = Scenario::whole(1 << 20);
+    good.check().unwrap();
+    let bulk = Bulk { size: 1000, sparse: false };
+    let change = Change { percent: 1.0, places: 20, how: How::Insert };
+    let wrong = [
+        Scenario { sources: 17, ..good.clone() },
+        Scenario { readers: 0, ..good.clone() },
+        Scenario { corrupt: Some(1.0), ..good.clone() },
+        Scenario { sources: 2, what: What::Publish(bulk), ..good.clone() },
+        Scenario { what: What::Change(bulk, change), ..good.clone() },
+        Scenario { what: What::Files { count: 0, bytes: (1, 2) }, ..good.clone() },
+        Scenario::whole(FILE_BYTES_MAX + 1),
+    ];
+    for scenario in wrong {
+        let error = scenario.check().unwrap_err().to_string();
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn a_scenario_names_its_command() {
+    let cap = NonZeroU64::new(50_000_000);
+    let many =
+        Scenario { sources: 4, readers: 2, cap_up: cap, corrupt: Some(1.0), ..Scenario::whole(1 << 30) };
+    assert_eq!(
+        many.command(),
+        "profile transfer --size 1GiB --sources 4 --readers 2 --corrupt 1 --cap-up 50MB"
+    );
+    assert_eq!(many.slug(), "1-gib-4-sources-2-readers-one-of-them-corrupts-1-percent-50mb-s-up");
+    let change = Change { percent: 1.0, places: 20, how: How::InPlace };
+    let changed =
+        Scenario { what: What::Change(Bulk { size: 1 << 20, sparse: false }, change), ..many.clone() };
+    assert!(changed.command().contains("--change 1 --places 20 --how in-place"), "{}", changed.command());
+    assert_eq!(many.disk_bytes(), (1 << 30) * (1 + 2 + 2));
+}
+
+/// Two readers of a file of 1 GiB, from the origin and a liar.
+fn round() -> Round {
+    let source = |source: &str, bytes, banned| Sent { source: source.to_owned(), bytes, banned };
+    let usage =
+        |cpu_s, mib: u64| Usage { cpu_s, peak_bytes: Some(mib << 20), memory: vec![(100.0, mib << 20)] };
+    let moments = vec![
+        Moment { at_s: 100.0, bytes: vec![("origin".to_owned(), 0)] },
+        Moment { at_s: 101.0, bytes: vec![("origin".to_owned(), 1 << 30)] },
+    ];
+    Round {
+        began_s: 100.0,
+        took_s: vec![1.0, 2.0],
+        files: 1,
+        wanted_bytes: 2 << 30,
+        floors: Some(Floors { tcp_s: 0.5, copy_s: 0.25, read_write_s: 0.4 }),
+        sources: vec![source(ORIGIN, 3 << 29, false), source("hostile", 1 << 30, true)],
+        senders: vec![("origin".to_owned(), usage(1.0, 30))],
+        readers: vec![("reader 1".to_owned(), usage(2.0, 40)), ("reader 2".to_owned(), usage(2.0, 50))],
+        moments: vec![moments],
+        ..Round::default()
+    }
+}
+
+#[test]
+fn figures_of_a_known_round_are_known() {
+    let scenario = Scenario { readers: 2, rounds: 1, ..Scenario::whole(1 << 30) };
+    let row = Measured { scenario, rounds: vec![round()] };
+    for (key, should) in [
+        ("wall_s", 2.0),
+        ("first_s", 1.0),
+        ("ratio_tcp", 4.0),
+        ("ratio_copy", 8.0),
+        ("cpu_s_per_gib_sender", 0.5),
+        ("cpu_s_per_gib_receiver", 2.0),
+        ("peak_mib_receiver", 50.0),
+        ("origin_copies", 1.5),
+        ("moved_copies", 2.5),
+        ("extra_percent", 25.0),
+        ("banned", 1.0),
+    ] {
+        assert_eq!(row.median(key), Some(should), "{key}");
+    }
+    assert_eq!((row.median("moved_percent"), row.median("share_s")), (None, None));
+    assert!(row.is_all_well());
+}
+
+#[test]
+fn a_wrong_or_missing_file_is_not_well() {
+    let row = |change: fn(&mut Round), rounds| {
+        let mut one = round();
+        change(&mut one);
+        Measured { scenario: Scenario { rounds, ..Scenario::whole(1 << 30) }, rounds: vec![one] }
+    };
+    assert!(row(|_| {}, 1).is_all_well());
+    assert!(!row(|_| {}, 2).is_all_well(), "a round is missing");
+    assert!(!row(|round| round.wrong = 1, 1).is_all_well());
+    let failed = row(|round| round.errors.push("no source".to_owned()), 1);
+    assert!(!failed.is_all_well() && failed.is_right());
+}
+
+#[test]
+fn every_metric_has_a_key_of_its_own() {
+    let mut keys: Vec<&str> = METRICS.iter().map(|(key, _)| *key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), METRICS.len());
+}
+
+fn transfers() -> Transfers {
+    let scenario = Scenario { readers: 2, rounds: 1, ..Scenario::whole(1 << 30) };
+    let rows = vec![Measured { scenario, rounds: vec![round()] }];
+    Transfers { rows, folder: "files in /tmp (ext4)".to_owned(), interrupted: false }
+}
+
+#[test]
+fn columns_of_the_table_are_aligned() {
+    let table = transfers().report().text();
+    let lines: Vec<&str> = table.lines().filter(|line| line.starts_with('|')).collect();
+    assert!(lines.iter().all(|line| line.chars().count() == lines[0].chars().count()), "{table}");
+    assert!(table.contains("hostile 1024.0 MiB, banned"), "{table}");
+    assert!(!table.contains("sharing"), "what is not measured is not shown: {table}");
+}
+
+#[test]
+fn results_for_machines_have_scenario_and_rounds() {
+    let json = transfers().report().json();
+    let row = &json["rows"][0];
+    assert_eq!((&row["ratio_tcp"], &row["readers"]), (&json!(4.0), &json!(2)));
+    assert_eq!(row["rounds"][0]["by_source"][1]["banned"], true);
+    let mut csv = Vec::new();
+    transfers().write_csv(&mut csv).unwrap();
+    let csv = String::from_utf8(csv).unwrap();
+    let columns: Vec<usize> = csv.replace(", ", " ").lines().map(|line| line.split(',').count()).collect();
+    assert_eq!(columns, [3 + METRICS.len(); 2]);
+}
+
+#[test]
+fn both_pictures_are_drawn() {
+    let folder = tempfile::tempdir().unwrap();
+    let drawn: Vec<_> = transfers()
+        .pictures()
+        .iter()
+        .flat_map(|(name, picture)| profile::plot::save(folder.path(), name, picture).unwrap())
+        .collect();
+    assert_eq!(drawn.len(), 4);
+}
+
+#[test]
+fn every_goal_can_be_measured_also_when_it_is_small() {
+    for size in [1 << 20, 1 << 30] {
+        let options = Options { size, files: 10, file_bytes: (1, 10), rounds: 3, seed: 1 };
+        let all = scenarios(&options);
+        assert_eq!(all.len(), 11);
+        all.iter().for_each(|scenario| scenario.check().unwrap());
+    }
+}
