@@ -234,50 +234,43 @@ mod tests {
         let first = ["models/llama/weights-00001-of-00030.bin", "12", "1.5 GiB", "35 min", "7", "unverified"];
         let rows = |columns| {
             let (mut table, mut out) = (Table::new(headings, &[1, 2, 3, 4]).sparing(&[4, 1]), Vec::new());
-            table.rows_within(&Cells::of(&first), Some(columns), &mut out).unwrap();
-            table
-                .rows_within(&Cells::of(&["a", "1", "1 B", "1 s", "1", "fresh"]), Some(columns), &mut out)
-                .unwrap();
+            for row in [first, ["a", "1", "1 B", "1 s", "1", "fresh"]] {
+                table.rows_within(&Cells::of(&row), Some(columns), &mut out).unwrap();
+            }
             String::from_utf8(out).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
         };
-        assert_eq!(
-            rows(60),
-            [
-                "NAME           VERSION     SIZE     AGE  HOLDERS  FRESHNESS",
-                "models/llama…       12  1.5 GiB  35 min        7  unverified",
-                "a                    1      1 B     1 s        1  fresh",
-            ]
-        );
-        assert_eq!(
-            rows(40),
-            [
-                "NAME            SIZE     AGE  FRESHNESS",
-                "models/lla…  1.5 GiB  35 min  unverified",
-                "a                1 B     1 s  fresh",
-            ]
-        );
+        let of_60 = [
+            "NAME           VERSION     SIZE     AGE  HOLDERS  FRESHNESS",
+            "models/llama…       12  1.5 GiB  35 min        7  unverified",
+            "a                    1      1 B     1 s        1  fresh",
+        ];
+        let of_40 = [
+            "NAME            SIZE     AGE  FRESHNESS",
+            "models/lla…  1.5 GiB  35 min  unverified",
+            "a                1 B     1 s  fresh",
+        ];
+        assert_eq!(rows(60), of_60);
+        assert_eq!(rows(40), of_40);
     }
 
     #[test]
     fn no_line_is_longer_than_the_terminal() {
         let cells = ["models/資料/a-file-with-a-long-name.bin", "123456", "1.5 GiB", "a", "12", "b"];
-        for columns in 0..80 {
+        let print = |columns| {
             let (mut table, mut out) = (Table::new(&["NAME", "VERSION", "SIZE"], &[1, 2]), Vec::new());
             table.rows_within(&Cells::of(&cells), Some(columns), &mut out).unwrap();
-            let text = String::from_utf8(out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        for columns in 0..80 {
+            let text = print(columns);
             assert!(text.lines().all(|line| width(line) <= columns), "{columns}: {text}");
             assert_eq!(text.lines().count(), 3);
         }
-        let (mut table, mut out) = (Table::new(&["NAME", "VERSION", "SIZE"], &[1, 2]), Vec::new());
-        table.rows_within(&Cells::of(&cells), Some(40), &mut out).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        assert_eq!(
-            text.lines().collect::<Vec<_>>(),
-            [
-                "NAME                    VERSION     SIZE",
-                "models/資料/a-file-wi…   123456  1.5 GiB",
-                "a                            12        b",
-            ]
-        );
+        let of_40 = [
+            "NAME                    VERSION     SIZE",
+            "models/資料/a-file-wi…   123456  1.5 GiB",
+            "a                            12        b",
+        ];
+        assert_eq!(print(40).lines().collect::<Vec<_>>(), of_40);
     }
 }

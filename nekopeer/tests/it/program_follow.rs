@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::program::*;
 
@@ -113,10 +113,7 @@ fn what_the_command_prints_is_shown_to_its_follower_alone_and_bounded() {
     publish(&origin, "three");
     let mut following = reader.start(&["follow", "f", "--json", "--exec", exec]);
     let event: Value = serde_json::from_str(&following.out_line(r#""out 3""#)).unwrap();
-    assert_eq!(
-        (&event["event"], &event["line"], &event["name"]),
-        (&"printed".into(), &"out 3".into(), &"f".into())
-    );
+    assert_eq!(fields(&event, &["event", "line", "name"]), json!(["printed", "out 3", "f"]));
     let event: Value = serde_json::from_str(&following.out_line(r#""not-shown""#)).unwrap();
     assert_eq!(event["lines"], 802);
     following.out_line(r#""refused""#);
@@ -239,10 +236,7 @@ fn follower_waits_for_a_name_and_never_replaces_what_it_cannot_keep() {
     let mut following = reader.start_out(&["follow", "f", "--keep", "1", "--json"], "nobody shares f");
     let _sharing = origin.share_file("f", "one");
     let event: Value = serde_json::from_str(&following.out_line(r#""followed""#)).unwrap();
-    assert_eq!(
-        (&event["event"], &event["name"], &event["version"]),
-        (&"followed".into(), &"f".into(), &1.into())
-    );
+    assert_eq!(fields(&event, &["event", "name", "version"]), json!(["followed", "f", 1]));
     reader.write(".neko/kept", "no folder");
     publish(&origin, "two");
     following.out_line("kept");

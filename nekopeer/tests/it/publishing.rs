@@ -78,10 +78,8 @@ async fn folder_is_published_without_what_the_rules_skip_and_that_is_told_with_i
     // Neither the key of another peer nor the ignore file, whatever is asked.
     let second = publish(Rules { hidden: true, ..Rules::default() }).await;
     assert_eq!(names(&second).len(), 5, "{second:?}");
-    assert_eq!(
-        second.published.iter().map(|new| new.name.as_str()).collect::<Vec<_>>(),
-        ["d/.env", "d/.git/config", "d/b.tmp"]
-    );
+    let published: Vec<_> = second.published.iter().map(|new| new.name.as_str()).collect();
+    assert_eq!(published, ["d/.env", "d/.git/config", "d/b.tmp"]);
 
     // What is skipped now and was published before stays published as it was.
     from.write("d/.env", b"changed");

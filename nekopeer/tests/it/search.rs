@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use nekopeer::Config;
 use nekoproto::{FileName, Hit, List, NoAnswer, Search, SignedRecord, Term, Terms, transport::Security};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::{
     common::*,
-    program::{Ended, Home, Indexers, has_keys, two_homes},
+    program::{Ended, Home, Indexers, fields, has_keys, two_homes},
 };
 
 /// The names in the first column.
@@ -69,16 +69,13 @@ fn filters_pages_and_freshness_are_shown_to_programs_and_people() {
     reader.done(&["get", "f/2.bin"]);
 
     let all = reader.done(&["search", "f/*.bin", "--json"]).json();
-    assert_eq!(
-        (&all["complete"], &all["next"], &all["name"]),
-        (&true.into(), &Value::Null, &"f/*.bin".into())
-    );
+    assert_eq!(fields(&all, &["complete", "next", "name"]), json!([true, null, "f/*.bin"]));
     let hit = &all["hits"][2];
     let keys = ["name", "origin", "version", "size", "content", "holders", "shared_ms", "held"];
     assert!(has_keys(hit, &keys), "{hit}");
     assert_eq!(
-        (&hit["held"]["freshness"], &all["hits"][1]["held"]),
-        (&"unverified".into(), &Value::Null),
+        json!([hit["held"]["freshness"], all["hits"][1]["held"]]),
+        json!(["unverified", null]),
         "{hit}"
     );
     assert!(hit["shared_ms"].as_u64().is_some(), "{hit}");

@@ -63,8 +63,7 @@ async fn server_that_does_not_know_the_secret_is_refused() {
 
 #[testkit::test]
 async fn list_of_allowed_nodes_holds_in_both_directions_and_for_open_connections(security: Security) {
-    let folder = tempfile::tempdir().unwrap();
-    let list = folder.path().join("allow");
+    let (_folder, list) = testkit::temp_path("allow");
     let allow = |access: &Access, seeds: &[u16]| {
         let ids = seeds.iter().map(|seed| format!("{}\n", identity(*seed).id()));
         fs::write(&list, ids.collect::<String>()).unwrap();

@@ -93,18 +93,12 @@ fn check(catalogue: &Catalogue, model: &BTreeMap<String, Copy>, seed: u64) {
         let with = |key: &dyn Fn(&Record) -> bool| -> Vec<&Entry> {
             expected.iter().copied().filter(|entry| key(&entry.record)).collect()
         };
-        let same = catalogue.with_content(&record.content);
-        assert_eq!(
-            same.iter().map(|e| &**e).collect::<Vec<_>>(),
-            with(&|r| r.content == record.content),
-            "seed {seed}"
-        );
-        let same = catalogue.with_manifest(&record.manifest);
-        assert_eq!(
-            same.iter().map(|e| &**e).collect::<Vec<_>>(),
-            with(&|r| r.manifest == record.manifest),
-            "seed {seed}"
-        );
+        for (same, expected) in [
+            (catalogue.with_content(&record.content), with(&|r| r.content == record.content)),
+            (catalogue.with_manifest(&record.manifest), with(&|r| r.manifest == record.manifest)),
+        ] {
+            assert_eq!(same.iter().map(|e| &**e).collect::<Vec<_>>(), expected, "seed {seed}");
+        }
         assert_eq!(catalogue.manifest_of(entry).unwrap().as_ref(), Some(manifest), "seed {seed}");
     }
     let mut near: Vec<(u64, String)> = expected
@@ -143,11 +137,8 @@ fn catalogue_is_what_a_simple_model_says_also_after_restarts_and_lost_transactio
                 }
                 2 => {
                     let name = any().entry.record.name.clone();
-                    assert_eq!(
-                        catalogue.remove(&name).unwrap(),
-                        model.remove(name.as_str()).is_some(),
-                        "seed {seed}"
-                    );
+                    let is_there = model.remove(name.as_str()).is_some();
+                    assert_eq!(catalogue.remove(&name).unwrap(), is_there, "seed {seed}");
                 }
                 3 => {
                     let newer = any().entry.record;
@@ -192,10 +183,8 @@ fn damaged_entry_is_an_error_of_its_name_alone_and_can_be_removed() {
         let names: Vec<Option<String>> = names.map(Result::ok).collect();
         assert_eq!(names, [Some("a".to_owned()), None, Some("c".to_owned())]);
         assert_eq!(catalogue.with_content(&ContentHash::from_bytes([3; 32])).len(), 2);
-        assert!(
-            catalogue.put_copies(vec![copy(&folder, "b", 9, 3)]).unwrap().remove(0).is_err(),
-            "nothing is lost"
-        );
+        let put = catalogue.put_copies(vec![copy(&folder, "b", 9, 3)]).unwrap().remove(0);
+        assert!(put.is_err(), "nothing is lost");
         assert!(catalogue.may_publish(&b).is_err());
         assert!(catalogue.remove(&b).unwrap());
         catalogue.put_copy(copy(&folder, "b", 9, 3)).unwrap();
@@ -218,14 +207,9 @@ fn an_operation_decodes_what_it_asks_for() {
     };
     assert_eq!(catalogue.tables.rows_read(), 0, "nothing is loaded at a start");
     assert_eq!(decoded(&|| drop(catalogue.get(&FileName::new("f007").unwrap()))), 1);
-    assert_eq!(
-        decoded(&|| assert_eq!(catalogue.with_content(&ContentHash::from_bytes([4; 32])).len(), 5)),
-        5
-    );
-    assert_eq!(
-        decoded(&|| assert_eq!(catalogue.page(&PageStart::default(), 9).unwrap().entries.len(), 9)),
-        9
-    );
+    let same_content = || assert_eq!(catalogue.with_content(&ContentHash::from_bytes([4; 32])).len(), 5);
+    let page = || assert_eq!(catalogue.page(&PageStart::default(), 9).unwrap().entries.len(), 9);
+    assert_eq!((decoded(&same_content), decoded(&page)), (5, 9));
 }
 
 #[test]
@@ -242,10 +226,8 @@ fn other_format_is_refused_and_left_alone_and_missing_tables_are_created() {
     for other in [1, 5, 99] {
         set(other);
         let opened = Catalogue::open(folder.0.path(), Identity::from_seed(&NODE));
-        assert!(
-            matches!(opened, Err(CatalogueError::OtherFormat { found, .. }) if found == other),
-            "{opened:?}"
-        );
+        let Err(CatalogueError::OtherFormat { found, .. }) = opened else { panic!("{opened:?}") };
+        assert_eq!(found, other);
     }
     set(schema::SCHEMA);
     assert!(folder.open().sets().unwrap().is_empty());

@@ -12,12 +12,8 @@ use super::{
 
 /// Withdraws `file`, which is published; returns the version, and the names that made room for it.
 fn withdraw(catalogue: &Catalogue, file: &str, most: u64) -> (u64, Vec<FileName>) {
-    match catalogue
-        .withdraw_within((&[name(file)], Withdrawal::Named), |_| {}, most)
-        .unwrap()
-        .remove(0)
-        .unwrap()
-    {
+    let gone = catalogue.withdraw_within((&[name(file)], Withdrawal::Named), |_| {}, most);
+    match gone.unwrap().remove(0).unwrap() {
         Gone::Withdrawn { record, oldest } => (record.version.get(), oldest),
         gone => panic!("{gone:?}"),
     }
@@ -120,10 +116,8 @@ fn many_are_withdrawn_at_once_and_one_that_cannot_be_hinders_no_other() {
     assert_eq!([a, b].map(|record| (record.name.as_str(), record.version.get())), [("a", 2), ("b", 2)]);
     assert_eq!(before.into_inner(), ["a", "copy", "b"]);
     drop(catalogue);
-    assert_eq!(
-        stated(&setup.open()),
-        [("a", true), ("b", true), ("full", false)].map(|(n, w)| (n.to_owned(), w))
-    );
+    let expected = [("a", true), ("b", true), ("full", false)];
+    assert_eq!(stated(&setup.open()), expected.map(|(n, w)| (n.to_owned(), w)));
 }
 
 /// Each commit waits for the disk.
@@ -135,8 +129,6 @@ fn many_are_withdrawn_in_one_commit() {
     let before = catalogue.tables.faults.syncs();
     withdraw(&catalogue, "f0", 99);
     let of_one = catalogue.tables.faults.syncs() - before;
-    assert!(
-        catalogue.withdraw(&names, Withdrawal::Named, |_| {}).unwrap().into_iter().all(|gone| gone.is_ok())
-    );
+    assert!(catalogue.withdraw(&names, Withdrawal::Named, |_| {}).unwrap().iter().all(Result::is_ok));
     assert_eq!(catalogue.tables.faults.syncs() - before, 2 * of_one);
 }

@@ -466,6 +466,11 @@ pub(crate) fn same(one: &Path, other: &Path) -> bool {
     fs::read(one).unwrap() == fs::read(other).unwrap()
 }
 
+/// What `value` has under these keys, in their order.
+pub(crate) fn fields(value: &Value, keys: &[&str]) -> Value {
+    keys.iter().map(|key| value[key].clone()).collect()
+}
+
 /// Whether `value` has all these keys.
 pub(crate) fn has_keys(value: &Value, keys: &[&str]) -> bool {
     keys.iter().all(|key| value.get(key).is_some())

@@ -252,22 +252,15 @@ mod tests {
             context: call_until(now + Duration::from_secs(secs)),
             frame: [0; 10].into(),
         };
-        assert!(
-            [(1, 5), (2, 1), (3, 9)]
-                .iter()
-                .all(|(id, secs)| serving.hold(request(*id, *secs), 30).is_empty())
-        );
+        for (id, secs) in [(1, 5), (2, 1), (3, 9)] {
+            assert!(serving.hold(request(id, secs), 30).is_empty());
+        }
         assert_eq!(serving.hold(request(4, 7), 30), [2]);
         assert_eq!(serving.hold(request(5, 2), 30), [5], "it is the next to be late itself");
-        assert_eq!(
-            serving.hold(Held { frame: [0; 25].into(), ..request(6, 8) }, 30),
-            [1, 4, 6],
-            "two places are not enough"
-        );
-        assert!(
-            matches!(serving.next_held(now + Duration::from_secs(9)), Some(Err(3))),
-            "it is too late for it"
-        );
+        let large = Held { frame: [0; 25].into(), ..request(6, 8) };
+        assert_eq!(serving.hold(large, 30), [1, 4, 6], "two places are not enough");
+        let next = serving.next_held(now + Duration::from_secs(9));
+        assert!(matches!(next, Some(Err(3))), "it is too late for it");
         assert!(serving.next_held(now).is_none());
         assert_eq!(serving.held_bytes, 0);
         for id in 0..REQUESTS_IN_FLIGHT_MAX as u64 {
