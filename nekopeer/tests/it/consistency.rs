@@ -20,12 +20,9 @@ impl Stage {
     async fn set(policy: Policy, change: impl FnOnce(&mut Config)) -> Self {
         let indexer = indexer(&[]).await;
         let (from, to) = (Folder::new(), Folder::new());
-        let config = from.config(&[indexer.local_addr()]);
-        let origin = Node::registered(Config { policy, ..config }).await;
+        let origin = from.peer_with(&[indexer.local_addr()], |config| config.policy = policy).await;
         origin.publish(&from.write("a", b"version 1")).await;
-        let mut config = to.config(&[indexer.local_addr()]);
-        change(&mut config);
-        let reader = Node::registered(config).await;
+        let reader = to.peer_with(&[indexer.local_addr()], change).await;
         reader.get("a").await.unwrap();
         reader.peer.check_copies().await;
         assert!(reader.is("a", Freshness::Fresh).await);
@@ -58,8 +55,7 @@ async fn push_reaches_holders_two_indexers_away() {
     second.neighbors_reach(1).await;
     third.neighbors_reach(1).await;
     let from = Folder::new();
-    let config = from.config(&[first.local_addr()]);
-    let origin = Node::registered(Config { policy: lasting_push(), ..config }).await;
+    let origin = from.peer_with(&[first.local_addr()], |config| config.policy = lasting_push()).await;
     let (_to, mut reader) = peer(&[third.local_addr()]).await;
     let record = origin.publish(&from.write("a", b"version 1")).await;
     // A holder that never calls the origin: only its indexer tells it.
@@ -210,8 +206,8 @@ async fn refetch_that_finds_nothing_newer_is_tried_again_until_it_does() {
         _ => scripts[1].honest(request),
     });
     origin.register(indexer.local_addr(), [old.record.to_signed()]).await;
-    let config = to.config(&[indexer.local_addr()]);
-    let mut reader = Node::registered(Config { on_stale: OnStale::Refetch, ..config }).await;
+    let refetch = |config: &mut Config| config.on_stale = OnStale::Refetch;
+    let mut reader = to.peer_with(&[indexer.local_addr()], refetch).await;
     reader.get("a").await.unwrap();
     origin.tell(reader.addr(), [new.record.to_signed()]).await.unwrap(); // it is listed nowhere
     let failed = |event: &Event| match event {

@@ -75,8 +75,7 @@ async fn pushed_without_indexer(on_stale: OnStale) -> (Folder, Node, Folder, Nod
     let (from, to) = (Folder::new(), Folder::new());
     let config = Config { policy: policy(Mode::Push, 600), ..from.config(&[indexer.local_addr()]) };
     let origin = Node::registered(config).await;
-    let config = Config { on_stale, ..to.config(&[indexer.local_addr()]) };
-    let mut reader = Node::registered(config).await;
+    let mut reader = to.peer_with(&[indexer.local_addr()], |config| config.on_stale = on_stale).await;
     for text in ["a", "b"] {
         origin.publish(&from.write(text, format!("{text} 1").as_bytes())).await;
         reader.get(text).await.unwrap();

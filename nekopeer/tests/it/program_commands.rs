@@ -45,8 +45,7 @@ fn shared_folder_is_downloaded_updated_and_withdrawn() {
     let (_indexers, origin, reader) = two_homes();
     let first = bytes(1, 3 * MIB);
     let big = origin.write("course/week 1/slides.bin", &first);
-    origin.write("course/notes.txt", "short\n");
-    origin.write("course/empty.txt", "");
+    origin.write_all([("course/notes.txt", "short\n"), ("course/empty.txt", "")]);
     let mut sharing = origin.share(&["course"]);
     let told = sharing.out_line("3 new");
     assert!(told.contains("0 unchanged") && told.contains("3.0 MiB"), "{told}");

@@ -149,8 +149,7 @@ fn full_disk_is_said_leaves_the_older_copy_as_it_was_and_a_later_download_moves_
 #[test]
 fn running_peer_downloads_publishes_and_follows_once_there_is_space_again() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("small", "small\n");
-    origin.write("f", "1\n");
+    origin.write_all([("small", "small\n"), ("f", "1\n")]);
     let _sharing = origin.share(&["small", "f"]);
     let mut serving = on_small_disk(&reader, &["--on-stale", "refetch", "serve"], 0);
     serving.err_line("serving");

@@ -17,8 +17,7 @@ fn outdated_copies_are_treated_by_name_as_was_said_also_by_a_later_process() {
         origin.write("b", text);
         origin.done(&["share", "a", "b"]);
     };
-    origin.write("a", "one");
-    origin.write("b", "one");
+    origin.write_all([("a", "one"), ("b", "one")]);
     let _sharing = origin.share(&["a", "b"]);
     let mut serving = reader.serve(&[]);
     reader.done(&["get", "a", "b"]);
@@ -50,8 +49,7 @@ fn outdated_copies_are_treated_by_name_as_was_said_also_by_a_later_process() {
 #[test]
 fn bound_of_a_name_is_the_stricter_one_and_can_be_taken_back() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("d/a", "one");
-    origin.write("d/b", "one");
+    origin.write_all([("d/a", "one"), ("d/b", "one")]);
     let mut sharing = origin.share(&["d"]);
     let line = sharing.out_line("get neko:");
     let ticket = line.split(' ').find(|word| word.starts_with("neko:")).unwrap();

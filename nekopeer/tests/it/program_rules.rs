@@ -58,8 +58,7 @@ fn what_is_skipped_is_counted_and_named_if_that_is_asked() {
 #[test]
 fn watching_keeps_to_the_rules_and_withdraws_only_what_is_gone() {
     let (_indexers, origin) = one_home();
-    origin.write("d/a", "1");
-    origin.write("d/old.log", "1");
+    origin.write_all([("d/a", "1"), ("d/old.log", "1")]);
     let mut sharing = origin.start_err(&["share", "d", "--watch", "--exclude", "*.tmp"], "watching ");
     origin.write("d/.nekoignore", "*.log\n");
     for file in [".hidden", "b.tmp", "b.log", ".git/config", "last"] {
@@ -69,8 +68,7 @@ fn watching_keeps_to_the_rules_and_withdraws_only_what_is_gone() {
     assert_eq!(names(&origin), ["d/a", "d/last", "d/old.log"]);
 
     // What was published before gets no new version, and is withdrawn once it is gone.
-    origin.write("d/old.log", "changed");
-    origin.write("d/last", "changed");
+    origin.write_all([("d/old.log", "changed"), ("d/last", "changed")]);
     sharing.out_line("shared d/last version 2");
     assert!(!sharing.said().contains("old.log version 2") && !sharing.said().contains("unshared"));
     fs::remove_file(origin.path("d/old.log")).unwrap();
@@ -87,9 +85,7 @@ fn watching_keeps_to_the_rules_and_withdraws_only_what_is_gone() {
 #[test]
 fn set_that_is_watched_waits_for_no_file_that_is_not_in_it() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("d/a", "1");
-    origin.write("d/x.log", "1");
-    origin.write("d/.nekoignore", "*.log\n");
+    origin.write_all([("d/a", "1"), ("d/x.log", "1"), ("d/.nekoignore", "*.log\n")]);
     let mut sharing = origin.start_err(&["share", "--set", "d", "--watch"], "watching ");
     // A file that is held open and written all the time.
     let log = origin.path("d/x.log");
@@ -119,13 +115,11 @@ fn set_that_is_watched_waits_for_no_file_that_is_not_in_it() {
 #[test]
 fn file_that_was_unshared_by_name_stays_so_with_its_folder_until_it_is_named() {
     let (_indexers, origin) = one_home();
-    origin.write("d/a", "1");
-    origin.write("d/b", "1");
+    origin.write_all([("d/a", "1"), ("d/b", "1")]);
     let watch = ["share", "d", "--watch"];
     let mut sharing = origin.start_err(&watch, "watching ");
     origin.done(&["unshare", "d/b"]);
-    origin.write("d/b", "changed");
-    origin.write("d/a", "changed");
+    origin.write_all([("d/b", "changed"), ("d/a", "changed")]);
     sharing.out_line("shared d/a version 2");
     assert_eq!(sharing.interrupt().code, Some(0));
     origin.done(&["repair"]);

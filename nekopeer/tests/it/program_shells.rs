@@ -70,8 +70,7 @@ fn commands_beside_a_running_share_answer_as_they_would_alone() {
 #[test]
 fn share_beside_a_running_peer_publishes_and_returns_and_flags_that_it_does_not_follow_are_named() {
     let (_indexers, home, reader) = two_homes();
-    home.write("a.txt", "a\n");
-    home.write("b.txt", "b\n");
+    home.write_all([("a.txt", "a\n"), ("b.txt", "b\n")]);
     let _sharing = home.share(&["a.txt"]);
     let shared = home.done(&["share", "b.txt", "--policy", "push", "--lease", "5"]);
     assert_eq!(shared.out[..2], ["shared b.txt version 1, 2 B", "1 new, 0 unchanged, 2 B"]);
@@ -106,8 +105,7 @@ fn paths_are_those_of_the_callers_folder_and_then_of_the_share_folder() {
     let indexers = Indexers::one();
     let addr = indexers.addr(0);
     let home = Home::with(&[]);
-    home.write("share/inside.txt", "inside\n");
-    home.write("elsewhere/outside.txt", "outside\n");
+    home.write_all([("share/inside.txt", "inside\n"), ("elsewhere/outside.txt", "outside\n")]);
     let node = ["--indexer", &addr, "--dir", &home.text("share")];
     let _serving = home.start_err(&[&node[..], &["serve"]].concat(), "serving on ");
     let mut command = home.command([&node[..], &["share", "outside.txt", "inside.txt"]].concat());
@@ -305,8 +303,7 @@ fn folder_that_is_locked_for_a_moment_is_waited_for_by_one_that_starts_no_indexe
 #[test]
 fn what_stands_in_the_sockets_place_is_left_alone_and_one_that_was_removed_is_put_back() {
     let (_indexers, home) = one_home();
-    home.write("a.txt", "a\n");
-    home.write(".neko/run/peer.sock", "a user's file");
+    home.write_all([("a.txt", "a\n"), (".neko/run/peer.sock", "a user's file")]);
     let mut sharing = home.share(&["a.txt"]);
     assert!(sharing.err_line("note: other commands").contains("is no socket"));
     assert_eq!(home.read(".neko/run/peer.sock"), b"a user's file");
@@ -332,11 +329,9 @@ fn what_stands_in_the_sockets_place_is_left_alone_and_one_that_was_removed_is_pu
 #[test]
 fn file_that_the_command_publishes_is_not_said_to_have_changed_before() {
     let (_indexers, home) = one_home();
-    home.write("f", "1");
-    home.write("g", "1");
+    home.write_all([("f", "1"), ("g", "1")]);
     home.publish(&["f", "g"]);
-    home.write("f", "22");
-    home.write("g", "22");
+    home.write_all([("f", "22"), ("g", "22")]);
     let mut sharing = home.share(&["f"]);
     sharing.err_line("g changed on disk");
     assert!(!sharing.err_was("f changed on disk"), "{}", sharing.said());
@@ -364,8 +359,7 @@ fn second_get_of_a_file_waits_for_the_first() {
 fn repl_attaches_to_the_running_peer_takes_over_when_it_is_gone_and_follows_one_that_starts() {
     let (_indexers, origin, home) = two_homes();
     let _theirs = origin.share_file("a.txt", "first\n");
-    home.write("mine.txt", "mine\n");
-    home.write("second.txt", "second\n");
+    home.write_all([("mine.txt", "mine\n"), ("second.txt", "second\n")]);
     let mut sharing = home.share(&["mine.txt"]);
     let mut attached = home.start(&[]);
     attached.answers("get a.txt", "a.txt version 1");

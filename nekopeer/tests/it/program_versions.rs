@@ -66,8 +66,7 @@ fn earlier_version_of_a_set_comes_as_a_folder() {
     origin.write("d/b", "one");
     let _sharing = origin.share(&["--set", "d"]);
     let mut keeping = keeper.start_out(&["follow", "d", "--keep", "1"], "d is at version 1");
-    origin.write("d/b", "two");
-    origin.write("d/c", "new");
+    origin.write_all([("d/b", "two"), ("d/c", "new")]);
     origin.done(&["share", "--set", "d"]);
     keeping.out_line("d is at version 2");
     reader.done(&["get", "d"]);

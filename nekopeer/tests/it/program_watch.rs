@@ -45,8 +45,7 @@ fn created_changed_and_replaced_files_are_published_as_new_versions_that_others_
     // Neither data of this program, nor links, nor folders, nor what lies beside.
     origin.write("d/.neko-part-x", "partial");
     std::os::unix::fs::symlink(origin.path("d/a.txt"), origin.path("d/link")).unwrap();
-    origin.write("beside.txt", "beside");
-    origin.write("d/last.txt", "last\n");
+    origin.write_all([("beside.txt", "beside"), ("d/last.txt", "last\n")]);
     sharing.out_line("shared d/last.txt version 1");
     let names: Vec<String> = listed(&origin).into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, ["d/a.txt", "d/last.txt", "d/new/deep/b.txt"]);
@@ -82,8 +81,7 @@ fn slow_writer_is_waited_for_and_only_the_complete_file_is_published() {
 #[test]
 fn removed_file_is_withdrawn_and_published_again_when_it_is_back() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("d/a.txt", "a\n");
-    origin.write("d/sub/b.txt", "b\n");
+    origin.write_all([("d/a.txt", "a\n"), ("d/sub/b.txt", "b\n")]);
     let mut sharing = watch(&origin, &["d", "--json"]);
     let first: Value = serde_json::from_str(&sharing.out_line("files")).unwrap();
     assert_eq!(first["files"].as_array().unwrap().len(), 2, "{first}");
@@ -107,8 +105,7 @@ fn removed_file_is_withdrawn_and_published_again_when_it_is_back() {
 #[test]
 fn folder_that_vanishes_is_told_withdraws_nothing_and_goes_on_when_it_is_back() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("d/a.txt", "a\n");
-    origin.write("d/b.txt", "b\n");
+    origin.write_all([("d/a.txt", "a\n"), ("d/b.txt", "b\n")]);
     let mut sharing = watch(&origin, &["d"]);
     fs::rename(origin.path("d"), origin.path("away")).unwrap();
     sharing.err_line("/d is gone: nothing in it is unshared");
@@ -153,8 +150,7 @@ fn there(sharing: &Running, home: &Home, script: &str) {
 #[test]
 fn set_waits_for_a_disk_that_is_unmounted_below_its_folder() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("d/a", "one");
-    origin.write("d/m/under", "");
+    origin.write_all([("d/a", "one"), ("d/m/under", "")]);
     let mut sharing = watch_with_mount(&origin, &["--set", "d"]);
     sharing.out_line("shared d version 1");
     there(&sharing, &origin, "umount d/m");
@@ -244,15 +240,13 @@ fn copies_that_are_replaced_stay_copies() {
 #[test]
 fn folder_that_is_watched_as_a_set_becomes_one_version_with_each_change() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("d/a", "one");
-    origin.write("d/sub/b", "one");
+    origin.write_all([("d/a", "one"), ("d/sub/b", "one")]);
     let mut sharing = watch(&origin, &["--set", "d", "app"]);
     let mut following = reader.start_out(&["follow", "app"], "app is at version 1");
     let changes: [&dyn Fn(); 5] = [
         &|| drop(origin.write("d/a", "two")),
         &|| {
-            origin.write("d/new/deep/c", "new");
-            origin.write("d/new/e", "new");
+            origin.write_all([("d/new/deep/c", "new"), ("d/new/e", "new")]);
         },
         &|| fs::remove_file(origin.path("d/sub/b")).unwrap(),
         &|| fs::rename(origin.path("d/new"), origin.path("d/old")).unwrap(),

@@ -33,8 +33,7 @@ impl Stage {
     async fn set(dead: &[&str], news: &[(&str, u64)]) -> Self {
         let indexer = indexer(&[]).await;
         let (from, to) = (Folder::new(), Folder::new());
-        let config = Config { policy: lasting(), ..from.config(&[indexer.local_addr()]) };
-        let origin = Node::registered(config).await;
+        let origin = from.peer_with(&[indexer.local_addr()], |config| config.policy = lasting()).await;
         origin.publish(&from.write("a", b"version 1")).await;
         let config = Config { on_stale: OnStale::Refetch, ..to.config(&[indexer.local_addr()]) };
         let mut reader = Node::registered(config).await;
@@ -86,8 +85,7 @@ async fn neither_copies_of_a_dead_origin_nor_much_news_of_one_file_stop_the_refe
 async fn small_copy_is_refetched_while_large_ones_have_their_turns() {
     let indexer = indexer(&[]).await;
     let to = Folder::new();
-    let config = Config { on_stale: OnStale::Refetch, ..to.config(&[indexer.local_addr()]) };
-    let mut reader = Node::registered(config).await;
+    let mut reader = to.peer_with(&[indexer.local_addr()], |config| config.on_stale = OnStale::Refetch).await;
     let mut holders = Vec::new();
     for (seed, len) in (1..).zip([2 * MIB, 2 * MIB, 2 * MIB, 2 * MIB, 9]) {
         let of_version = |n| Goods::new(seed, &seed.to_string(), n, bytes(u64::from(seed) * 10 + n, len));
@@ -119,11 +117,9 @@ async fn small_copy_is_refetched_while_large_ones_have_their_turns() {
 async fn outdated_copy_that_is_gone_from_disk_is_dropped_too() {
     let indexer = indexer(&[]).await;
     let (from, to) = (Folder::new(), Folder::new());
-    let config = Config { policy: lasting(), ..from.config(&[indexer.local_addr()]) };
-    let origin = Node::registered(config).await;
+    let origin = from.peer_with(&[indexer.local_addr()], |config| config.policy = lasting()).await;
     origin.publish(&from.write("a", b"version 1")).await;
-    let config = Config { on_stale: OnStale::Drop, ..to.config(&[indexer.local_addr()]) };
-    let mut reader = Node::registered(config).await;
+    let mut reader = to.peer_with(&[indexer.local_addr()], |config| config.on_stale = OnStale::Drop).await;
     reader.get("a").await.unwrap();
     reader.peer.check_copies().await;
     std::fs::remove_file(to.path("a")).unwrap(); // as a drop that was killed leaves it

@@ -24,8 +24,7 @@ fn every_command_works_from_a_script() {
     origin.write("my notes.txt", "notes\n");
     let _sharing = origin.share(&["theirs.bin", "my notes.txt"]);
     let home = Home::at(&indexers, 0);
-    home.write("mine.txt", "mine\n");
-    home.write("a file", "file\n");
+    home.write_all([("mine.txt", "mine\n"), ("a file", "file\n")]);
     let ended = script(
         &home,
         &[],

@@ -52,6 +52,12 @@ impl Terminal {
         self.0.exp_string(text).unwrap_or_else(|error| panic!("no {text:?}: {error}"))
     }
 
+    /// Types these keys, and waits for this text; returns what came before it.
+    fn types(&mut self, keys: &str, text: &str) -> String {
+        self.keys(keys);
+        self.sees(text)
+    }
+
     /// Types these keys and Enter; waits for `answer` and the next prompt.
     fn line(&mut self, keys: &str, answer: &str) {
         self.keys(keys);
@@ -59,8 +65,7 @@ impl Terminal {
     }
 
     fn enter(&mut self, answer: &str) {
-        self.keys("\r");
-        self.sees(answer);
+        self.types("\r", answer);
         self.sees(PROMPT);
     }
 
@@ -101,8 +106,7 @@ fn tab_completes_commands_paths_and_names(terminal: &mut Terminal) {
         ("get 'models/large o\t", "'models/large one.bin'", "", "models/large one.bin version 1"),
         ("get nobody-has-th\tis", "has-th", "", "nobody shares nobody-has-this"),
     ] {
-        terminal.keys(typed);
-        terminal.sees(completed);
+        terminal.types(typed, completed);
         terminal.line(further, answer);
     }
 }
@@ -118,8 +122,7 @@ fn line_being_typed_stays(terminal: &mut Terminal, publish: impl Fn(&str)) {
     terminal.line("has-this.bin", "nothing matches nobody-has-this.bin");
     terminal.line("get one.bin &", "runs in the background: get one.bin");
     terminal.line("jobs", "running");
-    terminal.keys("search half");
-    terminal.sees("alf");
+    terminal.types("search half", "alf");
     terminal.sees(" done: get one.bin");
     terminal.sees("neko> search half");
     terminal.interrupt();
@@ -141,8 +144,7 @@ fn history_is_shared_and_stays(home: &Home, first: Terminal) -> Terminal {
     first.ends();
     let mut terminal = Terminal::open(home);
     for line in ["help", "exit", "search gamma", "search beta", "search alpha"] {
-        terminal.keys(ARROW_UP);
-        terminal.sees(line);
+        terminal.types(ARROW_UP, line);
     }
     terminal.enter("nothing matches alpha");
     terminal
@@ -158,8 +160,7 @@ fn terminal_journey() {
     }
     let _sharing = origin.share(&["a.txt", "models", "one.bin"]);
     let reader = Home::with(&["--indexer", &indexers.addr(0), "--limit-down", "2MB"]);
-    reader.write("some notes.txt", "notes\n");
-    reader.write("another.txt", "another\n");
+    reader.write_all([("some notes.txt", "notes\n"), ("another.txt", "another\n")]);
     let mut terminal = Terminal::open(&reader);
     tab_completes_commands_paths_and_names(&mut terminal);
     line_being_typed_stays(&mut terminal, |name| {
@@ -169,8 +170,7 @@ fn terminal_journey() {
     let mut terminal = history_is_shared_and_stays(&reader, terminal);
     // Terminated while a command runs, and while it waits for a line, it ends well.
     origin.share_anew("big.bin", bytes(2, 12 * MIB));
-    terminal.keys("get big.bin\r");
-    terminal.sees("MiB/s");
+    terminal.types("get big.bin\r", "MiB/s");
     terminal.terminated_ends();
     Terminal::open(&reader).terminated_ends();
 }
@@ -181,14 +181,12 @@ fn bars_are_drawn_for_each_file_by_whoever_asks_and_not_for_what_takes_a_moment(
     for (seed, name) in [(1, "one.bin"), (2, "two.bin")] {
         origin.write(name, bytes(seed, 6 * MIB));
     }
-    origin.write("a.txt", "first\n");
-    origin.write("small.txt", "small\n");
+    origin.write_all([("a.txt", "first\n"), ("small.txt", "small\n")]);
     let _sharing = origin.share(&["a.txt", "small.txt", "one.bin", "two.bin"]);
     let reader = Home::with(&["--indexer", &indexers.addr(0), "--limit-down", "4MB"]);
     let mut terminal = Terminal::sized(&reader, 40, ("TERM", "xterm"));
     terminal.sees("* connected ");
-    terminal.keys("get a.txt\r");
-    terminal.sees("a.txt version 1");
+    terminal.types("get a.txt\r", "a.txt version 1");
     terminal.keys("get one.bin two.bin\r");
     for bar in ["one.bin ", "MiB/6.0 MiB", "two.bin ", "MiB/6.0 MiB", "2 files", "MiB/12 MiB"] {
         terminal.sees(bar);
@@ -215,20 +213,16 @@ fn narrow_terminal_without_colors(home: &Home) {
     const NEXT: &str = "\x1b[?2004h"; // the editor takes the next line
     let mut terminal = Terminal::sized(home, 40, ("NO_COLOR", "1"));
     terminal.sees("* connected ");
-    terminal.keys("quer");
-    let mut said = terminal.sees("  [y]");
+    let mut said = terminal.types("quer", "  [y]");
     terminal.interrupt_line();
-    terminal.keys("get ");
-    said += &terminal.sees("[NAME...");
+    said += &terminal.types("get ", "[NAME...");
     terminal.interrupt_line();
-    terminal.keys("share models\r");
-    said += &terminal.sees("1 new");
+    said += &terminal.types("share models\r", "1 new");
     terminal.sees("nekopeer get neko:"); // one line, however long: it is to be copied
     terminal.sees(NEXT);
     for command in ["ls", "help", "trace nobody-has-this", "jobs"] {
         terminal.keys(command);
-        terminal.keys("\r");
-        terminal.sees("\r\n");
+        terminal.types("\r", "\r\n");
         let shown = terminal.sees(NEXT);
         let read: Vec<u8> = shown.chars().map(|c| u8::try_from(c).unwrap()).collect(); // it is read byte by byte
         let read = String::from_utf8(read).unwrap();
@@ -238,8 +232,7 @@ fn narrow_terminal_without_colors(home: &Home) {
         }
         said += &shown;
     }
-    terminal.keys("nonsense\r");
-    said += &terminal.sees("help lists the commands");
+    said += &terminal.types("nonsense\r", "help lists the commands");
     let is_color = |rest: &str| {
         let end = rest.find(|c: char| c.is_ascii_alphabetic());
         end.is_some_and(|end| rest[end..].starts_with('m'))
@@ -269,8 +262,7 @@ fn terminals_that_can_do_less_still_take_lines() {
     let mut said = terminal.sees(PROMPT);
     terminal.0.send_control('c').unwrap();
     said += &terminal.sees("exit or Ctrl-D ends");
-    terminal.keys("search nothing\n");
-    said += &terminal.sees("nothing matches nothing");
+    said += &terminal.types("search nothing\n", "nothing matches nothing");
     terminal.keys("exit\n");
     said += &terminal.ends();
     assert!(!said.contains('\x1b'), "{said:?}");

@@ -29,8 +29,7 @@ fn words_and_patterns_are_for_the_network_and_for_the_own_indexer_alone_if_asked
     for name in ["models/a.bin", "models/b.bin", "notes.txt"] {
         origin.write(name, bytes(1, 2000));
     }
-    near.write("cuda/CUDA 12.txt", "x");
-    near.write("models/a.bin.md5", "x");
+    near.write_all([("cuda/CUDA 12.txt", "x"), ("models/a.bin.md5", "x")]);
     let _sharing = [origin.share(&["models", "notes.txt"]), near.share(&["cuda", "models"])];
 
     assert_eq!(

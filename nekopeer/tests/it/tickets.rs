@@ -218,8 +218,7 @@ fn an_indexer_for_all_addresses_is_named_by_those_that_others_reach() {
 #[test]
 fn what_is_here_by_a_ticket_is_updated_by_its_name_though_the_own_indexer_lists_the_old_copy() {
     let (_indexers, origin) = one_home();
-    origin.write("f.txt", "one\n");
-    origin.write("g.txt", "one\n");
+    origin.write_all([("f.txt", "one\n"), ("g.txt", "one\n")]);
     let mut sharing = origin.share(&["f.txt", "g.txt"]);
     let ticket = ticket_of(&mut sharing);
     let of_g = origin.done(&["ticket", "g.txt"]).out[0].replace("nekopeer get ", "");

@@ -187,6 +187,12 @@ impl Browser {
         self.act(selector, "click", json!({})).await;
     }
 
+    /// Clicks, and waits until `condition` is true.
+    pub(crate) async fn click_until(&self, selector: &str, condition: &str) {
+        self.click(selector).await;
+        self.until(condition).await;
+    }
+
     pub(crate) async fn clear(&self, selector: &str) {
         self.act(selector, "clear", json!({})).await;
     }

@@ -47,14 +47,11 @@ async fn folders_lead_to_pages_of_files(browser: &Browser) {
     click_in_row(browser, "96/", "button.link").await;
     browser.until(&shows("crumbs", "all files / data / 96")).await;
     browser.until(&shows("pages-line", "1 to 25 of 100 files")).await;
-    browser.click("#next").await;
-    browser.until(&shows("pages-line", "26 to 50 of 100 files")).await;
+    browser.click_until("#next", &shows("pages-line", "26 to 50 of 100 files")).await;
     browser.until(&row("catalogue", &["f3396.bin"])).await;
-    browser.click("#previous").await;
-    browser.until(&shows("pages-line", "1 to 25 of 100 files")).await;
+    browser.click_until("#previous", &shows("pages-line", "1 to 25 of 100 files")).await;
     assert_eq!(browser.value("return document.getElementById('under').value").await, "data/96");
-    browser.click("#crumbs button").await;
-    browser.until(&row("catalogue", &["data/"])).await;
+    browser.click_until("#crumbs button", &row("catalogue", &["data/"])).await;
 }
 
 async fn filter_and_order_are_the_peers(browser: &Browser) {
@@ -76,14 +73,12 @@ async fn a_selection_is_acted_on(browser: &Browser, peer: &Served) {
     click_in_row(browser, "one.txt", ".pick input").await;
     filter(browser, "f777").await;
     browser.until(&shows("catalogue-line", "11 matching files")).await;
-    browser.click("#select-page").await;
-    browser.until(&shows("selection-line", "12 files selected")).await;
+    browser.click_until("#select-page", &shows("selection-line", "12 files selected")).await;
     browser.click("#tickets-selected").await;
     browser.until("document.getElementById('ticket').value.split('\\n').length === 12").await;
     assert_eq!(browser.value("return document.getElementById('ticket-code').hidden").await, true);
     browser.click("#ticket-close").await;
-    browser.click("#unshare-selected").await;
-    browser.until(&shows("unshare-what", "12 files of this peer")).await;
+    browser.click_until("#unshare-selected", &shows("unshare-what", "12 files of this peer")).await;
     browser.click("#unshare-form button").await;
     give_token(browser, &peer.token()).await;
     browser.until(&shows("note", "unshared 12 files")).await;

@@ -98,8 +98,7 @@ async fn play(browser: &Browser, table: &str, name: &str, kind: &str) {
 }
 
 async fn close_player(browser: &Browser) {
-    browser.click("#player-close").await;
-    browser.until("document.getElementById('player').children.length === 0").await;
+    browser.click_until("#player-close", "document.getElementById('player').children.length === 0").await;
 }
 
 async fn held_media_plays_in_the_page_and_under_its_address(browser: &Browser, peer: &Served) {

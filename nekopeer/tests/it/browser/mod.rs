@@ -216,8 +216,7 @@ async fn files_are_found_fetched_and_cancelled(browser: &Browser, peer: &Served,
     browser.click("#details-close").await;
     assert_eq!(peer.home.read("models/cuda-12.bin"), theirs.read("models/cuda-12.bin"));
     search(browser, "models/large.bin", "models/large.bin").await;
-    browser.click("#found button").await;
-    browser.until("document.querySelector('#transfers progress')?.value > 0").await;
+    browser.click_until("#found button", "document.querySelector('#transfers progress')?.value > 0").await;
     browser.click("#transfers button").await;
     browser.until(&shows("note", "The download of models/large.bin was cancelled.")).await;
     browser.until("document.getElementById('strip').hidden").await; // nothing moves
@@ -231,12 +230,10 @@ async fn files_are_found_fetched_and_cancelled(browser: &Browser, peer: &Served,
 async fn downloads_are_paused_and_limited(browser: &Browser, peer: &Served) {
     peer.home.done(&["get", "models/large.bin", "--background"]);
     browser.until("document.querySelector('#transfers progress')?.value > 0").await;
-    browser.click("#pause").await;
-    browser.until(&row("transfers", &["models/large.bin", "paused"])).await;
+    browser.click_until("#pause", &row("transfers", &["models/large.bin", "paused"])).await;
     assert!(peer.home.done(&["limit"]).out[0].ends_with("downloads are paused"));
     browser.until(&shows("pause", "Resume downloads")).await;
-    browser.click("#pause").await;
-    browser.until(&row("transfers", &["models/large.bin", "downloading"])).await;
+    browser.click_until("#pause", &row("transfers", &["models/large.bin", "downloading"])).await;
     browser.click("#transfers button").await;
     browser.clear("#limit-down").await;
     browser.type_into("#limit-down", "1.5").await;
@@ -271,10 +268,8 @@ async fn new_version_is_seen_to_arrive_and_fetched(browser: &Browser, peer: &Ser
     assert_everything_is_named(browser, 6).await;
     browser.click("#transfers button").await;
     // The only stale file is updated as part of a selection.
-    browser.click("#select-page").await;
-    browser.until(&shows("update-selected", "Update 1 stale")).await;
-    browser.click("#update-selected").await;
-    browser.until(&row("catalogue", &["models/cuda-12.bin", "v2", "fresh"])).await;
+    browser.click_until("#select-page", &shows("update-selected", "Update 1 stale")).await;
+    browser.click_until("#update-selected", &row("catalogue", &["models/cuda-12.bin", "v2", "fresh"])).await;
     browser.until("document.getElementById('selection').hidden").await;
     assert_eq!(peer.home.read("models/cuda-12.bin"), theirs.read("models/cuda-12.bin"));
 }
@@ -320,8 +315,7 @@ async fn set_goes_back(browser: &Browser, peer: &Served, origin: &Served) {
     browser.until(&row("details-kept", &["v1"])).await;
     browser.until(&shows("details-tiles", "hybrid: a copy is fresh for")).await;
     look_at(browser, "details").await;
-    browser.click("#details-kept button").await;
-    browser.until(&shows("details-line", "Version 1 is in its place.")).await;
+    browser.click_until("#details-kept button", &shows("details-line", "Version 1 is in its place.")).await;
     browser.until(&shows("details-tiles", "up to v2: it was rolled back")).await;
     assert_eq!(peer.home.read("app/a"), b"1");
     assert_everything_is_named(browser, 3).await;

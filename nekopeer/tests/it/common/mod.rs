@@ -92,7 +92,14 @@ impl Folder {
 
     /// A peer with this folder, registered with all of these indexers.
     pub(crate) async fn peer(&self, indexers: &[SocketAddr]) -> Node {
-        Node::registered(self.config(indexers)).await
+        self.peer_with(indexers, |_| {}).await
+    }
+
+    /// The same, with a changed configuration.
+    pub(crate) async fn peer_with(&self, indexers: &[SocketAddr], change: impl FnOnce(&mut Config)) -> Node {
+        let mut config = self.config(indexers);
+        change(&mut config);
+        Node::registered(config).await
     }
 }
 

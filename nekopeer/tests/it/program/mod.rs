@@ -101,6 +101,10 @@ impl Home {
         path
     }
 
+    pub(crate) fn write_all<const N: usize>(&self, files: [(&str, &str); N]) {
+        files.iter().for_each(|(name, text)| drop(self.write(name, text)));
+    }
+
     pub(crate) fn read(&self, name: &str) -> Vec<u8> {
         fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
