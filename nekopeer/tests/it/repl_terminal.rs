@@ -78,7 +78,9 @@ impl Terminal {
     /// together with Ctrl-C end with it.
     fn interrupt_line(&mut self) {
         self.0.send_control('c').unwrap();
-        ["\x1b[?2004l", "\x1b[?2004h", PROMPT].map(|text| self.sees(text));
+        for text in ["\x1b[?2004l", "\x1b[?2004h", PROMPT] {
+            self.sees(text);
+        }
     }
 
     /// Waits until the program ends well.
