@@ -100,7 +100,7 @@ pub enum DownloadError {
         origins: Vec<VerifiedRecord>,
     },
     /// The origin of the copy here no longer shares the file; others do.
-    #[error("origin {}, whose {name} is here, no longer shares it; {} takes the one of another", .origin.short(),
+    #[error("origin {}, whose {name} is or was here, no longer shares it; {} takes the one of another", .origin.short(),
         of_each(.name, .others))]
     OriginGone {
         /// The name.

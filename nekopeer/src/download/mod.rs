@@ -343,12 +343,18 @@ impl Downloader {
         &self,
         name: &FileName,
         options: &DownloadOptions,
-        Answer { candidates, withdrawn, complete, .. }: Answer,
+        Answer { mut candidates, withdrawn, complete, .. }: Answer,
     ) -> Result<Target, DownloadError> {
         self.refuse_own(name)?;
         let here = self.library.catalogue.get(name);
-        let (said, held) = (options.origin_of(name), here.as_ref().map(|entry| entry.record.origin));
-        let origin = said.map(str::to_owned).or(held.map(|held| held.to_string()));
+        let said = options.origin_of(name);
+        // What goes on by itself takes no other origin's file in the place of a copy that was dropped.
+        let dropped = match (&here, options.unattended) {
+            (None, true) => self.library.catalogue.floors(name)?,
+            _ => Vec::new(),
+        };
+        let held = here.as_deref().or(dropped.first()).map(|entry| entry.record.origin);
+        let origin = said.map(str::to_owned).or(here.as_ref().map(|here| here.record.origin.to_string()));
         let is_wanted = |record: &Record| {
             origin.as_ref().is_none_or(|digits| record.origin.to_string().starts_with(digits.as_str()))
         };
@@ -356,6 +362,11 @@ impl Downloader {
         let mut others: Vec<NodeId> = candidates.iter().map(|candidate| candidate.record.origin).collect();
         others.sort_unstable();
         others.dedup();
+        if let ([other], None, false) = (&others[..], said, dropped.is_empty())
+            && dropped.iter().all(|dropped| dropped.record.origin != *other)
+        {
+            candidates.clear();
+        }
         let is_refetched =
             || self.library.preference(name).on_stale.unwrap_or(self.on_stale) == OnStale::Refetch;
         let unattended = options.unattended || candidates.len() > 1 && is_refetched();
