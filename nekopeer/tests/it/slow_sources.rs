@@ -122,20 +122,27 @@ async fn busy_source_is_asked_again_and_is_no_failure() {
 
 #[testkit::test]
 async fn small_files_that_came_are_kept_while_another_one_is_asked_for_again() {
-    let (indexer, [(to, reader)]) = network().await;
-    let goods = [1, 2].map(|seed| Goods::new(1, &format!("f{seed}"), 1, bytes(seed, CHUNK_BYTES / 2)));
-    let (came, records) = (goods[1].clone(), goods.each_ref().map(|goods| goods.record.to_signed()));
-    let holder = Holder::begin(1, move |request| match request {
-        DataRequest::Get { content, .. } if *content == came.record.content => came.honest(request),
-        _ => ScriptedReply::refusal(FetchRefusal::Busy),
-    });
-    holder.register(indexer.local_addr(), records.to_vec()).await;
-    let (names, options, progress) = (["f1", "f2"].map(name), DownloadOptions::default(), Arc::default());
-    tokio::select! {
-        outcomes = reader.peer.download_all(&names, &options, &progress) => panic!("{outcomes:?}"),
-        () = eventually(async || (!reader.peer.files().await.is_empty()).then_some(())) => {}
+    let refuses = || ScriptedReply::refusal(FetchRefusal::Busy);
+    let hangs = || ScriptedReply::of(Vec::new()).then(Then::Hang);
+    for reply in [refuses as fn() -> ScriptedReply, hangs] {
+        let (indexer, [(to, reader)]) = network().await;
+        let goods = [1, 2].map(|seed| Goods::new(1, &format!("f{seed}"), 1, bytes(seed, CHUNK_BYTES / 2)));
+        let first = Holder::begin(1, move |_| reply());
+        first.register(indexer.local_addr(), [goods[0].record.to_signed()]).await;
+        let _second = goods[1].held(2, indexer.local_addr()).await;
+        let (names, options, progress) = (["f1", "f2"].map(name), DownloadOptions::default(), Arc::default());
+        let began = Instant::now();
+        tokio::select! {
+            outcomes = reader.peer.download_all(&names, &options, &progress) => panic!("{outcomes:?}"),
+            () = eventually(async || (!reader.peer.files().await.is_empty()).then_some(())) => {}
+        }
+        assert!(to.read("f2") == goods[1].bytes);
+        assert!(
+            began.elapsed() < STALL_TIMEOUT / 2,
+            "the other source was waited for: {:?}",
+            began.elapsed()
+        );
     }
-    assert!(to.read("f2") == goods[1].bytes);
 }
 
 #[testkit::test]

@@ -44,6 +44,9 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// asked for no more files of this command that others have.
 const ASK_ANOTHER_AFTER: Duration = Duration::from_secs(1);
 
+/// Time after which what has come is stored while another source is waited for.
+const STORED_AFTER: Duration = Duration::from_millis(300);
+
 /// A file of a single chunk.
 pub(super) struct Small {
     pub(super) target: Target,
@@ -69,6 +72,8 @@ pub(super) struct Fetched {
     /// Connections that are still usable.
     pub(super) streams: HashMap<NodeId, Source>,
     pub(super) arrived: Vec<Arrived>,
+    /// Those that were stored already, as another source was waited for.
+    pub(super) stored: Vec<(Arrived, Result<PathBuf, DownloadError>)>,
     /// Files that their source did not deliver.
     pub(super) failed: Batch,
 }
@@ -80,9 +85,9 @@ impl Downloader {
         streams: HashMap<NodeId, Source>,
         mut batch: Batch,
         late: &mut HashSet<NodeId>,
-        progress: &Arc<Progress>,
+        (options, progress): (&DownloadOptions, &Arc<Progress>),
     ) -> Fetched {
-        let mut fetched = Fetched { streams, arrived: Vec::new(), failed: Vec::new() };
+        let mut fetched = Fetched { streams, arrived: Vec::new(), stored: Vec::new(), failed: Vec::new() };
         while !batch.is_empty() {
             self.throttle.until_paused(false).await; // what is under way comes to its end: it is small
             let fetching = shared_out(std::mem::take(&mut batch), late).into_iter().map(|part| {
@@ -91,7 +96,17 @@ impl Downloader {
             });
             let fetching: Vec<_> = fetching.collect();
             let mut ended = stream::iter(fetching).buffer_unordered(SOURCES_MAX);
-            while let Some((node, source, arrived, failed, is_late)) = ended.next().await {
+            loop {
+                let next = match timeout(STORED_AFTER, ended.next()).await {
+                    Ok(next) => next,
+                    Err(_) if fetched.arrived.is_empty() => ended.next().await,
+                    Err(_) => {
+                        let stored = self.store_batch(std::mem::take(&mut fetched.arrived), options).await;
+                        fetched.stored.extend(stored);
+                        continue;
+                    }
+                };
+                let Some((node, source, arrived, failed, is_late)) = next else { break };
                 fetched.streams.extend(source.map(|source| (node, source)));
                 fetched.arrived.extend(arrived);
                 if is_late && late.insert(node) { &mut batch } else { &mut fetched.failed }.extend(failed);

@@ -240,10 +240,12 @@ impl Downloads {
                 }
             };
             let streams = std::mem::take(&mut self.streams);
-            let fetching = self.downloader.fetch_batch(streams, batch, &mut self.late, &self.progress);
-            let (stored, Fetched { streams, arrived, failed }) = tokio::join!(stored, fetching);
+            let how = (&self.options, &self.progress);
+            let fetching = self.downloader.fetch_batch(streams, batch, &mut self.late, how);
+            let (before, Fetched { streams, arrived, stored, failed }) = tokio::join!(stored, fetching);
             self.streams = streams;
-            self.take_stored(stored.unwrap_or_default());
+            self.take_stored(before.unwrap_or_default());
+            self.take_stored(stored);
             storing = Some(arrived);
             by_themselves.extend(failed.into_iter().map(|small| (small.target, small.replaceable)));
         }
