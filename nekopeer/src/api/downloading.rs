@@ -11,6 +11,7 @@ use super::{
 use crate::{
     download::{DownloadError, DownloadOptions, Downloads},
     indexers::via::Via,
+    library::Library,
     peer::PeerHandle,
     storage::catalogue::PreferenceChange,
 };
@@ -45,6 +46,22 @@ pub(super) async fn prefer(
         return Ok(());
     }
     Ok(peer.prefer(names.to_vec(), change).await?)
+}
+
+/// The same of those that are here now: a download that was refused leaves nothing that its user did not see.
+pub(super) async fn prefer_held(
+    peer: &PeerHandle,
+    mut names: Vec<FileName>,
+    change: PreferenceChange,
+) -> Result<(), Failure> {
+    if change == PreferenceChange::default() {
+        return Ok(());
+    }
+    let held = move |library: &Arc<Library>| {
+        names.retain(|name| library.catalogue.get(name).is_some());
+        names
+    };
+    prefer(peer, &peer.library.blocking(held).await, change).await
 }
 
 /// Downloads `names`; if they are several, the files that fail are told at the end.

@@ -13,7 +13,7 @@ use nekoproto::{
 
 use super::{
     JobRow, LocalPath, Wanted, Word,
-    downloading::{get_all, own_places, prefer, read, remember},
+    downloading::{get_all, own_places, prefer, prefer_held, read, remember},
     job::{Job, JobKind, in_background},
     jobs::only,
     named::{self, expanding::expanded, id_digits, tickets},
@@ -138,19 +138,22 @@ impl Api for Get {
             return read(host, name, (&wanted, &via), answer).await;
         }
         let names = Box::pin(expanded(peer, names, (&mut wanted, &via), answer)).await?;
-        prefer(peer, &names, self.preference()).await?;
+        let (change, goes_on) = (self.preference(), self.when_stale == Some(OnStale::Refetch));
+        prefer(peer, &names, PreferenceChange { anew: change.anew, ..PreferenceChange::default() }).await?;
         if self.output.is_some() && !is_one {
             own_places(&names)?;
         }
         let output = self.output.map(|path| path.0);
-        let unattended = self.background;
+        let unattended = self.background || goes_on;
         let options = DownloadOptions { output, unattended, ..named::options(&wanted, &via, self.force) };
         if self.background {
             let begin = || host.jobs.begin(JobKind::Get, &names, String::new(), true);
             let work = |host: Arc<Host>, job: Arc<Job>, answer| {
                 let names = names.clone();
                 async move {
-                    let _: Done = get_all(&host.peer, (names, is_one), options, &job, &answer).await?;
+                    let got = get_all(&host.peer, (names.clone(), is_one), options, &job, &answer).await;
+                    prefer_held(&host.peer, names, change).await?;
+                    let _: Done = got?;
                     remember(&host.peer, &via).await;
                     Ok(())
                 }
@@ -159,8 +162,10 @@ impl Api for Get {
             return Ok(Done::all());
         }
         let job = host.jobs.begin(JobKind::Get, &names, String::new(), false);
-        let getting = Box::pin(get_all(peer, (names, is_one), options, &job, answer));
-        let done = job.unless_cancelled(getting).await?;
+        let getting = Box::pin(get_all(peer, (names.clone(), is_one), options, &job, answer));
+        let got = job.unless_cancelled(getting).await;
+        prefer_held(peer, names, change).await?;
+        let done = got?;
         remember(peer, &via).await;
         Ok(done)
     }

@@ -2,7 +2,7 @@
 
 use rexpect::{reader::Options, session::spawn_with_options};
 
-use crate::program::{Home, Indexers, LIMIT, Running};
+use crate::program::{Home, Indexers, LIMIT, Running, two_homes};
 
 /// Two origins that publish files as `a.txt`, with the first ten digits of their ids; and a reader.
 struct Two {
@@ -84,7 +84,7 @@ fn of_the_same_bytes_get_says_whose_it_takes_and_what_goes_on_by_itself_wants_on
     let reader = &two.reader;
     two.refuses(&["follow", "a.txt", "--exec", "touch ran"], "2 origins share the same bytes");
     two.refuses(&["get", "a.txt", "--when-stale", "refetch"], "2 origins share the same bytes");
-    let said = reader.done(&["get", "a.txt", "--no-preference"]).err.join("\n");
+    let said = reader.done(&["get", "a.txt"]).err.join("\n"); // what was refused left no preference
     assert!(two.ids.iter().all(|id| said.contains(id)), "{said}");
     two.forget();
     let done = reader.done(&["get", "a.*", "--json"]).json()["files"][0].clone();
@@ -100,6 +100,24 @@ fn of_the_same_bytes_get_says_whose_it_takes_and_what_goes_on_by_itself_wants_on
     }
     following.out_line("a.txt is at version 2");
     assert_eq!(reader.read("ran"), b"same again");
+}
+
+/// A stranger waits until the copy is dropped and its origin is off.
+#[test]
+fn what_goes_on_by_itself_stays_with_the_origin_of_a_copy_that_was_dropped() {
+    let (indexers, origin, reader) = two_homes();
+    let sharing = origin.share_file("a.txt", "one");
+    reader.done(&["get", "a.txt", "--when-stale", "drop"]);
+    let mut serving = reader.serve(&[]);
+    origin.share_anew("a.txt", "two");
+    serving.err_line("dropped the outdated copy");
+    serving.interrupt();
+    sharing.interrupt();
+    let stranger = Home::at(&indexers, 0);
+    let _theirs = stranger.share_file("a.txt", "theirs");
+    let mut following = reader.start(&["follow", "a.txt", "--exec", "touch ran"]);
+    following.err_line("whose a.txt is or was here, no longer shares it");
+    assert!(!reader.path("a.txt").exists() && !reader.path("ran").exists());
 }
 
 #[test]
