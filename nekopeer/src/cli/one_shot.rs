@@ -37,10 +37,14 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
         return Ok(stopped.unwrap_or_else(|| show::interrupted(output)));
     }
     let need = command.api().about().need;
-    if need == Need::Running
-        && matches!(running(args.data_dir(), output).await, Err(DoorError::NobodyThere(_)))
-    {
-        return nobody_runs(args, &command, output);
+    if need == Need::Running {
+        let running = tokio::select! {
+            running = running(args.data_dir(), output) => running,
+            () = stop.wait() => return Ok(show::interrupted(output)),
+        };
+        if matches!(running, Err(DoorError::NobodyThere(_))) {
+            return nobody_runs(args, &command, output);
+        }
     }
     loop {
         let Some(mut reached) = reached(&args.for_command(&command), need, output, &mut stop).await? else {

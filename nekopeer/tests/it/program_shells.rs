@@ -221,7 +221,7 @@ fn stopped_peer_is_waited_for_and_ctrl_c_ends_the_waiting() {
     attached.answers("ls", "a.txt");
     sharing.signal("STOP");
     attached.type_line("stop");
-    let mut listing = [(); 2].map(|()| home.start(&["ls"]));
+    let mut listing = ["jobs", "ls"].map(|verb| home.start(&[verb]));
     listing.iter_mut().chain([&mut attached]).for_each(|waiting| drop(waiting.err_line("does not answer")));
     attached.signal("INT");
     assert_eq!(attached.wait_with_input_open().code, Some(3));
