@@ -36,7 +36,8 @@ fn second_node_with_a_key_that_runs_is_refused_and_changes_nothing() {
     let published = from.share_anew("a", "second");
     assert!(published.out[0].contains("version 2"), "{published:?}");
     drop(first.interrupt());
-    let _second = copy.share(&["a"]);
+    let mut second = copy.share(&["a"]);
+    second.err_line("registered 1 file");
     to.done(&["get", "a"]);
     assert_eq!(to.read("a"), b"by the copy", "above what was published meanwhile");
 }
