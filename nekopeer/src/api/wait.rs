@@ -32,7 +32,8 @@ pub struct Wait {
     /// This version or a later one, instead of the newest
     #[arg(long, value_name = "N", value_parser = named::version)]
     version: Option<Version>,
-    /// Where the name is shared: until all that read it in the last days have the version. Exit code 1 if they do not in time
+    /// Where the name is shared: until all peers that served or followed a copy in the last days have
+    /// the version. Exit code 1 if they do not in time
     #[arg(long)]
     all: bool,
     /// Give up after so many seconds
@@ -140,9 +141,10 @@ async fn look(
         return Ok(Ok(version));
     }
     let readers = peer.reading_of(name).await?.readers;
-    let missing: Vec<&Subscribed> = readers.iter().filter(|reader| reader.holds < version).collect();
+    let least = wanted.version.unwrap_or(version);
+    let missing: Vec<&Subscribed> = readers.iter().filter(|reader| reader.holds < least).collect();
     if missing.is_empty() {
-        return Ok(Ok(version));
+        return Ok(Ok(least));
     }
     let named = missing.iter().take(NAMED_MAX).map(|reader| {
         let heard =
@@ -152,6 +154,6 @@ async fn look(
     let (named, all) = (named.collect::<Vec<_>>().join(", "), readers.len());
     let more = if missing.len() > NAMED_MAX { " and others" } else { "" };
     let have = all - missing.len();
-    let why = format!("{have} of {all} readers of {name} have version {version}: {named}{more}");
+    let why = format!("{have} of {all} readers of {name} have version {least}: {named}{more}");
     Ok(Err((FailureKind::NotFound, why)))
 }

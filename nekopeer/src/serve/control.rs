@@ -53,12 +53,20 @@ impl PeerService for PeerControl {
             let verdicts = held.iter().map(|held| {
                 // Without its catalogue a peer does not say that it publishes nothing.
                 let verdict = verdict(library, held).map_err(|_| Refusal::Busy)?;
-                if let (Verdict::Current | Verdict::Newer(_), Some(addr)) = (&verdict, remote.listens_at) {
-                    let (holder, known) = (Holder::new(remote.node, addr), (&held.name, held.version));
-                    library.readers.lock().heard(known, holder, unix_ms());
-                    if verdict == Verdict::Current {
-                        subscribe(library, known, holder, now);
+                let known = (&held.name, held.version);
+                match (&verdict, remote.listens_at) {
+                    (Verdict::Current | Verdict::Newer(_), Some(addr)) => {
+                        let holder = Holder::new(remote.node, addr);
+                        library.readers.lock().heard(known, holder, unix_ms());
+                        if verdict == Verdict::Current {
+                            subscribe(library, known, holder, now);
+                        }
                     }
+                    // A command that does not serve: its reader may be known.
+                    (Verdict::Current, None) => {
+                        library.readers.lock().heard_again(known, remote.node, unix_ms());
+                    }
+                    _ => {}
                 }
                 Ok(verdict)
             });

@@ -44,6 +44,8 @@ pub(crate) struct Readers {
     heard: Heard,
     /// Not all of it is stored.
     is_changed: bool,
+    /// Nor a reader or a version that is new.
+    has_new: bool,
 }
 
 fn of_name(name: &FileName) -> RangeInclusive<(FileName, NodeId)> {
@@ -53,7 +55,7 @@ fn of_name(name: &FileName) -> RangeInclusive<(FileName, NodeId)> {
 impl Readers {
     /// Those that were stored.
     pub(crate) const fn new(heard: Heard) -> Self {
-        Self { heard, is_changed: false }
+        Self { heard, is_changed: false, has_new: false }
     }
 
     /// `holder` says that it holds this version. At a limit one that was heard over a short time makes room for it, or it is
@@ -65,8 +67,16 @@ impl Readers {
             return;
         }
         let first_ms = before.map_or(now_ms, |before| before.first_ms);
+        self.has_new |= before.is_none_or(|before| before.holds != holds);
         self.is_changed = true;
         self.heard.insert(key, LastHeard { addr, holds, first_ms, heard_ms: now_ms });
+    }
+
+    /// The same of a node that listens nowhere now, if it is known as a reader.
+    pub(crate) fn heard_again(&mut self, known: (&FileName, Version), node: NodeId, now_ms: u64) {
+        if let Some(LastHeard { addr, .. }) = self.heard.get(&(known.0.clone(), node)).copied() {
+            self.heard(known, Holder::new(node, addr), now_ms);
+        }
     }
 
     fn makes_room(&mut self, key: &(FileName, NodeId), addr: SocketAddr, now_ms: u64) -> bool {
@@ -96,14 +106,16 @@ impl Readers {
     /// Forgets the readers that `is_it` is true of; returns the id of each.
     pub(crate) fn forget(&mut self, is_it: impl Fn(&NodeId) -> bool) -> BTreeSet<NodeId> {
         let forgotten = self.heard.extract_if(.., |(_, node), _| is_it(node)).map(|((_, node), _)| node);
-        self.is_changed = true;
+        (self.is_changed, self.has_new) = (true, true);
         forgotten.collect()
     }
 
-    /// All, to be stored, if that is not done.
-    pub(crate) fn take_changed(&mut self, now_ms: u64) -> Option<Heard> {
+    /// All, to be stored, if that is not done; later times of what is known otherwise only if it is their turn.
+    pub(crate) fn take_changed(&mut self, now_ms: u64, with_times: bool) -> Option<Heard> {
+        let is_due = take(&mut self.has_new) | (with_times && self.is_changed);
+        self.is_changed &= !is_due;
         self.heard.retain(|_, known| !known.is_over(now_ms));
-        take(&mut self.is_changed).then(|| self.heard.clone())
+        is_due.then(|| self.heard.clone())
     }
 }
 
@@ -157,13 +169,14 @@ mod tests {
     fn reader_is_remembered_for_days_and_stored_once_after_a_change() {
         let (mut readers, a, reader) = (Readers::default(), name("a"), holder(1, 1));
         readers.heard((&a, Version::FIRST), reader, 0);
-        readers.heard((&a, Version::new(2).unwrap()), reader, 5);
-        let stored = readers.take_changed(5).unwrap();
-        assert!(readers.take_changed(5).is_none(), "nothing is new");
+        readers.heard_again((&a, Version::new(2).unwrap()), reader.node, 5);
+        readers.heard_again((&a, Version::FIRST), holder(2, 1).node, 5);
+        let stored = readers.take_changed(5, false).unwrap();
+        assert!(readers.take_changed(5, true).is_none(), "nothing is new");
         let mut readers = Readers::new(stored);
         assert_eq!(readers.of(&a, 5 + REMEMBERED_MS)[0].1.holds.get(), 2);
         assert!(readers.of(&a, 6 + REMEMBERED_MS).is_empty());
         assert_eq!(readers.forget(|node| *node == reader.node), BTreeSet::from([reader.node]));
-        assert!(readers.take_changed(5).unwrap().is_empty());
+        assert!(readers.take_changed(5, false).unwrap().is_empty());
     }
 }

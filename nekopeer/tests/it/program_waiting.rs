@@ -117,6 +117,9 @@ fn reader_that_is_off_is_waited_for_and_listed_until_it_is_forgotten() {
     origin.run(&["wait", "f", "--all", "--timeout", "1"]).failed_with(1, &behind);
     let text = origin.done(&["status", "f"]).out.join("\n");
     assert!(text.contains(&id[..10]) && text.contains("with version 1, is behind"), "{text}");
+    origin.done(&["wait", "f", "--all", "--version", "1"]);
+    reader.done(&["get", "f"]); // by a command that does not serve
+    origin.done(&["wait", "f", "--all"]);
     origin.run(&["forget", &id[..9]]).ended_with(2, "give at least 10 digits");
     assert_eq!(origin.done(&["forget", &id[..10], "--json"]).json()["forgotten"][0], id);
     origin.run(&["forget", id]).failed_with(1, &["no reader has this id"]);
