@@ -137,7 +137,6 @@ fn note_no_answer(shared: &Shared, neighbor: &Neighbor, why: NoAnswer) {
     debug!(neighbor = %neighbor.node.short(), %why, "neighbor did not answer a query");
 }
 
-/// Whether `record` is of an origin that is asked for.
 fn is_of(origin: &Option<IdDigits>, record: &Record) -> bool {
     origin.as_ref().is_none_or(|digits| digits.begin(&record.origin))
 }

@@ -41,7 +41,6 @@ const PROBE_PARTS_MAX: usize = 16 * 1024;
 /// signatures that were checked, and what the allocator needs beside all that comes and goes.
 const COMMON_PARTS: usize = 8;
 
-/// What all tasks of one indexer share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) node: NodeId,
@@ -68,14 +67,12 @@ pub(crate) struct Shared {
     pub(crate) peers: DashMap<SessionId, PeerServiceClient>,
     /// The one running node of each key that listens.
     pub(crate) running: DashMap<NodeId, Running>,
-    /// How it connects.
     pub(crate) endpoint: Arc<Endpoint>,
     /// A permit for each query that is forwarded at the moment.
     pub(crate) forwards: Semaphore,
     /// Permits for parts of route probes that are passed on at the moment.
     pub(crate) probes: Semaphore,
     pub(crate) counters: Counters,
-    /// Places for scans of all names.
     pub(crate) scans: Scans,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
@@ -84,9 +81,7 @@ pub(crate) struct Shared {
 /// The running node of one key, over its last connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Running {
-    /// The registrations of that connection.
     pub(crate) session: SessionId,
-    /// Calls the node.
     pub(crate) client: PeerServiceClient,
     /// The random number of its process.
     pub(crate) instance: u64,

@@ -99,7 +99,6 @@ pub(crate) struct Filter {
     root: PathBuf,
     /// It or a folder above it: from here on ignore files are read.
     top: PathBuf,
-    /// Of the peer.
     data_dir: PathBuf,
     /// `None`: all is published but what is this program's own.
     rules: Option<(Arc<Gitignore>, bool)>,

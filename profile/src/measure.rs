@@ -21,7 +21,6 @@ pub(crate) struct Measured {
     pub(crate) layout: Layout,
     pub(crate) security: Security,
     pub(crate) routing: Routing,
-    /// Every request.
     pub(crate) samples: Samples,
     /// Response times of the answers.
     pub(crate) figures: Figures,

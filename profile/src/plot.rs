@@ -133,7 +133,6 @@ impl Axis {
     }
 }
 
-/// Whether the backend took it.
 type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
 /// Writes `picture` as `name`.svg and `name`.png; returns what was written.

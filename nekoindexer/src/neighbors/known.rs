@@ -150,7 +150,6 @@ impl KnownLinks {
         }
     }
 
-    /// All connections to neighbors.
     pub(super) fn open(&self) -> Vec<Connected> {
         let outbound = self.configured.iter().filter_map(|link| link.connected.clone());
         let inbound = self.inbound.values().flat_map(|one| one.clients.iter().map(|(open, _)| open.clone()));

@@ -185,7 +185,6 @@ impl Links {
         self.publish(&mut known);
     }
 
-    /// All connections to neighbors.
     pub(super) fn open(&self) -> Vec<Connected> {
         self.known.lock().open()
     }

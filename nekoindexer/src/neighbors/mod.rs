@@ -43,7 +43,6 @@ const FAREWELL_WITHIN: Duration = Duration::from_secs(1);
 /// A timer that fires this much later than it was set for says that this node was busy: nobody is silent by that.
 const BUSY_FROM: Duration = Duration::from_millis(50);
 
-/// The neighbors of one indexer.
 #[derive(Debug)]
 pub(crate) struct Neighborhood {
     /// When its clock began, by which neighbors return the time.

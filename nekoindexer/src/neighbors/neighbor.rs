@@ -31,7 +31,6 @@ pub(crate) struct Neighbor {
     pub(crate) load: Arc<Load>,
     /// Why it is a neighbor.
     pub(crate) trust: TrustLevel,
-    /// The names that it says it has.
     pub(super) names: Option<Filter>,
     /// Those that it trusts, as it says, and that are no neighbors of ours; `None`: it may ask anybody.
     pub(super) beyond: Option<Arc<[NodeTag]>>,

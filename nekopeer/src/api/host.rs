@@ -39,7 +39,6 @@ pub(crate) struct Host {
     pub(crate) peer: PeerHandle,
     /// Cancelled when a command asks the peer to end.
     pub(crate) stop: CancellationToken,
-    /// Its long commands.
     pub(crate) jobs: Arc<JobTable>,
     /// Commands that may still be begun, at all doors together.
     pub(crate) commands: Arc<Semaphore>,

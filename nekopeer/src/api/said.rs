@@ -67,7 +67,6 @@ impl Saying<'_> {
 
 pub(super) const NO_STDIN: &str = "stdin has the commands, it cannot be read by one of them";
 
-/// The same path from the root.
 pub(super) fn from_root(path: LocalPath) -> LocalPath {
     LocalPath(absolute(&path.0).unwrap_or(path.0))
 }

@@ -40,7 +40,6 @@ pub(super) struct Scan {
     pub(super) changed: Vec<(PathBuf, Stamp)>,
     /// The places of published files that are gone.
     pub(super) missing: Vec<PathBuf>,
-    /// Files that cannot be published.
     pub(super) failed: Vec<(PathBuf, PublishError)>,
 }
 

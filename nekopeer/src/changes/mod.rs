@@ -59,7 +59,6 @@ pub(crate) enum Told {
 #[derive(Debug)]
 struct Left;
 
-/// Watches files and folders.
 #[derive(Debug)]
 pub(crate) struct Watching {
     library: Arc<Library>,

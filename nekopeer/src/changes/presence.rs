@@ -83,7 +83,6 @@ impl Watching {
         Ok(())
     }
 
-    /// The trees whose folders are there.
     pub(super) fn trees_here(&self) -> Arc<[Tree]> {
         let is_here = |tree: &&Tree| {
             let folder = self.folders.iter().find(|folder| folder.path == tree.folder());

@@ -206,7 +206,6 @@ impl Hosted {
     }
 }
 
-/// Opens the HTTP door of a peer.
 fn open_http(addr: SocketAddr, config: &Config, host: &Arc<Host>) -> Result<HttpServer, StartError> {
     let token = Token::load_or_create(&config.data_dir().join("http.token"))?;
     HttpServer::open(addr, host, token, config.access.secret.is_some())

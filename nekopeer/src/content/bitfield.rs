@@ -41,7 +41,6 @@ impl SharedBitfield {
         Self { words, len: begin.len(), count: AtomicUsize::new(begin.count_ones(..)) }
     }
 
-    /// Whether chunk `index` is present.
     pub(crate) fn contains(&self, index: usize) -> bool {
         let word = self.words.get(index / WORD).map_or(0, |word| word.load(Ordering::Acquire));
         word >> (index % WORD) & 1 == 1
@@ -63,7 +62,6 @@ impl SharedBitfield {
         }
     }
 
-    /// Whether all chunks are present.
     pub(crate) fn is_complete(&self) -> bool {
         self.count.load(Ordering::Acquire) == self.len
     }

@@ -171,7 +171,6 @@ impl Caller {
         }
     }
 
-    /// Whether a part of the answer has arrived.
     pub(crate) const fn is_answered(&self) -> bool {
         self.is_answered
     }

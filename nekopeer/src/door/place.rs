@@ -81,7 +81,6 @@ impl Place {
         UnixStream::connect(self.short_path()).await
     }
 
-    /// Removes the socket.
     pub(super) fn remove(&self) -> io::Result<()> {
         std::fs::remove_file(self.short_path())
     }

@@ -29,7 +29,6 @@ fn not_kept(name: &FileName, version: Option<Version>, kept: &[Version]) -> Stri
     }
 }
 
-/// Why one of `origins` has to be named.
 fn ambiguous(name: &FileName, origins: &[VerifiedRecord]) -> String {
     let is_same = origins.windows(2).all(|two| two[0].content == two[1].content);
     let (files, why) = match is_same {

@@ -132,7 +132,6 @@ pub struct Delivery {
     pub banned: bool,
 }
 
-/// Downloads for one peer.
 #[derive(Debug)]
 pub(crate) struct Downloader {
     library: Arc<Library>,

@@ -49,7 +49,6 @@ pub(super) enum HookError {
     /// It took too long, and was killed with all that it started.
     #[error("the command was killed after {} s{}", .0.as_secs(), quoted(.1))]
     TooLong(Duration, String),
-    /// It ended with a failure.
     #[error("the command failed, {}{}", ended(*.0), quoted(.1))]
     Failed(ExitStatus, String),
 }

@@ -57,7 +57,6 @@ pub(crate) struct Follower {
 struct Seen {
     /// Whose file was last in its place: another's does not take it, even if that is gone.
     origin: Option<NodeId>,
-    /// The version that was last told of.
     told: Option<Version>,
     /// The last version that its command failed on.
     refused: Option<VerifiedRecord>,

@@ -68,7 +68,6 @@ pub(crate) struct Indexers {
     query_deadline: Duration,
     endpoint: Arc<Endpoint>,
     began: Instant,
-    /// What this peer belongs to.
     pub(crate) home: Home,
     discovers: bool,
 }

@@ -53,7 +53,6 @@ struct Found {
     unsettled: u8,
 }
 
-/// What a comparison found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compared {
     /// The bytes that were published, or there is nothing under this name any more.
@@ -133,7 +132,6 @@ impl ChangedFiles {
         compared != Compared::Same && !mem::replace(&mut found.is_told, true)
     }
 
-    /// Whether the file of `name` is one of them.
     pub(super) fn has(&self, name: &FileName) -> bool {
         self.inner.lock().found.contains_key(name)
     }

@@ -176,7 +176,6 @@ impl Library {
         Need { origin, size, late_at: self.wanted_bound(name).map(late_at) }
     }
 
-    /// All outdated copies, with their origins.
     pub(crate) fn outdated(&self) -> Vec<(FileName, NodeId)> {
         self.copies.lock().outdated().map(|(name, origin)| (name.clone(), origin)).collect()
     }

@@ -36,7 +36,6 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    /// Counts what `event` tells of.
     pub(super) fn note(&self, event: &Event) {
         let counter = match event {
             Event::Invalidated { .. } => &self.invalidations,

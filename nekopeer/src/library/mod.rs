@@ -172,7 +172,6 @@ impl Library {
         (Arc::new(library), first_events)
     }
 
-    /// Sends an event to all receivers.
     pub(crate) fn tell(&self, event: Event) {
         self.counters.note(&event);
         drop(self.events.send(event)); // there may be no receiver

@@ -128,7 +128,6 @@ impl Library {
         }
     }
 
-    /// The freshness of the bytes of `entry` now.
     pub(crate) fn freshness_of(&self, entry: &Entry) -> Freshness {
         match (self.catalogue.is_own(entry), &entry.newest) {
             (_, Some(_)) => Freshness::Stale, // an own file: published elsewhere with this key

@@ -52,7 +52,6 @@ struct Subscription {
     holds: Version,
 }
 
-/// A subscriber of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Subscribed {
     pub(crate) holder: Holder,

@@ -42,7 +42,6 @@ struct Link {
     _close: DropGuard,
 }
 
-/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
     #[error(transparent)]

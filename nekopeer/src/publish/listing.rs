@@ -23,7 +23,6 @@ use crate::{
     sets,
 };
 
-/// A file to be published.
 #[derive(Debug)]
 pub(crate) struct NamedFile {
     pub(crate) name: FileName,

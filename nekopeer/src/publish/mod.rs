@@ -119,7 +119,6 @@ impl PublishOutcome {
     }
 }
 
-/// Publishes for one peer.
 #[derive(Debug)]
 pub(crate) struct Publisher {
     library: Arc<Library>,

@@ -77,12 +77,10 @@ struct Reader<'a> {
     policy: PolicyChange,
     /// Where the change says nothing, for a name that is not published yet.
     default: Policy,
-    /// The files are sets.
     is_set: bool,
     /// The stamps of files that are to be published only if they still have them.
     expected: HashMap<FileName, Stamp>,
     progress: &'a Progress,
-    /// Ends the reading.
     stop: &'a CancellationToken,
     /// Why the catalogue stores nothing any more.
     failure: OnceLock<Arc<CatalogueError>>,

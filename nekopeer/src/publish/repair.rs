@@ -47,7 +47,6 @@ struct Known {
     records: Vec<VerifiedRecord>,
 }
 
-/// Everything that is known.
 struct Knowledge {
     node: NodeId,
     names: HashMap<FileName, Known>,
@@ -145,7 +144,6 @@ impl Knowledge {
         self.names.values().flat_map(|known| &known.records).filter(move |record| record.origin == node)
     }
 
-    /// Asks for all files of this key.
     async fn ask_for_own(&mut self, indexers: &Indexers) {
         let origin = IdDigits::try_from(self.node.to_string()).ok();
         let (search, mut after) = (Search { origin, ..Search::default() }, None);
@@ -171,7 +169,6 @@ impl Knowledge {
         }
     }
 
-    /// Asks whose files have these names.
     async fn ask_for_names(&mut self, indexers: &Indexers, names: Vec<FileName>) {
         if names.is_empty() {
             return;

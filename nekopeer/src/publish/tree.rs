@@ -24,7 +24,6 @@ pub(crate) struct Tree {
 /// What a tree is, and how its files are named.
 #[derive(Clone, Debug)]
 pub(super) enum Base {
-    /// A file of this name.
     File(FileName),
     /// What the names of the folder's files begin with.
     Folder(PathBuf),

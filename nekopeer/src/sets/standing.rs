@@ -23,7 +23,6 @@ use crate::{
 /// Where the folder of a set may stand.
 pub(super) struct Standing {
     pub(super) place: Place,
-    /// The folder that is there.
     pub(super) there: Option<FolderId>,
     /// Which version that is.
     pub(super) tree: Option<Tree>,

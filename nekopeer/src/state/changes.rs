@@ -51,7 +51,6 @@ pub(crate) enum Verdict<S> {
     Wait,
     /// Publish the file that was seen: if another is there by now, this must fail.
     Publish(S),
-    /// Withdraw its names.
     Withdraw,
 }
 
@@ -85,7 +84,6 @@ impl<S> Default for Changes<S> {
 }
 
 impl<S: Copy + Eq> Changes<S> {
-    /// An event at `path`.
     pub(crate) fn note(&mut self, path: PathBuf, sign: Sign, now: Instant) {
         let change =
             self.paths.entry(path).or_insert(Change { is_open: false, since: now, seen: None, look_at: now });
@@ -120,7 +118,6 @@ impl<S: Copy + Eq> Changes<S> {
         self.paths.remove(path);
     }
 
-    /// Forgets what is at `folder` and below it.
     pub(crate) fn forget_below(&mut self, folder: &Path) {
         self.paths.retain(|path, _| !path.starts_with(folder));
     }

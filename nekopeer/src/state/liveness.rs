@@ -40,7 +40,6 @@ impl Liveness {
         self.is_unresponsive = !self.was_heard_since(asked_at);
     }
 
-    /// Whether it answered anything since.
     pub(crate) fn was_heard_since(&self, at: Instant) -> bool {
         self.heard_at.is_some_and(|heard_at| heard_at >= at)
     }

@@ -68,7 +68,6 @@ struct Copy {
 enum State {
     /// It waits in the queue: for this time, or if there was no attempt since the last news only for its turn.
     Waiting(Option<Instant>),
-    /// An attempt is running.
     Running {
         /// Whether there was news since it began.
         news: bool,

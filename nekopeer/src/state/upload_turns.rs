@@ -17,7 +17,6 @@ pub(crate) struct Limits {
     pub(crate) each: usize,
 }
 
-/// Identifies a turn.
 pub(crate) type TurnId = u64;
 
 /// What a turn does.

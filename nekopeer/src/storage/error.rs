@@ -7,7 +7,6 @@ use std::{
 
 /// What neither a user nor a download removes, such as /dev/full.
 pub(super) const DEVICE: &str = "a device";
-/// Bytes of a gibibyte.
 const GIB: f64 = (1 << 30) as f64;
 
 /// Why a file cannot be stored. The file that was there is unchanged.
@@ -88,12 +87,10 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// The system failed with `source` at `path`.
     pub(crate) fn at(path: &Path, source: io::Error) -> Self {
         error_at(path)(source)
     }
 
-    /// The work at `path` was cancelled.
     pub(crate) fn stopped(path: &Path) -> Self {
         Self::Io { path: path.to_owned(), source: io::ErrorKind::Interrupted.into() }
     }

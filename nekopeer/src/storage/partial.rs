@@ -52,7 +52,6 @@ impl Place {
         PathBuf::from(format!("{PARTIAL_PREFIX}{}", &digest[..32]))
     }
 
-    /// The path of a partial file with `content` for this place.
     pub(crate) fn partial_path(&self, content: &ContentHash) -> PathBuf {
         self.path.with_file_name(self.partial_name(content))
     }
@@ -220,7 +219,6 @@ impl Partial {
         self.file.read_exact_at(buffer, offset).map_err(error_at(&self.place.path))
     }
 
-    /// Writes all of `bytes` at `offset`.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
         let written =
             self.change(|file| file.write_all_at(bytes, offset)).map_err(error_at(&self.place.path));

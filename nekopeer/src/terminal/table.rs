@@ -120,7 +120,6 @@ impl Table {
         Ok(())
     }
 
-    /// Whether something was printed.
     const fn is_begun(&self) -> bool {
         !self.shown.is_empty()
     }
@@ -207,7 +206,6 @@ impl Cells {
         self.ends.is_empty()
     }
 
-    /// The cells and their widths.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, usize)> {
         let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
         starts.zip(&self.ends).map(|(start, (end, width))| (&self.text[start..*end], *width))

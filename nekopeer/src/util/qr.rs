@@ -9,7 +9,6 @@ use qrcode::{
 /// Side of an SVG in CSS pixels, at least. A page scales it.
 const SVG_SIDE_MIN: u32 = 240;
 
-/// The form of a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QrFormat {
     /// An SVG document: black on white, with a margin of 4 modules.

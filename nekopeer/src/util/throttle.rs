@@ -22,7 +22,6 @@ impl Throttle {
         Self { up: Rate::new(up), down: Rate::new(down), paused: watch::Sender::default() }
     }
 
-    /// Pauses all downloads, or has them go on.
     pub(crate) fn set_paused(&self, paused: bool) {
         self.paused.send_replace(paused);
     }

@@ -33,7 +33,6 @@ const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
 /// What this side proves, and what TLS proved of the other.
 pub(super) struct Proofs<'a> {
-    /// Our key.
     pub(super) identity: &'a Identity,
     /// The network's secret, if it is private.
     pub(super) secret: Option<&'a NetworkSecret>,

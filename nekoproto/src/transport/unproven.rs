@@ -25,7 +25,6 @@ const LEFT_ALONE_FOR: Duration = Duration::from_secs(30);
 /// Addresses that are remembered.
 const ADDRESSES_MAX: usize = 4096;
 
-/// What is known of addresses.
 #[derive(Debug, Default)]
 pub(super) struct Unproven(Mutex<HashMap<SocketAddr, Arc<Address>>>);
 

@@ -265,7 +265,6 @@ impl Readers {
     }
 }
 
-/// Bytes that the files in `dir` take on disk.
 fn disk_bytes(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let of = |entry: fs::DirEntry| match entry.metadata() {

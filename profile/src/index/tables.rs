@@ -11,7 +11,6 @@ use crate::report::{Report, Row, Section, figures::P99_FROM, machine, security_n
 const COLUMNS: &str = "names scenario per_s p50_us p99_us first_tenth_per_s last_tenth_per_s bytes_per_name cpu_ms \
     left_after_ms p99_ratio times";
 
-/// The rows that were measured.
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) options: Options,

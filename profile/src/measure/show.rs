@@ -58,7 +58,6 @@ impl Measured {
         format!("{topology}, {security}, by {routing}, layout {layout}, {pace}, seed {seed}")
     }
 
-    /// The report of this scenario alone.
     pub(crate) fn report(&self) -> Report {
         let mut rows = vec![
             Row::named("response time").times(&self.figures),

@@ -70,7 +70,6 @@ fn read_requests(gone: CancellationToken) -> std::io::Result<mpsc::UnboundedRece
     Ok(requests)
 }
 
-/// What a process runs.
 enum Running {
     Indexer(Box<IndexerHandle>),
     Peer(Box<PeerHandle>, Meter, Option<Follower>),

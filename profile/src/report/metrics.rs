@@ -3,9 +3,7 @@
 /// Which way a figure should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Better {
-    /// Less is better.
     Lower,
-    /// More is better.
     Higher,
     /// A single one more is a regression.
     NoMore,

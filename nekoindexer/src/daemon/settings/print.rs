@@ -78,7 +78,6 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Comment lines that hold the text.
 fn comment(text: &str) -> String {
     let mut lines = String::new();
     let mut columns = COLUMNS;

@@ -13,7 +13,6 @@ pub(super) struct Setting {
     pub(super) arg: Arg,
     /// Key in the configuration file.
     pub(super) key: String,
-    /// Environment variable.
     pub(super) variable: String,
     pub(super) kind: Kind,
 }

@@ -13,7 +13,6 @@ use axum::{
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// The dashboard of an indexer.
 pub(crate) fn router() -> Router {
     pages(
         include_str!("index.html"),

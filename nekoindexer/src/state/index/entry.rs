@@ -49,7 +49,6 @@ impl Entry {
         single.into_iter().chain(listings.iter().map(|listing| &listing.record))
     }
 
-    /// Whether a file called `name` is listed.
     pub(super) fn has_name(&self, name: &FileName) -> bool {
         self.records().any(|record| has_name(record, name))
     }

@@ -34,7 +34,6 @@ pub(super) struct Holding {
 }
 
 impl Listing {
-    /// Of the version that `holding` is of.
     pub(super) fn new(record: PackedRecord, holding: Holding) -> Self {
         Self { record, is_complete: !holding.partial, holdings: vec![holding], rank: 0 }
     }
@@ -43,7 +42,6 @@ impl Listing {
         has_name(&self.record, name)
     }
 
-    /// Whether it lists the file that `record` is of.
     pub(super) fn is_of(&self, record: &Record) -> bool {
         *self.record.origin() == record.origin && self.has_name(&record.name)
     }
@@ -108,7 +106,6 @@ impl Listing {
         self.holdings.iter().any(|held| held.session.is_here(now_ms))
     }
 
-    /// Whether one of its holders has a connection.
     pub(super) fn is_connected(&self) -> bool {
         self.holdings.iter().any(|held| held.session.is_connected())
     }

@@ -44,7 +44,6 @@ impl Pieces {
 }
 
 impl NameLog {
-    /// Adds a name that has an entry now.
     pub(super) fn add(&self, name: &[u8]) {
         self.0.lock().add(name);
     }

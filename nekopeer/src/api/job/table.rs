@@ -65,8 +65,10 @@ pub(super) struct Found {
 
 #[derive(Debug)]
 pub(super) enum How {
-    /// It is a command.
-    Command { cancelled: CancellationToken, ended: CancellationToken },
+    Command {
+        cancelled: CancellationToken,
+        ended: CancellationToken,
+    },
     /// The peer writes this file by itself.
     Writing(FileName),
 }

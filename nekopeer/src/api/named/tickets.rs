@@ -10,7 +10,6 @@ use crate::{
     storage::remembered::Home,
 };
 
-/// Makes tickets of one command.
 pub(in crate::api) struct Tickets {
     home: Home,
     indexers: List<IndexerAddr, TICKET_INDEXERS_MAX>,
@@ -21,7 +20,6 @@ impl Tickets {
         Self { home: peer.indexers.home.clone(), indexers: peer.indexers.known().await }
     }
 
-    /// The ticket of all files of `origin` in a folder.
     pub(in crate::api) fn of_folder(&self, folder: &FileName, origin: NodeId) -> Option<String> {
         self.made(folder, origin, None)
     }

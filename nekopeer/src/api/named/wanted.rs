@@ -18,7 +18,6 @@ pub(crate) struct Wanted {
     pub(crate) ttl_hops: u8,
     /// Indexers that are asked besides the own ones.
     pub(crate) via: Vec<IndexerAddr>,
-    /// What is known of single names.
     pub(crate) named: BTreeMap<FileName, Named>,
     /// Folders (`NAME/`) and globs, whose files are wanted too.
     pub(crate) patterns: Vec<Pattern>,
@@ -132,7 +131,6 @@ impl Wanted {
         Some((self.home?, self.via))
     }
 
-    /// What is known of `name`.
     pub(crate) fn of(&self, name: &FileName) -> Option<&Named> {
         self.named.get(name)
     }

@@ -24,7 +24,6 @@ impl<T: DeserializeOwned + 'static, F: FnMut(T, Output) -> io::Result<()> + 'sta
 }
 
 impl Lines<(), fn((), Output) -> io::Result<()>> {
-    /// Nothing is shown.
     pub(in crate::api) fn none() -> Box<dyn View> {
         Self::of(|(), _| Ok(()))
     }

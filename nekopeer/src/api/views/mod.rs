@@ -46,7 +46,6 @@ struct Failed {
     failed: Vec<FailedRow>,
 }
 
-/// Tells what failed of several.
 fn tell_failed(done: &Done, output: Output) {
     let Failed { failed } = done.fields.parse().unwrap_or_default();
     failed.iter().for_each(|failed| failed.why.print(output));

@@ -25,7 +25,6 @@ pub(in crate::api) struct Published {
     bytes: u64,
     /// Of the first files.
     tickets: Vec<String>,
-    /// What is skipped is named.
     names_skipped: bool,
 }
 

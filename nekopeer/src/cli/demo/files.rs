@@ -18,7 +18,6 @@ pub(super) fn write_random(path: &Path, bytes: u64, seed: u64) -> std::io::Resul
     Ok(())
 }
 
-/// Overwrites `bytes` in the middle of the file.
 pub(super) fn change_middle(path: &Path, bytes: u64) -> std::io::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;
     let len = usize::try_from(bytes).unwrap_or(PIECE);

@@ -51,7 +51,6 @@ pub(crate) enum NoteError {
     Touched,
 }
 
-/// Writes a checkpoint of `assembly`.
 pub(crate) fn note(catalogue: &Catalogue, assembly: &Assembly) -> Result<(), NoteError> {
     // Bit field first, then the sync: every chunk in the checkpoint is durable.
     let chunks = bitfield::to_bytes(&assembly.have().snapshot());

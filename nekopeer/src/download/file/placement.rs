@@ -59,7 +59,6 @@ pub(crate) fn put_in_place(
     Ok(Ok(entry))
 }
 
-/// The catalogue entry of a new copy.
 pub(crate) fn copy_entry(
     record: VerifiedRecord,
     origin_addr: Option<SocketAddr>,

@@ -281,7 +281,6 @@ impl Crew {
         }
     }
 
-    /// One connection to `node` has ended.
     fn ended(&mut self, node: NodeId) {
         if let Some(count) = self.known.get_mut(&node) {
             *count -= 1;

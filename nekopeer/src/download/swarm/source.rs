@@ -29,7 +29,6 @@ use crate::{
 /// Why a source did not deliver.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
-    /// Connecting failed.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The stream broke, ended early or stalled.
@@ -38,7 +37,6 @@ pub(crate) enum FetchError {
     /// Less than [`SLOWEST_SOURCE`] came for [`PACE_WINDOW`].
     #[error("it sent less than {} KiB/s for {} s", SLOWEST_SOURCE / 1024, PACE_WINDOW.as_secs())]
     TooSlow,
-    /// The source refused.
     #[error(transparent)]
     Refused(#[from] FetchRefusal),
     /// The bytes of a chunk do not match its hash.

@@ -82,7 +82,6 @@ pub(crate) struct Report {
     pub(crate) bytes_moved: u64,
     /// Sources that sent bytes which are not the file's.
     pub(crate) corrupt_sources: HashSet<NodeId>,
-    /// The failure of the last source that failed.
     pub(crate) last_failure: Option<String>,
 }
 

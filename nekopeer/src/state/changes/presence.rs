@@ -5,8 +5,10 @@
 pub(crate) enum Found<I> {
     /// Nothing, or what cannot be read.
     Nothing,
-    /// The folder with this identity.
-    Folder { id: I, is_empty: bool },
+    Folder {
+        id: I,
+        is_empty: bool,
+    },
 }
 
 /// Whether a watched folder is there.

@@ -16,7 +16,6 @@ pub(crate) const STRIKES_MAX: u32 = 3;
 /// Parts of the file; one of them may be fetched twice because a source was late that then delivered.
 const PARTS: u64 = 32;
 
-/// Which chunks a source has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Availability {
     All,
@@ -99,7 +98,6 @@ impl Ledger {
         }
     }
 
-    /// Adds a source, or updates its availability.
     pub(super) fn offers(&mut self, source: SourceId, available: Availability) {
         let known = self.sources.get(&source);
         if let Some(before) = known.and_then(|known| known.available.part()) {
@@ -144,7 +142,6 @@ impl Ledger {
         leases == 1 || (leases > 1 && stuck.count() == leases)
     }
 
-    /// `stream` received `bytes` of what it asked for.
     pub(super) fn came(&mut self, stream: StreamId, bytes: u64) {
         if let Some(stream) = self.streams.get_mut(&stream) {
             stream.came += bytes;
@@ -221,7 +218,6 @@ impl Ledger {
         }
     }
 
-    /// `stream` is closed: its leases end.
     pub(super) fn closed(&mut self, stream: StreamId) {
         self.hedged.retain(|_, taker| *taker != stream);
         for index in self.streams.remove(&stream).into_iter().flat_map(|stream| stream.leased) {

@@ -25,7 +25,6 @@ use crate::content::bitfield::Bitfield;
 /// The order in which chunks are leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Rarest first.
     RarestFirst {
         /// Equally rare chunks are leased in order from this one on.
         from: usize,

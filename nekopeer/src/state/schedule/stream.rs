@@ -4,7 +4,6 @@ use std::{collections::VecDeque, time::Duration};
 
 use nekoproto::NodeId;
 
-/// Identifies a source.
 pub(crate) type SourceId = NodeId;
 
 /// Bounds of the time that a source is given before what it sends is judged; between them it is as long as it took to

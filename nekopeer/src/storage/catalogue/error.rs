@@ -118,7 +118,6 @@ impl CatalogueError {
         Self::Damaged { path: path.to_owned(), what: what.into() }
     }
 
-    /// The database in the file `path` failed.
     pub(super) fn database(path: &Path, error: impl Into<redb::Error>) -> Self {
         match error.into() {
             redb::Error::Io(error) if is_full(&error) => Self::Full(path.to_owned()),

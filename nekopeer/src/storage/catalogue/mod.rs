@@ -68,7 +68,6 @@ pub(crate) const FILE: &str = "catalogue.redb";
 /// Entries with the same bytes that are looked at: one is mostly enough.
 const SAME_BYTES_MAX: usize = 256;
 
-/// The catalogue of one data folder.
 #[derive(Debug)]
 pub(crate) struct Catalogue {
     identity: Identity,
@@ -105,7 +104,6 @@ impl Catalogue {
         Ok(self.tables.get(name.as_str())?.filter(|entry| !entry.record.is_withdrawal()).map(Arc::new))
     }
 
-    /// The number of entries.
     pub(crate) fn len(&self) -> Result<usize, CatalogueError> {
         let len = self.tables.read(|committed| Ok(committed.files.len()?))?;
         Ok(usize::try_from(len).unwrap_or(usize::MAX))
@@ -169,7 +167,6 @@ impl Catalogue {
         near.iter().take(limit).filter_map(|(_, name)| FileName::new(name).ok()).collect()
     }
 
-    /// Whether this peer is the origin of `entry`.
     pub(crate) fn is_own(&self, entry: &Entry) -> bool {
         entry.record.origin == self.identity.id()
     }

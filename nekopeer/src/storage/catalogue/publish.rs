@@ -137,7 +137,6 @@ impl Catalogue {
         Ok(results)
     }
 
-    /// The version that `draft` becomes.
     pub(super) fn next_record(&self, write: &Write<'_>, draft: &Draft) -> Result<Next, CatalogueError> {
         let Draft { name, chunked, policy, known, is_named, .. } = draft;
         self.may_publish(name)?;

@@ -59,7 +59,6 @@ impl Preference {
 pub(crate) struct PreferenceChange {
     /// What was said before is taken back.
     pub(crate) anew: bool,
-    /// What is said now.
     pub(crate) said: Preference,
 }
 
@@ -103,7 +102,6 @@ impl Reader {
 }
 
 impl Catalogue {
-    /// What is wanted of `name`.
     pub(crate) fn reader(&self, name: &FileName) -> Result<Reader, CatalogueError> {
         let decode = |row: &[u8]| codec::decode(row).unwrap_or_default(); // was stored here
         Ok(self.tables.value(READERS, name.as_str(), decode)?.unwrap_or_default())

@@ -39,7 +39,6 @@ impl PageStart {
     }
 }
 
-/// Number of rows.
 #[cfg(test)]
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {

@@ -44,7 +44,6 @@ pub(crate) struct TreeFile {
 }
 
 impl Trees {
-    /// These, at `path`.
     pub(crate) const fn at(path: PathBuf, trees: Vec<Tree>) -> Self {
         Self { path, trees }
     }
@@ -53,7 +52,6 @@ impl Trees {
         &self.path
     }
 
-    /// The one whose folder this is.
     pub(crate) fn of(&self, folder: FolderId) -> Option<&Tree> {
         self.trees.iter().find(|tree| tree.folder == folder)
     }

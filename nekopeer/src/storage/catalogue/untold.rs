@@ -35,7 +35,6 @@ impl Row {
         Self { version: record.version, told: Vec::new(), is_new }
     }
 
-    /// Whether it is of the version of `record`.
     pub(super) fn is_of(&self, record: &Record) -> bool {
         self.version == record.version
     }

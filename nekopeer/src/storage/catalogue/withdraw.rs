@@ -154,7 +154,6 @@ impl Catalogue {
     }
 }
 
-/// The entry of a withdrawal.
 fn entry_of(record: VerifiedRecord, path: PathBuf) -> Entry {
     Entry { record, path, stamp: Stamp::default(), hashed_at_ns: 0, newest: None, origin_addr: None }
 }

@@ -43,7 +43,6 @@ pub(super) struct Held {
 
 /// What became of a request.
 pub(super) enum Taken<Resp> {
-    /// Its handler finished with this response.
     Finished(Resp),
     /// Its handler waits; the response comes from [`Serving::poll_done`].
     Waits,
@@ -66,7 +65,6 @@ pub(super) struct Serving<Req, F, S> {
     spare: Option<PinnedHandler<F>>,
     waiting: FuturesUnordered<Abortable<Waiting<F>>>,
     known: HashMap<u64, Known>,
-    /// Bytes that waiting handlers count.
     waiting_bytes: usize,
     /// A lower bound of the deadlines of waiting handlers.
     earliest: Option<Instant>,

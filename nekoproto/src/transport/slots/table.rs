@@ -60,9 +60,7 @@ pub(super) struct Table {
 #[derive(Debug)]
 struct Taken {
     owner: SlotOwner,
-    /// Slots of its address.
     of_site: Arc<AtomicUsize>,
-    /// Slots of its node there.
     of_node: Arc<AtomicUsize>,
     activity: Activity,
     weight: u64,

@@ -102,7 +102,6 @@ struct Joined {
 struct Guess {
     /// The chunks that begin in it.
     chunks: Vec<Chunk>,
-    /// The segments in it.
     hashes: Vec<(usize, SegmentHash)>,
 }
 
