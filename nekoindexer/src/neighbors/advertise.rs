@@ -150,7 +150,6 @@ impl Neighborhood {
         }
     }
 
-    /// Sends one message and takes its answer.
     async fn send(
         &self,
         channel: &Channel,

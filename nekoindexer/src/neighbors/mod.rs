@@ -97,7 +97,6 @@ impl Neighborhood {
         self.acknowledged.by_all(count, needed, links).await;
     }
 
-    /// Takes a message of a neighbor.
     pub(crate) fn hear(
         &self,
         state: &State,

@@ -39,7 +39,7 @@ impl Api for Ticket {
         let tickets = Tickets::of(peer).await;
         let (mut is_any, mut failed) = (false, Vec::new());
         for name in self.names {
-            let outcome = match peer.held_record(&name) {
+            let outcome = match peer.library.catalogue.get(&name).map(|held| held.record.clone()) {
                 None => Err(Failure::missing(format!("{name} is neither shared nor held here"))),
                 Some(held) => tickets.ticket(&name, held.origin, held.version).ok_or_else(|| {
                     Failure::new(format!("{name}: no indexer is connected that a ticket could name"))

@@ -66,7 +66,6 @@ impl SharedBitfield {
         self.count.load(Ordering::Acquire) == self.len
     }
 
-    /// The chunks that are present now.
     pub(crate) fn snapshot(&self) -> Bitfield {
         let words = self.words.iter().map(|word| word.load(Ordering::Acquire));
         Bitfield::with_capacity_and_blocks(self.len, words)

@@ -54,7 +54,6 @@ impl Segments {
         start..(start + step).min(self.size)
     }
 
-    /// The hash of segment `index`, if known.
     pub(crate) fn get(&self, index: usize) -> Option<SegmentHash> {
         self.hashes.get(index).copied().flatten()
     }

@@ -53,7 +53,6 @@ impl Facts {
         self.secret == Some(mark(secret, &self.node))
     }
 
-    /// The facts of `peer`, which was started with `config`.
     pub(crate) fn of(peer: &PeerHandle, config: &Config, http: Option<SocketAddr>) -> Self {
         Self {
             version: DOOR_VERSION,

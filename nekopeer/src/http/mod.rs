@@ -48,7 +48,6 @@ impl HttpServer {
         self.door.local_addr()
     }
 
-    /// Closes the door.
     pub(crate) async fn close(self) {
         self.door.shutdown().await;
     }

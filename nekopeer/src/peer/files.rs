@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use nekoproto::{FileName, VerifiedRecord, Version};
+use nekoproto::{FileName, Version};
 
 use super::PeerHandle;
 use crate::{
@@ -108,11 +108,6 @@ impl PeerHandle {
         change: PreferenceChange,
     ) -> Result<(), CatalogueError> {
         self.library.blocking(move |library| library.prefer(&names, change)).await
-    }
-
-    /// The version of `name` that is published or held here.
-    pub(crate) fn held_record(&self, name: &FileName) -> Option<VerifiedRecord> {
-        self.library.catalogue.get(name).map(|entry| entry.record.clone())
     }
 
     /// All files published and held here, without asking any other node. What cannot be read is left out, and logged.

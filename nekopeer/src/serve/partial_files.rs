@@ -22,7 +22,6 @@ pub(crate) struct PartialFile {
 }
 
 impl PartialFile {
-    /// Whether every chunk in these ranges is present.
     pub(crate) fn has_all_of(&self, ranges: &[ByteRange]) -> bool {
         ranges.iter().all(|range| {
             let chunks = self.manifest.chunks_in(range.offset..range.offset.saturating_add(range.len));

@@ -163,7 +163,6 @@ impl Node {
         }
     }
 
-    /// Where it answers over HTTP.
     pub(crate) fn http(&self) -> Option<SocketAddr> {
         match self {
             Self::Here(indexer) => indexer.http_addr(),

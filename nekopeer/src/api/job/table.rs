@@ -65,10 +65,8 @@ pub(super) struct Found {
 
 #[derive(Debug)]
 pub(super) enum How {
-    Command {
-        cancelled: CancellationToken,
-        ended: CancellationToken,
-    },
+    /// It is a command.
+    Command { cancelled: CancellationToken, ended: CancellationToken },
     /// The peer writes this file by itself.
     Writing(FileName),
 }

@@ -68,7 +68,6 @@ impl Carried {
         }
     }
 
-    /// All rows and the end.
     pub(crate) async fn rows(mut self) -> Result<(Vec<Row>, Done), Problem> {
         let mut all = Vec::new();
         loop {

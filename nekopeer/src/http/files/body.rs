@@ -59,7 +59,6 @@ impl FileBody {
         if is_same { Ok(now) } else { Err(io::Error::other("the file changed while it was sent")) }
     }
 
-    /// The next bytes.
     fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         let len = self.left.end - self.left.start;
         if let Some(sender) = &self.sender {

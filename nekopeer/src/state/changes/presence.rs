@@ -5,10 +5,8 @@
 pub(crate) enum Found<I> {
     /// Nothing, or what cannot be read.
     Nothing,
-    Folder {
-        id: I,
-        is_empty: bool,
-    },
+    /// The folder with this identity.
+    Folder { id: I, is_empty: bool },
 }
 
 /// Whether a watched folder is there.

@@ -74,7 +74,6 @@ pub(super) fn whole_bytes(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
     if len > FRAME_BYTES_MAX { Err(FrameError::TooLong(len)) } else { Ok(Some(PREFIX_BYTES + len)) }
 }
 
-/// Appends `envelope` to `out` as a frame.
 pub(super) fn put_frame<Req: Serialize, Resp: Serialize>(
     out: &mut Vec<u8>,
     envelope: &Envelope<Req, Resp>,
