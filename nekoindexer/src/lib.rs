@@ -21,7 +21,7 @@
 //! | [`config`] | what an indexer is made of |
 //! | [`daemon`] | what both programs have around their work: settings, log, signals, threads, HTTP |
 //! | [`visible`] | text that hides nothing |
-//! | [`checks`] | signatures that others send, checked away from the connections; peers use it too |
+//! | [`checks`] | checks the signatures of other nodes on threads of their own, at most 32 lists run or wait; peers use it too |
 //!
 //! [`Indexer::spawn`] gives a running one, in any program.
 

@@ -12,7 +12,7 @@
 //! | [`frames`], [`http`] | control frames and HTTP requests written by hand |
 //! | [`goods`], [`holder`], [`fake_indexer`] | the same as peers see them: files, who holds them, who lists them |
 //! | [`lan`] | hosts with networks between them, where programs run |
-//! | [`machine`] | what some tests need of the machine |
+//! | [`machine`] | probes for `nft`, `strace` and a browser, and leaves out the tests that need them |
 //! | [`proxy`] | a connection that can be cut |
 //! | [`rogue`] | nodes that attack |
 #![allow(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]

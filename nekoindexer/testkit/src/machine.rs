@@ -1,5 +1,5 @@
-//! What some tests need of the machine: networks of hosts, a tracer of system calls, a browser. Where one is missing its tests
-//! are left out, unless a variable of the environment requires it; the last test program says what is missing.
+//! Probes the machine for what some tests need: networks of hosts, a tracer of system calls, a browser. Where one is missing
+//! its tests are left out, unless a variable of the environment requires it; the last test program says what is missing.
 
 use std::{
     env,

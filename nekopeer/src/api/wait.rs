@@ -1,4 +1,4 @@
-//! `wait`: waits until a version is in its place, here or at all that read it.
+//! `wait`: waits until a version is in its place here, or at all readers that the origin heard in the last 7 days.
 
 use std::{future::pending, time::Duration};
 

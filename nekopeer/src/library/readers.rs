@@ -1,4 +1,4 @@
-//! Who reads the files of this origin: with a lease, or heard in the last days.
+//! Lists the readers of a file, those with a lease and those heard in the last 7 days, and stores the latter.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! A library for the tests of other rooms.
+//! Opens a library in a temporary folder, for the unit tests of other rooms.
 
 use std::{path::Path, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! Whether an indexer answers, and how long one may be silent: as long as the round trip of its link demands.
+//! Whether an indexer is unresponsive: it was silent for longer than a limit that follows the smoothed round trip.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,6 @@
-//! Who read the files of this origin in the last days: its user asks who is behind. No copy counts as fresh for it; leases
-//! do that, see [`library::subscribers`](crate::library::subscribers).
+//! Remembers for 7 days which readers confirmed a copy at this origin, with the version that each held and when: its user
+//! asks who is behind. Which copies count as fresh is decided by leases, in
+//! [`library::subscribers`](crate::library::subscribers).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -113,9 +114,11 @@ impl Readers {
     /// All, to be stored, if that is not done; later times of what is known otherwise only if it is their turn.
     pub(crate) fn take_changed(&mut self, now_ms: u64, with_times: bool) -> Option<Heard> {
         let is_due = take(&mut self.has_new) | (with_times && self.is_changed);
-        self.is_changed &= !is_due;
-        self.heard.retain(|_, known| !known.is_over(now_ms));
-        is_due.then(|| self.heard.clone())
+        is_due.then(|| {
+            self.is_changed = false;
+            self.heard.retain(|_, known| !known.is_over(now_ms));
+            self.heard.clone()
+        })
     }
 }
 
