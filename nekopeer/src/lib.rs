@@ -47,5 +47,5 @@ pub use state::{
     choice::Candidate,
     freshness::{Doubt, OnStale},
 };
-pub use storage::{StoreError, catalogue::CatalogueError, lock::LockError, partial::PARTIAL_PREFIX};
+pub use storage::{StoreError, catalogue::CatalogueError, lock::LockError};
 pub use util::progress::{Progress, SourceProgress};

@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    download::{DownloadError, DownloadOptions, Downloaded, Downloader},
+    download::{DownloadError, DownloadOptions, Downloaded, Downloader, plan::Plan},
     library::{
         Library,
         opened::{Holding, OpenFile},
@@ -234,7 +234,8 @@ impl Reading {
         let (downloader, options) = (Arc::clone(&self.downloader), DownloadOptions::default());
         let task = self.spawn(async move {
             let progress = Arc::default();
-            let reading = downloader.read_found(target, None, range, &options, (out, &progress));
+            let plan = Plan::new(target, None);
+            let reading = downloader.read_planned(plan, range, &options, out, &progress);
             slot.activity().ended().run_until_cancelled(reading).await
         });
         Ok(Fetch { pieces, task })

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, stream};
-use nekoproto::{FileName, Numbered, Record, Version};
+use nekoproto::{FileName, Numbered, Record, VerifiedRecord, Version};
 
 use super::{
     DownloadOptions, Downloader,
     error::DownloadError,
-    restore::{Earlier, all_known, earlier, in_its_place, plan_of},
+    plan::{Landing, Layout, Plan},
 };
 use crate::{
     library::{Library, opened::open_unchanged},
+    sets::output_of,
     state::choice::Target,
-    storage::catalogue::{PassedOver, Why},
+    storage::catalogue::{CatalogueError, Copy, Entry, PassedOver, Why},
 };
 
 /// Holders that are asked, how many at once, and how many of those that have the version are enough.
@@ -21,36 +22,32 @@ const HOLDERS_ASKED_MAX: usize = 256;
 const HOLDERS_AT_ONCE: usize = 16;
 const SOURCES_ENOUGH: usize = 8;
 
-/// What was found of a version that was asked for by its number.
-pub(super) enum ByNumber {
-    Newest(Target),
-    Earlier(Box<Earlier>),
-}
-
 impl Downloader {
     pub(super) async fn find_version(
         &self,
         name: &FileName,
         version: Version,
         options: &DownloadOptions,
-    ) -> Result<ByNumber, DownloadError> {
-        self.refuse_own(name)?;
+    ) -> Result<Plan, DownloadError> {
+        if let Some(error) = self.own(name) {
+            return Err(error);
+        }
         let (wanted, digits) = (name.clone(), options.origin_of(name).map(str::to_owned));
         let look = move |library: &Arc<Library>| here(library, &wanted, version, digits.as_deref());
         if let Some(earlier) = self.library.blocking(look).await? {
-            return Ok(ByNumber::Earlier(Box::new(earlier)));
+            return Ok(earlier);
         }
         let newest = self.find(name, options).await?;
         if newest.record.version == version {
-            return Ok(ByNumber::Newest(newest));
+            return Ok(Plan::new(newest, options.output.clone()));
         }
         let target = Target { others: newest.others.clone(), ..self.ask_holders(&newest, version).await? };
-        let Record { origin, version, .. } = *newest.record;
-        let passed_over = PassedOver { origin, version, why: Why::RolledBack };
-        let held = self.library.catalogue.get(name);
-        let output = held.and_then(|held| in_its_place(&self.library, &held).output);
-        let options = DownloadOptions { output, ..options.clone() };
-        Ok(ByNumber::Earlier(Box::new(Earlier { target, plan: None, passed_over, options })))
+        let passed_over = rolled_back(&newest.record);
+        let landing = match self.library.catalogue.get(name) {
+            Some(held) => in_its_place(&self.library, &held, passed_over),
+            None => Landing { passed_over: Some(passed_over), ..Landing::default() },
+        };
+        Ok(Plan { target, layout: None, landing })
     }
 
     /// Who of the holders of the newest version has an earlier one.
@@ -86,19 +83,110 @@ fn here(
     name: &FileName,
     version: Version,
     digits: Option<&str>,
-) -> Result<Option<Earlier>, DownloadError> {
+) -> Result<Option<Plan>, DownloadError> {
     let is_wanted =
         |record: &Record| digits.is_none_or(|digits| record.origin.to_string().starts_with(digits));
     let held = library.catalogue.entry(name)?.filter(|held| is_wanted(&held.record));
     let Some(held) = held else { return Ok(None) };
     if held.record.version == version && open_unchanged(&held).is_ok() {
-        let plan = library.catalogue.manifest_of(&held)?.and_then(|encoded| plan_of(&held.record, encoded));
+        let manifest = library.catalogue.manifest_of(&held)?;
+        let layout = manifest.and_then(|encoded| Layout::stored(&held.record, encoded));
         let target = Target::new(held.record.clone(), Vec::new());
-        let (passed_over, options) = (all_known(&held), in_its_place(library, &held));
-        return Ok(Some(Earlier { target, plan, passed_over, options }));
+        return Ok(Some(Plan { target, layout, landing: in_its_place(library, &held, all_known(&held)) }));
     }
-    match earlier(library, name, Some(version), None) {
+    match kept(library, name, Some(version), None) {
         Err(DownloadError::NotKept { .. }) => Ok(None),
         found => found.map(Some),
+    }
+}
+
+/// The version that is wanted, among those that are kept. Blocking.
+pub(super) fn kept(
+    library: &Library,
+    name: &FileName,
+    version: Option<Version>,
+    refused: Option<&VerifiedRecord>,
+) -> Result<Plan, DownloadError> {
+    let catalogue = &library.catalogue;
+    let not_kept = |kept| DownloadError::NotKept { name: name.clone(), version, kept };
+    let held = catalogue.entry(name)?.filter(|held| !catalogue.is_own(held));
+    let held = held.ok_or_else(|| not_kept(Vec::new()))?;
+    let origin = held.record.origin;
+    let passed_over = match refused {
+        Some(refused) if *refused == held.record => {
+            PassedOver { origin, version: refused.version, why: Why::Failed }
+        }
+        Some(_) => return Err(CatalogueError::Overtaken(name.clone()).into()),
+        None => all_known(&held),
+    };
+    // What is put back is tried again until its chunks are there: a user may move them, or have no disk for a while.
+    let mut kept: Vec<Copy> = match refused {
+        Some(_) => catalogue.kept(name)?.into_iter().map(|kept| kept.copy).collect(),
+        None => catalogue.restorable(name)?,
+    };
+    kept.retain(|copy| copy.entry.record.same_file(&held.record) && copy.entry.record != held.record);
+    let is_wanted = |found: Version| version.is_none_or(|version| version == found);
+    let versions: Vec<Version> = kept.iter().map(|copy| copy.entry.record.version).collect();
+    let found = kept.into_iter().find(|copy| is_wanted(copy.entry.record.version));
+    let Copy { entry, manifest, .. } = found.ok_or_else(|| not_kept(versions))?;
+    let layout = Some(Layout::stored(&entry.record, manifest).ok_or_else(|| not_kept(Vec::new()))?);
+    let target = Target::new(entry.record, Vec::new());
+    Ok(Plan { target, layout, landing: in_its_place(library, &held, passed_over) })
+}
+
+/// The user wants none of the versions up to the newest known by itself.
+fn all_known(held: &Entry) -> PassedOver {
+    let newest = held.newest.as_ref().filter(|newest| newest.same_file(&held.record));
+    rolled_back(newest.unwrap_or(&held.record))
+}
+
+fn rolled_back(newest: &Record) -> PassedOver {
+    PassedOver { origin: newest.origin, version: newest.version, why: Why::RolledBack }
+}
+
+/// A copy that was downloaded to another place stays there.
+fn in_its_place(library: &Library, held: &Entry, passed_over: PassedOver) -> Landing {
+    let (output, passed_over) = (output_of(library, held), Some(passed_over));
+    Landing { output, replaceable: None, passed_over }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ops::ControlFlow, pin::pin};
+
+    use nekoproto::Manifest;
+
+    use super::*;
+    use crate::{
+        Config, Peer,
+        download::file::kills::{self, Killed},
+    };
+
+    /// Whenever a rollback is interrupted: no version is passed over for one that is not in its place.
+    #[tokio::test]
+    async fn what_is_passed_over_is_recorded_with_what_is_put_back_and_not_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let peer = Peer::spawn(Config::new(folder.path())).await.unwrap();
+        let (library, record) = (&peer.library, kills::record(2));
+        let (name, catalogue) = (&record.name, &library.catalogue);
+        kills::download(library, 1, Killed::Never);
+        catalogue.change_readers([name], |reader| reader.keep = 1).unwrap();
+        catalogue.keep_before(name, &Manifest::implied_by(&record).unwrap().0).unwrap();
+        kills::download(library, 2, Killed::Never);
+        let progress = Arc::default();
+        let mut restoring = pin!(peer.downloader.restore(name, None, None, &progress));
+        let mut step = async || {
+            tokio::select! {
+                biased;
+                done = &mut restoring => ControlFlow::Break(done),
+                () = tokio::task::yield_now() => ControlFlow::Continue(()),
+            }
+        };
+        while step().await.map_break(Result::unwrap).is_continue() {
+            let passed = catalogue.reader(name).unwrap().passed_over;
+            let held = catalogue.get(name).unwrap().record.version;
+            assert!(passed.is_none() || held == Version::FIRST, "{passed:?}, and version {held} is there");
+        }
+        assert_eq!(catalogue.reader(name).unwrap().passed_over.map(|passed| passed.version), Version::new(2));
     }
 }

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::{
     Downloader,
     error::{DownloadError, exhausted},
+    plan::Layout,
     swarm::{
         Begin, SILENCE_TOLD,
         busy::Busy,
@@ -32,15 +33,6 @@ const CONNECT_ANOTHER_AFTER: Duration = Duration::from_millis(15);
 const USUAL_SPEED: u64 = 4 * 1024 * 1024;
 const CHUNK_ENTRY_BYTES: u64 = 36;
 
-/// What to fetch, and the sources to start with.
-pub(crate) struct Plan {
-    pub(super) manifest: Arc<Manifest>,
-    pub(super) encoded: Arc<[u8]>,
-    /// The outboard, if a holder has it. Bytes are verified by its segments, and the whole file with them.
-    pub(super) outboard: Option<Arc<Segments>>,
-    pub(super) begin: Begin,
-}
-
 impl Downloader {
     /// The manifest of `record`, from the first of `sources` that delivers it, unless the record implies it. While one
     /// takes its time, others are asked too.
@@ -48,10 +40,15 @@ impl Downloader {
         &self,
         record: &VerifiedRecord,
         sources: &[Holder],
-    ) -> Result<Plan, DownloadError> {
+    ) -> Result<Layout, DownloadError> {
         let mut begin: Begin = sources.iter().map(|holder| (*holder, None)).collect();
         if let Some((manifest, encoded)) = Manifest::implied_by(record) {
-            return Ok(Plan { manifest: Arc::new(manifest), encoded: encoded.into(), outboard: None, begin });
+            return Ok(Layout {
+                manifest: Arc::new(manifest),
+                encoded: encoded.into(),
+                outboard: None,
+                begin,
+            });
         }
         let (mut last, mut busy) = (None, Busy::default());
         let mut waiting: VecDeque<usize> = (0..begin.len()).collect();
@@ -100,7 +97,7 @@ impl Downloader {
                     }
                     drop(asked);
                     let (manifest, outboard) = (Arc::new(manifest), outboard.map(Arc::new));
-                    return Ok(Plan { manifest, encoded: encoded.into(), outboard, begin });
+                    return Ok(Layout { manifest, encoded: encoded.into(), outboard, begin });
                 }
                 Err(error) => {
                     refused.extend(error.is_busy().then_some(place));
@@ -112,12 +109,12 @@ impl Downloader {
     }
 
     /// As [`find_manifest`](Self::find_manifest); if it takes long, the user is told what is waited for.
-    pub(super) async fn find_plan(
+    pub(super) async fn find_layout(
         &self,
         record: &VerifiedRecord,
         sources: &[Holder],
         progress: &Progress,
-    ) -> Result<Plan, DownloadError> {
+    ) -> Result<Layout, DownloadError> {
         let finding = self.find_manifest(record, sources);
         tokio::pin!(finding);
         if let Ok(found) = timeout(SILENCE_TOLD, &mut finding).await {
@@ -130,20 +127,6 @@ impl Downloader {
         let found = finding.await;
         progress.waits_for(None);
         found
-    }
-
-    /// The `plan`, if there is one, or what [`find_plan`](Self::find_plan) finds.
-    pub(super) async fn plan_or_find(
-        &self,
-        plan: Option<Plan>,
-        record: &VerifiedRecord,
-        sources: &[Holder],
-        progress: &Progress,
-    ) -> Result<Plan, DownloadError> {
-        match plan {
-            Some(plan) => Ok(plan),
-            None => self.find_plan(record, sources, progress).await,
-        }
     }
 
     /// Connects to `holder`, or asks the `source` that is connected for the manifest.

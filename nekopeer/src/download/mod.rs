@@ -1,15 +1,16 @@
 //! Downloads: from a name to a verified file in its place.
 //!
-//! This file decides which version to download, whether its destination is free, and what follows when it
-//! is complete. [`version`] obtains one version, [`many`] many small files, [`to_pipe`] one in order.
+//! Whoever wants a file makes a [`plan`]; this file carries it out. [`version`] obtains one version, [`many`] many small
+//! files, [`to_pipe`] one in order.
 
 mod earlier;
 mod error;
 mod file;
+mod finding;
 mod manifest;
 mod many;
 mod origins;
-mod restore;
+pub(crate) mod plan;
 mod strict;
 mod swarm;
 mod to_pipe;
@@ -24,29 +25,29 @@ use std::{
 };
 
 use nekoproto::{
-    FileName, Freshness, Holder, NodeId, Record, VerifiedRecord, Version, limits::TTL_DEFAULT,
-    transport::Endpoint,
+    FileName, Freshness, NodeId, Record, VerifiedRecord, Version, limits::TTL_DEFAULT, transport::Endpoint,
 };
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 pub use self::error::DownloadError;
 pub(crate) use self::many::Downloads;
-use self::{earlier::ByNumber, file::destination::Destination, swarm::Report};
+use self::{
+    earlier::kept,
+    file::destination::Destination,
+    plan::{Landing, Plan, Work},
+    swarm::Report,
+};
 use crate::{
-    content::stamp::Stamp,
-    indexers::{Answer, Indexers, Scope, Wishes, via::Via},
-    library::Library,
+    indexers::{Indexers, Scope, Wishes, via::Via},
+    library::{Library, events::Event},
     peers::Peers,
     serve::partial_files::PartialFiles,
     sets,
-    state::{
-        choice::{NoChoice, Target, choose},
-        freshness::{Doubt, OnStale},
-    },
+    state::freshness::{Doubt, OnStale},
     storage::{
         StoreError,
-        catalogue::{CatalogueError, Entry},
+        catalogue::{CatalogueError, Entry, Why},
     },
     util::{progress::Progress, throttle::Throttle},
 };
@@ -74,12 +75,13 @@ pub struct DownloadOptions {
     pub via: Via,
 }
 
-/// How often others are searched for where none of the sources found delivers.
-const SEARCHES_MAX: usize = 3;
-
 impl DownloadOptions {
     fn origin_of(&self, name: &FileName) -> Option<&str> {
         self.origins.get(name).or(self.origin.as_ref()).map(String::as_str)
+    }
+
+    const fn scope(&self) -> Scope {
+        Scope::Network { ttl_hops: self.ttl_hops }
     }
 
     /// What a search for this name alone leaves out.
@@ -117,6 +119,35 @@ pub struct Downloaded {
     pub doubt: Option<Doubt>,
     /// Sources that delivered bytes or were banned.
     pub sources: Vec<Delivery>,
+}
+
+impl Downloaded {
+    fn new(
+        record: VerifiedRecord,
+        others: Vec<NodeId>,
+        path: PathBuf,
+        bytes_moved: u64,
+        began: Instant,
+    ) -> Self {
+        let (freshness, took) = (Freshness::Unverified, began.elapsed());
+        Self {
+            record,
+            others,
+            path,
+            bytes_moved,
+            was_here: false,
+            took,
+            freshness,
+            doubt: None,
+            sources: Vec::new(),
+        }
+    }
+
+    /// Says how fresh the copy is now.
+    fn look_again(&mut self, library: &Library) {
+        self.freshness = library.freshness(&self.record);
+        self.doubt = library.doubt(&self.record);
+    }
 }
 
 /// One source's part in a download.
@@ -168,65 +199,77 @@ impl Downloader {
         options: DownloadOptions,
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
-        let running = self.library.reserve(name, progress);
-        let running = running.ok_or_else(|| DownloadError::AlreadyRunning(name.clone()))?;
-        let downloading = self.download_until(&running.stop, name, &options, progress);
-        unless_ended(&self.library, name, &running.stop, downloading).await
+        self.run_planned(name, &options, progress, self.plan(name, &options)).await
     }
 
-    async fn download_until(
+    /// Puts `version` of `name`, or the last one that was replaced, back in its place. Recorded with it, in one
+    /// transaction: if the user went back, those up to the newest one that is known do not take its place by themselves any
+    /// more. If `refused`, that one does not, and what is put back takes the place of no other.
+    pub(crate) async fn restore(
         &self,
-        stop: &CancellationToken,
+        name: &FileName,
+        version: Option<Version>,
+        refused: Option<&VerifiedRecord>,
+        progress: &Arc<Progress>,
+    ) -> Result<Downloaded, DownloadError> {
+        let (wanted, refused) = (name.clone(), refused.cloned());
+        let find = move |library: &Arc<Library>| kept(library, &wanted, version, refused.as_ref());
+        self.run_planned(name, &DownloadOptions::default(), progress, self.library.blocking(find)).await
+    }
+
+    /// Reserves `name`, carries out what is planned then, and asks the origin of the newest version whether it still is.
+    async fn run_planned(
+        &self,
         name: &FileName,
         options: &DownloadOptions,
         progress: &Arc<Progress>,
+        planning: impl Future<Output = Result<Plan, DownloadError>>,
     ) -> Result<Downloaded, DownloadError> {
-        let started = Instant::now();
-        let target = match options.version {
-            None => self.find(name, options).await?,
-            Some(version) => match self.find_version(name, version, options).await? {
-                ByNumber::Newest(target) => target,
-                ByNumber::Earlier(earlier) => {
-                    return self.restore_found(stop, *earlier, true, (progress, started)).await;
-                }
-            },
+        let running = self.library.reserve(name, progress);
+        let running = running.ok_or_else(|| DownloadError::AlreadyRunning(name.clone()))?;
+        let work = Work { options, progress, stop: &running.stop, began: Instant::now() };
+        let downloading = async {
+            let plan = planning.await?;
+            let is_newest = plan.landing.passed_over.is_none();
+            let mut done = self.carry_out(plan, &work).await?;
+            if is_newest {
+                self.peers.confirm(vec![done.record.clone()]).await;
+                done.look_again(&self.library);
+            }
+            Ok(done)
         };
-        self.download_found(stop, target, options, (progress, started)).await
+        unless_ended(&self.library, name, work.stop, downloading).await
     }
 
-    async fn download_found(
-        &self,
-        stop: &CancellationToken,
-        target: Target,
-        options: &DownloadOptions,
-        (progress, started): (&Arc<Progress>, Instant),
-    ) -> Result<Downloaded, DownloadError> {
-        progress.set_total(target.record.size);
-        let others = target.others.clone();
-        let (record, path, report, was_here) = match self.destination(&target.record, options).await? {
+    /// Fetches the version of `plan`, unless it is there, puts it in its place, and offers it.
+    async fn carry_out(&self, plan: Plan, work: &Work<'_>) -> Result<Downloaded, DownloadError> {
+        let Plan { target, layout, mut landing } = plan;
+        let (name, others) = (target.record.name.clone(), target.others.clone());
+        let is_told = landing.passed_over.is_some_and(|passed| passed.why == Why::RolledBack);
+        if is_told && self.library.judged.has(&name) {
+            return Err(DownloadError::Judged(name));
+        }
+        work.progress.set_total(target.record.size);
+        let (record, path, report, was_here) = match self.destination(&target.record, &landing, work).await? {
             Destination::UpToDate(path) => {
-                progress.add_kept(target.record.size);
+                work.progress.add_kept(target.record.size);
                 (target.record, path, Report::default(), true)
             }
             Destination::Replaceable(stamp) => {
-                let (entry, report) = self.obtain_anywhere(target, stamp, options, progress, stop).await?;
+                landing.replaceable = stamp;
+                let (entry, report) = self.obtain(target, layout, &landing, work).await?;
                 self.indexers.offer([&entry.record]).await;
+                if is_told {
+                    self.library.tell(Event::RolledBack { name, version: entry.record.version });
+                }
                 (entry.record, entry.path, report, false)
             }
         };
-        let path = self.unfolded(&record, path, options, stop).await?;
-        self.peers.confirm(vec![record.clone()]).await;
-        Ok(Downloaded {
-            freshness: self.library.freshness(&record),
-            doubt: self.library.doubt(&record),
-            bytes_moved: report.bytes_moved,
-            was_here,
-            sources: deliveries(progress, &report),
-            took: started.elapsed(),
-            record,
-            others,
-            path,
-        })
+        let path = self.unfolded(&record, path, &landing, work).await?;
+        let mut done = Downloaded::new(record, others, path, report.bytes_moved, work.began);
+        (done.was_here, done.sources) = (was_here, deliveries(work.progress, &report));
+        done.look_again(&self.library);
+        Ok(done)
     }
 
     /// Where the user finds what is held at `path`: a set's folder, which is brought to its version.
@@ -234,189 +277,14 @@ impl Downloader {
         &self,
         record: &Record,
         path: PathBuf,
-        options: &DownloadOptions,
-        stop: &CancellationToken,
+        landing: &Landing,
+        work: &Work<'_>,
     ) -> Result<PathBuf, DownloadError> {
         if !record.policy.is_set() {
             return Ok(path);
         }
-        let (output, force) = (options.output.clone(), options.force);
-        Ok(sets::bring_to_place(&self.library, &record.name, output, (force, stop)).await?)
-    }
-
-    /// Searches, and chooses as [`choose`](Self::choose) does.
-    pub(crate) async fn find(
-        &self,
-        name: &FileName,
-        options: &DownloadOptions,
-    ) -> Result<Target, DownloadError> {
-        self.refuse_own(name)?;
-        let scope = Scope::Network { ttl_hops: options.ttl_hops };
-        let mut found = match self.indexers.search(name, scope, &options.via).await {
-            Ok(answer) => self.choose(name, options, answer),
-            Err(error) => Err(error.into()),
-        };
-        found = self.find_wished(name, options, found).await;
-        self.ask_further(vec![(name.clone(), found)], options).await.remove(0).1
-    }
-
-    /// `found`; or, if the origin that is wanted was not in an answer that had no room for all, what is found of it by
-    /// its id.
-    async fn find_wished(
-        &self,
-        name: &FileName,
-        options: &DownloadOptions,
-        mut found: Result<Target, DownloadError>,
-    ) -> Result<Target, DownloadError> {
-        let wishes = options.wishes(name);
-        if wishes.origin.is_none() || !found.as_ref().is_err_and(DownloadError::is_incomplete) {
-            return found;
-        }
-        match self.search_again(name, options, &wishes).await {
-            Some(Err(DownloadError::NotOfOrigin { complete: true, .. })) => {
-                if let Err(DownloadError::NotOfOrigin { complete, .. }) = &mut found {
-                    *complete = true;
-                }
-                found
-            }
-            Some(again) => again,
-            None => found,
-        }
-    }
-
-    /// Searches for what meets `wishes`; none if nobody answered.
-    async fn search_again(
-        &self,
-        name: &FileName,
-        options: &DownloadOptions,
-        wishes: &Wishes,
-    ) -> Option<Result<Target, DownloadError>> {
-        let scope = Scope::Network { ttl_hops: options.ttl_hops };
-        let answer = self.indexers.search_again(name, scope, &options.via, wishes).await.ok()?;
-        Some(self.choose(name, options, answer))
-    }
-
-    /// Obtains `target` as [`obtain`](Self::obtain) does; if none of its sources delivers it, asks for others, at most
-    /// [`SEARCHES_MAX`] times.
-    async fn obtain_anywhere(
-        &self,
-        mut target: Target,
-        replaceable: Option<Stamp>,
-        options: &DownloadOptions,
-        progress: &Arc<Progress>,
-        stop: &CancellationToken,
-    ) -> Result<(Entry, Report), DownloadError> {
-        let mut wishes = options.wishes(&target.record.name);
-        for _ in 0..SEARCHES_MAX {
-            let (record, tried) = (target.record.clone(), target.sources.clone());
-            let failure = match self.obtain(target, replaceable, options, progress, stop).await {
-                Err(failure @ DownloadError::SourcesExhausted { .. }) => failure,
-                ended => return ended,
-            };
-            wishes.without.extend(tried.iter().map(|source| source.node.tag()));
-            target = match self.search_again(&record.name, options, &wishes).await {
-                Some(Ok(mut other)) if other.record.content == record.content => {
-                    other.sources.retain(|source| !wishes.without.contains(&source.node.tag()));
-                    if !other.record.same_file(&record) {
-                        other.record = record; // that of the origin that was chosen
-                    }
-                    other
-                }
-                _ => return Err(failure),
-            };
-            if target.sources.is_empty() {
-                return Err(failure);
-            }
-        }
-        self.obtain(target, replaceable, options, progress, stop).await
-    }
-
-    fn refuse_own(&self, name: &FileName) -> Result<(), DownloadError> {
-        let catalogue = &self.library.catalogue;
-        let own = catalogue.get(name).filter(|entry| catalogue.is_own(entry));
-        own.map_or(Ok(()), |_| Err(DownloadError::Own(name.clone())))
-    }
-
-    /// Chooses a version: never older than one that is or was held, and of the same origin unless another is given.
-    fn choose(
-        &self,
-        name: &FileName,
-        options: &DownloadOptions,
-        Answer { mut candidates, withdrawn, complete, .. }: Answer,
-    ) -> Result<Target, DownloadError> {
-        self.refuse_own(name)?;
-        let here = self.library.catalogue.get(name);
-        let said = options.origin_of(name);
-        // What goes on by itself takes no other origin's file in the place of a copy that was dropped.
-        let dropped = match (&here, options.unattended) {
-            (None, true) => self.library.catalogue.floors(name)?,
-            _ => Vec::new(),
-        };
-        let held = here.as_deref().or(dropped.first()).map(|entry| entry.record.origin);
-        let origin = said.map(str::to_owned).or(here.as_ref().map(|here| here.record.origin.to_string()));
-        let is_wanted = |record: &Record| {
-            origin.as_ref().is_none_or(|digits| record.origin.to_string().starts_with(digits.as_str()))
-        };
-        let withdrawn = withdrawn.into_iter().find(|withdrawal| is_wanted(withdrawal));
-        let mut others: Vec<NodeId> = candidates.iter().map(|candidate| candidate.record.origin).collect();
-        others.sort_unstable();
-        others.dedup();
-        if let ([other], None, false) = (&others[..], said, dropped.is_empty())
-            && dropped.iter().all(|dropped| dropped.record.origin != *other)
-        {
-            candidates.clear();
-        }
-        let is_refetched =
-            || self.library.preference(name).on_stale.unwrap_or(self.on_stale) == OnStale::Refetch;
-        let unattended = options.unattended || candidates.len() > 1 && is_refetched();
-        let listed = |origin| self.endpoint.access().allowed.admits(origin);
-        let chosen = choose(candidates, origin.as_deref(), listed, unattended);
-        let mut target = chosen.map_err(|why| match (why, &withdrawn, said) {
-            (NoChoice::Ambiguous(origins), ..) => DownloadError::Ambiguous { name: name.clone(), origins },
-            (NoChoice::NoHit, Some(withdrawal), _) if others.is_empty() => {
-                DownloadError::withdrawn(withdrawal)
-            }
-            (NoChoice::NoHit, _, Some(origin)) => {
-                DownloadError::NotOfOrigin { name: name.clone(), origin: origin.to_owned(), others, complete }
-            }
-            (NoChoice::NoHit, _, None) => match held.filter(|_| !others.is_empty()) {
-                Some(origin) => DownloadError::OriginGone { name: name.clone(), origin, others },
-                None => DownloadError::NotFound { name: name.clone(), complete },
-            },
-        })?;
-        target.sources.retain(|source| source.node != self.library.node);
-        let was_here = self.library.catalogue.floor(name, &target.record.origin)?.map(Arc::new);
-        let known = || here.iter().chain(&was_here).filter_map(|known| known.newest.as_ref());
-        if let Some(later) = known().find(|later| later.is_withdrawal() && later.replaces(&target.record)) {
-            return Err(DownloadError::withdrawn(later));
-        }
-        let later =
-            [here, was_here].into_iter().flatten().find(|known| known.record.replaces(&target.record));
-        match later {
-            Some(known) => Err(DownloadError::Older {
-                name: name.clone(),
-                found: target.record.version,
-                held: known.record.version,
-            }),
-            None => Ok(target),
-        }
-    }
-
-    /// Searches for further holders of the bytes of `record`.
-    fn look_for_sources(
-        &self,
-        record: &VerifiedRecord,
-        options: &DownloadOptions,
-    ) -> impl Future<Output = Vec<Holder>> + Send + 'static {
-        let (indexers, record, own) = (Arc::clone(&self.indexers), record.clone(), self.library.node);
-        let (scope, via) = (Scope::Network { ttl_hops: options.ttl_hops }, options.via.clone());
-        let wishes = options.wishes(&record.name);
-        async move {
-            let answer = indexers.search_again(&record.name, scope, &via, &wishes).await;
-            let found = answer.unwrap_or_default().candidates.into_iter();
-            let same = found.filter(|found| found.record.content == record.content);
-            same.flat_map(|found| found.holders).filter(|holder| holder.node != own).collect()
-        }
+        let (output, force) = (landing.output.clone(), work.options.force);
+        Ok(sets::bring_to_place(&self.library, &record.name, output, (force, work.stop)).await?)
     }
 }
 

@@ -6,15 +6,8 @@ use std::collections::HashMap;
 use futures::{StreamExt, stream};
 use nekoproto::{FileName, Holder, Record, VerifiedRecord};
 
-use super::{DownloadOptions, Downloader, error::DownloadError};
-use crate::{
-    indexers::{Answer, Scope},
-    peers::ORIGINS_AT_ONCE,
-    state::choice::Target,
-};
-
-/// What to download under a name, or why nothing was found.
-pub(super) type Found = (FileName, Result<Target, DownloadError>);
+use super::{DownloadOptions, Downloader, error::DownloadError, finding::Found};
+use crate::{indexers::Answer, peers::ORIGINS_AT_ONCE, state::choice::Target};
 
 impl Downloader {
     /// Asks whoever else may know of names that could not be found, or that this peer alone is listed for: the indexers
@@ -67,8 +60,7 @@ impl Downloader {
         if via.good.is_empty() {
             return found;
         }
-        let scope = Scope::Network { ttl_hops: options.ttl_hops };
-        let answers = self.indexers.search_all(&left, scope, &via).await.unwrap_or_default();
+        let answers = self.indexers.search_all(&left, options.scope(), &via).await.unwrap_or_default();
         let mut answers: HashMap<FileName, Answer> = left.into_iter().zip(answers).collect();
         for (name, found) in &mut found {
             let Some(answer) = answers.remove(name) else { continue };

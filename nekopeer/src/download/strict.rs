@@ -5,7 +5,7 @@ use std::{collections::HashMap, net::SocketAddr};
 use futures::{StreamExt, stream};
 use nekoproto::{FileName, Holder, NodeId, VerifiedRecord};
 
-use super::{DownloadOptions, Downloader, error::DownloadError, origins::Found};
+use super::{DownloadOptions, Downloader, error::DownloadError, finding::Found};
 use crate::{peers::ORIGINS_AT_ONCE, state::choice::Target};
 
 impl Downloader {

@@ -13,18 +13,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{FileName, Freshness, Manifest, VerifiedRecord};
+use nekoproto::{FileName, Manifest, VerifiedRecord};
 
 use super::{
     DownloadOptions, Downloaded, Downloader, deliveries,
-    earlier::ByNumber,
     error::{DownloadError, exhausted},
     file::{
         assembly::{AssembleError, Assembly},
         reuse::LocalChunks,
         room::{ASKED_FROM, refuse_too_large},
     },
-    manifest::Plan,
+    plan::Plan,
     swarm::transfer::Transfer,
 };
 use crate::{
@@ -51,35 +50,30 @@ impl Downloader {
         out: impl Write + Send + 'static,
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
-        let (target, plan) = match options.version {
-            None => (self.find(name, options).await?, None),
-            Some(version) => match self.find_version(name, version, options).await? {
-                ByNumber::Newest(target) => (target, None),
-                ByNumber::Earlier(earlier) => (earlier.target, earlier.plan),
-            },
-        };
-        if target.record.policy.is_set() {
+        let plan = self.plan(name, options).await?;
+        let record = &plan.target.record;
+        if record.policy.is_set() {
             return Err(SetError::IsFolder(name.clone()).into());
         }
-        let whole = 0..target.record.size;
-        self.read_found(target, plan, whole, options, (out, progress)).await
+        let whole = 0..record.size;
+        self.read_planned(plan, whole, options, out, progress).await
     }
 
-    /// As [`read`](Self::read), of a version that was found, and its plan if that is known, the bytes in `range` only: no
-    /// others are fetched but those of the same chunks.
+    /// As [`read`](Self::read), of a version that was found, the bytes in `range` only: no others are fetched but those of
+    /// the same chunks.
     ///
     /// A part is verified by the hashes of its chunks, which the record's signature covers. That the whole file has
     /// the content hash of the record is verified only if all of it is read, after its last byte was written.
-    pub(crate) async fn read_found(
+    pub(crate) async fn read_planned(
         &self,
-        target: Target,
-        plan: Option<Plan>,
+        plan: Plan,
         range: Range<u64>,
         options: &DownloadOptions,
-        (out, progress): (impl Write + Send + 'static, &Arc<Progress>),
+        out: impl Write + Send + 'static,
+        progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
-        let started = Instant::now();
-        let record = target.record;
+        let began = Instant::now();
+        let Plan { target: Target { record, sources, others }, layout, .. } = plan;
         let is_whole = range == (0..record.size);
         progress.set_total(record.size);
         let takes = range.end.saturating_sub(range.start);
@@ -87,10 +81,13 @@ impl Downloader {
             let folder = self.library.data_dir.join("pipe");
             blocking(move || refuse_too_large(&folder, &folder, takes)).await?;
         }
-        let plan = self.plan_or_find(plan, &record, &target.sources, progress).await?;
+        let layout = match layout {
+            Some(layout) => layout,
+            None => self.find_layout(&record, &sources, progress).await?,
+        };
         let (assembly, local, file) = {
-            let (record, manifest) = (record.clone(), Arc::clone(&plan.manifest));
-            let (outboard, range) = (plan.outboard.clone(), range.clone());
+            let (record, manifest) = (record.clone(), Arc::clone(&layout.manifest));
+            let (outboard, range) = (layout.outboard.clone(), range.clone());
             self.library.blocking(move |library| open(library, &record, manifest, outboard, &range)).await?
         };
         // Stops the writer, also if this future is dropped.
@@ -98,7 +95,7 @@ impl Downloader {
             stop.store(true, Ordering::Relaxed);
         });
         let writer = Writer {
-            manifest: Arc::clone(&plan.manifest),
+            manifest: Arc::clone(&layout.manifest),
             range,
             file,
             have: Arc::clone(assembly.have()),
@@ -114,7 +111,7 @@ impl Downloader {
         );
         let look = || self.look_for_sources(&record, options);
         let fetching = async {
-            let fetched = self.fetch(transfer, local, plan.begin, look).await?;
+            let fetched = self.fetch(transfer, local, layout.begin, look).await?;
             if fetched.left > 0 {
                 stop.store(true, Ordering::Relaxed); // the missing chunks will not arrive
                 return Err(exhausted(&record, fetched.report.last_failure));
@@ -135,17 +132,10 @@ impl Downloader {
                 _ => DownloadError::OriginLies(record.name.clone()),
             })?;
         }
-        Ok(Downloaded {
-            path: "-".into(),
-            bytes_moved: fetched.report.bytes_moved,
-            was_here: false,
-            took: started.elapsed(),
-            freshness: Freshness::Unverified, // no copy is kept that could be fresh
-            doubt: self.library.doubt(&record),
-            sources: deliveries(progress, &fetched.report),
-            record,
-            others: target.others,
-        })
+        let mut done = Downloaded::new(record, others, "-".into(), fetched.report.bytes_moved, began);
+        done.doubt = self.library.doubt(&done.record); // no copy is kept that could be fresh
+        done.sources = deliveries(progress, &fetched.report);
+        Ok(done)
     }
 }
 
@@ -157,10 +147,8 @@ fn open(
     outboard: Option<Arc<Segments>>,
     range: &Range<u64>,
 ) -> Result<(Assembly, LocalChunks, Arc<File>), DownloadError> {
-    let partial = Place::anywhere(&library.data_dir.join("pipe"))?.partial(&record.content)?;
-    partial.clear()?;
-    let file = partial.reopen()?;
-    partial.unlink()?; // removed by the system when it is closed
+    let partial = Place::anywhere(&library.data_dir.join("pipe"))?.unnamed_partial(&library.data_dir)?;
+    let file = partial.file();
     let (chunks, wanted) = (manifest.chunks().len(), manifest.chunks_in(range.clone()));
     let mut had = Bitfield::with_capacity(chunks);
     (0..wanted.start).chain(wanted.end..chunks).for_each(|index| had.insert(index));

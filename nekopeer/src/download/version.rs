@@ -1,123 +1,153 @@
 //! Obtains one version of a file: its manifest, the chunks on disk, the others from all sources; then puts
 //! it in its place. The chunks that are present are served to others during the download.
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
-use nekoproto::{Manifest, VerifiedRecord, limits::CHUNK_AVERAGE_MIN};
+use nekoproto::{VerifiedRecord, limits::CHUNK_AVERAGE_MIN};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    DownloadOptions, Downloader,
+    Downloader,
     error::{DownloadError, exhausted},
     file::{
-        assembly::Assembly,
+        assembly::{AssembleError, Assembly},
         checkpoint,
         destination::place_for,
-        placement::{NewCopy, put_in_place},
+        placement::{Complete, copy_entry, put_in_place},
         reuse::LocalChunks,
         room::{ASKED_FROM, refuse_too_large},
     },
     keep,
-    manifest::Plan,
+    plan::{Landing, Layout, Work},
     swarm::{Report, transfer::Transfer},
 };
 use crate::{
-    content::{outboard::Segments, stamp::Stamp},
     library::Library,
     serve::partial_files::PartialFile,
     state::{choice::Target, schedule::Order},
-    storage::{
-        catalogue::{Entry, PassedOver},
-        place::Place,
-    },
-    util::{clock, progress::Progress},
+    storage::catalogue::{Copy, Entry},
+    util::clock,
 };
 
+/// How often others are searched for where none of the sources found delivers.
+const SEARCHES_MAX: usize = 3;
 /// Attempts at a partial file that another program damages.
 const TRIES: u32 = 3;
 /// Minimum size of a file that is served during its download, in bytes; smaller ones complete too soon.
 const SHOWN_FROM: u64 = 128 * CHUNK_AVERAGE_MIN;
 
 impl Downloader {
-    /// Fetches the file, puts it in its place, catalogues it and offers it, unless `stop` is cancelled before.
+    /// Fetches the file, puts it in its place, catalogues it and offers it, unless the work is stopped before. If none of
+    /// its sources delivers it, others are searched for, at most [`SEARCHES_MAX`] times.
     pub(super) async fn obtain(
         &self,
-        target: Target,
-        replaceable: Option<Stamp>,
-        options: &DownloadOptions,
-        progress: &Arc<Progress>,
-        stop: &CancellationToken,
+        mut target: Target,
+        mut layout: Option<Layout>,
+        landing: &Landing,
+        work: &Work<'_>,
     ) -> Result<(Entry, Report), DownloadError> {
-        if target.record.size >= ASKED_FROM && !options.force {
-            let (record, options) = (target.record.clone(), options.clone());
+        let record = target.record.clone();
+        if record.size >= ASKED_FROM && !work.options.force {
+            let (record, output) = (record.clone(), landing.output.clone());
             let ask = move |library: &Arc<Library>| {
-                let place = place_for(library, &record, &options)?;
-                refuse_too_large(place.path(), &place.partial_path(&record.content), record.size)
+                let place = place_for(library, &record, output.as_deref())?;
+                let partial = place.partial_path(&library.data_dir, &record.name);
+                refuse_too_large(place.path(), &partial, record.size)
             };
             self.library.blocking(ask).await?;
         }
-        let plan = self.find_plan(&target.record, &target.sources, progress).await?;
-        self.obtain_by(plan, target, (replaceable, None), options, progress, stop).await
+        let mut wishes = work.options.wishes(&record.name);
+        let mut searches = 0;
+        loop {
+            let found = match layout.take() {
+                Some(layout) => Ok(layout),
+                None => self.find_layout(&target.record, &target.sources, work.progress).await,
+            };
+            let obtained = match found {
+                Ok(layout) => self.obtain_by(layout, &target, landing, work).await,
+                Err(error) => Err(error),
+            };
+            let failure = match obtained {
+                Err(failure @ DownloadError::SourcesExhausted { .. }) if searches < SEARCHES_MAX => failure,
+                ended => return ended,
+            };
+            searches += 1;
+            wishes.without.extend(target.sources.iter().map(|source| source.node.tag()));
+            match self.search_again(&record.name, work.options, &wishes).await {
+                Some(Ok(other)) if other.record.content == record.content => target = other,
+                _ => return Err(failure),
+            }
+            target.sources.retain(|source| !wishes.without.contains(&source.node.tag()));
+            if !target.record.same_file(&record) {
+                target.record = record.clone(); // that of the origin that was chosen
+            }
+            if target.sources.is_empty() {
+                return Err(failure);
+            }
+        }
     }
 
-    /// As [`obtain`](Self::obtain), with a manifest that is known, and what is passed over from then on.
-    pub(super) async fn obtain_by(
+    /// As [`obtain`](Self::obtain), put together as `layout` says.
+    async fn obtain_by(
         &self,
-        plan: Plan,
-        Target { record, sources, .. }: Target,
-        (replaceable, passed_over): (Option<Stamp>, Option<PassedOver>),
-        options: &DownloadOptions,
-        progress: &Arc<Progress>,
-        stop: &CancellationToken,
+        layout: Layout,
+        target: &Target,
+        landing: &Landing,
+        work: &Work<'_>,
     ) -> Result<(Entry, Report), DownloadError> {
-        let origin_addr =
-            sources.iter().find(|source| source.node == record.origin).map(|origin| origin.addr);
+        let Target { record, sources, .. } = target;
         // Ends the work on the disk soon after this future is dropped too.
-        let stop = stop.child_token();
+        let stop = work.stop.child_token();
         let _stop = stop.clone().drop_guard();
         let (mut assembly, mut local) = {
-            let (record, options, stop) = (record.clone(), options.clone(), stop.clone());
-            let (manifest, outboard) = (Arc::clone(&plan.manifest), plan.outboard.clone());
+            let (record, output, stop) = (record.clone(), landing.output.clone(), stop.clone());
+            let (manifest, outboard) = (Arc::clone(&layout.manifest), layout.outboard.clone());
             let open = move |library: &Arc<Library>| {
-                let place = place_for(library, &record, &options)?;
-                open(library, &record, manifest, outboard, place, &stop)
+                let place = place_for(library, &record, output.as_deref())?;
+                let before = place.open().ok();
+                let partial = place.partial(&library.data_dir, &record.name)?;
+                let (had, segments, maybe_more) = checkpoint::recall(record.manifest, &manifest, &partial)?;
+                let assembly = Assembly::open(manifest, outboard, partial, &had, segments);
+                let catalogue = &library.catalogue;
+                let local = LocalChunks::find(catalogue, &record, before, &assembly, maybe_more, &stop);
+                Ok::<_, DownloadError>((assembly, local))
             };
             self.library.blocking(open).await?
         };
-        let _shown = self.show(&record, &plan, &assembly).await;
-        let mark = progress.mark();
-        let (mut report, mut begin) = (Report::default(), plan.begin);
+        let _shown = self.show(record, &layout, &assembly).await;
+        let mark = work.progress.mark();
+        let (mut report, mut begin) = (Report::default(), layout.begin);
         for attempt in 1.. {
-            let order = self.order(&record, plan.manifest.chunks().len());
-            let transfer = Transfer::new(self, record.clone(), assembly, &local, order, (progress, mark));
-            let look = || self.look_for_sources(&record, options);
+            let order = self.order(record, layout.manifest.chunks().len());
+            let progress = (work.progress, mark);
+            let transfer = Transfer::new(self, record.clone(), assembly, &local, order, progress);
+            let look = || self.look_for_sources(record, work.options);
             let fetched = self.fetch(transfer, local, begin, look).await?;
             report.add(fetched.report);
             if fetched.left > 0 {
-                return Err(exhausted(&record, report.last_failure));
+                return Err(exhausted(record, report.last_failure));
             }
-            let (placed, encoded, stop_placing) = (record.clone(), plan.encoded.to_vec(), stop.clone());
+            let origin = sources.iter().find(|source| source.node == record.origin);
+            let file = Finished {
+                assembly: fetched.assembly,
+                record: record.clone(),
+                origin_addr: origin.map(|origin| origin.addr),
+                encoded: Arc::clone(&layout.encoded),
+                landing: landing.clone(),
+                stop: stop.clone(),
+            };
             let indexers = Arc::clone(&self.indexers);
             let place = move |library: &Arc<Library>| {
-                let (catalogue, stop) = (&library.catalogue, stop_placing);
-                let (record, manifest) = (placed.clone(), encoded);
-                let copy = NewCopy { record, origin_addr, manifest, replaceable, passed_over };
-                Ok::<_, DownloadError>(match put_in_place(catalogue, fetched.assembly, copy, &stop)? {
-                    Ok(entry) => {
-                        keep(library, &indexers, std::slice::from_ref(&entry));
-                        Ok(entry)
-                    }
-                    Err(damaged) => {
-                        // A damaged chunk may be intact at another position of the file.
-                        let local = LocalChunks::find(catalogue, &placed, None, &damaged, false, &stop);
-                        Err((damaged, local))
-                    }
-                })
+                let placed = file.place(library)?;
+                if let Ok(entry) = &placed {
+                    keep(library, &indexers, std::slice::from_ref(entry));
+                }
+                Ok::<_, DownloadError>(placed)
             };
             match self.library.blocking(place).await? {
                 Ok(entry) => return Ok((entry, report)),
-                Err((damaged, found)) if attempt < TRIES => {
-                    (assembly, local) = (*damaged, found);
+                Err(damaged) if attempt < TRIES => {
+                    (assembly, local) = *damaged;
                     let honest =
                         sources.iter().filter(|source| !report.corrupt_sources.contains(&source.node));
                     begin = honest.map(|source| (*source, None)).collect();
@@ -125,7 +155,7 @@ impl Downloader {
                 Err(_) => break,
             }
         }
-        Err(exhausted(&record, Some("the partial file is damaged again and again".to_owned())))
+        Err(exhausted(record, Some("the partial file is damaged again and again".to_owned())))
     }
 
     /// Order of the chunks: concurrent readers, who serve each other, start at different chunks.
@@ -138,7 +168,7 @@ impl Downloader {
     async fn show(
         &self,
         record: &VerifiedRecord,
-        plan: &Plan,
+        layout: &Layout,
         assembly: &Assembly,
     ) -> Option<impl Drop + use<>> {
         if !self.library.is_serving || record.size < SHOWN_FROM {
@@ -146,9 +176,9 @@ impl Downloader {
         }
         let shown = self.partial_files.show(PartialFile {
             record: record.clone(),
-            manifest: Arc::clone(&plan.manifest),
-            encoded: Arc::clone(&plan.encoded),
-            outboard: plan.outboard.clone(),
+            manifest: Arc::clone(&layout.manifest),
+            encoded: Arc::clone(&layout.encoded),
+            outboard: layout.outboard.clone(),
             file: assembly.partial().reopen().ok()?,
             have: Arc::clone(assembly.have()),
             since: clock::now(),
@@ -164,22 +194,38 @@ impl Downloader {
     }
 }
 
-/// Opens the partial file and finds the chunks already on disk. Blocking.
-fn open(
-    library: &Library,
-    record: &VerifiedRecord,
-    manifest: Arc<Manifest>,
-    outboard: Option<Arc<Segments>>,
-    place: Place,
-    stop: &CancellationToken,
-) -> Result<(Assembly, LocalChunks), DownloadError> {
-    let catalogue = &library.catalogue;
-    let before = place.open().ok();
-    let path = place.partial_path(&record.content);
-    catalogue.begin_partials(&[(&record.name, path)])?;
-    let partial = place.partial(&record.content)?;
-    let (had, segments, maybe_more) = checkpoint::recall(catalogue, &manifest, &partial)?;
-    let assembly = Assembly::open(manifest, outboard, partial, &had, segments);
-    let local = LocalChunks::find(catalogue, record, before, &assembly, maybe_more, stop);
-    Ok((assembly, local))
+/// A file all of whose chunks are there.
+struct Finished {
+    assembly: Assembly,
+    record: VerifiedRecord,
+    origin_addr: Option<SocketAddr>,
+    encoded: Arc<[u8]>,
+    landing: Landing,
+    stop: CancellationToken,
+}
+
+impl Finished {
+    /// Verifies the whole file and puts it in its place. What turns out to be damaged is returned, with the chunks that are
+    /// elsewhere on this disk, so that it can be repaired. Blocking.
+    fn place(self, library: &Library) -> Result<Result<Entry, Box<(Assembly, LocalChunks)>>, DownloadError> {
+        let Self { assembly, record, origin_addr, encoded, landing, stop } = self;
+        let catalogue = &library.catalogue;
+        catalogue.may_put(&record, landing.passed_over)?;
+        let chunks = Arc::clone(assembly.manifest());
+        let (partial, outboard) = match assembly.finish(&record, &stop) {
+            Ok(finished) => finished,
+            Err(AssembleError::Damaged(assembly, _)) => {
+                // A damaged chunk may be intact at another position of the file.
+                let local = LocalChunks::find(catalogue, &record, None, &assembly, false, &stop);
+                return Ok(Err(Box::new((*assembly, local))));
+            }
+            Err(AssembleError::WrongContent) => return Err(DownloadError::OriginLies(record.name.clone())),
+            Err(AssembleError::Store(error)) => return Err(error.into()),
+        };
+        let (stamp, path) = (partial.complete(record.size)?, partial.target().to_owned());
+        let entry = copy_entry(record, origin_addr, stamp, path);
+        let copy = Copy { entry, manifest: encoded.to_vec(), outboard };
+        let (manifest, landing, stop) = (&*chunks, &landing, &stop);
+        put_in_place(catalogue, vec![Complete { copy, partial, manifest, landing, stop }]).remove(0).map(Ok)
+    }
 }

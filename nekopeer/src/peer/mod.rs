@@ -37,6 +37,7 @@ use crate::{
         StoreError,
         catalogue::{self, Catalogue, CatalogueError},
         lock::{DataLock, LockError},
+        partial,
         share_folder::ShareFolder,
     },
     util::{tasks::blocking, throttle::Throttle},
@@ -199,6 +200,7 @@ async fn open_folders(config: Config) -> Result<(Opened, Identity), StartError> 
                 brings back what was shared and held here");
         }
         catalogue.settle_all()?;
+        partial::sweep(&folder);
         let unusable = |source| LockError::Unusable { path: folder.clone(), source };
         lock.note_catalogue().map_err(unusable)?;
         let data_dir = folder.canonicalize().map_err(unusable)?;

@@ -6,10 +6,12 @@ use std::{
     sync::Arc,
 };
 
-use nekoproto::{ContentHash, FileName};
+use nekoproto::FileName;
 
 use super::{Publisher, tree::may_be_shared};
-use crate::{download::DownloadError, library::Library, util::progress::Progress};
+use crate::{
+    download::DownloadError, library::Library, storage::place::sync_folder, util::progress::Progress,
+};
 
 const READ_BYTES: usize = 1024 * 1024;
 
@@ -48,10 +50,7 @@ fn store_all(
     if before.is_some() && !may_replace {
         return Err(DownloadError::NotPublished(path));
     }
-    // The content hash is not known yet; zeros keep this partial file apart from those of downloads.
-    let content = ContentHash::from_bytes([0; 32]);
-    library.catalogue.begin_partials(&[(name, place.partial_path(&content))])?;
-    let partial = place.partial(&content)?;
+    let partial = place.partial(&library.data_dir, name)?;
     partial.clear()?;
     let mut buffer = vec![0; READ_BYTES];
     let mut at = 0;
@@ -77,7 +76,10 @@ fn store_all(
             }
         }
     }
-    library.catalogue.note_piped(name, partial.complete(at)?)?;
-    partial.commit_synced(before)?;
+    let stamp = partial.complete(at)?;
+    partial.sync()?;
+    library.catalogue.note_piped(name, stamp)?;
+    partial.rename(before)?;
+    sync_folder(path.parent().unwrap_or(&path));
     Ok(path)
 }

@@ -60,7 +60,7 @@ impl Index {
     pub(super) fn digits(&self) -> Result<String, BadSet> {
         let mut hasher = blake3::Hasher::new();
         codec::encode_into(&mut hasher, &self.0, INDEX_BYTES_MAX).map_err(|_| BadSet::LongIndex)?;
-        Ok(hasher.finalize().to_hex()[..super::DIGITS].to_owned())
+        Ok(hasher.finalize().to_hex()[..crate::storage::DIGITS].to_owned())
     }
 
     /// The files, by path.

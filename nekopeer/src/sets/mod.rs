@@ -40,8 +40,9 @@ use crate::{
     library::Library,
     rules::{Filter, Skipped},
     storage::{
-        StoreError,
+        DIGITS, StoreError,
         catalogue::{CatalogueError, Entry, Tree, Trees},
+        digits,
         place::{Place, sync_folder},
         tree::FolderId,
     },
@@ -55,14 +56,6 @@ const TRIES: u32 = 5;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// What the name of a file that is not complete begins with.
 const TEMPORARY: &str = "making-";
-/// Digits of a hash in the name of a file.
-const DIGITS: usize = 32;
-
-/// What [`FILES`] and [`STAGES`] know `name` by.
-fn digits(name: &FileName) -> String {
-    blake3::hash(name.as_str().as_bytes()).to_hex()[..DIGITS].to_owned()
-}
-
 fn files(library: &Library) -> Result<PathBuf, StoreError> {
     let folder = library.data_dir.join(FILES);
     private_folder(&folder).map_err(|error| StoreError::at(&folder, io::Error::other(error)))?;

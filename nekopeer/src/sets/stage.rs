@@ -9,12 +9,12 @@ use std::{
 
 use nekoproto::FileName;
 
-use super::{digits, folders_of_copies, replaced::Replaced};
+use super::{folders_of_copies, replaced::Replaced};
 use crate::{
     content::stamp::now_ns,
     library::Library,
     storage::{
-        StoreError,
+        StoreError, digits,
         place::{Place, sync_folder},
         tree::FolderId,
     },

@@ -314,7 +314,7 @@ fn replaced_folder_beside_its_place_goes_after_a_restart_and_with_its_set() {
         let old =
             fs::read_dir(stage.path()).unwrap().map(|found| found.unwrap().path()).find(|path| path.is_dir());
         fs::rename(old.unwrap(), stage.path().join(format!("old-{:032}", 0))).unwrap();
-        let beside = two.place().with_file_name(format!(".neko-trees-{}", digits(&name())));
+        let beside = two.place().with_file_name(format!(".neko-trees-{}", crate::storage::digits(&name())));
         fs::rename(stage.path(), &beside).unwrap();
         if is_forgotten {
             two.library.catalogue.remove(&name()).unwrap();

@@ -10,10 +10,17 @@ pub(crate) mod place;
 pub(crate) mod remembered;
 pub(crate) mod share_folder;
 pub(crate) mod tree;
-mod untouched;
 
 pub use self::error::StoreError;
 pub(crate) use self::error::is_full;
+
+/// Digits of the hash of a name in the name of a file.
+pub(crate) const DIGITS: usize = 32;
+
+/// What the files of the data folder know `name` by.
+pub(crate) fn digits(name: &nekoproto::FileName) -> String {
+    blake3::hash(name.as_str().as_bytes()).to_hex()[..DIGITS].to_owned()
+}
 
 #[cfg(test)]
 mod tests;

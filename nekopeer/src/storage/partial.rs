@@ -1,124 +1,126 @@
-//! Partial files: written in any order, found again after an interruption, moved to their place atomically.
+//! Partial files: written in any order in a private folder, found again after an interruption, moved to their place
+//! atomically.
 
 use std::{
-    fs::{File, TryLockError},
+    fs::{self, File, OpenOptions, TryLockError},
     io,
     ops::Range,
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::{FileExt, MetadataExt, fchown},
     path::{Path, PathBuf},
-    sync::Arc,
-    time::{Duration, Instant},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
 };
 
-use nekoproto::ContentHash;
-use rustix::{fs::fstat, process::geteuid};
+use nekoproto::{FileName, private_folder};
 
 use super::{
+    digits,
     error::{StoreError, error_at},
-    no_follow::{self, Entry, Moved},
+    no_follow::{self, Moved},
     place::Place,
-    untouched::Untouched,
 };
 use crate::content::stamp::Stamp;
 
-/// Prefix of the names of partial files; no shared name may have it.
-pub const PARTIAL_PREFIX: &str = ".neko-part-";
+/// Folder of the partial files in the data folder.
+const FOLDER: &str = "parts";
+/// What such a folder is called beside a place on another disk: no file can be moved there from the data folder.
+const BESIDE: &str = ".neko-parts";
+/// Ends the name of a [checkpoint](Partial::save_progress).
+const PROGRESS: &str = "progress";
+/// How long an interrupted download can be resumed after it was written to last.
+const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Time limit for an abandoned download to write what it received and unlock its partial file, on a slow disk.
 const LET_GO_WITHIN: Duration = Duration::from_secs(5);
 /// Interval between attempts to lock it.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Unit of the blocks in a file's metadata, whatever the file system.
 const BLOCK_BYTES: u64 = 512;
-/// Mode bits that make a program run as its owner or group; no download has them.
-const SET_ID_BITS: u32 = 0o6000;
+/// Mode bit of a folder that gives its files its own group.
+const SET_GROUP: u32 = 0o2000;
 /// Zeros per write where a hole cannot be made.
 const ZEROS_BYTES: usize = 64 * 1024;
 
-/// A partial file, in the folder of its place. Dropping it keeps the file, so that it can be resumed.
+/// The partial file of a name, whatever version is written into it. Only this user can write to its folder, and one
+/// process of this peer at a time. Dropping it keeps the file, so that it can be resumed.
 #[derive(Debug)]
 pub(crate) struct Partial {
     place: Place,
+    path: PathBuf,
     file: Arc<File>,
-    name: PathBuf,
-    /// Whoever else writes into it is noticed.
-    untouched: Untouched,
+    /// Whether it may have a checkpoint.
+    has_progress: AtomicBool,
+}
+
+/// Where the partial file of `name` may be whose place is `target`.
+pub(in crate::storage) fn partial_paths(data_dir: &Path, name: &FileName, target: &Path) -> [PathBuf; 2] {
+    [data_dir.join(FOLDER), target.with_file_name(BESIDE)].map(|folder| folder.join(digits(name)))
+}
+
+/// Removes the partial files in the data folder that nobody resumed for [`KEPT`]. Blocking.
+pub(crate) fn sweep(data_dir: &Path) {
+    let is_old = |file: &fs::DirEntry| {
+        let written = file.metadata().and_then(|metadata| metadata.modified());
+        written.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > KEPT))
+    };
+    let found = fs::read_dir(data_dir.join(FOLDER)).into_iter().flatten().flatten();
+    found.filter(is_old).for_each(|file| drop(fs::remove_file(file.path()))); // or the next start does
 }
 
 impl Place {
-    fn partial_name(&self, content: &ContentHash) -> PathBuf {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(self.file_name.as_os_str().as_encoded_bytes()).update(content.as_bytes());
-        let digest = hasher.finalize().to_hex();
-        PathBuf::from(format!("{PARTIAL_PREFIX}{}", &digest[..32]))
+    /// Where the partial file of `name` for this place is.
+    pub(crate) fn partial_path(&self, data_dir: &Path, name: &FileName) -> PathBuf {
+        let [here, beside] = partial_paths(data_dir, name, &self.path);
+        if self.is_on_disk_of(data_dir) { here } else { beside }
     }
 
-    pub(crate) fn partial_path(&self, content: &ContentHash) -> PathBuf {
-        self.path.with_file_name(self.partial_name(content))
+    /// A partial file that is never moved to this place, without a name: it is deleted when its last handle is closed.
+    pub(crate) fn unnamed_partial(self, folder: &Path) -> Result<Partial, StoreError> {
+        let file = tempfile::tempfile_in(folder).map_err(error_at(folder))?;
+        Ok(Partial::new(self.path.clone(), self, file))
     }
 
-    /// The partial file with `content` for this place: the existing one, or an empty one.
-    pub(crate) fn partial(self, content: &ContentHash) -> Result<Partial, StoreError> {
-        let name = self.partial_name(content);
+    /// The partial file of `name` for this place: the existing one, or an empty one.
+    pub(crate) fn partial(self, data_dir: &Path, name: &FileName) -> Result<Partial, StoreError> {
+        let path = self.partial_path(data_dir, name);
+        let failed = error_at(&path);
+        let folder = path.parent().unwrap_or(data_dir);
+        private_folder(folder).map_err(|error| StoreError::at(folder, io::Error::other(error)))?;
         let until = Instant::now() + LET_GO_WITHIN;
         loop {
-            let file = self.open_partial(&name)?;
+            let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+            let file = opened.map_err(&failed)?;
             match file.try_lock() {
-                Ok(()) if self.is_still(&name, &file)? => {
-                    let untouched = Untouched::new(&file).map_err(error_at(&self.path))?;
-                    return Ok(Partial { place: self, file: Arc::new(file), name, untouched });
+                Ok(()) if is_at(&path, &file) => {
+                    return Ok(Partial::new(path.clone(), self, file));
                 }
-                Ok(()) => {} // its last user renamed or removed it
+                Ok(()) => {} // its last user moved or removed it
                 Err(TryLockError::WouldBlock) if Instant::now() >= until => {
                     return Err(StoreError::Busy(self.path));
                 }
                 Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_EVERY),
-                Err(TryLockError::Error(source)) => return Err(error_at(&self.path)(source)),
+                Err(TryLockError::Error(source)) => return Err(failed(source)),
             }
-        }
-    }
-
-    /// Opens the partial file `name`, or makes it. What is written into it is written nowhere else: it has no other
-    /// name.
-    fn open_partial(&self, name: &Path) -> Result<File, StoreError> {
-        let path = self.path.with_file_name(name);
-        let no_file = |what| StoreError::NotAPlace { path: path.clone(), what };
-        let file = match no_follow::open(&self.folder, name, true) {
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                return Err(match no_follow::look(&self.folder, name).map_err(error_at(&path))? {
-                    Entry::Other(what) => no_file(what),
-                    _ => StoreError::Swapped(path), // just now
-                });
-            }
-            opened => opened.map_err(error_at(&path))?,
-        };
-        let found = file.metadata().map_err(error_at(&path))?;
-        if found.nlink() > 1 {
-            return Err(no_file("a file with a second name, a hard link"));
-        }
-        // The download keeps owner and mode. Some file systems give all files one owner, that of the folder.
-        let folder = fstat(&self.folder).map_err(|error| error_at(&path)(error.into()))?;
-        if ![geteuid().as_raw(), folder.st_uid].contains(&found.uid()) {
-            return Err(no_file("a file of another user"));
-        }
-        if found.mode() & SET_ID_BITS != 0 {
-            return Err(no_file("a file that runs as its owner, set-uid or set-gid"));
-        }
-        Ok(file)
-    }
-
-    /// Whether `name` in this folder is the open `file`.
-    fn is_still(&self, name: &Path, file: &File) -> Result<bool, StoreError> {
-        let open = file.metadata().map_err(error_at(&self.path))?;
-        match no_follow::look(&self.folder, name).map_err(error_at(&self.path))? {
-            Entry::File(there) => Ok(there.is_same_file(&Stamp::of(&open))),
-            Entry::Nothing | Entry::Other(_) => Ok(false),
         }
     }
 }
 
+/// Whether the open `file` is at `path`.
+fn is_at(path: &Path, file: &File) -> bool {
+    let stamps =
+        path.symlink_metadata().and_then(|there| Ok((Stamp::of(&there), Stamp::of(&file.metadata()?))));
+    stamps.is_ok_and(|(there, open)| there.is_same_file(&open))
+}
+
 impl Partial {
-    pub(crate) fn path(&self) -> PathBuf {
-        self.place.path.with_file_name(&self.name)
+    fn new(path: PathBuf, place: Place, file: File) -> Self {
+        Self { place, path, file: Arc::new(file), has_progress: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The path that it is moved to.
@@ -128,23 +130,12 @@ impl Partial {
 
     /// Truncates it to 0 bytes.
     pub(crate) fn clear(&self) -> Result<(), StoreError> {
-        self.change(|file| file.set_len(0)).map_err(error_at(&self.place.path))
+        self.file.set_len(0).map_err(error_at(&self.place.path))
     }
 
-    /// Changes the file; what others write into it meanwhile is noticed.
-    fn change<T>(&self, change: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
-        self.untouched.change(&self.file, || change(&self.file))
-    }
-
-    /// Whether it is certain that no other program wrote into it since it was opened, or since this was asked last. If
-    /// not, it has to be read.
-    pub(crate) fn is_untouched(&self) -> Result<bool, StoreError> {
-        self.untouched.is_proven(&self.file).map_err(error_at(&self.place.path))
-    }
-
-    /// Its stamp, unless another program was seen to write into it.
-    pub(crate) fn stamp(&self) -> Result<Option<Stamp>, StoreError> {
-        self.untouched.left(&self.file).map_err(error_at(&self.place.path))
+    /// Its stamp.
+    pub(crate) fn stamp(&self) -> Result<Stamp, StoreError> {
+        self.file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(error_at(&self.place.path))
     }
 
     /// The open file, for readers while it is written.
@@ -154,13 +145,7 @@ impl Partial {
 
     /// Another handle, for readers; it does not hold the lock.
     pub(crate) fn reopen(&self) -> Result<Arc<File>, StoreError> {
-        let opened = no_follow::open(&self.place.folder, &self.name, false);
-        opened.map(Arc::new).map_err(error_at(&self.place.path))
-    }
-
-    /// Removes its name; the file is deleted when its last handle is closed.
-    pub(crate) fn unlink(&self) -> Result<(), StoreError> {
-        self.place.folder.remove_file(&self.name).map_err(error_at(&self.place.path))
+        File::open(&self.path).map(Arc::new).map_err(error_at(&self.place.path))
     }
 
     /// Makes all writes so far durable.
@@ -188,8 +173,7 @@ impl Partial {
             self.write_at(&[0], range.end - 1)?;
         }
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let punched = self.change(|file| Ok(fallocate(file, hole, range.start, range.end - range.start)?));
-        if punched.is_ok() {
+        if fallocate(&*self.file, hole, range.start, range.end - range.start).is_ok() {
             return Ok(());
         }
         let zeros = vec![0; ZEROS_BYTES];
@@ -207,7 +191,7 @@ impl Partial {
         if self.bytes()? >= size {
             return Ok(());
         }
-        self.change(|file| file.set_len(size)).map_err(error_at(&self.place.path))
+        self.file.set_len(size).map_err(error_at(&self.place.path))
     }
 
     /// Length of the file in bytes.
@@ -220,64 +204,74 @@ impl Partial {
     }
 
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
-        let written =
-            self.change(|file| file.write_all_at(bytes, offset)).map_err(error_at(&self.place.path));
+        let written = self.file.write_all_at(bytes, offset).map_err(error_at(&self.place.path));
         written.map_err(|error| match (error, self.file.metadata()) {
             // It has a name: it is not removed when it is closed.
             (StoreError::Full(path), Ok(metadata)) if metadata.nlink() > 0 => {
                 let bytes = metadata.blocks() * BLOCK_BYTES;
-                StoreError::FullDownload { path, partial: self.path(), bytes }
+                StoreError::FullDownload { path, partial: self.path.clone(), bytes }
             }
             (error, _) => error,
         })
     }
 
-    /// Truncates it to `size` and makes it durable; returns its stamp.
-    pub(crate) fn complete(&self, size: u64) -> Result<Stamp, StoreError> {
-        let stamp = self.cut(size)?;
-        self.file.sync_all().map_err(error_at(&self.place.path))?;
-        Ok(stamp)
+    /// Replaces its checkpoint, which goes with it.
+    pub(crate) fn save_progress(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        let (new, path) = (self.path.with_extension("new"), self.path.with_extension(PROGRESS));
+        self.has_progress.store(true, Ordering::Relaxed);
+        fs::write(&new, bytes).and_then(|()| fs::rename(&new, &path)).map_err(error_at(&path))
     }
 
-    /// Truncates it to `size`; returns its stamp. Nothing else may change it before it is moved to its place.
-    pub(crate) fn cut(&self, size: u64) -> Result<Stamp, StoreError> {
-        if self.bytes()? != size {
-            self.change(|file| file.set_len(size)).map_err(error_at(&self.place.path))?;
+    /// Its checkpoint, if there is one that can be read.
+    pub(crate) fn progress(&self) -> Option<Vec<u8>> {
+        self.has_progress.store(true, Ordering::Relaxed);
+        fs::read(self.path.with_extension(PROGRESS)).ok()
+    }
+
+    /// It is not in its folder any more.
+    fn is_gone(&self) {
+        if self.has_progress.load(Ordering::Relaxed) {
+            drop(fs::remove_file(self.path.with_extension(PROGRESS))); // there may be none
         }
-        self.stamp()?.ok_or_else(|| StoreError::Swapped(self.path()))
+        if let Some(folder) = self.path.parent().filter(|folder| folder.ends_with(BESIDE)) {
+            drop(fs::remove_dir(folder)); // others may be in it
+        }
     }
 
-    /// Moves it, which is [complete](Self::complete), to its place atomically. The place must be empty or hold the file
-    /// with the stamp `replaceable`.
-    pub(crate) fn commit_synced(self, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
-        let path = self.place.path.clone();
-        let folder = self.place.folder.open(".").map_err(error_at(&path))?;
-        let stamp = self.rename(replaceable)?;
-        folder.sync_all().map_err(error_at(&path))?;
-        Ok(stamp)
+    /// Truncates it to `size`, with the group that files in its place have; returns its stamp. Nothing else may change it
+    /// before it is moved to its place, and synced before.
+    pub(crate) fn complete(&self, size: u64) -> Result<Stamp, StoreError> {
+        if self.bytes()? != size {
+            self.file.set_len(size).map_err(error_at(&self.place.path))?;
+        }
+        if let Ok(folder) = rustix::fs::fstat(&self.place.folder)
+            && folder.st_mode & SET_GROUP != 0
+        {
+            drop(fchown(&*self.file, None, Some(folder.st_gid))); // or it has the group of this process
+        }
+        self.stamp()
     }
 
-    /// As [`commit_synced`](Self::commit_synced); does not sync the folder. That it is this file that moved, as it was
-    /// when it was complete, and that is in the place then, is seen by its stamp.
+    /// Moves it, which is [complete](Self::complete), to its place atomically. The place must be empty or hold the file with
+    /// the stamp `replaceable`. It is durable there once the folder is synced.
     pub(crate) fn rename(self, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
-        let (place, failed) = (&self.place, error_at(&self.place.path));
-        if !place.is_still(&self.name, &self.file)? {
-            return Err(StoreError::Swapped(self.path()));
+        let place = &self.place;
+        if !is_at(&self.path, &self.file) {
+            return Err(StoreError::Swapped(self.path));
         }
         place.check_folder()?;
         let changed = || StoreError::ChangedMeanwhile(place.path.clone());
         if place.stamp()? != replaceable {
             return Err(changed());
         }
-        let own = self.stamp()?.ok_or_else(|| StoreError::Swapped(self.path()))?;
-        let moved = no_follow::rename(&place.folder, &self.name, &place.file_name, (own, replaceable));
-        match moved.map_err(&failed)? {
-            Moved::ToItsPlace(stamp) => {
+        match no_follow::rename(&self.path, &place.folder, &place.file_name, replaceable) {
+            Ok(Moved::ToItsPlace) => {
+                self.is_gone();
                 place.check_folder()?;
-                Ok(stamp)
+                self.stamp()
             }
-            Moved::Swapped => Err(StoreError::Swapped(self.path())),
-            Moved::Occupied => Err(changed()),
+            Ok(Moved::Occupied) => Err(changed()),
+            Err(error) => Err(error_at(&place.path)(error)),
         }
     }
 
@@ -285,18 +279,20 @@ impl Partial {
     pub(crate) fn sync_all<'a>(partials: impl Iterator<Item = &'a Self>) -> Result<(), StoreError> {
         let mut devices = Vec::new();
         for partial in partials {
-            let failed = error_at(&partial.place.path);
-            let device = partial.file.metadata().map_err(&failed)?.dev();
+            let device = partial.stamp()?.device();
             if !devices.contains(&device) {
                 devices.push(device);
-                rustix::fs::syncfs(&*partial.file).map_err(io::Error::from).map_err(&failed)?;
+                let synced = rustix::fs::syncfs(&*partial.file).map_err(io::Error::from);
+                synced.map_err(error_at(&partial.place.path))?;
             }
         }
         Ok(())
     }
 
     pub(crate) fn discard(self) -> Result<(), StoreError> {
-        match self.place.folder.remove_file(&self.name) {
+        let removed = fs::remove_file(&self.path);
+        self.is_gone();
+        match removed {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()), // already deleted
             removed => removed.map_err(error_at(&self.place.path)),
         }

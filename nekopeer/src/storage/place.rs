@@ -77,7 +77,7 @@ impl Place {
     }
 
     pub(crate) fn open(&self) -> Result<File, StoreError> {
-        no_follow::open(&self.folder, &self.file_name, false).map_err(error_at(&self.path))
+        no_follow::open(&self.folder, &self.file_name).map_err(error_at(&self.path))
     }
 }
 

@@ -1,11 +1,11 @@
 //! Tests of places and partial files.
 
 use std::{
-    os::unix::fs::{PermissionsExt, chown},
+    os::unix::fs::{MetadataExt, PermissionsExt, chown},
     path::Path,
 };
 
-use nekoproto::{ContentHash, FileName};
+use nekoproto::FileName;
 
 use super::{error::StoreError, partial::Partial, place::Place, share_folder::ShareFolder};
 use crate::content::stamp::Stamp;
@@ -14,20 +14,21 @@ fn name(text: &str) -> FileName {
     FileName::new(text).unwrap()
 }
 
-fn content() -> ContentHash {
-    ContentHash::from_bytes([1; 32])
+/// The partial file of a name, in the share folder too.
+fn partial(share: &ShareFolder, text: &str) -> Result<Partial, StoreError> {
+    share.place(&name(text))?.partial(share.root(), &name(text))
 }
 
 fn commit(partial: Partial, size: u64, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
     partial.complete(size)?;
-    partial.commit_synced(replaceable)
+    partial.rename(replaceable)
 }
 
 #[test]
 fn a_file_appears_whole_and_its_partial_is_gone() {
     let folder = tempfile::tempdir().unwrap();
     let share = ShareFolder::open(folder.path()).unwrap();
-    let partial = share.place(&name("a/b/c.bin")).unwrap().partial(&content()).unwrap();
+    let partial = partial(&share, "a/b/c.bin").unwrap();
     partial.write_at(b"world", 6).unwrap();
     partial.write_at(b"hello ", 0).unwrap();
     let target = folder.path().join("a/b/c.bin");
@@ -42,12 +43,12 @@ fn a_file_appears_whole_and_its_partial_is_gone() {
 fn a_partial_is_found_again_and_used_by_one_at_a_time() {
     let folder = tempfile::tempdir().unwrap();
     let share = ShareFolder::open(folder.path()).unwrap();
-    let first = share.place(&name("a")).unwrap().partial(&content()).unwrap();
+    let first = partial(&share, "a").unwrap();
     first.write_at(b"half", 0).unwrap();
-    let second = share.place(&name("a")).unwrap().partial(&content());
+    let second = partial(&share, "a");
     assert!(matches!(second, Err(StoreError::Busy(_))));
     drop(first);
-    let again = share.place(&name("a")).unwrap().partial(&content()).unwrap();
+    let again = partial(&share, "a").unwrap();
     assert_eq!(again.bytes().unwrap(), 4);
 }
 
@@ -94,7 +95,7 @@ fn what_is_no_file_occupies_a_place_is_named_and_left_whenever_it_comes() {
         for is_there_before in [true, false] {
             let folder = tempfile::tempdir().unwrap();
             let (share, target) = (ShareFolder::open(folder.path()).unwrap(), folder.path().join("a"));
-            let partial = share.place(&name("a")).unwrap().partial(&content()).unwrap();
+            let partial = partial(&share, "a").unwrap();
             partial.write_at(b"new", 0).unwrap();
             if is_there_before {
                 make(&target);
@@ -108,8 +109,8 @@ fn what_is_no_file_occupies_a_place_is_named_and_left_whenever_it_comes() {
             }
             let kind = |path: &Path| std::fs::symlink_metadata(path).unwrap().file_type();
             let before = kind(&target);
-            let partial_path = partial.path();
-            let error = partial.commit_synced(None).unwrap_err().to_string();
+            let partial_path = partial.path().to_owned();
+            let error = partial.rename(None).unwrap_err().to_string();
             assert!(error.contains(what), "{error}");
             assert_eq!((kind(&target), std::fs::read(&victim).unwrap()), (before, b"precious".to_vec()));
             assert!(stamp.is_same_file(&Stamp::of(&std::fs::metadata(partial_path).unwrap())));
@@ -118,55 +119,53 @@ fn what_is_no_file_occupies_a_place_is_named_and_left_whenever_it_comes() {
 }
 
 #[test]
-fn partial_file_is_no_link_no_pipe_and_nobody_else_s_file() {
-    let (outside, victim) = testkit::temp_path("victim");
-    std::fs::write(&victim, b"precious").unwrap();
-    let folder = tempfile::tempdir_in(outside.path()).unwrap();
-    let share = ShareFolder::open(folder.path()).unwrap();
-    let path = share.place(&name("a")).unwrap().partial_path(&content());
-    let refused = |what: &str| {
-        let error = share.place(&name("a")).unwrap().partial(&content()).unwrap_err().to_string();
-        assert!(error.contains(what) && error.contains(".neko-part-"), "{error}");
-        assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
-    };
-    for (what, make) in occupiers(&victim) {
-        make(&path);
-        refused(what);
-        if path.is_dir() { std::fs::remove_dir(&path) } else { std::fs::remove_file(&path) }.unwrap();
-    }
-    std::fs::hard_link(&victim, &path).unwrap();
-    refused("a hard link");
-    std::fs::remove_file(&path).unwrap();
-    std::fs::write(&path, b"").unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4777)).unwrap();
-    refused("set-uid");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-    if rustix::process::geteuid().is_root() {
-        chown(&path, Some(1234), None).unwrap();
-        refused("a file of another user");
-    }
+fn partial_file_for_another_disk_lies_beside_its_place_in_a_folder_for_this_user_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, beside) = (folder.path().join("a"), folder.path().join(".neko-parts"));
+    let open = || Place::anywhere(&path).unwrap().partial(Path::new("/on/no/disk"), &name("a"));
+    let partial = open().unwrap();
+    partial.write_at(b"new", 0).unwrap();
+    assert_eq!(partial.path().parent(), Some(&*beside));
+    assert_eq!(std::fs::metadata(&beside).unwrap().permissions().mode() & 0o777, 0o700);
+    commit(partial, 3, None).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"new");
+    assert!(!beside.exists(), "the last one is gone");
+    std::fs::create_dir(&beside).unwrap();
+    std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let error = open().unwrap_err().to_string();
+    assert!(error.contains("others may write"), "{error}");
 }
 
 #[test]
-fn partial_file_that_was_swapped_is_not_moved_to_the_place() {
+fn partial_file_that_was_removed_or_replaced_is_not_moved_to_the_place() {
     let folder = tempfile::tempdir().unwrap();
     let share = ShareFolder::open(folder.path()).unwrap();
-    let swaps: [fn(&Path); 3] = [
-        |path| std::os::unix::fs::symlink("elsewhere", path).unwrap(),
-        |path| std::fs::write(path, b"new").unwrap(),
-        |_| {},
-    ];
+    let swaps: [fn(&Path); 2] = [|path| std::fs::write(path, b"new").unwrap(), |_| {}];
     for swap in swaps {
-        let partial = share.place(&name("a")).unwrap().partial(&content()).unwrap();
+        let partial = partial(&share, "a").unwrap();
         partial.write_at(b"new", 0).unwrap();
-        let path = partial.path();
+        let path = partial.path().to_owned();
         std::fs::remove_file(&path).unwrap();
         swap(&path);
         let error = commit(partial, 3, None).unwrap_err();
         assert!(matches!(&error, StoreError::Swapped(swapped) if *swapped == path), "{error}");
         assert!(folder.path().join("a").symlink_metadata().is_err(), "nothing is in the place");
-        drop(std::fs::remove_file(path));
     }
+}
+
+/// As a lab has it whose members share files by the group of a folder.
+#[test]
+fn file_has_the_group_that_its_folder_gives() {
+    if !rustix::process::geteuid().is_root() {
+        return; // no other group to give
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("lab")).unwrap();
+    chown(folder.path().join("lab"), None, Some(1234)).unwrap();
+    std::fs::set_permissions(folder.path().join("lab"), std::fs::Permissions::from_mode(0o2775)).unwrap();
+    let share = ShareFolder::open(folder.path()).unwrap();
+    commit(partial(&share, "lab/a").unwrap(), 0, None).unwrap();
+    assert_eq!(std::fs::metadata(folder.path().join("lab/a")).unwrap().gid(), 1234);
 }
 
 #[test]
@@ -182,7 +181,7 @@ fn folder_that_was_moved_or_replaced_is_named() {
     for swap in swaps {
         std::fs::create_dir(&target).unwrap();
         let path = target.join("a");
-        let partial = Place::anywhere(&path).unwrap().partial(&content()).unwrap();
+        let partial = Place::anywhere(&path).unwrap().partial(outside.path(), &name("a")).unwrap();
         partial.write_at(b"new", 0).unwrap();
         std::fs::rename(&target, &moved).unwrap();
         swap(&target, &other);
@@ -199,13 +198,13 @@ fn a_file_that_appeared_or_changed_meanwhile_is_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let share = ShareFolder::open(folder.path()).unwrap();
     let path = folder.path().join("a");
-    let partial = || share.place(&name("a")).unwrap().partial(&content()).unwrap();
-    let fresh = partial();
+    let open = || partial(&share, "a").unwrap();
+    let fresh = open();
     std::fs::write(&path, b"mine").unwrap();
     assert!(matches!(commit(fresh, 0, None), Err(StoreError::ChangedMeanwhile(_))));
     let seen = share.place(&name("a")).unwrap().stamp().unwrap();
     std::fs::write(&path, b"mine, edited").unwrap();
-    assert!(matches!(commit(partial(), 0, seen), Err(StoreError::ChangedMeanwhile(_))));
+    assert!(matches!(commit(open(), 0, seen), Err(StoreError::ChangedMeanwhile(_))));
     assert_eq!(std::fs::read(&path).unwrap(), b"mine, edited");
 }
 

@@ -4,7 +4,7 @@ use std::{io, os::unix::fs::MetadataExt as _, path::Path};
 
 use cap_std::{ambient_authority, fs::Dir};
 use rustix::{
-    fs::{AtFlags, FileType, RenameFlags, renameat_with, statat},
+    fs::{AtFlags, CWD, FileType, RenameFlags, Statx, StatxFlags, renameat_with, statat, statx},
     io::Errno,
 };
 use serde::{Deserialize, Serialize};
@@ -42,10 +42,12 @@ impl Place {
         found(&self.folder, &self.file_name, &self.path)
     }
 
-    /// Whether it is on the file system of the folder at `path`. Blocking.
+    /// Whether files can be moved to it from the folder at `path`: both are on one file system, by one mount. Blocking.
     pub(crate) fn is_on_disk_of(&self, path: &Path) -> bool {
-        let device = self.folder.dir_metadata().map(|folder| cap_std::fs::MetadataExt::dev(&folder));
-        path.metadata().is_ok_and(|there| device.is_ok_and(|device| device == there.dev()))
+        let flags = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
+        let disk = |found: Statx| (found.stx_dev_major, found.stx_dev_minor, found.stx_mnt_id);
+        let here = statx(&self.folder, "", AtFlags::EMPTY_PATH, flags).map(disk);
+        here.is_ok_and(|here| statx(CWD, path, AtFlags::empty(), flags).map(disk) == Ok(here))
     }
 
     /// Puts the folder at `staged` in this place: where `replaced` is `None`, only if nothing is there, otherwise only in

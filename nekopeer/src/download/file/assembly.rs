@@ -26,8 +26,8 @@ const SEGMENTS_AT_ONCE: usize = 32;
 ///
 /// Invariants:
 /// - `have` contains only chunks whose verified bytes are in the partial file;
-/// - `whole` has the hash of a segment only if all its bytes were verified when they were hashed. That they are still on
-///   disk is [proven](Partial::is_untouched) at the end, or all of it is read again.
+/// - `whole` has the hash of a segment only if all its bytes were verified when they were hashed; nobody else writes into
+///   the partial file.
 #[derive(Debug)]
 pub(crate) struct Assembly {
     manifest: Arc<Manifest>,
@@ -228,9 +228,6 @@ impl Assembly {
 
     fn check_whole(self, record: &Record, stop: &CancellationToken) -> Result<Self, AssembleError> {
         assert!(self.have.is_complete(), "every chunk is there");
-        if !self.partial.is_untouched()? {
-            *self.whole.lock() = Segments::new(self.manifest.size());
-        }
         self.hash_rest(stop)?;
         if self.whole.lock().whole().is_some_and(|whole| whole == record.content) {
             return Ok(self);
@@ -292,7 +289,7 @@ impl Assembly {
     }
 
     fn goes_on(&self, stop: &CancellationToken) -> Result<(), StoreError> {
-        if stop.is_cancelled() { Err(StoreError::stopped(&self.partial.path())) } else { Ok(()) }
+        if stop.is_cancelled() { Err(StoreError::stopped(self.partial.path())) } else { Ok(()) }
     }
 }
 
@@ -320,7 +317,7 @@ mod tests {
     fn open(bytes: &[u8]) -> (TempDir, Assembly) {
         let folder = tempfile::tempdir().unwrap();
         let place = ShareFolder::open(folder.path()).unwrap().place(&name("a")).unwrap();
-        let partial = place.partial(&record(bytes).content).unwrap();
+        let partial = place.partial(folder.path(), &name("a")).unwrap();
         let manifest = manifest(bytes);
         let chunks = manifest.chunks().len();
         let (have, whole) = (Bitfield::with_capacity(chunks), Segments::new(bytes.len() as u64));
@@ -383,7 +380,7 @@ mod tests {
     fn a_check_ends_soon_after_the_download_and_keeps_what_is_there() {
         let (_folder, assembly) = complete();
         *assembly.whole.lock() = Segments::new(BYTES.len() as u64); // as after a restart
-        let (partial, stop) = (assembly.partial.path(), CancellationToken::new());
+        let (partial, stop) = (assembly.partial.path().to_owned(), CancellationToken::new());
         stop.cancel();
         assert!(matches!(assembly.finish(&record(BYTES), &stop), Err(AssembleError::Store(_))));
         assert_eq!(std::fs::read(partial).unwrap(), BYTES);

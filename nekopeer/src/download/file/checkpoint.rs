@@ -2,11 +2,11 @@
 //! reading the whole partial file. Everything here blocks.
 //!
 //! A checkpoint is written after its chunks were made durable, so it holds after a crash or a loss of
-//! power. It is used if the partial file is the same file, is not shorter, and a sample of its chunks
-//! verifies; otherwise every chunk is read and verified again. The hashes in it count only if the file was not written to
-//! since.
+//! power. It is used if it is of the same content, the partial file is the same file, is not shorter, and a sample of its
+//! chunks verifies; otherwise every chunk is read and verified again. The hashes in it count only if the file was not
+//! written to since.
 
-use nekoproto::{Manifest, codec};
+use nekoproto::{Manifest, ManifestHash, codec};
 use serde::{Deserialize, Serialize};
 
 use super::assembly::Assembly;
@@ -17,85 +17,67 @@ use crate::{
         outboard::{SegmentHash, Segments},
         stamp::Stamp,
     },
-    storage::{
-        StoreError,
-        catalogue::{Catalogue, CatalogueError},
-        partial::Partial,
-    },
+    storage::{StoreError, partial::Partial},
 };
 
 /// Chunks in the sample that is verified.
 const SAMPLE_CHUNKS: usize = 64;
 /// Maximum size of a checkpoint in bytes: one bit per chunk, one hash per segment.
-const NOTE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+const BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The stored form. A change makes old checkpoints unreadable; their downloads verify every chunk again.
 #[derive(Debug, Serialize, Deserialize)]
-struct Note {
+struct Checkpoint {
+    manifest: ManifestHash,
     stamp: Stamp,
     chunks: Vec<u8>,
     segments: Vec<Option<SegmentHash>>,
 }
 
-/// Why a checkpoint was not written. The previous one, if any, still holds.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum NoteError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error(transparent)]
-    Catalogue(#[from] CatalogueError),
-    #[error(transparent)]
-    Codec(#[from] codec::CodecError),
-    /// Every chunk has to be verified again.
-    #[error("another program wrote to the partial file")]
-    Touched,
-}
-
-pub(crate) fn note(catalogue: &Catalogue, assembly: &Assembly) -> Result<(), NoteError> {
+/// Saves what is there of the file whose manifest has this hash. If that fails, the checkpoint before still holds.
+pub(crate) fn save(manifest: ManifestHash, assembly: &Assembly) -> Result<(), StoreError> {
     // Bit field first, then the sync: every chunk in the checkpoint is durable.
     let chunks = bitfield::to_bytes(&assembly.have().snapshot());
     let segments = assembly.segments();
     assembly.partial().sync()?;
-    let stamp = assembly.partial().stamp()?.ok_or(NoteError::Touched)?;
+    let stamp = assembly.partial().stamp()?;
     let segments = (0..segments.len()).map(|index| segments.get(index)).collect();
-    let note = Note { stamp, chunks, segments };
-    let mut bytes = Vec::new();
-    codec::encode_into(&mut bytes, &note, NOTE_BYTES_MAX)?;
-    Ok(catalogue.note_progress(&assembly.partial().path(), &bytes)?)
+    let (mut bytes, checkpoint) = (Vec::new(), Checkpoint { manifest, stamp, chunks, segments });
+    match codec::encode_into(&mut bytes, &checkpoint, BYTES_MAX) {
+        Ok(()) => assembly.partial().save_progress(&bytes),
+        Err(_) => Ok(()), // it is too long: all is verified again
+    }
 }
 
-/// The chunks and segments of `manifest` with which a download into `partial` starts, and whether the
-/// file may contain further chunks, which must be verified.
+/// The chunks and segments of `manifest`, which has the hash `of`, with which a download into `partial` starts, and whether
+/// the file may contain further chunks, which must be verified.
 pub(crate) fn recall(
-    catalogue: &Catalogue,
+    of: ManifestHash,
     manifest: &Manifest,
     partial: &Partial,
 ) -> Result<(Bitfield, Segments, bool), StoreError> {
-    let count = manifest.chunks().len();
-    let nothing = || (Bitfield::with_capacity(count), Segments::new(manifest.size()));
     let there = partial.bytes()?;
-    if there == 0 {
-        let (chunks, segments) = nothing();
-        return Ok((chunks, segments, false));
-    }
-    let noted = catalogue.progress(&partial.path()).ok().flatten();
-    let (chunks, segments) =
-        noted.and_then(|bytes| believed(&bytes, manifest, partial, there)).unwrap_or_else(nothing);
-    Ok((chunks, segments, true))
+    let saved = if there == 0 { None } else { partial.progress() };
+    let saved = saved.and_then(|bytes| codec::decode::<Checkpoint>(&bytes).ok());
+    let believed = saved
+        .filter(|checkpoint| checkpoint.manifest == of)
+        .and_then(|checkpoint| believed(&checkpoint, manifest, partial, there));
+    let nothing = || (Bitfield::with_capacity(manifest.chunks().len()), Segments::new(manifest.size()));
+    let (chunks, segments) = believed.unwrap_or_else(nothing);
+    Ok((chunks, segments, there > 0))
 }
 
 fn believed(
-    bytes: &[u8],
+    saved: &Checkpoint,
     manifest: &Manifest,
     partial: &Partial,
     there: u64,
 ) -> Option<(Bitfield, Segments)> {
-    let note: Note = codec::decode(bytes).ok()?;
-    let now = partial.stamp().ok().flatten()?;
-    if !note.stamp.is_same_file(&now) {
+    let now = partial.stamp().ok()?;
+    if !saved.stamp.is_same_file(&now) {
         return None;
     }
-    let chunks = bitfield::from_bytes(&note.chunks, manifest.chunks().len())?;
+    let chunks = bitfield::from_bytes(&saved.chunks, manifest.chunks().len())?;
     let had: Vec<usize> = chunks.ones().collect();
     if had.last().is_some_and(|last| manifest.range(*last).end > there) {
         return None; // truncated by another program
@@ -109,11 +91,11 @@ fn believed(
         partial.read_at(&mut buffer, manifest.range(*index).start).is_ok() && hash(&buffer) == chunk.hash
     });
     let mut segments = Segments::new(manifest.size());
-    if !intact || note.segments.len() != segments.len() {
+    if !intact || saved.segments.len() != segments.len() {
         return None;
     }
-    let is_unchanged = note.stamp == now;
-    for (index, hash) in note.segments.iter().enumerate().filter(|_| is_unchanged) {
+    let is_unchanged = saved.stamp == now;
+    for (index, hash) in saved.segments.iter().enumerate().filter(|_| is_unchanged) {
         if let Some(hash) = hash {
             segments.put(index, *hash);
         }

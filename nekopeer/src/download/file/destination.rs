@@ -1,13 +1,20 @@
 //! The destination of a download: an existing file of the user's is not overwritten unless forced.
 
-use std::path::PathBuf;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use nekoproto::{Record, VerifiedRecord};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     content::{stamp::Stamp, whole::hash_of},
-    download::{DownloadOptions, Downloader, error::DownloadError},
+    download::{
+        Downloader,
+        error::DownloadError,
+        plan::{Landing, Work},
+    },
     library::Library,
     sets,
     storage::{StoreError, place::Place},
@@ -28,23 +35,25 @@ impl Downloader {
     pub(in crate::download) async fn destination(
         &self,
         record: &VerifiedRecord,
-        options: &DownloadOptions,
+        landing: &Landing,
+        work: &Work<'_>,
     ) -> Result<Destination, DownloadError> {
-        let (record, options) = (record.clone(), options.clone());
-        let stop = self.library.tasks.stop.child_token();
+        let (record, output, force) = (record.clone(), landing.output.clone(), work.options.force);
+        let stop = work.stop.child_token();
         let _stop = stop.clone().drop_guard();
-        self.library.blocking(move |library| destination(library, &record, &options, &stop)).await
+        let look =
+            move |library: &Arc<Library>| destination(library, &record, output.as_deref(), force, &stop);
+        self.library.blocking(look).await
     }
 }
 
-/// The place of the file of `record`: as the options say, otherwise in the share folder; of a set in the data folder.
-/// Blocking.
+/// The place of the file of `record`: at `output`, otherwise in the share folder; of a set in the data folder. Blocking.
 pub(crate) fn place_for(
     library: &Library,
     record: &Record,
-    options: &DownloadOptions,
+    output: Option<&Path>,
 ) -> Result<Place, StoreError> {
-    let place = match &options.output {
+    let place = match output {
         _ if record.policy.is_set() => return sets::place_of_file(library, &record.name),
         Some(path) => Place::anywhere(&library.output_for(path, &record.name)),
         None => library.share.place(&record.name),
@@ -56,23 +65,22 @@ pub(crate) fn place_for(
 pub(crate) fn destination(
     library: &Library,
     record: &VerifiedRecord,
-    options: &DownloadOptions,
+    output: Option<&Path>,
+    force: bool,
     stop: &CancellationToken,
 ) -> Result<Destination, DownloadError> {
     library.settle_placing(&record.name)?;
     if record.policy.is_set() {
-        sets::check_place(library, &record.name, options.output.as_deref(), options.force)?;
+        sets::check_place(library, &record.name, output, force)?;
     }
-    let place = place_for(library, record, options)?;
+    let place = place_for(library, record, output)?;
     let stamp = place.stamp()?;
     let known = library.catalogue.get(&record.name).filter(|entry| entry.path == place.path());
     let unchanged = known.as_ref().filter(|entry| Some(entry.stamp) == stamp);
     match unchanged {
         Some(entry) if entry.record == *record => Ok(Destination::UpToDate(place.path().to_owned())),
         Some(_) => Ok(Destination::Replaceable(stamp)), // an unchanged older copy
-        None if options.force || stamp.is_none() || record.policy.is_set() => {
-            Ok(Destination::Replaceable(stamp))
-        }
+        None if force || stamp.is_none() || record.policy.is_set() => Ok(Destination::Replaceable(stamp)),
         None => {
             // Its time or its mode may have changed and its bytes not.
             let known = known.iter().map(|entry| &entry.record).chain([record]);

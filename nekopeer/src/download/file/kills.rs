@@ -14,7 +14,6 @@ use super::{
 };
 use crate::{
     content::{chunker::chunk_file, stamp::Stamp},
-    download::DownloadOptions,
     library::{
         Library,
         status::{Condition, on_disk},
@@ -30,8 +29,6 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::download) enum Killed {
     BeforeAnything,
-    /// The partial file is noted.
-    Noted,
     /// It is written in part.
     Half,
     Complete,
@@ -41,15 +38,8 @@ pub(in crate::download) enum Killed {
     Never,
 }
 
-const POINTS: [Killed; 7] = [
-    Killed::BeforeAnything,
-    Killed::Noted,
-    Killed::Half,
-    Killed::Complete,
-    Killed::OnItsWay,
-    Killed::Moved,
-    Killed::Never,
-];
+const POINTS: [Killed; 6] =
+    [Killed::BeforeAnything, Killed::Half, Killed::Complete, Killed::OnItsWay, Killed::Moved, Killed::Never];
 
 pub(in crate::download) fn start(folder: &Path) -> Arc<Library> {
     library(folder, false)
@@ -76,17 +66,12 @@ pub(in crate::download) fn download(library: &Library, version: u64, killed: Kil
         return;
     }
     let (record, catalogue) = (record(version), &library.catalogue);
-    let stamp = match destination(library, &record, &DownloadOptions::default(), &Default::default()) {
+    let stamp = match destination(library, &record, None, false, &Default::default()) {
         Ok(Destination::Replaceable(stamp)) => stamp,
         other => panic!("version {version} has no place: {other:?}"),
     };
     let place = library.share.place(&record.name).unwrap();
-    let path = place.partial_path(&record.content);
-    catalogue.begin_partials(&[(&record.name, path)]).unwrap();
-    if killed == Killed::Noted {
-        return;
-    }
-    let partial = place.partial(&record.content).unwrap();
+    let partial = place.partial(&library.data_dir, &record.name).unwrap();
     let bytes = content(version);
     partial.write_at(&bytes[..5], 0).unwrap();
     if killed == Killed::Half {
@@ -100,20 +85,20 @@ pub(in crate::download) fn download(library: &Library, version: u64, killed: Kil
     let entry = copy_entry(record.clone(), None, complete, partial.target().to_owned());
     let manifest = Manifest::implied_by(&record).unwrap().1;
     let mut copy = Copy { entry, manifest, outboard: Vec::new() };
-    let _placing = catalogue.place(to_place(&copy, &partial)).unwrap();
+    let _placing = catalogue.place(to_place(&copy)).unwrap();
     if killed == Killed::OnItsWay {
         return;
     }
-    copy.entry.stamp = partial.commit_synced(stamp).unwrap();
+    copy.entry.stamp = partial.rename(stamp).unwrap();
     if killed == Killed::Moved {
         return;
     }
     catalogue.put_copy(copy).unwrap();
 }
 
-fn to_place<'a>(copy: &'a Copy, partial: &Partial) -> impl Iterator<Item = ToPlace<'a>> {
+fn to_place(copy: &Copy) -> impl Iterator<Item = ToPlace<'_>> {
     let stop = Box::leak(Box::default());
-    [ToPlace { copy, partial: partial.path(), passed_over: None, stop }].into_iter()
+    [ToPlace { copy, passed_over: None, stop }].into_iter()
 }
 
 /// The file is that of the entry, whatever happened.
@@ -171,7 +156,8 @@ fn version_that_is_put_back_passes_over_the_others_after_any_kill() {
         download(&library, 2, Killed::Never);
         let (catalogue, record) = (&library.catalogue, record(1));
         let before = catalogue.get(&record.name).unwrap();
-        let partial = library.share.place(&record.name).unwrap().partial(&record.content).unwrap();
+        let partial =
+            library.share.place(&record.name).unwrap().partial(&library.data_dir, &record.name).unwrap();
         partial.write_at(&content(1), 0).unwrap();
         let stamp = partial.complete(record.size).unwrap();
         let entry = copy_entry(record.clone(), None, stamp, before.path.clone());
@@ -180,13 +166,12 @@ fn version_that_is_put_back_passes_over_the_others_after_any_kill() {
         let later = &before.record;
         let passed = PassedOver { origin: later.origin, version: later.version, why: Why::RolledBack };
         let stop = CancellationToken::new();
-        let (copy_of, partial_path, passed_over) = (&copy, partial.path(), Some(passed));
-        let to_place = ToPlace { copy: copy_of, partial: partial_path, passed_over, stop: &stop };
+        let to_place = ToPlace { copy: &copy, passed_over: Some(passed), stop: &stop };
         let placing = catalogue.place([to_place].into_iter()).unwrap();
         placing.check(&record.name).unwrap();
         assert_eq!(catalogue.reader(&record.name).unwrap().passed_over, None);
         if killed >= Killed::Moved {
-            copy.entry.stamp = partial.commit_synced(Some(before.stamp)).unwrap();
+            copy.entry.stamp = partial.rename(Some(before.stamp)).unwrap();
         }
         if killed == Killed::Never {
             catalogue.put_copy(copy).unwrap();
@@ -214,7 +199,7 @@ fn after_a_kill_nothing_but_the_file_that_was_replaced_is_removed() {
         let library = start(folder.path());
         download(&library, 2, Killed::OnItsWay);
         let place = library.share.place(&record(2).name).unwrap();
-        let (path, partial) = (place.path(), place.partial_path(&record(2).content));
+        let (path, partial) = (place.path(), place.partial_path(&library.data_dir, &record(2).name));
         saved.iter().for_each(|bytes| std::fs::write(path, bytes).unwrap());
         renameat_with(CWD, &partial, CWD, path, RenameFlags::EXCHANGE).unwrap();
         drop(library);
@@ -242,7 +227,7 @@ fn file_that_a_user_put_in_the_place_after_a_kill_is_the_user_s() {
         download(&start(folder.path()), 1, killed);
         std::fs::write(folder.path().join("docs/a"), b"my own work").unwrap();
         let library = start(folder.path());
-        let found = destination(&library, &record(2), &DownloadOptions::default(), &Default::default());
+        let found = destination(&library, &record(2), None, false, &Default::default());
         assert!(matches!(found, Err(crate::DownloadError::Exists(_))), "{killed:?}: {found:?}");
     }
 }
@@ -257,7 +242,8 @@ fn first_version() -> (tempfile::TempDir, Arc<Library>) {
 
 /// Version 2 as it is before it is moved to its place: its complete partial file, the entry held, and the copy.
 fn second_version(library: &Library, record: &VerifiedRecord) -> (Partial, Arc<Entry>, Copy) {
-    let partial = library.share.place(&record.name).unwrap().partial(&record.content).unwrap();
+    let partial =
+        library.share.place(&record.name).unwrap().partial(&library.data_dir, &record.name).unwrap();
     partial.write_at(&content(2), 0).unwrap();
     let stamp = partial.complete(record.size).unwrap();
     let before = library.catalogue.get(&record.name).unwrap();
@@ -271,8 +257,8 @@ fn file_that_is_being_replaced_is_not_called_changed() {
     let (_folder, library) = first_version();
     let (catalogue, record) = (&library.catalogue, record(2));
     let (partial, before, mut copy) = second_version(&library, &record);
-    let placing = catalogue.place(to_place(&copy, &partial)).unwrap();
-    copy.entry.stamp = partial.commit_synced(Some(before.stamp)).unwrap();
+    let placing = catalogue.place(to_place(&copy)).unwrap();
+    copy.entry.stamp = partial.rename(Some(before.stamp)).unwrap();
     let condition = || library.status(Entry::clone(&before), &mut <_>::default()).condition;
     assert_eq!(condition(), Condition::Good(Freshness::Unverified), "moved, and not catalogued yet");
     catalogue.put_copy(copy).unwrap();
@@ -289,9 +275,9 @@ fn copy_that_is_deregistered_while_its_next_version_is_moved_does_not_come_back(
         let (folder, library) = first_version();
         let (catalogue, record) = (&library.catalogue, record(2));
         let (partial, before, mut copy) = second_version(&library, &record);
-        let placing = catalogue.place(to_place(&copy, &partial)).unwrap();
+        let placing = catalogue.place(to_place(&copy)).unwrap();
         assert!(catalogue.remove(&record.name).unwrap());
-        copy.entry.stamp = partial.commit_synced(Some(before.stamp)).unwrap();
+        copy.entry.stamp = partial.rename(Some(before.stamp)).unwrap();
         if !is_killed {
             assert!(catalogue.put_copy(copy).is_err());
         }
@@ -307,17 +293,17 @@ fn next_download_waits_for_what_a_dropped_one_moves() {
     let (_folder, library) = first_version();
     let (catalogue, record) = (&library.catalogue, record(2));
     let (partial, before, mut copy) = second_version(&library, &record);
-    let placing = catalogue.place(to_place(&copy, &partial)).unwrap();
+    let placing = catalogue.place(to_place(&copy)).unwrap();
     std::thread::scope(|scope| {
         let (tell, told) = std::sync::mpsc::channel();
         let (library, record) = (&library, &record);
         let next = scope.spawn(move || {
-            let found = destination(library, record, &DownloadOptions::default(), &Default::default());
+            let found = destination(library, record, None, false, &Default::default());
             tell.send(()).unwrap();
             found
         });
         told.recv_timeout(Duration::from_millis(20)).unwrap_err();
-        copy.entry.stamp = partial.commit_synced(Some(before.stamp)).unwrap();
+        copy.entry.stamp = partial.rename(Some(before.stamp)).unwrap();
         catalogue.put_copy(copy).unwrap();
         drop(placing);
         let found = next.join().unwrap();
@@ -330,16 +316,15 @@ fn next_download_waits_for_what_a_dropped_one_moves() {
 fn dropped_download_leaves_what_another_one_moves_alone() {
     let (_folder, library) = first_version();
     let (catalogue, record) = (&library.catalogue, record(2));
-    let (partial, _, copy) = second_version(&library, &record);
-    let placing = catalogue.place(to_place(&copy, &partial)).unwrap();
+    let (_partial, _, copy) = second_version(&library, &record);
+    let placing = catalogue.place(to_place(&copy)).unwrap();
     std::thread::scope(|scope| {
         let (tell, told) = std::sync::mpsc::channel();
-        let (copy, partial, stop) = (&copy, partial.path(), CancellationToken::new());
+        let (copy, stop) = (&copy, CancellationToken::new());
         stop.cancel();
         scope.spawn(move || {
-            let dropped = catalogue
-                .place([ToPlace { copy, partial, passed_over: None, stop: &stop }].into_iter())
-                .unwrap();
+            let to_place = ToPlace { copy, passed_over: None, stop: &stop };
+            let dropped = catalogue.place([to_place].into_iter()).unwrap();
             tell.send(dropped.check(&copy.entry.record.name)).unwrap();
         });
         told.recv_timeout(Duration::from_millis(20)).unwrap_err();

@@ -1,62 +1,104 @@
-//! Moves a complete file to its place and catalogues it.
+//! Moves complete files to their places and catalogues them, one or many at once.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
-
-use nekoproto::VerifiedRecord;
-use tokio_util::sync::CancellationToken;
-
-use super::assembly::{AssembleError, Assembly};
-use crate::{
-    content::stamp::{Stamp, now_ns},
-    download::error::DownloadError,
-    storage::catalogue::{Catalogue, Copy, Entry, PassedOver, ToPlace},
+use std::{
+    collections::HashSet,
+    iter::zip,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
 };
 
-/// What becomes of a complete file.
-pub(crate) struct NewCopy {
-    pub(crate) record: VerifiedRecord,
-    pub(crate) origin_addr: Option<SocketAddr>,
-    pub(crate) manifest: Vec<u8>,
-    /// The stamp of the file that it may replace.
-    pub(crate) replaceable: Option<Stamp>,
-    /// Which versions do not take its place by themselves from then on.
-    pub(crate) passed_over: Option<PassedOver>,
+use nekoproto::{FileName, Manifest, VerifiedRecord};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    content::stamp::{Stamp, now_ns},
+    download::{error::DownloadError, plan::Landing},
+    storage::{
+        catalogue::{Catalogue, Copy, Entry, ToPlace},
+        partial::Partial,
+        place::sync_folder,
+    },
+};
+
+/// A file that is complete and verified in its partial file, whose stamp its entry has.
+pub(crate) struct Complete<'a> {
+    pub(crate) copy: Copy,
+    pub(crate) partial: Partial,
+    pub(crate) manifest: &'a Manifest,
+    pub(crate) landing: &'a Landing,
+    /// Cancelled if it is not wanted any more.
+    pub(crate) stop: &'a CancellationToken,
 }
 
-/// Verifies the complete file, moves it to its place and catalogues it. The version it replaces is kept before if the
-/// reader wants that, and its file must still have the expected stamp. A damaged file is returned so that it can be repaired. `stop` ends it before the
-/// move. Blocking.
+impl Complete<'_> {
+    fn name(&self) -> &FileName {
+        &self.copy.entry.record.name
+    }
+
+    fn to_place(&self) -> ToPlace<'_> {
+        ToPlace { copy: &self.copy, passed_over: self.landing.passed_over, stop: self.stop }
+    }
+}
+
+/// Moves each file to its place, durably, and catalogues it; returns what became of each. The version that it replaces is
+/// kept before if the reader wants that, and its file must still have the expected stamp. One transaction before the
+/// moves marks the files as this peer's in case of a crash; one after them stores the entries. Blocking.
 pub(crate) fn put_in_place(
     catalogue: &Catalogue,
-    assembly: Assembly,
-    copy: NewCopy,
-    stop: &CancellationToken,
-) -> Result<Result<Entry, Box<Assembly>>, DownloadError> {
-    let NewCopy { record, origin_addr, manifest, replaceable, passed_over } = copy;
-    catalogue.may_put(&record, passed_over)?;
-    let chunks = Arc::clone(assembly.manifest());
-    let (partial, outboard) = match assembly.finish(&record, stop) {
-        Ok(finished) => finished,
-        Err(AssembleError::Damaged(assembly, _)) => return Ok(Err(assembly)),
-        Err(AssembleError::WrongContent) => return Err(DownloadError::OriginLies(record.name.clone())),
-        Err(AssembleError::Store(error)) => return Err(error.into()),
+    files: Vec<Complete<'_>>,
+) -> Vec<Result<Entry, DownloadError>> {
+    let names: Vec<FileName> = files.iter().map(|file| file.name().clone()).collect();
+    place_all(catalogue, files).unwrap_or_else(|error| {
+        if names.len() == 1 {
+            return vec![Err(error)];
+        }
+        let source = Arc::new(error);
+        let failed = |name| Err(DownloadError::NotStored { name, source: Arc::clone(&source) });
+        names.into_iter().map(failed).collect()
+    })
+}
+
+fn place_all(
+    catalogue: &Catalogue,
+    files: Vec<Complete<'_>>,
+) -> Result<Vec<Result<Entry, DownloadError>>, DownloadError> {
+    // Durable before they are noted as complete.
+    match &files[..] {
+        [one] => one.partial.sync()?,
+        many => Partial::sync_all(many.iter().map(|file| &file.partial))?,
+    }
+    let keep = |file: &Complete<'_>| match file.landing.replaceable {
+        Some(_) => catalogue.keep_before(file.name(), file.manifest),
+        None => Ok(()),
     };
-    let (stamp, path) = (partial.complete(record.size)?, partial.target().to_owned());
-    let entry = copy_entry(record.clone(), origin_addr, stamp, path);
-    let mut copy = Copy { entry, manifest, outboard };
-    if replaceable.is_some() {
-        catalogue.keep_before(&record.name, &chunks)?;
+    let kept: Vec<_> = files.iter().map(keep).collect();
+    let wanted = zip(&files, &kept).filter(|(_, kept)| kept.is_ok());
+    let placing = catalogue.place(wanted.map(|(file, _)| file.to_place()))?;
+    let (mut moved, mut copies, mut folders) = (Vec::new(), Vec::with_capacity(files.len()), HashSet::new());
+    for (Complete { mut copy, partial, landing, .. }, kept) in zip(files, kept) {
+        let checked = kept.and_then(|()| placing.check(&copy.entry.record.name));
+        let stamp =
+            checked.map_err(DownloadError::from).and_then(|()| Ok(partial.rename(landing.replaceable)?));
+        moved.push(stamp.map(|stamp| {
+            copy.entry.stamp = stamp;
+            folders.extend(copy.entry.path.parent().map(Path::to_owned));
+            let entry = copy.entry.clone();
+            copies.push(copy);
+            (entry, landing.replaceable.is_some() || landing.passed_over.is_some())
+        }));
     }
-    let to_place = ToPlace { copy: &copy, partial: partial.path(), passed_over, stop };
-    let placing = catalogue.place([to_place].into_iter())?;
-    placing.check(&record.name)?;
-    copy.entry.stamp = partial.commit_synced(replaceable)?;
-    let entry = copy.entry.clone();
-    catalogue.put_copy(copy)?;
-    if let Err(error) = catalogue.trim_kept(&record.name) {
-        tracing::warn!(%error, "earlier versions are kept longer than wanted"); // until the next one
-    }
-    Ok(Ok(entry))
+    folders.iter().for_each(|folder| sync_folder(folder));
+    let mut stored = catalogue.put_copies(copies)?.into_iter();
+    let ended = moved.into_iter().map(|moved| {
+        let (entry, is_replaced) = moved?;
+        stored.next().unwrap_or(Ok(()))?; // one for each that was moved
+        if is_replaced && let Err(error) = catalogue.trim_kept(&entry.record.name) {
+            tracing::warn!(%error, "earlier versions are kept longer than wanted"); // until the next one
+        }
+        Ok(entry)
+    });
+    Ok(ended.collect())
 }
 
 pub(crate) fn copy_entry(

@@ -272,7 +272,7 @@ impl<'a> Search<'a> {
 mod tests {
     use std::cell::Cell;
 
-    use nekoproto::{Chunk, ContentHash, FileName};
+    use nekoproto::{Chunk, FileName};
 
     use super::*;
     use crate::{
@@ -288,7 +288,7 @@ mod tests {
         let manifest = Arc::new(Manifest::new(bytes.chunks(10).map(chunk).collect()).unwrap());
         let share = ShareFolder::open(folder.path()).unwrap();
         let place = share.place(&FileName::new("a").unwrap()).unwrap();
-        let partial = place.partial(&ContentHash::from_bytes([1; 32])).unwrap();
+        let partial = place.partial(folder.path(), &FileName::new("a").unwrap()).unwrap();
         let assembly =
             Assembly::open(manifest, None, partial, &Bitfield::with_capacity(10), Segments::new(100));
         std::fs::write(folder.path().join("before"), &bytes).unwrap();

@@ -2,32 +2,31 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use futures::{StreamExt, stream};
-use nekoproto::{ContentHash, Holder, NodeId};
+use nekoproto::{ContentHash, Holder, Manifest, NodeId};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    content::stamp::Stamp,
     download::{
-        DownloadOptions, Downloader,
+        Downloader,
         error::DownloadError,
-        file::{destination::place_for, placement::copy_entry},
+        file::{
+            destination::place_for,
+            placement::{Complete, copy_entry, put_in_place},
+        },
         keep,
+        plan::Landing,
         swarm::source::{FetchError, Source},
     },
     library::Library,
     state::{choice::Target, pace::SLOWEST_SOURCE},
-    storage::{
-        catalogue::{CatalogueError, Copy, Entry, ToPlace},
-        partial::Partial,
-        place::{Place, sync_folder},
-    },
+    storage::catalogue::{Copy, Entry},
     util::{progress::Progress, tasks::blocking},
 };
 
@@ -50,9 +49,9 @@ const STORED_AFTER: Duration = Duration::from_millis(300);
 /// A file of a single chunk.
 pub(super) struct Small {
     pub(super) target: Target,
-    pub(super) manifest: Vec<u8>,
-    /// The file it may replace.
-    pub(super) replaceable: Option<Stamp>,
+    pub(super) manifest: Manifest,
+    pub(super) encoded: Vec<u8>,
+    pub(super) landing: Landing,
     /// Cancelled if it is not wanted any more.
     pub(super) stop: CancellationToken,
 }
@@ -85,7 +84,7 @@ impl Downloader {
         streams: HashMap<NodeId, Source>,
         mut batch: Batch,
         late: &mut HashSet<NodeId>,
-        (options, progress): (&DownloadOptions, &Arc<Progress>),
+        progress: &Arc<Progress>,
     ) -> Fetched {
         let mut fetched = Fetched { streams, arrived: Vec::new(), stored: Vec::new(), failed: Vec::new() };
         while !batch.is_empty() {
@@ -101,7 +100,7 @@ impl Downloader {
                     Ok(next) => next,
                     Err(_) if fetched.arrived.is_empty() => ended.next().await,
                     Err(_) => {
-                        let stored = self.store_batch(std::mem::take(&mut fetched.arrived), options).await;
+                        let stored = self.store_batch(std::mem::take(&mut fetched.arrived)).await;
                         fetched.stored.extend(stored);
                         continue;
                     }
@@ -189,19 +188,17 @@ impl Downloader {
         (holder.node, source, arrived, failed, is_late)
     }
 
-    /// Moves all files of a batch to their places, durably, and catalogues them. One transaction before
-    /// the move marks them as this peer's in case of a crash; one after it stores the entries.
+    /// [Puts](put_in_place) all files of a batch in their places.
     ///
     /// # Cancel safety
     /// Safe: once started it runs to its end.
     pub(super) async fn store_batch(
         &self,
         arrived: Vec<Arrived>,
-        options: &DownloadOptions,
     ) -> Vec<(Arrived, Result<PathBuf, DownloadError>)> {
-        let (indexers, options) = (Arc::clone(&self.indexers), options.clone());
+        let indexers = Arc::clone(&self.indexers);
         let store = move |library: &Arc<Library>| {
-            let stored = store_all(library, arrived, &options);
+            let stored = store_all(library, arrived);
             let kept: Vec<Entry> =
                 stored.iter().filter_map(|(_, entry)| entry.as_ref().ok().cloned()).collect();
             keep(library, &indexers, &kept);
@@ -240,103 +237,32 @@ fn shared_out(batch: Batch, late: &HashSet<NodeId>) -> Vec<Part> {
     parts.into_values().collect()
 }
 
-type Stored = Vec<(Arrived, Result<Entry, DownloadError>)>;
-
-fn store_all(library: &Library, arrived: Vec<Arrived>, options: &DownloadOptions) -> Stored {
-    let mut done: Stored = Vec::with_capacity(arrived.len());
-    let mut places: Vec<(Arrived, Place)> = Vec::with_capacity(arrived.len());
-    for arrived in arrived {
-        match place_for(library, &arrived.small.target.record, options) {
-            Ok(place) => places.push((arrived, place)),
-            Err(error) => done.push((arrived, Err(error.into()))),
-        }
+fn store_all(library: &Library, arrived: Vec<Arrived>) -> Vec<(Arrived, Result<Entry, DownloadError>)> {
+    let (mut complete, mut failed) = (Vec::with_capacity(arrived.len()), Vec::with_capacity(arrived.len()));
+    for one in &arrived {
+        failed.push(write(library, one).map(|file| complete.push(file)).err());
     }
-    if let Err(error) = note(library, &places) {
-        done.extend(not_stored(places.into_iter().map(|(arrived, _)| arrived), error.into()));
-        return done;
-    }
-    let mut written: Vec<(Arrived, Copy, Partial)> = Vec::with_capacity(places.len());
-    for (arrived, place) in places {
-        match write(library, place, &arrived) {
-            Ok((copy, partial)) => written.push((arrived, copy, partial)),
-            Err(error) => done.push((arrived, Err(error))),
-        }
-    }
-    // Durable before they are noted as complete.
-    let synced =
-        Partial::sync_all(written.iter().map(|(_, _, partial)| partial)).map_err(DownloadError::from);
-    let copies = written.iter().map(|(arrived, copy, partial)| ToPlace {
-        copy,
-        partial: partial.path(),
-        passed_over: None,
-        stop: &arrived.small.stop,
-    });
-    let placing = synced.and_then(|()| Ok(library.catalogue.place(copies)?));
-    let placing = match placing {
-        Ok(placing) => placing,
-        Err(error) => {
-            let arrived = written.into_iter().map(|(arrived, ..)| arrived);
-            done.extend(not_stored(arrived, error));
-            return done;
-        }
+    let mut stored = put_in_place(&library.catalogue, complete).into_iter(); // what is not failed, in order
+    let outcome = |(arrived, failed): (Arrived, Option<_>)| {
+        let outcome = failed.map(Err).or_else(|| stored.next())?;
+        Some((arrived, outcome))
     };
-    let (mut placed, mut copies) = (Vec::with_capacity(written.len()), Vec::with_capacity(written.len()));
-    let mut folders = HashSet::new();
-    for (arrived, mut copy, partial) in written {
-        let checked = placing.check(&copy.entry.record.name).map_err(DownloadError::from);
-        match checked.and_then(|()| Ok(partial.rename(arrived.small.replaceable)?)) {
-            Ok(stamp) => {
-                copy.entry.stamp = stamp;
-                folders.extend(copy.entry.path.parent().map(Path::to_owned));
-                placed.push((arrived, copy.entry.clone()));
-                copies.push(copy);
-            }
-            Err(error) => done.push((arrived, Err(error))),
-        }
-    }
-    folders.iter().for_each(|folder| sync_folder(folder));
-    match library.catalogue.put_copies(copies) {
-        Ok(results) => done.extend(
-            placed
-                .into_iter()
-                .zip(results)
-                .map(|((arrived, entry), result)| (arrived, result.map(|()| entry).map_err(Into::into))),
-        ),
-        Err(error) => {
-            done.extend(not_stored(placed.into_iter().map(|(arrived, _)| arrived), error.into()));
-        }
-    }
-    done
-}
-
-fn not_stored(arrived: impl Iterator<Item = Arrived>, error: DownloadError) -> Stored {
-    let source = Arc::new(error);
-    let failed = |arrived: Arrived| {
-        let (name, source) = (arrived.small.target.record.name.clone(), Arc::clone(&source));
-        (arrived, Err(DownloadError::NotStored { name, source }))
-    };
-    arrived.map(failed).collect()
-}
-
-/// Notes the partial files that will be made.
-fn note(library: &Library, places: &[(Arrived, Place)]) -> Result<(), CatalogueError> {
-    let partial =
-        |(arrived, place): &'_ (Arrived, Place)| place.partial_path(&arrived.small.target.record.content);
-    let names = places.iter().map(|(arrived, _)| &arrived.small.target.record.name);
-    library.catalogue.begin_partials(&names.zip(places.iter().map(partial)).collect::<Vec<_>>())
+    arrived.into_iter().zip(failed).filter_map(outcome).collect()
 }
 
 /// Writes a file to its partial file.
-fn write(library: &Library, place: Place, arrived: &Arrived) -> Result<(Copy, Partial), DownloadError> {
-    let Target { record, sources, .. } = &arrived.small.target;
+fn write<'a>(library: &Library, arrived: &'a Arrived) -> Result<Complete<'a>, DownloadError> {
+    let Small { target: Target { record, sources, .. }, manifest, encoded, landing, stop } = &arrived.small;
     library.catalogue.may_hold(record)?;
-    let partial = place.partial(&record.content)?;
-    match partial.write_at(&arrived.bytes, 0).and_then(|()| partial.cut(record.size)) {
+    let place = place_for(library, record, landing.output.as_deref())?;
+    let partial = place.partial(&library.data_dir, &record.name)?;
+    match partial.write_at(&arrived.bytes, 0).and_then(|()| partial.complete(record.size)) {
         Ok(stamp) => {
             let origin = sources.iter().find(|source| source.node == record.origin);
             let (origin_addr, path) = (origin.map(|origin| origin.addr), partial.target().to_owned());
             let entry = copy_entry(record.clone(), origin_addr, stamp, path);
-            Ok((Copy { entry, manifest: arrived.small.manifest.clone(), outboard: Vec::new() }, partial))
+            let copy = Copy { entry, manifest: encoded.clone(), outboard: Vec::new() };
+            Ok(Complete { copy, partial, manifest, landing, stop })
         }
         Err(error) => {
             partial.discard()?; // it is small enough to be fetched again
@@ -347,29 +273,25 @@ fn write(library: &Library, place: Place, arrived: &Arrived) -> Result<(Copy, Pa
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::Manifest;
-
     use super::*;
     use crate::download::file::kills::{Killed, content, download, record, start};
 
     #[test]
-    fn partial_file_of_an_older_version_is_deleted() {
+    fn partial_file_of_an_older_version_is_used_up() {
         let folder = tempfile::tempdir().unwrap();
         let library = start(folder.path());
         download(&library, 2, Killed::Half);
         let record = record(3);
         let from = Holder::new(record.origin, ([127, 0, 0, 1], 1).into());
-        let manifest = Manifest::implied_by(&record).unwrap().1;
-        let target = Target::new(record, Vec::new());
-        let small = Small { target, manifest, replaceable: None, stop: CancellationToken::new() };
-        let stored = store_all(
-            &library,
-            vec![Arrived { small, bytes: content(3), from }],
-            &DownloadOptions::default(),
-        );
+        let (manifest, encoded) = Manifest::implied_by(&record).unwrap();
+        let (target, landing) = (Target::new(record, Vec::new()), Landing::default());
+        let small = Small { target, manifest, encoded, landing, stop: CancellationToken::new() };
+        let stored = store_all(&library, vec![Arrived { small, bytes: content(3), from }]);
         assert!(stored.iter().all(|(_, result)| result.is_ok()));
         let files = std::fs::read_dir(folder.path().join("docs")).unwrap();
         let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
         assert_eq!(names, ["a"]);
+        assert_eq!(std::fs::read(folder.path().join("docs/a")).unwrap(), content(3));
+        assert_eq!(std::fs::read_dir(library.data_dir.join("parts")).unwrap().count(), 0);
     }
 }

@@ -11,20 +11,19 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use nekoproto::{FileName, Freshness, Holder, Manifest, NodeId, VerifiedRecord};
+use nekoproto::{FileName, Holder, Manifest, NodeId, VerifiedRecord};
 use tokio_util::sync::CancellationToken;
 
 use self::batch::{Arrived, Batch, Fetched, Small};
 use super::{
-    Delivery, DownloadOptions, Downloaded, Downloader, deliveries,
+    Delivery, DownloadOptions, Downloaded, Downloader,
     error::DownloadError,
     file::destination::{Destination, destination},
+    plan::{Landing, Plan, Work},
     swarm::source::Source,
     unless_ended,
 };
 use crate::{
-    content::stamp::Stamp,
-    indexers::Scope,
     library::{Library, NameInUse},
     state::choice::Target,
     util::progress::Progress,
@@ -32,8 +31,6 @@ use crate::{
 
 /// Maximum number of names in one search.
 const NAMES_AT_ONCE: usize = 1024;
-/// Names that are searched for at once by the ids of their origins.
-const WISHED_AT_ONCE: usize = 16;
 /// Large files that are downloaded at once: with two connections to a source each, fewer than the requests that a
 /// source answers one reader.
 const LARGE_AT_ONCE: usize = 3;
@@ -118,12 +115,10 @@ impl Downloads {
                 self.done = Some(next.into_iter().filter_map(outcome).collect());
             }
             let library = &self.downloader.library;
-            for (_, outcome) in done.iter_mut().flatten() {
-                if let Ok(done) = outcome {
-                    done.freshness = library.freshness(&done.record);
-                    done.doubt = library.doubt(&done.record);
-                }
-            }
+            done.iter_mut()
+                .flatten()
+                .filter_map(|(_, outcome)| outcome.as_mut().ok())
+                .for_each(|done| done.look_again(library));
             if !library.is_serving {
                 library.forget(done.iter().flatten().map(|(name, _)| name));
             }
@@ -147,37 +142,8 @@ impl Downloads {
                 None => self.ended(name, Err(DownloadError::AlreadyRunning(name.clone()))),
             }
         }
-        let targets = self.targets(wanted).await;
-        let (small, large) = self.look_at_places(targets).await;
-        self.fetch_small(small).await;
-        self.fetch_large(large).await;
-    }
-
-    /// Finds the version to download of each name.
-    async fn targets(&mut self, names: Vec<FileName>) -> Vec<Target> {
-        let scope = Scope::Network { ttl_hops: self.options.ttl_hops };
-        let (mut targets, mut chosen) = (Vec::with_capacity(names.len()), Vec::with_capacity(names.len()));
-        match self.downloader.indexers.search_all(&names, scope, &self.options.via).await {
-            Ok(answers) => {
-                for (name, found) in names.into_iter().zip(answers) {
-                    let target = self.downloader.choose(&name, &self.options, found);
-                    chosen.push((name, target));
-                }
-            }
-            Err(error) => {
-                let source = Arc::new(error);
-                chosen.extend(names.into_iter().map(|name| {
-                    let source = Arc::clone(&source);
-                    (name.clone(), Err(DownloadError::NobodyAsked { name, source }))
-                }));
-            }
-        }
-        let wished = stream::iter(chosen).map(async |(name, found)| {
-            let found = self.downloader.find_wished(&name, &self.options, found).await;
-            (name, found)
-        });
-        let chosen = wished.buffered(WISHED_AT_ONCE).collect().await;
-        for (name, found) in self.downloader.ask_further(chosen, &self.options).await {
+        let mut targets = Vec::with_capacity(wanted.len());
+        for (name, found) in self.downloader.find_all(wanted, &self.options).await {
             match found {
                 Ok(target) => targets.push(target),
                 Err(error) => self.ended(&name, Err(error)),
@@ -185,44 +151,46 @@ impl Downloads {
         }
         let bytes: u64 = targets.iter().map(|target| target.record.size).sum();
         self.progress.set_total(self.progress.total() + bytes);
-        targets
+        let (small, large) = self.look_at_places(targets).await;
+        self.fetch_small(small).await;
+        self.fetch_large(large).await;
     }
 
-    /// Drops names that are up to date or cannot be stored; returns small files and large ones, or such whose version
-    /// before is kept.
-    async fn look_at_places(&mut self, targets: Vec<Target>) -> (Vec<Small>, Vec<(Target, Option<Stamp>)>) {
-        let options = self.options.clone();
+    /// Drops small files that are up to date or cannot be stored; returns the others, and large ones.
+    async fn look_at_places(&mut self, targets: Vec<Target>) -> (Vec<Small>, Vec<Target>) {
+        let (mut small, mut large) = (Vec::new(), Vec::new());
+        for target in targets {
+            let is_alone = target.record.policy.is_set() || target.sources.is_empty();
+            match Manifest::implied_by(&target.record).filter(|_| !is_alone) {
+                Some(manifest) => small.push((target, manifest)),
+                None => large.push(target),
+            }
+        }
+        let (output, force) = (self.options.output.clone(), self.options.force);
         let stop = self.downloader.library.tasks.stop.child_token();
         let _stop = stop.clone().drop_guard();
         let look = move |library: &Arc<Library>| {
-            let mut looked = Vec::with_capacity(targets.len());
-            for target in targets {
-                let found = destination(library, &target.record, &options, &stop);
-                let keeps = matches!(found, Ok(Destination::Replaceable(Some(_))))
-                    && library.catalogue.reader(&target.record.name).is_ok_and(|reader| reader.keep > 0);
-                looked.push((target, found, keeps));
-            }
-            looked
+            let found =
+                |target: &Target| destination(library, &target.record, output.as_deref(), force, &stop);
+            let looked = small.into_iter().map(|(target, manifest)| (found(&target), target, manifest));
+            looked.collect::<Vec<_>>()
         };
-        let looked = self.downloader.library.blocking(look).await;
-        let (mut small, mut large) = (Vec::new(), Vec::new());
-        for (target, found, keeps) in looked {
+        let mut small = Vec::new();
+        for (found, target, (manifest, encoded)) in self.downloader.library.blocking(look).await {
             match found {
-                Ok(_) if target.record.policy.is_set() => large.push((target, None)),
                 Ok(Destination::UpToDate(path)) => {
-                    self.progress.add_kept(target.record.size);
-                    let record = target.record;
-                    let (done, others) = (self.downloaded(record.clone(), path, 0), target.others);
-                    let done = Downloaded { was_here: true, others, ..done };
-                    self.ended(&record.name, Ok(done));
+                    let Target { record, others, .. } = target;
+                    self.progress.add_kept(record.size);
+                    let (name, began) = (record.name.clone(), self.began);
+                    let done = Downloaded::new(record, others, path, 0, began);
+                    self.ended(&name, Ok(Downloaded { was_here: true, ..done }));
                 }
-                Ok(Destination::Replaceable(stamp)) => match Manifest::implied_by(&target.record) {
-                    Some((_, manifest)) if !target.sources.is_empty() && !keeps => {
-                        let stop = self.stop(&target.record.name);
-                        small.push(Small { target, manifest, replaceable: stamp, stop });
-                    }
-                    _ => large.push((target, stamp)),
-                },
+                Ok(Destination::Replaceable(replaceable)) => {
+                    let output = self.options.output.clone();
+                    let landing = Landing { output, replaceable, passed_over: None };
+                    let stop = self.stop(&target.record.name);
+                    small.push(Small { target, manifest, encoded, landing, stop });
+                }
                 Err(error) => self.ended(&target.record.name, Err(error)),
             }
         }
@@ -235,22 +203,21 @@ impl Downloads {
         for batch in batches(small) {
             let stored = async {
                 match storing.take() {
-                    Some(arrived) => Some(self.downloader.store_batch(arrived, &self.options).await),
+                    Some(arrived) => Some(self.downloader.store_batch(arrived).await),
                     None => None,
                 }
             };
             let streams = std::mem::take(&mut self.streams);
-            let how = (&self.options, &self.progress);
-            let fetching = self.downloader.fetch_batch(streams, batch, &mut self.late, how);
+            let fetching = self.downloader.fetch_batch(streams, batch, &mut self.late, &self.progress);
             let (before, Fetched { streams, arrived, stored, failed }) = tokio::join!(stored, fetching);
             self.streams = streams;
             self.take_stored(before.unwrap_or_default());
             self.take_stored(stored);
             storing = Some(arrived);
-            by_themselves.extend(failed.into_iter().map(|small| (small.target, small.replaceable)));
+            by_themselves.extend(failed.into_iter().map(|small| small.target));
         }
         if let Some(arrived) = storing {
-            let stored = self.downloader.store_batch(arrived, &self.options).await;
+            let stored = self.downloader.store_batch(arrived).await;
             self.take_stored(stored);
         }
         // A download by itself tries all sources and reports what is wrong with them. That may take minutes: what came is
@@ -264,26 +231,24 @@ impl Downloads {
             let bytes = arrived.bytes.len() as u64;
             let name = record.name.clone();
             let Holder { node, addr, .. } = arrived.from;
-            let sources = vec![Delivery { node, addr, bytes, banned: false }];
-            let done = |path| Downloaded { sources, others, ..self.downloaded(record, path, bytes) };
-            let outcome = result.map(done);
+            let outcome = result.map(|path| {
+                let done = Downloaded::new(record, others, path, bytes, self.began);
+                Downloaded { sources: vec![Delivery { node, addr, bytes, banned: false }], ..done }
+            });
             self.ended(&name, outcome);
         }
     }
 
     /// Downloads files by themselves, a few at once.
-    async fn fetch_large(&mut self, large: Vec<(Target, Option<Stamp>)>) {
+    async fn fetch_large(&mut self, large: Vec<Target>) {
         // Each name is free again as soon as its file is complete.
-        let with_name = |(target, replaceable): (Target, Option<Stamp>)| {
-            let in_use = self.running.remove(&target.record.name);
-            (target, replaceable, in_use)
-        };
+        let with_name = |target: Target| (self.running.remove(&target.record.name), target);
         let large: Vec<_> = large.into_iter().map(with_name).collect();
         let this = &*self;
-        let fetching = large.into_iter().map(async |(target, replaceable, in_use)| {
+        let fetching = large.into_iter().map(async |(in_use, target)| {
             let name = target.record.name.clone();
             let stop = in_use.as_ref().map(|in_use| in_use.stop.clone()).unwrap_or_default(); // it is there
-            (name, this.fetch_by_itself(target, replaceable, stop).await)
+            (name, this.fetch_by_itself(target, stop).await)
         });
         let mut fetching = stream::iter(fetching).buffer_unordered(LARGE_AT_ONCE);
         let mut ended = Vec::new();
@@ -299,39 +264,13 @@ impl Downloads {
     async fn fetch_by_itself(
         &self,
         target: Target,
-        replaceable: Option<Stamp>,
         stop: CancellationToken,
     ) -> Result<Downloaded, DownloadError> {
-        let (name, others) = (target.record.name.clone(), target.others.clone());
+        let (options, name) = (&self.options, target.record.name.clone());
         let part = self.progress.part(&name);
-        part.progress.set_total(target.record.size);
-        if target.record.policy.is_set() {
-            let downloading =
-                self.downloader.download_found(&stop, target, &self.options, (&part.progress, self.began));
-            return unless_ended(&self.downloader.library, &name, &stop, downloading).await;
-        }
-        let obtaining =
-            self.downloader.obtain_anywhere(target, replaceable, &self.options, &part.progress, &stop);
-        let (entry, report) = unless_ended(&self.downloader.library, &name, &stop, obtaining).await?;
-        self.downloader.indexers.offer([&entry.record]).await;
-        let sources = deliveries(&part.progress, &report);
-        let done = self.downloaded(entry.record, entry.path, report.bytes_moved);
-        Ok(Downloaded { sources, others, ..done })
-    }
-
-    fn downloaded(&self, record: VerifiedRecord, path: PathBuf, bytes_moved: u64) -> Downloaded {
-        let (took, freshness) = (self.began.elapsed(), Freshness::Unverified);
-        Downloaded {
-            record,
-            others: Vec::new(),
-            path,
-            bytes_moved,
-            was_here: false,
-            took,
-            freshness,
-            doubt: None,
-            sources: Vec::new(),
-        }
+        let work = Work { options, progress: &part.progress, stop: &stop, began: self.began };
+        let plan = Plan::new(target, options.output.clone());
+        unless_ended(&self.downloader.library, &name, &stop, self.downloader.carry_out(plan, &work)).await
     }
 
     /// What ends the download of `name`.

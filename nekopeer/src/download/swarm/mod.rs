@@ -33,11 +33,7 @@ use super::{
     Downloader,
     file::{checkpoint, reuse::LocalChunks},
 };
-use crate::{
-    state::silence::SILENCE_MAX,
-    storage::{StoreError, catalogue::Catalogue},
-    util::tasks::blocking,
-};
+use crate::{state::silence::SILENCE_MAX, storage::StoreError, util::tasks::blocking};
 
 /// Maximum number of sources asked concurrently.
 const SOURCES_MAX: usize = 8;
@@ -61,7 +57,7 @@ const STALE_AFTER: Duration = Duration::from_secs(2);
 /// Interval between looks at the silence.
 const SILENCE_EVERY: Duration = Duration::from_millis(500);
 /// Interval between checkpoints.
-const NOTE_EVERY: Duration = Duration::from_secs(2);
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(2);
 
 /// The sources to start with, and their open connections, if any.
 pub(super) type Begin = Vec<(Holder, Option<Source>)>;
@@ -84,14 +80,13 @@ impl Downloader {
     {
         local.make_room(transfer.assembly())?;
         let transfer = Arc::new(transfer);
-        let library = Arc::clone(&self.library);
+        let tracker = self.library.tasks.tracker.clone();
         // If the waiting task is dropped: ends the threads and writes a checkpoint.
         let abandoned = scopeguard::guard(Arc::clone(&transfer), move |transfer| {
             transfer.end();
             if transfer.is_resumable() {
-                let tracker = library.tasks.tracker.clone();
                 // Tracked, so that the peer's shutdown waits for it.
-                drop(tracker.spawn_blocking(move || note(&library.catalogue, &transfer)));
+                drop(tracker.spawn_blocking(move || save_checkpoint(&transfer)));
             }
         });
         let mut crew = Crew::new(&transfer, begin);
@@ -113,7 +108,7 @@ impl Downloader {
     {
         let (mut look_after, mut round, mut left) = (LOOK_AFTER, 1, transfer.left());
         let mut look_at = Instant::now() + look_after;
-        let mut note_at = Instant::now() + NOTE_EVERY;
+        let mut checkpoint_at = Instant::now() + CHECKPOINT_EVERY;
         let (mut silence, mut addresses) = (interval(SILENCE_EVERY), interfaces::addresses());
         let _told = scopeguard::guard(Arc::clone(transfer.progress()), |progress| progress.waits_for(None));
         while !transfer.is_over() {
@@ -147,7 +142,7 @@ impl Downloader {
                     Err(error) => rethrow(error),
                 },
                 Some(ended) = crew.local.join_next() => ended.unwrap_or_else(rethrow),
-                Some(noted) = crew.notes.join_next() => noted.unwrap_or_else(rethrow),
+                Some(saved) = crew.checkpoints.join_next() => saved.unwrap_or_else(rethrow),
                 Some(found) = crew.looks.join_next() => {
                     for holder in found.unwrap_or_default() {
                         crew.add(transfer, holder, None);
@@ -170,11 +165,10 @@ impl Downloader {
                         transfer.leave_stale(has_moved);
                     }
                 }
-                () = sleep_until(note_at) => {
-                    note_at = Instant::now() + NOTE_EVERY;
-                    if transfer.is_resumable() && crew.notes.is_empty() {
-                        let (library, transfer) = (Arc::clone(&self.library), Arc::clone(transfer));
-                        crew.notes.spawn(blocking(move || note(&library.catalogue, &transfer)));
+                () = sleep_until(checkpoint_at) => {
+                    checkpoint_at = Instant::now() + CHECKPOINT_EVERY;
+                    if transfer.is_resumable() && crew.checkpoints.is_empty() {
+                        crew.save_checkpoint(transfer);
                     }
                 }
             }
@@ -183,7 +177,7 @@ impl Downloader {
 }
 
 impl Downloader {
-    /// Fetches nothing while downloads are paused; what came stays, and is noted. The sources to start with are asked again
+    /// Fetches nothing while downloads are paused; what came stays, and is saved. The sources to start with are asked again
     /// then.
     async fn suspended(&self, transfer: &Arc<Transfer>, crew: &mut Crew) {
         transfer.suspend();
@@ -191,10 +185,9 @@ impl Downloader {
         transfer.progress().waits_for(Some(format!("{name} waits: downloads are paused")));
         crew.waiting.clear();
         while crew.sources.join_next().await.is_some() {}
-        while crew.notes.join_next().await.is_some() {}
+        while crew.checkpoints.join_next().await.is_some() {}
         if transfer.is_resumable() {
-            let (library, transfer) = (Arc::clone(&self.library), Arc::clone(transfer));
-            crew.notes.spawn(blocking(move || note(&library.catalogue, &transfer)));
+            crew.save_checkpoint(transfer);
         }
         self.throttle.until_paused(false).await;
         transfer.progress().waits_for(None);
@@ -217,9 +210,9 @@ fn rethrow(error: tokio::task::JoinError) {
     }
 }
 
-fn note(catalogue: &Catalogue, transfer: &Transfer) {
-    if let Err(error) = checkpoint::note(catalogue, transfer.assembly()) {
-        debug!(%error, "progress is not noted"); // the next attempt verifies more of the file
+fn save_checkpoint(transfer: &Transfer) {
+    if let Err(error) = checkpoint::save(transfer.record().manifest, transfer.assembly()) {
+        debug!(%error, "progress is not saved"); // the next attempt verifies more of the file
     }
 }
 
@@ -233,7 +226,7 @@ struct Crew {
     sources: JoinSet<NodeId>,
     local: JoinSet<()>,
     looks: JoinSet<Vec<Holder>>,
-    notes: JoinSet<()>,
+    checkpoints: JoinSet<()>,
 }
 
 impl Crew {
@@ -245,7 +238,7 @@ impl Crew {
             sources: JoinSet::new(),
             local: JoinSet::new(),
             looks: JoinSet::new(),
-            notes: JoinSet::new(),
+            checkpoints: JoinSet::new(),
         };
         // A source that is connected counts at the address where it is.
         let (connected, others): (Begin, Begin) = begin.into_iter().partition(|(_, source)| source.is_some());
@@ -279,6 +272,11 @@ impl Crew {
                 self.sources.spawn(run_source(Arc::clone(transfer), holder, None));
             }
         }
+    }
+
+    fn save_checkpoint(&mut self, transfer: &Arc<Transfer>) {
+        let transfer = Arc::clone(transfer);
+        self.checkpoints.spawn(blocking(move || save_checkpoint(&transfer)));
     }
 
     fn ended(&mut self, node: NodeId) {
@@ -323,7 +321,7 @@ impl Crew {
         self.looks.abort_all();
         while self.sources.join_next().await.is_some() {}
         while self.local.join_next().await.is_some() {}
-        while self.notes.join_next().await.is_some() {}
+        while self.checkpoints.join_next().await.is_some() {}
     }
 }
 

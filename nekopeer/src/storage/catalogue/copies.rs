@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use nekoproto::{FileName, Record, VerifiedRecord};
 
-use super::{Catalogue, CatalogueError, Copy, Entry, PassedOver, progress::set_partials, schema::FLOORS};
+use super::{Catalogue, CatalogueError, Copy, Entry, PassedOver, schema::FLOORS};
 
 impl Catalogue {
     /// Whether a copy of `record` may be stored: the name is not published here, and no later version of the
@@ -33,12 +33,13 @@ impl Catalogue {
     }
 
     /// Stores a downloaded copy; it replaces any earlier one. Blocking.
+    #[cfg(test)]
     pub(crate) fn put_copy(&self, copy: Copy) -> Result<(), CatalogueError> {
         self.put_copies(vec![copy])?.remove(0)
     }
 
     /// Stores many downloaded copies in one transaction, with what each passes over; each replaces any earlier one.
-    /// Forgets their partial downloads, and that they are on their way. Blocking.
+    /// Forgets that they are on their way. Blocking.
     pub(crate) fn put_copies(
         &self,
         copies: Vec<Copy>,
@@ -82,7 +83,6 @@ impl Catalogue {
                 entries.iter().map(|entry| (entry.record.name.as_str(), entry.record.origin.as_bytes()));
             keys.try_for_each(|key| table.remove(key).map(drop))
         })?;
-        set_partials(&write, &entries.iter().map(|entry| (&entry.record.name, None)).collect::<Vec<_>>())?;
         write.put_entries(&entries)?;
         self.tables.commit(write)?;
         Ok(results)

@@ -2,9 +2,11 @@
 
 use std::{
     cell::RefCell,
+    ffi::OsStr,
     fmt,
     fs::{self, File, OpenOptions},
     io,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -14,13 +16,13 @@ use nekoproto::{NodeId, only_own, open_private};
 use parking_lot::{ReentrantMutex, RwLock};
 use redb::{
     Database, DatabaseError, Error, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable,
-    StorageError, WriteTransaction, backends::FileBackend,
+    StorageError, TableHandle, WriteTransaction, backends::FileBackend,
 };
 
 use super::{
     error::CatalogueError,
     guard::{Guarded, guarded},
-    schema::{self, CONTENTS, Definition, FILES, FLOORS, HalfHash, META, SCHEMA, UNTOLD},
+    schema::{self, CONTENTS, Definition, FILES, FLOORS, HalfHash, META, PARTIALS, PROGRESS, SCHEMA, UNTOLD},
     write::{Write, Writing},
 };
 
@@ -190,6 +192,7 @@ impl Write<'_> {
             return Err(CatalogueError::OtherFormat { path: path(), found, known: SCHEMA });
         }
         let before = self.tables()?;
+        self.end_noted_partials()?;
         self.create_tables()?;
         if schema.is_some() && self.tables()? == before {
             return Ok(false);
@@ -205,12 +208,29 @@ impl Write<'_> {
         tables.map_err(|error| CatalogueError::database(self.path, error))
     }
 
+    /// Removes the partial files that were noted here before they had a folder of their own: their downloads begin anew.
+    fn end_noted_partials(&self) -> Result<(), CatalogueError> {
+        let removed = guarded(|| {
+            let tables: Vec<_> = self.transaction.list_tables()?.collect();
+            if !tables.iter().any(|table| table.name() == PARTIALS.name()) {
+                return Ok::<_, redb::Error>(());
+            }
+            for row in self.transaction.open_table(PARTIALS)?.iter()? {
+                drop(fs::remove_file(OsStr::from_bytes(row?.1.value()))); // or it is gone
+            }
+            self.transaction.delete_table(PARTIALS)?;
+            self.transaction.delete_table(PROGRESS)?;
+            Ok(())
+        });
+        removed.map_err(|error| CatalogueError::database(self.path, error))
+    }
+
     fn create_tables(&self) -> Result<(), CatalogueError> {
         macro_rules! create {
             ($($table:ident)*) => { $(self.with(schema::$table, |_| Ok(()))?;)* };
         }
-        create!(FILES CONTENTS MANIFEST_USERS SIZES VERSIONS AVERAGES PIPED MANIFESTS PARTIALS FLOORS PLACING);
-        create!(PASSING OUTBOARDS PROGRESS UNTOLD READERS KEPT WITHDRAWN TREES HEARD);
+        create!(FILES CONTENTS MANIFEST_USERS SIZES VERSIONS AVERAGES PIPED MANIFESTS FLOORS PLACING);
+        create!(PASSING OUTBOARDS UNTOLD READERS KEPT WITHDRAWN TREES HEARD);
         Ok(())
     }
 }

@@ -20,7 +20,6 @@ pub(crate) mod numbering;
 mod peek;
 mod piped;
 mod placing;
-mod progress;
 mod publish;
 mod reader;
 mod restore;
@@ -73,6 +72,7 @@ pub(crate) struct Catalogue {
     identity: Identity,
     /// Where the packs of earlier versions are.
     packs: PathBuf,
+    data_dir: PathBuf,
     tables: Tables,
     /// What indexers have listed since `tables` was told of it.
     noted: Mutex<Noted>,
@@ -87,7 +87,8 @@ impl Catalogue {
     pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, CatalogueError> {
         let tables = Tables::open(&folder.join(FILE), identity.id())?;
         let (noted, placing, placed) = Default::default();
-        Ok(Self { identity, packs: folder.join(kept::FOLDER), tables, noted, placing, placed })
+        let (packs, data_dir) = (folder.join(kept::FOLDER), folder.to_owned());
+        Ok(Self { identity, packs, data_dir, tables, noted, placing, placed })
     }
 
     /// The entry of `name`. A damaged one is reported and counts as none; where that would lose something, use

@@ -7,13 +7,11 @@ use super::{Catalogue, CatalogueError, schema::PIPED, write::Write};
 use crate::content::stamp::Stamp;
 
 impl Catalogue {
-    /// Notes that a file with this stamp, from a pipe, will be moved to the place of `name`; it is no partial file
-    /// any more. Blocking.
+    /// Notes that a file with this stamp, from a pipe, will be moved to the place of `name`. Blocking.
     pub(crate) fn note_piped(&self, name: &FileName, stamp: Stamp) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
         let row = codec::encode(&stamp).unwrap_or_default(); // numbers only
         write.with(PIPED, |table| table.insert(name.as_str(), row.as_slice()).map(drop))?;
-        super::progress::set_partials(&write, &[(name, None)])?;
         self.tables.commit(write)
     }
 

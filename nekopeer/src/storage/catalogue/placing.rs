@@ -4,7 +4,7 @@
 use std::{
     collections::HashSet,
     fs::{self, symlink_metadata},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use nekoproto::{FileName, Record};
@@ -16,7 +16,7 @@ use crate::{
         stamp::{Stamp, open_file},
         whole::hash_of,
     },
-    storage::place::keep_at,
+    storage::{partial::partial_paths, place::keep_at},
 };
 
 /// Copies that are being moved to their places, until dropped. Their files are no changes of a user's meanwhile.
@@ -29,7 +29,6 @@ pub(crate) struct Placing<'a> {
 /// A copy that is to be moved to its place.
 pub(crate) struct ToPlace<'a> {
     pub(crate) copy: &'a Copy,
-    pub(crate) partial: PathBuf,
     /// Which versions do not take its place by themselves, once it is there.
     pub(crate) passed_over: Option<PassedOver>,
     /// Cancelled if it is not wanted any more.
@@ -61,8 +60,6 @@ impl Catalogue {
             }
             is_wanted
         });
-        let partials = copies.iter().map(|to_place| (name(to_place), Some(to_place.partial.as_path())));
-        super::progress::set_partials(&write, &partials.collect::<Vec<_>>())?;
         write.put_placing(copies.iter())?;
         self.tables.commit(write)?;
         Ok(placing)
@@ -91,7 +88,7 @@ impl Catalogue {
         let Some(copy) = copy?.flatten() else { return Ok(None) };
         let Entry { path, .. } = &copy.entry;
         let moved = stamp_at(path).filter(|there| is_still(&copy.entry, path, there));
-        self.end_exchange(&copy.entry, moved.is_some())?;
+        self.end_exchange(&copy.entry, moved.is_some());
         let Some(stamp) = moved else {
             let write = self.tables.begin()?;
             write.end_placing(std::iter::once(name))?;
@@ -105,27 +102,27 @@ impl Catalogue {
 
     /// After an exchange of names, what had been in the place of `placed` is where the partial file was. The file that is
     /// known here is removed, any other is kept: it may have been saved there just before.
-    fn end_exchange(&self, placed: &Entry, is_moved: bool) -> Result<(), CatalogueError> {
+    fn end_exchange(&self, placed: &Entry, is_moved: bool) {
         let Record { name, .. } = &*placed.record;
-        let Some(path) = self.partial(name)? else { return Ok(()) };
-        let Some(there) = stamp_at(&path) else { return Ok(()) };
-        let is_partial = placed.stamp.is_same_file(&there);
-        if is_partial && !is_moved {
-            return Ok(()); // nothing was exchanged
-        }
-        if is_partial || self.get(name).is_some_and(|before| is_still(&before, &path, &there)) {
-            drop(fs::remove_file(path)); // or it is gone
-            return Ok(());
-        }
-        match keep_at(&path, &placed.path) {
-            Ok(at) => {
-                tracing::warn!(file = %at.display(), "stood in the place of {name} when that was replaced, and is kept")
+        for path in partial_paths(&self.data_dir, name, &placed.path) {
+            let Some(there) = stamp_at(&path) else { continue };
+            let is_partial = placed.stamp.is_same_file(&there);
+            if is_partial && !is_moved {
+                continue; // nothing was exchanged
             }
-            Err(error) => {
-                tracing::warn!(file = %path.display(), %error, "stood in the place of {name}, and stays there")
+            if is_partial || self.get(name).is_some_and(|before| is_still(&before, &path, &there)) {
+                drop(fs::remove_file(path)); // or it is gone
+                continue;
+            }
+            match keep_at(&path, &placed.path) {
+                Ok(at) => {
+                    tracing::warn!(file = %at.display(), "stood in the place of {name} when that was replaced, and is kept")
+                }
+                Err(error) => {
+                    tracing::warn!(file = %path.display(), %error, "stood in the place of {name}, and stays there")
+                }
             }
         }
-        Ok(())
     }
 
     /// Ends all that the last process left. Blocking.

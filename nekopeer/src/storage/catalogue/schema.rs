@@ -28,7 +28,7 @@ pub(super) const VERSIONS: Definition<&str, u64> = Definition::new("versions");
 pub(super) const AVERAGES: Definition<&str, u32> = Definition::new("averages");
 /// Hash -> encoded manifest, unless the record implies it.
 pub(super) const MANIFESTS: Definition<&[u8; 32], &[u8]> = Definition::new("manifests");
-/// Name -> path of its partial download.
+/// Of the format before: name -> path of its partial download.
 pub(super) const PARTIALS: Definition<&str, &[u8]> = Definition::new("partials");
 /// Name -> row, manifest and outboard of a copy that is about to be moved to its place.
 pub(super) const PLACING: Definition<&str, Placed> = Definition::new("placing");
@@ -42,7 +42,7 @@ pub(super) const FLOORS: Definition<(&str, &[u8; 32]), &[u8]> = Definition::new(
 pub(super) const HEARD: Definition<(&str, &[u8; 32]), &[u8]> = Definition::new("heard");
 /// Hash of a manifest -> outboard of its file.
 pub(super) const OUTBOARDS: Definition<&[u8; 32], &[u8]> = Definition::new("outlines");
-/// Path of a partial download -> its checkpoint.
+/// Of the format before: path of a partial download -> its checkpoint.
 pub(super) const PROGRESS: Definition<&[u8], &[u8]> = Definition::new("progress");
 /// Name -> the version published here that not every indexer has listed.
 pub(super) const UNTOLD: Definition<&str, &[u8]> = Definition::new("untold");

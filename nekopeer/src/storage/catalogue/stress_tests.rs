@@ -25,7 +25,6 @@ fn read(catalogue: &Catalogue, names: &[FileName]) {
             catalogue.is_pending(&entry.record);
         }
         catalogue.floors(name).unwrap();
-        catalogue.partial(name).unwrap();
     }
     catalogue.has_pending();
     catalogue.near_in_size(1100, 4);

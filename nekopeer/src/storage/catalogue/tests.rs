@@ -1,6 +1,6 @@
 //! Tests of the catalogue: what survives a restart, and that no version number is used twice.
 
-use std::{path::PathBuf, sync::atomic::AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 use nekoproto::{Policy, Record, Staleness, VerifiedRecord, Version};
 use testkit::{goods, values::name};
@@ -101,7 +101,6 @@ fn everything_is_there_after_a_restart() {
         let catalogue = setup.open();
         setup.publish(&catalogue, "a", b"one");
         catalogue.put_copy(stored(setup.copy("b", 7), b"manifest")).unwrap();
-        catalogue.begin_partials(&[(&name("c"), PathBuf::from("/somewhere"))]).unwrap();
         let entry = catalogue.get(&name("a")).unwrap();
         (entry.clone(), catalogue.manifest_of(&entry).unwrap())
     };
@@ -111,7 +110,6 @@ fn everything_is_there_after_a_restart() {
     assert_eq!(catalogue.with_content(&entry.record.content), std::slice::from_ref(&entry));
     assert_eq!(catalogue.with_manifest(&entry.record.manifest), [entry]);
     assert_eq!(names(&catalogue), ["a", "b"]);
-    assert_eq!(catalogue.partial(&name("c")).unwrap(), Some(PathBuf::from("/somewhere")));
 }
 
 /// A crash between taking the number and the commit loses the publish and nothing else.

@@ -1,11 +1,6 @@
 //! One transaction that changes the database.
 
-use std::{
-    cell::RefCell,
-    ffi::OsStr,
-    os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
-};
+use std::{cell::RefCell, path::Path};
 
 use nekoproto::{
     FileName, ManifestHash, Record, Version,
@@ -20,8 +15,8 @@ use super::{
     guard::{Guarded, guarded},
     placing::ToPlace,
     schema::{
-        AVERAGES, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS,
-        PASSING, PLACING, SIZES, UNTOLD, VERSIONS, WITHDRAWN, half,
+        AVERAGES, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PASSING,
+        PLACING, SIZES, UNTOLD, VERSIONS, WITHDRAWN, half,
     },
     untold::Row,
 };
@@ -204,23 +199,6 @@ impl Write<'_> {
     ) -> Result<(), CatalogueError> {
         self.with(AVERAGES, |table| {
             averages.try_for_each(|(name, average)| table.insert(name.as_str(), average).map(drop))
-        })
-    }
-
-    /// Stores the paths of partial downloads, removes those without one; returns the paths before.
-    pub(super) fn set_partials<'a>(
-        &self,
-        changes: impl Iterator<Item = (&'a FileName, Option<&'a Path>)>,
-    ) -> Result<Vec<Option<PathBuf>>, CatalogueError> {
-        self.with(PARTIALS, |table| {
-            let change = |(name, to): (&FileName, Option<&Path>)| {
-                let before = match to {
-                    Some(path) => table.insert(name.as_str(), path.as_os_str().as_bytes())?,
-                    None => table.remove(name.as_str())?,
-                };
-                Ok(before.map(|bytes| PathBuf::from(OsStr::from_bytes(bytes.value()))))
-            };
-            changes.map(change).collect()
         })
     }
 

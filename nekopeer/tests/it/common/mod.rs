@@ -74,11 +74,10 @@ impl Folder {
         self.path(text).symlink_metadata().is_ok()
     }
 
-    /// The partial files directly in the folder.
+    /// The partial files of downloads, without their checkpoints.
     pub(crate) fn partials(&self) -> Vec<PathBuf> {
-        let found = std::fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path());
-        let is_partial = |path: &PathBuf| path.to_string_lossy().contains(nekopeer::PARTIAL_PREFIX);
-        found.filter(is_partial).collect()
+        let found = std::fs::read_dir(self.path(".neko/parts")).into_iter().flatten();
+        found.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_none()).collect()
     }
 
     /// The configuration of a serving peer with this folder.

@@ -1,0 +1,193 @@
+//! From names to the versions that are downloaded: a search, and a choice among the answers.
+
+use std::{iter, sync::Arc};
+
+use futures::{StreamExt, stream};
+use nekoproto::{FileName, Holder, NodeId, Record, VerifiedRecord};
+
+use super::{DownloadError, DownloadOptions, Downloader};
+use crate::{
+    indexers::{Answer, SearchError, Wishes},
+    state::{
+        choice::{NoChoice, Target, choose},
+        freshness::OnStale,
+    },
+};
+
+/// Names that are searched for at once by the ids of their origins.
+const WISHED_AT_ONCE: usize = 16;
+
+/// What to download under a name, or why nothing was found.
+pub(super) type Found = (FileName, Result<Target, DownloadError>);
+
+impl Downloader {
+    /// Finds the version of one name.
+    pub(crate) async fn find(
+        &self,
+        name: &FileName,
+        options: &DownloadOptions,
+    ) -> Result<Target, DownloadError> {
+        self.find_all(vec![name.clone()], options).await.remove(0).1 // one for each name
+    }
+
+    /// Finds the version of each of `names`, in any order.
+    pub(super) async fn find_all(&self, names: Vec<FileName>, options: &DownloadOptions) -> Vec<Found> {
+        let (mut names, mut all) = (names, Vec::new());
+        names.retain(|name| match self.own(name) {
+            Some(error) => {
+                all.push((name.clone(), Err(error)));
+                false
+            }
+            None => true,
+        });
+        let answers = match self.indexers.search_all(&names, options.scope(), &options.via).await {
+            Ok(answers) => answers.into_iter().map(Ok).collect(),
+            Err(error) => nobody_asked(&names, error),
+        };
+        let found = iter::zip(names, answers).map(async |(name, answer)| {
+            let found = answer.and_then(|answer| self.choose(&name, options, answer));
+            let found = self.find_wished(&name, options, found).await;
+            (name, found)
+        });
+        let found = stream::iter(found).buffered(WISHED_AT_ONCE).collect().await;
+        all.extend(self.ask_further(found, options).await);
+        all
+    }
+
+    /// `found`; or, if the origin that is wanted was not in an answer that had no room for all, what is found of it by
+    /// its id.
+    async fn find_wished(
+        &self,
+        name: &FileName,
+        options: &DownloadOptions,
+        mut found: Result<Target, DownloadError>,
+    ) -> Result<Target, DownloadError> {
+        let wishes = options.wishes(name);
+        if wishes.origin.is_none() || !found.as_ref().is_err_and(DownloadError::is_incomplete) {
+            return found;
+        }
+        match self.search_again(name, options, &wishes).await {
+            Some(Err(DownloadError::NotOfOrigin { complete: true, .. })) => {
+                if let Err(DownloadError::NotOfOrigin { complete, .. }) = &mut found {
+                    *complete = true;
+                }
+                found
+            }
+            Some(again) => again,
+            None => found,
+        }
+    }
+
+    /// Searches for what meets `wishes`; none if nobody answered.
+    pub(super) async fn search_again(
+        &self,
+        name: &FileName,
+        options: &DownloadOptions,
+        wishes: &Wishes,
+    ) -> Option<Result<Target, DownloadError>> {
+        let answer = self.indexers.search_again(name, options.scope(), &options.via, wishes).await.ok()?;
+        Some(self.choose(name, options, answer))
+    }
+
+    /// Why `name` is not downloaded if this peer is its origin.
+    pub(super) fn own(&self, name: &FileName) -> Option<DownloadError> {
+        let catalogue = &self.library.catalogue;
+        let own = catalogue.get(name).filter(|entry| catalogue.is_own(entry));
+        own.map(|_| DownloadError::Own(name.clone()))
+    }
+
+    /// Chooses a version: never older than one that is or was held, and of the same origin unless another is given.
+    pub(super) fn choose(
+        &self,
+        name: &FileName,
+        options: &DownloadOptions,
+        Answer { mut candidates, withdrawn, complete, .. }: Answer,
+    ) -> Result<Target, DownloadError> {
+        if let Some(error) = self.own(name) {
+            return Err(error);
+        }
+        let here = self.library.catalogue.get(name);
+        let said = options.origin_of(name);
+        // What goes on by itself takes no other origin's file in the place of a copy that was dropped.
+        let dropped = match (&here, options.unattended) {
+            (None, true) => self.library.catalogue.floors(name)?,
+            _ => Vec::new(),
+        };
+        let held = here.as_deref().or(dropped.first()).map(|entry| entry.record.origin);
+        let origin = said.map(str::to_owned).or(here.as_ref().map(|here| here.record.origin.to_string()));
+        let is_wanted = |record: &Record| {
+            origin.as_ref().is_none_or(|digits| record.origin.to_string().starts_with(digits.as_str()))
+        };
+        let withdrawn = withdrawn.into_iter().find(|withdrawal| is_wanted(withdrawal));
+        let mut others: Vec<NodeId> = candidates.iter().map(|candidate| candidate.record.origin).collect();
+        others.sort_unstable();
+        others.dedup();
+        if let ([other], None, false) = (&others[..], said, dropped.is_empty())
+            && dropped.iter().all(|dropped| dropped.record.origin != *other)
+        {
+            candidates.clear();
+        }
+        let is_refetched =
+            || self.library.preference(name).on_stale.unwrap_or(self.on_stale) == OnStale::Refetch;
+        let unattended = options.unattended || candidates.len() > 1 && is_refetched();
+        let listed = |origin| self.endpoint.access().allowed.admits(origin);
+        let chosen = choose(candidates, origin.as_deref(), listed, unattended);
+        let mut target = chosen.map_err(|why| match (why, &withdrawn, said) {
+            (NoChoice::Ambiguous(origins), ..) => DownloadError::Ambiguous { name: name.clone(), origins },
+            (NoChoice::NoHit, Some(withdrawal), _) if others.is_empty() => {
+                DownloadError::withdrawn(withdrawal)
+            }
+            (NoChoice::NoHit, _, Some(origin)) => {
+                DownloadError::NotOfOrigin { name: name.clone(), origin: origin.to_owned(), others, complete }
+            }
+            (NoChoice::NoHit, _, None) => match held.filter(|_| !others.is_empty()) {
+                Some(origin) => DownloadError::OriginGone { name: name.clone(), origin, others },
+                None => DownloadError::NotFound { name: name.clone(), complete },
+            },
+        })?;
+        target.sources.retain(|source| source.node != self.library.node);
+        let was_here = self.library.catalogue.floor(name, &target.record.origin)?.map(Arc::new);
+        let known = || here.iter().chain(&was_here).filter_map(|known| known.newest.as_ref());
+        if let Some(later) = known().find(|later| later.is_withdrawal() && later.replaces(&target.record)) {
+            return Err(DownloadError::withdrawn(later));
+        }
+        let later =
+            [here, was_here].into_iter().flatten().find(|known| known.record.replaces(&target.record));
+        match later {
+            Some(known) => Err(DownloadError::Older {
+                name: name.clone(),
+                found: target.record.version,
+                held: known.record.version,
+            }),
+            None => Ok(target),
+        }
+    }
+
+    /// Searches for further holders of the bytes of `record`.
+    pub(super) fn look_for_sources(
+        &self,
+        record: &VerifiedRecord,
+        options: &DownloadOptions,
+    ) -> impl Future<Output = Vec<Holder>> + Send + 'static {
+        let (indexers, record, own) = (Arc::clone(&self.indexers), record.clone(), self.library.node);
+        let (scope, via) = (options.scope(), options.via.clone());
+        let wishes = options.wishes(&record.name);
+        async move {
+            let answer = indexers.search_again(&record.name, scope, &via, &wishes).await;
+            let found = answer.unwrap_or_default().candidates.into_iter();
+            let same = found.filter(|found| found.record.content == record.content);
+            same.flat_map(|found| found.holders).filter(|holder| holder.node != own).collect()
+        }
+    }
+}
+
+/// Why none of `names` can be looked for.
+fn nobody_asked(names: &[FileName], error: SearchError) -> Vec<Result<Answer, DownloadError>> {
+    if names.len() == 1 {
+        return vec![Err(error.into())];
+    }
+    let source = Arc::new(error);
+    let failed =
+        |name: &FileName| DownloadError::NobodyAsked { name: name.clone(), source: Arc::clone(&source) };
+    names.iter().map(|name| Err(failed(name))).collect()
+}

@@ -1,0 +1,83 @@
+//! [`Plan`]: which version is downloaded, from whom, how it is put together, and where it lands. Whoever asks for a
+//! download makes one; [`Downloader::carry_out`] does the rest.
+
+use std::{path::PathBuf, sync::Arc, time::Instant};
+
+use nekoproto::{FileName, Manifest, VerifiedRecord};
+use tokio_util::sync::CancellationToken;
+
+use super::{DownloadOptions, Downloader, error::DownloadError, swarm::Begin};
+use crate::{
+    content::{outboard::Segments, stamp::Stamp},
+    state::choice::Target,
+    storage::catalogue::PassedOver,
+    util::progress::Progress,
+};
+
+/// A version that is to be downloaded.
+pub(crate) struct Plan {
+    /// The version, and who holds it.
+    pub(super) target: Target,
+    /// How it is put together, if that is known already.
+    pub(super) layout: Option<Layout>,
+    pub(super) landing: Landing,
+}
+
+/// How a version is put together, and the sources to start with.
+pub(crate) struct Layout {
+    pub(super) manifest: Arc<Manifest>,
+    pub(super) encoded: Arc<[u8]>,
+    /// The outboard, if a holder has it. Bytes are verified by its segments, and the whole file with them.
+    pub(super) outboard: Option<Arc<Segments>>,
+    pub(super) begin: Begin,
+}
+
+/// Where a version lands.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Landing {
+    /// Its path, or the folder for it; `None`: under its name in the share folder.
+    pub(super) output: Option<PathBuf>,
+    /// The stamp of the file that it may replace there.
+    pub(super) replaceable: Option<Stamp>,
+    /// Which versions do not take its place by themselves from then on.
+    pub(super) passed_over: Option<PassedOver>,
+}
+
+/// What a running download works with.
+#[derive(Clone, Copy)]
+pub(super) struct Work<'a> {
+    pub(super) options: &'a DownloadOptions,
+    pub(super) progress: &'a Arc<Progress>,
+    /// Ends it.
+    pub(super) stop: &'a CancellationToken,
+    pub(super) began: Instant,
+}
+
+impl Plan {
+    /// The newest version, as it was found.
+    pub(crate) fn new(target: Target, output: Option<PathBuf>) -> Self {
+        Self { target, layout: None, landing: Landing { output, ..Landing::default() } }
+    }
+}
+
+impl Layout {
+    /// That of a version whose manifest is stored here; `None` if that is damaged.
+    pub(super) fn stored(record: &VerifiedRecord, encoded: Vec<u8>) -> Option<Self> {
+        let manifest = Arc::new(Manifest::decode_for(record, &encoded).ok()?);
+        Some(Self { manifest, encoded: encoded.into(), outboard: None, begin: Vec::new() })
+    }
+}
+
+impl Downloader {
+    /// A plan of the version that the options ask for.
+    pub(super) async fn plan(
+        &self,
+        name: &FileName,
+        options: &DownloadOptions,
+    ) -> Result<Plan, DownloadError> {
+        match options.version {
+            None => Ok(Plan::new(self.find(name, options).await?, options.output.clone())),
+            Some(version) => self.find_version(name, version, options).await,
+        }
+    }
+}
