@@ -120,22 +120,6 @@ async fn download_of_a_peer_that_crashed_goes_on_in_the_next_with_what_is_intact
     }
 }
 
-#[testkit::test]
-async fn what_another_program_writes_into_the_partial_is_fetched_again() {
-    let (goods, (indexer, [(to, reader)])) = (goods(1), network().await);
-    let _hanging = faltering(&indexer, &goods, Then::Hang).await;
-    let (file, progress) = (name("a"), Arc::new(Progress::default()));
-    let downloading = reader.peer.download(&file, DownloadOptions::default(), &progress);
-    let scribbling = async {
-        eventually(async || (progress.done() == DELIVERED as u64).then_some(())).await;
-        partial(&to).write_all_at(b"\0", CHUNK_BYTES as u64 + 1).unwrap();
-        goods.held(2, indexer.local_addr()).await
-    };
-    let (done, _honest) = tokio::join!(downloading, scribbling);
-    assert!(to.read("a") == goods.bytes, "what stands there is what was published");
-    assert_eq!(done.unwrap().bytes_moved, (goods.bytes.len() + CHUNK_BYTES) as u64);
-}
-
 /// In a chunk that is not among those which are looked at before a download goes on.
 #[testkit::test]
 async fn what_another_program_writes_between_two_attempts_is_fetched_again() {

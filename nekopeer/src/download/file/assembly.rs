@@ -373,7 +373,8 @@ mod tests {
         let (folder, assembly) = complete();
         let error = assembly.finish(&record(b"something else"), &CancellationToken::new()).unwrap_err();
         assert!(matches!(error, AssembleError::WrongContent));
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(folder.path().join("parts")).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is in the place");
     }
 
     #[test]

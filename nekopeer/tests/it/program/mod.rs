@@ -111,8 +111,8 @@ impl Home {
 
     /// What is known of the partial files of running downloads.
     pub(crate) fn partials(&self) -> Vec<fs::Metadata> {
-        let entries = fs::read_dir(self.folder.path()).unwrap().map(Result::unwrap);
-        let partials = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(".neko-part-"));
+        let entries = fs::read_dir(self.path(".neko/parts")).into_iter().flatten().map(Result::unwrap);
+        let partials = entries.filter(|entry| entry.path().extension().is_none()); // the others are checkpoints
         partials.filter_map(|entry| entry.metadata().ok()).collect()
     }
 
