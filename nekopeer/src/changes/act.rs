@@ -1,19 +1,21 @@
-//! Looks at what is due, and publishes or withdraws it.
+//! Looks at what is due, and publishes or withdraws it; rescans all files now and then for what no event told.
 
 use std::{
     collections::{HashMap, HashSet},
+    mem::{replace, take},
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use super::{
     Left, Told, Watching,
-    look::{self, At},
+    folders::Folder,
+    look::{self, At, Scan},
 };
 use crate::{
     content::{chunker::ChunkError, stamp::Stamp},
     library::Library,
-    publish::{PublishError, WITHDRAWN_AT_ONCE},
+    publish::{PublishError, PublishOutcome, Publishing, WITHDRAWN_AT_ONCE},
     rules::Ignores,
     state::changes::{Look, Sign, Verdict},
     storage::catalogue::{CatalogueError, Withdrawal},
@@ -21,19 +23,16 @@ use crate::{
 };
 
 impl Watching {
-    /// Looks at the paths that are due, and does what is to be done.
+    /// Looks at the paths that are due, and does what is to be done. A set is published whole once nothing else is due.
     pub(super) async fn act(&mut self) -> Result<(), Left> {
-        if self.set.is_some() {
-            return self.act_on_set().await;
-        }
         let due = self.changes.due(clock::now());
-        if due.is_empty() {
-            return Ok(());
-        }
-        let trees = Arc::clone(&self.trees);
+        let (trees, is_set) = (Arc::clone(&self.trees), self.set.is_some());
         let look = move |library: &Arc<Library>| {
-            let look = |path: PathBuf| (look::look(library, &trees, &path), path);
-            due.into_iter().map(look).collect::<Vec<_>>()
+            let look = |path: &Path| match is_set {
+                true => look::look_in_set(path),
+                false => look::look(library, &trees, path),
+            };
+            due.into_iter().map(|path| (look(&path), path)).collect::<Vec<_>>()
         };
         let (mut changed, mut gone) = (Vec::new(), Vec::new());
         let found = self.library.blocking(look).await;
@@ -42,8 +41,8 @@ impl Watching {
             let look = match at {
                 At::Look(look) => look,
                 At::Folder => {
-                    self.changes.forget_below(&path);
-                    self.rescans.soon(now);
+                    self.changes.forget(&path);
+                    self.rescans.soon(now); // what is in a new one may have come before it was watched
                     continue;
                 }
                 At::Other => {
@@ -60,6 +59,11 @@ impl Watching {
                 Verdict::Publish(stamp) => changed.push((path, stamp)),
                 Verdict::Withdraw => gone.push(path),
             }
+        }
+        if let Some(set) = &mut self.set {
+            set.is_due |= !(changed.is_empty() && gone.is_empty());
+            let is_quiet = self.changes.next_at().is_none();
+            return if set.is_due && is_quiet { self.publish_set().await } else { Ok(()) };
         }
         if !gone.is_empty() {
             self.withdraw(gone).await?;
@@ -108,25 +112,38 @@ impl Watching {
             }
             (files, failed)
         };
-        let (files, mut failed) = self.library.blocking(prepare).await;
-        let mut publishing = self.publisher.publishing_seen(files, self.policy, &Arc::<Progress>::default());
+        let (files, failed) = self.library.blocking(prepare).await;
+        let publishing = self.publisher.publishing_seen(files, self.policy, &Arc::<Progress>::default());
+        let failed = self.tell_published(publishing, failed, &stamps).await?;
+        stamps.keys().filter(|path| !failed.contains(*path)).for_each(|path| self.failures.forget(path));
+        Ok(())
+    }
+
+    /// Tells what is published, and what of it cannot be, with what `failed` before, if the user does not know; returns the
+    /// paths of the latter. Of a set nobody is told that it is as before.
+    pub(super) async fn tell_published(
+        &mut self,
+        mut publishing: Publishing,
+        mut failed: Vec<(PathBuf, PublishError)>,
+        stamps: &HashMap<PathBuf, Stamp>,
+    ) -> Result<HashSet<PathBuf>, Left> {
         let mut failed_paths = HashSet::new();
         loop {
             let mut outcome = match publishing.next().await {
                 Ok(Some(outcome)) => outcome,
-                Ok(None) => break,
-                Err(error) => return self.tell(Told::Note(format!("error: {error}"))).await,
+                Ok(None) => return Ok(failed_paths),
+                Err(error) => {
+                    let roots = self.trees.iter().map(|tree| tree.root().to_owned());
+                    PublishOutcome { failed: roots.zip([error]).collect(), ..PublishOutcome::default() }
+                }
             };
             outcome.failed.append(&mut failed);
             failed_paths.extend(outcome.failed.iter().map(|(path, _)| path.clone()));
             outcome.failed.retain(|(path, error)| self.is_news(path, stamps.get(path).copied(), error));
-            self.tell(Told::Published(outcome)).await?;
+            if self.set.is_none() || !(outcome.published.is_empty() && outcome.failed.is_empty()) {
+                self.tell(Told::Published(outcome)).await?;
+            }
         }
-        stamps
-            .keys()
-            .filter(|path| !failed_paths.contains(*path))
-            .for_each(|path| self.failures.forget(path));
-        Ok(())
     }
 
     /// Whether the user is to be told that the file at `path` cannot be published.
@@ -146,5 +163,67 @@ impl Watching {
             _ => stamp,
         };
         self.failures.note(path, tried, &error.to_string())
+    }
+
+    /// Compares all files with what is published.
+    pub(super) async fn rescan(&mut self) -> Result<(), Left> {
+        let began = clock::now();
+        self.look_at_folders(None).await?;
+        if self.set.is_some() {
+            self.look_at_set().await;
+            self.rescans.ended(began, clock::now());
+            return self.scanned(PublishOutcome::default()).await;
+        }
+        let trees = self.trees_here();
+        let scanned = self.library.blocking(move |library| look::scan(library, &trees)).await;
+        let now = clock::now();
+        self.rescans.ended(began, now);
+        let Scan { changed, missing, failed } = match scanned {
+            Ok(scan) => scan,
+            Err(error) => return self.tell(Told::Note(format!("error: {error}"))).await,
+        };
+        let excusing = self.folders.iter_mut().filter(|folder| folder.presence.is_here());
+        let excusing = excusing.filter_map(|folder| take(&mut folder.excuses).then(|| folder.path.clone()));
+        let excusing: Vec<PathBuf> = excusing.collect();
+        self.look_at_folders(None).await?; // what vanished meanwhile is not missing
+        for (path, stamp) in changed {
+            if self.failures.may_try(&path, stamp) {
+                self.changes.found(path, Look::File(stamp), now);
+            }
+        }
+        for path in missing {
+            let above = |folder: &&Folder| path.starts_with(&folder.path);
+            if self.folders.iter().filter(above).any(|folder| !folder.presence.is_here()) {
+                continue; // it vanished meanwhile
+            }
+            let is_excused = excusing.iter().any(|folder| path.starts_with(folder));
+            if is_excused || self.folders.iter().filter(above).any(|folder| folder.excuses) {
+                self.excused.insert(path);
+            } else if !self.excused.contains(&path) {
+                self.changes.found(path, Look::Missing, now);
+            }
+        }
+        let was_scanned = self.was_scanned;
+        let mut outcome = PublishOutcome { failed, ..PublishOutcome::default() };
+        outcome.failed.retain(|(path, error)| self.is_news(path, None, error) && was_scanned);
+        self.scanned(outcome).await
+    }
+
+    /// Tells what a rescan found; after the first, that changes are seen from now on.
+    async fn scanned(&mut self, outcome: PublishOutcome) -> Result<(), Left> {
+        match replace(&mut self.was_scanned, true) {
+            false => self.tell(Told::Note(format!("watching {} for changes", self.title()))).await,
+            true if outcome.failed.is_empty() => Ok(()),
+            true => self.tell(Told::Published(outcome)).await,
+        }
+    }
+
+    /// What is watched, in a few words.
+    fn title(&self) -> String {
+        match &*self.trees {
+            [] => String::new(),
+            [tree] => tree.root().display().to_string(),
+            [first, others @ ..] => format!("{} and {} more", first.root().display(), others.len()),
+        }
     }
 }

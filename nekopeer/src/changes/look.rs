@@ -71,6 +71,15 @@ pub(super) fn look(library: &Library, trees: &[Tree], path: &Path) -> At {
     }
 }
 
+/// What is at `path`, which is in a set.
+pub(super) fn look_in_set(path: &Path) -> At {
+    match symlink_metadata(path) {
+        Ok(found) if found.is_dir() => At::Folder,
+        Ok(found) => At::Look(Look::File(Stamp::of(&found))),
+        Err(_) => At::Look(Look::Missing),
+    }
+}
+
 fn is_published(library: &Library, name: &FileName, path: &Path) -> bool {
     let entry = library.catalogue.get(name);
     entry.is_some_and(|entry| library.catalogue.is_own(&entry) && entry.path == path)

@@ -7,15 +7,13 @@
 mod act;
 mod folders;
 mod look;
-mod presence;
-mod rescan;
 mod set;
 mod signs;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     convert::Infallible,
     path::PathBuf,
     sync::Arc,
@@ -28,7 +26,7 @@ use tokio::{sync::mpsc, time::sleep};
 use self::{
     folders::{Folder, folders_of},
     set::Set,
-    signs::Signs,
+    signs::{NO_WATCHES, Signs},
 };
 use crate::{
     content::stamp::Stamp,
@@ -127,14 +125,7 @@ impl Watching {
         let told = self.told.clone();
         tokio::select! {
             () = told.closed() => {}
-            Left = self.until_left() => {}
-        }
-    }
-
-    async fn until_left(&mut self) -> Left {
-        match self.watch().await {
-            Err(left) => left,
-            Ok(never) => match never {},
+            _left = self.watch() => {}
         }
     }
 
@@ -168,7 +159,7 @@ impl Watching {
     async fn take_signs(&mut self) -> Result<(), Left> {
         let signs = self.signs.take();
         let now = clock::now();
-        let (rules, paths): (Vec<_>, Vec<_>) =
+        let (rules, paths): (HashMap<_, _>, HashMap<_, _>) =
             signs.paths.into_iter().partition(|(path, _)| is_ignore_file(path));
         if !rules.is_empty() {
             self.rescans.soon(now); // there may be files that are not skipped any more
@@ -186,11 +177,7 @@ impl Watching {
             self.rescans.soon(now);
         }
         if signs.is_blind {
-            self.set_blind(
-                "new folders",
-                "there are not enough inotify watches (fs.inotify.max_user_watches)",
-            )
-            .await?;
+            self.set_blind("new folders", NO_WATCHES).await?;
         }
         Ok(())
     }

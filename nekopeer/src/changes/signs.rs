@@ -19,10 +19,12 @@ use crate::{publish::tree::Tree, state::changes::Sign};
 /// Paths that wait to be taken, at most. Beyond that a rescan finds what happened.
 const PATHS_MAX: usize = 100_000;
 
+pub(super) const NO_WATCHES: &str = "there are not enough inotify watches (fs.inotify.max_user_watches)";
+
 /// The signs that came since they were taken last.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
-    pub(super) paths: Vec<(PathBuf, Sign)>,
+    pub(super) paths: HashMap<PathBuf, Sign>,
     /// Some did not come.
     pub(super) is_lost: bool,
     /// From now on not all come: there are not enough watches for new folders.
@@ -38,15 +40,8 @@ pub(super) struct Signs {
 
 #[derive(Debug, Default)]
 struct Inbox {
-    paths: Mutex<Waiting>,
+    gathered: Mutex<Gathered>,
     came: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    paths: HashMap<PathBuf, Sign>,
-    is_lost: bool,
-    is_blind: bool,
 }
 
 impl Signs {
@@ -78,9 +73,7 @@ impl Signs {
         let mode = if is_deep { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
         drop(watcher.unwatch(folder)); // it may not be watched
         watcher.watch(folder, mode).map_err(|error| match error.kind {
-            ErrorKind::MaxFilesWatch => {
-                "there are not enough inotify watches (fs.inotify.max_user_watches)".to_owned()
-            }
+            ErrorKind::MaxFilesWatch => NO_WATCHES.to_owned(),
             _ => error.to_string(),
         })
     }
@@ -91,37 +84,36 @@ impl Signs {
     }
 
     pub(super) fn take(&self) -> Gathered {
-        let Waiting { paths, is_lost, is_blind } = mem::take(&mut *self.inbox.paths.lock());
-        Gathered { paths: paths.into_iter().collect(), is_lost, is_blind }
+        mem::take(&mut *self.inbox.gathered.lock())
     }
 }
 
 impl Inbox {
     fn note(&self, event: notify::Result<Event>, trees: &[Tree]) {
-        let mut waiting = self.paths.lock();
+        let mut gathered = self.gathered.lock();
         match event {
             Ok(event) => {
-                waiting.is_lost |= event.need_rescan();
+                gathered.is_lost |= event.need_rescan();
                 let sign = sign_of(event.kind);
                 for (path, sign) in event.paths.into_iter().zip(sign.into_iter().cycle()) {
                     if trees.iter().any(|tree| tree.concerns(&path)) {
-                        waiting.add(path, sign);
+                        gathered.add(path, sign);
                     }
                 }
             }
             Err(error) => {
                 tracing::debug!(%error, "events of files were lost");
-                waiting.is_lost = true;
-                waiting.is_blind |= matches!(error.kind, ErrorKind::MaxFilesWatch);
+                gathered.is_lost = true;
+                gathered.is_blind |= matches!(error.kind, ErrorKind::MaxFilesWatch);
             }
         }
-        if waiting.is_lost || !waiting.paths.is_empty() {
+        if gathered.is_lost || !gathered.paths.is_empty() {
             self.came.notify_one();
         }
     }
 }
 
-impl Waiting {
+impl Gathered {
     fn add(&mut self, path: PathBuf, sign: Sign) {
         if self.paths.len() >= PATHS_MAX {
             self.paths.clear();

@@ -246,7 +246,7 @@ impl Downloader {
         let Plan { target, layout, mut landing } = plan;
         let (name, others) = (target.record.name.clone(), target.others.clone());
         let is_told = landing.passed_over.is_some_and(|passed| passed.why == Why::RolledBack);
-        if is_told && self.library.judged.has(&name) {
+        if is_told && self.library.is_hooked(&name) {
             return Err(DownloadError::Judged(name));
         }
         work.progress.set_total(target.record.size);

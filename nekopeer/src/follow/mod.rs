@@ -188,9 +188,9 @@ impl Follower {
         let (name, version) = (&record.name, record.version);
         let path = self.library.shown_path(held);
         let about = Told { name, version, path: &path, previous };
-        let judging = self.library.judged.begin(name);
+        let running = self.library.begin_hook(name);
         let ended = hook.run(about, &self.printed).await;
-        drop(judging);
+        drop(running);
         let Err(failure) = ended else {
             let (name, command, accepted) = (name.clone(), hook.id(), (record.origin, version));
             seen.accepted = Some(accepted);

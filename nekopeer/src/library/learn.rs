@@ -1,8 +1,8 @@
-//! News of newer versions: verified records are recorded durably, and queued for
-//! [`watch`](crate::watch).
+//! [`News`]: what is to be acted on by [`watch`](crate::watch). Newer versions are recorded durably before.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    mem,
     sync::Arc,
 };
 
@@ -18,7 +18,40 @@ use crate::{
     util::clock,
 };
 
+/// What was not acted on yet.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    /// Copies of which a newer version was recorded, and their origins.
+    pub(crate) outdated: BTreeMap<FileName, NodeId>,
+    /// Names whose newest version somebody waits for, and their origins.
+    pub(crate) wanted: BTreeMap<FileName, NodeId>,
+    /// Files found changed on disk, or as they were again.
+    pub(crate) changed: BTreeSet<FileName>,
+    /// Newer versions that the own indexers may not know.
+    pub(crate) heard: Vec<VerifiedRecord>,
+    /// Versions of this node that its catalogue does not have.
+    pub(crate) own: BTreeMap<FileName, VerifiedRecord>,
+    /// Names whose numbers a publish settles by itself, and by how many publishes.
+    settling: HashMap<FileName, usize>,
+}
+
 impl Library {
+    /// Notes what is to be acted on, and has [`watch`](crate::watch) look.
+    pub(crate) fn note<T>(&self, note: impl FnOnce(&mut News) -> T) -> T {
+        let noted = note(&mut self.news.lock());
+        self.wake();
+        noted
+    }
+
+    /// Takes all news but that of names that a running publish settles by itself.
+    pub(crate) fn take_news(&self) -> News {
+        let mut news = self.news.lock();
+        let News { own, settling, .. } = &mut *news;
+        let own = own.extract_if(.., |name, _| settling.contains_key(name)).collect();
+        let settling = mem::take(settling);
+        mem::replace(&mut news, News { own, settling, ..News::default() })
+    }
+
     /// Records verified records durably; returns once that is done. [`watch`](crate::watch) acts on them in
     /// the background. False if a write to the catalogue failed.
     ///
@@ -75,11 +108,10 @@ impl Library {
                 }
             }
         }
-        let mut news = self.news.lock();
-        news.outdated.extend(outdated);
-        news.heard.extend(newer);
-        drop(news);
-        self.wake();
+        self.note(|news| {
+            news.outdated.extend(outdated);
+            news.heard.extend(newer);
+        });
         is_noted
     }
 
@@ -115,64 +147,46 @@ impl Library {
         if !self.is_serving {
             return; // it offers nothing, and tells no user
         }
-        let mut is_queued = false;
         for record in heard {
-            if self.judge(&record).is_some_and(|judgment| judgment != Judgment::Stands) {
-                let mut own = self.own_news.lock();
-                let known = own.heard.get(&record.name);
-                if known.is_none_or(|known| record.version >= known.version) {
-                    own.heard.insert(record.name.clone(), record);
-                    is_queued = true;
-                }
+            if self.judge(&record, false).is_some_and(|judgment| judgment != Judgment::Stands) {
+                self.note(|news| {
+                    let known = news.own.get(&record.name);
+                    if known.is_none_or(|known| record.version >= known.version) {
+                        news.own.insert(record.name.clone(), record);
+                    }
+                });
             }
-        }
-        if is_queued {
-            self.wake();
         }
     }
 
-    /// What to do about `heard`, signed by this node; `None` if nothing is published under its name.
-    pub(crate) fn judge(&self, heard: &VerifiedRecord) -> Option<Judgment> {
+    /// What to do about `heard`, signed by this node; `None` if nothing is published under its name. Whatever the network
+    /// relies on, what `is_wanted` stands.
+    pub(crate) fn judge(&self, heard: &VerifiedRecord, is_wanted: bool) -> Option<Judgment> {
         let entry = self.catalogue.get_stated(&heard.name).filter(|entry| self.catalogue.is_own(entry))?;
-        let is_pending = self.catalogue.is_pending(&entry.record);
+        let is_pending = is_wanted || self.catalogue.is_pending(&entry.record);
         let newest = entry.newest.as_deref();
         Some(Mine { record: &entry.record, newest, is_pending }.judge(heard))
     }
 
-    /// Takes the queued records of this node, but for the names that a running publish settles by itself.
-    pub(crate) fn take_own_news(&self) -> Vec<VerifiedRecord> {
-        let mut own = self.own_news.lock();
-        let OwnNews { heard, settling } = &mut *own;
-        heard.extract_if(.., |name, _| !settling.contains_key(name)).map(|(_, record)| record).collect()
-    }
-
     /// Whether another version of `name` was heard with this key, and it is not settled yet which one stands.
     pub(super) fn is_heard(&self, name: &FileName) -> bool {
-        self.own_news.lock().heard.contains_key(name)
+        self.news.lock().own.contains_key(name)
     }
 
     /// Whether a publish settles the number of `name` by itself, and then tells its subscribers.
     pub(crate) fn is_settling(&self, name: &FileName) -> bool {
-        self.own_news.lock().settling.contains_key(name)
+        self.news.lock().settling.contains_key(name)
     }
 
     /// While the guard lives, a publish settles the numbers of `names` by itself.
     pub(crate) fn settle(self: &Arc<Self>, names: Vec<FileName>) -> Settling {
-        let mut own = self.own_news.lock();
+        let mut news = self.news.lock();
         for name in &names {
-            *own.settling.entry(name.clone()).or_default() += 1;
+            *news.settling.entry(name.clone()).or_default() += 1;
         }
-        drop(own);
+        drop(news);
         Settling { library: Arc::clone(self), names }
     }
-}
-
-/// Records of this node that its catalogue does not have.
-#[derive(Debug, Default)]
-pub(super) struct OwnNews {
-    heard: BTreeMap<FileName, VerifiedRecord>,
-    /// Names whose numbers a publish settles, and by how many publishes.
-    settling: HashMap<FileName, usize>,
 }
 
 /// Names whose numbers a publish settles.
@@ -195,32 +209,28 @@ impl Settling {
 
     /// Takes the queued records of these names.
     pub(crate) fn take(&self) -> Vec<VerifiedRecord> {
-        let mut own = self.library.own_news.lock();
-        if own.heard.is_empty() {
+        let own = &mut self.library.news.lock().own;
+        if own.is_empty() {
             return Vec::new();
         }
-        self.names.iter().filter_map(|name| own.heard.remove(name)).collect()
+        self.names.iter().filter_map(|name| own.remove(name)).collect()
     }
 }
 
 impl Drop for Settling {
     fn drop(&mut self) {
-        let mut own = self.library.own_news.lock();
-        for name in &self.names {
-            if let Some(publishes) = own.settling.get_mut(name) {
-                *publishes -= 1;
-                if *publishes == 0 {
-                    own.settling.remove(name);
+        self.library.note(|News { settling, .. }| {
+            for name in &self.names {
+                if let Some(publishes) = settling.get_mut(name) {
+                    *publishes -= 1;
+                    if *publishes == 0 {
+                        settling.remove(name);
+                    }
                 }
             }
-        }
-        if own.settling.is_empty() {
-            own.settling.shrink_to_fit();
-        }
-        let is_left = !own.heard.is_empty();
-        drop(own);
-        if is_left {
-            self.library.wake();
-        }
+            if settling.is_empty() {
+                settling.shrink_to_fit();
+            }
+        });
     }
 }

@@ -7,7 +7,6 @@ pub(crate) mod changed;
 pub(crate) mod copies;
 pub(crate) mod counters;
 pub(crate) mod events;
-pub(crate) mod judged;
 pub(crate) mod learn;
 pub(crate) mod lent;
 mod numbers;
@@ -19,7 +18,7 @@ pub(crate) mod subscribers;
 pub(crate) mod tests;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, hash_map},
+    collections::{HashMap, hash_map},
     net::SocketAddr,
     path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
@@ -27,7 +26,7 @@ use std::{
 };
 
 use nekoindexer::checks::SignatureChecks;
-use nekoproto::{FileName, NodeId, VerifiedRecord};
+use nekoproto::{FileName, NodeId};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
@@ -36,8 +35,7 @@ use self::{
     changed::ChangedFiles,
     counters::Counters,
     events::{EVENTS_KEPT, Event},
-    judged::Judged,
-    learn::OwnNews,
+    learn::News,
     lent::Lent,
     opened::Reads,
     subscribers::Subscribers,
@@ -65,8 +63,8 @@ pub(crate) struct Library {
     pub(crate) reads: Reads,
     /// Versions that were asked for by their number.
     pub(crate) lent: Lent,
-    /// Names on whose version a command of a follower is running.
-    pub(crate) judged: Judged,
+    /// Names on which the command of a follower runs, once for each: what stands there is up to it.
+    hooked: Mutex<Vec<FileName>>,
     pub(crate) checks: SignatureChecks,
     pub(crate) tasks: Tasks,
     pub(crate) counters: Arc<Counters>,
@@ -82,8 +80,7 @@ pub(crate) struct Library {
     in_use: Mutex<HashMap<FileName, (Arc<Progress>, CancellationToken)>>,
     /// Notified when a name is no longer in use.
     freed: Notify,
-    pub(crate) news: Mutex<News>,
-    own_news: Mutex<OwnNews>,
+    news: Mutex<News>,
     /// This peer has no indexer, so that nobody else lists its numbers.
     is_alone: bool,
     /// An indexer has answered a registration of everything since this process began.
@@ -119,16 +116,6 @@ pub(crate) struct Opened {
     pub(crate) lock: DataLock,
 }
 
-/// News that was recorded and not yet acted on.
-#[derive(Debug, Default)]
-pub(crate) struct News {
-    pub(crate) outdated: BTreeMap<FileName, NodeId>,
-    /// Files found changed on disk, or as they were again.
-    pub(crate) changed: BTreeSet<FileName>,
-    /// Newer versions that the own indexers may not know.
-    pub(crate) heard: Vec<VerifiedRecord>,
-}
-
 impl Library {
     pub(crate) fn new(
         opened: Opened,
@@ -148,7 +135,7 @@ impl Library {
             subscribers: Subscribers::default(),
             reads: Reads::default(),
             lent: Lent::default(),
-            judged: Judged::default(),
+            hooked: Mutex::default(),
             checks: SignatureChecks::default(),
             tasks: Tasks::default(),
             counters: Arc::default(),
@@ -159,7 +146,6 @@ impl Library {
             in_use: Mutex::default(),
             freed: Notify::new(),
             news: Mutex::default(),
-            own_news: Mutex::default(),
             is_alone: indexers == 0,
             is_registered: AtomicBool::new(false),
             unreached: Mutex::default(),
@@ -233,6 +219,22 @@ impl Library {
     /// Whether the file of `name` is being written.
     pub(crate) fn is_in_use(&self, name: &FileName) -> bool {
         self.in_use.lock().contains_key(name)
+    }
+
+    /// The command of a follower runs on `name` until the guard is dropped.
+    pub(crate) fn begin_hook<'a>(&'a self, name: &'a FileName) -> impl Drop + 'a {
+        self.hooked.lock().push(name.clone());
+        scopeguard::guard((), move |()| {
+            let mut names = self.hooked.lock();
+            if let Some(at) = names.iter().position(|hooked| hooked == name) {
+                names.swap_remove(at);
+            }
+        })
+    }
+
+    /// Whether the command of a follower runs on `name`.
+    pub(crate) fn is_hooked(&self, name: &FileName) -> bool {
+        self.hooked.lock().contains(name)
     }
 
     /// Wakes [`watch`](crate::watch).

@@ -198,8 +198,7 @@ impl Library {
     /// The file of `name` was found to be other than when it was hashed: it is looked at, and offered no more.
     pub(crate) fn note_changed(&self, name: &FileName) {
         if !self.changed.has(name) {
-            self.news.lock().changed.insert(name.clone());
-            self.wake();
+            self.note(|news| news.changed.insert(name.clone()));
         }
     }
 }

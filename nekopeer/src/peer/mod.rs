@@ -151,7 +151,7 @@ impl Peer {
             peers: Arc::clone(&peers),
             downloader: Arc::clone(&downloader),
             publisher: Arc::clone(&publisher),
-            requests: Mutex::default(),
+            waiting: Mutex::default(),
         });
         let tasks = &library.tasks;
         let accepts = tasks.stop.child_token();

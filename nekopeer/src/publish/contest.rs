@@ -16,14 +16,6 @@ use crate::{
 /// publishes at the same moment.
 const ROUNDS_MAX: usize = 4;
 
-/// What was heard, by what is to be done about it.
-#[derive(Debug, Default)]
-struct Plan {
-    adopt: Vec<VerifiedRecord>,
-    renumber: Vec<VerifiedRecord>,
-    superseded: Vec<VerifiedRecord>,
-}
-
 /// What was done.
 #[derive(Debug, Default)]
 struct Done {
@@ -31,15 +23,6 @@ struct Done {
     /// The new versions, each with the number before.
     renumbered: Vec<(Version, VerifiedRecord)>,
     superseded: Vec<VerifiedRecord>,
-}
-
-/// Who settles numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Occasion {
-    /// A publish: the user wants this version to stand.
-    Publish,
-    /// News in the background.
-    Heard,
 }
 
 impl Publisher {
@@ -52,12 +35,12 @@ impl Publisher {
             if heard.is_empty() {
                 break;
             }
-            let Ok(done) = self.carry_out(self.plan(heard, Occasion::Publish)).await else { break };
-            let renumbered: Vec<_> = done.renumbered.into_iter().map(|(_, record)| record).collect();
-            self.indexers.offer(renumbered.iter().chain(&done.adopted)).await;
-            let now = renumbered.into_iter().chain(done.adopted);
+            let Ok(done) = self.carry_out(heard, true).await else { break };
+            let renumbered = done.renumbered.into_iter().map(|(_, record)| record);
+            let now: Vec<VerifiedRecord> = renumbered.chain(done.adopted).collect();
+            self.indexers.offer(&now).await;
             let mut now: HashMap<FileName, VerifiedRecord> =
-                now.map(|record| (record.name.clone(), record)).collect();
+                now.into_iter().map(|record| (record.name.clone(), record)).collect();
             for record in &mut outcome.published {
                 if let Some(now) = now.remove(&record.name) {
                     *record = now;
@@ -81,7 +64,7 @@ impl Publisher {
     /// Does what is to be done about `heard`: versions of own files that this node signed and its catalogue
     /// does not have.
     pub(crate) async fn resolve(self: Arc<Self>, heard: Vec<VerifiedRecord>) {
-        let Ok(done) = self.carry_out(self.plan(heard, Occasion::Heard)).await else { return };
+        let Ok(done) = self.carry_out(heard, false).await else { return };
         let library = &self.library;
         let superseded = done.superseded.iter().map(|record| record.name.clone()).collect();
         self.indexers.look_at(superseded).await;
@@ -103,35 +86,27 @@ impl Publisher {
         self.tell_subscribers(&news);
     }
 
-    fn plan(&self, heard: Vec<VerifiedRecord>, occasion: Occasion) -> Plan {
-        let mut plan = Plan::default();
-        for record in heard {
-            let Some(judgment) = self.library.judge(&record) else { continue };
-            match judgment {
-                Judgment::Stands => continue,
-                Judgment::Adopt => &mut plan.adopt,
-                Judgment::Renumber => &mut plan.renumber,
-                Judgment::Superseded if occasion == Occasion::Publish => &mut plan.renumber,
-                Judgment::Superseded => &mut plan.superseded,
-            }
-            .push(record);
-        }
-        plan
-    }
-
-    /// Changes the catalogue.
-    async fn carry_out(&self, plan: Plan) -> Result<Done, CatalogueError> {
-        let Plan { mut adopt, mut renumber, superseded } = plan;
-        let heard = adopt.first().or(renumber.first()).or(superseded.first()).cloned();
+    /// Changes the catalogue as [`judge`](Library::judge) says, where the published version `is_wanted` or as the user
+    /// left it.
+    async fn carry_out(&self, heard: Vec<VerifiedRecord>, is_wanted: bool) -> Result<Done, CatalogueError> {
+        let first = heard.first().cloned();
         let change = move |library: &Arc<Library>| -> Result<Done, CatalogueError> {
             let catalogue = &library.catalogue;
-            let mut done = Done::default();
             // A file that was changed is not offered anyway: its number is found when it is published.
             let is_intact = |record: &VerifiedRecord| {
                 catalogue.get_stated(&record.name).is_some_and(|entry| on_disk(&entry).is_none())
             };
-            adopt.retain(is_intact);
-            renumber.retain(is_intact);
+            let (mut adopt, mut renumber, mut superseded) = (Vec::new(), Vec::new(), Vec::new());
+            for record in heard {
+                match library.judge(&record, is_wanted) {
+                    None | Some(Judgment::Stands) => {}
+                    Some(Judgment::Superseded) => superseded.push(record),
+                    Some(_) if !is_intact(&record) => {}
+                    Some(Judgment::Adopt) => adopt.push(record),
+                    Some(Judgment::Renumber) => renumber.push(record),
+                }
+            }
+            let mut done = Done::default();
             if !adopt.is_empty() {
                 done.adopted = catalogue.adopt(&adopt)?;
             }
@@ -145,7 +120,7 @@ impl Publisher {
             Ok(done)
         };
         let done = self.library.blocking(change).await;
-        if let (Err(error), Some(heard)) = (&done, heard) {
+        if let (Err(error), Some(heard)) = (&done, first) {
             let (name, version) = (heard.name.clone(), heard.version);
             let why = format!("others know version {version}, and no other number can be taken: {error}");
             self.library.tell(Event::Failed { name, why });

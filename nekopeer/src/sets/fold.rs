@@ -1,9 +1,10 @@
 //! From a folder to the one file of a set: all of one moment, or an error.
 
 use std::{
+    collections::HashSet,
     fs::{File, Metadata},
     io::{self, Read as _, Write},
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -36,12 +37,45 @@ fn is_executable(metadata: &Metadata) -> bool {
 
 /// A file of the folder, as it was found.
 #[derive(Debug, PartialEq, Eq)]
-struct Found {
+struct FoundFile {
     path: FileName,
     /// Where its bytes are: elsewhere in the folder, if it is a link.
     at: PathBuf,
     stamp: Stamp,
     is_executable: bool,
+}
+
+/// What is in a folder.
+#[derive(Debug, Default)]
+struct Found {
+    /// The files that the filter does not skip, by path.
+    files: Vec<FoundFile>,
+    skipped: Vec<Skipped>,
+    /// The file systems of the folders.
+    disks: HashSet<u64>,
+}
+
+/// What is in a folder, as far as it says whether the folder changed.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    /// Of the paths and stamps of the files of which [`fold`] would make a set, or of why it would make none.
+    pub(crate) hash: blake3::Hash,
+    /// The number of file systems, if all could be looked at.
+    pub(crate) disks: Option<usize>,
+}
+
+/// Lists the folder of a set. Blocking.
+pub(crate) fn list(folder: &Path, filter: &Filter) -> Listing {
+    let (mut hasher, found) = (blake3::Hasher::new(), find(folder, filter));
+    match &found {
+        Ok(found) => found.files.iter().for_each(|file| {
+            hasher.update(format!("{file:?}").as_bytes());
+        }),
+        Err(error) => {
+            hasher.update(error.to_string().as_bytes());
+        }
+    }
+    Listing { hash: hasher.finalize(), disks: found.ok().map(|found| found.disks.len()) }
 }
 
 /// Writes the set of all files below `folder`, an absolute path without links, to `out`, but for what the filter skips, which is
@@ -52,17 +86,17 @@ pub(super) fn fold(
     out: &mut impl Write,
     (progress, stop): (&Progress, &CancellationToken),
 ) -> Result<Option<(Index, Vec<Skipped>)>, SetError> {
-    let (found, skipped) = list(folder, filter)?;
-    progress.set_total(progress.done() + 2 * found.iter().map(|file| file.stamp.size()).sum::<u64>());
-    let mut members = Vec::with_capacity(found.len());
+    let Found { files, skipped, .. } = find(folder, filter)?;
+    progress.set_total(progress.done() + 2 * files.iter().map(|file| file.stamp.size()).sum::<u64>());
+    let mut members = Vec::with_capacity(files.len());
     let mut buffer = vec![0; READ_BYTES];
-    for file in &found {
+    for file in &files {
         let content = copy(file, out, &mut buffer, (progress, stop))?;
         let Some(content) = content else { return Ok(None) };
         let (path, size, is_executable) = (file.path.clone(), file.stamp.size(), file.is_executable);
         members.push(Member { path, size, is_executable, content });
     }
-    if list(folder, filter)?.0 != found {
+    if find(folder, filter)?.files != files {
         return Ok(None);
     }
     let index = Index::new(members)?;
@@ -70,13 +104,12 @@ pub(super) fn fold(
     Ok(Some((index, skipped)))
 }
 
-/// All files below `folder` that the filter does not skip, by path; and what it skips.
-fn list(folder: &Path, filter: &Filter) -> Result<(Vec<Found>, Vec<Skipped>), SetError> {
+fn find(folder: &Path, filter: &Filter) -> Result<Found, SetError> {
     let unreadable = |error: walkdir::Error| {
         let path = error.path().unwrap_or(folder).to_owned();
         SetError::Unreadable { path, source: error.into() }
     };
-    let (mut files, mut skipped, mut ignores) = (Vec::new(), Vec::new(), Ignores::new());
+    let (mut found, mut ignores) = (Found::default(), Ignores::new());
     let mut walk = WalkDir::new(folder).into_iter();
     while let Some(entry) = walk.next() {
         let entry = entry.map_err(unreadable)?;
@@ -85,7 +118,7 @@ fn list(folder: &Path, filter: &Filter) -> Result<(Vec<Found>, Vec<Skipped>), Se
         let cause = if is_own { None } else { filter.skips_in_folder(path, kind.is_dir(), &mut ignores)? };
         if let Some(cause) = cause {
             let (path, is_folder) = (path.to_owned(), kind.is_dir());
-            skipped.push(Skipped { path, cause, is_folder, is_published: false });
+            found.skipped.push(Skipped { path, cause, is_folder, is_published: false });
         }
         if is_own || cause.is_some() {
             if kind.is_dir() {
@@ -96,6 +129,7 @@ fn list(folder: &Path, filter: &Filter) -> Result<(Vec<Found>, Vec<Skipped>), Se
         let (at, metadata) = match kind {
             kind if kind.is_dir() => {
                 filter.enter(path, &mut ignores)?;
+                found.disks.insert(entry.metadata().map_err(unreadable)?.dev());
                 continue;
             }
             kind if kind.is_symlink() => target(folder, filter, path)?,
@@ -109,13 +143,13 @@ fn list(folder: &Path, filter: &Filter) -> Result<(Vec<Found>, Vec<Skipped>), Se
         let named = FileName::from_path(relative);
         let named = named.map_err(|source| SetError::Name { path: path.to_owned(), source })?;
         let is_executable = is_executable(&metadata);
-        files.push(Found { path: named, at, stamp: Stamp::of(&metadata), is_executable });
+        found.files.push(FoundFile { path: named, at, stamp: Stamp::of(&metadata), is_executable });
     }
-    if files.len() > SET_FILES_MAX {
-        return Err(BadSet::TooManyFiles(files.len()).into()); // before any is read
+    if found.files.len() > SET_FILES_MAX {
+        return Err(BadSet::TooManyFiles(found.files.len()).into()); // before any is read
     }
-    files.sort_unstable_by(|a, b| a.path.as_path().cmp(b.path.as_path()));
-    Ok((files, skipped))
+    found.files.sort_unstable_by(|a, b| a.path.as_path().cmp(b.path.as_path()));
+    Ok(found)
 }
 
 /// The file of the folder that the link at `path` leads to.
@@ -134,7 +168,7 @@ fn target(folder: &Path, filter: &Filter, path: &Path) -> Result<(PathBuf, Metad
 
 /// Copies the bytes of `file`; returns their hash, or `None` if it is not as it was found.
 fn copy(
-    file: &Found,
+    file: &FoundFile,
     out: &mut impl Write,
     buffer: &mut [u8],
     (progress, stop): (&Progress, &CancellationToken),

@@ -27,8 +27,11 @@ use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
 
 pub use self::error::{BadSet, SetError};
-pub(crate) use self::stage::OLD_KEPT;
-pub(crate) use self::standing::{check_place, remove_folder};
+pub(crate) use self::{
+    fold::{Listing, list},
+    stage::OLD_KEPT,
+    standing::{check_place, remove_folder},
+};
 use self::{
     index::Index,
     replaced::Replaced,

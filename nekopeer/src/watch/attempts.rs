@@ -5,7 +5,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 use futures::FutureExt;
 use nekoproto::{FileName, VerifiedRecord};
 
-use super::{Watch, is_up_to_date, requests::FetchRequest};
+use super::{Waiting, Watch, is_up_to_date};
 use crate::{
     download::{DownloadError, DownloadOptions, Downloaded},
     library::{
@@ -27,8 +27,8 @@ impl Watch {
     pub(super) async fn attempt(
         &self,
         name: FileName,
-        mut waiting: Vec<FetchRequest>,
-    ) -> (FileName, Outcome, Vec<FetchRequest>) {
+        mut waiting: Vec<Waiting>,
+    ) -> (FileName, Outcome, Vec<Waiting>) {
         waiting.retain(|one| !one.done.is_closed());
         let options = waiting.first().map(|one| one.options.clone());
         let on_panic = if options.is_some() { Ended::Failed } else { Ended::GivenUp };
@@ -72,7 +72,7 @@ impl Watch {
         let preference = library.blocking(move |library| library.preference(&asked)).await;
         match preference.on_stale.unwrap_or(self.downloader.on_stale) {
             OnStale::Keep => Ok((Ended::GivenUp, None)),
-            _ if library.judged.has(name) => Ok((Ended::InUse, None)), // what stands there is up to a command
+            _ if library.is_hooked(name) => Ok((Ended::InUse, None)), // what stands there is up to a command
             OnStale::Drop => Ok(self.drop_copy(name).await),
             OnStale::Refetch => {
                 let Some(newest) = library.wanted(name) else { return Ok((Ended::Done, None)) };
@@ -152,7 +152,7 @@ impl Watch {
 }
 
 /// Returns when nobody waits any more, if anybody did.
-async fn all_gone(waiting: &mut [FetchRequest]) {
+async fn all_gone(waiting: &mut [Waiting]) {
     for one in waiting.iter_mut() {
         one.done.closed().await;
     }
@@ -228,10 +228,10 @@ mod tests {
         let peer = Peer::spawn(config).await.unwrap();
         let (watch, name) = (&peer.watch, FileName::new("a").unwrap());
         peer.library.catalogue.put_copy(Copy { entry, manifest: Vec::new(), outboard: Vec::new() }).unwrap();
-        let judging = peer.library.judged.begin(&name);
+        let hook = peer.library.begin_hook(&name);
         assert_eq!(watch.attempt(name.clone(), Vec::new()).await.1, (Ended::InUse, None));
         assert!(path.exists());
-        drop(judging);
+        drop(hook);
         assert_eq!(watch.attempt(name.clone(), Vec::new()).await.1, (Ended::Done, None));
         assert!(!path.exists());
     }

@@ -4,11 +4,9 @@
 //! a lost push is found within the bound.
 
 mod attempts;
-mod requests;
 
 use std::{
-    collections::{BTreeSet, HashMap},
-    mem,
+    collections::{BTreeMap, HashMap},
     panic::AssertUnwindSafe,
     sync::Arc,
     time::Duration,
@@ -17,18 +15,17 @@ use std::{
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use nekoproto::{FileName, NodeId, VerifiedRecord};
 use parking_lot::Mutex;
-use tokio::time::sleep;
+use tokio::{sync::oneshot, time::sleep};
 
-use self::requests::FetchRequest;
-pub(crate) use self::requests::is_up_to_date;
 use crate::{
-    download::Downloader,
+    download::{DownloadError, DownloadOptions, Downloader},
     indexers::Indexers,
-    library::{Library, News, events::Event},
+    library::{Library, events::Event, learn::News},
     peers::Peers,
     publish::Publisher,
     sets,
     state::{freshness::OnStale, outdated::Ended},
+    storage::catalogue::Entry,
     util::clock,
 };
 
@@ -43,8 +40,22 @@ pub(crate) struct Watch {
     pub(crate) peers: Arc<Peers>,
     pub(crate) downloader: Arc<Downloader>,
     pub(crate) publisher: Arc<Publisher>,
-    /// Names that are to be downloaded, and their origins.
-    pub(crate) requests: Mutex<Vec<(FileName, NodeId, FetchRequest)>>,
+    /// Those who wait for the newest version of a name.
+    pub(crate) waiting: Mutex<HashMap<FileName, Vec<Waiting>>>,
+}
+
+/// Somebody who waits for a download. It is repeated until it succeeds.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    options: DownloadOptions,
+    /// Whether it is repeated even if it fails and only a user can change that.
+    lasts: bool,
+    done: oneshot::Sender<Result<(), DownloadError>>,
+}
+
+/// Whether the newest version of `held` that is known and wanted is in its place. Blocking.
+pub(crate) fn is_up_to_date(library: &Library, held: &Entry) -> bool {
+    library.wanted(&held.record.name).is_none() && sets::is_in_place(library, held)
 }
 
 impl Watch {
@@ -62,28 +73,30 @@ impl Watch {
                 watch.library.blocking(|library| sets::sweep_replaced(library)).await;
             });
             // Outdated copies that the last run did not handle.
-            self.line_up(self.library.outdated(), false).await;
+            let outdated = self.library.outdated();
+            self.library.note(|news| news.outdated.extend(outdated));
         }
         let (mut attempts, mut asking) = (FuturesUnordered::new(), FuturesUnordered::new());
-        let mut waiting: HashMap<FileName, Vec<FetchRequest>> = HashMap::new();
         let mut blocked = HashMap::new(); // what their users were told last
         loop {
-            let News { outdated: news, mut heard, changed } = mem::take(&mut *self.library.news.lock());
-            let requests = mem::take(&mut *self.requests.lock());
-            let followed = requests.iter().map(|(name, origin, _)| (name.clone(), *origin)).collect();
-            for (name, _, one) in requests {
-                waiting.entry(name).or_default().push(one);
+            let News { outdated: news, wanted, mut heard, changed, own, .. } = self.library.take_news();
+            if self.library.is_serving && !changed.is_empty() {
+                self.spawn(
+                    |watch| async move { watch.indexers.look_at(changed.into_iter().collect()).await },
+                );
             }
-            self.act(changed);
-            self.line_up(followed, true).await;
-            self.line_up(news.into_iter().collect(), false).await;
+            if !own.is_empty() {
+                self.spawn(|watch| Arc::clone(&watch.publisher).resolve(own.into_values().collect()));
+            }
+            self.line_up(wanted, true).await;
+            self.line_up(news, false).await;
             let now = clock::now();
             let begun = outdated.lock().begin(now);
             // What is downloaded or dropped at once is registered or withdrawn then; a withdrawal is not downloaded.
             heard.retain(|record| record.is_withdrawal() || !begun.contains(&record.name));
             self.pass_on(heard);
             attempts.extend(begun.into_iter().map(|name| {
-                let waiting = waiting.remove(&name).unwrap_or_default();
+                let waiting = self.waiting.lock().remove(&name).unwrap_or_default();
                 self.attempt(name, waiting)
             }));
             let (asked, ask_at) = self.library.ask(now);
@@ -96,7 +109,7 @@ impl Watch {
                 Some((origin, is_answered)) = asking.next() => self.library.asked(origin, is_answered),
                 Some((name, (how, why), left)) = attempts.next() => {
                     if !left.is_empty() {
-                        waiting.entry(name.clone()).or_default().extend(left);
+                        self.waiting.lock().entry(name.clone()).or_default().extend(left);
                     }
                     let is_first = outdated.lock().ended(&name, how, clock::now(), rand::random());
                     if is_first {
@@ -115,21 +128,6 @@ impl Watch {
         }
     }
 
-    /// Acts on what needs no turn.
-    fn act(self: &Arc<Self>, changed: BTreeSet<FileName>) {
-        if !self.library.is_serving {
-            return;
-        }
-        if !changed.is_empty() {
-            let changed = changed.into_iter().collect();
-            self.spawn(|watch| async move { watch.indexers.look_at(changed).await });
-        }
-        let own = self.library.take_own_news();
-        if !own.is_empty() {
-            self.spawn(|watch| Arc::clone(&watch.publisher).resolve(own));
-        }
-    }
-
     /// Tells the own indexers, which may list older versions.
     fn pass_on(self: &Arc<Self>, heard: Vec<VerifiedRecord>) {
         if self.library.is_serving && !heard.is_empty() {
@@ -137,15 +135,37 @@ impl Watch {
         }
     }
 
+    /// Has the newest version of `name` downloaded. If it `lasts`, also what only a user can change is waited for.
+    ///
+    /// # Cancel safety
+    /// Safe: the download ends soon.
+    pub(crate) async fn bring(
+        &self,
+        name: &FileName,
+        options: DownloadOptions,
+        lasts: bool,
+    ) -> Result<(), DownloadError> {
+        let (done, ended) = oneshot::channel();
+        // What is not held counts as of an origin of its own.
+        let unknown = || NodeId::from_bytes(*blake3::hash(name.as_str().as_bytes()).as_bytes());
+        let origin = self.library.catalogue.get(name).map_or_else(unknown, |held| held.record.origin);
+        self.waiting.lock().entry(name.clone()).or_default().push(Waiting { options, lasts, done });
+        self.library.note(|news| news.wanted.insert(name.clone(), origin));
+        match ended.await {
+            Ok(result) => result,
+            Err(_) => std::future::pending().await, // the peer has ended
+        }
+    }
+
     /// Adds those of `news` about which something is to be done; all if they are `followed`.
-    async fn line_up(&self, mut news: Vec<(FileName, NodeId)>, followed: bool) {
+    async fn line_up(&self, mut news: BTreeMap<FileName, NodeId>, followed: bool) {
         if news.is_empty() {
             return;
         }
         let of_all = self.downloader.on_stale;
         let wanted = move |library: &Arc<Library>| {
             let on_stale = |name: &FileName| library.preference(name).on_stale.unwrap_or(of_all);
-            news.retain(|(name, _)| followed || on_stale(name) != OnStale::Keep);
+            news.retain(|name, _| followed || on_stale(name) != OnStale::Keep);
             for (name, origin) in news {
                 let need = library.need(&name, origin);
                 library.outdated.lock().add(name, need);
