@@ -11,10 +11,10 @@ use super::{
     plan::{Landing, Layout, Plan},
 };
 use crate::{
-    library::{Library, opened::open_unchanged},
+    library::Library,
     sets::output_of,
     state::choice::Target,
-    storage::catalogue::{CatalogueError, Copy, Entry, PassedOver, Why},
+    storage::catalogue::{CatalogueError, Entry, PassedOver, Why},
 };
 
 /// Holders that are asked, how many at once, and how many of those that have the version are enough.
@@ -32,10 +32,15 @@ impl Downloader {
         if let Some(error) = self.own(name) {
             return Err(error);
         }
-        let (wanted, digits) = (name.clone(), options.origin_of(name).map(str::to_owned));
-        let look = move |library: &Arc<Library>| here(library, &wanted, version, digits.as_deref());
-        if let Some(earlier) = self.library.blocking(look).await? {
-            return Ok(earlier);
+        let wanted = name.clone();
+        let look = move |library: &Arc<Library>| kept(library, &wanted, Some(version), None);
+        let is_of = |digits, here: &Plan| here.target.record.origin.to_string().starts_with(digits);
+        match self.library.blocking(look).await {
+            Ok(here) if options.origin_of(name).is_none_or(|digits: &str| is_of(digits, &here)) => {
+                return Ok(here);
+            }
+            Ok(_) | Err(DownloadError::NotKept { .. }) => {}
+            Err(error) => return Err(error),
         }
         let newest = self.find(name, options).await?;
         if newest.record.version == version {
@@ -77,30 +82,7 @@ impl Downloader {
     }
 }
 
-/// The version if it is held or kept here, and its origin's id begins with `digits`. Blocking.
-fn here(
-    library: &Library,
-    name: &FileName,
-    version: Version,
-    digits: Option<&str>,
-) -> Result<Option<Plan>, DownloadError> {
-    let is_wanted =
-        |record: &Record| digits.is_none_or(|digits| record.origin.to_string().starts_with(digits));
-    let held = library.catalogue.entry(name)?.filter(|held| is_wanted(&held.record));
-    let Some(held) = held else { return Ok(None) };
-    if held.record.version == version && open_unchanged(&held).is_ok() {
-        let manifest = library.catalogue.manifest_of(&held)?;
-        let layout = manifest.and_then(|encoded| Layout::stored(&held.record, encoded));
-        let target = Target::new(held.record.clone(), Vec::new());
-        return Ok(Some(Plan { target, layout, landing: in_its_place(library, &held, all_known(&held)) }));
-    }
-    match kept(library, name, Some(version), None) {
-        Err(DownloadError::NotKept { .. }) => Ok(None),
-        found => found.map(Some),
-    }
-}
-
-/// The version that is wanted, among those that are kept. Blocking.
+/// The version that is wanted, among those that are here, and otherwise the last that was replaced. Blocking.
 pub(super) fn kept(
     library: &Library,
     name: &FileName,
@@ -117,27 +99,32 @@ pub(super) fn kept(
             PassedOver { origin, version: refused.version, why: Why::Failed }
         }
         Some(_) => return Err(CatalogueError::Overtaken(name.clone()).into()),
-        None => all_known(&held),
+        // The user wants none of the versions up to the newest known by itself.
+        None => {
+            let newest = held.newest.as_ref().filter(|newest| newest.same_file(&held.record));
+            rolled_back(newest.unwrap_or(&held.record))
+        }
     };
     // What is put back is tried again until its chunks are there: a user may move them, or have no disk for a while.
-    let mut kept: Vec<Copy> = match refused {
-        Some(_) => catalogue.kept(name)?.into_iter().map(|kept| kept.copy).collect(),
-        None => catalogue.restorable(name)?,
+    let here: Vec<(VerifiedRecord, Arc<[u8]>)> = match refused {
+        Some(_) => {
+            let kept = catalogue.kept(name)?.into_iter();
+            kept.map(|kept| (kept.entry.record, kept.manifest.into())).collect()
+        }
+        None => {
+            let versions = catalogue.versions(name, true, |_| true)?.into_iter();
+            versions.map(|found| (found.record, found.encoded)).collect()
+        }
     };
-    kept.retain(|copy| copy.entry.record.same_file(&held.record) && copy.entry.record != held.record);
-    let is_wanted = |found: Version| version.is_none_or(|version| version == found);
-    let versions: Vec<Version> = kept.iter().map(|copy| copy.entry.record.version).collect();
-    let found = kept.into_iter().find(|copy| is_wanted(copy.entry.record.version));
-    let Copy { entry, manifest, .. } = found.ok_or_else(|| not_kept(versions))?;
-    let layout = Some(Layout::stored(&entry.record, manifest).ok_or_else(|| not_kept(Vec::new()))?);
-    let target = Target::new(entry.record, Vec::new());
+    let held_version = held.record.version;
+    let kept = here.iter().map(|(record, _)| record.version).filter(|found| *found != held_version).collect();
+    let is_wanted = |found: Version| version.map_or(found != held_version, |version| version == found);
+    let found =
+        here.into_iter().find(|(record, _)| record.same_file(&held.record) && is_wanted(record.version));
+    let (record, encoded) = found.ok_or_else(|| not_kept(kept))?;
+    let layout = Some(Layout::stored(&record, encoded).ok_or_else(|| not_kept(Vec::new()))?);
+    let target = Target::new(record, Vec::new());
     Ok(Plan { target, layout, landing: in_its_place(library, &held, passed_over) })
-}
-
-/// The user wants none of the versions up to the newest known by itself.
-fn all_known(held: &Entry) -> PassedOver {
-    let newest = held.newest.as_ref().filter(|newest| newest.same_file(&held.record));
-    rolled_back(newest.unwrap_or(&held.record))
 }
 
 fn rolled_back(newest: &Record) -> PassedOver {

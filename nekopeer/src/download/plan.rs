@@ -62,9 +62,9 @@ impl Plan {
 
 impl Layout {
     /// That of a version whose manifest is stored here; `None` if that is damaged.
-    pub(super) fn stored(record: &VerifiedRecord, encoded: Vec<u8>) -> Option<Self> {
+    pub(super) fn stored(record: &VerifiedRecord, encoded: Arc<[u8]>) -> Option<Self> {
         let manifest = Arc::new(Manifest::decode_for(record, &encoded).ok()?);
-        Some(Self { manifest, encoded: encoded.into(), outboard: None, begin: Vec::new() })
+        Some(Self { manifest, encoded, outboard: None, begin: Vec::new() })
     }
 }
 

@@ -8,7 +8,6 @@ pub(crate) mod copies;
 pub(crate) mod counters;
 pub(crate) mod events;
 pub(crate) mod learn;
-pub(crate) mod lent;
 mod numbers;
 pub(crate) mod opened;
 mod readers;
@@ -36,13 +35,12 @@ use self::{
     counters::Counters,
     events::{EVENTS_KEPT, Event},
     learn::News,
-    lent::Lent,
     opened::Reads,
     subscribers::Subscribers,
 };
 use crate::{
     state::{copies::Copies, outdated::Outdated, readers::Readers},
-    storage::{catalogue::Catalogue, lock::DataLock, share_folder::ShareFolder},
+    storage::{catalogue::Catalogue, lock::DataLock, share_folder::ShareFolder, versions::lent::Lent},
     util::{progress::Progress, tasks::Tasks},
 };
 

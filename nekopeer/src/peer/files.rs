@@ -90,10 +90,11 @@ impl PeerHandle {
     pub(crate) async fn reading_of(&self, name: &FileName) -> Result<ReadBy, CatalogueError> {
         let name = name.clone();
         let look = move |library: &Arc<Library>| {
-            let (kept, reader) = (library.catalogue.restorable(&name)?, library.catalogue.reader(&name)?);
+            let (versions, reader) =
+                (library.catalogue.versions(&name, true, |_| true)?, library.catalogue.reader(&name)?);
             Ok(ReadBy {
                 readers: library.readers_of(&name),
-                kept: kept.iter().map(|copy| copy.entry.record.version).collect(),
+                kept: versions.iter().map(|found| found.record.version).collect(),
                 passed_over: reader.passed_over,
                 preference: reader.preference,
             })

@@ -95,8 +95,9 @@ impl PeerService for PeerControl {
     }
 
     async fn lend(self, _: Context, wanted: Numbered) -> Result<Option<Box<SignedRecord>>, Refusal> {
-        let lend = move |library: &Arc<Library>| library.lend(&wanted).map_err(|_| Refusal::Busy);
-        Ok(self.library.blocking(lend).await?.map(|record| Box::new(record.to_signed())))
+        let lend = move |library: &Arc<Library>| library.lent.lend(&library.catalogue, &wanted);
+        let lent = self.library.blocking(lend).await.map_err(|_| Refusal::Busy)?;
+        Ok(lent.map(|record| Box::new(record.to_signed())))
     }
 }
 

@@ -115,7 +115,7 @@ fn manifest(
     let freshness = match best(library, &entries) {
         Ok(freshness) => freshness,
         Err(refusal) => {
-            let lent = library.lent.with_manifest(&hash).ok_or(refusal)?;
+            let lent = library.lent.find(|record| record.manifest == hash, clock::now()).ok_or(refusal)?;
             return Ok(Reply::earlier(Body::Bytes(Arc::clone(&lent.encoded))));
         }
     };
@@ -170,7 +170,7 @@ fn ranges_of(
             (Arc::clone(&partial.file), len, freshness)
         }
         (Err(refusal), None) => {
-            let lent = library.lent.with_content(&content).ok_or(refusal)?;
+            let lent = library.lent.find(|record| record.content == content, clock::now()).ok_or(refusal)?;
             let len = len_in(lent.record.size)?;
             return Ok(Reply::earlier(body(lent.parts(&ranges), len)?));
         }
@@ -204,7 +204,7 @@ fn have(
         Err(refusal) => refusal,
     };
     let Some(partial) = partial_files.with_content(&content) else {
-        let has_all = library.lent.with_content(&content).is_some();
+        let has_all = library.lent.find(|record| record.content == content, clock::now()).is_some();
         let all = || Reply::earlier(Body::Bytes(Arc::default()));
         return has_all.then(all).ok_or(refusal);
     };

@@ -65,7 +65,7 @@ impl LocalChunks {
             }
         }
         for (pack, chunks) in catalogue.packs(&record.name) {
-            search.in_file(&Arc::new(pack), &chunks);
+            search.in_file(&pack, &chunks);
         }
         match catalogue.get(&record.name) {
             Some(entry) => search.in_entry(catalogue, &entry),

@@ -50,6 +50,7 @@ use self::{
 };
 pub(crate) use self::{
     entry::{Copy, Entry, PassedOver, Why},
+    kept::Kept,
     peek::names_in,
     placing::ToPlace,
     publish::{Draft, Published},
@@ -230,8 +231,6 @@ mod damage_tests;
 mod failure_tests;
 #[cfg(test)]
 mod faults;
-#[cfg(test)]
-mod kept_tests;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub(crate) struct Reader {
     accepted: Vec<Accepted>,
     /// How its copy is kept coherent.
     pub(crate) preference: Preference,
+    /// How many bytes their packs may have together.
+    pub(crate) keep_max: Option<u64>,
 }
 
 /// The last version that a command accepted.
@@ -101,10 +103,14 @@ impl Reader {
     }
 }
 
+/// What was stored here, also before there was `keep_max`, its last field.
+fn from_row(row: &[u8]) -> Reader {
+    codec::decode(row).or_else(|_| codec::decode(&[row, &[0]].concat())).unwrap_or_default()
+}
+
 impl Catalogue {
     pub(crate) fn reader(&self, name: &FileName) -> Result<Reader, CatalogueError> {
-        let decode = |row: &[u8]| codec::decode(row).unwrap_or_default(); // was stored here
-        Ok(self.tables.value(READERS, name.as_str(), decode)?.unwrap_or_default())
+        Ok(self.tables.value(READERS, name.as_str(), from_row)?.unwrap_or_default())
     }
 
     /// Changes what is wanted of `names`, in one transaction. Blocking.

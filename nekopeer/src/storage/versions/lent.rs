@@ -1,0 +1,85 @@
+//! [`Lent`]: versions that were asked for by their number, opened so that their bytes can be sent for a while.
+
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use nekoproto::{Numbered, Record, VerifiedRecord};
+use parking_lot::Mutex;
+
+use super::EarlierVersion;
+use crate::{
+    storage::catalogue::{Catalogue, CatalogueError},
+    util::clock,
+};
+
+/// How long a version stays open after it was asked for last.
+const LENT_FOR: Duration = Duration::from_secs(600);
+/// Versions that are open at once, their files, and their chunks (some 60 bytes each in memory).
+const LENT_MAX: usize = 16;
+const LENT_FILES_MAX: usize = 1024;
+const LENT_CHUNKS_MAX: usize = 1024 * 1024;
+
+/// The versions that are open; the one that was asked for last is the last.
+#[derive(Debug, Default)]
+pub(crate) struct Lent(Mutex<Vec<Open>>);
+
+#[derive(Debug)]
+struct Open {
+    asked_at: Instant,
+    files: usize,
+    version: Arc<EarlierVersion>,
+}
+
+impl Lent {
+    /// The version that is wanted, if it is open.
+    pub(crate) fn find(
+        &self,
+        is_wanted: impl Fn(&Record) -> bool,
+        now: Instant,
+    ) -> Option<Arc<EarlierVersion>> {
+        let mut lent = self.0.lock();
+        lent.retain(|open| now.saturating_duration_since(open.asked_at) < LENT_FOR);
+        let at = lent.iter().position(|open| is_wanted(&open.version.record))?;
+        let found = Open { asked_at: now, ..lent.remove(at) };
+        let version = Arc::clone(&found.version);
+        lent.push(found);
+        Some(version)
+    }
+
+    /// Adds a version; those that were not asked for longest make room for it.
+    pub(super) fn add(&self, version: EarlierVersion, now: Instant) {
+        let files = version.at.iter().map(|(file, _)| Arc::as_ptr(file)).collect::<HashSet<_>>().len();
+        let mut lent = self.0.lock();
+        lent.push(Open { asked_at: now, files, version: Arc::new(version) });
+        while lent.len() > LENT_MAX
+            || lent.iter().map(|open| open.files).sum::<usize>() > LENT_FILES_MAX
+            || lent.iter().map(|open| open.version.at.len()).sum::<usize>() > LENT_CHUNKS_MAX
+        {
+            lent.remove(0);
+        }
+    }
+
+    /// The record of a version of another origin's file that is held or kept here; its bytes can be read for a while.
+    /// Blocking.
+    pub(crate) fn lend(
+        &self,
+        catalogue: &Catalogue,
+        wanted: &Numbered,
+    ) -> Result<Option<VerifiedRecord>, CatalogueError> {
+        let is_wanted = |record: &Record| {
+            (record.origin, &record.name, record.version) == (wanted.origin, &wanted.name, wanted.version)
+        };
+        let now = clock::now();
+        if let Some(lent) = self.find(is_wanted, now) {
+            return Ok(Some(lent.record.clone()));
+        }
+        // A file that another program changed is not read whenever somebody asks.
+        let version = catalogue.versions(&wanted.name, false, is_wanted)?.into_iter().next();
+        let record = version.as_ref().map(|version| version.record.clone());
+        version.into_iter().for_each(|version| self.add(version, now));
+        Ok(record)
+    }
+}

@@ -1,0 +1,278 @@
+//! Whatever is replaced, gone back to and removed in whatever order: what is kept can be read.
+
+use std::{
+    os::unix::fs::PermissionsExt,
+    time::{Duration, Instant},
+};
+
+use nekoproto::{ContentHash, Identity, Version};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use testkit::goods;
+
+use super::{lent::Lent, *};
+use crate::{
+    content::stamp::Looker,
+    storage::catalogue::{CommandId, Copy, Reader, Why},
+};
+
+const KEEP: u32 = 3;
+/// Bytes of a chunk, and chunks that there are.
+const CHUNK: usize = 4;
+const CHUNKS: u8 = 12;
+
+struct World {
+    folder: tempfile::TempDir,
+    catalogue: Catalogue,
+    name: FileName,
+    /// The content of each version from the first on, a chunk for each byte.
+    contents: Vec<Vec<u8>>,
+    /// The versions that were replaced and are to be kept, the last one first, each once.
+    replaced: Vec<u64>,
+    accepted: Option<u64>,
+}
+
+fn bytes(content: &[u8]) -> Vec<u8> {
+    content.iter().flat_map(|chunk| [*chunk; CHUNK]).collect()
+}
+
+impl World {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let catalogue = Catalogue::open(folder.path(), Identity::from_seed(&[9; 32])).unwrap();
+        let name = FileName::new("a").unwrap();
+        catalogue.change_readers([&name], |reader| reader.keep = KEEP).unwrap();
+        let (contents, replaced, accepted) = Default::default();
+        Self { folder, catalogue, name, contents, replaced, accepted }
+    }
+
+    fn held(&self) -> Option<VerifiedRecord> {
+        self.catalogue.get(&self.name).map(|entry| entry.record.clone())
+    }
+
+    fn content(&self, number: u64) -> Vec<u8> {
+        bytes(&self.contents[usize::try_from(number - 1).unwrap()])
+    }
+
+    /// Puts a version in its place, as a download does.
+    fn place(&mut self, number: u64) -> Copy {
+        let content = self.content(number);
+        let chunks = content.chunks(CHUNK).map(|bytes| Chunk { len: 4, hash: hash(bytes) });
+        let chunks = Manifest::new(chunks.collect()).unwrap();
+        let (manifest, manifest_hash) = chunks.encode().unwrap();
+        let record = goods::record(1, self.name.as_str(), number, |record| {
+            (record.size, record.manifest) = (chunks.size(), manifest_hash);
+            record.content = ContentHash::from_bytes(*blake3::hash(&content).as_bytes());
+        });
+        self.catalogue.may_hold(&record).unwrap();
+        self.catalogue.keep_before(&self.name, &chunks).unwrap();
+        let (path, partial) = (self.folder.path().join("a"), self.folder.path().join("partial"));
+        fs::write(&partial, content).unwrap();
+        fs::rename(partial, &path).unwrap();
+        let before = self.held().map(|held| held.version.get());
+        let stamp = Looker::default().stamp(&path).unwrap();
+        let entry = Entry { record, path, stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
+        let copy = Copy { entry, manifest, outboard: Vec::new() };
+        self.catalogue.put_copy(copy.clone()).unwrap();
+        self.catalogue.trim_kept(&self.name).unwrap();
+        self.replaced.retain(|replaced| *replaced != number && Some(*replaced) != before);
+        self.replaced.splice(..0, before);
+        let (mut place, accepted) = (0, self.accepted);
+        self.replaced.retain(|replaced| {
+            place += 1;
+            place <= KEEP || Some(*replaced) == accepted
+        });
+        copy
+    }
+
+    fn place_new(&mut self, content: &[u8]) -> Copy {
+        self.contents.push(content.to_vec());
+        self.place(self.contents.len() as u64)
+    }
+
+    fn go_back(&mut self, number: u64) {
+        let origin = self.held().unwrap().origin;
+        let newest = Version::new(self.contents.len() as u64).unwrap();
+        let passed = PassedOver { origin, version: newest, why: Why::RolledBack };
+        self.catalogue.change_readers([&self.name], |reader| reader.passed_over = Some(passed)).unwrap();
+        self.place(number);
+    }
+
+    /// A command accepts what is in the place.
+    fn accept(&mut self) {
+        let held = self.held().unwrap();
+        let accept = |reader: &mut Reader| reader.accept(CommandId([1; 32]), (held.origin, held.version));
+        self.catalogue.change_readers([&self.name], accept).unwrap();
+        self.accepted = Some(held.version.get());
+    }
+
+    fn keep(&self, keep: u32, keep_max: Option<u64>) {
+        let change = |reader: &mut Reader| (reader.keep, reader.keep_max) = (keep, keep_max);
+        self.catalogue.change_readers([&self.name], change).unwrap();
+        self.catalogue.trim_kept(&self.name).unwrap();
+    }
+
+    /// The earlier versions that can be opened.
+    fn listed(&self) -> Vec<u64> {
+        let versions = self.catalogue.versions(&self.name, true, |_| true).unwrap();
+        let numbers = versions.iter().map(|found| found.record.version.get());
+        numbers.filter(|number| *number != self.held().unwrap().version.get()).collect()
+    }
+
+    fn packs(&self) -> Vec<Vec<u8>> {
+        let packs = fs::read_dir(self.folder.path().join("kept")).into_iter().flatten();
+        packs.map(|pack| fs::read(pack.unwrap().path()).unwrap()).collect()
+    }
+
+    fn write_over(&self, chunk: u64) {
+        let place = File::options().write(true).open(self.folder.path().join("a")).unwrap();
+        place.write_all_at(b"else", chunk * CHUNK as u64).unwrap();
+    }
+
+    /// What is to be kept is listed, and all of it can be read, from wherever to wherever.
+    fn check(&self) {
+        assert_eq!(self.listed(), self.replaced);
+        assert_eq!(self.packs().len(), self.replaced.len(), "a pack of each and no other");
+        for found in self.catalogue.versions(&self.name, true, |_| true).unwrap() {
+            let content = self.content(found.record.version.get());
+            for (from, to) in [(0, content.len()), (1, content.len() - 1), (3, content.len().min(6))] {
+                let range = ByteRange { offset: from as u64, len: (to - from) as u64 };
+                let mut read = Vec::new();
+                for (file, range) in found.parts(&[range]) {
+                    let begin = read.len();
+                    read.resize(begin + usize::try_from(range.len).unwrap(), 0);
+                    file.read_exact_at(&mut read[begin..], range.offset).unwrap();
+                }
+                assert_eq!(read, content[from..to], "version {}", found.record.version);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_kept_can_be_read_after_any_steps_forward_and_back() {
+    for seed in 0..24 {
+        println!("seed {seed}");
+        let (mut world, mut random) = (World::new(), StdRng::seed_from_u64(seed));
+        for _ in 0..25 {
+            match world.replaced.get(random.random_range(0..6)).copied() {
+                Some(version) => world.go_back(version),
+                None => {
+                    let len = random.random_range(2..10);
+                    let content: Vec<u8> = (0..len).map(|_| random.random_range(0..CHUNKS)).collect();
+                    world.place_new(&content);
+                }
+            }
+            world.check();
+            if random.random_ratio(1, 8) {
+                world.accept();
+            }
+        }
+        world.keep(1, None);
+        let accepted = world.accepted;
+        let mut is_first = true;
+        world.replaced.retain(|replaced| std::mem::take(&mut is_first) || Some(*replaced) == accepted);
+        world.check();
+    }
+}
+
+#[test]
+fn packs_have_no_more_bytes_than_the_reader_wants_but_for_what_a_command_accepted() {
+    let mut world = World::new();
+    world.place_new(&[0, 1, 2]);
+    world.accept();
+    (2..7).for_each(|n| drop(world.place_new(&[1, n, n + 100])));
+    assert_eq!(world.listed(), [5, 4, 3, 1]);
+    let size = |world: &World| world.packs().iter().map(Vec::len).collect::<Vec<_>>();
+    for (max, listed) in [(24, [5, 4, 3, 1].as_slice()), (23, &[5, 4, 1]), (16, &[5, 4, 1]), (7, &[1])] {
+        world.keep(KEEP, Some(max));
+        assert_eq!(world.listed(), listed, "{max} bytes of packs: {:?}", size(&world));
+    }
+    world.place_new(&[7]);
+    world.replaced = vec![1];
+    world.check();
+}
+
+/// Each chunk once that the next version lacks, and none that is another by now.
+#[test]
+fn pack_has_what_the_next_version_lacks_and_nobody_changed() {
+    let mut world = World::new();
+    world.place_new(&[1, 2, 3, 1]);
+    world.place_new(&[2, 4, 5]);
+    assert_eq!(world.packs(), [bytes(&[1, 3])]);
+    world.place_new(&[2, 4, 5, 6]);
+    assert!(world.packs().contains(&Vec::new()));
+    world.check();
+    world.write_over(1);
+    world.place_new(&[2, 5]);
+    assert!(world.packs().contains(&bytes(&[6])));
+    (0..2).for_each(|chunk| world.write_over(chunk));
+    world.place_new(&[7]);
+    assert_eq!(
+        world.catalogue.kept(&world.name).unwrap()[0].entry.record.version.get(),
+        3,
+        "nothing is left of 4"
+    );
+}
+
+/// An older version may take the place only where what is there is passed over, and stays marked as outdated.
+#[test]
+fn older_version_needs_to_be_asked_for() {
+    let mut world = World::new();
+    let [first, _, last] = [0, 1, 2].map(|n| world.place_new(&[n, 9]));
+    let refused = world.catalogue.put_copy(first.clone());
+    assert!(matches!(refused, Err(CatalogueError::Overtaken(_))), "{refused:?}");
+    world.go_back(1);
+    let entry = world.catalogue.get(&world.name).unwrap();
+    assert_eq!((&entry.record, &entry.newest), (&first.entry.record, &Some(last.entry.record)));
+    let reader = world.catalogue.reader(&world.name).unwrap();
+    assert!(reader.passes_over(entry.newest.as_ref().unwrap()));
+    world.place(3); // it is asked for
+    assert_eq!(world.catalogue.reader(&world.name).unwrap().passed_over, None);
+    let pack = world.folder.path().join("kept/0-0");
+    fs::write(&pack, "left by a crash").unwrap();
+    world.catalogue.settle_all().unwrap();
+    assert!(!pack.exists());
+    world.check();
+}
+
+/// What counts of the file in the place is its bytes. A version of which some are nowhere is not listed, whatever else has
+/// to be thought of it.
+#[test]
+fn touched_copy_is_kept_and_what_cannot_be_put_together_is_not_listed() {
+    let mut world = World::new();
+    let path = world.folder.path().join("a");
+    for content in [[1, 2, 3, 4], [1, 2, 3, 5], [1, 2, 6, 5]] {
+        world.place_new(&content);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        File::open(&path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+        world.check();
+    }
+    world.write_over(2); // what only version 3 has
+    assert_eq!(world.listed(), [2, 1]);
+    world.place_new(&[7]);
+    assert_eq!(world.listed(), [2, 1], "what they had in common with version 3 is kept");
+    world.place_new(&[8, 7]);
+    assert_eq!(world.listed(), [4, 2]);
+    world.write_over(1); // what version 4 has in common with it
+    assert_eq!(world.listed(), [2]);
+}
+
+#[test]
+fn versions_are_lent_for_a_while_and_make_room_for_others() {
+    let (table, now) = (Lent::default(), Instant::now());
+    let add = |number: u64| {
+        let record = goods::record(1, "a", number, |_| ());
+        let (encoded, manifest) = (Arc::default(), Manifest::new(Vec::new()).unwrap());
+        table.add(EarlierVersion { record, encoded, manifest, at: Vec::new() }, now);
+    };
+    let has = |number: u64, secs: u64| {
+        let now = now + Duration::from_secs(secs);
+        table.find(|record| record.version.get() == number, now).is_some()
+    };
+    (1..=16).for_each(add);
+    assert!(has(1, 0));
+    add(17);
+    assert!(has(1, 0) && !has(2, 0), "the one that was not asked for longest made room");
+    assert!(has(1, 300) && has(1, 600));
+    assert!(!has(17, 600), "it was not asked for since");
+}
