@@ -52,7 +52,7 @@ impl Downloader {
             Some(held) => in_its_place(&self.library, &held, passed_over),
             None => Landing { passed_over: Some(passed_over), ..Landing::default() },
         };
-        Ok(Plan { target, layout: None, landing })
+        Ok(Plan { target, layout: None, landing, looks_at_once: false })
     }
 
     /// Who of the holders of the newest version has an earlier one.
@@ -124,7 +124,8 @@ pub(super) fn kept(
     let (record, encoded) = found.ok_or_else(|| not_kept(kept))?;
     let layout = Some(Layout::stored(&record, encoded).ok_or_else(|| not_kept(Vec::new()))?);
     let target = Target::new(record, Vec::new());
-    Ok(Plan { target, layout, landing: in_its_place(library, &held, passed_over) })
+    let landing = in_its_place(library, &held, passed_over);
+    Ok(Plan { target, layout, landing, looks_at_once: false })
 }
 
 fn rolled_back(newest: &Record) -> PassedOver {

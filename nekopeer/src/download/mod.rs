@@ -44,7 +44,10 @@ use crate::{
     peers::Peers,
     serve::partial_files::PartialFiles,
     sets,
-    state::freshness::{Doubt, OnStale},
+    state::{
+        choice::Target,
+        freshness::{Doubt, OnStale},
+    },
     storage::{
         StoreError,
         catalogue::{CatalogueError, Entry, Why},
@@ -78,6 +81,11 @@ pub struct DownloadOptions {
 impl DownloadOptions {
     fn origin_of(&self, name: &FileName) -> Option<&str> {
         self.origins.get(name).or(self.origin.as_ref()).map(String::as_str)
+    }
+
+    /// Whether they leave the origin of `record` open, or name it.
+    pub(crate) fn takes(&self, record: &Record) -> bool {
+        self.origin_of(&record.name).is_none_or(|digits| record.origin.to_string().starts_with(digits))
     }
 
     const fn scope(&self) -> Scope {
@@ -202,6 +210,25 @@ impl Downloader {
         self.run_planned(name, &options, progress, self.plan(name, &options)).await
     }
 
+    /// As [`download`](Self::download); a version that is `known` to be later than the copy here is not searched for, unless
+    /// nobody delivers it. Further holders of it are looked for meanwhile.
+    pub(crate) async fn refetch(
+        &self,
+        name: &FileName,
+        known: Option<Target>,
+        options: DownloadOptions,
+    ) -> Result<Downloaded, DownloadError> {
+        let progress = Arc::default();
+        if let Some(target) = known.filter(|known| !known.record.policy.is_strict()) {
+            let plan = Plan { looks_at_once: true, ..Plan::new(target, options.output.clone()) };
+            match self.run_planned(name, &options, &progress, async { Ok(plan) }).await {
+                Err(DownloadError::SourcesExhausted { .. }) => {}
+                ended => return ended,
+            }
+        }
+        self.download(name, options, &progress).await
+    }
+
     /// Puts `version` of `name`, or the last one that was replaced, back in its place. Recorded with it, in one
     /// transaction: if the user went back, those up to the newest one that is known do not take its place by themselves any
     /// more. If `refused`, that one does not, and what is put back takes the place of no other.
@@ -227,7 +254,7 @@ impl Downloader {
     ) -> Result<Downloaded, DownloadError> {
         let running = self.library.reserve(name, progress);
         let running = running.ok_or_else(|| DownloadError::AlreadyRunning(name.clone()))?;
-        let work = Work { options, progress, stop: &running.stop, began: Instant::now() };
+        let work = Work::new(options, progress, &running.stop, Instant::now());
         let downloading = async {
             let plan = planning.await?;
             let is_newest = plan.landing.passed_over.is_none();
@@ -243,7 +270,9 @@ impl Downloader {
 
     /// Fetches the version of `plan`, unless it is there, puts it in its place, and offers it.
     async fn carry_out(&self, plan: Plan, work: &Work<'_>) -> Result<Downloaded, DownloadError> {
-        let Plan { target, layout, mut landing } = plan;
+        let Plan { target, layout, mut landing, looks_at_once } = plan;
+        let look_after = if looks_at_once { Duration::ZERO } else { work.look_after };
+        let work = &Work { look_after, ..*work };
         let (name, others) = (target.record.name.clone(), target.others.clone());
         let is_told = landing.passed_over.is_some_and(|passed| passed.why == Why::RolledBack);
         if is_told && self.library.is_hooked(&name) {

@@ -1,12 +1,20 @@
 //! [`Plan`]: which version is downloaded, from whom, how it is put together, and where it lands. Whoever asks for a
 //! download makes one; [`Downloader::carry_out`] does the rest.
 
-use std::{path::PathBuf, sync::Arc, time::Instant};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use nekoproto::{FileName, Manifest, VerifiedRecord};
 use tokio_util::sync::CancellationToken;
 
-use super::{DownloadOptions, Downloader, error::DownloadError, swarm::Begin};
+use super::{
+    DownloadOptions, Downloader,
+    error::DownloadError,
+    swarm::{Begin, LOOK_AFTER},
+};
 use crate::{
     content::{outboard::Segments, stamp::Stamp},
     state::choice::Target,
@@ -21,6 +29,8 @@ pub(crate) struct Plan {
     /// How it is put together, if that is known already.
     pub(super) layout: Option<Layout>,
     pub(super) landing: Landing,
+    /// The sources are those that happen to be known: others are looked for from the beginning.
+    pub(super) looks_at_once: bool,
 }
 
 /// How a version is put together, and the sources to start with.
@@ -51,12 +61,26 @@ pub(super) struct Work<'a> {
     /// Ends it.
     pub(super) stop: &'a CancellationToken,
     pub(super) began: Instant,
+    /// When further sources are looked for first.
+    pub(super) look_after: Duration,
+}
+
+impl<'a> Work<'a> {
+    pub(super) const fn new(
+        options: &'a DownloadOptions,
+        progress: &'a Arc<Progress>,
+        stop: &'a CancellationToken,
+        began: Instant,
+    ) -> Self {
+        Self { options, progress, stop, began, look_after: LOOK_AFTER }
+    }
 }
 
 impl Plan {
     /// The newest version, as it was found.
     pub(crate) fn new(target: Target, output: Option<PathBuf>) -> Self {
-        Self { target, layout: None, landing: Landing { output, ..Landing::default() } }
+        let landing = Landing { output, ..Landing::default() };
+        Self { target, layout: None, landing, looks_at_once: false }
     }
 }
 

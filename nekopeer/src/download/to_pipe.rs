@@ -24,7 +24,7 @@ use super::{
         room::{ASKED_FROM, refuse_too_large},
     },
     plan::Plan,
-    swarm::transfer::Transfer,
+    swarm::{LOOK_AFTER, transfer::Transfer},
 };
 use crate::{
     content::{
@@ -111,7 +111,7 @@ impl Downloader {
         );
         let look = || self.look_for_sources(&record, options);
         let fetching = async {
-            let fetched = self.fetch(transfer, local, layout.begin, look).await?;
+            let fetched = self.fetch(transfer, local, layout.begin, look, LOOK_AFTER).await?;
             if fetched.left > 0 {
                 stop.store(true, Ordering::Relaxed); // the missing chunks will not arrive
                 return Err(exhausted(&record, fetched.report.last_failure));

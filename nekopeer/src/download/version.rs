@@ -19,7 +19,7 @@ use super::{
     },
     keep,
     plan::{Landing, Layout, Work},
-    swarm::{Report, transfer::Transfer},
+    swarm::{LOOK_AFTER, Report, transfer::Transfer},
 };
 use crate::{
     library::Library,
@@ -122,7 +122,8 @@ impl Downloader {
             let progress = (work.progress, mark);
             let transfer = Transfer::new(self, record.clone(), assembly, &local, order, progress);
             let look = || self.look_for_sources(record, work.options);
-            let fetched = self.fetch(transfer, local, begin, look).await?;
+            let look_after = if record.size < SHOWN_FROM { LOOK_AFTER } else { work.look_after };
+            let fetched = self.fetch(transfer, local, begin, look, look_after).await?;
             report.add(fetched.report);
             if fetched.left > 0 {
                 return Err(exhausted(record, report.last_failure));

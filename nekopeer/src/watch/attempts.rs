@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures::FutureExt;
-use nekoproto::{FileName, VerifiedRecord};
+use nekoproto::{FileName, Holder, VerifiedRecord};
 
 use super::{Waiting, Watch, is_up_to_date};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
         status::{Condition, on_disk},
     },
     sets,
-    state::{freshness::OnStale, outdated::Ended},
+    state::{choice::Target, freshness::OnStale, outdated::Ended},
     storage::catalogue::{CatalogueError, Entry},
 };
 
@@ -103,18 +103,22 @@ impl Watch {
         let look = move |library: &Arc<Library>| {
             let held = library.catalogue.entry(&asked)?;
             let look = |held: Arc<Entry>| {
-                (held.record.version, is_up_to_date(library, &held), sets::output_of(library, &held))
+                let is_done = is_up_to_date(library, &held);
+                (is_done, sets::output_of(library, &held), told(library, &held), held.record.version)
             };
             Ok::<_, CatalogueError>(held.map(look))
         };
-        let held = library.blocking(look).await?;
-        let version = held.as_ref().map(|(version, ..)| *version);
-        match held {
-            Some((_, true, _)) => return Ok((Ended::Done, None)),
-            Some((.., output)) => options.output = output, // a copy elsewhere stays there
+        let (mut newest, mut version) = (None, None);
+        match library.blocking(look).await? {
+            Some((true, ..)) => return Ok((Ended::Done, None)),
+            Some((_, output, told, held)) => {
+                options.output = output; // a copy elsewhere stays there
+                newest = told.filter(|told| options.takes(&told.record));
+                version = Some(held);
+            }
             None => {}
         }
-        match self.downloader.download(name, options, &Arc::default()).await {
+        match self.downloader.refetch(name, newest, options).await {
             Ok(done) if library.wanted(name).is_none() => Ok((Ended::Done, Some(done))),
             Ok(done) if Some(done.record.version) > version => Ok((Ended::Outdated, Some(done))),
             Ok(done) => Ok((Ended::Failed, Some(done))),
@@ -149,6 +153,13 @@ impl Watch {
             Err(error) => (Ended::Failed, Some(error.to_string())),
         }
     }
+}
+
+/// The later version of `held` that is known, at its origin. Blocking.
+fn told(library: &Library, held: &Entry) -> Option<Target> {
+    let newest = library.wanted(&held.record.name)?;
+    let origin = Holder::new(newest.origin, held.origin_addr?);
+    Some(Target::new(newest, vec![origin]))
 }
 
 /// Returns when nobody waits any more, if anybody did.

@@ -44,7 +44,7 @@ const SECOND_STREAM_FROM: u64 = 8 * 1024 * 1024;
 /// Pause before a failed source is asked again.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// Delay of the first search for further sources; it doubles for each search, up to the maximum.
-const LOOK_AFTER: Duration = Duration::from_millis(250);
+pub(super) const LOOK_AFTER: Duration = Duration::from_millis(250);
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
 /// Number of attempts after all known sources failed, and the pause before each.
 const ROUNDS: u32 = 3;
@@ -63,7 +63,8 @@ const CHECKPOINT_EVERY: Duration = Duration::from_secs(2);
 pub(super) type Begin = Vec<(Holder, Option<Source>)>;
 
 impl Downloader {
-    /// Fetches what the transfer lacks from `begin`, from disk, and from the holders that `look` finds.
+    /// Fetches what the transfer lacks from `begin`, from disk, and from the holders that `look` finds, first after
+    /// `look_after`.
     ///
     /// # Cancel safety
     /// Safe: all threads end. What was written stays in the partial file, and a checkpoint is written.
@@ -73,6 +74,7 @@ impl Downloader {
         local: LocalChunks,
         begin: Begin,
         look: L,
+        look_after: Duration,
     ) -> Result<Fetched, StoreError>
     where
         L: Fn() -> F,
@@ -94,20 +96,20 @@ impl Downloader {
             let transfer = Arc::clone(&transfer);
             crew.local.spawn(blocking(move || transfer.take_local(part)));
         }
-        self.run(&transfer, &mut crew, look).await;
+        self.run(&transfer, &mut crew, look, look_after).await;
         transfer.end();
         crew.join_all().await;
         drop(ScopeGuard::into_inner(abandoned)); // the threads have ended already
         Transfer::into_fetched(transfer)
     }
 
-    async fn run<L, F>(&self, transfer: &Arc<Transfer>, crew: &mut Crew, look: L)
+    async fn run<L, F>(&self, transfer: &Arc<Transfer>, crew: &mut Crew, look: L, first: Duration)
     where
         L: Fn() -> F,
         F: Future<Output = Vec<Holder>> + Send + 'static,
     {
         let (mut look_after, mut round, mut left) = (LOOK_AFTER, 1, transfer.left());
-        let mut look_at = Instant::now() + look_after;
+        let mut look_at = Instant::now() + first;
         let mut checkpoint_at = Instant::now() + CHECKPOINT_EVERY;
         let (mut silence, mut addresses) = (interval(SILENCE_EVERY), interfaces::addresses());
         let _told = scopeguard::guard(Arc::clone(transfer.progress()), |progress| progress.waits_for(None));
