@@ -9,6 +9,7 @@ use super::{
     DownloadOptions, Downloader,
     error::DownloadError,
     plan::{Landing, Layout, Plan},
+    swarm::LOOK_AFTER,
 };
 use crate::{
     library::Library,
@@ -34,11 +35,8 @@ impl Downloader {
         }
         let wanted = name.clone();
         let look = move |library: &Arc<Library>| kept(library, &wanted, Some(version), None);
-        let is_of = |digits, here: &Plan| here.target.record.origin.to_string().starts_with(digits);
         match self.library.blocking(look).await {
-            Ok(here) if options.origin_of(name).is_none_or(|digits: &str| is_of(digits, &here)) => {
-                return Ok(here);
-            }
+            Ok(here) if options.takes(&here.target.record) => return Ok(here),
             Ok(_) | Err(DownloadError::NotKept { .. }) => {}
             Err(error) => return Err(error),
         }
@@ -52,7 +50,7 @@ impl Downloader {
             Some(held) => in_its_place(&self.library, &held, passed_over),
             None => Landing { passed_over: Some(passed_over), ..Landing::default() },
         };
-        Ok(Plan { target, layout: None, landing, looks_at_once: false })
+        Ok(Plan { target, layout: None, landing, look_after: LOOK_AFTER })
     }
 
     /// Who of the holders of the newest version has an earlier one.
@@ -125,7 +123,7 @@ pub(super) fn kept(
     let layout = Some(Layout::stored(&record, encoded).ok_or_else(|| not_kept(Vec::new()))?);
     let target = Target::new(record, Vec::new());
     let landing = in_its_place(library, &held, passed_over);
-    Ok(Plan { target, layout, landing, looks_at_once: false })
+    Ok(Plan { target, layout, landing, look_after: LOOK_AFTER })
 }
 
 fn rolled_back(newest: &Record) -> PassedOver {

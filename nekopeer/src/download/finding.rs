@@ -27,7 +27,7 @@ impl Downloader {
         name: &FileName,
         options: &DownloadOptions,
     ) -> Result<Target, DownloadError> {
-        self.find_all(vec![name.clone()], options).await.remove(0).1 // one for each name
+        Box::pin(self.find_all(vec![name.clone()], options)).await.remove(0).1 // one for each name
     }
 
     /// Finds the version of each of `names`, in any order.

@@ -35,7 +35,7 @@ pub(crate) use self::many::Downloads;
 use self::{
     earlier::kept,
     file::destination::Destination,
-    plan::{Landing, Plan, Work},
+    plan::{Plan, Work},
     swarm::Report,
 };
 use crate::{
@@ -220,7 +220,7 @@ impl Downloader {
     ) -> Result<Downloaded, DownloadError> {
         let progress = Arc::default();
         if let Some(target) = known.filter(|known| !known.record.policy.is_strict()) {
-            let plan = Plan { looks_at_once: true, ..Plan::new(target, options.output.clone()) };
+            let plan = Plan { look_after: Duration::ZERO, ..Plan::new(target, options.output.clone()) };
             match self.run_planned(name, &options, &progress, async { Ok(plan) }).await {
                 Err(DownloadError::SourcesExhausted { .. }) => {}
                 ended => return ended,
@@ -254,11 +254,11 @@ impl Downloader {
     ) -> Result<Downloaded, DownloadError> {
         let running = self.library.reserve(name, progress);
         let running = running.ok_or_else(|| DownloadError::AlreadyRunning(name.clone()))?;
-        let work = Work::new(options, progress, &running.stop, Instant::now());
+        let work = Work { options, progress, stop: &running.stop, began: Instant::now() };
         let downloading = async {
             let plan = planning.await?;
             let is_newest = plan.landing.passed_over.is_none();
-            let mut done = self.carry_out(plan, &work).await?;
+            let mut done = Box::pin(self.carry_out(plan, &work)).await?; // it is large
             if is_newest {
                 self.peers.confirm(vec![done.record.clone()]).await;
                 done.look_again(&self.library);
@@ -269,24 +269,23 @@ impl Downloader {
     }
 
     /// Fetches the version of `plan`, unless it is there, puts it in its place, and offers it.
-    async fn carry_out(&self, plan: Plan, work: &Work<'_>) -> Result<Downloaded, DownloadError> {
-        let Plan { target, layout, mut landing, looks_at_once } = plan;
-        let look_after = if looks_at_once { Duration::ZERO } else { work.look_after };
-        let work = &Work { look_after, ..*work };
-        let (name, others) = (target.record.name.clone(), target.others.clone());
-        let is_told = landing.passed_over.is_some_and(|passed| passed.why == Why::RolledBack);
+    async fn carry_out(&self, mut plan: Plan, work: &Work<'_>) -> Result<Downloaded, DownloadError> {
+        let (name, others) = (plan.target.record.name.clone(), plan.target.others.clone());
+        let is_told = plan.landing.passed_over.is_some_and(|passed| passed.why == Why::RolledBack);
         if is_told && self.library.is_hooked(&name) {
             return Err(DownloadError::Judged(name));
         }
-        work.progress.set_total(target.record.size);
-        let (record, path, report, was_here) = match self.destination(&target.record, &landing, work).await? {
+        let Plan { target: Target { record, .. }, landing, .. } = &plan;
+        work.progress.set_total(record.size);
+        let output = landing.output.clone();
+        let (record, path, report, was_here) = match self.destination(record, landing, work).await? {
             Destination::UpToDate(path) => {
-                work.progress.add_kept(target.record.size);
-                (target.record, path, Report::default(), true)
+                work.progress.add_kept(record.size);
+                (record.clone(), path, Report::default(), true)
             }
             Destination::Replaceable(stamp) => {
-                landing.replaceable = stamp;
-                let (entry, report) = self.obtain(target, layout, &landing, work).await?;
+                plan.landing.replaceable = stamp;
+                let (entry, report) = self.obtain(plan, work).await?;
                 self.indexers.offer([&entry.record]).await;
                 if is_told {
                     self.library.tell(Event::RolledBack { name, version: entry.record.version });
@@ -294,7 +293,7 @@ impl Downloader {
                 (entry.record, entry.path, report, false)
             }
         };
-        let path = self.unfolded(&record, path, &landing, work).await?;
+        let path = self.unfolded(&record, path, output, work).await?;
         let mut done = Downloaded::new(record, others, path, report.bytes_moved, work.began);
         (done.was_here, done.sources) = (was_here, deliveries(work.progress, &report));
         done.look_again(&self.library);
@@ -306,14 +305,14 @@ impl Downloader {
         &self,
         record: &Record,
         path: PathBuf,
-        landing: &Landing,
+        output: Option<PathBuf>,
         work: &Work<'_>,
     ) -> Result<PathBuf, DownloadError> {
         if !record.policy.is_set() {
             return Ok(path);
         }
-        let (output, force) = (landing.output.clone(), work.options.force);
-        Ok(sets::bring_to_place(&self.library, &record.name, output, (force, work.stop)).await?)
+        let how = (work.options.force, work.stop);
+        Ok(sets::bring_to_place(&self.library, &record.name, output, how).await?)
     }
 }
 

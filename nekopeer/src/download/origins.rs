@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use futures::{StreamExt, stream};
-use nekoproto::{FileName, Holder, Record, VerifiedRecord};
+use nekoproto::{FileName, Holder, VerifiedRecord};
 
 use super::{DownloadOptions, Downloader, error::DownloadError, finding::Found};
 use crate::{indexers::Answer, peers::ORIGINS_AT_ONCE, state::choice::Target};
@@ -112,10 +112,8 @@ impl Downloader {
             Some(held) => vec![(*held).clone()],
             None => catalogue.floors(name).unwrap_or_default(),
         };
-        let is_wanted = |copy: &Record| {
-            options.origin_of(&copy.name).is_none_or(|digits| copy.origin.to_string().starts_with(digits))
-        };
-        let mut wanted = copies.into_iter().filter(|copy| !catalogue.is_own(copy) && is_wanted(&copy.record));
+        let mut wanted =
+            copies.into_iter().filter(|copy| !catalogue.is_own(copy) && options.takes(&copy.record));
         let (copy, other) = (wanted.next()?, wanted.next());
         let origin = Holder::new(copy.record.origin, copy.origin_addr.filter(|_| other.is_none())?);
         Some((origin, copy.newest.unwrap_or(copy.record)))

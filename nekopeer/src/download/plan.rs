@@ -29,8 +29,8 @@ pub(crate) struct Plan {
     /// How it is put together, if that is known already.
     pub(super) layout: Option<Layout>,
     pub(super) landing: Landing,
-    /// The sources are those that happen to be known: others are looked for from the beginning.
-    pub(super) looks_at_once: bool,
+    /// When further sources are looked for first.
+    pub(super) look_after: Duration,
 }
 
 /// How a version is put together, and the sources to start with.
@@ -61,26 +61,13 @@ pub(super) struct Work<'a> {
     /// Ends it.
     pub(super) stop: &'a CancellationToken,
     pub(super) began: Instant,
-    /// When further sources are looked for first.
-    pub(super) look_after: Duration,
-}
-
-impl<'a> Work<'a> {
-    pub(super) const fn new(
-        options: &'a DownloadOptions,
-        progress: &'a Arc<Progress>,
-        stop: &'a CancellationToken,
-        began: Instant,
-    ) -> Self {
-        Self { options, progress, stop, began, look_after: LOOK_AFTER }
-    }
 }
 
 impl Plan {
     /// The newest version, as it was found.
     pub(crate) fn new(target: Target, output: Option<PathBuf>) -> Self {
         let landing = Landing { output, ..Landing::default() };
-        Self { target, layout: None, landing, looks_at_once: false }
+        Self { target, layout: None, landing, look_after: LOOK_AFTER }
     }
 }
 

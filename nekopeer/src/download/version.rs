@@ -1,7 +1,7 @@
 //! Obtains one version of a file: its manifest, the chunks on disk, the others from all sources; then puts
 //! it in its place. The chunks that are present are served to others during the download.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use nekoproto::{VerifiedRecord, limits::CHUNK_AVERAGE_MIN};
 use tokio_util::sync::CancellationToken;
@@ -18,7 +18,7 @@ use super::{
         room::{ASKED_FROM, refuse_too_large},
     },
     keep,
-    plan::{Landing, Layout, Work},
+    plan::{Landing, Layout, Plan, Work},
     swarm::{LOOK_AFTER, Report, transfer::Transfer},
 };
 use crate::{
@@ -39,13 +39,8 @@ const SHOWN_FROM: u64 = 128 * CHUNK_AVERAGE_MIN;
 impl Downloader {
     /// Fetches the file, puts it in its place, catalogues it and offers it, unless the work is stopped before. If none of
     /// its sources delivers it, others are searched for, at most [`SEARCHES_MAX`] times.
-    pub(super) async fn obtain(
-        &self,
-        mut target: Target,
-        mut layout: Option<Layout>,
-        landing: &Landing,
-        work: &Work<'_>,
-    ) -> Result<(Entry, Report), DownloadError> {
+    pub(super) async fn obtain(&self, plan: Plan, work: &Work<'_>) -> Result<(Entry, Report), DownloadError> {
+        let Plan { mut target, mut layout, landing, look_after } = plan;
         let record = target.record.clone();
         if record.size >= ASKED_FROM && !work.options.force {
             let (record, output) = (record.clone(), landing.output.clone());
@@ -64,7 +59,7 @@ impl Downloader {
                 None => self.find_layout(&target.record, &target.sources, work.progress).await,
             };
             let obtained = match found {
-                Ok(layout) => self.obtain_by(layout, &target, landing, work).await,
+                Ok(layout) => Box::pin(self.obtain_by(layout, &target, &landing, look_after, work)).await,
                 Err(error) => Err(error),
             };
             let failure = match obtained {
@@ -93,8 +88,10 @@ impl Downloader {
         layout: Layout,
         target: &Target,
         landing: &Landing,
+        look_after: Duration,
         work: &Work<'_>,
     ) -> Result<(Entry, Report), DownloadError> {
+        let look_after = if target.record.size < SHOWN_FROM { LOOK_AFTER } else { look_after };
         let Target { record, sources, .. } = target;
         // Ends the work on the disk soon after this future is dropped too.
         let stop = work.stop.child_token();
@@ -122,7 +119,6 @@ impl Downloader {
             let progress = (work.progress, mark);
             let transfer = Transfer::new(self, record.clone(), assembly, &local, order, progress);
             let look = || self.look_for_sources(record, work.options);
-            let look_after = if record.size < SHOWN_FROM { LOOK_AFTER } else { work.look_after };
             let fetched = self.fetch(transfer, local, begin, look, look_after).await?;
             report.add(fetched.report);
             if fetched.left > 0 {

@@ -268,7 +268,7 @@ impl Downloads {
     ) -> Result<Downloaded, DownloadError> {
         let (options, name) = (&self.options, target.record.name.clone());
         let part = self.progress.part(&name);
-        let work = Work::new(options, &part.progress, &stop, self.began);
+        let work = Work { options, progress: &part.progress, stop: &stop, began: self.began };
         let plan = Plan::new(target, options.output.clone());
         unless_ended(&self.downloader.library, &name, &stop, self.downloader.carry_out(plan, &work)).await
     }

@@ -80,13 +80,13 @@ impl Downloader {
         L: Fn() -> F,
         F: Future<Output = Vec<Holder>> + Send + 'static,
     {
-        local.make_room(transfer.assembly())?;
+        local.make_room(&transfer.assembly)?;
         let transfer = Arc::new(transfer);
         let tracker = self.library.tasks.tracker.clone();
         // If the waiting task is dropped: ends the threads and writes a checkpoint.
         let abandoned = scopeguard::guard(Arc::clone(&transfer), move |transfer| {
             transfer.end();
-            if transfer.is_resumable() {
+            if transfer.is_resumable {
                 // Tracked, so that the peer's shutdown waits for it.
                 drop(tracker.spawn_blocking(move || save_checkpoint(&transfer)));
             }
@@ -112,7 +112,7 @@ impl Downloader {
         let mut look_at = Instant::now() + first;
         let mut checkpoint_at = Instant::now() + CHECKPOINT_EVERY;
         let (mut silence, mut addresses) = (interval(SILENCE_EVERY), interfaces::addresses());
-        let _told = scopeguard::guard(Arc::clone(transfer.progress()), |progress| progress.waits_for(None));
+        let _told = scopeguard::guard(Arc::clone(&transfer.progress), |progress| progress.waits_for(None));
         while !transfer.is_over() {
             if self.throttle.is_paused() {
                 self.suspended(transfer, crew).await;
@@ -169,7 +169,7 @@ impl Downloader {
                 }
                 () = sleep_until(checkpoint_at) => {
                     checkpoint_at = Instant::now() + CHECKPOINT_EVERY;
-                    if transfer.is_resumable() && crew.checkpoints.is_empty() {
+                    if transfer.is_resumable && crew.checkpoints.is_empty() {
                         crew.save_checkpoint(transfer);
                     }
                 }
@@ -183,16 +183,16 @@ impl Downloader {
     /// then.
     async fn suspended(&self, transfer: &Arc<Transfer>, crew: &mut Crew) {
         transfer.suspend();
-        let name = &transfer.record().name;
-        transfer.progress().waits_for(Some(format!("{name} waits: downloads are paused")));
+        let name = &transfer.record.name;
+        transfer.progress.waits_for(Some(format!("{name} waits: downloads are paused")));
         crew.waiting.clear();
         while crew.sources.join_next().await.is_some() {}
         while crew.checkpoints.join_next().await.is_some() {}
-        if transfer.is_resumable() {
+        if transfer.is_resumable {
             crew.save_checkpoint(transfer);
         }
         self.throttle.until_paused(false).await;
-        transfer.progress().waits_for(None);
+        transfer.progress.waits_for(None);
         transfer.resume();
         crew.known.clear();
         for holder in crew.first.clone() {
@@ -213,7 +213,7 @@ fn rethrow(error: tokio::task::JoinError) {
 }
 
 fn save_checkpoint(transfer: &Transfer) {
-    if let Err(error) = checkpoint::save(transfer.record().manifest, transfer.assembly()) {
+    if let Err(error) = checkpoint::save(transfer.record.manifest, &transfer.assembly) {
         debug!(%error, "progress is not saved"); // the next attempt verifies more of the file
     }
 }
@@ -297,14 +297,14 @@ impl Crew {
         }
         let (silence, over, last) = transfer.silence();
         if silence < SILENCE_TOLD && over.is_none() {
-            transfer.progress().waits_for(None);
+            transfer.progress.waits_for(None);
             return false;
         }
         let mut sources: Vec<String> = self.first.iter().map(named).collect();
         sources.dedup();
         let last = last.map(|last| format!("; {last}")).unwrap_or_default();
-        let name = &transfer.record().name;
-        transfer.progress().waits_for(Some(format!(
+        let name = &transfer.record.name;
+        transfer.progress.waits_for(Some(format!(
             "waiting for {name} from {}, given up after {} s without progress{last}",
             sources.join(" and "),
             SILENCE_MAX.as_secs()
@@ -334,8 +334,8 @@ async fn run_source(transfer: Arc<Transfer>, mut holder: Holder, mut ready: Opti
         let connected = match ready.take() {
             Some(source) => Ok(source),
             None => {
-                let connecting = Source::connect(transfer.endpoint(), &holder);
-                let Some(connected) = transfer.over().run_until_cancelled(connecting).await else {
+                let connecting = Source::connect(&transfer.endpoint, &holder);
+                let Some(connected) = transfer.over.run_until_cancelled(connecting).await else {
                     return holder.node;
                 };
                 connected
@@ -362,7 +362,7 @@ async fn run_source(transfer: Arc<Transfer>, mut holder: Holder, mut ready: Opti
         if transfer.source_failed(&holder, &error) {
             return holder.node; // it struck out
         }
-        if transfer.over().run_until_cancelled(sleep(RETRY_AFTER)).await.is_none() {
+        if transfer.over.run_until_cancelled(sleep(RETRY_AFTER)).await.is_none() {
             return holder.node;
         }
     }

@@ -41,10 +41,10 @@ use crate::{
 /// One download's file, schedule and report.
 #[derive(Debug)]
 pub(crate) struct Transfer {
-    endpoint: Arc<Endpoint>,
-    record: VerifiedRecord,
-    assembly: Assembly,
-    progress: Arc<Progress>,
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) record: VerifiedRecord,
+    pub(super) assembly: Assembly,
+    pub(super) progress: Arc<Progress>,
     throttle: Arc<Throttle>,
     counters: Arc<Counters>,
     began: Instant,
@@ -56,8 +56,9 @@ pub(crate) struct Transfer {
     /// Notified when a waiting thread may have something to do.
     changed: Condvar,
     /// Cancelled when the download ends, for tasks that wait.
-    over: CancellationToken,
-    resumable: bool,
+    pub(super) over: CancellationToken,
+    /// Whether the verified chunks are kept for the next attempt.
+    pub(super) is_resumable: bool,
 }
 
 #[derive(Debug)]
@@ -147,29 +148,8 @@ impl Transfer {
             }),
             changed: Condvar::new(),
             over: CancellationToken::new(),
-            resumable: order != Order::InOrder, // a pipe's partial file is unlinked
+            is_resumable: order != Order::InOrder, // a pipe's partial file is unlinked
         }
-    }
-
-    /// Whether the verified chunks are kept for the next attempt.
-    pub(super) const fn is_resumable(&self) -> bool {
-        self.resumable
-    }
-
-    pub(super) const fn endpoint(&self) -> &Arc<Endpoint> {
-        &self.endpoint
-    }
-
-    pub(super) const fn record(&self) -> &VerifiedRecord {
-        &self.record
-    }
-
-    pub(crate) const fn assembly(&self) -> &Assembly {
-        &self.assembly
-    }
-
-    pub(super) const fn progress(&self) -> &Arc<Progress> {
-        &self.progress
     }
 
     pub(super) fn limit(&self) -> &Rate {
@@ -178,11 +158,6 @@ impl Transfer {
 
     pub(super) fn size(&self) -> u64 {
         self.assembly.manifest().size()
-    }
-
-    /// Cancelled when the download ends.
-    pub(super) const fn over(&self) -> &CancellationToken {
-        &self.over
     }
 
     /// Number of chunks still missing.

@@ -51,7 +51,7 @@ enum State {
 /// Works until all is fetched, the source has no wanted chunk, or the download ends.
 pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Result<(), FetchError> {
     let Some(id) = transfer.opened(holder.node, &source) else { return Ok(()) };
-    let verifier = Verifier::new(transfer.assembly().outboard().cloned(), transfer.size());
+    let verifier = Verifier::new(transfer.assembly.outboard().cloned(), transfer.size());
     let mut worker = Worker {
         transfer,
         source,
@@ -61,7 +61,7 @@ pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Resu
         buffer: Vec::new(),
         hasher: None,
         verifier,
-        counter: transfer.progress().source(holder.node, holder.addr),
+        counter: transfer.progress.source(holder.node, holder.addr),
         state: State::Asking,
         busy: Busy::default(),
         worked_at: Instant::now(),
@@ -104,7 +104,7 @@ impl Worker<'_> {
                 State::Draining => Next::Wait,
             };
             match self.asked.pop_front() {
-                Some(Asked::Run(run)) => match self.source.grant(self.transfer.assembly().manifest(), &run) {
+                Some(Asked::Run(run)) => match self.source.grant(self.transfer.assembly.manifest(), &run) {
                     Ok(()) if self.receive(run.clone())? => {
                         (self.worked_at, self.state) = (Instant::now(), State::Asking);
                         self.busy = Busy::default();
@@ -120,7 +120,7 @@ impl Worker<'_> {
                     Err(error) => return Err(error),
                 },
                 Some(Asked::Have) => {
-                    let available = self.source.have(self.transfer.assembly().manifest().chunks().len())?;
+                    let available = self.source.have(self.transfer.assembly.manifest().chunks().len())?;
                     if available == Availability::All {
                         self.ask_have_at = None;
                     }
@@ -136,13 +136,13 @@ impl Worker<'_> {
     fn ask_ahead(&mut self) -> Result<Next, FetchError> {
         if self.ask_have_at.is_some_and(|at| at <= Instant::now()) {
             self.ask_have_at = Some(Instant::now() + HAVE_EVERY);
-            self.source.ask_have(self.transfer.record())?;
+            self.source.ask_have(&self.transfer.record)?;
             self.asked.push_back(Asked::Have);
         }
         while self.asked.len() < ASKED_AHEAD {
             match self.transfer.next(self.id) {
                 Next::Fetch(run) => {
-                    self.source.ask(self.transfer.record(), self.transfer.assembly().manifest(), &run)?;
+                    self.source.ask(&self.transfer.record, self.transfer.assembly.manifest(), &run)?;
                     self.asked.push_back(Asked::Run(run));
                 }
                 next => return Ok(next),
@@ -154,7 +154,7 @@ impl Worker<'_> {
     /// Receives one run; false to end the connection.
     fn receive(&mut self, run: Range<usize>) -> Result<bool, FetchError> {
         let began = Instant::now();
-        let manifest = Arc::clone(self.transfer.assembly().manifest());
+        let manifest = Arc::clone(self.transfer.assembly.manifest());
         let end = manifest.range(run.end - 1).end;
         let bytes = end - manifest.range(run.start).start;
         let (mut next, mut held) = (run.start, 0);
@@ -174,7 +174,7 @@ impl Worker<'_> {
             held =
                 self.source.receive(&mut self.buffer[..room], held, needed, self.transfer.limit(), came)?;
             self.verifier.feed(chunk.start, &self.buffer[..held], |index, hash| {
-                self.transfer.assembly().has_segment(index, hash);
+                self.transfer.assembly.has_segment(index, hash);
             });
             let Some(taken) = self.take(next..run.end, held, held == coming)? else { return Ok(false) };
             next = taken.end;
@@ -195,7 +195,7 @@ impl Worker<'_> {
         held: usize,
         last: bool,
     ) -> Result<Option<Range<usize>>, FetchError> {
-        let manifest = self.transfer.assembly().manifest();
+        let manifest = self.transfer.assembly.manifest();
         let offset = manifest.range(chunks.start).start;
         let (mut good, mut corrupt) = (chunks.start..chunks.start, false);
         for index in chunks {
@@ -232,15 +232,15 @@ impl Worker<'_> {
     /// Writes verified chunks; the buffer starts at `offset` of the file. False if the disk failed.
     fn write(&mut self, chunks: Range<usize>, offset: u64) -> bool {
         let (transfer, id) = (self.transfer, self.id);
-        let manifest = transfer.assembly().manifest();
+        let manifest = transfer.assembly.manifest();
         let range = manifest.range(chunks.start).start..manifest.range(chunks.end - 1).end;
         let bytes = &self.buffer[len(range.start - offset)..len(range.end - offset)];
         let took = |index| self.counter.add(transfer.had(index, Some(id)));
         let written = transfer.writing(|| {
             if self.verifier.is_used() {
-                transfer.assembly().put(chunks.start, bytes, || {}, took)
+                transfer.assembly.put(chunks.start, bytes, || {}, took)
             } else {
-                transfer.assembly().write(chunks.start, bytes, &mut self.hasher, took)
+                transfer.assembly.write(chunks.start, bytes, &mut self.hasher, took)
             }
         });
         transfer.stored(written).is_some()
