@@ -162,6 +162,7 @@ fn time_for(record: &Record, source: &Source) -> Duration {
 
 /// The manifest and the outboard that `source` has, and the source if its stream is still usable.
 fn manifest_of(mut source: Source, record: &VerifiedRecord) -> Result<Step, FetchError> {
+    source.ask_layout(record)?;
     let manifest = source.manifest(record)?;
     Ok(match source.outboard(record) {
         Ok(outboard) => Step::Found(Some(source), manifest, outboard),

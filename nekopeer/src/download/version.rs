@@ -111,7 +111,7 @@ impl Downloader {
             };
             self.library.blocking(open).await?
         };
-        let _shown = self.show(record, &layout, &assembly).await;
+        let _shown = self.show(record, &layout, &assembly);
         let mark = work.progress.mark();
         let (mut report, mut begin) = (Report::default(), layout.begin);
         for attempt in 1.. {
@@ -161,13 +161,13 @@ impl Downloader {
         Order::RarestFirst { from: if anywhere { rand::random_range(0..chunks) } else { 0 } }
     }
 
-    /// Serves and offers what has been received, until the guard is dropped.
-    async fn show(
+    /// Serves and offers what has been received, until the guards are dropped. No chunk waits for the indexers.
+    fn show(
         &self,
         record: &VerifiedRecord,
         layout: &Layout,
         assembly: &Assembly,
-    ) -> Option<impl Drop + use<>> {
+    ) -> Option<impl Sized + use<>> {
         if !self.library.is_serving || record.size < SHOWN_FROM {
             return None;
         }
@@ -180,14 +180,15 @@ impl Downloader {
             have: Arc::clone(assembly.have()),
             since: clock::now(),
         });
-        let (indexers, tasks, name) =
-            (Arc::clone(&self.indexers), self.library.tasks.clone(), record.name.clone());
-        let listed = scopeguard::guard(shown, move |_shown| {
-            // If this does not run, the lease expires.
-            tasks.spawn_until_stop(async move { indexers.end_part(&name).await });
+        let (indexers, record, ended) =
+            (Arc::clone(&self.indexers), record.clone(), CancellationToken::new());
+        let until = ended.clone();
+        self.library.tasks.spawn_until_stop(async move {
+            indexers.offer_part(&record).await;
+            until.cancelled().await;
+            indexers.end_part(&record.name).await; // if this does not run, the lease expires
         });
-        self.indexers.offer_part(record).await;
-        Some(listed)
+        Some((shown, ended.drop_guard()))
     }
 }
 

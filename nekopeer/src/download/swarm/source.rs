@@ -118,18 +118,23 @@ impl Source {
         self.stream.hang_up()
     }
 
-    /// Fetches the manifest of `record`, verified, with its encoded form.
-    pub(crate) fn manifest(&mut self, record: &Record) -> Result<(Manifest, Vec<u8>), FetchError> {
+    /// Requests the manifest of `record` and the outboard; [`manifest`](Self::manifest) receives the one, and then
+    /// [`outboard`](Self::outboard) the other.
+    pub(crate) fn ask_layout(&mut self, record: &Record) -> Result<(), FetchError> {
         self.stream.send(&DataRequest::Manifest(record.manifest))?;
+        Ok(self.stream.send(&DataRequest::Outboard(record.manifest))?)
+    }
+
+    /// Receives the manifest of `record`, verified, with its encoded form.
+    pub(crate) fn manifest(&mut self, record: &Record) -> Result<(Manifest, Vec<u8>), FetchError> {
         let bytes = self.body(MANIFEST_BYTES_MAX)?;
         let manifest = Manifest::decode_for(record, &bytes)?;
         Ok((manifest, bytes))
     }
 
-    /// Fetches the outboard of `record`, verified against the content hash. `None` if the source does not
+    /// Receives the outboard of `record`, verified against the content hash. `None` if the source does not
     /// have it or sent a wrong one.
     pub(crate) fn outboard(&mut self, record: &Record) -> Result<Option<Segments>, FetchError> {
-        self.stream.send(&DataRequest::Outboard(record.manifest))?;
         let max = Segments::new(record.size).len() * size_of::<SegmentHash>();
         match self.body(max as u64) {
             Ok(bytes) => Ok(Segments::from_outboard(&bytes, record.size, &record.content)),
