@@ -40,7 +40,11 @@ use self::{
 };
 use crate::{
     state::{copies::Copies, outdated::Outdated, readers::Readers},
-    storage::{catalogue::Catalogue, lock::DataLock, share_folder::ShareFolder, versions::lent::Lent},
+    storage::{
+        catalogue::{Catalogue, versions::lent::Lent},
+        lock::DataLock,
+        share_folder::ShareFolder,
+    },
     util::{progress::Progress, tasks::Tasks},
 };
 

@@ -9,7 +9,6 @@ pub(crate) mod place;
 pub(crate) mod remembered;
 pub(crate) mod share_folder;
 pub(crate) mod tree;
-pub(crate) mod versions;
 
 pub use self::error::StoreError;
 pub(crate) use self::error::is_full;

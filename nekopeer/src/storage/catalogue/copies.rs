@@ -60,9 +60,13 @@ impl Catalogue {
                 results.push(Err(error));
                 continue;
             }
-            if passed_over.is_some() {
-                self.write_readers(&write, [name], |reader| reader.passed_over = passed_over)?;
-            }
+            // What stands in its place is not passed over any more.
+            let passes_more = |passed: &PassedOver| {
+                passed.origin == copy.entry.record.origin && passed.version > copy.entry.record.version
+            };
+            self.write_readers(&write, [name], |reader| {
+                reader.passed_over = passed_over.or(reader.passed_over.filter(passes_more));
+            })?;
             // A newer version that became known before or during the download stays known.
             self.complete(&write, &mut copy)?;
             let Copy { entry, manifest, outboard } = copy;

@@ -107,7 +107,7 @@ pub enum CatalogueError {
 
 impl CatalogueError {
     /// A version that is to be kept cannot be written to `path`.
-    pub(in crate::storage) fn not_kept(path: &Path, source: std::io::Error) -> Self {
+    pub(super) fn not_kept(path: &Path, source: std::io::Error) -> Self {
         match source {
             source if is_full(&source) => Self::Full(path.to_owned()),
             source => Self::NotKept { path: path.to_owned(), source },

@@ -15,7 +15,6 @@ mod error;
 mod floors;
 mod guard;
 mod heard;
-mod kept;
 pub(crate) mod numbering;
 mod peek;
 mod piped;
@@ -28,6 +27,7 @@ mod schema;
 mod tables;
 mod trees;
 mod untold;
+pub(crate) mod versions;
 mod withdraw;
 mod write;
 
@@ -50,7 +50,6 @@ use self::{
 };
 pub(crate) use self::{
     entry::{Copy, Entry, PassedOver, Why},
-    kept::Kept,
     peek::names_in,
     placing::ToPlace,
     publish::{Draft, Published},
@@ -88,7 +87,7 @@ impl Catalogue {
     pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, CatalogueError> {
         let tables = Tables::open(&folder.join(FILE), identity.id())?;
         let (noted, placing, placed) = Default::default();
-        let (packs, data_dir) = (folder.join(kept::FOLDER), folder.to_owned());
+        let (packs, data_dir) = (folder.join(versions::FOLDER), folder.to_owned());
         Ok(Self { identity, packs, data_dir, tables, noted, placing, placed })
     }
 

@@ -139,10 +139,13 @@ impl Catalogue {
                 rows.push((name.as_str(), codec::encode(&reader).unwrap_or_default())); // some hundred bytes
             }
         }
+        if rows.is_empty() {
+            return Ok(false);
+        }
         write.with(READERS, |table| {
             rows.iter().try_for_each(|(name, row)| table.insert(*name, row.as_slice()).map(drop))
         })?;
-        Ok(!rows.is_empty())
+        Ok(true)
     }
 }
 

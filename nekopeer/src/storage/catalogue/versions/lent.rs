@@ -22,16 +22,9 @@ const LENT_MAX: usize = 16;
 const LENT_FILES_MAX: usize = 1024;
 const LENT_CHUNKS_MAX: usize = 1024 * 1024;
 
-/// The versions that are open; the one that was asked for last is the last.
+/// The versions that are open, since when each was asked for last, and how many files it has open; that one is the last.
 #[derive(Debug, Default)]
-pub(crate) struct Lent(Mutex<Vec<Open>>);
-
-#[derive(Debug)]
-struct Open {
-    asked_at: Instant,
-    files: usize,
-    version: Arc<EarlierVersion>,
-}
+pub(crate) struct Lent(Mutex<Vec<(Instant, usize, Arc<EarlierVersion>)>>);
 
 impl Lent {
     /// The version that is wanted, if it is open.
@@ -41,22 +34,21 @@ impl Lent {
         now: Instant,
     ) -> Option<Arc<EarlierVersion>> {
         let mut lent = self.0.lock();
-        lent.retain(|open| now.saturating_duration_since(open.asked_at) < LENT_FOR);
-        let at = lent.iter().position(|open| is_wanted(&open.version.record))?;
-        let found = Open { asked_at: now, ..lent.remove(at) };
-        let version = Arc::clone(&found.version);
-        lent.push(found);
+        lent.retain(|(since, ..)| now.saturating_duration_since(*since) < LENT_FOR);
+        let at = lent.iter().position(|(.., version)| is_wanted(&version.record))?;
+        let (_, files, version) = lent.remove(at);
+        lent.push((now, files, Arc::clone(&version)));
         Some(version)
     }
 
     /// Adds a version; those that were not asked for longest make room for it.
     pub(super) fn add(&self, version: EarlierVersion, now: Instant) {
-        let files = version.at.iter().map(|(file, _)| Arc::as_ptr(file)).collect::<HashSet<_>>().len();
+        let files = version.at.iter().map(|at| Arc::as_ptr(&at.file)).collect::<HashSet<_>>().len();
         let mut lent = self.0.lock();
-        lent.push(Open { asked_at: now, files, version: Arc::new(version) });
+        lent.push((now, files, Arc::new(version)));
         while lent.len() > LENT_MAX
-            || lent.iter().map(|open| open.files).sum::<usize>() > LENT_FILES_MAX
-            || lent.iter().map(|open| open.version.at.len()).sum::<usize>() > LENT_CHUNKS_MAX
+            || lent.iter().map(|(_, files, _)| files).sum::<usize>() > LENT_FILES_MAX
+            || lent.iter().map(|(.., version)| version.at.len()).sum::<usize>() > LENT_CHUNKS_MAX
         {
             lent.remove(0);
         }

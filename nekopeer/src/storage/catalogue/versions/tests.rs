@@ -9,7 +9,7 @@ use nekoproto::{ContentHash, Identity, Version};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use testkit::goods;
 
-use super::{lent::Lent, *};
+use super::{super::PassedOver, lent::Lent, *};
 use crate::{
     content::stamp::Looker,
     storage::catalogue::{CommandId, Copy, Reader, Why},
