@@ -15,7 +15,7 @@ use crate::{
     library::Library,
     sets::output_of,
     state::choice::Target,
-    storage::catalogue::{CatalogueError, Entry, PassedOver, Why},
+    storage::catalogue::{CatalogueError, EarlierVersion, Entry, PassedOver, Why},
 };
 
 /// Holders that are asked, how many at once, and how many of those that have the version are enough.
@@ -104,24 +104,20 @@ pub(super) fn kept(
         }
     };
     // What is put back is tried again until its chunks are there: a user may move them, or have no disk for a while.
-    let here: Vec<(VerifiedRecord, Arc<[u8]>)> = match refused {
-        Some(_) => {
-            let kept = catalogue.kept(name)?.into_iter();
-            kept.map(|kept| (kept.entry.record, kept.manifest.into())).collect()
-        }
-        None => {
-            let versions = catalogue.versions(name, true, |_| true)?.into_iter();
-            versions.map(|found| (found.record, found.encoded)).collect()
-        }
+    let here = match refused {
+        Some(_) => catalogue.kept(name)?,
+        None => catalogue.versions(name, true, |_| true)?,
     };
-    let held_version = held.record.version;
-    let kept = here.iter().map(|(record, _)| record.version).filter(|found| *found != held_version).collect();
-    let is_wanted = |found: Version| version.map_or(found != held_version, |version| version == found);
-    let found =
-        here.into_iter().find(|(record, _)| record.same_file(&held.record) && is_wanted(record.version));
-    let (record, encoded) = found.ok_or_else(|| not_kept(kept))?;
-    let layout = Some(Layout::stored(&record, encoded).ok_or_else(|| not_kept(Vec::new()))?);
-    let target = Target::new(record, Vec::new());
+    let number = |found: &EarlierVersion| found.entry.record.version;
+    let kept = here.iter().map(number).filter(|found| *found != held.record.version).collect();
+    let is_wanted = |found: &EarlierVersion| match version {
+        Some(version) => found.entry.record.same_file(&held.record) && number(found) == version,
+        None => found.is_before(&held.record),
+    };
+    let found = here.into_iter().find(is_wanted).ok_or_else(|| not_kept(kept))?;
+    let EarlierVersion { entry, manifest, encoded, .. } = found;
+    let layout = Some(Layout { manifest, encoded, outboard: None, begin: Vec::new() });
+    let target = Target::new(entry.record, Vec::new());
     let landing = in_its_place(library, &held, passed_over);
     Ok(Plan { target, layout, landing, look_after: LOOK_AFTER })
 }

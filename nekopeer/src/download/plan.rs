@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{FileName, Manifest, VerifiedRecord};
+use nekoproto::{FileName, Manifest};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -68,14 +68,6 @@ impl Plan {
     pub(crate) fn new(target: Target, output: Option<PathBuf>) -> Self {
         let landing = Landing { output, ..Landing::default() };
         Self { target, layout: None, landing, look_after: LOOK_AFTER }
-    }
-}
-
-impl Layout {
-    /// That of a version whose manifest is stored here; `None` if that is damaged.
-    pub(super) fn stored(record: &VerifiedRecord, encoded: Arc<[u8]>) -> Option<Self> {
-        let manifest = Arc::new(Manifest::decode_for(record, &encoded).ok()?);
-        Some(Self { manifest, encoded, outboard: None, begin: Vec::new() })
     }
 }
 

@@ -94,7 +94,7 @@ impl PeerHandle {
                 (library.catalogue.versions(&name, true, |_| true)?, library.catalogue.reader(&name)?);
             Ok(ReadBy {
                 readers: library.readers_of(&name),
-                kept: versions.iter().map(|found| found.record.version).collect(),
+                kept: versions.iter().map(|found| found.entry.record.version).collect(),
                 passed_over: reader.passed_over,
                 preference: reader.preference,
             })

@@ -171,7 +171,7 @@ fn ranges_of(
         }
         (Err(refusal), None) => {
             let lent = library.lent.find(|record| record.content == content, clock::now()).ok_or(refusal)?;
-            let len = len_in(lent.record.size)?;
+            let len = len_in(lent.entry.record.size)?;
             return Ok(Reply::earlier(body(lent.parts(&ranges), len)?));
         }
     };

@@ -64,7 +64,7 @@ impl LocalChunks {
                 search.in_file(&Arc::new(file), manifest);
             }
         }
-        for (pack, chunks) in catalogue.packs(&record.name) {
+        for (pack, chunks) in catalogue.packs(&record.name).unwrap_or_default() {
             search.in_file(&pack, &chunks);
         }
         match catalogue.get(&record.name) {

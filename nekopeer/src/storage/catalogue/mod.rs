@@ -58,6 +58,7 @@ pub(crate) use self::{
     salvage::{Examined, Salvaged, examine},
     tables::{Page, PageStart},
     trees::{Tree, TreeFile, Trees},
+    versions::EarlierVersion,
     withdraw::{Gone, Withdrawal},
 };
 

@@ -35,7 +35,7 @@ impl Lent {
     ) -> Option<Arc<EarlierVersion>> {
         let mut lent = self.0.lock();
         lent.retain(|(since, ..)| now.saturating_duration_since(*since) < LENT_FOR);
-        let at = lent.iter().position(|(.., version)| is_wanted(&version.record))?;
+        let at = lent.iter().position(|(.., version)| is_wanted(&version.entry.record))?;
         let (_, files, version) = lent.remove(at);
         lent.push((now, files, Arc::clone(&version)));
         Some(version)
@@ -66,11 +66,11 @@ impl Lent {
         };
         let now = clock::now();
         if let Some(lent) = self.find(is_wanted, now) {
-            return Ok(Some(lent.record.clone()));
+            return Ok(Some(lent.entry.record.clone()));
         }
         // A file that another program changed is not read whenever somebody asks.
         let version = catalogue.versions(&wanted.name, false, is_wanted)?.into_iter().next();
-        let record = version.as_ref().map(|version| version.record.clone());
+        let record = version.as_ref().map(|version| version.entry.record.clone());
         version.into_iter().for_each(|version| self.add(version, now));
         Ok(record)
     }

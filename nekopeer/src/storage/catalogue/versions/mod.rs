@@ -15,9 +15,7 @@ use std::{
     sync::Arc,
 };
 
-use nekoproto::{
-    ByteRange, Chunk, ChunkHash, FileName, Manifest, Record, VerifiedRecord, open_private, private_folder,
-};
+use nekoproto::{ByteRange, Chunk, ChunkHash, FileName, Manifest, Record, open_private, private_folder};
 
 use super::{
     Catalogue, CatalogueError, Entry,
@@ -34,15 +32,19 @@ pub(super) const FOLDER: &str = "kept";
 /// Digits of the hash of a name in the name of a pack.
 const NAME_DIGITS: usize = 32;
 
-/// An earlier version.
-#[derive(Clone, Debug)]
-pub(crate) struct Kept {
-    /// One later than that of the version that was replaced before it.
+/// A version of a copy: one that was replaced, or the one that is in its place.
+#[derive(Debug)]
+pub(crate) struct EarlierVersion {
+    /// Higher than that of each version that was replaced before it.
     sequence: u64,
+    /// What it was, and where.
     pub(crate) entry: Entry,
-    /// Its encoded manifest, and that of its pack.
-    pub(crate) manifest: Vec<u8>,
-    pack: Vec<u8>,
+    pub(crate) manifest: Arc<Manifest>,
+    pub(crate) encoded: Arc<[u8]>,
+    /// The chunks in its pack.
+    pack: Manifest,
+    /// Where each of its chunks is, once it was opened.
+    at: Vec<At>,
 }
 
 /// Where a chunk is.
@@ -53,33 +55,33 @@ struct At {
     len: u32,
 }
 
+type Chunks = HashMap<ChunkHash, At>;
+
 impl At {
-    /// Reads it; whether it is there. Blocking.
+    /// Reads the chunk; whether it is there. Blocking.
     fn has(&self, chunk: &ChunkHash, buffer: &mut Vec<u8>) -> bool {
         buffer.resize(self.len as usize, 0);
         self.file.read_exact_at(buffer, self.offset).is_ok() && hash(buffer) == *chunk
     }
 }
 
-type Chunks = HashMap<ChunkHash, At>;
-
-/// A version all of whose chunks are here, in the file in its place and in packs.
-#[derive(Debug)]
-pub(crate) struct EarlierVersion {
-    pub(crate) record: VerifiedRecord,
-    /// Its encoded manifest.
-    pub(crate) encoded: Arc<[u8]>,
-    manifest: Manifest,
-    /// Where each chunk is.
-    at: Vec<At>,
-}
-
 impl EarlierVersion {
-    fn of(record: VerifiedRecord, encoded: Vec<u8>, chunks: &Chunks) -> Option<Self> {
-        let manifest = Manifest::decode_for(&record, &encoded).ok()?;
-        let at = manifest.chunks().iter().map(|chunk| chunks.get(&chunk.hash).cloned());
-        let at = at.collect::<Option<_>>()?;
-        Some(Self { record, encoded: encoded.into(), manifest, at })
+    /// `None` if a manifest is damaged.
+    fn new(sequence: u64, entry: Entry, encoded: &[u8], pack: &[u8]) -> Option<Self> {
+        let manifest = Arc::new(Manifest::decode_for(&entry.record, encoded).ok()?);
+        let (encoded, pack) = (encoded.into(), Manifest::decode(pack).ok()?);
+        Some(Self { sequence, entry, manifest, encoded, pack, at: Vec::new() })
+    }
+
+    /// Whether all of its chunks are in `chunks`.
+    fn open(&mut self, chunks: &Chunks) -> bool {
+        let at = self.manifest.chunks().iter().map(|chunk| chunks.get(&chunk.hash).cloned());
+        at.collect::<Option<_>>().map(|at| self.at = at).is_some()
+    }
+
+    /// Whether it was replaced by `held`, or before that.
+    pub(crate) fn is_before(&self, held: &Record) -> bool {
+        held.same_file(&self.entry.record) && *held != *self.entry.record
     }
 
     /// Where the bytes of `ranges`, which are within the file, are.
@@ -109,33 +111,40 @@ impl Catalogue {
         is_read: bool,
         is_wanted: impl Fn(&Record) -> bool,
     ) -> Result<Vec<EarlierVersion>, CatalogueError> {
-        let held = self.entry(name)?.filter(|held| !self.is_own(held));
-        let Some(held) = held else { return Ok(Vec::new()) };
-        let kept = self.kept(name)?.into_iter().filter(|kept| is_before(&kept.entry.record, &held));
-        let mut all: Vec<(VerifiedRecord, Vec<u8>)> =
-            kept.map(|kept| (kept.entry.record, kept.manifest)).collect();
-        let is_unchanged = open_file(&held.path).and_then(|file| file.metadata());
-        let is_unchanged = is_unchanged.is_ok_and(|found| Stamp::of(&found) == held.stamp);
-        let is_read = !is_unchanged && is_read && !all.is_empty();
-        all.splice(..0, self.manifest_of(&held)?.map(|manifest| (held.record.clone(), manifest)));
-        all.retain(|(record, _)| is_wanted(record));
-        if all.is_empty() {
+        let mut versions = self.kept(name)?;
+        let Some(held) = self.in_place(name, &versions)? else { return Ok(Vec::new()) };
+        versions.retain(|kept| kept.is_before(&held.entry.record) && is_wanted(&kept.entry.record));
+        let is_held_wanted = is_wanted(&held.entry.record);
+        if !is_held_wanted && versions.is_empty() {
             return Ok(Vec::new());
         }
+        let found = open_file(&held.entry.path).and_then(|file| file.metadata());
+        let is_unchanged = found.is_ok_and(|found| Stamp::of(&found) == held.entry.stamp);
+        let is_read = is_read && !is_unchanged && !versions.is_empty();
         let (mut chunks, mut buffer) = (self.chunks(&held, is_unchanged || is_read)?, Vec::new());
         chunks.retain(|chunk, at| !is_read || at.has(chunk, &mut buffer));
-        Ok(all
-            .into_iter()
-            .filter_map(|(record, encoded)| EarlierVersion::of(record, encoded, &chunks))
-            .collect())
+        versions.splice(..0, Some(held).filter(|_| is_held_wanted));
+        versions.retain_mut(|version| version.open(&chunks));
+        Ok(versions)
+    }
+
+    /// The copy of `name`, as it is kept when it is replaced.
+    fn in_place(
+        &self,
+        name: &FileName,
+        kept: &[EarlierVersion],
+    ) -> Result<Option<EarlierVersion>, CatalogueError> {
+        let sequence = kept.first().map_or(0, |last| last.sequence + 1);
+        let Some(held) = self.entry(name)?.filter(|held| !self.is_own(held)) else { return Ok(None) };
+        let manifest = self.manifest_of(&held)?.unwrap_or_default();
+        Ok(EarlierVersion::new(sequence, Arc::unwrap_or_clone(held), &manifest, &[0]))
     }
 
     /// Where the chunks of `held` and of what is kept of its name may be.
-    fn chunks(&self, held: &Entry, with_place: bool) -> Result<Chunks, CatalogueError> {
-        let mut files = self.packs(&held.record.name);
-        let manifest = self.manifest_of(held)?.and_then(|encoded| Manifest::decode(&encoded).ok());
-        let place = open_file(&held.path).ok().zip(manifest).filter(|_| with_place);
-        files.extend(place.map(|(file, manifest)| (Arc::new(file), manifest)));
+    fn chunks(&self, held: &EarlierVersion, with_place: bool) -> Result<Chunks, CatalogueError> {
+        let mut files = self.packs(&held.entry.record.name)?;
+        let place = open_file(&held.entry.path).ok().filter(|_| with_place);
+        files.extend(place.map(|file| (Arc::new(file), Manifest::clone(&held.manifest))));
         let mut chunks = Chunks::new();
         for (file, manifest) in &files {
             for (index, chunk) in manifest.chunks().iter().enumerate() {
@@ -147,17 +156,13 @@ impl Catalogue {
         Ok(chunks)
     }
 
-    /// The packs of `name`, and the chunks in each. What cannot be read is left out. Blocking.
-    pub(crate) fn packs(&self, name: &FileName) -> Vec<(Arc<File>, Manifest)> {
-        let kept = self.kept(name).unwrap_or_else(|error| {
-            tracing::error!(%error, "earlier versions are not used");
-            Vec::new()
-        });
-        let open = |kept: &Kept| {
-            let file = open_file(&self.pack_path(name.as_str(), kept.sequence)).ok()?;
-            Some((Arc::new(file), Manifest::decode(&kept.pack).ok()?))
+    /// The packs of `name` that can be opened, and the chunks in each. Blocking.
+    pub(crate) fn packs(&self, name: &FileName) -> Result<Vec<(Arc<File>, Manifest)>, CatalogueError> {
+        let open = |kept: EarlierVersion| {
+            Some((open_file(&self.pack_path(name.as_str(), kept.sequence)).ok()?, kept.pack))
         };
-        kept.iter().filter_map(open).collect()
+        let packs = self.kept(name)?.into_iter().filter_map(open);
+        Ok(packs.map(|(file, pack)| (Arc::new(file), pack)).collect())
     }
 
     /// Keeps the version of `name` that stands in its place, if the reader wants that, before a file with the chunks of
@@ -166,12 +171,11 @@ impl Catalogue {
         if self.reader(name)?.keep == 0 {
             return Ok(());
         }
-        let Some(held) = self.entry(name)?.filter(|held| !self.is_own(held)) else { return Ok(()) };
-        let Some(manifest) = self.manifest_of(&held)? else { return Ok(()) };
-        let (sequence, pack) = (self.kept(name)?.first().map_or(0, |last| last.sequence + 1), Vec::new());
-        let mut kept = Kept { sequence, entry: Entry::clone(&held), manifest, pack };
-        if self.fill_pack(&held, &mut kept, next.chunks())? {
-            return self.change_kept(name, &[kept], &[]);
+        let kept = self.kept(name)?;
+        let Some(mut version) = self.in_place(name, &kept)? else { return Ok(()) };
+        let here = self.chunks(&version, true)?;
+        if self.fill_pack(&mut version, next, &here)? {
+            return self.change_kept(name, &[version], &[]);
         }
         tracing::warn!(%name, "the version before is not kept: it was changed on disk");
         Ok(())
@@ -180,27 +184,28 @@ impl Catalogue {
     /// Removes what is kept of `name` beyond what the reader wants, the oldest first, and the version that stands in its
     /// place. Blocking.
     pub(crate) fn trim_kept(&self, name: &FileName) -> Result<(), CatalogueError> {
-        let (reader, held) = (self.reader(name)?, self.entry(name)?);
-        let (mut versions, mut bytes, mut next) = (HashSet::new(), 0, None);
+        let (reader, kept) = (self.reader(name)?, self.kept(name)?);
+        let held = self.in_place(name, &kept)?;
+        let mut next = held.as_ref().map(|held| Arc::clone(&held.manifest));
+        let (mut versions, mut bytes) = (HashSet::new(), 0);
         let (mut grown, mut removed) = (Vec::new(), Vec::new());
-        for mut kept in self.kept(name)? {
+        for mut kept in kept {
             let record = &kept.entry.record;
-            let after =
-                held.as_ref().filter(|held| is_before(record, held) && versions.insert(record.version));
-            bytes += Manifest::decode(&kept.pack).map_or(0, |pack| pack.size());
+            let is_before = held.as_ref().is_some_and(|held| kept.is_before(&held.entry.record));
+            let is_other = is_before && versions.insert(record.version);
+            bytes += kept.pack.size();
             let fits =
                 versions.len() <= reader.keep as usize && reader.keep_max.is_none_or(|max| bytes <= max);
             // The one that is put back stays, however many came since.
-            match after.filter(|_| fits || reader.is_accepted(record)) {
-                None => removed.push(kept),
-                Some(_) if fits || removed.is_empty() => next = Some(kept.manifest),
-                Some(held) => {
-                    // With what it has in common with those that are removed.
-                    let after = next.map_or_else(|| self.manifest_of(held), |next| Ok(Some(next)))?;
-                    self.fill_pack(held, &mut kept, &chunks_of(&after.unwrap_or_default()))?;
-                    next = Some(kept.manifest.clone());
-                    grown.push(kept);
-                }
+            if !is_other || !fits && !reader.is_accepted(record) {
+                removed.push(kept);
+                continue;
+            }
+            let after = next.replace(Arc::clone(&kept.manifest));
+            if let (Some(held), Some(after), false) = (&held, after, fits || removed.is_empty()) {
+                // With what it has in common with those that are removed.
+                self.fill_pack(&mut kept, &after, &self.chunks(held, true)?)?;
+                grown.push(kept);
             }
         }
         if removed.is_empty() {
@@ -213,22 +218,25 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Adds to the pack of `kept` those of its chunks that neither it nor the version `next` has, each once, durably: what
-    /// is there stays as it is. One that is not here any more is left out; returns whether not all are. Blocking.
-    fn fill_pack(&self, held: &Entry, kept: &mut Kept, next: &[Chunk]) -> Result<bool, CatalogueError> {
-        let (here, path) =
-            (self.chunks(held, true)?, self.pack_path(held.record.name.as_str(), kept.sequence));
-        let mut has = chunks_of(&kept.pack);
-        let mut known: HashSet<ChunkHash> = has.iter().chain(next).map(|chunk| chunk.hash).collect();
-        let mut lacks = chunks_of(&kept.manifest);
-        lacks.retain(|chunk| known.insert(chunk.hash));
-        let before = has.iter().map(|chunk| u64::from(chunk.len)).sum();
+    /// Adds to the pack of `version` those of its chunks that neither it nor `next` has, each once, durably: what is there
+    /// stays as it is. One that is not `here` any more is left out; returns whether not all are. Blocking.
+    fn fill_pack(
+        &self,
+        version: &mut EarlierVersion,
+        next: &Manifest,
+        here: &Chunks,
+    ) -> Result<bool, CatalogueError> {
+        let path = self.pack_path(version.entry.record.name.as_str(), version.sequence);
+        let (before, mut has) = (version.pack.size(), version.pack.chunks().to_vec());
+        let mut known: HashSet<ChunkHash> = has.iter().chain(next.chunks()).map(|chunk| chunk.hash).collect();
+        let lacking = version.manifest.chunks().iter().filter(|chunk| known.insert(chunk.hash));
+        let lacking: Vec<Chunk> = lacking.copied().collect();
         let fill = || {
             let folder = path.parent().unwrap_or(&path);
             private_folder(folder).map_err(io::Error::other)?;
             let pack = open_private(&path, File::options().write(true).create(true).truncate(false))?;
             let (mut end, mut buffer) = (before, Vec::new());
-            let filled = lacks.iter().try_for_each(|chunk| {
+            let filled = lacking.iter().try_for_each(|chunk| {
                 if here.get(&chunk.hash).is_some_and(|at| at.has(&chunk.hash, &mut buffer)) {
                     pack.write_all_at(&buffer, end)?;
                     end += u64::from(chunk.len);
@@ -236,46 +244,44 @@ impl Catalogue {
                 }
                 Ok(())
             });
-            if let Err(error) = filled.and_then(|()| pack.sync_all()) {
-                drop(pack.set_len(before)); // the disk may be full
-                return Err(error);
-            }
+            filled.and_then(|()| pack.sync_all()).inspect_err(|_| drop(pack.set_len(before)))?; // the disk may be full
             File::open(folder)?.sync_all()?;
-            let is_any = !has.is_empty() || lacks.is_empty();
-            let (pack, _) =
-                Manifest::new(has).and_then(|manifest| Ok(manifest.encode()?)).map_err(io::Error::other)?;
-            kept.pack = pack;
-            Ok(is_any)
+            Manifest::new(has).map_err(io::Error::other)
         };
-        fill().map_err(|error| CatalogueError::not_kept(&path, error))
+        version.pack = fill().map_err(|error| CatalogueError::not_kept(&path, error))?;
+        Ok(lacking.is_empty() || version.pack.size() > 0)
     }
 
     /// The earlier versions of `name`, the last that was replaced first. Blocking.
-    pub(crate) fn kept(&self, name: &FileName) -> Result<Vec<Kept>, CatalogueError> {
+    pub(crate) fn kept(&self, name: &FileName) -> Result<Vec<EarlierVersion>, CatalogueError> {
         let name = name.as_str();
         self.tables.read(|committed| {
             let mut kept = Vec::new();
             for found in committed.table(KEPT)?.range((name, 0)..=(name, u64::MAX))?.rev() {
                 let (key, row) = found?;
                 let ((entry, manifest, _), pack) = row.value();
-                kept.extend(from_row(name, entry).map(|entry| Kept {
-                    sequence: key.value().1,
-                    entry,
-                    manifest: manifest.to_vec(),
-                    pack: pack.to_vec(),
-                }));
+                let entry = from_row(name, entry);
+                kept.extend(
+                    entry.and_then(|entry| EarlierVersion::new(key.value().1, entry, manifest, pack)),
+                );
             }
             Ok(kept)
         })
     }
 
-    /// Stores and removes earlier versions of `name`, in one transaction. Blocking.
-    fn change_kept(&self, name: &FileName, stored: &[Kept], removed: &[Kept]) -> Result<(), CatalogueError> {
+    /// Stores and removes earlier versions of `name`, in one transaction.
+    fn change_kept(
+        &self,
+        name: &FileName,
+        stored: &[EarlierVersion],
+        removed: &[EarlierVersion],
+    ) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
         write.with(KEPT, |table| {
-            for Kept { sequence, entry, manifest, pack } in stored {
+            for EarlierVersion { sequence, entry, encoded, pack, .. } in stored {
                 let row = to_row(entry).unwrap_or_default(); // as short as its own in the catalogue
-                let placed = (row.as_slice(), manifest.as_slice(), [].as_slice());
+                let pack = pack.encode().map(|(pack, _)| pack).unwrap_or_default(); // a part of one that is valid
+                let placed = (row.as_slice(), &**encoded, [].as_slice());
                 table.insert((name.as_str(), *sequence), (placed, pack.as_slice()))?;
             }
             removed.iter().try_for_each(|kept| table.remove((name.as_str(), kept.sequence)).map(drop))
@@ -305,15 +311,6 @@ impl Catalogue {
         let digits = &blake3::hash(name.as_bytes()).to_hex()[..NAME_DIGITS];
         self.packs.join(format!("{digits}-{sequence}"))
     }
-}
-
-fn is_before(record: &VerifiedRecord, held: &Entry) -> bool {
-    held.record.same_file(record) && held.record != *record
-}
-
-/// Those of an encoded manifest; none if it is damaged.
-fn chunks_of(encoded: &[u8]) -> Vec<Chunk> {
-    Manifest::decode(encoded).map_or_else(|_| Vec::new(), |manifest| manifest.chunks().to_vec())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{ContentHash, Identity, Version};
+use nekoproto::{ContentHash, Identity, VerifiedRecord, Version};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use testkit::goods;
 
@@ -114,7 +114,7 @@ impl World {
     /// The earlier versions that can be opened.
     fn listed(&self) -> Vec<u64> {
         let versions = self.catalogue.versions(&self.name, true, |_| true).unwrap();
-        let numbers = versions.iter().map(|found| found.record.version.get());
+        let numbers = versions.iter().map(|found| found.entry.record.version.get());
         numbers.filter(|number| *number != self.held().unwrap().version.get()).collect()
     }
 
@@ -133,7 +133,7 @@ impl World {
         assert_eq!(self.listed(), self.replaced);
         assert_eq!(self.packs().len(), self.replaced.len(), "a pack of each and no other");
         for found in self.catalogue.versions(&self.name, true, |_| true).unwrap() {
-            let content = self.content(found.record.version.get());
+            let content = self.content(found.entry.record.version.get());
             for (from, to) in [(0, content.len()), (1, content.len() - 1), (3, content.len().min(6))] {
                 let range = ByteRange { offset: from as u64, len: (to - from) as u64 };
                 let mut read = Vec::new();
@@ -142,7 +142,7 @@ impl World {
                     read.resize(begin + usize::try_from(range.len).unwrap(), 0);
                     file.read_exact_at(&mut read[begin..], range.offset).unwrap();
                 }
-                assert_eq!(read, content[from..to], "version {}", found.record.version);
+                assert_eq!(read, content[from..to], "version {}", found.entry.record.version);
             }
         }
     }
@@ -260,10 +260,12 @@ fn touched_copy_is_kept_and_what_cannot_be_put_together_is_not_listed() {
 #[test]
 fn versions_are_lent_for_a_while_and_make_room_for_others() {
     let (table, now) = (Lent::default(), Instant::now());
+    let (none, manifest) = Manifest::new(Vec::new()).unwrap().encode().unwrap();
     let add = |number: u64| {
-        let record = goods::record(1, "a", number, |_| ());
-        let (encoded, manifest) = (Arc::default(), Manifest::new(Vec::new()).unwrap());
-        table.add(EarlierVersion { record, encoded, manifest, at: Vec::new() }, now);
+        let record = goods::record(1, "a", number, |record| (record.size, record.manifest) = (0, manifest));
+        let (path, stamp) = ("a".into(), Looker::default().stamp("/".as_ref()).unwrap());
+        let entry = Entry { record, path, stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
+        table.add(EarlierVersion::new(0, entry, &none, &none).unwrap(), now);
     };
     let has = |number: u64, secs: u64| {
         let now = now + Duration::from_secs(secs);
