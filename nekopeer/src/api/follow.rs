@@ -24,6 +24,7 @@ use crate::{
         catalogue::{Preference, PreferenceChange},
         remembered::Home,
     },
+    terminal::units,
 };
 
 /// Time limit of the command of `follow`, in seconds: what is usual, and a day.
@@ -51,6 +52,9 @@ pub struct Follow {
     /// Keep the last N versions that were replaced, for rollback [default: as many as before, with --exec at least 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(KEEP_MAX)))]
     keep: Option<u32>,
+    /// Of them, keep no more than take so many bytes together: the oldest goes first, but for one that a command accepted
+    #[arg(long, value_name = "SIZE", requires = "keep", value_parser = units::bytes)]
+    keep_max: Option<u64>,
     /// Hops the query may travel beyond the own indexer
     #[arg(long, value_name = "N", default_value_t = TTL_DEFAULT, value_parser = said::ttl())]
     ttl: u8,
@@ -97,7 +101,8 @@ impl Api for Follow {
         let watch = Arc::clone(&peer.watch);
         let (printed, lines) = mpsc::channel(PRINTED_WAITING_MAX);
         let options = named::options(&wanted, &via, self.force);
-        let following = Follower { library, downloader, watch, hook, printed, keep: self.keep, options };
+        let (keep, keep_max) = (self.keep, self.keep_max);
+        let following = Follower { library, downloader, watch, hook, printed, keep, keep_max, options };
         let followed = names.clone();
         let is_about = |event: &Event| event.name().is_none_or(|about| followed.contains(about));
         let is_wanted = |event: &Event| event.is_worth_showing() && is_about(event);

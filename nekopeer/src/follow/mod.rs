@@ -48,8 +48,9 @@ pub(crate) struct Follower {
     pub(crate) hook: Option<Hook>,
     /// Takes what that prints.
     pub(crate) printed: mpsc::Sender<Event>,
-    /// How many earlier versions are kept; `None`: as many as before.
+    /// How many earlier versions are kept, `None`: as many as before; and how many bytes for them at most.
     pub(crate) keep: Option<u32>,
+    pub(crate) keep_max: Option<u64>,
     pub(crate) options: DownloadOptions,
 }
 
@@ -82,10 +83,13 @@ impl Follower {
     pub(crate) async fn follow(&self, names: Vec<FileName>) -> Result<Infallible, DownloadError> {
         let least = u32::from(self.hook.is_some()); // the version before is put back if the command fails
         for name in names.clone() {
-            let keep = self.keep;
+            let (keep, keep_max) = (self.keep, self.keep_max);
             let note = move |library: &Arc<Library>| {
                 library.catalogue.change_readers([&name], |reader| {
-                    reader.keep = keep.unwrap_or(reader.keep).max(least);
+                    if let Some(keep) = keep {
+                        (reader.keep, reader.keep_max) = (keep, keep_max);
+                    }
+                    reader.keep = reader.keep.max(least);
                 })?;
                 library.catalogue.trim_kept(&name)
             };
@@ -268,6 +272,7 @@ mod tests {
             hook: None,
             printed: mpsc::channel(1).0,
             keep: None,
+            keep_max: None,
             options,
         };
         let names = (0..FOLLOWED_MAX).map(|n| FileName::new(&format!("f{n}")).unwrap()).collect();

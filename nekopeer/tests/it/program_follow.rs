@@ -182,6 +182,9 @@ fn versions_that_are_kept_come_back_and_the_others_do_not() {
     // By the newest that it ever had, with nothing said.
     reader.done(&["rollback", "f"]);
     assert!(reader.read("f") == version(5));
+    let keeping = ["follow", "f", "--keep", "3", "--keep-max", "1kB"];
+    interrupt(reader.start_out(&keeping, "f is at version 5"));
+    reader.run(&["rollback", "f"]).failed_with(1, &["no earlier version is kept here"]);
 }
 
 #[test]

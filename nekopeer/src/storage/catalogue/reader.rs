@@ -193,6 +193,15 @@ mod tests {
     }
 
     #[test]
+    fn what_was_wanted_before_there_was_a_last_field_is_wanted_still() {
+        let reader = Reader { keep: 3, keep_max: None, ..Reader::default() };
+        let row = codec::encode(&reader).unwrap();
+        assert_eq!(from_row(&row[..row.len() - 1]), reader);
+        let reader = Reader { keep_max: Some(1 << 40), ..reader };
+        assert_eq!(from_row(&codec::encode(&reader).unwrap()), reader);
+    }
+
+    #[test]
     fn the_stricter_bound_counts() {
         let secs = |secs| Some(Duration::from_secs(secs));
         let preference = Preference { bound_secs: Some(5), on_stale: None };

@@ -111,11 +111,10 @@ impl Catalogue {
         is_read: bool,
         is_wanted: impl Fn(&Record) -> bool,
     ) -> Result<Vec<EarlierVersion>, CatalogueError> {
-        let mut versions = self.kept(name)?;
-        let Some(held) = self.in_place(name, &versions)? else { return Ok(Vec::new()) };
-        versions.retain(|kept| kept.is_before(&held.entry.record) && is_wanted(&kept.entry.record));
-        let is_held_wanted = is_wanted(&held.entry.record);
-        if !is_held_wanted && versions.is_empty() {
+        let (held, mut versions) = (self.in_place(name)?, self.kept(name)?);
+        let Some(held) = held else { return Ok(Vec::new()) };
+        versions.retain(|kept| kept.is_before(&held.entry.record));
+        if !versions.iter().chain([&held]).any(|version| is_wanted(&version.entry.record)) {
             return Ok(Vec::new());
         }
         let found = open_file(&held.entry.path).and_then(|file| file.metadata());
@@ -123,21 +122,16 @@ impl Catalogue {
         let is_read = is_read && !is_unchanged && !versions.is_empty();
         let (mut chunks, mut buffer) = (self.chunks(&held, is_unchanged || is_read)?, Vec::new());
         chunks.retain(|chunk, at| !is_read || at.has(chunk, &mut buffer));
-        versions.splice(..0, Some(held).filter(|_| is_held_wanted));
-        versions.retain_mut(|version| version.open(&chunks));
+        versions.insert(0, held);
+        versions.retain_mut(|version| is_wanted(&version.entry.record) && version.open(&chunks));
         Ok(versions)
     }
 
-    /// The copy of `name`, as it is kept when it is replaced.
-    fn in_place(
-        &self,
-        name: &FileName,
-        kept: &[EarlierVersion],
-    ) -> Result<Option<EarlierVersion>, CatalogueError> {
-        let sequence = kept.first().map_or(0, |last| last.sequence + 1);
+    /// The copy of `name`, as it is kept when it is replaced for the first time.
+    fn in_place(&self, name: &FileName) -> Result<Option<EarlierVersion>, CatalogueError> {
         let Some(held) = self.entry(name)?.filter(|held| !self.is_own(held)) else { return Ok(None) };
         let manifest = self.manifest_of(&held)?.unwrap_or_default();
-        Ok(EarlierVersion::new(sequence, Arc::unwrap_or_clone(held), &manifest, &[0]))
+        Ok(EarlierVersion::new(0, Arc::unwrap_or_clone(held), &manifest, &[0]))
     }
 
     /// Where the chunks of `held` and of what is kept of its name may be.
@@ -171,8 +165,8 @@ impl Catalogue {
         if self.reader(name)?.keep == 0 {
             return Ok(());
         }
-        let kept = self.kept(name)?;
-        let Some(mut version) = self.in_place(name, &kept)? else { return Ok(()) };
+        let Some(mut version) = self.in_place(name)? else { return Ok(()) };
+        version.sequence = self.kept(name)?.first().map_or(0, |last| last.sequence + 1);
         let here = self.chunks(&version, true)?;
         if self.fill_pack(&mut version, next, &here)? {
             return self.change_kept(name, &[version], &[]);
@@ -184,14 +178,12 @@ impl Catalogue {
     /// Removes what is kept of `name` beyond what the reader wants, the oldest first, and the version that stands in its
     /// place. Blocking.
     pub(crate) fn trim_kept(&self, name: &FileName) -> Result<(), CatalogueError> {
-        let (reader, kept) = (self.reader(name)?, self.kept(name)?);
-        let held = self.in_place(name, &kept)?;
-        let mut next = held.as_ref().map(|held| Arc::clone(&held.manifest));
-        let (mut versions, mut bytes) = (HashSet::new(), 0);
+        let (reader, held) = (self.reader(name)?, self.entry(name)?);
+        let (mut versions, mut bytes, mut next) = (HashSet::new(), 0, None);
         let (mut grown, mut removed) = (Vec::new(), Vec::new());
-        for mut kept in kept {
+        for mut kept in self.kept(name)? {
             let record = &kept.entry.record;
-            let is_before = held.as_ref().is_some_and(|held| kept.is_before(&held.entry.record));
+            let is_before = held.as_ref().is_some_and(|held| kept.is_before(&held.record));
             let is_other = is_before && versions.insert(record.version);
             bytes += kept.pack.size();
             let fits =
@@ -202,9 +194,13 @@ impl Catalogue {
                 continue;
             }
             let after = next.replace(Arc::clone(&kept.manifest));
-            if let (Some(held), Some(after), false) = (&held, after, fits || removed.is_empty()) {
+            if !fits
+                && !removed.is_empty()
+                && let Some(held) = self.in_place(name)?
+            {
                 // With what it has in common with those that are removed.
-                self.fill_pack(&mut kept, &after, &self.chunks(held, true)?)?;
+                let here = self.chunks(&held, true)?;
+                self.fill_pack(&mut kept, &after.unwrap_or(held.manifest), &here)?;
                 grown.push(kept);
             }
         }
