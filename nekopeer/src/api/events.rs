@@ -5,8 +5,9 @@ use futures::{StreamExt, stream};
 use nekoindexer::daemon::http::events::{events as events_of, stream_of};
 use tokio_util::sync::CancellationToken;
 
-use super::rest::feed::News;
+use super::rest::feed::FeedEvent;
 use super::{JobRow, JobState, pass_events, prelude::*};
+use crate::library::events::Event;
 
 /// Tell what happens in the background. Answers with [`Reply::Event`](super::Reply::Event).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +16,8 @@ pub struct Events {}
 
 impl Api for Events {
     async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
-        pass_events(host.peer.events(), answer, &CancellationToken::new()).await;
+        let (events, endless) = (host.peer.events(), CancellationToken::new());
+        pass_events(Event::is_worth_showing, events, None, answer, &endless).await;
         Ok(Done::all())
     }
 
@@ -49,12 +51,12 @@ pub(super) async fn events(
     // No command with a place of its own: as many readers may come at once as there are connections.
     let jobs = inside.host.jobs.rows(&inside.host.peer).into_iter();
     let running = jobs.filter(|job: &JobRow| job.state == JobState::Running);
-    let running: Vec<_> = running.map(|job| event(News::job(&job))).collect();
+    let running: Vec<_> = running.map(|job| event(FeedEvent::job(&job))).collect();
     let closing = inside.host.closing.clone().cancelled_owned();
     let all = stream::iter(running.into_iter().flatten()).chain(events_of(news, event));
     Ok(stream_of(all.take_until(closing)))
 }
 
-fn event(News { event, data }: News) -> Option<sse::Event> {
+fn event(FeedEvent { event, data }: FeedEvent) -> Option<sse::Event> {
     Some(sse::Event::default().event(event).data(data))
 }

@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     LocalPath, Wanted, Word,
-    answer::pass_events_if,
     downloading::{prefer, remember},
     job::JobKind,
     named::{self, id_digits, tickets},
+    pass_events,
     prelude::*,
 };
 use crate::{
@@ -97,19 +97,17 @@ impl Api for Follow {
         remember(peer, &via).await;
         let job = host.jobs.begin(JobKind::Follow, &names, String::new(), false);
         let (events, endless) = (peer.events(), CancellationToken::new());
-        let (library, downloader) = (Arc::clone(&peer.library), Arc::clone(&peer.downloader));
-        let watch = Arc::clone(&peer.watch);
         let (printed, lines) = mpsc::channel(PRINTED_WAITING_MAX);
         let options = named::options(&wanted, &via, self.force);
-        let (keep, keep_max) = (self.keep, self.keep_max);
-        let following = Follower { library, downloader, watch, hook, printed, keep, keep_max, options };
+        let (watch, keep, keep_max) = (Arc::clone(&peer.watch), self.keep, self.keep_max);
+        let following = Follower { watch, hook, printed, keep, keep_max, options };
         let followed = names.clone();
         let is_about = |event: &Event| event.name().is_none_or(|about| followed.contains(about));
         let is_wanted = |event: &Event| event.is_worth_showing() && is_about(event);
         let following = async {
             tokio::select! {
                 Err(error) = following.follow(names) => Err(error.into()),
-                () = pass_events_if(is_wanted, (events, lines), answer, &endless) => Ok(()),
+                () = pass_events(is_wanted, events, Some(lines), answer, &endless) => Ok(()),
             }
         };
         job.unless_cancelled(Box::pin(following)).await?;

@@ -1,6 +1,6 @@
 //! `wait`: waits until a version is in its place here, or at all readers that the origin heard in the last 7 days.
 
-use std::{future::pending, time::Duration};
+use std::time::Duration;
 
 use nekoproto::{Freshness, Version};
 use tokio::time::{Instant, sleep, timeout};
@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{named, prelude::*};
 use crate::{
     library::{
+        events::{Event, until_event},
         status::{Condition, FileStatus},
         subscribers::Subscribed,
     },
@@ -86,18 +87,12 @@ async fn wait(peer: &PeerHandle, wanted: &Wait) -> Result<Version, Failure> {
             return Err(Failure::with(kind, format!("after {secs} s {why}")));
         }
         let pause = until.map_or(LOOK_EVERY, |until| LOOK_EVERY.min(until - now));
-        let is_news = async {
-            if !peer.library.is_serving {
-                pending::<()>().await; // it learns by asking alone, and what that tells is no news
-            }
-            while !matches!(events.recv().await, Ok(event) if event.name() == Some(&wanted.name)) {
-                // A closed channel has no news for ever.
-                if events.is_closed() {
-                    sleep(pause).await;
-                }
-            }
-        };
-        let _ = timeout(pause, is_news).await;
+        let is_news = |event: &Event| event.name() == Some(&wanted.name);
+        if peer.library.is_serving {
+            drop(timeout(pause, until_event(&mut events, is_news)).await);
+        } else {
+            sleep(pause).await; // it learns by asking alone, and what that tells is no news
+        }
     }
 }
 

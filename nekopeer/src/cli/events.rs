@@ -66,7 +66,9 @@ pub(super) fn show(
     let is_enough = enough.clone();
     let task = AbortOnDropHandle::new(tokio::spawn(async move {
         match source {
-            Source::Here(events) => pass_events(events, &answer, &is_enough).await,
+            Source::Here(events) => {
+                pass_events(Event::is_worth_showing, events, None, &answer, &is_enough).await;
+            }
             // The next command says what became of the peer.
             Source::There(mut caller) => {
                 let showing = caller.carry_out(Events {}.into(), no_input(), &answer);

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use nekoproto::{FileName, Version};
+use nekoproto::{Record, Version};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{process::Command, sync::mpsc, time::timeout};
 
@@ -28,16 +28,6 @@ pub(crate) struct Hook {
     pub(crate) folder: PathBuf,
     /// How long it may take.
     pub(crate) time: Duration,
-}
-
-/// What the command is told, as `NEKO_NAME`, `NEKO_VERSION`, `NEKO_PATH` and `NEKO_PREVIOUS_VERSION`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Told<'a> {
-    pub(super) name: &'a FileName,
-    pub(super) version: Version,
-    pub(super) path: &'a Path,
-    /// The last version that it accepted; empty if there is none.
-    pub(super) previous: Option<Version>,
 }
 
 /// Why the command did not accept a version.
@@ -84,22 +74,26 @@ impl Hook {
         CommandId(hasher.finalize().into())
     }
 
-    /// Runs the command to its end; what it prints goes to `shown` line by line.
+    /// Runs the command to its end on a version that is at `path`, where `previous` is the last that it accepted; what it
+    /// prints goes to `shown` line by line.
     ///
     /// # Cancel safety
     /// It is killed, with all that it started.
-    pub(super) async fn run(&self, told: Told<'_>, shown: &mpsc::Sender<Event>) -> Result<(), HookError> {
+    pub(super) async fn run(
+        &self,
+        record: &Record,
+        path: &Path,
+        previous: Option<Version>,
+        shown: &mpsc::Sender<Event>,
+    ) -> Result<(), HookError> {
         let mut child = Command::new("/bin/sh")
             .arg("-c")
             .arg(&self.command)
             .current_dir(&self.folder)
-            .env("NEKO_NAME", told.name.as_str())
-            .env("NEKO_VERSION", told.version.to_string())
-            .env("NEKO_PATH", told.path)
-            .env(
-                "NEKO_PREVIOUS_VERSION",
-                told.previous.map(|version| version.to_string()).unwrap_or_default(),
-            )
+            .env("NEKO_NAME", record.name.as_str())
+            .env("NEKO_VERSION", record.version.to_string())
+            .env("NEKO_PATH", path)
+            .env("NEKO_PREVIOUS_VERSION", previous.map(|version| version.to_string()).unwrap_or_default())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -107,7 +101,7 @@ impl Hook {
             .spawn()?;
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let mut group = Group(group);
-        let (mut out, mut err, run) = (Output::default(), Output::default(), Run::new(told.name, shown));
+        let (mut out, mut err, run) = (Output::default(), Output::default(), Run::new(&record.name, shown));
         let status = {
             let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
             let reading = async { tokio::join!(out.read(stdout, &run), err.read(stderr, &run)) };
@@ -127,7 +121,8 @@ impl Hook {
         out.end(&run);
         err.end(&run);
         run.end();
-        let words = last_words(&err.kept, &out.kept);
+        let last = if err.last.is_empty() { out.last } else { err.last };
+        let words: String = last.trim().chars().take(QUOTED_MAX).collect();
         match status {
             Err(_) => Err(HookError::TooLong(self.time, words)), // the group is killed
             Ok(Err(error)) => Err(error.into()),
@@ -139,16 +134,6 @@ impl Hook {
     }
 }
 
-/// The last line of one of these outputs that has text, without control characters.
-fn last_words(err: &[u8], out: &[u8]) -> String {
-    let last = |bytes: &[u8]| {
-        let text = String::from_utf8_lossy(bytes);
-        let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
-        Some(line.chars().filter(|letter| !letter.is_control()).take(QUOTED_MAX).collect::<String>())
-    };
-    last(err).or_else(|| last(out)).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Instant;
@@ -158,11 +143,8 @@ mod tests {
     async fn run(command: &str, time: Duration) -> Result<(), HookError> {
         let folder = std::env::temp_dir();
         let hook = Hook { command: command.to_owned(), folder, time };
-        let name = FileName::new("a b").unwrap();
-        let version = Version::new(3).unwrap();
-        let told = Told { name: &name, version, path: Path::new("/x/a b"), previous: Version::new(2) };
-        let nobody = mpsc::channel(1).0;
-        hook.run(told, &nobody).await
+        let (record, nobody) = (testkit::goods::record(1, "a b", 3, |_| {}), mpsc::channel(1).0);
+        hook.run(&record, Path::new("/x/a b"), Version::new(2), &nobody).await
     }
 
     const LONG: Duration = Duration::from_secs(60);

@@ -11,19 +11,15 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{FileName, NodeId, VerifiedRecord, Version, transport::Backoff};
-use tokio::{
-    sync::{
-        broadcast::{self, error::RecvError},
-        mpsc,
-    },
-    time::timeout,
-};
+use tokio::{sync::mpsc, time::timeout};
 
-use self::hook::Told;
 pub(crate) use self::{hook::Hook, output::PRINTED_WAITING_MAX};
 use crate::{
-    download::{DownloadError, DownloadOptions, Downloader},
-    library::{Library, events::Event},
+    download::{DownloadError, DownloadOptions},
+    library::{
+        Library,
+        events::{Event, until_event},
+    },
     storage::catalogue::{CatalogueError, Entry},
     watch::{Watch, is_up_to_date},
 };
@@ -41,8 +37,6 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 /// Follows names for one command.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    pub(crate) library: Arc<Library>,
-    pub(crate) downloader: Arc<Downloader>,
     pub(crate) watch: Arc<Watch>,
     /// What is run on each new version.
     pub(crate) hook: Option<Hook>,
@@ -93,7 +87,7 @@ impl Follower {
                 })?;
                 library.catalogue.trim_kept(&name)
             };
-            self.library.blocking(note).await?;
+            self.watch.library.blocking(note).await?;
         }
         let mut following: FuturesUnordered<_> =
             names.iter().map(|name| self.follow_one(name, names.len() == 1)).collect();
@@ -104,10 +98,10 @@ impl Follower {
     }
 
     async fn follow_one(&self, name: &FileName, is_alone: bool) -> Result<Infallible, DownloadError> {
-        let mut news = self.library.events();
+        let mut news = self.watch.library.events();
         let mut retry = Backoff::new(RETRY_MIN, RETRY_MAX);
         let accepted = match &self.hook {
-            Some(hook) => self.library.catalogue.reader(name)?.accepted_by(hook.id()),
+            Some(hook) => self.watch.library.catalogue.reader(name)?.accepted_by(hook.id()),
             None => None,
         };
         let mut seen = Seen { origin: None, told: None, refused: None, why: None, accepted };
@@ -130,19 +124,20 @@ impl Follower {
                         _ => error.to_string(),
                     };
                     if told.as_ref().is_none_or(|told| *told != why && !error.may_pass()) {
-                        self.library.tell(Event::Failed { name: name.clone(), why: why.clone() });
+                        self.watch.library.tell(Event::Failed { name: name.clone(), why: why.clone() });
                     }
                     told = Some(why);
                     if error.may_pass() { retry.pause(rand::random()) } else { LOOK_EVERY }
                 }
             };
-            drop(timeout(pause, until_news(&mut news, name)).await);
+            let is_news = |event: &Event| event.replaces_version() && event.name() == Some(name);
+            drop(timeout(pause, until_event(&mut news, is_news)).await);
         }
     }
 
     /// Waits for the newest version to be in its place, or runs the command on what is there. Whether nothing is left to do.
     async fn step(&self, name: &FileName, seen: &mut Seen, is_begun: bool) -> Result<bool, DownloadError> {
-        let (catalogue, library) = (&self.library.catalogue, &self.library);
+        let (catalogue, library) = (&self.watch.library.catalogue, &self.watch.library);
         let held = catalogue.entry(name)?;
         if held.as_ref().is_some_and(|held| catalogue.is_own(held)) {
             return Err(DownloadError::Own(name.clone()));
@@ -189,19 +184,17 @@ impl Follower {
     async fn run(&self, hook: &Hook, held: &Entry, seen: &mut Seen) -> Result<(), DownloadError> {
         let record = &held.record;
         let previous = seen.accepted_of(&record.origin);
-        let (name, version) = (&record.name, record.version);
-        let path = self.library.shown_path(held);
-        let about = Told { name, version, path: &path, previous };
-        let running = self.library.begin_hook(name);
-        let ended = hook.run(about, &self.printed).await;
+        let (library, name) = (&self.watch.library, record.name.clone());
+        let running = library.begin_hook(&record.name);
+        let ended = hook.run(record, &library.shown_path(held), previous, &self.printed).await;
         drop(running);
         let Err(failure) = ended else {
-            let (name, command, accepted) = (name.clone(), hook.id(), (record.origin, version));
+            let (command, accepted) = (hook.id(), (record.origin, record.version));
             seen.accepted = Some(accepted);
             let note = move |library: &Arc<Library>| {
                 library.catalogue.change_readers([&name], |reader| reader.accept(command, accepted))
             };
-            return Ok(self.library.blocking(note).await?);
+            return Ok(library.blocking(note).await?);
         };
         (seen.refused, seen.why) = (Some(record.clone()), Some(failure.to_string()));
         Ok(())
@@ -213,10 +206,10 @@ impl Follower {
         let (mut why, mut put_back) = (seen.why.clone().unwrap_or_default(), None);
         if let Some(previous) = seen.accepted_of(&refused.origin) {
             let progress = Arc::default();
-            match self.downloader.restore(name, Some(previous), Some(refused), &progress).await {
+            match self.watch.downloader.restore(name, Some(previous), Some(refused), &progress).await {
                 Ok(done) => put_back = Some(done.record.version),
                 Err(DownloadError::AlreadyRunning(_)) => {
-                    self.library.until_free(name).await;
+                    self.watch.library.until_free(name).await;
                     return Ok(());
                 }
                 Err(DownloadError::Catalogue(CatalogueError::Overtaken(_))) => return Ok(()),
@@ -225,25 +218,8 @@ impl Follower {
             }
         }
         seen.why = None;
-        self.library.tell(Event::Refused { name: name.clone(), version, put_back, why });
+        self.watch.library.tell(Event::Refused { name: name.clone(), version, put_back, why });
         Ok(())
-    }
-}
-
-/// Waits for an event about `name`, or one that was missed.
-async fn until_news(news: &mut broadcast::Receiver<Event>, name: &FileName) {
-    loop {
-        match news.recv().await {
-            Ok(Event::Invalidated { name: about, .. } | Event::Refreshed { name: about, .. })
-                if about == *name =>
-            {
-                return;
-            }
-            Ok(Event::RolledBack { name: about, .. } | Event::Dropped(about)) if about == *name => return,
-            Ok(_) => {}
-            Err(RecvError::Lagged(_)) => return,
-            Err(RecvError::Closed) => std::future::pending().await, // the peer has ended
-        }
     }
 }
 
@@ -263,18 +239,9 @@ mod tests {
         let config =
             Config { indexers: vec![silent.local_addr().unwrap().into()], ..Config::new(folder.path()) };
         let peer = Peer::spawn(config).await.unwrap();
-        let (library, downloader) = (Arc::clone(&peer.library), Arc::clone(&peer.downloader));
-        let (watch, options) = (Arc::clone(&peer.watch), DownloadOptions::default());
-        let follower = Follower {
-            library,
-            downloader,
-            watch,
-            hook: None,
-            printed: mpsc::channel(1).0,
-            keep: None,
-            keep_max: None,
-            options,
-        };
+        let (watch, printed) = (Arc::clone(&peer.watch), mpsc::channel(1).0);
+        let (keep, keep_max, options) = (None, None, DownloadOptions::default());
+        let follower = Follower { watch, hook: None, printed, keep, keep_max, options };
         let names = (0..FOLLOWED_MAX).map(|n| FileName::new(&format!("f{n}")).unwrap()).collect();
         let (mut following, mut tried) = (pin!(follower.follow(names)), HashSet::new());
         while tried.len() < 12 {

@@ -18,8 +18,6 @@ pub(crate) const PRINTED_LINE_MAX: usize = 1024;
 pub(crate) const PRINTED_LINES_MAX: usize = 200;
 /// Lines that wait to be shown, and a count for each name. What finds no room is counted too: no command waits for a terminal.
 pub(crate) const PRINTED_WAITING_MAX: usize = 2 * PRINTED_LINES_MAX + FOLLOWED_MAX;
-/// Bytes of each output that are kept for its last words.
-const KEPT_MAX: usize = 64 * 1024;
 const READ_BYTES: usize = 4096;
 
 /// Cuts bytes into lines for a terminal.
@@ -67,9 +65,9 @@ impl Lines {
 /// One output of a run.
 #[derive(Debug, Default)]
 pub(super) struct Output {
-    /// The last [`KEPT_MAX`] bytes or so.
-    pub(super) kept: Vec<u8>,
     lines: Lines,
+    /// The last line with text.
+    pub(super) last: String,
 }
 
 impl Output {
@@ -78,17 +76,19 @@ impl Output {
         let Some(mut from) = from else { return };
         let mut piece = [0; READ_BYTES];
         while let Ok(len @ 1..) = from.read(&mut piece).await {
-            if self.kept.len() + len > KEPT_MAX {
-                self.kept.drain(..self.kept.len() / 2);
-            }
-            self.kept.extend_from_slice(&piece[..len]);
-            self.lines.add(&piece[..len], |line| run.show(line));
+            self.lines.add(&piece[..len], |line| {
+                self.last.clone_from(&line);
+                run.show(line);
+            });
         }
     }
 
     /// Shows the last line, also if nothing ended it.
     pub(super) fn end(&mut self, run: &Run<'_>) {
-        self.lines.end(|line| run.show(line));
+        self.lines.end(|line| {
+            self.last.clone_from(&line);
+            run.show(line);
+        });
     }
 }
 

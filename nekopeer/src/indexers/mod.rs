@@ -1,7 +1,6 @@
 //! The indexers of this peer: registers what it offers with each, and searches all of them concurrently.
 
 mod call_back;
-mod comparing;
 mod find;
 mod known;
 mod search;
@@ -97,10 +96,6 @@ impl Indexers {
             discovers: config.discovers,
         });
         endpoint.call_back_by(Box::new(Callers::new(&indexers)));
-        if library.is_serving {
-            let comparing = Arc::clone(&indexers);
-            library.tasks.spawn_until_stop(async move { comparing.compare_files().await });
-        }
         if library.is_serving && !all.is_empty() {
             let looking = Arc::clone(&indexers);
             library.tasks.spawn_until_stop(async move { looking.look_at_files().await });

@@ -54,7 +54,7 @@ struct Found {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Compared {
+pub(crate) enum Comparison {
     /// The bytes that were published, or there is nothing under this name any more.
     Same,
     Differs,
@@ -119,17 +119,17 @@ impl ChangedFiles {
     }
 
     /// `name` was compared. Returns whether the user is to be told.
-    pub(crate) fn note_compared(&self, name: &FileName, compared: Compared) -> bool {
+    pub(crate) fn note_compared(&self, name: &FileName, compared: Comparison) -> bool {
         let mut inner = self.inner.lock();
         let Inner { found, waiting } = &mut *inner;
         let Some(found) = found.get_mut(name) else { return false };
-        if compared == Compared::Unsettled && found.unsettled < UNSETTLED_MAX {
+        if compared == Comparison::Unsettled && found.unsettled < UNSETTLED_MAX {
             found.unsettled += 1;
             return false; // it stays in line
         }
         found.unsettled = 0;
         waiting.remove(name);
-        compared != Compared::Same && !mem::replace(&mut found.is_told, true)
+        compared != Comparison::Same && !mem::replace(&mut found.is_told, true)
     }
 
     pub(super) fn has(&self, name: &FileName) -> bool {
@@ -163,18 +163,18 @@ impl Library {
 
     /// Compares the bytes of the file of `name` with those that were published. If they are the same, where it is and its
     /// stamp now are stored. Ends early when the peer stops. Blocking.
-    pub(crate) fn compare(&self, name: &FileName) -> Compared {
-        let Some(entry) = self.catalogue.get(name) else { return Compared::Same };
+    pub(crate) fn compare(&self, name: &FileName) -> Comparison {
+        let Some(entry) = self.catalogue.get(name) else { return Comparison::Same };
         let compared = match self.found_now(&entry) {
-            Some((path, stamp)) if stamp == entry.stamp && path == entry.path => return Compared::Same,
+            Some((path, stamp)) if stamp == entry.stamp && path == entry.path => return Comparison::Same,
             Some((path, stamp)) if stamp.size() == entry.record.size => {
                 self.compare_bytes(&entry, &path, stamp)
             }
-            _ => return Compared::Differs,
+            _ => return Comparison::Differs,
         };
         compared.unwrap_or_else(|error| {
             tracing::warn!(%name, %error, "a file that changed on disk cannot be compared");
-            Compared::Differs
+            Comparison::Differs
         })
     }
 
@@ -183,27 +183,27 @@ impl Library {
         entry: &catalogue::Entry,
         path: &Path,
         stamp: Stamp,
-    ) -> Result<Compared, CatalogueError> {
+    ) -> Result<Comparison, CatalogueError> {
         let began_ns = now_ns();
-        let read = || -> io::Result<Compared> {
+        let read = || -> io::Result<Comparison> {
             let mut file = open_file(path)?;
             let is_quiet =
                 stamp.is_settled(began_ns) || self.changed.is_quiet(&entry.record.name, stamp, clock::now());
             if !is_quiet || Stamp::of(&file.metadata()?) != stamp {
-                return Ok(Compared::Unsettled);
+                return Ok(Comparison::Unsettled);
             }
             let hash = hash_of(&mut file, &self.tasks.stop)?;
             Ok(match (hash, Looker::default().stamp(path)? == stamp) {
-                (None, _) | (_, false) => Compared::Unsettled,
-                (Some(hash), true) if hash == entry.record.content => Compared::Same,
-                (Some(_), true) => Compared::Differs,
+                (None, _) | (_, false) => Comparison::Unsettled,
+                (Some(hash), true) if hash == entry.record.content => Comparison::Same,
+                (Some(_), true) => Comparison::Differs,
             })
         };
         let compared = read().unwrap_or_else(|error| {
             tracing::debug!(name = %entry.record.name, %error, "a file that changed on disk cannot be read");
-            Compared::Differs
+            Comparison::Differs
         });
-        if compared == Compared::Same {
+        if compared == Comparison::Same {
             self.catalogue.restamp(entry, (path.to_owned(), stamp), began_ns)?;
         }
         Ok(compared)
@@ -229,11 +229,11 @@ mod tests {
         let (first, second, now) = (stamp(1), stamp(1), Instant::now());
         assert!(!files.note(&a, first, true, now), "it is compared before");
         assert_eq!((files.next(None), files.told()), (Some(a.clone()), vec![]));
-        assert!(files.note_compared(&a, Compared::Differs));
+        assert!(files.note_compared(&a, Comparison::Differs));
         assert_eq!((files.next(None), files.told()), (None, vec![a.clone()]));
         assert!(!files.note(&a, first, true, now) && files.next(None).is_none(), "nothing new");
         assert!(!files.note(&a, second, true, now) && files.next(None).is_some(), "it changed again");
-        assert!(!files.note_compared(&a, Compared::Differs), "told");
+        assert!(!files.note_compared(&a, Comparison::Differs), "told");
         files.is_intact(&a);
         assert!(files.note(&a, None, false, now) && !files.note(&a, None, false, now), "it is missing");
     }
@@ -246,10 +246,10 @@ mod tests {
         assert_eq!(files.next(Some(&a)), Some(b.clone()));
         assert_eq!(files.next(Some(&b)), Some(a.clone()), "the first comes after the last");
         for _ in 0..UNSETTLED_MAX {
-            assert!(!files.note_compared(&a, Compared::Unsettled));
+            assert!(!files.note_compared(&a, Comparison::Unsettled));
             assert_eq!(files.next(None), Some(a.clone()));
         }
-        assert!(files.note_compared(&a, Compared::Unsettled));
+        assert!(files.note_compared(&a, Comparison::Unsettled));
         assert_eq!(files.next(None), Some(b));
     }
 

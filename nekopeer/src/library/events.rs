@@ -1,9 +1,11 @@
-//! Events of a peer, for programs that show them.
+//! Events of a peer, for programs that show them; and how often each came.
 
 use std::{fmt, net::SocketAddr};
 
 use nekoproto::{Cause, FileName, Remedy, Version};
+use prometheus_client::metrics::counter::Counter;
 use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast::{self, error::RecvError};
 
 /// Number of events kept for a slow receiver; it misses older ones.
 pub(crate) const EVENTS_KEPT: usize = 1024;
@@ -163,9 +165,15 @@ impl Event {
     pub const fn is_worth_showing(&self) -> bool {
         !matches!(self, Self::Registered { files: 0, .. })
     }
-}
 
-impl Event {
+    /// Whether another version took the place of one, or is to, or none is there any more.
+    pub(crate) const fn replaces_version(&self) -> bool {
+        matches!(
+            self,
+            Self::Invalidated { .. } | Self::Refreshed { .. } | Self::RolledBack { .. } | Self::Dropped(_)
+        )
+    }
+
     /// What helps, if a setting does.
     #[must_use]
     pub const fn remedy(&self) -> Option<Remedy> {
@@ -195,6 +203,67 @@ impl Event {
             | Self::PublishedElsewhere { name, .. }
             | Self::Failed { name, .. } => Some(name),
             _ => None,
+        }
+    }
+}
+
+/// What a peer has done so far, in numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Bytes of files and of their lists of chunks that other peers got from here.
+    pub(crate) bytes_up: Counter,
+    /// Useful file bytes that came from other peers.
+    pub(crate) bytes_down: Counter,
+    /// Requests for bytes that were answered.
+    pub(crate) requests: Counter,
+    /// Requests for bytes that were refused, as too many were waiting.
+    pub(crate) requests_refused: Counter,
+    /// Files that were downloaded, newer versions of copies among them.
+    pub(crate) downloads: Counter,
+    /// Newer versions of copies that others told of.
+    pub(crate) invalidations: Counter,
+    /// Outdated copies that were replaced by their newest version.
+    pub(crate) refetches: Counter,
+    /// Times that an origin turned out to be away.
+    pub(crate) origins_away: Counter,
+    /// Background operations that failed.
+    pub(crate) failures: Counter,
+    /// Leases on news of files published here that were given or renewed.
+    pub(crate) leases: Counter,
+    /// Times that a reader acknowledged a newer version that it was told of.
+    pub(crate) acknowledged: Counter,
+    /// New versions that the command of a follower refused.
+    pub(crate) refused: Counter,
+    /// Times that a user went back to an earlier version.
+    pub(crate) rollbacks: Counter,
+}
+
+impl Counters {
+    pub(super) fn note(&self, event: &Event) {
+        let counter = match event {
+            Event::Invalidated { .. } => &self.invalidations,
+            Event::Refreshed { .. } => &self.refetches,
+            Event::OriginAway(_) => &self.origins_away,
+            Event::Failed { .. } => &self.failures,
+            Event::Refused { .. } => &self.refused,
+            Event::RolledBack { .. } => &self.rollbacks,
+            _ => return,
+        };
+        counter.inc();
+    }
+}
+
+/// Waits for an event that `is_wanted`, or until some were missed.
+pub(crate) async fn until_event(
+    events: &mut broadcast::Receiver<Event>,
+    is_wanted: impl Fn(&Event) -> bool,
+) -> Option<Event> {
+    loop {
+        match events.recv().await {
+            Ok(event) if is_wanted(&event) => return Some(event),
+            Ok(_) => {}
+            Err(RecvError::Lagged(_)) => return None,
+            Err(RecvError::Closed) => std::future::pending().await, // the peer has ended
         }
     }
 }

@@ -5,12 +5,9 @@ pub(crate) mod browse;
 pub(crate) mod census;
 pub(crate) mod changed;
 pub(crate) mod copies;
-pub(crate) mod counters;
 pub(crate) mod events;
 pub(crate) mod learn;
-mod numbers;
 pub(crate) mod opened;
-mod readers;
 pub(crate) mod status;
 pub(crate) mod subscribers;
 #[cfg(test)]
@@ -32,8 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     changed::ChangedFiles,
-    counters::Counters,
-    events::{EVENTS_KEPT, Event},
+    events::{Counters, EVENTS_KEPT, Event},
     learn::News,
     opened::Reads,
     subscribers::Subscribers,

@@ -11,7 +11,7 @@ use nekoproto::{
 };
 
 use super::reply::{Body, Reply, SHORT_BYTES};
-use crate::{library::counters::Counters, util::rate::Rate};
+use crate::{library::events::Counters, util::rate::Rate};
 
 /// Bytes sent before the share of the turn is looked at again.
 const PIECE_BYTES: u64 = 1024 * 1024;

@@ -1,4 +1,4 @@
-//! A data folder that publishes one file: `publish`, `serve::control`, `library::{numbers, subscribers}`.
+//! A data folder that publishes one file: `publish`, `serve::control`, `library::{learn, subscribers}`.
 
 use std::{sync::Arc, time::Instant};
 

@@ -9,7 +9,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     panic::AssertUnwindSafe,
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
@@ -20,7 +20,7 @@ use tokio::{sync::oneshot, time::sleep};
 use crate::{
     download::{DownloadError, DownloadOptions, Downloader},
     indexers::Indexers,
-    library::{Library, events::Event, learn::News},
+    library::{Library, changed::Comparison, events::Event, learn::News},
     peers::Peers,
     publish::Publisher,
     sets,
@@ -31,6 +31,12 @@ use crate::{
 
 /// Maximum time between two rounds.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// Pause after a file that is being written.
+const UNSETTLED_PAUSE: Duration = Duration::from_secs(1);
+/// After a file with other bytes the disk has a rest, of this many times the duration of the comparison: it may have to be
+/// compared again and again.
+const REST_FACTOR: u32 = 4;
+const REST_MAX: Duration = Duration::from_secs(60);
 
 /// Acts on news.
 #[derive(Debug)]
@@ -67,6 +73,7 @@ impl Watch {
             if let Err(error) = self.library.blocking(|library| library.watch_all()).await {
                 tracing::error!(%error, "not all copies are watched");
             }
+            self.spawn(|watch| async move { watch.compare_files().await });
             self.library.blocking(sets::settle).await;
             self.spawn(|watch| async move {
                 sleep(sets::OLD_KEPT).await; // the last run may have replaced some
@@ -181,6 +188,32 @@ impl Watch {
             copies.is_empty() || self.peers.confirm_with(origin, copies).await
         };
         (origin, AssertUnwindSafe(asking).catch_unwind().await.unwrap_or(false))
+    }
+
+    /// Compares the files that changed on disk, one at a time, with what was published.
+    async fn compare_files(&self) {
+        let changed = &self.library.changed;
+        let mut last = None;
+        loop {
+            let Some(name) = changed.next(last.as_ref()) else {
+                changed.to_compare.notified().await;
+                continue;
+            };
+            let (began, compared_name) = (Instant::now(), name.clone());
+            let compared = self.library.blocking(move |library| library.compare(&compared_name)).await;
+            if changed.note_compared(&name, compared) {
+                self.library.tell(Event::Changed(name.clone()));
+            }
+            if compared != Comparison::Unsettled {
+                self.indexers.look_at(vec![name.clone()]).await;
+            }
+            match compared {
+                Comparison::Same => {}
+                Comparison::Differs => sleep((began.elapsed() * REST_FACTOR).min(REST_MAX)).await,
+                Comparison::Unsettled => sleep(UNSETTLED_PAUSE).await,
+            }
+            last = Some(name);
+        }
     }
 
     fn spawn<F: Future<Output = ()> + Send + 'static>(self: &Arc<Self>, work: impl FnOnce(Arc<Self>) -> F) {

@@ -143,24 +143,16 @@ pub(crate) async fn rows_of(mut replies: mpsc::Receiver<Reply>) -> Vec<Row> {
     rows
 }
 
-/// Sends events worth showing until nobody takes them, the peer has ended, or all that have come are sent and they
-/// are `enough`. Events that a slow receiver missed are counted.
+/// Sends the events that are wanted until nobody takes them, the peer has ended, or all that have come are sent and they
+/// are `enough`; those of the command's `own` come before what is told later. Events that a slow receiver missed are counted.
 pub(crate) async fn pass_events(
-    events: broadcast::Receiver<Event>,
-    answer: &Answer,
-    enough: &CancellationToken,
-) {
-    let (_, no_own) = mpsc::channel(1);
-    pass_events_if(Event::is_worth_showing, (events, no_own), answer, enough).await;
-}
-
-/// The same of those that are wanted; those of the command's `own` come before what is told later.
-pub(in crate::api) async fn pass_events_if(
     is_wanted: impl Fn(&Event) -> bool,
-    (mut events, mut own): (broadcast::Receiver<Event>, mpsc::Receiver<Event>),
+    mut events: broadcast::Receiver<Event>,
+    own: Option<mpsc::Receiver<Event>>,
     answer: &Answer,
     enough: &CancellationToken,
 ) {
+    let mut own = own.unwrap_or_else(|| mpsc::channel(1).1);
     loop {
         let event = tokio::select! {
             biased;
@@ -196,7 +188,8 @@ mod tests {
         let (answer, mut replies) = Answer::channel();
         let enough = CancellationToken::new();
         enough.cancel(); // what has come is sent all the same
-        let passing = tokio::spawn(async move { pass_events(events, &answer, &enough).await });
+        let passing =
+            tokio::spawn(async move { pass_events(|_| true, events, None, &answer, &enough).await });
         assert_eq!(replies.recv().await, Some(Reply::EventsMissed(10)));
         for n in 10..EVENTS_KEPT + 10 {
             assert_eq!(replies.recv().await, Some(Reply::Event(event(n))));

@@ -7,28 +7,34 @@ use std::{
 };
 
 use serde::Serialize;
-use tokio::{sync::broadcast, time::interval};
+use tokio::{
+    sync::broadcast::{self, error::RecvError},
+    time::interval,
+};
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{EventRow, Host, JobRow, JobState};
+use crate::{
+    api::{EventRow, Host, JobRow, JobState},
+    library::events::Event,
+};
 
-/// News kept for a slow reader; it misses older ones.
+/// Events kept for a slow reader; it misses older ones.
 const NEWS_KEPT: usize = 256;
 /// Interval between two reports of a job's progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 /// One event: its kind and its JSON. A clone copies a pointer.
 #[derive(Clone, Debug)]
-pub(crate) struct News {
+pub(crate) struct FeedEvent {
     pub(crate) event: &'static str,
     pub(crate) data: Arc<str>,
 }
 
 /// What happens in the peer.
 #[derive(Debug)]
-pub(crate) struct Feed(broadcast::Sender<News>);
+pub(crate) struct Feed(broadcast::Sender<FeedEvent>);
 
-impl News {
+impl FeedEvent {
     fn new(event: &'static str, json: &impl Serialize) -> Self {
         // Plain fields: serialising them cannot fail.
         Self { event, data: serde_json::to_string(json).unwrap_or_default().into() }
@@ -49,34 +55,33 @@ impl Feed {
         Self(sender)
     }
 
-    /// News from now on.
-    pub(crate) fn subscribe(&self) -> broadcast::Receiver<News> {
+    /// What happens from now on.
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<FeedEvent> {
         self.0.subscribe()
     }
 }
 
 async fn gather(
     host: Weak<Host>,
-    news: broadcast::Sender<News>,
-    mut events: broadcast::Receiver<crate::library::events::Event>,
+    news: broadcast::Sender<FeedEvent>,
+    mut events: broadcast::Receiver<Event>,
     mut jobs: broadcast::Receiver<JobRow>,
 ) {
-    use broadcast::error::RecvError;
-    let missed = |missed| News::new("missed", &serde_json::json!({ "missed": missed }));
+    let missed = |missed| FeedEvent::new("missed", &serde_json::json!({ "missed": missed }));
     let mut ticks = interval(PROGRESS_EVERY);
     let mut told = HashMap::new();
     loop {
         let now = tokio::select! {
             biased; // the end of a job comes before the event that tells of it, as it happened
             job = jobs.recv() => match job {
-                Ok(job) => News::job(&job),
+                Ok(job) => FeedEvent::job(&job),
                 Err(RecvError::Lagged(count)) => missed(count),
                 Err(RecvError::Closed) => return,
             },
             event = events.recv() => match event {
                 Ok(event) if event.is_worth_showing() => {
                     let json = EventRow::from(&event);
-                    News::new(json.event, &json)
+                    FeedEvent::new(json.event, &json)
                 }
                 Ok(_) => continue,
                 Err(RecvError::Lagged(count)) => missed(count),
@@ -92,7 +97,7 @@ async fn gather(
                 let mut still = HashMap::new();
                 for job in running {
                     if told.get(&job.id).is_some_and(|before| *before != job.now) {
-                        drop(news.send(News::job(&job))); // nobody may listen any more
+                        drop(news.send(FeedEvent::job(&job))); // nobody may listen any more
                     }
                     still.insert(job.id, job.now);
                 }

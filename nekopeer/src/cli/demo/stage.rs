@@ -18,7 +18,7 @@ use crate::{
     cli::repl::{Line, Words, parse},
     config::Config,
     door::{Caller, Facts},
-    library::events::Event,
+    library::events::{Event, until_event},
     peer::Peer,
     publish::PolicyChange,
     state::freshness::OnStale,
@@ -170,16 +170,7 @@ pub(super) async fn heard(
     events: &mut broadcast::Receiver<Event>,
     wanted: impl Fn(&Event) -> bool,
 ) -> anyhow::Result<Event> {
-    let hearing = async {
-        loop {
-            match events.recv().await {
-                Ok(event) if wanted(&event) => return event,
-                Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
-                Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
-            }
-        }
-    };
-    let event = within(NEWS_WITHIN, "news", hearing).await?;
+    let event = within(NEWS_WITHIN, "news", until_event(events, wanted)).await?.context("news was missed")?;
     QUIET.line(&event.to_string())?;
     Ok(event)
 }

@@ -25,7 +25,7 @@ use crate::{
         Downloader,
         file::{assembly::Assembly, reuse::LocalChunks},
     },
-    library::counters::Counters,
+    library::events::Counters,
     state::{
         schedule::{Next, Order, Schedule, StreamId},
         silence::Silence,
