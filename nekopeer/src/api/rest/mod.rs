@@ -4,7 +4,6 @@ mod asked;
 mod body;
 mod carried;
 pub(crate) mod described;
-pub(crate) mod feed;
 
 use std::sync::Arc;
 
@@ -30,7 +29,6 @@ pub(crate) use self::{
 use self::{
     carried::HTTP_COMMANDS_MAX,
     described::{LocalName, Name},
-    feed::Feed,
 };
 use super::Host;
 use nekoproto::transport::slots::{SlotLimits, Slots};
@@ -73,17 +71,14 @@ pub(crate) struct Inside {
     pub(crate) host: Arc<Host>,
     /// Requests whose commands are carried out.
     commands: Slots,
-    /// Events and changes of jobs, ready to be sent.
-    pub(crate) feed: Feed,
 }
 
 impl Inside {
     /// To be called on the runtime of the peer.
     pub(crate) fn of(host: &Arc<Host>) -> Arc<Self> {
-        let feed = Feed::start(host, &host.closing);
         let limits = SlotLimits { idle_after: SLOW_AFTER, ..SlotLimits::new(HTTP_COMMANDS_MAX) };
         let commands = Slots::with(limits);
-        Arc::new(Self { host: Arc::clone(host), commands, feed })
+        Arc::new(Self { host: Arc::clone(host), commands })
     }
 }
 
