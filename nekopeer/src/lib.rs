@@ -43,9 +43,6 @@ pub use peer::{Limits, Peer, PeerHandle, StartError};
 pub use publish::{PolicyChange, PublishError, PublishOptions, PublishOutcome};
 pub use rules::{Rules, RulesError, SkipCause, Skipped};
 pub use sets::{BadSet, SetError};
-pub use state::{
-    choice::Candidate,
-    freshness::{Doubt, OnStale},
-};
+pub use state::{choice::Candidate, freshness::OnStale};
 pub use storage::{StoreError, catalogue::CatalogueError, lock::LockError};
 pub use util::progress::{Progress, SourceProgress};

@@ -15,7 +15,6 @@ use crate::{
     listing::Listing,
     peer::PeerHandle,
     peers::Peers,
-    state::freshness::Doubt,
     terminal::units::age_since,
 };
 
@@ -124,7 +123,7 @@ async fn look(
         (false, Condition::Good(_)) if wanted.version.is_some() => {}
         (false, Condition::Good(Freshness::Fresh)) => {}
         _ => {
-            let is_withdrawn = *condition == Condition::Doubtful(Doubt::Withdrawn);
+            let is_withdrawn = *condition == Condition::Unshared;
             let newest = newest.map_or_else(String::new, |newest| match is_withdrawn {
                 true => format!(" as version {newest}"),
                 false => format!(", and version {newest} is out"),

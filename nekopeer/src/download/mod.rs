@@ -46,7 +46,7 @@ use crate::{
     sets,
     state::{
         choice::Target,
-        freshness::{Doubt, OnStale},
+        freshness::OnStale,
     },
     storage::{
         StoreError,
@@ -123,8 +123,8 @@ pub struct Downloaded {
     pub took: Duration,
     /// Fresh if the origin has just confirmed that this is the newest version.
     pub freshness: Freshness,
-    /// What speaks against it although no newer version is known.
-    pub doubt: Option<Doubt>,
+    /// Its origin no longer shares it, although no newer version is known.
+    pub is_unshared: bool,
     /// Sources that delivered bytes or were banned.
     pub sources: Vec<Delivery>,
 }
@@ -146,7 +146,7 @@ impl Downloaded {
             was_here: false,
             took,
             freshness,
-            doubt: None,
+            is_unshared: false,
             sources: Vec::new(),
         }
     }
@@ -154,7 +154,7 @@ impl Downloaded {
     /// Says how fresh the copy is now.
     fn look_again(&mut self, library: &Library) {
         self.freshness = library.freshness(&self.record);
-        self.doubt = library.doubt(&self.record);
+        self.is_unshared = library.is_withdrawn(&self.record);
     }
 }
 

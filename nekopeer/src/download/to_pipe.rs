@@ -133,7 +133,7 @@ impl Downloader {
             })?;
         }
         let mut done = Downloaded::new(record, others, "-".into(), fetched.report.bytes_moved, began);
-        done.doubt = self.library.doubt(&done.record); // no copy is kept that could be fresh
+        done.is_unshared = self.library.is_withdrawn(&done.record); // no copy is kept that could be fresh
         done.sources = deliveries(progress, &fetched.report);
         Ok(done)
     }

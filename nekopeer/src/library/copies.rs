@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{ENTRIES_AT_ONCE, Library, events::Event};
 use crate::{
     state::{
-        freshness::{CopyState, Doubt, NoAnswer},
+        freshness::{CopyState, NoAnswer},
         outdated::Need,
     },
     storage::catalogue::{CatalogueError, Entry, PageStart, Preference, PreferenceChange, Reader},
@@ -131,19 +131,21 @@ impl Library {
         names.into_iter().for_each(|name| copies.remove(name));
     }
 
+    /// What is known of the copy of `record`, if that is the version held.
+    fn copy_of<T>(&self, record: &VerifiedRecord, look: impl FnOnce(&CopyState) -> T) -> Option<T> {
+        self.copies.lock().get(&record.name).filter(|copy| copy.holds(record)).map(look)
+    }
+
     /// The freshness of the copy of `record`: fresh only if the origin confirmed it within the bound.
     pub(crate) fn freshness(&self, record: &VerifiedRecord) -> Freshness {
-        let copies = self.copies.lock();
-        let copy = copies.get(&record.name).filter(|copy| copy.holds(record));
-        copy.map_or(Freshness::Unverified, |copy| copy.freshness(clock::now()))
+        self.copy_of(record, |copy| copy.freshness(clock::now())).unwrap_or(Freshness::Unverified)
     }
 
     /// How long ago the question was sent that the origin of the copy of `record` confirmed last, and how long
     /// that counts.
     pub(super) fn confirmed_since(&self, record: &VerifiedRecord) -> Option<(Duration, Duration)> {
-        let copies = self.copies.lock();
-        let copy = copies.get(&record.name).filter(|copy| copy.holds(record))?;
-        copy.confirmation().map(|(at, bound)| (clock::now().saturating_duration_since(at), bound))
+        let (at, bound) = self.copy_of(record, CopyState::confirmation)??;
+        Some((clock::now().saturating_duration_since(at), bound))
     }
 
     /// Whether asking the origin of the copy of `record` now may tell more than is known: not while it is away,
@@ -222,11 +224,11 @@ impl Library {
     pub(crate) fn note_unconfirmed(&self, record: &VerifiedRecord, why: NoAnswer) {
         let now = clock::now();
         let note = |copy: &mut CopyState| {
-            let (was_reachable, doubt) = (copy.is_reachable(), copy.doubt());
+            let (was_reachable, was_withdrawn) = (copy.is_reachable(), copy.is_withdrawn());
             copy.not_confirmed(why, now, rand::random());
             match why {
-                NoAnswer::Away => was_reachable && doubt.is_none() && copy.freshness(now) != Freshness::Stale,
-                NoAnswer::Withdrawn => copy.doubt() != doubt,
+                NoAnswer::Away => was_reachable && !was_withdrawn && copy.freshness(now) != Freshness::Stale,
+                NoAnswer::Withdrawn => !was_withdrawn,
             }
         };
         if self.copies.lock().change_of(record, note) == Some(true) {
@@ -237,10 +239,9 @@ impl Library {
         }
     }
 
-    /// What speaks against the copy of `record`, if that is the newest known version.
-    pub(crate) fn doubt(&self, record: &VerifiedRecord) -> Option<Doubt> {
-        let copies = self.copies.lock();
-        copies.get(&record.name).filter(|copy| copy.holds(record))?.doubt()
+    /// Whether the origin of the copy of `record`, the newest known version, no longer shares it.
+    pub(crate) fn is_withdrawn(&self, record: &VerifiedRecord) -> bool {
+        self.copy_of(record, |copy| copy.is_withdrawn()).unwrap_or_default()
     }
 }
 

@@ -11,10 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Library, copies::Confirmed, events::Event};
 use crate::{
     content::stamp::Looker,
-    state::{
-        freshness::Doubt,
-        registrations::{Kind, Offered},
-    },
+    state::registrations::{Kind, Offered},
     storage::catalogue::Entry,
     util::clock,
 };
@@ -43,19 +40,22 @@ pub struct FileStatus {
 pub enum Condition {
     /// The bytes are those of the record; their freshness.
     Good(Freshness),
-    /// The bytes are those of the record, the newest known version, of which something speaks against it.
-    Doubtful(Doubt),
+    /// The bytes are those of the record, the newest known version, which its origin no longer shares.
+    Unshared,
     /// The file on disk was changed.
     Changed,
     /// The file does not exist.
     Missing,
 }
 
+/// What [`Condition::Unshared`] means, for a user.
+pub(crate) const UNSHARED: &str = "its origin no longer shares it";
+
 impl std::fmt::Display for Condition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Good(freshness) => freshness.fmt(f),
-            Self::Doubtful(doubt) => doubt.fmt(f),
+            Self::Unshared => f.pad("unshared"),
             Self::Changed => f.pad("changed"),
             Self::Missing => f.pad("missing"),
         }
@@ -118,13 +118,11 @@ impl Library {
     fn confirmed(&self, entry: &Entry) -> Condition {
         match self.freshness_of(entry) {
             Freshness::Stale if entry.newest.as_ref().is_some_and(|newest| newest.is_withdrawal()) => {
-                Condition::Doubtful(Doubt::Withdrawn)
+                Condition::Unshared
             }
             Freshness::Stale => Condition::Good(Freshness::Stale),
-            freshness => match self.doubt(&entry.record).filter(|_| !self.catalogue.is_own(entry)) {
-                Some(doubt) => Condition::Doubtful(doubt),
-                None => Condition::Good(freshness),
-            },
+            _ if !self.catalogue.is_own(entry) && self.is_withdrawn(&entry.record) => Condition::Unshared,
+            freshness => Condition::Good(freshness),
         }
     }
 

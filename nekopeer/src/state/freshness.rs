@@ -1,9 +1,6 @@
 //! The freshness of one copy: its state, when to ask its origin again, and the policy for stale copies.
 
-use std::{
-    fmt,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use nekoproto::{Freshness, Mode, VerifiedRecord, Version, transport::Backoff};
@@ -32,31 +29,6 @@ pub(crate) enum NoAnswer {
     Away,
     /// It no longer shares the file.
     Withdrawn,
-}
-
-/// What speaks against a copy of the newest known version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Doubt {
-    /// Its origin no longer shares it.
-    Withdrawn,
-}
-
-impl Doubt {
-    /// What it means, for a user.
-    #[must_use]
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Withdrawn => "its origin no longer shares it",
-        }
-    }
-}
-
-impl fmt::Display for Doubt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Withdrawn => "unshared",
-        })
-    }
 }
 
 /// What a reader does with an outdated copy.
@@ -88,8 +60,8 @@ pub(crate) struct CopyState {
     ask_at: Instant,
     /// Backoff between attempts while the origin does not answer.
     retry: Option<Box<Backoff>>,
-    /// What the origin said last, unless it confirmed.
-    doubt: Option<Doubt>,
+    /// The origin said last that it no longer shares the file.
+    is_withdrawn: bool,
     bound_ms: u32,
     /// Whether the time between questions adapts, and how often it was halved.
     adapts: bool,
@@ -112,7 +84,7 @@ impl CopyState {
             confirmed_at: None,
             ask_at: now,
             retry: None,
-            doubt: None,
+            is_withdrawn: false,
             bound_ms: 0,
             adapts: held.policy.mode() == Mode::Hybrid,
             haste: 0,
@@ -181,7 +153,7 @@ impl CopyState {
     /// The origin confirmed, to a question sent at `asked_at`, that `record` is the newest version.
     /// `random` is uniform in 0..1.
     pub(crate) fn confirmed(&mut self, record: &VerifiedRecord, asked_at: Instant, random: f64) {
-        (self.retry, self.doubt) = (None, None);
+        (self.retry, self.is_withdrawn) = (None, false);
         if self.holds(record) {
             self.confirmed_at = self.confirmed_at.max(Some(asked_at));
         }
@@ -212,7 +184,7 @@ impl CopyState {
     pub(crate) fn not_confirmed(&mut self, why: NoAnswer, now: Instant, random: f64) {
         let pause = match why {
             NoAnswer::Withdrawn => {
-                (self.retry, self.doubt) = (None, Some(Doubt::Withdrawn));
+                (self.retry, self.is_withdrawn) = (None, true);
                 self.seldom()
             }
             NoAnswer::Away => {
@@ -232,9 +204,8 @@ impl CopyState {
         self.bound().saturating_mul(SELDOM_FACTOR).clamp(SELDOM_MIN, SELDOM_MAX)
     }
 
-    /// What the origin said last, unless it confirmed.
-    pub(crate) const fn doubt(&self) -> Option<Doubt> {
-        self.doubt
+    pub(crate) const fn is_withdrawn(&self) -> bool {
+        self.is_withdrawn
     }
 
     /// Whether the last question to the origin, if any, was answered.
@@ -251,7 +222,7 @@ impl CopyState {
     pub(crate) fn learn(&mut self, record: &VerifiedRecord) -> bool {
         let news = record.version > self.known();
         if news {
-            (self.newest, self.doubt) = (Some(record.clone()), None);
+            (self.newest, self.is_withdrawn) = (Some(record.clone()), false);
         }
         news
     }

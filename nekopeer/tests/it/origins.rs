@@ -3,7 +3,7 @@
 use std::{os::unix::fs::PermissionsExt, time::Duration};
 
 use crate::common::*;
-use nekopeer::{Condition, Config, Doubt, Event, OnStale};
+use nekopeer::{Condition, Config, Event, OnStale};
 use nekoproto::{DataRequest, FetchRefusal, Freshness, Mode, Verdict};
 
 /// Version `version` of `text`, confirmed every second.
@@ -131,7 +131,7 @@ async fn copy_that_its_origin_withdrew_is_called_so() {
         _ => None,
     };
     assert_eq!(reader.event(said).await, name("a"));
-    assert_eq!(reader.status("a").await.unwrap().condition, Condition::Doubtful(Doubt::Withdrawn));
+    assert_eq!(reader.status("a").await.unwrap().condition, Condition::Unshared);
     assert_eq!(to.read("a"), b"content", "it is kept");
     origin.publish(&from.write("a", b"content again")).await;
     reader.invalidated("a", 3).await;

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use super::VersionRow;
 use crate::{
     download::{Delivery, Downloaded},
-    state::freshness::Doubt,
+    library::status::UNSHARED,
 };
 
 /// A finished download.
@@ -47,7 +47,7 @@ pub(crate) struct SourceRow {
 impl DownloadedRow {
     /// A download of the newest version, which is kept.
     pub(crate) fn newest(done: &Downloaded) -> Self {
-        let doubt = done.doubt.map(Doubt::text).or_else(|| about(done.freshness));
+        let doubt = done.is_unshared.then_some(UNSHARED).or_else(|| about(done.freshness));
         Self { doubt: doubt.map(ToOwned::to_owned), ..Self::of(done) }
     }
 
@@ -56,7 +56,7 @@ impl DownloadedRow {
         Self {
             version: (&done.record).into(),
             bytes_moved: done.bytes_moved,
-            doubt: done.doubt.map(|doubt| doubt.text().to_owned()),
+            doubt: done.is_unshared.then(|| UNSHARED.to_owned()),
             freshness: done.freshness.to_string(),
             other_origins: done.others.iter().map(ToString::to_string).collect(),
             path: done.path.to_string_lossy().into_owned(),

@@ -7,11 +7,11 @@ use utoipa::ToSchema;
 use super::found::VersionRow;
 use crate::{
     library::{
-        status::{Condition, FileStatus},
+        status::{Condition, FileStatus, UNSHARED},
         subscribers::Subscribed,
     },
     peer::ReadBy,
-    state::freshness::{Doubt, OnStale},
+    state::freshness::OnStale,
     storage::catalogue::Why,
     util::json::text,
 };
@@ -161,11 +161,11 @@ impl From<&FileStatus> for FileRow {
 /// What speaks against a file, in words.
 fn doubt(condition: Condition, newest: Option<Version>) -> String {
     match (newest, condition) {
-        (Some(newest), Condition::Doubtful(Doubt::Withdrawn)) => {
+        (Some(newest), Condition::Unshared) => {
             format!("its origin unshared it as version {newest}")
         }
         (Some(newest), _) => format!("version {newest} is out"),
-        (None, Condition::Doubtful(doubt)) => doubt.text().to_owned(),
+        (None, Condition::Unshared) => UNSHARED.to_owned(),
         (None, _) => String::new(),
     }
 }

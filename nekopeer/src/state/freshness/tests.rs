@@ -97,13 +97,13 @@ fn a_withdrawn_copy_is_no_copy_of_an_origin_that_is_away() {
     let now = Instant::now();
     let mut copy = CopyState::new(&record(1), None, None, now);
     copy.not_confirmed(NoAnswer::Away, now, 0.5);
-    assert!(!copy.is_reachable() && copy.doubt().is_none());
+    assert!(!copy.is_reachable() && !copy.is_withdrawn());
     copy.not_confirmed(NoAnswer::Withdrawn, now, 0.5);
-    assert!(copy.is_reachable() && copy.doubt() == Some(Doubt::Withdrawn) && copy.ask_at() > now);
+    assert!(copy.is_reachable() && copy.is_withdrawn() && copy.ask_at() > now);
     copy.not_confirmed(NoAnswer::Away, now, 0.5);
-    assert_eq!(copy.doubt(), Some(Doubt::Withdrawn), "it has not said otherwise");
+    assert!(copy.is_withdrawn(), "it has not said otherwise");
     copy.confirmed(&record(1), now, 0.0);
-    assert_eq!(copy.doubt(), None);
+    assert!(!copy.is_withdrawn());
 }
 
 #[test]
