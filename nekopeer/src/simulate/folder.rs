@@ -31,7 +31,7 @@ pub struct Folder {
 }
 
 /// What the catalogue says: kept over a restart, and what a backup restores.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disk {
     counter: Option<Version>,
     entry: Option<VerifiedRecord>,
@@ -98,9 +98,13 @@ impl Folder {
         let (content, manifest) = (ContentHash::from_bytes(content), ManifestHash::from_bytes(content));
         let known =
             Known { counter: *counter, entry: entry.as_ref(), newest: newest.as_ref(), network, floor: None };
-        let Numbered::New(version) = known.number(Substance { content, manifest, policy: self.policy })
-        else {
-            return Vec::new();
+        let version = match known.number(Substance { content, manifest, policy: self.policy }) {
+            Numbered::New(version) => version,
+            Numbered::Old(same) if entry.as_ref() != Some(same) => {
+                let same = same.clone();
+                return self.adopt(same);
+            }
+            Numbered::Old(_) | Numbered::UsedUp => return Vec::new(),
         };
         let (origin, name, policy) = (self.identity.id(), self.name.clone(), self.policy);
         let record = Record { origin, name, version, size: 1, content, manifest, policy, published_ms: 0 };
@@ -133,21 +137,17 @@ impl Folder {
     /// A version that is signed with this key arrives, from anyone.
     pub fn hear(&mut self, heard: SignedRecord) -> Vec<Act> {
         let heard = self.verifier.verify(heard).ok().filter(|heard| heard.origin == self.identity.id());
-        heard.map_or_else(Vec::new, |heard| self.settle(heard))
+        heard.map_or_else(Vec::new, |heard| self.settle(heard, false))
     }
 
-    fn settle(&mut self, heard: VerifiedRecord) -> Vec<Act> {
+    /// A version of its own was heard; what it published stands if that `is_wanted`.
+    pub(crate) fn settle(&mut self, heard: VerifiedRecord, is_wanted: bool) -> Vec<Act> {
         let Some(record) = self.disk.entry.clone() else { return Vec::new() };
         let newest = self.disk.newest.as_deref();
-        let judgment = Mine { record: &record, newest, is_pending: !self.disk.is_told }.judge(&heard);
-        match judgment {
+        let is_pending = is_wanted || !self.disk.is_told;
+        match (Mine { record: &record, newest, is_pending }).judge(&heard) {
             Judgment::Stands => Vec::new(),
-            Judgment::Adopt => {
-                self.disk.counter = self.disk.counter.max(Some(heard.version));
-                self.disk.entry = Some(heard.clone());
-                self.disk.newest.take_if(|newest| !newest.replaces(&heard));
-                vec![Act::Offer { record: heard, is_new: false, announce: false }]
-            }
+            Judgment::Adopt => self.adopt(heard),
             Judgment::Renumber => {
                 let known = self.disk.newest.as_ref().map(|newest| newest.version);
                 let last = self.disk.counter.max(known).max(Some(heard.version));
@@ -161,6 +161,14 @@ impl Folder {
                 Vec::new()
             }
         }
+    }
+
+    /// What is published here was published as `record` elsewhere.
+    fn adopt(&mut self, record: VerifiedRecord) -> Vec<Act> {
+        self.disk.counter = self.disk.counter.max(Some(record.version));
+        self.disk.newest.take_if(|newest| !newest.replaces(&record));
+        (self.disk.entry, self.disk.is_told, self.disk.is_new) = (Some(record.clone()), true, false);
+        vec![Act::Offer { record, is_new: false, announce: false }]
     }
 
     /// Whether others may be told of `record`: see `Library::hands_out`.

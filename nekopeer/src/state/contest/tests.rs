@@ -1,14 +1,20 @@
 //! The decision alone, and in a simulation: a folder that is lost and restored, publishing through indexers that hear of
 //! each other or do not.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
-use nekoproto::{ContentHash, ManifestHash, VerifiedRecord, Version};
+use nekoproto::{ContentHash, ManifestHash, Policy, VerifiedRecord, Version};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use testkit::goods;
+use testkit::{
+    goods,
+    values::{identity, name},
+};
 
 use super::*;
-use crate::storage::catalogue::numbering::{Known, Numbered, Substance};
+use crate::{
+    simulate::{Act, Disk, Folder},
+    storage::catalogue::numbering::Substance,
+};
 
 fn record(version: Version, content: u8) -> VerifiedRecord {
     goods::record(1, "a", version.get(), |record| {
@@ -43,23 +49,6 @@ fn heard_record_is_judged_by_its_number_its_bytes_and_who_relies_on_ours() {
     assert_eq!(superseded.judge(&record(version(9), 9)), Judgment::Superseded);
 }
 
-/// The data folder with the key.
-#[derive(Clone, Default)]
-struct Folder {
-    catalogue: Catalogue,
-    /// What it was, for when it is restored.
-    copies: Vec<Catalogue>,
-    own_indexers: Vec<usize>,
-}
-
-#[derive(Clone, Default)]
-struct Catalogue {
-    counter: Option<Version>,
-    entry: Option<VerifiedRecord>,
-    newest: Option<VerifiedRecord>,
-    is_told: bool,
-}
-
 #[derive(Default)]
 struct Indexer {
     known: Option<VerifiedRecord>,
@@ -69,6 +58,9 @@ struct Indexer {
 struct Sim {
     random: StdRng,
     folder: Folder,
+    /// What was on its disk, for when it is restored.
+    copies: Vec<Disk>,
+    own_indexers: Vec<usize>,
     indexers: Vec<Indexer>,
     /// Records on their way to indexers and to the folder.
     to_indexers: Vec<(usize, VerifiedRecord)>,
@@ -76,24 +68,29 @@ struct Sim {
     /// Whether the network answers and messages arrive.
     is_reliable: bool,
     registrations: usize,
+    now: Instant,
 }
 
 impl Sim {
     fn new(seed: u64, is_reliable: bool) -> Self {
-        let mut random = StdRng::seed_from_u64(seed);
+        let (mut random, now) = (StdRng::seed_from_u64(seed), Instant::now());
         let indexers: usize = random.random_range(1..=3);
         let mut own_indexers: Vec<usize> = (0..indexers).filter(|_| random.random_bool(0.6)).collect();
         if own_indexers.is_empty() {
             own_indexers.push(random.random_range(0..indexers));
         }
+        let folder = Folder::new(identity(1), name("a"), Policy::default(), &Arc::default(), now);
         Self {
             random,
-            folder: Folder { own_indexers, ..Folder::default() },
+            copies: vec![folder.backup()],
+            folder,
+            own_indexers,
             indexers: (0..indexers).map(|_| Indexer::default()).collect(),
             to_indexers: Vec::new(),
             to_folder: Vec::new(),
             is_reliable,
             registrations: 0,
+            now,
         }
     }
 
@@ -106,7 +103,7 @@ impl Sim {
     fn spread(&mut self, from: usize, record: &VerifiedRecord) {
         let others = (0..self.indexers.len()).filter(|to| *to != from);
         self.to_indexers.extend(others.map(|to| (to, record.clone())));
-        if self.folder.own_indexers.contains(&from) {
+        if self.own_indexers.contains(&from) {
             self.to_folder.push(record.clone());
         }
     }
@@ -131,80 +128,41 @@ impl Sim {
 
     /// Registers what the folder offers; returns what its indexers know better.
     fn offer(&mut self) -> Vec<VerifiedRecord> {
-        let Folder { catalogue, own_indexers, .. } = self.folder.clone();
-        let Some(entry) = catalogue.entry.filter(|_| catalogue.newest.is_none()) else { return Vec::new() };
+        let Some(entry) = self.folder.offered().cloned() else { return Vec::new() };
         let mut heard = Vec::new();
-        for at in own_indexers {
+        for at in self.own_indexers.clone() {
             match self.register(at, &entry) {
-                Ok(()) => self.folder.catalogue.is_told = true,
+                Ok(()) => drop(self.folder.registered(&entry, None)),
                 Err(known) => heard.push(known),
             }
         }
         heard
     }
 
-    /// The user publishes `content`, as `Publisher` does.
+    /// The user publishes `content`.
     fn publish(&mut self, content: u8) {
         let network = if self.is_reliable || self.random.random_bool(0.5) { self.newest() } else { None };
-        let Catalogue { counter, entry, newest, .. } = self.folder.catalogue.clone();
-        let draft = Substance::of(&record(Version::FIRST, content));
-        let (entry, newest, network) = (entry.as_ref(), newest.as_ref(), network.as_ref());
-        match (Known { counter, floor: None, entry, newest, network }).number(draft) {
-            Numbered::Old(same) => {
-                self.take(same.clone(), false);
-                return self.register_all();
-            }
-            Numbered::New(version) => self.take(record(version, content), true),
-            Numbered::UsedUp => panic!("no number is left"),
+        let acts = self.folder.publish([content; 32], network.as_ref(), self.now);
+        if !acts.iter().any(|act| matches!(act, Act::Offer { is_new: true, .. })) {
+            return self.register_all();
         }
         for round in 0.. {
             assert!(round < 4, "a publish settles its number at once");
             let mut heard = self.offer();
             heard.sort_by_key(|heard| heard.version);
             let Some(heard) = heard.pop() else { break };
-            match self.judge(&heard) {
-                None | Some(Judgment::Stands) => break,
-                Some(Judgment::Adopt) => self.take(heard, false),
-                Some(Judgment::Renumber | Judgment::Superseded) => self.renumber(&heard),
+            if self.folder.settle(heard, true).is_empty() {
+                break;
             }
         }
-    }
-
-    fn judge(&self, heard: &VerifiedRecord) -> Option<Judgment> {
-        let Catalogue { entry, newest, is_told, .. } = &self.folder.catalogue;
-        let (record, newest) = (entry.as_deref()?, newest.as_deref());
-        Some(Mine { record, newest, is_pending: !is_told }.judge(heard))
-    }
-
-    /// A version becomes that of the folder.
-    fn take(&mut self, record: VerifiedRecord, is_new: bool) {
-        let folder = &mut self.folder;
-        folder.copies.push(folder.catalogue.clone());
-        let counter = folder.catalogue.counter.max(Some(record.version));
-        folder.catalogue = Catalogue { counter, entry: Some(record), newest: None, is_told: !is_new };
-    }
-
-    fn renumber(&mut self, above: &VerifiedRecord) {
-        let catalogue = &self.folder.catalogue;
-        let newest = catalogue.newest.as_ref().map(|newest| newest.version);
-        let last = catalogue.counter.max(newest).max(Some(above.version)).unwrap();
-        let content = catalogue.entry.as_ref().unwrap().content.as_bytes()[0];
-        self.take(record(last.next().unwrap(), content), true);
     }
 
     /// The folder hears of a record in the background.
     fn hear(&mut self, heard: &VerifiedRecord) {
-        match self.judge(heard) {
-            None | Some(Judgment::Stands) => return,
-            Some(Judgment::Adopt) => self.take(heard.clone(), false),
-            Some(Judgment::Renumber) => self.renumber(heard),
-            Some(Judgment::Superseded) => {
-                self.folder.catalogue.newest = Some(heard.clone());
-                return;
-            }
+        if !self.folder.settle(heard.clone(), false).is_empty() {
+            let heard = self.offer();
+            self.to_folder.extend(heard);
         }
-        let heard = self.offer();
-        self.to_folder.extend(heard);
     }
 
     fn register_all(&mut self) {
@@ -234,15 +192,16 @@ impl Sim {
     }
 
     fn step(&mut self) {
+        self.copies.push(self.folder.backup());
         match self.random.random_range(0..10) {
             0 | 1 => {
                 let content = self.random.random_range(0..5);
                 self.publish(content);
             }
-            2 if self.random.random_bool(0.3) => self.folder.catalogue = Catalogue::default(),
-            3 if !self.folder.copies.is_empty() => {
-                let back = self.random.random_range(0..self.folder.copies.len());
-                self.folder.catalogue = self.folder.copies[back].clone();
+            2 if self.random.random_bool(0.3) => self.folder.restart(Some(self.copies[0].clone()), self.now),
+            3 => {
+                let back = self.random.random_range(0..self.copies.len());
+                self.folder.restart(Some(self.copies[back].clone()), self.now);
             }
             4 => self.search(),
             5 => self.register_all(),
@@ -264,13 +223,12 @@ impl Sim {
         self.is_reliable = true;
         for rounds in 0.. {
             assert!(rounds < 20, "it never comes to rest");
-            let Catalogue { entry, newest, .. } = self.folder.catalogue.clone();
+            let before = self.folder.backup();
             while self.deliver() {}
             self.register_all();
             self.search();
             while self.deliver() {}
-            let now = &self.folder.catalogue;
-            if (&entry, &newest) == (&now.entry, &now.newest) {
+            if self.folder.backup() == before {
                 return rounds;
             }
         }
@@ -278,7 +236,7 @@ impl Sim {
     }
 
     fn check(&self) {
-        let Catalogue { entry: Some(entry), newest: None, .. } = &self.folder.catalogue else { return };
+        let Some(entry) = self.folder.offered() else { return };
         assert_eq!(Some(entry), self.newest().as_ref(), "what is offered is the newest");
         let newest = self.indexers.iter().filter_map(|one| one.known.as_ref());
         let mut newest = newest.filter(|known| known.version == entry.version);
