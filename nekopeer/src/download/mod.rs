@@ -44,10 +44,7 @@ use crate::{
     peers::Peers,
     serve::partial_files::PartialFiles,
     sets,
-    state::{
-        choice::Target,
-        freshness::OnStale,
-    },
+    state::{choice::Target, freshness::OnStale},
     storage::{
         StoreError,
         catalogue::{CatalogueError, Entry, Why},

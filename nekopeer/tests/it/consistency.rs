@@ -1,11 +1,17 @@
 //! News of a newer version: how it reaches copies, and what readers do with them.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use crate::common::*;
 use nekoindexer::IndexerHandle;
 use nekopeer::{Config, DownloadError, Event, OnStale};
-use nekoproto::{DataRequest, Freshness, Mode, Policy};
+use nekoproto::{DataRequest, FetchRefusal, Freshness, Mode, Policy};
 
 /// An origin that published version 1 of `a`, and a reader with a confirmed copy.
 struct Stage {
@@ -197,28 +203,38 @@ async fn refetch_of_a_copy_elsewhere_replaces_it_there() {
 #[testkit::test]
 async fn refetch_that_finds_nothing_newer_is_tried_again_until_it_does() {
     let indexer = indexer(&[]).await;
-    let [old, new] = [1, 2].map(|version| Goods::new(1, "a", version, bytes(version, 9)));
-    let (scripts, to) = ([old.clone(), new.clone()], Folder::new());
+    let [old, new, last] = [1, 2, 3].map(|version| Goods::new(1, "a", version, bytes(version, 9)));
+    let (scripts, to) = ([old.clone(), new.clone(), last.clone()], Folder::new());
+    let has_new = Arc::new(AtomicBool::new(false));
+    let serves = Arc::clone(&has_new);
     let origin = Holder::begin(1, move |request| match request {
         DataRequest::Get { content, .. } if *content == scripts[0].record.content => {
             scripts[0].honest(request)
         }
-        _ => scripts[1].honest(request),
+        DataRequest::Get { content, .. } if *content == scripts[2].record.content => {
+            scripts[2].honest(request)
+        }
+        _ if serves.load(Ordering::Relaxed) => scripts[1].honest(request),
+        _ => ScriptedReply::refusal(FetchRefusal::NotShared),
     });
     origin.register(indexer.local_addr(), [old.record.to_signed()]).await;
     let refetch = |config: &mut Config| config.on_stale = OnStale::Refetch;
     let mut reader = to.peer_with(&[indexer.local_addr()], refetch).await;
     reader.get("a").await.unwrap();
-    origin.tell(reader.addr(), [new.record.to_signed()]).await.unwrap(); // it is listed nowhere
+    origin.tell(reader.addr(), [new.record.to_signed()]).await.unwrap(); // it is nowhere
     let failed = |event: &Event| match event {
         Event::Failed { why, .. } => Some(why.clone()),
         _ => None,
     };
     assert_eq!(reader.event(failed).await, "only version 1 can be found");
     assert_eq!(to.read("a"), old.bytes);
+    has_new.store(true, Ordering::Relaxed);
     origin.register(indexer.local_addr(), [new.record.to_signed()]).await;
     assert_eq!(reader.event(refreshed).await.0, 2);
     assert_eq!(to.read("a"), new.bytes);
+    origin.tell(reader.addr(), [last.record.to_signed()]).await.unwrap();
+    assert_eq!(reader.event(refreshed).await.0, 3, "from who told it: it is listed nowhere");
+    assert_eq!(to.read("a"), last.bytes);
 }
 
 #[testkit::test]
