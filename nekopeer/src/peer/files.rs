@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use nekoproto::{FileName, Version};
+use nekoproto::{FileName, Record, Version};
 
 use super::PeerHandle;
 use crate::{
@@ -90,11 +90,12 @@ impl PeerHandle {
     pub(crate) async fn reading_of(&self, name: &FileName) -> Result<ReadBy, CatalogueError> {
         let name = name.clone();
         let look = move |library: &Arc<Library>| {
-            let (versions, reader) =
-                (library.catalogue.versions(&name, true, |_| true)?, library.catalogue.reader(&name)?);
+            let (held, reader) = (library.catalogue.get(&name), library.catalogue.reader(&name)?);
+            let is_earlier = |found: &Record| held.as_ref().is_some_and(|held| *held.record != *found);
+            let kept = library.catalogue.versions(&name, true, is_earlier)?;
             Ok(ReadBy {
                 readers: library.readers_of(&name),
-                kept: versions.iter().map(|found| found.entry.record.version).collect(),
+                kept: kept.iter().map(|found| found.entry.record.version).collect(),
                 passed_over: reader.passed_over,
                 preference: reader.preference,
             })

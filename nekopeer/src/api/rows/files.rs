@@ -119,10 +119,9 @@ impl Detail {
         };
         let record = &file.record;
         let passed_over = read.passed_over.filter(|passed| passed.origin == record.origin);
-        let kept = read.kept.into_iter().filter(|kept| *kept != record.version);
         Self {
             bound_secs: read.preference.bound_secs,
-            kept: kept.map(Version::get).collect(),
+            kept: read.kept.into_iter().map(Version::get).collect(),
             lease_secs: record.policy.lease_secs(),
             on_stale: read.preference.on_stale,
             passed_over: passed_over.map(|passed| passed.version.get()),

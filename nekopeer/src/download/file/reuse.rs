@@ -64,7 +64,9 @@ impl LocalChunks {
                 search.in_file(&Arc::new(file), manifest);
             }
         }
-        for (pack, chunks) in catalogue.packs(&record.name).unwrap_or_default() {
+        let packs = catalogue.packs(&record.name);
+        let packs = packs.inspect_err(|error| tracing::error!(%error, "earlier versions are not used"));
+        for (pack, chunks) in packs.unwrap_or_default() {
             search.in_file(&pack, &chunks);
         }
         match catalogue.get(&record.name) {

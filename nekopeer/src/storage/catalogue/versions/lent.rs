@@ -42,7 +42,7 @@ impl Lent {
     }
 
     /// Adds a version; those that were not asked for longest make room for it.
-    pub(super) fn add(&self, version: EarlierVersion, now: Instant) {
+    fn add(&self, version: EarlierVersion, now: Instant) {
         let files = version.at.iter().map(|at| Arc::as_ptr(&at.file)).collect::<HashSet<_>>().len();
         let mut lent = self.0.lock();
         lent.push((now, files, Arc::new(version)));

@@ -73,6 +73,10 @@ impl EarlierVersion {
         Some(Self { sequence, entry, manifest, encoded, pack, at: Vec::new() })
     }
 
+    fn key(&self) -> (&str, u64) {
+        (self.entry.record.name.as_str(), self.sequence)
+    }
+
     /// Whether all of its chunks are in `chunks`.
     fn open(&mut self, chunks: &Chunks) -> bool {
         let at = self.manifest.chunks().iter().map(|chunk| chunks.get(&chunk.hash).cloned());
@@ -152,11 +156,9 @@ impl Catalogue {
 
     /// The packs of `name` that can be opened, and the chunks in each. Blocking.
     pub(crate) fn packs(&self, name: &FileName) -> Result<Vec<(Arc<File>, Manifest)>, CatalogueError> {
-        let open = |kept: EarlierVersion| {
-            Some((open_file(&self.pack_path(name.as_str(), kept.sequence)).ok()?, kept.pack))
-        };
-        let packs = self.kept(name)?.into_iter().filter_map(open);
-        Ok(packs.map(|(file, pack)| (Arc::new(file), pack)).collect())
+        let open =
+            |kept: EarlierVersion| Some((Arc::new(open_file(&self.pack_path(kept.key())).ok()?), kept.pack));
+        Ok(self.kept(name)?.into_iter().filter_map(open).collect())
     }
 
     /// Keeps the version of `name` that stands in its place, if the reader wants that, before a file with the chunks of
@@ -169,7 +171,7 @@ impl Catalogue {
         version.sequence = self.kept(name)?.first().map_or(0, |last| last.sequence + 1);
         let here = self.chunks(&version, true)?;
         if self.fill_pack(&mut version, next, &here)? {
-            return self.change_kept(name, &[version], &[]);
+            return self.change_kept(&[version], &[]);
         }
         tracing::warn!(%name, "the version before is not kept: it was changed on disk");
         Ok(())
@@ -185,7 +187,7 @@ impl Catalogue {
             let record = &kept.entry.record;
             let is_before = held.as_ref().is_some_and(|held| kept.is_before(&held.record));
             let is_other = is_before && versions.insert(record.version);
-            bytes += kept.pack.size();
+            bytes += if is_other { kept.pack.size() } else { 0 };
             let fits =
                 versions.len() <= reader.keep as usize && reader.keep_max.is_none_or(|max| bytes <= max);
             // The one that is put back stays, however many came since.
@@ -207,9 +209,9 @@ impl Catalogue {
         if removed.is_empty() {
             return Ok(());
         }
-        self.change_kept(name, &grown, &removed)?;
+        self.change_kept(&grown, &removed)?;
         for kept in removed {
-            drop(fs::remove_file(self.pack_path(name.as_str(), kept.sequence))); // or the next start does
+            drop(fs::remove_file(self.pack_path(kept.key()))); // or the next start does
         }
         Ok(())
     }
@@ -222,7 +224,7 @@ impl Catalogue {
         next: &Manifest,
         here: &Chunks,
     ) -> Result<bool, CatalogueError> {
-        let path = self.pack_path(version.entry.record.name.as_str(), version.sequence);
+        let path = self.pack_path(version.key());
         let (before, mut has) = (version.pack.size(), version.pack.chunks().to_vec());
         let mut known: HashSet<ChunkHash> = has.iter().chain(next.chunks()).map(|chunk| chunk.hash).collect();
         let lacking = version.manifest.chunks().iter().filter(|chunk| known.insert(chunk.hash));
@@ -230,7 +232,7 @@ impl Catalogue {
         let fill = || {
             let folder = path.parent().unwrap_or(&path);
             private_folder(folder).map_err(io::Error::other)?;
-            let pack = open_private(&path, File::options().write(true).create(true).truncate(false))?;
+            let pack = open_private(&path, File::options().write(true).create(before == 0).truncate(false))?;
             let (mut end, mut buffer) = (before, Vec::new());
             let filled = lacking.iter().try_for_each(|chunk| {
                 if here.get(&chunk.hash).is_some_and(|at| at.has(&chunk.hash, &mut buffer)) {
@@ -265,22 +267,21 @@ impl Catalogue {
         })
     }
 
-    /// Stores and removes earlier versions of `name`, in one transaction.
+    /// Stores and removes earlier versions, in one transaction.
     fn change_kept(
         &self,
-        name: &FileName,
         stored: &[EarlierVersion],
         removed: &[EarlierVersion],
     ) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
         write.with(KEPT, |table| {
-            for EarlierVersion { sequence, entry, encoded, pack, .. } in stored {
-                let row = to_row(entry).unwrap_or_default(); // as short as its own in the catalogue
-                let pack = pack.encode().map(|(pack, _)| pack).unwrap_or_default(); // a part of one that is valid
-                let placed = (row.as_slice(), &**encoded, [].as_slice());
-                table.insert((name.as_str(), *sequence), (placed, pack.as_slice()))?;
+            for kept in stored {
+                let row = to_row(&kept.entry).unwrap_or_default(); // as short as its own in the catalogue
+                let pack = kept.pack.encode().map(|(pack, _)| pack).unwrap_or_default(); // a part of one that is valid
+                let placed = (row.as_slice(), &*kept.encoded, [].as_slice());
+                table.insert(kept.key(), (placed, pack.as_slice()))?;
             }
-            removed.iter().try_for_each(|kept| table.remove((name.as_str(), kept.sequence)).map(drop))
+            removed.iter().try_for_each(|kept| table.remove(kept.key()).map(drop))
         })?;
         self.tables.commit(write)
     }
@@ -290,12 +291,7 @@ impl Catalogue {
         let Ok(folder) = fs::read_dir(&self.packs) else { return Ok(()) }; // nothing was ever kept
         let known = self.tables.read(|committed| {
             let rows = committed.table(KEPT)?.range::<(&str, u64)>(..)?;
-            let paths = rows.map(|row| {
-                let (key, _) = row?;
-                let (name, sequence) = key.value();
-                Ok(self.pack_path(name, sequence))
-            });
-            paths.collect::<Result<HashSet<_>, redb::Error>>()
+            rows.map(|row| Ok(self.pack_path(row?.0.value()))).collect::<Result<HashSet<_>, redb::Error>>()
         })?;
         for file in folder.flatten().map(|file| file.path()).filter(|path| !known.contains(path)) {
             drop(fs::remove_file(file));
@@ -303,7 +299,7 @@ impl Catalogue {
         Ok(())
     }
 
-    fn pack_path(&self, name: &str, sequence: u64) -> PathBuf {
+    fn pack_path(&self, (name, sequence): (&str, u64)) -> PathBuf {
         let digits = &blake3::hash(name.as_bytes()).to_hex()[..NAME_DIGITS];
         self.packs.join(format!("{digits}-{sequence}"))
     }

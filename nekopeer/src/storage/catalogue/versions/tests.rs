@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{ContentHash, Identity, VerifiedRecord, Version};
+use nekoproto::{ContentHash, Identity, Numbered, VerifiedRecord, Version};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use testkit::goods;
 
@@ -26,8 +26,10 @@ struct World {
     name: FileName,
     /// The content of each version from the first on, a chunk for each byte.
     contents: Vec<Vec<u8>>,
-    /// The versions that were replaced and are to be kept, the last one first, each once.
+    /// The versions that were replaced and are to be kept, the last one first, each once; how many, and the one that is in
+    /// any case.
     replaced: Vec<u64>,
+    keep: u32,
     accepted: Option<u64>,
 }
 
@@ -40,9 +42,10 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let catalogue = Catalogue::open(folder.path(), Identity::from_seed(&[9; 32])).unwrap();
         let name = FileName::new("a").unwrap();
-        catalogue.change_readers([&name], |reader| reader.keep = KEEP).unwrap();
         let (contents, replaced, accepted) = Default::default();
-        Self { folder, catalogue, name, contents, replaced, accepted }
+        let mut world = Self { folder, catalogue, name, contents, replaced, keep: KEEP, accepted };
+        world.keep(KEEP, None);
+        world
     }
 
     fn held(&self) -> Option<VerifiedRecord> {
@@ -76,12 +79,16 @@ impl World {
         self.catalogue.trim_kept(&self.name).unwrap();
         self.replaced.retain(|replaced| *replaced != number && Some(*replaced) != before);
         self.replaced.splice(..0, before);
-        let (mut place, accepted) = (0, self.accepted);
+        self.forget();
+        copy
+    }
+
+    fn forget(&mut self) {
+        let mut place = 0;
         self.replaced.retain(|replaced| {
             place += 1;
-            place <= KEEP || Some(*replaced) == accepted
+            place <= self.keep || Some(*replaced) == self.accepted
         });
-        copy
     }
 
     fn place_new(&mut self, content: &[u8]) -> Copy {
@@ -105,10 +112,12 @@ impl World {
         self.accepted = Some(held.version.get());
     }
 
-    fn keep(&self, keep: u32, keep_max: Option<u64>) {
+    fn keep(&mut self, keep: u32, keep_max: Option<u64>) {
         let change = |reader: &mut Reader| (reader.keep, reader.keep_max) = (keep, keep_max);
         self.catalogue.change_readers([&self.name], change).unwrap();
         self.catalogue.trim_kept(&self.name).unwrap();
+        self.keep = keep;
+        self.forget();
     }
 
     /// The earlier versions that can be opened.
@@ -168,9 +177,6 @@ fn what_is_kept_can_be_read_after_any_steps_forward_and_back() {
             }
         }
         world.keep(1, None);
-        let accepted = world.accepted;
-        let mut is_first = true;
-        world.replaced.retain(|replaced| std::mem::take(&mut is_first) || Some(*replaced) == accepted);
         world.check();
     }
 }
@@ -259,22 +265,21 @@ fn touched_copy_is_kept_and_what_cannot_be_put_together_is_not_listed() {
 
 #[test]
 fn versions_are_lent_for_a_while_and_make_room_for_others() {
-    let (table, now) = (Lent::default(), Instant::now());
-    let (none, manifest) = Manifest::new(Vec::new()).unwrap().encode().unwrap();
-    let add = |number: u64| {
-        let record = goods::record(1, "a", number, |record| (record.size, record.manifest) = (0, manifest));
-        let (path, stamp) = ("a".into(), Looker::default().stamp("/".as_ref()).unwrap());
-        let entry = Entry { record, path, stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
-        table.add(EarlierVersion::new(0, entry, &none, &none).unwrap(), now);
+    let (mut world, lent, now) = (World::new(), Lent::default(), Instant::now());
+    world.keep(20, None);
+    (0..18).for_each(|n| drop(world.place_new(&[n, n + 1])));
+    let origin = world.held().unwrap().origin;
+    let lend = |number: u64| {
+        let wanted = Numbered { origin, name: world.name.clone(), version: Version::new(number).unwrap() };
+        lent.lend(&world.catalogue, &wanted).unwrap().is_some()
     };
     let has = |number: u64, secs: u64| {
         let now = now + Duration::from_secs(secs);
-        table.find(|record| record.version.get() == number, now).is_some()
+        lent.find(|record| record.version.get() == number, now).is_some()
     };
-    (1..=16).for_each(add);
-    assert!(has(1, 0));
-    add(17);
+    assert!((1..=16).all(lend) && !lend(19));
+    assert!(has(1, 0) && lend(17));
     assert!(has(1, 0) && !has(2, 0), "the one that was not asked for longest made room");
-    assert!(has(1, 300) && has(1, 600));
-    assert!(!has(17, 600), "it was not asked for since");
+    assert!(has(1, 400) && has(1, 800));
+    assert!(!has(17, 800), "it was not asked for since");
 }
