@@ -1,10 +1,9 @@
 //! `search`: finds files by words, patterns and filters.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use nekoindexer::state::find::Matcher;
 use nekoproto::{
     IdDigits, Position, Search as Sought, Term, Terms,
+    clock::unix_ms,
     limits::{FOUND_MAX, TERMS_MAX, TTL_DEFAULT},
 };
 use serde_json::json;
@@ -182,8 +181,7 @@ pub(super) async fn search(
     State(inside): State<Arc<Inside>>,
     Asked(words): Asked<Words>,
 ) -> Result<Response, Problem> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+    let now_ms = unix_ms();
     if !(1..=MATCHES_MAX).contains(&words.limit) {
         return Err(Problem::bad_request(format!("limit is a number from 1 to {MATCHES_MAX}")));
     }

@@ -1,7 +1,5 @@
 //! [`Census`]: how many files there are, and how fresh they are.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use nekoproto::Freshness;
 
 use super::{ENTRIES_AT_ONCE, Library};
@@ -49,7 +47,7 @@ impl Library {
         let mut start = Some(PageStart::default());
         while let Some(from) = start.take() {
             let Page { entries, next } = self.catalogue.page(&from, ENTRIES_AT_ONCE)?;
-            let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+            let now_ms = clock::unix_ms();
             for entry in entries.iter().flatten() {
                 census.bytes += entry.record.size;
                 census.sets += u64::from(entry.record.policy.is_set());
@@ -68,8 +66,7 @@ impl Library {
                     Freshness::Fresh | Freshness::Unverified => {}
                 }
                 if let Some(confirmed) = self.confirmed_at(&entry.record).filter(|_| !is_own) {
-                    let age = now_ms.saturating_sub(confirmed.at_ms.into());
-                    census.confirmed(u64::try_from(age).unwrap_or(u64::MAX));
+                    census.confirmed(now_ms.saturating_sub(confirmed.at_ms));
                 }
             }
             start = next;

@@ -1,6 +1,6 @@
 //! Copies of other origins' files: their freshness, and when to ask their origins.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use nekoproto::{FileName, Freshness, NodeId, VerifiedRecord};
 use serde::{Deserialize, Serialize};
@@ -28,9 +28,9 @@ impl Library {
     /// When the copy of `record` was confirmed last.
     pub(crate) fn confirmed_at(&self, record: &VerifiedRecord) -> Option<Confirmed> {
         let (since, bound) = self.confirmed_since(record)?;
-        let at = SystemTime::now().checked_sub(since)?;
-        let ms = |time: SystemTime| u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok();
-        Some(Confirmed { at_ms: ms(at)?, until_ms: ms(at + bound)? })
+        let ms = |time: Duration| u64::try_from(time.as_millis()).ok();
+        let at_ms = clock::unix_ms().checked_sub(ms(since)?)?;
+        Some(Confirmed { at_ms, until_ms: at_ms + ms(bound)? })
     }
 
     /// Starts to watch the copies in `entries`.

@@ -139,7 +139,7 @@ impl Library {
             counters: Arc::default(),
             is_serving,
             ttr,
-            copies: Mutex::new(Copies::new(is_serving)),
+            copies: Mutex::default(),
             outdated: Mutex::default(),
             in_use: Mutex::default(),
             freed: Notify::new(),

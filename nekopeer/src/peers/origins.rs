@@ -21,7 +21,7 @@ use super::{ANSWER_WITHIN, CallError, Peers};
 use crate::{
     indexers::{Scope, via::Via},
     library::Library,
-    state::freshness::NoAnswer,
+    state::{freshness::NoAnswer, verdict::later},
     util::clock,
 };
 
@@ -51,13 +51,8 @@ impl Peers {
     }
 
     /// Asks one origin about its files `copies`, many per call over one connection, and records its answers;
-    /// whether it answered about all of them.
-    pub(crate) async fn confirm_with(&self, origin: NodeId, copies: Vec<VerifiedRecord>) -> bool {
-        self.confirm_one(origin, copies, &OnceCell::new()).await
-    }
-
-    /// The same; `elsewhere` are the remembered indexers, once somebody needs them.
-    async fn confirm_one(
+    /// whether it answered about all of them. `elsewhere` are the remembered indexers, once somebody needs them.
+    pub(crate) async fn confirm_one(
         &self,
         origin: NodeId,
         copies: Vec<VerifiedRecord>,
@@ -164,27 +159,18 @@ impl Peers {
         let (mut news, mut lost) = (Vec::new(), Vec::new());
         let mut verdicts = verdicts.into_iter();
         for copy in batch {
-            let why = match verdicts.next() {
-                Some(Verdict::Current) => {
-                    self.library.note_confirmed(copy, asked_at);
-                    continue;
+            let verdict = verdicts.next();
+            if verdict == Some(Verdict::Unknown) {
+                lost.push(copy.to_signed());
+            }
+            match later(copy, verdict, self.library.checks.verifier()) {
+                Ok(None) => self.library.note_confirmed(copy, asked_at),
+                Ok(Some(record)) => {
+                    self.library.note_found_later(copy);
+                    news.push(record);
                 }
-                Some(Verdict::Newer(record)) => match self.library.checks.verifier().verify(*record) {
-                    Ok(record) if record.replaces(copy) => {
-                        self.library.note_found_later(copy);
-                        news.push(record);
-                        continue;
-                    }
-                    _ => NoAnswer::Away,
-                },
-                Some(Verdict::Unpublished) => NoAnswer::Withdrawn,
-                Some(Verdict::Unknown) => {
-                    lost.push(copy.to_signed());
-                    NoAnswer::Away
-                }
-                None => NoAnswer::Away,
-            };
-            self.library.note_unconfirmed(copy, why);
+                Err(why) => self.library.note_unconfirmed(copy, why),
+            }
         }
         self.library.learn(news).await; // what cannot be stored is asked again
         Records::first_of(lost)
@@ -208,17 +194,11 @@ impl Peers {
                     Err(refusal) => return Ok(Err(refusal)),
                 };
                 newest.extend(batch.iter().zip(verdicts).filter_map(|(known, verdict)| {
-                    let newest = match verdict {
-                        Verdict::Current => {
-                            self.library.note_confirmed(known, asked_at);
-                            known.clone()
-                        }
-                        Verdict::Newer(record) => {
-                            let verified = self.library.checks.verifier().verify(*record).ok();
-                            verified.filter(|record| record.replaces(known))?
-                        }
-                        Verdict::Unpublished | Verdict::Unknown => return None,
-                    };
+                    let later = later(known, Some(verdict), self.library.checks.verifier()).ok()?;
+                    if later.is_none() {
+                        self.library.note_confirmed(known, asked_at);
+                    }
+                    let newest = later.unwrap_or_else(|| known.clone());
                     Some((known.name.clone(), newest))
                 }));
             }

@@ -7,8 +7,9 @@ use nekoproto::{Freshness, SignedRecord, Verdict, VerifiedRecord, Verifier};
 use super::{Act, Question};
 use crate::state::{
     copies::Copies,
-    freshness::{CopyState, NoAnswer},
+    freshness::CopyState,
     outdated::{Ended, Need, Outdated},
+    verdict::later,
 };
 
 /// A reader with a copy of one file.
@@ -31,7 +32,7 @@ impl Reader {
             verifier: Arc::clone(verifier),
             held,
             newest: None,
-            copies: Copies::new(true),
+            copies: Copies::default(),
             outdated: Outdated::default(),
         };
         reader.keep(now);
@@ -40,7 +41,7 @@ impl Reader {
 
     /// It starts again, with what is on disk.
     pub fn restart(&mut self, now: Instant) {
-        (self.copies, self.outdated) = (Copies::new(true), Outdated::default());
+        (self.copies, self.outdated) = (Copies::default(), Outdated::default());
         self.keep(now);
         if let Some(newest) = &self.newest {
             self.outdated.add(newest.name.clone(), need(newest));
@@ -106,29 +107,21 @@ impl Reader {
         random: f64,
     ) -> Vec<Act> {
         self.copies.asked(question.copy.origin, verdict.is_some(), now, random);
-        let (copy, mut acts) = (&question.copy, Vec::new());
-        let why = match verdict {
-            Some(Verdict::Current) => {
+        let copy = &question.copy;
+        let reminds = verdict == Some(Verdict::Unknown);
+        match later(copy, verdict, &self.verifier) {
+            Ok(None) => {
                 self.copies.change_of(copy, |state| state.confirmed(copy, question.asked_at, random));
-                return acts;
             }
-            Some(Verdict::Newer(record)) => match self.verifier.verify(*record) {
-                Ok(record) if record.replaces(copy) => {
-                    self.copies.change_of(copy, CopyState::found_later);
-                    self.learn(record);
-                    return acts;
-                }
-                _ => NoAnswer::Away,
-            },
-            Some(Verdict::Unpublished) => NoAnswer::Withdrawn,
-            Some(Verdict::Unknown) => {
-                acts.push(Act::Remind(copy.clone()));
-                NoAnswer::Away
+            Ok(Some(record)) => {
+                self.copies.change_of(copy, CopyState::found_later);
+                self.learn(record);
             }
-            None => NoAnswer::Away,
-        };
-        self.copies.change_of(copy, |state| state.not_confirmed(why, now, random));
-        acts
+            Err(why) => {
+                self.copies.change_of(copy, |state| state.not_confirmed(why, now, random));
+            }
+        }
+        reminds.then(|| Act::Remind(copy.clone())).into_iter().collect()
     }
 
     /// The download has ended; `None` if it failed.

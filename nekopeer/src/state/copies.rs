@@ -18,10 +18,9 @@ const ASKED: Limits = Limits { all: 64, doubtful: 48, each: 1, names: ASKED_MAX 
 
 /// The copies that are watched.
 ///
-/// Invariant: where origins are asked, each copy waits in `queue` for the time of its next question.
+/// Invariant: each copy waits in `queue` for the time of its next question.
 #[derive(Debug)]
 pub(crate) struct Copies {
-    asks: bool,
     copies: HashMap<FileName, Copy>,
     queue: Queue,
 }
@@ -32,12 +31,13 @@ struct Copy {
     state: CopyState,
 }
 
-impl Copies {
-    /// `asks`: whether origins are asked when copies are due.
-    pub(crate) fn new(asks: bool) -> Self {
-        Self { asks, copies: HashMap::new(), queue: Queue::new(ASKED) }
+impl Default for Copies {
+    fn default() -> Self {
+        Self { copies: HashMap::new(), queue: Queue::new(ASKED) }
     }
+}
 
+impl Copies {
     /// Makes room for `copies` in all, at once: room that grows bit by bit leaves holes.
     pub(crate) fn reserve(&mut self, copies: usize) {
         self.copies.reserve(copies.saturating_sub(self.copies.len()));
@@ -54,17 +54,13 @@ impl Copies {
         }
         self.remove(name);
         let origin = self.queue.index(origin);
-        if self.asks {
-            self.queue.add(origin, (Some(state.ask_at()), name.clone()));
-        }
+        self.queue.add(origin, (Some(state.ask_at()), name.clone()));
         self.copies.insert(name.clone(), Copy { origin, state });
     }
 
     pub(crate) fn remove(&mut self, name: &FileName) {
         let Some((name, Copy { origin, state })) = self.copies.remove_entry(name) else { return };
-        if self.asks {
-            self.queue.remove(origin, &(Some(state.ask_at()), name));
-        }
+        self.queue.remove(origin, &(Some(state.ask_at()), name));
     }
 
     /// Changes the copy of `name`, if it is watched.
@@ -77,7 +73,7 @@ impl Copies {
         let before = copy.state.ask_at();
         let result = change(&mut copy.state);
         let (origin, after) = (copy.origin, copy.state.ask_at());
-        if self.asks && before != after {
+        if before != after {
             self.queue.add(origin, (Some(after), name.clone()));
             self.queue.remove(origin, &(Some(before), name.clone()));
         }

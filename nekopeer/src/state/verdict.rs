@@ -1,6 +1,8 @@
-//! What an origin answers when it is asked about one version of one of its files.
+//! What an origin answers when it is asked about one version of one of its files, and what the answer means.
 
-use nekoproto::{Held, Record, Verdict, VerifiedRecord};
+use nekoproto::{Held, Record, Verdict, VerifiedRecord, Verifier};
+
+use super::freshness::NoAnswer;
 
 /// The answer about `held`. `own` is the version published here under that name, and a later one that was published with
 /// this key elsewhere; `hands_out` says whether others may be told of a version.
@@ -17,6 +19,23 @@ pub(crate) fn verdict(
         Verdict::Unknown
     } else {
         Verdict::Newer(Box::new(newest.to_signed()))
+    }
+}
+
+/// The later version of which the answer about `known` tells; `None`: there is none.
+pub(crate) fn later(
+    known: &VerifiedRecord,
+    verdict: Option<Verdict>,
+    verifier: &Verifier,
+) -> Result<Option<VerifiedRecord>, NoAnswer> {
+    match verdict {
+        Some(Verdict::Current) => Ok(None),
+        Some(Verdict::Newer(record)) => {
+            let later = verifier.verify(*record).ok().filter(|record| record.replaces(known));
+            later.map(Some).ok_or(NoAnswer::Away)
+        }
+        Some(Verdict::Unpublished) => Err(NoAnswer::Withdrawn),
+        Some(Verdict::Unknown) | None => Err(NoAnswer::Away),
     }
 }
 

@@ -1,9 +1,8 @@
 //! Byte counts, rates and ages as text.
 
-use std::{
-    num::NonZeroU64,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::num::NonZeroU64;
+
+use nekoproto::clock::unix_ms;
 
 pub use nekoindexer::daemon::settings::units::{UNITS, bytes};
 
@@ -48,8 +47,7 @@ pub(crate) fn age(secs: u64) -> String {
 
 /// The age of what happened at this time, in milliseconds since 1970.
 pub(crate) fn age_since(ms: u64) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    age(now.saturating_sub(Duration::from_millis(ms)).as_secs())
+    age(unix_ms().saturating_sub(ms) / 1000)
 }
 
 /// Parses a time in the past, as an age such as `90s`, `30min`, `2h`, `3d` or `2w`, or as a date such as `2026-11-01`,
@@ -64,9 +62,7 @@ pub(crate) fn since(text: &str) -> Result<u64, String> {
     let (number, unit) = text.split_at(end);
     let (_, secs) = AGES.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(wrong)?;
     let secs = number.parse::<u64>().ok().and_then(|number| number.checked_mul(*secs)).ok_or_else(wrong)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let since = now.saturating_sub(Duration::from_secs(secs)).as_millis();
-    Ok(u64::try_from(since).unwrap_or(u64::MAX).max(1)) // 0 would be any time
+    Ok(unix_ms().saturating_sub(secs.saturating_mul(1000)).max(1)) // 0 would be any time
 }
 
 /// The days from 1970 to the date `YYYY-MM-DD`; `None` for other texts and for days that do not exist.
@@ -144,7 +140,7 @@ mod tests {
         ] {
             assert_eq!(since(date), Ok(secs * 1000), "{date}");
         }
-        let now = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
+        let now = unix_ms();
         for (text, secs) in
             [("90s", 90), ("30min", 1800), ("2h", 7200), ("3 d", 3 * 86400), ("2w", 14 * 86400)]
         {

@@ -15,7 +15,10 @@ use std::{
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use nekoproto::{FileName, NodeId, VerifiedRecord};
 use parking_lot::Mutex;
-use tokio::{sync::oneshot, time::sleep};
+use tokio::{
+    sync::{OnceCell, oneshot},
+    time::sleep,
+};
 
 use crate::{
     download::{DownloadError, DownloadOptions, Downloader},
@@ -106,7 +109,7 @@ impl Watch {
                 let waiting = self.waiting.lock().remove(&name).unwrap_or_default();
                 self.attempt(name, waiting)
             }));
-            let (asked, ask_at) = self.library.ask(now);
+            let (asked, ask_at) = if asks { self.library.ask(now) } else { Default::default() };
             asking.extend(asked.into_iter().map(|(origin, names)| self.ask(origin, names)));
             let next = outdated.lock().next_at(now).into_iter().chain(ask_at).min();
             let pause = next.map_or(LOOK_EVERY, |next| next.saturating_duration_since(clock::now()));
@@ -185,7 +188,7 @@ impl Watch {
     async fn ask(&self, origin: NodeId, names: Vec<FileName>) -> (NodeId, bool) {
         let asking = async {
             let copies = self.library.blocking(move |library| library.asked_for(&names)).await;
-            copies.is_empty() || self.peers.confirm_with(origin, copies).await
+            copies.is_empty() || self.peers.confirm_one(origin, copies, &OnceCell::new()).await
         };
         (origin, AssertUnwindSafe(asking).catch_unwind().await.unwrap_or(false))
     }

@@ -42,7 +42,7 @@ pub(crate) async fn in_background<F: Future<Output = Result<(), Failure>> + Send
         }
         drop(job);
         if let Some(row) = peer.jobs.table.lock().ended(id) {
-            let (what, state) = (format!("{} {}", row.kind.word(), row.name), row.state.word().to_owned());
+            let (what, state) = (format!("{} {}", row.kind, row.name), row.state.to_string());
             let why = row.error.map(|text| nekoproto::Cause { text, remedy: row.remedy });
             peer.peer.library.tell(Event::JobEnded { id, what, state, why });
         }

@@ -1,5 +1,7 @@
 //! [`JobRow`]: what is told about one job.
 
+use std::fmt;
+
 use nekoproto::{FileName, Remedy};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -78,29 +80,17 @@ pub(crate) enum JobState {
     Cancelled,
 }
 
-impl JobKind {
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Publish => "share",
-            Self::Store => "store",
-            Self::Get => "get",
-            Self::Read => "read",
-            Self::Refetch => "refetch",
-            Self::Watch => "watch",
-            Self::Follow => "follow",
-        }
+/// The word that JSON has, too.
+impl fmt::Display for JobKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 
-impl JobState {
-    pub(crate) const fn word(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
+/// The same.
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
     }
 }
 

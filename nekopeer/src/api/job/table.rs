@@ -3,10 +3,10 @@
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Weak},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
-use nekoproto::FileName;
+use nekoproto::{FileName, clock::unix_ms};
 use tokio_util::sync::CancellationToken;
 
 use super::row::{JobKind, JobRow, JobState, bounded, called};
@@ -90,7 +90,7 @@ impl Running {
             state: JobState::Running,
             error: None,
             remedy: None,
-            started_ms: now_ms(),
+            started_ms: unix_ms(),
             ended_ms: None,
             why: None,
         };
@@ -122,7 +122,7 @@ impl Table {
     pub(super) fn end(&mut self, id: u64, state: JobState, why: Option<Failure>) -> Option<JobRow> {
         let running = self.running.remove(&id)?;
         let (error, remedy) = why.map(|why| (bounded(why.message), why.remedy)).unzip();
-        let (remedy, ended_ms) = (remedy.flatten(), Some(now_ms()));
+        let (remedy, ended_ms) = (remedy.flatten(), Some(unix_ms()));
         let row = JobRow { state, error, remedy, ended_ms, ..running.row() };
         self.ended.push_back(row.clone());
         self.prune();
@@ -130,7 +130,7 @@ impl Table {
     }
 
     fn prune(&mut self) {
-        let since = now_ms().saturating_sub(u64::try_from(ENDED_KEPT_FOR.as_millis()).unwrap_or(u64::MAX));
+        let since = unix_ms().saturating_sub(u64::try_from(ENDED_KEPT_FOR.as_millis()).unwrap_or(u64::MAX));
         let is_old = |row: &JobRow| row.ended_ms.is_some_and(|ended| ended < since);
         while self.ended.len() > ENDED_KEPT_MAX || self.ended.front().is_some_and(is_old) {
             self.ended.pop_front();
@@ -167,7 +167,7 @@ impl Table {
             let of = progress.as_ref().map(Arc::downgrade).unwrap_or_default(); // all that wait have the same
             let (id, started_ms) = match known.remove(&name).filter(|it| it.progress.ptr_eq(&of)) {
                 Some(written) => (written.id, written.started_ms),
-                None => (self.next_id(), now_ms()),
+                None => (self.next_id(), unix_ms()),
             };
             let (called, now) = (name.to_string(), progress.as_deref().map(Snapshot::of).unwrap_or_default());
             let (state, why) = match progress {
@@ -223,7 +223,7 @@ impl Table {
         let ended = id.and_then(|id| self.ended(id));
         let wider = self.running.values().find(|job| job.names.iter().any(|name| name.as_str() == what));
         let (kind, message) = match (ended, wider) {
-            (Some(row), _) => (FailureKind::NotFound, format!("job {what} has ended: {}", row.state.word())),
+            (Some(row), _) => (FailureKind::NotFound, format!("job {what} has ended: {}", row.state)),
             (None, Some(job)) => {
                 let (id, name) = (job.row.id, &job.row.name);
                 (FailureKind::Conflict, format!("{what} is a part of job {id} ({name}): cancel {id} ends it"))
@@ -234,11 +234,6 @@ impl Table {
         };
         Failure::with(kind, message)
     }
-}
-
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

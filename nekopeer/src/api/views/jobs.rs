@@ -45,9 +45,9 @@ impl View for Jobs {
 
 fn add_cells(cells: &mut Cells, job: &JobRow) {
     cells.add(job.id);
-    cells.add(job.kind.word());
+    cells.add(&job.kind.to_string());
     cells.add(&job.name);
-    cells.add(job.state.word());
+    cells.add(&job.state.to_string());
     match job.now.total {
         0 => cells.add(size(job.now.done)),
         total => cells.add(format_args!("{} of {}", size(job.now.done), size(total))),
@@ -60,7 +60,7 @@ fn add_cells(cells: &mut Cells, job: &JobRow) {
 /// A line for each job, with what it does, or its state.
 pub(in crate::api) fn lines(what: Option<&'static str>) -> Box<dyn View> {
     Lines::of(move |job: JobRow, output| {
-        let what = what.unwrap_or_else(|| job.state.word());
-        output.text(&format!("job {} {what}: {} {}", job.id, job.kind.word(), job.name))
+        let what = what.map_or_else(|| job.state.to_string(), str::to_owned);
+        output.text(&format!("job {} {what}: {} {}", job.id, job.kind, job.name))
     })
 }

@@ -34,7 +34,7 @@ fn due_by_scan((copies, asked): &Model, now: Instant) -> HashMap<NodeId, Vec<Fil
 fn what_is_due_is_what_a_look_at_all_copies_finds() {
     for seed in 0..50 {
         let mut random = StdRng::seed_from_u64(seed);
-        let (mut copies, mut model) = (Copies::new(true), Model::default());
+        let (mut copies, mut model) = (Copies::default(), Model::default());
         let mut now = Instant::now();
         let names: Vec<String> = (0..12).map(|n| format!("f{n}")).collect();
         for _ in 0..300 {
@@ -88,7 +88,7 @@ fn what_is_due_is_what_a_look_at_all_copies_finds() {
 
 #[test]
 fn an_origin_of_very_many_copies_is_asked_about_some_at_once() {
-    let (mut copies, now) = (Copies::new(true), Instant::now());
+    let (mut copies, now) = (Copies::default(), Instant::now());
     let some = record(1, "a", 1);
     for n in 0..3 * ASKED_MAX {
         let name = FileName::new(&format!("f{n}")).unwrap();
@@ -106,7 +106,7 @@ fn an_origin_of_very_many_copies_is_asked_about_some_at_once() {
 /// However many origins are due, what is handed out is what may be asked now.
 #[test]
 fn no_more_is_handed_out_than_may_be_asked() {
-    let (mut copies, now) = (Copies::new(true), Instant::now());
+    let (mut copies, now) = (Copies::default(), Instant::now());
     for n in 0..200 {
         let some = record(n, "a", 1);
         let name = FileName::new(&format!("f{n}")).unwrap();
