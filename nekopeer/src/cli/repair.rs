@@ -1,7 +1,7 @@
 //! `nekopeer repair`: examines the catalogue, and rebuilds one that is damaged or was lost.
 
 use anyhow::Context;
-use nekoproto::{FileName, Identity};
+use nekoproto::Identity;
 use serde::Serialize;
 
 use super::{Ended, args::NodeArgs, hosting::Hosted, indexers::Indexers};
@@ -19,18 +19,10 @@ use crate::{
 
 #[derive(Serialize)]
 struct Report<'a> {
-    state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<&'a str>,
-    /// Where the damaged catalogue is kept.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    aside: Option<String>,
-    shared: Vec<&'a str>,
-    copies: Vec<&'a str>,
-    changed: Vec<&'a str>,
-    missing: Vec<&'a str>,
-    unknown: usize,
-    complete: bool,
+    #[serde(flatten)]
+    examined: &'a Examined,
+    #[serde(flatten)]
+    repaired: &'a Repaired,
 }
 
 pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
@@ -68,45 +60,25 @@ pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended
 }
 
 fn show(examined: &Examined, repaired: &Repaired, output: Output) -> anyhow::Result<Ended> {
-    let Repaired { published, copies, changed, missing, unknown, complete } = repaired;
+    let Repaired { shared, copies, changed, missing, unknown, complete } = repaired;
     let ended = if *complete { Ended::Well } else { Ended::Partly };
-    let (state, why, aside) = match examined {
-        Examined::Intact => ("intact", None, None),
-        Examined::Missing => ("missing", None, None),
-        Examined::Damaged { why, aside } => {
-            ("damaged", Some(why.as_str()), Some(aside.display().to_string()))
-        }
-    };
     if output.is_json() {
-        let [shared, copies, changed, missing] =
-            [published, copies, changed, missing].map(|names| names.iter().map(FileName::as_str).collect());
-        let unknown = *unknown;
-        output.object(&Report {
-            state,
-            why,
-            aside,
-            shared,
-            copies,
-            changed,
-            missing,
-            unknown,
-            complete: *complete,
-        })?;
+        output.object(&Report { examined, repaired })?;
         return Ok(ended);
     }
-    match (why, aside) {
-        _ if *examined == Examined::Intact => {
+    match examined {
+        Examined::Intact => {
             output.line("the catalogue is intact")?;
             return Ok(ended);
         }
-        (Some(why), Some(aside)) => {
+        Examined::Damaged { why, aside } => {
             output.line(&format!("the catalogue was damaged ({why}); it is kept as {aside}"))?;
         }
-        _ => output.line("the catalogue was missing")?,
+        Examined::Missing => output.line("the catalogue was missing")?,
     }
     output.line(&format!(
         "rebuilt: {} shared here and {} held are back, of {unknown} other files nothing is known",
-        published.len(),
+        shared.len(),
         copies.len()
     ))?;
     for name in changed {

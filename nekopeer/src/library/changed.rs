@@ -204,7 +204,7 @@ impl Library {
             Comparison::Differs
         });
         if compared == Comparison::Same {
-            self.catalogue.restamp(entry, (path.to_owned(), stamp), began_ns)?;
+            self.catalogue.restamp(entry, path.to_owned(), stamp, began_ns)?;
         }
         Ok(compared)
     }

@@ -32,7 +32,7 @@ use crate::{
     peers::Peers,
     rules::{Rules, Skipped},
     sets,
-    storage::catalogue::{Gone, Withdrawal},
+    storage::catalogue::{Gone, WITHDRAWALS_MAX, Withdrawal},
     util::{progress::Progress, tasks::finished},
 };
 
@@ -235,7 +235,9 @@ impl Publisher {
         // To its end, also if the caller leaves.
         let deregistering = self.library.tasks.tracker.spawn(async move {
             let remove = move |library: &Arc<Library>| {
-                let gone = library.catalogue.withdraw(&names, why, |name| library.end_writing(name))?;
+                let gone = library
+                    .catalogue
+                    .withdraw(&names, why, WITHDRAWALS_MAX, |name| library.end_writing(name))?;
                 let (mut unlisted, mut withdrawn, mut outcomes) =
                     (Vec::new(), Vec::new(), Vec::with_capacity(names.len()));
                 for (name, gone) in names.into_iter().zip(gone) {

@@ -11,6 +11,7 @@ use nekoproto::{
     limits::{FOUND_MAX, TTL_DEFAULT},
 };
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use serde::Serialize;
 
 use super::listing::{NamedFile, list_files};
 use crate::{
@@ -24,10 +25,10 @@ use crate::{
 const BATCH_FILES_MAX: usize = 1024;
 
 /// What was brought back.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Repaired {
     /// Published here, under the version that it had.
-    pub(crate) published: Vec<FileName>,
+    pub(crate) shared: Vec<FileName>,
     /// Held as copies.
     pub(crate) copies: Vec<FileName>,
     /// Published here; the bytes in its place are others now. Its next version gets a number above the known ones.
@@ -40,16 +41,10 @@ pub(crate) struct Repaired {
     pub(crate) complete: bool,
 }
 
-/// What is known of one name.
-#[derive(Default)]
-struct Known {
-    /// What origins signed, in the order in which it is compared with the file.
-    records: Vec<VerifiedRecord>,
-}
-
 struct Knowledge {
     node: NodeId,
-    names: HashMap<FileName, Known>,
+    /// What origins signed, in the order in which it is compared with the file.
+    names: HashMap<FileName, Vec<VerifiedRecord>>,
     /// Own records that an indexer lists.
     listed: HashSet<(FileName, Version)>,
     /// Names that were withdrawn, or whose copies were given up.
@@ -67,7 +62,7 @@ pub(crate) async fn repair(
         node: library.node,
         names: HashMap::new(),
         listed: HashSet::new(),
-        given_up: given_up(library.node, &salvaged),
+        given_up: given_up(&salvaged),
         complete: true,
     };
     knowledge.ask_for_own(indexers).await;
@@ -97,13 +92,11 @@ pub(crate) async fn repair(
         .await
 }
 
-/// What the salvaged rows show to be deregistered or dropped.
-fn given_up(node: NodeId, salvaged: &Salvaged) -> HashSet<(FileName, NodeId)> {
+/// The copies that the salvaged rows show to be dropped.
+fn given_up(salvaged: &Salvaged) -> HashSet<(FileName, NodeId)> {
     let held: HashSet<&FileName> = salvaged.entries.iter().map(|entry| &entry.record.name).collect();
-    let versions = salvaged.versions.iter().filter(|_| salvaged.is_whole).map(|(name, _)| (name, node));
-    let floors = salvaged.floors.iter().map(|floor| (&floor.record.name, floor.record.origin));
-    let all = versions.chain(floors).filter(|(name, _)| !held.contains(name));
-    all.map(|(name, origin)| (name.clone(), origin)).collect()
+    let floors = salvaged.floors.iter().map(|floor| (floor.record.name.clone(), floor.record.origin));
+    floors.filter(|(name, _)| !held.contains(name)).collect()
 }
 
 /// The files that the catalogue does not have: those of the share folder, and these if they exist. Blocking.
@@ -133,15 +126,15 @@ fn files_of(
 impl Knowledge {
     fn add(&mut self, record: VerifiedRecord) {
         let known = self.names.entry(record.name.clone()).or_default();
-        if !known.records.contains(&record) {
-            known.records.push(record);
+        if !known.contains(&record) {
+            known.push(record);
         }
     }
 
     /// The records of this node.
     fn own(&self) -> impl Iterator<Item = &VerifiedRecord> {
         let node = self.node;
-        self.names.values().flat_map(|known| &known.records).filter(move |record| record.origin == node)
+        self.names.values().flatten().filter(move |record| record.origin == node)
     }
 
     async fn ask_for_own(&mut self, indexers: &Indexers) {
@@ -195,7 +188,7 @@ impl Knowledge {
     /// Withdrawals of names of which nothing later is known.
     fn withdrawn(&self) -> Vec<VerifiedRecord> {
         let newest = self.names.values().filter_map(|known| {
-            let own = known.records.iter().filter(|record| record.origin == self.node);
+            let own = known.iter().filter(|record| record.origin == self.node);
             own.max_by_key(|record| record.version)
         });
         newest.filter(|record| record.is_withdrawal()).cloned().collect()
@@ -205,7 +198,7 @@ impl Knowledge {
     fn sort(&mut self) {
         let node = self.node;
         for known in self.names.values_mut() {
-            known.records.sort_by_key(|record| (record.origin != node, std::cmp::Reverse(record.version)));
+            known.sort_by_key(|record| (record.origin != node, std::cmp::Reverse(record.version)));
         }
     }
 
@@ -217,7 +210,7 @@ impl Knowledge {
                 && !record.is_withdrawal()
                 && !self.given_up.contains(&(record.name.clone(), record.origin))
         };
-        let records: Vec<&VerifiedRecord> = known.records.iter().filter(is_wanted).collect();
+        let records: Vec<&VerifiedRecord> = known.iter().filter(is_wanted).collect();
         let Some(ideal) = records.first().map(|record| nekoproto::Cut::for_size(record.size).average) else {
             return Err(file);
         };
@@ -240,7 +233,7 @@ impl Knowledge {
     }
 
     fn restored(&self, record: VerifiedRecord, file: NamedFile, chunked: Chunked) -> Restored {
-        let later = self.names.get(&record.name).into_iter().flat_map(|known| &known.records);
+        let later = self.names.get(&record.name).into_iter().flatten();
         let newest = later.filter(|later| later.replaces(&record)).max_by_key(|later| later.version).cloned();
         let is_listed = self.listed.contains(&(record.name.clone(), record.version));
         let is_untold = record.origin == self.node && !is_listed;
@@ -273,7 +266,7 @@ fn store(
                     let name = file.entry.record.name.clone();
                     let is_own = file.entry.record.origin == knowledge.node;
                     there.insert(name.clone());
-                    if is_own { &mut repaired.published } else { &mut repaired.copies }.push(name);
+                    if is_own { &mut repaired.shared } else { &mut repaired.copies }.push(name);
                     restored.push(file);
                 }
                 Err(file) if knowledge.is_own(&file.name) => {
@@ -298,7 +291,7 @@ fn store(
 impl Knowledge {
     /// Whether `name` was published here and not withdrawn.
     fn is_own(&self, name: &FileName) -> bool {
-        let known = self.names.get(name).into_iter().flat_map(|known| &known.records);
+        let known = self.names.get(name).into_iter().flatten();
         let mut own = known.filter(|record| record.origin == self.node);
         own.next().is_some() && !self.given_up.contains(&(name.clone(), self.node))
     }

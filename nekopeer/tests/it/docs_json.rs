@@ -56,7 +56,7 @@ fn described(addr: SocketAddr) -> Keys {
     keys
 }
 
-/// The keys of objects that are made in place, and of the two structures that no description has.
+/// The keys of objects that are made in place, and of the three types that no description has.
 fn made() -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     for text in texts(&["nekopeer/src", "nekoindexer/src"], ".rs").values() {
@@ -66,7 +66,7 @@ fn made() -> BTreeSet<String> {
             let is_key = |pair: &&[&str]| pair[1].starts_with(':');
             keys.extend(parts[1..].chunks_exact(2).filter(is_key).map(|pair| pair[0].to_owned()));
         }
-        for structure in ["struct Report<'a> {", "struct Failure {"] {
+        for structure in ["struct Repaired {", "enum Examined {", "struct Failure {"] {
             let fields = code.split_once(structure).map_or("", |(_, rest)| rest.split("\n}").next().unwrap());
             let fields = fields.lines().filter_map(|line| line.trim().split_once(": "));
             let fields = fields.filter(|(name, _)| !name.starts_with(['/', '#']));

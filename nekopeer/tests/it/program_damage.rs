@@ -168,9 +168,6 @@ fn what_is_in_the_way_or_exposed_is_refused_and_named_and_nothing_is_repaired_wh
     fs::remove_file(&catalogue).unwrap();
     mknodat(CWD, &catalogue, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     home.run(&["repair"]).failed_with(3, &["it is no file"]);
-    fs::remove_file(&catalogue).unwrap();
-    home.write(".neko/catalogue.redb.new/x", "");
-    home.run(&["ls"]).failed_with(3, &["catalogue.redb.new is a folder, move it away"]);
 }
 
 /// The files of a data folder whose peer does not run.
@@ -236,7 +233,7 @@ fn catalogue_of_another_format_is_refused_with_both_numbers_and_rebuilt_once_it_
     sharer.signal("KILL");
     sharer.wait();
     let known = format_of(&home, Some(99));
-    for other in [99, known - 1] {
+    for other in [99, known - 2] {
         format_of(&home, Some(other));
         let says = [
             &format!("has format {other}, and this nekopeer reads format {known}")[..],

@@ -1,10 +1,15 @@
-//! Copies of other origins' files in the catalogue: stored, changed, outdated.
+//! Copies of other origins' files in the catalogue: stored, changed, outdated; and what is remembered of those that are
+//! held no more, so that no older version takes their place later.
 
 use std::{collections::HashMap, sync::Arc};
 
-use nekoproto::{FileName, Record, VerifiedRecord};
+use nekoproto::{FileName, NodeId, Record, VerifiedRecord};
 
-use super::{Catalogue, CatalogueError, Copy, Entry, PassedOver, schema::FLOORS};
+use super::{
+    Catalogue, CatalogueError, Copy, Entry, PassedOver,
+    schema::{FLOORS, UNTOLD},
+    write::Write,
+};
 
 impl Catalogue {
     /// Whether a copy of `record` may be stored: the name is not published here, and no later version of the
@@ -70,9 +75,7 @@ impl Catalogue {
             // A newer version that became known before or during the download stays known.
             self.complete(&write, &mut copy)?;
             let Copy { entry, manifest, outboard } = copy;
-            if entry.stores_manifest() {
-                write.put_manifest(&entry.record.manifest, &manifest, &outboard)?;
-            }
+            write.put_manifest(&entry, &manifest, &outboard)?;
             entries.push(entry);
             results.push(Ok(()));
         }
@@ -81,13 +84,10 @@ impl Catalogue {
             .iter()
             .map(|entry| &entry.record.name)
             .filter(|name| self.get_stated(name).is_some_and(|stated| stated.record.is_withdrawal()));
-        write.set_untold(withdrawn.map(|name| (name, None)))?;
-        write.with(FLOORS, |table| {
-            let mut keys =
-                entries.iter().map(|entry| (entry.record.name.as_str(), entry.record.origin.as_bytes()));
-            keys.try_for_each(|key| table.remove(key).map(drop))
-        })?;
-        write.put_entries(&entries)?;
+        write.remove(UNTOLD, withdrawn.map(FileName::as_str))?;
+        let records = entries.iter().map(|entry| &entry.record);
+        write.remove(FLOORS, records.map(|record| (record.name.as_str(), record.origin.as_bytes())))?;
+        write.put_entries(entries)?;
         self.tables.commit(write)?;
         Ok(results)
     }
@@ -104,7 +104,7 @@ impl Catalogue {
         if !change(&mut entry) {
             return Ok(None);
         }
-        write.put_entries(std::slice::from_ref(&entry))?;
+        write.put_entries(vec![entry.clone()])?;
         self.tables.commit(write)?;
         Ok(Some(Arc::new(entry)))
     }
@@ -127,8 +127,42 @@ impl Catalogue {
             }
         }
         let outdated: Vec<Entry> = outdated.into_values().collect();
-        write.put_entries(&outdated)?;
+        write.put_entries(outdated.clone())?;
         self.tables.commit(write)?;
         Ok(outdated.into_iter().map(Arc::new).collect())
+    }
+
+    /// The last entries of the copies of `name` that were dropped, deregistered, or replaced by a copy of another
+    /// origin's file; one for each origin. A damaged one is left out.
+    pub(crate) fn floors(&self, name: &FileName) -> Result<Vec<Entry>, CatalogueError> {
+        let range = (name.as_str(), &[0; 32])..=(name.as_str(), &[u8::MAX; 32]);
+        self.tables.rows(FLOORS, range, usize::MAX, |_, floor| floor.value())
+    }
+
+    /// The last entry of a copy of `name` from `origin`, if it is held no more.
+    pub(crate) fn floor(&self, name: &FileName, origin: &NodeId) -> Result<Option<Entry>, CatalogueError> {
+        self.tables.row(FLOORS, (name.as_str(), origin.as_bytes()))
+    }
+
+    /// Completes the entry of a new copy with what is known of the file: a later version, and where its origin is.
+    pub(super) fn complete(&self, write: &Write<'_>, copy: &mut Copy) -> Result<(), CatalogueError> {
+        let entry = &mut copy.entry;
+        let held = self.entry(&entry.record.name)?;
+        let floor = self.floor(&entry.record.name, &entry.record.origin)?;
+        for known in held.iter().map(AsRef::as_ref).chain(&floor) {
+            if known.record.origin == entry.record.origin {
+                entry.origin_addr = entry.origin_addr.or(known.origin_addr);
+            }
+            // What is replaced is later itself where the reader went back.
+            for later in [Some(&known.record), known.newest.as_ref()].into_iter().flatten() {
+                if later.replaces(entry.newest.as_ref().unwrap_or(&entry.record)) {
+                    entry.newest = Some(later.clone());
+                }
+            }
+        }
+        match held.filter(|held| !self.is_own(held) && !held.record.same_file(&entry.record)) {
+            Some(other) => write.put_floor(Entry::clone(&other)),
+            None => Ok(()),
+        }
     }
 }

@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use testkit::values::name;
 
 use super::{
-    model_tests::{Folder, NODE, copy},
+    model_tests::{Folder, copy, identity},
     *,
 };
 
@@ -15,7 +15,7 @@ const ENTRIES: u64 = 60;
 
 /// Opens the catalogue, and does what a peer does with it.
 fn use_it(folder: &Folder) -> Result<(), CatalogueError> {
-    let catalogue = Catalogue::open(folder.path(), Identity::from_seed(&NODE))?;
+    let catalogue = Catalogue::open(folder.path(), identity())?;
     catalogue.settle_all()?;
     let (mut start, mut first) = (PageStart::default(), None);
     loop {
@@ -45,8 +45,7 @@ fn use_it(folder: &Folder) -> Result<(), CatalogueError> {
 
 #[test]
 fn flipped_bits_are_an_error_or_do_no_harm() {
-    let folder = Folder::new();
-    let catalogue = folder.open();
+    let (folder, catalogue) = Folder::begin();
     for n in 0..ENTRIES {
         catalogue.put_copy(copy(&folder, &n.to_string(), 2, 3)).unwrap();
     }

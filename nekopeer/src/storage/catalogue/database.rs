@@ -4,7 +4,7 @@ use std::{
     cell::RefCell,
     ffi::OsStr,
     fmt,
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -12,17 +12,20 @@ use std::{
     time::Duration,
 };
 
-use nekoproto::{NodeId, only_own, open_private};
+use nekoproto::{NodeId, only_own};
 use parking_lot::{ReentrantMutex, RwLock};
 use redb::{
     Database, DatabaseError, Error, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable,
-    StorageError, TableHandle, WriteTransaction, backends::FileBackend,
+    StorageError, TableError, TableHandle, WriteTransaction,
 };
 
+use tempfile::NamedTempFile;
+
 use super::{
+    Entry,
     error::CatalogueError,
-    guard::{Guarded, guarded},
-    schema::{self, CONTENTS, Definition, FILES, FLOORS, HalfHash, META, PARTIALS, PROGRESS, SCHEMA, UNTOLD},
+    guard::{Guarded, guarded, guarded_part},
+    schema::{Definition, FILES, INDEX, META, READERS, Row, SCHEMA, SCHEMA_BEFORE},
     write::{Write, Writing},
 };
 
@@ -57,13 +60,11 @@ pub(super) struct Tables {
 /// What a table returns does not keep the transaction open that it was read in: drop it before this. Readers that
 /// did not let commits free pages that were still read, which redb's debug build asserts (`read_page_ref_counts`)
 /// and then writes nothing more. Commits without durability have no part in that. The transaction is dropped before
-/// the tables, which keep it open: its own tree would end it a moment before it lets go of its root page.
+/// a table, which keeps it open: its own tree would end it a moment before it lets go of its root page.
 pub(super) struct Committed {
     transaction: ReadTransaction,
-    pub(super) files: ReadOnlyTable<&'static str, &'static [u8]>,
-    pub(super) contents: ReadOnlyTable<(&'static HalfHash, &'static str), ()>,
-    pub(super) untold: ReadOnlyTable<&'static str, &'static [u8]>,
-    pub(super) floors: ReadOnlyTable<(&'static str, &'static [u8; 32]), &'static [u8]>,
+    /// Keeps the transaction open.
+    _files: ReadOnlyTable<&'static str, Row<Entry>>,
 }
 
 impl Tables {
@@ -96,7 +97,7 @@ impl Tables {
             self.open_file()?;
             begun = begin_write(&writing);
         }
-        let transaction = begun.map(Guarded::new).map_err(|error| self.failed(error))?;
+        let transaction = begun.map_err(|error| self.failed(error))?;
         Ok(Write { transaction, path: &self.path, writing })
     }
 
@@ -131,9 +132,8 @@ impl Tables {
         let writing = self.database.lock();
         drop(writing.take()); // the file is unlocked
         self.examine()?;
-        let database = guarded(|| self.file()).map(Guarded::new).map_err(|error| self.failed(error))?;
-        let transaction = guarded(|| database.begin_write()).map_err(|error| self.failed(error))?;
-        let transaction = Guarded::new(transaction);
+        let database = guarded_part(|| self.file()).map_err(|error| self.failed(error))?;
+        let transaction = guarded_part(|| database.begin_write()).map_err(|error| self.failed(error))?;
         let write = Write { transaction, path: &self.path, writing: self.database.lock() };
         if write.prepare(self.node)? {
             drop(write.commit()?);
@@ -168,8 +168,8 @@ impl Tables {
     /// What is committed now is what is read from now on; nothing is, if that fails.
     fn show(&self, database: Option<&Guarded<Database>>) -> Result<(), Error> {
         let committed = database.ok_or(Error::DatabaseClosed);
-        let committed = committed.and_then(|database| guarded(|| Committed::of(database)));
-        let committed = committed.map(Guarded::new).map(Arc::new);
+        let committed = committed.and_then(|database| guarded_part(|| Committed::of(database)));
+        let committed = committed.map(Arc::new);
         *self.committed.write() = committed.as_ref().ok().cloned();
         committed.map(drop)
     }
@@ -180,78 +180,71 @@ impl Tables {
 }
 
 impl Write<'_> {
-    /// Creates the tables that are missing; whether anything is to be committed.
-    pub(super) fn prepare(&self, node: NodeId) -> Result<bool, CatalogueError> {
+    /// Whether this is to be committed: a new database, or one of the format before.
+    fn prepare(&self, node: NodeId) -> Result<bool, CatalogueError> {
         let path = || self.path.to_owned();
         let meta = |key| self.with(META, |table| Ok(table.get(key)?.map(|found| found.value().to_vec())));
         if meta("node")?.is_some_and(|found| found != node.as_bytes()) {
             return Err(CatalogueError::OtherIdentity(path()));
         }
-        let schema = meta("schema")?.map(|found| found.try_into().map_or(0, u64::from_le_bytes));
-        if let Some(found) = schema.filter(|found| *found != SCHEMA) {
-            return Err(CatalogueError::OtherFormat { path: path(), found, known: SCHEMA });
+        match meta("schema")?.map(|found| found.try_into().map_or(0, u64::from_le_bytes)) {
+            Some(SCHEMA) => return Ok(false),
+            Some(SCHEMA_BEFORE) => self.rewrite()?,
+            Some(found) => return Err(CatalogueError::OtherFormat { path: path(), found, known: SCHEMA }),
+            None => self.with(FILES, |_| Ok(()))?,
         }
-        let before = self.tables()?;
-        self.end_noted_partials()?;
-        self.create_tables()?;
-        if schema.is_some() && self.tables()? == before {
-            return Ok(false);
-        }
-        self.with(META, |table| {
-            table.insert("node", node.as_bytes().as_slice())?;
-            table.insert("schema", SCHEMA.to_le_bytes().as_slice()).map(|_| true)
-        })
+        self.put(META, [("node", &node.as_bytes()[..]), ("schema", &SCHEMA.to_le_bytes()[..])])?;
+        Ok(true)
     }
 
-    fn tables(&self) -> Result<usize, CatalogueError> {
-        let tables = guarded(|| Ok::<_, redb::Error>(self.transaction.list_tables()?.count()));
-        tables.map_err(|error| CatalogueError::database(self.path, error))
-    }
-
-    /// Removes the partial files that were noted here before they had a folder of their own: their downloads begin anew.
-    fn end_noted_partials(&self) -> Result<(), CatalogueError> {
-        let removed = guarded(|| {
-            let tables: Vec<_> = self.transaction.list_tables()?.collect();
-            if !tables.iter().any(|table| table.name() == PARTIALS.name()) {
-                return Ok::<_, redb::Error>(());
+    /// Brings what is in [`SCHEMA_BEFORE`] to the present format: makes the index from the entries, in place of the tables
+    /// that were indexes, adds the field that readers lack, and removes the partial files that were noted: their downloads
+    /// begin anew.
+    fn rewrite(&self) -> Result<(), CatalogueError> {
+        let rewritten = guarded(|| {
+            let (files, mut index) =
+                (self.transaction.open_table(FILES)?, self.transaction.open_table(INDEX)?);
+            for row in files.iter()? {
+                let (name, entry) = row?;
+                for (kind, key) in entry.value().iter().flat_map(Entry::keys) {
+                    index.insert((kind, key, name.value()), ())?;
+                }
             }
-            for row in self.transaction.open_table(PARTIALS)?.iter()? {
+            let mut readers = self.transaction.open_table(Definition::<&str, &[u8]>::new(READERS.name()))?;
+            let rows = readers
+                .iter()?
+                .map(|row| row.map(|(name, row)| (name.value().to_owned(), row.value().to_vec())));
+            for (name, row) in rows.collect::<Result<Vec<_>, _>>()? {
+                readers.insert(&*name, &*[&row[..], &[0]].concat())?; // no `keep_max`
+            }
+            for row in self.transaction.open_table(Definition::<&str, &[u8]>::new("partials"))?.iter()? {
                 drop(fs::remove_file(OsStr::from_bytes(row?.1.value()))); // or it is gone
             }
-            self.transaction.delete_table(PARTIALS)?;
-            self.transaction.delete_table(PROGRESS)?;
-            Ok(())
+            for old in ["contents", "manifest users", "sizes", "withdrawn", "partials", "progress"] {
+                self.transaction.delete_table(Definition::<&str, ()>::new(old))?;
+            }
+            Ok::<(), Error>(())
         });
-        removed.map_err(|error| CatalogueError::database(self.path, error))
-    }
-
-    fn create_tables(&self) -> Result<(), CatalogueError> {
-        macro_rules! create {
-            ($($table:ident)*) => { $(self.with(schema::$table, |_| Ok(()))?;)* };
-        }
-        create!(FILES CONTENTS MANIFEST_USERS SIZES VERSIONS AVERAGES PIPED MANIFESTS FLOORS PLACING);
-        create!(PASSING OUTBOARDS UNTOLD READERS KEPT WITHDRAWN TREES HEARD);
-        Ok(())
+        rewritten.map_err(|error| CatalogueError::database(self.path, error))
     }
 }
 
 impl Committed {
     fn of(database: &Database) -> Result<Self, Error> {
         let transaction = database.begin_read()?;
-        Ok(Self {
-            files: transaction.open_table(FILES)?,
-            contents: transaction.open_table(CONTENTS)?,
-            untold: transaction.open_table(UNTOLD)?,
-            floors: transaction.open_table(FLOORS)?,
-            transaction,
-        })
+        Ok(Self { _files: transaction.open_table(FILES)?, transaction })
     }
 
+    /// A table; `None` if nothing was ever stored in it.
     pub(super) fn table<K: redb::Key + 'static, V: redb::Value + 'static>(
         &self,
         table: Definition<K, V>,
-    ) -> Result<ReadOnlyTable<K, V>, Error> {
-        Ok(self.transaction.open_table(table)?)
+    ) -> Result<Option<ReadOnlyTable<K, V>>, Error> {
+        match self.transaction.open_table(table) {
+            Ok(table) => Ok(Some(table)),
+            Err(TableError::TableDoesNotExist(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -264,25 +257,17 @@ impl fmt::Debug for Tables {
 /// Creates an empty database in the file `path`. It is complete before it has that name: a process that is killed
 /// meanwhile leaves none, and not a part of one that nobody can open.
 fn create(path: &Path) -> Result<(), Error> {
-    let fresh = path.with_extension("redb.new");
-    match fs::remove_file(&fresh) {
-        Err(_) if fresh.is_dir() => {
-            let what = format!("{} is a folder, move it away", fresh.display());
-            return Err(StorageError::from(io::Error::other(what)).into());
-        }
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(StorageError::from(error).into()),
-        _ => {} // what a killed process left
-    }
-    let mut options = OpenOptions::new();
-    let file = open_private(&fresh, options.read(true).write(true).create_new(true));
-    let file = FileBackend::new(file.map_err(StorageError::from)?)?;
-    drop(Database::builder().create_with_backend(file)?);
-    let sync = || path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all());
-    Ok(fs::rename(&fresh, path).and_then(|()| sync()).map_err(StorageError::from)?)
+    let create = |folder: &Path| {
+        let fresh = NamedTempFile::new_in(folder)?; // private, and what is left of it is removed with the lock
+        drop(Database::create(fresh.path()).map_err(io::Error::other)?);
+        fresh.persist(path)?;
+        File::open(folder)?.sync_all()
+    };
+    Ok(path.parent().map_or(Ok(()), create).map_err(StorageError::from)?)
 }
 
-fn begin_write(writing: &Writing<'_>) -> Result<WriteTransaction, Error> {
+fn begin_write(writing: &Writing<'_>) -> Result<Guarded<WriteTransaction>, Error> {
     let database = writing.borrow();
     let database = database.as_ref().ok_or(Error::DatabaseClosed)?;
-    guarded(|| database.begin_write())
+    guarded_part(|| database.begin_write())
 }

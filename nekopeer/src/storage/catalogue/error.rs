@@ -129,20 +129,12 @@ impl CatalogueError {
 
 /// Whether the file is not what the database wrote. Its lock is poisoned by a panic that damage caused.
 fn is_damage(error: &redb::Error) -> bool {
-    use redb::Error::{
-        Corrupted, Io, LockPoisoned, RepairAborted, TableDoesNotExist, TableIsMultimap, TableTypeMismatch,
-        TypeDefinitionChanged, UpgradeRequired,
-    };
+    use redb::Error as Of;
     match error {
-        Io(error) => matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof),
-        Corrupted(_)
-        | LockPoisoned(_)
-        | RepairAborted
-        | TableDoesNotExist(_)
-        | TableIsMultimap(_)
-        | TableTypeMismatch { .. }
-        | TypeDefinitionChanged { .. }
-        | UpgradeRequired(_) => true,
+        Of::Io(error) => matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof),
+        Of::Corrupted(_) | Of::LockPoisoned(_) | Of::RepairAborted | Of::UpgradeRequired(_) => true,
+        Of::TableDoesNotExist(_) | Of::TableIsMultimap(_) | Of::TableTypeMismatch { .. } => true,
+        Of::TypeDefinitionChanged { .. } => true,
         _ => false,
     }
 }

@@ -1,14 +1,10 @@
 //! The catalogue on a disk that fails: what failed is said, nothing is lost, and the next operation works.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-};
-
 use testkit::values::name;
 
 use super::{
     model_tests::{Folder, copy},
+    stress_tests::beside_readers,
     *,
 };
 
@@ -23,8 +19,7 @@ fn version(catalogue: &Catalogue, text: &str) -> Option<u64> {
 /// the catalogue is read and written as soon as there is space.
 #[test]
 fn failed_commit_leaves_the_old_or_the_new_state_and_the_next_operation_works() {
-    let folder = Folder::new();
-    let catalogue = folder.open();
+    let (folder, catalogue) = Folder::begin();
     let faults = Arc::clone(&catalogue.tables.faults);
     let mut last = 1;
     catalogue.put_copy(copy(&folder, "a", last, 3)).unwrap();
@@ -62,8 +57,7 @@ fn failed_commit_leaves_the_old_or_the_new_state_and_the_next_operation_works() 
 /// What another program moved away is not created anew: version numbers would be used again.
 #[test]
 fn catalogue_that_was_removed_is_not_taken_for_an_empty_one() {
-    let folder = Folder::new();
-    let catalogue = folder.open();
+    let (folder, catalogue) = Folder::begin();
     catalogue.put_copy(copy(&folder, "a", 1, 3)).unwrap();
     let faults = Arc::clone(&catalogue.tables.faults);
     faults.begin_after(0);
@@ -83,31 +77,24 @@ fn catalogue_that_was_removed_is_not_taken_for_an_empty_one() {
 /// is told that.
 #[test]
 fn readers_beside_failing_commits_find_every_entry() {
-    let folder = Folder::new();
-    let catalogue = folder.open();
+    let (folder, catalogue) = Folder::begin();
     let faults = Arc::clone(&catalogue.tables.faults);
     let names: Vec<String> = (0..40).map(|n| format!("f{n}")).collect();
     let put = |version| names.iter().map(|name| copy(&folder, name, version, 3)).collect();
     catalogue.put_copies(put(1)).unwrap();
-    let is_done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                while !is_done.load(Ordering::Relaxed) {
-                    match catalogue.page(&PageStart::default(), 100) {
-                        Ok(page) => assert_eq!(page.entries.len(), names.len()),
-                        Err(error) => assert!(matches!(error, CatalogueError::Full(_)), "{error}"),
-                    }
-                    for text in &names {
-                        match catalogue.entry(&name(text)) {
-                            Ok(entry) => assert!(entry.is_some(), "{text}"),
-                            Err(error) => assert!(matches!(error, CatalogueError::Full(_)), "{error}"),
-                        }
-                    }
-                }
-            });
+    let read = || {
+        match catalogue.page(&PageStart::default(), 100) {
+            Ok(page) => assert_eq!(page.entries.len(), names.len()),
+            Err(error) => assert!(matches!(error, CatalogueError::Full(_)), "{error}"),
         }
-        let _done = scopeguard::guard((), |()| is_done.store(true, Ordering::Relaxed));
+        for text in &names {
+            match catalogue.entry(&name(text)) {
+                Ok(entry) => assert!(entry.is_some(), "{text}"),
+                Err(error) => assert!(matches!(error, CatalogueError::Full(_)), "{error}"),
+            }
+        }
+    };
+    beside_readers(read, || {
         for round in 2..60 {
             faults.begin_after(round % 5);
             let failed = catalogue.put_copies(put(round));

@@ -3,7 +3,6 @@
 use std::{
     fs::OpenOptions,
     io,
-    ops::Bound,
     path::Path,
     sync::{
         Arc,
@@ -11,7 +10,7 @@ use std::{
     },
 };
 
-use redb::{BackendError, DatabaseError, StorageBackend, backends::FileBackend};
+use redb::{DatabaseError, StorageBackend, backends::FileBackend};
 
 /// When writing to a file begins to fail: after a number of changes, until it is set again.
 #[derive(Debug)]
@@ -90,21 +89,5 @@ impl StorageBackend for Failing {
 
     fn close(&self) -> io::Result<()> {
         self.file.close()
-    }
-
-    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.file.try_lock_range(start, end)
-    }
-
-    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.file.unlock_range(start, end)
-    }
-
-    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.file.lock_range(start, end)
-    }
-
-    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.file.query_lock_range(start, end)
     }
 }

@@ -2,17 +2,20 @@
 
 use std::{
     cell::Cell,
-    ops::Deref,
     panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook},
     sync::Once,
 };
 
 use redb::Error;
+use scopeguard::ScopeGuard;
 
 thread_local! {
     /// Calls of [`guarded`] that this thread is in.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
+
+/// A part of the database whose end is [`guarded`], too.
+pub(super) type Guarded<T> = ScopeGuard<T, fn(T)>;
 
 /// Does `work`, which calls the database library and may panic there.
 pub(super) fn guarded<T, E: Into<Error>>(work: impl FnOnce() -> Result<T, E>) -> Result<T, Error> {
@@ -34,37 +37,11 @@ pub(super) fn guarded<T, E: Into<Error>>(work: impl FnOnce() -> Result<T, E>) ->
     }
 }
 
-/// A part of the database whose end is [`guarded`], too.
-#[derive(Debug)]
-pub(super) struct Guarded<T>(Option<T>);
-
-impl<T> Guarded<T> {
-    pub(super) const fn new(part: T) -> Self {
-        Self(Some(part))
-    }
-
-    #[expect(clippy::expect_used, reason = "it is taken once")]
-    pub(super) fn into_inner(mut self) -> T {
-        self.0.take().expect("it was not taken before")
-    }
-}
-
-impl<T> Deref for Guarded<T> {
-    type Target = T;
-
-    #[expect(clippy::expect_used, reason = "it is taken when this ends")]
-    fn deref(&self) -> &T {
-        self.0.as_ref().expect("it is there until the end")
-    }
-}
-
-impl<T> Drop for Guarded<T> {
-    fn drop(&mut self) {
-        let part = self.0.take();
-        // What it could not write is damaged, and is found to be when the file is opened.
-        let _ = guarded(|| {
-            drop(part);
-            Ok::<(), Error>(())
-        });
-    }
+/// What `begin` returns, which ends guarded. What it cannot write then is damaged, and is found to be when the file is
+/// opened.
+pub(super) fn guarded_part<T, E: Into<Error>>(
+    begin: impl FnOnce() -> Result<T, E>,
+) -> Result<Guarded<T>, Error> {
+    let end: fn(T) = |part| drop(guarded(|| Ok::<(), Error>(drop(part))));
+    Ok(scopeguard::guard(guarded(begin)?, end))
 }

@@ -12,12 +12,10 @@ mod copies;
 mod database;
 mod entry;
 mod error;
-mod floors;
 mod guard;
 mod heard;
 pub(crate) mod numbering;
 mod peek;
-mod piped;
 mod placing;
 mod publish;
 mod reader;
@@ -38,14 +36,14 @@ use std::{
     sync::Arc,
 };
 
-use nekoproto::{ContentHash, FileName, Identity, Manifest, ManifestHash};
+use nekoproto::{ContentHash, FileName, Identity, Manifest, ManifestHash, Record};
 use parking_lot::{Condvar, Mutex};
 use redb::ReadableTableMetadata;
 
 pub use self::error::CatalogueError;
 use self::{
     database::Tables,
-    schema::{MANIFESTS, OUTBOARDS, SIZES},
+    schema::{FILES, INDEX, MANIFESTS, OUTBOARDS, half, kind},
     untold::Noted,
 };
 pub(crate) use self::{
@@ -59,7 +57,7 @@ pub(crate) use self::{
     tables::{Page, PageStart},
     trees::{Tree, TreeFile, Trees},
     versions::EarlierVersion,
-    withdraw::{Gone, Withdrawal},
+    withdraw::{Gone, WITHDRAWALS_MAX, Withdrawal},
 };
 
 /// Name of the database's file in the data folder.
@@ -95,10 +93,7 @@ impl Catalogue {
     /// The entry of `name`. A damaged one is reported and counts as none; where that would lose something, use
     /// [`entry`](Self::entry). Reads some pages, mostly from memory.
     pub(crate) fn get(&self, name: &FileName) -> Option<Arc<Entry>> {
-        self.entry(name).unwrap_or_else(|error| {
-            tracing::error!(%error, "a file is left out");
-            None
-        })
+        or_report(self.entry(name), "a file is left out")
     }
 
     /// The entry of `name`. A name that was withdrawn here has none: see [`stated`](Self::stated).
@@ -107,7 +102,9 @@ impl Catalogue {
     }
 
     pub(crate) fn len(&self) -> Result<usize, CatalogueError> {
-        let len = self.tables.read(|committed| Ok(committed.files.len()?))?;
+        let len = self
+            .tables
+            .read(|committed| Ok(committed.table(FILES)?.map_or(Ok(0), |files| files.len())?))?;
         Ok(usize::try_from(len).unwrap_or(usize::MAX))
     }
 
@@ -120,14 +117,8 @@ impl Catalogue {
 
     /// At most `max` names, those after `last` in the order of their text; from the first if that is empty. Blocking.
     pub(crate) fn names_after(&self, last: &str, max: usize) -> Result<Vec<FileName>, CatalogueError> {
-        let after = Bound::Excluded(last);
-        self.tables.read(|committed| {
-            let mut names = Vec::new();
-            for row in committed.files.range::<&str>((after, Bound::Unbounded))?.take(max) {
-                names.extend(FileName::new(row?.0.value())); // what is no name has no entry either
-            }
-            Ok(names)
-        })
+        let after = (Bound::Excluded(last), Bound::Unbounded);
+        self.tables.rows(FILES, after, max, |name, _| FileName::new(name).ok())
     }
 
     /// At most `max` names below `folder`, by name.
@@ -140,31 +131,36 @@ impl Catalogue {
 
     /// Entries whose file has this content, at most [`SAME_BYTES_MAX`]. Blocking.
     pub(crate) fn with_content(&self, content: &ContentHash) -> Vec<Arc<Entry>> {
-        found(self.tables.with_content(content, SAME_BYTES_MAX))
+        let key = (kind::CONTENT, half(content.as_bytes()));
+        self.found(key, |record| record.content == *content)
     }
 
     /// Entries whose manifest has this hash, at most [`SAME_BYTES_MAX`]. Blocking.
     pub(crate) fn with_manifest(&self, manifest: &ManifestHash) -> Vec<Arc<Entry>> {
-        found(self.tables.with_manifest(manifest, SAME_BYTES_MAX))
+        let key = (kind::MANIFEST, half(manifest.as_bytes()));
+        self.found(key, |record| record.manifest == *manifest)
+    }
+
+    fn found(&self, key: (u8, u128), is_it: impl Fn(&Record) -> bool) -> Vec<Arc<Entry>> {
+        let found = self.tables.with_key(key, SAME_BYTES_MAX, |entry| is_it(&entry.record));
+        or_report(found, "what has the same bytes is not found").into_iter().map(Arc::new).collect()
     }
 
     /// Names of files of more than one chunk, at most `limit`, those of the most similar size first. Blocking.
     pub(crate) fn near_in_size(&self, size: u64, limit: usize) -> Vec<FileName> {
         let near = self.tables.read(|committed| {
-            let sizes = committed.table(SIZES)?;
-            let mut near = Vec::new();
-            let below = sizes.range(..(size, ""))?.rev().take(limit);
-            let above = sizes.range((size, "")..)?.take(limit);
-            for found in below.chain(above) {
+            let Some(index) = committed.table(INDEX)? else { return Ok(Vec::new()) };
+            let key = |size| (kind::SIZE, size, "");
+            let below = index.range(key(0)..key(size.into()))?.rev().take(limit);
+            let above = index.range(key(size.into())..key(u128::MAX))?.take(limit);
+            let near = below.chain(above).map(|found| {
                 let (found, _) = found?;
-                near.push((found.value().0.abs_diff(size), found.value().1.to_owned()));
-            }
-            Ok(near)
+                let (_, other, name) = found.value();
+                Ok((other.abs_diff(size.into()), name.to_owned()))
+            });
+            near.collect::<Result<Vec<_>, redb::Error>>()
         });
-        let mut near = near.unwrap_or_else(|error| {
-            tracing::error!(%error, "files of similar size are not searched");
-            Vec::new()
-        });
+        let mut near = or_report(near, "files of similar size are not searched");
         near.sort_unstable();
         near.iter().take(limit).filter_map(|(_, name)| FileName::new(name).ok()).collect()
     }
@@ -208,21 +204,15 @@ impl Catalogue {
         if is_removed {
             write.end_placing(std::iter::once(name))?;
             self.tables.commit(write)?;
-            self.noted.lock().remove(name);
-            if let Err(error) = self.trim_kept(name) {
-                tracing::warn!(%error, "earlier versions stay on disk"); // until the name is held again
-            }
+            self.end_of(name);
         }
         Ok(is_removed)
     }
 }
 
-fn found(entries: Result<Vec<Entry>, CatalogueError>) -> Vec<Arc<Entry>> {
-    let entries = entries.unwrap_or_else(|error| {
-        tracing::error!(%error, "what has the same bytes is not found");
-        Vec::new()
-    });
-    entries.into_iter().map(Arc::new).collect()
+/// What was found. That it cannot be read is reported, and counts as nothing.
+fn or_report<T: Default>(found: Result<T, CatalogueError>, what: &str) -> T {
+    found.inspect_err(|error| tracing::error!(%error, "{what}")).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -11,8 +11,11 @@ use testkit::goods::record;
 use super::*;
 use crate::content::stamp::Stamp;
 
-pub(super) const NODE: [u8; 32] = [1; 32];
+pub(super) fn identity() -> Identity {
+    Identity::from_seed(&[1; 32])
+}
 
+/// The data folder of [`identity`].
 pub(super) struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -20,8 +23,14 @@ impl Folder {
         Self(tempfile::tempdir().unwrap())
     }
 
+    pub(super) fn begin() -> (Self, Catalogue) {
+        let folder = Self::new();
+        let catalogue = folder.open();
+        (folder, catalogue)
+    }
+
     pub(super) fn open(&self) -> Catalogue {
-        Catalogue::open(self.0.path(), Identity::from_seed(&NODE)).unwrap()
+        Catalogue::open(self.0.path(), identity()).unwrap()
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -35,7 +44,8 @@ impl Folder {
 
     /// Changes one byte of the row of `name`.
     fn damage(&self, name: &str, at: usize) {
-        let (database, files) = (self.database(), schema::FILES);
+        let database = self.database();
+        let files = redb::TableDefinition::<&str, &[u8]>::new("files");
         let write = database.begin_write().unwrap();
         {
             let mut files = write.open_table(files).unwrap();
@@ -111,10 +121,8 @@ fn check(catalogue: &Catalogue, model: &BTreeMap<String, Copy>, seed: u64) {
     assert_eq!(found, near.into_iter().map(|(_, name)| name).collect::<Vec<_>>(), "seed {seed}");
     let stored: std::collections::HashSet<_> =
         expected.iter().filter(|e| e.stores_manifest()).map(|e| e.record.manifest).collect();
-    let (files, sizes) =
-        (expected.len() as u64, expected.iter().filter(|e| e.stores_manifest()).count() as u64);
-    let counts =
-        tables::Counts { files, contents: files, users: files, sizes, manifests: stored.len() as u64 };
+    let (files, sizes) = (expected.len(), expected.iter().filter(|e| e.stores_manifest()).count());
+    let counts = [files, files, files, sizes, stored.len()];
     assert_eq!(catalogue.tables.counts().unwrap(), counts, "nothing is left behind, seed {seed}");
 }
 
@@ -151,7 +159,7 @@ fn catalogue_is_what_a_simple_model_says_also_after_restarts_and_lost_transactio
                     // A crash before the commit, then a restart.
                     let lost = any().entry;
                     let write = catalogue.tables.begin().unwrap();
-                    write.put_entries(&[lost]).unwrap();
+                    write.put_entries(vec![lost]).unwrap();
                     write.remove_entry(&FileName::new("f0").unwrap()).unwrap();
                     drop(write);
                     if step % 2 == 0 {
@@ -168,8 +176,7 @@ fn catalogue_is_what_a_simple_model_says_also_after_restarts_and_lost_transactio
 #[test]
 fn damaged_entry_is_an_error_of_its_name_alone_and_can_be_removed() {
     for at in [0, 20, 60, 200, 331] {
-        let folder = Folder::new();
-        let catalogue = folder.open();
+        let (folder, catalogue) = Folder::begin();
         let copies = ["a", "b", "c"].map(|name| copy(&folder, name, 1, 3));
         catalogue.put_copies(copies.to_vec()).unwrap();
         drop(catalogue);
@@ -194,8 +201,7 @@ fn damaged_entry_is_an_error_of_its_name_alone_and_can_be_removed() {
 
 #[test]
 fn an_operation_decodes_what_it_asks_for() {
-    let folder = Folder::new();
-    let catalogue = folder.open();
+    let (folder, catalogue) = Folder::begin();
     let copies = (0..500).map(|n| copy(&folder, &format!("f{n:03}"), 1, 2 * u8::try_from(n % 100).unwrap()));
     catalogue.put_copies(copies.collect()).unwrap();
     drop(catalogue);
@@ -225,10 +231,40 @@ fn other_format_is_refused_and_left_alone_and_missing_tables_are_created() {
     };
     for other in [1, 5, 99] {
         set(other);
-        let opened = Catalogue::open(folder.0.path(), Identity::from_seed(&NODE));
+        let opened = Catalogue::open(folder.0.path(), identity());
         let Err(CatalogueError::OtherFormat { found, .. }) = opened else { panic!("{opened:?}") };
         assert_eq!(found, other);
     }
     set(schema::SCHEMA);
     assert!(folder.open().sets().unwrap().is_empty());
+}
+
+/// A catalogue of the format before, which had a table for each kind of key and one for partial files, and no last field of
+/// readers.
+#[test]
+fn format_before_is_read_and_rewritten() {
+    let folder = Folder::new();
+    let (reader, partial) = (FileName::new("a").unwrap(), folder.path().join(".neko-part-a"));
+    folder.open().change_readers([&reader], |reader| reader.keep = 3).unwrap();
+    std::fs::write(&partial, "half").unwrap();
+    let model = [("a", 3), ("b", 4), ("c", 3)].map(|(name, content)| (name, copy(&folder, name, 1, content)));
+    folder.open().put_copies(model.iter().map(|(_, copy)| copy.clone()).collect()).unwrap();
+    let database = folder.database();
+    let write = database.begin_write().unwrap();
+    write.delete_table(schema::INDEX).unwrap();
+    drop(write.open_table(redb::TableDefinition::<(&[u8; 16], &str), ()>::new("contents")).unwrap());
+    let bytes = |name| redb::TableDefinition::<&str, &[u8]>::new(name);
+    let row = write.open_table(bytes("readers")).unwrap().get("a").unwrap().unwrap().value().to_vec();
+    write.open_table(bytes("readers")).unwrap().insert("a", &row[..row.len() - 1]).unwrap();
+    let noted = partial.as_os_str().as_encoded_bytes();
+    write.open_table(bytes("partials")).unwrap().insert("a", noted).unwrap();
+    let before = schema::SCHEMA_BEFORE.to_le_bytes();
+    write.open_table(schema::META).unwrap().insert("schema", before.as_slice()).unwrap();
+    write.commit().unwrap();
+    drop(database);
+    let model = model.map(|(name, copy)| (name.to_owned(), copy)).into();
+    check(&folder.open(), &model, 0);
+    check(&folder.open(), &model, 0);
+    assert_eq!(folder.open().reader(&reader).unwrap(), Reader { keep: 3, ..Reader::default() });
+    assert!(!partial.exists(), "its download begins anew");
 }

@@ -6,8 +6,7 @@ use redb::{ReadOnlyDatabase, ReadableDatabase};
 
 use super::{
     FILE,
-    entry::from_row,
-    guard::{Guarded, guarded},
+    guard::{guarded, guarded_part},
     schema::FILES,
 };
 
@@ -16,18 +15,17 @@ use super::{
 /// # Errors
 /// There is no catalogue, a process has it open, or one that had it open was killed.
 pub(crate) fn names_in(folder: &Path, begin: &str, max: usize) -> Result<Vec<String>, redb::Error> {
-    let database = Guarded::new(guarded(|| ReadOnlyDatabase::open(folder.join(FILE)))?);
-    let transaction = Guarded::new(guarded(|| database.begin_read())?);
+    let database = guarded_part(|| ReadOnlyDatabase::open(folder.join(FILE)))?;
+    let transaction = guarded_part(|| database.begin_read())?;
     guarded(|| {
         let mut names = Vec::new();
         for row in transaction.open_table(FILES)?.range(begin..)? {
             let (name, row) = row?;
-            let name = name.value();
-            if !name.starts_with(begin) || names.len() == max {
+            if !name.value().starts_with(begin) || names.len() == max {
                 break;
             }
-            let entry = from_row(name, row.value());
-            names.extend(entry.filter(|entry| !entry.record.is_withdrawal()).map(|_| name.to_owned()));
+            let entry = row.value().filter(|entry| !entry.record.is_withdrawal());
+            names.extend(entry.map(|_| name.value().to_owned()));
         }
         Ok::<_, redb::Error>(names)
     })

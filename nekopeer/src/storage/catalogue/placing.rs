@@ -10,7 +10,11 @@ use std::{
 use nekoproto::{FileName, Record};
 use tokio_util::sync::CancellationToken;
 
-use super::{Catalogue, CatalogueError, Copy, Entry, PassedOver, entry::from_row, schema::PLACING};
+use super::{
+    Catalogue, CatalogueError, Copy, Entry, PassedOver,
+    schema::{PASSING, PIPED, PLACING},
+    write::Write,
+};
 use crate::{
     content::{
         stamp::{Stamp, open_file},
@@ -60,7 +64,11 @@ impl Catalogue {
             }
             is_wanted
         });
-        write.put_placing(copies.iter())?;
+        let passing = |to_place: &ToPlace<'a>| Some((name(to_place), to_place.passed_over?));
+        let passing = copies.iter().filter_map(passing);
+        write.put(PASSING, passing.map(|(name, passed)| (name.as_str(), Some(passed))))?;
+        let rows = copies.iter().map(|to_place| (name(to_place).as_str(), to_place.copy.to_stored()));
+        write.put(PLACING, rows)?;
         self.tables.commit(write)?;
         Ok(placing)
     }
@@ -81,11 +89,8 @@ impl Catalogue {
     /// copy that is catalogued now. Blocking.
     pub(crate) fn settle(&self, name: &FileName) -> Result<Option<Entry>, CatalogueError> {
         let _settling = self.marked(HashSet::from([name.clone()]));
-        let copy = self.tables.value(PLACING, name.as_str(), |(row, manifest, outboard)| {
-            let entry = from_row(name.as_str(), row)?; // a damaged one is none
-            Some(Copy { entry, manifest: manifest.to_vec(), outboard: outboard.to_vec() })
-        });
-        let Some(copy) = copy?.flatten() else { return Ok(None) };
+        let copy = self.tables.value(PLACING, name.as_str(), Copy::of)?.flatten();
+        let Some(copy) = copy else { return Ok(None) };
         let Entry { path, .. } = &copy.entry;
         let moved = stamp_at(path).filter(|there| is_still(&copy.entry, path, there));
         self.end_exchange(&copy.entry, moved.is_some());
@@ -125,15 +130,23 @@ impl Catalogue {
         }
     }
 
+    /// Notes that a file with this stamp, from a pipe, will be moved to the place of `name`: if the process ends before it
+    /// is published, it is known to be this peer's, and may be replaced. Blocking.
+    pub(crate) fn note_piped(&self, name: &FileName, stamp: Stamp) -> Result<(), CatalogueError> {
+        let write = self.tables.begin()?;
+        write.put(PIPED, [(name.as_str(), Some(stamp))])?;
+        self.tables.commit(write)
+    }
+
+    /// Whether the file with the stamp `there`, in the place of `name`, came from a pipe and was not published. Blocking.
+    pub(crate) fn is_piped(&self, name: &FileName, there: Option<Stamp>) -> Result<bool, CatalogueError> {
+        let noted = self.tables.row(PIPED, name.as_str())?;
+        Ok(noted.zip(there).is_some_and(|(noted, there)| noted.is_moved_to(&there)))
+    }
+
     /// Ends all that the last process left. Blocking.
     pub(crate) fn settle_all(&self) -> Result<(), CatalogueError> {
-        let placing = self.tables.read(|committed| {
-            let mut names = Vec::new();
-            for row in committed.table(PLACING)?.range::<&str>(..)? {
-                names.extend(FileName::new(row?.0.value()));
-            }
-            Ok(names)
-        })?;
+        let placing = self.tables.rows(PLACING, .., usize::MAX, |name, _| FileName::new(name).ok())?;
         placing.iter().try_for_each(|name| self.settle(name).map(drop))?;
         self.sweep_packs()
     }
@@ -144,6 +157,18 @@ impl Catalogue {
         self.placed.wait_while(&mut placing, |placing| !placing.is_disjoint(&names));
         placing.extend(names.iter().cloned());
         Placing { catalogue: self, names }
+    }
+}
+
+impl Write<'_> {
+    /// Returns for each name whether it had a row, and what its copy passes over.
+    pub(super) fn end_placing<'a>(
+        &self,
+        names: impl Iterator<Item = &'a FileName> + Clone,
+    ) -> Result<Vec<(bool, Option<PassedOver>)>, CatalogueError> {
+        let passing = self.take(PASSING, names.clone().map(FileName::as_str), |passed| passed.value())?;
+        let placing = self.take(PLACING, names.map(FileName::as_str), |_| ())?;
+        Ok(placing.iter().map(Option::is_some).zip(passing.into_iter().map(Option::flatten)).collect())
     }
 }
 

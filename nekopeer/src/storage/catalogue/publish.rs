@@ -11,8 +11,8 @@ use rayon::{
 use super::{
     Catalogue, CatalogueError, Entry,
     numbering::{Known, Numbered, Substance},
-    schema::AVERAGES,
-    untold::Row,
+    schema::{AVERAGES, PIPED, UNTOLD},
+    untold::Untold,
     write::Write,
 };
 use crate::content::{
@@ -112,28 +112,21 @@ impl Catalogue {
             Some(signers) => signers.install(|| next.into_par_iter().map(sign).collect()),
             None => next.into_iter().map(sign).collect(),
         };
-        let (mut entries, mut averages) =
-            (Vec::with_capacity(drafts.len()), Vec::with_capacity(drafts.len()));
+        let stored = drafts.iter().zip(&results).filter(|(_, published)| published.is_ok());
+        write.put(AVERAGES, stored.map(|(draft, _)| (draft.name.as_str(), draft.chunked.average)))?;
+        let (mut new, mut unchanged) = (Vec::with_capacity(drafts.len()), Vec::new());
         for (Draft { path, chunked, .. }, published) in drafts.into_iter().zip(&results) {
             let Ok(published) = published else { continue };
             let record = published.record().clone();
-            averages.push(chunked.average);
             let (stamp, hashed_at_ns) = (chunked.stamp, chunked.hashed_at_ns);
             let entry = Entry { record, path, stamp, hashed_at_ns, newest: None, origin_addr: None };
-            if entry.stores_manifest() {
-                write.put_manifest(&entry.record.manifest, &chunked.manifest, &chunked.outboard)?;
+            write.put_manifest(&entry, &chunked.manifest, &chunked.outboard)?;
+            match published {
+                Published::New(_) => new.push(entry),
+                Published::Unchanged(_) => unchanged.push(entry),
             }
-            entries.push(entry);
         }
-        write.set_averages(entries.iter().map(|entry| &entry.record.name).zip(averages))?;
-        write.set_versions(entries.iter().map(|entry| (&entry.record.name, entry.record.version)))?;
-        write.end_piped(entries.iter().map(|entry| &entry.record.name))?;
-        let is_new = |published: &Published| match published {
-            Published::New(record) => Some(record.clone()),
-            Published::Unchanged(_) => None,
-        };
-        let new = results.iter().flatten().filter_map(is_new).collect();
-        self.commit_published(write, new, entries)?;
+        self.commit_published(write, new, unchanged)?;
         Ok(results)
     }
 
@@ -181,22 +174,30 @@ impl Catalogue {
         for seen in above {
             let own = self.get_stated(&seen.name).filter(|entry| self.is_own(entry));
             let Some(entry) = own.filter(|entry| !entry.record.replaces(seen)) else { continue };
-            let newest = entry.newest.as_ref().map(|newest| newest.version);
-            let last = write.version(&seen.name)?.max(self.above()?).max(newest).max(Some(seen.version));
-            let Some(version) = last.and_then(Version::next) else {
+            let Some(version) = self.next_number(&write, &entry, Some(seen.version))? else {
                 tracing::warn!(name = %seen.name, "no version number is left");
                 continue;
             };
             let record = Record { version, ..Record::clone(&entry.record) }.sign(&self.identity)?;
-            write.set_version(&seen.name, version)?;
             let taken = entry.record.version;
             let entry = Entry { record: record.clone(), newest: None, ..Entry::clone(&entry) };
             records.push((taken, record));
             entries.push(entry);
         }
-        let new = records.iter().map(|(_, record)| record.clone()).collect();
-        self.commit_published(write, new, entries)?;
+        self.commit_published(write, entries, Vec::new())?;
         Ok(records)
+    }
+
+    /// The number of the next version of `entry`, which is also above `seen`; `None` if none is left.
+    pub(super) fn next_number(
+        &self,
+        write: &Write<'_>,
+        entry: &Entry,
+        seen: Option<Version>,
+    ) -> Result<Option<Version>, CatalogueError> {
+        let newest = entry.newest.as_ref().map(|newest| newest.version);
+        let last = write.version(&entry.record.name)?.max(self.above()?).max(newest).max(seen);
+        Ok(last.max(Some(entry.record.version)).and_then(Version::next))
     }
 
     /// Takes over `records`, which this key published elsewhere, as the versions of the same bytes here;
@@ -211,8 +212,6 @@ impl Catalogue {
             }) else {
                 continue;
             };
-            let last = write.version(&record.name)?.max(Some(record.version)).unwrap_or(record.version);
-            write.set_version(&record.name, last)?;
             let newest = entry.newest.clone().filter(|newest| newest.replaces(record));
             let entry = Entry { record: record.clone(), newest, ..Entry::clone(&entry) };
             adopted.push(record.clone());
@@ -227,7 +226,8 @@ impl Catalogue {
     pub(crate) fn restamp(
         &self,
         seen: &Entry,
-        (path, stamp): (PathBuf, Stamp),
+        path: PathBuf,
+        stamp: Stamp,
         hashed_at_ns: i128,
     ) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
@@ -241,26 +241,29 @@ impl Catalogue {
         self.commit_published(write, Vec::new(), vec![entry])
     }
 
-    /// Commits `entries`, of which `new` are versions that no indexer was told.
+    /// Commits entries of `new` versions, of which no indexer was told, and of others. Their numbers are used up.
     pub(super) fn commit_published(
         &self,
         write: Write<'_>,
-        new: Vec<VerifiedRecord>,
-        entries: Vec<Entry>,
+        new: Vec<Entry>,
+        others: Vec<Entry>,
     ) -> Result<(), CatalogueError> {
-        for Entry { record, .. } in &entries {
-            if self.tables.untold(&record.name)?.is_some_and(|row| !row.is_of(record)) {
-                write.set_untold([(&record.name, None)].into_iter())?;
+        for Entry { record, .. } in &others {
+            if self.tables.row(UNTOLD, record.name.as_str())?.is_some_and(|row| !row.is_of(record)) {
+                write.remove(UNTOLD, [record.name.as_str()])?;
             }
         }
         let is_new = |name: &FileName| {
             let before = self.get_stated(name).filter(|entry| self.is_own(entry));
             before.is_none_or(|before| self.pending(&before.record).is_some_and(|pending| pending.is_new))
         };
-        let row = |record: &VerifiedRecord| Row::of(record, is_new(&record.name));
-        let rows: Vec<(&FileName, Row)> = new.iter().map(|record| (&record.name, row(record))).collect();
-        write.set_untold(rows.iter().map(|(name, row)| (*name, Some(row))))?;
-        write.put_entries(&entries)?;
+        let row = |Entry { record, .. }: &Entry| Some(Untold::of(record, is_new(&record.name)));
+        write.put(UNTOLD, new.iter().map(|entry| (entry.record.name.as_str(), row(entry))))?;
+        let entries: Vec<Entry> = new.into_iter().chain(others).collect();
+        let own = entries.iter().filter(|entry| self.is_own(entry)).map(|entry| &entry.record);
+        write.use_up(own.clone().map(|record| (&record.name, record.version)))?;
+        write.remove(PIPED, own.map(|record| record.name.as_str()))?;
+        write.put_entries(entries)?;
         // The rows are visible with the entries: a session that registers them must know that they are news.
         self.tables.commit(write)
     }

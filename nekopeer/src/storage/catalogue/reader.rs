@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nekoproto::{FileName, NodeId, Record, Version, codec};
+use nekoproto::{FileName, NodeId, Record, Version};
 use serde::{Deserialize, Serialize};
 
 use super::{Catalogue, CatalogueError, entry::PassedOver, schema::READERS, write::Write};
@@ -103,14 +103,9 @@ impl Reader {
     }
 }
 
-/// What was stored here, also before there was `keep_max`, its last field.
-fn from_row(row: &[u8]) -> Reader {
-    codec::decode(row).or_else(|_| codec::decode(&[row, &[0]].concat())).unwrap_or_default()
-}
-
 impl Catalogue {
     pub(crate) fn reader(&self, name: &FileName) -> Result<Reader, CatalogueError> {
-        Ok(self.tables.value(READERS, name.as_str(), from_row)?.unwrap_or_default())
+        Ok(self.tables.row(READERS, name.as_str())?.unwrap_or_default())
     }
 
     /// Changes what is wanted of `names`, in one transaction. Blocking.
@@ -136,16 +131,12 @@ impl Catalogue {
             let mut reader = before.clone();
             change(&mut reader);
             if reader != before {
-                rows.push((name.as_str(), codec::encode(&reader).unwrap_or_default())); // some hundred bytes
+                rows.push((name.as_str(), Some(reader)));
             }
         }
-        if rows.is_empty() {
-            return Ok(false);
-        }
-        write.with(READERS, |table| {
-            rows.iter().try_for_each(|(name, row)| table.insert(*name, row.as_slice()).map(drop))
-        })?;
-        Ok(true)
+        let is_changed = !rows.is_empty();
+        write.put(READERS, rows)?;
+        Ok(is_changed)
     }
 }
 
@@ -190,15 +181,6 @@ mod tests {
         assert_eq!([1, 2].map(|n| reader.accepted_by(id(n))), [Some(version(3)), Some(version(2))]);
         reader.accept(id(5), version(2));
         assert_eq!([1, 2, 5].map(|n| reader.accepted_by(id(n)).is_some()), [true, false, true]);
-    }
-
-    #[test]
-    fn what_was_wanted_before_there_was_a_last_field_is_wanted_still() {
-        let reader = Reader { keep: 3, keep_max: None, ..Reader::default() };
-        let row = codec::encode(&reader).unwrap();
-        assert_eq!(from_row(&row[..row.len() - 1]), reader);
-        let reader = Reader { keep_max: Some(1 << 40), ..reader };
-        assert_eq!(from_row(&codec::encode(&reader).unwrap()), reader);
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use nekoproto::{FileName, Version};
 
-use super::{Catalogue, CatalogueError, Entry, schema::META};
+use super::{
+    Catalogue, CatalogueError, Entry,
+    schema::{AVERAGES, META},
+};
 use crate::content::{chunker::Chunked, stamp::now_ns};
 
 /// The key of [`META`] that says that a catalogue was lost before this one.
@@ -31,27 +34,20 @@ impl Catalogue {
         floors: &[Entry],
     ) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
-        for (name, version) in versions {
-            let last = write.version(name)?.map_or(*version, |last| last.max(*version));
-            write.set_version(name, last)?;
-        }
-        floors.iter().try_for_each(|floor| write.put_floor(floor))?;
-        let (mut entries, mut new, mut averages) = (Vec::new(), Vec::new(), Vec::new());
+        write.use_up(versions.iter().map(|(name, version)| (name, *version)))?;
+        floors.iter().try_for_each(|floor| write.put_floor(floor.clone()))?;
+        let (mut untold, mut listed) = (Vec::new(), Vec::new());
         for Restored { entry, chunked, is_untold } in files {
             if self.entry(&entry.record.name)?.is_some() {
                 continue;
             }
-            if entry.stores_manifest() {
-                write.put_manifest(&entry.record.manifest, &chunked.manifest, &chunked.outboard)?;
-            }
+            write.put_manifest(&entry, &chunked.manifest, &chunked.outboard)?;
             if self.is_own(&entry) {
-                averages.push((entry.record.name.clone(), chunked.average));
+                write.put(AVERAGES, [(entry.record.name.as_str(), chunked.average)])?;
             }
-            new.extend(is_untold.then(|| entry.record.clone()));
-            entries.push(entry);
+            if is_untold { &mut untold } else { &mut listed }.push(entry);
         }
-        write.set_averages(averages.iter().map(|(name, average)| (name, *average)))?;
-        self.commit_published(write, new, entries)
+        self.commit_published(write, untold, listed)
     }
 
     /// From now on every new number is above the seconds since 1970: the names may have been published before, also later
@@ -67,7 +63,7 @@ impl Catalogue {
             return Err(CatalogueError::ClockNotSet);
         }
         let write = self.tables.begin()?;
-        write.with(META, |meta| meta.insert(ABOVE, seconds.to_be_bytes().as_slice()).map(drop))?;
+        write.put(META, [(ABOVE, seconds.to_be_bytes().as_slice())])?;
         self.tables.commit(write)
     }
 
@@ -80,10 +76,7 @@ impl Catalogue {
     /// Notes whether an earlier catalogue was lost, and nothing was brought back yet. Blocking.
     pub(crate) fn set_lost(&self, is_lost: bool) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
-        write.with(META, |meta| match is_lost {
-            true => meta.insert(LOST, [].as_slice()).map(drop),
-            false => meta.remove(LOST).map(drop),
-        })?;
+        if is_lost { write.put(META, [(LOST, [].as_slice())]) } else { write.remove(META, [LOST]) }?;
         self.tables.commit(write)
     }
 

@@ -1,30 +1,29 @@
 //! Whether the catalogue is damaged, and what can still be read of one that is. It is kept aside, as it was found.
 
 use std::{
+    cell::RefCell,
     fs, io,
     path::{Path, PathBuf},
 };
 
 use nekoproto::{FileName, NodeId, Version};
-use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
+use redb::{AccessGuard, Database, ReadableTable, Value};
+use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use super::{
     CatalogueError, Entry, FILE,
     database::Tables,
-    entry::from_row,
-    guard::{Guarded, guarded},
+    guard::{guarded, guarded_part},
     schema::{Definition, FILES, FLOORS, VERSIONS},
-    tables::PageStart,
 };
 
-/// Entries that are read at once.
-const PAGE: usize = 1024;
 /// Damaged catalogues that are kept aside.
 const ASIDE_MAX: u32 = 1000;
 
 /// What was found in a data folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "lowercase")]
 pub(crate) enum Examined {
     Intact,
     /// There is none, or one that was begun because there was none.
@@ -32,7 +31,7 @@ pub(crate) enum Examined {
     Damaged {
         why: String,
         /// Where it is now.
-        aside: PathBuf,
+        aside: String,
     },
 }
 
@@ -44,8 +43,6 @@ pub(crate) struct Salvaged {
     pub(crate) versions: Vec<(FileName, Version)>,
     /// See [`Catalogue::floors`](super::Catalogue::floors).
     pub(crate) floors: Vec<Entry>,
-    /// Whether nothing that was published or held is missing in `entries`.
-    pub(crate) is_whole: bool,
     /// Whether `versions` are the last numbers of all names.
     pub(crate) knows_numbers: bool,
 }
@@ -57,7 +54,7 @@ pub(crate) fn examine(folder: &Path, node: NodeId) -> Result<(Examined, Salvaged
     let failed = |error: io::Error| CatalogueError::database(&path, error);
     match fs::symlink_metadata(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok((Examined::Missing, salvage_earlier(&path)));
+            return Ok((Examined::Missing, salvage_earlier(&path, node)));
         }
         Err(error) => return Err(failed(error)),
         Ok(found) if !found.is_file() => {
@@ -65,57 +62,93 @@ pub(crate) fn examine(folder: &Path, node: NodeId) -> Result<(Examined, Salvaged
         }
         Ok(_) => {}
     }
-    let why = match checked(&path, node) {
-        Ok(true) => return Ok((Examined::Missing, salvage_earlier(&path))),
+    let mut salvaged = Salvaged::default();
+    let read = read_all(&path, node, &mut salvaged);
+    let why = match read.and_then(|is_lost| check_pages(&path).map(|()| is_lost)) {
+        Ok(true) => return Ok((Examined::Missing, salvage_earlier(&path, node))),
         Ok(false) => return Ok((Examined::Intact, Salvaged::default())),
-        Err(CatalogueError::Damaged { what, .. }) => what,
-        Err(error @ CatalogueError::DamagedEntry { .. }) => error.to_string(),
-        Err(error) => return Err(error),
+        Err(error) => damage(error)?,
     };
-    let aside = move_aside(&path).map_err(failed)?;
-    Ok((Examined::Damaged { why, aside }, salvage_last(&path)))
+    let aside = names_aside(&path).find(|aside| fs::symlink_metadata(aside).is_err());
+    let aside = aside.ok_or_else(|| failed(io::ErrorKind::AlreadyExists.into()))?;
+    fs::rename(&path, &aside).map_err(failed)?;
+    Ok((Examined::Damaged { why, aside: aside.display().to_string() }, salvaged))
 }
 
-/// The same where the catalogue was lost since: later numbers may have been given.
-fn salvage_earlier(path: &Path) -> Salvaged {
-    Salvaged { knows_numbers: false, ..salvage_last(path) }
-}
-
-/// What can be read of the catalogue that was moved aside last, also by a repair that did not come to its end.
-fn salvage_last(path: &Path) -> Salvaged {
-    let Some(aside) = names_aside(path).take_while(|aside| aside.exists()).last() else {
-        return Salvaged::default();
-    };
-    if fs::metadata(&aside).is_ok_and(|found| found.len() == 0) {
-        return Salvaged::default();
+/// What is damaged, if this error says that something is.
+fn damage(error: CatalogueError) -> Result<String, CatalogueError> {
+    match error {
+        CatalogueError::Damaged { what, .. } => Ok(what),
+        CatalogueError::DamagedEntry { .. } => Ok(error.to_string()),
+        _ => Err(error),
     }
-    salvage(&aside).unwrap_or_else(|error| {
-        tracing::warn!(%error, path = %aside.display(), "nothing can be read of the damaged catalogue");
-        Salvaged::default()
-    })
 }
 
-/// Reads all of it; whether it was begun because there was none.
-fn checked(path: &Path, node: NodeId) -> Result<bool, CatalogueError> {
-    let is_lost = {
-        let tables = Tables::open(path, node)?;
-        let mut start = PageStart::default();
-        loop {
-            let page = tables.page(&start, PAGE)?;
-            page.entries.into_iter().try_for_each(|entry| entry.map(drop))?;
-            match page.next {
-                Some(next) => start = next,
-                None => break tables.is_lost()?,
-            }
+/// What can be read of the catalogue that was moved aside last, also by a repair that did not come to its end. Later
+/// numbers may have been given since.
+fn salvage_earlier(path: &Path, node: NodeId) -> Salvaged {
+    let mut salvaged = Salvaged::default();
+    if let Some(aside) = names_aside(path).take_while(|aside| aside.exists()).last() {
+        let copy = copy_of(&aside).map_err(|error| CatalogueError::database(&aside, error));
+        if let Err(error) = copy.and_then(|copy| read_all(copy.path(), node, &mut salvaged)) {
+            let what = damage(error).unwrap_or_else(|error| error.to_string());
+            tracing::warn!(what, path = %aside.display(), "not all can be read of the damaged catalogue");
         }
+    }
+    Salvaged { knows_numbers: false, ..salvaged }
+}
+
+/// Reads what can be read; whether it was begun because there was none.
+fn read_all(path: &Path, node: NodeId, salvaged: &mut Salvaged) -> Result<bool, CatalogueError> {
+    let tables = Tables::open(path, node)?;
+    let verify = |entry: &Entry| entry.record.to_signed().verify().is_ok();
+    let (entries, entries_read) =
+        read_rows(&tables, FILES, |name, row| Some(tables.checked(name, row.value().filter(verify))));
+    let (versions, versions_read) = read_rows(&tables, VERSIONS, |name, number| {
+        Some((FileName::new(name).ok()?, Version::new(number.value())?))
+    });
+    let (floors, floors_read) = read_rows(&tables, FLOORS, |_, row| row.value().filter(verify));
+    let mut damaged = None;
+    salvaged.entries =
+        entries.into_iter().filter_map(|row| row.map_err(|error| damaged = Some(error)).ok()).collect();
+    salvaged.entries.sort_by(|a, b| a.record.name.cmp(&b.record.name));
+    salvaged.entries.dedup_by(|a, b| a.record.name == b.record.name);
+    (salvaged.versions, salvaged.floors, salvaged.knows_numbers) = (versions, floors, versions_read.is_ok());
+    entries_read.and(versions_read).and(floors_read)?;
+    damaged.map_or_else(|| tables.is_lost(), Err)
+}
+
+/// What `take` makes of the rows of a table from both ends up to the damage, some of them twice.
+fn read_rows<K: redb::Key + 'static, V: Value + 'static, T>(
+    tables: &Tables,
+    table: Definition<K, V>,
+    take: impl Fn(K::SelfType<'_>, AccessGuard<'_, V>) -> Option<T>,
+) -> (Vec<T>, Result<(), CatalogueError>) {
+    let taken = RefCell::new(Vec::new());
+    let read = |from_end| {
+        tables.read(|committed| {
+            let Some(table) = committed.table(table)? else { return Ok(()) };
+            let mut rows = table.iter()?;
+            while let Some(row) = if from_end { rows.next_back() } else { rows.next() } {
+                let (key, value) = row?;
+                taken.borrow_mut().extend(take(key.value(), value));
+            }
+            Ok(())
+        })
     };
+    let all = read(false).or_else(|error| read(true).and(Err(error)));
+    (taken.into_inner(), all)
+}
+
+/// Whether all pages are what was written.
+fn check_pages(path: &Path) -> Result<(), CatalogueError> {
     let whole = guarded(|| {
         let copy = copy_of(path)?;
-        let mut database = Database::open(copy.path())?;
+        let mut database = guarded_part(|| Database::open(copy.path()))?;
         Ok::<_, redb::Error>(database.check_integrity()?)
     });
     match whole.map_err(|error| CatalogueError::database(path, error))? {
-        true => Ok(is_lost),
+        true => Ok(()),
         false => Err(CatalogueError::damaged(path, "its checksums do not match")),
     }
 }
@@ -129,54 +162,4 @@ fn copy_of(path: &Path) -> io::Result<NamedTempFile> {
 
 fn names_aside(path: &Path) -> impl Iterator<Item = PathBuf> {
     (1..ASIDE_MAX).map(|n| path.with_extension(format!("redb.damaged-{n}")))
-}
-
-fn move_aside(path: &Path) -> io::Result<PathBuf> {
-    let aside = names_aside(path).find(|aside| fs::symlink_metadata(aside).is_err());
-    let aside = aside.ok_or(io::ErrorKind::AlreadyExists)?;
-    fs::rename(path, &aside)?;
-    Ok(aside)
-}
-
-fn salvage(aside: &Path) -> Result<Salvaged, redb::Error> {
-    let copy = copy_of(aside)?;
-    let database = Guarded::new(guarded(|| Database::open(copy.path()))?);
-    let transaction = Guarded::new(guarded(|| database.begin_read())?);
-    let verified = |name: &str, row: &[u8]| {
-        from_row(name, row).filter(|entry| entry.record.to_signed().verify().is_ok())
-    };
-    let (mut entries, is_whole) = rows(&transaction, FILES, verified);
-    let (versions, knows_numbers) =
-        rows(&transaction, VERSIONS, |name, number| Some((FileName::new(name).ok()?, Version::new(number)?)));
-    let (floors, _) = rows(&transaction, FLOORS, |(name, _), row| verified(name, row));
-    entries.sort_by(|a, b| a.record.name.cmp(&b.record.name));
-    entries.dedup_by(|a, b| a.record.name == b.record.name);
-    Ok(Salvaged { entries, versions, floors, is_whole, knows_numbers })
-}
-
-/// What `take` makes of the rows of a table from both ends up to the damage, some of them twice; and whether all were
-/// read and taken.
-fn rows<K: redb::Key + 'static, V: redb::Value + 'static, T>(
-    transaction: &ReadTransaction,
-    table: Definition<K, V>,
-    take: impl Fn(K::SelfType<'_>, V::SelfType<'_>) -> Option<T>,
-) -> (Vec<T>, bool) {
-    let (mut taken, mut is_whole) = (Vec::new(), true);
-    for from_end in [false, true] {
-        let read = guarded(|| {
-            let table = transaction.open_table(table)?;
-            let mut rows = table.iter()?;
-            while let Some(row) = if from_end { rows.next_back() } else { rows.next() } {
-                let (key, value) = row?;
-                let row = take(key.value(), value.value());
-                is_whole &= row.is_some();
-                taken.extend(row);
-            }
-            Ok::<_, redb::Error>(())
-        });
-        if read.is_ok() {
-            return (taken, is_whole && !from_end);
-        }
-    }
-    (taken, false)
 }

@@ -15,6 +15,22 @@ const COMMITS: u64 = 700;
 /// Names that are put and removed.
 const NAMES: u64 = 8;
 
+/// Writes while three threads read.
+pub(super) fn beside_readers(read: impl Fn() + Sync, write: impl FnOnce()) {
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Relaxed) {
+                    read();
+                }
+            });
+        }
+        let _done = scopeguard::guard((), |()| is_done.store(true, Ordering::Relaxed));
+        write();
+    });
+}
+
 /// What peers and indexers ask of a catalogue, once.
 fn read(catalogue: &Catalogue, names: &[FileName]) {
     for name in names {
@@ -35,27 +51,20 @@ fn read(catalogue: &Catalogue, names: &[FileName]) {
 
 #[test]
 fn readers_beside_commits_keep_no_page_that_is_freed() {
-    let folder = Folder::new();
-    let catalogue = folder.open();
+    let (folder, catalogue) = Folder::begin();
     let names: Vec<FileName> = (0..NAMES).map(|n| FileName::new(&format!("f{n}")).unwrap()).collect();
-    let is_done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                while !is_done.load(Ordering::Relaxed) {
-                    read(&catalogue, &names);
+    beside_readers(
+        || read(&catalogue, &names),
+        || {
+            for commit in 1..=COMMITS {
+                let name = &names[usize::try_from(commit % NAMES).unwrap()];
+                if commit / NAMES % 3 == 2 {
+                    catalogue.remove(name).unwrap();
+                } else {
+                    let content = u8::try_from(commit % 11).unwrap();
+                    catalogue.put_copy(copy(&folder, name.as_str(), commit, content)).unwrap();
                 }
-            });
-        }
-        let _done = scopeguard::guard((), |()| is_done.store(true, Ordering::Relaxed));
-        for commit in 1..=COMMITS {
-            let name = &names[usize::try_from(commit % NAMES).unwrap()];
-            if commit / NAMES % 3 == 2 {
-                catalogue.remove(name).unwrap();
-            } else {
-                let content = u8::try_from(commit % 11).unwrap();
-                catalogue.put_copy(copy(&folder, name.as_str(), commit, content)).unwrap();
             }
-        }
-    });
+        },
+    );
 }

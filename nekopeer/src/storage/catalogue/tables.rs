@@ -1,22 +1,19 @@
 //! What is read from the catalogue: each operation asks what was committed last, without waiting for a writer.
 
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 #[cfg(test)]
 use std::sync::atomic::Ordering;
 
-use nekoproto::{ContentHash, FileName, ManifestHash, codec};
-use redb::ReadOnlyTable;
-#[cfg(test)]
-use redb::ReadableTableMetadata;
+use nekoproto::FileName;
+use redb::{AccessGuard, Value};
 
 #[cfg(test)]
-use super::schema::{CONTENTS, FILES, MANIFESTS, SIZES};
+use super::schema::{MANIFESTS, kind};
 use super::{
-    database::{Committed, Tables},
-    entry::{Entry, from_row},
+    database::Tables,
+    entry::Entry,
     error::CatalogueError,
-    schema::{Definition, HalfHash, MANIFEST_USERS, half},
-    untold::Row,
+    schema::{Definition, FILES, INDEX, Row, Stored},
 };
 
 /// Some entries, in the order of their names.
@@ -39,110 +36,84 @@ impl PageStart {
     }
 }
 
-#[cfg(test)]
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub(super) files: u64,
-    pub(super) contents: u64,
-    pub(super) users: u64,
-    pub(super) sizes: u64,
-    pub(super) manifests: u64,
-}
-
 impl Tables {
     pub(super) fn get(&self, name: &str) -> Result<Option<Entry>, CatalogueError> {
-        self.read(|committed| self.entry_in(committed, name))?.transpose()
-    }
-
-    fn entry_in(
-        &self,
-        committed: &Committed,
-        name: &str,
-    ) -> Result<Option<Result<Entry, CatalogueError>>, redb::Error> {
-        Ok(committed.files.get(name)?.map(|row| self.decode(name, row.value())))
+        self.value(FILES, name, |row| row)?.map(|row| self.checked(name, row)).transpose()
     }
 
     /// At most `limit` entries from `start` on.
     pub(super) fn page(&self, start: &PageStart, limit: usize) -> Result<Page, CatalogueError> {
-        let after = start.0.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        self.read(|committed| {
-            let (mut entries, mut last) = (Vec::with_capacity(limit), None);
-            for row in committed.files.range::<&str>((after, Bound::Unbounded))?.take(limit) {
-                let (name, row) = row?;
-                entries.push(self.decode(name.value(), row.value()));
-                last = Some(name);
-            }
-            let next =
-                last.filter(|_| entries.len() == limit).map(|name| PageStart(Some(name.value().to_owned())));
-            Ok(Page { entries, next })
-        })
+        let after = (start.0.as_deref().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let entry = |name: &str, row| Some((name.to_owned(), self.checked(name, row)));
+        let rows = self.rows(FILES, after, limit, |name, row| entry(name, row.value()))?;
+        let last = rows.last().filter(|_| rows.len() == limit);
+        let next = last.map(|(name, _)| PageStart(Some(name.clone())));
+        Ok(Page { entries: rows.into_iter().map(|(_, entry)| entry).collect(), next })
     }
 
-    /// Entries with this content, at most `limit`.
-    pub(super) fn with_content(
-        &self,
-        content: &ContentHash,
-        limit: usize,
-    ) -> Result<Vec<Entry>, CatalogueError> {
-        let has = |entry: &Entry| entry.record.content == *content;
-        self.read(|committed| {
-            self.named_in(committed, &committed.contents, half(content.as_bytes()), limit, has)
-        })
+    pub(super) fn checked(&self, name: &str, row: Option<Entry>) -> Result<Entry, CatalogueError> {
+        #[cfg(test)]
+        self.rows_read.fetch_add(1, Ordering::Relaxed);
+        row.filter(|entry| entry.record.name.as_str() == name)
+            .ok_or_else(|| CatalogueError::DamagedEntry { path: self.path.clone(), name: name.to_owned() })
     }
 
-    /// Entries with this manifest, at most `limit`.
-    pub(super) fn with_manifest(
+    /// Entries with this key of a [kind](super::schema::kind), of at most `limit` those that `has` is true of.
+    pub(super) fn with_key(
         &self,
-        hash: &ManifestHash,
-        limit: usize,
-    ) -> Result<Vec<Entry>, CatalogueError> {
-        let has = |entry: &Entry| entry.record.manifest == *hash;
-        self.read(|committed| {
-            let users = committed.table(MANIFEST_USERS)?;
-            self.named_in(committed, &users, half(hash.as_bytes()), limit, has)
-        })
-    }
-
-    fn named_in(
-        &self,
-        committed: &Committed,
-        index: &ReadOnlyTable<(&'static HalfHash, &'static str), ()>,
-        key: &HalfHash,
+        (kind, key): (u8, u128),
         limit: usize,
         has: impl Fn(&Entry) -> bool,
-    ) -> Result<Vec<Entry>, redb::Error> {
+    ) -> Result<Vec<Entry>, CatalogueError> {
+        let range = (kind, key, "")..(kind, key.saturating_add(1), "");
+        let names = self.rows(INDEX, range, limit, |(_, _, name), _| Some(name.to_owned()))?;
         let mut entries = Vec::new();
-        for found in index.range((key, "")..)?.take(limit) {
-            let (found, _) = found?;
-            let (half, name) = found.value();
-            if half != key {
-                break;
+        for name in names {
+            match self.get(&name) {
+                Err(CatalogueError::DamagedEntry { .. }) => {} // it does not hide the others
+                entry => entries.extend(entry?.filter(&has)),
             }
-            // A damaged entry does not hide the others.
-            let entry = self.entry_in(committed, name)?.and_then(Result::ok);
-            entries.extend(entry.filter(&has));
         }
         Ok(entries)
     }
 
-    /// The version of `name` that not every indexer has listed. A damaged row counts as none.
-    pub(super) fn untold(&self, name: &FileName) -> Result<Option<Row>, CatalogueError> {
+    /// What `take` makes of the value of one key.
+    pub(super) fn value<K: redb::Key + 'static, V: Value + 'static, T>(
+        &self,
+        table: Definition<K, V>,
+        key: K::SelfType<'_>,
+        take: impl Fn(V::SelfType<'_>) -> T,
+    ) -> Result<Option<T>, CatalogueError> {
         self.read(|committed| {
-            let row = committed.untold.get(name.as_str())?;
-            Ok(row.and_then(|row| codec::decode(row.value()).ok()))
+            let Some(table) = committed.table(table)? else { return Ok(None) };
+            Ok(table.get(&key)?.map(|found| take(found.value())))
         })
     }
 
-    /// Whether `is_it` returns true of one of these versions.
-    pub(super) fn any_untold(&self, is_it: impl Fn(&str, &Row) -> bool) -> Result<bool, CatalogueError> {
+    /// The row of one key. A damaged one counts as none.
+    pub(super) fn row<K: redb::Key + 'static, V: Stored>(
+        &self,
+        table: Definition<K, Row<V>>,
+        key: K::SelfType<'_>,
+    ) -> Result<Option<V>, CatalogueError> {
+        Ok(self.value(table, key, |row| row)?.flatten())
+    }
+
+    /// What `take` makes of the rows of a range, at most `limit` of them.
+    pub(super) fn rows<'k, K: redb::Key + 'static, V: Value + 'static, T>(
+        &self,
+        table: Definition<K, V>,
+        range: impl RangeBounds<K::SelfType<'k>> + Clone + 'k,
+        limit: usize,
+        take: impl Fn(K::SelfType<'_>, AccessGuard<'_, V>) -> Option<T>,
+    ) -> Result<Vec<T>, CatalogueError> {
         self.read(|committed| {
-            for row in committed.untold.range::<&str>(..)? {
-                let (name, row) = row?;
-                if codec::decode(row.value()).is_ok_and(|row| is_it(name.value(), &row)) {
-                    return Ok(true);
-                }
-            }
-            Ok(false)
+            let Some(table) = committed.table(table)? else { return Ok(Vec::new()) };
+            let rows = table.range(range.clone())?;
+            let taken = rows.filter_map(|row| {
+                row.map(|(key, row)| take(key.value(), row)).map_err(redb::Error::from).transpose()
+            });
+            taken.take(limit).collect()
         })
     }
 
@@ -152,37 +123,13 @@ impl Tables {
         self.rows_read.load(Ordering::Relaxed)
     }
 
-    /// Number of rows of the tables that follow from the entries.
+    /// Number of entries, of their keys by content, manifest and size, and of manifests.
     #[cfg(test)]
-    pub(super) fn counts(&self) -> Result<Counts, CatalogueError> {
-        self.read(|committed| {
-            Ok(Counts {
-                files: committed.table(FILES)?.len()?,
-                contents: committed.table(CONTENTS)?.len()?,
-                users: committed.table(MANIFEST_USERS)?.len()?,
-                sizes: committed.table(SIZES)?.len()?,
-                manifests: committed.table(MANIFESTS)?.len()?,
-            })
-        })
-    }
-
-    fn decode(&self, name: &str, row: &[u8]) -> Result<Entry, CatalogueError> {
-        #[cfg(test)]
-        self.rows_read.fetch_add(1, Ordering::Relaxed);
-        from_row(name, row)
-            .ok_or_else(|| CatalogueError::DamagedEntry { path: self.path.clone(), name: name.to_owned() })
-    }
-
-    /// What `take` makes of the value of one key.
-    pub(super) fn value<K: redb::Key + 'static, V: redb::Value + 'static, T>(
-        &self,
-        table: Definition<K, V>,
-        key: K::SelfType<'_>,
-        take: impl Fn(V::SelfType<'_>) -> T,
-    ) -> Result<Option<T>, CatalogueError> {
-        self.read(|committed| {
-            let found = committed.table(table)?.get(&key)?;
-            Ok(found.map(|found| take(found.value())))
-        })
+    pub(super) fn counts(&self) -> Result<[usize; 5], CatalogueError> {
+        let keys = self.rows(INDEX, .., usize::MAX, |(kind, ..), _| Some(kind))?;
+        let count = |kind| keys.iter().filter(|key| **key == kind).count();
+        let files = self.rows(FILES, .., usize::MAX, |_, _| Some(()))?.len();
+        let manifests = self.rows(MANIFESTS, .., usize::MAX, |_, _| Some(()))?.len();
+        Ok([files, count(kind::CONTENT), count(kind::MANIFEST), count(kind::SIZE), manifests])
     }
 }

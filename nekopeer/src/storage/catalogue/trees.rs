@@ -2,19 +2,18 @@
 
 use std::{
     ffi::OsStr,
-    io,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
 };
 
-use nekoproto::{ContentHash, FileName, codec};
+use nekoproto::{ContentHash, FileName};
 use serde::{Deserialize, Serialize};
 
-use super::{Catalogue, CatalogueError, schema::TREES};
+use super::{
+    Catalogue, CatalogueError,
+    schema::{Stored, TREES},
+};
 use crate::{content::stamp::Stamp, storage::tree::FolderId};
-
-/// Bytes of a row at most: more than the largest set takes.
-const ROW_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Where a set is unfolded to, and what is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,10 +76,9 @@ fn path(bytes: &[u8]) -> PathBuf {
 impl Catalogue {
     /// Where the set `name` is unfolded to. Blocking.
     pub(crate) fn trees(&self, name: &FileName) -> Result<Option<Trees>, CatalogueError> {
-        let decode = |(at, trees): (&[u8], &[u8])| {
-            Some(Trees { path: path(at), trees: codec::decode(trees).ok()? }) // was stored here
-        };
-        Ok(self.tables.value(TREES, name.as_str(), decode)?.flatten())
+        let trees =
+            |(at, trees): (&[u8], &[u8])| Some(Trees { path: path(at), trees: Stored::of_bytes(trees)? });
+        Ok(self.tables.value(TREES, name.as_str(), trees)?.flatten())
     }
 
     /// The path of the folder of the set `name`. Blocking.
@@ -90,29 +88,17 @@ impl Catalogue {
 
     /// The names of all sets here. Blocking.
     pub(crate) fn sets(&self) -> Result<Vec<FileName>, CatalogueError> {
-        self.tables.read(|committed| {
-            let mut names = Vec::new();
-            for found in committed.table(TREES)?.range::<&str>(..)? {
-                names.extend(FileName::new(found?.0.value()).ok());
-            }
-            Ok(names)
-        })
+        self.tables.rows(TREES, .., usize::MAX, |name, _| FileName::new(name).ok())
     }
 
     /// Notes where the set `name` is unfolded to, or that it is not any more. Blocking.
     pub(crate) fn set_trees(&self, name: &FileName, trees: Option<&Trees>) -> Result<(), CatalogueError> {
-        let mut row = Vec::new();
-        if let Some(Trees { path, trees }) = trees {
-            let encoded = codec::encode_into(&mut row, trees, ROW_BYTES_MAX);
-            encoded.map_err(|error| CatalogueError::not_kept(path, io::Error::other(error)))?;
-        }
         let write = self.tables.begin()?;
-        write.with(TREES, |table| match trees {
-            Some(trees) => {
-                table.insert(name.as_str(), (trees.path.as_os_str().as_bytes(), row.as_slice())).map(drop)
-            }
-            None => table.remove(name.as_str()).map(drop),
-        })?;
+        match trees {
+            None => write.remove(TREES, [name.as_str()]),
+            Some(Trees { path, trees }) => write
+                .put(TREES, [(name.as_str(), (path.as_os_str().as_bytes(), trees.to_bytes().as_slice()))]),
+        }?;
         self.tables.commit(write)
     }
 }

@@ -7,11 +7,11 @@ use std::{collections::HashMap, net::SocketAddr};
 use nekoproto::{FileName, Record, VerifiedRecord, Version};
 use serde::{Deserialize, Serialize};
 
-use super::{Catalogue, CatalogueError};
+use super::{Catalogue, CatalogueError, or_report, schema::UNTOLD};
 
 /// One version that is not listed everywhere. The stored form too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Row {
+pub(super) struct Untold {
     version: Version,
     /// The indexers that have listed it.
     told: Vec<SocketAddr>,
@@ -28,9 +28,9 @@ pub(crate) struct Pending {
 
 /// What was noted since and is not stored yet: the row of a version, or none if every indexer has listed it. It counts
 /// for that version only.
-pub(super) type Noted = HashMap<FileName, (Version, Option<Row>)>;
+pub(super) type Noted = HashMap<FileName, (Version, Option<Untold>)>;
 
-impl Row {
+impl Untold {
     pub(super) const fn of(record: &Record, is_new: bool) -> Self {
         Self { version: record.version, told: Vec::new(), is_new }
     }
@@ -60,13 +60,17 @@ impl Catalogue {
     /// Whether there is a version that no indexer has listed. Blocking.
     pub(crate) fn has_pending(&self) -> bool {
         let noted = self.noted.lock();
-        let is_pending = |name: &str, row: &Row| {
-            row.told.is_empty() && noted.get(name).is_none_or(|(version, _)| *version != row.version)
-        };
-        self.tables.any_untold(is_pending).unwrap_or_else(|error| {
-            tracing::error!(%error, "it is not known what indexers were told");
-            true
-        })
+        let pending = self.tables.rows(UNTOLD, .., 1, |name, row| {
+            let is_noted = |row: &Untold| noted.get(name).is_some_and(|(version, _)| *version == row.version);
+            row.value().filter(|row| row.told.is_empty() && !is_noted(row))
+        });
+        pending.map_or_else(
+            |error| {
+                tracing::error!(%error, "it is not known what indexers were told");
+                true
+            },
+            |pending| !pending.is_empty(),
+        )
     }
 
     /// `indexer`, one of `all`, has listed these versions. Durable with the next change or
@@ -96,9 +100,12 @@ impl Catalogue {
         let saved = self.noted.lock().clone();
         let write = self.tables.begin()?;
         for (name, (version, row)) in &saved {
-            let is_stored = self.tables.untold(name)?.is_some_and(|stored| stored.version == *version);
-            if is_stored {
-                write.set_untold([(name, row.as_ref())].into_iter())?;
+            let name = name.as_str();
+            if self.tables.row(UNTOLD, name)?.is_some_and(|stored| stored.version == *version) {
+                match row {
+                    Some(_) => write.put(UNTOLD, [(name, row.clone())]),
+                    None => write.remove(UNTOLD, [name]),
+                }?;
             }
         }
         self.tables.commit(write)?;
@@ -110,14 +117,11 @@ impl Catalogue {
     }
 
     /// The row of this version, if there is one.
-    fn untold_row(&self, record: &Record, noted: &Noted) -> Option<Row> {
+    fn untold_row(&self, record: &Record, noted: &Noted) -> Option<Untold> {
         if let Some((_, row)) = noted.get(&record.name).filter(|(version, _)| *version == record.version) {
             return row.clone();
         }
-        let row = self.tables.untold(&record.name).unwrap_or_else(|error| {
-            tracing::error!(%error, "it is not known what indexers were told");
-            None
-        });
-        row.filter(|row| row.is_of(record))
+        let row = self.tables.row(UNTOLD, record.name.as_str());
+        or_report(row, "it is not known what indexers were told").filter(|row| row.is_of(record))
     }
 }

@@ -2,14 +2,18 @@
 
 use std::{collections::HashSet, path::PathBuf, sync::Arc};
 
-use nekoproto::{FileName, Record, VerifiedRecord, Version};
-use redb::ReadableTableMetadata;
+use nekoproto::{FileName, Record, VerifiedRecord};
+use redb::ReadableTable;
 
-use super::{Catalogue, CatalogueError, Entry, schema::WITHDRAWN, write::Write};
+use super::{
+    Catalogue, CatalogueError, Entry, or_report,
+    schema::{INDEX, UNTOLD, kind},
+    write::Write,
+};
 use crate::content::stamp::{Stamp, now_ns};
 
 /// Withdrawals that are kept and told of, some 400 bytes each. Beyond that the oldest are forgotten; their numbers are not.
-pub(crate) const WITHDRAWALS_MAX: u64 = 65_536;
+pub(crate) const WITHDRAWALS_MAX: usize = 65_536;
 
 /// Why a name is withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,33 +49,21 @@ impl Catalogue {
 
     /// As [`stated`](Self::stated). What is damaged is reported and counts as none.
     pub(crate) fn get_stated(&self, name: &FileName) -> Option<Arc<Entry>> {
-        self.stated(name).unwrap_or_else(|error| {
-            tracing::error!(%error, "a name is left out");
-            None
-        })
+        or_report(self.stated(name), "a name is left out")
     }
 
     /// Withdraws those of `names` that are published here, durably and in one transaction: the next version of each, pending
-    /// like any other. Copies are removed. `before` is called before that changes anything of a name, if anything does.
-    /// A number that is used up is an error of its name alone. Blocking.
+    /// like any other, of at most `most`, mostly [`WITHDRAWALS_MAX`]. Copies are removed. `before` is called before that
+    /// changes anything of a name, if anything does. A number that is used up is an error of its name alone. Blocking.
     pub(crate) fn withdraw(
         &self,
         names: &[FileName],
         why: Withdrawal,
+        most: usize,
         before: impl Fn(&FileName),
-    ) -> Result<Vec<Result<Gone, CatalogueError>>, CatalogueError> {
-        self.withdraw_within((names, why), before, WITHDRAWALS_MAX)
-    }
-
-    /// The same, of at most `most` withdrawals.
-    pub(super) fn withdraw_within(
-        &self,
-        (names, why): (&[FileName], Withdrawal),
-        before: impl Fn(&FileName),
-        most: u64,
     ) -> Result<Vec<Result<Gone, CatalogueError>>, CatalogueError> {
         let write = self.tables.begin()?;
-        let (above, now_ms) = (self.above()?, u64::try_from(now_ns() / 1_000_000).unwrap_or_default());
+        let now_ms = u64::try_from(now_ns() / 1_000_000).unwrap_or_default();
         let (mut seen, mut entries) = (HashSet::with_capacity(names.len()), Vec::new());
         let withdraw = |name| {
             if !seen.insert(name) {
@@ -82,9 +74,7 @@ impl Catalogue {
                 let is_removed = self.forget_entry(&write, name, entry.as_deref())?;
                 return Ok(Ok(if is_removed { Gone::Forgotten } else { Gone::Unknown }));
             };
-            let newest = entry.newest.as_ref().map(|newest| newest.version);
-            let last = write.version(name)?.max(above).max(newest).max(Some(entry.record.version));
-            let Some(version) = last.and_then(Version::next) else {
+            let Some(version) = self.next_number(&write, entry, None)? else {
                 return Ok(Err(CatalogueError::VersionsUsedUp(name.clone())));
             };
             let terms = entry.record.policy;
@@ -102,24 +92,22 @@ impl Catalogue {
             return Ok(gone);
         }
         changed.iter().for_each(|name| before(name));
-        let new: Vec<VerifiedRecord> = entries.iter().map(|entry| entry.record.clone()).collect();
-        write.set_versions(new.iter().map(|record| (&record.name, record.version)))?;
         write.end_placing(changed.iter().copied())?;
-        write.end_piped(new.iter().map(|record| &record.name))?;
-        let mut oldest = write.forget_oldest_withdrawals(most.saturating_sub(new.len() as u64))?;
-        self.commit_published(write, new, entries)?;
-        for name in changed {
-            self.noted.lock().remove(name);
-            if let Err(error) = self.trim_kept(name) {
-                tracing::warn!(%error, "earlier versions stay on disk"); // until the name is held again
-            }
-        }
+        let mut oldest = write.forget_oldest_withdrawals(most.saturating_sub(entries.len()))?;
+        self.commit_published(write, entries, Vec::new())?;
+        changed.into_iter().for_each(|name| self.end_of(name));
         if let Some(Gone::Withdrawn { oldest: made_room, .. }) =
             gone.iter_mut().flatten().find(|gone| matches!(gone, Gone::Withdrawn { .. }))
         {
             made_room.append(&mut oldest);
         }
         Ok(gone)
+    }
+
+    /// Removes what else is here of a name that is not stated any more.
+    pub(super) fn end_of(&self, name: &FileName) {
+        self.noted.lock().remove(name);
+        or_report(self.trim_kept(name), "earlier versions stay on disk"); // until the name is held again
     }
 
     /// Removes `entry`, that of `name`, also if it is damaged; whether there was one.
@@ -134,23 +122,20 @@ impl Catalogue {
             return Ok(false);
         }
         if let Some(copy) = entry.filter(|entry| !self.is_own(entry)) {
-            write.put_floor(copy)?;
+            write.put_floor(copy.clone())?;
         }
-        write.set_untold([(name, None)].into_iter())?;
+        write.remove(UNTOLD, [name.as_str()])?;
         Ok(true)
     }
-}
 
-impl Catalogue {
     /// Brings back withdrawals of names of which nothing is stated, to be told once more. Blocking.
     pub(crate) fn restore_withdrawals(&self, records: &[VerifiedRecord]) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
-        let most = usize::try_from(WITHDRAWALS_MAX).unwrap_or(usize::MAX);
         let is_lost = |record: &&VerifiedRecord| matches!(self.stated(&record.name), Ok(None));
-        let lost: Vec<VerifiedRecord> = records.iter().filter(is_lost).take(most).cloned().collect();
+        let lost = records.iter().filter(is_lost).take(WITHDRAWALS_MAX);
         // Why is not known: rather unshared than shared against the user's will.
-        let entries = lost.iter().map(|record| entry_of(record.clone(), PathBuf::new())).collect();
-        self.commit_published(write, lost, entries)
+        let entries = lost.map(|record| entry_of(record.clone(), PathBuf::new())).collect();
+        self.commit_published(write, entries, Vec::new())
     }
 }
 
@@ -160,16 +145,15 @@ fn entry_of(record: VerifiedRecord, path: PathBuf) -> Entry {
 
 impl Write<'_> {
     /// Removes the oldest withdrawals, so that at most `most` stay; returns their names.
-    fn forget_oldest_withdrawals(&self, most: u64) -> Result<Vec<FileName>, CatalogueError> {
-        let mut oldest = Vec::new();
-        while self.with(WITHDRAWN, |table| table.len())? > most {
-            let first = self
-                .with(WITHDRAWN, |table| Ok(table.pop_first()?.map(|(key, _)| key.value().1.to_owned())))?;
-            let Some(name) = first.and_then(|name| FileName::new(&name).ok()) else { break };
-            self.remove_entry(&name)?;
-            self.set_untold([(&name, None)].into_iter())?;
-            oldest.push(name);
-        }
+    fn forget_oldest_withdrawals(&self, most: usize) -> Result<Vec<FileName>, CatalogueError> {
+        let oldest = self.with(INDEX, |index| {
+            let withdrawn = || index.range((kind::WITHDRAWN, 0, "")..(kind::WITHDRAWN + 1, 0, ""));
+            let superfluous = withdrawn()?.count().saturating_sub(most);
+            let names = withdrawn()?.take(superfluous).map(|row| Ok(FileName::new(row?.0.value().2).ok()));
+            names.filter_map(Result::transpose).collect::<Result<Vec<_>, _>>()
+        })?;
+        oldest.iter().try_for_each(|name| self.remove_entry(name).map(drop))?;
+        self.remove(UNTOLD, oldest.iter().map(FileName::as_str))?;
         Ok(oldest)
     }
 }

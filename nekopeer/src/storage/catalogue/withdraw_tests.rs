@@ -6,13 +6,14 @@ use nekoproto::Version;
 use testkit::values::name;
 
 use super::{
-    tests::{Setup, stored, version},
+    model_tests::Folder,
+    tests::{stored, version},
     *,
 };
 
 /// Withdraws `file`, which is published; returns the version, and the names that made room for it.
-fn withdraw(catalogue: &Catalogue, file: &str, most: u64) -> (u64, Vec<FileName>) {
-    let gone = catalogue.withdraw_within((&[name(file)], Withdrawal::Named), |_| {}, most);
+fn withdraw(catalogue: &Catalogue, file: &str, most: usize) -> (u64, Vec<FileName>) {
+    let gone = catalogue.withdraw(&[name(file)], Withdrawal::Named, most, |_| {});
     match gone.unwrap().remove(0).unwrap() {
         Gone::Withdrawn { record, oldest } => (record.version.get(), oldest),
         gone => panic!("{gone:?}"),
@@ -28,17 +29,18 @@ fn stated(catalogue: &Catalogue) -> Vec<(String, bool)> {
 
 #[test]
 fn withdrawal_is_the_next_version_over_restarts_and_no_file() {
-    let setup = Setup::new();
-    setup.publish(&setup.open(), "a", b"");
+    let folder = Folder::new();
+    folder.publish(&folder.open(), "a", b"");
     {
-        let catalogue = setup.open();
+        let catalogue = folder.open();
         assert_eq!(withdraw(&catalogue, "a", 9), (2, Vec::new()));
-        let again =
-            catalogue.withdraw(&[name("a")], Withdrawal::Named, |_| panic!("nothing changes")).unwrap();
+        let again = catalogue
+            .withdraw(&[name("a")], Withdrawal::Named, WITHDRAWALS_MAX, |_| panic!("nothing changes"))
+            .unwrap();
         assert!(matches!(again[..], [Ok(Gone::Unknown)]));
         assert!(!catalogue.remove(&name("a")).unwrap());
     }
-    let catalogue = setup.open();
+    let catalogue = folder.open();
     assert_eq!(stated(&catalogue), [("a".to_owned(), true)]);
     let record = catalogue.get_stated(&name("a")).unwrap().record.clone();
     assert!(catalogue.is_pending(&record), "an indexer is to be told");
@@ -46,16 +48,16 @@ fn withdrawal_is_the_next_version_over_restarts_and_no_file() {
     assert!(catalogue.get(&name("a")).is_none());
     assert!(catalogue.page(&PageStart::default(), 9).unwrap().entries.is_empty());
     assert!(catalogue.with_content(&record.content).is_empty(), "an empty file of that name is not served");
-    assert_eq!(version(&setup.publish(&catalogue, "a", b"")), 3, "also the same bytes");
+    assert_eq!(version(&folder.publish(&catalogue, "a", b"")), 3, "also the same bytes");
     drop(catalogue);
-    assert_eq!(stated(&setup.open()), [("a".to_owned(), false)]);
+    assert_eq!(stated(&folder.open()), [("a".to_owned(), false)]);
 }
 
 #[test]
 fn the_oldest_withdrawals_are_forgotten_and_their_numbers_are_not() {
-    let (setup, catalogue) = Setup::begin();
+    let (folder, catalogue) = Folder::begin();
     for file in ["a", "b", "c"] {
-        setup.publish(&catalogue, file, b"one");
+        folder.publish(&catalogue, file, b"one");
     }
     assert_eq!(withdraw(&catalogue, "c", 2).1, []);
     std::thread::sleep(std::time::Duration::from_millis(2)); // their order is that of their times
@@ -63,9 +65,9 @@ fn the_oldest_withdrawals_are_forgotten_and_their_numbers_are_not() {
     assert_eq!(withdraw(&catalogue, "b", 2).1, [name("c")]);
     assert_eq!(stated(&catalogue), [("a".to_owned(), true), ("b".to_owned(), true)]);
     // One that is published again makes room, too.
-    assert_eq!(version(&setup.publish(&catalogue, "a", b"two")), 3);
+    assert_eq!(version(&folder.publish(&catalogue, "a", b"two")), 3);
     assert_eq!(
-        version(&setup.publish(&catalogue, "c", b"two")),
+        version(&folder.publish(&catalogue, "c", b"two")),
         3,
         "above the withdrawal that was forgotten"
     );
@@ -74,33 +76,37 @@ fn the_oldest_withdrawals_are_forgotten_and_their_numbers_are_not() {
 
 #[test]
 fn copy_of_another_origins_file_takes_the_place_of_a_withdrawal_and_is_forgotten_without_one() {
-    let (setup, catalogue) = Setup::begin();
-    setup.publish(&catalogue, "a", b"one");
+    let (folder, catalogue) = Folder::begin();
+    folder.publish(&catalogue, "a", b"one");
     withdraw(&catalogue, "a", 9);
-    catalogue.put_copy(stored(setup.copy("a", 1), b"")).unwrap();
+    catalogue.put_copy(stored(folder.copy("a", 1), b"")).unwrap();
     assert_eq!(stated(&catalogue), [("a".to_owned(), false)]);
     assert!(!catalogue.has_pending(), "nobody is to be told of the withdrawal any more");
     let is_called = Cell::new(false);
-    let gone = catalogue.withdraw(&[name("a")], Withdrawal::Named, |_| is_called.set(true)).unwrap();
+    let gone = catalogue
+        .withdraw(&[name("a")], Withdrawal::Named, WITHDRAWALS_MAX, |_| is_called.set(true))
+        .unwrap();
     assert!(matches!(gone[..], [Ok(Gone::Forgotten)]));
     assert!(is_called.get() && stated(&catalogue).is_empty());
-    assert_eq!(version(&setup.publish(&catalogue, "a", b"three")), 3);
+    assert_eq!(version(&folder.publish(&catalogue, "a", b"three")), 3);
 }
 
 #[test]
 fn many_are_withdrawn_at_once_and_one_that_cannot_be_hinders_no_other() {
-    let (setup, catalogue) = Setup::begin();
+    let (folder, catalogue) = Folder::begin();
     for file in ["a", "b", "full"] {
-        setup.publish(&catalogue, file, b"one");
+        folder.publish(&catalogue, file, b"one");
     }
-    catalogue.put_copy(stored(setup.copy("copy", 1), b"")).unwrap();
+    catalogue.put_copy(stored(folder.copy("copy", 1), b"")).unwrap();
     let write = catalogue.tables.begin().unwrap();
-    write.set_version(&name("full"), Version::new(u64::MAX).unwrap()).unwrap();
+    write.use_up([(&name("full"), Version::new(u64::MAX).unwrap())].into_iter()).unwrap();
     catalogue.tables.commit(write).unwrap();
     let names = ["a", "nothing", "full", "copy", "b", "a"].map(name);
     let before = std::cell::RefCell::new(Vec::new());
     let gone = catalogue
-        .withdraw(&names, Withdrawal::Named, |name| before.borrow_mut().push(name.to_string()))
+        .withdraw(&names, Withdrawal::Named, WITHDRAWALS_MAX, |name| {
+            before.borrow_mut().push(name.to_string())
+        })
         .unwrap();
     let [
         Ok(Gone::Withdrawn { record: a, .. }),
@@ -117,18 +123,24 @@ fn many_are_withdrawn_at_once_and_one_that_cannot_be_hinders_no_other() {
     assert_eq!(before.into_inner(), ["a", "copy", "b"]);
     drop(catalogue);
     let expected = [("a", true), ("b", true), ("full", false)];
-    assert_eq!(stated(&setup.open()), expected.map(|(n, w)| (n.to_owned(), w)));
+    assert_eq!(stated(&folder.open()), expected.map(|(n, w)| (n.to_owned(), w)));
 }
 
 /// Each commit waits for the disk.
 #[test]
 fn many_are_withdrawn_in_one_commit() {
-    let (setup, catalogue) = Setup::begin();
+    let (folder, catalogue) = Folder::begin();
     let names: Vec<FileName> = (0..64).map(|n| name(&format!("f{n}"))).collect();
-    names.iter().for_each(|name| _ = setup.publish(&catalogue, name.as_str(), b"one"));
+    names.iter().for_each(|name| _ = folder.publish(&catalogue, name.as_str(), b"one"));
     let before = catalogue.tables.faults.syncs();
     withdraw(&catalogue, "f0", 99);
     let of_one = catalogue.tables.faults.syncs() - before;
-    assert!(catalogue.withdraw(&names, Withdrawal::Named, |_| {}).unwrap().iter().all(Result::is_ok));
+    assert!(
+        catalogue
+            .withdraw(&names, Withdrawal::Named, WITHDRAWALS_MAX, |_| {})
+            .unwrap()
+            .iter()
+            .all(Result::is_ok)
+    );
     assert_eq!(catalogue.tables.faults.syncs() - before, 2 * of_one);
 }

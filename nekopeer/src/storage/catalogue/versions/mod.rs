@@ -17,20 +17,17 @@ use std::{
 
 use nekoproto::{ByteRange, Chunk, ChunkHash, FileName, Manifest, Record, open_private, private_folder};
 
-use super::{
-    Catalogue, CatalogueError, Entry,
-    entry::{from_row, to_row},
-    schema::KEPT,
-};
-use crate::content::{
-    chunker::hash,
-    stamp::{Stamp, open_file},
+use super::{Catalogue, CatalogueError, Entry, schema::KEPT};
+use crate::{
+    content::{
+        chunker::hash,
+        stamp::{Stamp, open_file},
+    },
+    storage::DIGITS,
 };
 
 /// The folder of the packs in the data folder.
 pub(super) const FOLDER: &str = "kept";
-/// Digits of the hash of a name in the name of a pack.
-const NAME_DIGITS: usize = 32;
 
 /// A version of a copy: one that was replaced, or the one that is in its place.
 #[derive(Debug)]
@@ -252,19 +249,13 @@ impl Catalogue {
 
     /// The earlier versions of `name`, the last that was replaced first. Blocking.
     pub(crate) fn kept(&self, name: &FileName) -> Result<Vec<EarlierVersion>, CatalogueError> {
-        let name = name.as_str();
-        self.tables.read(|committed| {
-            let mut kept = Vec::new();
-            for found in committed.table(KEPT)?.range((name, 0)..=(name, u64::MAX))?.rev() {
-                let (key, row) = found?;
-                let ((entry, manifest, _), pack) = row.value();
-                let entry = from_row(name, entry);
-                kept.extend(
-                    entry.and_then(|entry| EarlierVersion::new(key.value().1, entry, manifest, pack)),
-                );
-            }
-            Ok(kept)
-        })
+        let range = (name.as_str(), 0)..=(name.as_str(), u64::MAX);
+        let mut kept = self.tables.rows(KEPT, range, usize::MAX, |(_, sequence), row| {
+            let ((entry, manifest, _), pack) = row.value();
+            EarlierVersion::new(sequence, entry?, manifest, pack)
+        })?;
+        kept.reverse();
+        Ok(kept)
     }
 
     /// Stores and removes earlier versions, in one transaction.
@@ -274,25 +265,22 @@ impl Catalogue {
         removed: &[EarlierVersion],
     ) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
-        write.with(KEPT, |table| {
-            for kept in stored {
-                let row = to_row(&kept.entry).unwrap_or_default(); // as short as its own in the catalogue
-                let pack = kept.pack.encode().map(|(pack, _)| pack).unwrap_or_default(); // a part of one that is valid
-                let placed = (row.as_slice(), &*kept.encoded, [].as_slice());
-                table.insert(kept.key(), (placed, pack.as_slice()))?;
-            }
-            removed.iter().try_for_each(|kept| table.remove(kept.key()).map(drop))
-        })?;
+        let pack = |kept: &EarlierVersion| kept.pack.encode().map(|(pack, _)| pack).unwrap_or_default(); // a part of one that is valid
+        let packs: Vec<Vec<u8>> = stored.iter().map(pack).collect();
+        let rows = stored.iter().zip(&packs).map(|(kept, pack)| {
+            let copy = (Some(kept.entry.clone()), &*kept.encoded, [].as_slice());
+            (kept.key(), (copy, pack.as_slice()))
+        });
+        write.put(KEPT, rows)?;
+        write.remove(KEPT, removed.iter().map(EarlierVersion::key))?;
         self.tables.commit(write)
     }
 
     /// Removes the packs that nothing refers to. Blocking.
     pub(super) fn sweep_packs(&self) -> Result<(), CatalogueError> {
         let Ok(folder) = fs::read_dir(&self.packs) else { return Ok(()) }; // nothing was ever kept
-        let known = self.tables.read(|committed| {
-            let rows = committed.table(KEPT)?.range::<(&str, u64)>(..)?;
-            rows.map(|row| Ok(self.pack_path(row?.0.value()))).collect::<Result<HashSet<_>, redb::Error>>()
-        })?;
+        let known = self.tables.rows(KEPT, .., usize::MAX, |key, _| Some(self.pack_path(key)))?;
+        let known: HashSet<PathBuf> = known.into_iter().collect();
         for file in folder.flatten().map(|file| file.path()).filter(|path| !known.contains(path)) {
             drop(fs::remove_file(file));
         }
@@ -300,7 +288,7 @@ impl Catalogue {
     }
 
     fn pack_path(&self, (name, sequence): (&str, u64)) -> PathBuf {
-        let digits = &blake3::hash(name.as_bytes()).to_hex()[..NAME_DIGITS];
+        let digits = &blake3::hash(name.as_bytes()).to_hex()[..DIGITS];
         self.packs.join(format!("{digits}-{sequence}"))
     }
 }
