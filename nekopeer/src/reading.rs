@@ -45,7 +45,6 @@ pub(crate) const SLOW_AFTER: Duration = Duration::from_secs(2);
 /// Pieces that wait to be taken; the fetch is slowed down beyond.
 const PIECES_WAITING_MAX: usize = 4;
 
-/// Reads files by name.
 #[derive(Debug)]
 pub(crate) struct Reading {
     library: Arc<Library>,
@@ -56,10 +55,8 @@ pub(crate) struct Reading {
     slots: Slots,
 }
 
-/// Where a name is read from.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// From this peer's disk.
     Held(Box<OpenFile>),
     /// From other nodes, by [`Reading::fetch`].
     Elsewhere(Elsewhere),
@@ -86,7 +83,6 @@ pub(crate) struct Fetch {
 /// Why a name cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
-    /// It was not found, or not fetched.
     #[error(transparent)]
     Download(#[from] DownloadError),
     /// A file that this peer publishes was changed on its disk.
@@ -109,7 +105,6 @@ pub(crate) enum ReadError {
         "the disk of {0} has no room for the file, which stands there until it is read: free some space, or read a part"
     )]
     NoDisk(String),
-    /// Others waited for a slot.
     #[error("it was read too slowly while others waited: read it faster")]
     TooSlow,
     /// This peer is about to end.

@@ -165,7 +165,6 @@ impl Watching {
         self.failures.note(path, tried, &error.to_string())
     }
 
-    /// Compares all files with what is published.
     pub(super) async fn rescan(&mut self) -> Result<(), Left> {
         let began = clock::now();
         self.look_at_folders(None).await?;
@@ -218,7 +217,6 @@ impl Watching {
         }
     }
 
-    /// What is watched, in a few words.
     fn title(&self) -> String {
         match &*self.trees {
             [] => String::new(),

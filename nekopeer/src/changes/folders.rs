@@ -18,7 +18,6 @@ use crate::{
     util::clock,
 };
 
-/// Device and inode.
 pub(super) type FolderId = (u64, u64);
 
 /// File systems, by the type that `statfs` tells, whose events are only of what this machine does: NFS, SMB, CIFS,
@@ -47,7 +46,6 @@ pub(super) struct Folder {
     pub(super) excuses: bool,
 }
 
-/// The folders of these trees. Blocking.
 pub(super) fn folders_of(trees: &[Tree]) -> Vec<Folder> {
     let mut folders: Vec<Folder> = Vec::new();
     for tree in trees {
@@ -77,7 +75,6 @@ fn id_of(folder: &Path) -> Option<FolderId> {
     Some((found.dev(), found.ino()))
 }
 
-/// What stands at the path of a folder. Blocking.
 pub(super) fn look(folder: &Path) -> Found<FolderId> {
     match id_of(folder) {
         Some(id) => {

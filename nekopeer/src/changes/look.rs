@@ -33,12 +33,9 @@ pub(super) enum At {
     Other,
 }
 
-/// What a rescan found.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
-    /// Files that are not published as they are.
     pub(super) changed: Vec<(PathBuf, Stamp)>,
-    /// The places of published files that are gone.
     pub(super) missing: Vec<PathBuf>,
     pub(super) failed: Vec<(PathBuf, PublishError)>,
 }

@@ -53,7 +53,6 @@ pub(crate) enum Told {
     Note(String),
 }
 
-/// Who waits for what is told has left.
 #[derive(Debug)]
 struct Left;
 
@@ -63,7 +62,6 @@ pub(crate) struct Watching {
     publisher: Arc<Publisher>,
     trees: Arc<[Tree]>,
     policy: PolicyChange,
-    /// The one folder is published whole.
     set: Option<Set>,
     signs: Arc<Signs>,
     folders: Vec<Folder>,

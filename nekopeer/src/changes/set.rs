@@ -18,7 +18,6 @@ use crate::{
     util::progress::Progress,
 };
 
-/// What is known of the folder.
 #[derive(Debug)]
 pub(super) struct Set {
     /// The name of the set, if it is not that of the folder.
@@ -94,7 +93,6 @@ impl Watching {
         Ok(())
     }
 
-    /// What is in the folder, if that is there.
     async fn list_set(&self) -> Option<Listing> {
         let trees = self.trees_here();
         let list =

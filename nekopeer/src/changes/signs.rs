@@ -78,7 +78,6 @@ impl Signs {
         })
     }
 
-    /// Waits until there are signs.
     pub(super) async fn came(&self) {
         self.inbox.came.notified().await;
     }

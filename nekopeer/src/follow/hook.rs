@@ -20,17 +20,13 @@ const QUOTED_MAX: usize = 200;
 /// Time limit for output that comes after its end: what it started in the background may keep the pipe.
 const LATE_OUTPUT_MAX: Duration = Duration::from_millis(100);
 
-/// A command of the user's, for a shell.
 #[derive(Clone, Debug)]
 pub(crate) struct Hook {
     pub(crate) command: String,
-    /// Where it runs.
     pub(crate) folder: PathBuf,
-    /// How long it may take.
     pub(crate) time: Duration,
 }
 
-/// Why the command did not accept a version.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HookError {
     /// There is no shell, or no such folder.
@@ -118,8 +114,8 @@ impl Hook {
                 _ = &mut reading => waiting.await,
             }
         };
-        out.end(&run);
-        err.end(&run);
+        out.end(|line| run.show(line));
+        err.end(|line| run.show(line));
         run.end();
         let last = if err.last.is_empty() { out.last } else { err.last };
         let words: String = last.trim().chars().take(QUOTED_MAX).collect();

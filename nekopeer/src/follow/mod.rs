@@ -24,9 +24,7 @@ use crate::{
     watch::{Watch, is_up_to_date},
 };
 
-/// Names that one command follows.
 pub(crate) const FOLLOWED_MAX: usize = 64;
-/// Earlier versions of a name that are kept at most.
 pub(crate) const KEEP_MAX: u32 = 1000;
 /// Interval between two looks at a name of which no news comes.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
@@ -34,11 +32,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-/// Follows names for one command.
 #[derive(Debug)]
 pub(crate) struct Follower {
     pub(crate) watch: Arc<Watch>,
-    /// What is run on each new version.
     pub(crate) hook: Option<Hook>,
     /// Takes what that prints.
     pub(crate) printed: mpsc::Sender<Event>,
@@ -48,12 +44,10 @@ pub(crate) struct Follower {
     pub(crate) options: DownloadOptions,
 }
 
-/// What one follower knows of one name.
 struct Seen {
     /// Whose file was last in its place: another's does not take it, even if that is gone.
     origin: Option<NodeId>,
     told: Option<Version>,
-    /// The last version that its command failed on.
     refused: Option<VerifiedRecord>,
     /// Why it failed, while the version before is still to be put back.
     why: Option<String>,
@@ -62,7 +56,6 @@ struct Seen {
 }
 
 impl Seen {
-    /// The last version of this origin's file that the command accepted.
     fn accepted_of(&self, origin: &NodeId) -> Option<Version> {
         self.accepted.filter(|(accepted, _)| accepted == origin).map(|(_, version)| version)
     }
@@ -180,7 +173,6 @@ impl Follower {
         }
     }
 
-    /// Runs the command on the version that is in its place.
     async fn run(&self, hook: &Hook, held: &Entry, seen: &mut Seen) -> Result<(), DownloadError> {
         let record = &held.record;
         let previous = seen.accepted_of(&record.origin);

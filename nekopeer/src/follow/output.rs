@@ -12,7 +12,6 @@ use tokio::{
 use super::FOLLOWED_MAX;
 use crate::library::events::Event;
 
-/// Bytes of a line that are shown.
 pub(crate) const PRINTED_LINE_MAX: usize = 1024;
 /// Lines of one run that are shown, of both its outputs together; the rest is counted.
 pub(crate) const PRINTED_LINES_MAX: usize = 200;
@@ -20,17 +19,27 @@ pub(crate) const PRINTED_LINES_MAX: usize = 200;
 pub(crate) const PRINTED_WAITING_MAX: usize = 2 * PRINTED_LINES_MAX + FOLLOWED_MAX;
 const READ_BYTES: usize = 4096;
 
-/// Cuts bytes into lines for a terminal.
+/// One output of a run, cut into lines for a terminal.
 #[derive(Debug, Default)]
-struct Lines {
+pub(super) struct Output {
     line: Vec<u8>,
     /// The line is longer than what is shown of it.
     is_cut: bool,
     /// The cursor is back at the begin of the line.
     is_returned: bool,
+    /// The last line with text.
+    pub(super) last: String,
 }
 
-impl Lines {
+impl Output {
+    pub(super) async fn read(&mut self, from: Option<impl AsyncRead + Unpin>, run: &Run<'_>) {
+        let Some(mut from) = from else { return };
+        let mut piece = [0; READ_BYTES];
+        while let Ok(len @ 1..) = from.read(&mut piece).await {
+            self.add(&piece[..len], |line| run.show(line));
+        }
+    }
+
     fn add(&mut self, bytes: &[u8], mut each: impl FnMut(String)) {
         for byte in bytes {
             match byte {
@@ -49,46 +58,17 @@ impl Lines {
     }
 
     /// Ends the line, if there is text in it.
-    fn end(&mut self, mut each: impl FnMut(String)) {
-        let Self { line, is_cut, .. } = take(self);
-        let text = String::from_utf8_lossy(&line).replace('\t', " ");
+    pub(super) fn end(&mut self, mut each: impl FnMut(String)) {
+        let text = String::from_utf8_lossy(&self.line).replace('\t', " ");
         let mut text: String = text.chars().filter(|letter| !letter.is_control()).collect();
-        if is_cut {
+        if self.is_cut {
             text.push_str("...");
         }
+        *self = Self { last: take(&mut self.last), ..Self::default() };
         if !text.trim().is_empty() {
+            self.last.clone_from(&text);
             each(text);
         }
-    }
-}
-
-/// One output of a run.
-#[derive(Debug, Default)]
-pub(super) struct Output {
-    lines: Lines,
-    /// The last line with text.
-    pub(super) last: String,
-}
-
-impl Output {
-    /// Reads `from` to its end.
-    pub(super) async fn read(&mut self, from: Option<impl AsyncRead + Unpin>, run: &Run<'_>) {
-        let Some(mut from) = from else { return };
-        let mut piece = [0; READ_BYTES];
-        while let Ok(len @ 1..) = from.read(&mut piece).await {
-            self.lines.add(&piece[..len], |line| {
-                self.last.clone_from(&line);
-                run.show(line);
-            });
-        }
-    }
-
-    /// Shows the last line, also if nothing ended it.
-    pub(super) fn end(&mut self, run: &Run<'_>) {
-        self.lines.end(|line| {
-            self.last.clone_from(&line);
-            run.show(line);
-        });
     }
 }
 
@@ -106,7 +86,7 @@ impl<'a> Run<'a> {
         Self { name, to, counts: parking_lot::const_mutex((0, 0)) }
     }
 
-    fn show(&self, line: String) {
+    pub(super) fn show(&self, line: String) {
         let mut counts = self.counts.lock();
         let is_shown = counts.0 < PRINTED_LINES_MAX
             && self.to.capacity() > FOLLOWED_MAX
@@ -132,7 +112,7 @@ mod tests {
     use super::*;
 
     fn lines(pieces: &[&[u8]]) -> Vec<String> {
-        let (mut lines, mut all) = (Lines::default(), Vec::new());
+        let (mut lines, mut all) = (Output::default(), Vec::new());
         for piece in pieces {
             lines.add(piece, |line| all.push(line));
         }

@@ -10,7 +10,6 @@ use crate::{
     storage::catalogue::{CatalogueError, Entry, Page, PageStart},
 };
 
-/// Which files, in which order, and which page of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selection {
     /// Each of these words, in lower case, occurs in the name, whose case does not matter.
@@ -36,7 +35,6 @@ pub(crate) struct Sort {
 pub(crate) enum SortKey {
     #[default]
     Name,
-    /// In bytes.
     Size,
     /// By the clock of the origin.
     Published,
@@ -44,7 +42,6 @@ pub(crate) enum SortKey {
     Freshness,
 }
 
-/// One page of files.
 #[derive(Debug, Default)]
 pub(crate) struct Browsed {
     pub(crate) files: Vec<FileStatus>,
@@ -61,11 +58,9 @@ pub(crate) struct Browsed {
 pub(crate) struct Totals {
     pub(crate) files: u64,
     pub(crate) bytes: u64,
-    /// Files of which a newer version is known.
     pub(crate) stale: u64,
 }
 
-/// Where a file is listed.
 #[derive(Debug, PartialEq, Eq)]
 enum Listed<'a> {
     Nowhere,
@@ -186,7 +181,6 @@ impl Library {
         Ok(browsed)
     }
 
-    /// What `entry` is sorted by before its name.
     fn key(&self, by: SortKey, entry: &Entry) -> u64 {
         match by {
             SortKey::Name => 0,

@@ -2,7 +2,7 @@
 
 use nekoproto::Freshness;
 
-use super::{ENTRIES_AT_ONCE, Library};
+use super::{ENTRIES_AT_ONCE, Library, subscribers::Subscribed};
 use crate::{
     storage::catalogue::{CatalogueError, Page, PageStart},
     util::clock,
@@ -11,20 +11,14 @@ use crate::{
 /// Ages of a confirmation that copies are counted by, in seconds.
 pub(crate) const AGES_S: [u64; 9] = [1, 10, 30, 60, 300, 600, 3600, 21_600, 86_400];
 
-/// How many files there are, and how fresh they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Census {
-    /// Files shared here.
     pub(crate) own: u64,
-    /// Copies of other origins' files.
     pub(crate) copies: u64,
-    /// Bytes of all of them.
     pub(crate) bytes: u64,
-    /// Copies that count as fresh.
     pub(crate) fresh: u64,
     /// Copies whose origin has not confirmed them within their bound.
     pub(crate) unverified: u64,
-    /// Files of which a newer version is known.
     pub(crate) stale: u64,
     /// Files that changed on disk, as far as is known, and are not shared.
     pub(crate) changed: u64,
@@ -53,10 +47,10 @@ impl Library {
                 census.sets += u64::from(entry.record.policy.is_set());
                 let is_own = self.catalogue.is_own(entry);
                 if is_own {
-                    let (readers, behind) =
-                        self.subscribers.count(&entry.record.name, entry.record.version, now);
-                    census.readers += readers;
-                    census.behind += behind;
+                    let readers = self.subscribers.of(&entry.record.name, now);
+                    census.readers += readers.len() as u64;
+                    let is_behind = |reader: &&Subscribed| reader.version < entry.record.version;
+                    census.behind += readers.iter().filter(is_behind).count() as u64;
                 }
                 *(if is_own { &mut census.own } else { &mut census.copies }) += 1;
                 match self.freshness_of(entry) {

@@ -24,21 +24,18 @@ use crate::{
     util::clock,
 };
 
-/// Attempts to compare a file that is being written.
 const UNSETTLED_MAX: u8 = 5;
 
 /// The files that are not offered because they changed on disk.
 #[derive(Debug, Default)]
 pub(crate) struct ChangedFiles {
     inner: Mutex<Inner>,
-    /// Notified when there is another to compare.
     pub(crate) to_compare: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     found: HashMap<FileName, Found>,
-    /// Those of them whose bytes are to be compared.
     waiting: BTreeSet<FileName>,
 }
 
@@ -46,7 +43,6 @@ struct Inner {
 struct Found {
     /// As it was found last; `None`: there is no such file.
     stamp: Option<Stamp>,
-    /// Since when it is found so.
     since: Instant,
     is_told: bool,
     /// Attempts to compare it that found it being written.
@@ -58,12 +54,10 @@ pub(crate) enum Comparison {
     /// The bytes that were published, or there is nothing under this name any more.
     Same,
     Differs,
-    /// It is being written.
     Unsettled,
 }
 
 impl ChangedFiles {
-    /// The file of `name` is as it was hashed.
     pub(super) fn is_intact(&self, name: &FileName) {
         let mut inner = self.inner.lock();
         inner.found.remove(name);

@@ -25,7 +25,6 @@ pub struct Confirmed {
 }
 
 impl Library {
-    /// When the copy of `record` was confirmed last.
     pub(crate) fn confirmed_at(&self, record: &VerifiedRecord) -> Option<Confirmed> {
         let (since, bound) = self.confirmed_since(record)?;
         let ms = |time: Duration| u64::try_from(time.as_millis()).ok();
@@ -33,7 +32,6 @@ impl Library {
         Some(Confirmed { at_ms, until_ms: at_ms + ms(bound)? })
     }
 
-    /// Starts to watch the copies in `entries`.
     pub(crate) fn keep(&self, entries: &[Entry]) {
         for Entry { record, .. } in entries {
             let name = &record.name;
@@ -93,7 +91,6 @@ impl Library {
         }
     }
 
-    /// Starts to watch the copies of `names` that are not watched yet.
     pub(crate) fn watch_named<'a>(&self, names: impl Iterator<Item = &'a FileName>) {
         let unwatched: Vec<&FileName> = {
             let copies = self.copies.lock();
@@ -103,7 +100,6 @@ impl Library {
         self.watch(entries.iter().map(|entry| &**entry));
     }
 
-    /// Starts to watch all copies. Blocking.
     pub(crate) fn watch_all(&self) -> Result<(), CatalogueError> {
         let len = self.catalogue.len()?;
         self.copies.lock().reserve(len);
@@ -125,13 +121,11 @@ impl Library {
         Ok(())
     }
 
-    /// Stops watching the copies of `names`.
     pub(crate) fn forget<'a>(&self, names: impl IntoIterator<Item = &'a FileName>) {
         let mut copies = self.copies.lock();
         names.into_iter().for_each(|name| copies.remove(name));
     }
 
-    /// What is known of the copy of `record`, if that is the version held.
     fn copy_of<T>(&self, record: &VerifiedRecord, look: impl FnOnce(&CopyState) -> T) -> Option<T> {
         self.copies.lock().get(&record.name).filter(|copy| copy.holds(record)).map(look)
     }
@@ -154,7 +148,6 @@ impl Library {
         self.copies.lock().get(&record.name).is_none_or(CopyState::is_reachable)
     }
 
-    /// Whether a newer version of the copy of `name` is known.
     pub(crate) fn is_outdated(&self, name: &FileName) -> bool {
         self.copies.lock().get(name).is_some_and(|copy| copy.newest().is_some())
     }
@@ -188,7 +181,6 @@ impl Library {
         (copies.ask(now), copies.next_at(now))
     }
 
-    /// A question to `origin` has ended.
     pub(crate) fn asked(&self, origin: NodeId, is_answered: bool) {
         self.copies.lock().asked(origin, is_answered, clock::now(), rand::random());
     }
@@ -215,7 +207,6 @@ impl Library {
         self.copies.lock().change_of(record, |copy| copy.confirmed(record, asked_at, rand::random()));
     }
 
-    /// A question about `record` found a later version.
     pub(crate) fn note_found_later(&self, record: &VerifiedRecord) {
         self.copies.lock().change_of(record, CopyState::found_later);
     }

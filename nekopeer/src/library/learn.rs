@@ -233,7 +233,6 @@ impl Library {
     }
 }
 
-/// Names whose numbers a publish settles.
 #[derive(Debug)]
 pub(crate) struct Settling {
     library: Arc<Library>,
@@ -251,7 +250,6 @@ impl Settling {
         }
     }
 
-    /// Takes the queued records of these names.
     pub(crate) fn take(&self) -> Vec<VerifiedRecord> {
         let own = &mut self.library.news.lock().own;
         if own.is_empty() {

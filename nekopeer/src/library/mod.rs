@@ -47,7 +47,6 @@ use crate::{
 /// Entries of the catalogue that are read at once where all are gone through: they stay in the processor's cache.
 pub(crate) const ENTRIES_AT_ONCE: usize = 256;
 
-/// What this peer knows of its files.
 #[derive(Debug)]
 pub(crate) struct Library {
     pub(crate) node: NodeId,
@@ -59,7 +58,6 @@ pub(crate) struct Library {
     /// Who was heard as a reader in the last days.
     pub(crate) readers: Mutex<Readers>,
     pub(crate) reads: Reads,
-    /// Versions that were asked for by their number.
     pub(crate) lent: Lent,
     /// Names on which the command of a follower runs, once for each: what stands there is up to it.
     hooked: Mutex<Vec<FileName>>,
@@ -70,7 +68,6 @@ pub(crate) struct Library {
     pub(crate) is_serving: bool,
     /// As a reader: how long a confirmation counts, if shorter than the policy of a file says.
     ttr: Option<Duration>,
-    /// Freshness of the copies of other origins' files that were asked about, or are watched.
     copies: Mutex<Copies>,
     /// The outdated copies, and what is followed, that are to be downloaded or dropped.
     pub(crate) outdated: Mutex<Outdated>,
@@ -106,7 +103,6 @@ pub(crate) struct OtherNode {
     pub(crate) since: Option<Instant>,
 }
 
-/// The parts that a library is made of.
 pub(crate) struct Opened {
     pub(crate) share: ShareFolder,
     pub(crate) data_dir: PathBuf,
@@ -192,18 +188,15 @@ impl Library {
         }
     }
 
-    /// How far the writing of the file of `name` is, if it is being written.
     pub(crate) fn in_use(&self, name: &FileName) -> Option<Arc<Progress>> {
         self.in_use.lock().get(name).map(|(progress, _)| Arc::clone(progress))
     }
 
-    /// The files that are being written, and how far each is.
     pub(crate) fn writing(&self) -> Vec<(FileName, Arc<Progress>)> {
         let in_use = self.in_use.lock();
         in_use.iter().map(|(name, (progress, _))| (name.clone(), Arc::clone(progress))).collect()
     }
 
-    /// Waits until the file of `name` is not being written.
     pub(crate) async fn until_free(&self, name: &FileName) {
         loop {
             let freed = self.freed.notified(); // counts from here
@@ -214,7 +207,6 @@ impl Library {
         }
     }
 
-    /// Whether the file of `name` is being written.
     pub(crate) fn is_in_use(&self, name: &FileName) -> bool {
         self.in_use.lock().contains_key(name)
     }
@@ -230,23 +222,19 @@ impl Library {
         })
     }
 
-    /// Whether the command of a follower runs on `name`.
     pub(crate) fn is_hooked(&self, name: &FileName) -> bool {
         self.hooked.lock().contains(name)
     }
 
-    /// Wakes [`watch`](crate::watch).
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// Waits for a call of [`wake`](Self::wake).
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
 }
 
-/// A name reserved for writing its file, until dropped.
 #[derive(Debug)]
 pub(crate) struct NameInUse {
     library: Arc<Library>,

@@ -63,7 +63,6 @@ impl std::fmt::Display for Condition {
 }
 
 impl Library {
-    /// The condition of the file of `entry`. Blocking.
     pub(crate) fn status(&self, entry: Entry, looker: &mut Looker) -> FileStatus {
         let (entry, damage) = self.settled(entry, looker);
         if damage.is_some() {
@@ -114,7 +113,6 @@ impl Library {
         }
     }
 
-    /// What the origin of `entry` last said.
     fn confirmed(&self, entry: &Entry) -> Condition {
         match self.freshness_of(entry) {
             Freshness::Stale if entry.newest.as_ref().is_some_and(|newest| newest.is_withdrawal()) => {

@@ -56,11 +56,9 @@ struct Table {
 
 #[derive(Clone, Copy, Debug)]
 struct Subscription {
-    /// In milliseconds since `began`.
     end: u64,
     /// The last version that the holder confirmed or acknowledged.
     version: Version,
-    /// The last version that it confirmed.
     holds: Version,
 }
 
@@ -143,17 +141,6 @@ impl Subscribers {
         u128::from(now) >= bound.as_millis() && now >= table.refused_until
     }
 
-    /// How many subscribe to `name`, and how many of them have not acknowledged this version.
-    pub(crate) fn count(&self, name: &FileName, version: Version, now: Instant) -> (u64, u64) {
-        let table = &*self.0.lock();
-        if table.ends.is_empty() {
-            return (0, 0);
-        }
-        let (hash, now) = (table.hasher.hash_one(name), table.ms(now));
-        let known = table.ends.range((hash, 0)..=(hash, u32::MAX)).filter(|(_, known)| known.end > now);
-        known.fold((0, 0), |(all, behind), (_, known)| (all + 1, behind + u64::from(known.version < version)))
-    }
-
     pub(crate) fn acknowledge(&self, name: &FileName, version: Version, node: &NodeId) {
         let table = &mut *self.0.lock();
         let (hash, index) = (table.hasher.hash_one(name), table.nodes.get(node).copied());
@@ -188,7 +175,6 @@ impl Table {
         self.ends.range(of_name).count()
     }
 
-    /// Removes those of the next subscriptions that have ended.
     fn sweep(&mut self, now: Instant) {
         let next = self.ends.range((Bound::Excluded(self.swept), Bound::Unbounded));
         let last = next.take(SWEPT_AT_ONCE).last().map(|(key, _)| *key);
@@ -236,7 +222,6 @@ impl Library {
         heard.map_or(Ok(()), |heard| self.catalogue.set_heard(&heard))
     }
 
-    /// Stores who was heard, now and then and when the peer stops.
     pub(crate) async fn keep_readers_stored(self: Arc<Self>) {
         let (mut is_last, mut looks) = (false, 0);
         while !is_last {
@@ -278,8 +263,6 @@ mod tests {
         subscribers.acknowledge(&name, version(4), &node);
         subscribers.acknowledge(&name, version(2), &node); // late
         assert!(!is_behind(4, now) && is_behind(5, now));
-        let count = |n, now| subscribers.count(&name, version(n), now);
-        assert_eq!((count(4, now), count(5, now), count(5, now + lease)), ((1, 0), (1, 1), (0, 0)));
         subscribers.subscribe((&name, version(3)), holder(1), lease, now + lease / 2); // asked before it heard
         let known = subscribers.of(&name, now + lease);
         assert_eq!((known[0].version, known[0].ends_in), (version(4), lease / 2));

@@ -11,7 +11,7 @@ use crate::indexers::Indexers;
 
 /// How long a publish waits, all in all, for the network to say which versions it knows. Whatever it does not
 /// say in time shows when the version is registered.
-const ASKING_MAX: Duration = Duration::from_secs(1);
+pub(super) const ASKING_MAX: Duration = Duration::from_secs(1);
 
 /// Asks for one publish.
 pub(super) struct Asking {
@@ -24,9 +24,6 @@ pub(super) struct Asked {
     known: Arc<Mutex<HashMap<FileName, VerifiedRecord>>>,
     task: JoinHandle<()>,
 }
-
-/// What is left of the time that a publish waits.
-pub(super) struct Patience(Duration);
 
 impl Asking {
     /// Asks in tasks of the current runtime.
@@ -51,20 +48,14 @@ impl Asking {
         Asked { known, task }
     }
 
-    /// What the network knows, as far as it answers in time. Blocking.
-    pub(super) fn end(&self, mut asked: Asked, patience: &mut Patience) -> HashMap<FileName, VerifiedRecord> {
+    /// What the network knows, as far as it answers in time; what is left of `patience` is for the next. Blocking.
+    pub(super) fn end(&self, mut asked: Asked, patience: &mut Duration) -> HashMap<FileName, VerifiedRecord> {
         let began = std::time::Instant::now();
-        let waiting = async { timeout(patience.0, &mut asked.task).await };
+        let waiting = async { timeout(*patience, &mut asked.task).await };
         // Late answers are not waited for, and the task fails only when the runtime ends.
         drop(self.runtime.block_on(waiting));
         asked.task.abort();
-        patience.0 = patience.0.saturating_sub(began.elapsed());
+        *patience = patience.saturating_sub(began.elapsed());
         std::mem::take(&mut asked.known.lock())
-    }
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self(ASKING_MAX)
     }
 }

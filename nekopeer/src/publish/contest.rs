@@ -16,7 +16,6 @@ use crate::{
 /// publishes at the same moment.
 const ROUNDS_MAX: usize = 4;
 
-/// What was done.
 #[derive(Debug, Default)]
 struct Done {
     adopted: Vec<VerifiedRecord>,

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     PolicyChange, PublishOutcome,
-    asking::{Asked, Asking, Patience},
+    asking::{ASKING_MAX, Asked, Asking},
     error::PublishError,
     listing::{Listed, NamedFile, list_files},
     tree::Tree,
@@ -151,7 +151,7 @@ pub(super) fn read_and_store(
                 }
             }
         });
-        let mut patience = Patience::default();
+        let mut patience = ASKING_MAX;
         for (batch, asked) in receiver {
             let known = asking.end(asked, &mut patience);
             let mut stored = store(reader, batch, known);

@@ -35,7 +35,6 @@ fn is_executable(metadata: &Metadata) -> bool {
     metadata.permissions().mode() & EXECUTABLE != 0
 }
 
-/// A file of the folder, as it was found.
 #[derive(Debug, PartialEq, Eq)]
 struct FoundFile {
     path: FileName,
@@ -45,7 +44,6 @@ struct FoundFile {
     is_executable: bool,
 }
 
-/// What is in a folder.
 #[derive(Debug, Default)]
 struct Found {
     /// The files that the filter does not skip, by path.

@@ -17,12 +17,10 @@ const TAIL_BYTES: usize = size_of::<u64>() + MAGIC.len();
 /// Bytes of an encoded index at most.
 const INDEX_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// One file of a set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Member {
     /// Its path below the folder.
     pub(crate) path: FileName,
-    /// Its length in bytes.
     pub(crate) size: u64,
     pub(crate) is_executable: bool,
     pub(crate) content: ContentHash,
@@ -63,7 +61,6 @@ impl Index {
         Ok(hasher.finalize().to_hex()[..crate::storage::DIGITS].to_owned())
     }
 
-    /// The files, by path.
     pub(crate) fn members(&self) -> &[Member] {
         &self.0
     }

@@ -29,13 +29,12 @@ use tokio_util::sync::CancellationToken;
 pub use self::error::{BadSet, SetError};
 pub(crate) use self::{
     fold::{Listing, list},
-    stage::OLD_KEPT,
     standing::{check_place, remove_folder},
 };
 use self::{
     index::Index,
     replaced::Replaced,
-    stage::{Stage, remove_stages},
+    stage::{OLD_KEPT, Stage, remove_stages},
     standing::{Standing, standing, unchanged},
 };
 use crate::{
@@ -70,7 +69,6 @@ pub(crate) fn place_of_file(library: &Library, name: &FileName) -> Result<Place,
     Place::anywhere(&files(library)?.join(digits(name)))
 }
 
-/// The one file of a set.
 #[derive(Debug)]
 pub(crate) struct Folded {
     pub(crate) path: PathBuf,
@@ -188,24 +186,29 @@ pub(crate) async fn bring_to_place(
 ) -> Result<PathBuf, SetError> {
     let (name, stop) = (name.clone(), stop.clone());
     let unfold = move |library: &Arc<Library>| unfold(library, &name, output.as_deref(), (force, &stop));
-    let (path, stage) = library.blocking(unfold).await?;
-    if let Some(stage) = stage {
-        let owner = Arc::clone(library);
-        library.tasks.spawn_until_stop(async move {
-            tokio::time::sleep(OLD_KEPT).await;
-            owner.blocking(move |_| stage.sweep()).await;
-        });
+    let (path, is_changed) = library.blocking(unfold).await?;
+    if is_changed {
+        sweep_later(library);
     }
     Ok(path)
 }
 
-/// As [`bring_to_place`]; returns where replaced folders are left. Blocking.
+/// Removes the folders that were replaced by now, once whoever has one open had time to read it.
+pub(crate) fn sweep_later(library: &Arc<Library>) {
+    let owner = Arc::clone(library);
+    library.tasks.spawn_until_stop(async move {
+        tokio::time::sleep(OLD_KEPT).await;
+        owner.blocking(|library| sweep_replaced(library)).await;
+    });
+}
+
+/// As [`bring_to_place`]; whether the folder was not there before. Blocking.
 fn unfold(
     library: &Library,
     name: &FileName,
     output: Option<&Path>,
     (force, stop): (bool, &CancellationToken),
-) -> Result<(PathBuf, Option<Stage>), SetError> {
+) -> Result<(PathBuf, bool), SetError> {
     let damaged = || SetError::Damaged(name.clone());
     let _replacing = library.catalogue.replacing(name); // one that was dropped may still end
     let entry = library.catalogue.entry(name)?.ok_or_else(damaged)?;
@@ -214,7 +217,7 @@ fn unfold(
     if let Some(tree) = tree.as_ref().filter(|tree| tree.content == entry.record.content)
         && (!force || unchanged(&path, tree, stop).is_ok())
     {
-        return Ok((path, None));
+        return Ok((path, false));
     }
     let file = open_file(&entry.path).map_err(|_| damaged())?;
     if Stamp::of(&file.metadata().map_err(SetError::Read)?) != entry.stamp {
@@ -237,7 +240,7 @@ fn unfold(
     let put = put();
     stage.end();
     stage.sweep();
-    put.map(|()| (path, Some(stage)))
+    put.map(|()| (path, true))
 }
 
 /// Removes what a process had not completed or removed when it ended, and the files of names that are sets no more. To be called
@@ -261,7 +264,7 @@ fn names(library: &Library) -> Vec<FileName> {
 }
 
 /// Removes the replaced folders that nobody needs any more; whether any is left. Blocking.
-pub(crate) fn sweep_replaced(library: &Library) -> bool {
+fn sweep_replaced(library: &Library) -> bool {
     Stage::all(library).into_iter().fold(false, |is_left, stage| is_left | stage.sweep())
 }
 

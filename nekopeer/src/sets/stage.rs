@@ -24,16 +24,13 @@ use crate::{
 pub(super) const STAGES: &str = "trees";
 /// What such a folder is called beside its place otherwise, before the digits of its name.
 const BESIDE: &str = ".neko-trees-";
-/// The folder that is made.
 const NEW: &str = "new";
-/// Says which folder was made.
 const MADE: &str = "made";
 /// What a replaced folder is called, before the time; and one of somebody else.
 const OLD: &str = "old-";
 const KEPT: &str = "kept-";
 /// How long a replaced folder stays for whoever has it open.
-pub(crate) const OLD_KEPT: Duration = Duration::from_secs(10);
-/// How many stay at most.
+pub(super) const OLD_KEPT: Duration = Duration::from_secs(10);
 const OLD_MAX: usize = 1024;
 
 /// The folder in which those of one set are made, on the disk of its place.
@@ -152,7 +149,6 @@ impl Stage {
     }
 }
 
-/// Removes a folder, if it is there.
 fn remove(folder: &Path) {
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

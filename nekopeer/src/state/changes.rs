@@ -44,7 +44,6 @@ pub(crate) enum Look<S> {
     Busy,
 }
 
-/// What is to be done with a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict<S> {
     /// Nothing yet.
@@ -128,7 +127,6 @@ impl<S: Copy + Eq> Changes<S> {
         due.take(LOOKS_MAX).map(|(path, _)| path.clone()).collect()
     }
 
-    /// When the next path is due.
     pub(crate) fn next_at(&self) -> Option<Instant> {
         self.paths.values().map(|change| change.look_at).min()
     }

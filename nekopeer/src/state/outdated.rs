@@ -31,7 +31,6 @@ pub(crate) struct Need {
     pub(crate) late_at: Option<Instant>,
 }
 
-/// How an attempt ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The copy is not outdated any more.

@@ -32,14 +32,12 @@ pub(crate) type Heard = BTreeMap<(FileName, NodeId), LastHeard>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LastHeard {
     pub(crate) addr: SocketAddr,
-    /// The version that it held.
     pub(crate) holds: Version,
     /// When it was heard first and last, in milliseconds since 1970.
     first_ms: u64,
     pub(crate) heard_ms: u64,
 }
 
-/// The readers of all names.
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
     heard: Heard,

@@ -66,7 +66,6 @@ impl Watch {
         (name, outcome, waiting)
     }
 
-    /// Does with an outdated copy what the reader wants.
     async fn deal_with(&self, name: &FileName) -> Result<Outcome, DownloadError> {
         let (library, asked) = (&self.library, name.clone());
         let preference = library.blocking(move |library| library.preference(&asked)).await;

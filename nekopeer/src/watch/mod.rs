@@ -34,14 +34,12 @@ use crate::{
 
 /// Maximum time between two rounds.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Pause after a file that is being written.
 const UNSETTLED_PAUSE: Duration = Duration::from_secs(1);
 /// After a file with other bytes the disk has a rest, of this many times the duration of the comparison: it may have to be
 /// compared again and again.
 const REST_FACTOR: u32 = 4;
 const REST_MAX: Duration = Duration::from_secs(60);
 
-/// Acts on news.
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) library: Arc<Library>,
@@ -49,7 +47,6 @@ pub(crate) struct Watch {
     pub(crate) peers: Arc<Peers>,
     pub(crate) downloader: Arc<Downloader>,
     pub(crate) publisher: Arc<Publisher>,
-    /// Those who wait for the newest version of a name.
     pub(crate) waiting: Mutex<HashMap<FileName, Vec<Waiting>>>,
 }
 
@@ -78,10 +75,7 @@ impl Watch {
             }
             self.spawn(|watch| async move { watch.compare_files().await });
             self.library.blocking(sets::settle).await;
-            self.spawn(|watch| async move {
-                sleep(sets::OLD_KEPT).await; // the last run may have replaced some
-                watch.library.blocking(|library| sets::sweep_replaced(library)).await;
-            });
+            sets::sweep_later(&self.library); // the last run may have replaced some
             // Outdated copies that the last run did not handle.
             let outdated = self.library.outdated();
             self.library.note(|news| news.outdated.extend(outdated));

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use nekoproto::Version;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -50,18 +51,15 @@ pub(crate) struct EventRow {
 
 impl From<&Event> for EventRow {
     fn from(event: &Event) -> Self {
-        let text = event.to_string();
-        let about = |event, name: &nekoproto::FileName| Self {
-            event,
-            name: Some(name.to_string()),
+        let of = |kind| Self {
+            event: kind,
+            text: event.to_string(),
+            name: event.name().map(ToString::to_string),
             ..Self::default()
         };
-        let at = |event, indexer: &SocketAddr| Self {
-            event,
-            indexer: Some(indexer.to_string()),
-            ..Self::default()
-        };
-        let json = match event {
+        let at = |kind, indexer: &SocketAddr| Self { indexer: Some(indexer.to_string()), ..of(kind) };
+        let version = |kind, version: &Version| Self { version: Some(version.get()), ..of(kind) };
+        match event {
             Event::Connected(indexer) => at("connected", indexer),
             Event::Away { indexer, why } => Self { error: Some(why.text.clone()), ..at("away", indexer) },
             Event::NotListed(indexer) => at("not-listed", indexer),
@@ -73,46 +71,31 @@ impl From<&Event> for EventRow {
             Event::Registered { indexer, files } => {
                 Self { files: Some(*files as u64), ..at("registered", indexer) }
             }
-            Event::Invalidated { name, held, newest } => {
-                Self { version: Some(held.get()), newest: Some(newest.get()), ..about("invalidated", name) }
+            Event::Invalidated { held, newest, .. } => {
+                Self { newest: Some(newest.get()), ..version("invalidated", held) }
             }
-            Event::Refreshed { name, version, bytes_moved } => Self {
-                version: Some(version.get()),
-                bytes_moved: Some(*bytes_moved),
-                ..about("refreshed", name)
-            },
-            Event::Followed { name, version } => {
-                Self { version: Some(version.get()), ..about("followed", name) }
+            Event::Refreshed { version: now, bytes_moved, .. } => {
+                Self { bytes_moved: Some(*bytes_moved), ..version("refreshed", now) }
             }
-            Event::RolledBack { name, version } => {
-                Self { version: Some(version.get()), ..about("rolled-back", name) }
-            }
-            Event::Refused { name, version, put_back, why } => Self {
-                version: Some(version.get()),
-                put_back: put_back.map(nekoproto::Version::get),
+            Event::Followed { version: now, .. } => version("followed", now),
+            Event::RolledBack { version: now, .. } => version("rolled-back", now),
+            Event::Refused { version: refused, put_back, why, .. } => Self {
+                put_back: put_back.map(Version::get),
                 error: Some(why.clone()),
-                ..about("refused", name)
+                ..version("refused", refused)
             },
-            Event::Printed { name, line } => Self { line: Some(line.clone()), ..about("printed", name) },
-            Event::NotShown { name, lines } => Self { lines: Some(*lines), ..about("not-shown", name) },
-            Event::Dropped(name) => about("dropped", name),
-            Event::OriginAway(name) => about("origin-away", name),
-            Event::Withdrawn { name, version } => {
-                Self { version: version.map(nekoproto::Version::get), ..about("unshared", name) }
-            }
-            Event::Changed(name) => about("changed", name),
-            Event::Renumbered { name, version, .. } => {
-                Self { version: Some(version.get()), ..about("renumbered", name) }
-            }
-            Event::PublishedElsewhere { name, version } => {
-                Self { version: Some(version.get()), ..about("shared-elsewhere", name) }
-            }
+            Event::Printed { line, .. } => Self { line: Some(line.clone()), ..of("printed") },
+            Event::NotShown { lines, .. } => Self { lines: Some(*lines), ..of("not-shown") },
+            Event::Dropped(_) => of("dropped"),
+            Event::OriginAway(_) => of("origin-away"),
+            Event::Withdrawn { version, .. } => Self { version: version.map(Version::get), ..of("unshared") },
+            Event::Changed(_) => of("changed"),
+            Event::Renumbered { version: now, .. } => version("renumbered", now),
+            Event::PublishedElsewhere { version: there, .. } => version("shared-elsewhere", there),
             Event::JobEnded { id, why, .. } => {
-                let error = why.as_ref().map(|why| why.text.clone());
-                Self { event: "job-ended", id: Some(*id), error, ..Self::default() }
+                Self { id: Some(*id), error: why.as_ref().map(|why| why.text.clone()), ..of("job-ended") }
             }
-            Event::Failed { name, why } => Self { error: Some(why.clone()), ..about("failed", name) },
-        };
-        Self { text, ..json }
+            Event::Failed { why, .. } => Self { error: Some(why.clone()), ..of("failed") },
+        }
     }
 }

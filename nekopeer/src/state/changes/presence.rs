@@ -1,6 +1,5 @@
 //! Whether a watched folder is there: one that was renamed, unmounted or deleted takes no file with it.
 
-/// What stands at the path of a watched folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found<I> {
     /// Nothing, or what cannot be read.
@@ -9,7 +8,6 @@ pub(crate) enum Found<I> {
     Folder { id: I, is_empty: bool },
 }
 
-/// Whether a watched folder is there.
 #[derive(Debug)]
 pub(crate) struct Presence<I> {
     /// The identity of the folder that was seen last.
@@ -17,7 +15,6 @@ pub(crate) struct Presence<I> {
     is_here: bool,
 }
 
-/// What became of a watched folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     /// It is there, as before.
