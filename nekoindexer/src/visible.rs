@@ -30,9 +30,9 @@ mod tests {
 
     #[test]
     fn what_a_terminal_would_obey_or_hide_is_escaped_and_letters_are_not() {
-        for text in
-            ["plain 'quoted' \"text\" a\\b", "Ünïcödé", "e\u{301}te\u{301}", "資料\u{3000}最終", "Ж ✓ 😀"]
-        {
+        let cases =
+            ["plain 'quoted' \"text\" a\\b", "Ünïcödé", "e\u{301}te\u{301}", "資料\u{3000}最終", "Ж ✓ 😀"];
+        for text in cases {
             assert_eq!(visible(text), text);
         }
         for (text, shown) in [

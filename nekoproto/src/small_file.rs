@@ -33,15 +33,13 @@ pub(crate) fn open_at_once(path: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
-
     use super::*;
 
     #[test]
     fn pipe_device_or_long_file_is_refused_and_nobody_waits() {
         let folder = tempfile::tempdir().unwrap();
         let [pipe, long] = ["pipe", "long"].map(|name| folder.path().join(name));
-        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        testkit::pipe(&pipe);
         std::fs::write(&long, "12345").unwrap();
         for path in [pipe.as_path(), Path::new("/dev/zero"), &long] {
             let error = read_text(path, 4).unwrap_err();

@@ -260,11 +260,8 @@ mod tests {
         assert_eq!(merged(many).hits[0].holders.len(), HOLDERS_MAX);
         for order in [[partial(1), listed(1)], [listed(1), partial(1)]] {
             let answers = order.map(|holder| Found { record: record(1, "a", 1), holders: vec![holder] });
-            assert_eq!(
-                merged(answers).hits[0].at(),
-                holders([1]),
-                "one word that a node holds all is enough"
-            );
+            let hit = &merged(answers).hits[0];
+            assert_eq!(hit.at(), holders([1]), "one word that a node holds all is enough");
         }
     }
 

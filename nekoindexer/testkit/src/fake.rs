@@ -1,29 +1,15 @@
 //! An indexer that answers what a test wants: stuck, lying, or only taking notes.
 
-use std::{
-    net::SocketAddr,
-    ops::{Deref, DerefMut},
-    time::Duration,
-};
+use crate::prelude::*;
+use std::ops::{Deref, DerefMut};
 
 pub use crate::rogue::Habit;
 use crate::rogue::{Heard, Pretender};
-use nekoproto::{
-    IndexerServiceClient, List, NodeTag, Purpose, QueryRequest, Role,
-    summary::{Change, Filter, NameKey, SummaryNews},
-    transport::{Connection, NodeIo, Security, control::Driver},
-};
-use tarpc::context::Context;
-use tokio::{sync::mpsc, time::sleep};
-use tokio_util::{
-    sync::{CancellationToken, DropGuard},
-    task::{AbortOnDropHandle, TaskTracker},
-};
 
 use crate::{
     network::ANY_PORT,
     peer::endpoint,
-    values::{name, patient},
+    values::{listed, name, patient},
 };
 
 /// How often it says that nothing is new: as indexers do.
@@ -31,7 +17,6 @@ const SAYS_NOTHING_EVERY: Duration = Duration::from_secs(1);
 
 /// A made-up indexer that listens. Dropping it ends it.
 pub struct Fake {
-    /// Where it listens.
     pub addr: SocketAddr,
     heard: Heard,
     pretender: Pretender,
@@ -53,7 +38,6 @@ impl DerefMut for Fake {
 }
 
 impl Fake {
-    /// A node with this seed in the role of an indexer.
     pub fn begin(seed: u16, security: Security, habit: Habit) -> Self {
         let listener = endpoint(seed, Role::Indexer, security).bind(ANY_PORT).unwrap();
         let addr = listener.local_addr();
@@ -71,6 +55,10 @@ impl Fake {
         Self { addr, heard, pretender, _stop: stop.drop_guard() }
     }
 
+    pub fn of_peers(habit: Habit) -> Self {
+        Self::begin(200, Security::Tls, habit)
+    }
+
     /// Connects to the indexer at `addr` as a neighbor with these manners, for as long as the runtime lives.
     pub async fn dial(&self, seed: u16, addr: SocketAddr) -> IndexerServiceClient {
         let connection = deaf_neighbor(seed, addr, Security::Insecure).await;
@@ -78,6 +66,10 @@ impl Fake {
         tokio::spawn(driver);
         client
     }
+}
+
+pub fn hit(record: SignedRecord, node: u16, addr: SocketAddr) -> Hit {
+    Hit { record, holders: List::first_of([listed(node, addr)]) }
 }
 
 /// Connects to the indexer at `addr` as a neighbor that never answers anything: it does not even
@@ -88,19 +80,15 @@ pub async fn deaf_neighbor(seed: u16, addr: SocketAddr, security: Security) -> C
 
 /// A made-up indexer that connected to another, and never answers a query. Dropping it closes the connection.
 pub struct Dialed {
-    /// Calls the other.
     pub client: IndexerServiceClient,
-    /// The queries that it is asked.
     pub asked: mpsc::UnboundedReceiver<(Context, QueryRequest)>,
     _driver: AbortOnDropHandle<()>,
 }
 
-/// Connects to the indexer at `addr` as a neighbor that never answers a query.
 pub async fn dial(seed: u16, addr: SocketAddr, security: Security) -> Dialed {
     dial_with(seed, addr, security, Habit::NeverAnswers).await
 }
 
-/// Connects to the indexer at `addr` as a neighbor.
 pub async fn dial_with(seed: u16, addr: SocketAddr, security: Security, habit: Habit) -> Dialed {
     let connection = deaf_neighbor(seed, addr, security).await;
     let (pretender, Heard { asked, .. }) = Pretender::new(habit);
@@ -138,7 +126,6 @@ pub async fn advertise(client: &IndexerServiceClient, summary: SummaryNews) -> A
     }))
 }
 
-/// Speaks as an indexer over a connection that was dialed.
 pub fn speak(io: NodeIo) -> (IndexerServiceClient, Driver) {
     Pretender::new(Habit::NeverAnswers).0.open(io)
 }

@@ -1,51 +1,39 @@
 //! Frames written and read by hand: four bytes of length, then a value.
 
+use crate::prelude::*;
 use std::fmt::Debug;
 
-use nekoproto::codec::{self, CodecError};
-use serde::{Serialize, de::DeserializeOwned};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite};
 
-/// `body` with its length before it.
-#[must_use]
 pub fn prefixed(body: &[u8]) -> Vec<u8> {
     [&u32::try_from(body.len()).unwrap().to_be_bytes(), body].concat()
 }
 
-/// A value as a frame.
-///
-/// # Errors
-/// The value is larger than a frame.
 pub fn frame(value: &impl Serialize) -> Result<Vec<u8>, CodecError> {
     Ok(prefixed(&codec::encode(value)?))
 }
 
-/// Writes `bytes`, all at once.
 pub async fn write(io: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) {
     io.write_all(bytes).await.unwrap();
     io.flush().await.unwrap();
 }
 
-/// The body of the next frame.
 pub async fn read_body(io: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     let mut body = vec![0; io.read_u32().await.unwrap() as usize];
     io.read_exact(&mut body).await.unwrap();
     body
 }
 
-/// Reads the next frame, which must be `expected`.
 pub async fn reads<T: Serialize + DeserializeOwned + Debug>(io: &mut (impl AsyncRead + Unpin), expected: &T) {
     let body = read_body(io).await;
     let is_same = body == codec::encode(expected).unwrap();
     assert!(is_same, "expected {expected:?}, came {:?}", codec::decode::<T>(&body));
 }
 
-/// Waits until the other end closes the connection without sending another byte.
 pub async fn closes(io: &mut (impl AsyncRead + Unpin)) {
     assert_eq!(io.read(&mut [0; 64]).await.unwrap_or(0), 0, "bytes came instead of the end");
 }
 
-/// Reads and forgets, until the other end closes.
 pub async fn discard(mut from: impl AsyncRead + Unpin) {
     let mut buffer = vec![0; 64 << 10];
     while from.read(&mut buffer).await.is_ok_and(|read| read > 0) {}

@@ -1,13 +1,12 @@
 //! Files made up for tests: bytes, manifest and signed record, for scripted holders.
 
-use nekoproto::{Chunk, ChunkHash, ContentHash, DataRequest, Manifest, Record, VerifiedRecord};
+use crate::prelude::*;
 
 use crate::{
     rogue::ScriptedReply,
     values::{file, identity, name},
 };
 
-/// One mebibyte.
 pub const MIB: usize = 1024 * 1024;
 /// Length of each chunk except the last, in bytes.
 pub const CHUNK_BYTES: usize = 64 * 1024;
@@ -19,7 +18,6 @@ pub fn bytes(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A version of `text`, signed by the node with the seed `origin`, with what `change` makes of it.
 pub fn record(origin: u16, text: &str, version: u64, change: impl FnOnce(&mut Record)) -> VerifiedRecord {
     let mut record = Record { size: 1, ..file(origin, name(text), version) };
     change(&mut record);
@@ -29,21 +27,16 @@ pub fn record(origin: u16, text: &str, version: u64, change: impl FnOnce(&mut Re
 /// One version of a file that no peer published.
 #[derive(Clone)]
 pub struct Goods {
-    /// The file.
     pub bytes: Vec<u8>,
-    /// Its manifest, encoded.
     pub manifest: Vec<u8>,
-    /// What its origin signed.
     pub record: VerifiedRecord,
 }
 
 impl Goods {
-    /// Version `version` of `text`, signed by the node with the seed `origin`.
     pub fn new(origin: u16, text: &str, version: u64, bytes: Vec<u8>) -> Self {
         Self::with(origin, text, version, bytes, |_| {})
     }
 
-    /// As [`new`](Self::new), with a change to the record before it is signed.
     pub fn with(
         origin: u16,
         text: &str,
@@ -64,7 +57,6 @@ impl Goods {
         Self { bytes, manifest, record }
     }
 
-    /// The bytes that an honest holder sends for `request`.
     pub fn asked(&self, request: &DataRequest) -> Vec<u8> {
         let at = |offset: u64| usize::try_from(offset).unwrap();
         match request {
@@ -78,7 +70,6 @@ impl Goods {
         }
     }
 
-    /// The reply of an honest holder.
     pub fn honest(&self, request: &DataRequest) -> ScriptedReply {
         ScriptedReply::of(self.asked(request))
     }

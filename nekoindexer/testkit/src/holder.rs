@@ -1,25 +1,8 @@
 //! A scripted holder: registers any record and replies to data requests as a script says.
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use crate::prelude::*;
 
-use nekoproto::{
-    DataReply, DataRequest, FetchRefusal, Held, IndexerServiceClient, List, Numbered, PeerService,
-    PeerServiceClient, Purpose, Records, Refusal, RegisterReply, Role, SignedRecord, Verdict, VerifiedRecord,
-    limits::BATCH_MAX,
-    transport::{Connection, DataStream, Endpoint, Security, control, rendezvous::Token},
-};
-use tarpc::context::Context;
-use tokio::sync::mpsc;
-use tokio_util::{
-    sync::{CancellationToken, DropGuard},
-    task::TaskTracker,
-};
+use nekoproto::peer::{PeerServiceRequest as Ask, PeerServiceResponse as Answer};
 
 use crate::{
     PATIENCE,
@@ -27,23 +10,18 @@ use crate::{
     network::ANY_PORT,
     peer::endpoint,
     rogue::{ScriptedReply, serve_data},
+    service::{self, Served},
     values::{patient, registration},
 };
 
-/// Maps a data request to a reply.
 type Script = Arc<dyn Fn(&DataRequest) -> ScriptedReply + Send + Sync>;
 
 /// A scripted holder. Dropping it closes all its connections.
 pub struct Holder {
-    /// Its key, and how it connects.
     pub endpoint: Arc<Endpoint>,
-    /// Where it listens.
     pub addr: SocketAddr,
-    /// The data requests received.
     pub asked: mpsc::UnboundedReceiver<DataRequest>,
-    /// The invalidations received.
     pub told: mpsc::UnboundedReceiver<Records>,
-    /// The questions received.
     pub questions: mpsc::UnboundedReceiver<Question>,
     /// The connections for control calls that it has accepted.
     pub called: Arc<AtomicUsize>,
@@ -53,16 +31,13 @@ pub struct Holder {
     _stop: DropGuard,
 }
 
-/// What happened to a question to confirm copies.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Question {
-    /// It was asked about these.
     Asked(List<Held, BATCH_MAX>),
     /// It hangs, and the asker waits no longer.
     GivenUp,
 }
 
-/// Answers its control calls.
 #[derive(Clone)]
 struct Calls {
     told: mpsc::UnboundedSender<Records>,
@@ -71,39 +46,33 @@ struct Calls {
     verdict: Arc<Mutex<Option<Verdict>>>,
 }
 
-impl PeerService for Calls {
-    async fn dial_back(self, _: Context, _: Option<SocketAddr>, _: Token) -> Result<(), Refusal> {
-        Err(Refusal::NotCalled)
+impl Calls {
+    fn serve(self) -> ServeFn<Ask, Answer, impl FnOnce(Context, Ask) -> Served<Answer> + Clone> {
+        service::peer(move |_, call| self.answer(call))
     }
 
-    async fn reached(self, _: Context, _: SocketAddr, _: bool) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    async fn invalidate(self, _: Context, records: Records) -> Result<(), Refusal> {
-        let _ = self.told.send(records); // few tests receive it
-        if self.verdict.lock().unwrap().is_none() {
-            return std::future::pending().await;
+    async fn answer(self, call: Ask) -> Result<Answer, Refusal> {
+        match call {
+            Ask::Invalidate { records } => {
+                let _ = self.told.send(records); // few tests receive it
+                if self.verdict.lock().unwrap().is_none() {
+                    return std::future::pending().await;
+                }
+                Ok(Answer::Invalidate(Ok(())))
+            }
+            Ask::Confirm { held } => {
+                let _ = self.questions.send(Question::Asked(held.clone())); // few tests receive it
+                let verdict = self.verdict.lock().unwrap().clone();
+                let Some(verdict) = verdict else {
+                    scopeguard::defer! { let _ = self.questions.send(Question::GivenUp); }
+                    return std::future::pending().await;
+                };
+                Ok(Answer::Confirm(Ok(List::first_of(held.iter().map(|_| verdict.clone())))))
+            }
+            Ask::Reached { .. } => Ok(Answer::Reached(Ok(()))),
+            Ask::Lend { .. } => Ok(Answer::Lend(Ok(None))),
+            Ask::DialBack { .. } => Err(Refusal::NotCalled),
         }
-        Ok(())
-    }
-
-    async fn confirm(
-        self,
-        _: Context,
-        held: List<Held, BATCH_MAX>,
-    ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
-        let _ = self.questions.send(Question::Asked(held.clone())); // few tests receive it
-        let verdict = self.verdict.lock().unwrap().clone();
-        let Some(verdict) = verdict else {
-            scopeguard::defer! { let _ = self.questions.send(Question::GivenUp); }
-            return std::future::pending().await;
-        };
-        Ok(List::first_of(held.iter().map(|_| verdict.clone())))
-    }
-
-    async fn lend(self, _: Context, _: Numbered) -> Result<Option<Box<SignedRecord>>, Refusal> {
-        Ok(None)
     }
 }
 
@@ -159,22 +128,18 @@ impl Holder {
         Self { endpoint, addr, asked, told, questions, called, calls, sessions, stop, _stop: guard }
     }
 
-    /// A node that serves nothing.
     pub fn idle(seed: u16) -> Self {
         Self::begin(seed, |_| ScriptedReply::refusal(FetchRefusal::NotShared))
     }
 
-    /// Gives this verdict from now on.
     pub fn confirms(&self, verdict: Verdict) {
         *self.calls.verdict.lock().unwrap() = Some(verdict);
     }
 
-    /// Answers no question and acknowledges nothing from now on.
     pub fn hangs(&self) {
         *self.calls.verdict.lock().unwrap() = None;
     }
 
-    /// Registers these records with the indexer at `addr`, and stays connected to it.
     pub async fn register(
         &self,
         addr: SocketAddr,
@@ -189,7 +154,6 @@ impl Holder {
         reply
     }
 
-    /// Subscribes to new versions at the origin, which listens at `addr`, as one that holds this version.
     pub async fn subscribe(&self, addr: SocketAddr, held: &VerifiedRecord) {
         let held = Held { name: held.name.clone(), version: held.version, content: held.content };
         let client = self.call(addr).await;
@@ -197,7 +161,6 @@ impl Holder {
         assert_eq!(verdicts.to_vec(), [Verdict::Current]);
     }
 
-    /// Calls to the peer at `addr`.
     pub async fn call(&self, addr: SocketAddr) -> PeerServiceClient {
         let connection = self.endpoint.dial(addr, Purpose::Control, None).await.unwrap();
         let (client, driver) =
@@ -206,7 +169,6 @@ impl Holder {
         client
     }
 
-    /// Tells the peer at `addr` of these versions; its reply.
     pub async fn tell(
         &self,
         addr: SocketAddr,
@@ -215,7 +177,6 @@ impl Holder {
         self.call(addr).await.invalidate(patient(), Records::first_of(news)).await.unwrap()
     }
 
-    /// A data stream to the peer at `addr`.
     pub async fn data(&self, addr: SocketAddr) -> DataStream {
         DataStream::new(self.endpoint.dial(addr, Purpose::Data, None).await.unwrap().io).unwrap()
     }
@@ -239,7 +200,6 @@ async fn run(connection: Connection, script: Script, calls: Calls) {
     serve_data(connection, move |request| script(request)).await;
 }
 
-/// The reply to one request over `stream`; its bytes are not received.
 pub async fn ask_over(mut stream: DataStream, request: &DataRequest) -> (DataStream, DataReply) {
     stream.send(request).unwrap();
     blocking(move || {

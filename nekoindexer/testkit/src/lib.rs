@@ -10,22 +10,27 @@
 //! | [`network`] | real indexers on free ports, alone, in a line, in a mesh |
 //! | [`peer`], [`fake`], [`service`] | a peer and an indexer that do what a test says |
 //! | [`frames`], [`http`] | control frames and HTTP requests written by hand |
-//! | [`goods`], [`holder`], [`fake_indexer`] | the same as peers see them: files, who holds them, who lists them |
+//! | [`goods`], [`holder`] | files, and who holds them, as peers see them |
 //! | [`lan`] | hosts with networks between them, where programs run |
+//! | [`program`] | a program that runs: its output, signals, its end |
 //! | [`machine`] | probes for `nft`, `strace` and a browser, and leaves out the tests that need them |
 //! | [`proxy`] | a connection that can be cut |
 //! | [`rogue`] | nodes that attack |
+#![allow(missing_docs, reason = "what a name says is not said again in a kit for tests")]
 #![allow(clippy::unwrap_used, reason = "what a test needs and does not get fails it")]
 #![allow(clippy::print_stderr, reason = "a test that fails shows it")]
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use nekoproto::transport::Security;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 use tokio::{runtime::Builder, time::timeout};
 
 pub mod fake;
-pub mod fake_indexer;
 pub mod frames;
 mod fuzz;
 pub mod goods;
@@ -35,6 +40,8 @@ pub mod lan;
 pub mod machine;
 pub mod network;
 pub mod peer;
+mod prelude;
+pub mod program;
 pub mod proxy;
 pub mod rogue;
 mod seeds;
@@ -52,21 +59,14 @@ pub use testkit_attribute::test;
 pub const TEST_LIMIT: Duration = Duration::from_secs(120);
 /// Deadline of calls that no test waits for.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// Interval between two looks at a state that sends no event.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Runs a test on a runtime of one thread. `#[testkit::test]` calls it.
-///
-/// # Panics
-/// After [`TEST_LIMIT`].
 pub fn run<T>(case: impl Future<Output = T>) -> T {
     run_on(&mut Builder::new_current_thread(), case)
 }
 
 /// Runs a test on a runtime of two threads. `#[testkit::test(multi_thread)]` calls it.
-///
-/// # Panics
-/// After [`TEST_LIMIT`].
 pub fn run_on_threads<T>(case: impl Future<Output = T>) -> T {
     run_on(Builder::new_multi_thread().worker_threads(2), case)
 }
@@ -90,6 +90,10 @@ pub fn temp_path(name: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     (folder, path)
+}
+
+pub fn pipe(path: impl AsRef<Path>) {
+    mknodat(CWD, path.as_ref(), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
 }
 
 /// Calls `look` every 10 ms until it returns `Some`, for a state that sends no event. The time limit of the test bounds

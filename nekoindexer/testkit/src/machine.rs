@@ -1,12 +1,8 @@
 //! Probes the machine for what some tests need: networks of hosts, a tracer of system calls, a browser. Where one is missing
 //! its tests are left out, unless a variable of the environment requires it; the last test program says what is missing.
 
-use std::{
-    env,
-    fmt::Display,
-    path::PathBuf,
-    process::{Command, Stdio},
-};
+use crate::prelude::*;
+use std::{env, fmt::Display};
 
 use crate::lan::Lan;
 
@@ -18,34 +14,24 @@ pub struct Need {
     packages: &'static str,
 }
 
-/// Networks of hosts, which are made as root.
 pub const NETWORKS: Need = Need {
     what: "networks of hosts",
     variable: "NEKO_NETWORKS",
     packages: "iproute2 nftables, and run it as root",
 };
-/// `strace`, which kills programs at chosen system calls.
 pub const STRACE: Need =
     Need { what: "a tracer of system calls", variable: "NEKO_STRACE", packages: "strace" };
-/// Chromium and its driver, by which tests look at the pages.
 pub const BROWSER: Need =
     Need { what: "a browser", variable: "NEKO_BROWSER", packages: "chromium chromium-driver" };
 
 impl Need {
     /// What was made; `None` where this machine does not allow it, and the test is left out.
-    ///
-    /// # Panics
-    /// If the variable says `required`.
     pub fn or_left_out<T>(self, made: Result<T, impl Display>) -> Option<T> {
         let is_required = env::var(self.variable).is_ok_and(|wish| wish == "required");
         made.map_err(|why| assert!(!is_required, "{} are required: {why}", self.what)).ok()
     }
 }
 
-/// Whether processes can be traced.
-///
-/// # Errors
-/// Why not.
 pub fn strace() -> Result<(), String> {
     let mut trace = Command::new("strace");
     trace.args(["-f", "-o", "/dev/null", "true"]).stdout(Stdio::null()).stderr(Stdio::null());
@@ -56,10 +42,6 @@ pub fn strace() -> Result<(), String> {
     }
 }
 
-/// The driver of the browser, and the browser.
-///
-/// # Errors
-/// The program that is missing.
 pub fn browser() -> Result<(PathBuf, PathBuf), String> {
     Ok((program("chromedriver")?, program("chromium")?))
 }
@@ -70,8 +52,6 @@ fn program(name: &str) -> Result<PathBuf, String> {
     found.find(|file| file.is_file()).ok_or_else(|| format!("there is no {name}"))
 }
 
-/// A line for each need that this machine does not meet.
-#[must_use]
 pub fn lacks() -> Vec<String> {
     let networks = Lan::new(vec![vec![1, 2]]).map(drop);
     let checked = [(NETWORKS, networks), (STRACE, strace()), (BROWSER, browser().map(drop))];

@@ -1,15 +1,12 @@
 //! Real indexers on free ports.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use crate::prelude::*;
 
 use nekoindexer::{Config, Indexer, IndexerHandle};
-use nekoproto::transport::Security;
 use tokio::net::TcpSocket;
 
-/// Loopback, a free port.
 pub const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// A configuration on a free port.
 pub fn config(security: Security, neighbors: &[SocketAddr]) -> Config {
     Config {
         listen: ANY_PORT,
@@ -19,7 +16,6 @@ pub fn config(security: Security, neighbors: &[SocketAddr]) -> Config {
     }
 }
 
-/// A running indexer on a free port.
 pub async fn indexer(security: Security, neighbors: &[SocketAddr]) -> IndexerHandle {
     Indexer::spawn(config(security, neighbors)).await.unwrap()
 }
@@ -48,12 +44,10 @@ pub async fn network(
     indexers
 }
 
-/// Indexers in a row.
 pub async fn line(security: Security, count: usize) -> Vec<IndexerHandle> {
     network(security, count, |n| n.checked_sub(1).into_iter().collect()).await
 }
 
-/// Indexers that are all neighbors of each other.
 pub async fn mesh(security: Security, count: usize) -> Vec<IndexerHandle> {
     network(security, count, |n| (0..n).collect()).await
 }

@@ -1,14 +1,9 @@
 //! A peer as the indexer sees one: it listens, registers, and takes note of invalidations.
 
-use std::{net::SocketAddr, sync::Arc};
+use crate::prelude::*;
 
-use nekoproto::{
-    FileName, Holder, IndexerServiceClient, NetworkName, Purpose, QueryReply, Records, Refusal,
-    RegisterReply, Role, SignedRecord,
-    peer::{PeerServiceRequest as AskPeer, PeerServiceResponse as Answer},
-    transport::{Access, Connection, Endpoint, EndpointConfig, Security, control},
-};
-use tokio::{sync::mpsc, task::AbortHandle};
+use nekoproto::peer::{PeerServiceRequest as AskPeer, PeerServiceResponse as Answer};
+use tokio::task::AbortHandle;
 
 use crate::{
     network::ANY_PORT,
@@ -19,25 +14,19 @@ use crate::{
 
 /// A connected peer. Dropping it closes its connection.
 pub struct Peer {
-    /// Calls the indexer.
     pub client: IndexerServiceClient,
-    /// What the indexer tells it.
     pub invalidations: mpsc::UnboundedReceiver<Records>,
     /// Where others would reach it; nobody accepts there.
     pub holder: Option<Holder>,
     driver: AbortHandle,
 }
 
-/// Whether a peer acknowledges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manners {
-    /// It answers each call at once.
     Acknowledges,
-    /// It answers no invalidation.
     NeverAnswers,
 }
 
-/// The endpoint of the node with this seed, in the default network.
 pub fn endpoint(seed: u16, role: Role, security: Security) -> Arc<Endpoint> {
     let identity = identity(seed);
     let (network, access) = (NetworkName::default(), Access::default());
@@ -50,7 +39,6 @@ impl Peer {
         Self::join_with(seed, addr, security, Manners::Acknowledges).await
     }
 
-    /// The same with `manners`.
     pub async fn join_with(seed: u16, addr: SocketAddr, security: Security, manners: Manners) -> Self {
         let endpoint = endpoint(seed, Role::Peer, security);
         let listener = endpoint.bind(ANY_PORT).unwrap();
@@ -68,7 +56,6 @@ impl Peer {
         Self::connect(connection, Role::Peer, Some(holder), Manners::Acknowledges)
     }
 
-    /// A node that does not listen.
     pub async fn join_unheard(seed: u16, addr: SocketAddr, role: Role, security: Security) -> Self {
         let connection = endpoint(seed, role, security).dial(addr, Purpose::Control, None).await.unwrap();
         Self::connect(connection, role, None, Manners::Acknowledges)
@@ -96,7 +83,6 @@ impl Peer {
         Self { client, invalidations, holder, driver }
     }
 
-    /// Registers and announces.
     pub async fn register(&self, records: impl IntoIterator<Item = SignedRecord>) -> RegisterReply {
         self.client.register(patient(), registration(records)).await.unwrap().unwrap()
     }
@@ -111,12 +97,10 @@ impl Peer {
         self.client.search(patient(), name).await.unwrap().unwrap()
     }
 
-    /// Asks the network.
     pub async fn query(&self, text: &str, ttl_hops: u8) -> QueryReply {
         self.client.query(patient(), query(text, ttl_hops)).await.unwrap().unwrap()
     }
 
-    /// The next thing it is told: names and versions.
     pub async fn is_told(&mut self) -> Vec<(String, u64)> {
         let records = self.invalidations.recv().await.unwrap();
         records

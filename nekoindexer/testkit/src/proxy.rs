@@ -1,12 +1,12 @@
 //! A TCP proxy in front of an indexer, which a test can cut and restore.
 
-use std::{net::SocketAddr, sync::Arc};
+use crate::prelude::*;
 
 use nekoproto::transport::stop_listening;
 use tokio::{
     io::copy_bidirectional,
     net::{TcpListener, TcpSocket, TcpStream},
-    task::{JoinHandle, JoinSet},
+    task::JoinHandle,
 };
 
 /// Forwards connections from one address to another. Dropping it cuts them all.
@@ -16,7 +16,6 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Forwards what connects to `from` to `to`.
     pub fn begin(from: SocketAddr, to: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_reuseaddr(true).unwrap();

@@ -7,10 +7,6 @@ use std::{env, ops::Range, thread::panicking};
 pub struct Seeds(Range<u64>);
 
 /// Seeds from 0 to `default`, or to the environment variable `NEKO_SEEDS`.
-///
-/// # Panics
-/// If that is no number.
-#[must_use]
 pub fn seeds(default: u64) -> Seeds {
     let count = env::var("NEKO_SEEDS").map_or(default, |count| count.parse().unwrap());
     eprintln!("seeds 0..{count}");

@@ -1,24 +1,18 @@
 //! Services made of a function: it answers the calls that a test is about, and refuses the others.
 
-use futures::{FutureExt, future::BoxFuture};
+use crate::prelude::*;
+use futures::future::BoxFuture;
 use nekoproto::{
-    Refusal,
-    indexer::{IndexerServiceRequest, IndexerServiceResponse},
+    indexer::IndexerServiceResponse,
     peer::{PeerServiceRequest, PeerServiceResponse},
 };
-use tarpc::{
-    ServerError,
-    context::Context,
-    server::{ServeFn, serve},
-};
+use tarpc::{ServerError, server::serve};
 
-/// An answer as tarpc sends it.
-type Served<T> = BoxFuture<'static, Result<T, ServerError>>;
+pub(crate) type Served<T> = BoxFuture<'static, Result<T, ServerError>>;
 
 /// A service whose calls `answer` answers. An error is sent as the refusal of that kind of call.
 macro_rules! service {
-    ($(#[$doc:meta])* $name:ident, $request:ident, $response:ident: $($call:ident)*) => {
-        $(#[$doc])*
+    ($name:ident, $request:ident, $response:ident: $($call:ident)*) => {
         pub fn $name<A>(
             answer: impl FnOnce(Context, $request) -> A + Clone,
         ) -> ServeFn<$request, $response, impl FnOnce(Context, $request) -> Served<$response> + Clone>
@@ -36,12 +30,10 @@ macro_rules! service {
 }
 
 service! {
-    /// An indexer.
     indexer, IndexerServiceRequest, IndexerServiceResponse:
     Register Deregister Renew Search Query Invalidate Summarize SearchAll QueryAll DeregisterAll Find CallBack Probe
 }
 
 service! {
-    /// A peer.
     peer, PeerServiceRequest, PeerServiceResponse: Invalidate Confirm DialBack Reached Lend
 }

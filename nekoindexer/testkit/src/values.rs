@@ -1,19 +1,9 @@
 //! Identities, names, records and requests: equal for equal seeds.
 
-use std::{
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
-
-use nekoproto::{
-    ContentHash, FileName, Identity, ListedHolder, ListedRecord, ManifestHash, MsgId, NodeAddrs, NodeId,
-    Policy, QueryReply, QueryRequest, Record, Records, RegisterRequest, SignedRecord, Version, codec,
-};
-use tarpc::context::{self, Context};
+use crate::prelude::*;
 
 use crate::PATIENCE;
 
-/// A context that gives up after `time`.
 pub fn within(time: Duration) -> Context {
     let mut context = context::current();
     context.deadline = Instant::now() + time;
@@ -25,24 +15,20 @@ pub fn patient() -> Context {
     within(PATIENCE)
 }
 
-/// The node with this seed.
 pub fn identity(seed: u16) -> Identity {
     Identity::from_seed(&key(seed))
 }
 
-/// The node with this seed as a holder at this address.
 pub fn listed(seed: u16, addr: SocketAddr) -> ListedHolder {
     ListedHolder::new(NodeAddrs::new(identity(seed).id(), [addr]))
 }
 
-/// The Ed25519 key of the node with this seed.
 pub fn key(seed: u16) -> [u8; 32] {
     let mut bytes = [7; 32];
     bytes[..2].copy_from_slice(&seed.to_le_bytes());
     bytes
 }
 
-/// A name.
 pub fn name(text: &str) -> FileName {
     FileName::new(text).unwrap()
 }
@@ -56,7 +42,6 @@ pub fn long_name(n: usize) -> FileName {
     name
 }
 
-/// What the node with the seed `origin` says of a version of a file, before it signs.
 pub fn file(origin: u16, name: FileName, version: u64) -> Record {
     Record {
         origin: identity(origin).id(),
@@ -70,17 +55,14 @@ pub fn file(origin: u16, name: FileName, version: u64) -> Record {
     }
 }
 
-/// A record that the node with the seed `origin` signed.
 pub fn signed(origin: u16, record: Record) -> ListedRecord {
     record.sign(&identity(origin)).unwrap().into()
 }
 
-/// A version of a file of the node with the seed `origin`.
 pub fn verified(origin: u16, name: FileName, version: u64) -> ListedRecord {
     signed(origin, file(origin, name, version))
 }
 
-/// A version of a file of the node with the seed `origin`, as it travels.
 pub fn record(origin: u16, text: &str, version: u64) -> SignedRecord {
     verified(origin, name(text), version).to_signed()
 }
@@ -94,17 +76,14 @@ pub fn forged(attacker: u16, victim: u16, text: &str, version: u64) -> SignedRec
     forged
 }
 
-/// A registration that is announced.
 pub fn registration(records: impl IntoIterator<Item = SignedRecord>) -> RegisterRequest {
     RegisterRequest { records: Records::first_of(records), announce: true, partial: false }
 }
 
-/// A new query.
 pub fn query(text: &str, ttl_hops: u8) -> QueryRequest {
     QueryRequest::new(MsgId::random(), name(text), ttl_hops)
 }
 
-/// A query whose reply has its way.
 pub fn traced(text: &str, ttl_hops: u8) -> QueryRequest {
     QueryRequest { trace: true, ..query(text, ttl_hops) }
 }
@@ -123,14 +102,12 @@ pub fn hits(reply: &QueryReply) -> Vec<(u64, Vec<NodeId>)> {
     hits
 }
 
-/// In the order of the ids.
 pub fn sorted(nodes: impl IntoIterator<Item = NodeId>) -> Vec<NodeId> {
     let mut nodes: Vec<_> = nodes.into_iter().collect();
     nodes.sort();
     nodes
 }
 
-/// The ids of the nodes with these seeds, sorted.
 pub fn nodes(seeds: impl IntoIterator<Item = u16>) -> Vec<NodeId> {
     sorted(seeds.into_iter().map(|seed| identity(seed).id()))
 }

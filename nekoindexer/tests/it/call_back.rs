@@ -1,6 +1,6 @@
 //! Holders are had to connect to those who cannot connect to them, and to nobody else.
 
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::stream::FuturesUnordered;
 use nekoproto::{
     peer::{PeerServiceRequest, PeerServiceResponse},
     transport::{control, rendezvous::Token},

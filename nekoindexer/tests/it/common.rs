@@ -1,13 +1,15 @@
 //! What the tests of the indexer share.
 
 pub(crate) use std::{
+    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
     fs,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::{Arc, LazyLock},
     time::{Duration, Instant},
 };
 
-pub(crate) use futures::future::join_all;
-pub(crate) use nekoindexer::{Config, Indexer, IndexerHandle};
+pub(crate) use futures::{StreamExt, future::join_all, stream};
+pub(crate) use nekoindexer::{Config, Indexer, IndexerHandle, state::summary::CURRENT_FOR};
 pub(crate) use nekoproto::{
     limits::*,
     probe::{ProbeEnd, ProbeReply, ProbeRequest},
@@ -15,6 +17,8 @@ pub(crate) use nekoproto::{
     transport::Security,
     *,
 };
+pub(crate) use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
+pub(crate) use serde_json::{Value, json};
 pub(crate) use testkit::{
     PATIENCE, eventually,
     fake::{Dialed, Fake, Habit, advertise, deaf_neighbor, dial, dial_with, summary_of},
@@ -30,37 +34,31 @@ pub(crate) use tokio::{
     task::JoinSet,
 };
 
-/// The origin of the file that everybody holds.
 pub(crate) const ORIGIN: u16 = 1000;
 /// The security of tests that it makes no difference for.
 pub(crate) const CLEAR: Security = Security::Insecure;
 
-/// A peer that holds `a`.
 pub(crate) async fn holder(seed: u16, indexer: &IndexerHandle, security: Security) -> Peer {
     let peer = Peer::join(seed, indexer.local_addr(), security).await;
     peer.register([record(ORIGIN, "a", 1)]).await;
     peer
 }
 
-/// One peer at each indexer, the n-th with seed n, all holding `a`.
 pub(crate) async fn holders_everywhere(indexers: &[IndexerHandle], security: Security) -> Vec<Peer> {
     join_all((0..).zip(indexers).map(|(seed, indexer)| holder(seed, indexer, security))).await
 }
 
-/// An indexer that is connected to these neighbors.
 pub(crate) async fn connected(security: Security, neighbors: &[SocketAddr]) -> IndexerHandle {
     let indexer = indexer(security, neighbors).await;
     indexer.neighbors_reach(neighbors.len()).await;
     indexer
 }
 
-/// What a query for `a` found, and whether it is complete.
 pub(crate) async fn asked(peer: &Peer, ttl_hops: u8) -> (Vec<(u64, Vec<NodeId>)>, bool) {
     let reply = peer.query("a", ttl_hops).await;
     (hits(&reply), reply.complete)
 }
 
-/// A new invalidation.
 pub(crate) fn invalidation(
     records: impl IntoIterator<Item = SignedRecord>,
     ttl_hops: u8,

@@ -16,7 +16,6 @@ fn names(reply: &FindReply) -> Vec<&str> {
     reply.hits.iter().map(|hit| hit.record.unverified().name.as_str()).collect()
 }
 
-/// A peer at each indexer that publishes `KIND/N.bin` of each kind.
 async fn publishers(indexers: &[IndexerHandle], security: Security) -> Vec<Peer> {
     let mut peers = Vec::new();
     for (seed, indexer) in (0u16..).zip(indexers) {
@@ -27,7 +26,6 @@ async fn publishers(indexers: &[IndexerHandle], security: Security) -> Vec<Peer>
     peers
 }
 
-/// A peer of an indexer whose neighbor has this habit.
 async fn beside(habit: Habit) -> (Fake, IndexerHandle, Peer) {
     let fake = Fake::begin(90, CLEAR, habit);
     let indexer = connected(CLEAR, &[fake.addr]).await;

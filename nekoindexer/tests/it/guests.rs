@@ -1,13 +1,9 @@
 //! Guests of an open network: whoever connects and calls itself an indexer. They add answers where nobody else has any, and
 //! remove, delay and spoil none.
 
-use nekoindexer::state::summary::CURRENT_FOR;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{
-    common::*,
-    program::{Running, Signal},
-};
+use crate::{common::*, program::Running};
 
 /// The deadline of queries: one that takes half of it has waited for somebody.
 const DEADLINE: Duration = PATIENCE;
@@ -27,7 +23,6 @@ async fn guest<const N: usize>(seed: u16, indexer: &IndexerHandle, names: [&str;
     Guest { _advertises: advertise(&dialed.client, summary).await, dialed }
 }
 
-/// The answer to a query with a deadline, and how long it took.
 async fn timed(peer: &Peer, name: &str) -> (QueryReply, Duration) {
     let began = Instant::now();
     let reply = peer.client.query(within(DEADLINE), query(name, 3)).await.unwrap().unwrap();
@@ -81,10 +76,8 @@ async fn a_guest_adds_what_nobody_else_has() {
     let _helpful = guest(500, &pair[0], ["b", "c"], Habit::Says(reply)).await;
     let (found, _) = timed(&peer, "b").await;
     assert_eq!(hits(&found), [(1, nodes([7]))]);
-    assert!(
-        found.complete && !found.guests_unheard,
-        "it says that it is not complete, and more than was asked for"
-    );
+    let is_all = found.complete && !found.guests_unheard;
+    assert!(is_all, "it says that it is not complete, and more than was asked for");
 
     let _stuck = guest(501, &pair[0], ["b", "c"], Habit::NeverAnswers).await;
     for (name, found) in [("b", 1), ("c", 0), ("d", 0)] {
@@ -213,8 +206,8 @@ async fn registrations_do_not_wait_for_guests() {
 /// is loaded and after. Method: some peers ask it for as many names as fit, all the time.
 #[testkit::test]
 async fn an_honest_guest_is_not_missed_in_silence_where_the_asked_one_is_loaded() {
-    let near = Running::begin(&["--insecure"]).await;
-    let far = Running::begin(&["--insecure", "--neighbors", &near.addr.to_string()]).await;
+    let near = Running::begin(&["--insecure"]);
+    let far = Running::begin(&["--insecure", "--neighbors", &near.addr.to_string()]);
     let there = Peer::join(2, far.addr, CLEAR).await;
     there.register([record(ORIGIN, "far", 1)]).await;
     let peer = Peer::join(1, near.addr, CLEAR).await;
@@ -251,13 +244,13 @@ async fn an_honest_guest_is_not_missed_in_silence_where_the_asked_one_is_loaded(
 /// The connection stays, and nothing answers over it.
 #[testkit::test]
 async fn a_configured_neighbor_that_is_stopped_is_soon_not_waited_for_and_comes_back() {
-    let stopped = Running::begin(&["--insecure"]).await;
+    let stopped = Running::begin(&["--insecure"]);
     let far = Peer::join(2, stopped.addr, CLEAR).await;
     far.register([record(ORIGIN, "a", 1)]).await;
     let asker = connected(CLEAR, &[stopped.addr]).await;
     let peer = holder(1, &asker, CLEAR).await;
     assert_eq!(hits(&timed(&peer, "a").await.0), [(1, nodes([1, 2]))]);
-    stopped.signal(Signal::STOP);
+    stopped.signal("STOP");
     let soon = Duration::from_secs(2);
     eventually(async || {
         let began = Instant::now();
@@ -269,7 +262,7 @@ async fn a_configured_neighbor_that_is_stopped_is_soon_not_waited_for_and_comes_
     for _ in 0..5 {
         finds_at_once(&peer, &[1], false).await;
     }
-    stopped.signal(Signal::CONT);
+    stopped.signal("CONT");
     eventually(async || {
         let (reply, _) = timed(&peer, "a").await;
         (reply.complete && hits(&reply) == [(1, nodes([1, 2]))]).then_some(())

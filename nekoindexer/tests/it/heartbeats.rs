@@ -1,7 +1,5 @@
 //! What an indexer tells a neighbor of names, and when: little while nothing happens.
 
-use nekoindexer::state::summary::CURRENT_FOR;
-
 use crate::common::*;
 
 /// A made-up neighbor, the indexer that names it, and a peer of that one.
@@ -17,7 +15,6 @@ fn keys(news: &SummaryNews) -> Vec<NameKey> {
     news.changes.iter().flat_map(added).collect()
 }
 
-/// The next message that says something new.
 async fn next_news(fake: &mut Fake) -> SummaryNews {
     loop {
         let news = fake.summaries.recv().await.unwrap();

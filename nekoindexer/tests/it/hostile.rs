@@ -2,22 +2,17 @@
 
 use crate::common::*;
 
-/// The seed of who attacks.
 const ATTACKER: u16 = 666;
-/// Answers with these holders of these records.
 fn says(records: impl IntoIterator<Item = SignedRecord>, holders: &[ListedHolder]) -> Habit {
     let hit = |record| Hit { record, holders: List::first_of(holders.iter().cloned()) };
-    let hits = List::first_of(records.into_iter().map(hit));
-    Habit::Says(QueryReply { hits, complete: true, ..QueryReply::default() })
+    Habit::says(records.into_iter().map(hit))
 }
 
-/// As many made-up holders as fit.
 fn made_up(seeds: impl Iterator<Item = u16>) -> Vec<ListedHolder> {
     let holder = |(seed, port)| listed(seed, SocketAddr::from(([127, 0, 0, 1], port)));
     seeds.zip(1..).map(holder).take(HOLDERS_MAX).collect()
 }
 
-/// As many holders as fit, all of which are the attacker.
 fn attackers() -> Vec<ListedHolder> {
     made_up(std::iter::repeat(ATTACKER))
 }

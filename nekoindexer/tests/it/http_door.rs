@@ -1,6 +1,6 @@
 //! The HTTP plumbing over real sockets: what it answers, whom it refuses, and where it sends files.
 
-use std::{convert::Infallible, fs::File, io::Write, num::NonZeroUsize, sync::Arc};
+use std::{convert::Infallible, fs::File, io::Write, num::NonZeroUsize};
 
 use axum::{
     Extension, Json, Router,
@@ -9,7 +9,6 @@ use axum::{
     response::{IntoResponse, sse::Event},
     routing::{get, post},
 };
-use futures::{StreamExt, stream};
 use nekoindexer::daemon::http::{
     Authorized, FileSender, Guard, HttpConfig, HttpDoor, Token, events, guarded, send_file::FRAME_BYTES_MAX,
 };
@@ -25,7 +24,6 @@ fn open(router: Router, guard: Guard) -> HttpDoor {
         .unwrap()
 }
 
-/// A door without a token, and where it is.
 fn echo() -> (HttpDoor, SocketAddr) {
     let door = open(routes(), Guard::default());
     let addr = door.local_addr();

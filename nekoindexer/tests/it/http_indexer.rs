@@ -1,12 +1,7 @@
 //! What an indexer answers over HTTP: figures that are right, and the same answers as a peer gets.
 
-use std::collections::{BTreeMap, HashSet};
-
-use serde_json::json;
-
 use crate::common::*;
 
-/// An indexer that answers HTTP, and where.
 pub(crate) async fn answering(neighbors: &[SocketAddr]) -> (IndexerHandle, SocketAddr) {
     let config = Config { http: Some(ANY_PORT), ..config(CLEAR, neighbors) };
     let indexer = Indexer::spawn(config).await.unwrap();
@@ -53,7 +48,6 @@ fn parse(text: &str) -> BTreeMap<String, f64> {
     samples
 }
 
-/// What the indexer at this address counts.
 pub(crate) async fn metrics(addr: SocketAddr) -> BTreeMap<String, f64> {
     let answer = http::get(addr, "/metrics").await;
     assert_eq!(answer.status, 200);

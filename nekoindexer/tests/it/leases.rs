@@ -4,7 +4,6 @@ use crate::common::*;
 
 /// Long against a call, short against a test.
 const LEASE: Duration = Duration::from_millis(1500);
-/// How often a peer renews that wants to stay.
 const RENEW_EVERY: Duration = Duration::from_millis(250);
 
 async fn indexer(security: Security, lease: Duration) -> IndexerHandle {

@@ -10,7 +10,6 @@ async fn tell(from: &Dialed, news: SummaryNews) -> Result<SummaryReply, Refusal>
     from.client.summarize(patient(), news).await.unwrap()
 }
 
-/// A neighbor that has told its names.
 async fn told(seed: u16, addr: SocketAddr) -> Dialed {
     let neighbor = dial(seed, addr, CLEAR).await;
     assert!(tell(&neighbor, summary_of([], &[])).await.unwrap().is_taken);

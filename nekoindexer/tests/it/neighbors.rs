@@ -1,15 +1,9 @@
 //! Neighbors that are named on either side, away, coming back, stuck or broken.
 
-use std::sync::Arc;
-
-use nekoindexer::{
-    neighbors::load::{LINK_FORWARDS_MAX, STUCK_AFTER},
-    state::summary::CURRENT_FOR,
-};
+use nekoindexer::neighbors::load::{LINK_FORWARDS_MAX, STUCK_AFTER};
 
 use crate::common::*;
 
-/// An indexer at this address, the same node each time if it has a folder.
 async fn indexer_at(
     listen: SocketAddr,
     data_dir: Option<&tempfile::TempDir>,
@@ -20,7 +14,6 @@ async fn indexer_at(
     Indexer::spawn(Config { listen, data_dir, ..config(security, neighbors) }).await.unwrap()
 }
 
-/// Asks until the answer is complete.
 async fn complete(peer: &Peer, text: &str, ttl_hops: u8) -> QueryReply {
     eventually(async || {
         let reply = peer.query(text, ttl_hops).await;

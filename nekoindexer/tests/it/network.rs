@@ -112,19 +112,6 @@ async fn at_its_last_hop_a_query_goes_only_to_who_may_have_the_name(security: Se
 }
 
 #[testkit::test]
-async fn mesh_of_10_costs_9_messages_at_any_ttl(security: Security) {
-    let indexers = mesh(security, 10).await;
-    let peers = holders_everywhere(&indexers, security).await;
-    for ttl in 1..=TTL_MAX {
-        let reply = peers[usize::from(ttl) % 10].query("a", ttl).await;
-        let answer = (hits(&reply), reply.complete, reply.messages);
-        assert_eq!(answer, (vec![(1, nodes(0..10))], true, 9), "TTL {ttl}");
-    }
-    let nothing = QueryReply { complete: true, messages: 9, ..QueryReply::default() };
-    assert_eq!(peers[0].query("nowhere", 3).await, nothing);
-}
-
-#[testkit::test]
 async fn search_asks_no_neighbor() {
     let mut neighbor = Fake::begin(500, CLEAR, Habit::Says(QueryReply::default()));
     let indexer = connected(CLEAR, &[neighbor.addr]).await;

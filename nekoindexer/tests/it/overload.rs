@@ -1,7 +1,6 @@
 //! Nodes that take what belongs to all: memory, places for connections. The program bounds each of them, and the
 //! others notice nothing.
 
-use futures::{StreamExt, stream};
 use nekoproto::{
     indexer::IndexerServiceRequest,
     transport::{Connection, Envelope, raise_file_limit},
@@ -10,18 +9,14 @@ use testkit::frames::{frame, prefixed};
 
 use crate::{common::*, program::Running};
 
-/// The seed of the peer that publishes.
 const ORIGIN: u16 = 1;
-/// The seed of who attacks; further ones follow.
 const ATTACKER: u16 = 1000;
-/// Most bytes of memory that the program may ever have taken.
 const MEMORY_MAX: u64 = 256 << 20;
 
 async fn attack(seed: u16, addr: SocketAddr) -> Connection {
     endpoint(seed, Role::Peer, Security::Tls).dial(addr, Purpose::Control, None).await.unwrap()
 }
 
-/// A peer whose one name must be found whatever others do.
 async fn honest(addr: SocketAddr) -> Peer {
     let peer = Peer::join(ORIGIN, addr, Security::Tls).await;
     peer.register([record(ORIGIN, "a", 1)]).await;
@@ -42,7 +37,7 @@ fn memory_is_bounded(running: &Running) {
 async fn frames_that_are_not_finished_take_a_bounded_memory() {
     const FRAMES: u16 = 1000;
     raise_file_limit();
-    let running = Running::begin(&[]).await;
+    let running = Running::begin(&[]);
     let peer = honest(running.addr).await;
     let unfinished = &prefixed(&vec![0; FRAME_BYTES_MAX])[..FRAME_BYTES_MAX];
     let open: Vec<_> = stream::iter(0..FRAMES)
@@ -68,7 +63,7 @@ async fn frames_that_are_not_finished_take_a_bounded_memory() {
 async fn answers_that_are_not_read_take_a_bounded_memory() {
     let neighbor = indexer(Security::Tls, &[]).await;
     let neighbors = neighbor.local_addr().to_string();
-    let running = Running::begin(&["--neighbors", &neighbors, "--lease-secs", "300"]).await;
+    let running = Running::begin(&["--neighbors", &neighbors, "--lease-secs", "300"]);
     let peer = honest(running.addr).await;
     let names: Names = List::first_of((0..BATCH_MAX).map(long_name));
     let records = || (0..BATCH_MAX).map(|n| verified(ORIGIN, long_name(n), 1).to_signed());
@@ -103,7 +98,7 @@ async fn answers_that_are_not_read_take_a_bounded_memory() {
 /// program may have descriptors.
 #[testkit::test]
 async fn who_takes_all_connections_keeps_nobody_out() {
-    let running = Running::begin_with_files(256).await;
+    let running = Running::begin_with_files(256);
     let peer = honest(running.addr).await;
     let mut open = Vec::new();
     for _ in 0..300 {
@@ -123,7 +118,7 @@ async fn who_takes_all_connections_keeps_nobody_out() {
 /// The same before the handshake.
 #[testkit::test]
 async fn who_connects_and_says_nothing_keeps_nobody_out() {
-    let running = Running::begin_with_files(256).await;
+    let running = Running::begin_with_files(256);
     let peer = honest(running.addr).await;
     let _silent = join_all((0..400).map(|_| TcpStream::connect(running.addr))).await;
     let newcomer = eventually(async || Some(Peer::join(2, running.addr, Security::Tls).await)).await;

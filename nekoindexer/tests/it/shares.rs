@@ -6,13 +6,10 @@ use nekoproto::budget::BUDGET_MIN;
 
 use crate::common::*;
 
-/// The seed of the node that wants too much.
 const GREEDY: u16 = 666;
 const HONEST: u16 = 1;
-/// Longer than any test runs.
 const LEASE: Duration = Duration::from_secs(300);
 
-/// An indexer with the smallest budget.
 async fn small(config: Config) -> IndexerHandle {
     Indexer::spawn(Config { memory: BUDGET_MIN, lease: LEASE, ..config }).await.unwrap()
 }

@@ -6,13 +6,6 @@ pub(crate) mod graph;
 mod news;
 mod world;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::LazyLock,
-};
-
-use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
-
 use self::{
     flood::{Flood, Holding, NAME},
     graph::{Graph, Shape},
@@ -20,7 +13,6 @@ use self::{
 };
 use crate::common::*;
 
-/// Networks by default.
 const SEEDS: u64 = 60;
 /// Origins and versions of the file that is looked for.
 const ORIGINS: u16 = 3;
@@ -32,7 +24,6 @@ static RECORDS: LazyLock<Vec<Vec<ListedRecord>>> = LazyLock::new(|| {
     (0..ORIGINS).map(versions).collect()
 });
 
-/// Runs `case` with many seeds.
 fn for_each_seed(mut case: impl FnMut(&mut StdRng)) {
     // The table of message ids needs a timer, even though nothing here waits.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -181,7 +172,6 @@ fn newest<'a>(held: impl Iterator<Item = (&'a usize, &'a Holding)>) -> Held {
     all.iter().filter(|(key, _)| !newer(key)).map(|(key, holders)| (*key, holders.clone())).collect()
 }
 
-/// What an answer holds.
 fn found(reply: &QueryReply) -> Held {
     let mut found = Held::new();
     for hit in reply.hits.iter() {

@@ -1,24 +1,18 @@
 //! Summaries under simulation: indexers that come, go and restart, names that come and go, and news
 //! of them that is late, lost, doubled or out of order. No sockets, no waiting.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
-    sync::{Arc, LazyLock},
-};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use nekoindexer::state::{
     route::route,
-    summary::{CURRENT_FOR, Fresh, OwnSummary, Position, TheirSummary, Told, Took, rules_out},
+    summary::{Fresh, OwnSummary, Position, TheirSummary, Told, Took, rules_out},
 };
-use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
 
 use crate::{
     common::*,
     sim::graph::{Graph, Shape},
 };
 
-/// Lives by default.
 const SEEDS: u64 = 30;
 const NODES_MAX: usize = 20;
 const NAMES: usize = 5;
@@ -265,7 +259,6 @@ impl World {
                 .is_some_and(|names| rules_out(names, KEYS[name], ttl_hops, beyond.as_deref(), covers))
     }
 
-    /// Delivers one letter, perhaps not for the last time.
     fn deliver(&mut self, at: usize) {
         let is_doubled = self.rng.random_bool(0.1);
         let letter = if is_doubled { self.post[at].clone() } else { self.post.swap_remove(at) };

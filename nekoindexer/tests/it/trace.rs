@@ -24,7 +24,6 @@ fn answer(hop: &TraceHop) -> &TraceAnswer {
     hop.answer.as_ref().unwrap_or_else(|why| panic!("{why}: {hop:?}"))
 }
 
-/// Depth, node, holders of the first version.
 fn way(reply: &TraceReply) -> Vec<(u8, Option<NodeId>, u32)> {
     let holders = |hop: &TraceHop| answer(hop).found.first().map_or(0, |found| found.holders);
     reply.hops.iter().map(|hop| (hop.depth, hop.node, holders(hop))).collect()

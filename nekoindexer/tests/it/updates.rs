@@ -100,21 +100,6 @@ async fn each_holder_is_told_once_of_what_it_holds_and_the_origin_of_nothing(sec
     }
 }
 
-/// Also one that lost its connection, is told nothing, and returns.
-#[testkit::test]
-async fn holder_of_an_older_version_is_told_the_newer_when_it_registers(security: Security) {
-    let indexer = indexer(security, &[]).await;
-    let origin = holder(ORIGIN, &indexer, security).await;
-    drop(holder(2, &indexer, security).await);
-    origin.register([record(ORIGIN, "a", 3)]).await;
-    assert_eq!(hits(&origin.search("a").await), [(3, nodes([ORIGIN]))]);
-    let holder = Peer::join(2, indexer.local_addr(), security).await;
-    let reply = holder.register([record(ORIGIN, "a", 2), record(ORIGIN, "b", 1)]).await;
-    assert_eq!(reply.newer.to_vec(), [record(ORIGIN, "a", 3)]);
-    assert_eq!((reply.unlisted.len(), reply.lease.names), (0, 1));
-    assert_eq!(hits(&holder.search("a").await), [(3, nodes([ORIGIN]))]);
-}
-
 #[testkit::test]
 async fn neighbors_hear_of_updates_and_of_nothing_else(security: Security) {
     let mut neighbor = Fake::begin(500, security, Habit::nothing());

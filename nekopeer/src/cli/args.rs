@@ -221,42 +221,4 @@ mod tests {
         use clap::CommandFactory;
         Args::command().debug_assert();
     }
-
-    #[test]
-    fn flags_stand_before_or_after_the_command() {
-        let before = Args::parse_from(["nekopeer", "--json", "--indexer", "127.0.0.1:1,127.0.0.1:2", "ls"]);
-        let after = Args::parse_from(["nekopeer", "ls", "--indexer", "127.0.0.1:1,127.0.0.1:2", "--json"]);
-        assert!(before.node.json && after.node.json);
-        assert_eq!(before.node.indexer, after.node.indexer);
-        assert_eq!(before.node.indexer.len(), 2);
-    }
-
-    #[test]
-    fn values_out_of_range_are_wrong_usage() {
-        for wrong in [
-            &["get", "a", "--origin", "xyz"][..],
-            &["ls", "--ttr", "0"],
-            &["ls", "--limit-up", "0"],
-            &["ls", "--limit-down", "fast"],
-            &["share", "a", "--serve-stale", "--no-serve-stale"],
-            &["unshare"],
-        ] {
-            let line = ["nekopeer"].iter().chain(wrong);
-            assert!(Args::try_parse_from(line).is_err(), "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn both_words_of_a_verb_are_read() {
-        for words in [
-            ["share", "a"],
-            ["register", "a"],
-            ["get", "a"],
-            ["download", "a"],
-            ["unshare", "a"],
-            ["deregister", "a"],
-        ] {
-            assert!(Args::try_parse_from(["nekopeer"].iter().chain(&words)).is_ok(), "{words:?}");
-        }
-    }
 }

@@ -200,9 +200,9 @@ mod tests {
     #[test]
     fn line_fits_any_terminal_whatever_it_is_about() {
         let now = |total| Snapshot { done: 512 << 20, kept: 0, total };
-        for what in
-            ["a", "some/long/path/of/a/model-with-a-long-name.safetensors", "資料/最終版/とても長い名前.bin"]
-        {
+        let cases =
+            ["a", "some/long/path/of/a/model-with-a-long-name.safetensors", "資料/最終版/とても長い名前.bin"];
+        for what in cases {
             for columns in 0..120 {
                 for total in [0, 1, 1 << 30, u64::MAX] {
                     let line = line(what, now(total), 7 << 20, columns);

@@ -124,9 +124,8 @@ mod tests {
         };
         let named = |flags, need| said(flags, need).unwrap();
         assert!(named("", Need::Serving).is_empty());
-        assert!(
-            named("--indexer 127.0.0.1:2 --on-stale keep --listen 127.0.0.1:5", Need::Serving).is_empty()
-        );
+        let same = "--indexer 127.0.0.1:2 --on-stale keep --listen 127.0.0.1:5";
+        assert!(named(same, Need::Serving).is_empty());
         let all = "--indexer 127.0.0.1:3 --listen 127.0.0.1:6 --http 127.0.0.1:0 --lan --limit-up 1MB --limit-down 1MB \
                    --ttr 5 --on-stale drop";
         let every =

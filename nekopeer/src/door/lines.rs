@@ -93,10 +93,8 @@ mod tests {
         }
         assert_eq!(next_reply(&mut from).await.unwrap(), None);
         assert_eq!(next::<u32>(&mut &b"12345\n"[..], 6).await.unwrap(), Some(12345));
-        assert_eq!(
-            next::<u32>(&mut &b"12345\n"[..], 5).await.unwrap_err().kind(),
-            io::ErrorKind::InvalidData
-        );
-        assert_eq!(next::<u32>(&mut &b"12"[..], 5).await.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        for (line, kind) in [("12345\n", io::ErrorKind::InvalidData), ("12", io::ErrorKind::UnexpectedEof)] {
+            assert_eq!(next::<u32>(&mut line.as_bytes(), 5).await.unwrap_err().kind(), kind);
+        }
     }
 }

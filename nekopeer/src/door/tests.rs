@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use nekoproto::FileName;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -13,8 +12,8 @@ use tokio::{
 use super::{Caller, Door, DoorError, Facts, knock, place::Place};
 use crate::{
     api::{
-        Answer, COMMANDS_MAX, Command, Ending, Events, FailureKind, Host, Ls, Outcome, Row, Stop, Unshare,
-        no_input, rows_of,
+        Answer, COMMANDS_MAX, Command, Ending, Events, FailureKind, Host, Ls, Outcome, Row, Stop, no_input,
+        rows_of,
     },
     config::Config,
     peer::Peer,
@@ -194,18 +193,6 @@ async fn closed_door_is_nobody_and_a_leftover_socket_is_replaced() {
     let door = Door::open(&data_dir, &host, facts).unwrap();
     let fixture = Fixture { folder, host, door };
     assert_eq!(fixture.ask(Ls::default()).await.0, Ok(Outcome::All));
-    fixture.close(Ending::Done).await;
-}
-
-#[tokio::test]
-async fn each_name_that_is_not_offered_is_told() {
-    let fixture = Fixture::open().await;
-    let names = ["a", "b"].map(|name| FileName::new(name).unwrap()).to_vec();
-    let mut caller = fixture.knock().await;
-    let (answer, _replies) = Answer::channel();
-    let done = caller.carry_out(Unshare { names }.into(), no_input(), &answer).await.unwrap();
-    let failed = done.fields.parse::<serde_json::Value>().unwrap()["failed"].clone();
-    assert_eq!((done.outcome, failed.as_array().unwrap().len()), (Outcome::NotFound, 2), "{failed}");
     fixture.close(Ending::Done).await;
 }
 

@@ -73,18 +73,3 @@ impl From<Policy> for PolicyChange {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_not_said_stays_as_it_was() {
-        let previous = Policy::new(Mode::Push, 5, 7, Staleness::Bounded).unwrap();
-        assert_eq!(PolicyChange::default().over(previous), Ok(previous));
-        let change = PolicyChange { ttr_secs: Some(9), ..PolicyChange::default() };
-        assert_eq!(change.over(previous), Policy::new(Mode::Push, 5, 9, Staleness::Bounded));
-        assert_eq!(PolicyChange::from(Policy::default()).over(previous), Ok(Policy::default()));
-        assert!(PolicyChange { lease_secs: Some(0), ..change }.over(previous).is_err());
-    }
-}

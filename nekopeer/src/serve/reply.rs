@@ -277,21 +277,3 @@ fn best(library: &Library, entries: &[Arc<Entry>]) -> Result<Freshness, FetchRef
     }
     best
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn range(offset: u64, len: u64) -> ByteRange {
-        ByteRange { offset, len }
-    }
-
-    #[test]
-    fn ranges_outside_the_file_are_refused_without_overflow() {
-        assert_eq!(total(&[range(0, 10), range(5, 5)], 10), Some(15));
-        for bad in [range(0, 0), range(0, 11), range(10, 1), range(u64::MAX, 2), range(1, u64::MAX)] {
-            assert_eq!(total(&[bad], 10), None, "{bad:?}");
-        }
-        assert_eq!(total(&[], 10), None);
-    }
-}

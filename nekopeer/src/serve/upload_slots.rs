@@ -147,16 +147,6 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_reader_does_not_take_all_slots() {
-        let slots = Arc::new(UploadSlots::default());
-        let mut held: Vec<_> = (0..SLOTS_OF_ONE_MAX).map(|_| slots.ask(reader(1)).unwrap()).collect();
-        assert!(slots.ask(reader(1)).is_none());
-        assert!(slots.ask(reader(2)).unwrap().begins().await);
-        held.pop();
-        assert!(slots.ask(reader(1)).unwrap().begins().await);
-    }
-
-    #[tokio::test(start_paused = true)]
     async fn a_slot_comes_when_another_ends_or_is_blocked_and_is_not_waited_for_for_ever() {
         let slots = Arc::new(UploadSlots::default());
         let node = |n: usize| reader(u8::try_from(n / SLOTS_OF_ONE_MAX).unwrap());

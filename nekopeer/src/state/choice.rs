@@ -128,13 +128,6 @@ mod tests {
     }
 
     #[test]
-    fn origin_comes_first_among_the_sources() {
-        let target = choose(vec![candidate(1, 7, &[5, 3, 1])], None).unwrap();
-        assert_eq!(target.sources[0].node, identity(1).id());
-        assert_eq!(target.sources.len(), 3);
-    }
-
-    #[test]
     fn whoever_holds_all_comes_before_whoever_holds_a_part() {
         let mut hit = candidate(1, 7, &[5, 1, 3, 4]);
         let sources = |hit: &Candidate| {

@@ -62,11 +62,8 @@ mod tests {
         assert_eq!(said(&record(5, 6), None, true), Verdict::Unknown, "other bytes under its number");
         assert_eq!(said(&record(6, 6), None, true), Verdict::Unknown, "a later number");
         assert_eq!(said(&record(4, 4), None, true), newer(&own));
-        assert_eq!(
-            said(&record(4, 4), None, false),
-            Verdict::Unknown,
-            "its number may have been used before"
-        );
+        let of_4 = said(&record(4, 4), None, false);
+        assert_eq!(of_4, Verdict::Unknown, "its number may have been used before");
         assert_eq!(said(&own, Some(&elsewhere), false), newer(&elsewhere), "published elsewhere");
         let held = Held { name: own.name.clone(), version: own.version, content: own.content };
         assert_eq!(verdict(None, &held, |_| true), Verdict::Unpublished);

@@ -5,14 +5,10 @@ use std::{
     path::Path,
 };
 
-use nekoproto::FileName;
+use testkit::values::name;
 
 use super::{error::StoreError, partial::Partial, place::Place, share_folder::ShareFolder};
 use crate::content::stamp::Stamp;
-
-fn name(text: &str) -> FileName {
-    FileName::new(text).unwrap()
-}
 
 /// The partial file of a name, in the share folder too.
 fn partial(share: &ShareFolder, text: &str) -> Result<Partial, StoreError> {
@@ -71,10 +67,7 @@ fn occupiers(victim: &Path) -> [(&'static str, impl Fn(&Path)); 4] {
         move |path: &Path| std::os::unix::fs::symlink(&victim, path).unwrap()
     };
     let (pipe, socket, folder) = (
-        |path: &Path| {
-            use rustix::fs::{CWD, FileType, Mode, mknodat};
-            mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-        },
+        |path: &Path| testkit::pipe(path),
         |path: &Path| drop(std::os::unix::net::UnixListener::bind(path).unwrap()),
         |path: &Path| std::fs::create_dir(path).unwrap(),
     );

@@ -141,9 +141,8 @@ mod tests {
             assert_eq!(since(date), Ok(secs * 1000), "{date}");
         }
         let now = unix_ms();
-        for (text, secs) in
-            [("90s", 90), ("30min", 1800), ("2h", 7200), ("3 d", 3 * 86400), ("2w", 14 * 86400)]
-        {
+        let cases = [("90s", 90), ("30min", 1800), ("2h", 7200), ("3 d", 3 * 86400), ("2w", 14 * 86400)];
+        for (text, secs) in cases {
             let since = since(text).unwrap();
             assert!((since..since + 60_000).contains(&(now - secs * 1000)), "{text}: {since}");
         }

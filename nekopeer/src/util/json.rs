@@ -108,10 +108,8 @@ mod tests {
     #[test]
     fn whole_numbers_are_read_in_each_form_and_others_are_not() {
         let read = |text: &str| whole(&mut serde_json::Deserializer::from_str(text)).ok();
-        assert_eq!(
-            ["13", "13.0", "null", "0"].map(read),
-            [Some(Some(13)), Some(Some(13)), Some(None), Some(Some(0))]
-        );
+        let numbers = [Some(Some(13)), Some(Some(13)), Some(None), Some(Some(0))];
+        assert_eq!(["13", "13.0", "null", "0"].map(read), numbers);
         assert_eq!(["13.5", "-1", "4294967296", "1e300", "\"1\"", "true"].map(read), [None; 6]);
     }
 }

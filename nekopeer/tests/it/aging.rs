@@ -1,14 +1,7 @@
 //! Copies whose origin is unreachable, across restarts and data loss: kept, never reported as fresh, never
 //! replaced by an older version.
 
-use std::{fs, os::unix::fs::PermissionsExt, sync::Arc};
-
 use crate::common::*;
-use nekopeer::{Condition, Config, DownloadError, DownloadOptions, Event, OnStale};
-use nekoproto::{
-    ByteRange, DataRequest, FetchRefusal, Freshness, List, Mode, Policy, Staleness, Verdict, Version,
-};
-use tokio::sync::Notify;
 
 fn version(number: u64, policy: Policy) -> Goods {
     let content = format!("version {number}").into_bytes();
@@ -110,8 +103,8 @@ async fn older_version_in_the_network_does_not_replace_a_newer_copy() {
     let [old, new] = [1, 2].map(|number| version(number, Policy::default()));
     let script = new.clone();
     let served = Holder::begin(1, move |request| script.honest(request));
-    let [before, after] =
-        [&new, &old].map(|goods| FakeIndexer::says([hit(goods.record.to_signed(), 1, served.addr)]));
+    let [before, after] = [&new, &old]
+        .map(|goods| Fake::of_peers(Habit::says([hit(goods.record.to_signed(), 1, served.addr)])));
     let (to, reader) = peer(&[before.addr]).await;
     reader.get("a").await.unwrap();
     reader.peer.shutdown().await;
@@ -141,7 +134,7 @@ async fn version_known_to_be_outdated_is_stale_when_it_comes_again() {
         let script = old.clone();
         let served = Holder::begin(1, move |request| script.honest(request));
         served.confirms(Verdict::Current);
-        let indexer = FakeIndexer::says([hit(old.record.to_signed(), 1, served.addr)]);
+        let indexer = Fake::of_peers(Habit::says([hit(old.record.to_signed(), 1, served.addr)]));
         let to = Folder::new();
         let mut reader = Node::start(Config { on_stale, ..to.config(&[indexer.addr]) }).await;
         assert_eq!(reader.get("a").await.unwrap().freshness, Freshness::Fresh);

@@ -2,7 +2,7 @@
 
 use rexpect::{reader::Options, session::spawn_with_options};
 
-use crate::program::{Home, Indexers, LIMIT, Running, two_homes};
+use crate::program::*;
 
 /// Two origins that publish files as `a.txt`, with the first ten digits of their ids; and a reader.
 struct Two {
@@ -25,14 +25,12 @@ impl Two {
         for (home, text) in homes.iter().zip(texts) {
             home.write("a.txt", text);
             sharing.push(home.share(&["a.txt"]));
-            let listed = home.done(&["ls", "--json"]).json();
-            ids.push(listed["files"][0]["origin"].as_str().unwrap()[..10].to_owned());
+            ids.push(home.status("a.txt")["origin"].as_str().unwrap()[..10].to_owned());
         }
         let reader = Home::at(&indexers, 0);
         Self { _indexers: indexers, homes, ids: ids.try_into().unwrap(), sharing, reader }
     }
 
-    /// Asserts that both are named to choose from.
     fn refuses(&self, words: &[&str], text: &str) {
         let ended = self.reader.run(words);
         let said = ended.err.last().unwrap();
@@ -67,8 +65,7 @@ fn without_an_origin_all_are_listed_and_none_is_remembered_but_a_copy_stays_that
         two.homes[n].done(&["share", "a.txt"]);
         reader.gets("a.txt", text.as_bytes());
         let following = reader.start_out(&["follow", "a.txt"], &format!("a.txt is at version {version}"));
-        following.signal("INT");
-        assert_eq!(following.wait().code, Some(0));
+        assert_eq!(following.interrupt().code, Some(0));
         assert_eq!(reader.done(&["get", "a.txt", "-o", "-"]).out, [text.trim()]);
         two.forget();
     }
@@ -167,8 +164,8 @@ fn a_name_with_an_at_sign_is_a_name_unless_it_ends_like_one_with_its_origin() {
     // Nobody stands in for an origin by a file that is called like that.
     two.reader.done(&["get", names[2]]);
     two.is_of(0);
-    let listed = other.done(&["ls", "--json"]).json();
-    let id = &listed["files"][0]["origin"].as_str().unwrap()[..10];
+    let listed = other.listed();
+    let id = &listed[0]["origin"].as_str().unwrap()[..10];
     let with_origin = format!("{}@{id}", names[2]);
     let found = two.reader.done(&["query", &with_origin, "--json"]).json();
     assert_eq!(found["hits"][0]["name"], names[2], "{found}");

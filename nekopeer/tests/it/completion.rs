@@ -1,12 +1,11 @@
 //! What bash proposes for half typed lines of the program, with and without a peer that runs on the folder.
 
-use std::{env, ffi::OsString, path::Path, process::Command};
+use std::{env, ffi::OsString};
 
 use rexpect::{reader::Options, session::spawn_with_options};
 
 use crate::program::*;
 
-/// Bash, with the program in its path and its completion.
 fn bash(home: &Home, words: &[&str]) -> Command {
     let mut command = Command::new("bash");
     home.settle(command.args(["--norc", "--noprofile"]).args(words));
@@ -16,7 +15,6 @@ fn bash(home: &Home, words: &[&str]) -> Command {
     command
 }
 
-/// What is proposed for the last of these words.
 fn proposed(home: &Home, words: &[&str]) -> Vec<String> {
     let script = r#"eval "$(nekopeer completions bash)"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
         _clap_complete_nekopeer nekopeer "${COMP_WORDS[COMP_CWORD]}"; printf '%s\n' "${COMPREPLY[@]}""#;

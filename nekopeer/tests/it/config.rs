@@ -11,14 +11,12 @@ use crate::{
     program::{Ended, Home, Running, one_home, two_homes},
 };
 
-/// Runs a command to its end, with these environment variables.
 fn run(home: &Home, words: &[&str], variables: &[(&str, &str)]) -> Ended {
     let mut command = home.command(words);
     command.envs(variables.iter().copied());
     Running::start(command).wait()
 }
 
-/// What is in force: value and source, by key.
 fn in_force(ended: &Ended) -> BTreeMap<String, (Value, String)> {
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let rows = ended.json()["settings"].as_array().unwrap().clone();
@@ -47,11 +45,8 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
         assert_eq!(told[key], (value, from), "{key}");
     }
     let off = in_force(&run(&home, &[&words[..], &["--insecure=false"]].concat(), &[]));
-    assert_eq!(
-        off["insecure"],
-        (false.into(), "--insecure".to_owned()),
-        "a flag turns off what a file turns on"
-    );
+    let by_flag = (false.into(), "--insecure".to_owned());
+    assert_eq!(off["insecure"], by_flag, "a flag turns off what a file turns on");
     let table = run(&home, &["config", "check", file], &[]);
     let row = table.out.iter().find(|line| line.starts_with("on_stale ")).unwrap();
     assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["on_stale", "drop", &at(4)]);
@@ -127,10 +122,8 @@ fn printed_configuration_has_every_key_and_changes_nothing() {
     let without = in_force(&home.done(&["config", "check", "--json"]));
     let with = in_force(&home.done(&["config", "check", file.to_str().unwrap(), "--json"]));
     for (key, (value, from)) in without {
-        assert!(
-            printed.lines().any(|line| line.trim_start_matches('#').starts_with(&format!("{key} = "))),
-            "{key}"
-        );
+        let mut lines = printed.lines().map(|line| line.trim_start_matches('#'));
+        assert!(lines.any(|line| line.starts_with(&format!("{key} = "))), "{key}");
         // The flag of this command itself, and what all tests are told.
         assert!(from == "default" || ["json", "no_discovery"].contains(&key.as_str()), "{key}: {from}");
         assert_eq!(with[&key].0, value, "{key}");

@@ -8,7 +8,6 @@ use crate::{
     tickets::ticket_of,
 };
 
-/// Asserts that a peer on the second host that is told this finds no indexer.
 fn assert_alone(lan: &Lan, flags: &[&str]) {
     let home = Home::with(&[flags, &["--discover", "127.0.0.1:0"]].concat()).on(lan.host(2));
     home.run(&["query", NAME]).ended_with(3, "no indexer found");

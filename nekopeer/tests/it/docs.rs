@@ -9,7 +9,6 @@ use walkdir::WalkDir;
 #[expect(dead_code, reason = "only its flags are read")]
 mod indexer_program;
 
-/// The files below these folders of the repository, by their paths.
 pub(crate) fn texts(folders: &[&str], end: &str) -> BTreeMap<String, String> {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../");
     let entries = folders.iter().flat_map(|folder| WalkDir::new(root.to_owned() + folder));
@@ -52,7 +51,6 @@ fn constant(code: &str, name: &str) -> Option<String> {
     items.next().is_none().then(|| format!("`{name}` | {value}"))
 }
 
-/// A flag with what it takes, and its default.
 fn flag(arg: &Arg) -> Option<String> {
     let takes = arg.get_action().takes_values();
     let names = arg.get_value_names().filter(|_| takes).unwrap_or_default().join(" ");

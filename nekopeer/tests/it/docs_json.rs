@@ -9,30 +9,20 @@ use tokio::runtime::Runtime;
 use crate::{
     common::{
         ANY_PORT,
-        http::{Client, Http},
+        http::{Http, ask},
     },
     docs::{quoted, texts, words},
     program::one_home,
 };
 
-/// A key, and the object that has it.
 type Keys = BTreeSet<(String, String)>;
 
-/// The cells of each row of the table with this first heading.
 fn table<'a>(page: &'a str, heading: &str) -> impl Iterator<Item = Vec<&'a str>> {
     let (_, rows) = page.split_once(&format!("\n| {heading} |")).unwrap();
     let rows = rows.split("\n\n").next().unwrap().lines().skip(2);
     rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect())
 }
 
-/// The description that the program at `addr` serves.
-fn description(addr: SocketAddr) -> Value {
-    let mut client = Client::new(addr);
-    client.send("GET", "/api/v1/openapi.json", &[]);
-    client.answer("GET").done(200)
-}
-
-/// Adds the keys of `object` that `schema` has.
 fn add_keys(keys: &mut Keys, object: &str, schema: &Value) {
     for (key, value) in schema["properties"].as_object().into_iter().flatten() {
         keys.insert((key.clone(), object.to_owned()));
@@ -42,9 +32,8 @@ fn add_keys(keys: &mut Keys, object: &str, schema: &Value) {
     parts.flatten().for_each(|part| add_keys(keys, object, part));
 }
 
-/// The keys of objects and parameters.
 fn described(addr: SocketAddr) -> Keys {
-    let (api, mut keys) = (description(addr), Keys::new());
+    let (api, mut keys) = (ask(addr, "GET", "/api/v1/openapi.json", &[], b"").done(200), Keys::new());
     for (object, schema) in api["components"]["schemas"].as_object().unwrap() {
         add_keys(&mut keys, object, schema);
     }
@@ -83,8 +72,8 @@ fn keys_of_json_are_in_one_table() {
     let config = Config { listen: ANY_PORT, http: Some(ANY_PORT), ..Config::default() };
     let indexer = runtime.block_on(Indexer::spawn(config)).unwrap();
     let (_indexers, home) = one_home();
-    let mut serving = home.serve(&["--http", "127.0.0.1:0"]);
-    let mut is = described(Http::of(&home, &mut serving).addr);
+    let (_serving, http) = Http::serving(&home, &[]);
+    let mut is = described(http.addr);
     is.extend(described(indexer.http_addr().unwrap()));
 
     let (mut said, mut others) = (Keys::new(), BTreeSet::new());

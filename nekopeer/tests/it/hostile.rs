@@ -1,20 +1,7 @@
 //! Corrupt, failing or hanging holders and indexers: a download ends with the right file or with none.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
-
 use crate::common::*;
-use futures::future::join_all;
-use nekoindexer::IndexerHandle;
-use nekopeer::{DownloadError, DownloadOptions};
-use nekoproto::{
-    ContentHash, DataRequest, FetchRefusal, Hit, IndexerAddr, List, ListedHolder, NodeId, Via,
-    limits::TTL_DEFAULT,
-};
 
-/// How a hostile origin replies to data requests.
 type Trick = fn(&Goods, &DataRequest) -> ScriptedReply;
 
 /// A hostile origin and a reader. The origin is the first source, so it is asked for the manifest and the
@@ -37,7 +24,6 @@ impl Stage {
         Self { indexer, goods, _origin: origin, to, reader }
     }
 
-    /// An origin with an honest reply for the manifest and a trick for the chunks.
     async fn with_chunks(goods: Goods, trick: Trick) -> Self {
         Self::set(goods, move |goods, request| match request {
             DataRequest::Get { .. } => trick(goods, request),
@@ -46,7 +32,6 @@ impl Stage {
         .await
     }
 
-    /// Asserts that the file arrives, from an honest holder.
     async fn completes(&self) {
         let _honest = self.goods.held(2, self.indexer.local_addr()).await;
         let done = self.reader.get("a").await.unwrap();
@@ -56,7 +41,6 @@ impl Stage {
         assert!(self.to.read("a") == self.goods.bytes);
     }
 
-    /// Asserts that nothing arrives, for this reason.
     async fn fails(&self, expected: &str) {
         let error = self.reader.get("a").await.unwrap_err();
         assert!(!self.to.has("a"));
@@ -150,7 +134,7 @@ async fn another_node_at_the_listed_address_is_not_asked() {
     let goods = file();
     let script = goods.clone();
     let mut impostor = Holder::begin(66, move |request| script.honest(request));
-    let indexer = FakeIndexer::says([hit(goods.record.to_signed(), 1, impostor.addr)]);
+    let indexer = Fake::of_peers(Habit::says([hit(goods.record.to_signed(), 1, impostor.addr)]));
     let (to, reader) = peer(&[indexer.addr]).await;
     let error = reader.get("a").await.unwrap_err().to_string();
     assert!(error.contains("expected node"), "{error}");
@@ -161,10 +145,10 @@ async fn another_node_at_the_listed_address_is_not_asked() {
 async fn forged_and_misnamed_hits_are_left_out_and_make_the_answer_incomplete() {
     let (goods, misnamed, indexer) = (file(), Goods::new(3, "b", 7, Vec::new()), indexer(&[]).await);
     let honest = goods.held(1, indexer.local_addr()).await;
-    let liar = FakeIndexer::says([
+    let liar = Fake::of_peers(Habit::says([
         hit(forged(99, 1, "a", 9), 66, honest.addr),
         hit(misnamed.record.to_signed(), 3, honest.addr),
-    ]);
+    ]));
     let (to, reader) = peer(&[liar.addr, indexer.local_addr()]).await;
     let answer = reader.peer.query(&name("a"), TTL_DEFAULT).await.unwrap();
     assert!(!answer.complete);
@@ -178,7 +162,7 @@ async fn forged_and_misnamed_hits_are_left_out_and_make_the_answer_incomplete() 
 async fn indexer_that_hides_the_newest_version_is_outvoted_by_one_that_knows() {
     let (old, new, indexer) = (file(), Goods::new(1, "a", 2, bytes(2, MIB)), indexer(&[]).await);
     let honest = new.held(1, indexer.local_addr()).await;
-    let liar = FakeIndexer::says([hit(old.record.to_signed(), 1, honest.addr)]);
+    let liar = Fake::of_peers(Habit::says([hit(old.record.to_signed(), 1, honest.addr)]));
     let (to, reader) = peer(&[liar.addr, indexer.local_addr()]).await;
     assert_eq!(reader.get("a").await.unwrap().record, new.record);
     assert!(to.read("a") == new.bytes);
@@ -189,7 +173,7 @@ async fn holders_at_impossible_addresses_are_left_out() {
     let addrs = ["127.0.0.1:0", "0.0.0.0:80", "224.0.0.1:80"].map(|addr| addr.parse().unwrap());
     let holders = addrs.map(|addr| testkit::values::listed(1, addr));
     let hit = Hit { record: file().record.to_signed(), holders: List::first_of(holders) };
-    let indexer = FakeIndexer::says([hit]);
+    let indexer = Fake::of_peers(Habit::says([hit]));
     let (_to, reader) = peer(&[indexer.addr]).await;
     let answer = reader.peer.query(&name("a"), 0).await.unwrap();
     assert!(answer.candidates[0].holders.is_empty(), "{answer:?}");
@@ -197,7 +181,6 @@ async fn holders_at_impossible_addresses_are_left_out() {
     assert!(error.contains("it has no source"), "{error}");
 }
 
-/// Somebody who has nothing to do with all this, and how many connections came.
 async fn third_party() -> (std::net::SocketAddr, Arc<AtomicUsize>) {
     let third_party = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = third_party.local_addr().unwrap();
@@ -216,10 +199,10 @@ async fn third_party() -> (std::net::SocketAddr, Arc<AtomicUsize>) {
 #[testkit::test]
 async fn holder_behind_itself_is_given_up() {
     let (addr, connections) = third_party().await;
-    let via = Via::Indexer(IndexerAddr { addr, node: identity(100).id() });
+    let via = nekoproto::Via::Indexer(IndexerAddr { addr, node: identity(100).id() });
     let holder = ListedHolder { via, unreachable: true, ..testkit::values::listed(100, addr) };
     let hit = Hit { record: file().record.to_signed(), holders: List::first_of([holder]) };
-    let liar = FakeIndexer::says([hit]);
+    let liar = Fake::of_peers(Habit::says([hit]));
     let (_to, reader) = peer(&[liar.addr]).await;
     let most = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&most);
@@ -243,7 +226,7 @@ async fn made_up_holders_send_no_crowd_to_a_third_party() {
     let (addr, connections) = third_party().await;
     let (goods, indexer) = (file(), indexer(&[]).await);
     let holders = List::first_of((100..116).map(|seed| testkit::values::listed(seed, addr)));
-    let liar = FakeIndexer::says([Hit { record: goods.record.to_signed(), holders }]);
+    let liar = Fake::of_peers(Habit::says([Hit { record: goods.record.to_signed(), holders }]));
     let _honest = goods.held(2, indexer.local_addr()).await;
     let (to, reader) = peer(&[liar.addr, indexer.local_addr()]).await;
     reader.get("a").await.unwrap();

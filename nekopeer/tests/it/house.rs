@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, fs};
 
 use crate::docs::{rows, texts};
 
-/// Files side by side in the root of the peer.
 const ROOT_FILES_MAX: usize = 14;
 
 /// A module by the parts of its path; the root of the crate has none.

@@ -1,8 +1,7 @@
 //! What a running peer tells of itself over HTTP.
 
-use crate::{common::http::Http, program::*};
+use crate::program::*;
 
-/// The value of a metric.
 fn metric(text: &str, sample: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
     line.unwrap_or_else(|| panic!("{sample} is not in {text}")).parse().unwrap()
@@ -12,7 +11,7 @@ fn metrics(http: &Http) -> String {
     let answer = http.get("/metrics");
     assert_eq!(answer.status, 200);
     assert!(answer.header("content-type").starts_with("application/openmetrics-text"));
-    let text = answer.text();
+    let text = answer.text().to_owned();
     assert!(text.ends_with("# EOF\n"));
     let mut described: Vec<_> = text.lines().filter(|line| line.starts_with("# TYPE ")).collect();
     let all = described.len();
@@ -29,8 +28,7 @@ fn a_download_shows_in_the_figures_of_both_ends() {
     origin.write("small", "small");
     let mut sharing = origin.start_err(&["share", "large", "small", "--http", "127.0.0.1:0"], "serving on ");
     let here = Http::of(&origin, &mut sharing);
-    let mut reading = reader.serve(&["--http", "127.0.0.1:0"]);
-    let there = Http::of(&reader, &mut reading);
+    let (mut reading, there) = Http::serving(&reader, &[]);
     assert_eq!(there.get("/status").done(200)["files"]["copies"], 0);
     reader.done(&["get", "large", "small"]);
 
@@ -83,8 +81,7 @@ fn ready_is_a_peer_that_can_be_found_or_wants_no_indexer() {
     let status = http.get("/status").done(200);
     assert_eq!(status["indexers"][0]["connected"], false);
     let (_indexers, home, _) = two_homes();
-    let mut serving = home.serve(&["--http", "127.0.0.1:0"]);
-    let http = Http::of(&home, &mut serving);
+    let (mut serving, http) = Http::serving(&home, &[]);
     until(&mut serving, "it is connected", || http.get("/readyz").status == 200);
     let described = http.get("/api/v1/openapi.json").done(200);
     for path in ["/status", "/metrics", "/healthz", "/readyz"] {

@@ -1,26 +1,14 @@
 //! `GET /f/NAME`: held files in whole and in part, files of other nodes while they come, and what is said about
 //! their freshness.
 
-use std::{
-    fs::{self, OpenOptions},
-    io::Write,
-    os::unix::fs::FileExt,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{fs::OpenOptions, io::Write, os::unix::fs::FileExt};
 
 use crate::common::{
     http::{Client, door},
     *,
 };
-use nekopeer::Event;
-use nekoproto::{DataRequest, Freshness, Mode, Policy, Staleness};
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use rustix::fs::{CWD, FileType, mknodat};
-use tokio::sync::Notify;
 
 #[testkit::test(multi_thread)]
 async fn a_held_file_is_sent_with_its_version_and_for_how_long_it_may_be_kept() {
@@ -29,7 +17,7 @@ async fn a_held_file_is_sent_with_its_version_and_for_how_long_it_may_be_kept() 
     let record = node.publish(&folder.write("deep/a b.bin", &content)).await;
     let (_door, http) = door(&node.peer);
     let path = "/f/deep/a%20b.bin";
-    let answer = http.gets(path).await;
+    let answer = http.get(path);
     assert_eq!((answer.status, answer.is_cut), (200, false));
     assert!(answer.body == content);
     for (header, value) in [
@@ -44,24 +32,24 @@ async fn a_held_file_is_sent_with_its_version_and_for_how_long_it_may_be_kept() 
     ] {
         assert_eq!(answer.header(header), value, "{header}");
     }
-    assert!(!answer.has("age") && !answer.has("warning"));
-    let head = http.asks("HEAD", "/f/deep%2Fa%20b.bin", &["range: bytes=0-1"]).await;
+    assert_eq!((answer.header("age"), answer.header("warning")), ("", ""));
+    let head = http.ask("HEAD", "/f/deep%2Fa%20b.bin", &["range: bytes=0-1"], b"");
     assert_eq!((head.status, head.header("content-length")), (200, (3 * MIB + 7).to_string().as_str()));
     assert_eq!(head.header("etag"), answer.header("etag"));
-    let post = http.asks("POST", path, &[]).await;
+    let post = http.ask("POST", path, &[], b"");
     assert_eq!((post.status, post.header("allow")), (405, "GET, HEAD"));
-    let unchanged = http.asks("GET", path, &["if-none-match: *"]).await;
+    let unchanged = http.ask("GET", path, &["if-none-match: *"], b"");
     assert_eq!((unchanged.status, unchanged.header("etag")), (304, answer.header("etag")));
     assert_eq!(unchanged.header("cache-control"), "max-age=60, must-revalidate");
-    let other = http.asks("GET", path, &["if-match: \"v0-x\""]).await;
+    let other = http.ask("GET", path, &["if-match: \"v0-x\""], b"");
     other.refused(412, "another version");
     assert_eq!((other.header("etag"), other.header("cache-control")), (answer.header("etag"), "no-store"));
     // The date is said once no other version can have it.
     let dated = eventually(async || {
-        Some(http.asks("HEAD", path, &[]).await).filter(|head| head.has("last-modified"))
+        Some(http.ask("HEAD", path, &[], b"")).filter(|head| !head.header("last-modified").is_empty())
     });
     let date = format!("if-modified-since: {}", dated.await.header("last-modified"));
-    assert_eq!(http.asks("GET", path, &[&date]).await.status, 304);
+    assert_eq!(http.ask("GET", path, &[&date], b"").status, 304);
 }
 
 /// Requests of a file of ten bytes, published at `{at}` or not to be dated: the status, and the bytes that come or how the
@@ -116,7 +104,7 @@ async fn conditions_and_ranges_decide_what_is_sent() {
         reader.get(text).await.unwrap();
     }
     let (_door, http) = door(&reader.peer);
-    let tag = http.gets("/f/a").await.header("etag").to_owned();
+    let tag = http.get("/f/a").header("etag").to_owned();
     let requests = REQUESTS.replace("{tag}", &tag).replace("{bare}", tag.trim_matches('"'));
     let [before, at, after] = [11, 12, 13].map(|hour| format!("Sun, 13 Sep 2020 {hour}:26:40 GMT"));
     let requests = requests.replace("{before}", &before).replace("{at}", &at).replace("{after}", &after);
@@ -126,10 +114,10 @@ async fn conditions_and_ranges_decide_what_is_sent() {
         let (name, (header, values)) = (headers.remove(0), headers.pop().unwrap().split_once(": ").unwrap());
         for value in values.split(" OR ") {
             let last = format!("{header}: {value}");
-            let answer = http.asks("GET", &format!("/f/{name}"), &[&headers[..], &[&last]].concat()).await;
+            let answer = http.ask("GET", &format!("/f/{name}"), &[&headers[..], &[&last]].concat(), b"");
             let said = match answer.status {
-                400.. => answer.json()["detail"].as_str().unwrap().to_owned(),
-                _ => answer.text(),
+                400.. => answer.done(answer.status)["detail"].as_str().unwrap().to_owned(),
+                _ => answer.text().to_owned(),
             };
             let answered = format!("{} {said}", answer.status);
             let is_it = if answer.status < 400 {
@@ -147,7 +135,7 @@ async fn conditions_and_ranges_decide_what_is_sent() {
             assert_eq!(answer.header("content-range"), range, "{line}: {value}");
         }
     }
-    let empty = http.gets("/f/empty").await;
+    let empty = http.get("/f/empty");
     assert_eq!((empty.status, empty.header("content-length")), (200, "0"));
 }
 
@@ -178,7 +166,7 @@ async fn random_ranges_over_one_connection_are_the_bytes_of_the_file() {
                 .collect();
             for (name, _, first, last) in &asked {
                 let range = format!("range: bytes={first}-{last}");
-                client.send("GET", &format!("/f/{name}"), &[&range]);
+                client.request("GET", &format!("/f/{name}"), &[&range], b"");
             }
             for (name, content, first, last) in asked {
                 let head = client.head();
@@ -201,16 +189,16 @@ async fn hostile_paths_are_refused_and_lead_nowhere() {
     let broken = "/f/..%2fa /f/../a /f/%2e%2e/a /f//a /f/a/ /f/./a /f/%2Fetc%2Fpasswd /f/a%00 /f/a%5Cb /f/%ff \
                   /f/a%0d%0aX:y /f/.neko/peer.key /f/.NEKO-part-x /f/%252e%252e/%00";
     for path in broken.split(' ') {
-        http.gets(path).await.refused(400, "");
+        http.get(path).refused(400, "");
     }
     // Decoded once only, and not held: nobody is asked for it without an indexer.
     for path in ["/f/secret", "/f/%252e%252e", "/f/A", "/f/a%20"] {
-        let status = http.gets(path).await.status;
+        let status = http.get(path).status;
         assert!(status == 404 || status == 503, "{path}: {status}");
     }
     let long = format!("/f/{}", "x".repeat(1025));
-    assert_eq!(http.gets(&long).await.status, 400);
-    assert_eq!(http.gets("/f/").await.status, 404);
+    assert_eq!(http.get(&long).status, 400);
+    assert_eq!(http.get("/f/").status, 404);
 }
 
 #[testkit::test(multi_thread)]
@@ -218,12 +206,12 @@ async fn a_file_that_a_browser_would_run_is_saved_instead() {
     let (folder, node) = peer(&[]).await;
     node.publish(&folder.write("deep/x.html", b"<script>fetch('/api/v1/stop')</script>")).await;
     let (_door, http) = door(&node.peer);
-    let answer = http.gets("/f/deep/x.html").await;
+    let answer = http.get("/f/deep/x.html");
     assert_eq!(answer.header("content-disposition"), "attachment; filename*=UTF-8''x.html");
     assert!(answer.header("content-security-policy").starts_with("sandbox; default-src 'none'"));
     // A browser replaces the headers of the file that it has by those of an answer without bytes.
     let tag = format!("if-none-match: {}", answer.header("etag"));
-    let unchanged = http.asks("GET", "/f/deep/x.html", &[&tag]).await;
+    let unchanged = http.ask("GET", "/f/deep/x.html", &[&tag], b"");
     for header in ["content-security-policy", "content-disposition"] {
         assert_eq!((unchanged.status, unchanged.header(header)), (304, answer.header(header)));
     }
@@ -238,7 +226,7 @@ async fn an_answer_is_cut_when_its_file_changes_meanwhile_and_goes_on_when_it_is
         node.publish(&folder.write("a", &content)).await;
         let (mut client, path, new) = (Client::new(http.addr), path.clone(), folder.write("b", b"new"));
         let answer = blocking(move || {
-            client.send("GET", "/f/a", &[]);
+            client.request("GET", "/f/a", &[], b"");
             let head = client.head();
             let file = OpenOptions::new().write(true).open(&path).unwrap();
             match change {
@@ -257,14 +245,14 @@ async fn an_answer_is_cut_when_its_file_changes_meanwhile_and_goes_on_when_it_is
         assert_eq!((answer.status, answer.is_cut), (200, change != "replace"), "{change}");
         assert!(answer.is_cut || answer.body == content);
         // What is not as it was published is not handed out, until it is published again.
-        http.gets("/f/a").await.refused(409, "");
+        http.get("/f/a").refused(409, "");
         node.publish(&folder.path("a")).await;
-        assert_eq!(http.asks("HEAD", "/f/a", &[]).await.status, 200);
+        assert_eq!(http.ask("HEAD", "/f/a", &[], b"").status, 200);
     }
     // Nobody waits for a pipe in its place.
     fs::remove_file(&path).unwrap();
-    mknodat(CWD, &path, FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR, 0).unwrap();
-    http.gets("/f/a").await.refused(409, "");
+    testkit::pipe(&path);
+    http.get("/f/a").refused(409, "");
 }
 
 #[testkit::test(multi_thread)]
@@ -274,14 +262,14 @@ async fn a_file_of_another_node_is_sent_while_it_comes_and_not_kept() {
     for (text, len) in [("empty", 0), ("small", 100), ("large", 20 * MIB)] {
         let content = bytes(3, len);
         let record = origin.publish(&from.write(text, &content)).await;
-        let answer = http.gets(&format!("/f/{text}")).await;
+        let answer = http.get(&format!("/f/{text}"));
         assert_eq!((answer.status, answer.is_cut), (200, false), "{text}");
         assert!(answer.body == content, "{text}");
         assert_eq!(answer.header("etag"), format!("\"v1-{}\"", record.content));
         // It may not be kept without asking again, but it is not called stale.
         assert_eq!(answer.header("cache-control"), "max-age=0, must-revalidate");
         assert_eq!(answer.header("x-neko-freshness"), "unverified");
-        assert!(!answer.has("age") && !answer.has("warning"));
+        assert_eq!((answer.header("age"), answer.header("warning")), ("", ""));
         assert!(!to.has(text) && reader.status(text).await.is_none(), "no copy is kept");
     }
     let content = bytes(3, 20 * MIB);
@@ -290,7 +278,7 @@ async fn a_file_of_another_node_is_sent_while_it_comes_and_not_kept() {
         ("range: bytes=-1", 20 * MIB - 1..20 * MIB),
         ("range: bytes=0-0", 0..1),
     ] {
-        let answer = http.asks("GET", "/f/large", &[header]).await;
+        let answer = http.ask("GET", "/f/large", &[header], b"");
         assert_eq!((answer.status, answer.is_cut), (206, false), "{header}");
         assert!(answer.body == content[part], "{header}");
     }
@@ -303,13 +291,13 @@ async fn only_what_is_asked_for_is_fetched() {
     let mut origin = goods.held(1, indexer.local_addr()).await;
     let (_door, http) = door(&reader.peer);
     let tag = format!("if-none-match: \"v1-{}\"", goods.record.content);
-    assert_eq!(http.asks("HEAD", "/f/a", &[]).await.status, 200);
-    assert_eq!(http.asks("GET", "/f/a", &[&tag]).await.status, 304);
-    assert_eq!(http.asks("GET", "/f/a", &["range: bytes=99999999-"]).await.status, 416);
+    assert_eq!(http.ask("HEAD", "/f/a", &[], b"").status, 200);
+    assert_eq!(http.ask("GET", "/f/a", &[&tag], b"").status, 304);
+    assert_eq!(http.ask("GET", "/f/a", &["range: bytes=99999999-"], b"").status, 416);
     assert!(origin.asked.try_recv().is_err(), "nothing but the record is needed");
     let first = 10 * CHUNK_BYTES + 5;
     let range = format!("range: bytes={first}-{}", first + CHUNK_BYTES);
-    let answer = http.asks("GET", "/f/a", &[&range]).await;
+    let answer = http.ask("GET", "/f/a", &[&range], b"");
     assert!(answer.body == goods.bytes[first..=first + CHUNK_BYTES]);
     let mut fetched = 0;
     while let Ok(request) = origin.asked.try_recv() {
@@ -338,11 +326,11 @@ async fn what_no_source_delivers_is_an_error_and_what_breaks_off_is_cut() {
     };
     let _origin = goods.served(1, indexer.local_addr(), script).await;
     let (_door, http) = door(&reader.peer);
-    let nothing = http.gets("/f/a").await;
+    let nothing = http.get("/f/a");
     nothing.refused(502, "");
-    assert!(nothing.has("retry-after"));
+    assert_ne!(nothing.header("retry-after"), "");
     left.store(5 * MIB, Ordering::SeqCst);
-    let part = http.gets("/f/a").await;
+    let part = http.get("/f/a");
     assert_eq!((part.status, part.is_cut), (200, true));
     assert!(goods.bytes.starts_with(&part.body) && !part.body.is_empty());
 }
@@ -358,7 +346,7 @@ async fn bytes_that_are_not_the_files_are_never_sent() {
     };
     let liar = goods.served(1, indexer.local_addr(), lies).await;
     let (_door, http) = door(&reader.peer);
-    let answer = http.gets("/f/a").await;
+    let answer = http.get("/f/a");
     assert!(answer.status == 502 || answer.is_cut, "{}", answer.status);
     assert!(answer.status == 502 || goods.bytes.starts_with(&answer.body));
     drop(liar);
@@ -367,7 +355,7 @@ async fn bytes_that_are_not_the_files_are_never_sent() {
         record.content = nekoproto::ContentHash::from_bytes([7; 32]);
     });
     let _origin = lies.held(1, indexer.local_addr()).await;
-    let answer = http.gets("/f/lie").await;
+    let answer = http.get("/f/lie");
     assert_eq!((answer.status, answer.is_cut), (200, true), "{}", answer.text());
 }
 
@@ -389,7 +377,7 @@ async fn a_client_that_leaves_ends_its_fetch() {
         while !matches!(origin.asked.recv().await.unwrap(), DataRequest::Get { .. }) {}
         drop(client);
     }
-    eventually(async || Some(http.gets("/f/b").await).filter(|answer| answer.status == 200)).await;
+    eventually(async || Some(http.get("/f/b")).filter(|answer| answer.status == 200)).await;
 }
 
 #[testkit::test(multi_thread)]
@@ -398,16 +386,16 @@ async fn names_of_several_origins_are_chosen_by_origin() {
     one.publish(&from.write("a", b"one")).await;
     two.publish(&other.write("a", b"two")).await;
     let (_door, http) = door(&reader.peer);
-    let ambiguous = http.gets("/f/a").await;
+    let ambiguous = http.get("/f/a");
     for (node, content) in [(&one, "one"), (&two, "two")] {
         let id = node.peer.node().to_string();
         ambiguous.refused(409, &format!("?origin={id}"));
         for id in [id.to_uppercase(), id] {
-            assert_eq!(http.gets(&format!("/f/a?origin={id}")).await.text(), content, "{id}");
+            assert_eq!(http.get(&format!("/f/a?origin={id}")).text(), content, "{id}");
         }
     }
-    assert_eq!(http.gets("/f/a?origin=zz").await.status, 404);
-    assert_eq!(http.gets("/f/missing").await.status, 404);
+    assert_eq!(http.get("/f/a?origin=zz").status, 404);
+    assert_eq!(http.get("/f/missing").status, 404);
 }
 
 #[testkit::test(multi_thread)]
@@ -420,28 +408,26 @@ async fn an_outdated_or_changed_copy_gives_way_to_the_newest_version_and_is_sent
     reader.becomes("a", Freshness::Fresh).await;
     let (_door, http) = door(&reader.peer);
     to.write("b", b"changed by hand");
-    assert_eq!(http.gets("/f/b").await.body, b"as published");
+    assert_eq!(http.get("/f/b").body, b"as published");
     assert_eq!(to.read("b"), b"changed by hand");
-    let fresh = http.gets("/f/a").await;
-    assert_eq!((fresh.header("x-neko-freshness"), &*fresh.text()), ("fresh", "version 1"));
+    let fresh = http.get("/f/a");
+    assert_eq!((fresh.header("x-neko-freshness"), fresh.text()), ("fresh", "version 1"));
     let left: u64 = fresh.header("cache-control").split(['=', ',']).nth(1).unwrap().parse().unwrap();
     assert!((1..60).contains(&left), "what is left of a minute: {left}");
     origin.publish(&from.write("a", b"version two")).await;
     reader.invalidated("a", 2).await;
-    let newest = http.gets("/f/a").await;
-    assert_eq!((newest.header("x-neko-version"), &*newest.text()), ("2", "version two"));
+    let newest = http.get("/f/a");
+    assert_eq!((newest.header("x-neko-version"), newest.text()), ("2", "version two"));
     origin.peer.shutdown().await;
     assert_eq!(to.read("a"), b"version 1");
-    let stale =
-        eventually(async || Some(http.gets("/f/a").await).filter(|answer| answer.status == 200)).await;
-    assert_eq!((stale.header("x-neko-version"), &*stale.text()), ("1", "version 1"));
+    let stale = eventually(async || Some(http.get("/f/a")).filter(|answer| answer.status == 200)).await;
+    assert_eq!((stale.header("x-neko-version"), stale.text()), ("1", "version 1"));
     assert_eq!(stale.header("x-neko-freshness"), "stale");
     assert_eq!(stale.header("warning"), "110 - \"Response is Stale\"");
     assert_eq!(stale.header("cache-control"), "max-age=0, must-revalidate");
-    assert!(stale.has("age"));
+    assert_ne!(stale.header("age"), "");
 }
 
-/// A copy of version 1 of `a`, whose origin lives.
 async fn copy(terms: Policy) -> (nekoindexer::IndexerHandle, Goods, Holder, Folder, Node) {
     let (indexer, [(folder, cache)]) = network().await;
     let goods = Goods::with(1, "a", 1, b"version 1".to_vec(), |record| record.policy = terms);
@@ -457,18 +443,18 @@ async fn a_copy_whose_origin_is_away_is_sent_as_unverified_or_not_at_all_as_its_
         let terms = Policy::new(Mode::Pull, 1, 1, staleness).unwrap();
         let (_indexer, goods, origin, _folder, mut cache) = copy(terms).await;
         let (_door, http) = door(&cache.peer);
-        assert_eq!(http.gets("/f/a").await.body, goods.bytes);
+        assert_eq!(http.get("/f/a").body, goods.bytes);
         drop(origin);
         cache.sees(&Event::OriginAway(name("a"))).await;
         cache.becomes("a", Freshness::Unverified).await;
-        let answer = http.gets("/f/a").await;
+        let answer = http.get("/f/a");
         if status == 200 {
             assert_eq!((answer.status, answer.header("x-neko-freshness")), (200, "unverified"));
             assert_eq!(answer.header("warning"), "111 - \"Revalidation Failed\"");
-            assert!(answer.has("age"));
+            assert_ne!(answer.header("age"), "");
         } else {
             answer.refused(504, "");
-            assert!(answer.has("retry-after"));
+            assert_ne!(answer.header("retry-after"), "");
         }
     }
 }
@@ -483,22 +469,7 @@ async fn an_outdated_copy_is_not_sent_where_its_policy_forbids_it() {
         .unwrap();
     cache.invalidated("a", 2).await;
     let (_door, http) = door(&cache.peer);
-    let answer = http.gets("/f/a").await;
+    let answer = http.get("/f/a");
     answer.refused(504, "");
-    assert!(answer.has("retry-after"));
-}
-
-#[test]
-fn the_door_of_the_program_sends_files() {
-    let (_indexers, home) = crate::program::one_home();
-    let content = bytes(1, 3 * MIB);
-    home.write("deep/a.bin", &content);
-    let mut running = home.start(&["share", "deep", "--http", "127.0.0.1:0"]);
-    let http = http::Http::of(&home, &mut running);
-    running.err_line("registered ");
-    let answer = http.get("/f/deep/a.bin");
-    assert!(answer.status == 200 && answer.body == content, "{}", answer.status);
-    // What the door says about its own pages does not hide that a file may do nothing.
-    let policy = answer.header("content-security-policy");
-    assert!(policy.contains("sandbox; default-src 'none'"), "{policy}");
+    assert_ne!(answer.header("retry-after"), "");
 }

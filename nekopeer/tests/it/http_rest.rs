@@ -1,23 +1,9 @@
 //! The commands of a running peer over HTTP.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::iter;
 
-use rustix::fs::{CWD, FileType, Mode, mknodat};
-use serde_json::{Value, json};
+use crate::{common::http::Client, program::*};
 
-use crate::{
-    common::http::{Client, Http},
-    program::*,
-};
-
-/// The peer of `home` serves and answers over HTTP.
-fn serving(home: &Home, flags: &[&str]) -> (Running, Http) {
-    let mut running = home.serve(&[&["--http", "127.0.0.1:0"], flags].concat());
-    let http = Http::of(home, &mut running);
-    (running, http)
-}
-
-/// Waits for a job that has ended, and returns it.
 fn ended(http: &Http, serving: &mut Running, id: &Value) -> Value {
     let mut job = Value::Null;
     until(serving, "the job ends", || {
@@ -55,7 +41,7 @@ fn rows_are_those_of_the_command_line() {
     assert_eq!((&sorted["files"][0], &sorted["next"]), (&listed["files"][1], &Value::Null));
     assert_eq!(sorted["selected"], json!({ "files": 1, "bytes": 7, "stale": 0 }));
     http.get("/api/v1/catalogue?sort=newest").refused(400, "name, size, shared or freshness");
-    let (_reading, http) = serving(&reader, &[]);
+    let (_reading, http) = Http::serving(&reader, &[]);
     let answers = http.get("/api/v1/query?name=b%20b.txt&name=nothing&ttl=0").done(200);
     let queried = reader.run(&["query", "b b.txt", "nothing", "--ttl", "0", "--json"]).json();
     assert_eq!(answers, queried);
@@ -87,7 +73,7 @@ fn rows_are_those_of_the_command_line() {
 #[test]
 fn errors_say_what_to_do_and_methods_that_are_not_taken_are_named() {
     let (_indexers, home) = one_home();
-    let (_serving, http) = serving(&home, &[]);
+    let (_serving, http) = Http::serving(&home, &[]);
     for (target, status, detail) in [
         ("search", 422, "what to look for"),
         ("query", 400, "name=NAME"),
@@ -149,8 +135,8 @@ fn errors_say_what_to_do_and_methods_that_are_not_taken_are_named() {
 #[test]
 fn file_is_published_fetched_and_withdrawn() {
     let (_indexers, origin, reader) = two_homes();
-    let (_origin, theirs) = serving(&origin, &[]);
-    let (mut reading, ours) = serving(&reader, &[]);
+    let (_origin, theirs) = Http::serving(&origin, &[]);
+    let (mut reading, ours) = Http::serving(&reader, &[]);
     let content = bytes(1, 3 * MIB);
     let stored = theirs.change("PUT", "/api/v1/files?name=x/y.bin", &content).done(200);
     assert_eq!((&stored["files"][0]["name"], &stored["confirmed"]), (&"x/y.bin".into(), &true.into()));
@@ -167,7 +153,11 @@ fn file_is_published_fetched_and_withdrawn() {
         |http: &Http| http.get("/api/v1/status?name=x/y.bin").done(200)["files"][0]["read_at_ms"].as_u64();
     assert!(read_at(&theirs) >= job["started_ms"].as_u64(), "it was served");
     assert_eq!(read_at(&ours), None, "the copy was not read yet");
-    ours.get("/f/x/y.bin");
+    let sent = ours.get("/f/x/y.bin");
+    assert!(sent.body == content, "{}", sent.status);
+    // What the door says about its own pages does not hide that a file may do nothing.
+    let policy = sent.header("content-security-policy");
+    assert!(policy.contains("sandbox; default-src 'none'"), "{policy}");
     assert!(read_at(&ours) >= read_at(&theirs));
     origin.write("z.txt", "z");
     let published = theirs.change("POST", "/api/v1/publish", r#"{"paths":["z.txt","x"]}"#).done(200);
@@ -194,11 +184,11 @@ fn file_is_published_fetched_and_withdrawn() {
 #[test]
 fn part_of_a_file_is_not_stored_as_the_whole() {
     let (_indexers, home) = one_home();
-    let (mut running, http) = serving(&home, &[]);
+    let (mut running, http) = Http::serving(&home, &[]);
     let authorization = http.authorization();
     let headers = [authorization.as_str(), "content-length: 1000000"];
     let mut client = http.begin("PUT", "/api/v1/files?name=half.bin", &headers);
-    client.write(&[7; 500_000]);
+    client.send(&[7; 500_000]);
     let state = || http.get("/api/v1/jobs").done(200)["jobs"][0]["state"].clone();
     until(&mut running, "it is a job", || state() == "running");
     drop(client);
@@ -217,11 +207,11 @@ fn part_of_a_file_is_not_stored_as_the_whole() {
     // A body that breaks the rules is the fault of who sends it.
     let headers = [authorization.as_str(), "transfer-encoding: chunked"];
     let mut broken = http.begin("PUT", "/api/v1/files?name=b.txt", &headers);
-    broken.write(b"5\r\nhello\r\nzz\r\n");
-    broken.answer("PUT").refused(422, "cut off");
+    broken.send(b"5\r\nhello\r\nzz\r\n");
+    broken.answer().refused(422, "cut off");
     assert_eq!((home.read("a.txt").as_slice(), home.path("b.txt").exists()), (&b"0123456789"[..], false));
     // Nobody waits for a pipe in the place of a file.
-    mknodat(CWD, home.path("p"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    testkit::pipe(home.path("p"));
     for target in ["/api/v1/files?name=p", "/api/v1/files?name=p&force=true"] {
         http.change("PUT", target, "a").refused(409, "named pipe");
     }
@@ -231,8 +221,8 @@ fn part_of_a_file_is_not_stored_as_the_whole() {
 #[test]
 fn ticket_and_name_with_its_origin_are_fetched() {
     let (_indexers, origin, reader) = two_homes();
-    let (_origin, theirs) = serving(&origin, &[]);
-    let (mut reading, ours) = serving(&reader, &[]);
+    let (_origin, theirs) = Http::serving(&origin, &[]);
+    let (mut reading, ours) = Http::serving(&reader, &[]);
     let stored = theirs.change("PUT", "/api/v1/files?name=a.txt", b"of a ticket").done(200);
     let published = &stored["files"][0];
     let ticket = published["ticket"].as_str().unwrap();
@@ -267,7 +257,7 @@ fn ticket_and_name_with_its_origin_are_fetched() {
 fn job_of_a_shell_is_cancelled_over_http_and_that_of_http_by_a_shell() {
     let (_indexers, origin, reader) = two_homes();
     let _sharing = origin.share_file("big.bin", bytes(1, 16 * MIB));
-    let (mut running, http) = serving(&reader, &["--limit-down", "1MB"]);
+    let (mut running, http) = Http::serving(&reader, &["--limit-down", "1MB"]);
     let getting = reader.start(&["get", "big.bin"]);
     let jobs = || http.get("/api/v1/jobs").done(200)["jobs"].clone();
     until(&mut running, "it runs", || jobs()[0]["done_bytes"].as_u64() > Some(0));
@@ -284,19 +274,11 @@ fn job_of_a_shell_is_cancelled_over_http_and_that_of_http_by_a_shell() {
 fn events_tell_of_jobs_and_of_what_happens() {
     let (_indexers, origin, reader) = two_homes();
     let mut sharing = origin.share_file("a.bin", bytes(1, MIB));
-    let (_running, http) = serving(&reader, &[]);
-    let mut lines = http.begin("GET", "/api/v1/events", &[]).lines();
-    lines.by_ref().find(String::is_empty).unwrap(); // the end of the head: from now on events come
+    let (_running, http) = Http::serving(&reader, &[]);
+    let mut events = http.begin("GET", "/api/v1/events", &[]);
+    let _ = events.head(); // from now on events come
     let mut event = |kind: &str, text: &str| {
-        let is_it = |line: &String| *line == format!("event: {kind}");
-        loop {
-            lines.by_ref().find(is_it).unwrap_or_else(|| panic!("no {kind} {text}"));
-            let data = lines.by_ref().next().unwrap();
-            if data.contains(text) {
-                let data = data.strip_prefix("data: ").unwrap();
-                return serde_json::from_str::<Value>(data).unwrap();
-            }
-        }
+        iter::repeat_with(|| events.event(kind)).find(|data| data.to_string().contains(text)).unwrap()
     };
     http.change("POST", "/api/v1/get", r#"{"names":["a.bin"]}"#).done(202);
     assert_eq!(event("job", "\"running\"")["name"], "a.bin");
@@ -311,7 +293,7 @@ fn events_tell_of_jobs_and_of_what_happens() {
 #[test]
 fn requests_are_bounded_and_leave_room_for_the_commands_of_this_host() {
     let (_indexers, home) = one_home();
-    let (mut running, http) = serving(&home, &[]);
+    let (mut running, http) = Http::serving(&home, &[]);
     // Each body that does not come keeps its command.
     let authorization = http.authorization();
     let headers = [authorization.as_str(), "content-length: 10"];
@@ -337,8 +319,8 @@ fn requests_are_bounded_and_leave_room_for_the_commands_of_this_host() {
     streams.truncate(1);
     until(&mut running, "they end", || http.get("/api/v1/catalogue").status == 200);
     let mut last = streams.remove(0);
-    last.write(b"0123456789");
-    assert_eq!(last.answer("PUT").done(200)["files"][0]["name"], "f0");
+    last.send(b"0123456789");
+    assert_eq!(last.answer().done(200)["files"][0]["name"], "f0");
     assert_eq!(http.change("POST", "/api/v1/stop", "").status, 202);
     assert_eq!(running.wait().code, Some(0));
 }
@@ -347,7 +329,7 @@ fn requests_are_bounded_and_leave_room_for_the_commands_of_this_host() {
 fn peer_that_has_another_door_says_so_and_an_address_in_use_is_an_error() {
     let (_indexers, home, other) = two_homes();
     home.write("a.txt", "a");
-    let (_running, http) = serving(&home, &[]);
+    let (_running, http) = Http::serving(&home, &[]);
     let told = home.done(&["share", "a.txt", "--http", "127.0.0.1:1"]);
     assert!(told.err.iter().any(|line| line.contains("keeps its own --http")), "{told:?}");
     let addr = http.addr.to_string();
@@ -362,13 +344,12 @@ fn peer_that_has_another_door_says_so_and_an_address_in_use_is_an_error() {
 fn sets_followers_readers_and_kept_versions_are_told_and_a_rollback_is_done() {
     let (_indexers, origin, reader) = two_homes();
     origin.write("build/a", "1");
-    let mut sharing = origin.serve(&["--http", "127.0.0.1:0"]);
-    let theirs = Http::of(&origin, &mut sharing);
+    let (_sharing, theirs) = Http::serving(&origin, &[]);
     let publish = || {
         theirs.change("POST", "/api/v1/publish", r#"{"paths":["build"],"name":"app","set":true}"#).done(200)
     };
     assert_eq!(publish()["files"][0]["set"], true);
-    let (_serving, ours) = serving(&reader, &[]);
+    let (_serving, ours) = Http::serving(&reader, &[]);
     let mut following = reader.start_out(&["follow", "app", "--keep", "1"], "app is at version 1");
     let jobs = ours.get("/api/v1/jobs").done(200);
     assert_eq!(fields(&jobs["jobs"][0], &["kind", "name"]), json!(["follow", "app"]), "{jobs}");
@@ -385,13 +366,13 @@ fn sets_followers_readers_and_kept_versions_are_told_and_a_rollback_is_done() {
         .refused(404, "version 7 of app is not kept");
     let back = ours.change("POST", "/api/v1/rollback", r#"{"name":"app"}"#).done(200);
     assert_eq!((&back["version"], reader.read("app/a")), (&1.into(), b"1".to_vec()));
-    let figures = ours.get("/metrics").text();
+    let figures = ours.get("/metrics").text().to_owned();
     for line in
         ["nekop2p_peer_rollbacks_total 1", "nekop2p_peer_refused_versions_total 0", "nekop2p_peer_sets 1"]
     {
         assert!(figures.contains(line), "{line}: {figures}");
     }
-    let figures = theirs.get("/metrics").text();
+    let figures = theirs.get("/metrics").text().to_owned();
     assert!(figures.contains("nekop2p_peer_readers{which=\"all\"} 1"), "{figures}");
     assert!(!figures.contains("nekop2p_peer_leases_total 0"), "{figures}");
     assert_eq!(theirs.get("/status").done(200)["files"]["sets"], 1);
@@ -401,7 +382,7 @@ fn sets_followers_readers_and_kept_versions_are_told_and_a_rollback_is_done() {
 #[test]
 fn description_has_every_route_and_says_who_needs_the_token() {
     let (_indexers, home) = one_home();
-    let (_running, http) = serving(&home, &[]);
+    let (_running, http) = Http::serving(&home, &[]);
     let api = http.get("/api/v1/openapi.json").done(200);
     assert_eq!(api["openapi"].as_str().unwrap().split_at(3).0, "3.1");
     let text = api.to_string();

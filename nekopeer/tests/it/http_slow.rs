@@ -1,15 +1,11 @@
 //! Readers and writers over HTTP that are slow: others are served meanwhile.
 
-use std::{net::SocketAddr, time::Duration};
-
 use socket2::{Domain, Socket, Type};
 use tokio::time::timeout;
 
 use crate::common::{http::door, *};
 
-/// More readers than may be fetched for at once.
 const SLOW: usize = 64;
-/// Much less than the time after which a reader that takes nothing is cut.
 const SOON: Duration = Duration::from_secs(30);
 
 /// A reader that asks for `path`, waits until the answer begins, and takes no more of it.
@@ -34,7 +30,7 @@ async fn readers_that_take_nothing_make_room_for_others() {
     origin.publish(&from.write("large", &large)).await;
     let addr = http.addr;
     let readers = blocking(move || (0..SLOW).map(|_| slow(addr, "/f/large")).collect::<Vec<_>>()).await;
-    let served = eventually(async || Some(http.gets("/f/small").await).filter(|answer| answer.status == 200));
+    let served = eventually(async || Some(http.get("/f/small")).filter(|answer| answer.status == 200));
     let answer = timeout(SOON, served).await.expect("a place before the slow ones are cut");
     assert!(answer.body == small);
     drop(readers);

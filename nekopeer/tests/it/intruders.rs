@@ -1,20 +1,12 @@
 //! Hostile input to a peer's port: the peer refuses it and keeps serving.
 
-use std::net::SocketAddr;
-
 use crate::common::*;
-use nekoindexer::IndexerHandle;
-use nekoproto::{
-    ByteRange, ContentHash, DataRequest, FetchRefusal, Freshness, List, ManifestHash, Purpose, Refusal,
-    VerifiedRecord,
-};
 use testkit::holder::ask_over;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
 
-/// A peer that publishes 2 MiB as `a`, and a stranger.
 struct Stage {
     indexer: IndexerHandle,
     _from: Folder,
@@ -34,7 +26,6 @@ impl Stage {
         get(self.record.content, offset, len)
     }
 
-    /// Asserts that the peer still serves other readers.
     async fn is_alive(&self) {
         let (to, reader) = peer(&[self.indexer.local_addr()]).await;
         reader.get("a").await.unwrap();
@@ -46,7 +37,6 @@ fn get(content: ContentHash, offset: u64, len: u64) -> DataRequest {
     DataRequest::Get { content, ranges: List::first_of([ByteRange { offset, len }]) }
 }
 
-/// Sends raw bytes to the port, and waits until the connection is closed.
 async fn send_raw(addr: SocketAddr, bytes: &[u8]) {
     let mut stream = TcpStream::connect(addr).await.unwrap();
     drop(stream.write_all(bytes).await); // the peer may close it before all is sent

@@ -1,21 +1,16 @@
 //! Long commands of a running peer, seen and cancelled from other shells, and downloads in the background.
 
-use serde_json::Value;
-
 use crate::program::*;
 
-/// An origin that shares `big.bin`, and a peer that runs, fetches slowly and holds nothing yet.
 fn slow_reader(origin: &Home, reader: &Home, flags: &[&str]) -> (Running, Running) {
     let sharing = origin.share_file("big.bin", bytes(1, 16 * MIB));
     (sharing, reader.serve(&[&["--limit-down", "1MB"], flags].concat()))
 }
 
-/// The jobs that the running peer of `home` lists.
 fn jobs(home: &Home) -> Vec<Value> {
     home.done(&["jobs", "--json"]).json()["jobs"].as_array().unwrap().clone()
 }
 
-/// The first job of `home`, once it runs and has moved something.
 fn moving(home: &Home, serving: &mut Running) -> Value {
     let mut first = None;
     until(serving, "a job runs", || {

@@ -5,15 +5,9 @@
 //! command; with `NEKO_SEEDS=N` each command, N times. Where `strace` is missing or may not trace, the test is left out, unless
 //! `NEKO_STRACE=required`.
 
-use std::{
-    collections::BTreeMap,
-    env, fs,
-    os::unix::process::CommandExt,
-    process::{Command, Stdio},
-    time::{Duration, Instant},
-};
+use std::{env, os::unix::process::CommandExt};
 
-use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
+use rand::seq::SliceRandom;
 
 use testkit::machine::{STRACE, strace};
 
@@ -32,12 +26,10 @@ const STEPS: [(&str, u32); 10] = [
     ("openat", 15),
     ("mkdir", 2),
 ];
-/// Bytes of a version: several chunks.
 const SIZE: usize = 300_000;
 /// A command that neither ends nor is killed within this time is stuck.
 const STUCK: Duration = Duration::from_secs(45);
 
-/// What is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Doing {
     Publish,
@@ -46,7 +38,6 @@ enum Doing {
     Withdraw,
 }
 
-/// A step at which a process is killed.
 #[derive(Clone, Copy, Debug)]
 struct Kill {
     call: &'static str,

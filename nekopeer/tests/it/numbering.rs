@@ -1,10 +1,7 @@
 //! Version numbers where a catalogue was lost or restored: no number is taken twice, nothing is outbid
 //! for ever, and the user is told the number that stands.
 
-use std::{os::unix::fs::PermissionsExt, sync::Arc};
-
 use crate::common::*;
-use nekopeer::{Event, PublishOptions};
 
 /// Copies the key and, if there is one, the catalogue of a folder whose peer does not run.
 pub(crate) fn copy_data(from: &Folder, to: &Folder) {
@@ -17,7 +14,6 @@ pub(crate) fn copy_data(from: &Folder, to: &Folder) {
     }
 }
 
-/// A copy of the data of a folder whose peer does not run.
 pub(crate) fn backup(from: &Folder) -> Folder {
     let backup = Folder::new();
     copy_data(from, &backup);
@@ -32,7 +28,6 @@ pub(crate) async fn publish(origin: &Node, folder: &Folder, content: &str) -> u6
     origin.publish(&folder.write("a", content.as_bytes())).await.version.get()
 }
 
-/// The version published elsewhere of which the user was told.
 fn elsewhere(event: &Event) -> Option<u64> {
     match event {
         Event::PublishedElsewhere { version, .. } => Some(version.get()),
@@ -40,7 +35,6 @@ fn elsewhere(event: &Event) -> Option<u64> {
     }
 }
 
-/// The number that was taken, and the one instead.
 pub(crate) fn renumbered(event: &Event) -> Option<(u64, u64)> {
     match event {
         Event::Renumbered { taken, version, .. } => Some((taken.get(), version.get())),

@@ -1,11 +1,8 @@
 //! One key, one running node: a second process with the key of one that answers ends at once, one with the key of a process
 //! that was killed or does not answer goes on in its place, and what is listed is what runs.
 
-use std::time::Duration;
-
 use crate::program::*;
 
-/// A copy of `from` with its key, its catalogue and its files.
 fn cloned(from: &Home, indexers: &Indexers) -> Home {
     let copy = Home::at(indexers, 0);
     for file in ["peer.key", "catalogue.redb"] {
@@ -15,7 +12,6 @@ fn cloned(from: &Home, indexers: &Indexers) -> Home {
     copy
 }
 
-/// What a process says and how it ends that may not run.
 fn is_refused(running: Running) {
     let ended = running.wait_within(Duration::from_secs(30)).unwrap();
     assert_eq!(ended.code, Some(3), "{ended:?}");
@@ -46,8 +42,7 @@ fn second_node_with_a_key_that_runs_is_refused_and_changes_nothing() {
 fn node_that_was_killed_or_stopped_gives_way_and_is_refused_when_it_goes_on() {
     let (indexers, from, to) = two_homes();
     let killed = from.share_file("a", "first");
-    killed.signal("KILL");
-    drop(killed);
+    killed.kill();
     let stopped = from.share(&["a"]);
     let copy = cloned(&from, &indexers);
     copy.write("a", "by the copy");

@@ -4,8 +4,6 @@ use crate::{
     common::*,
     numbering::{backup, copy_data, publish, renumbered},
 };
-use nekopeer::{Condition, Config, Event};
-use nekoproto::{Freshness, Mode};
 
 #[testkit::test]
 async fn restored_folder_hands_out_no_number_before_an_indexer_has_answered() {
@@ -23,7 +21,7 @@ async fn restored_folder_hands_out_no_number_before_an_indexer_has_answered() {
     let backup = backup(&from);
     let origin = Node::registered(config()).await;
     assert_eq!(publish(&origin, &from, "second").await, 2);
-    let (_ahead, other) = peer(&[addr]).await;
+    let (ahead, other) = peer(&[addr]).await;
     other.get("a").await.unwrap();
     other.peer.shutdown().await;
     origin.peer.abort().await;
@@ -42,8 +40,14 @@ async fn restored_folder_hands_out_no_number_before_an_indexer_has_answered() {
     assert!(refused.to_string().contains("cannot be asked"), "{refused}");
     assert_eq!(to.read("a"), b"first", "it is kept");
 
+    let ahead = Node::start(ahead.config(&[addr])).await;
+    ahead.peer.check_copies().await; // which shows the origin the version that it does not know
+    let told = origin.event(|event| Some((renumbered(event)?, event.to_string()))).await;
+    assert_eq!(told.0, (2, 3));
+    assert!(told.1.starts_with("shared a as version 3: number 2 was already used"), "{}", told.1);
+    let refused = reader.get("a").await.unwrap_err();
+    assert!(refused.to_string().contains("cannot be asked"), "{refused}");
     let _way = Proxy::begin(addr, indexer.local_addr());
-    assert_eq!(origin.event(renumbered).await, (2, 3));
     reader.invalidated("a", 3).await;
     assert_eq!(reader.get("a").await.unwrap().record.version.get(), 3);
     assert_eq!(to.read("a"), b"other");

@@ -1,12 +1,7 @@
 //! What copies ask their origins: each origin by itself, about stale copies too, and what its answers mean.
 
-use std::{os::unix::fs::PermissionsExt, time::Duration};
-
 use crate::common::*;
-use nekopeer::{Condition, Config, Event, OnStale};
-use nekoproto::{DataRequest, FetchRefusal, Freshness, Mode, Verdict};
 
-/// Version `version` of `text`, confirmed every second.
 fn goods(origin: u16, text: &str, version: u64) -> Goods {
     let content = format!("{text} {version}").into_bytes();
     Goods::with(origin, text, version, content, |record| record.policy = policy(Mode::Pull, 1))

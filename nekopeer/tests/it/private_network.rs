@@ -1,19 +1,13 @@
 //! Private networks, lists of allowed nodes, and indexers that fail, with real programs.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use crate::program::*;
 
-use serde_json::Value;
-
-use crate::{common::http::Http, program::*};
-
-/// A file with a secret, which nobody else may read.
 fn secret(home: &Home, name: &str, byte: &str) -> String {
     let path = home.write(name, byte.repeat(64) + "\n");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     path.display().to_string()
 }
 
-/// A peer that serves, with an indexer in its process.
 struct WithIndexer {
     home: Home,
     running: Running,

@@ -1,12 +1,9 @@
 //! Processes on a data folder in which one entry of the catalogue is damaged: it would stop whoever loads all.
 
-use std::{fs, os::unix::fs::PermissionsExt};
-
 use redb::ReadableTable;
 
 use crate::program::*;
 
-/// Flips a bit in each stored form of `text`.
 fn damage(home: &Home, text: &str) {
     let path = home.path(".neko/catalogue.redb");
     let mut bytes = fs::read(&path).unwrap();
@@ -62,8 +59,7 @@ fn shared_and_held() -> (Indexers, Home, Home, [Running; 2]) {
 #[test]
 fn lost_catalogue_is_told_and_repaired_from_files_and_indexers_with_no_number_given_twice() {
     let (_indexers, home, reader, [sharer, _serving]) = shared_and_held();
-    sharer.signal("KILL");
-    sharer.wait();
+    sharer.kill();
     home.write("b", "of b, changed since");
     fs::remove_file(home.path("c")).unwrap();
     let catalogue = home.path(".neko/catalogue.redb");
@@ -139,9 +135,7 @@ fn damaged_catalogue_keeps_what_can_be_read_and_its_numbers_when_nobody_else_kno
     assert!(published.len() == 299 && report["unknown"] == 1, "{report}");
     assert!(report["why"].as_str().unwrap().contains("many/f299"), "{report}");
     let sharer = home.share(&["many"]);
-    let files = home.done(&["ls", "--json"]).json();
-    let versions = files["files"].as_array().unwrap().iter().map(|file| file["version"].as_u64().unwrap());
-    let mut versions: Vec<u64> = versions.collect();
+    let mut versions: Vec<_> = home.listed().iter().map(|file| file["version"].as_u64().unwrap()).collect();
     versions.sort_unstable();
     assert_eq!((versions[298], versions[299]), (2, 3), "f299 has a new number, above all it had");
     sharer.interrupt();
@@ -149,7 +143,6 @@ fn damaged_catalogue_keeps_what_can_be_read_and_its_numbers_when_nobody_else_kno
 
 #[test]
 fn what_is_in_the_way_or_exposed_is_refused_and_named_and_nothing_is_repaired_where_nothing_was() {
-    use rustix::fs::{CWD, FileType, Mode, mknodat};
     let (_indexers, home) = one_home();
     home.run(&["repair"]).failed_with(3, &["no peer was here"]);
     home.done(&["ls"]);
@@ -166,49 +159,8 @@ fn what_is_in_the_way_or_exposed_is_refused_and_named_and_nothing_is_repaired_wh
     home.done(&["ls"]);
     // A pipe there would keep a repair waiting.
     fs::remove_file(&catalogue).unwrap();
-    mknodat(CWD, &catalogue, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    testkit::pipe(&catalogue);
     home.run(&["repair"]).failed_with(3, &["it is no file"]);
-}
-
-/// The files of a data folder whose peer does not run.
-fn data_of(home: &Home) -> [(&'static str, Vec<u8>); 2] {
-    [".neko/peer.key", ".neko/catalogue.redb"].map(|file| (file, home.read(file)))
-}
-
-#[test]
-fn restored_folder_gives_no_reader_a_number_that_others_have_while_its_indexer_is_away() {
-    let ((_port, free), (_other, listen)) = (kept_port(), kept_port());
-    let indexers = Indexers::at(free);
-    let [home, behind, ahead] = [(); 3].map(|()| Home::at(&indexers, 0));
-    let share = |content: &str| {
-        home.write("a", content);
-        home.start_err(&["share", "a", "--listen", &listen.to_string()], "serving on ")
-    };
-    let sharer = share("first");
-    behind.done(&["get", "a"]);
-    sharer.interrupt();
-    let backup = data_of(&home);
-    let sharer = share("second");
-    ahead.done(&["get", "a"]);
-    sharer.signal("KILL");
-    sharer.wait();
-    drop(indexers);
-    for (file, bytes) in backup {
-        fs::write(home.path(file), bytes).unwrap();
-    }
-    let mut sharer = share("other");
-    sharer.out_line("not confirmed by an indexer yet");
-    behind.run(&["get", "a"]).failed_with(3, &["cannot be asked"]);
-    let status = behind.done(&["status"]).out;
-    assert!(status[1].contains("unverified"), "{status:?}");
-    assert_eq!(behind.read("a"), b"first");
-    ahead.done(&["status"]); // which shows the origin the version that it does not know
-    sharer.err_line("shared a as version 3: number 2 was already used");
-    behind.run(&["get", "a"]).failed_with(3, &["cannot be asked"]);
-    let _indexers = Indexers::at(free);
-    sharer.err_line("registered 1 file");
-    let got = behind.done(&["get", "a", "--json"]).json();
-    assert_eq!((got["version"].as_u64(), behind.read("a")), (Some(3), b"other".to_vec()));
 }
 
 /// Number of the format that the home's catalogue is stored in; sets it to `to`.
@@ -230,8 +182,7 @@ fn format_of(home: &Home, to: Option<u64>) -> u64 {
 fn catalogue_of_another_format_is_refused_with_both_numbers_and_rebuilt_once_it_is_moved_away() {
     let (_indexers, home) = one_home();
     let sharer = home.share_file("a", "of a");
-    sharer.signal("KILL");
-    sharer.wait();
+    sharer.kill();
     let known = format_of(&home, Some(99));
     for other in [99, known - 2] {
         format_of(&home, Some(other));
@@ -253,8 +204,7 @@ fn catalogue_of_another_format_is_refused_with_both_numbers_and_rebuilt_once_it_
 fn name_that_was_withdrawn_stays_withdrawn_when_its_catalogue_is_repaired() {
     let (_indexers, home, reader, [sharer, _serving]) = shared_and_held();
     home.done(&["deregister", "a"]);
-    sharer.signal("KILL");
-    sharer.wait();
+    sharer.kill();
     let catalogue = home.path(".neko/catalogue.redb");
     fs::write(&catalogue, &fs::read(&catalogue).unwrap()[..6000]).unwrap();
     let report = home.done(&["repair", "--json"]).json();
@@ -265,7 +215,6 @@ fn name_that_was_withdrawn_stays_withdrawn_when_its_catalogue_is_repaired() {
         reader.run(&["get", "a"]).err.iter().any(|line| line.contains("unshared by its origin"))
     });
     home.share_anew("a", "of a, later");
-    let published = home.done(&["ls", "--json"]).json();
-    let a = published["files"].as_array().unwrap().iter().find(|file| file["name"] == "a").unwrap();
+    let a = home.status("a");
     assert!(a["version"].as_u64().unwrap() > 2, "{a}");
 }

@@ -2,29 +2,22 @@
 
 use std::{
     ffi::OsString,
-    fs,
     io::pipe,
     net::TcpListener,
     os::unix::{ffi::OsStringExt, fs::MetadataExt},
-    process::{Command, Stdio},
-    time::{Duration, Instant},
 };
 
 use nekoproto::{Purpose, Refusal};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use serde_json::json;
 
 use crate::{
     common::{Goods, Holder, indexer},
     program::*,
 };
 
-/// Time limit of a command against an indexer that does not answer.
 const BOUNDED: Duration = Duration::from_secs(20);
-/// An address where nothing listens.
 const NOBODY: &str = "127.0.0.1:1";
 
-/// Command lines, and what is wrong with each.
 const WRONG: &[(&[&str], &str)] = &[
     (&["query", "a", "--colour"], "--colour"),
     (&["fetch", "a"], "fetch"),
@@ -57,6 +50,12 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["share", "-", "--name", "a", "--hidden"], "not stdin"),
     (&["share", "-", "--name", "a", "--exclude", "*.tmp"], "not stdin"),
     (&["share", "a", "--strict", "--serve-stale"], "--strict"),
+    (&["get", "a", "--origin", "xyz"], "xyz"),
+    (&["ls", "--ttr", "0"], "--ttr"),
+    (&["ls", "--limit-up", "0"], "--limit-up"),
+    (&["ls", "--limit-down", "fast"], "--limit-down"),
+    (&["share", "a", "--serve-stale", "--no-serve-stale"], "--no-serve-stale"),
+    (&["unshare"], "<NAME>"),
     (&["get", "neko:"], "mistyped"),
     (&["get", "neko:a!"], "mistyped"),
 ];
@@ -136,11 +135,8 @@ fn full_disk_is_said_leaves_the_older_copy_as_it_was_and_a_later_download_moves_
     let got = reader.done(&["get", "a.bin", "--json"]).json();
     let moved = got["bytes_moved"].as_u64().unwrap();
     // One chunk per connection may have been written in part.
-    let rest = size as u64 - kept;
-    assert!(
-        (rest..rest + 4 * 128 * 1024).contains(&moved),
-        "{moved} of {size} bytes moved, {kept} were kept"
-    );
+    let (size, some) = (size as u64, 4 * 128 * 1024);
+    assert!((size..size + some).contains(&(kept + moved)), "{moved} of {size}, {kept} were kept");
     assert!(same(&source, &reader.path("a.bin")));
 }
 

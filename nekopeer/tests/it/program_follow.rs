@@ -1,17 +1,11 @@
 //! `follow` and `rollback`, each in a process of its own.
 
-use std::{fs, os::unix::fs::PermissionsExt};
-
-use serde_json::{Value, json};
-
 use crate::program::*;
 
-/// Publishes this content as the next version; another process serves.
 fn publish(origin: &Home, content: impl AsRef<[u8]>) {
     origin.share_anew("f", content);
 }
 
-/// Origin, reader, and the process that serves the origin's first version.
 fn shared(content: impl AsRef<[u8]>) -> (Indexers, Home, Home, Running) {
     let (indexers, origin, reader) = two_homes();
     let sharing = origin.share_file("f", content);
@@ -79,8 +73,7 @@ fn command_that_was_killed_with_the_follower_runs_again_and_one_that_hangs_is_en
     reader.write("hang", "");
     let mut following = reader.start(&["follow", "f", "--exec", &exec]);
     until(&mut following, "the command", || log(&reader).len() == 1);
-    following.signal("KILL");
-    drop(following);
+    following.kill();
     fs::remove_file(reader.path("hang")).unwrap();
     let mut following = reader.start_out(&["follow", "f", "--exec", &exec], "f is at version 1");
     assert_eq!(log(&reader), ["begun", "1 after  of f"]);
@@ -275,8 +268,7 @@ fn rollback_that_fails_leaves_the_place_wherever_it_is_to_later_versions() {
         fs::write(pack.unwrap().path(), "damaged").unwrap();
     }
     assert_eq!(reader.run(&["rollback", "f"]).code, Some(3));
-    let told = reader.done(&["status", "f", "--json"]).json();
-    assert_eq!(told["files"][0].get("passed_over"), None, "{told}");
+    assert_eq!(reader.status("f").get("passed_over"), None);
     publish(&origin, "three");
     following.out_line("f is at version 3");
     assert_eq!((reader.read("there"), reader.path("f").exists()), (b"three".to_vec(), false));
@@ -339,8 +331,7 @@ fn command_that_was_killed_runs_again_although_another_accepted_the_version() {
     two.out_line("f is at version 1");
     publish(&origin, "two");
     until(&mut two, "version 2", || lines("other") == "1\n2\n" && lines("killed") == "1\n2\n");
-    one.signal("KILL");
-    drop(one);
+    one.kill();
     reader.write("go", "");
     two.out_line("f is at version 2");
     let mut one = start(killed);

@@ -1,7 +1,5 @@
 //! Readers that are killed at any moment, again and again: their copies go on following.
 
-use std::time::{Duration, Instant};
-
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use testkit::seeds;
 
@@ -23,15 +21,12 @@ async fn copy_of_a_reader_that_is_killed_again_and_again_follows_without_force()
         let reader = home.start(&["get", "a"]);
         let part = StdRng::seed_from_u64(seed).random();
         tokio::time::sleep(takes.mul_f64(part).min(Duration::from_secs(1))).await;
-        reader.signal("KILL");
-        drop(reader);
+        reader.kill();
     }
     origin.publish(&from.write("a", b"the last version")).await;
     let listed = home.done(&["ls"]);
-    assert!(
-        listed.out.iter().all(|line| !line.contains("changed") && !line.contains("missing")),
-        "{listed:?}"
-    );
+    let is_intact = |line: &String| !line.contains("changed") && !line.contains("missing");
+    assert!(listed.out.iter().all(is_intact), "{listed:?}");
     home.gets("a", b"the last version");
     assert!(home.partials().is_empty());
 }
@@ -44,8 +39,7 @@ async fn a_process_that_is_killed_in_its_first_moments_leaves_a_folder_that_work
         let home = Home::with(&["--indexer", "127.0.0.1:1"]);
         let first = home.start(&["ls"]);
         tokio::time::sleep(Duration::from_millis(after_ms)).await;
-        first.signal("KILL");
-        drop(first);
+        first.kill();
         let second = home.done(&["ls"]);
         assert!(second.err.iter().all(|line| !line.contains("damaged")), "{after_ms} ms: {second:?}");
         let files = std::fs::read_dir(home.path(".neko")).unwrap().map(|file| file.unwrap().file_name());

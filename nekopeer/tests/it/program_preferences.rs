@@ -1,13 +1,7 @@
 //! `--bound` and `--when-stale` of `get` and `follow`: how copies of single names are kept coherent, each node in a process
 //! of its own.
 
-use serde_json::Value;
-
-use crate::program::{Home, two_homes, until};
-
-fn status(reader: &Home, name: &str) -> Value {
-    reader.done(&["status", name, "--json"]).json()["files"][0].clone()
-}
+use crate::program::*;
 
 #[test]
 fn outdated_copies_are_treated_by_name_as_was_said_also_by_a_later_process() {
@@ -21,11 +15,11 @@ fn outdated_copies_are_treated_by_name_as_was_said_also_by_a_later_process() {
     let _sharing = origin.share(&["a", "b"]);
     let mut serving = reader.serve(&[]);
     reader.done(&["get", "a", "b"]);
-    assert_eq!(status(&reader, "a").get("on_stale"), None);
+    assert_eq!(reader.status("a").get("on_stale"), None);
     reader.done(&["get", "a", "--when-stale", "refetch"]);
     publish("two");
     until(&mut serving, "a is refetched", || reader.read("a") == b"two");
-    until(&mut serving, "b is stale", || status(&reader, "b")["freshness"] == "stale");
+    until(&mut serving, "b is stale", || reader.status("b")["freshness"] == "stale");
     assert_eq!(reader.read("b"), b"one");
     reader.done(&["get", "b", "--when-stale", "refetch"]);
     assert_eq!(reader.read("b"), b"two");
@@ -38,9 +32,8 @@ fn outdated_copies_are_treated_by_name_as_was_said_also_by_a_later_process() {
         until(&mut serving, "it is refetched again", || reader.read(name) == b"three");
     }
     let following = reader.start_out(&["follow", "a", "--when-stale", "drop"], "a is at version 3");
-    following.signal("INT");
-    assert_eq!(following.wait().code, Some(0));
-    assert_eq!(status(&reader, "a")["on_stale"], "drop");
+    assert_eq!(following.interrupt().code, Some(0));
+    assert_eq!(reader.status("a")["on_stale"], "drop");
     publish("four");
     until(&mut serving, "a is dropped", || !reader.path("a").exists());
     until(&mut serving, "b is not", || reader.read("b") == b"four");
@@ -57,7 +50,7 @@ fn bound_of_a_name_is_the_stricter_one_and_can_be_taken_back() {
     reader.done(&["get", "d/"]);
     let mut fresh_for = |name: &str, secs: u64| {
         until(&mut serving, "the bound counts", || {
-            let file = status(&reader, name);
+            let file = reader.status(name);
             let at = |key| file[key].as_u64();
             at("fresh_until_ms")
                 .zip(at("confirmed_ms"))
@@ -71,13 +64,13 @@ fn bound_of_a_name_is_the_stricter_one_and_can_be_taken_back() {
         fresh_for("d/a", secs);
         fresh_for("d/b", secs);
     }
-    assert_eq!(status(&reader, "d/a")["bound_secs"], 7);
+    assert_eq!(reader.status("d/a")["bound_secs"], 7);
     let said = reader.done(&["status", "d/a"]).out.join("\n");
     assert!(said.contains("wanted here: fresh for 7 s at most"), "{said}");
     reader.done(&["get", "d/a", "--bound", "600"]);
     fresh_for("d/a", 60);
     reader.done(&["get", "d/a*", "--no-preference"]);
-    assert_eq!(status(&reader, "d/a").get("bound_secs"), None);
+    assert_eq!(reader.status("d/a").get("bound_secs"), None);
     fresh_for("d/b", 7);
     for wrong in [
         &["get", "a", "--bound", "0"][..],

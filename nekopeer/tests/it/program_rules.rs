@@ -1,15 +1,8 @@
 //! What `share` publishes of a folder: hidden files, `.nekoignore` files, globs, links; and what it says of the rest.
 
-use std::{fs, os::unix::fs::symlink};
+use std::os::unix::fs::symlink;
 
 use crate::program::*;
-
-fn names(home: &Home) -> Vec<String> {
-    let list = home.done(&["ls", "--json"]).json();
-    let names =
-        list["files"].as_array().unwrap().iter().map(|file| file["name"].as_str().unwrap().to_owned());
-    names.collect()
-}
 
 fn says(ended: &Ended, what: &str) -> bool {
     ended.err.iter().any(|line| line.contains(what))
@@ -29,7 +22,7 @@ fn what_is_skipped_is_counted_and_named_if_that_is_asked() {
     let line =
         "skipped 2 hidden files, 1 hidden folder, 1 link, 2 by .nekoignore, 1 by --exclude: -v names them";
     assert!(says(&shared, line) && !says(&shared, ".env"), "{shared:?}");
-    assert_eq!(names(&origin), ["d/a"]);
+    assert_eq!(origin.names(), ["d/a"]);
 
     let shared = origin.done(&["share", "d", "-v", "--exclude", "*.tmp", "--exclude", ".git"]);
     for line in [
@@ -47,7 +40,7 @@ fn what_is_skipped_is_counted_and_named_if_that_is_asked() {
     let skipped = &shared["skipped"];
     assert_eq!((&skipped["links"], &skipped["ignored"]), (&1.into(), &2.into()), "{shared}");
     assert_eq!((&skipped["hidden_files"], &skipped["still_shared"]), (&0.into(), &0.into()), "{shared}");
-    assert_eq!(names(&origin), ["d/.env", "d/.git/config", "d/.profile", "d/a", "d/b.tmp"]);
+    assert_eq!(origin.names(), ["d/.env", "d/.git/config", "d/.profile", "d/a", "d/b.tmp"]);
 
     let shared = origin.done(&["share", "d"]);
     assert!(says(&shared, "3 of them were shared before and stay so"), "{shared:?}");
@@ -65,7 +58,7 @@ fn watching_keeps_to_the_rules_and_withdraws_only_what_is_gone() {
         origin.write(&format!("d/{file}"), file);
     }
     sharing.out_line("shared d/last version 1");
-    assert_eq!(names(&origin), ["d/a", "d/last", "d/old.log"]);
+    assert_eq!(origin.names(), ["d/a", "d/last", "d/old.log"]);
 
     // What was published before gets no new version, and is withdrawn once it is gone.
     origin.write_all([("d/old.log", "changed"), ("d/last", "changed")]);
@@ -78,7 +71,7 @@ fn watching_keeps_to_the_rules_and_withdraws_only_what_is_gone() {
     origin.write("d/.nekoignore", "!.hidden\n");
     sharing.out_line("shared d/.hidden version 1");
     sharing.out_line("shared d/b.log version 1");
-    assert_eq!(names(&origin), ["d/.hidden", "d/a", "d/b.log", "d/last"]);
+    assert_eq!(origin.names(), ["d/.hidden", "d/a", "d/b.log", "d/last"]);
     assert_eq!(sharing.interrupt().code, Some(0));
 }
 
@@ -127,7 +120,7 @@ fn file_that_was_unshared_by_name_stays_so_with_its_folder_until_it_is_named() {
     sharing.err_line("watching ");
     let shared = origin.done(&["share", "d", "--json"]).json();
     assert_eq!(shared["withdrawn"], serde_json::json!(["d/b"]), "{shared}");
-    assert_eq!(names(&origin), ["d/a"]);
+    assert_eq!(origin.names(), ["d/a"]);
 
     let shared = origin.done(&["share", "d/b"]);
     assert_eq!(shared.out[0], "shared d/b version 3, 7 B");

@@ -1,11 +1,6 @@
 //! Two shells on one data folder: commands beside a running peer, its end, and what breaks in between.
 
-use std::{
-    fs,
-    os::unix::{fs::PermissionsExt, net::UnixStream},
-    process::Stdio,
-    time::{Duration, Instant},
-};
+use std::os::unix::net::UnixStream;
 
 use crate::program::*;
 
@@ -21,7 +16,6 @@ fn downloading(home: &Home, name: &str) -> Running {
     getting
 }
 
-/// What a program says, without what differs from run to run.
 fn steady(home: &Home, ended: &Ended) -> (Option<i32>, Vec<String>) {
     let root = fs::canonicalize(home.path("")).unwrap().to_str().unwrap().to_owned();
     // A peer that lives longer remembers what origins confirmed; the columns are as wide as that.
@@ -124,24 +118,6 @@ fn paths_are_those_of_the_callers_folder_and_then_of_the_share_folder() {
 }
 
 #[test]
-fn bytes_travel_through_the_running_peers_of_both_ends() {
-    let (_indexers, origin, reader) = two_homes();
-    let _serving = [&origin, &reader].map(|home| home.serve(&[]));
-    let content = bytes(1, 3 * MIB);
-    let source = origin.write("source.bin", &content);
-    let mut command = origin.command(["share", "-", "--name", "piped.bin"]);
-    command.stdin(fs::File::open(source).unwrap());
-    let shared = command.output().unwrap();
-    assert!(shared.status.success(), "{}", String::from_utf8_lossy(&shared.stderr));
-    assert!(origin.read("piped.bin") == content);
-    let mut command = reader.command(["get", "piped.bin", "-o", "-"]);
-    command.stdin(Stdio::null());
-    let got = command.output().unwrap();
-    assert!(got.status.success(), "{}", String::from_utf8_lossy(&got.stderr));
-    assert!(got.stdout == content, "{} bytes came", got.stdout.len());
-}
-
-#[test]
 fn interrupted_download_in_the_running_peer_stops_and_goes_on_by_itself_when_that_is_killed() {
     let (_indexers, origin, reader) = two_homes();
     let source = origin.write("big.bin", bytes(2, BIG));
@@ -167,8 +143,7 @@ fn interrupted_download_in_the_running_peer_stops_and_goes_on_by_itself_when_tha
     assert_eq!((told.code, &told.json()["error"]["kind"]), (Some(3), &"cancelled".into()), "{told:?}");
     let mut getting = reader.start(&["get", "big.bin", "--json"]);
     until(&mut getting, "more bytes came", || reader.partial_len() > before + MIB as u64 / 2);
-    serving.signal("KILL");
-    serving.wait();
+    serving.kill();
     let ended = getting.wait();
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let moved = ended.json()["bytes_moved"].as_u64().unwrap();
@@ -368,16 +343,14 @@ fn repl_attaches_to_the_running_peer_takes_over_when_it_is_gone_and_follows_one_
     origin.share_anew("a.txt", "second\n");
     attached.err_line("invalidated a.txt");
     sharing.err_line("invalidated a.txt");
-    sharing.signal("KILL");
-    sharing.wait();
+    sharing.kill();
     let again = home.serve(&["--limit-up", "1MB"]);
     home.write("third.txt", "third\n");
     attached.type_line("share third.txt --limit-up 2MB");
     attached.answers("share third.txt", "shared third.txt");
     origin.share_anew("a.txt", "third\n");
     attached.err_line("version 3 is out"); // an event of the peer that is there now
-    again.signal("KILL");
-    again.wait();
+    again.kill();
     attached.answers("get a.txt", "a.txt version 3");
     assert_eq!(attached.wait().code, Some(2));
     assert_eq!(home.read("a.txt"), b"third\n");

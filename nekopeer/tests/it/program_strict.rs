@@ -9,20 +9,18 @@ fn each_read_of_a_strict_file_is_confirmed_by_its_origin_or_refused() {
     let terms = ["--policy", "pull", "--ttr", "600", "--strict"];
     origin.write("a", "one");
     let sharing = origin.start_err(&[&["share", "a"][..], &terms].concat(), "serving on ");
-    let mut serving = reader.serve(&["--http", "127.0.0.1:0"]);
-    let door = Http::of(&reader, &mut serving);
+    let (_serving, door) = Http::serving(&reader, &[]);
     reader.done(&["get", "a"]);
-    let told = reader.done(&["status", "a", "--json"]).json();
-    assert_eq!(told["files"][0]["staleness"], "strict", "{told}");
+    assert_eq!(reader.status("a")["staleness"], "strict");
     assert!(reader.done(&["ls"]).out.iter().any(|line| line.contains("pull, strict")));
     let one = door.get("/f/a");
-    assert_eq!((one.status, &*one.text()), (200, "one"));
+    assert_eq!((one.status, one.text()), (200, "one"));
     assert_eq!(one.header("cache-control"), "max-age=0, must-revalidate");
     assert_eq!(one.header("x-neko-freshness"), "fresh");
 
     origin.share_anew("a", "two");
     let two = door.get("/f/a");
-    assert_eq!((two.status, &*two.text()), (200, "two"));
+    assert_eq!((two.status, two.text()), (200, "two"));
     reader.gets("a", b"two");
 
     sharing.signal("STOP");
@@ -35,8 +33,7 @@ fn each_read_of_a_strict_file_is_confirmed_by_its_origin_or_refused() {
 
     // Gone, it is asked for in vain too: nobody lists the file any more.
     let sharing = {
-        sharing.signal("KILL");
-        sharing.wait();
+        sharing.kill();
         door.get("/f/a").refused(504, "the policy of a is strict");
         reader.run(&["get", "a"]).failed_with(3, &["the policy of a is strict"]);
         origin.share(&["a"])

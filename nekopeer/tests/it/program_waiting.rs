@@ -1,26 +1,20 @@
 //! `status NAME` and `wait`: who has which version, and when all have it.
 
-use std::{
-    sync::atomic::Ordering,
-    time::{Duration, Instant},
-};
-
-use nekoproto::{Verdict, transport::Security};
-use serde_json::Value;
+use nekoproto::Verdict;
 use testkit::goods::Goods;
-use tokio::runtime::Runtime;
 
 use crate::program::*;
 
 fn readers(origin: &Home) -> Vec<Value> {
-    let status = origin.done(&["status", "f", "--json"]).json();
-    status["files"][0]["readers"].as_array().unwrap().clone()
+    origin.status("f")["readers"].as_array().unwrap().clone()
 }
 
-/// With a lease of ten minutes: news that is not acknowledged is repeated, and does not wait for the lease.
+/// With a lease of ten minutes: news that is not acknowledged is repeated, and does not wait for the lease. The reader knows
+/// another indexer, which is no neighbor of the origin's.
 #[test]
 fn origin_knows_who_is_behind_until_all_that_read_have_the_version() {
-    let (_indexers, origin, reader) = two_homes();
+    let indexers = Indexers::line(3, Security::Tls);
+    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 2));
     origin.write("f", "one");
     let _sharing = origin.start_err(&["share", "f", "--policy", "push", "--lease", "600"], "serving on ");
     origin.done(&["wait", "f", "--all", "--timeout", "5"]); // nobody reads it
@@ -51,48 +45,26 @@ fn origin_knows_who_is_behind_until_all_that_read_have_the_version() {
 #[test]
 fn reader_waits_for_a_version_and_says_what_is_there_when_it_does_not_come() {
     let (_indexers, origin, reader) = two_homes();
-    reader
-        .run(&["wait", "f", "--timeout", "1"])
-        .failed_with(3, &["after 1 s f is neither shared nor held here"]);
+    let fails = |home: &Home, more: &[&str], why: &str| {
+        home.run(&[&["wait", "f", "--timeout", "1"], more].concat()).failed_with(3, &[why]);
+    };
+    fails(&reader, &[], "after 1 s f is neither shared nor held here");
     let _sharing = origin.share_file("f", "one");
     let _following = reader.start_out(&["follow", "f", "--keep", "2"], "f is at version 1");
     reader.done(&["wait", "f", "--timeout", "60"]);
-    reader
-        .run(&["wait", "f", "--version", "2", "--timeout", "1"])
-        .failed_with(3, &["f is at version 1 here, not at 2"]);
-    reader.run(&["wait", "f", "--all", "--timeout", "1"]).failed_with(3, &["only its origin knows"]);
-    origin
-        .run(&["wait", "f", "--version", "9", "--timeout", "1"])
-        .failed_with(3, &["f is at version 1 here, not at 9"]);
+    fails(&reader, &["--version", "2"], "f is at version 1 here, not at 2");
+    fails(&reader, &["--all"], "only its origin knows");
+    fails(&origin, &["--version", "9"], "f is at version 1 here, not at 9");
     let waiting = reader.start(&["wait", "f", "--version", "2", "--timeout", "60"]);
     origin.share_anew("f", "two");
     let ended = waiting.wait();
-    assert_eq!(
-        (ended.code, ended.out.as_slice()),
-        (Some(0), &["f is at version 2".to_owned()][..]),
-        "{ended:?}"
-    );
+    assert!(ended.code == Some(0) && ended.out == ["f is at version 2"], "{ended:?}");
     reader.done(&["rollback", "f"]);
-    let status = reader.done(&["status", "f", "--json"]).json();
-    let file = &status["files"][0];
+    let file = reader.status("f");
     assert_eq!((&file["version"], &file["newest"], &file["passed_over"]), (&1.into(), &2.into(), &2.into()));
     assert_eq!((&file["kept"], &file["passed_over_why"]), (&vec![2].into(), &"rolled-back".into()));
-    reader
-        .run(&["wait", "f", "--timeout", "1"])
-        .failed_with(3, &["is version 1, stale, and version 2 is out"]);
+    fails(&reader, &[], "is version 1, stale, and version 2 is out");
     reader.run(&["status", "g"]).failed_with(1, &["g is neither shared nor held here"]);
-}
-
-#[test]
-fn origin_knows_what_readers_at_other_indexers_hold() {
-    let indexers = Indexers::line(3, Security::Tls);
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 2));
-    let _sharing = origin.share_file("f", "one");
-    let _following = reader.start_out(&["follow", "f"], "f is at version 1");
-    origin.done(&["wait", "f", "--all", "--timeout", "60"]);
-    origin.share_anew("f", "two");
-    origin.done(&["wait", "f", "--all", "--timeout", "60"]);
-    assert_eq!(reader.read("f"), b"two");
 }
 
 /// Also after the lease of the reader that is off, and a restart of the origin.
@@ -103,8 +75,7 @@ fn reader_that_is_off_is_waited_for_and_listed_until_it_is_forgotten() {
     let sharing = origin.share(&["f", "--lease", "1"]);
     let following = reader.start_out(&["follow", "f"], "f is at version 1");
     origin.done(&["wait", "f", "--all", "--timeout", "60"]);
-    following.signal("KILL");
-    drop(following);
+    following.kill();
     let mut running = sharing;
     until(&mut running, "the end of the lease", || readers(&origin)[0]["lease_ends_in_ms"] == 0);
     assert_eq!(running.interrupt().code, Some(0));

@@ -1,27 +1,17 @@
 //! `share --watch`: files that are created, changed, replaced or removed, by programs that take their time.
 
-use std::{fs, io::Write, os::unix::fs::PermissionsExt, process::Command, thread::sleep, time::Duration};
-
-use serde_json::Value;
+use std::{io::Write, thread::sleep};
 
 use crate::program::*;
 
-/// Starts to share and watch; returns once it watches.
 fn watch(home: &Home, words: &[&str]) -> Running {
     home.start_err(&[&["share", "--watch"], words].concat(), "watching ")
 }
 
-/// The version and size of each published file, by name.
 fn listed(home: &Home) -> Vec<(String, u64, u64)> {
-    let list = home.done(&["ls", "--json"]).json();
-    let file = |file: &Value| {
-        (
-            file["name"].as_str().unwrap().to_owned(),
-            file["version"].as_u64().unwrap(),
-            file["size"].as_u64().unwrap(),
-        )
-    };
-    list["files"].as_array().unwrap().iter().map(file).collect()
+    let number = |file: &Value, key| file[key].as_u64().unwrap();
+    let row = |(name, file): (String, &Value)| (name, number(file, "version"), number(file, "size"));
+    home.names().into_iter().zip(&home.listed()).map(row).collect()
 }
 
 #[test]
@@ -47,8 +37,7 @@ fn created_changed_and_replaced_files_are_published_as_new_versions_that_others_
     std::os::unix::fs::symlink(origin.path("d/a.txt"), origin.path("d/link")).unwrap();
     origin.write_all([("beside.txt", "beside"), ("d/last.txt", "last\n")]);
     sharing.out_line("shared d/last.txt version 1");
-    let names: Vec<String> = listed(&origin).into_iter().map(|(name, ..)| name).collect();
-    assert_eq!(names, ["d/a.txt", "d/last.txt", "d/new/deep/b.txt"]);
+    assert_eq!(origin.names(), ["d/a.txt", "d/last.txt", "d/new/deep/b.txt"]);
     assert!(!sharing.said().contains("unshared"), "{}", sharing.said());
     // A folder in place of a file withdraws that, and what is in it is published.
     fs::remove_file(origin.path("d/last.txt")).unwrap();
@@ -124,10 +113,8 @@ fn folder_that_vanishes_is_told_withdraws_nothing_and_goes_on_when_it_is_back() 
     reader.done(&["get", "d/a.txt"]);
 }
 
-/// A file system in `d/m` with two files.
 const MOUNT: &str = "mount -t tmpfs none d/m && echo 1 > d/m/1 && echo 2 > d/m/2";
 
-/// Watches where that file system is mounted.
 fn watch_with_mount(home: &Home, words: &[&str]) -> Running {
     let shared = home.command([&["share", "--watch"], words].concat());
     let mut mounting = Command::new("unshare");
@@ -139,7 +126,6 @@ fn watch_with_mount(home: &Home, words: &[&str]) -> Running {
     sharing
 }
 
-/// Runs a script in the home, with the mounts of `sharing`.
 fn there(sharing: &Running, home: &Home, script: &str) {
     let (mut command, id) = (Command::new("nsenter"), sharing.id().to_string());
     command.args(["-U", "-m", "--preserve-credentials", "-t", &id, "sh", "-c"]);

@@ -1,24 +1,16 @@
 //! Names that their origin withdraws, each node in a process of its own: a withdrawal is a version, and no older one
 //! comes back.
 
-use std::fs;
-
-use serde_json::Value;
-
 use crate::program::*;
 
-/// What `ls` says of `f`.
 fn listed(home: &Home) -> Option<Value> {
-    let listed = home.done(&["ls", "--json"]).json();
-    listed["files"].as_array().unwrap().iter().find(|file| file["name"] == "f").cloned()
+    home.listed().into_iter().find(|file| file["name"] == "f")
 }
 
-/// Whether the copy of `f` was withdrawn as this version.
 fn is_withdrawn(home: &Home, version: u64) -> bool {
     listed(home).is_some_and(|file| file["freshness"] == "unshared" && file["newest"] == version)
 }
 
-/// An origin that shares `f`, and a reader that has a copy, whose process is returned too.
 fn shared(flags: &[&str]) -> (Indexers, Home, Home, Running, Running) {
     let (indexers, origin, reader) = two_homes();
     origin.write("f", "one");
@@ -28,11 +20,6 @@ fn shared(flags: &[&str]) -> (Indexers, Home, Home, Running, Running) {
     reader.done(&["get", "f"]);
     reader.done(&["status"]); // it subscribes
     (indexers, origin, reader, sharing, reading)
-}
-
-fn kill(running: Running) {
-    running.signal("KILL");
-    drop(running);
 }
 
 #[test]
@@ -49,8 +36,8 @@ fn copy_learns_of_a_withdrawal_by_push_and_stays_withdrawn_until_the_name_is_pub
         .failed_with(1, &["unshared by its origin", "version 2", "until the origin does again"]);
 
     // What is known is known after a restart, although nobody can be asked.
-    kill(sharing);
-    kill(reading);
+    sharing.kill();
+    reading.kill();
     assert!(is_withdrawn(&reader, 2));
 
     let _sharing = origin.share_file("f", "three");
@@ -64,9 +51,9 @@ fn copy_learns_of_a_withdrawal_by_push_and_stays_withdrawn_until_the_name_is_pub
 fn copy_that_was_away_learns_of_a_withdrawal_although_its_origin_was_restarted_and_does_not_bring_the_name_back()
  {
     let (indexers, origin, reader, sharing, reading) = shared(&[]);
-    kill(reading);
+    reading.kill();
     origin.done(&["deregister", "f"]);
-    kill(sharing);
+    sharing.kill();
     let mut serving = origin.serve(&[]);
     // A reader that comes now hears the same, from the indexer.
     let other = Home::at(&indexers, 0);
@@ -80,7 +67,7 @@ fn copy_that_was_away_learns_of_a_withdrawal_although_its_origin_was_restarted_a
     other.run(&["query", "f"]).failed_with(1, &["f"]);
     other.run(&["get", "f"]).failed_with(1, &["unshared by its origin"]);
     // Also while the origin is away, whoever knows of it takes no older version.
-    kill(serving);
+    serving.kill();
     reader.run(&["get", "f"]).failed_with(1, &["unshared by its origin"]);
     assert_eq!(reader.read("f"), b"one");
 }
@@ -90,12 +77,12 @@ fn withdrawal_that_was_told_to_nobody_before_the_process_was_killed_is_told_afte
     let (indexers, origin, reader) = two_homes();
     let sharing = origin.share_file("f", "one");
     reader.done(&["get", "f"]);
-    kill(sharing);
+    sharing.kill();
     // Without an indexer it tells nobody: it is committed and no more.
     let nowhere = Home::with(&["--indexer", "127.0.0.1:1", "--dir", &origin.text("")]);
     let alone = nowhere.serve(&[]);
     nowhere.done(&["deregister", "f"]);
-    kill(alone);
+    alone.kill();
     let mut serving = origin.serve(&[]);
     let other = Home::at(&indexers, 0);
     until(&mut serving, "its registration", || {
@@ -121,8 +108,7 @@ fn follower_keeps_the_last_file_and_says_that_its_name_was_withdrawn() {
     origin.done(&["deregister", "f"]);
     following.err_line("f was unshared by its origin as version 2");
     assert_eq!(reader.read("f"), b"one");
-    following.signal("INT");
-    assert_eq!(following.wait_within(LIMIT).unwrap().code, Some(0));
+    assert_eq!(following.interrupt().code, Some(0));
     let mut following = reader.start_err(&["follow", "f"], "f was unshared by its origin as version 2");
     origin.share_anew("f", "three");
     following.out_line("f is at version 3");

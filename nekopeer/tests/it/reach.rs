@@ -1,7 +1,7 @@
 //! A file is reached from other machines: who shares names no address, has several networks, moves, loses its cable.
 //! Where the machine allows no emulated network, the tests say so.
 
-use std::{process::Command, thread, time::Duration};
+use std::thread;
 
 use testkit::lan::{Cable, Lan};
 
@@ -10,7 +10,6 @@ use crate::{
     tickets::ticket_of,
 };
 
-/// Where an indexer listens that all reach.
 const ALL: &str = "0.0.0.0:7707";
 /// That indexer, on the first host.
 const INDEXER: &str = "10.66.0.1:7707";
@@ -79,7 +78,7 @@ fn updates_of_who_gets_another_address_reach_a_follower() {
     let mut following = follower.start(&["follow", NAME]);
     follower.has_soon(&mut following, "one\n");
     lan.move_to(2, 22);
-    sharer.updates("two\n");
+    sharer.share_anew(NAME, "two\n");
     follower.has_soon(&mut following, "two\n");
 }
 
@@ -106,12 +105,12 @@ fn cable_that_was_out_does_not_keep_a_follower_from_the_next_update() {
     let _sharing = sharer.share(&["--lan", NAME]);
     follower.gets_soon(NAME, "one\n");
     let mut following = follower.start_out(&["follow", NAME], "is at version 1");
-    sharer.updates("two\n");
+    sharer.share_anew(NAME, "two\n");
     follower.has_soon(&mut following, "two\n");
     lan.cable(2, Cable::Out);
     thread::sleep(Duration::from_secs(4)); // this is what happens, and not a wait for something
     lan.cable(2, Cable::In);
-    sharer.updates("three\n");
+    sharer.share_anew(NAME, "three\n");
     follower.has_soon(&mut following, "three\n");
 }
 
@@ -124,7 +123,7 @@ fn who_shares_alone_is_found_where_it_has_moved() {
     let _sharing = sharer.share(&["--lan", NAME]);
     reader.gets_soon(NAME, "one\n");
     lan.move_to(1, 11);
-    sharer.updates("two\n");
+    sharer.share_anew(NAME, "two\n");
     reader.gets_soon(NAME, "two\n");
 }
 

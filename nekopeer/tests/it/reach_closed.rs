@@ -12,10 +12,10 @@ fn reaches(lan: &Lan, sharer: u8, reader: u8) {
     let content = bytes(1, 3 * MIB);
     let _sharing = sharer.shares(&content);
     reader.gets_soon(NAME, &content);
-    sharer.updates("two\n");
+    sharer.share_anew(NAME, "two\n");
     let mut following = reader.start(&["follow", NAME]);
     reader.has_soon(&mut following, "two\n");
-    sharer.updates("three\n");
+    sharer.share_anew(NAME, "three\n");
     reader.has_soon(&mut following, "three\n");
 }
 

@@ -1,15 +1,7 @@
 //! Refetches and drops of outdated copies: none waits for another for good.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
-
 use crate::common::*;
-use nekopeer::{Config, Event, OnStale};
-use nekoproto::{DataRequest, FetchRefusal, Mode, Policy};
 
-/// A policy whose bound outlasts the test.
 fn lasting() -> Policy {
     policy(Mode::Push, 600)
 }

@@ -1,11 +1,7 @@
 //! What is registered, under which names and policies, and with whom: also where an indexer hangs, was away, or a
 //! file changes without being published.
 
-use std::sync::{Arc, atomic::Ordering};
-
 use crate::common::*;
-use nekopeer::{Condition, Config, Event, PolicyChange, PublishOptions, PublishOutcome};
-use nekoproto::{Mode, Policy, Staleness};
 
 async fn publish_with(origin: &Node, from: &Folder, content: &str, policy: PolicyChange) -> PublishOutcome {
     let paths = vec![from.write("a", content.as_bytes())];
@@ -16,7 +12,8 @@ async fn publish_with(origin: &Node, from: &Folder, content: &str, policy: Polic
 #[testkit::test]
 async fn indexer_that_hangs_delays_neither_a_publish_nor_a_withdrawal_nor_the_other_indexers() {
     let indexer = indexer(&[]).await;
-    let (hanging, unanswered) = FakeIndexer::that_hangs();
+    let unanswered = Arc::<AtomicUsize>::default();
+    let hanging = Fake::of_peers(Habit::Hangs(Arc::clone(&unanswered)));
     let from = Folder::new();
     let mut origin = Node::start(from.config(&[indexer.local_addr(), hanging.addr])).await;
     let both = [indexer.local_addr(), hanging.addr];

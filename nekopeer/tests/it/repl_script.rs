@@ -1,9 +1,7 @@
 //! The REPL with a script: every command, exit codes, JSON, and events while it waits for input.
 
 use crate::program::*;
-use serde_json::Value;
 
-/// Runs these lines until the end of input.
 fn script(home: &Home, flags: &[&str], lines: &[&str]) -> Ended {
     let mut running = home.start(flags);
     lines.iter().for_each(|line| running.type_line(line));
@@ -90,9 +88,8 @@ fn first_failure_decides_the_code_and_later_lines_still_run() {
     let (_indexers, home) = one_home();
     home.write("a.txt", "a\n");
     let (missing, absent, wrong) = ("register missing.txt", "download absent.txt", "nonsense");
-    for (lines, code) in
-        [([missing, absent, wrong], 3), ([absent, wrong, missing], 1), ([wrong, missing, absent], 2)]
-    {
+    let cases = [([missing, absent, wrong], 3), ([absent, wrong, missing], 1), ([wrong, missing, absent], 2)];
+    for (lines, code) in cases {
         let lines = [&lines[..], &["register a.txt"]].concat();
         let ended = script(&home, &[], &lines);
         assert_eq!(ended.code, Some(code), "{lines:?}: {ended:?}");
@@ -129,28 +126,6 @@ fn json_in_a_script_is_one_object_for_each_command() {
         assert_eq!(list["files"][1]["name"], "theirs.txt");
     }
     assert_eq!(objects[5]["files"][1]["freshness"], "fresh", "status asks the origin");
-}
-
-#[test]
-fn news_of_a_newer_version_arrives_while_the_script_waits() {
-    let (_indexers, origin, reader) = two_homes();
-    origin.write("a.txt", "first\n");
-    let mut publishing = origin.start(&[]);
-    publishing.answers("register a.txt", "shared a.txt version 1");
-    let mut reading = reader.start(&[]);
-    reading.answers("download a.txt", "a.txt version 1");
-    assert!(!reading.err_was("invalidated"));
-
-    origin.write("a.txt", "second\n");
-    publishing.answers("register a.txt", "shared a.txt version 2");
-    let news = reading.err_line("invalidated");
-    assert!(news.contains("a.txt") && news.contains("version 2 is out"), "{news}");
-    reading.type_line("ls");
-    assert!(reading.out_line("version 2 is out").contains("stale"));
-    reading.answers("download a.txt", "a.txt version 2");
-    assert_eq!(reading.wait().code, Some(0));
-    assert_eq!(reader.read("a.txt"), b"second\n");
-    assert_eq!(publishing.wait().code, Some(0));
 }
 
 #[test]

@@ -11,11 +11,9 @@ use crate::program::*;
 const PROMPT: &str = "neko> ";
 const ARROW_UP: &str = "\x1b[A";
 
-/// A terminal session.
 struct Terminal(PtySession);
 
 impl Terminal {
-    /// Starts the program with these words, the REPL without any.
     fn start(home: &Home, words: &[&str]) -> Self {
         let options = Options::new().timeout_ms(u64::try_from(LIMIT.as_millis()).ok());
         let options = options.strip_ansi_escape_codes(true);
@@ -34,7 +32,6 @@ impl Terminal {
         Self(spawn_with_options(command, options).unwrap())
     }
 
-    /// Starts the REPL and waits until the events of the start are shown.
     fn open(home: &Home) -> Self {
         let mut terminal = Self::start(home, &[]);
         terminal.sees("* connected ");
@@ -52,13 +49,11 @@ impl Terminal {
         self.0.exp_string(text).unwrap_or_else(|error| panic!("no {text:?}: {error}"))
     }
 
-    /// Types these keys, and waits for this text; returns what came before it.
     fn types(&mut self, keys: &str, text: &str) -> String {
         self.keys(keys);
         self.sees(text)
     }
 
-    /// Types these keys and Enter; waits for `answer` and the next prompt.
     fn line(&mut self, keys: &str, answer: &str) {
         self.keys(keys);
         self.enter(answer);
@@ -83,7 +78,6 @@ impl Terminal {
         }
     }
 
-    /// Waits until the program ends well.
     fn ends(mut self) -> String {
         let said = self.0.exp_eof().unwrap();
         let status = self.0.process().wait().unwrap();
@@ -155,9 +149,8 @@ fn history_is_shared_and_stays(home: &Home, first: Terminal) -> Terminal {
 #[test]
 fn terminal_journey() {
     let (indexers, origin) = one_home();
-    for (name, len) in
-        [("a.txt", 1), ("models/large one.bin", 1), ("models/plain.bin", 1), ("one.bin", 3 * MIB)]
-    {
+    let cases = [("a.txt", 1), ("models/large one.bin", 1), ("models/plain.bin", 1), ("one.bin", 3 * MIB)];
+    for (name, len) in cases {
         origin.write(name, bytes(1, len));
     }
     let _sharing = origin.share(&["a.txt", "models", "one.bin"]);

@@ -1,26 +1,17 @@
 //! Interrupted downloads: verified chunks are kept, and the next attempt fetches only the rest.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::OpenOptions,
     os::unix::fs::{FileExt, MetadataExt},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
 };
 
 use crate::common::*;
-use nekoindexer::IndexerHandle;
-use nekopeer::{DownloadError, DownloadOptions, Progress};
-use nekoproto::{DataRequest, FetchRefusal};
 
 /// Bytes that a failing holder delivers: whole chunks, and a part of the next.
 const DELIVERED: usize = MIB / 2;
 
-/// Bytes of the file.
 const SIZE: usize = 5 * MIB;
 
-/// A file signed by node 1.
 fn goods(version: u64) -> Goods {
     Goods::new(1, "a", version, bytes(version, SIZE))
 }
@@ -38,7 +29,6 @@ async fn faltering(indexer: &IndexerHandle, goods: &Goods, then: Then) -> Holder
     goods.served(1, indexer.local_addr(), script).await
 }
 
-/// Downloads until `bytes` are on disk, and drops the download.
 async fn download_until(node: &Node, bytes: usize) {
     let progress = Arc::new(Progress::default());
     let (file, options) = (name("a"), DownloadOptions::default());
@@ -56,7 +46,6 @@ async fn begun(goods: &Goods) -> (IndexerHandle, Folder, Node) {
     (indexer, to, reader)
 }
 
-/// The only partial file, open to be changed.
 fn partial(to: &Folder) -> fs::File {
     OpenOptions::new().write(true).open(&to.partials()[0]).unwrap()
 }
@@ -75,18 +64,6 @@ async fn exhausted_source_leaves_a_partial_that_another_completes() {
     assert_eq!(done.bytes_moved, goods.bytes.len() as u64 - kept);
     assert!(to.read("a") == goods.bytes);
     assert!(to.partials().is_empty());
-}
-
-#[testkit::test]
-async fn dropped_download_goes_on_at_once_with_what_is_missing() {
-    let goods = goods(1);
-    let (indexer, to, reader) = begun(&goods).await;
-    let _honest = goods.held(2, indexer.local_addr()).await;
-    let (file, progress) = (name("a"), Arc::new(Progress::default()));
-    let done = reader.peer.download(&file, DownloadOptions::default(), &progress).await.unwrap();
-    assert_eq!((progress.kept(), progress.done()), (DELIVERED as u64, goods.bytes.len() as u64));
-    assert_eq!(done.bytes_moved, (goods.bytes.len() - DELIVERED) as u64);
-    assert!(to.read("a") == goods.bytes);
 }
 
 /// The partial file as it was left, damaged, and as after a loss of power: some chunks in the checkpoint are missing on

@@ -1,9 +1,5 @@
 //! Searches by name, words and globs: as a user types them, and as hostile indexers answer them.
 
-use std::time::Duration;
-
-use nekopeer::Config;
-use nekoproto::{FileName, Hit, List, NoAnswer, Search, SignedRecord, Term, Terms, transport::Security};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -12,7 +8,6 @@ use crate::{
     program::{Ended, Home, Indexers, fields, has_keys, two_homes},
 };
 
-/// The names in the first column.
 fn names(ended: &Ended) -> Vec<&str> {
     assert!(ended.out[0].starts_with("NAME"), "{ended:?}");
     ended.out[1..].iter().map(|line| line.split_whitespace().next().unwrap()).collect()
@@ -32,11 +27,8 @@ fn words_and_patterns_are_for_the_network_and_for_the_own_indexer_alone_if_asked
     near.write_all([("cuda/CUDA 12.txt", "x"), ("models/a.bin.md5", "x")]);
     let _sharing = [origin.share(&["models", "notes.txt"]), near.share(&["cuda", "models"])];
 
-    assert_eq!(
-        names(&reader.done(&["search", "models/a.bin", "--here"])),
-        ["models/a.bin.md5"],
-        "at the own"
-    );
+    let here = reader.done(&["search", "models/a.bin", "--here"]);
+    assert_eq!(names(&here), ["models/a.bin.md5"], "at the own");
     assert_eq!(names(&reader.done(&["search", "models/a.bin"])), ["models/a.bin", "models/a.bin.md5"]);
     assert_eq!(names(&reader.done(&["search", "notes.txt"])), ["notes.txt"]);
     reader.run(&["search", "notes.txt", "--here"]).failed_with(1, &["only the own indexer was asked"]);
@@ -72,11 +64,8 @@ fn filters_pages_and_freshness_are_shown_to_programs_and_people() {
     let hit = &all["hits"][2];
     let keys = ["name", "origin", "version", "size", "content", "holders", "shared_ms", "held"];
     assert!(has_keys(hit, &keys), "{hit}");
-    assert_eq!(
-        json!([hit["held"]["freshness"], all["hits"][1]["held"]]),
-        json!(["unverified", null]),
-        "{hit}"
-    );
+    let held = [&hit["held"]["freshness"], &all["hits"][1]["held"]];
+    assert_eq!(json!(held), json!(["unverified", null]), "{hit}");
     assert!(hit["shared_ms"].as_u64().is_some(), "{hit}");
     assert_eq!(hits(&all).len(), 9);
 
@@ -150,7 +139,7 @@ async fn page_of_a_hostile_indexer_does_not_count_and_says_so() {
     let (folder, origin) = peer(&[honest.local_addr()]).await;
     origin.publish(&folder.write("own.bin", b"x")).await;
     for page in pages {
-        let fake = FakeIndexer::says(page.into_iter().map(hit));
+        let fake = Fake::of_peers(Habit::says(page.into_iter().map(hit)));
         let (_folder, reader) = peer(&[honest.local_addr(), fake.addr]).await;
         let found = reader.peer.find(&globs("*.bin"), None, 50, 1).await.unwrap();
         let names: Vec<&FileName> = found.matches.iter().map(|found| &found.record.name).collect();
@@ -171,7 +160,7 @@ async fn versions_are_compared_before_sizes_are() {
     let (folder, origin) = peer(&[honest.local_addr()]).await;
     origin.publish(&folder.write("a.bin", &bytes(1, 1000))).await;
     let older = origin.peer.query(&name("a.bin"), 0).await.unwrap().candidates.remove(0).record;
-    let fake = FakeIndexer::says([hit(older.to_signed(), 9, honest.local_addr())]);
+    let fake = Fake::of_peers(Habit::says([hit(older.to_signed(), 9, honest.local_addr())]));
     let (_folder, reader) = peer(&[honest.local_addr(), fake.addr]).await;
     let found = async |min_size| {
         let search = Search { min_size, ..globs("*.bin") };
@@ -186,7 +175,7 @@ async fn versions_are_compared_before_sizes_are() {
 /// Whatever is asked: one of two indexers that takes connections and says nothing is given up long before the deadline.
 #[testkit::test]
 async fn silent_indexer_is_waited_for_by_nothing_that_others_answer() {
-    let (silent, indexer) = (FakeIndexer::that_is_silent(), indexer(&[]).await);
+    let (silent, indexer) = (Fake::of_peers(Habit::NeverAnswers), indexer(&[]).await);
     let (from, origin) = peer(&[indexer.local_addr()]).await;
     origin.publish(&from.write("a", b"content")).await;
     let query_deadline = Duration::from_secs(3600);
@@ -206,7 +195,7 @@ async fn silent_indexer_is_waited_for_by_nothing_that_others_answer() {
 #[testkit::test]
 async fn far_indexer_that_stalled_once_is_waited_for_again() {
     let (delay, seen) = watch::channel(None);
-    let (far, near) = (FakeIndexer::far(seen), indexer(&[]).await);
+    let (far, near) = (Fake::of_peers(Habit::Far(seen)), indexer(&[]).await);
     let config = Folder::new().config(&[far.addr, near.local_addr()]);
     let reader = Node::start(Config { listen: None, ..config }).await;
     let is_complete = async || reader.peer.query(&name("a"), 0).await.unwrap().complete;
@@ -219,7 +208,7 @@ async fn far_indexer_that_stalled_once_is_waited_for_again() {
 #[testkit::test]
 async fn names_that_have_no_room_in_an_answer_are_asked_for_again_together() {
     let (_delay, seen) = watch::channel(None);
-    let few = FakeIndexer::far(seen);
+    let few = Fake::of_peers(Habit::Far(seen));
     let reader = Node::start(Config { listen: None, ..Folder::new().config(&[few.addr]) }).await;
     let names: Vec<FileName> = (0..10).map(|n| name(&n.to_string())).collect();
     let answers = reader.peer.search_all(&names).await.unwrap();

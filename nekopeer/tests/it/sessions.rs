@@ -1,12 +1,9 @@
 //! Sessions with indexers that restart, withdrawals, and the lock of the data folder.
 
-use std::{ffi::OsStr, net::SocketAddr, os::unix::ffi::OsStrExt, sync::Arc};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
 use crate::common::*;
-use nekopeer::{Config, DownloadError, Event, LockError, Peer, PublishError, PublishOptions, StartError};
-use nekoproto::{DataRequest, NetworkName, limits::TTL_DEFAULT, transport::Security};
 
-/// Why the indexer is away, if the event says so.
 fn away(event: &Event) -> Option<String> {
     match event {
         Event::Away { why, .. } => Some(why.to_string()),
@@ -115,34 +112,6 @@ async fn indexer_of_another_network_or_security_is_away_for_a_reason() {
 }
 
 #[testkit::test]
-async fn deregistered_name_is_found_no_more_and_its_file_stays() {
-    let (_indexer, [(from, origin), (_to, reader)]) = network().await;
-    origin.publish(&from.write("a", b"content")).await;
-    origin.peer.deregister(&name("a")).await.unwrap();
-    let error = reader.get("a").await.unwrap_err();
-    let is_withdrawn = |error: &DownloadError| matches!(error, DownloadError::Withdrawn { version, .. } if version.get() == 2);
-    assert!(is_withdrawn(&error), "{error}");
-    assert_eq!(from.read("a"), b"content");
-    let error = origin.peer.deregister(&name("a")).await.unwrap_err();
-    assert!(matches!(error, PublishError::NotRegistered(_)), "{error}");
-    let again = origin.publish(&from.path("a")).await;
-    assert_eq!(again.version.get(), 3, "a version number is never used again");
-}
-
-#[testkit::test]
-async fn shutdown_withdraws_everything() {
-    let (_indexer, [(from, origin), (_to, reader)]) = network().await;
-    for text in ["a", "b"] {
-        origin.publish(&from.write(text, b"content")).await;
-    }
-    origin.peer.shutdown().await;
-    for text in ["a", "b"] {
-        let error = reader.get(text).await.unwrap_err();
-        assert!(matches!(error, DownloadError::NotFound { complete: true, .. }), "{error}");
-    }
-}
-
-#[testkit::test]
 async fn dropped_handle_ends_the_peer() {
     let (_folder, origin) = peer(&[]).await;
     let addr = origin.addr();
@@ -219,7 +188,7 @@ async fn what_cannot_be_published_is_named_and_the_rest_of_its_folder_is_publish
     let bad = tree.path("").join(OsStr::from_bytes(b"b\xffd"));
     std::fs::write(&bad, b"content").unwrap();
     tree.write("back\\slash", b"content");
-    assert!(std::process::Command::new("mkfifo").arg(tree.path("pipe")).status().unwrap().success());
+    testkit::pipe(tree.path("pipe"));
     let outcome = origin.publish_all(&[&tree.path(""), &tree.path("pipe")]).await;
     assert_eq!(outcome.published.len(), 1);
     let failed: Vec<_> = outcome.failed.into_iter().map(|(path, error)| (path, error.to_string())).collect();

@@ -1,15 +1,9 @@
 //! Unfinished downloads that serve each other, chunks reused from disk, bulk downloads, and downloads to a
 //! pipe.
 
-use std::{
-    io::Write,
-    num::NonZeroU64,
-    sync::{Arc, Mutex},
-};
+use std::{io::Write, num::NonZeroU64, sync::Mutex};
 
 use crate::common::*;
-use nekopeer::{Config, DownloadError, DownloadOptions, Progress};
-use nekoproto::{DataRequest, FetchRefusal};
 
 /// A rate in bytes per second that makes a download long enough for other readers to join in.
 const SLOW: u64 = 16 * 1024 * 1024;
@@ -181,7 +175,6 @@ async fn small_file_that_is_corrupted_by_one_source_comes_from_another() {
     assert!(to.read("a") == goods.bytes);
 }
 
-/// Keeps what is written to it.
 #[derive(Clone, Default)]
 struct Sink(Arc<Mutex<Vec<u8>>>);
 
@@ -226,31 +219,34 @@ async fn what_a_liar_sends_is_not_read() {
     let error = reader.peer.read(&name("a"), &options, sink.clone(), &Arc::default()).await.unwrap_err();
     assert!(matches!(error, DownloadError::SourcesExhausted { .. }), "{error}");
     let read = sink.0.lock().unwrap().clone();
-    assert!(
-        read.len() <= 5 * CHUNK_BYTES && goods.bytes.starts_with(&read),
-        "only verified chunks are written"
-    );
+    let is_verified = read.len() <= 5 * CHUNK_BYTES && goods.bytes.starts_with(&read);
+    assert!(is_verified, "only verified chunks are written");
 }
 
+/// Also what a kill, or an interruption, leaves between the move to its place and the publish is replaced.
 #[testkit::test]
 async fn what_comes_through_a_pipe_is_stored_whole_and_overwrites_nothing_unasked() {
-    let (_indexer, [(from, origin)]) = network().await;
+    let (indexer, [(from, origin)]) = network().await;
     let content = bytes(1, 5 * MIB);
-    let store = async |text: &str, content: &[u8], force| {
-        let from = std::io::Cursor::new(content.to_vec());
-        origin.peer.store(&name(text), from, force, &Arc::default()).await
+    let store = async |origin: &Node, content: &[u8], force| {
+        let content = std::io::Cursor::new(content.to_vec());
+        origin.peer.store(&name("logs/today"), content, force, &Arc::default()).await
     };
-    let path = store("logs/today", &content, false).await.unwrap();
+    let path = store(&origin, &content, false).await.unwrap();
     assert_eq!(path, from.path("logs/today"));
     assert!(from.read("logs/today") == content);
-    store("logs/today", b"stored, and not published", false).await.unwrap();
+    store(&origin, b"stored, and not published", false).await.unwrap();
+    origin.peer.shutdown().await;
+    let origin = from.peer(&[indexer.local_addr()]).await;
+    store(&origin, b"after a restart", false).await.unwrap();
+    assert_eq!(from.read("logs/today"), b"after a restart");
     from.write("logs/today", b"my own work");
-    let error = store("logs/today", b"other", false).await.unwrap_err();
+    let error = store(&origin, b"other", false).await.unwrap_err();
     assert!(matches!(error, DownloadError::NotPublished(_)), "{error}");
     origin.publish(&path).await;
-    store("logs/today", b"the next version", false).await.unwrap();
+    store(&origin, b"the next version", false).await.unwrap();
     assert_eq!(from.read("logs/today"), b"the next version");
-    store("logs/today", b"forced", true).await.unwrap();
+    store(&origin, b"forced", true).await.unwrap();
     assert_eq!(from.read("logs/today"), b"forced");
     assert!(from.partials().is_empty());
 }

@@ -1,21 +1,8 @@
 //! Sources that hardly send, do not answer, are busy, or promise more than fits: a download ends soon, and says why.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
-};
-
 use crate::{common::*, program};
-use nekopeer::{DownloadError, DownloadOptions, Progress, StoreError};
-use nekoproto::{
-    DataRequest, FetchRefusal,
-    limits::{FILE_BYTES_MAX, STALL_TIMEOUT},
-};
+use nekoproto::limits::FILE_BYTES_MAX;
 
-/// A byte a second.
 const TRICKLE: Duration = Duration::from_secs(1);
 
 fn data_trickles(goods: &Goods, request: &DataRequest) -> ScriptedReply {
@@ -137,11 +124,8 @@ async fn small_files_that_came_are_kept_while_another_one_is_asked_for_again() {
             () = eventually(async || (!reader.peer.files().await.is_empty()).then_some(())) => {}
         }
         assert!(to.read("f2") == goods[1].bytes);
-        assert!(
-            began.elapsed() < STALL_TIMEOUT / 2,
-            "the other source was waited for: {:?}",
-            began.elapsed()
-        );
+        let took = began.elapsed();
+        assert!(took < STALL_TIMEOUT / 2, "the other source was waited for: {took:?}");
     }
 }
 

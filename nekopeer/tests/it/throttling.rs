@@ -1,9 +1,8 @@
 //! Limits of a running peer, and the pause of its downloads.
 
-use std::{num::NonZeroU64, sync::Arc};
+use std::num::NonZeroU64;
 
 use crate::common::*;
-use nekopeer::{DownloadOptions, Limits, Progress};
 
 #[testkit::test]
 async fn paused_downloads_keep_what_came_new_ones_wait_and_both_go_on() {

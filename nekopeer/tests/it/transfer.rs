@@ -1,10 +1,6 @@
 //! Publishing and downloading between real peers: whole files, and only the missing chunks.
 
-use std::sync::Arc;
-
 use crate::common::*;
-use nekopeer::{DownloadError, DownloadOptions, Progress, PublishOptions};
-use nekoproto::Freshness;
 
 #[testkit::test]
 async fn files_of_every_size_arrive_as_they_are() {
@@ -19,22 +15,6 @@ async fn files_of_every_size_arrive_as_they_are() {
         assert_eq!((done.bytes_moved, done.freshness), (len as u64, Freshness::Fresh));
         assert!(to.read(text) == content, "{text}");
         assert!(to.partials().is_empty());
-    }
-}
-
-#[testkit::test]
-async fn files_of_a_folder_elsewhere_are_named_by_its_own_name_and_their_paths_within() {
-    let (_indexer, [(_from, origin), (to, reader)]) = network().await;
-    let tree = Folder::new();
-    for text in ["tree/a.txt", "tree/sub/b.txt", "tree/.neko/secret", "tree/sub/.neko-part-x"] {
-        tree.write(text, text.as_bytes());
-    }
-    let outcome = origin.publish_all(&[&tree.path("tree")]).await;
-    let names: Vec<_> = outcome.published.iter().map(|record| record.name.to_string()).collect();
-    assert_eq!(names, ["tree/a.txt", "tree/sub/b.txt"]);
-    for text in names {
-        reader.get(&text).await.unwrap();
-        assert_eq!(to.read(&text), text.as_bytes());
     }
 }
 
@@ -55,17 +35,6 @@ async fn unchanged_republish_keeps_the_version_and_a_changed_one_moves_only_the_
     assert!(to.read("a") == after);
 }
 
-#[testkit::test(multi_thread)]
-async fn two_sources_share_the_work() {
-    let (_indexer, [(from, origin), (_cache, cache), (to, reader)]) = network().await;
-    let content = bytes(1, 24 * MIB);
-    origin.publish(&from.write("a", &content)).await;
-    cache.get("a").await.unwrap();
-    let done = reader.get("a").await.unwrap();
-    assert_eq!((done.sources.len(), done.bytes_moved), (2, content.len() as u64));
-    assert!(to.read("a") == content);
-}
-
 #[testkit::test]
 async fn copy_is_served_from_where_it_stands_while_its_origin_is_gone() {
     let (_indexer, [(from, origin), (to, cache), (third, reader)]) = network().await;
@@ -81,16 +50,6 @@ async fn copy_is_served_from_where_it_stands_while_its_origin_is_gone() {
         let done = reader.get(text).await.unwrap();
         assert_eq!((done.record.origin, third.read(text).as_slice()), (node, content));
     }
-}
-
-#[testkit::test]
-async fn own_and_unknown_names_are_told_apart() {
-    let (_indexer, [(from, origin)]) = network().await;
-    origin.publish(&from.write("mine", b"content")).await;
-    let error = origin.get("mine").await.unwrap_err();
-    assert!(matches!(error, DownloadError::Own(_)), "{error}");
-    let error = origin.get("nobody's").await.unwrap_err();
-    assert!(matches!(error, DownloadError::NotFound { complete: true, .. }), "{error}");
 }
 
 #[testkit::test]

@@ -1,21 +1,12 @@
 //! Readers that hold what they do not use: they read hardly anything, ask for nothing, or half. Others are served.
 
-use std::{fs, net::SocketAddr, time::Duration};
-
 use crate::{common::*, program};
-use nekoindexer::IndexerHandle;
-use nekopeer::Downloaded;
-use nekoproto::{
-    ByteRange, ContentHash, DataReply, DataRequest, List, Purpose, Role, VerifiedRecord,
-    transport::{DataStream, Security, encoded},
-};
+use nekoproto::transport::{DataStream, encoded};
 use testkit::peer::endpoint;
 use tokio::runtime::Runtime;
 
-/// Data streams of one reader that a peer serves at once.
 const OF_ONE: usize = 8;
 
-/// Asks for all of a file.
 fn all_of(content: ContentHash, len: u64) -> DataRequest {
     DataRequest::Get { content, ranges: List::first_of([ByteRange { offset: 0, len }]) }
 }
@@ -42,7 +33,6 @@ async fn sharer_of_a_large_file() -> (IndexerHandle, Folder, Node, VerifiedRecor
     (indexer, from, sharer, record, all)
 }
 
-/// Gets a small file from the sharer, and asserts that it did not wait for the others.
 async fn is_served(indexer: &IndexerHandle, from: &Folder, sharer: &Node, text: &str) -> Downloaded {
     let content = bytes(2, 3 * MIB);
     sharer.publish(&from.write(text, &content)).await;
@@ -100,7 +90,6 @@ async fn of_too_many_streams_without_a_request_the_oldest_are_closed() {
     assert!(matches!(ended, nekoproto::transport::DataError::Io(_)), "{ended:?}");
 }
 
-/// A program that shares `a`, and where it serves.
 fn sharing(home: &program::Home, content: &[u8]) -> (program::Running, SocketAddr) {
     home.write("a", content);
     let mut sharer = home.start(&["share", "a", "--listen", "127.0.0.1:0"]);
@@ -108,13 +97,11 @@ fn sharing(home: &program::Home, content: &[u8]) -> (program::Running, SocketAdd
     (sharer, addr)
 }
 
-/// A data stream of the node with this seed.
 async fn data_stream(seed: u16, addr: SocketAddr) -> DataStream {
     let endpoint = endpoint(seed, Role::Peer, Security::Tls);
     DataStream::new(endpoint.dial(addr, Purpose::Data, None).await.unwrap().io).unwrap()
 }
 
-/// Open descriptors and resident memory, in KiB, of a process.
 fn taken_by(process: i32) -> (usize, u64) {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

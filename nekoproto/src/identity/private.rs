@@ -125,9 +125,8 @@ mod tests {
         let (temp, made) = testkit::temp_path("a/it's/.neko");
         private_folder(&made).unwrap();
         assert_eq!(made.metadata().unwrap().permissions().mode() & 0o777, 0o700);
-        for (mode, is_refused) in
-            [(0o755, false), (0o775, true), (0o757, true), (0o777, true), (0o750, false)]
-        {
+        let cases = [(0o755, false), (0o775, true), (0o757, true), (0o777, true), (0o750, false)];
+        for (mode, is_refused) in cases {
             set_mode(&made, mode);
             let refused = private_folder(&made).err().map(|error| error.to_string());
             assert_eq!(refused.is_some(), is_refused, "{mode:o}");
@@ -159,14 +158,7 @@ mod tests {
         write(path("victim"), "mine").unwrap();
         std::os::unix::fs::symlink(path("victim"), path("link")).unwrap();
         create_dir(path("folder")).unwrap();
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            path("pipe"),
-            rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::from_raw_mode(0o600),
-            0,
-        )
-        .unwrap();
+        testkit::pipe(path("pipe"));
         for name in ["link", "folder", "pipe"] {
             assert!(open_private(&path(name), OpenOptions::new().read(true)).is_err(), "{name}");
             let mut writing = OpenOptions::new();

@@ -164,8 +164,7 @@ mod tests {
     #[test]
     fn pipe_or_device_is_no_list_and_nobody_waits_for_it() {
         let (folder, pipe) = testkit::temp_path("pipe");
-        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        testkit::pipe(&pipe);
         for path in [pipe.as_path(), Path::new("/dev/zero"), folder.path()] {
             assert!(matches!(read(path), Err(AllowError::File { .. })), "{path:?}");
         }

@@ -166,10 +166,8 @@ mod tests {
 
     #[test]
     fn an_address_is_no_host() {
-        assert_eq!(
-            "127.0.0.1:1".parse::<HostAddr>().unwrap(),
-            HostAddr::from(resolve("127.0.0.1:1").unwrap())
-        );
+        let addr = HostAddr::from(resolve("127.0.0.1:1").unwrap());
+        assert_eq!("127.0.0.1:1".parse::<HostAddr>().unwrap(), addr);
         assert!("localhost:1".parse::<HostAddr>().unwrap().host.is_some());
         assert!("localhost".parse::<HostAddr>().unwrap_err().contains("no port"));
     }

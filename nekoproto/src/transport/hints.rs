@@ -150,9 +150,8 @@ mod tests {
         hints.learn(&NodeAddrs::new(node, [addr(1)]), None, false);
         assert_eq!(hints.of(node, addr(1)), [Way::To(addr(1))], "it has no other any more");
         let via = IndexerAddr { addr: addr(9), node };
-        for (via_first, ways) in
-            [(true, [Way::Via(via), Way::To(addr(1))]), (false, [Way::To(addr(1)), Way::Via(via)])]
-        {
+        let cases = [(true, [Way::Via(via), Way::To(addr(1))]), (false, [Way::To(addr(1)), Way::Via(via)])];
+        for (via_first, ways) in cases {
             hints.learn(&NodeAddrs::new(node, [addr(1)]), Some(via), via_first);
             assert_eq!(hints.of(node, addr(1)), ways);
         }

@@ -135,8 +135,7 @@ mod tests {
     #[test]
     fn folder_or_pipe_is_no_secret_and_nobody_waits_for_it() {
         let (folder, pipe) = testkit::temp_path("pipe");
-        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        testkit::pipe(&pipe);
         for path in [folder.path(), &pipe] {
             assert!(matches!(NetworkSecret::load(path), Err(SecretError::NoFile(_))), "{path:?}");
         }

@@ -146,11 +146,8 @@ mod tests {
         let text = ticket().to_string();
         assert_eq!(text, GOLDEN);
         assert_eq!(text.parse(), Ok(ticket()));
-        assert_eq!(
-            format!(" {}\n", text.to_ascii_uppercase()).parse(),
-            Ok(ticket()),
-            "as codes and pages show it"
-        );
+        let shown = format!(" {}\n", text.to_ascii_uppercase());
+        assert_eq!(shown.parse(), Ok(ticket()), "as codes and pages show it");
     }
 
     #[test]
@@ -176,18 +173,21 @@ mod tests {
         assert_eq!(long.parse::<Ticket>(), Err(TicketError::TooLong(5005)));
         assert_eq!(text_of(&[9, 1, 2]).parse::<Ticket>(), Err(TicketError::OtherFormat(9)));
         assert_eq!(text_of(&[FORMAT]).parse::<Ticket>(), Err(TicketError::Malformed));
-        let mut bytes = vec![FORMAT];
-        codec::append(&mut bytes, &ticket()).unwrap();
-        bytes.push(0);
-        assert_eq!(text_of(&bytes).parse::<Ticket>(), Err(TicketError::Malformed), "bytes at its end");
-        let fields = ("nekop2p", false, Vec::<IndexerAddr>::new(), ticket().origin, "../x", None::<Version>);
-        let mut bytes = vec![FORMAT];
-        codec::append(&mut bytes, &fields).unwrap();
-        assert_eq!(text_of(&bytes).parse::<Ticket>(), Err(TicketError::Malformed), "a hostile name");
-        let many = vec![ticket().indexers[0]; TICKET_INDEXERS_MAX + 1];
-        let mut bytes = vec![FORMAT];
-        codec::append(&mut bytes, &("nekop2p", false, many, ticket().origin, "x", None::<Version>)).unwrap();
-        assert_eq!(text_of(&bytes).parse::<Ticket>(), Err(TicketError::Malformed), "too many indexers");
+        let encoded = |indexers: usize, name: &str| {
+            let mut bytes = vec![FORMAT];
+            let indexers = vec![ticket().indexers[0]; indexers];
+            let fields = ("nekop2p", false, indexers, ticket().origin, name, None::<Version>);
+            codec::append(&mut bytes, &fields).unwrap();
+            bytes
+        };
+        assert!(text_of(&encoded(1, "x")).parse::<Ticket>().is_ok());
+        for (wrong, bytes) in [
+            ("bytes at its end", [&encoded(1, "x")[..], &[0]].concat()),
+            ("a hostile name", encoded(1, "../x")),
+            ("too many indexers", encoded(TICKET_INDEXERS_MAX + 1, "x")),
+        ] {
+            assert_eq!(text_of(&bytes).parse::<Ticket>(), Err(TicketError::Malformed), "{wrong}");
+        }
     }
 
     #[test]

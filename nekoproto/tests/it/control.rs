@@ -11,7 +11,6 @@ use tarpc::client::RpcError;
 
 use crate::common::*;
 
-/// A peer and an indexer that run one connection, and what is needed to call each.
 struct Pair {
     to_indexer: IndexerServiceClient,
     to_peer: PeerServiceClient,
@@ -28,14 +27,9 @@ async fn pair(security: Security) -> Pair {
     Pair { to_indexer, to_peer, events, peer: tokio::spawn(peer), indexer: tokio::spawn(indexer) }
 }
 
-/// A connection written by hand to an indexer that runs.
 async fn by_hand(security: Security) -> (Wire, Events) {
     let (service, events) = Indexer::new();
     (Site::indexer(security).by_hand(1, service).await, events)
-}
-
-async fn calls_work(client: &IndexerServiceClient) {
-    assert_eq!(client.search(patient(), name("abc")).await.unwrap(), Ok(reply(3)));
 }
 
 #[testkit::test]

@@ -5,12 +5,9 @@ use std::{fs::File, io::Write};
 use crate::common::*;
 
 const FILE_BYTES: usize = 20 * 1024 * 1024;
-/// Longer than any message takes.
 const SOON: Duration = Duration::from_secs(20);
-/// A short stall timeout, to keep tests short.
 const STALL: Duration = Duration::from_millis(50);
 
-/// The bytes of both ends: the downloader's and the holder's.
 async fn ends(security: Security) -> (NodeIo, NodeIo) {
     let (dialed, accepted) = connected(security, Role::Peer, Purpose::Data).await;
     assert_eq!(accepted.purpose, Purpose::Data);
@@ -30,7 +27,6 @@ async fn received(security: Security, bytes: &[u8]) -> DataError {
     DataStream::new(downloader).unwrap().receive::<DataReply>(SOON).unwrap_err()
 }
 
-/// Bytes without repetitions, and a file of them.
 fn file() -> (Vec<u8>, File) {
     let (mut bytes, mut file) = (vec![0; FILE_BYTES], tempfile::tempfile().unwrap());
     blake3::Hasher::new().finalize_xof().fill(&mut bytes);
@@ -42,7 +38,6 @@ fn grant(len: usize) -> DataReply {
     Ok(Grant { len: len as u64, freshness: Freshness::Fresh })
 }
 
-/// The longest request there is.
 fn longest_request() -> DataRequest {
     let range = ByteRange { offset: u64::MAX, len: u64::MAX };
     DataRequest::Get {

@@ -21,7 +21,6 @@ const MANIFEST: ManifestHash = ManifestHash::from_bytes([0xd0; 32]);
 const MSG_ID: MsgId = MsgId::from_u128(0x0102_0304);
 const TIME_MS: u64 = 1_795_000_000_000;
 
-/// A line for each value: its name and its bytes.
 #[derive(Default)]
 struct Pins(String);
 
@@ -249,9 +248,8 @@ fn traces_and_probes(pins: &mut Pins) {
     let stop = ProbeStop { node: node(1).tag(), again: true, own_ns: 300, waited_us: 5, next: None };
     let next = ProbeStop { next: Some("127.0.0.1:80".parse().unwrap()), again: false, ..stop };
     let stops = List::first_of([next, stop]);
-    for (text, end) in
-        [("way of a probe", ProbeEnd::Hops), ("way of a lost probe", ProbeEnd::Lost(NoAnswer::Late))]
-    {
+    let cases = [("way of a probe", ProbeEnd::Hops), ("way of a lost probe", ProbeEnd::Lost(NoAnswer::Late))];
+    for (text, end) in cases {
         pins.answer(text, Answer::Probe(Ok(ProbeReply { stops: stops.clone(), end })));
     }
 }

@@ -70,15 +70,10 @@ impl Linked {
         }
     }
 
-    /// Waits until it is down.
     async fn down(&mut self) {
         self.state.wait_for(|state| matches!(state, LinkState::Down(_))).await.unwrap();
         assert!(self.link.client().is_none());
     }
-}
-
-async fn calls_work(client: &IndexerServiceClient) {
-    assert_eq!(client.search(patient(), name("abc")).await.unwrap(), Ok(reply(3)));
 }
 
 #[testkit::test]

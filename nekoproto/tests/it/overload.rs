@@ -6,7 +6,6 @@ use tokio::time::Instant;
 use crate::common::*;
 
 const MIB: usize = 1 << 20;
-/// Most bytes that one connection whose other end does not read may take.
 const UNREAD_BYTES_MAX: usize = 8 * MIB;
 
 #[testkit::test]
@@ -160,7 +159,6 @@ async fn calls_to_one_who_does_not_read_wait_with_their_callers(security: Securi
     site.until_used(|used| used == 0).await;
 }
 
-/// Goal: all connections of an evicted account end, and no other.
 #[testkit::test]
 async fn connections_of_an_evicted_account_end_and_no_other(security: Security) {
     let mut site = Site::indexer(security);

@@ -36,7 +36,6 @@ fn raw_key(shown: u16, used: u16) -> Arc<CertifiedKey> {
     Arc::new(CertifiedKey::new(vec![CertificateDer::from(spki)], key))
 }
 
-/// Accepts every key, whether its possession is proven or not.
 #[derive(Debug)]
 struct Gullible;
 
@@ -96,7 +95,6 @@ impl ClientCertVerifier for Gullible {
     accepts_every_signature!();
 }
 
-/// Connects with this key, or without any.
 async fn connect(
     addr: SocketAddr,
     key: Option<Arc<CertifiedKey>>,

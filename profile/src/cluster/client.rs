@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use nekoproto::transport::{Endpoint, EndpointConfig, Listener, Security, control};
 use nekoproto::{
-    FileName, Holder, Identity, IndexerServiceClient, NodeAddrs, PeerService, Purpose, Records,
-    RegisterRequest, Role, SignedRecord, limits::BATCH_MAX,
+    FileName, Holder, Identity, IndexerServiceClient, NodeAddrs, Purpose, Records, RegisterRequest, Role,
+    SignedRecord, limits::BATCH_MAX,
 };
 use tarpc::context;
 use testkit::{network::ANY_PORT, rogue::Silent};

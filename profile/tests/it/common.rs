@@ -2,13 +2,12 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Read},
     path::Path,
-    process::{Child, Command, Output, Stdio},
+    process::{Command, Output, Stdio},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use testkit::program::Running;
 
 pub(crate) fn profile(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_profile"));
@@ -16,7 +15,6 @@ pub(crate) fn profile(args: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end: exit code, stdout, stderr.
 pub(crate) fn ends(args: &[&str]) -> (i32, String, String) {
     let Output { status, stdout, stderr } = profile(args).output().unwrap();
     (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
@@ -40,7 +38,6 @@ pub(crate) fn ok(args: &[&str]) -> String {
     stdout.lines().map(words).collect::<Vec<_>>().join("\n")
 }
 
-/// What is in `folder`, sorted.
 pub(crate) fn files_in(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.collect();
@@ -59,35 +56,28 @@ pub(crate) fn processes_with(text: &str) -> usize {
     lines.filter(|line| String::from_utf8_lossy(line).contains(text)).count()
 }
 
-/// Starts it, and waits until it says `text`.
-pub(crate) fn begun(args: &[&str], text: &str) -> Child {
-    let mut child = profile(args).spawn().unwrap();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.contains(text) {
-        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "{line}");
-    }
-    child
+pub(crate) fn begun(args: &[&str], text: &str) -> Running {
+    let mut running = Running::start(profile(args));
+    running.err_line(text);
+    running
 }
 
-/// What it prints, and its exit code.
-pub(crate) fn ended(mut child: Child) -> (String, Option<i32>) {
-    let mut stdout = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
-    (stdout, child.wait().unwrap().code())
+pub(crate) fn ended(running: Running) -> (String, Option<i32>) {
+    let ended = running.wait();
+    (ended.out.join("\n"), ended.code)
 }
 
 /// Begins, is interrupted once it says `text`, and ends with 3; what it prints.
 pub(crate) fn interrupted(args: &[&str], text: &str) -> String {
-    let child = begun(args, text);
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let (stdout, code) = ended(child);
+    let running = begun(args, text);
+    running.signal("INT");
+    let (stdout, code) = ended(running);
     assert_eq!(code, Some(3), "{stdout}");
     stdout
 }
 
 /// The processes that it has started, in their order.
-pub(crate) fn children(parent: &Child) -> Vec<i32> {
+pub(crate) fn children(parent: &Running) -> Vec<i32> {
     let line = format!("PPid:\t{}", parent.id());
     let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     // A process that ends while it is read has no parent any more.

@@ -218,15 +218,13 @@ mod tests {
             let headers: Vec<_> = lines.filter(|(_, line)| HeaderValue::from_str(line).is_ok()).collect();
             let guard = Guard { hosts: Vec::new(), token: None };
             let status = answer(&guard, Method::GET, "/", &headers);
-            let hosts = headers.iter().filter(|(name, _)| *name == "host");
+            let hosts: Vec<_> = headers.iter().filter(|(name, _)| *name == "host").collect();
             let is_ours = |host: &str| {
                 let host = host.to_ascii_lowercase();
                 host.starts_with("localhost")
                     || host.starts_with(|first: char| first == '[' || first.is_ascii_digit())
             };
-            assert!(
-                status != 200 || hosts.clone().count() == 1 && hosts.clone().all(|(_, host)| is_ours(host))
-            );
+            assert!(status != 200 || hosts.len() == 1 && is_ours(hosts[0].1));
         });
     }
 
@@ -234,22 +232,16 @@ mod tests {
     fn only_our_hosts_and_pages_are_answered_and_links_from_elsewhere_followed() {
         let guard = Guard { hosts: vec!["nas.home".to_owned()], token: None };
         let hosts = [
-            ("127.0.0.1:8080", 200),
-            ("[::1]:8080", 200),
-            ("[2001:db8::1]", 200),
-            ("192.0.2.1", 200),
-            ("LocalHost", 200),
-            ("localhost.:80", 200),
-            ("nas.home:8080", 200),
-            ("NAS.home.", 200),
-            ("evil.example", 421),
-            ("localhost.evil.example", 421),
-            ("127.0.0.1.evil.example:8080", 421),
-            ("evilnas.home", 421),
-            ("user@127.0.0.1", 400),
-            ("127.0.0.1/x", 400),
+            (
+                200,
+                "127.0.0.1:8080 [::1]:8080 [2001:db8::1] 192.0.2.1 LocalHost localhost.:80 nas.home:8080 NAS.home.",
+            ),
+            (421, "evil.example localhost.evil.example 127.0.0.1.evil.example:8080 evilnas.home"),
+            (400, "user@127.0.0.1 127.0.0.1/x"),
         ];
-        for (host, expected) in hosts {
+        for (expected, host) in
+            hosts.iter().flat_map(|(status, all)| all.split(' ').map(move |one| (*status, one)))
+        {
             assert_eq!(answer(&guard, Method::GET, "/", &[("host", host)]), expected, "{host}");
         }
         let origins = [

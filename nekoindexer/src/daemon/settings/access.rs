@@ -80,10 +80,8 @@ mod tests {
         let args =
             |path: Option<&str>| AccessArgs { network_secret: path.map(PathBuf::from), ..Default::default() };
         assert!(args(None).secret(None).unwrap().is_none());
-        assert_eq!(
-            args(None).secret(Some(text.into())).unwrap(),
-            Some(NetworkSecret::new(text.as_bytes()).unwrap())
-        );
+        let secret = args(None).secret(Some(text.into())).unwrap();
+        assert_eq!(secret, Some(NetworkSecret::new(text.as_bytes()).unwrap()));
         let errors = [
             args(Some("/nowhere")).secret(Some(text.into())),
             args(None).secret(Some(text[..31].into())),

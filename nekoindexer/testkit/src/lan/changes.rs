@@ -4,12 +4,10 @@ use std::fs;
 
 use super::{Lan, addresses, port};
 
-/// The place of a cable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cable {
     /// Nothing passes; the host has its addresses, and sees that it is not connected.
     Out,
-    /// All passes.
     In,
 }
 
@@ -69,7 +67,6 @@ impl Lan {
         set.unwrap_or_else(|why| panic!("{why}"));
     }
 
-    /// Tells `ip` there these lines.
     pub(super) fn ip(&self, host: u8, lines: &str) {
         let told = self.host(host).tell("ip", &["-batch", "-"], lines);
         told.unwrap_or_else(|why| panic!("host {host}: {why}"));

@@ -8,25 +8,18 @@ mod namespace;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::BTreeMap,
-    fmt::Write as _,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, fmt::Write as _};
 
 pub use self::{changes::Cable, namespace::Namespace};
 
-use crate::{LOOK_EVERY, machine::NETWORKS};
+use crate::{LOOK_EVERY, machine::NETWORKS, prelude::*};
 
 /// A switched-on device takes no longer on any machine.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(20);
 
-/// Hosts, and the networks that join them.
 #[derive(Debug)]
 pub struct Lan {
     hosts: BTreeMap<u8, Namespace>,
-    /// The hosts of each network.
     networks: Vec<Vec<u8>>,
     /// All switches, which do not know of each other.
     switches: Namespace,
@@ -88,11 +81,6 @@ impl Lan {
         }
     }
 
-    /// A host: programs run there.
-    ///
-    /// # Panics
-    /// If there is none with this number.
-    #[must_use]
     pub fn host(&self, number: u8) -> &Namespace {
         self.hosts.get(&number).unwrap_or_else(|| panic!("there is no host {number}"))
     }
@@ -103,7 +91,6 @@ fn port(network: usize, host: u8) -> String {
     format!("p{network}h{host}")
 }
 
-/// What `ip` is told for these addresses.
 fn addresses(network: usize, number: u8) -> String {
     let net = 66 + network;
     format!(

@@ -1,14 +1,7 @@
 //! A network namespace without a name: nothing of it is left when nobody holds it, however its holder ended.
 
-use std::{
-    fs::File,
-    io::Write,
-    os::fd::AsRawFd,
-    panic::resume_unwind,
-    process::{self, Command, Stdio},
-    sync::Arc,
-    thread,
-};
+use crate::prelude::*;
+use std::{fs::File, io::Write, os::fd::AsRawFd, panic::resume_unwind, process};
 
 use nix::sched::{CloneFlags, setns, unshare};
 
@@ -19,9 +12,6 @@ pub struct Namespace(Arc<File>);
 impl Namespace {
     /// A new one, whose loopback device is up; made by a thread that is there for no more, since it leaves this
     /// machine's network.
-    ///
-    /// # Errors
-    /// What this machine does not allow.
     pub fn new() -> Result<Self, String> {
         let made = thread::spawn(|| {
             unshare(CloneFlags::CLONE_NEWNET).map_err(|error| format!("no network namespace: {error}"))?;
@@ -33,14 +23,11 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Where other processes find it.
-    #[must_use]
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", process::id(), self.0.as_raw_fd())
     }
 
     /// This command, to be run there, with the folder and the environment that it was given.
-    #[must_use]
     pub fn command(&self, command: &Command) -> Command {
         let mut there = Command::new("nsenter");
         there.arg(format!("--net={}", self.path())).arg(command.get_program()).args(command.get_args());
@@ -57,9 +44,6 @@ impl Namespace {
     }
 
     /// What `act` returns, called by a thread that is there: the sockets that it opens stay there.
-    ///
-    /// # Panics
-    /// If `act` does, or if this process may not enter.
     pub fn within<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
         let entering = || {
             setns(&*self.0, CloneFlags::CLONE_NEWNET).unwrap();
@@ -68,7 +52,6 @@ impl Namespace {
         thread::scope(|scope| scope.spawn(entering).join().unwrap_or_else(|panicked| resume_unwind(panicked)))
     }
 
-    /// What a program prints there that reads `input`.
     pub(super) fn tell(&self, program: &str, words: &[&str], input: &str) -> Result<String, String> {
         let failed = |why: String| format!("{program} {}: {}", words.join(" "), why.trim());
         let mut command = self.command(Command::new(program).args(words));

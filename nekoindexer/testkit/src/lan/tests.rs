@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{self, Read, Write},
-    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     panic::{AssertUnwindSafe, catch_unwind},
     path::PathBuf,
     process::Command,
@@ -12,7 +12,6 @@ use std::{
 
 use super::{Cable, Lan};
 
-/// Time to connect where that is possible.
 const LONG: Duration = Duration::from_secs(10);
 /// Time after which a connection does not come.
 const SHORT: Duration = Duration::from_millis(300);
@@ -63,26 +62,6 @@ fn hosts_of_a_network_reach_each_other_and_no_others() {
     }
     for (hosts, at) in [([2, 3], "10.67.0.3"), ([2, 3], "fd67::3"), ([2, 1], "10.67.0.1")] {
         assert!(is_blocked(&lan, hosts, at), "{hosts:?}");
-    }
-}
-
-#[test]
-fn multicast_comes_to_all_hosts_of_the_network() {
-    let Some(lan) = Lan::of([&[1, 2, 3]]) else { return };
-    let group = Ipv4Addr::new(224, 0, 0, 251);
-    let hear = |host| {
-        lan.host(host).within(|| {
-            let socket = UdpSocket::bind("0.0.0.0:5353").unwrap();
-            socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED).unwrap();
-            socket.set_read_timeout(Some(LONG)).unwrap();
-            socket
-        })
-    };
-    let heard = [hear(2), hear(3)];
-    let sender = lan.host(1).within(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
-    sender.send_to(b"hello", (group, 5353)).unwrap();
-    for socket in heard {
-        assert_eq!(socket.recv_from(&mut [0; 9]).unwrap().1.ip(), ip("10.66.0.1"));
     }
 }
 
@@ -138,7 +117,6 @@ fn cable_that_is_out_lets_nothing_pass_and_connections_go_on_when_it_is_in() {
 
 #[test]
 fn nothing_is_left_of_a_network_whose_test_panicked() {
-    /// What this process has open.
     fn held() -> Vec<PathBuf> {
         let open = fs::read_dir("/proc/self/fd").unwrap().map(|file| file.unwrap().path());
         open.filter_map(|path| fs::read_link(path).ok()).collect()

@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 /// Keys that register one name.
 pub const SQUATTERS: usize = 1100;
 
-/// What a rogue node does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Attack {
@@ -116,14 +115,11 @@ impl Attack {
         (Self::Streams, "streams"),
     ];
 
-    /// Its name on command lines and in results.
-    #[must_use]
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(attack, _)| *attack == self).map_or("", |(_, name)| name)
     }
 
     /// Whether it is aimed at downloads, and not at queries.
-    #[must_use]
     pub const fn is_of_transfers(self) -> bool {
         matches!(self, Self::ReplayGet | Self::SlowReaders | Self::IdleStreams | Self::Drip | Self::Zeros)
     }

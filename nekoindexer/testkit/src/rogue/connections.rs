@@ -1,30 +1,18 @@
 //! Rogue control connections: their frames are unfinished, their answers unread, their calls much work, or they are
 //! just many.
 
-use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use crate::prelude::*;
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, ReadHalf},
-    net::TcpListener,
-    time::{sleep, timeout},
-};
+use tokio::{io::ReadHalf, net::TcpListener};
 
 use super::{
     Order, RogueError,
     indexer::refused,
     peer::{LONG_NAME_BYTES, Peer, made_up, made_up_records},
-    raw::{call as call_frame, connect, crowd, dial, flood as crowd_at_once},
+    raw::{AGAIN_AFTER, AT_ONCE, call as call_frame, connect, crowd, dial},
 };
 use crate::frames::discard;
-use nekoproto::{
-    FileName, FindRequest, List, MsgId, Names, Purpose, QueryAllRequest, QueryRequest, Role, Search, Term,
-    indexer::IndexerServiceRequest,
-    limits::{BATCH_MAX, FRAME_BYTES_MAX, PROBE_HOPS_MAX},
-    probe::ProbeRequest,
-    transport::NodeIo,
-};
 
-/// How often an answer is read.
 const READS_EVERY: Duration = Duration::from_millis(400);
 /// Bytes of the answers that are read at a time: one answer to a call for a batch of long names.
 const READS_BYTES: usize = 160 << 10;
@@ -32,7 +20,6 @@ const READS_BYTES: usize = 160 << 10;
 const TOGETHER_BYTES: usize = 32 << 10;
 /// Hops that their calls may travel.
 const TTL_HOPS: u8 = 3;
-/// Globs of one search.
 const GLOBS: usize = 16;
 /// The first bytes of a connection are no more than this.
 const HELLO_BYTES: usize = 4096;
@@ -64,37 +51,32 @@ async fn call_on<R: Future>(
     }
 }
 
-/// This many connections with calls as fast as they go, whose answers are read.
 async fn busy(
-    order: &Order,
+    order: &'static Order,
     count: usize,
     call: impl Fn() -> IndexerServiceRequest + Clone + Send + Sync + 'static,
 ) -> Result<(), RogueError> {
-    let order = order.clone();
-    crowd(count, move |_| {
-        let (order, call) = (order.clone(), call.clone());
-        async move { call_on(&order, call, discard).await }
+    crowd(count, AGAIN_AFTER, move |_| {
+        let call = call.clone();
+        async move { call_on(order, call, discard).await }
     })
     .await
 }
 
-/// Queries with an id of its own each.
-pub(super) async fn ids(order: &Order) -> Result<(), RogueError> {
+pub(super) async fn ids(order: &'static Order) -> Result<(), RogueError> {
     let name = FileName::new("rogue/of-no-interest").map_err(refused)?;
     let request = move || QueryRequest::new(MsgId::random(), name.clone(), 1);
     busy(order, 1, move || IndexerServiceRequest::Query { request: request() }).await
 }
 
-/// Queries for as many names as one call can have.
-pub(super) async fn work(order: &Order, count: usize) -> Result<(), RogueError> {
+pub(super) async fn work(order: &'static Order, count: usize) -> Result<(), RogueError> {
     let names: Names = List::first_of((0..BATCH_MAX).filter_map(|n| made_up("work", n, 0)));
     let request =
         move || QueryAllRequest { msg_id: MsgId::random(), names: names.clone(), ttl_hops: TTL_HOPS };
     busy(order, count, move || IndexerServiceRequest::QueryAll { request: request() }).await
 }
 
-/// Searches by globs that are long to match.
-pub(super) async fn finds(order: &Order, count: usize) -> Result<(), RogueError> {
+pub(super) async fn finds(order: &'static Order, count: usize) -> Result<(), RogueError> {
     let glob = |n| Term::new(&format!("*{}*a*e*i*o*{n}*", "?".repeat(100))).map_err(refused);
     let terms = (0..GLOBS).map(glob).collect::<Result<Vec<_>, _>>()?;
     let search = Search { terms: List::first_of(terms), ..Search::default() };
@@ -102,40 +84,36 @@ pub(super) async fn finds(order: &Order, count: usize) -> Result<(), RogueError>
     busy(order, count, move || IndexerServiceRequest::Find { request: request() }).await
 }
 
-/// Route probes that go as far as they may.
-pub(super) async fn probes(order: &Order, count: usize) -> Result<(), RogueError> {
+pub(super) async fn probes(order: &'static Order, count: usize) -> Result<(), RogueError> {
     let request = || ProbeRequest::new(MsgId::random(), PROBE_HOPS_MAX);
     busy(order, count, move || IndexerServiceRequest::Probe { request: request() }).await
 }
 
 /// Sends calls for many long names, which are registered, and reads an answer now and then, so that the connection
 /// is not idle.
-pub(super) async fn unread(order: &Order, count: usize) -> Result<(), RogueError> {
-    let order = order.clone();
-    let registered = Peer::connect(&order).await?;
+pub(super) async fn unread(order: &'static Order, count: usize) -> Result<(), RogueError> {
+    let registered = Peer::connect(order).await?;
     let (origin, all) = (registered.endpoint.identity(), 0..BATCH_MAX);
     registered.register(made_up_records(origin, "unread", all.clone(), LONG_NAME_BYTES)?).await?;
     let names: Names = List::first_of(all.filter_map(|n| made_up("unread", n, LONG_NAME_BYTES)));
-    crowd(count, move |_| {
-        let (order, names) = (order.clone(), names.clone());
+    crowd(count, AGAIN_AFTER, move |_| {
+        let names = names.clone();
         let read = async |mut answers: ReadHalf<NodeIo>| {
             let mut some = vec![0; READS_BYTES];
             while answers.read_exact(&mut some).await.is_ok() {
                 sleep(READS_EVERY).await;
             }
         };
-        async move { call_on(&order, || IndexerServiceRequest::SearchAll { names: names.clone() }, read).await }
+        async move { call_on(order, || IndexerServiceRequest::SearchAll { names: names.clone() }, read).await }
     })
     .await
 }
 
-/// Each sends all of a frame of the largest size but its last byte.
-pub(super) async fn unfinished(order: &Order, count: usize) -> Result<(), RogueError> {
-    let order = order.clone();
+pub(super) async fn unfinished(order: &'static Order, count: usize) -> Result<(), RogueError> {
     let len = u32::try_from(FRAME_BYTES_MAX).map_err(std::io::Error::other)?;
     let part: Arc<[u8]> = [&len.to_be_bytes()[..], &vec![0; FRAME_BYTES_MAX - 1]].concat().into();
-    crowd(count, move |_| {
-        let (order, part) = (order.clone(), Arc::clone(&part));
+    crowd(count, AGAIN_AFTER, move |_| {
+        let part = Arc::clone(&part);
         async move {
             let connection = dial(&*order.endpoint(Role::Peer)?, order.indexer, Purpose::Control).await?;
             let mut io = connection.io;
@@ -148,13 +126,11 @@ pub(super) async fn unfinished(order: &Order, count: usize) -> Result<(), RogueE
     .await
 }
 
-/// Each connects and says nothing.
 pub(super) async fn flood(addr: SocketAddr, count: usize) -> Result<(), RogueError> {
-    crowd_at_once(count, move |_| silent(addr, &[])).await
+    crowd(count, AT_ONCE, move |_| silent(addr, &[])).await
 }
 
-/// Each sends what a connection begins with, and no more.
-pub(super) async fn hellos(order: &Order, count: usize) -> Result<(), RogueError> {
+pub(super) async fn hellos(order: &'static Order, count: usize) -> Result<(), RogueError> {
     // Who dials this listener is heard out, and not answered.
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
     let (addr, endpoint) = (listener.local_addr()?, order.endpoint(Role::Peer)?);
@@ -169,7 +145,7 @@ pub(super) async fn hellos(order: &Order, count: usize) -> Result<(), RogueError
     };
     hello.truncate(len);
     let (hello, addr): (Arc<[u8]>, _) = (hello.into(), order.indexer);
-    crowd_at_once(count, move |_| {
+    crowd(count, AT_ONCE, move |_| {
         let hello = Arc::clone(&hello);
         async move { timeout(SILENT_FOR, silent(addr, &hello)).await.unwrap_or(Ok(())) }
     })

@@ -1,23 +1,9 @@
 //! A holder that serves a file well but for some chunks, which it corrupts.
 
-use std::{
-    fs::File,
-    io,
-    net::SocketAddr,
-    num::NonZeroU64,
-    os::unix::fs::FileExt,
-    path::PathBuf,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use crate::prelude::*;
+use std::{fs::File, os::unix::fs::FileExt};
 
 use parking_lot::Mutex;
-use rand::{RngExt, SeedableRng, rngs::StdRng};
-use serde::{Deserialize, Serialize};
-use tokio_util::{
-    sync::{CancellationToken, DropGuard},
-    task::{AbortOnDropHandle, TaskTracker},
-};
 
 use super::{
     Attack, Order, RogueError,
@@ -25,25 +11,15 @@ use super::{
     peer::Peer,
     script::{self, ScriptedReply},
 };
-use nekoproto::{
-    ByteRange, DataReply, DataRequest, FetchRefusal, Holder, IndexerServiceClient, Manifest, Purpose, Record,
-    limits::STALL_TIMEOUT,
-    transport::{DataStream, Endpoint},
-};
 
-/// Bytes sent at once.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// What a holder corrupts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Corruption {
-    /// The true file.
     pub file: PathBuf,
-    /// What it is shared under.
     pub name: String,
     /// Percent of its chunks that are corrupted.
     pub percent: f64,
-    /// Chooses them.
     pub seed: u64,
     /// File bytes a second that it sends at most.
     pub per_s: Option<NonZeroU64>,
@@ -51,7 +27,6 @@ pub struct Corruption {
 
 /// A running holder that corrupts; dropping it ends it.
 pub struct CorruptHolder {
-    /// As it is listed.
     pub holder: Holder,
     _client: IndexerServiceClient,
     _driver: AbortOnDropHandle<()>,
@@ -68,9 +43,6 @@ struct Goods {
 
 impl CorruptHolder {
     /// Asks the indexer for the record and its origin for the manifest, and registers as a holder.
-    ///
-    /// # Errors
-    /// The file is not registered, or whoever has it cannot be asked.
     pub async fn start(indexer: SocketAddr, insecure: bool, what: &Corruption) -> Result<Self, RogueError> {
         let (names, bait) = (vec![what.name.clone()], String::new());
         let (peer, third, other, http) = (None, None, None, None);
@@ -188,7 +160,6 @@ fn corrupt(piece: &mut [u8], offset: u64, places: &[u64]) {
 struct Pace {
     /// Bytes a second; `None`: as many as go.
     per_s: Option<NonZeroU64>,
-    /// When the next piece may go.
     next: Mutex<Instant>,
 }
 

@@ -1,16 +1,14 @@
 //! Rogue neighbors that pass on or say what they must not.
 
-use std::{net::SocketAddr, time::Duration};
-
-use futures::future::try_join;
-use tarpc::context;
-use tokio::time::sleep;
+use crate::prelude::*;
 
 use super::{
-    Order, RogueError, indexer::Guest, peer::made_up_records, pretender::Habit, raw::crowd, summary,
-};
-use nekoproto::{
-    Identity, InvalidateRequest, List, NodeTag, QueryRequest, Records, limits::COVERED_MAX, summary::Filter,
+    Order, RogueError,
+    indexer::Guest,
+    peer::made_up_records,
+    pretender::Habit,
+    raw::{AGAIN_AFTER, crowd},
+    summary,
 };
 
 /// How often its neighbors change before its summary begins anew.
@@ -19,19 +17,19 @@ const TOGGLES: usize = 16;
 const REFUSED_FOR: Duration = Duration::from_millis(10);
 
 async fn dial(order: &Order, to: SocketAddr) -> Result<Guest, RogueError> {
-    Guest::dial(order, to, &Habit::nothing()).await
+    Guest::dial(order, to, Habit::nothing()).await
 }
 
 /// This many neighbors of the indexer, each of which is one of the other too, and sends there at once what it hears:
 /// queries as they are, invalidations with other news under the same id.
-pub(super) async fn ahead(order: &Order, count: usize) -> Result<(), RogueError> {
-    let (other, full, order) = (order.other()?, summary::full()?, order.clone());
+pub(super) async fn ahead(order: &'static Order, count: usize) -> Result<(), RogueError> {
+    let (other, full) = (order.other()?, summary::full()?);
     let news: Records = List::first_of(made_up_records(&Identity::generate(), "ahead", 0..1, 0)?);
-    crowd(count, move |_| {
-        let (order, full, news) = (order.clone(), full.clone(), news.clone());
+    crowd(count, AGAIN_AFTER, move |_| {
+        let (full, news) = (full.clone(), news.clone());
         async move {
             // The other one does not know that both are one node, and has somebody whom no copy covers.
-            let (here, there) = (dial(&order, order.indexer).await?, dial(&order, other).await?);
+            let (here, there) = (dial(order, order.indexer).await?, dial(order, other).await?);
             let client = there.client.clone();
             let hears = here.with(async move |mut teller, mut heard| {
                 teller.names(&full).await?;
@@ -71,12 +69,12 @@ pub(super) async fn ahead(order: &Order, count: usize) -> Result<(), RogueError>
 }
 
 /// Tells each of the two indexers that it has all names, and the other one for its neighbor: so it would be asked in its place.
-pub(super) async fn forged_relay(order: &Order) -> Result<(), RogueError> {
-    let (other, full, order) = (order.other()?, summary::full()?, order.clone());
-    crowd(1, move |_| {
-        let (order, full) = (order.clone(), full.clone());
+pub(super) async fn forged_relay(order: &'static Order) -> Result<(), RogueError> {
+    let (other, full) = (order.other()?, summary::full()?);
+    crowd(1, AGAIN_AFTER, move |_| {
+        let full = full.clone();
         async move {
-            let (first, second) = (dial(&order, order.indexer).await?, dial(&order, other).await?);
+            let (first, second) = (dial(order, order.indexer).await?, dial(order, other).await?);
             let (to_first, to_second) = (first.to, second.to);
             try_join(lies(first, &full, to_second), lies(second, &full, to_first)).await.map(drop)
         }
@@ -96,13 +94,13 @@ async fn lies(guest: Guest, full: &Filter, of: NodeTag) -> Result<(), RogueError
 }
 
 /// Says again and again that all its neighbors have gone, that they are there, and all of its summary.
-pub(super) async fn toggle(order: &Order) -> Result<(), RogueError> {
-    let (full, order) = (summary::full()?, order.clone());
+pub(super) async fn toggle(order: &'static Order) -> Result<(), RogueError> {
+    let full = summary::full()?;
     let tags: Vec<NodeTag> = (0..COVERED_MAX).map(|_| Identity::generate().id().tag()).collect();
-    crowd(1, move |_| {
-        let (order, full, tags) = (order.clone(), full.clone(), tags.clone());
+    crowd(1, AGAIN_AFTER, move |_| {
+        let (full, tags) = (full.clone(), tags.clone());
         async move {
-            let guest = dial(&order, order.indexer).await?;
+            let guest = dial(order, order.indexer).await?;
             guest
                 .with(async move |mut teller, heard| {
                     drop(heard);

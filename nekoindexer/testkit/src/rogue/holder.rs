@@ -1,8 +1,6 @@
 //! Rogue holders: what readers get from them never ends.
 
-use std::{iter, sync::Arc, time::Duration};
-
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use crate::prelude::*;
 
 use super::{
     Order, RogueError,
@@ -10,21 +8,14 @@ use super::{
     peer::{Peer, record},
     script::{self, ScriptedReply},
 };
-use nekoproto::{
-    Chunk, ChunkHash, ContentHash, DataRequest, FetchRefusal, FileName, Manifest, SignedRecord,
-    limits::{BATCH_MAX, CHUNK_AVERAGE_MIN, CHUNKS_MAX, FILE_BYTES_MAX},
-};
 
-/// Zeros that are sent at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Claims to hold the files of the order, and one of its own, and sends a byte each second.
 pub(super) async fn drip(order: &Order) -> Result<(), RogueError> {
     let chunk_len = u32::try_from(CHUNK_AVERAGE_MIN).map_err(std::io::Error::other)?;
     serve(order, chunk_len, 64, Some(Duration::from_secs(1))).await
 }
 
-/// Holds a file of the largest size, all zeros.
 pub(super) async fn zeros(order: &Order) -> Result<(), RogueError> {
     let chunk_len = u32::try_from(FILE_BYTES_MAX / CHUNKS_MAX).map_err(std::io::Error::other)?;
     serve(&Order { names: Vec::new(), ..order.clone() }, chunk_len, CHUNKS_MAX, None).await

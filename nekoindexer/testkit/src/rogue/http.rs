@@ -1,33 +1,27 @@
 //! Rogue readers of an HTTP door: they hold its connections, and read nothing or without an end.
 
-use std::{net::SocketAddr, time::Duration};
+use crate::prelude::*;
 
-use futures::future::try_join;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    time::sleep,
-};
+use tokio::net::TcpStream;
 
 use super::{
     Order, RogueError,
-    raw::{connect, crowd},
+    raw::{self, connect, crowd},
 };
 
 /// Pause before a connection that was ended is opened again: what counts is how many are open.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 
-/// `events` connections that read events, and `unread` ones that ask for a large page and read none of it.
 pub(super) async fn streams(order: &Order, events: usize, unread: usize) -> Result<(), RogueError> {
     let door = order.http.ok_or(RogueError::Lacks("an HTTP door"))?;
-    let reads = crowd(events, move |_| {
+    let reads = crowd(events, raw::AGAIN_AFTER, move |_| {
         hold(door, "/api/v1/events", async |mut stream: TcpStream, request| {
             stream.write_all(&request).await?;
             while stream.read(&mut [0; 64]).await? > 0 {}
             Ok(())
         })
     });
-    let asks = crowd(unread, move |_| {
+    let asks = crowd(unread, raw::AGAIN_AFTER, move |_| {
         hold(door, "/api/v1/openapi.json", async |mut stream: TcpStream, request| {
             loop {
                 stream.write_all(&request).await?; // until nothing fits the buffers of both ends any more

@@ -1,15 +1,8 @@
 //! Records of nobody's files, each signed as it must be.
 
-use std::{
-    net::SocketAddr,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use crate::prelude::*;
 
 use super::peer::record;
-use nekoproto::{
-    ContentHash, FileName, Hit, Identity, List, ListedHolder, ManifestHash, NodeAddrs, QueryReply,
-    limits::{HITS_MAX, HOLDERS_MAX},
-};
 
 /// Where nobody is: the addresses that RFC 5737 keeps for documentation.
 const NOWHERE: [u8; 4] = [192, 0, 2, 1];
@@ -22,7 +15,6 @@ pub struct Junk {
 }
 
 impl Junk {
-    /// New keys.
     pub(super) fn new() -> Self {
         let at = SocketAddr::from((NOWHERE, 9));
         let holder = |_| ListedHolder::new(NodeAddrs::new(Identity::generate().id(), [at]));

@@ -1,34 +1,17 @@
 //! A connection to an indexer as a peer has one, for what rogue peers register and ask.
 
-use std::{
-    collections::{HashMap, HashSet},
-    net::SocketAddr,
-    ops::Range,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
-
-use tarpc::context::{self, Context};
-use tokio::time::sleep;
-use tokio_util::task::AbortOnDropHandle;
+use crate::prelude::*;
+use std::sync::PoisonError;
 
 use super::{
     Order, RogueError,
     indexer::refused,
-    raw::{ATTACKER, crowd, dial},
+    raw::{AGAIN_AFTER, ATTACKER, crowd, dial},
 };
-use nekoproto::{
-    ContentHash, FileName, Held, Hit, Identity, IndexerServiceClient, List, ListedHolder, ManifestHash,
-    NodeAddrs, Numbered, Policy, Purpose, QueryReply, Record, Records, Refusal, RegisterRequest, Role,
-    SignedRecord, Verdict, Version,
-    limits::{BATCH_MAX, HOLDERS_MAX, NAME_BYTES_MAX},
-    peer::PeerService,
-    transport::{Endpoint, Listener, control, rendezvous::Token},
-};
+use crate::service::{self, Served};
+use nekoproto::peer::{PeerServiceRequest as Ask, PeerServiceResponse as Answer};
 
-/// Bytes of a long name.
 pub(super) const LONG_NAME_BYTES: usize = 1000;
-/// How often leases are renewed.
 const RENEWS_EVERY: Duration = Duration::from_secs(5);
 const _: () = assert!(LONG_NAME_BYTES <= NAME_BYTES_MAX);
 
@@ -39,31 +22,21 @@ pub struct Silent {
     pub told: Arc<Mutex<HashSet<FileName>>>,
 }
 
-impl PeerService for Silent {
-    async fn dial_back(self, _: Context, _: Option<SocketAddr>, _: Token) -> Result<(), Refusal> {
-        Err(Refusal::NotCalled)
-    }
-
-    async fn reached(self, _: Context, _: SocketAddr, _: bool) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    async fn invalidate(self, _: Context, records: Records) -> Result<(), Refusal> {
-        let names = records.iter().map(|record| record.unverified().name.clone());
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
-        Ok(())
-    }
-
-    async fn confirm(
-        self,
-        _: Context,
-        _: List<Held, BATCH_MAX>,
-    ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
-        Ok(List::new())
-    }
-
-    async fn lend(self, _: Context, _: Numbered) -> Result<Option<Box<SignedRecord>>, Refusal> {
-        Ok(None)
+impl Silent {
+    pub fn serve(self) -> ServeFn<Ask, Answer, impl FnOnce(Context, Ask) -> Served<Answer> + Clone> {
+        service::peer(move |_, call| async move {
+            match call {
+                Ask::Invalidate { records } => {
+                    let names = records.iter().map(|record| record.unverified().name.clone());
+                    self.told.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+                    Ok(Answer::Invalidate(Ok(())))
+                }
+                Ask::Reached { .. } => Ok(Answer::Reached(Ok(()))),
+                Ask::Confirm { .. } => Ok(Answer::Confirm(Ok(List::new()))),
+                Ask::Lend { .. } => Ok(Answer::Lend(Ok(None))),
+                Ask::DialBack { .. } => Err(Refusal::NotCalled),
+            }
+        })
     }
 }
 
@@ -105,7 +78,6 @@ impl Peer {
         Ok(hits)
     }
 
-    /// Renews its lease until the indexer ends the connection.
     pub(super) async fn stays(self) {
         let renew = async {
             loop {
@@ -120,7 +92,6 @@ impl Peer {
     }
 }
 
-/// A record of a made-up file of `origin`, signed.
 pub(super) fn record(
     origin: &Identity,
     name: FileName,
@@ -174,43 +145,39 @@ pub(super) async fn false_hits(order: &Order) -> Result<HashMap<FileName, QueryR
     Ok(hits.into_iter().map(reply).collect())
 }
 
-/// Each of this many keys registers `count` names of `bytes`.
-pub(super) async fn names(order: &Order, keys: usize, count: usize, bytes: usize) -> Result<(), RogueError> {
-    let order = order.clone();
-    crowd(keys, move |key| {
-        let order = order.clone();
-        async move {
-            let peer = Peer::connect(&order).await?;
-            for first in (0..count).step_by(BATCH_MAX) {
-                let (kind, numbers) = (format!("names-{key}"), first..count.min(first + BATCH_MAX));
-                peer.register(made_up_records(peer.endpoint.identity(), &kind, numbers, bytes)?).await?;
-            }
-            peer.stays().await;
-            Ok(())
+pub(super) async fn names(
+    order: &'static Order,
+    keys: usize,
+    count: usize,
+    bytes: usize,
+) -> Result<(), RogueError> {
+    crowd(keys, AGAIN_AFTER, move |key| async move {
+        let peer = Peer::connect(order).await?;
+        for first in (0..count).step_by(BATCH_MAX) {
+            let (kind, numbers) = (format!("names-{key}"), first..count.min(first + BATCH_MAX));
+            peer.register(made_up_records(peer.endpoint.identity(), &kind, numbers, bytes)?).await?;
         }
+        peer.stays().await;
+        Ok(())
     })
     .await
 }
 
 /// This many peers register a file of their own under one name, whose signature holds or does not.
-pub(super) async fn origins(order: &Order, count: usize, is_signed: bool) -> Result<(), RogueError> {
-    let order = order.clone();
-    crowd(count, move |n| {
-        let order = order.clone();
-        async move {
-            let peer = Peer::connect(&order).await?;
-            let name = FileName::new(&order.bait).map_err(refused)?;
-            let content = ContentHash::from_bytes([u8::try_from(n % 256).unwrap_or(0); 32]);
-            let manifest = ManifestHash::from_bytes([2; 32]);
-            let mut own = record(peer.endpoint.identity(), name, 1, content, manifest)?;
-            if !is_signed {
-                let other = Record { size: 2, ..own.unverified().clone() };
-                own = SignedRecord::new(other, *own.signature());
-            }
-            peer.register(vec![own]).await?;
-            peer.stays().await;
-            Ok(())
+pub(super) async fn origins(order: &'static Order, count: usize, is_signed: bool) -> Result<(), RogueError> {
+    crowd(count, AGAIN_AFTER, move |n| async move {
+        let peer = Peer::connect(order).await?;
+        let name = FileName::new(&order.bait).map_err(refused)?;
+        let content = ContentHash::from_bytes([u8::try_from(n % 256).unwrap_or(0); 32]);
+        let manifest = ManifestHash::from_bytes([2; 32]);
+        let mut own = record(peer.endpoint.identity(), name, 1, content, manifest)?;
+        if !is_signed {
+            let other = Record { size: 2, ..own.unverified().clone() };
+            own = SignedRecord::new(other, *own.signature());
         }
+        peer.register(vec![own]).await?;
+        peer.stays().await;
+        Ok(())
     })
     .await
 }

@@ -1,27 +1,16 @@
-//! A node that calls itself an indexer: what it does with calls, and what it hears.
+//! A node that calls itself an indexer: what it does with calls of neighbors and peers, and what it hears.
 
-use std::{collections::HashMap, future::pending, sync::Arc, time::Duration};
+use crate::prelude::*;
 
-use futures::FutureExt;
-use tarpc::context::Context;
-use tokio::{
-    sync::{Mutex, mpsc, watch},
-    time::sleep,
-};
+use tokio::sync::Mutex;
 
 use super::junk::Junk;
 use crate::service;
-use nekoproto::{
-    FileName, FindReply, IndexerServiceClient, InvalidateRequest, QueryReply, QueryRequest, Refusal,
-    indexer::{IndexerServiceRequest as Ask, IndexerServiceResponse as Answer},
-    summary::{SummaryNews, SummaryReply},
-    transport::{NodeIo, control, control::Driver},
-};
+use nekoproto::indexer::{IndexerServiceRequest as Ask, IndexerServiceResponse as Answer};
 
-/// What it does with queries. Summaries and heartbeats it confirms.
+/// What it does with queries. Summaries and heartbeats it confirms, and what peers register it lists.
 #[derive(Clone, Debug)]
 pub enum Habit {
-    /// Answers every query with this.
     Says(QueryReply),
     /// Answers these names with this, and others with nothing; always as complete.
     Knows(Arc<HashMap<FileName, QueryReply>>),
@@ -33,15 +22,20 @@ pub enum Habit {
     Signs(Arc<Junk>),
     /// Answers with nothing, one question after the other, each after this time.
     OneEach(Duration, Arc<Mutex<()>>),
-    /// Refuses.
     Refuses(Refusal),
-    /// Takes the question and never answers.
+    /// Lists all. Answers one name, and renewals, after this time, once there is one; of a list the first few, at once.
+    Far(watch::Receiver<Option<Duration>>),
+    /// Answers no registration, no withdrawal and no search, and counts those that wait.
+    Hangs(Arc<AtomicUsize>),
     NeverAnswers,
     /// Answers nothing but what goes no further, as probes do.
     AnswersProbes,
-    /// Panics in its handler.
     Panics,
 }
+
+/// Names of a list that a far one answers.
+const FAR_NAMES: usize = 4;
+const LEASE: LeaseReply = LeaseReply { lease_ms: 60_000, names: 0 };
 
 /// It; clones hear into the same ears.
 #[derive(Clone, Debug)]
@@ -58,7 +52,6 @@ pub struct Pretender {
 pub struct Heard {
     /// The queries that it is asked, each with its context.
     pub asked: mpsc::UnboundedReceiver<(Context, QueryRequest)>,
-    /// The invalidations that it is told.
     pub told: mpsc::UnboundedReceiver<InvalidateRequest>,
     /// What it is told of names.
     pub summaries: mpsc::UnboundedReceiver<SummaryNews>,
@@ -77,14 +70,16 @@ const fn nothing() -> QueryReply {
 }
 
 impl Habit {
-    /// Answers everything with nothing, at once.
-    #[must_use]
     pub const fn nothing() -> Self {
         Self::Says(nothing())
     }
 
+    /// Answers each query with these, as complete.
+    pub fn says(hits: impl IntoIterator<Item = Hit>) -> Self {
+        Self::Says(QueryReply { hits: List::first_of(hits), ..nothing() })
+    }
+
     /// Answers one query after the other, each after `time`.
-    #[must_use]
     pub fn one_each(time: Duration) -> Self {
         Self::OneEach(time, Arc::default())
     }
@@ -93,7 +88,11 @@ impl Habit {
         match self {
             Self::Says(reply) => Ok(reply),
             Self::Knows(replies) => Ok(replies.get(name).cloned().unwrap_or(nothing())),
-            Self::Shows(_) => Ok(nothing()),
+            Self::Shows(_) | Self::Hangs(_) => Ok(nothing()),
+            Self::Far(delay) => {
+                pass(delay).await;
+                Ok(nothing())
+            }
             Self::Signs(junk) => Ok(junk.reply(name)),
             Self::Late(time) => {
                 sleep(if ttl_hops == 0 { Duration::ZERO } else { time }).await;
@@ -109,6 +108,17 @@ impl Habit {
         }
     }
 
+    async fn answers(self, names: &Names) -> Result<Answers, Refusal> {
+        if let Self::Far(_) = self {
+            return Ok(Answers::first_of((0..names.len()).map(|n| (n < FAR_NAMES).then(nothing))));
+        }
+        let mut answers = Vec::new();
+        for name in names.iter() {
+            answers.push(Some(self.clone().answer(name, 1).await?));
+        }
+        Ok(Answers::first_of(answers))
+    }
+
     /// To a call that it has no answer for.
     async fn answer_nothing<T>(self) -> Result<T, Refusal> {
         match self {
@@ -119,9 +129,16 @@ impl Habit {
     }
 }
 
+async fn pass(mut delay: watch::Receiver<Option<Duration>>) {
+    let delay = *delay.wait_for(Option::is_some).await.unwrap();
+    sleep(delay.unwrap_or_default()).await;
+}
+
+fn found(hits: impl IntoIterator<Item = Hit>) -> Answer {
+    Answer::Find(Ok(FindReply { hits: List::first_of(hits), complete: true, ..FindReply::default() }))
+}
+
 impl Pretender {
-    /// One with this habit.
-    #[must_use]
     pub fn new(habit: Habit) -> (Self, Heard) {
         let ((asks, asked), (tells, told)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let ((news, summaries), is_silent) = (mpsc::unbounded_channel(), watch::Sender::new(false));
@@ -142,13 +159,22 @@ impl Pretender {
                 let _ = self.asked.send((context, request.clone())); // few listen
                 Answer::Query(Ok(habit.answer(&request.name, request.ttl_hops).await?))
             }
+            (Ask::Search { name }, habit) => Answer::Search(Ok(habit.answer(&name, 1).await?)),
+            (Ask::SearchAll { names }, habit) => Answer::SearchAll(Ok(habit.answers(&names).await?)),
+            (Ask::QueryAll { request }, habit) => Answer::QueryAll(Ok(habit.answers(&request.names).await?)),
             (Ask::Find { .. }, Habit::Shows(reply)) => Answer::Find(Ok(reply)),
             (Ask::Find { .. }, Habit::Late(time)) => {
                 sleep(time).await;
-                Answer::Find(Ok(FindReply { complete: true, ..FindReply::default() }))
+                found([])
             }
-            (Ask::Find { .. }, Habit::Says(_) | Habit::Knows(_) | Habit::OneEach(..) | Habit::Signs(_)) => {
-                Answer::Find(Ok(FindReply { complete: true, ..FindReply::default() }))
+            (Ask::Find { .. }, Habit::Says(reply)) => found(reply.hits),
+            (Ask::Find { .. }, Habit::Knows(_) | Habit::OneEach(..) | Habit::Signs(_) | Habit::Far(_)) => {
+                found([])
+            }
+            (Ask::Register { .. } | Ask::Deregister { .. } | Ask::Find { .. }, Habit::Hangs(waiting)) => {
+                waiting.fetch_add(1, Ordering::Relaxed);
+                scopeguard::defer! { waiting.fetch_sub(1, Ordering::Relaxed); }
+                pending().await
             }
             (Ask::Find { .. }, habit) => habit.answer_nothing().await?,
             (Ask::Probe { .. }, Habit::Refuses(refusal)) => return Err(refusal),
@@ -167,7 +193,21 @@ impl Pretender {
                 let _ = self.is_silent.subscribe().wait_for(|is_silent| is_heartbeat || !is_silent).await;
                 Answer::Summarize(Ok(SummaryReply { clock_ms: 1, is_taken: true, confirms: 0 }))
             }
-            _ => return Err(Refusal::WrongRole),
+            (Ask::Register { .. } | Ask::Renew { .. }, Habit::NeverAnswers) => pending().await,
+            (Ask::Register { .. }, _) => Answer::Register(Ok(RegisterReply {
+                lease: LEASE,
+                newer: List::new(),
+                unlisted: List::new(),
+            })),
+            (Ask::Renew { .. }, habit) => {
+                if let Habit::Far(delay) = habit {
+                    pass(delay).await;
+                }
+                Answer::Renew(Ok(LEASE))
+            }
+            (Ask::Deregister { .. }, _) => Answer::Deregister(Ok(())),
+            (Ask::DeregisterAll { .. }, _) => Answer::DeregisterAll(Ok(())),
+            (Ask::CallBack { .. }, _) => return Err(Refusal::NotCalled),
         })
     }
 }

@@ -1,20 +1,12 @@
 //! A scripted holder: what it replies to data requests.
 
-use std::{future::Future, io, sync::Arc, thread, time::Duration};
-
-use tokio::{sync::Notify, task::spawn_blocking};
+use crate::prelude::*;
 
 use super::peer::Silent;
-use nekoproto::{
-    DataReply, DataRequest, FetchRefusal, Freshness, Grant, PeerServiceClient, Purpose,
-    peer::PeerService,
-    transport::{Connection, DataStream, control},
-};
 
 /// How long a reader may be silent.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A reply to one data request.
 pub struct ScriptedReply {
     reply: DataReply,
     pieces: Pieces,
@@ -26,26 +18,19 @@ pub struct ScriptedReply {
 /// What is sent, piece by piece; making one may block.
 type Pieces = Box<dyn Iterator<Item = io::Result<Vec<u8>>> + Send>;
 
-/// What the holder does after a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Waits for the next request.
     GoOn,
-    /// Closes the connection.
     Close,
     /// Sends nothing more and keeps the connection open.
     Hang,
 }
 
 impl ScriptedReply {
-    /// Grants and sends `bytes`.
-    #[must_use]
     pub fn of(bytes: Vec<u8>) -> Self {
         Self::granting(bytes.len() as u64, bytes)
     }
 
-    /// Grants `len` bytes and sends `bytes`.
-    #[must_use]
     pub fn granting(len: u64, bytes: Vec<u8>) -> Self {
         Self::in_pieces(
             len,
@@ -53,38 +38,28 @@ impl ScriptedReply {
         )
     }
 
-    /// Grants `len` bytes and sends `pieces`.
     pub fn in_pieces(len: u64, pieces: impl Iterator<Item = io::Result<Vec<u8>>> + Send + 'static) -> Self {
         let reply = Ok(Grant { len, freshness: Freshness::Fresh });
         Self { reply, pieces: Box::new(pieces), then: Then::GoOn, gate: None, pause: None }
     }
 
-    /// Refuses.
-    #[must_use]
     pub fn refusal(refusal: FetchRefusal) -> Self {
         Self { reply: Err(refusal), ..Self::of(Vec::new()) }
     }
 
-    /// What it does then.
-    #[must_use]
     pub fn then(self, then: Then) -> Self {
         Self { then, ..self }
     }
 
-    /// Replies only after `gate` is opened.
-    #[must_use]
     pub fn behind(self, gate: &Arc<Notify>) -> Self {
         Self { gate: Some(Arc::clone(gate)), ..self }
     }
 
-    /// Sends byte by byte, with this pause before each.
-    #[must_use]
     pub fn trickling(self, pause: Duration) -> Self {
         Self { pause: Some(pause), ..self }
     }
 
     /// Grants everything, and sends only the first `len` bytes.
-    #[must_use]
     pub fn cut_to(mut self, len: usize) -> Self {
         let mut bytes: Vec<u8> = self.pieces.by_ref().flatten().flatten().collect();
         bytes.truncate(len);

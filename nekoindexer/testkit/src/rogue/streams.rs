@@ -1,36 +1,28 @@
 //! Rogue readers: they hold a peer's turns and sockets.
 
-use std::{sync::Arc, time::Duration};
-
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    time::sleep,
-};
+use crate::prelude::*;
 
 use super::{
     Order, RogueError,
     peer::Peer,
-    raw::{crowd, dial, flood, message},
+    raw::{AGAIN_AFTER, AT_ONCE, crowd, dial, message},
 };
-use nekoproto::{ByteRange, DataRequest, List, Purpose, Role};
 
-/// Bytes of one request.
 const REQUEST_BYTES: u64 = 32 << 20;
 /// Bytes that are read each second.
 const READ_BYTES: usize = 4000;
 /// Keys of those that ask for nothing.
 const IDLE_KEYS: usize = 64;
 
-/// Each asks for much of the first file in the order, and reads slowly.
-pub(super) async fn slow_readers(order: &Order, count: usize) -> Result<(), RogueError> {
+pub(super) async fn slow_readers(order: &'static Order, count: usize) -> Result<(), RogueError> {
     let first = Order { names: order.names.iter().take(1).cloned().collect(), ..order.clone() };
     let hits = Peer::connect(order).await?.hits(&first).await?;
     let record = hits.into_iter().next().ok_or(RogueError::Lacks("a file"))?.record.unverified().clone();
     let ranges = List::first_of([ByteRange { offset: 0, len: REQUEST_BYTES.min(record.size) }]);
     let request = message(&DataRequest::Get { content: record.content, ranges })?;
-    let (addr, order) = (order.peer()?, order.clone());
-    crowd(count, move |_| {
-        let (request, order) = (request.clone(), order.clone());
+    let addr = order.peer()?;
+    crowd(count, AGAIN_AFTER, move |_| {
+        let request = request.clone();
         async move {
             let mut io = dial(&*order.endpoint(Role::Peer)?, addr, Purpose::Data).await?.io;
             io.write_all(&request).await?;
@@ -45,11 +37,10 @@ pub(super) async fn slow_readers(order: &Order, count: usize) -> Result<(), Rogu
     .await
 }
 
-/// Each is opened, and asks for nothing.
-pub(super) async fn idle(order: &Order, count: usize) -> Result<(), RogueError> {
+pub(super) async fn idle(order: &'static Order, count: usize) -> Result<(), RogueError> {
     let addr = order.peer()?;
     let endpoints = (0..IDLE_KEYS).map(|_| order.endpoint(Role::Peer)).collect::<Result<Vec<_>, _>>()?;
-    flood(count, move |n| {
+    crowd(count, AT_ONCE, move |n| {
         let endpoint = Arc::clone(&endpoints[n % IDLE_KEYS]);
         async move {
             let mut io = dial(&endpoint, addr, Purpose::Data).await?.io;

@@ -1,15 +1,8 @@
 //! What a rogue neighbor says of names, as the stream of messages that an indexer takes.
 
-use std::time::Duration;
-
-use tarpc::context;
-use tokio::time::interval;
+use crate::prelude::*;
 
 use super::{RogueError, indexer::refused, peer::made_up};
-use nekoproto::{
-    IndexerServiceClient, List, NodeTag,
-    summary::{Change, Filter, NameKey, SummaryNews, SummaryReply},
-};
 
 /// How often neighbors say that nothing has changed.
 const CONFIRMS_EVERY: Duration = Duration::from_secs(1);
@@ -28,7 +21,6 @@ pub(super) fn full() -> Result<Filter, RogueError> {
     Ok(filter)
 }
 
-/// Tells a neighbor over one connection.
 #[derive(Debug)]
 pub(super) struct Teller {
     client: IndexerServiceClient,
@@ -63,7 +55,6 @@ impl Teller {
         Ok(())
     }
 
-    /// All its neighbors.
     pub(super) async fn neighbors(&mut self, tags: &[NodeTag]) -> Result<(), RogueError> {
         self.tell(false, true, Some(Change::Neighbors(List::first_of(tags.iter().copied())))).await
     }

@@ -1,22 +1,18 @@
 //! One query through a simulated network, as `query::answer` carries it out.
 
-use std::time::{Duration, Instant};
-
 use nekoindexer::state::{
     caller::{Caller, CallerRole},
     holders::Sender,
     merge::{Found, Merge},
 };
-use nekoproto::{Covered, IndexerAddr, ListedRecord, MsgId, QueryReply, QueryRequest, Verifier};
-use rand::rngs::StdRng;
 
 use super::{
     graph::Graph,
     world::{IDS, Node, Post, nodes},
 };
-use crate::common::{ANY_PORT, identity, name};
 
-/// What the file is called that everybody looks for.
+use crate::common::*;
+
 pub(crate) const NAME: &str = "wanted.bin";
 /// Longer than sixteen hops there and back take.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -34,15 +30,12 @@ struct Waiting {
     open: usize,
 }
 
-/// What a peer holds.
 #[derive(Clone)]
 pub(crate) struct Holding {
     pub(crate) record: ListedRecord,
-    /// It is still downloading it.
     pub(crate) partial: bool,
 }
 
-/// A network through which one query goes.
 pub(crate) struct Flood {
     nodes: Vec<Node>,
     post: Post<Message>,
@@ -52,7 +45,6 @@ pub(crate) struct Flood {
     reply: Option<QueryReply>,
     /// How often each node answered with what it has itself.
     pub(crate) answers: Vec<u32>,
-    /// Queries sent from node to node.
     pub(crate) messages: u32,
     /// Whether somebody had a neighbor out of reach that it could not count as asked.
     pub(crate) gap: bool,

@@ -1,20 +1,15 @@
 //! Made-up networks: who is whose neighbor, and how far apart they are.
 
-use std::collections::{BTreeSet, VecDeque};
+use crate::common::*;
 
-use rand::{RngExt, rngs::StdRng, seq::SliceRandom};
-
-/// Most indexers in one network.
 pub(crate) const NODES_MAX: usize = 200;
 /// Most indexers in a full mesh: the work of simulating it grows with the square.
 const MESH_MAX: usize = 60;
 
-/// A kind of network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// A random tree with random further links.
     Random,
-    /// A random tree.
     Tree,
     Line,
     Ring,
@@ -31,7 +26,6 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    /// A network of a random shape and size.
     pub(crate) fn random(rng: &mut StdRng) -> Self {
         let shapes = [Shape::Random, Shape::Random, Shape::Random, Shape::Tree, Shape::Line];
         let shapes = shapes.into_iter().chain([Shape::Ring, Shape::Mesh, Shape::Regular]);
@@ -39,13 +33,11 @@ impl Graph {
         Self::of_shape(shapes[rng.random_range(0..shapes.len())], rng)
     }
 
-    /// A network of this shape and a random size.
     pub(crate) fn of_shape(shape: Shape, rng: &mut StdRng) -> Self {
         let max = if shape == Shape::Mesh { MESH_MAX } else { NODES_MAX };
         Self::new(shape, rng.random_range(2..=max), rng)
     }
 
-    /// A network of this shape and size.
     pub(crate) fn new(shape: Shape, count: usize, rng: &mut StdRng) -> Self {
         let mut graph = Self { shape, links: vec![BTreeSet::new(); count] };
         match shape {
@@ -64,7 +56,6 @@ impl Graph {
         graph
     }
 
-    /// How many nodes there are.
     pub(crate) fn count(&self) -> usize {
         self.links.len()
     }

@@ -1,24 +1,15 @@
 //! Updates of one file through a simulated network, as `invalidate` carries them out: in any
 //! order, some twice, and with older ones that somebody sends again.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
-
 use nekoindexer::state::{Announcement, index::Noted};
-use nekoproto::{
-    Covered, InvalidateRequest, ListedRecord, MsgId, Records,
-    limits::{SEEN_FOR, TTL_MAX},
-};
-use rand::{RngExt, rngs::StdRng};
 
 use super::{
     graph::Graph,
     world::{Node, Post, nodes},
 };
 
-/// The deadline of one hop.
+use crate::common::*;
+
 const ACKNOWLEDGE_WITHIN: Duration = Duration::from_secs(2);
 
 struct Message {
@@ -27,20 +18,16 @@ struct Message {
     record: ListedRecord,
 }
 
-/// A network through which news of one file goes.
 pub(crate) struct News {
     nodes: Vec<Node>,
     post: Post<Message>,
     /// All versions there will be; the first is what everybody begins with.
     versions: Vec<ListedRecord>,
-    /// Whose peer holds a copy.
     holders: BTreeSet<usize>,
     /// The versions that the peer of each node was told of, in that order.
     pub(crate) told: Vec<Vec<u64>>,
     noted: Vec<u64>,
-    /// Messages delivered.
     pub(crate) delivered: u64,
-    /// Whether some messages arrive twice.
     pub(crate) some_twice: bool,
 }
 
@@ -115,7 +102,6 @@ impl News {
         }
     }
 
-    /// Whose peer holds a copy.
     pub(crate) fn holders(&self) -> &BTreeSet<usize> {
         &self.holders
     }

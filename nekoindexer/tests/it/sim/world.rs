@@ -1,45 +1,32 @@
 //! What both simulations are made of: nodes with the real state, links, and messages that arrive
 //! in any order at simulated times.
 
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    sync::{Arc, LazyLock},
-    time::{Duration, Instant},
-};
-
 use nekoindexer::state::{
     State,
     caller::{Caller, CallerRole},
     index::Session,
     route::{Route, route},
 };
-use nekoproto::{Covered, Holder, NodeAddrs, NodeId, NodeTag};
-use rand::{RngExt, rngs::StdRng};
 
 use super::graph::{Graph, NODES_MAX};
-use crate::common::identity;
 
-/// Longer than any simulation runs.
+use crate::common::*;
+
 const LEASE: Duration = Duration::from_secs(3600);
 
-/// More messages than are ever under way at once.
 const UNDER_WAY_MAX: usize = 50_000;
 
 /// The ids of the nodes; making one costs as much as a signature.
 pub(crate) static IDS: LazyLock<Vec<NodeId>> =
     LazyLock::new(|| (0..u16::try_from(NODES_MAX).unwrap()).map(|n| identity(n).id()).collect());
 
-/// The peer that is connected to the n-th indexer.
 pub(crate) fn holder(n: usize) -> Holder {
     let port = u16::try_from(n + 1).unwrap();
     Holder::new(IDS[n], SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
-/// An indexer, and what it knows of its neighbors.
 pub(crate) struct Node {
     pub(crate) state: State,
-    /// The registrations of its one peer.
     pub(crate) session: Arc<Session>,
     pub(crate) tag: NodeTag,
     /// Whoever sends it something: nothing bounds that.
@@ -49,7 +36,6 @@ pub(crate) struct Node {
     away_tags: Vec<Option<NodeTag>>,
 }
 
-/// The nodes of `whole`, of whose links only those of `working` work.
 pub(crate) fn nodes(whole: &Graph, working: &Graph, start: Instant) -> Vec<Node> {
     let node = |n: usize| {
         let state = State::new(start);
@@ -80,7 +66,6 @@ impl Node {
     }
 }
 
-/// Messages under way.
 pub(crate) struct Post<M> {
     start: Instant,
     time: Duration,
@@ -94,12 +79,10 @@ impl<M> Post<M> {
         Self { start, time: Duration::ZERO, sent: 0, under_way: BTreeMap::new(), rng }
     }
 
-    /// The time that is simulated.
     pub(crate) fn now(&self) -> Instant {
         self.start + self.time
     }
 
-    /// How long the simulation has run.
     pub(crate) fn elapsed(&self) -> Duration {
         self.time
     }
@@ -112,7 +95,6 @@ impl<M> Post<M> {
         self.sent += 1;
     }
 
-    /// The next message to arrive.
     pub(crate) fn receive(&mut self) -> Option<M> {
         let ((time, _), message) = self.under_way.pop_first()?;
         self.time = time;

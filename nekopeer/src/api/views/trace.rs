@@ -126,19 +126,16 @@ mod tests {
         row.indexers.iter().for_each(|hop| add_hop(&mut cells, hop, 0));
         table.rows_within(&cells, None, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(
-            lines,
-            [
-                "WAITED    OWN  INDEXER         ANSWER                       ADDRESS",
-                "1.2 ms  70 us  0000000000      nothing                      127.0.0.1:7",
-                "     -      -    0909090909    not asked: asked by another",
-                "1.2 ms  70 us    0101010101    version 1, 2 holders         127.0.0.1:7",
-                "     -      -      5 others    not asked: asked by another",
-                "1.2 ms      -      0202020202  did not answer in time       127.0.0.1:7",
-                "1.2 ms  70 us    0101010101    version 1, 1 holder          127.0.0.1:7",
-            ]
-        );
+        let expected = [
+            "WAITED    OWN  INDEXER         ANSWER                       ADDRESS",
+            "1.2 ms  70 us  0000000000      nothing                      127.0.0.1:7",
+            "     -      -    0909090909    not asked: asked by another",
+            "1.2 ms  70 us    0101010101    version 1, 2 holders         127.0.0.1:7",
+            "     -      -      5 others    not asked: asked by another",
+            "1.2 ms      -      0202020202  did not answer in time       127.0.0.1:7",
+            "1.2 ms  70 us    0101010101    version 1, 1 holder          127.0.0.1:7",
+        ];
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected);
         let value = &serde_json::to_value(row).unwrap()["indexers"][0];
         let asked = |value: &serde_json::Value| value["asked"].as_array().unwrap().len();
         assert_eq!((asked(value), asked(&value["asked"][0])), (2, 1));

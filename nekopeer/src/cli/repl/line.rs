@@ -163,7 +163,9 @@ mod tests {
         assert!(!commands.iter().any(|command| command == "register"), "{commands:?}");
         for command in commands {
             assert!(USAGE.lines().any(|line| line.starts_with(&command)), "{command}");
+            assert!(usage(&command).is_some(), "{command}");
         }
+        assert_eq!(["share", "ls", "nonsense"].map(usage), [Some("PATH..."), Some(""), None]);
     }
 
     #[test]
@@ -175,16 +177,5 @@ mod tests {
             assert_eq!(words(&lines.join("\n")), words(USAGE), "{columns}");
         }
         assert_eq!(help(None).join("\n"), USAGE);
-    }
-
-    #[test]
-    fn usage_is_what_stands_behind_the_verb() {
-        assert_eq!(usage("share"), Some("PATH..."));
-        assert_eq!(usage("unshare"), Some("NAME..."));
-        assert_eq!(usage("ls"), Some(""));
-        assert_eq!(usage("nonsense"), None);
-        for command in commands() {
-            assert!(usage(&command).is_some(), "{command}");
-        }
     }
 }

@@ -3,15 +3,9 @@
 use std::collections::HashSet;
 
 use nekoproto::Chunk;
-use rand::{RngExt, SeedableRng, rngs::StdRng};
+use testkit::goods::bytes as random;
 
 use super::*;
-
-fn random(len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    StdRng::seed_from_u64(7).fill(bytes.as_mut_slice());
-    bytes
-}
 
 fn chunks(bytes: &[u8]) -> Vec<Chunk> {
     let (_folder, path) = testkit::temp_path("file");
@@ -32,14 +26,14 @@ fn chunks(bytes: &[u8]) -> Vec<Chunk> {
 #[test]
 fn chunks_cover_files_of_every_kind() {
     for len in [0, 1, 16 * 1024, 64 * 1024, 5_000_000, 13_000_001] {
-        chunks(&random(len));
+        chunks(&random(7, len));
     }
     chunks(&vec![0; 3_000_000]);
 }
 
 #[test]
 fn an_insertion_changes_only_the_chunks_around_it() {
-    let before = random(8_000_000);
+    let before = random(7, 8_000_000);
     let after = [&before[..4_000_000], b"inserted", &before[4_000_000..]].concat();
     let known: HashSet<_> = chunks(&before).iter().map(|chunk| *chunk.hash.as_bytes()).collect();
     let fresh = chunks(&after).iter().filter(|chunk| !known.contains(chunk.hash.as_bytes())).count();
@@ -61,7 +55,7 @@ fn a_missing_file_and_a_folder_are_named() {
 fn a_file_that_changes_while_it_is_read_is_refused() {
     use std::io::Write;
     let (_folder, path) = testkit::temp_path("growing");
-    std::fs::write(&path, random(20_000_000)).unwrap();
+    std::fs::write(&path, random(7, 20_000_000)).unwrap();
     let progress = AtomicU64::new(0);
     let file = std::fs::OpenOptions::new().append(true).open(&path).unwrap();
     let result = chunk_unchanged(&path, None, &progress, &|| {
@@ -78,7 +72,7 @@ fn a_file_that_changes_while_it_is_read_is_refused() {
 #[test]
 fn a_stop_ends_the_reading() {
     let (_folder, path) = testkit::temp_path("file");
-    std::fs::write(&path, random(20_000_000)).unwrap();
+    std::fs::write(&path, random(7, 20_000_000)).unwrap();
     let stop = CancellationToken::new();
     stop.cancel();
     let result = chunk_file(&path, None, &AtomicU64::new(0), &stop);

@@ -254,9 +254,8 @@ impl Model {
         }
         batch.withdraw.iter().for_each(|name| drop(self.listed.remove(name)));
         registrations.withdrawn(index, &batch.withdraw);
-        for (kind, records) in
-            [(Kind::Held, &batch.held), (Kind::News, &batch.news), (Kind::Partial, &batch.partial)]
-        {
+        let cases = [(Kind::Held, &batch.held), (Kind::News, &batch.news), (Kind::Partial, &batch.partial)];
+        for (kind, records) in cases {
             if random.random_bool(0.1) {
                 return false;
             }

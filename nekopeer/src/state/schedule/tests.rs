@@ -43,10 +43,8 @@ impl Schedule {
             let leased = usize::from(ledger.leases.get(&index).copied().unwrap_or(0));
             let holding = ledger.streams.values().filter(|stream| stream.leased.contains(&index)).count();
             assert_eq!(leased, holding, "chunk {index}");
-            assert!(
-                usize::from(ledger.had.contains(index)) + usize::from(ledger.missing.contains(index)) < 2
-            );
-            assert!(leased == 0 || !(ledger.had.contains(index) || ledger.missing.contains(index)));
+            let (is_had, is_missing) = (ledger.had.contains(index), ledger.missing.contains(index));
+            assert!(!(is_had && is_missing) && (leased == 0 || !is_had && !is_missing));
         }
         assert_eq!(ledger.left, ledger.lens.len() - ledger.had.count_ones(..));
         for stream in ledger.streams.values() {
@@ -220,10 +218,8 @@ fn what_is_asked_twice_in_vain_is_bounded() {
         if let Next::Fetch(run) = schedule.next(2, now) {
             assert_eq!(schedule.next(2, now), Next::Wait, "one at a time");
             twice += run.len();
-            assert!(
-                run.clone().all(|index| schedule.had(index, Some(1), now)),
-                "the late one delivers all the same"
-            );
+            let had = run.clone().all(|index| schedule.had(index, Some(1), now));
+            assert!(had, "the late one delivers all the same");
             schedule.measured(2, run.len() as u64, 1e-3, now);
         }
         schedule.had(index, Some(1), now);

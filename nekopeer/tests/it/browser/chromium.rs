@@ -1,30 +1,15 @@
 //! A headless Chromium, driven through its driver: what is on the page, what is in its console, what it asked for.
-#![allow(clippy::expect_used, reason = "a helper of tests fails by panicking")]
 
-use std::{
-    fs,
-    io::{BufRead, BufReader},
-    path::Path,
-    process::{Child, Command, Stdio},
-    time::{Duration, Instant},
-};
-
-use axum::{
-    body::{Body, to_bytes},
-    http::{Method, Request, Uri},
-};
+use axum::http::Uri;
 use data_encoding::BASE64;
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
+use testkit::{
+    http::ask,
+    machine::{self, BROWSER},
 };
-use serde_json::{Value, json};
-use tempfile::TempDir;
-use testkit::machine::{self, BROWSER};
 
-/// Time limit of what a page is waited for.
+use crate::program::*;
+
 const LIMIT: Duration = Duration::from_secs(30);
-/// Time between two looks at a page.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Keys as WebDriver writes them (https://www.w3.org/TR/webdriver2/#keyboard-actions).
@@ -32,73 +17,21 @@ pub(crate) const TAB: char = '\u{E004}';
 pub(crate) const ENTER: char = '\u{E007}';
 pub(crate) const ESCAPE: char = '\u{E00C}';
 
-/// A browser with one window; dropping it ends it, whatever it is doing.
+/// A browser with one window; dropping it ends it, whatever it is doing. A WebDriver session is JSON over HTTP
+/// (https://www.w3.org/TR/webdriver2/#endpoints).
 pub(crate) struct Browser {
-    session: Session,
+    addr: SocketAddr,
+    path: String,
     _driver: Driver,
-}
-
-/// A WebDriver session: JSON over HTTP (https://www.w3.org/TR/webdriver2/#endpoints).
-struct Session {
-    client: Client<HttpConnector, Body>,
-    at: String,
-}
-
-impl Session {
-    /// Has the driver at `at` start a browser.
-    async fn start(at: String, capabilities: &Value) -> Self {
-        let client = Client::builder(TokioExecutor::new()).build_http();
-        let mut session = Self { client, at: format!("{at}/session") };
-        let asked = json!({ "capabilities": { "alwaysMatch": capabilities } });
-        let begun = session.command(Method::POST, "", &asked).await.unwrap();
-        session.at = format!("{}/{}", session.at, begun["sessionId"].as_str().unwrap());
-        session
-    }
-
-    /// The value that a command returns, or what the driver says of its failure.
-    async fn command(&self, method: Method, path: &str, body: &Value) -> Result<Value, String> {
-        let has_body = method == Method::POST;
-        let request = Request::builder().method(method).uri(format!("{}{path}", self.at));
-        let body = if has_body { Body::from(body.to_string()) } else { Body::empty() };
-        let reply =
-            self.client.request(request.body(body).unwrap()).await.map_err(|error| error.to_string())?;
-        let is_done = reply.status().is_success();
-        let text =
-            to_bytes(Body::new(reply.into_body()), usize::MAX).await.map_err(|error| error.to_string())?;
-        let value = serde_json::from_slice::<Value>(&text).unwrap()["value"].take();
-        if is_done { Ok(value) } else { Err(value["message"].to_string()) }
-    }
-
-    async fn post(&self, path: &str, body: Value) -> Value {
-        self.command(Method::POST, path, &body).await.unwrap_or_else(|error| panic!("{path} {body}: {error}"))
-    }
-
-    async fn get(&self, path: &str) -> Value {
-        self.command(Method::GET, path, &Value::Null).await.unwrap_or_else(|error| panic!("{path}: {error}"))
-    }
 }
 
 /// The driver's process, and the folder that names its browser's processes.
 struct Driver {
-    child: Child,
+    running: Option<Running>,
     profile: TempDir,
 }
 
 impl Driver {
-    /// Starts the driver; gives its address.
-    fn start(program: &Path) -> (Self, String) {
-        let mut command = Command::new(program);
-        command.args(["--port=0", "--log-level=SEVERE"]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let driver = Self { child, profile: TempDir::new().unwrap() };
-        let mut lines = lines.map_while(Result::ok);
-        let line = lines.find(|line| line.contains("started successfully on port ")).expect("a port");
-        let port = line.rsplit(' ').next().unwrap().trim_end_matches('.');
-        (driver, format!("http://127.0.0.1:{port}"))
-    }
-
     /// Ends the processes of the browser, which outlive a driver that is killed. Gives whether there were any.
     fn end_browser(&self) -> bool {
         let profile = self.profile.path().as_os_str().as_encoded_bytes().to_vec();
@@ -118,21 +51,25 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        let _ = self.child.kill(); // it may have ended
-        let _ = self.child.wait();
+        self.running = None; // dropping it kills it
         // Until they are gone they write to the folder that is removed next.
         let until = Instant::now() + LIMIT;
         while self.end_browser() && Instant::now() < until {
-            std::thread::sleep(LOOK_EVERY);
+            thread::sleep(LOOK_EVERY);
         }
     }
 }
 
 impl Browser {
     /// A browser, or `None` where none is installed and `NEKO_BROWSER` does not require one.
-    pub(crate) async fn start() -> Option<Self> {
+    pub(crate) fn start() -> Option<Self> {
         let (driver, browser) = BROWSER.or_left_out(machine::browser())?;
-        let (driver, at) = Driver::start(&driver);
+        let mut command = Command::new(driver);
+        command.args(["--port=0", "--log-level=SEVERE"]);
+        let mut running = Running::start(command);
+        let line = running.out_line("started successfully on port ");
+        let port: u16 = line.rsplit(' ').next().unwrap().trim_end_matches('.').parse().unwrap();
+        let driver = Driver { running: Some(running), profile: TempDir::new().unwrap() };
         let profile = format!("--user-data-dir={}", driver.profile.path().display());
         let capabilities = json!({
             "goog:chromeOptions": { "binary": browser, "args": [
@@ -141,92 +78,104 @@ impl Browser {
             ] },
             "goog:loggingPrefs": { "browser": "ALL", "performance": "ALL" },
         });
-        Some(Self { session: Session::start(at, &capabilities).await, _driver: driver })
+        let (addr, path) = (([127, 0, 0, 1], port).into(), "/session".to_owned());
+        let mut browser = Self { addr, path, _driver: driver };
+        let begun = browser.post("", json!({ "capabilities": { "alwaysMatch": capabilities } }));
+        browser.path = format!("/session/{}", begun["sessionId"].as_str().unwrap());
+        Some(browser)
     }
 
-    pub(crate) async fn open(&self, url: &str) {
-        self.session.post("/url", json!({ "url": url })).await;
+    /// The value that a command returns, or what the driver says of its failure.
+    fn command(&self, method: &str, path: &str, body: &Value) -> Result<Value, String> {
+        let body = if method == "POST" { body.to_string() } else { String::new() };
+        let reply = ask(self.addr, method, &format!("{}{path}", self.path), &[], body.as_bytes());
+        let value = serde_json::from_slice::<Value>(&reply.body).unwrap()["value"].take();
+        if reply.status == 200 { Ok(value) } else { Err(value["message"].to_string()) }
+    }
+
+    fn post(&self, path: &str, body: Value) -> Value {
+        self.command("POST", path, &body).unwrap_or_else(|error| panic!("{path} {body}: {error}"))
+    }
+
+    fn get(&self, path: &str) -> Value {
+        self.command("GET", path, &Value::Null).unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    pub(crate) fn open(&self, url: &str) {
+        self.post("/url", json!({ "url": url }));
     }
 
     /// Follows a link to `url`, which may be a download and no page.
-    pub(crate) async fn visit(&self, url: &str) {
-        drop(self.session.command(Method::POST, "/url", &json!({ "url": url })).await);
+    pub(crate) fn visit(&self, url: &str) {
+        drop(self.command("POST", "/url", &json!({ "url": url })));
     }
 
-    pub(crate) async fn address(&self) -> String {
-        self.session.get("/url").await.as_str().unwrap().to_owned()
+    pub(crate) fn address(&self) -> String {
+        self.get("/url").as_str().unwrap().to_owned()
     }
 
-    /// What `script`, the body of a function, returns.
-    pub(crate) async fn value(&self, script: &str) -> Value {
-        self.session.post("/execute/sync", json!({ "script": script, "args": [] })).await
+    pub(crate) fn value(&self, script: &str) -> Value {
+        self.post("/execute/sync", json!({ "script": script, "args": [] }))
     }
 
-    /// Waits until `condition`, an expression, is true.
-    pub(crate) async fn until(&self, condition: &str) {
+    pub(crate) fn until(&self, condition: &str) {
         let began = Instant::now();
-        while self.value(&format!("return Boolean({condition})")).await != true {
+        while self.value(&format!("return Boolean({condition})")) != true {
             if began.elapsed() > LIMIT {
-                let shown = self.value("return document.body.innerText").await;
+                let shown = self.value("return document.body.innerText");
                 panic!("not so: {condition}\nthe page shows: {}", shown.as_str().unwrap_or_default());
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            thread::sleep(LOOK_EVERY);
         }
     }
 
-    /// Does `action` to the element that `selector` finds, once there is one.
-    async fn act(&self, selector: &str, action: &str, body: Value) {
-        self.until(&format!("document.querySelector({})", json!(selector))).await;
-        let found =
-            self.session.post("/element", json!({ "using": "css selector", "value": selector })).await;
+    fn act(&self, selector: &str, action: &str, body: Value) {
+        self.until(&format!("document.querySelector({})", json!(selector)));
+        let found = self.post("/element", json!({ "using": "css selector", "value": selector }));
         let id = found.as_object().unwrap().values().next().unwrap().as_str().unwrap();
-        self.session.post(&format!("/element/{id}/{action}"), body).await;
+        self.post(&format!("/element/{id}/{action}"), body);
     }
 
-    pub(crate) async fn click(&self, selector: &str) {
-        self.act(selector, "click", json!({})).await;
+    pub(crate) fn click(&self, selector: &str) {
+        self.act(selector, "click", json!({}));
     }
 
-    /// Clicks, and waits until `condition` is true.
-    pub(crate) async fn click_until(&self, selector: &str, condition: &str) {
-        self.click(selector).await;
-        self.until(condition).await;
+    pub(crate) fn click_until(&self, selector: &str, condition: &str) {
+        self.click(selector);
+        self.until(condition);
     }
 
-    pub(crate) async fn clear(&self, selector: &str) {
-        self.act(selector, "clear", json!({})).await;
+    pub(crate) fn clear(&self, selector: &str) {
+        self.act(selector, "clear", json!({}));
     }
 
-    /// Types into the element, as on a keyboard.
-    pub(crate) async fn type_into(&self, selector: &str, text: &str) {
-        self.act(selector, "value", json!({ "text": text })).await;
+    pub(crate) fn type_into(&self, selector: &str, text: &str) {
+        self.act(selector, "value", json!({ "text": text }));
     }
 
-    /// Presses a key where the focus is.
-    pub(crate) async fn press(&self, key: char) {
+    pub(crate) fn press(&self, key: char) {
         let stroke = |kind| json!({ "type": kind, "value": key.to_string() });
         let keys =
             json!({ "type": "key", "id": "keyboard", "actions": [stroke("keyDown"), stroke("keyUp")] });
-        self.session.post("/actions", json!({ "actions": [keys] })).await;
+        self.post("/actions", json!({ "actions": [keys] }));
     }
 
-    /// Runs a command of the developer tools.
-    pub(crate) async fn tool(&self, command: &str, params: Value) -> Value {
-        self.session.post("/goog/cdp/execute", json!({ "cmd": command, "params": params })).await
+    pub(crate) fn tool(&self, command: &str, params: Value) -> Value {
+        self.post("/goog/cdp/execute", json!({ "cmd": command, "params": params }))
     }
 
-    async fn log(&self, kind: &str) -> Vec<Value> {
-        self.session.post("/se/log", json!({ "type": kind })).await.as_array().unwrap().clone()
+    fn log(&self, kind: &str) -> Vec<Value> {
+        self.post("/se/log", json!({ "type": kind })).as_array().unwrap().clone()
     }
 
     /// What is in the console, errors and violations of the content security policy among it, and which hosts pages asked
     /// for something, both since this was asked last.
-    pub(crate) async fn console_and_hosts(&self) -> (Vec<String>, Vec<String>) {
-        let console = self.log("browser").await;
+    pub(crate) fn console_and_hosts(&self) -> (Vec<String>, Vec<String>) {
+        let console = self.log("browser");
         let console =
             console.iter().map(|entry| format!("{} {}", entry["level"], entry["message"])).collect();
         let mut hosts = Vec::new();
-        for entry in self.log("performance").await {
+        for entry in self.log("performance") {
             let event: Value = serde_json::from_str(entry["message"].as_str().unwrap()).unwrap();
             let url = event["message"]["params"]["request"]["url"].as_str();
             let is_request = event["message"]["method"] == "Network.requestWillBeSent";
@@ -243,27 +192,24 @@ impl Browser {
     }
 
     /// Sets the width of the page in pixels and the system's choice of colours, `dark` or `light`.
-    pub(crate) async fn appear(&self, width: u32, theme: &str) {
+    pub(crate) fn appear(&self, width: u32, theme: &str) {
         let features = json!([
             { "name": "prefers-color-scheme", "value": theme },
             { "name": "prefers-reduced-motion", "value": "reduce" }, // nothing is between two colours
         ]);
-        self.tool("Emulation.setEmulatedMedia", json!({ "features": features })).await;
+        self.tool("Emulation.setEmulatedMedia", json!({ "features": features }));
         let metrics = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500 });
-        self.tool("Emulation.setDeviceMetricsOverride", metrics).await;
+        self.tool("Emulation.setDeviceMetricsOverride", metrics);
     }
 
-    /// A picture of the whole page, as PNG.
-    pub(crate) async fn picture(&self) -> Vec<u8> {
-        let size =
-            self.value("const e = document.documentElement; return [e.clientWidth, e.scrollHeight]").await;
+    pub(crate) fn picture(&self) -> Vec<u8> {
+        let size = self.value("const e = document.documentElement; return [e.clientWidth, e.scrollHeight]");
         let metrics = json!({ "width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": false });
-        self.tool("Emulation.setDeviceMetricsOverride", metrics).await;
-        BASE64.decode(self.session.get("/screenshot").await.as_str().unwrap().as_bytes()).unwrap()
+        self.tool("Emulation.setDeviceMetricsOverride", metrics);
+        BASE64.decode(self.get("/screenshot").as_str().unwrap().as_bytes()).unwrap()
     }
 
-    /// Ends it; an error of the driver is a failure here.
-    pub(crate) async fn close(self) {
-        self.session.command(Method::DELETE, "", &Value::Null).await.unwrap();
+    pub(crate) fn close(self) {
+        self.command("DELETE", "", &Value::Null).unwrap();
     }
 }

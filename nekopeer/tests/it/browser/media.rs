@@ -1,17 +1,12 @@
 //! Media in a real browser: audio and video play, also while they are downloaded; hostile files under `/f/` run nothing.
 
-use std::{io::ErrorKind, net::TcpListener, time::Duration};
+use std::{io::ErrorKind, net::TcpListener};
 
 use data_encoding::BASE64;
-use serde_json::Value;
-use tokio::{runtime::Runtime, time::timeout};
 
 use super::{Served, assert_quiet, chromium::Browser, give_token, open_live, row, shows};
 use crate::program::*;
 
-/// Time limit of the test, for a browser that hangs.
-const WITHIN: Duration = Duration::from_secs(180);
-/// Frames per second of the sounds.
 const RATE: u32 = 8000;
 
 /// Starts the player of an address, without sound, as a page may that nobody has clicked on.
@@ -60,7 +55,7 @@ fn hostile_pdf(address: &str) -> Vec<u8> {
 }
 
 /// A clip of 12 pictures, which the browser records.
-async fn webm(browser: &Browser) -> Vec<u8> {
+fn webm(browser: &Browser) -> Vec<u8> {
     let script = "const canvas = document.createElement('canvas');
         [canvas.width, canvas.height] = [64, 48];
         const context = canvas.getContext('2d');
@@ -78,99 +73,92 @@ async fn webm(browser: &Browser) -> Vec<u8> {
           const bytes = new Uint8Array(await new Blob(parts).arrayBuffer());
           give(btoa(String.fromCharCode(...bytes)));
         }; });";
-    BASE64.decode(browser.value(script).await.as_str().unwrap().as_bytes()).unwrap()
+    BASE64.decode(browser.value(script).as_str().unwrap().as_bytes()).unwrap()
 }
 
 /// Clicks `Play` in the row of `name`, which is in the body `table`, and waits until `player` is a playing one.
-async fn play(browser: &Browser, table: &str, name: &str, kind: &str) {
+fn play(browser: &Browser, table: &str, name: &str, kind: &str) {
     let find = format!(
         "[...document.getElementById('{table}').children].find((row) => row.innerText.includes('{name}'))"
     );
-    browser.until(&find).await;
+    browser.until(&find);
     // A player begins by itself only where the user has clicked.
     let mark = format!(
         "[...{find}.querySelectorAll('button')].find((at) => at.innerText.startsWith('Play')).id = 'clicked'"
     );
-    browser.value(&mark).await;
-    browser.click("#clicked").await;
-    browser.value("document.getElementById('clicked').id = ''").await;
-    browser.until(&format!("document.querySelector('#player {kind}')?.currentTime > 0")).await;
+    browser.value(&mark);
+    browser.click("#clicked");
+    browser.value("document.getElementById('clicked').id = ''");
+    browser.until(&format!("document.querySelector('#player {kind}')?.currentTime > 0"));
 }
 
-async fn close_player(browser: &Browser) {
-    browser.click_until("#player-close", "document.getElementById('player').children.length === 0").await;
+fn close_player(browser: &Browser) {
+    browser.click_until("#player-close", "document.getElementById('player').children.length === 0");
 }
 
-async fn held_media_plays_in_the_page_and_under_its_address(browser: &Browser, peer: &Served) {
-    open_live(browser, &peer.url).await;
+fn held_media_plays_in_the_page_and_under_its_address(browser: &Browser, peer: &Served) {
+    open_live(browser, &peer.url);
     for (name, kind) in [("tone.wav", "audio"), ("clip.webm", "video")] {
-        play(browser, "catalogue", name, kind).await;
-        close_player(browser).await;
+        play(browser, "catalogue", name, kind);
+        close_player(browser);
     }
-    assert_quiet(browser, &[peer.host()]).await;
+    assert_quiet(browser, &[peer.host()]);
     for (name, seconds) in [("tone.wav", 3.0), ("clip.webm", 0.0)] {
-        browser.open(&format!("{}/f/{name}", peer.url)).await;
-        browser.until(START).await;
-        browser.until("document.querySelector('video')?.currentTime > 0").await;
-        let duration = browser.value("return document.querySelector('video').duration").await;
+        browser.open(&format!("{}/f/{name}", peer.url));
+        browser.until(START);
+        browser.until("document.querySelector('video')?.currentTime > 0");
+        let duration = browser.value("return document.querySelector('video').duration");
         assert!(duration.as_f64().is_none_or(|duration| duration >= seconds), "{name}: {duration}");
     }
     // In the middle of the file: the player asks for a range.
-    browser.open(&format!("{}/f/tone.wav", peer.url)).await;
-    browser.until(START).await;
-    browser.value("document.querySelector('video').currentTime = 2").await;
-    browser.until("document.querySelector('video').currentTime > 2").await;
+    browser.open(&format!("{}/f/tone.wav", peer.url));
+    browser.until(START);
+    browser.value("document.querySelector('video').currentTime = 2");
+    browser.until("document.querySelector('video').currentTime > 2");
 }
 
-async fn media_plays_while_it_is_downloaded(browser: &Browser, peer: &Served) {
+fn media_plays_while_it_is_downloaded(browser: &Browser, peer: &Served) {
     peer.home.done(&["get", "long.wav", "--background"]);
-    open_live(browser, &peer.url).await;
-    browser.until(&row("transfers", &["long.wav", "downloading"])).await;
-    browser.type_into("#terms", "long.wav\u{E007}").await;
-    play(browser, "found", "long.wav", "audio").await;
+    open_live(browser, &peer.url);
+    browser.until(&row("transfers", &["long.wav", "downloading"]));
+    browser.type_into("#terms", "long.wav\u{E007}");
+    play(browser, "found", "long.wav", "audio");
     let runs = row("transfers", &["long.wav", "downloading"]);
-    assert_eq!(browser.value(&format!("return {runs}")).await, true, "it plays before it is here");
-    close_player(browser).await;
-    browser.click("#transfers button").await;
-    give_token(browser, &peer.token()).await;
-    browser.until("document.getElementById('strip').hidden").await;
-    browser.until(&shows("note", "The download of long.wav was cancelled.")).await;
+    assert_eq!(browser.value(&format!("return {runs}")), true, "it plays before it is here");
+    close_player(browser);
+    browser.click("#transfers button");
+    give_token(browser, &peer.http.token);
+    browser.until("document.getElementById('strip').hidden");
+    browser.until(&shows("note", "The download of long.wav was cancelled."));
 }
 
-async fn scripts_of_a_pdf_reach_nothing(browser: &Browser, peer: &Served, elsewhere: &TcpListener) {
-    browser.console_and_hosts().await; // the address of a clip has no icon
-    browser.open(&format!("{}/f/evil.pdf", peer.url)).await;
-    assert_eq!(
-        browser.value("return document.contentType").await,
-        "application/pdf",
-        "it is shown and not saved"
-    );
-    open_live(browser, &peer.url).await;
-    let (_, hosts) = browser.console_and_hosts().await;
+fn scripts_of_a_pdf_reach_nothing(browser: &Browser, peer: &Served, elsewhere: &TcpListener) {
+    browser.console_and_hosts(); // the address of a clip has no icon
+    browser.open(&format!("{}/f/evil.pdf", peer.url));
+    assert_eq!(browser.value("return document.contentType"), "application/pdf", "it is shown and not saved");
+    open_live(browser, &peer.url);
+    let (_, hosts) = browser.console_and_hosts();
     let other = elsewhere.local_addr().unwrap().to_string();
     assert!(!hosts.contains(&other), "{hosts:?}");
     assert_eq!(elsewhere.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "nobody connected");
-    assert_eq!(browser.value("return localStorage.length").await, Value::from(0));
+    assert_eq!(browser.value("return localStorage.length"), Value::from(0));
 }
 
 #[test]
 fn media_plays_and_hostile_files_run_nothing() {
+    let Some(browser) = Browser::start() else { return };
     let (_indexers, theirs, mine) = two_homes();
-    let all = async {
-        let Some(browser) = Browser::start().await else { return };
-        let elsewhere = TcpListener::bind("127.0.0.1:0").unwrap();
-        elsewhere.set_nonblocking(true).unwrap();
-        mine.write("evil.pdf", hostile_pdf(&format!("http://{}/", elsewhere.local_addr().unwrap())));
-        mine.write("tone.wav", wav(3));
-        let _origin = theirs.share_file("long.wav", wav(2000));
-        let peer = Served::start(mine, &["--limit-down", "1MB"]);
-        open_live(&browser, &peer.url).await;
-        peer.home.write("clip.webm", webm(&browser).await);
-        peer.home.done(&["share", "evil.pdf", "tone.wav", "clip.webm"]);
-        held_media_plays_in_the_page_and_under_its_address(&browser, &peer).await;
-        media_plays_while_it_is_downloaded(&browser, &peer).await;
-        scripts_of_a_pdf_reach_nothing(&browser, &peer, &elsewhere).await;
-        browser.close().await;
-    };
-    Runtime::new().unwrap().block_on(async { timeout(WITHIN, all).await }).unwrap();
+    let elsewhere = TcpListener::bind("127.0.0.1:0").unwrap();
+    elsewhere.set_nonblocking(true).unwrap();
+    mine.write("evil.pdf", hostile_pdf(&format!("http://{}/", elsewhere.local_addr().unwrap())));
+    mine.write("tone.wav", wav(3));
+    let _origin = theirs.share_file("long.wav", wav(2000));
+    let peer = Served::start(mine, &["--limit-down", "1MB"]);
+    open_live(&browser, &peer.url);
+    peer.home.write("clip.webm", webm(&browser));
+    peer.home.done(&["share", "evil.pdf", "tone.wav", "clip.webm"]);
+    held_media_plays_in_the_page_and_under_its_address(&browser, &peer);
+    media_plays_while_it_is_downloaded(&browser, &peer);
+    scripts_of_a_pdf_reach_nothing(&browser, &peer, &elsewhere);
+    browser.close();
 }

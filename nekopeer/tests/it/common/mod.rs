@@ -1,26 +1,35 @@
 //! Helpers for the tests of the peer: folders, files, indexers and peers on free ports.
 #![allow(clippy::expect_used, reason = "a helper of tests fails by panicking")]
 
-use std::{
+pub(crate) use std::{
+    fs,
     net::SocketAddr,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
-use nekoindexer::{Indexer, IndexerHandle};
-use nekopeer::{
-    Condition, Config, DownloadError, DownloadOptions, Downloaded, Event, FileStatus, Peer, PeerHandle,
-    Progress, PublishOptions, PublishOutcome,
+pub(crate) use futures::future::join_all;
+pub(crate) use nekoindexer::{Indexer, IndexerHandle};
+pub(crate) use nekopeer::*;
+pub(crate) use nekoproto::{
+    limits::{STALL_TIMEOUT, TTL_DEFAULT},
+    transport::Security,
+    *,
 };
-use nekoproto::{Freshness, Mode, Policy, Staleness, VerifiedRecord, Version};
 use tempfile::TempDir;
+pub(crate) use tokio::sync::Notify;
 use tokio::sync::broadcast::{self, error::RecvError};
 
 pub(crate) mod http;
 
 pub(crate) use testkit::{
     eventually,
-    fake_indexer::{FakeIndexer, hit},
+    fake::{Fake, Habit, hit},
     goods::{CHUNK_BYTES, Goods, MIB, bytes},
     holder::{Holder, Question, blocking},
     network::{ANY_PORT, kept_port},
@@ -29,23 +38,19 @@ pub(crate) use testkit::{
     values::{forged, identity, name},
 };
 
-/// A policy with a bound of `secs` seconds in every mode.
 pub(crate) fn policy(mode: Mode, secs: u32) -> Policy {
     Policy::new(mode, secs, secs, Staleness::ServeStale).unwrap()
 }
 
-/// A running indexer on a free port.
 pub(crate) async fn indexer(neighbors: &[SocketAddr]) -> IndexerHandle {
     indexer_at(ANY_PORT, neighbors).await
 }
 
-/// A running indexer at this address.
 pub(crate) async fn indexer_at(listen: SocketAddr, neighbors: &[SocketAddr]) -> IndexerHandle {
     let neighbors = neighbors.iter().copied().map(Into::into).collect();
     Indexer::spawn(nekoindexer::Config { listen, neighbors, ..Default::default() }).await.unwrap()
 }
 
-/// The folder of one peer; it outlives the peer.
 #[derive(Clone)]
 pub(crate) struct Folder(Arc<TempDir>);
 
@@ -58,7 +63,6 @@ impl Folder {
         self.0.path().canonicalize().unwrap().join(text)
     }
 
-    /// Writes a file; creates its folders.
     pub(crate) fn write(&self, text: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path(text);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -80,7 +84,6 @@ impl Folder {
         found.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_none()).collect()
     }
 
-    /// The configuration of a serving peer with this folder.
     pub(crate) fn config(&self, indexers: &[SocketAddr]) -> Config {
         Config {
             indexers: indexers.iter().copied().map(Into::into).collect(),
@@ -89,12 +92,10 @@ impl Folder {
         }
     }
 
-    /// A peer with this folder, registered with all of these indexers.
     pub(crate) async fn peer(&self, indexers: &[SocketAddr]) -> Node {
         self.peer_with(indexers, |_| {}).await
     }
 
-    /// The same, with a changed configuration.
     pub(crate) async fn peer_with(&self, indexers: &[SocketAddr], change: impl FnOnce(&mut Config)) -> Node {
         let mut config = self.config(indexers);
         change(&mut config);
@@ -112,28 +113,24 @@ pub(crate) async fn network<const N: usize>() -> (IndexerHandle, [(Folder, Node)
     (indexer, peers.try_into().ok().unwrap())
 }
 
-/// A peer with a folder of its own, registered with all of these indexers.
 pub(crate) async fn peer(indexers: &[SocketAddr]) -> (Folder, Node) {
     let folder = Folder::new();
     let node = folder.peer(indexers).await;
     (folder, node)
 }
 
-/// A running peer, and its events that the test has not received.
 pub(crate) struct Node {
     pub(crate) peer: PeerHandle,
     events: broadcast::Receiver<Event>,
 }
 
 impl Node {
-    /// Starts a peer.
     pub(crate) async fn start(config: Config) -> Self {
         let peer = Peer::spawn(config).await.unwrap();
         let events = peer.events();
         Self { peer, events }
     }
 
-    /// Starts a peer and waits until it is registered with all its indexers.
     pub(crate) async fn registered(config: Config) -> Self {
         let mut left = config.indexers.clone();
         let mut node = Self::start(config).await;
@@ -163,17 +160,14 @@ impl Node {
         }
     }
 
-    /// Waits until this event happens.
     pub(crate) async fn sees(&mut self, expected: &Event) {
         self.event(|event| (event == expected).then_some(())).await;
     }
 
-    /// The events not received yet.
     pub(crate) fn unseen(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.events.try_recv().ok()).collect()
     }
 
-    /// Waits until the copy of `text` is outdated by version `newest`.
     pub(crate) async fn invalidated(&mut self, text: &str, newest: u64) {
         self.event(|event| match event {
             Event::Invalidated { name, newest: found, .. } => {
@@ -193,7 +187,6 @@ impl Node {
         self.peer.publish(paths, PublishOptions::default(), &Arc::default()).await.unwrap()
     }
 
-    /// The version in `text`'s place, and the newest that is known.
     pub(crate) async fn versions(&self, text: &str) -> (u64, Option<u64>) {
         let file = self.status(text).await.unwrap();
         (file.record.version.get(), file.newest.map(Version::get))
@@ -218,18 +211,15 @@ impl Node {
         self.peer.download(&name(text), options, &Arc::new(Progress::default())).await
     }
 
-    /// The status of `text`.
     pub(crate) async fn status(&self, text: &str) -> Option<FileStatus> {
         self.peer.files().await.into_iter().find(|file| file.record.name.as_str() == text)
     }
 
-    /// Waits until the copy of `text` is intact and has this freshness.
     pub(crate) async fn becomes(&self, text: &str, freshness: Freshness) {
         let wanted = Condition::Good(freshness);
         eventually(async || self.status(text).await.filter(|file| file.condition == wanted).map(drop)).await;
     }
 
-    /// Whether the copy of `text` is intact and has this freshness.
     pub(crate) async fn is(&self, text: &str, freshness: Freshness) -> bool {
         self.status(text).await.is_some_and(|file| file.condition == Condition::Good(freshness))
     }

@@ -1,16 +1,10 @@
 //! Programs on the hosts of an emulated network.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
-
 use testkit::lan::Lan;
 
 use super::{
-    Home, LIMIT, Running,
     indexer::{LISTENS, an_indexer},
-    until_within,
+    *,
 };
 
 /// Time limit for the network to mend itself, which takes 5 s where nothing else runs.
@@ -18,7 +12,6 @@ pub(crate) const SOON: Duration = LIMIT;
 /// What is shared unless a test says something else.
 pub(crate) const NAME: &str = "notes.md";
 
-/// An indexer on a host, with these neighbors; it serves.
 pub(crate) fn indexer(lan: &Lan, host: u8, listen: &str, neighbors: &[&str]) -> Running {
     let addrs: Vec<_> = [&[listen], neighbors].concat().iter().map(|addr| addr.parse().unwrap()).collect();
     let mut running = Running::start(lan.host(host).command(&an_indexer(&addrs)));
@@ -26,7 +19,6 @@ pub(crate) fn indexer(lan: &Lan, host: u8, listen: &str, neighbors: &[&str]) -> 
     running
 }
 
-/// A user's folder on a host, with an indexer that is given with every command.
 pub(crate) fn home(lan: &Lan, host: u8, indexer: &str) -> Home {
     Home::with(&["--indexer", indexer]).on(lan.host(host))
 }
@@ -37,16 +29,8 @@ pub(crate) fn home_that_discovers(lan: &Lan, host: u8) -> Home {
 }
 
 impl Home {
-    /// Shares these bytes as [`NAME`].
     pub(crate) fn shares(&self, bytes: impl AsRef<[u8]>) -> Running {
-        self.write(NAME, bytes);
-        self.share(&[NAME])
-    }
-
-    /// Publishes other bytes under [`NAME`]; another process serves.
-    pub(crate) fn updates(&self, bytes: impl AsRef<[u8]>) {
-        self.write(NAME, bytes);
-        self.done(&["share", NAME]);
+        self.share_file(NAME, bytes)
     }
 
     /// Gets `what`, which is [`NAME`] or a ticket of it, and expects these bytes. A command that does not find it is
@@ -66,7 +50,6 @@ impl Home {
         assert!(self.read(NAME) == bytes.as_ref(), "it has other bytes");
     }
 
-    /// Waits until the process that follows [`NAME`] here has these bytes in place.
     #[track_caller]
     pub(crate) fn has_soon(&self, following: &mut Running, bytes: &str) {
         let is_there = || fs::read(self.path(NAME)).is_ok_and(|now| now == bytes.as_bytes());

@@ -6,7 +6,6 @@ use nekoindexer::{Config, Indexer};
 
 /// Set for a process that is to be an indexer: its address and those of its neighbors.
 const BE_INDEXER: &str = "NEKO_TEST_INDEXER";
-/// The line that it prints once it serves.
 pub(crate) const LISTENS: &str = "the indexer listens";
 
 /// The process: it listens at the first of these addresses, and has the others as its neighbors.

@@ -1,15 +1,16 @@
 //! The schedule of faults: pure, decided by a seed.
 
-use std::{ops::Range, time::Duration};
+use std::ops::Range;
 
-use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
+use rand::Rng;
 
 use super::world::{INDEXERS, READERS};
+
+use crate::program::*;
 
 /// For how long a process is down, and a host cut off (longer than the bounds), in milliseconds.
 const DOWN_MS: Range<u64> = 0..3000;
 const CUT_MS: Range<u64> = 2500..6000;
-/// Longest time between two faults, in milliseconds.
 const BETWEEN_MS_MAX: u64 = 1000;
 
 /// A process, with its host if there is a network.
@@ -20,7 +21,6 @@ pub(super) enum Target {
     Indexer(usize),
 }
 
-/// What is done to a target for a while.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Harm {
     /// `kill -9`, and a start afterwards.
@@ -35,7 +35,6 @@ pub(super) enum Harm {
     Mute,
 }
 
-/// One fault.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fault {
     Harm(Target, Harm, Duration),

@@ -1,15 +1,10 @@
 //! The judge: whether a recorded history keeps the promises of docs/consistency.md. Pure. It accuses only what no
 //! order of events allows: an interval counts from the end of what began it to the beginning of what ended it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use crate::program::*;
 
-/// What happened, in the order in which it was recorded.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// When it was recorded, since the beginning.
     pub(super) at: Duration,
     pub(super) name: String,
     pub(super) event: Event,
@@ -17,21 +12,35 @@ pub(super) struct Entry {
 
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    /// These bytes are about to be published.
-    Begun { content: String },
+    Begun {
+        content: String,
+    },
     /// The command that published this version has ended.
-    Published { version: u64, content: String },
+    Published {
+        version: u64,
+        content: String,
+    },
     /// The origin was set back to what it was at that time, in which it did not know what it published later.
-    SetBack { to: Duration },
-    /// What a reader said of its copy.
-    Said { by: Reader, version: u64, content: String, fresh: Option<Fresh> },
-    /// The bytes that are in the place of the copy.
-    InPlace { by: Reader, content: String },
+    SetBack {
+        to: Duration,
+    },
+    Said {
+        by: Reader,
+        version: u64,
+        content: String,
+        fresh: Option<Fresh>,
+    },
+    InPlace {
+        by: Reader,
+        content: String,
+    },
     /// The bytes of a file that was in that place when it was opened, and may have been replaced since.
-    WasInPlace { by: Reader, content: String },
+    WasInPlace {
+        by: Reader,
+        content: String,
+    },
 }
 
-/// Who holds a copy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Reader {
     pub(super) number: usize,
@@ -39,7 +48,6 @@ pub(super) struct Reader {
     pub(super) drops: bool,
 }
 
-/// A copy was called fresh.
 #[derive(Clone, Debug)]
 pub(super) struct Fresh {
     pub(super) asked_at: Duration,
@@ -47,18 +55,15 @@ pub(super) struct Fresh {
     pub(super) bound: Duration,
 }
 
-/// A promise that was broken.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Broken {
     /// Of docs/consistency.md; `torn` if bytes in place are no version.
     pub(super) promise: &'static str,
-    /// The number of the entry that shows it.
     pub(super) step: usize,
     pub(super) name: String,
     pub(super) text: String,
 }
 
-/// All that is broken in this history, the first first.
 pub(super) fn judge(history: &[Entry]) -> Vec<Broken> {
     let mut broken = Vec::new();
     let names: BTreeSet<&str> = history.iter().map(|entry| entry.name.as_str()).collect();

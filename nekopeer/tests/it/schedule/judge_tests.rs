@@ -4,7 +4,6 @@ use super::*;
 
 const BOUND: Duration = Duration::from_secs(2);
 
-/// A history in steps of a second.
 #[derive(Default)]
 struct Story(Vec<Entry>);
 
@@ -39,7 +38,6 @@ impl Story {
         self.then(Event::InPlace { by, content: content.to_owned() })
     }
 
-    /// The promises that it breaks.
     fn breaks(self) -> Vec<&'static str> {
         judge(&self.0).into_iter().map(|broken| broken.promise).collect()
     }
@@ -107,8 +105,6 @@ fn bytes_that_are_no_version_are_torn() {
     assert_eq!(Story::default().published(1, "one").in_place("on").breaks(), ["torn"]);
     let by = Reader { number: 0, drops: false };
     let written_into = Event::WasInPlace { by, content: "twe".to_owned() };
-    assert_eq!(
-        Story::default().published(1, "one").published(2, "two").then(written_into).breaks(),
-        ["torn"]
-    );
+    let story = Story::default().published(1, "one").published(2, "two");
+    assert_eq!(story.then(written_into).breaks(), ["torn"]);
 }

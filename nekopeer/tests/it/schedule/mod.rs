@@ -12,14 +12,8 @@ mod seen;
 mod user;
 mod world;
 
-use std::{
-    env,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::{Duration, Instant},
-};
+use std::env;
 
-use rand::{RngExt, SeedableRng, rngs::StdRng};
 use testkit::machine::NETWORKS;
 
 use self::{
@@ -29,7 +23,8 @@ use self::{
     world::{FILES, HOSTS, READERS, World, pause},
 };
 
-/// How long the schedule lasts unless told otherwise.
+use crate::program::*;
+
 const SECONDS: u64 = 6;
 
 #[test]

@@ -1,17 +1,7 @@
 //! An emulated network: each host is a network namespace with one device, whose packets a thread carries with a
 //! delay, or drops. Nothing of it has a name outside this process, so it is gone when the process is.
 
-use std::{
-    collections::VecDeque,
-    error::Error,
-    net::{Ipv4Addr, SocketAddr},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread::{self, JoinHandle},
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, error::Error, net::Ipv4Addr, thread::JoinHandle};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use testkit::lan::Namespace;
@@ -19,13 +9,13 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 
 use super::faults::Harm;
 
+use crate::program::*;
+
 /// Time that a packet takes from a host to another: 50 ms there and back.
 const DELAY: Duration = Duration::from_millis(25);
-/// Bytes of a packet at most.
 const PACKET_MAX: u16 = 1400;
 /// The carrier looks this often whether it is to end.
 const IDLE: Duration = Duration::from_millis(50);
-/// Where processes listen; each has a host of its own.
 const PORT: u16 = 7707;
 
 type Failed = Box<dyn Error + Send + Sync>;
@@ -37,7 +27,6 @@ pub(super) struct Network {
     carrier: Option<JoinHandle<()>>,
 }
 
-/// A machine on the network.
 #[derive(Clone)]
 pub(super) struct Host {
     pub(super) addr: SocketAddr,
@@ -52,7 +41,6 @@ struct Wires {
 }
 
 impl Network {
-    /// A network of this many hosts, unless this machine does not allow it.
     pub(super) fn of(count: u8) -> Result<Self, Failed> {
         let made = (0..count).map(host).collect::<Result<Vec<_>, _>>()?;
         let (hosts, devices): (Vec<_>, Vec<_>) = made.into_iter().unzip();
@@ -84,7 +72,6 @@ impl Drop for Network {
     }
 }
 
-/// Makes a host.
 fn host(number: u8) -> Result<(Host, SyncDevice), Failed> {
     let namespace = Namespace::new()?;
     let addr = Ipv4Addr::new(10, 77, 0, number + 1);

@@ -1,29 +1,16 @@
 //! One process of a schedule: how it is started, asked, killed and paused.
 
-use std::{
-    fs,
-    net::SocketAddr,
-    path::Path,
-    process::{Command, Stdio},
-    sync::Mutex,
-    thread,
-    time::Duration,
-};
-
 use super::network::Host;
-use crate::program::{
-    Ended, Home, Running,
-    indexer::{LISTENS, an_indexer},
-};
+use crate::program::indexer::{LISTENS, an_indexer};
+
+use crate::program::*;
 
 /// Time limit of one command; a slower one counts as failed.
 const COMMAND_WITHIN: Duration = Duration::from_secs(15);
 
-/// A folder and the process that works on it.
 pub(super) struct Node {
     pub(super) home: Home,
     role: Role,
-    /// The host that it runs on, if not this one.
     host: Option<Host>,
     process: Mutex<Option<Running>>,
     /// Held while a command runs, and while the peer starts: a command that finds no running peer would be one.
@@ -31,20 +18,17 @@ pub(super) struct Node {
 }
 
 enum Role {
-    /// A peer, with the arguments that it is started with.
     Peer(Vec<String>),
     /// An indexer, with the addresses of itself and its neighbors.
     Indexer(Vec<SocketAddr>),
 }
 
 impl Node {
-    /// A running indexer.
     pub(super) fn indexer(addr: SocketAddr, others: &[SocketAddr], host: Option<Host>) -> Self {
         let role = Role::Indexer([&[addr], others].concat());
         Self::start_as(role, Home::with(&[]), host)
     }
 
-    /// A running peer that listens at `addr`.
     pub(super) fn peer(
         addr: SocketAddr,
         indexers: &[SocketAddr],
@@ -116,7 +100,6 @@ impl Node {
         process.as_ref().unwrap().signal("CONT");
     }
 
-    /// All that it printed so far.
     pub(super) fn output(&self) -> Option<String> {
         self.process.lock().unwrap().as_mut().map(Running::said)
     }

@@ -1,20 +1,15 @@
 //! What was published and what was said, from all threads, with a log of it for people.
 
-use std::{
-    collections::HashMap,
-    sync::Mutex,
-    time::{Duration, Instant},
-};
-
 use super::{
     judge::{Broken, Entry, Event, Fresh, Reader, judge},
     world::FILES,
 };
 
+use crate::program::*;
+
 /// Lines of the log that are printed when a promise is broken: the last ones that concern the file.
 const LOG_SHOWN: usize = 120;
 
-/// Everything that happened.
 pub(super) struct Record {
     began: Instant,
     facts: Mutex<Facts>,
@@ -25,7 +20,6 @@ struct Facts {
     entries: Vec<Entry>,
     faults: usize,
     log: Vec<String>,
-    /// What each said last of each file.
     said: HashMap<String, String>,
     /// A reader that never heard of the newest version.
     left_behind: Option<(String, String)>,
@@ -42,18 +36,15 @@ impl Record {
         facts.entries.push(Entry { at: self.began.elapsed(), name: name.to_owned(), event });
     }
 
-    /// These bytes are about to be published.
     pub(super) fn begun(&self, name: &str, content: String) {
         self.add(name, Event::Begun { content });
     }
 
-    /// The command of `who`, by which this version was published, has ended.
     pub(super) fn published(&self, who: &str, name: &str, version: u64, content: &str) {
         self.add(name, Event::Published { version, content: content.to_owned() });
         self.note(format!("{who}: {name} is version {version}"));
     }
 
-    /// The origin was set back to what it was at `when`.
     pub(super) fn set_back_to(&self, when: Instant) {
         let to = when.saturating_duration_since(self.began);
         FILES.iter().for_each(|(name, ..)| self.add(name, Event::SetBack { to }));
@@ -79,17 +70,14 @@ impl Record {
         }
     }
 
-    /// These bytes are in the place of the copy.
     pub(super) fn in_place(&self, by: &Reader, name: &str, content: String) {
         self.add(name, Event::InPlace { by: by.clone(), content });
     }
 
-    /// These bytes are in a file that was in the place of the copy.
     pub(super) fn was_in_place(&self, by: &Reader, name: &str, content: String) {
         self.add(name, Event::WasInPlace { by: by.clone(), content });
     }
 
-    /// The newest version of `name` that is known to be published.
     pub(super) fn newest(&self, name: &str) -> u64 {
         let facts = self.facts.lock().unwrap();
         let version = |entry: &Entry| match &entry.event {
@@ -99,19 +87,16 @@ impl Record {
         facts.entries.iter().filter_map(version).max().unwrap()
     }
 
-    /// Notes a fault, for the log.
     pub(super) fn fault(&self, text: String) {
         self.facts.lock().unwrap().faults += 1;
         self.note(text);
     }
 
-    /// Adds a line to the log.
     pub(super) fn note(&self, text: String) {
         let since = self.began.elapsed().as_secs_f64();
         self.facts.lock().unwrap().log.push(format!("{since:8.3} {text}"));
     }
 
-    /// A reader does not hear of the newest version of `name`.
     pub(super) fn left_behind(&self, name: &str, text: String) {
         self.facts.lock().unwrap().left_behind = Some((name.to_owned(), text));
     }
@@ -120,7 +105,6 @@ impl Record {
         !judge(&self.facts.lock().unwrap().entries).is_empty()
     }
 
-    /// Panics with the log if a promise was broken.
     pub(super) fn check(&self, seed: u64) {
         let facts = self.facts.lock().unwrap();
         let broken = judge(&facts.entries).into_iter().next();
@@ -149,7 +133,6 @@ impl Record {
         assert!(is_tried, "seed {seed}: nothing was tried: {}", self.summary());
     }
 
-    /// One line of figures.
     pub(super) fn summary(&self) -> String {
         let ([published, said, fresh, in_place], faults) = (self.counts(), self.facts.lock().unwrap().faults);
         format!(
@@ -157,7 +140,6 @@ impl Record {
         )
     }
 
-    /// Versions published, statements, those of a fresh copy, and files read.
     fn counts(&self) -> [usize; 4] {
         let facts = self.facts.lock().unwrap();
         let count = |is: fn(&Event) -> bool| facts.entries.iter().filter(|entry| is(&entry.event)).count();

@@ -1,12 +1,6 @@
 //! What commands say and what lies on disk, as the record takes it.
 
-use std::{
-    fs::File,
-    io::Seek,
-    time::{Duration, Instant},
-};
-
-use serde_json::Value;
+use std::io::Seek;
 
 use super::{
     judge::Reader,
@@ -14,14 +8,13 @@ use super::{
     record::Record,
     world::{FILES, READERS},
 };
-use crate::program::bytes;
 
-/// Whose copy it is.
+use crate::program::*;
+
 pub(super) fn who(reader: usize) -> Reader {
     Reader { number: reader, drops: READERS[reader].0 == "drop" }
 }
 
-/// The hash of all its bytes.
 pub(super) fn content_of(mut file: &File) -> String {
     let mut hasher = blake3::Hasher::new();
     file.rewind().unwrap();
@@ -29,7 +22,6 @@ pub(super) fn content_of(mut file: &File) -> String {
     hasher.finalize().to_string()
 }
 
-/// Publishes new bytes of a file; what the command says is recorded.
 pub(super) fn publish_at(node: &Node, who: &str, file: usize, seed: u64, record: &Record) {
     let (name, policy, _) = FILES[file];
     let size = usize::try_from(seed % 200_000).unwrap() + 1;
@@ -46,7 +38,6 @@ pub(super) fn publish_at(node: &Node, who: &str, file: usize, seed: u64, record:
     record.published(who, name, row["version"].as_u64().unwrap(), row["content"].as_str().unwrap());
 }
 
-/// Records what a reader says of its copy.
 pub(super) fn note_copy(record: &Record, row: &Value, reader: usize, asked_at: Instant) {
     let (name, version) = (row["name"].as_str().unwrap(), row["version"].as_u64().unwrap());
     let (.., bound) = FILES.iter().find(|(file, ..)| *file == name).unwrap();

@@ -1,25 +1,15 @@
 //! Random steps of two users: one publishes, edits, and publishes twice at once; the other follows with a command that
 //! fails, rolls back, touches copies and saves files in the folder of a set. Commands are killed and interrupted.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs::{self, File},
-    path::Path,
-    thread,
-    time::{Duration, Instant, SystemTime},
-};
-
-use rand::{RngExt, SeedableRng, rngs::StdRng};
+use std::time::SystemTime;
 
 use super::seconds;
 use crate::program::*;
 
-/// Longest time until a command is killed, in milliseconds.
 const CUT_MS_MAX: u64 = 400;
 /// The command of the follower fails while this file is there.
 const BAD: &str = "bad";
 
-/// Two users, and what they did.
 struct Users {
     indexers: Indexers,
     origin: Home,
@@ -29,9 +19,7 @@ struct Users {
     rng: StdRng,
     /// All bytes that were ever in the file of the origin, by their hash.
     written: BTreeSet<String>,
-    /// What was published, by version.
     published: BTreeMap<u64, String>,
-    /// What the reader saved in the folder of the set, by name.
     saved: BTreeMap<String, String>,
     log: Vec<String>,
 }
@@ -145,7 +133,6 @@ impl Users {
         self.serving = Some(self.origin.serve(&[]));
     }
 
-    /// Starts to follow, or ends that in one of three ways.
     fn follow(&mut self) {
         let Some(following) = self.following.take() else {
             let command = format!("sleep 0.05; test ! -e {BAD}");
@@ -247,11 +234,8 @@ impl Users {
             assert!(output.status.success(), "version {kept}: {output:?}: {:#?}", self.log);
             let content = blake3::hash(&output.stdout).to_string();
             assert!(self.written.contains(&content), "version {kept}: {:#?}", self.log);
-            assert!(
-                self.published.get(&kept).is_none_or(|known| *known == content),
-                "{kept}: {:#?}",
-                self.log
-            );
+            let is_known = self.published.get(&kept).is_none_or(|known| *known == content);
+            assert!(is_known, "{kept}: {:#?}", self.log);
         }
         drop(following);
         for name in self.saved.keys() {

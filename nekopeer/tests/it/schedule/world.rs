@@ -1,16 +1,5 @@
 //! The processes of a schedule, and what is done with them.
 
-use std::{
-    collections::HashMap,
-    fs::{self, File},
-    net::SocketAddr,
-    sync::Mutex,
-    thread,
-    time::{Duration, Instant},
-};
-
-use rand::{RngExt, rngs::StdRng};
-
 use super::{
     faults::{Fault, Harm, Target},
     network::{Host, Network},
@@ -18,9 +7,9 @@ use super::{
     record::Record,
     seen::{content_of, note_copy, publish_at, who},
 };
-use crate::program::kept_port;
 
-/// Number of indexers, all neighbors of each other.
+use crate::program::*;
+
 pub(super) const INDEXERS: usize = 3;
 /// What is published: name, policy flags, and the bound of the policy in seconds.
 pub(super) const FILES: [(&str, &[&str], u64); 4] = [
@@ -32,7 +21,6 @@ pub(super) const FILES: [(&str, &[&str], u64); 4] = [
 /// The readers: what each does with outdated copies, and its own bound in seconds.
 pub(super) const READERS: [(&str, Option<u64>); 5] =
     [("keep", None), ("refetch", None), ("drop", None), ("keep", Some(1)), ("refetch", Some(1))];
-/// Hosts of a network: one for each process.
 pub(super) const HOSTS: u8 = 9;
 
 /// Time for everybody to follow the last version once all is well.
@@ -59,7 +47,6 @@ pub(super) fn pause(ms: u64) {
 }
 
 impl Target {
-    /// The number of its host.
     fn host(self) -> usize {
         match self {
             Self::Indexer(number) => number,
@@ -70,7 +57,6 @@ impl Target {
 }
 
 impl World {
-    /// Starts everything, on hosts of their own if there is a network.
     pub(super) fn start(network: Option<Network>) -> Self {
         let host = |target: Target| network.as_ref().map(|network| network.host(target.host()));
         let reserved: Vec<_> = (0..HOSTS).map(|_| kept_port()).collect();
@@ -104,7 +90,6 @@ impl World {
         }
     }
 
-    /// Publishes new bytes of a file at the origin.
     pub(super) fn publish(&self, file: usize, seed: u64, record: &Record) {
         let _publishing = self.publishing.lock().unwrap();
         publish_at(&self.origin, "origin", file, seed, record);
@@ -143,7 +128,6 @@ impl World {
         }
     }
 
-    /// Does one fault, and ends it.
     pub(super) fn disturb(&self, fault: Fault, record: &Record) {
         record.fault(format!("{fault:?}"));
         match fault {

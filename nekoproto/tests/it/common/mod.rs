@@ -36,9 +36,7 @@ use tokio_util::{
 
 pub(crate) use self::{services::*, wire::*};
 
-/// What a peer writes.
 pub(crate) type ToIndexer = Envelope<Ask, PeerAnswer>;
-/// What an indexer writes.
 pub(crate) type ToPeer = Envelope<AskPeer, Answer>;
 
 /// A listening node that hands out every connection after its handshake.
@@ -51,12 +49,10 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Node 2 as an indexer.
     pub(crate) fn indexer(security: Security) -> Self {
         Self::of(endpoint(2, Role::Indexer, security), security)
     }
 
-    /// This node.
     pub(crate) fn of(endpoint: Arc<Endpoint>, security: Security) -> Self {
         let listener = endpoint.bind(ANY_PORT).unwrap();
         let addr = listener.local_addr();
@@ -70,7 +66,6 @@ impl Site {
         Self { endpoint, addr, accepted, security, _stop: stop.drop_guard() }
     }
 
-    /// The next connection whose handshake succeeded.
     pub(crate) async fn next(&mut self) -> Connection {
         self.accepted.recv().await.unwrap()
     }
@@ -93,7 +88,6 @@ impl Site {
         self.called_by_hand(seed, service).await.0
     }
 
-    /// The same, and a client that calls the peer.
     pub(crate) async fn called_by_hand(&mut self, seed: u16, service: Indexer) -> (Wire, PeerServiceClient) {
         let (Connection { io, .. }, accepted) = self.connect(seed, Purpose::Control).await;
         let account = accepted.account.clone();
@@ -101,7 +95,6 @@ impl Site {
         (Wire { io, account, driver: tokio::spawn(driver) }, to_peer)
     }
 
-    /// Bytes of the budget that are used.
     pub(crate) fn used(&self) -> usize {
         self.endpoint.budget().used()
     }
@@ -116,17 +109,14 @@ pub(crate) async fn connected(security: Security, role: Role, purpose: Purpose) 
     Site::of(endpoint(2, role, security), security).connect(1, purpose).await
 }
 
-/// A connection to an indexer, written by hand.
 pub(crate) struct Wire {
     pub(crate) io: NodeIo,
     /// What the indexer keeps for the peer.
     pub(crate) account: budget::Account,
-    /// Runs the indexer's end.
     pub(crate) driver: JoinHandle<()>,
 }
 
 impl Wire {
-    /// Writes frames, all at once.
     pub(crate) async fn write(&mut self, envelopes: impl IntoIterator<Item = ToIndexer>) {
         let frames = envelopes.into_iter().flat_map(|envelope| frames::frame(&envelope).unwrap());
         frames::write(&mut self.io, &frames.collect::<Vec<u8>>()).await;
@@ -137,12 +127,10 @@ impl Wire {
         self.write(ids.into_iter().map(|id| search(id, text))).await;
     }
 
-    /// The next frame.
     pub(crate) async fn next(&mut self) -> ToPeer {
         codec::decode(&read_body(&mut self.io).await).unwrap()
     }
 
-    /// The id of the next call, which must be one.
     pub(crate) async fn next_call(&mut self) -> u64 {
         let ToPeer::Request { id, .. } = self.next().await else { panic!("no request") };
         id
@@ -153,7 +141,6 @@ impl Wire {
         reads(&mut self.io, &answered(id, messages)).await;
     }
 
-    /// Searches, and is answered.
     pub(crate) async fn is_served(&mut self, id: u64) {
         self.search([id], "abc").await;
         self.answers(id, 3).await;
@@ -175,17 +162,18 @@ impl Wire {
     }
 }
 
-/// A search for `text`, as it is sent.
 pub(crate) fn search(id: u64, text: &str) -> ToIndexer {
     ToIndexer::Request { id, deadline_ms: 60_000, call: Ask::Search { name: name(text) } }
 }
 
-/// The answer to a search, as it is sent.
 pub(crate) fn answered(id: u64, messages: u32) -> ToPeer {
     ToPeer::Response { id, answer: Ok(Answer::Search(Ok(reply(messages)))) }
 }
 
-/// The acknowledgement of an invalidation, as it is sent.
 pub(crate) fn acknowledged(id: u64) -> ToIndexer {
     ToIndexer::Response { id, answer: Ok(PeerAnswer::Invalidate(Ok(()))) }
+}
+
+pub(crate) async fn calls_work(client: &IndexerServiceClient) {
+    assert_eq!(client.search(patient(), name("abc")).await.unwrap(), Ok(reply(3)));
 }

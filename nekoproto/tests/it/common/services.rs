@@ -12,23 +12,17 @@ use control::Driver;
 /// What the answer to `work` takes; ten times as long in a debug build, as all else there.
 pub(crate) const WORK: Duration = Duration::from_micros(if cfg!(debug_assertions) { 1000 } else { 100 });
 
-/// What happened to a handler that never answers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// It began.
     Waiting,
-    /// It was dropped.
     Dropped,
 }
 
-/// Events that nobody may listen to.
 pub(crate) type Events = mpsc::UnboundedReceiver<Event>;
 
-/// Tells when a waiting handler is dropped.
 struct Waiting(mpsc::UnboundedSender<Event>);
 
 impl Waiting {
-    /// Tells that a handler waits.
     fn begin(events: mpsc::UnboundedSender<Event>) -> Self {
         let _ = events.send(Event::Waiting); // nobody listens in most tests
         Self(events)
@@ -52,13 +46,11 @@ pub(crate) struct Indexer {
 }
 
 impl Indexer {
-    /// The service, and what its handlers do.
     pub(crate) fn new() -> (Self, Events) {
         let (events, seen) = mpsc::unbounded_channel();
         (Self { events, nested: Arc::default(), late: CancellationToken::new() }, seen)
     }
 
-    /// From now on it answers those who asked for `late`.
     pub(crate) fn answer_late(&self) {
         self.late.cancel();
     }
@@ -120,7 +112,6 @@ impl Indexer {
 pub(crate) struct Peer(mpsc::UnboundedSender<Event>);
 
 impl Peer {
-    /// The service, and what its handlers do.
     pub(crate) fn new() -> (Self, Events) {
         let (events, seen) = mpsc::unbounded_channel();
         (Self(events), seen)
@@ -141,7 +132,6 @@ impl Peer {
     }
 }
 
-/// A refusal that carries a number.
 fn too_many(count: usize) -> Refusal {
     Refusal::TtlTooLarge(u8::try_from(count).unwrap_or(u8::MAX))
 }
@@ -154,7 +144,6 @@ pub(crate) fn verdict(held: &Held) -> Verdict {
     Verdict::Newer(Box::new(record(7, held.name.as_str(), held.version.get() + 1)))
 }
 
-/// A reply without hits that carries a number.
 pub(crate) fn reply(messages: u32) -> QueryReply {
     QueryReply { complete: true, messages, ..QueryReply::default() }
 }
@@ -183,7 +172,6 @@ pub(crate) fn big_reply() -> QueryReply {
     REPLY.clone()
 }
 
-/// What a peer asks about.
 pub(crate) fn held(name: FileName, version: u64) -> Held {
     Held { name, version: Version::new(version).unwrap(), content: ContentHash::from_bytes([7; 32]) }
 }

@@ -6,7 +6,6 @@ use tokio::io::AsyncRead;
 
 use super::*;
 
-/// A hello of the node with this seed.
 pub(crate) fn hello(seed: u16) -> Hello {
     Hello {
         node: identity(seed).id(),
@@ -32,7 +31,6 @@ pub(crate) fn message(body: &impl Serialize) -> Vec<u8> {
     message_of(PROTOCOL_VERSION, body)
 }
 
-/// One message of the handshake.
 pub(crate) fn message_of(version: u16, body: &impl Serialize) -> Vec<u8> {
     let body = codec::encode(body).unwrap();
     [header(version, u16::try_from(body.len()).unwrap()), body].concat()
@@ -58,7 +56,6 @@ pub(crate) fn proof(seed: u16, side: u8, sent_by_dialer: &[u8], sent_by_listener
     message(&(64u8, first, <&[u8; 32]>::try_from(second).unwrap()))
 }
 
-/// Sends `bytes` over a new connection.
 pub(crate) async fn send_raw(addr: SocketAddr, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(addr).await.unwrap();
     stream.write_all(bytes).await.unwrap();

@@ -75,9 +75,8 @@ fn numbers_out_of_range_are_named() {
     assert_eq!(refused(|s| s.indexers = 0), "the number of indexers must be 1 to 256, not 0");
     assert_eq!(refused(|s| s.clients = 0), "the number of clients must be 1 to 10000, not 0");
     assert_eq!(refused(|s| s.ttl_hops = 17), "the TTL must be 0 to 16, not 17");
-    assert_eq!(
-        refused(|s| (s.indexers, s.holders) = (5, 6)),
-        "the number of holders of a file must be 1 to 5, not 6"
+    assert!(
+        refused(|s| (s.indexers, s.holders) = (5, 6)).ends_with("holders of a file must be 1 to 5, not 6")
     );
     assert!(refused(|s| s.load.miss = 1.1).contains("1.1"));
     assert!(refused(|s| s.load.miss = f64::NAN).contains("NaN"));
@@ -86,9 +85,8 @@ fn numbers_out_of_range_are_named() {
     }
     assert!(refused(|s| (s.indexers, s.holders) = (20, 9)).contains("must be 1 to 8"));
     assert!(refused(|s| s.indexers = 66).contains("65 neighbors"));
-    assert!(
-        refused(|s| (s.load.topology, s.load.degree) = (Topology::Random, usize::MAX)).contains("degree")
-    );
+    let endless = |s: &mut Scenario| (s.load.topology, s.load.degree) = (Topology::Random, usize::MAX);
+    assert!(refused(endless).contains("degree"));
     assert!(refused(|s| s.load.requests = REQUESTS_MAX).contains("too many"));
     assert!(refused(|s| (s.clients, s.load.requests) = (10_000, usize::MAX / 2)).contains("requests"));
 }

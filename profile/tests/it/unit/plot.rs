@@ -16,10 +16,6 @@ fn a_picture_is_written_in_both_formats_with_its_own_font() {
     let svg = std::fs::read_to_string(&written[0]).unwrap();
     assert!(svg.contains(">\ntitle\n<"), "{svg}");
     assert_eq!(std::fs::read(&written[1]).unwrap()[..4], *b"\x89PNG");
-}
-
-#[test]
-fn a_folder_that_is_not_there_is_named() {
     let error = save(Path::new("/nowhere/at/all"), "nothing", &nothing()).unwrap_err().to_string();
     assert!(error.contains("/nowhere/at/all/nothing.svg"), "{error}");
 }
@@ -49,12 +45,8 @@ fn labels_of_an_axis_are_told_apart_and_do_not_touch() {
             let label = text.lines().nth(1).unwrap();
             if label.parse::<f64>().is_ok() {
                 let is_along = at("text-anchor") == "middle";
-                labels.push((
-                    is_along,
-                    at("x").parse::<usize>().unwrap(),
-                    at("y").parse::<usize>().unwrap(),
-                    label,
-                ));
+                let [x, y] = ["x", "y"].map(|key| at(key).parse::<usize>().unwrap());
+                labels.push((is_along, x, y, label));
             }
         }
         labels.sort_unstable();
@@ -63,10 +55,8 @@ fn labels_of_an_axis_are_told_apart_and_do_not_touch() {
         for pair in along.windows(2) {
             let [(_, x, _, label), (_, next_x, _, next)] = pair else { unreachable!() };
             let wide = (label.len() + next.len()) * DIGIT_PX / 2;
-            assert!(
-                label != next && x + wide < *next_x,
-                "{seconds} s: {label:?} at {x}, {next:?} at {next_x}"
-            );
+            let are_apart = label != next && x + wide < *next_x;
+            assert!(are_apart, "{seconds} s: {label:?} at {x}, {next:?} at {next_x}");
         }
         for pair in up.windows(2) {
             let [(_, x, _, label), (_, next_x, _, next)] = pair else { unreachable!() };

@@ -7,7 +7,7 @@ use std::{
 
 use fastcdc::v2020::FastCDC;
 use proptest::prelude::*;
-use rand::{RngExt, SeedableRng, rngs::StdRng};
+use testkit::goods::bytes as random;
 
 use super::*;
 
@@ -55,12 +55,6 @@ fn by_many(bytes: &Vec<u8>, cut: Cut, span_bytes: u64, workers: usize) -> Found 
     .unwrap();
     assert_eq!(counted.into_inner(), bytes.len() as u64, "each byte is counted once");
     found
-}
-
-fn random(seed: u64, len: usize) -> Vec<u8> {
-    let mut bytes = vec![0; len];
-    StdRng::seed_from_u64(seed).fill(bytes.as_mut_slice());
-    bytes
 }
 
 /// Data whose cuts agree soon, late or never: random, constant, periodic, and mixtures.
