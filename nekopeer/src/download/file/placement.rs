@@ -70,30 +70,31 @@ fn place_all(
     }
     let keep = |file: &Complete<'_>| match file.landing.replaceable {
         Some(_) => catalogue.keep_before(file.name(), file.manifest),
-        None => Ok(()),
+        None => Ok(false),
     };
     let kept: Vec<_> = files.iter().map(keep).collect();
     let wanted = zip(&files, &kept).filter(|(_, kept)| kept.is_ok());
     let placing = catalogue.place(wanted.map(|(file, _)| file.to_place()))?;
     let (mut moved, mut copies, mut folders) = (Vec::new(), Vec::with_capacity(files.len()), HashSet::new());
     for (Complete { mut copy, partial, landing, .. }, kept) in zip(files, kept) {
-        let checked = kept.and_then(|()| placing.check(&copy.entry.record.name));
-        let stamp =
-            checked.map_err(DownloadError::from).and_then(|()| Ok(partial.rename(landing.replaceable)?));
-        moved.push(stamp.map(|stamp| {
+        let place = |keeps| {
+            placing.check(&copy.entry.record.name)?;
+            Ok((partial.rename(landing.replaceable)?, keeps))
+        };
+        moved.push(kept.map_err(DownloadError::from).and_then(place).map(|(stamp, keeps)| {
             copy.entry.stamp = stamp;
             folders.extend(copy.entry.path.parent().map(Path::to_owned));
             let entry = copy.entry.clone();
             copies.push(copy);
-            (entry, landing.replaceable.is_some() || landing.passed_over.is_some())
+            (entry, keeps)
         }));
     }
     folders.iter().for_each(|folder| sync_folder(folder));
     let mut stored = catalogue.put_copies(copies)?.into_iter();
     let ended = moved.into_iter().map(|moved| {
-        let (entry, is_replaced) = moved?;
+        let (entry, keeps) = moved?;
         stored.next().unwrap_or(Ok(()))?; // one for each that was moved
-        if is_replaced && let Err(error) = catalogue.trim_kept(&entry.record.name) {
+        if keeps && let Err(error) = catalogue.trim_kept(&entry.record.name) {
             tracing::warn!(%error, "earlier versions are kept longer than wanted"); // until the next one
         }
         Ok(entry)

@@ -158,20 +158,20 @@ impl Catalogue {
         Ok(self.kept(name)?.into_iter().filter_map(open).collect())
     }
 
-    /// Keeps the version of `name` that stands in its place, if the reader wants that, before a file with the chunks of
-    /// `next` takes it. What another program changed in the file is not kept. Blocking.
-    pub(crate) fn keep_before(&self, name: &FileName, next: &Manifest) -> Result<(), CatalogueError> {
+    /// Keeps the version of `name` that stands in its place before a file with the chunks of `next` takes it, if the reader
+    /// wants that, which is returned. What another program changed in the file is not kept. Blocking.
+    pub(crate) fn keep_before(&self, name: &FileName, next: &Manifest) -> Result<bool, CatalogueError> {
         if self.reader(name)?.keep == 0 {
-            return Ok(());
+            return Ok(false);
         }
-        let Some(mut version) = self.in_place(name)? else { return Ok(()) };
+        let Some(mut version) = self.in_place(name)? else { return Ok(true) };
         version.sequence = self.kept(name)?.first().map_or(0, |last| last.sequence + 1);
         let here = self.chunks(&version, true)?;
-        if self.fill_pack(&mut version, next, &here)? {
-            return self.change_kept(&[version], &[]);
+        match self.fill_pack(&mut version, next, &here)? {
+            true => self.change_kept(&[version], &[])?,
+            false => tracing::warn!(%name, "the version before is not kept: it was changed on disk"),
         }
-        tracing::warn!(%name, "the version before is not kept: it was changed on disk");
-        Ok(())
+        Ok(true)
     }
 
     /// Removes what is kept of `name` beyond what the reader wants, the oldest first, and the version that stands in its
