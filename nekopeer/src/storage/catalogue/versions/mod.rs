@@ -239,7 +239,8 @@ impl Catalogue {
                 }
                 Ok(())
             });
-            filled.and_then(|()| pack.sync_all()).inspect_err(|_| drop(pack.set_len(before)))?; // the disk may be full
+            // The disk may be full.
+            filled.and_then(|()| pack.sync_all()).inspect_err(|_| drop(pack.set_len(before)))?;
             File::open(folder)?.sync_all()?;
             Manifest::new(has).map_err(io::Error::other)
         };
