@@ -181,9 +181,10 @@ fn what_is_kept_can_be_read_after_any_steps_forward_and_back() {
                 }
             }
             world.check();
-            if random.random_ratio(1, 8) {
-                world.accept();
-                world.leave_a_rest();
+            match random.random_range(0..8) {
+                0 => world.accept(),
+                1..3 => world.leave_a_rest(),
+                _ => {}
             }
         }
         world.keep(1, None);
