@@ -134,7 +134,7 @@ fn in_its_place(library: &Library, held: &Entry, passed_over: PassedOver) -> Lan
 
 #[cfg(test)]
 mod tests {
-    use std::{ops::ControlFlow, pin::pin};
+    use std::pin::pin;
 
     use nekoproto::Manifest;
 
@@ -157,14 +157,13 @@ mod tests {
         kills::download(library, 2, Killed::Never);
         let progress = Arc::default();
         let mut restoring = pin!(peer.downloader.restore(name, None, None, &progress));
-        let mut step = async || {
+        let mut done = None;
+        while done.is_none() {
             tokio::select! {
                 biased;
-                done = &mut restoring => ControlFlow::Break(done),
-                () = tokio::task::yield_now() => ControlFlow::Continue(()),
+                ended = &mut restoring => done = Some(ended.unwrap()),
+                () = tokio::task::yield_now() => {}
             }
-        };
-        while step().await.map_break(Result::unwrap).is_continue() {
             let passed = catalogue.reader(name).unwrap().passed_over;
             let held = catalogue.get(name).unwrap().record.version;
             assert!(passed.is_none() || held == Version::FIRST, "{passed:?}, and version {held} is there");

@@ -37,7 +37,7 @@ use self::{
 use crate::{
     state::{copies::Copies, outdated::Outdated, readers::Readers},
     storage::{
-        catalogue::{Catalogue, versions::lent::Lent},
+        catalogue::{Catalogue, Lent},
         lock::DataLock,
         share_folder::ShareFolder,
     },

@@ -25,7 +25,7 @@ mod schema;
 mod tables;
 mod trees;
 mod untold;
-pub(crate) mod versions;
+mod versions;
 mod withdraw;
 mod write;
 
@@ -56,7 +56,7 @@ pub(crate) use self::{
     salvage::{Examined, Salvaged, examine},
     tables::{Page, PageStart},
     trees::{Tree, TreeFile, Trees},
-    versions::EarlierVersion,
+    versions::{EarlierVersion, lent::Lent},
     withdraw::{Gone, WITHDRAWALS_MAX, Withdrawal},
 };
 

@@ -43,7 +43,7 @@ impl Lent {
 
     /// Adds a version; those that were not asked for longest make room for it.
     fn add(&self, version: EarlierVersion, now: Instant) {
-        let files = version.at.iter().map(|at| Arc::as_ptr(&at.file)).collect::<HashSet<_>>().len();
+        let files = version.at.iter().map(|(file, _)| Arc::as_ptr(file)).collect::<HashSet<_>>().len();
         let mut lent = self.0.lock();
         lent.push((now, files, Arc::new(version)));
         while lent.len() > LENT_MAX

@@ -4,7 +4,7 @@
 //! Invariant: the chunks of a kept version are in the packs with its sequence number or a later one, and in the file in
 //! its place. So the first one can be removed at any time, and so can the pack of a version that is in its place again.
 
-pub(crate) mod lent;
+pub(super) mod lent;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -45,22 +45,8 @@ pub(crate) struct EarlierVersion {
 }
 
 /// Where a chunk is.
-#[derive(Clone, Debug)]
-struct At {
-    file: Arc<File>,
-    offset: u64,
-    len: u32,
-}
-
+type At = (Arc<File>, ByteRange);
 type Chunks = HashMap<ChunkHash, At>;
-
-impl At {
-    /// Reads the chunk; whether it is there. Blocking.
-    fn has(&self, chunk: &ChunkHash, buffer: &mut Vec<u8>) -> bool {
-        buffer.resize(self.len as usize, 0);
-        self.file.read_exact_at(buffer, self.offset).is_ok() && hash(buffer) == *chunk
-    }
-}
 
 impl EarlierVersion {
     /// `None` if a manifest is damaged.
@@ -93,8 +79,8 @@ impl EarlierVersion {
             for index in self.manifest.chunks_in(asked.clone()) {
                 let chunk = self.manifest.range(index);
                 let (start, end) = (chunk.start.max(asked.start), chunk.end.min(asked.end));
-                let At { file, offset, .. } = &self.at[index];
-                let range = ByteRange { offset: offset + (start - chunk.start), len: end - start };
+                let (file, at) = &self.at[index];
+                let range = ByteRange { offset: at.offset + (start - chunk.start), len: end - start };
                 parts.push((Arc::clone(file), range));
             }
         }
@@ -118,11 +104,11 @@ impl Catalogue {
         if !versions.iter().chain([&held]).any(|version| is_wanted(&version.entry.record)) {
             return Ok(Vec::new());
         }
-        let found = open_file(&held.entry.path).and_then(|file| file.metadata());
+        let found = fs::metadata(&held.entry.path);
         let is_unchanged = found.is_ok_and(|found| Stamp::of(&found) == held.entry.stamp);
         let is_read = is_read && !is_unchanged && !versions.is_empty();
         let (mut chunks, mut buffer) = (self.chunks(&held, is_unchanged || is_read)?, Vec::new());
-        chunks.retain(|chunk, at| !is_read || at.has(chunk, &mut buffer));
+        chunks.retain(|chunk, at| !is_read || is_there(at, chunk, &mut buffer));
         versions.insert(0, held);
         versions.retain_mut(|version| is_wanted(&version.entry.record) && version.open(&chunks));
         Ok(versions)
@@ -143,9 +129,8 @@ impl Catalogue {
         let mut chunks = Chunks::new();
         for (file, manifest) in &files {
             for (index, chunk) in manifest.chunks().iter().enumerate() {
-                let at =
-                    || At { file: Arc::clone(file), offset: manifest.range(index).start, len: chunk.len };
-                chunks.entry(chunk.hash).or_insert_with(at);
+                let range = ByteRange { offset: manifest.range(index).start, len: chunk.len.into() };
+                chunks.entry(chunk.hash).or_insert_with(|| (Arc::clone(file), range));
             }
         }
         Ok(chunks)
@@ -232,7 +217,7 @@ impl Catalogue {
             let pack = open_private(&path, File::options().write(true).create(before == 0).truncate(false))?;
             let (mut end, mut buffer) = (before, Vec::new());
             let filled = lacking.iter().try_for_each(|chunk| {
-                if here.get(&chunk.hash).is_some_and(|at| at.has(&chunk.hash, &mut buffer)) {
+                if here.get(&chunk.hash).is_some_and(|at| is_there(at, &chunk.hash, &mut buffer)) {
                     pack.write_all_at(&buffer, end)?;
                     end += u64::from(chunk.len);
                     has.push(*chunk);
@@ -292,6 +277,12 @@ impl Catalogue {
         let digits = &blake3::hash(name.as_bytes()).to_hex()[..DIGITS];
         self.packs.join(format!("{digits}-{sequence}"))
     }
+}
+
+/// Reads this chunk; whether it is there. Blocking.
+fn is_there((file, at): &At, chunk: &ChunkHash, buffer: &mut Vec<u8>) -> bool {
+    buffer.resize(usize::try_from(at.len).unwrap_or(usize::MAX), 0);
+    file.read_exact_at(buffer, at.offset).is_ok() && hash(buffer) == *chunk
 }
 
 #[cfg(test)]
