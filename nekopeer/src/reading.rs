@@ -38,7 +38,6 @@ use crate::{
 const FETCHES_MAX: usize = 64;
 /// MiB that are fetched at once: they stand on the disk until they are read. What is longer is fetched alone.
 const FETCHED_MIB_MAX: u32 = 4096;
-/// Bytes of a fetched file that travel together.
 const PIECE_BYTES: usize = 128 * 1024;
 /// How long a reader may let the next piece wait before another gets its slot, if all are taken.
 pub(crate) const SLOW_AFTER: Duration = Duration::from_secs(2);
@@ -80,34 +79,28 @@ pub(crate) struct Fetch {
     task: AbortOnDropHandle<Option<Option<Result<Downloaded, DownloadError>>>>,
 }
 
-/// Why a name cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadError {
     #[error(transparent)]
     Download(#[from] DownloadError),
-    /// A file that this peer publishes was changed on its disk.
     #[error("{0} was changed on disk since it was shared here: share it again")]
     Changed(FileName),
-    /// The policy of a held copy forbids reading it.
     #[error(
         "the copy of {0} is not known to be the newest version any more, its policy forbids to hand it out, and a \
          newer one cannot be had: try again when its origin is reachable"
     )]
     PastBound(FileName),
-    /// Too much is fetched already.
     #[error(
         "{FETCHES_MAX} files are looked for or fetched for others already, or as much as {FETCHED_MIB_MAX} MiB with \
          this one: try again later"
     )]
     Busy,
-    /// The disk has no room for what would be fetched.
     #[error(
         "the disk of {0} has no room for the file, which stands there until it is read: free some space, or read a part"
     )]
     NoDisk(String),
     #[error("it was read too slowly while others waited: read it faster")]
     TooSlow,
-    /// This peer is about to end.
     #[error("this peer is about to end")]
     Ending,
 }

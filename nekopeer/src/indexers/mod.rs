@@ -41,7 +41,6 @@ use crate::{
     storage::remembered::Home,
 };
 
-/// Time limit for withdrawing everything when the peer shuts down.
 const FAREWELL_WITHIN: Duration = Duration::from_secs(2);
 /// Interval between looks at files on disk, and the number of files looked at each time: 10^5 files are looked
 /// at in seven minutes, for less than a thousandth of a core.

@@ -35,9 +35,7 @@ use crate::{
     },
 };
 
-/// Time limit for a reply to a registration or a renewal.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// Assumed lease until the indexer grants one.
 const LEASE_FIRST: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -50,16 +48,13 @@ pub(super) struct Session {
 #[derive(Debug)]
 struct Worker {
     index: IndexerIndex,
-    /// The addresses of all indexers of this peer.
     all: Arc<[SocketAddr]>,
     library: Arc<Library>,
     link: Link<IndexerServiceClient>,
     registrations: Arc<Mutex<Registrations>>,
-    /// Notified when there are changes to register.
     changed: Notify,
     /// Sends when a change was acknowledged, or failed.
     told: watch::Sender<()>,
-    /// Since when the indexer is waited for.
     asked_at: Mutex<Option<Instant>>,
     lease_ms: AtomicU64,
     /// The indexer cannot list this peer over the current connection, as others could not reach it.
@@ -128,7 +123,6 @@ impl Session {
         self.worker.link.tried().await;
     }
 
-    /// Wakes the session: there are changes to register.
     pub(super) fn wake(&self) {
         self.worker.changed.notify_one();
     }

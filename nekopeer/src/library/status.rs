@@ -199,7 +199,6 @@ impl Library {
     }
 }
 
-/// What is wrong with the file on disk, if anything. Blocking.
 pub(crate) fn on_disk(entry: &Entry) -> Option<Condition> {
     damage(entry, &mut Looker::default())
 }

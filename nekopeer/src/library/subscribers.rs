@@ -46,7 +46,6 @@ struct Table {
     began: Instant,
     /// Hash of the name and index of the holder -> its subscription.
     ends: BTreeMap<(u64, u32), Subscription>,
-    /// The one that was looked at last.
     swept: (u64, u32),
     /// Until when a peer may hold a fresh copy that was not subscribed for want of room.
     refused_until: u64,

@@ -25,7 +25,6 @@ use crate::{
     util::clock,
 };
 
-/// Maximum number of origins asked concurrently.
 pub(crate) const ORIGINS_AT_ONCE: usize = 64;
 /// Addresses of an origin that are tried before the indexers are asked for more.
 const ADDRESSES_TRIED: usize = 2;

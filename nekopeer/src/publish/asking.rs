@@ -13,20 +13,17 @@ use crate::indexers::Indexers;
 /// say in time shows when the version is registered.
 pub(super) const ASKING_MAX: Duration = Duration::from_secs(1);
 
-/// Asks for one publish.
 pub(super) struct Asking {
     runtime: Handle,
     indexers: Arc<Indexers>,
 }
 
-/// Names that the network was asked for.
 pub(super) struct Asked {
     known: Arc<Mutex<HashMap<FileName, VerifiedRecord>>>,
     task: JoinHandle<()>,
 }
 
 impl Asking {
-    /// Asks in tasks of the current runtime.
     pub(super) fn new(indexers: &Arc<Indexers>) -> Self {
         Self { runtime: Handle::current(), indexers: Arc::clone(indexers) }
     }

@@ -26,9 +26,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct NamedFile {
     pub(crate) name: FileName,
-    /// An absolute path.
     pub(crate) path: PathBuf,
-    /// Its size in bytes when it was listed.
     pub(crate) size: u64,
 }
 
@@ -110,7 +108,6 @@ pub(crate) fn list_tree(
     Ok(())
 }
 
-/// Removes those that are listed again.
 fn each_once(files: &mut Vec<Listed>) -> Result<(), PublishError> {
     let mut by_name: Vec<usize> = (0..files.len()).collect();
     // Stable: of a name the file that is named stays first, or the first one.

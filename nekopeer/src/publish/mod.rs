@@ -105,7 +105,6 @@ impl Publishing {
 }
 
 impl PublishOutcome {
-    /// Takes over the next piece.
     pub(crate) fn add(&mut self, piece: Self) {
         let Self { published, unchanged, copies, unshared, skipped, failed, indexers_told, is_confirmed } =
             piece;
@@ -124,7 +123,6 @@ pub(crate) struct Publisher {
     library: Arc<Library>,
     indexers: Arc<Indexers>,
     peers: Arc<Peers>,
-    /// The default policy.
     policy: Policy,
 }
 

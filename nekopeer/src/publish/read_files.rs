@@ -34,20 +34,16 @@ const BATCH_FILES_MAX: usize = 1024;
 /// Maximum size of the files in one commit, in bytes, unless a single file is larger. It bounds the
 /// manifests to a few MiB, and the loss when a long publish is interrupted.
 const BATCH_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// Maximum number of batches waiting to be stored.
 const BATCHES_WAITING_MAX: usize = 1;
 
-/// What is to be published.
 pub(super) enum What {
     /// Files and folders, the name of a single file, and what in folders is published.
     Paths(Vec<PathBuf>, Option<FileName>, Rules),
     /// A folder that becomes a set, its name, what of it is published, and whether nobody names it now.
     Set(Vec<PathBuf>, Option<FileName>, Rules, bool),
-    /// Files that have to be as they were seen.
     Seen(Vec<(NamedFile, Stamp)>),
 }
 
-/// What was found at a file's path.
 enum Seen {
     /// Published before, and its stamp proves that nothing changed.
     Unchanged(VerifiedRecord),
@@ -70,7 +66,6 @@ struct Unknown {
 /// Files that were read, and the names that the network was asked for.
 type Batch = (Vec<(NamedFile, Seen)>, Asked);
 
-/// Reads the files of one publish.
 struct Reader<'a> {
     library: &'a Arc<Library>,
     asking: &'a Asking,
@@ -86,7 +81,6 @@ struct Reader<'a> {
     failure: OnceLock<Arc<CatalogueError>>,
 }
 
-/// What one batch came to.
 pub(super) struct Stored {
     pub(super) outcome: PublishOutcome,
     /// The newer versions of unchanged files that the network knows.

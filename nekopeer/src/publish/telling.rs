@@ -18,7 +18,6 @@ use tracing::debug;
 use super::Publisher;
 use crate::util::clock;
 
-/// Maximum number of subscribers told concurrently.
 const TOLD_AT_ONCE: usize = 64;
 /// Minimum and maximum pause before those that did not acknowledge are told again.
 const AGAIN_MIN: Duration = Duration::from_millis(250);

@@ -17,11 +17,9 @@ pub(crate) struct Tree {
     /// Its absolute path, without symbolic links.
     root: PathBuf,
     pub(super) base: Base,
-    /// What of it is published.
     pub(crate) filter: Filter,
 }
 
-/// What a tree is, and how its files are named.
 #[derive(Clone, Debug)]
 pub(super) enum Base {
     File(FileName),
@@ -91,7 +89,6 @@ impl Tree {
         Ok((name, root, filter))
     }
 
-    /// The path itself.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }

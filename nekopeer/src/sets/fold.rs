@@ -23,7 +23,6 @@ use crate::{
 };
 
 const READ_BYTES: usize = 1024 * 1024;
-/// Permission bits by which a file is executable.
 const EXECUTABLE: u32 = 0o111;
 
 /// Whether the file at `path`, which is no link, is executable. Blocking.
@@ -62,7 +61,6 @@ pub(crate) struct Listing {
     pub(crate) disks: Option<usize>,
 }
 
-/// Lists the folder of a set. Blocking.
 pub(crate) fn list(folder: &Path, filter: &Filter) -> Listing {
     let (mut hasher, found) = (blake3::Hasher::new(), find(folder, filter));
     match &found {

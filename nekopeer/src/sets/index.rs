@@ -10,16 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use super::error::{BadSet, SET_FILES_MAX, SetError};
 
-/// The last bytes of each set.
 const MAGIC: &[u8; 8] = b"nekoset1";
-/// Bytes behind the index.
 const TAIL_BYTES: usize = size_of::<u64>() + MAGIC.len();
-/// Bytes of an encoded index at most.
 const INDEX_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Member {
-    /// Its path below the folder.
     pub(crate) path: FileName,
     pub(crate) size: u64,
     pub(crate) is_executable: bool,

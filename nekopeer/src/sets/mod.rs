@@ -51,7 +51,6 @@ use crate::{
     util::progress::Progress,
 };
 
-/// Folder of the sets' own files in the data folder.
 const FILES: &str = "sets";
 /// Attempts at a folder that changes while it is read, and the pause before the next.
 const TRIES: u32 = 5;

@@ -20,7 +20,6 @@ use crate::{
     },
 };
 
-/// Where the folder of a set may stand.
 pub(super) struct Standing {
     pub(super) place: Place,
     pub(super) there: Option<FolderId>,

@@ -339,11 +339,16 @@ impl Two {
     }
 }
 
-/// Such as under the name of a copy that is not given up.
 #[test]
-fn set_that_could_not_be_published_leaves_no_file() {
+fn file_of_a_set_stays_while_it_is_about_to_be_published_and_goes_if_it_was_not() {
     let mut two = Two::new();
-    two.hold_a("1");
+    let (path, file) = two.fold("1");
+    forget(&two.library, &[name()]);
+    assert!(path.exists(), "the one before was withdrawn");
+    drop(file);
+    forget(&two.library, &[name()]);
+    assert!(!path.exists());
+    two.hold_a("1"); // a copy that is not given up
     let held = two.library.catalogue.get(&name()).unwrap();
     for text in ["1", "2"] {
         let (path, file) = two.fold(text);
@@ -351,17 +356,6 @@ fn set_that_could_not_be_published_leaves_no_file() {
         note_published(&two.library, &name(), two.origin.path()).unwrap();
         assert!(!path.exists() && held.path.exists(), "{text}");
     }
-}
-
-#[test]
-fn file_of_a_set_that_is_about_to_be_published_outlives_the_withdrawal_of_the_one_before() {
-    let two = Two::new();
-    let (path, file) = two.fold("1");
-    forget(&two.library, &[name()]);
-    assert!(path.exists());
-    drop(file);
-    forget(&two.library, &[name()]);
-    assert!(!path.exists(), "it was not published");
 }
 
 /// A folder of somebody that came into the place at that moment, and that could not be put back there.

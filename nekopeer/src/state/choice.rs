@@ -13,7 +13,6 @@ pub struct Candidate {
     pub holders: Vec<Holder>,
 }
 
-/// What to download, and from which sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     /// The chosen record.
@@ -31,7 +30,6 @@ impl Target {
     }
 }
 
-/// Why no hit was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoChoice {
     /// There is no hit (of that origin).

@@ -25,7 +25,6 @@ const WAITING_SHOWN_MAX: usize = 100;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     pub(crate) origin: NodeId,
-    /// Bytes of the newest version.
     pub(crate) size: u64,
     /// When the copy is past the bound that the reader has set.
     pub(crate) late_at: Option<Instant>,
@@ -33,13 +32,11 @@ pub(crate) struct Need {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The copy is not outdated any more.
     Done,
     /// It succeeded, and a still newer version is known.
     Outdated,
     /// The name was in use by something else.
     InUse,
-    /// It failed, and may succeed later.
     Failed,
     /// It failed, and may succeed once the user has done something; its origin is not to blame.
     Blocked,
@@ -59,7 +56,6 @@ pub(crate) struct Outdated {
 struct Copy {
     need: Need,
     state: State,
-    /// Failed attempts since the last news.
     failures: u32,
 }
 
@@ -68,9 +64,7 @@ enum State {
     /// It waits in the queue: for this time, or if there was no attempt since the last news only for its turn.
     Waiting(Option<Instant>),
     Running {
-        /// Whether there was news since it began.
         news: bool,
-        /// Which of [`TURNS`] it has.
         turn: usize,
     },
 }

@@ -132,7 +132,6 @@ impl Queue {
         });
     }
 
-    /// When the next turn begins, if none ends before.
     pub(super) fn next_at(&self, now: Instant) -> Option<Instant> {
         self.first().map(|(at, ..)| at.unwrap_or(now))
     }
@@ -144,7 +143,6 @@ impl Queue {
         first.filter(|_| self.running.iter().sum::<usize>() < self.limits.all).copied()
     }
 
-    /// Changes an origin, and puts it where it belongs.
     fn change<T>(&mut self, index: u32, change: impl FnOnce(&mut Origin) -> T) -> T {
         let (origin, each) = (&mut self.origins[index as usize], self.limits.each);
         let (kind, place) = (usize::from(origin.is_doubtful), origin.place(index, each));

@@ -96,7 +96,6 @@ impl Readers {
         weakest.is_some_and(|weakest| self.heard.remove(&weakest).is_some())
     }
 
-    /// The readers of `name` in the last days.
     pub(crate) fn of(&self, name: &FileName, now_ms: u64) -> Vec<(NodeId, LastHeard)> {
         let known = self.heard.range(of_name(name)).filter(|(_, known)| !known.is_over(now_ms));
         known.map(|((_, node), known)| (*node, *known)).collect()

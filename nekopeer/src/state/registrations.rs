@@ -191,7 +191,6 @@ impl Registrations {
         listed
     }
 
-    /// The indexer acknowledged the withdrawal of these names.
     pub(crate) fn withdrawn(&mut self, index: IndexerIndex, names: &[FileName]) {
         names.iter().for_each(|name| self.indexers[index].note(name, None));
     }
@@ -213,7 +212,6 @@ impl Registrations {
         self.indexers[index].failures
     }
 
-    /// The names of which the indexer is to be told.
     pub(crate) fn dirty(&self, index: IndexerIndex) -> Vec<FileName> {
         self.indexers[index].dirty.iter().cloned().collect()
     }

@@ -248,25 +248,17 @@ mod tests {
 
     /// Deregistered and published meanwhile, a copy is the user's own file.
     #[tokio::test]
-    async fn file_that_was_published_meanwhile_is_not_deleted() {
-        let (folder, path) = testkit::temp_path("a");
-        std::fs::write(&path, b"mine").unwrap();
-        let peer = Peer::spawn(Config::new(folder.path())).await.unwrap();
-        peer.publish(vec![path.clone()], PublishOptions::default(), &Arc::default()).await.unwrap();
-        let name = FileName::new("a").unwrap();
-        let dropped = peer.library.blocking(move |library| remove(library, &name)).await.unwrap();
-        assert_eq!(dropped, Dropped::NotOutdated);
-        assert_eq!((std::fs::read(path).unwrap(), peer.files().await.len()), (b"mine".to_vec(), 1));
-    }
-
-    #[tokio::test]
-    async fn file_that_cannot_be_looked_at_is_not_gone() {
+    async fn file_that_was_published_meanwhile_is_not_deleted_nor_one_gone_that_cannot_be_looked_at() {
         let (folder, inner) = testkit::temp_path("d");
         std::fs::create_dir(&inner).unwrap();
         std::fs::write(inner.join("a"), b"mine").unwrap();
         let peer = Peer::spawn(Config::new(folder.path())).await.unwrap();
         peer.publish(vec![inner.clone()], PublishOptions::default(), &Arc::default()).await.unwrap();
-        let entry = peer.library.catalogue.get(&FileName::new("d/a").unwrap()).unwrap();
+        let name = FileName::new("d/a").unwrap();
+        let entry = peer.library.catalogue.get(&name).unwrap();
+        let dropped = peer.library.blocking(move |library| remove(library, &name)).await.unwrap();
+        assert_eq!(dropped, Dropped::NotOutdated);
+        assert_eq!((std::fs::read(&entry.path).unwrap(), peer.files().await.len()), (b"mine".to_vec(), 1));
         std::fs::rename(&inner, folder.path().join("away")).unwrap();
         std::os::unix::fs::symlink(&inner, &inner).unwrap();
         assert_eq!(delete(&entry), Dropped::Unreachable);

@@ -28,7 +28,6 @@ use crate::{
     },
 };
 
-/// The lease is renewed after 1/`RENEW_AT` of it.
 const RENEW_AT: u32 = 3;
 /// Number of versions told that are stored at once: each time waits for the disk.
 const NOTED_MAX: usize = 4096;
@@ -161,7 +160,6 @@ impl Worker {
         registrations.note_rest(self.index, last.as_ref());
     }
 
-    /// The next calls to the indexer, if there is something to tell.
     async fn next(&self, untold: &mut Vec<VerifiedRecord>) -> Option<Batch> {
         loop {
             let names = self.registrations.lock().take(self.index, BATCH_MAX);
@@ -189,7 +187,6 @@ impl Worker {
         }
     }
 
-    /// Registers all changes that the indexer has not acknowledged.
     async fn tell_changes(
         &self,
         client: &IndexerServiceClient,

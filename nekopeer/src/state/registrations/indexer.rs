@@ -8,7 +8,6 @@ use nekoproto::{FileName, NodeTag, Record, VerifiedRecord, Version};
 pub(crate) enum Kind {
     /// Complete, and to be announced to the holders of older versions.
     News,
-    /// Complete.
     Held,
     /// Partial: being downloaded. Also the word of an origin, which has no bytes of it, that it is the newest: whoever holds
     /// it can ask.
@@ -52,7 +51,6 @@ pub(super) struct Listing {
 pub(super) struct Mark {
     origin: NodeTag,
     version: Version,
-    /// The beginning of its signature.
     signature: [u8; 8],
 }
 
@@ -92,12 +90,10 @@ impl Indexer {
         }
     }
 
-    /// Whether it is still to be told of `name`.
     pub(super) fn has_left(&self, name: &FileName) -> bool {
         self.dirty.contains(name) || self.rest.as_deref().is_some_and(|last| last < name.as_str())
     }
 
-    /// It lists this under `name`.
     pub(super) fn note(&mut self, name: &FileName, listing: Option<Listing>) {
         self.counted += usize::from(listing.as_ref().is_some_and(|listing| listing.counts));
         let before = match listing {
