@@ -55,7 +55,7 @@ pub(crate) struct Reading {
 }
 
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum ReadSource {
     Held(Box<OpenFile>),
     /// From other nodes, by [`Reading::fetch`].
     Elsewhere(Elsewhere),
@@ -119,11 +119,11 @@ impl Reading {
     ///
     /// # Cancel safety
     /// Safe: what is asked of other nodes ends.
-    pub(crate) async fn find(&self, name: &FileName, origin: Option<&str>) -> Result<Found, ReadError> {
+    pub(crate) async fn find(&self, name: &FileName, origin: Option<&str>) -> Result<ReadSource, ReadError> {
         let found = self.find_any(name, origin).await?;
         let record = match &found {
-            Found::Held(file) => &file.entry.record,
-            Found::Elsewhere(elsewhere) => &elsewhere.target.record,
+            ReadSource::Held(file) => &file.entry.record,
+            ReadSource::Elsewhere(elsewhere) => &elsewhere.target.record,
         };
         match record.policy.is_set() {
             true => Err(DownloadError::from(SetError::IsFolder(name.clone())).into()),
@@ -131,15 +131,15 @@ impl Reading {
         }
     }
 
-    async fn find_any(&self, name: &FileName, origin: Option<&str>) -> Result<Found, ReadError> {
+    async fn find_any(&self, name: &FileName, origin: Option<&str>) -> Result<ReadSource, ReadError> {
         let held = match self.open(name, origin).await {
             Holding::Open(file) if self.library.catalogue.is_own(&file.entry) => {
                 return match file.validity.freshness {
-                    Freshness::Fresh => Ok(Found::Held(Box::new(file))),
-                    _ => in_spite(file).map(Found::Held),
+                    Freshness::Fresh => Ok(ReadSource::Held(Box::new(file))),
+                    _ => in_spite(file).map(ReadSource::Held),
                 };
             }
-            Holding::Open(file) if is_fresh(&file) => return Ok(Found::Held(Box::new(file))),
+            Holding::Open(file) if is_fresh(&file) => return Ok(ReadSource::Held(Box::new(file))),
             Holding::Damaged(entry) if self.library.catalogue.is_own(&entry) => {
                 return Err(ReadError::Changed(name.clone()));
             }
@@ -148,12 +148,12 @@ impl Reading {
         };
         let (slot, held) = match (self.slots.enter(SlotOwner::LOCAL, Activity::busy()), held) {
             (Some(slot), held) => (slot, held),
-            (None, Some(file)) => return in_spite(file).map(Found::Held),
+            (None, Some(file)) => return in_spite(file).map(ReadSource::Held),
             (None, None) => return Err(ReadError::Busy),
         };
         let found = self.ask(name, origin, held.as_ref()).await?;
         let Some(before) = held else {
-            return Ok(Found::Elsewhere(Elsewhere { target: found?, held: None, slot }));
+            return Ok(ReadSource::Elsewhere(Elsewhere { target: found?, held: None, slot }));
         };
         // The answers may have made it fresh, or another version have taken its place.
         let now = match self.open(name, origin).await {
@@ -163,12 +163,14 @@ impl Reading {
         let is_strict = now.entry.record.policy.is_strict();
         match found {
             Ok(target) if !is_fresh(&now) && target.record.replaces(&now.entry.record) => {
-                Ok(Found::Elsewhere(Elsewhere { target, held: Some(Box::new(now)), slot }))
+                Ok(ReadSource::Elsewhere(Elsewhere { target, held: Some(Box::new(now)), slot }))
             }
             // The origin confirmed it for this read.
-            Ok(target) if is_strict && target.record == now.entry.record => Ok(Found::Held(Box::new(now))),
+            Ok(target) if is_strict && target.record == now.entry.record => {
+                Ok(ReadSource::Held(Box::new(now)))
+            }
             Err(error) if is_strict => Err(error.into()),
-            _ => in_spite(now).map(Found::Held),
+            _ => in_spite(now).map(ReadSource::Held),
         }
     }
 

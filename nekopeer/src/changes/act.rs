@@ -15,11 +15,11 @@ use super::{
 use crate::{
     content::{chunker::ChunkError, stamp::Stamp},
     library::Library,
-    publish::{PublishError, PublishOutcome, Publishing, WITHDRAWN_AT_ONCE},
+    publish::{PublishError, PublishOutcome, Publishing, WITHDRAWN_AT_ONCE, What},
     rules::Ignores,
     state::changes::{Look, Sign, Verdict},
     storage::catalogue::{CatalogueError, Withdrawal},
-    util::{clock, progress::Progress},
+    util::clock,
 };
 
 impl Watching {
@@ -113,7 +113,7 @@ impl Watching {
             (files, failed)
         };
         let (files, failed) = self.library.blocking(prepare).await;
-        let publishing = self.publisher.publishing_seen(files, self.policy, &Arc::<Progress>::default());
+        let publishing = self.publisher.publishing_what(What::Seen(files), self.policy, &Arc::default());
         let failed = self.tell_published(publishing, failed, &stamps).await?;
         stamps.keys().filter(|path| !failed.contains(*path)).for_each(|path| self.failures.forget(path));
         Ok(())

@@ -12,7 +12,7 @@ use crate::{
     library::Library,
     publish::tree::Tree,
     state::changes::{
-        presence::{Found, Presence, Turn},
+        presence::{AtPath, Presence, Turn},
         rescans::EVERY_BLIND,
     },
     util::clock,
@@ -75,13 +75,13 @@ fn id_of(folder: &Path) -> Option<FolderId> {
     Some((found.dev(), found.ino()))
 }
 
-pub(super) fn look(folder: &Path) -> Found<FolderId> {
+pub(super) fn look(folder: &Path) -> AtPath<FolderId> {
     match id_of(folder) {
         Some(id) => {
             let is_empty = read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
-            Found::Folder { id, is_empty }
+            AtPath::Folder { id, is_empty }
         }
-        None => Found::Nothing,
+        None => AtPath::Nothing,
     }
 }
 
@@ -179,15 +179,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (watched, moved) = (dir.path().join("a"), dir.path().join("b"));
         std::fs::create_dir(&watched).unwrap();
-        let Found::Folder { id, is_empty: true } = look(&watched) else { panic!("it is there") };
+        let AtPath::Folder { id, is_empty: true } = look(&watched) else { panic!("it is there") };
         std::fs::rename(&watched, &moved).unwrap();
-        assert_eq!(look(&watched), Found::Nothing);
+        assert_eq!(look(&watched), AtPath::Nothing);
         std::fs::create_dir(&watched).unwrap();
         std::fs::write(watched.join("f"), "").unwrap();
-        assert!(matches!(look(&watched), Found::Folder { id: other, is_empty: false } if other != id));
+        assert!(matches!(look(&watched), AtPath::Folder { id: other, is_empty: false } if other != id));
         std::fs::remove_dir_all(&watched).unwrap();
         std::os::unix::fs::symlink(&moved, &watched).unwrap();
-        assert_eq!(look(&watched), Found::Nothing, "a link leads elsewhere");
+        assert_eq!(look(&watched), AtPath::Nothing, "a link leads elsewhere");
         assert!(!is_remote(dir.path()));
     }
 }

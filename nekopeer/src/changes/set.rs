@@ -13,7 +13,7 @@ use crate::{
     library::Library,
     publish::{PublishOptions, tree::Tree},
     rules::{Ignores, Rules},
-    sets::{self, Listing},
+    sets::{self, Fingerprint},
     state::changes::Sign,
     util::progress::Progress,
 };
@@ -56,8 +56,8 @@ impl Watching {
 
     /// Looks whether the files are those that were published last.
     pub(super) async fn look_at_set(&mut self) {
-        let listing = self.list_set().await;
-        if let (Some(set), Some(Listing { hash, disks })) = (&mut self.set, listing) {
+        let fingerprint = self.fingerprint_of_set().await;
+        if let (Some(set), Some(Fingerprint { hash, disks })) = (&mut self.set, fingerprint) {
             set.is_due |= set.published != Some(hash);
             set.disks = set.disks.max(disks.unwrap_or_default());
         }
@@ -67,10 +67,12 @@ impl Watching {
     /// by a later rescan.
     pub(super) async fn publish_set(&mut self) -> Result<(), Left> {
         self.look_at_folders(None).await?;
-        let (listing, trees) = (self.list_set().await, self.trees_here());
+        let (fingerprint, trees) = (self.fingerprint_of_set().await, self.trees_here());
         let Some(set) = &mut self.set else { return Ok(()) };
         set.is_due = false;
-        let (Some(tree), Some(Listing { hash, disks })) = (trees.first(), listing) else { return Ok(()) };
+        let (Some(tree), Some(Fingerprint { hash, disks })) = (trees.first(), fingerprint) else {
+            return Ok(());
+        };
         let path = tree.root().to_owned();
         if disks.is_some_and(|disks| disks < set.disks) {
             let why = "a file system below it is not mounted any more: no version is shared until it is back";
@@ -93,10 +95,11 @@ impl Watching {
         Ok(())
     }
 
-    async fn list_set(&self) -> Option<Listing> {
+    async fn fingerprint_of_set(&self) -> Option<Fingerprint> {
         let trees = self.trees_here();
-        let list =
-            move |_: &Arc<Library>| trees.first().map(|tree: &Tree| sets::list(tree.root(), &tree.filter));
+        let list = move |_: &Arc<Library>| {
+            trees.first().map(|tree: &Tree| sets::fingerprint(tree.root(), &tree.filter))
+        };
         self.library.blocking(list).await
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     PublishOptions,
     config::Config,
     peer::{Peer, PeerHandle},
-    publish::listing::NamedFile,
+    publish::{What, listing::NamedFile},
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -72,7 +72,7 @@ async fn file_that_is_another_than_the_one_seen_is_not_published_and_waits_again
     let name = FileName::new("a").unwrap();
     let file = NamedFile { name, path, size: now.size() };
     let mut publishing =
-        watching.publisher.publishing_seen(vec![(file, now)], watching.policy, &<_>::default());
+        watching.publisher.publishing_what(What::Seen(vec![(file, now)]), watching.policy, &<_>::default());
     let mut published = 0;
     while let Some(piece) = publishing.next().await.unwrap() {
         published += piece.published.len();

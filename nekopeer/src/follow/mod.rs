@@ -44,7 +44,7 @@ pub(crate) struct Follower {
     pub(crate) options: DownloadOptions,
 }
 
-struct Seen {
+struct FollowState {
     /// Whose file was last in its place: another's does not take it, even if that is gone.
     origin: Option<NodeId>,
     told: Option<Version>,
@@ -55,7 +55,7 @@ struct Seen {
     accepted: Option<(NodeId, Version)>,
 }
 
-impl Seen {
+impl FollowState {
     fn accepted_of(&self, origin: &NodeId) -> Option<Version> {
         self.accepted.filter(|(accepted, _)| accepted == origin).map(|(_, version)| version)
     }
@@ -97,7 +97,7 @@ impl Follower {
             Some(hook) => self.watch.library.catalogue.reader(name)?.accepted_by(hook.id()),
             None => None,
         };
-        let mut seen = Seen { origin: None, told: None, refused: None, why: None, accepted };
+        let mut seen = FollowState { origin: None, told: None, refused: None, why: None, accepted };
         let (mut is_begun, mut told) = (!is_alone, None);
         loop {
             let pause = match self.step(name, &mut seen, is_begun).await {
@@ -129,7 +129,12 @@ impl Follower {
     }
 
     /// Waits for the newest version to be in its place, or runs the command on what is there. Whether nothing is left to do.
-    async fn step(&self, name: &FileName, seen: &mut Seen, is_begun: bool) -> Result<bool, DownloadError> {
+    async fn step(
+        &self,
+        name: &FileName,
+        seen: &mut FollowState,
+        is_begun: bool,
+    ) -> Result<bool, DownloadError> {
         let (catalogue, library) = (&self.watch.library.catalogue, &self.watch.library);
         let held = catalogue.entry(name)?;
         if held.as_ref().is_some_and(|held| catalogue.is_own(held)) {
@@ -173,7 +178,7 @@ impl Follower {
         }
     }
 
-    async fn run(&self, hook: &Hook, held: &Entry, seen: &mut Seen) -> Result<(), DownloadError> {
+    async fn run(&self, hook: &Hook, held: &Entry, seen: &mut FollowState) -> Result<(), DownloadError> {
         let record = &held.record;
         let previous = seen.accepted_of(&record.origin);
         let (library, name) = (&self.watch.library, record.name.clone());
@@ -193,7 +198,7 @@ impl Follower {
     }
 
     /// Puts the version that was accepted last in the place of `refused`. An error that may pass leaves that to be done.
-    async fn put_back(&self, refused: &VerifiedRecord, seen: &mut Seen) -> Result<(), DownloadError> {
+    async fn put_back(&self, refused: &VerifiedRecord, seen: &mut FollowState) -> Result<(), DownloadError> {
         let (name, version) = (&refused.name, refused.version);
         let (mut why, mut put_back) = (seen.why.clone().unwrap_or_default(), None);
         if let Some(previous) = seen.accepted_of(&refused.origin) {

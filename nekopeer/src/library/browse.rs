@@ -62,7 +62,7 @@ pub(crate) struct Totals {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Listed<'a> {
+enum ListedAt<'a> {
     Nowhere,
     /// In the page, or one before or after it.
     Itself,
@@ -88,20 +88,20 @@ impl FromStr for Sort {
 }
 
 impl Selection {
-    fn place<'a>(&self, name: &'a str) -> Listed<'a> {
+    fn place<'a>(&self, name: &'a str) -> ListedAt<'a> {
         let below = match self.folder.as_deref() {
             None | Some("") => Some(name),
             Some(folder) => name.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')),
         };
-        let Some(below) = below else { return Listed::Nowhere };
+        let Some(below) = below else { return ListedAt::Nowhere };
         if !self.words.is_empty() {
             let name = name.to_lowercase();
             let has_all = self.words.iter().all(|word| name.contains(word.as_str()));
-            return if has_all { Listed::Itself } else { Listed::Nowhere };
+            return if has_all { ListedAt::Itself } else { ListedAt::Nowhere };
         }
         match below.find('/').filter(|_| self.folder.is_some()) {
-            Some(end) => Listed::InFolder(&name[..name.len() - below.len() + end]),
-            None => Listed::Itself,
+            Some(end) => ListedAt::InFolder(&name[..name.len() - below.len() + end]),
+            None => ListedAt::Itself,
         }
     }
 
@@ -156,9 +156,9 @@ impl Library {
                 };
                 let (name, size, is_stale) = (&entry.record.name, entry.record.size, entry.newest.is_some());
                 match selection.place(name.as_str()) {
-                    Listed::Nowhere => continue,
-                    Listed::Itself => files.push((self.key(selection.sort.by, &entry), name.clone())),
-                    Listed::InFolder(folder) => match folders.get_mut(folder) {
+                    ListedAt::Nowhere => continue,
+                    ListedAt::Itself => files.push((self.key(selection.sort.by, &entry), name.clone())),
+                    ListedAt::InFolder(folder) => match folders.get_mut(folder) {
                         Some(totals) => totals.add(size, is_stale),
                         None => folders.entry(folder.to_owned()).or_default().add(size, is_stale),
                     },
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn words_and_the_folder_say_where_a_file_is_listed() {
-        use Listed::{InFolder, Itself, Nowhere};
+        use ListedAt::{InFolder, Itself, Nowhere};
         let cases = [
             (selection(&[], None), "a/b/c.txt", Itself),
             (selection(&[], Some("")), "c.txt", Itself),

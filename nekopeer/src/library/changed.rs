@@ -35,12 +35,12 @@ pub(crate) struct ChangedFiles {
 
 #[derive(Debug, Default)]
 struct Inner {
-    found: HashMap<FileName, Found>,
+    found: HashMap<FileName, ChangedFile>,
     waiting: BTreeSet<FileName>,
 }
 
 #[derive(Debug)]
-struct Found {
+struct ChangedFile {
     /// As it was found last; `None`: there is no such file.
     stamp: Option<Stamp>,
     since: Instant,
@@ -82,7 +82,7 @@ impl ChangedFiles {
                 (found.stamp, found.since) = (stamp, now);
                 found
             }
-            Entry::Vacant(new) => new.insert(Found { stamp, since: now, is_told: false, unsettled: 0 }),
+            Entry::Vacant(new) => new.insert(ChangedFile { stamp, since: now, is_told: false, unsettled: 0 }),
         };
         if may_be_same {
             waiting.insert(name.clone());

@@ -179,11 +179,6 @@ impl Library {
         self.news.lock().settling.contains_key(name)
     }
 
-    /// An indexer has answered a registration of everything that is offered: it would have told of later numbers.
-    pub(crate) fn note_all_registered(&self) {
-        self.is_registered.store(true, Ordering::Release);
-    }
-
     /// Whether other nodes may be told of this version, which was published here. While no indexer has listed it, its
     /// number may have been used before the data folder was restored: unless an indexer has answered since this process
     /// began, and has listed a version of the name before.

@@ -78,8 +78,8 @@ pub(crate) struct Library {
     news: Mutex<News>,
     /// This peer has no indexer, so that nobody else lists its numbers.
     is_alone: bool,
-    /// An indexer has answered a registration of everything since this process began.
-    is_registered: AtomicBool,
+    /// An indexer has answered a registration of everything since this process began: it would have told of later numbers.
+    pub(crate) is_registered: AtomicBool,
     /// Indexers that could not connect to this peer, and where they tried.
     pub(crate) unreached: Mutex<HashMap<NodeId, SocketAddr>>,
     /// Another process that uses its key, because of which an indexer refuses this peer.

@@ -19,14 +19,10 @@ use serde::{Deserialize, Serialize};
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::DropGuard;
 
-use self::{
-    asking::Asking,
-    listing::NamedFile,
-    read_files::{Stored, What},
-};
+pub(crate) use self::read_files::What;
+use self::{asking::Asking, read_files::Stored};
 pub use self::{error::PublishError, policy::PolicyChange};
 use crate::{
-    content::stamp::Stamp,
     indexers::Indexers,
     library::Library,
     peers::Peers,
@@ -153,18 +149,7 @@ impl Publisher {
         self.publishing_what(what, policy, progress)
     }
 
-    /// The same, of files that were seen with these stamps. A file that has another by now counts as one that keeps
-    /// changing.
-    pub(crate) fn publishing_seen(
-        self: &Arc<Self>,
-        files: Vec<(NamedFile, Stamp)>,
-        change: PolicyChange,
-        progress: &Arc<Progress>,
-    ) -> Publishing {
-        self.publishing_what(What::Seen(files), change, progress)
-    }
-
-    fn publishing_what(
+    pub(crate) fn publishing_what(
         self: &Arc<Self>,
         what: What,
         change: PolicyChange,

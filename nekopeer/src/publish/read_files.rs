@@ -36,11 +36,12 @@ const BATCH_FILES_MAX: usize = 1024;
 const BATCH_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 const BATCHES_WAITING_MAX: usize = 1;
 
-pub(super) enum What {
+pub(crate) enum What {
     /// Files and folders, the name of a single file, and what in folders is published.
     Paths(Vec<PathBuf>, Option<FileName>, Rules),
     /// A folder that becomes a set, its name, what of it is published, and whether nobody names it now.
     Set(Vec<PathBuf>, Option<FileName>, Rules, bool),
+    /// Files that were seen with these stamps. One that has another by now counts as one that keeps changing.
     Seen(Vec<(NamedFile, Stamp)>),
 }
 

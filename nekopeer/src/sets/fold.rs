@@ -44,7 +44,7 @@ struct FoundFile {
 }
 
 #[derive(Debug, Default)]
-struct Found {
+struct FolderFiles {
     /// The files that the filter does not skip, by path.
     files: Vec<FoundFile>,
     skipped: Vec<Skipped>,
@@ -54,14 +54,14 @@ struct Found {
 
 /// What is in a folder, as far as it says whether the folder changed.
 #[derive(Debug)]
-pub(crate) struct Listing {
+pub(crate) struct Fingerprint {
     /// Of the paths and stamps of the files of which [`fold`] would make a set, or of why it would make none.
     pub(crate) hash: blake3::Hash,
     /// The number of file systems, if all could be looked at.
     pub(crate) disks: Option<usize>,
 }
 
-pub(crate) fn list(folder: &Path, filter: &Filter) -> Listing {
+pub(crate) fn fingerprint(folder: &Path, filter: &Filter) -> Fingerprint {
     let (mut hasher, found) = (blake3::Hasher::new(), find(folder, filter));
     match &found {
         Ok(found) => found.files.iter().for_each(|file| {
@@ -71,7 +71,7 @@ pub(crate) fn list(folder: &Path, filter: &Filter) -> Listing {
             hasher.update(error.to_string().as_bytes());
         }
     }
-    Listing { hash: hasher.finalize(), disks: found.ok().map(|found| found.disks.len()) }
+    Fingerprint { hash: hasher.finalize(), disks: found.ok().map(|found| found.disks.len()) }
 }
 
 /// Writes the set of all files below `folder`, an absolute path without links, to `out`, but for what the filter skips, which is
@@ -82,7 +82,7 @@ pub(super) fn fold(
     out: &mut impl Write,
     (progress, stop): (&Progress, &CancellationToken),
 ) -> Result<Option<(Index, Vec<Skipped>)>, SetError> {
-    let Found { files, skipped, .. } = find(folder, filter)?;
+    let FolderFiles { files, skipped, .. } = find(folder, filter)?;
     progress.set_total(progress.done() + 2 * files.iter().map(|file| file.stamp.size()).sum::<u64>());
     let mut members = Vec::with_capacity(files.len());
     let mut buffer = vec![0; READ_BYTES];
@@ -100,12 +100,12 @@ pub(super) fn fold(
     Ok(Some((index, skipped)))
 }
 
-fn find(folder: &Path, filter: &Filter) -> Result<Found, SetError> {
+fn find(folder: &Path, filter: &Filter) -> Result<FolderFiles, SetError> {
     let unreadable = |error: walkdir::Error| {
         let path = error.path().unwrap_or(folder).to_owned();
         SetError::Unreadable { path, source: error.into() }
     };
-    let (mut found, mut ignores) = (Found::default(), Ignores::new());
+    let (mut found, mut ignores) = (FolderFiles::default(), Ignores::new());
     let mut walk = WalkDir::new(folder).into_iter();
     while let Some(entry) = walk.next() {
         let entry = entry.map_err(unreadable)?;

@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::error::{BadSet, SetError};
 pub(crate) use self::{
-    fold::{Listing, list},
+    fold::{Fingerprint, fingerprint},
     standing::{check_place, remove_folder},
 };
 use self::{
@@ -249,9 +249,8 @@ pub(crate) fn sweep(library: &Library) {
     for file in files.filter(|file| file.file_name().as_encoded_bytes().starts_with(TEMPORARY.as_bytes())) {
         drop(fs::remove_file(file.path())); // or the next start does
     }
-    for stage in Stage::all(library) {
-        stage.begin();
-    }
+    Stage::all(library).iter().for_each(Stage::end);
+    sweep_replaced(library);
     forget(library, &names(library));
 }
 

@@ -67,12 +67,6 @@ impl Stage {
         found.map(|stage| Self(stage.path())).chain(beside).collect()
     }
 
-    /// Removes what a process had not completed when it ended. What it replaced stays as long as by any other. Blocking.
-    pub(super) fn begin(&self) {
-        self.end();
-        self.sweep();
-    }
-
     /// The new folder, which is `made`, is complete, and will be exchanged with the one that is in its place, if any; that is
     /// of `replaced`, if it is of a version. Blocking.
     pub(super) fn exchange(&self, made: FolderId, replaced: Option<&Replaced>) -> Result<(), StoreError> {

@@ -5,7 +5,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 use futures::FutureExt;
 use nekoproto::{FileName, Holder, VerifiedRecord};
 
-use super::{Waiting, Watch, is_up_to_date};
+use super::{Waiter, Watch, is_up_to_date};
 use crate::{
     download::{DownloadError, DownloadOptions, Downloaded},
     library::{
@@ -27,8 +27,8 @@ impl Watch {
     pub(super) async fn attempt(
         &self,
         name: FileName,
-        mut waiting: Vec<Waiting>,
-    ) -> (FileName, Outcome, Vec<Waiting>) {
+        mut waiting: Vec<Waiter>,
+    ) -> (FileName, Outcome, Vec<Waiter>) {
         waiting.retain(|one| !one.done.is_closed());
         let options = waiting.first().map(|one| one.options.clone());
         let on_panic = if options.is_some() { Ended::Failed } else { Ended::GivenUp };
@@ -162,7 +162,7 @@ fn told(library: &Library, held: &Entry) -> Option<Target> {
 }
 
 /// Returns when nobody waits any more, if anybody did.
-async fn all_gone(waiting: &mut [Waiting]) {
+async fn all_gone(waiting: &mut [Waiter]) {
     for one in waiting.iter_mut() {
         one.done.closed().await;
     }

@@ -47,12 +47,12 @@ pub(crate) struct Watch {
     pub(crate) peers: Arc<Peers>,
     pub(crate) downloader: Arc<Downloader>,
     pub(crate) publisher: Arc<Publisher>,
-    pub(crate) waiting: Mutex<HashMap<FileName, Vec<Waiting>>>,
+    pub(crate) waiting: Mutex<HashMap<FileName, Vec<Waiter>>>,
 }
 
 /// Somebody who waits for a download. It is repeated until it succeeds.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct Waiter {
     options: DownloadOptions,
     /// Whether it is repeated even if it fails and only a user can change that.
     lasts: bool,
@@ -153,7 +153,7 @@ impl Watch {
         // What is not held counts as of an origin of its own.
         let unknown = || NodeId::from_bytes(*blake3::hash(name.as_str().as_bytes()).as_bytes());
         let origin = self.library.catalogue.get(name).map_or_else(unknown, |held| held.record.origin);
-        self.waiting.lock().entry(name.clone()).or_default().push(Waiting { options, lasts, done });
+        self.waiting.lock().entry(name.clone()).or_default().push(Waiter { options, lasts, done });
         self.library.note(|news| news.wanted.insert(name.clone(), origin));
         match ended.await {
             Ok(result) => result,

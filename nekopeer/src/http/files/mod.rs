@@ -34,7 +34,7 @@ use self::{body::FileBody, conditions::Outcome, conditions::Validators, refusal:
 use crate::{
     library::opened::OpenFile,
     peer::PeerHandle,
-    reading::{Elsewhere, Found, Reading, in_spite},
+    reading::{Elsewhere, ReadSource, Reading, in_spite},
 };
 
 /// The routes `GET /f/NAME` and `HEAD /f/NAME` of `peer`, for any HTTP server. To be called on the runtime of the
@@ -67,8 +67,8 @@ async fn file(
     let request = Request { method, headers, sender: sender.map(|Extension(sender)| sender) };
     let origin = wanted.origin.map(|digits| digits.to_ascii_lowercase());
     match reading.find(&name, origin.as_deref()).await? {
-        Found::Held(file) => request.answer_held(*file),
-        Found::Elsewhere(found) => request.answer_elsewhere(&reading, found).await,
+        ReadSource::Held(file) => request.answer_held(*file),
+        ReadSource::Elsewhere(found) => request.answer_elsewhere(&reading, found).await,
     }
 }
 

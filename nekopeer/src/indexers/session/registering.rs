@@ -286,7 +286,7 @@ impl Worker {
         untold: &[VerifiedRecord],
     ) -> Result<(), SessionError> {
         let library = &self.library;
-        library.note_all_registered();
+        library.is_registered.store(true, Ordering::Release);
         // The indexer may know that the number was used before.
         let stands = |record: &&VerifiedRecord| !library.catalogue.is_pending(record);
         let untold: Vec<VerifiedRecord> = untold.iter().filter(stands).cloned().collect();

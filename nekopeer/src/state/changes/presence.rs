@@ -1,7 +1,7 @@
 //! Whether a watched folder is there: one that was renamed, unmounted or deleted takes no file with it.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found<I> {
+pub(crate) enum AtPath<I> {
     /// Nothing, or what cannot be read.
     Nothing,
     /// The folder with this identity.
@@ -41,18 +41,18 @@ impl<I: Copy + Eq> Presence<I> {
     }
 
     /// This stands at its path now. Another folder that is empty may be a mount point without what belongs there.
-    pub(crate) fn looked(&mut self, found: Found<I>) -> Turn {
+    pub(crate) fn looked(&mut self, found: AtPath<I>) -> Turn {
         let was_here = self.is_here;
         match found {
-            Found::Folder { id, .. } if id == self.id => {
+            AtPath::Folder { id, .. } if id == self.id => {
                 self.is_here = true;
                 if was_here { Turn::Here } else { Turn::Back }
             }
-            Found::Folder { id, is_empty: false } => {
+            AtPath::Folder { id, is_empty: false } => {
                 *self = Self::new(id);
                 Turn::Replaced
             }
-            Found::Nothing | Found::Folder { is_empty: true, .. } => {
+            AtPath::Nothing | AtPath::Folder { is_empty: true, .. } => {
                 self.is_here = false;
                 if was_here { Turn::Vanished } else { Turn::Away }
             }
@@ -66,12 +66,12 @@ mod tests {
 
     #[test]
     fn folder_is_away_until_it_or_another_one_with_files_is_there() {
-        let folder = |id, is_empty| Found::Folder { id, is_empty };
+        let folder = |id, is_empty| AtPath::Folder { id, is_empty };
         let mut presence = Presence::new(1);
         let turns = [
             (folder(1, true), Turn::Here),
-            (Found::Nothing, Turn::Vanished),
-            (Found::Nothing, Turn::Away),
+            (AtPath::Nothing, Turn::Vanished),
+            (AtPath::Nothing, Turn::Away),
             (folder(1, false), Turn::Back),
             (folder(2, true), Turn::Vanished),
             (folder(1, true), Turn::Back),

@@ -12,8 +12,8 @@ pub(crate) enum Kind {
     /// Partial: being downloaded. Also the word of an origin, which has no bytes of it, that it is the newest: whoever holds
     /// it can ask.
     Partial,
-    /// The same of an origin that still compares the bytes: where this process had it listed before. Any other process may be
-    /// one of a restored folder, which has to look at its files first.
+    /// An own file that is being compared with what was published: listed as [`Partial`](Self::Partial), and only where this
+    /// process had it listed before. One of a restored folder has to look at its files first.
     Compared,
 }
 
