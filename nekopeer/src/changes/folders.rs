@@ -12,7 +12,7 @@ use crate::{
     library::Library,
     publish::tree::Tree,
     state::changes::{
-        presence::{AtPath, Presence, Turn},
+        presence::{FolderThere, Presence, Turn},
         rescans::EVERY_BLIND,
     },
     util::clock,
@@ -75,14 +75,9 @@ fn id_of(folder: &Path) -> Option<FolderId> {
     Some((found.dev(), found.ino()))
 }
 
-pub(super) fn look(folder: &Path) -> AtPath<FolderId> {
-    match id_of(folder) {
-        Some(id) => {
-            let is_empty = read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
-            AtPath::Folder { id, is_empty }
-        }
-        None => AtPath::Nothing,
-    }
+pub(super) fn look(folder: &Path) -> Option<FolderThere<FolderId>> {
+    let is_empty = || read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
+    id_of(folder).map(|id| FolderThere { id, is_empty: is_empty() })
 }
 
 /// Whether other machines may change files in `folder`, of which no event tells. Blocking.
@@ -179,15 +174,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (watched, moved) = (dir.path().join("a"), dir.path().join("b"));
         std::fs::create_dir(&watched).unwrap();
-        let AtPath::Folder { id, is_empty: true } = look(&watched) else { panic!("it is there") };
+        let Some(FolderThere { id, is_empty: true }) = look(&watched) else { panic!("it is there") };
         std::fs::rename(&watched, &moved).unwrap();
-        assert_eq!(look(&watched), AtPath::Nothing);
+        assert_eq!(look(&watched), None);
         std::fs::create_dir(&watched).unwrap();
         std::fs::write(watched.join("f"), "").unwrap();
-        assert!(matches!(look(&watched), AtPath::Folder { id: other, is_empty: false } if other != id));
+        assert!(matches!(look(&watched), Some(FolderThere { id: other, is_empty: false }) if other != id));
         std::fs::remove_dir_all(&watched).unwrap();
         std::os::unix::fs::symlink(&moved, &watched).unwrap();
-        assert_eq!(look(&watched), AtPath::Nothing, "a link leads elsewhere");
+        assert_eq!(look(&watched), None, "a link leads elsewhere");
         assert!(!is_remote(dir.path()));
     }
 }

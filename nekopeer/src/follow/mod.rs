@@ -69,19 +69,17 @@ impl Follower {
     /// Safe: a running command is killed, and is run again by the next follower.
     pub(crate) async fn follow(&self, names: Vec<FileName>) -> Result<Infallible, DownloadError> {
         let least = u32::from(self.hook.is_some()); // the version before is put back if the command fails
-        for name in names.clone() {
-            let (keep, keep_max) = (self.keep, self.keep_max);
-            let note = move |library: &Arc<Library>| {
-                library.catalogue.change_readers([&name], |reader| {
-                    if let Some(keep) = keep {
-                        (reader.keep, reader.keep_max) = (keep, keep_max);
-                    }
-                    reader.keep = reader.keep.max(least);
-                })?;
-                library.catalogue.trim_kept(&name)
-            };
-            self.watch.library.blocking(note).await?;
-        }
+        let (keep, keep_max, noted) = (self.keep, self.keep_max, names.clone());
+        let note = move |library: &Arc<Library>| {
+            library.catalogue.change_readers(&noted, |reader| {
+                if let Some(keep) = keep {
+                    (reader.keep, reader.keep_max) = (keep, keep_max);
+                }
+                reader.keep = reader.keep.max(least);
+            })?;
+            noted.iter().try_for_each(|name| library.catalogue.trim_kept(name))
+        };
+        self.watch.library.blocking(note).await?;
         let mut following: FuturesUnordered<_> =
             names.iter().map(|name| self.follow_one(name, names.len() == 1)).collect();
         match following.next().await {

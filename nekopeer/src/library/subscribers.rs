@@ -33,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 const TIMES_EVERY: u32 = 60;
 
 /// The subscriptions at this origin. Ended ones are removed when their name is used, and in turn.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Subscribers(Mutex<Table>);
 
 /// A subscription takes some thirty bytes, since there may be one for each name and reader. Two names of one hash
@@ -74,7 +74,7 @@ pub(crate) struct Subscribed {
     pub(crate) heard_ms: Option<u64>,
 }
 
-impl Default for Table {
+impl Default for Subscribers {
     fn default() -> Self {
         Self::new(Instant::now())
     }
@@ -83,7 +83,8 @@ impl Default for Table {
 impl Subscribers {
     /// None yet; time is counted from `began`.
     pub(crate) fn new(began: Instant) -> Self {
-        Self(Mutex::new(Table::new(began)))
+        let (hasher, ends, swept, refused_until, holders, nodes) = Default::default();
+        Self(Mutex::new(Table { hasher, began, ends, swept, refused_until, holders, nodes }))
     }
 
     /// Subscribes `holder`, which holds `version`, to `name` until `now + lease`.
@@ -158,11 +159,6 @@ impl Subscribers {
 }
 
 impl Table {
-    fn new(began: Instant) -> Self {
-        let (hasher, ends, swept, refused_until, holders, nodes) = Default::default();
-        Self { hasher, began, ends, swept, refused_until, holders, nodes }
-    }
-
     fn ms(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.began).as_millis()).unwrap_or(u64::MAX)
     }

@@ -1,11 +1,9 @@
 //! Whether a watched folder is there: one that was renamed, unmounted or deleted takes no file with it.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AtPath<I> {
-    /// Nothing, or what cannot be read.
-    Nothing,
-    /// The folder with this identity.
-    Folder { id: I, is_empty: bool },
+pub(crate) struct FolderThere<I> {
+    pub(crate) id: I,
+    pub(crate) is_empty: bool,
 }
 
 #[derive(Debug)]
@@ -40,19 +38,20 @@ impl<I: Copy + Eq> Presence<I> {
         self.is_here
     }
 
-    /// This stands at its path now. Another folder that is empty may be a mount point without what belongs there.
-    pub(crate) fn looked(&mut self, found: AtPath<I>) -> Turn {
+    /// This folder stands at its path now, if any can be read. Another one that is empty may be a mount point without what
+    /// belongs there.
+    pub(crate) fn looked(&mut self, there: Option<FolderThere<I>>) -> Turn {
         let was_here = self.is_here;
-        match found {
-            AtPath::Folder { id, .. } if id == self.id => {
+        match there {
+            Some(there) if there.id == self.id => {
                 self.is_here = true;
                 if was_here { Turn::Here } else { Turn::Back }
             }
-            AtPath::Folder { id, is_empty: false } => {
+            Some(FolderThere { id, is_empty: false }) => {
                 *self = Self::new(id);
                 Turn::Replaced
             }
-            AtPath::Nothing | AtPath::Folder { is_empty: true, .. } => {
+            _ => {
                 self.is_here = false;
                 if was_here { Turn::Vanished } else { Turn::Away }
             }
@@ -66,12 +65,12 @@ mod tests {
 
     #[test]
     fn folder_is_away_until_it_or_another_one_with_files_is_there() {
-        let folder = |id, is_empty| AtPath::Folder { id, is_empty };
+        let folder = |id, is_empty| Some(FolderThere { id, is_empty });
         let mut presence = Presence::new(1);
         let turns = [
             (folder(1, true), Turn::Here),
-            (AtPath::Nothing, Turn::Vanished),
-            (AtPath::Nothing, Turn::Away),
+            (None, Turn::Vanished),
+            (None, Turn::Away),
             (folder(1, false), Turn::Back),
             (folder(2, true), Turn::Vanished),
             (folder(1, true), Turn::Back),
