@@ -17,7 +17,7 @@ use crate::{
     library::Library,
     publish::{PublishError, PublishOutcome, Publishing, WITHDRAWN_AT_ONCE, What},
     rules::Ignores,
-    state::changes::{Look, Sign, Verdict},
+    state::changes::{Look, Sign},
     storage::catalogue::{CatalogueError, Withdrawal},
     util::clock,
 };
@@ -55,9 +55,9 @@ impl Watching {
                 self.excused.remove(&path);
             }
             match self.changes.looked(&path, look, now) {
-                Verdict::Wait => {}
-                Verdict::Publish(stamp) => changed.push((path, stamp)),
-                Verdict::Withdraw => gone.push(path),
+                None | Some(Look::Busy) => {}
+                Some(Look::File(stamp)) => changed.push((path, stamp)),
+                Some(Look::Missing) => gone.push(path),
             }
         }
         if let Some(set) = &mut self.set {

@@ -149,7 +149,7 @@ impl Library {
             return; // it offers nothing, and tells no user
         }
         for record in heard {
-            if self.judge(&record, false).is_some_and(|judgment| judgment != Judgment::Stands) {
+            if self.judge(&record, false).is_some() {
                 self.note(|news| {
                     let known = news.own.get(&record.name);
                     if known.is_none_or(|known| record.version >= known.version) {
@@ -160,13 +160,13 @@ impl Library {
         }
     }
 
-    /// What to do about `heard`, signed by this node; `None` if nothing is published under its name. Whatever the network
+    /// What to do about `heard`, signed by this node; `None`: nothing. Whatever the network
     /// relies on, what `is_wanted` stands.
     pub(crate) fn judge(&self, heard: &VerifiedRecord, is_wanted: bool) -> Option<Judgment> {
         let entry = self.catalogue.get_stated(&heard.name).filter(|entry| self.catalogue.is_own(entry))?;
         let is_pending = is_wanted || self.catalogue.is_pending(&entry.record);
         let newest = entry.newest.as_deref();
-        Some(Mine { record: &entry.record, newest, is_pending }.judge(heard))
+        Mine { record: &entry.record, newest, is_pending }.judge(heard)
     }
 
     /// Whether another version of `name` was heard with this key, and it is not settled yet which one stands.

@@ -98,7 +98,7 @@ impl Publisher {
             let (mut adopt, mut renumber, mut superseded) = (Vec::new(), Vec::new(), Vec::new());
             for record in heard {
                 match library.judge(&record, is_wanted) {
-                    None | Some(Judgment::Stands) => {}
+                    None => {}
                     Some(Judgment::Superseded) => superseded.push(record),
                     Some(_) if !is_intact(&record) => {}
                     Some(Judgment::Adopt) => adopt.push(record),

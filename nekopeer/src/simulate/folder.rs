@@ -146,9 +146,9 @@ impl Folder {
         let newest = self.disk.newest.as_deref();
         let is_pending = is_wanted || !self.disk.is_told;
         match (Mine { record: &record, newest, is_pending }).judge(&heard) {
-            Judgment::Stands => Vec::new(),
-            Judgment::Adopt => self.adopt(heard),
-            Judgment::Renumber => {
+            None => Vec::new(),
+            Some(Judgment::Adopt) => self.adopt(heard),
+            Some(Judgment::Renumber) => {
                 let known = self.disk.newest.as_ref().map(|newest| newest.version);
                 let last = self.disk.counter.max(known).max(Some(heard.version));
                 let version = last.and_then(Version::next);
@@ -156,7 +156,7 @@ impl Folder {
                     self.commit(Record { version, ..Record::clone(&record) }, true)
                 })
             }
-            Judgment::Superseded => {
+            Some(Judgment::Superseded) => {
                 self.disk.newest = Some(heard);
                 Vec::new()
             }

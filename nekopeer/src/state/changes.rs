@@ -44,15 +44,6 @@ pub(crate) enum Look<S> {
     Busy,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict<S> {
-    /// Nothing yet.
-    Wait,
-    /// Publish the file that was seen: if another is there by now, this must fail.
-    Publish(S),
-    Withdraw,
-}
-
 /// The paths that something happened to, and nothing was done about yet.
 #[derive(Debug)]
 pub(crate) struct Changes<S> {
@@ -131,24 +122,19 @@ impl<S: Copy + Eq> Changes<S> {
         self.paths.values().map(|change| change.look_at).min()
     }
 
-    /// A look at `path` found this. After any verdict but `Wait` the path is forgotten.
-    pub(crate) fn looked(&mut self, path: &Path, look: Look<S>, now: Instant) -> Verdict<S> {
-        let Some(change) = self.paths.get_mut(path) else { return Verdict::Wait };
-        let quiet = change.quiet();
-        let verdict = match look {
-            Look::File(stamp) => Verdict::Publish(stamp),
-            Look::Missing => Verdict::Withdraw,
-            Look::Busy => Verdict::Wait,
-        };
-        if change.seen == Some(look) && verdict != Verdict::Wait && now >= change.since + quiet {
+    /// A look at `path` found this. Returns what is to be done something about, and forgets the path then: publish the file that
+    /// was seen, and if another is there by now, this must fail; or withdraw what is missing.
+    pub(crate) fn looked(&mut self, path: &Path, look: Look<S>, now: Instant) -> Option<Look<S>> {
+        let change = self.paths.get_mut(path)?;
+        if change.seen == Some(look) && look != Look::Busy && now >= change.since + change.quiet() {
             self.paths.remove(path);
-            return verdict;
+            return Some(look);
         }
         if change.seen.is_some_and(|seen| seen != look) {
             (change.is_open, change.since) = (true, now); // it changed without a sign
         }
         change.seen = Some(look);
         change.look_at = (change.since + change.quiet()).max(now + change.quiet() / 2);
-        Verdict::Wait
+        None
     }
 }

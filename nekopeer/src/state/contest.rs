@@ -16,8 +16,6 @@ pub(crate) struct Mine<'a> {
 /// What to do about a record that was heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgment {
-    /// Nothing: it is known, or older.
-    Stands,
     /// It is the same file under a later number: take that number.
     Adopt,
     /// Publish the same file again under a number above it.
@@ -30,22 +28,22 @@ pub(crate) enum Judgment {
 impl Mine<'_> {
     /// What to do about `heard`, signed by this node. A number that nobody relies on changes at once. Of two files under
     /// one number the one that ranks higher is published again, so that two folders do not outbid each other for ever.
-    pub(crate) fn judge(self, heard: &Record) -> Judgment {
+    pub(crate) fn judge(self, heard: &Record) -> Option<Judgment> {
         let Self { record, newest, is_pending } = self;
         if !(heard.replaces(record) || heard.contradicts(record))
             || newest.is_some_and(|newest| !heard.replaces(newest))
         {
-            return Judgment::Stands;
+            return None; // it is known, or older
         }
         let is_same =
             |a: &Record, b: &Record| (a.content, a.manifest, a.policy) == (b.content, b.manifest, b.policy);
-        if is_same(heard, record) {
+        Some(if is_same(heard, record) {
             Judgment::Adopt
         } else if is_pending || (heard.contradicts(record) && record.outranks(heard)) {
             Judgment::Renumber
         } else {
             Judgment::Superseded
-        }
+        })
     }
 }
 

@@ -109,9 +109,9 @@ impl World {
             let file = self.disk.get(&path).copied();
             let look = file.map_or(Look::Missing, |file| Look::File(file.stamp));
             match self.changes.looked(&path, look, now) {
-                Verdict::Wait => {}
-                Verdict::Withdraw => drop(self.published.remove(&path)),
-                Verdict::Publish(stamp) => {
+                None | Some(Look::Busy) => {}
+                Some(Look::Missing) => drop(self.published.remove(&path)),
+                Some(Look::File(stamp)) => {
                     let file = file.unwrap();
                     assert!(file.is_complete, "{} is published half written", path.display());
                     assert_eq!(stamp, file.stamp);
@@ -225,13 +225,13 @@ fn file_that_is_replaced_is_not_withdrawn_and_what_vanishes_with_its_folder_is_f
     changes.note(path.to_owned(), Sign::Touched, start);
     let first = changes.next_at().unwrap();
     assert!(changes.due(start).is_empty() && changes.due(first) == [path]);
-    assert_eq!(changes.looked(path, Look::Missing, first), Verdict::Wait);
+    assert_eq!(changes.looked(path, Look::Missing, first), None);
     let second = changes.next_at().unwrap();
-    assert_eq!(changes.looked(path, Look::File(2), second), Verdict::Wait, "another took its place");
+    assert_eq!(changes.looked(path, Look::File(2), second), None, "another took its place");
     let third = changes.next_at().unwrap();
     assert!(third >= second + QUIET);
-    assert_eq!(changes.looked(path, Look::Busy, third), Verdict::Wait);
+    assert_eq!(changes.looked(path, Look::Busy, third), None);
     changes.forget_below(Path::new("/d"));
     assert_eq!(changes.next_at(), None);
-    assert_eq!(changes.looked(path, Look::File(2), third + QUIET), Verdict::Wait);
+    assert_eq!(changes.looked(path, Look::File(2), third + QUIET), None);
 }

@@ -34,19 +34,19 @@ fn heard_record_is_judged_by_its_number_its_bytes_and_who_relies_on_ours() {
         Mine { record: &mine, newest: None, is_pending }.judge(&record(version(heard.0), heard.1))
     };
     for is_pending in [false, true] {
-        assert_eq!(judge(is_pending, (4, 4)), Judgment::Stands);
-        assert_eq!(judge(is_pending, (5, 5)), Judgment::Stands);
-        assert_eq!(judge(is_pending, (7, 5)), Judgment::Adopt, "the same bytes");
+        assert_eq!(judge(is_pending, (4, 4)), None);
+        assert_eq!(judge(is_pending, (5, 5)), None);
+        assert_eq!(judge(is_pending, (7, 5)), Some(Judgment::Adopt), "the same bytes");
     }
-    assert_eq!(judge(true, (7, 7)), Judgment::Renumber);
-    assert_eq!(judge(true, (5, 7)), Judgment::Renumber);
-    assert_eq!(judge(false, (7, 7)), Judgment::Superseded);
-    assert_eq!(judge(false, (5, 4)), Judgment::Renumber, "the one that ranks higher");
-    assert_eq!(judge(false, (5, 7)), Judgment::Superseded, "the other one");
+    assert_eq!(judge(true, (7, 7)), Some(Judgment::Renumber));
+    assert_eq!(judge(true, (5, 7)), Some(Judgment::Renumber));
+    assert_eq!(judge(false, (7, 7)), Some(Judgment::Superseded));
+    assert_eq!(judge(false, (5, 4)), Some(Judgment::Renumber), "the one that ranks higher");
+    assert_eq!(judge(false, (5, 7)), Some(Judgment::Superseded), "the other one");
     let newest = record(version(8), 8);
     let superseded = Mine { record: &mine, newest: Some(&newest), is_pending: false };
-    assert_eq!(superseded.judge(&record(version(8), 8)), Judgment::Stands, "it is known");
-    assert_eq!(superseded.judge(&record(version(9), 9)), Judgment::Superseded);
+    assert_eq!(superseded.judge(&record(version(8), 8)), None, "it is known");
+    assert_eq!(superseded.judge(&record(version(9), 9)), Some(Judgment::Superseded));
 }
 
 #[derive(Default)]
