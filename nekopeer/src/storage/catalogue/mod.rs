@@ -54,7 +54,6 @@ pub(crate) use self::{
     reader::{CommandId, Preference, PreferenceChange, Reader},
     restore::Restored,
     salvage::{Examined, Salvaged, examine},
-    tables::{Page, PageStart},
     trees::{Tree, TreeFile, Trees},
     versions::{EarlierVersion, lent::Lent},
     withdraw::{Gone, WITHDRAWALS_MAX, Withdrawal},
@@ -65,6 +64,19 @@ pub(crate) const FILE: &str = "catalogue.redb";
 
 /// Entries with the same bytes that are looked at: one is mostly enough.
 const SAME_BYTES_MAX: usize = 256;
+
+/// Some entries, in the order of their names.
+#[derive(Debug)]
+pub(crate) struct Page {
+    /// The entries, and an error for each that is damaged.
+    pub(crate) entries: Vec<Result<Entry, CatalogueError>>,
+    /// Where the next page begins, if there may be one.
+    pub(crate) next: Option<PageStart>,
+}
+
+/// Where a page of entries begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PageStart(Option<String>);
 
 #[derive(Debug)]
 pub(crate) struct Catalogue {
@@ -104,15 +116,20 @@ impl Catalogue {
     pub(crate) fn len(&self) -> Result<usize, CatalogueError> {
         let len = self
             .tables
-            .read(|committed| Ok(committed.table(FILES)?.map_or(Ok(0), |files| files.len())?))?;
-        Ok(usize::try_from(len).unwrap_or(usize::MAX))
+            .read(|committed| Ok(committed.table(FILES)?.map(|files| files.len()).transpose()?))?;
+        Ok(usize::try_from(len.unwrap_or(0)).unwrap_or(usize::MAX))
     }
 
     /// At most `limit` entries from `start` on, by name; a page may be empty although there are more. Blocking.
     pub(crate) fn page(&self, start: &PageStart, limit: usize) -> Result<Page, CatalogueError> {
-        let mut page = self.tables.page(start, limit)?;
-        page.entries.retain(|entry| entry.as_ref().map_or(true, |entry| !entry.record.is_withdrawal()));
-        Ok(page)
+        let after = (start.0.as_deref().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        let checked = |name: &str, row| Some((name.to_owned(), self.tables.checked(name, row)));
+        let rows = self.tables.rows(FILES, after, limit, |name, row| checked(name, row.value()))?;
+        let last = rows.last().filter(|_| rows.len() == limit);
+        let next = last.map(|(name, _)| PageStart(Some(name.clone())));
+        let is_file =
+            |entry: &Result<Entry, _>| !entry.as_ref().is_ok_and(|entry| entry.record.is_withdrawal());
+        Ok(Page { entries: rows.into_iter().map(|(_, entry)| entry).filter(is_file).collect(), next })
     }
 
     /// At most `max` names, those after `last` in the order of their text; from the first if that is empty. Blocking.
@@ -131,19 +148,21 @@ impl Catalogue {
 
     /// Entries whose file has this content, at most [`SAME_BYTES_MAX`]. Blocking.
     pub(crate) fn with_content(&self, content: &ContentHash) -> Vec<Arc<Entry>> {
-        let key = (kind::CONTENT, half(content.as_bytes()));
-        self.found(key, |record| record.content == *content)
+        self.found(kind::CONTENT, content.as_bytes(), |record| record.content == *content)
     }
 
     /// Entries whose manifest has this hash, at most [`SAME_BYTES_MAX`]. Blocking.
     pub(crate) fn with_manifest(&self, manifest: &ManifestHash) -> Vec<Arc<Entry>> {
-        let key = (kind::MANIFEST, half(manifest.as_bytes()));
-        self.found(key, |record| record.manifest == *manifest)
+        self.found(kind::MANIFEST, manifest.as_bytes(), |record| record.manifest == *manifest)
     }
 
-    fn found(&self, key: (u8, u128), is_it: impl Fn(&Record) -> bool) -> Vec<Arc<Entry>> {
-        let found = self.tables.with_key(key, SAME_BYTES_MAX, |entry| is_it(&entry.record));
-        or_report(found, "what has the same bytes is not found").into_iter().map(Arc::new).collect()
+    fn found(&self, kind: u8, hash: &[u8; 32], is_it: impl Fn(&Record) -> bool) -> Vec<Arc<Entry>> {
+        let range = (kind, half(hash), "")..(kind, half(hash).saturating_add(1), "");
+        let names =
+            self.tables.rows(INDEX, range, SAME_BYTES_MAX, |(_, _, name), _| FileName::new(name).ok());
+        let names = or_report(names, "what has the same bytes is not found");
+        // A damaged entry does not hide the others.
+        names.iter().filter_map(|name| self.get(name)).filter(|entry| is_it(&entry.record)).collect()
     }
 
     /// Names of files of more than one chunk, at most `limit`, those of the most similar size first. Blocking.
@@ -207,6 +226,13 @@ impl Catalogue {
             self.end_of(name);
         }
         Ok(is_removed)
+    }
+}
+
+impl PageStart {
+    /// After this name; from the first with `None`.
+    pub(crate) fn after(name: Option<&FileName>) -> Self {
+        Self(name.map(FileName::to_string))
     }
 }
 

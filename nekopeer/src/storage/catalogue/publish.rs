@@ -11,7 +11,7 @@ use rayon::{
 use super::{
     Catalogue, CatalogueError, Entry,
     numbering::{Known, Numbered, Substance},
-    schema::{AVERAGES, PIPED, UNTOLD},
+    schema::{AVERAGES, PIPED, UNTOLD, VERSIONS},
     untold::Untold,
     write::Write,
 };
@@ -100,7 +100,7 @@ impl Catalogue {
         let mut names = HashSet::with_capacity(drafts.len());
         let next = drafts.iter().map(|draft| match names.insert(&draft.name) {
             true if draft.is_outdated() => Err(CatalogueError::ChangedSince(draft.path.clone())),
-            true => self.next_record(&write, draft),
+            true => self.next_record(draft),
             false => Err(CatalogueError::Overtaken(draft.name.clone())), // by the draft before
         });
         let next = next.collect::<Vec<_>>();
@@ -130,7 +130,7 @@ impl Catalogue {
         Ok(results)
     }
 
-    pub(super) fn next_record(&self, write: &Write<'_>, draft: &Draft) -> Result<Next, CatalogueError> {
+    pub(super) fn next_record(&self, draft: &Draft) -> Result<Next, CatalogueError> {
         let Draft { name, chunked, policy, known, is_named, .. } = draft;
         self.may_publish(name)?;
         let entry = self.get_stated(name);
@@ -140,7 +140,7 @@ impl Catalogue {
         let substance =
             Substance { content: chunked.content, manifest: chunked.manifest_hash, policy: *policy };
         let known_versions = Known {
-            counter: write.version(name)?,
+            counter: self.last_number(name)?,
             floor: self.above()?,
             entry: entry.as_ref().map(|entry| &entry.record),
             newest: entry.as_ref().and_then(|entry| entry.newest.as_ref()),
@@ -174,7 +174,7 @@ impl Catalogue {
         for seen in above {
             let own = self.get_stated(&seen.name).filter(|entry| self.is_own(entry));
             let Some(entry) = own.filter(|entry| !entry.record.replaces(seen)) else { continue };
-            let Some(version) = self.next_number(&write, &entry, Some(seen.version))? else {
+            let Some(version) = self.next_number(&entry, Some(seen.version))? else {
                 tracing::warn!(name = %seen.name, "no version number is left");
                 continue;
             };
@@ -191,13 +191,16 @@ impl Catalogue {
     /// The number of the next version of `entry`, which is also above `seen`; `None` if none is left.
     pub(super) fn next_number(
         &self,
-        write: &Write<'_>,
         entry: &Entry,
         seen: Option<Version>,
     ) -> Result<Option<Version>, CatalogueError> {
         let newest = entry.newest.as_ref().map(|newest| newest.version);
-        let last = write.version(&entry.record.name)?.max(self.above()?).max(newest).max(seen);
+        let last = self.last_number(&entry.record.name)?.max(self.above()?).max(newest).max(seen);
         Ok(last.max(Some(entry.record.version)).and_then(Version::next))
+    }
+
+    fn last_number(&self, name: &FileName) -> Result<Option<Version>, CatalogueError> {
+        Ok(self.tables.value(VERSIONS, name.as_str(), Version::new)?.flatten())
     }
 
     /// Takes over `records`, which this key published elsewhere, as the versions of the same bytes here;
@@ -230,15 +233,17 @@ impl Catalogue {
         stamp: Stamp,
         hashed_at_ns: i128,
     ) -> Result<(), CatalogueError> {
-        let write = self.tables.begin()?;
         let name = &seen.record.name;
-        if self.is_placing(name) || self.get(name).is_none_or(|now| *now != *seen) {
-            return Ok(());
-        }
-        // Of a copy the time says how old it is.
-        let hashed_at_ns = if self.is_own(seen) { hashed_at_ns } else { seen.hashed_at_ns };
-        let entry = Entry { path, stamp, hashed_at_ns, ..seen.clone() };
-        self.commit_published(write, Vec::new(), vec![entry])
+        let restamp = |now: &mut Entry| {
+            let is_seen = !self.is_placing(name) && *now == *seen;
+            if is_seen {
+                // Of a copy the time says how old it is.
+                let hashed_at_ns = if self.is_own(seen) { hashed_at_ns } else { seen.hashed_at_ns };
+                *now = Entry { path, stamp, hashed_at_ns, ..seen.clone() };
+            }
+            is_seen
+        };
+        self.update(name, restamp).map(drop)
     }
 
     /// Commits entries of `new` versions, of which no indexer was told, and of others. Their numbers are used up.

@@ -9,7 +9,7 @@ use super::{
 use crate::content::{chunker::Chunked, stamp::now_ns};
 
 /// The key of [`META`] that says that a catalogue was lost before this one.
-const LOST: &str = "lost";
+pub(super) const LOST: &str = "lost";
 /// The key of [`META`] with the number above which names begin.
 const ABOVE: &str = "above";
 
@@ -82,13 +82,6 @@ impl Catalogue {
 
     /// Whether an earlier catalogue was lost, and nothing was brought back yet. Blocking.
     pub(crate) fn is_lost(&self) -> Result<bool, CatalogueError> {
-        self.tables.is_lost()
-    }
-}
-
-impl super::database::Tables {
-    /// See [`Catalogue::is_lost`].
-    pub(super) fn is_lost(&self) -> Result<bool, CatalogueError> {
-        Ok(self.value(META, LOST, |_| ())?.is_some())
+        Ok(self.tables.value(META, LOST, |_| ())?.is_some())
     }
 }

@@ -15,7 +15,8 @@ use super::{
     CatalogueError, Entry, FILE,
     database::Tables,
     guard::{guarded, guarded_part},
-    schema::{Definition, FILES, FLOORS, VERSIONS},
+    restore::LOST,
+    schema::{Definition, FILES, FLOORS, META, VERSIONS},
 };
 
 /// Damaged catalogues that are kept aside.
@@ -115,7 +116,8 @@ fn read_all(path: &Path, node: NodeId, salvaged: &mut Salvaged) -> Result<bool, 
     salvaged.entries.dedup_by(|a, b| a.record.name == b.record.name);
     (salvaged.versions, salvaged.floors, salvaged.knows_numbers) = (versions, floors, versions_read.is_ok());
     entries_read.and(versions_read).and(floors_read)?;
-    damaged.map_or_else(|| tables.is_lost(), Err)
+    damaged.map_or(Ok(()), Err)?;
+    Ok(tables.value(META, LOST, |_| ())?.is_some())
 }
 
 /// What `take` makes of the rows of a table from both ends up to the damage, some of them twice.

@@ -1,54 +1,23 @@
 //! What is read from the catalogue: each operation asks what was committed last, without waiting for a writer.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 #[cfg(test)]
 use std::sync::atomic::Ordering;
 
-use nekoproto::FileName;
 use redb::{AccessGuard, Value};
 
 #[cfg(test)]
-use super::schema::{MANIFESTS, kind};
+use super::schema::{INDEX, MANIFESTS, kind};
 use super::{
     database::Tables,
     entry::Entry,
     error::CatalogueError,
-    schema::{Definition, FILES, INDEX, Row, Stored},
+    schema::{Definition, FILES, Row, Stored},
 };
-
-/// Some entries, in the order of their names.
-#[derive(Debug)]
-pub(crate) struct Page {
-    /// The entries, and an error for each that is damaged.
-    pub(crate) entries: Vec<Result<Entry, CatalogueError>>,
-    /// Where the next page begins, if there may be one.
-    pub(crate) next: Option<PageStart>,
-}
-
-/// Where a page of entries begins.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PageStart(Option<String>);
-
-impl PageStart {
-    /// After this name; from the first with `None`.
-    pub(crate) fn after(name: Option<&FileName>) -> Self {
-        Self(name.map(FileName::to_string))
-    }
-}
 
 impl Tables {
     pub(super) fn get(&self, name: &str) -> Result<Option<Entry>, CatalogueError> {
         self.value(FILES, name, |row| row)?.map(|row| self.checked(name, row)).transpose()
-    }
-
-    /// At most `limit` entries from `start` on.
-    pub(super) fn page(&self, start: &PageStart, limit: usize) -> Result<Page, CatalogueError> {
-        let after = (start.0.as_deref().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        let entry = |name: &str, row| Some((name.to_owned(), self.checked(name, row)));
-        let rows = self.rows(FILES, after, limit, |name, row| entry(name, row.value()))?;
-        let last = rows.last().filter(|_| rows.len() == limit);
-        let next = last.map(|(name, _)| PageStart(Some(name.clone())));
-        Ok(Page { entries: rows.into_iter().map(|(_, entry)| entry).collect(), next })
     }
 
     pub(super) fn checked(&self, name: &str, row: Option<Entry>) -> Result<Entry, CatalogueError> {
@@ -56,25 +25,6 @@ impl Tables {
         self.rows_read.fetch_add(1, Ordering::Relaxed);
         row.filter(|entry| entry.record.name.as_str() == name)
             .ok_or_else(|| CatalogueError::DamagedEntry { path: self.path.clone(), name: name.to_owned() })
-    }
-
-    /// Entries with this key of a [kind](super::schema::kind), of at most `limit` those that `has` is true of.
-    pub(super) fn with_key(
-        &self,
-        (kind, key): (u8, u128),
-        limit: usize,
-        has: impl Fn(&Entry) -> bool,
-    ) -> Result<Vec<Entry>, CatalogueError> {
-        let range = (kind, key, "")..(kind, key.saturating_add(1), "");
-        let names = self.rows(INDEX, range, limit, |(_, _, name), _| Some(name.to_owned()))?;
-        let mut entries = Vec::new();
-        for name in names {
-            match self.get(&name) {
-                Err(CatalogueError::DamagedEntry { .. }) => {} // it does not hide the others
-                entry => entries.extend(entry?.filter(&has)),
-            }
-        }
-        Ok(entries)
     }
 
     /// What `take` makes of the value of one key.

@@ -102,8 +102,8 @@ fn an_uncommitted_publish_leaves_no_trace() {
     let (folder, catalogue) = Folder::begin();
     folder.publish(&catalogue, "a", b"one");
     {
-        let write = catalogue.tables.begin().unwrap();
-        catalogue.next_record(&write, &folder.draft("a", b"two")).unwrap();
+        let _write = catalogue.tables.begin().unwrap();
+        catalogue.next_record(&folder.draft("a", b"two")).unwrap();
     }
     drop(catalogue);
     let catalogue = folder.open();

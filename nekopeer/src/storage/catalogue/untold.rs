@@ -64,13 +64,9 @@ impl Catalogue {
             let is_noted = |row: &Untold| noted.get(name).is_some_and(|(version, _)| *version == row.version);
             row.value().filter(|row| row.told.is_empty() && !is_noted(row))
         });
-        pending.map_or_else(
-            |error| {
-                tracing::error!(%error, "it is not known what indexers were told");
-                true
-            },
-            |pending| !pending.is_empty(),
-        )
+        pending
+            .inspect_err(|error| tracing::error!(%error, "it is not known what indexers were told"))
+            .map_or(true, |pending| !pending.is_empty())
     }
 
     /// `indexer`, one of `all`, has listed these versions. Durable with the next change or

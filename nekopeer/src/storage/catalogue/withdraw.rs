@@ -74,7 +74,7 @@ impl Catalogue {
                 let is_removed = self.forget_entry(&write, name, entry.as_deref())?;
                 return Ok(Ok(if is_removed { Gone::Forgotten } else { Gone::Unknown }));
             };
-            let Some(version) = self.next_number(&write, entry, None)? else {
+            let Some(version) = self.next_number(entry, None)? else {
                 return Ok(Err(CatalogueError::VersionsUsedUp(name.clone())));
             };
             let terms = entry.record.policy;

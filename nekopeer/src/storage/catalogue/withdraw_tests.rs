@@ -22,9 +22,9 @@ fn withdraw(catalogue: &Catalogue, file: &str, most: usize) -> (u64, Vec<FileNam
 
 /// The names that are stated, and whether each is withdrawn.
 fn stated(catalogue: &Catalogue) -> Vec<(String, bool)> {
-    let entries = catalogue.tables.page(&PageStart::default(), 100).unwrap().entries.into_iter();
-    let stated = entries.map(Result::unwrap).map(|entry| entry.record);
-    stated.map(|record| (record.name.to_string(), record.is_withdrawal())).collect()
+    let stated =
+        catalogue.tables.rows(FILES, .., 100, |_, entry| Some(entry.value().unwrap().record)).unwrap();
+    stated.iter().map(|record| (record.name.to_string(), record.is_withdrawal())).collect()
 }
 
 #[test]

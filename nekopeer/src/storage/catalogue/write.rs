@@ -103,14 +103,10 @@ impl Write<'_> {
         }
         let hash = &entry.record.manifest;
         self.put(MANIFESTS, [(hash.as_bytes(), manifest)])?;
-        let is_large = outboard.len() > SegmentHash::default().len();
-        self.put(OUTBOARDS, is_large.then_some((hash.as_bytes(), outboard)))
-    }
-
-    pub(super) fn version(&self, name: &FileName) -> Result<Option<Version>, CatalogueError> {
-        let number =
-            self.with(VERSIONS, |table| Ok(table.get(name.as_str())?.map(|number| number.value())))?;
-        Ok(number.and_then(Version::new))
+        if outboard.len() <= SegmentHash::default().len() {
+            return Ok(());
+        }
+        self.put(OUTBOARDS, [(hash.as_bytes(), outboard)])
     }
 
     /// From now on each of these names gets numbers above this one.
