@@ -204,7 +204,6 @@ mod tests {
         Found { record: record(origin, "a", version), holders: holders.iter().map(|n| listed(*n)).collect() }
     }
 
-    /// The answer to which all of these are added.
     fn merged(found: impl IntoIterator<Item = Found>) -> QueryReply {
         let mut merge = Merge::new(Vec::new());
         found.into_iter().for_each(|found| merge.absorb(found));

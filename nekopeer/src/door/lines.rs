@@ -68,7 +68,6 @@ mod tests {
     use super::*;
     use crate::api::{Command, Row};
 
-    /// What a caller sends, and what a peer answers.
     #[test]
     fn lines_of_a_caller() {
         testkit::fuzz("lines_of_a_caller", |bytes: &[u8]| {

@@ -43,7 +43,6 @@ impl Fixture {
         timeout(SOON, knock(&self.folder.path().join(".neko"))).await.unwrap().unwrap()
     }
 
-    /// The end of the answer to `command`, and its rows.
     async fn ask(&self, command: impl Into<Command>) -> (Result<Outcome, String>, Vec<Row>) {
         let mut caller = self.knock().await;
         let (answer, replies) = Answer::channel();
@@ -53,7 +52,6 @@ impl Fixture {
         (end.map(|done| done.outcome).map_err(|failure| failure.message), rows)
     }
 
-    /// A connection that has sent `command`, and takes nothing of the answer.
     async fn say(&self, command: impl Into<Command>) -> UnixStream {
         let place = Place::find(&self.folder.path().join(".neko")).unwrap();
         let mut stream = place.connect().await.unwrap();
@@ -231,7 +229,6 @@ async fn peer_of_another_version_is_told() {
     }
 }
 
-/// In a time that passes at once.
 #[tokio::test(start_paused = true)]
 async fn who_says_nothing_is_sent_away() {
     let fixture = Fixture::open().await;

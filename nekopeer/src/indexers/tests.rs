@@ -22,7 +22,6 @@ use crate::{
     storage::catalogue::{Copy, Entry},
 };
 
-/// Time limit of a test.
 const LIMIT: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -30,7 +29,6 @@ fn name() -> FileName {
     FileName::new("a").unwrap()
 }
 
-/// A record of a version of the file, with an invented origin.
 fn record(version: u64) -> VerifiedRecord {
     goods::record(1, "a", version, |_| {})
 }
@@ -40,7 +38,6 @@ async fn indexer(listen: std::net::SocketAddr) -> IndexerHandle {
     Indexer::spawn(config).await.unwrap()
 }
 
-/// A peer with one indexer, and its events.
 struct Reader {
     folder: TempDir,
     peer: PeerHandle,
@@ -62,7 +59,6 @@ impl Reader {
         reader
     }
 
-    /// Waits for the event that `expected` files are registered.
     async fn registers(&mut self, expected: usize) {
         loop {
             if let Event::Registered { files, .. } = self.events.recv().await.unwrap() {
@@ -85,7 +81,6 @@ impl Reader {
         path
     }
 
-    /// Catalogues a file as a copy of `record`.
     fn holds(&self, record: VerifiedRecord, path: &Path) {
         let stamp = Stamp::of(&std::fs::metadata(path).unwrap());
         let path = path.to_owned();

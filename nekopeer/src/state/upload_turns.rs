@@ -155,7 +155,6 @@ mod tests {
         SlotOwner::at(ip.into(), Some(NodeId::from_bytes([node; 32])))
     }
 
-    /// A reader on this host.
     fn here(node: u8) -> SlotOwner {
         reader(node, [127, 0, 0, 1])
     }

@@ -94,7 +94,6 @@ mod tests {
 
     use super::*;
 
-    /// What arrives of a body that brings `bytes` each ten seconds, `times` times.
     async fn arrives(bytes: usize, times: usize) -> Result<usize, BodyError<std::convert::Infallible>> {
         let pieces = stream::iter(0..times).then(move |_| async move {
             sleep(Duration::from_secs(10)).await;

@@ -108,7 +108,6 @@ mod tests {
     use super::*;
     use crate::daemon::settings::{table, units};
 
-    /// A setting of each kind.
     #[derive(Parser)]
     struct Args {
         #[arg(long)]

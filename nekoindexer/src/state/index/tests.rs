@@ -18,7 +18,6 @@ const LEASE: Duration = Duration::from_secs(10);
 /// News that no older copy makes anybody's business.
 const NEWS: Noted = Noted::News { outdated: vec![] };
 
-/// One that has a part.
 fn partial(n: u8) -> Holder {
     Holder { partial: true, ..holder(n) }
 }
@@ -34,7 +33,6 @@ impl Setup {
         Self { index: Index::new(now), now }
     }
 
-    /// With a session of each of these nodes.
     fn with<const N: usize>(nodes: [u8; N]) -> (Self, [Arc<Session>; N]) {
         let setup = Self::new();
         let sessions = setup.sessions(nodes);
@@ -72,12 +70,10 @@ impl<S: BuildHasher> Setup<S> {
         nodes.map(|n| self.session(n))
     }
 
-    /// Registers this version of `a` of the first origin.
     fn register(&self, session: &Arc<Session>, version: u64) -> Noted {
         self.index.register(session, &record(1, "a", version))
     }
 
-    /// The same, and of what is there only a part.
     fn register_partial(&self, session: &Arc<Session>, version: u64) -> Noted {
         self.index.register_partial(session, &record(1, "a", version))
     }
@@ -93,7 +89,6 @@ impl<S: BuildHasher> Setup<S> {
         self.index.entries.iter().all(|entry| entry.is_single())
     }
 
-    /// The versions of `a` and their holders.
     fn found_at(&self, at: Instant) -> Vec<(u64, Vec<Holder>)> {
         let found = self.index.lookup(&name("a"), at);
         found.into_iter().map(|found| (found.record.version.get(), found.at())).collect()
@@ -103,7 +98,6 @@ impl<S: BuildHasher> Setup<S> {
         self.found_at(self.now)
     }
 
-    /// Joins as the origin of `record`, and registers it.
     fn join(&self, record: &ListedRecord) -> (Noted, Arc<Session>) {
         let at = NodeAddrs::new(record.origin, [holder(1).addr]);
         let session = self.index.open_session(at, LEASE, self.now);
@@ -184,7 +178,6 @@ fn what_is_registered_after_everything_was_withdrawn_stays() {
     setup.index.check();
 }
 
-/// In whole or in part.
 #[test]
 fn newer_version_hides_older_holders_names_them_and_is_told_to_whoever_brings_an_older_one() {
     let (setup, [origin, copy, reader, late]) = Setup::with([1, 2, 3, 4]);

@@ -11,7 +11,6 @@ use nekoproto::{
 use super::*;
 use crate::state::testing::account;
 
-/// The largest filter, in messages of a part each.
 fn largest() -> Vec<SummaryNews> {
     let filter = Filter::for_keys(10_000_000);
     let parts: Vec<FilterPart> = filter.parts().collect();

@@ -29,12 +29,10 @@ fn say(told: &mut Told, own: &OwnSummary, neighbors: &[usize]) {
     });
 }
 
-/// All that is to be told.
 fn messages(told: &mut Told) -> Vec<SummaryNews> {
     std::iter::from_fn(|| told.next_message()).collect()
 }
 
-/// What one node tells another over one connection.
 struct Line {
     told: Told,
     theirs: TheirSummary,

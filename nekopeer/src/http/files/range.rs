@@ -57,7 +57,6 @@ fn number(text: &str) -> Result<u64, BadRange> {
 mod tests {
     use super::*;
 
-    /// Whatever is asked for is part of the file.
     #[test]
     fn http_ranges() {
         testkit::fuzz("http_ranges", |bytes: &[u8]| {

@@ -13,10 +13,8 @@ fn record(origin: u16, name: &str, version: u64) -> VerifiedRecord {
     goods::record(origin, name, version, |_| {})
 }
 
-/// The copies, and the origins that are asked.
 type Model = (HashMap<FileName, (NodeId, CopyState)>, HashSet<NodeId>);
 
-/// What is asked now, found by looking at each copy.
 fn due_by_scan((copies, asked): &Model, now: Instant) -> HashMap<NodeId, Vec<FileName>> {
     let mut due: HashMap<NodeId, Vec<(Instant, FileName)>> = HashMap::new();
     let waiting = copies.iter().filter(|(_, (origin, _))| !asked.contains(origin));

@@ -88,7 +88,6 @@ fn a_hundred_thousand_copies_of_a_dead_origin_are_quiet_after_one_attempt_each()
     assert!(attempts <= 100_000 + 121, "{attempts}");
 }
 
-/// How the origins of a simulation answer.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Alive,

@@ -18,7 +18,6 @@ fn record(n: u8, version: u64) -> VerifiedRecord {
 
 type Held = HashMap<FileName, VerifiedRecord>;
 
-/// A catalogue with version `version` of these files.
 fn held(files: impl IntoIterator<Item = u8>, version: u64) -> Held {
     files.into_iter().map(|n| (name(n), record(n, version))).collect()
 }
@@ -44,7 +43,6 @@ fn next(
     }
 }
 
-/// Looks at the files of the next names.
 fn look_on(registrations: &mut Registrations, index: IndexerIndex, held: &Held, last: &str) {
     let mut names: Vec<&FileName> = held.keys().filter(|name| name.as_str() > last).collect();
     names.sort_unstable();
@@ -87,7 +85,6 @@ fn no_news(_: &VerifiedRecord) -> bool {
     false
 }
 
-/// A table whose indexer lists what is `held`.
 fn connected(held: &Held) -> Registrations {
     let mut registrations = Registrations::new(1);
     registrations.connected(0, 0);
@@ -231,7 +228,6 @@ fn closed_table_tells_nobody_anything() {
     assert_eq!(next(&mut registrations, 0, &held([1, 2], 1), no_news), None);
 }
 
-/// A model of an indexer, which keeps what is registered.
 #[derive(Default)]
 struct Model {
     listed: HashMap<FileName, (VerifiedRecord, bool)>,
@@ -287,7 +283,6 @@ struct Sim {
     held: Held,
     /// In the catalogue, and not offered yet.
     pending: Option<VerifiedRecord>,
-    /// The calls that are under way.
     under_way: Vec<Option<Batch>>,
     models: Vec<Model>,
     news: HashMap<FileName, VerifiedRecord>,
@@ -380,7 +375,6 @@ impl Sim {
         true
     }
 
-    /// Asserts that the indexer lists the offers and has received the news.
     fn check(&self, index: IndexerIndex) {
         let (registrations, model) = (&self.registrations, &self.models[index]);
         let mut offered: HashMap<_, _> =

@@ -9,7 +9,6 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use super::{stream::STANDS_STILL_AFTER, *};
 
 const NOW: Duration = Duration::ZERO;
-/// How long connecting takes.
 const NEAR: Duration = Duration::from_millis(1);
 
 fn source(n: u8) -> SourceId {
@@ -278,7 +277,6 @@ proptest! {
     }
 }
 
-/// The result of one simulated download.
 struct Outcome {
     seconds: f64,
     fetched: u64,

@@ -10,35 +10,16 @@ pub(super) struct Entry {
     pub(super) event: Event,
 }
 
+/// The command of a `Published` version has ended. An origin that was `SetBack` did not know what it published after that
+/// time. What `WasInPlace` was in the place of a copy when it was opened, and may have been replaced since.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    Begun {
-        content: String,
-    },
-    /// The command that published this version has ended.
-    Published {
-        version: u64,
-        content: String,
-    },
-    /// The origin was set back to what it was at that time, in which it did not know what it published later.
-    SetBack {
-        to: Duration,
-    },
-    Said {
-        by: Reader,
-        version: u64,
-        content: String,
-        fresh: Option<Fresh>,
-    },
-    InPlace {
-        by: Reader,
-        content: String,
-    },
-    /// The bytes of a file that was in that place when it was opened, and may have been replaced since.
-    WasInPlace {
-        by: Reader,
-        content: String,
-    },
+    Begun { content: String },
+    Published { version: u64, content: String },
+    SetBack { to: Duration },
+    Said { by: Reader, version: u64, content: String, fresh: Option<Fresh> },
+    InPlace { by: Reader, content: String },
+    WasInPlace { by: Reader, content: String },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,34 +49,30 @@ pub(super) fn judge(history: &[Entry]) -> Vec<Broken> {
     let mut broken = Vec::new();
     let names: BTreeSet<&str> = history.iter().map(|entry| entry.name.as_str()).collect();
     for name in names {
-        let of_name = || history.iter().enumerate().filter(|(_, entry)| entry.name == name);
+        let of_name: Vec<_> = history.iter().enumerate().filter(|(_, entry)| entry.name == name).collect();
         let mut say =
             |promise, step, text| broken.push(Broken { promise, step, name: name.to_owned(), text });
-        freshness(of_name, &mut say);
-        publication(of_name, &mut say);
-        order(of_name, &mut say);
+        freshness(&of_name, &mut say);
+        publication(&of_name, &mut say);
+        order(&of_name, &mut say);
     }
     broken.sort_by_key(|broken| broken.step);
     broken
 }
 
 /// P1: a version is called fresh past the bound of the one that replaced it.
-fn freshness<'a, I: Iterator<Item = (usize, &'a Entry)>>(
-    of_name: impl Fn() -> I,
-    say: &mut impl FnMut(&'static str, usize, String),
-) {
+fn freshness(of_name: &[(usize, &Entry)], say: &mut impl FnMut(&'static str, usize, String)) {
     // A version that the origin published and then forgot, because it was set back, does not bind it.
     let is_undone = |number: usize, at: Duration| {
-        let mut later = of_name().skip_while(|(other, _)| *other <= number);
+        let mut later = of_name.iter().skip_while(|(other, _)| *other <= number);
         later.any(|(_, entry)| matches!(entry.event, Event::SetBack { to } if to < at))
     };
-    let published: Vec<_> = of_name()
-        .filter_map(|(number, Entry { at, event, .. })| match event {
-            Event::Published { version, .. } => (!is_undone(number, *at)).then_some((*version, *at)),
-            _ => None,
-        })
-        .collect();
-    for (step, entry) in of_name() {
+    let published = |(number, Entry { at, event, .. }): &(usize, &Entry)| match event {
+        Event::Published { version, .. } => (!is_undone(*number, *at)).then_some((*version, *at)),
+        _ => None,
+    };
+    let published: Vec<_> = of_name.iter().filter_map(published).collect();
+    for (step, entry) in of_name {
         let Event::Said { by, version, fresh: Some(Fresh { asked_at, bound }), .. } = &entry.event else {
             continue;
         };
@@ -106,27 +83,23 @@ fn freshness<'a, I: Iterator<Item = (usize, &'a Entry)>>(
                 "reader {}: version {version} is called fresh {late:?} after the bound that version {newer} set",
                 by.number
             );
-            say("P1", step, text);
+            say("P1", *step, text);
         }
     }
 }
 
 /// P3, P4, and torn files: what is said and held was published, and a number has one content.
-fn publication<'a, I: Iterator<Item = (usize, &'a Entry)>>(
-    of_name: impl Fn() -> I,
-    say: &mut impl FnMut(&'static str, usize, String),
-) {
+fn publication(of_name: &[(usize, &Entry)], say: &mut impl FnMut(&'static str, usize, String)) {
     // An origin that was set back may publish the same bytes again above a number that was used before.
-    let may_renumber = of_name().any(|(_, entry)| matches!(entry.event, Event::SetBack { .. }));
-    let acknowledged: BTreeMap<&str, u64> = of_name()
-        .filter_map(|(_, entry)| match &entry.event {
-            Event::Published { version, content, .. } => Some((content.as_str(), *version)),
-            _ => None,
-        })
-        .collect();
+    let may_renumber = of_name.iter().any(|(_, entry)| matches!(entry.event, Event::SetBack { .. }));
+    let acknowledged = of_name.iter().filter_map(|(_, entry)| match &entry.event {
+        Event::Published { version, content } => Some((content.as_str(), *version)),
+        _ => None,
+    });
+    let acknowledged: BTreeMap<&str, u64> = acknowledged.collect();
     let mut begun = BTreeSet::new();
     let mut contents: BTreeMap<u64, &str> = BTreeMap::new();
-    for (step, entry) in of_name() {
+    for (step, entry) in of_name {
         let (version, content) = match &entry.event {
             Event::Begun { content } => {
                 begun.insert(content.as_str());
@@ -134,11 +107,8 @@ fn publication<'a, I: Iterator<Item = (usize, &'a Entry)>>(
             }
             Event::InPlace { by, content } | Event::WasInPlace { by, content } => {
                 if !begun.contains(content.as_str()) {
-                    say(
-                        "torn",
-                        step,
-                        format!("reader {} holds {content:.8}, which is no version", by.number),
-                    );
+                    let text = format!("reader {} holds {content:.8}, which is no version", by.number);
+                    say("torn", *step, text);
                 }
                 continue;
             }
@@ -153,26 +123,23 @@ fn publication<'a, I: Iterator<Item = (usize, &'a Entry)>>(
                         "reader {}: version {version} with {content:.8} was not published",
                         by.number
                     );
-                    say("P3", step, text);
+                    say("P3", *step, text);
                 }
                 (*version, content.as_str())
             }
         };
         let known = *contents.entry(version).or_insert(content);
         if known != content {
-            say("P4", step, format!("version {version} is {known:.8} and {content:.8}"));
+            say("P4", *step, format!("version {version} is {known:.8} and {content:.8}"));
         }
     }
 }
 
 /// P2: a reader goes back, in what it says or in the bytes in place.
-fn order<'a, I: Iterator<Item = (usize, &'a Entry)>>(
-    of_name: impl Fn() -> I,
-    say: &mut impl FnMut(&'static str, usize, String),
-) {
+fn order(of_name: &[(usize, &Entry)], say: &mut impl FnMut(&'static str, usize, String)) {
     // Contested bytes can have several numbers.
     let mut numbers: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-    for (_, entry) in of_name() {
+    for (_, entry) in of_name {
         if let Event::Published { version, content, .. } | Event::Said { version, content, .. } = &entry.event
         {
             let (least, most) = numbers.entry(content).or_insert((*version, *version));
@@ -180,12 +147,12 @@ fn order<'a, I: Iterator<Item = (usize, &'a Entry)>>(
         }
     }
     let (mut said, mut held) = (BTreeMap::new(), BTreeMap::new());
-    for (step, entry) in of_name() {
+    for (step, entry) in of_name {
         match &entry.event {
             Event::Said { by, version, .. } if !by.drops => {
                 if let Some(before) = said.insert(by, version).filter(|before| *before > version) {
                     let text = format!("reader {}: version {version} after version {before}", by.number);
-                    say("P2", step, text);
+                    say("P2", *step, text);
                 }
             }
             Event::InPlace { by, content } if !by.drops => {
@@ -195,7 +162,7 @@ fn order<'a, I: Iterator<Item = (usize, &'a Entry)>>(
                 if let Some(before) = least_before.filter(|before| before > most) {
                     let text =
                         format!("reader {}: bytes of version {most} after those of {before}", by.number);
-                    say("P2", step, text);
+                    say("P2", *step, text);
                 }
             }
             _ => {}

@@ -45,7 +45,6 @@ fn verify(record: SignedRecord) -> Option<ListedRecord> {
     record.verify().map(ListedRecord::from).ok()
 }
 
-/// The page behind `after` of what matches `term` in an index.
 fn found_in(index: &Index, term: &str, after: Option<&Position>, limit: usize) -> Page {
     let search = search(term);
     index.find(&search, &Matcher::new(&search).unwrap(), after, limit, Instant::now(), || 0).unwrap()

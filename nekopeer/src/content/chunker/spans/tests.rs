@@ -11,7 +11,6 @@ use testkit::goods::bytes as random;
 
 use super::*;
 
-/// The shortest span used here, in bytes.
 const SPAN: u64 = 256 * 1024;
 
 impl Source for Vec<u8> {
