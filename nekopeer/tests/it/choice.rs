@@ -1,7 +1,5 @@
 //! Names that two origins publish: which file is meant.
 
-use rexpect::{reader::Options, session::spawn_with_options};
-
 use crate::program::*;
 
 /// Two origins that publish files as `a.txt`, with the first ten digits of their ids; and a reader.
@@ -195,11 +193,9 @@ fn an_origin_of_a_copy_that_is_gone_is_said_plainly() {
 #[test]
 fn on_a_terminal_too_the_files_are_listed_and_nothing_is_asked() {
     let two = Two::publish();
-    let options = || Options::new().timeout_ms(u64::try_from(LIMIT.as_millis()).ok());
-    let at_terminal =
-        |words: &[&str]| spawn_with_options(two.reader.command(words), options()).unwrap().exp_eof().unwrap();
-    let said = at_terminal(&["get", "a.txt"]);
+    let shown = |words: &[&str]| at_terminal(two.reader.command(words), false).exp_eof().unwrap();
+    let said = shown(&["get", "a.txt"]);
     assert!(two.ids.iter().all(|id| said.contains(&format!("a.txt@{id}"))), "{said}");
-    let said = at_terminal(&["get", "a.txt", "b.txt", "--json"]);
+    let said = shown(&["get", "a.txt", "b.txt", "--json"]);
     assert!(said.contains("\"failed\":["), "{said}");
 }

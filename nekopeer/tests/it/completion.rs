@@ -2,8 +2,6 @@
 
 use std::{env, ffi::OsString};
 
-use rexpect::{reader::Options, session::spawn_with_options};
-
 use crate::program::*;
 
 fn bash(home: &Home, words: &[&str]) -> Command {
@@ -60,9 +58,7 @@ fn names_are_proposed_whether_a_peer_runs_or_not() {
 
 /// Key by key: what has spaces arrives as one word.
 fn quoted_name_is_completed(home: &Home) {
-    let limit = u64::try_from(LIMIT.as_millis()).ok();
-    let options = Options::new().timeout_ms(limit).strip_ansi_escape_codes(true);
-    let mut shell = spawn_with_options(bash(home, &["-i"]), options).unwrap();
+    let mut shell = at_terminal(bash(home, &["-i"]), true);
     shell.send_line("eval \"$(nekopeer completions bash)\"").unwrap();
     for typed in ["nekopeer ticket my\\ no", "nekopeer ticket 'my no"] {
         shell.send(typed).unwrap();

@@ -2,8 +2,7 @@
 
 use rexpect::{
     process::{Signal, WaitStatus},
-    reader::Options,
-    session::{PtySession, spawn_with_options},
+    session::PtySession,
 };
 
 use crate::program::*;
@@ -15,9 +14,7 @@ struct Terminal(PtySession);
 
 impl Terminal {
     fn start(home: &Home, words: &[&str]) -> Self {
-        let options = Options::new().timeout_ms(u64::try_from(LIMIT.as_millis()).ok());
-        let options = options.strip_ansi_escape_codes(true);
-        Self(spawn_with_options(home.command(words), options).unwrap())
+        Self(at_terminal(home.command(words), true))
     }
 
     /// Starts the REPL in a terminal with this many columns, whose escape codes are seen, and this variable.
@@ -28,8 +25,7 @@ impl Terminal {
         command.args(["-c", &script]).arg(program.get_program()).args(program.get_args());
         home.settle(&mut command);
         command.env_remove("NO_COLOR").env(variable.0, variable.1);
-        let options = Options::new().timeout_ms(u64::try_from(LIMIT.as_millis()).ok());
-        Self(spawn_with_options(command, options).unwrap())
+        Self(at_terminal(command, false))
     }
 
     fn open(home: &Home) -> Self {

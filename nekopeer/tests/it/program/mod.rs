@@ -24,6 +24,10 @@ use std::{ffi::OsStr, os::unix::fs::MetadataExt};
 use nekoindexer::{Config, Indexer, IndexerHandle};
 pub(crate) use nekoproto::transport::Security;
 pub(crate) use rand::{RngExt, SeedableRng, rngs::StdRng};
+use rexpect::{
+    reader::Options,
+    session::{PtySession, spawn_with_options},
+};
 pub(crate) use serde_json::{Value, json};
 pub(crate) use tempfile::TempDir;
 use testkit::lan::Namespace;
@@ -218,6 +222,12 @@ pub(crate) fn two_homes() -> (Indexers, Home, Home) {
     let (indexers, home) = one_home();
     let other = Home::at(&indexers, 0);
     (indexers, home, other)
+}
+
+/// Runs a command at a terminal; escape codes are taken out of what it says if it `strips` them.
+pub(crate) fn at_terminal(command: Command, strips: bool) -> PtySession {
+    let options = Options::new().timeout_ms(u64::try_from(LIMIT.as_millis()).ok());
+    spawn_with_options(command, options.strip_ansi_escape_codes(strips)).unwrap()
 }
 
 /// Waits until `running` has taken over SIGINT: until then that ends it without a word.

@@ -30,14 +30,10 @@ impl Record {
         Self { began: Instant::now(), facts: Mutex::default() }
     }
 
-    fn add(&self, name: &str, event: Event) {
+    pub(super) fn add(&self, name: &str, event: Event) {
         // The clock is read under the lock, so that the entries are in the order of their times.
         let mut facts = self.facts.lock().unwrap();
         facts.entries.push(Entry { at: self.began.elapsed(), name: name.to_owned(), event });
-    }
-
-    pub(super) fn begun(&self, name: &str, content: String) {
-        self.add(name, Event::Begun { content });
     }
 
     pub(super) fn published(&self, who: &str, name: &str, version: u64, content: &str) {
@@ -68,14 +64,6 @@ impl Record {
         if before.as_ref() != Some(&what) {
             self.note(format!("{who} {what}"));
         }
-    }
-
-    pub(super) fn in_place(&self, by: &Reader, name: &str, content: String) {
-        self.add(name, Event::InPlace { by: by.clone(), content });
-    }
-
-    pub(super) fn was_in_place(&self, by: &Reader, name: &str, content: String) {
-        self.add(name, Event::WasInPlace { by: by.clone(), content });
     }
 
     pub(super) fn newest(&self, name: &str) -> u64 {

@@ -3,7 +3,7 @@
 use std::io::Seek;
 
 use super::{
-    judge::Reader,
+    judge::{Event, Reader},
     node::Node,
     record::Record,
     world::{FILES, READERS},
@@ -26,7 +26,7 @@ pub(super) fn publish_at(node: &Node, who: &str, file: usize, seed: u64, record:
     let (name, policy, _) = FILES[file];
     let size = usize::try_from(seed % 200_000).unwrap() + 1;
     let new = bytes(seed, size);
-    record.begun(name, blake3::hash(&new).to_string());
+    record.add(name, Event::Begun { content: blake3::hash(&new).to_string() });
     node.home.write(name, new);
     let mut words = vec!["share", name];
     words.extend(policy);

@@ -2,6 +2,7 @@
 
 use super::{
     faults::{Fault, Harm, Target},
+    judge::Event,
     network::{Host, Network},
     node::{Node, copy_folder},
     record::Record,
@@ -121,10 +122,10 @@ impl World {
     /// file and does not write into it.
     fn look(&self, reader: usize, name: &'static str, record: &Record) {
         let Ok(file) = File::open(self.readers[reader].home.path(name)) else { return };
-        record.in_place(&who(reader), name, content_of(&file));
+        record.add(name, Event::InPlace { by: who(reader), content: content_of(&file) });
         let before = self.opened.lock().unwrap().insert((reader, name), file);
         if let Some(before) = before {
-            record.was_in_place(&who(reader), name, content_of(&before));
+            record.add(name, Event::WasInPlace { by: who(reader), content: content_of(&before) });
         }
     }
 
