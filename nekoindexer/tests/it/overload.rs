@@ -37,7 +37,7 @@ fn memory_is_bounded(running: &Running) {
 async fn frames_that_are_not_finished_take_a_bounded_memory() {
     const FRAMES: u16 = 1000;
     raise_file_limit();
-    let running = Running::begin(&[]);
+    let running = Running::begin(&["--lease-secs", "300"]);
     let peer = honest(running.addr).await;
     let unfinished = &prefixed(&vec![0; FRAME_BYTES_MAX])[..FRAME_BYTES_MAX];
     let open: Vec<_> = stream::iter(0..FRAMES)
