@@ -18,7 +18,7 @@ use crate::{
 const WISHED_AT_ONCE: usize = 16;
 
 /// What to download under a name, or why nothing was found.
-pub(super) type Found = (FileName, Result<Target, DownloadError>);
+pub(super) type Finding = (FileName, Result<Target, DownloadError>);
 
 impl Downloader {
     /// Finds the version of one name.
@@ -31,7 +31,7 @@ impl Downloader {
     }
 
     /// Finds the version of each of `names`, in any order.
-    pub(super) async fn find_all(&self, names: Vec<FileName>, options: &DownloadOptions) -> Vec<Found> {
+    pub(super) async fn find_all(&self, names: Vec<FileName>, options: &DownloadOptions) -> Vec<Finding> {
         let (mut names, mut all) = (names, Vec::new());
         names.retain(|name| match self.own(name) {
             Some(error) => {

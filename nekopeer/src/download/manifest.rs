@@ -84,13 +84,13 @@ impl Downloader {
                 () = sleep_until(next_at), if is_another => continue,
             };
             match step {
-                Ok(Step::Connected(source)) => {
+                Ok(ManifestStep::Connected(source)) => {
                     connected.push_back((place, source));
                     if !is_asked {
                         next_at = Instant::now();
                     }
                 }
-                Ok(Step::Found(source, (manifest, encoded), outboard)) => {
+                Ok(ManifestStep::Found(source, (manifest, encoded), outboard)) => {
                     begin[place].1 = source;
                     for (place, source) in connected {
                         begin[place].1 = Some(source);
@@ -135,9 +135,9 @@ impl Downloader {
         record: &VerifiedRecord,
         holder: &Holder,
         source: Option<Source>,
-    ) -> Result<Step, FetchError> {
+    ) -> Result<ManifestStep, FetchError> {
         let Some(source) = source else {
-            return Source::connect(&self.endpoint, holder).await.map(Step::Connected);
+            return Source::connect(&self.endpoint, holder).await.map(ManifestStep::Connected);
         };
         let (guard, wanted) = (source.hang_up().on_drop(), record.clone());
         let found = blocking(move || manifest_of(source, &wanted)).await;
@@ -147,7 +147,7 @@ impl Downloader {
 }
 
 /// What became of one step towards the manifest.
-enum Step {
+enum ManifestStep {
     Connected(Source),
     /// The source if its stream is still usable, the manifest and its bytes, and the outboard if it has that.
     Found(Option<Source>, (Manifest, Vec<u8>), Option<Segments>),
@@ -161,11 +161,11 @@ fn time_for(record: &Record, source: &Source) -> Duration {
 }
 
 /// The manifest and the outboard that `source` has, and the source if its stream is still usable.
-fn manifest_of(mut source: Source, record: &VerifiedRecord) -> Result<Step, FetchError> {
+fn manifest_of(mut source: Source, record: &VerifiedRecord) -> Result<ManifestStep, FetchError> {
     source.ask_layout(record)?;
     let manifest = source.manifest(record)?;
     Ok(match source.outboard(record) {
-        Ok(outboard) => Step::Found(Some(source), manifest, outboard),
-        Err(_) => Step::Found(None, manifest, None), // reconnected when chunks are fetched
+        Ok(outboard) => ManifestStep::Found(Some(source), manifest, outboard),
+        Err(_) => ManifestStep::Found(None, manifest, None), // reconnected when chunks are fetched
     })
 }

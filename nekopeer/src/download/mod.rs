@@ -36,7 +36,7 @@ use self::{
     earlier::kept,
     file::destination::Destination,
     plan::{Plan, Work},
-    swarm::Report,
+    swarm::SwarmReport,
 };
 use crate::{
     indexers::{Indexers, Scope, Wishes, via::Via},
@@ -278,7 +278,7 @@ impl Downloader {
         let (record, path, report, was_here) = match self.destination(record, landing, work).await? {
             Destination::UpToDate(path) => {
                 work.progress.add_kept(record.size);
-                (record.clone(), path, Report::default(), true)
+                (record.clone(), path, SwarmReport::default(), true)
             }
             Destination::Replaceable(stamp) => {
                 plan.landing.replaceable = stamp;
@@ -337,7 +337,7 @@ async fn unless_ended<T>(
     stop.run_until_cancelled(downloading).await.unwrap_or_else(ended)
 }
 
-fn deliveries(progress: &Progress, report: &Report) -> Vec<Delivery> {
+fn deliveries(progress: &Progress, report: &SwarmReport) -> Vec<Delivery> {
     let sources = progress.sources().into_iter().map(|source| Delivery {
         node: source.node,
         addr: source.addr,

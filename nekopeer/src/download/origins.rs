@@ -6,18 +6,18 @@ use std::collections::HashMap;
 use futures::{StreamExt, stream};
 use nekoproto::{FileName, Holder, VerifiedRecord};
 
-use super::{DownloadOptions, Downloader, error::DownloadError, finding::Found};
+use super::{DownloadOptions, Downloader, error::DownloadError, finding::Finding};
 use crate::{indexers::Answer, peers::ORIGINS_AT_ONCE, state::choice::Target};
 
 impl Downloader {
     /// Asks whoever else may know of names that could not be found, or that this peer alone is listed for: the indexers
     /// may know its old copy only. A name that nobody else offers stays as it was found.
-    pub(super) async fn ask_further(&self, found: Vec<Found>, options: &DownloadOptions) -> Vec<Found> {
+    pub(super) async fn ask_further(&self, found: Vec<Finding>, options: &DownloadOptions) -> Vec<Finding> {
         let found = self.found_further(found, options).await;
         self.confirm_strict(found, options).await
     }
 
-    async fn found_further(&self, found: Vec<Found>, options: &DownloadOptions) -> Vec<Found> {
+    async fn found_further(&self, found: Vec<Finding>, options: &DownloadOptions) -> Vec<Finding> {
         let (mut all, mut failed, mut own) = (Vec::with_capacity(found.len()), Vec::new(), HashMap::new());
         for (name, found) in found {
             match found {
@@ -48,9 +48,9 @@ impl Downloader {
         &self,
         failed: Vec<(FileName, DownloadError)>,
         options: &DownloadOptions,
-    ) -> Vec<Found> {
+    ) -> Vec<Finding> {
         let mut found = self.ask_origins(failed, options).await;
-        let is_left = |(_, found): &Found| matches!(found, Err(error) if error.is_not_found());
+        let is_left = |(_, found): &Finding| matches!(found, Err(error) if error.is_not_found());
         let left: Vec<FileName> =
             found.iter().filter(|one| is_left(one)).map(|(name, _)| name.clone()).collect();
         if left.is_empty() {
@@ -78,7 +78,7 @@ impl Downloader {
         &self,
         failed: Vec<(FileName, DownloadError)>,
         options: &DownloadOptions,
-    ) -> Vec<Found> {
+    ) -> Vec<Finding> {
         let mut by_origin: HashMap<Holder, Vec<VerifiedRecord>> = HashMap::new();
         for (name, error) in &failed {
             if let Some((origin, known)) = self.known(name, options).filter(|_| error.is_not_found()) {

@@ -5,13 +5,17 @@ use std::{collections::HashMap, net::SocketAddr};
 use futures::{StreamExt, stream};
 use nekoproto::{FileName, Holder, NodeId, VerifiedRecord};
 
-use super::{DownloadOptions, Downloader, error::DownloadError, finding::Found};
+use super::{DownloadOptions, Downloader, error::DownloadError, finding::Finding};
 use crate::{peers::ORIGINS_AT_ONCE, state::choice::Target};
 
 impl Downloader {
     /// `found`, with what its origins say now of the names whose policy is strict: the newest version, or why it is not
     /// known. In any order.
-    pub(super) async fn confirm_strict(&self, found: Vec<Found>, options: &DownloadOptions) -> Vec<Found> {
+    pub(super) async fn confirm_strict(
+        &self,
+        found: Vec<Finding>,
+        options: &DownloadOptions,
+    ) -> Vec<Finding> {
         if options.version.is_some() {
             return found; // the newest is not what is wanted
         }
@@ -33,7 +37,7 @@ impl Downloader {
             }
         }
         let asking = by_origin.into_iter().map(|(origin, targets)| self.newest_of(origin, targets));
-        let asked: Vec<Vec<Found>> = stream::iter(asking).buffer_unordered(ORIGINS_AT_ONCE).collect().await;
+        let asked: Vec<Vec<Finding>> = stream::iter(asking).buffer_unordered(ORIGINS_AT_ONCE).collect().await;
         answers.extend(asked.into_iter().flatten());
         answers
     }
@@ -69,7 +73,7 @@ impl Downloader {
     }
 
     /// What `origin` says of the newest versions of its files that were found.
-    async fn newest_of(&self, origin: Holder, targets: Vec<Target>) -> Vec<Found> {
+    async fn newest_of(&self, origin: Holder, targets: Vec<Target>) -> Vec<Finding> {
         let records: Vec<VerifiedRecord> = targets.iter().map(|target| target.record.clone()).collect();
         let mut newest: HashMap<_, _> = self.peers.newest(origin, records).await.into_iter().collect();
         let answer = |target: Target| {

@@ -19,7 +19,7 @@ use super::{
     },
     keep,
     plan::{Landing, Layout, Plan, Work},
-    swarm::{LOOK_AFTER, Report, transfer::Transfer},
+    swarm::{LOOK_AFTER, SwarmReport, transfer::Transfer},
 };
 use crate::{
     library::Library,
@@ -39,7 +39,11 @@ const SHOWN_FROM: u64 = 128 * CHUNK_AVERAGE_MIN;
 impl Downloader {
     /// Fetches the file, puts it in its place, catalogues it and offers it, unless the work is stopped before. If none of
     /// its sources delivers it, others are searched for, at most [`SEARCHES_MAX`] times.
-    pub(super) async fn obtain(&self, plan: Plan, work: &Work<'_>) -> Result<(Entry, Report), DownloadError> {
+    pub(super) async fn obtain(
+        &self,
+        plan: Plan,
+        work: &Work<'_>,
+    ) -> Result<(Entry, SwarmReport), DownloadError> {
         let Plan { mut target, mut layout, landing, look_after } = plan;
         let record = target.record.clone();
         if record.size >= ASKED_FROM && !work.options.force {
@@ -90,7 +94,7 @@ impl Downloader {
         landing: &Landing,
         look_after: Duration,
         work: &Work<'_>,
-    ) -> Result<(Entry, Report), DownloadError> {
+    ) -> Result<(Entry, SwarmReport), DownloadError> {
         let look_after = if target.record.size < SHOWN_FROM { LOOK_AFTER } else { look_after };
         let Target { record, sources, .. } = target;
         // Ends the work on the disk soon after this future is dropped too.
@@ -113,7 +117,7 @@ impl Downloader {
         };
         let _shown = self.show(record, &layout, &assembly);
         let mark = work.progress.mark();
-        let (mut report, mut begin) = (Report::default(), layout.begin);
+        let (mut report, mut begin) = (SwarmReport::default(), layout.begin);
         for attempt in 1.. {
             let order = self.order(record, layout.manifest.chunks().len());
             let progress = (work.progress, mark);

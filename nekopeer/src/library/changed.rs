@@ -29,12 +29,12 @@ const UNSETTLED_MAX: u8 = 5;
 /// The files that are not offered because they changed on disk.
 #[derive(Debug, Default)]
 pub(crate) struct ChangedFiles {
-    inner: Mutex<Inner>,
+    inner: Mutex<ChangedInner>,
     pub(crate) to_compare: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct ChangedInner {
     found: HashMap<FileName, ChangedFile>,
     waiting: BTreeSet<FileName>,
 }
@@ -74,7 +74,7 @@ impl ChangedFiles {
         now: Instant,
     ) -> bool {
         let mut inner = self.inner.lock();
-        let Inner { found, waiting } = &mut *inner;
+        let ChangedInner { found, waiting } = &mut *inner;
         let found = match found.entry(name.clone()) {
             Entry::Occupied(found) if found.get().stamp == stamp => return false,
             Entry::Occupied(found) => {
@@ -115,7 +115,7 @@ impl ChangedFiles {
     /// `name` was compared. Returns whether the user is to be told.
     pub(crate) fn note_compared(&self, name: &FileName, compared: Comparison) -> bool {
         let mut inner = self.inner.lock();
-        let Inner { found, waiting } = &mut *inner;
+        let ChangedInner { found, waiting } = &mut *inner;
         let Some(found) = found.get_mut(name) else { return false };
         if compared == Comparison::Unsettled && found.unsettled < UNSETTLED_MAX {
             found.unsettled += 1;

@@ -34,14 +34,14 @@ const TIMES_EVERY: u32 = 60;
 
 /// The subscriptions at this origin. Ended ones are removed when their name is used, and in turn.
 #[derive(Debug)]
-pub(crate) struct Subscribers(Mutex<Table>);
+pub(crate) struct Subscribers(Mutex<SubscriberTable>);
 
 /// A subscription takes some thirty bytes, since there may be one for each name and reader. Two names of one hash
 /// share their subscribers: a few are told of a file that they do not hold, which is no news to them.
 ///
 /// Invariant: `nodes` and `holders` have each node with a subscription, and the number of its subscriptions.
 #[derive(Debug)]
-struct Table {
+struct SubscriberTable {
     hasher: RandomState,
     began: Instant,
     /// Hash of the name and index of the holder -> its subscription.
@@ -84,7 +84,7 @@ impl Subscribers {
     /// None yet; time is counted from `began`.
     pub(crate) fn new(began: Instant) -> Self {
         let (hasher, ends, swept, refused_until, holders, nodes) = Default::default();
-        Self(Mutex::new(Table { hasher, began, ends, swept, refused_until, holders, nodes }))
+        Self(Mutex::new(SubscriberTable { hasher, began, ends, swept, refused_until, holders, nodes }))
     }
 
     /// Subscribes `holder`, which holds `version`, to `name` until `now + lease`.
@@ -158,7 +158,7 @@ impl Subscribers {
     }
 }
 
-impl Table {
+impl SubscriberTable {
     fn ms(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.began).as_millis()).unwrap_or(u64::MAX)
     }

@@ -16,7 +16,7 @@ use crate::content::stamp::Stamp;
 
 /// What has a name in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum Occupant {
     Nothing,
     File(Stamp),
     /// Anything else, in words.
@@ -32,10 +32,10 @@ pub(super) enum Moved {
 }
 
 /// What `name`, one component, is in `folder`.
-pub(super) fn look(folder: impl AsFd, name: &Path) -> io::Result<Entry> {
+pub(super) fn look(folder: impl AsFd, name: &Path) -> io::Result<Occupant> {
     match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) => Ok(Entry::of(&stat)),
-        Err(Errno::NOENT) => Ok(Entry::Nothing),
+        Ok(stat) => Ok(Occupant::of(&stat)),
+        Err(Errno::NOENT) => Ok(Occupant::Nothing),
         Err(error) => Err(error.into()),
     }
 }
@@ -95,7 +95,7 @@ fn link(from: &Path, folder: &Dir, to: &Path, replaced: Option<Stamp>) -> io::Re
 }
 
 fn compare_and_rename(from: &Path, folder: &Dir, to: &Path, replaced: Option<Stamp>) -> io::Result<Moved> {
-    if look(folder, to)? != replaced.map_or(Entry::Nothing, Entry::File) {
+    if look(folder, to)? != replaced.map_or(Occupant::Nothing, Occupant::File) {
         return Ok(Moved::Occupied);
     }
     renameat(CWD, from, folder, to)?;
@@ -107,7 +107,7 @@ pub(super) fn is_unknown(error: Errno) -> bool {
     [Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP].contains(&error)
 }
 
-impl Entry {
+impl Occupant {
     fn of(stat: &Stat) -> Self {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Self::File(Stamp::of_stat(stat)),
@@ -147,7 +147,7 @@ mod tests {
             let folder = Dir::open_ambient_dir(temp.path(), ambient_authority()).unwrap();
             let path = |name: &str| temp.path().join(name);
             let stamp = || match look(&folder, Path::new("to")).unwrap() {
-                Entry::File(stamp) => Some(stamp),
+                Occupant::File(stamp) => Some(stamp),
                 _ => None,
             };
             let moved = |expected| way(&path("from"), &folder, Path::new("to"), expected).unwrap();

@@ -18,7 +18,7 @@ use rustix::{
 
 use super::{
     error::{StoreError, error_at},
-    no_follow::{self, Entry},
+    no_follow::{self, Occupant},
 };
 use crate::content::stamp::Stamp;
 
@@ -53,9 +53,9 @@ impl Place {
     /// The stamp of the file in this place; `None` if nothing is there.
     pub(crate) fn stamp(&self) -> Result<Option<Stamp>, StoreError> {
         match no_follow::look(&self.folder, &self.file_name).map_err(error_at(&self.path))? {
-            Entry::Nothing => Ok(None),
-            Entry::File(stamp) => Ok(Some(stamp)),
-            Entry::Other(what) => Err(StoreError::NotAPlace { path: self.path.clone(), what }),
+            Occupant::Nothing => Ok(None),
+            Occupant::File(stamp) => Ok(Some(stamp)),
+            Occupant::Other(what) => Err(StoreError::NotAPlace { path: self.path.clone(), what }),
         }
     }
 

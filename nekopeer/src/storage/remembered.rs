@@ -27,14 +27,14 @@ pub(crate) struct Home {
 
 /// One line of the file.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
+struct KeptIndexers {
     network: String,
     insecure: bool,
     addr: SocketAddr,
     key: String,
 }
 
-impl Kept {
+impl KeptIndexers {
     fn of(home: &Home, indexer: &IndexerAddr) -> Self {
         let IndexerAddr { addr, node } = *indexer;
         Self { network: home.network.to_string(), insecure: home.insecure, addr, key: node.to_string() }
@@ -43,7 +43,8 @@ impl Kept {
 
 /// The indexers of this network that were remembered, the newest first. Blocking.
 pub(crate) fn remembered(data_dir: &Path, home: &Home) -> Vec<IndexerAddr> {
-    let is_wanted = |kept: &Kept| kept.network == home.network.to_string() && kept.insecure == home.insecure;
+    let is_wanted =
+        |kept: &KeptIndexers| kept.network == home.network.to_string() && kept.insecure == home.insecure;
     let read = read(data_dir).into_iter().take(REMEMBERED_MAX).filter(is_wanted);
     read.filter_map(|kept| Some(IndexerAddr { addr: kept.addr, node: kept.key.parse::<NodeId>().ok()? }))
         .collect()
@@ -52,8 +53,8 @@ pub(crate) fn remembered(data_dir: &Path, home: &Home) -> Vec<IndexerAddr> {
 /// Puts these indexers first, and forgets the oldest beyond [`REMEMBERED_MAX`]. Blocking.
 pub(crate) fn remember(data_dir: &Path, home: &Home, indexers: &[IndexerAddr]) -> io::Result<()> {
     let before = read(data_dir);
-    let mut kept: Vec<Kept> = Vec::new();
-    for one in indexers.iter().map(|indexer| Kept::of(home, indexer)).chain(before) {
+    let mut kept: Vec<KeptIndexers> = Vec::new();
+    for one in indexers.iter().map(|indexer| KeptIndexers::of(home, indexer)).chain(before) {
         if kept.len() < REMEMBERED_MAX && !kept.contains(&one) {
             kept.push(one);
         }
@@ -64,7 +65,7 @@ pub(crate) fn remember(data_dir: &Path, home: &Home, indexers: &[IndexerAddr]) -
     file.persist(data_dir.join(FILE)).map(drop).map_err(|error| error.error)
 }
 
-fn read(data_dir: &Path) -> Vec<Kept> {
+fn read(data_dir: &Path) -> Vec<KeptIndexers> {
     let path = data_dir.join(FILE);
     let mut text = String::new();
     let reading = open_private(&path, OpenOptions::new().read(true))

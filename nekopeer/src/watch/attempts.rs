@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How an attempt ended, and why it failed, if a user is to be told.
-type Outcome = (Ended, Option<String>);
+type AttemptOutcome = (Ended, Option<String>);
 
 impl Watch {
     /// One attempt at a name, for those who wait for it, or as its outdated copy is to be dealt with; returns those who go
@@ -28,7 +28,7 @@ impl Watch {
         &self,
         name: FileName,
         mut waiting: Vec<Waiter>,
-    ) -> (FileName, Outcome, Vec<Waiter>) {
+    ) -> (FileName, AttemptOutcome, Vec<Waiter>) {
         waiting.retain(|one| !one.done.is_closed());
         let options = waiting.first().map(|one| one.options.clone());
         let on_panic = if options.is_some() { Ended::Failed } else { Ended::GivenUp };
@@ -66,7 +66,7 @@ impl Watch {
         (name, outcome, waiting)
     }
 
-    async fn deal_with(&self, name: &FileName) -> Result<Outcome, DownloadError> {
+    async fn deal_with(&self, name: &FileName) -> Result<AttemptOutcome, DownloadError> {
         let (library, asked) = (&self.library, name.clone());
         let preference = library.blocking(move |library| library.preference(&asked)).await;
         match preference.on_stale.unwrap_or(self.downloader.on_stale) {
@@ -127,7 +127,7 @@ impl Watch {
     }
 
     /// Deletes the file, if it is still an outdated copy that nobody changed, and stops offering it.
-    pub(super) async fn drop_copy(&self, name: &FileName) -> Outcome {
+    pub(super) async fn drop_copy(&self, name: &FileName) -> AttemptOutcome {
         let library = &self.library;
         // A running download may be of the newer version, which must not be dropped.
         let Some(_reserved) = library.reserve(name, &Arc::default()) else { return (Ended::InUse, None) };

@@ -130,7 +130,7 @@ fn chunk_once(
         return Err(ChunkError::TooLarge(path.to_owned()));
     }
     let cut = Cut::for_next_version(stamp.size(), last_average);
-    let found = match spans::cut_all(&file, spans::Plan::new(stamp.size(), cut), go_on) {
+    let found = match spans::cut_all(&file, spans::SpanPlan::new(stamp.size(), cut), go_on) {
         Ok(found) => found,
         Err(Halt::Changed) => return Ok(None),
         Err(Halt::Stopped) => return Err(ChunkError::Stopped),

@@ -30,7 +30,7 @@ const CHUNKS_WORTH_LOOKING: u64 = 4 * nekoproto::limits::CHUNK_AVERAGE_MIN;
 
 /// Where the bytes of a chunk may be found.
 #[derive(Clone, Debug)]
-enum At {
+enum ChunkAt {
     /// At the chunk's own position in the partial file.
     InPlace,
     File(Arc<File>, u64),
@@ -39,7 +39,7 @@ enum At {
 
 /// Chunks to try, by index.
 #[derive(Debug, Default)]
-pub(crate) struct LocalChunks(Vec<(usize, At)>);
+pub(crate) struct LocalChunks(Vec<(usize, ChunkAt)>);
 
 impl LocalChunks {
     /// Searches for the chunks that `assembly` lacks; `before` is the file in the destination. Reads
@@ -53,7 +53,7 @@ impl LocalChunks {
         stop: &CancellationToken,
     ) -> Self {
         let manifest = assembly.manifest();
-        let mut search = Search::new(assembly);
+        let mut search = ChunkSearch::new(assembly);
         if maybe_in_place {
             search.in_place();
         }
@@ -90,7 +90,7 @@ impl LocalChunks {
     /// Makes the partial file as long as the whole if it has runs of zeros, which then are holes already. Only before
     /// anything is written to it.
     pub(crate) fn make_room(&self, assembly: &Assembly) -> Result<(), StoreError> {
-        if self.0.iter().any(|(_, at)| matches!(at, At::Zeros)) {
+        if self.0.iter().any(|(_, at)| matches!(at, ChunkAt::Zeros)) {
             return assembly.partial().lengthen(assembly.manifest().size());
         }
         Ok(())
@@ -138,7 +138,7 @@ impl LocalChunks {
 fn take_one(
     assembly: &Assembly,
     index: usize,
-    at: &At,
+    at: &ChunkAt,
     buffer: &mut [u8],
     hasher: &mut Option<SegmentHasher>,
     had: &mut impl FnMut(usize),
@@ -146,26 +146,26 @@ fn take_one(
     let chunk = assembly.manifest().chunks()[index];
     let range = assembly.manifest().range(index);
     let read = match at {
-        At::InPlace => assembly.partial().read_at(buffer, range.start).is_ok(),
+        ChunkAt::InPlace => assembly.partial().read_at(buffer, range.start).is_ok(),
         // If the file changes while it is read, the hash does not match.
-        At::File(file, offset) => file.read_exact_at(buffer, *offset).is_ok(),
-        At::Zeros => {
+        ChunkAt::File(file, offset) => file.read_exact_at(buffer, *offset).is_ok(),
+        ChunkAt::Zeros => {
             buffer.fill(0);
             true
         }
     };
     // Zeros were compared with the chunk's hash when they were found.
-    if !read || !(matches!(at, At::Zeros) || hash(buffer) == chunk.hash) {
+    if !read || !(matches!(at, ChunkAt::Zeros) || hash(buffer) == chunk.hash) {
         return Ok(false);
     }
     match at {
-        At::File(..) => assembly.write(index, buffer, hasher, had)?,
-        At::InPlace => {
+        ChunkAt::File(..) => assembly.write(index, buffer, hasher, had)?,
+        ChunkAt::InPlace => {
             assembly.take(index, buffer, hasher);
             had(index);
             assembly.carry(index, buffer, had)?;
         }
-        At::Zeros => {
+        ChunkAt::Zeros => {
             assembly.partial().write_zeros(range)?;
             assembly.take(index, buffer, hasher);
             had(index); // all its positions were found as zeros
@@ -174,15 +174,15 @@ fn take_one(
     Ok(true)
 }
 
-struct Search<'a> {
+struct ChunkSearch<'a> {
     assembly: &'a Assembly,
     /// Missing chunks, [by hash](by_hash).
     wanted: Vec<u32>,
-    found: BTreeMap<usize, At>,
+    found: BTreeMap<usize, ChunkAt>,
     chunks_looked_at: usize,
 }
 
-impl<'a> Search<'a> {
+impl<'a> ChunkSearch<'a> {
     fn new(assembly: &'a Assembly) -> Self {
         let wanted = by_hash(assembly.manifest(), |index| !assembly.have().contains(index));
         Self { assembly, wanted, found: BTreeMap::new(), chunks_looked_at: 0 }
@@ -198,7 +198,7 @@ impl<'a> Search<'a> {
     fn in_place(&mut self) {
         for index in self.wanted.iter().map(|index| *index as usize) {
             if self.assembly.partial().is_written(self.assembly.manifest().range(index)) {
-                self.found.insert(index, At::InPlace);
+                self.found.insert(index, ChunkAt::InPlace);
             }
         }
     }
@@ -212,7 +212,7 @@ impl<'a> Search<'a> {
             if (often || last) && !self.assembly.have().contains(index) {
                 let zeros = of_len.entry(chunk.len).or_insert_with(|| hash(&vec![0; chunk.len as usize]));
                 if *zeros == chunk.hash {
-                    self.found.insert(index, At::Zeros);
+                    self.found.insert(index, ChunkAt::Zeros);
                 }
             }
         }
@@ -248,7 +248,7 @@ impl<'a> Search<'a> {
     fn note(&mut self, hash: &ChunkHash, file: &Arc<File>, offset: u64) {
         let wanted = self.wanted(hash).iter().map(|index| *index as usize).collect::<Vec<_>>();
         for index in wanted {
-            self.found.entry(index).or_insert_with(|| At::File(Arc::clone(file), offset));
+            self.found.entry(index).or_insert_with(|| ChunkAt::File(Arc::clone(file), offset));
         }
     }
 
@@ -295,7 +295,7 @@ mod tests {
             Assembly::open(manifest, None, partial, &Bitfield::with_capacity(10), Segments::new(100));
         std::fs::write(folder.path().join("before"), &bytes).unwrap();
         let before = Arc::new(File::open(folder.path().join("before")).unwrap());
-        let local = (0..10).map(|index| (index, At::File(Arc::clone(&before), 10 * index as u64)));
+        let local = (0..10).map(|index| (index, ChunkAt::File(Arc::clone(&before), 10 * index as u64)));
         let taken = Cell::new(0);
         let over = || taken.get() == 3;
         LocalChunks(local.collect()).take(&assembly, over, |_| taken.set(taken.get() + 1), |_| {}).unwrap();

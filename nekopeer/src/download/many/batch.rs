@@ -57,7 +57,7 @@ pub(super) struct Small {
 }
 
 /// Files that are held in memory together.
-pub(super) type Batch = Vec<Small>;
+pub(super) type SmallFiles = Vec<Small>;
 
 /// A file whose verified bytes have arrived.
 pub(super) struct Arrived {
@@ -67,14 +67,14 @@ pub(super) struct Arrived {
 }
 
 /// The result of a batch.
-pub(super) struct Fetched {
+pub(super) struct BatchFetched {
     /// Connections that are still usable.
     pub(super) streams: HashMap<NodeId, Source>,
     pub(super) arrived: Vec<Arrived>,
     /// Those that were stored already, as another source was waited for.
     pub(super) stored: Vec<(Arrived, Result<PathBuf, DownloadError>)>,
     /// Files that their source did not deliver.
-    pub(super) failed: Batch,
+    pub(super) failed: SmallFiles,
 }
 
 impl Downloader {
@@ -82,11 +82,12 @@ impl Downloader {
     pub(super) async fn fetch_batch(
         &self,
         streams: HashMap<NodeId, Source>,
-        mut batch: Batch,
+        mut batch: SmallFiles,
         late: &mut HashSet<NodeId>,
         progress: &Arc<Progress>,
-    ) -> Fetched {
-        let mut fetched = Fetched { streams, arrived: Vec::new(), stored: Vec::new(), failed: Vec::new() };
+    ) -> BatchFetched {
+        let mut fetched =
+            BatchFetched { streams, arrived: Vec::new(), stored: Vec::new(), failed: Vec::new() };
         while !batch.is_empty() {
             self.throttle.until_paused(false).await; // what is under way comes to its end: it is small
             let fetching = shared_out(std::mem::take(&mut batch), late).into_iter().map(|part| {
@@ -117,10 +118,10 @@ impl Downloader {
     /// Fetches a part; what did not come is last but one, and last, whether that is as the source took too long to begin.
     async fn fetch_from(
         &self,
-        Part { holder, batch, has_others }: Part,
+        SourceShare { holder, batch, has_others }: SourceShare,
         ready: Option<Source>,
         progress: &Arc<Progress>,
-    ) -> (NodeId, Option<Source>, Vec<Arrived>, Batch, bool) {
+    ) -> (NodeId, Option<Source>, Vec<Arrived>, SmallFiles, bool) {
         let connect_within = if has_others { ASK_ANOTHER_AFTER } else { CONNECT_WITHIN };
         let connecting = async {
             match ready {
@@ -212,16 +213,16 @@ impl Downloader {
 }
 
 /// The files that one source is asked for.
-struct Part {
+struct SourceShare {
     holder: Holder,
-    batch: Batch,
+    batch: SmallFiles,
     /// All of them have another source that was not late.
     has_others: bool,
 }
 
 /// Each file at one of its sources that was not late, if there is one: complete ones come first, and share the work.
-fn shared_out(batch: Batch, late: &HashSet<NodeId>) -> Vec<Part> {
-    let mut parts: HashMap<NodeId, Part> = HashMap::new();
+fn shared_out(batch: SmallFiles, late: &HashSet<NodeId>) -> Vec<SourceShare> {
+    let mut parts: HashMap<NodeId, SourceShare> = HashMap::new();
     for (place, small) in batch.into_iter().enumerate() {
         let all = &small.target.sources;
         let in_time: Vec<Holder> =
@@ -230,7 +231,8 @@ fn shared_out(batch: Batch, late: &HashSet<NodeId>) -> Vec<Part> {
             if in_time.is_empty() { (all, false) } else { (&in_time, in_time.len() > 1) };
         let complete = sources.iter().filter(|source| !source.partial).count().max(1);
         let holder = sources[place % complete];
-        let part = parts.entry(holder.node).or_insert_with(|| Part { holder, batch: Vec::new(), has_others });
+        let part =
+            parts.entry(holder.node).or_insert_with(|| SourceShare { holder, batch: Vec::new(), has_others });
         part.has_others &= has_others;
         part.batch.push(small);
     }

@@ -14,7 +14,7 @@ use futures::{StreamExt, stream};
 use nekoproto::{FileName, Holder, Manifest, NodeId, VerifiedRecord};
 use tokio_util::sync::CancellationToken;
 
-use self::batch::{Arrived, Batch, Fetched, Small};
+use self::batch::{Arrived, BatchFetched, Small, SmallFiles};
 use super::{
     Delivery, DownloadOptions, Downloaded, Downloader,
     error::DownloadError,
@@ -209,7 +209,7 @@ impl Downloads {
             };
             let streams = std::mem::take(&mut self.streams);
             let fetching = self.downloader.fetch_batch(streams, batch, &mut self.late, &self.progress);
-            let (before, Fetched { streams, arrived, stored, failed }) = tokio::join!(stored, fetching);
+            let (before, BatchFetched { streams, arrived, stored, failed }) = tokio::join!(stored, fetching);
             self.streams = streams;
             self.take_stored(before.unwrap_or_default());
             self.take_stored(stored);
@@ -285,12 +285,12 @@ impl Downloads {
 }
 
 /// Divides small files into batches bounded in files and bytes.
-fn batches(small: Vec<Small>) -> Vec<Batch> {
-    let mut batches: Vec<Batch> = Vec::new();
+fn batches(small: Vec<Small>) -> Vec<SmallFiles> {
+    let mut batches: Vec<SmallFiles> = Vec::new();
     let mut bytes = 0;
     for small in small {
         let size = small.target.record.size;
-        let has_room = |batch: &Batch| batch.len() < BATCH_FILES && bytes + size <= BATCH_BYTES;
+        let has_room = |batch: &SmallFiles| batch.len() < BATCH_FILES && bytes + size <= BATCH_BYTES;
         match batches.last_mut().filter(|batch| has_room(batch)) {
             Some(batch) => batch.push(small),
             None => {

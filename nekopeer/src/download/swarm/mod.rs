@@ -24,10 +24,10 @@ use tokio::{
 };
 use tracing::debug;
 
-pub(super) use self::transfer::Report;
+pub(super) use self::transfer::SwarmReport;
 use self::{
     source::{FetchError, Source},
-    transfer::{Fetched, Transfer},
+    transfer::{Transfer, Transferred},
 };
 use super::{
     Downloader,
@@ -75,7 +75,7 @@ impl Downloader {
         begin: Begin,
         look: L,
         look_after: Duration,
-    ) -> Result<Fetched, StoreError>
+    ) -> Result<Transferred, StoreError>
     where
         L: Fn() -> F,
         F: Future<Output = Vec<Holder>> + Send + 'static,

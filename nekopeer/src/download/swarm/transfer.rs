@@ -52,7 +52,7 @@ pub(crate) struct Transfer {
     /// Threads that write to the disk.
     writing: AtomicU32,
     moved: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<Shared>,
     /// Notified when a waiting thread may have something to do.
     changed: Condvar,
     /// Cancelled when the download ends, for tasks that wait.
@@ -62,9 +62,9 @@ pub(crate) struct Transfer {
 }
 
 #[derive(Debug)]
-struct State {
+struct Shared {
     schedule: Schedule,
-    report: Report,
+    report: SwarmReport,
     open: HashMap<StreamId, HangUp>,
     failure: Option<StoreError>,
     ended: bool,
@@ -78,7 +78,7 @@ struct State {
 
 /// What the sources delivered.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct SwarmReport {
     /// Useful file bytes received.
     pub(crate) bytes_moved: u64,
     /// Sources that sent bytes which are not the file's.
@@ -86,7 +86,7 @@ pub(crate) struct Report {
     pub(crate) last_failure: Option<String>,
 }
 
-impl Report {
+impl SwarmReport {
     /// Adds the report of a further attempt.
     pub(crate) fn add(&mut self, other: Self) {
         self.bytes_moved += other.bytes_moved;
@@ -97,12 +97,12 @@ impl Report {
 
 /// The result of a transfer.
 #[derive(Debug)]
-pub(crate) struct Fetched {
+pub(crate) struct Transferred {
     /// The file; complete if `left` is 0.
     pub(crate) assembly: Assembly,
     /// Number of chunks that no source delivered.
     pub(crate) left: usize,
-    pub(crate) report: Report,
+    pub(crate) report: SwarmReport,
 }
 
 impl Transfer {
@@ -135,9 +135,9 @@ impl Transfer {
             streams: AtomicU32::new(0),
             writing: AtomicU32::new(0),
             moved: AtomicU64::new(0),
-            state: Mutex::new(State {
+            state: Mutex::new(Shared {
                 schedule,
-                report: Report::default(),
+                report: SwarmReport::default(),
                 open: HashMap::new(),
                 failure: None,
                 ended: false,
@@ -196,7 +196,7 @@ impl Transfer {
         if self.writing.load(Ordering::Relaxed) > 0 {
             return (Duration::ZERO, None, None);
         }
-        let State { silence, report, .. } = &*self.state.lock();
+        let Shared { silence, report, .. } = &*self.state.lock();
         (silence.lasts(now), silence.over(now), report.last_failure.clone())
     }
 
@@ -337,7 +337,7 @@ impl Transfer {
     }
 
     /// Returns the file and the report, once all threads have ended.
-    pub(super) fn into_fetched(transfer: Arc<Self>) -> Result<Fetched, StoreError> {
+    pub(super) fn into_fetched(transfer: Arc<Self>) -> Result<Transferred, StoreError> {
         let Some(transfer) = Arc::into_inner(transfer) else {
             unreachable!("all threads of the download were waited for");
         };
@@ -347,6 +347,6 @@ impl Transfer {
         }
         let mut report = state.report;
         report.bytes_moved = transfer.moved.into_inner();
-        Ok(Fetched { assembly: transfer.assembly, left: state.schedule.left(), report })
+        Ok(Transferred { assembly: transfer.assembly, left: state.schedule.left(), report })
     }
 }

@@ -35,13 +35,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// An outstanding request.
-enum Asked {
+enum Requested {
     Run(Range<usize>),
     Have,
 }
 
 #[derive(Clone, Copy)]
-enum State {
+enum Requesting {
     /// Requests are sent ahead.
     Asking,
     /// It just refused a run: no further requests until all outstanding ones are answered.
@@ -52,7 +52,7 @@ enum State {
 pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Result<(), FetchError> {
     let Some(id) = transfer.opened(holder.node, &source) else { return Ok(()) };
     let verifier = Verifier::new(transfer.assembly.outboard().cloned(), transfer.size());
-    let mut worker = Worker {
+    let mut worker = StreamWorker {
         transfer,
         source,
         holder,
@@ -62,7 +62,7 @@ pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Resu
         hasher: None,
         verifier,
         counter: transfer.progress.source(holder.node, holder.addr),
-        state: State::Asking,
+        state: Requesting::Asking,
         busy: Busy::default(),
         worked_at: Instant::now(),
         ask_have_at: holder.partial.then(Instant::now),
@@ -72,18 +72,18 @@ pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Resu
     worked
 }
 
-struct Worker<'a> {
+struct StreamWorker<'a> {
     transfer: &'a Transfer,
     source: Source,
     holder: &'a Holder,
     id: StreamId,
-    asked: VecDeque<Asked>,
+    asked: VecDeque<Requested>,
     buffer: Vec<u8>,
     /// Hashes consecutive writes, if no segments are known.
     hasher: Option<SegmentHasher>,
     verifier: Verifier,
     counter: Arc<SourceProgress>,
-    state: State,
+    state: Requesting,
     /// Its refusals since it last delivered.
     busy: Busy,
     /// When it last received bytes.
@@ -92,21 +92,22 @@ struct Worker<'a> {
     ask_have_at: Option<Instant>,
 }
 
-impl Worker<'_> {
+impl StreamWorker<'_> {
     fn work(&mut self) -> Result<(), FetchError> {
         loop {
-            if let (State::Draining, true) = (self.state, self.asked.is_empty()) {
+            if let (Requesting::Draining, true) = (self.state, self.asked.is_empty()) {
                 self.transfer.pause(self.busy.pause());
-                self.state = State::Asking;
+                self.state = Requesting::Asking;
             }
             let next = match self.state {
-                State::Asking => self.ask_ahead()?,
-                State::Draining => Next::Wait,
+                Requesting::Asking => self.ask_ahead()?,
+                Requesting::Draining => Next::Wait,
             };
             match self.asked.pop_front() {
-                Some(Asked::Run(run)) => match self.source.grant(self.transfer.assembly.manifest(), &run) {
+                Some(Requested::Run(run)) => match self.source.grant(self.transfer.assembly.manifest(), &run)
+                {
                     Ok(()) if self.receive(run.clone())? => {
-                        (self.worked_at, self.state) = (Instant::now(), State::Asking);
+                        (self.worked_at, self.state) = (Instant::now(), Requesting::Asking);
                         self.busy = Busy::default();
                     }
                     Ok(()) => return Ok(()),
@@ -114,12 +115,12 @@ impl Worker<'_> {
                     Err(FetchError::Refused(FetchRefusal::Busy | FetchRefusal::NotYet))
                         if !self.busy.is_over() =>
                     {
-                        self.state = State::Draining;
+                        self.state = Requesting::Draining;
                         self.transfer.refused(self.id, run);
                     }
                     Err(error) => return Err(error),
                 },
-                Some(Asked::Have) => {
+                Some(Requested::Have) => {
                     let available = self.source.have(self.transfer.assembly.manifest().chunks().len())?;
                     if available == Availability::All {
                         self.ask_have_at = None;
@@ -137,13 +138,13 @@ impl Worker<'_> {
         if self.ask_have_at.is_some_and(|at| at <= Instant::now()) {
             self.ask_have_at = Some(Instant::now() + HAVE_EVERY);
             self.source.ask_have(&self.transfer.record)?;
-            self.asked.push_back(Asked::Have);
+            self.asked.push_back(Requested::Have);
         }
         while self.asked.len() < ASKED_AHEAD {
             match self.transfer.next(self.id) {
                 Next::Fetch(run) => {
                     self.source.ask(&self.transfer.record, self.transfer.assembly.manifest(), &run)?;
-                    self.asked.push_back(Asked::Run(run));
+                    self.asked.push_back(Requested::Run(run));
                 }
                 next => return Ok(next),
             }
@@ -248,8 +249,8 @@ impl Worker<'_> {
 
     fn asked_chunks(&self) -> impl Iterator<Item = usize> + '_ {
         self.asked.iter().flat_map(|asked| match asked {
-            Asked::Run(run) => run.clone(),
-            Asked::Have => 0..0,
+            Requested::Run(run) => run.clone(),
+            Requested::Have => 0..0,
         })
     }
 }

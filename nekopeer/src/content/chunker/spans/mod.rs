@@ -31,7 +31,7 @@ const BUFFERS_BYTES_MAX: usize = 40 * 1024 * 1024;
 
 /// How one file is divided among threads.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
+pub(super) struct SpanPlan {
     pub(super) size: u64,
     pub(super) cut: Cut,
     /// A multiple of [`segment_bytes`].
@@ -41,7 +41,7 @@ pub(super) struct Plan {
 
 /// The chunks of a file and its hash.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundCuts {
     pub(super) chunks: Vec<Chunk>,
     pub(super) content: ContentHash,
     /// The hashes of its segments.
@@ -58,7 +58,7 @@ pub(crate) fn takes_all_cores(size: u64) -> bool {
     size > span_bytes(size, Cut::for_size(size))
 }
 
-impl Plan {
+impl SpanPlan {
     /// For a file of `size` bytes on this machine.
     pub(super) fn new(size: u64, cut: Cut) -> Self {
         let span_bytes = span_bytes(size, cut);
@@ -105,9 +105,9 @@ struct Guess {
     hashes: Vec<(usize, SegmentHash)>,
 }
 
-struct Work<'a, S> {
+struct SpanWork<'a, S> {
     source: &'a S,
-    plan: Plan,
+    plan: SpanPlan,
     cutter: Cutter,
     /// Takes the number of bytes read; returns an error to stop.
     go_on: &'a (dyn Fn(u64) -> Result<(), Halt> + Sync),
@@ -120,16 +120,16 @@ struct Work<'a, S> {
 /// Cuts and hashes `source`. `go_on` takes the number of bytes just read and returns an error to stop.
 pub(super) fn cut_all<S: Source>(
     source: &S,
-    plan: Plan,
+    plan: SpanPlan,
     go_on: &(dyn Fn(u64) -> Result<(), Halt> + Sync),
-) -> Result<Found, Halt> {
+) -> Result<FoundCuts, Halt> {
     let mut segments = Segments::new(plan.size);
     if plan.size == 0 {
         segments.put(0, of_nothing());
     }
     let joined =
         Joined { chunks: Vec::new(), at: 0, next: 0, joining: false, waiting: BTreeMap::new(), segments };
-    let work = Work {
+    let work = SpanWork {
         source,
         plan,
         cutter: Cutter::new(plan.cut),
@@ -149,10 +149,10 @@ pub(super) fn cut_all<S: Source>(
     })?;
     let joined = work.joined.into_inner();
     let content = joined.segments.whole().filter(|_| joined.at == plan.size).ok_or(Halt::Changed)?;
-    Ok(Found { chunks: joined.chunks, content, outboard: joined.segments.to_outboard() })
+    Ok(FoundCuts { chunks: joined.chunks, content, outboard: joined.segments.to_outboard() })
 }
 
-impl<S: Source> Work<'_, S> {
+impl<S: Source> SpanWork<'_, S> {
     fn run(&self) -> Result<(), Halt> {
         let mut buffer = Vec::new();
         let mut rounds = || {

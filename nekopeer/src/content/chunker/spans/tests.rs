@@ -27,7 +27,7 @@ fn cut(min: u32, average: u32, max: u32) -> Cut {
 }
 
 /// The chunks and the hash that one thread computes in memory.
-fn by_one(bytes: &[u8], cut: Cut) -> Found {
+fn by_one(bytes: &[u8], cut: Cut) -> FoundCuts {
     let chunks = FastCDC::new(bytes, cut.min as usize, cut.average as usize, cut.max as usize)
         .map(|chunk| {
             let bytes = &bytes[chunk.offset..chunk.offset + chunk.length];
@@ -41,12 +41,12 @@ fn by_one(bytes: &[u8], cut: Cut) -> Found {
     crate::content::outboard::SegmentHasher::new(bytes.len() as u64, 0)
         .update(bytes, |index, hash| segments.put(index, hash));
     let content = ContentHash::from_bytes(*blake3::hash(bytes).as_bytes());
-    Found { chunks, content, outboard: segments.to_outboard() }
+    FoundCuts { chunks, content, outboard: segments.to_outboard() }
 }
 
-fn by_many(bytes: &Vec<u8>, cut: Cut, span_bytes: u64, workers: usize) -> Found {
+fn by_many(bytes: &Vec<u8>, cut: Cut, span_bytes: u64, workers: usize) -> FoundCuts {
     let counted = AtomicU64::new(0);
-    let plan = Plan { size: bytes.len() as u64, cut, span_bytes, workers };
+    let plan = SpanPlan { size: bytes.len() as u64, cut, span_bytes, workers };
     let found = cut_all(bytes, plan, &|more| {
         counted.fetch_add(more, Ordering::Relaxed);
         Ok(())
@@ -120,9 +120,9 @@ fn files_around_the_borders_of_spans_are_found_whole() {
 #[test]
 fn a_file_that_shrinks_or_a_stop_ends_all_threads() {
     let bytes = random(1, usize::try_from(4 * SPAN).unwrap());
-    let plan = Plan { size: 5 * SPAN, cut: cut(256, 1024, 2048), span_bytes: SPAN, workers: 3 };
+    let plan = SpanPlan { size: 5 * SPAN, cut: cut(256, 1024, 2048), span_bytes: SPAN, workers: 3 };
     assert!(matches!(cut_all(&bytes, plan, &|_| Ok(())), Err(Halt::Changed)));
-    let stopped = cut_all(&bytes, Plan { size: 4 * SPAN, ..plan }, &|_| Err(Halt::Stopped));
+    let stopped = cut_all(&bytes, SpanPlan { size: 4 * SPAN, ..plan }, &|_| Err(Halt::Stopped));
     assert!(matches!(stopped, Err(Halt::Stopped)));
 }
 
@@ -133,7 +133,7 @@ fn plans_of_all_sizes_keep_their_bounds() {
         let size = 1u64 << shift;
         let cut = Cut::for_size(size);
         for cut in [cut, Cut::for_next_version(size, Some(cut.average * 2))] {
-            let plan = Plan::new(size, cut);
+            let plan = SpanPlan::new(size, cut);
             assert!(plan.span_bytes.is_multiple_of(segment_bytes(size)), "{size}");
             assert!(plan.workers * Cutter::new(cut).buffer_bytes() <= BUFFERS_BYTES_MAX, "{size}");
             assert_eq!(plan.span(plan.spans() - 1).end, size);

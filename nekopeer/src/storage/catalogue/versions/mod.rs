@@ -41,12 +41,12 @@ pub(crate) struct EarlierVersion {
     /// The chunks in its pack.
     pack: Manifest,
     /// Where each of its chunks is, once it was opened.
-    at: Vec<At>,
+    at: Vec<PackedAt>,
 }
 
 /// Where a chunk is.
-type At = (Arc<File>, ByteRange);
-type Chunks = HashMap<ChunkHash, At>;
+type PackedAt = (Arc<File>, ByteRange);
+type Chunks = HashMap<ChunkHash, PackedAt>;
 
 impl EarlierVersion {
     /// `None` if a manifest is damaged.
@@ -280,7 +280,7 @@ impl Catalogue {
 }
 
 /// Reads this chunk; whether it is there. Blocking.
-fn is_there((file, at): &At, chunk: &ChunkHash, buffer: &mut Vec<u8>) -> bool {
+fn is_there((file, at): &PackedAt, chunk: &ChunkHash, buffer: &mut Vec<u8>) -> bool {
     buffer.resize(usize::try_from(at.len).unwrap_or(usize::MAX), 0);
     file.read_exact_at(buffer, at.offset).is_ok() && hash(buffer) == *chunk
 }
