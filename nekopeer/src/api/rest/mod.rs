@@ -74,7 +74,6 @@ pub(crate) struct Inside {
 }
 
 impl Inside {
-    /// To be called on the runtime of the peer.
     pub(crate) fn of(host: &Arc<Host>) -> Arc<Self> {
         let limits = SlotLimits { idle_after: SLOW_AFTER, ..SlotLimits::new(HTTP_COMMANDS_MAX) };
         let commands = Slots::with(limits);

@@ -45,9 +45,9 @@ impl View for Jobs {
 
 fn add_cells(cells: &mut Cells, job: &JobRow) {
     cells.add(job.id);
-    cells.add(job.kind.to_string());
+    cells.add(job.kind);
     cells.add(&job.name);
-    cells.add(job.state.to_string());
+    cells.add(job.state);
     match job.now.total {
         0 => cells.add(size(job.now.done)),
         total => cells.add(format_args!("{} of {}", size(job.now.done), size(total))),
