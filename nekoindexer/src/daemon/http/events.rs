@@ -42,7 +42,8 @@ where
             let event = match news.recv().await {
                 Ok(item) => to_event(item),
                 Err(RecvError::Lagged(missed)) => {
-                    Some(Event::default().event("missed").data(format!("{{\"missed\":{missed}}}")))
+                    let missed = serde_json::json!({ "missed": missed });
+                    Some(Event::default().event("missed").data(missed.to_string()))
                 }
                 Err(RecvError::Closed) => return None,
             };

@@ -6,9 +6,7 @@ use std::{collections::HashMap, sync::Arc};
 use nekoproto::{FileName, NodeId, Record, VerifiedRecord};
 
 use super::{
-    Catalogue, CatalogueError, Copy, Entry, PassedOver,
-    schema::{FLOORS, UNTOLD},
-    write::Write,
+    Catalogue, CatalogueError, Copy, Entry, PassedOver, schema::FLOORS, untold::UNTOLD, write::Write,
 };
 
 impl Catalogue {

@@ -25,7 +25,9 @@ use super::{
     Entry,
     error::CatalogueError,
     guard::{Guarded, guarded, guarded_part},
-    schema::{Definition, FILES, INDEX, META, READERS, Row, SCHEMA, SCHEMA_BEFORE},
+    reader::READERS,
+    row::{Definition, Row},
+    schema::{FILES, INDEX, META, SCHEMA, SCHEMA_BEFORE},
     write::{Write, Writing},
 };
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use redb::Value;
 
-use super::schema::{Placed, Stored, half, kind};
+use super::row::{Row, Stored, half, kind};
 use crate::content::stamp::Stamp;
 
 /// Bytes of the checksum that a row begins with.
@@ -29,6 +29,9 @@ pub(crate) struct Entry {
     /// The last known address of the origin; `None` for own files.
     pub origin_addr: Option<SocketAddr>,
 }
+
+/// Row, encoded manifest and outboard of a copy.
+pub(super) type Placed = (Row<Entry>, &'static [u8], &'static [u8]);
 
 /// A downloaded file.
 #[derive(Clone, Debug)]

@@ -20,6 +20,7 @@ mod placing;
 mod publish;
 mod reader;
 mod restore;
+mod row;
 mod salvage;
 mod schema;
 mod tables;
@@ -43,7 +44,8 @@ use redb::ReadableTableMetadata;
 pub use self::error::CatalogueError;
 use self::{
     database::Tables,
-    schema::{FILES, INDEX, MANIFESTS, OUTBOARDS, half, kind},
+    row::{half, kind},
+    schema::{FILES, INDEX, MANIFESTS, OUTBOARDS},
     untold::Noted,
 };
 pub(crate) use self::{

@@ -11,7 +11,8 @@ use rayon::{
 use super::{
     Catalogue, CatalogueError, Entry,
     numbering::{Known, Numbered, Substance},
-    schema::{AVERAGES, PIPED, UNTOLD, VERSIONS},
+    schema::{AVERAGES, PIPED, VERSIONS},
+    untold::UNTOLD,
     untold::Untold,
     write::Write,
 };

@@ -5,8 +5,16 @@ use std::time::Duration;
 use nekoproto::{FileName, NodeId, Record, Version};
 use serde::{Deserialize, Serialize};
 
-use super::{Catalogue, CatalogueError, entry::PassedOver, schema::READERS, write::Write};
+use super::{
+    Catalogue, CatalogueError,
+    entry::PassedOver,
+    row::{Definition, Row},
+    write::Write,
+};
 use crate::state::freshness::OnStale;
+
+/// Name -> what the reader here wants of it.
+pub(super) const READERS: Definition<&str, Row<Reader>> = Definition::new("readers");
 
 /// Commands on one name whose last accepted version is known; the one that accepted nothing for longest is forgotten, and
 /// runs once more on the version that it finds.

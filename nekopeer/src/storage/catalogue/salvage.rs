@@ -16,7 +16,8 @@ use super::{
     database::Tables,
     guard::{guarded, guarded_part},
     restore::LOST,
-    schema::{Definition, FILES, FLOORS, META, VERSIONS},
+    row::Definition,
+    schema::{FILES, FLOORS, META, VERSIONS},
 };
 
 /// Damaged catalogues that are kept aside.

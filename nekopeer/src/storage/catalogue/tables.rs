@@ -6,13 +6,17 @@ use std::sync::atomic::Ordering;
 
 use redb::{AccessGuard, Value};
 
-#[cfg(test)]
-use super::schema::{INDEX, MANIFESTS, kind};
 use super::{
     database::Tables,
     entry::Entry,
     error::CatalogueError,
-    schema::{Definition, FILES, Row, Stored},
+    row::{Definition, Row, Stored},
+    schema::FILES,
+};
+#[cfg(test)]
+use super::{
+    row::kind,
+    schema::{INDEX, MANIFESTS},
 };
 
 impl Tables {

@@ -257,10 +257,10 @@ fn version_is_pending_until_told_and_news_until_told_to_all_over_restarts() {
     drop(catalogue);
     let catalogue = folder.open();
     assert_eq!(state(&catalogue), (false, false, false));
-    assert!(catalogue.tables.rows(schema::UNTOLD, .., 1, |_, _| Some(())).unwrap().is_empty());
+    assert!(catalogue.tables.rows(untold::UNTOLD, .., 1, |_, _| Some(())).unwrap().is_empty());
     folder.publish(&catalogue, "a", b"two");
     catalogue.remove(&name("a")).unwrap();
-    assert!(catalogue.tables.rows(schema::UNTOLD, .., 1, |_, _| Some(())).unwrap().is_empty());
+    assert!(catalogue.tables.rows(untold::UNTOLD, .., 1, |_, _| Some(())).unwrap().is_empty());
 }
 
 #[test]

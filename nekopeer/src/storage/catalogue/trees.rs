@@ -9,10 +9,7 @@ use std::{
 use nekoproto::{ContentHash, FileName};
 use serde::{Deserialize, Serialize};
 
-use super::{
-    Catalogue, CatalogueError,
-    schema::{Stored, TREES},
-};
+use super::{Catalogue, CatalogueError, row::Stored, schema::TREES};
 use crate::{content::stamp::Stamp, storage::tree::FolderId};
 
 /// Where a set is unfolded to, and what is there.

@@ -7,7 +7,13 @@ use std::{collections::HashMap, net::SocketAddr};
 use nekoproto::{FileName, Record, VerifiedRecord, Version};
 use serde::{Deserialize, Serialize};
 
-use super::{Catalogue, CatalogueError, or_report, schema::UNTOLD};
+use super::{
+    Catalogue, CatalogueError, or_report,
+    row::{Definition, Row},
+};
+
+/// Name -> the version published here that not every indexer has listed.
+pub(super) const UNTOLD: Definition<&str, Row<Untold>> = Definition::new("untold");
 
 /// One version that is not listed everywhere. The stored form too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,9 +6,7 @@ use nekoproto::{FileName, Record, VerifiedRecord};
 use redb::ReadableTable;
 
 use super::{
-    Catalogue, CatalogueError, Entry, or_report,
-    schema::{INDEX, UNTOLD, kind},
-    write::Write,
+    Catalogue, CatalogueError, Entry, or_report, row::kind, schema::INDEX, untold::UNTOLD, write::Write,
 };
 use crate::content::stamp::{Stamp, now_ns};
 

@@ -11,7 +11,8 @@ use super::{
     entry::Entry,
     error::CatalogueError,
     guard::{Guarded, guarded},
-    schema::{Definition, FILES, FLOORS, INDEX, MANIFESTS, OUTBOARDS, VERSIONS, half, kind},
+    row::{Definition, half, kind},
+    schema::{FILES, FLOORS, INDEX, MANIFESTS, OUTBOARDS, VERSIONS},
 };
 use crate::content::outboard::SegmentHash;
 
