@@ -28,6 +28,7 @@ use super::{
     reader::READERS,
     row::{Definition, Row},
     schema::{FILES, INDEX, META, SCHEMA, SCHEMA_BEFORE},
+    untold::{UNTOLD, Untold},
     write::{Write, Writing},
 };
 
@@ -62,11 +63,12 @@ pub(super) struct Tables {
 /// What a table returns does not keep the transaction open that it was read in: drop it before this. Readers that
 /// did not let commits free pages that were still read, which redb's debug build asserts (`read_page_ref_counts`)
 /// and then writes nothing more. Commits without durability have no part in that. The transaction is dropped before
-/// a table, which keeps it open: its own tree would end it a moment before it lets go of its root page.
+/// the tables, which keep it open: its own tree would end it a moment before it lets go of its root page.
 pub(super) struct Committed {
     transaction: ReadTransaction,
-    /// Keeps the transaction open.
-    _files: ReadOnlyTable<&'static str, Row<Entry>>,
+    /// Those that are read most: to open one takes as long as to find a row.
+    pub(super) files: ReadOnlyTable<&'static str, Row<Entry>>,
+    pub(super) untold: ReadOnlyTable<&'static str, Row<Untold>>,
 }
 
 impl Tables {
@@ -193,7 +195,7 @@ impl Write<'_> {
             Some(SCHEMA) => return Ok(false),
             Some(SCHEMA_BEFORE) => self.rewrite()?,
             Some(found) => return Err(CatalogueError::OtherFormat { path: path(), found, known: SCHEMA }),
-            None => self.with(FILES, |_| Ok(()))?,
+            None => self.with(FILES, |_| Ok(())).and_then(|()| self.with(UNTOLD, |_| Ok(())))?,
         }
         self.put(META, [("node", &node.as_bytes()[..]), ("schema", &SCHEMA.to_le_bytes()[..])])?;
         Ok(true)
@@ -234,7 +236,8 @@ impl Write<'_> {
 impl Committed {
     fn of(database: &Database) -> Result<Self, Error> {
         let transaction = database.begin_read()?;
-        Ok(Self { _files: transaction.open_table(FILES)?, transaction })
+        let (files, untold) = (transaction.open_table(FILES)?, transaction.open_table(UNTOLD)?);
+        Ok(Self { transaction, files, untold })
     }
 
     /// A table; `None` if nothing was ever stored in it.

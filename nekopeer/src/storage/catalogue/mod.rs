@@ -116,10 +116,8 @@ impl Catalogue {
     }
 
     pub(crate) fn len(&self) -> Result<usize, CatalogueError> {
-        let len = self
-            .tables
-            .read(|committed| Ok(committed.table(FILES)?.map(|files| files.len()).transpose()?))?;
-        Ok(usize::try_from(len.unwrap_or(0)).unwrap_or(usize::MAX))
+        let len = self.tables.read(|committed| Ok(committed.files.len()?))?;
+        Ok(usize::try_from(len).unwrap_or(usize::MAX))
     }
 
     /// At most `limit` entries from `start` on, by name; a page may be empty although there are more. Blocking.
@@ -164,7 +162,7 @@ impl Catalogue {
             self.tables.rows(INDEX, range, SAME_BYTES_MAX, |(_, _, name), _| FileName::new(name).ok());
         let names = or_report(names, "what has the same bytes is not found");
         // A damaged entry does not hide the others.
-        names.iter().filter_map(|name| self.get(name)).filter(|entry| is_it(&entry.record)).collect()
+        names.iter().filter_map(|name| self.entry(name).ok()?).filter(|entry| is_it(&entry.record)).collect()
     }
 
     /// Names of files of more than one chunk, at most `limit`, those of the most similar size first. Blocking.

@@ -255,7 +255,7 @@ impl Catalogue {
         others: Vec<Entry>,
     ) -> Result<(), CatalogueError> {
         for Entry { record, .. } in &others {
-            if self.tables.row(UNTOLD, record.name.as_str())?.is_some_and(|row| !row.is_of(record)) {
+            if self.tables.untold(&record.name)?.is_some_and(|row| !row.is_of(record)) {
                 write.remove(UNTOLD, [record.name.as_str()])?;
             }
         }

@@ -54,15 +54,12 @@ pub(crate) struct Salvaged {
 pub(crate) fn examine(folder: &Path, node: NodeId) -> Result<(Examined, Salvaged), CatalogueError> {
     let path = folder.join(FILE);
     let failed = |error: io::Error| CatalogueError::database(&path, error);
-    match fs::symlink_metadata(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok((Examined::Missing, salvage_earlier(&path, node)));
-        }
-        Err(error) => return Err(failed(error)),
-        Ok(found) if !found.is_file() => {
-            return Err(failed(io::Error::other("it is no file: move it away and run this again")));
-        }
-        Ok(_) => {}
+    let found = fs::symlink_metadata(&path);
+    if found.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Ok((Examined::Missing, salvage_earlier(&path, node)));
+    }
+    if !found.map_err(failed)?.is_file() {
+        return Err(failed(io::Error::other("it is no file: move it away and run this again")));
     }
     let mut salvaged = Salvaged::default();
     let read = read_all(&path, node, &mut salvaged);

@@ -4,6 +4,7 @@ use std::ops::RangeBounds;
 #[cfg(test)]
 use std::sync::atomic::Ordering;
 
+use nekoproto::FileName;
 use redb::{AccessGuard, Value};
 
 use super::{
@@ -11,17 +12,23 @@ use super::{
     entry::Entry,
     error::CatalogueError,
     row::{Definition, Row, Stored},
-    schema::FILES,
+    untold::Untold,
 };
 #[cfg(test)]
 use super::{
     row::kind,
-    schema::{INDEX, MANIFESTS},
+    schema::{FILES, INDEX, MANIFESTS},
 };
 
 impl Tables {
     pub(super) fn get(&self, name: &str) -> Result<Option<Entry>, CatalogueError> {
-        self.value(FILES, name, |row| row)?.map(|row| self.checked(name, row)).transpose()
+        let found = self.read(|committed| Ok(committed.files.get(name)?.map(|row| row.value())))?;
+        found.map(|row| self.checked(name, row)).transpose()
+    }
+
+    /// The version of `name` that not every indexer has listed. A damaged row counts as none.
+    pub(super) fn untold(&self, name: &FileName) -> Result<Option<Untold>, CatalogueError> {
+        self.read(|committed| Ok(committed.untold.get(name.as_str())?.and_then(|row| row.value())))
     }
 
     pub(super) fn checked(&self, name: &str, row: Option<Entry>) -> Result<Entry, CatalogueError> {

@@ -102,11 +102,10 @@ impl Catalogue {
         let saved = self.noted.lock().clone();
         let write = self.tables.begin()?;
         for (name, (version, row)) in &saved {
-            let name = name.as_str();
-            if self.tables.row(UNTOLD, name)?.is_some_and(|stored| stored.version == *version) {
+            if self.tables.untold(name)?.is_some_and(|stored| stored.version == *version) {
                 match row {
-                    Some(_) => write.put(UNTOLD, [(name, row.clone())]),
-                    None => write.remove(UNTOLD, [name]),
+                    Some(_) => write.put(UNTOLD, [(name.as_str(), row.clone())]),
+                    None => write.remove(UNTOLD, [name.as_str()]),
                 }?;
             }
         }
@@ -123,7 +122,7 @@ impl Catalogue {
         if let Some((_, row)) = noted.get(&record.name).filter(|(version, _)| *version == record.version) {
             return row.clone();
         }
-        let row = self.tables.row(UNTOLD, record.name.as_str());
+        let row = self.tables.untold(&record.name);
         or_report(row, "it is not known what indexers were told").filter(|row| row.is_of(record))
     }
 }
