@@ -85,11 +85,7 @@ pub struct Dialed {
     _driver: AbortOnDropHandle<()>,
 }
 
-pub async fn dial(seed: u16, addr: SocketAddr, security: Security) -> Dialed {
-    dial_with(seed, addr, security, Habit::NeverAnswers).await
-}
-
-pub async fn dial_with(seed: u16, addr: SocketAddr, security: Security, habit: Habit) -> Dialed {
+pub async fn dial(seed: u16, addr: SocketAddr, security: Security, habit: Habit) -> Dialed {
     let connection = deaf_neighbor(seed, addr, security).await;
     let (pretender, Heard { asked, .. }) = Pretender::new(habit);
     let (client, driver) = pretender.open(connection.io);
@@ -124,8 +120,4 @@ pub async fn advertise(client: &IndexerServiceClient, summary: SummaryNews) -> A
             clock_ms = reply.clock_ms;
         }
     }))
-}
-
-pub fn speak(io: NodeIo) -> (IndexerServiceClient, Driver) {
-    Pretender::new(Habit::NeverAnswers).0.open(io)
 }

@@ -23,8 +23,8 @@ pub struct Answer {
 impl Answer {
     /// The value of a header; empty where there is none.
     pub fn header(&self, name: &str) -> &str {
-        let mut headers = self.head.lines().filter_map(|line| line.split_once(": "));
-        headers.find(|(other, _)| other.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value)
+        let mut headers = self.head.lines().filter_map(|line| line.split_once(':'));
+        headers.find(|(other, _)| other.eq_ignore_ascii_case(name)).map_or("", |(_, value)| value.trim())
     }
 
     pub fn text(&self) -> &str {

@@ -7,7 +7,10 @@ use tokio::task::AbortHandle;
 
 use crate::{
     network::ANY_PORT,
-    rogue::raw::{ATTACKER, dial},
+    rogue::{
+        Habit, Pretender,
+        raw::{ATTACKER, dial},
+    },
     service,
     values::{identity, name, patient, query, registration},
 };
@@ -65,7 +68,7 @@ impl Peer {
         let io = connection.io;
         let (told, invalidations) = mpsc::unbounded_channel();
         let (client, driver) = match role {
-            Role::Indexer => crate::fake::speak(io),
+            Role::Indexer => Pretender::new(Habit::NeverAnswers).0.open(io),
             Role::Peer => {
                 let service = service::peer(move |_, call| async move {
                     let AskPeer::Invalidate { records } = call else { return Err(Refusal::WrongRole) };

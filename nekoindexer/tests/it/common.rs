@@ -21,7 +21,7 @@ pub(crate) use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
 pub(crate) use serde_json::{Value, json};
 pub(crate) use testkit::{
     PATIENCE, eventually,
-    fake::{Dialed, Fake, Habit, advertise, deaf_neighbor, dial, dial_with, summary_of},
+    fake::{Dialed, Fake, Habit, advertise, deaf_neighbor, dial, summary_of},
     frames::discard,
     http,
     network::*,

@@ -134,7 +134,7 @@ async fn indexers_that_a_guest_makes_up_count_nothing() {
     assert_eq!((reply.answered.len(), reply.silent.len()), (401, 400), "a trusted one is believed");
     let indexer = indexer(CLEAR, &[]).await;
     let peer = Peer::join(1, indexer.local_addr(), CLEAR).await;
-    let guest = dial_with(500, indexer.local_addr(), CLEAR, Habit::Shows(claim)).await;
+    let guest = dial(500, indexer.local_addr(), CLEAR, Habit::Shows(claim)).await;
     let _advertises = advertise(&guest.client, summary_of([], &[])).await;
     let reply = found(&peer, find(&["*"], 2, None, 9)).await;
     assert_eq!((reply.answered.len(), reply.silent.len(), reply.complete), (1, 0, true), "a guest is not");

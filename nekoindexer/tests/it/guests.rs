@@ -18,7 +18,7 @@ struct Guest {
 }
 
 async fn guest<const N: usize>(seed: u16, indexer: &IndexerHandle, names: [&str; N], habit: Habit) -> Guest {
-    let dialed = dial_with(seed, indexer.local_addr(), CLEAR, habit).await;
+    let dialed = dial(seed, indexer.local_addr(), CLEAR, habit).await;
     let summary = summary_of(names, &[indexer.node().tag()]);
     Guest { _advertises: advertise(&dialed.client, summary).await, dialed }
 }
@@ -108,7 +108,7 @@ async fn a_guest_is_not_asked_for_what_its_own_names_rule_out() {
 async fn a_message_that_is_sent_ahead_hides_no_answer_and_no_news() {
     let (pair, [peer, mut holder]) = pair().await;
     let asker = identity(2).id();
-    let rogue = dial_with(500, pair[1].local_addr(), CLEAR, Habit::nothing()).await;
+    let rogue = dial(500, pair[1].local_addr(), CLEAR, Habit::nothing()).await;
     let other = Peer::join(501, pair[1].local_addr(), CLEAR).await;
     for _ in 0..20 {
         let request = query("a", 3);

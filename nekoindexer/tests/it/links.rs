@@ -11,7 +11,7 @@ async fn tell(from: &Dialed, news: SummaryNews) -> Result<SummaryReply, Refusal>
 }
 
 async fn told(seed: u16, addr: SocketAddr) -> Dialed {
-    let neighbor = dial(seed, addr, CLEAR).await;
+    let neighbor = dial(seed, addr, CLEAR, Habit::NeverAnswers).await;
     assert!(tell(&neighbor, summary_of([], &[])).await.unwrap().is_taken);
     neighbor
 }

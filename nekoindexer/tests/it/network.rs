@@ -189,7 +189,8 @@ async fn tiny_deadline_gives_a_right_answer_or_none_and_harms_nobody(security: S
 async fn query_that_comes_from_where_it_began_and_goes_nowhere_is_not_remembered(security: Security) {
     let indexer = indexer(security, &[]).await;
     let _holder = holder(1, &indexer, security).await;
-    let (asker, other) = (dial(9, indexer.local_addr(), security).await, identity(10).id().tag());
+    let (asker, other) =
+        (dial(9, indexer.local_addr(), security, Habit::NeverAnswers).await, identity(10).id().tag());
     let mine = identity(9).id().tag();
     let found = async |began_at: NodeTag, id: u128| {
         let covered = Covered::first_of([began_at, mine, indexer.node().tag()]);

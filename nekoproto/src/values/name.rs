@@ -266,17 +266,8 @@ mod tests {
 
     #[test]
     fn new_names_look_like_no_other_and_known_ones_stay_valid() {
-        let odd = [
-            "ok\u{fe0f}.txt",
-            "a\u{2800}b",
-            "a\u{a0}b",
-            "a\u{2003}b",
-            " a",
-            "trail ",
-            "folder /a",
-            "a/\u{3000}b",
-        ];
-        for text in odd {
+        let odd = "ok\u{fe0f}.txt|a\u{2800}b|a\u{a0}b|a\u{2003}b| a|trail |folder /a|a/\u{3000}b";
+        for text in odd.split('|') {
             let name = FileName::new(text).unwrap();
             assert!(name.check_new().is_err(), "{text:?}");
         }
@@ -287,18 +278,9 @@ mod tests {
 
     #[test]
     fn ordinary_names_are_taken() {
-        for text in [
-            "a",
-            "a.bin",
-            "round 7/data.csv",
-            ".hidden",
-            "ünïcode/日本.txt",
-            "a..b",
-            "2026-11-21T10:00",
-            "✈\u{fe0f}",
-            "e\u{301}",
-            "שלום",
-        ] {
+        let ordinary =
+            "a|a.bin|round 7/data.csv|.hidden|ünïcode/日本.txt|a..b|2026-11-21T10:00|✈\u{fe0f}|e\u{301}|שלום";
+        for text in ordinary.split('|') {
             assert_eq!(FileName::new(text).unwrap().as_str(), text);
         }
     }

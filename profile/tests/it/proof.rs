@@ -70,9 +70,19 @@ fn a_short_soak_checks_all_answers_and_shows_what_processes_take() {
 }
 
 #[test]
-fn an_interrupted_soak_prints_what_was_measured() {
-    let stdout = interrupted(&["soak", "--minutes", "60"], "soaking");
-    assert!(stdout.contains("right answers to queries"), "{stdout}");
+fn interrupted_ones_print_what_was_measured() {
+    for (args, text, said) in [
+        (&["soak", "--minutes", "60"][..], "soaking", ["right answers to queries"; 2]),
+        (&["relay", "--minutes", "60"], "relaying for", ["Interrupted", "Counted at each node"]),
+        (
+            &["pipeline", "--rates", "10", "--loopback"],
+            "measuring 10 a s",
+            ["Interrupted", "| 10 a second, log off "],
+        ),
+    ] {
+        let stdout = interrupted(args, text);
+        assert!(said.iter().all(|said| stdout.contains(said)), "{stdout}");
+    }
 }
 
 #[test]
@@ -95,12 +105,6 @@ fn probes_go_round_as_computed_and_every_node_counts_them() {
     assert_eq!(files_in(&plots), ["relay.png", "relay.svg"]);
     refused(&["relay", "--nodes", "1"], "1 is not in 2..=20");
     refused(&["relay", "--hops", "65"], "65 is not in 1..=64");
-}
-
-#[test]
-fn an_interrupted_relay_prints_what_was_measured() {
-    let stdout = interrupted(&["relay", "--minutes", "60"], "relaying for");
-    assert!(stdout.contains("Interrupted") && stdout.contains("Counted at each node"), "{stdout}");
 }
 
 #[test]
@@ -146,10 +150,4 @@ fn messages_go_down_the_line_and_none_is_lost() {
     }
     assert_eq!(files_in(plots.path()), ["pipeline.png", "pipeline.svg"]);
     refused(&["pipeline", "--bytes", "1401"], "1401 is not in 1..=1400");
-}
-
-#[test]
-fn an_interrupted_pipeline_prints_what_was_measured() {
-    let stdout = interrupted(&["pipeline", "--rates", "10", "--loopback"], "measuring 10 a second");
-    assert!(stdout.contains("Interrupted") && stdout.contains("| 10 a second, log off "), "{stdout}");
 }

@@ -176,14 +176,12 @@ pub(crate) fn held(name: FileName, version: u64) -> Held {
     Held { name, version: Version::new(version).unwrap(), content: ContentHash::from_bytes([7; 32]) }
 }
 
-/// Runs a connection as an indexer: serves `service`, and calls the peer.
 pub(crate) fn open_as_indexer(connection: Connection, service: Indexer) -> (PeerServiceClient, Driver) {
     let service = service::indexer(move |_, call| service.answer(call));
     let (client, driver) = control::open(connection.io, service, PeerServiceClient::from);
     (client, driver.boxed())
 }
 
-/// Runs a connection as a peer: serves `service`, and calls the indexer.
 pub(crate) fn open_as_peer(connection: Connection, service: Peer) -> (IndexerServiceClient, Driver) {
     let service = service::peer(move |_, call| service.answer(call));
     let (client, driver) = control::open(connection.io, service, IndexerServiceClient::from);

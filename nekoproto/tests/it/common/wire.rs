@@ -26,7 +26,6 @@ pub(crate) fn header(version: u16, len: u16) -> Vec<u8> {
     [b"NEKO".as_slice(), &version.to_be_bytes(), &len.to_be_bytes()].concat()
 }
 
-/// One message of the handshake, of this version of the protocol.
 pub(crate) fn message(body: &impl Serialize) -> Vec<u8> {
     message_of(PROTOCOL_VERSION, body)
 }
@@ -36,7 +35,6 @@ pub(crate) fn message_of(version: u16, body: &impl Serialize) -> Vec<u8> {
     [header(version, u16::try_from(body.len()).unwrap()), body].concat()
 }
 
-/// Reads one message of the handshake, all of it.
 pub(crate) async fn read_message(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     let mut message = vec![0; 8];
     stream.read_exact(&mut message).await?;
