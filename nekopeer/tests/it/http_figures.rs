@@ -58,7 +58,7 @@ fn a_download_shows_in_the_figures_of_both_ends() {
             _ => assert_eq!(line.split(['{', ' ']).next().unwrap(), family, "{line}"),
         }
     }
-    assert_eq!(metric(&text, "nekop2p_peer_downloads_total"), 2.0);
+    assert_eq!(metric(text, "nekop2p_peer_downloads_total"), 2.0);
     let status = there.get("/status").done(200);
     assert_eq!((&status["files"]["copies"], &status["files"]["fresh"]), (&2.into(), &2.into()), "{status}");
     assert_eq!(status["traffic"]["bytes_down"], 3 * MIB + 5);
