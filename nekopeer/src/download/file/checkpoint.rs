@@ -75,7 +75,7 @@ fn believed(
         return None;
     }
     let chunks = bitfield::from_bytes(&saved.chunks, manifest.chunks().len())?;
-    if chunks.ones().last().is_some_and(|last| manifest.range(last).end > there) {
+    if chunks.ones().next_back().is_some_and(|last| manifest.range(last).end > there) {
         return None; // it was cut off
     }
     let mut segments = Segments::new(manifest.size());
