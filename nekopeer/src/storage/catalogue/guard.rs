@@ -42,6 +42,11 @@ pub(super) fn guarded<T, E: Into<Error>>(work: impl FnOnce() -> Result<T, E>) ->
 pub(super) fn guarded_part<T, E: Into<Error>>(
     begin: impl FnOnce() -> Result<T, E>,
 ) -> Result<Guarded<T>, Error> {
-    let end: fn(T) = |part| drop(guarded(|| Ok::<(), Error>(drop(part))));
+    let end: fn(T) = |part| {
+        drop(guarded(|| {
+            drop(part);
+            Ok::<(), Error>(())
+        }));
+    };
     Ok(scopeguard::guard(guarded(begin)?, end))
 }
