@@ -155,6 +155,7 @@ mod tests {
         catalogue.change_readers([name], |reader| reader.keep = 1).unwrap();
         catalogue.keep_before(name, &Manifest::implied_by(&record).unwrap().0).unwrap();
         kills::download(library, 2, Killed::Never);
+        kills::download(library, 3, Killed::Half); // what is there of it is of no use
         let progress = Arc::default();
         let mut restoring = pin!(peer.downloader.restore(name, None, None, &progress));
         let mut done = None;

@@ -5,7 +5,7 @@ use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io,
     ops::Range,
-    os::unix::fs::{FileExt, MetadataExt, fchown},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -15,6 +15,7 @@ use std::{
 };
 
 use nekoproto::{FileName, private_folder};
+use rustix::{fs::OFlags, io::Errno};
 
 use super::{
     digits,
@@ -30,6 +31,8 @@ const FOLDER: &str = "parts";
 const BESIDE: &str = ".neko-parts";
 /// Ends the name of a [checkpoint](Partial::save_progress).
 const PROGRESS: &str = "progress";
+/// Digits of the hash of a data folder in the name of a partial file beside a place.
+const OWNER_DIGITS: usize = 8;
 /// How long an interrupted download can be resumed after it was written to last.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Time limit for an abandoned download to write what it received and unlock its partial file, on a slow disk.
@@ -56,7 +59,24 @@ pub(crate) struct Partial {
 
 /// Where the partial file of `name` may be whose place is `target`.
 pub(in crate::storage) fn partial_paths(data_dir: &Path, name: &FileName, target: &Path) -> [PathBuf; 2] {
-    [data_dir.join(FOLDER), target.with_file_name(BESIDE)].map(|folder| folder.join(digits(name)))
+    [data_dir.join(FOLDER).join(digits(name)), beside(data_dir, name, target)]
+}
+
+/// Beside a place there may be those of several data folders.
+fn beside(data_dir: &Path, name: &FileName, target: &Path) -> PathBuf {
+    let data_dir = data_dir.canonicalize().unwrap_or_else(|_| data_dir.to_owned());
+    let owner = blake3::hash(data_dir.as_os_str().as_encoded_bytes()).to_hex();
+    target.with_file_name(BESIDE).join(format!("{}-{}", digits(name), &owner[..OWNER_DIGITS]))
+}
+
+/// Makes `old`, an unfinished download of `name` as it was stored before there was a folder for them, its partial file.
+pub(in crate::storage) fn adopt(data_dir: &Path, name: &FileName, old: &Path) {
+    let is_moved = |path: &PathBuf| {
+        path.parent().is_some_and(|folder| private_folder(folder).is_ok()) && fs::rename(old, path).is_ok()
+    };
+    if !partial_paths(data_dir, name, old).iter().any(is_moved) {
+        drop(fs::remove_file(old)); // or it is gone
+    }
 }
 
 /// Removes the partial files in the data folder that nobody resumed for [`KEPT`]. Blocking.
@@ -72,8 +92,10 @@ pub(crate) fn sweep(data_dir: &Path) {
 impl Place {
     /// Where the partial file of `name` for this place is.
     pub(crate) fn partial_path(&self, data_dir: &Path, name: &FileName) -> PathBuf {
-        let [here, beside] = partial_paths(data_dir, name, &self.path);
-        if self.is_on_disk_of(data_dir) { here } else { beside }
+        match self.is_on_disk_of(data_dir) {
+            true => data_dir.join(FOLDER).join(digits(name)),
+            false => beside(data_dir, name, &self.path),
+        }
     }
 
     /// A partial file that is never moved to this place, without a name: it is deleted when its last handle is closed.
@@ -87,11 +109,23 @@ impl Place {
         let path = self.partial_path(data_dir, name);
         let failed = error_at(&path);
         let folder = path.parent().unwrap_or(data_dir);
-        private_folder(folder).map_err(|error| StoreError::at(folder, io::Error::other(error)))?;
         let until = Instant::now() + LET_GO_WITHIN;
+        let mut how = OpenOptions::new();
+        how.read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         loop {
-            let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-            let file = opened.map_err(&failed)?;
+            private_folder(folder).map_err(|error| StoreError::at(folder, io::Error::other(error)))?;
+            let file = match how.open(&path) {
+                // Another download was the last in the folder, which went with it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && Instant::now() < until => continue,
+                Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+                    return Err(StoreError::NotAPlace { path: path.clone(), what: "a symbolic link" });
+                }
+                opened => opened.map_err(&failed)?,
+            };
             match file.try_lock() {
                 Ok(()) if is_at(&path, &file) => {
                     return Ok(Partial::new(path.clone(), self, file));
@@ -207,7 +241,7 @@ impl Partial {
         let written = self.file.write_all_at(bytes, offset).map_err(error_at(&self.place.path));
         written.map_err(|error| match (error, self.file.metadata()) {
             // It has a name: it is not removed when it is closed.
-            (StoreError::Full(path), Ok(metadata)) if metadata.nlink() > 0 => {
+            (StoreError::Full(path), Ok(metadata)) if metadata.nlink() > 0 && metadata.blocks() > 0 => {
                 let bytes = metadata.blocks() * BLOCK_BYTES;
                 StoreError::FullDownload { path, partial: self.path.clone(), bytes }
             }

@@ -119,6 +119,8 @@ fn partial_file_for_another_disk_lies_beside_its_place_in_a_folder_for_this_user
     let partial = open().unwrap();
     partial.write_at(b"new", 0).unwrap();
     assert_eq!(partial.path().parent(), Some(&*beside));
+    let other = Place::anywhere(&path).unwrap().partial_path(Path::new("/of/another"), &name("a"));
+    assert_ne!(partial.path(), other, "of another data folder");
     assert_eq!(std::fs::metadata(&beside).unwrap().permissions().mode() & 0o777, 0o700);
     commit(partial, 3, None).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), b"new");
@@ -127,6 +129,17 @@ fn partial_file_for_another_disk_lies_beside_its_place_in_a_folder_for_this_user
     std::fs::set_permissions(&beside, std::fs::Permissions::from_mode(0o777)).unwrap();
     let error = open().unwrap_err().to_string();
     assert!(error.contains("others may write"), "{error}");
+}
+
+#[test]
+fn link_in_the_place_of_a_partial_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let share = ShareFolder::open(folder.path()).unwrap();
+    let path = partial(&share, "a").unwrap().path().to_owned();
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("elsewhere", &path).unwrap();
+    let error = partial(&share, "a").unwrap_err().to_string();
+    assert!(error.contains("is a symbolic link, no file: remove it"), "{error}");
 }
 
 #[test]

@@ -31,8 +31,8 @@ const CHUNKS_WORTH_LOOKING: u64 = 4 * nekoproto::limits::CHUNK_AVERAGE_MIN;
 /// Where the bytes of a chunk may be found.
 #[derive(Clone, Debug)]
 enum ChunkAt {
-    /// At the chunk's own position in the partial file.
-    InPlace,
+    /// At the chunk's own position in the partial file, unless that has bytes of another version; then there, if anywhere.
+    InPlace(Option<(Arc<File>, u64)>),
     File(Arc<File>, u64),
     Zeros,
 }
@@ -146,7 +146,15 @@ fn take_one(
     let chunk = assembly.manifest().chunks()[index];
     let range = assembly.manifest().range(index);
     let read = match at {
-        ChunkAt::InPlace => assembly.partial().read_at(buffer, range.start).is_ok(),
+        ChunkAt::InPlace(other) => {
+            let is_there =
+                assembly.partial().read_at(buffer, range.start).is_ok() && hash(buffer) == chunk.hash;
+            if let (false, Some((file, offset))) = (is_there, other) {
+                let at = ChunkAt::File(Arc::clone(file), *offset);
+                return take_one(assembly, index, &at, buffer, hasher, had);
+            }
+            is_there
+        }
         // If the file changes while it is read, the hash does not match.
         ChunkAt::File(file, offset) => file.read_exact_at(buffer, *offset).is_ok(),
         ChunkAt::Zeros => {
@@ -160,7 +168,7 @@ fn take_one(
     }
     match at {
         ChunkAt::File(..) => assembly.write(index, buffer, hasher, had)?,
-        ChunkAt::InPlace => {
+        ChunkAt::InPlace(_) => {
             assembly.take(index, buffer, hasher);
             had(index);
             assembly.carry(index, buffer, had)?;
@@ -198,7 +206,7 @@ impl<'a> ChunkSearch<'a> {
     fn in_place(&mut self) {
         for index in self.wanted.iter().map(|index| *index as usize) {
             if self.assembly.partial().is_written(self.assembly.manifest().range(index)) {
-                self.found.insert(index, ChunkAt::InPlace);
+                self.found.insert(index, ChunkAt::InPlace(None));
             }
         }
     }
@@ -248,7 +256,11 @@ impl<'a> ChunkSearch<'a> {
     fn note(&mut self, hash: &ChunkHash, file: &Arc<File>, offset: u64) {
         let wanted = self.wanted(hash).iter().map(|index| *index as usize).collect::<Vec<_>>();
         for index in wanted {
-            self.found.entry(index).or_insert_with(|| ChunkAt::File(Arc::clone(file), offset));
+            match self.found.get_mut(&index) {
+                Some(ChunkAt::InPlace(other @ None)) => *other = Some((Arc::clone(file), offset)),
+                Some(_) => {}
+                None => drop(self.found.insert(index, ChunkAt::File(Arc::clone(file), offset))),
+            }
         }
     }
 
@@ -300,5 +312,34 @@ mod tests {
         let over = || taken.get() == 3;
         LocalChunks(local.collect()).take(&assembly, over, |_| taken.set(taken.get() + 1), |_| {}).unwrap();
         assert_eq!((taken.get(), assembly.have().snapshot().ones().count()), (3, 3));
+    }
+
+    /// A partial file is one for all versions of its name.
+    #[test]
+    fn chunk_where_the_partial_file_has_another_version_is_taken_from_elsewhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..30).collect();
+        let chunk = |bytes: &[u8]| Chunk { len: 10, hash: hash(bytes) };
+        let manifest = Arc::new(Manifest::new(bytes.chunks(10).map(chunk).collect()).unwrap());
+        let share = ShareFolder::open(folder.path()).unwrap();
+        let name = FileName::new("a").unwrap();
+        let partial = share.place(&name).unwrap().partial(folder.path(), &name).unwrap();
+        partial.write_at(&[&bytes[..10], &[9; 20]].concat(), 0).unwrap();
+        std::fs::write(folder.path().join("pack"), &bytes[10..20]).unwrap();
+        let pack = Arc::new(File::open(folder.path().join("pack")).unwrap());
+        let assembly = Assembly::open(
+            Arc::clone(&manifest),
+            None,
+            partial,
+            &Bitfield::with_capacity(3),
+            Segments::new(30),
+        );
+        let mut search = ChunkSearch::new(&assembly);
+        search.in_place();
+        search.note(&manifest.chunks()[1].hash, &pack, 0);
+        let (mut had, mut lost) = (Vec::new(), Vec::new());
+        let local = LocalChunks(search.found.into_iter().collect());
+        local.take(&assembly, || false, |index| had.push(index), |index| lost.push(index)).unwrap();
+        assert_eq!((had, lost), (vec![0, 1], vec![2]));
     }
 }

@@ -26,7 +26,10 @@ use crate::{
     },
     library::Library,
     state::{choice::Target, pace::SLOWEST_SOURCE},
-    storage::catalogue::{Copy, Entry},
+    storage::{
+        StoreError,
+        catalogue::{Copy, Entry},
+    },
     util::{progress::Progress, tasks::blocking},
 };
 
@@ -268,7 +271,10 @@ fn write<'a>(library: &Library, arrived: &'a Arrived) -> Result<Complete<'a>, Do
         }
         Err(error) => {
             partial.discard()?; // it is small enough to be fetched again
-            Err(error.into())
+            Err(match error {
+                StoreError::FullDownload { path, .. } => StoreError::Full(path).into(),
+                error => error.into(),
+            })
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use nekoproto::{NodeId, only_own};
+use nekoproto::{FileName, NodeId, only_own};
 use parking_lot::{ReentrantMutex, RwLock};
 use redb::{
     Database, DatabaseError, Error, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable,
@@ -31,6 +31,7 @@ use super::{
     untold::{UNTOLD, Untold},
     write::{Write, Writing},
 };
+use crate::storage::partial::adopt;
 
 /// Size of the database's page cache in bytes.
 const CACHE_BYTES: usize = 4 * 1024 * 1024;
@@ -202,8 +203,7 @@ impl Write<'_> {
     }
 
     /// Brings what is in [`SCHEMA_BEFORE`] to the present format: makes the index from the entries, in place of the tables
-    /// that were indexes, adds the field that readers lack, and removes the partial files that were noted: their downloads
-    /// begin anew.
+    /// that were indexes, adds the field that readers lack, and moves the partial files that were noted to their folder.
     fn rewrite(&self) -> Result<(), CatalogueError> {
         let rewritten = guarded(|| {
             let (files, mut index) =
@@ -222,7 +222,10 @@ impl Write<'_> {
                 readers.insert(&*name, &*[&row[..], &[0]].concat())?; // no `keep_max`
             }
             for row in self.transaction.open_table(Definition::<&str, &[u8]>::new("partials"))?.iter()? {
-                drop(fs::remove_file(OsStr::from_bytes(row?.1.value()))); // or it is gone
+                let (name, path) = row?;
+                if let (Ok(name), Some(data_dir)) = (FileName::new(name.value()), self.path.parent()) {
+                    adopt(data_dir, &name, OsStr::from_bytes(path.value()).as_ref());
+                }
             }
             for old in ["contents", "manifest users", "sizes", "withdrawn", "partials", "progress"] {
                 self.transaction.delete_table(Definition::<&str, ()>::new(old))?;

@@ -267,5 +267,6 @@ fn format_before_is_read_and_rewritten() {
     check(&folder.open(), &model, 0);
     let reader = folder.open().reader(&reader).unwrap();
     assert_eq!((reader.keep, reader.keep_max), (3, None));
-    assert!(!partial.exists(), "its download begins anew");
+    let moved = folder.path().join("parts").join(crate::storage::digits(&FileName::new("a").unwrap()));
+    assert_eq!((partial.exists(), std::fs::read(moved).unwrap().as_slice()), (false, b"half".as_slice()));
 }

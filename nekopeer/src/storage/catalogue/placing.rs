@@ -148,7 +148,8 @@ impl Catalogue {
     pub(crate) fn settle_all(&self) -> Result<(), CatalogueError> {
         let placing = self.tables.rows(PLACING, .., usize::MAX, |name, _| FileName::new(name).ok())?;
         placing.iter().try_for_each(|name| self.settle(name).map(drop))?;
-        self.sweep_packs()
+        // What is kept belongs to a catalogue that may come back.
+        if self.is_lost()? { Ok(()) } else { self.sweep_packs() }
     }
 
     /// Marks `names` once none of them is marked: one at a time changes the file of a name.
