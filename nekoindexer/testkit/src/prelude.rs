@@ -1,4 +1,4 @@
-//! What the files of this kit import.
+//! Prelude of this crate: the imports that most of its files share.
 
 pub(crate) use futures::{FutureExt, future::try_join};
 pub(crate) use nekoproto::{

@@ -35,7 +35,7 @@ pub(crate) use self::many::Downloads;
 use self::{
     earlier::kept,
     file::destination::Destination,
-    plan::{Plan, Work},
+    plan::{DownloadRun, Plan},
     swarm::SwarmReport,
 };
 use crate::{
@@ -251,7 +251,7 @@ impl Downloader {
     ) -> Result<Downloaded, DownloadError> {
         let running = self.library.reserve(name, progress);
         let running = running.ok_or_else(|| DownloadError::AlreadyRunning(name.clone()))?;
-        let work = Work { options, progress, stop: &running.stop, began: Instant::now() };
+        let work = DownloadRun { options, progress, stop: &running.stop, began: Instant::now() };
         let downloading = async {
             let plan = planning.await?;
             let is_newest = plan.landing.passed_over.is_none();
@@ -266,7 +266,7 @@ impl Downloader {
     }
 
     /// Fetches the version of `plan`, unless it is there, puts it in its place, and offers it.
-    async fn carry_out(&self, mut plan: Plan, work: &Work<'_>) -> Result<Downloaded, DownloadError> {
+    async fn carry_out(&self, mut plan: Plan, work: &DownloadRun<'_>) -> Result<Downloaded, DownloadError> {
         let (name, others) = (plan.target.record.name.clone(), plan.target.others.clone());
         let is_told = plan.landing.passed_over.is_some_and(|passed| passed.why == Why::RolledBack);
         if is_told && self.library.is_hooked(&name) {
@@ -303,7 +303,7 @@ impl Downloader {
         record: &Record,
         path: PathBuf,
         output: Option<PathBuf>,
-        work: &Work<'_>,
+        work: &DownloadRun<'_>,
     ) -> Result<PathBuf, DownloadError> {
         if !record.policy.is_set() {
             return Ok(path);

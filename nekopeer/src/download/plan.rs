@@ -55,7 +55,7 @@ pub(crate) struct Landing {
 
 /// What a running download works with.
 #[derive(Clone, Copy)]
-pub(super) struct Work<'a> {
+pub(super) struct DownloadRun<'a> {
     pub(super) options: &'a DownloadOptions,
     pub(super) progress: &'a Arc<Progress>,
     /// Ends it.

@@ -18,7 +18,7 @@ use super::{
         room::{ASKED_FROM, refuse_too_large},
     },
     keep,
-    plan::{Landing, Layout, Plan, Work},
+    plan::{DownloadRun, Landing, Layout, Plan},
     swarm::{LOOK_AFTER, SwarmReport, transfer::Transfer},
 };
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
 
 /// How often others are searched for where none of the sources found delivers.
 const SEARCHES_MAX: usize = 3;
-/// Attempts at a partial file that another program damages.
+/// Attempts at a partial file in which chunks turn out to be damaged.
 const TRIES: u32 = 3;
 /// Minimum size of a file that is served during its download, in bytes; smaller ones complete too soon.
 const SHOWN_FROM: u64 = 128 * CHUNK_AVERAGE_MIN;
@@ -42,7 +42,7 @@ impl Downloader {
     pub(super) async fn obtain(
         &self,
         plan: Plan,
-        work: &Work<'_>,
+        work: &DownloadRun<'_>,
     ) -> Result<(Entry, SwarmReport), DownloadError> {
         let Plan { mut target, mut layout, landing, look_after } = plan;
         let record = target.record.clone();
@@ -93,7 +93,7 @@ impl Downloader {
         target: &Target,
         landing: &Landing,
         look_after: Duration,
-        work: &Work<'_>,
+        work: &DownloadRun<'_>,
     ) -> Result<(Entry, SwarmReport), DownloadError> {
         let look_after = if target.record.size < SHOWN_FROM { LOOK_AFTER } else { look_after };
         let Target { record, sources, .. } = target;
@@ -129,7 +129,7 @@ impl Downloader {
                 return Err(exhausted(record, report.last_failure));
             }
             let origin = sources.iter().find(|source| source.node == record.origin);
-            let file = Finished {
+            let file = Assembled {
                 assembly: fetched.assembly,
                 record: record.clone(),
                 origin_addr: origin.map(|origin| origin.addr),
@@ -196,8 +196,8 @@ impl Downloader {
     }
 }
 
-/// A file all of whose chunks are there.
-struct Finished {
+/// A file all of whose chunks are there, and which is not verified as a whole yet.
+struct Assembled {
     assembly: Assembly,
     record: VerifiedRecord,
     origin_addr: Option<SocketAddr>,
@@ -206,7 +206,7 @@ struct Finished {
     stop: CancellationToken,
 }
 
-impl Finished {
+impl Assembled {
     /// Verifies the whole file and puts it in its place. What turns out to be damaged is returned, with the chunks that are
     /// elsewhere on this disk, so that it can be repaired. Blocking.
     fn place(self, library: &Library) -> Result<Result<Entry, Box<(Assembly, LocalChunks)>>, DownloadError> {

@@ -1,13 +1,20 @@
 //! Tests of places and partial files.
 
 use std::{
+    fs::File,
     os::unix::fs::{MetadataExt, PermissionsExt, chown},
     path::Path,
+    time::{Duration, SystemTime},
 };
 
 use testkit::values::name;
 
-use super::{error::StoreError, partial::Partial, place::Place, share_folder::ShareFolder};
+use super::{
+    error::StoreError,
+    partial::{Partial, sweep},
+    place::Place,
+    share_folder::ShareFolder,
+};
 use crate::content::stamp::Stamp;
 
 /// The partial file of a name, in the share folder too.
@@ -156,6 +163,19 @@ fn partial_file_that_was_removed_or_replaced_is_not_moved_to_the_place() {
         let error = commit(partial, 3, None).unwrap_err();
         assert!(matches!(&error, StoreError::Swapped(swapped) if *swapped == path), "{error}");
         assert!(folder.path().join("a").symlink_metadata().is_err(), "nothing is in the place");
+    }
+}
+
+#[test]
+fn partial_files_are_kept_for_thirty_days() {
+    let data_dir = tempfile::tempdir().unwrap();
+    let share = ShareFolder::open(data_dir.path()).unwrap();
+    for (text, days, is_kept) in [("young", 29, true), ("old", 31, false)] {
+        let path = partial(&share, text).unwrap().path().to_owned();
+        let written = SystemTime::now() - Duration::from_secs(days * 24 * 3600);
+        File::options().write(true).open(&path).unwrap().set_modified(written).unwrap();
+        sweep(data_dir.path());
+        assert_eq!(path.exists(), is_kept, "{text}");
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) enum AssembleError {
     /// All chunks match the manifest, but the whole file does not match the record's content hash.
     #[error("the content is not what the origin signed")]
     WrongContent,
-    /// Some chunks no longer match: another program wrote to the partial file. They must be fetched again.
+    /// Some chunks no longer match: a loss of power or another program changed them. They must be fetched again.
     #[error("{} chunks were damaged on disk", .1.len())]
     Damaged(Box<Assembly>, Vec<usize>),
     #[error(transparent)]

@@ -13,7 +13,7 @@ use crate::{
     download::{
         Downloader,
         error::DownloadError,
-        plan::{Landing, Work},
+        plan::{DownloadRun, Landing},
     },
     library::Library,
     sets,
@@ -36,7 +36,7 @@ impl Downloader {
         &self,
         record: &VerifiedRecord,
         landing: &Landing,
-        work: &Work<'_>,
+        work: &DownloadRun<'_>,
     ) -> Result<Destination, DownloadError> {
         let (record, output, force) = (record.clone(), landing.output.clone(), work.options.force);
         let stop = work.stop.child_token();

@@ -19,7 +19,7 @@ use super::{
     Delivery, DownloadOptions, Downloaded, Downloader,
     error::DownloadError,
     file::destination::{Destination, destination},
-    plan::{Landing, Plan, Work},
+    plan::{DownloadRun, Landing, Plan},
     swarm::source::Source,
     unless_ended,
 };
@@ -268,7 +268,7 @@ impl Downloads {
     ) -> Result<Downloaded, DownloadError> {
         let (options, name) = (&self.options, target.record.name.clone());
         let part = self.progress.part(&name);
-        let work = Work { options, progress: &part.progress, stop: &stop, began: self.began };
+        let work = DownloadRun { options, progress: &part.progress, stop: &stop, began: self.began };
         let plan = Plan::new(target, options.output.clone());
         unless_ended(&self.downloader.library, &name, &stop, self.downloader.carry_out(plan, &work)).await
     }
