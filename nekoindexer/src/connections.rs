@@ -43,7 +43,7 @@ pub(crate) fn connect_neighbor(
         let (connected, driver) = open_neighbor(&serving, connection, true);
         (connected, Box::pin(driver) as control::Driver)
     };
-    let link = Link::spawn(Arc::clone(endpoint), (at, None), stop, &shared.tasks, open);
+    let link = Link::spawn(Arc::clone(endpoint), (at, None), None, stop, &shared.tasks, open);
     shared.spawn_until_stop(|shared| async move { follow_link(&shared, &link).await });
 }
 

@@ -61,7 +61,8 @@ impl Goods {
         let at = |offset: u64| usize::try_from(offset).unwrap();
         match request {
             DataRequest::Manifest(_) => self.manifest.clone(),
-            DataRequest::Have(_) | DataRequest::Outboard(_) => Vec::new(), // all chunks, and no outboard
+            // All chunks, no outboard, and no verdict.
+            DataRequest::Have(_) | DataRequest::Outboard(_) | DataRequest::Confirm(_) => Vec::new(),
             DataRequest::Get { ranges, .. } => ranges
                 .iter()
                 .flat_map(|range| &self.bytes[at(range.offset)..at(range.offset + range.len)])

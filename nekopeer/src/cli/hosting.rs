@@ -25,8 +25,9 @@ use crate::{
     config::Config,
     door::{Caller, Door, Facts},
     http::HttpServer,
+    indexers::Dialed,
     library::events::Event,
-    peer::{Peer, StartError},
+    peer::{Peer, Prepared, StartError},
     terminal::Output,
 };
 
@@ -70,46 +71,40 @@ fn config(args: &NodeArgs, indexers: &Indexers, serving: bool) -> Config {
 }
 
 impl Hosted {
-    /// Starts a peer, which serves if `serving`, and opens its door.
+    /// Opens the folders of a peer; with `repairs`, its catalogue is about to be brought back.
+    pub(super) async fn prepare(args: &NodeArgs, repairs: bool) -> Result<Prepared, StartError> {
+        Peer::prepare(&Config { repairs, ..config(args, &Indexers::default(), false) }).await
+    }
+
+    /// Starts the peer that is `prepared`, which serves if `serving`, and opens its door. If that fails, an indexer that was
+    /// started for it is shut down.
     pub(super) async fn start(
         args: &NodeArgs,
-        indexers: Indexers,
+        prepared: Prepared,
+        mut indexers: Indexers,
         serving: bool,
         output: Output,
-    ) -> Result<Self, (StartError, Indexers)> {
+    ) -> Result<Self, StartError> {
         let config = config(args, &indexers, serving);
-        Self::start_with(config, args.http.filter(|_| serving), indexers, output).await
-    }
-
-    /// As [`start`](Self::start), not serving: its catalogue is brought back.
-    pub(super) async fn start_to_repair(
-        args: &NodeArgs,
-        indexers: Indexers,
-        output: Output,
-    ) -> Result<Self, (StartError, Indexers)> {
-        let config = Config { repairs: true, ..config(args, &indexers, false) };
-        Self::start_with(config, None, indexers, output).await
-    }
-
-    async fn start_with(
-        config: Config,
-        http: Option<SocketAddr>,
-        indexers: Indexers,
-        output: Output,
-    ) -> Result<Self, (StartError, Indexers)> {
-        let peer = match Peer::spawn(config.clone()).await {
-            Ok(peer) => peer,
-            Err(error) => return Err((error, indexers)),
-        };
-        let events = peer.events();
-        let host = Host::new(peer);
-        let http = match http.map(|addr| open_http(addr, &config, &host)).transpose() {
-            Ok(http) => http,
-            Err(error) => {
+        // Where a peer serves is told when a connection is opened.
+        let dialed = if serving { Dialed::new() } else { std::mem::take(&mut indexers.dialed) };
+        indexers.dialed.clear();
+        let started = async {
+            let host = Host::new(Peer::start(prepared, config.clone(), dialed).await?);
+            let http = args.http.filter(|_| serving).map(|addr| open_http(addr, &config, &host)).transpose();
+            if http.is_err() {
                 host.peer.end().await;
-                return Err((error, indexers));
+            }
+            Ok((host, http?))
+        };
+        let (host, http) = match started.await {
+            Ok(started) => started,
+            Err(error) => {
+                indexers.shutdown().await;
+                return Err(error);
             }
         };
+        let events = host.peer.events();
         let http_addr = http.as_ref().map(HttpServer::local_addr);
         if let Some(addr) = http_addr {
             say_http(addr, output);

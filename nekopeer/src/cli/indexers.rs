@@ -11,14 +11,17 @@ use anyhow::Context;
 use futures::future::join_all;
 use nekoindexer::{Indexer, IndexerHandle, StartError, announce, daemon::settings::advice};
 use nekoproto::{
-    Identity, IndexerAddr, NodeId, Purpose, Role,
-    transport::{ConnectError, Endpoint, EndpointConfig, interfaces},
+    IndexerAddr, NodeId, Purpose, Role,
+    transport::{ConnectError, Connection, Endpoint, interfaces},
 };
 use tokio::time::timeout;
 
 use super::{args::NodeArgs, listen::listen_as};
-use crate::storage::remembered::{Home, remembered};
-use crate::terminal::Output;
+use crate::{
+    indexers::Dialed,
+    storage::remembered::{Home, remembered},
+    terminal::Output,
+};
 
 /// Time limit for probing whether an indexer answers.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
@@ -37,6 +40,8 @@ pub(super) struct Indexers {
     /// Whether other machines reach one of them.
     pub(super) is_open: bool,
     pub(super) embedded: Option<IndexerHandle>,
+    /// Connections to those that were asked whether they are there.
+    pub(super) dialed: Dialed,
     how: How,
     /// One that is there and lets this node in no network, and why.
     refusing: Option<(SocketAddr, String)>,
@@ -57,17 +62,15 @@ enum How {
 impl Indexers {
     /// The indexers given; else the one at the usual address; else those that tickets named earlier. Finding none is
     /// not an error.
-    pub(super) async fn find_near(args: &NodeArgs) -> anyhow::Result<Self> {
-        let (endpoint, discover) = (endpoint(args)?, args.discovered_at());
+    pub(super) async fn find_near(args: &NodeArgs, endpoint: &Arc<Endpoint>) -> Self {
+        let discover = args.discovered_at();
         if !args.indexer.is_empty() {
-            let addrs: Vec<SocketAddr> = args.indexer.iter().map(|at| at.addr).collect();
-            let is_open = are_open(&endpoint, &addrs).await;
-            return Ok(Self { addrs, is_open, ..Self::default() });
+            return Self::given(endpoint, args.indexer.iter().map(|at| at.addr).collect()).await;
         }
         let mut refusing = None;
         if discover.port() != 0 {
-            match probe(&endpoint, discover, None).await {
-                Ok(Some(is_open)) => return Ok(Self { addrs: vec![discover], is_open, ..Self::default() }),
+            match probe(endpoint, discover, None).await {
+                Ok(Some(connection)) => return Self::default().with(discover, connection),
                 Err(error) if error.is_of_access() => {
                     refusing = Some((discover, format!("{error}{}", advice(error.remedy()))));
                 }
@@ -76,24 +79,23 @@ impl Indexers {
         }
         let home = Home { network: args.network.clone().unwrap_or_default(), insecure: args.insecure };
         let known = remembered(&args.data_dir(), &home);
-        let found = Self::of_those_that_answer(&endpoint, known, How::Remembered).await;
-        Ok(Self { refusing, ..found })
+        Self { refusing, ..Self::of_those_that_answer(endpoint, known, How::Remembered).await }
     }
 
     /// The same; else those that are announced to this network.
-    pub(super) async fn find(args: &NodeArgs) -> anyhow::Result<Self> {
-        let near = Self::find_near(args).await?;
+    pub(super) async fn find(args: &NodeArgs, endpoint: &Arc<Endpoint>) -> Self {
+        let near = Self::find_near(args, endpoint).await;
         if !near.addrs.is_empty() || args.no_discovery {
-            return Ok(near);
+            return near;
         }
         let network = args.network.clone().unwrap_or_default();
-        let (endpoint, until, mut tried) = (endpoint(args)?, Instant::now() + HEARD_WITHIN, Vec::new());
+        let (until, mut tried) = (Instant::now() + HEARD_WITHIN, Vec::new());
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let heard = announce::browse(&network, args.insecure, |at| !tried.contains(at), left).await;
-            let found = Self::of_those_that_answer(&endpoint, heard.clone(), How::Heard).await;
+            let found = Self::of_those_that_answer(endpoint, heard.clone(), How::Heard).await;
             if !found.addrs.is_empty() || heard.is_empty() {
-                return Ok(Self { refusing: near.refusing, ..found });
+                return Self { refusing: near.refusing, ..found };
             }
             tried.extend(heard); // whoever announced that does not answer: others may
         }
@@ -104,30 +106,50 @@ impl Indexers {
         let asking = known.iter().map(|at| answers(endpoint, at.addr, Some(at.node)));
         let answering = join_all(asking).await;
         let mut found = Self { how, ..Self::default() };
-        for (at, is_open) in known.into_iter().zip(answering).filter_map(|(at, answer)| Some((at, answer?))) {
-            found.is_open |= is_open;
+        for (at, connection) in known.into_iter().zip(answering).filter_map(|(at, to)| Some((at, to?))) {
+            found.is_open |= connection.is_open;
             if found.addrs.len() < FOUND_MAX && !found.keys.values().any(|node| *node == at.node) {
-                found.addrs.push(at.addr);
                 found.keys.insert(at.addr, at.node);
+                found = found.with(at.addr, connection);
             }
         }
         found
     }
 
+    /// Those that are said to be at `addrs`.
+    async fn given(endpoint: &Arc<Endpoint>, addrs: Vec<SocketAddr>) -> Self {
+        // Those that are not on this machine are reached by others, and the others are asked.
+        if addrs.iter().any(|addr| !addr.ip().is_loopback()) {
+            return Self { addrs, is_open: true, ..Self::default() };
+        }
+        let answering = join_all(addrs.iter().map(|addr| answers(endpoint, *addr, None))).await;
+        let there = addrs.iter().zip(answering).filter_map(|(addr, to)| Some((*addr, to?)));
+        let dialed: Dialed = there.collect();
+        let is_open = dialed.values().any(|connection| connection.is_open);
+        Self { addrs, is_open, dialed, ..Self::default() }
+    }
+
+    /// And the one at `addr`, which answers.
+    fn with(mut self, addr: SocketAddr, connection: Connection) -> Self {
+        self.addrs.push(addr);
+        self.is_open |= connection.is_open;
+        self.dialed.insert(addr, connection);
+        self
+    }
+
     /// The indexers given or found, or those that a ticket names, which are waited for, or one started here.
-    pub(super) async fn find_or_start(args: &NodeArgs) -> anyhow::Result<Self> {
+    pub(super) async fn find_or_start(args: &NodeArgs, endpoint: &Arc<Endpoint>) -> anyhow::Result<Self> {
         let found = match args.named.is_empty() {
-            true => Self::find(args).await?,
-            false => Self::find_near(args).await?,
+            true => Self::find(args, endpoint).await,
+            false => Self::find_near(args, endpoint).await,
         };
         if !found.addrs.is_empty() {
             return Ok(found);
         }
         if !args.named.is_empty() {
-            let addrs: Vec<SocketAddr> = args.named.iter().map(|at| at.addr).collect();
+            let named = Self::given(endpoint, args.named.iter().map(|at| at.addr).collect()).await;
             let keys = args.named.iter().map(|at| (at.addr, at.node)).collect();
-            let is_open = are_open(&endpoint(args)?, &addrs).await;
-            return Ok(Self { addrs, keys, is_open, ..found });
+            return Ok(Self { keys, refusing: found.refusing, ..named });
         }
         let embedded = start(args).await.context("cannot start an indexer here")?;
         let bound = embedded.local_addr();
@@ -198,40 +220,20 @@ impl Indexers {
     }
 }
 
-fn endpoint(args: &NodeArgs) -> anyhow::Result<Arc<Endpoint>> {
-    Ok(Endpoint::new(EndpointConfig {
-        identity: Identity::generate(),
-        role: Role::Peer,
-        network: args.network.clone().unwrap_or_default(),
-        security: args.security(),
-        access: args.access.loaded.clone(),
-    })?)
-}
-
-/// Whether other machines reach one of `indexers`: those that are not on this machine are reached by others, and the others
-/// are asked.
-async fn are_open(endpoint: &Arc<Endpoint>, indexers: &[SocketAddr]) -> bool {
-    if indexers.iter().any(|addr| !addr.ip().is_loopback()) {
-        return true;
-    }
-    let asking = indexers.iter().map(|addr| answers(endpoint, *addr, None));
-    join_all(asking).await.contains(&Some(true))
-}
-
 /// As [`probe`]; `None` too if it fails.
-async fn answers(endpoint: &Arc<Endpoint>, addr: SocketAddr, expected: Option<NodeId>) -> Option<bool> {
+async fn answers(endpoint: &Arc<Endpoint>, addr: SocketAddr, expected: Option<NodeId>) -> Option<Connection> {
     probe(endpoint, addr, expected).await.unwrap_or(None)
 }
 
-/// Whether other machines reach the indexer that answers at `addr`, with this key if one is expected. `None`: it is none.
+/// A connection to the indexer that answers at `addr`, with this key if one is expected. `None`: it is none.
 async fn probe(
     endpoint: &Arc<Endpoint>,
     addr: SocketAddr,
     expected: Option<NodeId>,
-) -> Result<Option<bool>, ConnectError> {
+) -> Result<Option<Connection>, ConnectError> {
     let dialed = timeout(PROBE_WITHIN, endpoint.dial(addr, Purpose::Control, expected)).await;
     let connection = dialed.unwrap_or(Err(ConnectError::Timeout(addr)))?;
-    Ok((connection.remote.role == Role::Indexer).then_some(connection.is_open))
+    Ok(Some(connection).filter(|connection| connection.remote.role == Role::Indexer))
 }
 
 /// An address of this machine at which an indexer that listens on `bound` is reached, by others too if it can be.

@@ -2,9 +2,11 @@
 
 use std::{
     path::PathBuf,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use nekoproto::transport::Endpoint;
 use tokio::time::{sleep, timeout};
 
 use super::{args::NodeArgs, hosting::Hosted, indexers::Indexers};
@@ -45,18 +47,12 @@ pub(super) enum Reached {
 /// runs that cannot.
 pub(super) async fn reach(args: &NodeArgs, need: Need, output: Output) -> anyhow::Result<Reached> {
     let folder = args.data_dir();
-    let mut indexers = None;
     let mut locked_since = None;
     let mut waits_for = None;
     let mut is_told = false;
     loop {
         match running(folder.clone(), output).await {
-            Ok(caller) if is_met_by(need, &caller.facts) => {
-                if let Some(indexers) = indexers {
-                    Indexers::shutdown(indexers).await;
-                }
-                return Ok(Reached::There(Box::new(caller)));
-            }
+            Ok(caller) if is_met_by(need, &caller.facts) => return Ok(Reached::There(Box::new(caller))),
             Ok(caller) => {
                 let process = caller.facts.process;
                 if waits_for.replace(process) != Some(process) {
@@ -69,16 +65,15 @@ pub(super) async fn reach(args: &NodeArgs, need: Need, output: Output) -> anyhow
             Err(DoorError::NobodyThere(_)) => {}
             Err(error) => return Err(Failure::from(error).into()),
         }
-        let found = match indexers.take() {
-            Some(found) => found,
-            None => find_indexers(args, need).await?,
-        };
-        match Hosted::start(args, found, need == Need::Serving, output).await {
-            Ok(hosted) => {
+        match Hosted::prepare(args, false).await {
+            Ok(prepared) => {
+                let indexers = find_indexers(args, &prepared.endpoint, need).await?;
+                let starting = Hosted::start(args, prepared, indexers, need == Need::Serving, output);
+                let hosted = starting.await.map_err(Failure::from)?;
                 hosted.indexers.note(args, need == Need::Peers, hosted.facts.serves_on, output);
                 return Ok(Reached::Here(Box::new(hosted)));
             }
-            Err((StartError::Lock(LockError::InUse { .. }), found))
+            Err(StartError::Lock(LockError::InUse { .. }))
                 if locked_since.get_or_insert_with(Instant::now).elapsed() < LOCKED_MAX =>
             {
                 let is_long = locked_since.is_some_and(|since| since.elapsed() > SILENT_AFTER);
@@ -89,13 +84,9 @@ pub(super) async fn reach(args: &NodeArgs, need: Need, output: Output) -> anyhow
                         folder.display()
                     ));
                 }
-                indexers = Some(found);
                 sleep(TRY_EVERY).await;
             }
-            Err((error, found)) => {
-                found.shutdown().await;
-                return Err(Failure::from(error).into());
-            }
+            Err(error) => return Err(Failure::from(error).into()),
         }
     }
 }
@@ -114,12 +105,12 @@ pub(super) async fn running(folder: PathBuf, output: Output) -> Result<Caller, D
     knocking.await
 }
 
-async fn find_indexers(args: &NodeArgs, need: Need) -> anyhow::Result<Indexers> {
+async fn find_indexers(args: &NodeArgs, endpoint: &Arc<Endpoint>, need: Need) -> anyhow::Result<Indexers> {
     match need {
         Need::Running | Need::Catalogue => Ok(Indexers::default()),
-        Need::Ticket => Indexers::find_near(args).await,
-        Need::Peers | Need::Indexer => Indexers::find(args).await,
-        Need::Serving => Indexers::find_or_start(args).await,
+        Need::Ticket => Ok(Indexers::find_near(args, endpoint).await),
+        Need::Peers | Need::Indexer => Ok(Indexers::find(args, endpoint).await),
+        Need::Serving => Indexers::find_or_start(args, endpoint).await,
     }
 }
 

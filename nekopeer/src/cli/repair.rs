@@ -42,15 +42,9 @@ pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended
     if examined == Examined::Intact {
         return show(&examined, &Repaired { complete: true, ..Repaired::default() }, output);
     }
-    let indexers = Indexers::find(args).await?;
-    let started = Hosted::start_to_repair(args, indexers, output).await;
-    let hosted = match started {
-        Ok(hosted) => hosted,
-        Err((error, indexers)) => {
-            indexers.shutdown().await;
-            return Err(Failure::from(error).into());
-        }
-    };
+    let prepared = Hosted::prepare(args, true).await.map_err(Failure::from)?;
+    let indexers = Indexers::find(args, &prepared.endpoint).await;
+    let hosted = Hosted::start(args, prepared, indexers, false, output).await.map_err(Failure::from)?;
     hosted.host.peer.indexers_tried().await;
     let peer = &hosted.host.peer;
     let repaired = repair(&peer.library, &peer.indexers, salvaged).await;

@@ -29,6 +29,7 @@ use nekoproto::{
 };
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
+use tracing::debug;
 
 pub use self::error::DownloadError;
 pub(crate) use self::many::Downloads;
@@ -36,12 +37,12 @@ use self::{
     earlier::kept,
     file::destination::Destination,
     plan::{DownloadRun, Plan},
-    swarm::SwarmReport,
+    swarm::{SwarmReport, source::Source},
 };
 use crate::{
     indexers::{Indexers, Scope, Wishes, via::Via},
     library::{Library, events::Event},
-    peers::Peers,
+    peers::{ANSWER_WITHIN, Peers, held},
     serve::partial_files::PartialFiles,
     sets,
     state::{choice::Target, freshness::OnStale},
@@ -49,7 +50,7 @@ use crate::{
         StoreError,
         catalogue::{CatalogueError, Entry, Why},
     },
-    util::{progress::Progress, throttle::Throttle},
+    util::{clock, progress::Progress, tasks::blocking, throttle::Throttle},
 };
 
 /// Options of a download.
@@ -255,9 +256,9 @@ impl Downloader {
         let downloading = async {
             let plan = planning.await?;
             let is_newest = plan.landing.passed_over.is_none();
-            let mut done = Box::pin(self.carry_out(plan, &work)).await?; // it is large
+            let (mut done, origin) = Box::pin(self.carry_out(plan, &work)).await?; // it is large
             if is_newest {
-                self.peers.confirm(vec![done.record.clone()]).await;
+                self.confirm(&done.record, origin).await;
                 done.look_again(&self.library);
             }
             Ok(done)
@@ -265,8 +266,31 @@ impl Downloader {
         unless_ended(&self.library, name, work.stop, downloading).await
     }
 
-    /// Fetches the version of `plan`, unless it is there, puts it in its place, and offers it.
-    async fn carry_out(&self, mut plan: Plan, work: &DownloadRun<'_>) -> Result<Downloaded, DownloadError> {
+    /// Asks the origin of `record` whether it is the newest version, over the connection that is open if there is one.
+    async fn confirm(&self, record: &VerifiedRecord, open: Option<Source>) {
+        if let Some(mut origin) = open {
+            let (held, asked_at, guard) = (held(record), clock::now(), origin.hang_up().on_drop());
+            let answer = blocking(move || origin.confirm(held, ANSWER_WITHIN)).await;
+            guard.disarm();
+            if let Err(error) = &answer {
+                debug!(%error, "the origin does not answer on the open connection");
+            }
+            if let Ok(verdict) = answer
+                && self.peers.heard(record, verdict, asked_at).await
+            {
+                return;
+            }
+        }
+        self.peers.confirm(vec![record.clone()]).await;
+    }
+
+    /// Fetches the version of `plan`, unless it is there, puts it in its place, and offers it. Returned with it, if it came from
+    /// its origin: the connection to that.
+    async fn carry_out(
+        &self,
+        mut plan: Plan,
+        work: &DownloadRun<'_>,
+    ) -> Result<(Downloaded, Option<Source>), DownloadError> {
         let (name, others) = (plan.target.record.name.clone(), plan.target.others.clone());
         let is_told = plan.landing.passed_over.is_some_and(|passed| passed.why == Why::RolledBack);
         if is_told && self.library.is_hooked(&name) {
@@ -294,7 +318,7 @@ impl Downloader {
         let mut done = Downloaded::new(record, others, path, report.bytes_moved, work.began);
         (done.was_here, done.sources) = (was_here, deliveries(work.progress, &report));
         done.look_again(&self.library);
-        Ok(done)
+        Ok((done, report.origin))
     }
 
     /// Where the user finds what is held at `path`: a set's folder, which is brought to its version.

@@ -9,6 +9,7 @@ mod trace;
 pub(crate) mod via;
 
 use std::{
+    collections::HashMap,
     net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
@@ -18,7 +19,7 @@ use futures::future::join_all;
 use nekoproto::{
     FileName, MsgId, VerifiedRecord,
     limits::{BATCH_MAX, TTL_MAX},
-    transport::Endpoint,
+    transport::{Connection, Endpoint},
 };
 use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
@@ -50,6 +51,9 @@ const LOOKED_AT: usize = 512;
 /// Hops that news of versions published here travels from its own indexers: as far as that of a registration.
 const SPREAD_HOPS: u8 = TTL_MAX - 1;
 
+/// Connections to indexers that are open when a peer starts: what looked for them opened them.
+pub(crate) type Dialed = HashMap<SocketAddr, Connection>;
+
 #[derive(Debug)]
 pub(crate) struct IndexerLink {
     pub(crate) addr: SocketAddr,
@@ -71,19 +75,23 @@ pub(crate) struct Indexers {
 }
 
 impl Indexers {
-    /// Starts to connect to each indexer of `config`, and keeps the offers registered there.
+    /// Starts to connect to each indexer of `config` that is not `dialed` already, and keeps the offers registered there.
     /// `uploads` serve nodes that this peer connects to as an indexer asks it to.
     pub(crate) fn spawn(
         config: &Config,
         endpoint: &Arc<Endpoint>,
         library: &Arc<Library>,
         uploads: Option<Arc<Uploads>>,
+        mut dialed: Dialed,
     ) -> Arc<Self> {
         let dialing = (Arc::clone(endpoint), uploads);
         let all: Arc<[SocketAddr]> = config.indexers.iter().map(|at| at.addr).collect();
         let registrations = Arc::new(Mutex::new(Registrations::new(all.len())));
         let at = |index: usize| (config.indexers[index].clone(), config.keys.get(&all[index]).copied());
-        let session = |index| Session::spawn((index, at(index)), &all, &dialing, library, &registrations);
+        let session = |index: usize| {
+            let dialed = dialed.remove(&all[index]);
+            Session::spawn((index, at(index)), dialed, &all, &dialing, library, &registrations)
+        };
         let indexers = Arc::new(Self {
             library: Arc::clone(library),
             sessions: (0..all.len()).map(session).collect(),

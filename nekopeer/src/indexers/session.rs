@@ -77,10 +77,11 @@ pub(super) enum SessionError {
 }
 
 impl Session {
-    /// Starts to connect to the indexer `all[index]`, which is `at` a host or an address, and keeps the offers registered
-    /// there. With a key, no other node is used there.
+    /// Starts to connect to the indexer `all[index]`, which is `at` a host or an address, unless it is `dialed` already, and
+    /// keeps the offers registered there. With a key, no other node is used there.
     pub(super) fn spawn(
         (index, at): (IndexerIndex, (HostAddr, Option<NodeId>)),
+        dialed: Option<Connection>,
         all: &Arc<[SocketAddr]>,
         dialing: &(Arc<Endpoint>, Option<Arc<Uploads>>),
         library: &Arc<Library>,
@@ -98,7 +99,7 @@ impl Session {
             index,
             all: Arc::clone(all),
             library: Arc::clone(library),
-            link: Link::spawn(Arc::clone(&dialing.0), at, tasks.stop.clone(), &tasks.tracker, open),
+            link: Link::spawn(Arc::clone(&dialing.0), at, dialed, tasks.stop.clone(), &tasks.tracker, open),
             registrations: Arc::clone(registrations),
             changed: Notify::new(),
             told: watch::Sender::default(),

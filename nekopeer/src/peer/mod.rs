@@ -27,7 +27,7 @@ use crate::{
     config::Config,
     download::Downloader,
     figures::Figures,
-    indexers::Indexers,
+    indexers::{Dialed, Indexers},
     library::{Library, Opened, events::Event},
     peers::Peers,
     publish::Publisher,
@@ -94,6 +94,12 @@ const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Peer;
 
+/// The open folders of a peer that is about to start, and its side of connections. Dropped, the data folder is free again.
+pub(crate) struct Prepared {
+    opened: Opened,
+    pub(crate) endpoint: Arc<Endpoint>,
+}
+
 /// A running peer. Dropping the handle stops it at once; [`shutdown`](Self::shutdown) first withdraws its
 /// files from the indexers and waits until all its tasks have ended.
 #[derive(Debug)]
@@ -119,6 +125,12 @@ impl Peer {
     /// # Errors
     /// Nothing is left running, and the data folder is free again.
     pub async fn spawn(config: Config) -> Result<PeerHandle, StartError> {
+        let prepared = Self::prepare(&config).await?;
+        Self::start(prepared, config, Dialed::new()).await
+    }
+
+    /// Opens the folders of `config` and loads its key; its indexers and where it listens do not count yet.
+    pub(crate) async fn prepare(config: &Config) -> Result<Prepared, StartError> {
         let (opened, identity) = open_folders(config.clone()).await?;
         let endpoint_config = EndpointConfig {
             identity,
@@ -128,6 +140,16 @@ impl Peer {
             access: config.access.clone(),
         };
         let endpoint = Endpoint::with_budget(endpoint_config, Budget::new(config.memory))?;
+        Ok(Prepared { opened, endpoint })
+    }
+
+    /// Starts what was [prepared](Self::prepare) with the same folders, network and access. Its indexers need not be
+    /// reachable; of those that it does not tell where it listens, connections may be `dialed` already.
+    pub(crate) async fn start(
+        Prepared { opened, endpoint }: Prepared,
+        config: Config,
+        dialed: Dialed,
+    ) -> Result<PeerHandle, StartError> {
         let listen = |addr| endpoint.bind(addr).map_err(|source| StartError::Listen { addr, source });
         let listener = config.listen.map(listen).transpose()?;
         let local_addr = listener.as_ref().map(Listener::local_addr);
@@ -139,7 +161,7 @@ impl Peer {
         let throttle = Arc::new(Throttle::new(config.limit_up, config.limit_down));
         let serving = listener.map(|listener| (Uploads::new(&library, &partial_files, &throttle), listener));
         let uploads = serving.as_ref().map(|(uploads, _)| Arc::clone(uploads));
-        let indexers = Indexers::spawn(&config, &endpoint, &library, uploads);
+        let indexers = Indexers::spawn(&config, &endpoint, &library, uploads, dialed);
         let peers = Peers::new(&endpoint, &library, &indexers);
         let (partial, on_stale) = (&partial_files, config.on_stale);
         let downloader =

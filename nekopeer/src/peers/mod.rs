@@ -2,7 +2,7 @@
 
 mod origins;
 
-pub(crate) use self::origins::ORIGINS_AT_ONCE;
+pub(crate) use self::origins::{ORIGINS_AT_ONCE, held};
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use tokio_util::sync::DropGuard;
 use crate::{indexers::Indexers, library::Library, serve::control::PeerControl};
 
 /// Time limit for connecting to a peer and its answer.
-const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// Time for a connection, by whatever way: five round trips of 300 ms.
 const CONNECTED_WITHIN: Duration = Duration::from_millis(1500);
 

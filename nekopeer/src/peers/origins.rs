@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    iter,
     net::SocketAddr,
     slice,
     sync::Arc,
@@ -47,6 +48,17 @@ impl Peers {
         let asked: Vec<(NodeId, bool)> =
             stream::iter(asking).buffer_unordered(ORIGINS_AT_ONCE).collect().await;
         asked.into_iter().filter(|(_, is_answered)| !is_answered).map(|(origin, _)| origin).collect()
+    }
+
+    /// Records the answer of its origin about `copy`; whether that was an answer. One that lost its counter is told so by a
+    /// call.
+    pub(crate) async fn heard(&self, copy: &VerifiedRecord, verdict: Verdict, asked_at: Instant) -> bool {
+        let is_answer = verdict != Verdict::Unknown;
+        if is_answer {
+            self.library.watch_named(iter::once(&copy.name));
+            self.record(slice::from_ref(copy), List::first_of([verdict]), asked_at).await;
+        }
+        is_answer
     }
 
     /// Asks one origin about its files `copies`, many per call over one connection, and records its answers;
@@ -220,6 +232,7 @@ impl Peers {
     }
 }
 
-fn held(copy: &VerifiedRecord) -> Held {
+/// `copy` as its origin is asked about it.
+pub(crate) fn held(copy: &VerifiedRecord) -> Held {
     Held { name: copy.name.clone(), version: copy.version, content: copy.content }
 }

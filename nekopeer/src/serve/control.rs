@@ -49,27 +49,7 @@ impl PeerService for PeerControl {
     ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
         let Self { library, remote, .. } = self;
         let look_up = move |library: &Arc<Library>| {
-            let now = clock::now();
-            let verdicts = held.iter().map(|held| {
-                // Without its catalogue a peer does not say that it publishes nothing.
-                let verdict = verdict(library, held).map_err(|_| Refusal::Busy)?;
-                let known = (&held.name, held.version);
-                match (&verdict, remote.listens_at) {
-                    (Verdict::Current | Verdict::Newer(_), Some(addr)) => {
-                        let holder = Holder::new(remote.node, addr);
-                        library.readers.lock().heard(known, holder, unix_ms());
-                        if verdict == Verdict::Current {
-                            subscribe(library, known, holder, now);
-                        }
-                    }
-                    // A command that does not serve: its reader may be known.
-                    (Verdict::Current, None) => {
-                        library.readers.lock().heard_again(known, remote.node, unix_ms());
-                    }
-                    _ => {}
-                }
-                Ok(verdict)
-            });
+            let verdicts = held.iter().map(|held| confirm(library, &remote, held).map_err(|_| Refusal::Busy));
             Ok(List::first_of(verdicts.collect::<Result<Vec<_>, Refusal>>()?))
         };
         library.blocking(look_up).await
@@ -99,6 +79,26 @@ impl PeerService for PeerControl {
         let lent = self.library.blocking(lend).await.map_err(|_| Refusal::Busy)?;
         Ok(lent.map(|record| Box::new(record.to_signed())))
     }
+}
+
+/// The verdict on what `remote` holds; notes that it does, and subscribes it to pushes. Without its catalogue a peer does
+/// not say that it publishes nothing. Blocking.
+pub(super) fn confirm(library: &Library, remote: &Remote, held: &Held) -> Result<Verdict, CatalogueError> {
+    let verdict = verdict(library, held)?;
+    let known = (&held.name, held.version);
+    match (&verdict, remote.listens_at) {
+        (Verdict::Current | Verdict::Newer(_), Some(addr)) => {
+            let holder = Holder::new(remote.node, addr);
+            library.readers.lock().heard(known, holder, unix_ms());
+            if verdict == Verdict::Current {
+                subscribe(library, known, holder, clock::now());
+            }
+        }
+        // A command that does not serve: its reader may be known.
+        (Verdict::Current, None) => library.readers.lock().heard_again(known, remote.node, unix_ms()),
+        _ => {}
+    }
+    Ok(verdict)
 }
 
 fn verdict(library: &Library, held: &Held) -> Result<Verdict, CatalogueError> {

@@ -118,26 +118,20 @@ impl Uploads {
                 driver.await;
             }
             Purpose::Data => {
-                let Remote { node, addr, .. } = connection.remote;
                 let served = match DataStream::new(connection.io) {
-                    Ok(stream) => {
-                        self.serve_data(stream.for_requests(), SlotOwner::at(addr.ip(), Some(node))).await
-                    }
+                    Ok(stream) => self.serve_data(stream.for_requests(), &connection.remote).await,
                     Err(error) => Err(error.into()),
                 };
                 if let Err(error) = served {
-                    debug!(peer = %node.short(), %error, "data stream ended");
+                    debug!(peer = %connection.remote.node.short(), %error, "data stream ended");
                 }
             }
         }
     }
 
-    async fn serve_data(
-        self: &Arc<Self>,
-        mut stream: DataStream,
-        reader: SlotOwner,
-    ) -> Result<(), DataError> {
+    async fn serve_data(self: &Arc<Self>, mut stream: DataStream, reader: &Remote) -> Result<(), DataError> {
         let _ends_with_this = stream.hang_up().on_drop();
+        let owner = SlotOwner::at(reader.addr.ip(), Some(reader.node));
         let mut has_asked = false;
         loop {
             let request = match stream.receive_arrived()? {
@@ -147,7 +141,7 @@ impl Uploads {
                     if has_asked {
                         activity.used();
                     }
-                    let Some(idle) = self.idle.enter(reader, activity) else { return Ok(()) };
+                    let Some(idle) = self.idle.enter(owner, activity) else { return Ok(()) };
                     let patience = if has_asked { IDLE_MAX } else { FIRST_REQUEST_WITHIN };
                     let next = stream.next_message(patience, REQUEST_WITHIN);
                     let Some(request) = idle.activity().ended().run_until_cancelled(next).await else {
@@ -157,8 +151,8 @@ impl Uploads {
                 }
             };
             has_asked = true;
-            stream = match self.slots.ask(reader) {
-                Some(turn) => self.answer(stream, request, turn).await?,
+            stream = match self.slots.ask(owner) {
+                Some(turn) => self.answer(stream, request, reader, turn).await?,
                 None => self.refuse(stream)?,
             };
         }
@@ -169,6 +163,7 @@ impl Uploads {
         self: &Arc<Self>,
         mut stream: DataStream,
         request: DataRequest,
+        reader: &Remote,
         turn: Turn,
     ) -> Result<DataStream, DataError> {
         if !turn.begins().await {
@@ -177,9 +172,9 @@ impl Uploads {
         let (mut sending, mut request) = (None, Some(request));
         let mut waited = Duration::ZERO; // for the reader
         loop {
-            let (uploads, now, left) = (Arc::clone(self), request.take(), sending.take());
+            let (uploads, reader, now, left) = (Arc::clone(self), *reader, request.take(), sending.take());
             let turning = move || {
-                let turned = uploads.turn(&mut stream, left, now);
+                let turned = uploads.turn(&mut stream, &reader, left, now);
                 (stream, turned)
             };
             let (back, turned) = self.library.tasks.blocking(turning).await;
@@ -233,13 +228,14 @@ impl Uploads {
     fn turn(
         &self,
         stream: &mut DataStream,
+        reader: &Remote,
         left: Option<Sending>,
         request: Option<DataRequest>,
     ) -> Result<Turned, DataError> {
         let mut share = Share { bytes: TURN_BYTES, until: Instant::now() + TURN_TIME };
         let mut next = match (left, request) {
             (Some(left), _) => Some(left),
-            (None, Some(request)) => Some(self.reply(request, &mut share)?),
+            (None, Some(request)) => Some(self.reply(request, reader, &mut share)?),
             (None, None) => None,
         };
         while let Some(mut sending) = next {
@@ -253,16 +249,16 @@ impl Uploads {
                 break;
             }
             next = match stream.receive_arrived()? {
-                Some(request) => Some(self.reply(request, &mut share)?),
+                Some(request) => Some(self.reply(request, reader, &mut share)?),
                 None => None,
             };
         }
         Ok(Turned::Answered)
     }
 
-    fn reply(&self, request: DataRequest, share: &mut Share) -> Result<Sending, DataError> {
+    fn reply(&self, request: DataRequest, reader: &Remote, share: &mut Share) -> Result<Sending, DataError> {
         self.library.counters.requests.inc();
         share.take(REQUEST_COUNTS_AS);
-        Sending::new(reply::reply(&self.library, &self.partial_files, &self.in_memory, request))
+        Sending::new(reply::reply(&self.library, &self.partial_files, &self.in_memory, reader, request))
     }
 }

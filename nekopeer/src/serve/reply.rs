@@ -7,10 +7,15 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use nekoproto::{ByteRange, ContentHash, DataRequest, FetchRefusal, Freshness, ManifestHash};
+use nekoproto::{
+    ByteRange, ContentHash, DataRequest, FetchRefusal, Freshness, ManifestHash, codec, transport::Remote,
+};
 use parking_lot::Mutex;
 
-use super::partial_files::{PartialFile, PartialFiles};
+use super::{
+    control,
+    partial_files::{PartialFile, PartialFiles},
+};
 use crate::{
     content::bitfield,
     library::{Library, opened, status::Condition},
@@ -59,9 +64,7 @@ impl Body {
 /// Manifests and outboards that are being sent. However many readers there are, and however slow, one is in memory
 /// once; one is read at a time.
 #[derive(Debug, Default)]
-pub(super) struct InMemory(Mutex<Held>);
-
-type Held = HashMap<(Kind, ManifestHash), Weak<[u8]>>;
+pub(super) struct InMemory(Mutex<HashMap<(Kind, ManifestHash), Weak<[u8]>>>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
@@ -86,11 +89,12 @@ impl InMemory {
     }
 }
 
-/// The reply to `request`, or the refusal. Blocking.
+/// The reply to the `request` of `reader`, or the refusal. Blocking.
 pub(super) fn reply(
     library: &Library,
     partial_files: &PartialFiles,
     in_memory: &InMemory,
+    reader: &Remote,
     request: DataRequest,
 ) -> Result<Reply, FetchRefusal> {
     match request {
@@ -98,6 +102,11 @@ pub(super) fn reply(
         DataRequest::Get { content, ranges } => ranges_of(library, partial_files, content, ranges.into_vec()),
         DataRequest::Have(content) => have(library, partial_files, content),
         DataRequest::Outboard(hash) => outboard(library, partial_files, in_memory, hash),
+        DataRequest::Confirm(held) => {
+            let verdict = control::confirm(library, reader, &held).map_err(|_| FetchRefusal::Unreadable)?;
+            let bytes = codec::encode(&verdict).map_err(|_| FetchRefusal::Unreadable)?;
+            Ok(Reply { freshness: Freshness::Fresh, body: Body::Bytes(bytes.into()) })
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::error::FetchRefusal;
+use super::{Held, error::FetchRefusal};
 use crate::{
     limits::RANGES_MAX,
     values::{ContentHash, List, ManifestHash},
@@ -30,6 +30,9 @@ pub enum DataRequest {
     /// The hashes of the segments (aligned BLAKE3 subtrees) of the file whose manifest has this hash, one after
     /// the other. They can be verified against the file's hash. Not every holder keeps them.
     Outboard(ManifestHash),
+    /// Whether this version is the newest, asked of its origin; the raw bytes are the encoded [`Verdict`](super::Verdict).
+    /// Subscribes as the call `confirm` does.
+    Confirm(Held),
 }
 
 /// A range of bytes of a file.

@@ -61,22 +61,21 @@ pub struct Link<C> {
 }
 
 impl<C: Clone + Send + Sync + 'static> Link<C> {
-    /// Starts to connect to `at`; with `expected`, any other node there is refused. `open` turns each new
-    /// connection into a client and the future that runs it (see [`control::open`](super::control::open)).
+    /// Starts to connect to `at`, unless that is `dialed` already; with `expected`, any other node there is refused. `open`
+    /// turns each new connection into a client and the future that runs it (see [`control::open`](super::control::open)).
     pub fn spawn(
         endpoint: Arc<Endpoint>,
         (at, expected): (HostAddr, Option<NodeId>),
+        dialed: Option<Connection>,
         stop: CancellationToken,
         tasks: &TaskTracker,
         open: impl Fn(Connection) -> (C, Driver) + Send + 'static,
     ) -> Self {
         let (sender, state) = watch::channel(LinkState::Connecting);
         let addr = at.addr;
-        spawn_until(
-            tasks,
-            &stop,
-            async move { keep_connected(endpoint, (at, expected), open, &sender).await },
-        );
+        spawn_until(tasks, &stop, async move {
+            keep_connected(endpoint, (at, expected), dialed, open, &sender).await
+        });
         Self { addr, state }
     }
 
@@ -132,6 +131,7 @@ async fn moved(endpoint: &Endpoint, here: IpAddr) {
 async fn keep_connected<C: Clone>(
     endpoint: Arc<Endpoint>,
     (at, expected): (HostAddr, Option<NodeId>),
+    mut dialed: Option<Connection>,
     open: impl Fn(Connection) -> (C, Driver),
     state: &watch::Sender<LinkState<C>>,
 ) {
@@ -139,8 +139,12 @@ async fn keep_connected<C: Clone>(
     let mut addresses = Addresses::of(at);
     loop {
         let addr = addresses.current();
-        // In a box, so that an open connection does not keep the room that a handshake takes.
-        let (failed, why) = match Box::pin(endpoint.dial(addr, Purpose::Control, expected)).await {
+        let connected = match dialed.take() {
+            Some(connection) => Ok(connection),
+            // In a box, so that an open connection does not keep the room that a handshake takes.
+            None => Box::pin(endpoint.dial(addr, Purpose::Control, expected)).await,
+        };
+        let (failed, why) = match connected {
             Ok(connection) => {
                 let since = Instant::now();
                 let remote = connection.remote;

@@ -295,6 +295,8 @@ fn data_messages(pins: &mut Pins) {
     pins.pin("data: get", &DataRequest::Get { content: CONTENT, ranges: List::first_of(ranges) });
     pins.pin("data: have", &DataRequest::Have(CONTENT));
     pins.pin("data: outboard", &DataRequest::Outboard(MANIFEST));
+    let held = Held { name: name("a/b"), version: Version::FIRST, content: CONTENT };
+    pins.pin("data: confirm", &DataRequest::Confirm(held));
     for freshness in [Freshness::Fresh, Freshness::Unverified, Freshness::Stale] {
         let grant = DataReply::Ok(Grant { len: 70_000, freshness });
         pins.pin(&format!("data granted: {freshness:?}"), &grant);

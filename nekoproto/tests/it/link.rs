@@ -55,7 +55,7 @@ impl Linked {
         let endpoint = endpoint(1, Role::Peer, security);
         let (service, events) = Peer::new();
         let open = move |connection| open_as_peer(connection, service.clone());
-        let link = Link::spawn(endpoint, (at.into(), None), stop.clone(), &tasks, open);
+        let link = Link::spawn(endpoint, (at.into(), None), None, stop.clone(), &tasks, open);
         Self { state: link.watch(), link, events, tasks, stop: stop.drop_guard() }
     }
 

@@ -114,7 +114,9 @@ impl Goods {
     fn reply(self: &Arc<Self>, request: &DataRequest) -> ScriptedReply {
         match request {
             DataRequest::Manifest(_) => ScriptedReply::of(self.manifest.clone()),
-            DataRequest::Outboard(_) => ScriptedReply::refusal(FetchRefusal::NotShared),
+            DataRequest::Outboard(_) | DataRequest::Confirm(_) => {
+                ScriptedReply::refusal(FetchRefusal::NotShared)
+            }
             DataRequest::Have(_) => ScriptedReply::of(Vec::new()), // all of it
             DataRequest::Get { ranges, .. } => {
                 let (ranges, goods) = (ranges.clone(), Arc::clone(self));

@@ -59,7 +59,7 @@ fn reply(request: &DataRequest, manifest: &[u8]) -> ScriptedReply {
     match request {
         DataRequest::Manifest(_) => ScriptedReply::of(manifest.to_vec()),
         DataRequest::Have(_) => ScriptedReply::of(Vec::new()), // all of it
-        DataRequest::Outboard(_) => ScriptedReply::refusal(FetchRefusal::NotShared),
+        DataRequest::Outboard(_) | DataRequest::Confirm(_) => ScriptedReply::refusal(FetchRefusal::NotShared),
         DataRequest::Get { ranges, .. } => {
             let len = ranges.iter().map(|range| range.len).sum();
             let zeros =

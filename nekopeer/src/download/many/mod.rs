@@ -270,7 +270,8 @@ impl Downloads {
         let part = self.progress.part(&name);
         let work = DownloadRun { options, progress: &part.progress, stop: &stop, began: self.began };
         let plan = Plan::new(target, options.output.clone());
-        unless_ended(&self.downloader.library, &name, &stop, self.downloader.carry_out(plan, &work)).await
+        let downloading = self.downloader.carry_out(plan, &work);
+        Ok(unless_ended(&self.downloader.library, &name, &stop, downloading).await?.0)
     }
 
     /// What ends the download of `name`.

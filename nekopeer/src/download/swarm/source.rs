@@ -8,8 +8,8 @@ use std::{
 };
 
 use nekoproto::{
-    ByteRange, ContentHash, DataReply, DataRequest, FetchRefusal, Grant, Holder, List, Manifest,
-    ManifestError, Purpose, Record,
+    ByteRange, ContentHash, DataReply, DataRequest, FetchRefusal, Grant, Held, Holder, List, Manifest,
+    ManifestError, Purpose, Record, Verdict, codec,
     limits::{MANIFEST_BYTES_MAX, STALL_TIMEOUT},
     transport::{ConnectError, DataError, DataStream, Endpoint, HangUp},
 };
@@ -25,6 +25,9 @@ use crate::{
     },
     util::{rate::Rate, tasks::finished},
 };
+
+/// Bytes of an origin's verdict: that of a later version has its record, with a name and a signature.
+const VERDICT_BYTES_MAX: usize = 16 * 1024;
 
 /// Why a source did not deliver.
 #[derive(Debug, thiserror::Error)]
@@ -237,6 +240,19 @@ impl Source {
         }
         let wrong = FetchError::WrongLength { offered: bytes.len() as u64, asked };
         bitfield::from_bytes(&bytes, chunks).map(Availability::Some).ok_or(wrong)
+    }
+
+    /// Asks the origin whether `held` is the newest version of its file; waits at most `patience` for each part of the
+    /// answer.
+    pub(crate) fn confirm(&mut self, held: Held, patience: Duration) -> Result<Verdict, FetchError> {
+        self.stream.send(&DataRequest::Confirm(held))?;
+        self.stream.end_at(Some(Instant::now() + patience));
+        let grant = self.stream.receive::<DataReply>(patience)??;
+        let len = usize::try_from(grant.len).ok().filter(|len| *len <= VERDICT_BYTES_MAX);
+        let wrong = FetchError::WrongLength { offered: grant.len, asked: VERDICT_BYTES_MAX as u64 };
+        let mut bytes = vec![0; len.ok_or(wrong)?];
+        self.stream.receive_bytes(&mut bytes)?;
+        Ok(codec::decode(&bytes).map_err(DataError::from)?)
     }
 
     /// Receives a reply and all of its bytes, at most `max`.

@@ -19,6 +19,7 @@ use nekoproto::{
 use parking_lot::{Condvar, Mutex};
 use tokio_util::sync::CancellationToken;
 
+use super::source::Source;
 use crate::{
     content::bitfield::Bitfield,
     download::{
@@ -77,13 +78,15 @@ struct Shared {
 }
 
 /// What the sources delivered.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct SwarmReport {
     /// Useful file bytes received.
     pub(crate) bytes_moved: u64,
     /// Sources that sent bytes which are not the file's.
     pub(crate) corrupt_sources: HashSet<NodeId>,
     pub(crate) last_failure: Option<String>,
+    /// A connection to the origin on which nothing is under way.
+    pub(crate) origin: Option<Source>,
 }
 
 impl SwarmReport {
@@ -92,6 +95,7 @@ impl SwarmReport {
         self.bytes_moved += other.bytes_moved;
         self.corrupt_sources.extend(other.corrupt_sources);
         self.last_failure = other.last_failure.or(self.last_failure.take());
+        self.origin = other.origin.or(self.origin.take());
     }
 }
 
@@ -315,6 +319,11 @@ impl Transfer {
             self.changed.notify_all();
         }
         len
+    }
+
+    /// Keeps a connection to the origin for the question whether this is the newest version.
+    pub(super) fn keeps(&self, origin: Source) {
+        self.state.lock().report.origin = Some(origin);
     }
 
     /// Ends the download if `result` is a disk error.

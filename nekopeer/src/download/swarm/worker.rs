@@ -48,7 +48,8 @@ enum Requesting {
     Draining,
 }
 
-/// Works until all is fetched, the source has no wanted chunk, or the download ends.
+/// Works until all is fetched, the source has no wanted chunk, or the download ends. The connection to the origin is kept if
+/// nothing is under way on it.
 pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Result<(), FetchError> {
     let Some(id) = transfer.opened(holder.node, &source) else { return Ok(()) };
     let verifier = Verifier::new(transfer.assembly.outboard().cloned(), transfer.size());
@@ -69,7 +70,18 @@ pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Resu
     };
     let worked = worker.work();
     transfer.closed(id);
-    worked
+    if matches!(worked, Ok(Ended::Quiet)) && holder.node == transfer.record.origin {
+        transfer.keeps(worker.source);
+    }
+    worked.map(|_| ())
+}
+
+/// How the work on a connection ended.
+enum Ended {
+    /// Every reply came.
+    Quiet,
+    /// Bytes are under way that are not wanted.
+    Midway,
 }
 
 struct StreamWorker<'a> {
@@ -93,7 +105,7 @@ struct StreamWorker<'a> {
 }
 
 impl StreamWorker<'_> {
-    fn work(&mut self) -> Result<(), FetchError> {
+    fn work(&mut self) -> Result<Ended, FetchError> {
         loop {
             if let (Requesting::Draining, true) = (self.state, self.asked.is_empty()) {
                 self.transfer.pause(self.busy.pause());
@@ -110,7 +122,7 @@ impl StreamWorker<'_> {
                         (self.worked_at, self.state) = (Instant::now(), Requesting::Asking);
                         self.busy = Busy::default();
                     }
-                    Ok(()) => return Ok(()),
+                    Ok(()) => return Ok(Ended::Midway),
                     // The stream is still usable, and later requests may be granted.
                     Err(FetchError::Refused(FetchRefusal::Busy | FetchRefusal::NotYet))
                         if !self.busy.is_over() =>
@@ -127,8 +139,8 @@ impl StreamWorker<'_> {
                     }
                     self.transfer.offers_now(self.holder.node, available);
                 }
-                None if matches!(next, Next::Done | Next::StruckOut) => return Ok(()),
-                None if self.worked_at.elapsed() > IDLE_MAX => return Ok(()),
+                None if matches!(next, Next::Done | Next::StruckOut) => return Ok(Ended::Quiet),
+                None if self.worked_at.elapsed() > IDLE_MAX => return Ok(Ended::Quiet),
                 None => self.transfer.wait((self.worked_at.elapsed() / 2).clamp(LOOK_SOON, LOOK_EVERY)),
             }
         }
