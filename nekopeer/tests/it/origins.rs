@@ -187,6 +187,26 @@ async fn questions_about_many_copies_of_one_origin_travel_together() {
     assert!(asked.len() < 20 && asked.iter().sum::<usize>() >= 200, "{asked:?}");
 }
 
+/// A call would take a connection of its own, and this origin answers none.
+#[testkit::test]
+async fn origin_that_brought_the_bytes_is_asked_on_the_same_connection_and_a_later_version_counts() {
+    let (indexer, [(_to, reader)]) = network().await;
+    let later = Verdict::Newer(Box::new(goods(1, "b", 2).record.to_signed()));
+    let cases = [("a", Verdict::Current, Freshness::Fresh), ("b", later, Freshness::Stale)];
+    for (name, verdict, freshness) in cases {
+        let bytes = codec::encode(&verdict).unwrap();
+        let script = move |goods: &Goods, request: &DataRequest| match request {
+            DataRequest::Confirm(held) if held.content == goods.record.content => {
+                ScriptedReply::of(bytes.clone())
+            }
+            _ => goods.honest(request),
+        };
+        let origin = goods(1, name, 1).served(1, indexer.local_addr(), script).await;
+        origin.hangs();
+        assert_eq!(reader.get(name).await.unwrap().freshness, freshness);
+    }
+}
+
 /// Each answer costs a write to the disk.
 #[testkit::test]
 async fn origin_that_tells_of_a_later_version_each_time_is_asked_again_after_a_pause() {

@@ -122,6 +122,8 @@ fn node_that_is_taken_off_the_list_is_refused_after_a_reload() {
     let mut sharer = with_indexer(&["--allow", &list.display().to_string()]);
     let asks = || reader.run(&["--indexer", &sharer.indexer, "query", "nothing"]);
     asks().failed_with(1, &[]);
+    let found = reader.run(&["--discover", &sharer.indexer, "query", "nothing"]);
+    assert!(found.code == Some(1) && !found.err.join("").contains("not used"), "{found:?}");
 
     fs::write(&list, "no id\n").unwrap();
     sharer.running.signal("HUP");
