@@ -15,7 +15,7 @@ use crate::{
 const ASKED_AT_ONCE: usize = 1024;
 
 /// Entries, and what is listed after them.
-type Read = (Vec<Result<Entry, CatalogueError>>, Option<Next>);
+type Read = (Vec<Result<Entry, CatalogueError>>, Option<Remainder>);
 
 /// Files by name, in pieces: what it takes does not grow with the number of files.
 #[derive(Debug)]
@@ -25,13 +25,14 @@ pub(crate) struct Listing {
     peers: Option<Arc<Peers>>,
     /// Origins that did not answer; they are not asked again.
     away: HashSet<NodeId>,
-    next: Option<Next>,
+    next: Option<Remainder>,
     /// Files of one piece, at most.
     at_once: usize,
 }
 
+/// What is still to be listed.
 #[derive(Clone, Debug)]
-enum Next {
+enum Remainder {
     From(PageStart),
     Names(Vec<FileName>),
 }
@@ -44,15 +45,15 @@ impl Listing {
         after: Option<&FileName>,
         at_once: usize,
     ) -> Self {
-        Self::starting(library, peers, Next::From(PageStart::after(after)), at_once)
+        Self::starting(library, peers, Remainder::From(PageStart::after(after)), at_once)
     }
 
     /// Those of these names that are published or held here.
     pub(crate) fn of(library: &Arc<Library>, peers: Option<&Arc<Peers>>, names: Vec<FileName>) -> Self {
-        Self::starting(library, peers, Next::Names(names), usize::MAX)
+        Self::starting(library, peers, Remainder::Names(names), usize::MAX)
     }
 
-    fn starting(library: &Arc<Library>, peers: Option<&Arc<Peers>>, next: Next, at_once: usize) -> Self {
+    fn starting(library: &Arc<Library>, peers: Option<&Arc<Peers>>, next: Remainder, at_once: usize) -> Self {
         let (library, peers) = (Arc::clone(library), peers.map(Arc::clone));
         let most = if peers.is_some() { ASKED_AT_ONCE } else { ENTRIES_AT_ONCE };
         Self { library, peers, away: HashSet::new(), next: Some(next), at_once: at_once.clamp(1, most) }
@@ -111,7 +112,7 @@ impl Listing {
     }
 }
 
-impl Next {
+impl Remainder {
     /// At most `most` entries, with an error for each that is damaged, and what comes after them. Blocking.
     fn read(mut self, library: &Library, most: usize) -> Result<Read, CatalogueError> {
         match &mut self {

@@ -96,7 +96,7 @@ pub(crate) type Ignores = HashMap<PathBuf, Arc<Gitignore>>;
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     /// An absolute path without links. It is published itself, whatever the rules say.
-    root: PathBuf,
+    pub(crate) root: PathBuf,
     /// It or a folder above it: from here on ignore files are read.
     top: PathBuf,
     data_dir: PathBuf,
@@ -254,9 +254,9 @@ fn ignore_file_of(folder: &Path, ignores: &mut Ignores) -> Result<Arc<Gitignore>
 mod tests {
     use super::*;
 
-    struct Folder(tempfile::TempDir);
+    struct FilteredFolder(tempfile::TempDir);
 
-    impl Folder {
+    impl FilteredFolder {
         /// A hidden folder, as temporary ones are: what is above the path that was named does not count.
         fn new() -> Self {
             Self(tempfile::tempdir().unwrap())
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn hidden_files_are_published_only_if_that_was_asked_or_a_rule_takes_them_in() {
-        let folder = Folder::new();
+        let folder = FilteredFolder::new();
         folder.ignore("d", "!.config/\n");
         let (not, all) = (Rules::default(), Rules { hidden: true, ..Rules::default() });
         for (name, cause) in [
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn ignore_files_have_the_syntax_and_order_of_gitignore_and_the_deepest_one_decides() {
-        let folder = Folder::new();
+        let folder = FilteredFolder::new();
         folder.ignore("", "# comment\n*.tmp\n/d/top\nbuild/\n");
         folder.ignore("d/deep", "!keep.tmp\n*.log\n");
         let rules = Rules::default();
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn what_the_user_excludes_is_stronger_than_ignore_files() {
-        let folder = Folder::new();
+        let folder = FilteredFolder::new();
         folder.ignore("d", "!a.tmp\nb.bin\n");
         let exclude = ["*.tmp", "/only-here", "#*", "!b.bin"].map(str::to_owned).to_vec();
         let rules = Rules { hidden: false, exclude };
@@ -351,7 +351,7 @@ mod tests {
     /// Nothing is published that might be meant to stay here.
     #[test]
     fn ignore_file_that_cannot_be_read_is_an_error_and_not_an_empty_one() {
-        let folder = Folder::new();
+        let folder = FilteredFolder::new();
         folder.ignore("d", "good\n{a\n");
         std::fs::create_dir_all(folder.path("e").join(IGNORE_FILE)).unwrap();
         for name in ["d", "e"] {

@@ -99,8 +99,8 @@ impl Api for Follow {
         let (events, endless) = (peer.events(), CancellationToken::new());
         let (printed, lines) = mpsc::channel(PRINTED_WAITING_MAX);
         let options = named::options(&wanted, &via, self.force);
-        let (watch, keep, keep_max) = (Arc::clone(&peer.watch), self.keep, self.keep_max);
-        let following = Follower { watch, hook, printed, keep, keep_max, options };
+        let (reconciler, keep, keep_max) = (Arc::clone(&peer.reconciler), self.keep, self.keep_max);
+        let following = Follower { reconciler, hook, printed, keep, keep_max, options };
         let followed = names.clone();
         let is_about = |event: &Event| event.name().is_none_or(|about| followed.contains(about));
         let is_wanted = |event: &Event| event.is_worth_showing() && is_about(event);

@@ -91,7 +91,7 @@ pub(super) fn listed(mut damaged: Vec<String>, next: Option<FileName>) -> Done {
 /// Files that are shared or held here, by name.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Catalogue)]
-pub(super) struct Catalogue {
+pub(super) struct CatalogueJson {
     files: Vec<FileRow>,
     /// Why some entries cannot be read.
     damaged: Vec<String>,
@@ -137,15 +137,15 @@ impl From<Totals> for TotalsJson {
 #[utoipa::path(
     get,
     path = "/api/v1/catalogue",
-    params(Page),
+    params(CatalogueParams),
     responses(
-        (status = 200, description = "Files", body = Catalogue),
+        (status = 200, description = "Files", body = CatalogueJson),
         Refused,
     ),
 )]
 pub(super) async fn catalogue(
     State(inside): State<Arc<Inside>>,
-    Asked(page): Asked<Page>,
+    Asked(page): Asked<CatalogueParams>,
 ) -> Result<Response, Problem> {
     let first = first(page.first)?.unwrap_or(LIMIT_DEFAULT);
     match page.selection(first) {
@@ -158,7 +158,7 @@ pub(super) async fn catalogue(
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Page {
+pub(super) struct CatalogueParams {
     /// Files in this answer, at most
     #[param(minimum = 1, maximum = 10000)]
     #[serde(rename = "limit")]
@@ -176,7 +176,7 @@ pub(super) struct Page {
     folder: Option<String>,
 }
 
-impl Page {
+impl CatalogueParams {
     /// What `q`, `sort` and `folder` select; `None` without them.
     fn selection(&self, first: u32) -> Option<Selection> {
         let is_said = self.q.is_some() || self.sort.is_some() || self.folder.is_some();
@@ -207,7 +207,7 @@ async fn browse(inside: &Inside, selection: Selection) -> Result<Response, Probl
     let Browsed { files, folders, totals, damaged, next } =
         browsed.map_err(|error| problem(&error.into()))?;
     let folders = folders.into_iter().map(|(name, totals)| FolderJson { name, totals: totals.into() });
-    let catalogue = Catalogue {
+    let catalogue = CatalogueJson {
         files: files.iter().map(FileRow::from).collect(),
         damaged: damaged.iter().take(DAMAGED_MAX).map(ToString::to_string).collect(),
         next: next.map(|name| name.to_string()),

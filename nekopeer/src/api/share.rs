@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     api::rest::described::LocalName,
-    api::views::published::Published as Table,
+    api::views::published::PublishedView,
     publish::{PolicyChange, PublishOptions},
     rules::Rules,
     util::json::object,
@@ -141,7 +141,7 @@ impl Api for Share {
     }
 
     fn view(&self) -> Box<dyn View> {
-        Box::new(Table::of(self.verbose))
+        Box::new(PublishedView::of(self.verbose))
     }
 
     fn title(&self) -> String {

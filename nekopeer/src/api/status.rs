@@ -2,7 +2,7 @@
 
 use super::{
     Ls, Reply, in_one_line,
-    ls::{Catalogue, LIMIT_DEFAULT, first, list, listed},
+    ls::{CatalogueJson, LIMIT_DEFAULT, first, list, listed},
     prelude::*,
 };
 use crate::{api::views::files::Files, listing::Listing, peer::PeerHandle};
@@ -95,7 +95,7 @@ async fn list_of(peer: &PeerHandle, names: Vec<FileName>, answer: &Answer) -> Re
     path = "/api/v1/status",
     params(Status),
     responses(
-        (status = 200, description = "Files", body = Catalogue),
+        (status = 200, description = "Files", body = CatalogueJson),
         Refused,
     ),
 )]

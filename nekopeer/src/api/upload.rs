@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     api::rest::{described::Content, sent},
-    api::views::published::Published as Table,
+    api::views::published::PublishedView,
     publish::{PolicyChange, PublishOptions},
 };
 
@@ -62,7 +62,7 @@ impl Api for Upload {
     }
 
     fn view(&self) -> Box<dyn View> {
-        Box::<Table>::default()
+        Box::<PublishedView>::default()
     }
 
     fn title(&self) -> String {

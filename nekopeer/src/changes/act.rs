@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     Left, Told, Watching,
-    folders::Folder,
+    folders::WatchedFolder,
     look::{self, At, Scan},
 };
 use crate::{
@@ -191,7 +191,7 @@ impl Watching {
             }
         }
         for path in missing {
-            let above = |folder: &&Folder| path.starts_with(&folder.path);
+            let above = |folder: &&WatchedFolder| path.starts_with(&folder.path);
             if self.folders.iter().filter(above).any(|folder| !folder.presence.is_here()) {
                 continue; // it vanished meanwhile
             }

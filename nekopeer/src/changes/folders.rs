@@ -1,8 +1,7 @@
 //! The folders that are watched: whether each is there, and whether events tell of all that changes in it.
 
 use std::{
-    fs::{read_dir, symlink_metadata},
-    os::unix::fs::MetadataExt,
+    fs::{Metadata, read_dir, symlink_metadata},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -10,15 +9,14 @@ use std::{
 use super::{Left, Told, Watching};
 use crate::{
     library::Library,
-    publish::tree::Tree,
+    publish::tree::PublishedTree,
     state::changes::{
         presence::{FolderThere, Presence, Turn},
         rescans::EVERY_BLIND,
     },
+    storage::tree::FolderId,
     util::clock,
 };
-
-pub(super) type FolderId = (u64, u64);
 
 /// File systems, by the type that `statfs` tells, whose events are only of what this machine does: NFS, SMB, CIFS,
 /// SMB 2, 9P, FUSE, Ceph, AFS, Lustre.
@@ -35,7 +33,7 @@ const REMOTE: [u64; 9] = [
 ];
 
 #[derive(Debug)]
-pub(super) struct Folder {
+pub(super) struct WatchedFolder {
     pub(super) path: PathBuf,
     /// All below it is watched, not only what is in it.
     pub(super) is_deep: bool,
@@ -46,13 +44,13 @@ pub(super) struct Folder {
     pub(super) excuses: bool,
 }
 
-pub(super) fn folders_of(trees: &[Tree]) -> Vec<Folder> {
-    let mut folders: Vec<Folder> = Vec::new();
+pub(super) fn folders_of(trees: &[PublishedTree]) -> Vec<WatchedFolder> {
+    let mut folders: Vec<WatchedFolder> = Vec::new();
     for tree in trees {
         let is_deep = tree.folder() == tree.root();
         match folders.iter_mut().find(|folder| folder.path == tree.folder()) {
             Some(folder) => folder.is_deep |= is_deep,
-            None => folders.push(Folder {
+            None => folders.push(WatchedFolder {
                 path: tree.folder().to_owned(),
                 is_deep,
                 is_covered: false,
@@ -71,8 +69,7 @@ pub(super) fn folders_of(trees: &[Tree]) -> Vec<Folder> {
 }
 
 fn id_of(folder: &Path) -> Option<FolderId> {
-    let found = symlink_metadata(folder).ok().filter(std::fs::Metadata::is_dir)?;
-    Some((found.dev(), found.ino()))
+    symlink_metadata(folder).ok().filter(Metadata::is_dir).map(|found| FolderId::of_metadata(&found))
 }
 
 pub(super) fn look(folder: &Path) -> Option<FolderThere<FolderId>> {
@@ -89,7 +86,7 @@ pub(super) fn is_remote(folder: &Path) -> bool {
 impl Watching {
     /// Has events told of this folder, from now on.
     pub(super) async fn watch_folder(&mut self, folder: usize) -> Result<(), Left> {
-        let Folder { path, is_deep, is_covered, .. } = &self.folders[folder];
+        let WatchedFolder { path, is_deep, is_covered, .. } = &self.folders[folder];
         let (path, is_deep, is_covered, signs) =
             (path.clone(), *is_deep, *is_covered, Arc::clone(&self.signs));
         let shown = path.display().to_string();
@@ -156,8 +153,8 @@ impl Watching {
         Ok(())
     }
 
-    pub(super) fn trees_here(&self) -> Arc<[Tree]> {
-        let is_here = |tree: &&Tree| {
+    pub(super) fn trees_here(&self) -> Arc<[PublishedTree]> {
+        let is_here = |tree: &&PublishedTree| {
             let folder = self.folders.iter().find(|folder| folder.path == tree.folder());
             folder.is_some_and(|folder| folder.presence.is_here())
         };

@@ -15,7 +15,7 @@ use crate::{
     publish::{
         PublishError, PublishOutcome,
         listing::{NamedFile, list_tree},
-        tree::Tree,
+        tree::PublishedTree,
     },
     rules::Ignores,
     sets,
@@ -41,14 +41,14 @@ pub(super) struct Scan {
 }
 
 /// The names that the file at `path` has in these trees, each once.
-pub(super) fn names_of(trees: &[Tree], path: &Path) -> Vec<FileName> {
+pub(super) fn names_of(trees: &[PublishedTree], path: &Path) -> Vec<FileName> {
     let mut names: Vec<FileName> = trees.iter().filter_map(|tree| tree.name_of(path)?.ok()).collect();
     names.sort_unstable();
     names.dedup();
     names
 }
 
-pub(super) fn look(library: &Library, trees: &[Tree], path: &Path) -> At {
+pub(super) fn look(library: &Library, trees: &[PublishedTree], path: &Path) -> At {
     let names = names_of(trees, path);
     if names.iter().any(|name| library.is_in_use(name)) {
         return At::Look(Look::Busy);
@@ -87,7 +87,7 @@ fn has_below(library: &Library, folder: &FileName) -> bool {
 }
 
 /// The names under which the file at `path`, which is gone, is still published.
-pub(super) fn to_withdraw(library: &Library, trees: &[Tree], path: &Path) -> Vec<FileName> {
+pub(super) fn to_withdraw(library: &Library, trees: &[PublishedTree], path: &Path) -> Vec<FileName> {
     let is_removed = |name: &FileName| {
         let entry = library.catalogue.get(name).filter(|_| is_published(library, name, path));
         entry.is_some_and(|entry| entry.stamp.is_removed_from(path))
@@ -100,15 +100,15 @@ pub(super) fn to_withdraw(library: &Library, trees: &[Tree], path: &Path) -> Vec
 /// The file at `path` under each of its names, but where the rules skip it.
 pub(super) fn to_publish(
     library: &Library,
-    trees: &[Tree],
+    trees: &[PublishedTree],
     path: &Path,
     stamp: Stamp,
     ignores: &mut Ignores,
 ) -> Vec<Result<(NamedFile, Stamp), PublishError>> {
     // The part of a copy, as the folder of a set is, is nothing to publish.
     let copies = sets::folders_of_copies(library).unwrap_or_default();
-    let is_part = |tree: &Tree, folder: &Path| path.starts_with(folder) && folder != tree.root();
-    let mut named = |tree: &Tree| {
+    let is_part = |tree: &PublishedTree, folder: &Path| path.starts_with(folder) && folder != tree.root();
+    let mut named = |tree: &PublishedTree| {
         if copies.iter().any(|(_, folder)| is_part(tree, folder)) {
             return None;
         }
@@ -138,7 +138,7 @@ pub(super) fn to_publish(
 
 /// Compares what is in these trees with what is published. A file is missing only if the file system that it was on is there:
 /// that of the tree, or one on which another file is as it was published.
-pub(super) fn scan(library: &Library, trees: &[Tree]) -> Result<Scan, CatalogueError> {
+pub(super) fn scan(library: &Library, trees: &[PublishedTree]) -> Result<Scan, CatalogueError> {
     let (mut scan, mut looker) = (Scan::default(), Looker::default());
     // The file systems that the files were on: the number of one that is not mounted is given to the next.
     let mut there = HashSet::new();

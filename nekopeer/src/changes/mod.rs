@@ -24,14 +24,14 @@ use nekoproto::FileName;
 use tokio::{sync::mpsc, time::sleep};
 
 use self::{
-    folders::{Folder, folders_of},
+    folders::{WatchedFolder, folders_of},
     set::Set,
     signs::{NO_WATCHES, Signs},
 };
 use crate::{
     content::stamp::Stamp,
     library::Library,
-    publish::{PolicyChange, PublishError, PublishOptions, PublishOutcome, Publisher, tree::Tree},
+    publish::{PolicyChange, PublishError, PublishOptions, PublishOutcome, Publisher, tree::PublishedTree},
     rules::is_ignore_file,
     state::changes::{Changes, failures::Failures, rescans::Rescans},
     util::clock,
@@ -60,11 +60,11 @@ struct Left;
 pub(crate) struct Watching {
     library: Arc<Library>,
     publisher: Arc<Publisher>,
-    trees: Arc<[Tree]>,
+    trees: Arc<[PublishedTree]>,
     policy: PolicyChange,
     set: Option<Set>,
     signs: Arc<Signs>,
-    folders: Vec<Folder>,
+    folders: Vec<WatchedFolder>,
     looked_at_folders: Instant,
     changes: Changes<Stamp>,
     rescans: Rescans,
@@ -89,7 +89,8 @@ impl Watching {
     ) -> Result<Self, PublishError> {
         let (name, set) = if is_set { (None, Some(Set::new(name, rules.clone()))) } else { (name, None) };
         let open = move |library: &Arc<Library>| {
-            let trees = paths.iter().map(|path| Tree::of(library, path, name.as_ref(), Some(&rules)));
+            let trees =
+                paths.iter().map(|path| PublishedTree::of(library, path, name.as_ref(), Some(&rules)));
             let mut trees = trees.collect::<Result<Vec<_>, _>>()?;
             trees.retain(|tree| is_set || !tree.is_excluded());
             Ok::<_, PublishError>((folders_of(&trees), Arc::new(Signs::new(trees.clone())), trees))

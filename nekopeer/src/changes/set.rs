@@ -11,7 +11,7 @@ use nekoproto::FileName;
 use super::{Left, Told, Watching};
 use crate::{
     library::Library,
-    publish::{PublishOptions, tree::Tree},
+    publish::PublishOptions,
     rules::{Ignores, Rules},
     sets::{self, Fingerprint},
     state::changes::Sign,
@@ -97,9 +97,7 @@ impl Watching {
 
     async fn fingerprint_of_set(&self) -> Option<Fingerprint> {
         let trees = self.trees_here();
-        let list = move |_: &Arc<Library>| {
-            trees.first().map(|tree: &Tree| sets::fingerprint(tree.root(), &tree.filter))
-        };
+        let list = move |_: &Arc<Library>| trees.first().map(|tree| sets::fingerprint(&tree.filter));
         self.library.blocking(list).await
     }
 }

@@ -14,7 +14,7 @@ use notify::{
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::{publish::tree::Tree, state::changes::Sign};
+use crate::{publish::tree::PublishedTree, state::changes::Sign};
 
 /// Paths that wait to be taken, at most. Beyond that a rescan finds what happened.
 const PATHS_MAX: usize = 100_000;
@@ -46,7 +46,7 @@ struct Inbox {
 
 impl Signs {
     /// Gathers signs of what these trees cover, once their folders are [watched](Self::watch).
-    pub(super) fn new(trees: Vec<Tree>) -> Self {
+    pub(super) fn new(trees: Vec<PublishedTree>) -> Self {
         let inbox = Arc::<Inbox>::default();
         let gather = {
             let inbox = Arc::clone(&inbox);
@@ -88,7 +88,7 @@ impl Signs {
 }
 
 impl Inbox {
-    fn note(&self, event: notify::Result<Event>, trees: &[Tree]) {
+    fn note(&self, event: notify::Result<Event>, trees: &[PublishedTree]) {
         let mut gathered = self.gathered.lock();
         match event {
             Ok(event) => {

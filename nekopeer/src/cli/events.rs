@@ -19,7 +19,7 @@ use crate::{
 const SHOWN_WITHIN: Duration = Duration::from_secs(1);
 
 /// Where events come from.
-pub(super) enum Source {
+pub(super) enum EventSource {
     /// The peer of this process.
     Here(broadcast::Receiver<Event>),
     /// The peer that runs already.
@@ -43,7 +43,7 @@ impl Showing {
 /// Shows each event for which `is_shown` holds, until `show` returns false, the peer ends or the handle is dropped.
 /// `show` may block: it is called on a thread, which ends with the process.
 pub(super) fn show(
-    source: Source,
+    source: EventSource,
     is_shown: impl Fn(&Event) -> bool + Send + 'static,
     mut show: impl FnMut(String) -> bool + Send + 'static,
 ) -> Showing {
@@ -66,11 +66,11 @@ pub(super) fn show(
     let is_enough = enough.clone();
     let task = AbortOnDropHandle::new(tokio::spawn(async move {
         match source {
-            Source::Here(events) => {
+            EventSource::Here(events) => {
                 pass_events(Event::is_worth_showing, events, None, &answer, &is_enough).await;
             }
             // The next command says what became of the peer.
-            Source::There(mut caller) => {
+            EventSource::There(mut caller) => {
                 let showing = caller.carry_out(Events {}.into(), no_input(), &answer);
                 drop(is_enough.run_until_cancelled(showing).await);
             }
@@ -93,7 +93,7 @@ mod tests {
         let (shows, mut shown) = tokio::sync::mpsc::channel(1);
         let (unblock, blocked) = std::sync::mpsc::channel();
         let _showing = show(
-            Source::Here(events),
+            EventSource::Here(events),
             |_| true,
             move |text| shows.try_send(text).is_ok() && blocked.recv_timeout(Duration::from_secs(30)).is_ok(),
         );

@@ -16,7 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{
     args::NodeArgs,
     bar::beside,
-    events::{self, Showing, Source},
+    events::{self, EventSource, Showing},
     indexers::Indexers,
     listen::listen_as,
 };
@@ -142,7 +142,7 @@ impl Hosted {
         let is_shown = move |event: &Event| {
             !(is_publishing.load(Ordering::Relaxed) && matches!(event, Event::Changed(_)))
         };
-        self.showing = Some(events::show(Source::Here(events), is_shown, move |text| {
+        self.showing = Some(events::show(EventSource::Here(events), is_shown, move |text| {
             beside(|| output.note(&text));
             true
         }));

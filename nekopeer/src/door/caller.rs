@@ -20,7 +20,7 @@ use super::{
     DoorError, Facts,
     facts::DOOR_VERSION,
     lines::{line, next_reply, reader},
-    place::Place,
+    place::SocketPlace,
     router::{FACTS, RUN, router},
 };
 use crate::api::{Answer, Command, Done, Failure, FailureKind, Host, Input, Piece, Reply};
@@ -108,7 +108,7 @@ async fn connect(data_dir: &Path) -> Result<UnixStream, DoorError> {
         ErrorKind::PermissionDenied => DoorError::NotAllowed(data_dir.to_owned(), error),
         _ => DoorError::Broken(data_dir.to_owned(), error),
     };
-    let place = Place::find(data_dir).map_err(failed)?;
+    let place = SocketPlace::find(data_dir).map_err(failed)?;
     loop {
         match place.connect().await {
             Err(error) if error.kind() == ErrorKind::WouldBlock => tokio::time::sleep(TRY_EVERY).await,

@@ -20,12 +20,12 @@ const SOCKET: &str = "peer.sock";
 
 /// The socket's place. It is reached through an open handle of its folder, since the system takes only short
 /// paths for sockets.
-pub(super) struct Place {
+pub(super) struct SocketPlace {
     folder: File,
     pub(super) path: PathBuf,
 }
 
-impl Place {
+impl SocketPlace {
     /// The place in an existing data folder, if a socket was ever opened there.
     pub(super) fn find(data_dir: &Path) -> io::Result<Self> {
         let folder = data_dir.join(FOLDER);
@@ -96,9 +96,9 @@ mod tests {
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
         std::fs::set_permissions(elsewhere.path(), Permissions::from_mode(0o755)).unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), data.path().join(FOLDER)).unwrap();
-        let error = Place::make(data.path()).err().unwrap().to_string();
+        let error = SocketPlace::make(data.path()).err().unwrap().to_string();
         assert!(error.contains("move it away"), "{error}");
-        assert!(Place::find(data.path()).is_err());
+        assert!(SocketPlace::find(data.path()).is_err());
         assert_eq!(mode(elsewhere.path()), 0o755);
     }
 }

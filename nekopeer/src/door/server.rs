@@ -26,7 +26,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
 
-use super::{Facts, place::Place, router::router};
+use super::{Facts, place::SocketPlace, router::router};
 use crate::{
     api::{COMMANDS_MAX, Ending, Host},
     storage::lock::DataLock,
@@ -72,7 +72,7 @@ impl Drop for Door {
 impl Door {
     /// Opens the door of `data_dir`, whose lock this process holds.
     pub(crate) fn open(data_dir: &Path, host: &Arc<Host>, facts: Facts) -> io::Result<Self> {
-        let place = Place::make(data_dir)?;
+        let place = SocketPlace::make(data_dir)?;
         let listener = place.listen()?;
         let connections = Connections {
             router: router(host, facts),
@@ -101,7 +101,7 @@ impl Door {
 }
 
 impl Connections {
-    async fn accept(self, data_dir: PathBuf, mut place: Place, mut listener: UnixListener) {
+    async fn accept(self, data_dir: PathBuf, mut place: SocketPlace, mut listener: UnixListener) {
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -163,12 +163,12 @@ impl Connections {
 }
 
 /// Puts the socket back if somebody removed it, unless the data folder is gone, or another peer's by now.
-fn opened_again(data_dir: &Path, place: &Place) -> Option<(Place, UnixListener)> {
+fn opened_again(data_dir: &Path, place: &SocketPlace) -> Option<(SocketPlace, UnixListener)> {
     let is_ours = || DataLock::holder(data_dir).ok().flatten() == Some(std::process::id());
     if place.has_socket() || !is_ours() {
         return None;
     }
-    let opened = Place::make(data_dir).and_then(|place| Ok((place.listen()?, place)));
+    let opened = SocketPlace::make(data_dir).and_then(|place| Ok((place.listen()?, place)));
     let opened = opened.inspect_err(|error| debug!(%error, "the socket cannot be put back"));
     opened.ok().map(|(listener, place)| (place, listener))
 }

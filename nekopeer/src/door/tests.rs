@@ -9,7 +9,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Caller, Door, DoorError, Facts, knock, place::Place};
+use super::{Caller, Door, DoorError, Facts, knock, place::SocketPlace};
 use crate::{
     api::{
         Answer, COMMANDS_MAX, Command, Ending, Events, FailureKind, Host, Ls, Outcome, Row, Stop, no_input,
@@ -53,7 +53,7 @@ impl Fixture {
     }
 
     async fn say(&self, command: impl Into<Command>) -> UnixStream {
-        let place = Place::find(&self.folder.path().join(".neko")).unwrap();
+        let place = SocketPlace::find(&self.folder.path().join(".neko")).unwrap();
         let mut stream = place.connect().await.unwrap();
         let body = serde_json::to_string(&command.into()).unwrap();
         let head = format!("POST /run HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -93,7 +93,7 @@ async fn commands_are_bounded_and_stop_is_always_heard() {
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_that_send_their_commands_slowly_give_way() {
     let fixture = Fixture::open().await;
-    let place = Place::find(&fixture.folder.path().join(".neko")).unwrap();
+    let place = SocketPlace::find(&fixture.folder.path().join(".neko")).unwrap();
     let mut slow = Vec::new();
     for _ in 0..2 * COMMANDS_MAX + 10 {
         let mut stream = place.connect().await.unwrap();
@@ -177,7 +177,7 @@ async fn interrupted_command_has_ended_when_its_caller_knows() {
 async fn closed_door_is_nobody_and_a_leftover_socket_is_replaced() {
     let fixture = Fixture::open().await;
     let data_dir = fixture.folder.path().join(".neko");
-    let place = Place::find(&data_dir).unwrap();
+    let place = SocketPlace::find(&data_dir).unwrap();
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(knock(folder.path()).await, Err(DoorError::NobodyThere(_))));
     let Fixture { folder, host, door } = fixture;
@@ -199,7 +199,7 @@ async fn place_in_a_data_folder_that_was_moved_stays_its_own() {
     let folder = TempDir::new().unwrap();
     let [ours, moved] = ["ours", "moved"].map(|name| folder.path().join(name));
     std::fs::create_dir(&ours).unwrap();
-    let place = Place::make(&ours).unwrap();
+    let place = SocketPlace::make(&ours).unwrap();
     std::fs::rename(&ours, &moved).unwrap();
     std::fs::create_dir_all(ours.join("run")).unwrap();
     std::fs::write(ours.join("run/peer.sock"), "another's").unwrap();
@@ -213,7 +213,7 @@ async fn place_in_a_data_folder_that_was_moved_stays_its_own() {
 async fn peer_of_another_version_is_told() {
     for said in ["", "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "\0\0\0\x01\x0d"] {
         let folder = TempDir::new().unwrap();
-        let listener = Place::make(folder.path()).unwrap().listen().unwrap();
+        let listener = SocketPlace::make(folder.path()).unwrap().listen().unwrap();
         let answering = async {
             let (mut stream, _) = listener.accept().await.unwrap();
             let _ = stream.read(&mut [0; 1024]).await.unwrap();
@@ -232,7 +232,7 @@ async fn peer_of_another_version_is_told() {
 #[tokio::test(start_paused = true)]
 async fn who_says_nothing_is_sent_away() {
     let fixture = Fixture::open().await;
-    let place = Place::find(&fixture.folder.path().join(".neko")).unwrap();
+    let place = SocketPlace::find(&fixture.folder.path().join(".neko")).unwrap();
     for said in ["", "POST /run HTT"] {
         let mut stream = place.connect().await.unwrap();
         stream.write_all(said.as_bytes()).await.unwrap();

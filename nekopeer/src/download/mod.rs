@@ -332,8 +332,7 @@ impl Downloader {
         if !record.policy.is_set() {
             return Ok(path);
         }
-        let how = (work.options.force, work.stop);
-        Ok(sets::bring_to_place(&self.library, &record.name, output, how).await?)
+        Ok(sets::bring_to_place(&self.library, &record.name, output, work.options.force, work.stop).await?)
     }
 }
 

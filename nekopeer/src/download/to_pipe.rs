@@ -101,14 +101,8 @@ impl Downloader {
             have: Arc::clone(assembly.have()),
             stop: Arc::clone(&stop),
         };
-        let transfer = Transfer::new(
-            self,
-            record.clone(),
-            assembly,
-            &local,
-            Order::InOrder,
-            (progress, progress.mark()),
-        );
+        let transfer =
+            Transfer::new(self, record.clone(), assembly, &local, Order::InOrder, progress, progress.mark());
         let look = || self.look_for_sources(&record, options);
         let fetching = async {
             let fetched = self.fetch(transfer, local, layout.begin, look, LOOK_AFTER).await?;

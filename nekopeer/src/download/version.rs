@@ -25,7 +25,7 @@ use crate::{
     library::Library,
     serve::partial_files::PartialFile,
     state::{choice::Target, schedule::Order},
-    storage::catalogue::{Copy, Entry},
+    storage::catalogue::{Entry, StoredCopy},
     util::clock,
 };
 
@@ -120,8 +120,7 @@ impl Downloader {
         let (mut report, mut begin) = (SwarmReport::default(), layout.begin);
         for attempt in 1.. {
             let order = self.order(record, layout.manifest.chunks().len());
-            let progress = (work.progress, mark);
-            let transfer = Transfer::new(self, record.clone(), assembly, &local, order, progress);
+            let transfer = Transfer::new(self, record.clone(), assembly, &local, order, work.progress, mark);
             let look = || self.look_for_sources(record, work.options);
             let fetched = self.fetch(transfer, local, begin, look, look_after).await?;
             report.add(fetched.report);
@@ -226,7 +225,7 @@ impl Assembled {
         };
         let (stamp, path) = (partial.complete(record.size)?, partial.target().to_owned());
         let entry = copy_entry(record, origin_addr, stamp, path);
-        let copy = Copy { entry, manifest: encoded.to_vec(), outboard };
+        let copy = StoredCopy { entry, manifest: encoded.to_vec(), outboard };
         let (manifest, landing, stop) = (&*chunks, &landing, &stop);
         put_in_place(catalogue, vec![Complete { copy, partial, manifest, landing, stop }]).remove(0).map(Ok)
     }

@@ -12,7 +12,7 @@ use nekoproto::{Record, Version};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{process::Command, sync::mpsc, time::timeout};
 
-use super::output::{Output, Run};
+use super::output::{HookOutput, HookRun};
 use crate::{library::events::Event, storage::catalogue::CommandId};
 
 /// Characters of its last words that a message quotes.
@@ -97,7 +97,8 @@ impl Hook {
             .spawn()?;
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let mut group = Group(group);
-        let (mut out, mut err, run) = (Output::default(), Output::default(), Run::new(&record.name, shown));
+        let (mut out, mut err, run) =
+            (HookOutput::default(), HookOutput::default(), HookRun::new(&record.name, shown));
         let status = {
             let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
             let reading = async { tokio::join!(out.read(stdout, &run), err.read(stderr, &run)) };

@@ -21,7 +21,7 @@ use crate::{
         events::{Event, until_event},
     },
     storage::catalogue::{CatalogueError, Entry},
-    watch::{Watch, is_up_to_date},
+    watch::{Reconciler, is_up_to_date},
 };
 
 pub(crate) const FOLLOWED_MAX: usize = 64;
@@ -34,7 +34,7 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct Follower {
-    pub(crate) watch: Arc<Watch>,
+    pub(crate) reconciler: Arc<Reconciler>,
     pub(crate) hook: Option<Hook>,
     /// Takes what that prints.
     pub(crate) printed: mpsc::Sender<Event>,
@@ -79,7 +79,7 @@ impl Follower {
             })?;
             noted.iter().try_for_each(|name| library.catalogue.trim_kept(name))
         };
-        self.watch.library.blocking(note).await?;
+        self.reconciler.library.blocking(note).await?;
         let mut following: FuturesUnordered<_> =
             names.iter().map(|name| self.follow_one(name, names.len() == 1)).collect();
         match following.next().await {
@@ -89,10 +89,10 @@ impl Follower {
     }
 
     async fn follow_one(&self, name: &FileName, is_alone: bool) -> Result<Infallible, DownloadError> {
-        let mut news = self.watch.library.events();
+        let mut news = self.reconciler.library.events();
         let mut retry = Backoff::new(RETRY_MIN, RETRY_MAX);
         let accepted = match &self.hook {
-            Some(hook) => self.watch.library.catalogue.reader(name)?.accepted_by(hook.id()),
+            Some(hook) => self.reconciler.library.catalogue.reader(name)?.accepted_by(hook.id()),
             None => None,
         };
         let mut seen = FollowState { origin: None, told: None, refused: None, why: None, accepted };
@@ -115,7 +115,7 @@ impl Follower {
                         _ => error.to_string(),
                     };
                     if told.as_ref().is_none_or(|told| *told != why && !error.may_pass()) {
-                        self.watch.library.tell(Event::Failed { name: name.clone(), why: why.clone() });
+                        self.reconciler.library.tell(Event::Failed { name: name.clone(), why: why.clone() });
                     }
                     told = Some(why);
                     if error.may_pass() { retry.pause(rand::random()) } else { LOOK_EVERY }
@@ -133,7 +133,7 @@ impl Follower {
         seen: &mut FollowState,
         is_begun: bool,
     ) -> Result<bool, DownloadError> {
-        let (catalogue, library) = (&self.watch.library.catalogue, &self.watch.library);
+        let (catalogue, library) = (&self.reconciler.library.catalogue, &self.reconciler.library);
         let held = catalogue.entry(name)?;
         if held.as_ref().is_some_and(|held| catalogue.is_own(held)) {
             return Err(DownloadError::Own(name.clone()));
@@ -154,7 +154,7 @@ impl Follower {
         let Some(held) = held.filter(|held| is_up_to_date(library, held)) else {
             let mut options = DownloadOptions { unattended: true, ..self.options.clone() };
             options.origin = options.origin.or_else(|| seen.origin.map(|origin| origin.to_string()));
-            return self.watch.bring(name, options, is_begun).await.map(|()| false);
+            return self.reconciler.bring(name, options, is_begun).await.map(|()| false);
         };
         let is_new = seen.accepted != Some((held.record.origin, held.record.version));
         match &self.hook {
@@ -179,15 +179,15 @@ impl Follower {
     async fn run(&self, hook: &Hook, held: &Entry, seen: &mut FollowState) -> Result<(), DownloadError> {
         let record = &held.record;
         let previous = seen.accepted_of(&record.origin);
-        let (library, name) = (&self.watch.library, record.name.clone());
+        let (library, name) = (&self.reconciler.library, record.name.clone());
         let running = library.begin_hook(&record.name);
         let ended = hook.run(record, &library.shown_path(held), previous, &self.printed).await;
         drop(running);
         let Err(failure) = ended else {
-            let (command, accepted) = (hook.id(), (record.origin, record.version));
-            seen.accepted = Some(accepted);
+            let (command, origin, version) = (hook.id(), record.origin, record.version);
+            seen.accepted = Some((origin, version));
             let note = move |library: &Arc<Library>| {
-                library.catalogue.change_readers([&name], |reader| reader.accept(command, accepted))
+                library.catalogue.change_readers([&name], |reader| reader.accept(command, origin, version))
             };
             return Ok(library.blocking(note).await?);
         };
@@ -201,10 +201,10 @@ impl Follower {
         let (mut why, mut put_back) = (seen.why.clone().unwrap_or_default(), None);
         if let Some(previous) = seen.accepted_of(&refused.origin) {
             let progress = Arc::default();
-            match self.watch.downloader.restore(name, Some(previous), Some(refused), &progress).await {
+            match self.reconciler.downloader.restore(name, Some(previous), Some(refused), &progress).await {
                 Ok(done) => put_back = Some(done.record.version),
                 Err(DownloadError::AlreadyRunning(_)) => {
-                    self.watch.library.until_free(name).await;
+                    self.reconciler.library.until_free(name).await;
                     return Ok(());
                 }
                 Err(DownloadError::Catalogue(CatalogueError::Overtaken(_))) => return Ok(()),
@@ -213,7 +213,7 @@ impl Follower {
             }
         }
         seen.why = None;
-        self.watch.library.tell(Event::Refused { name: name.clone(), version, put_back, why });
+        self.reconciler.library.tell(Event::Refused { name: name.clone(), version, put_back, why });
         Ok(())
     }
 }
@@ -234,9 +234,9 @@ mod tests {
         let config =
             Config { indexers: vec![silent.local_addr().unwrap().into()], ..Config::new(folder.path()) };
         let peer = Peer::spawn(config).await.unwrap();
-        let (watch, printed) = (Arc::clone(&peer.watch), mpsc::channel(1).0);
+        let (reconciler, printed) = (Arc::clone(&peer.reconciler), mpsc::channel(1).0);
         let (keep, keep_max, options) = (None, None, DownloadOptions::default());
-        let follower = Follower { watch, hook: None, printed, keep, keep_max, options };
+        let follower = Follower { reconciler, hook: None, printed, keep, keep_max, options };
         let names = (0..FOLLOWED_MAX).map(|n| FileName::new(&format!("f{n}")).unwrap()).collect();
         let (mut following, mut tried) = (pin!(follower.follow(names)), HashSet::new());
         while tried.len() < 12 {

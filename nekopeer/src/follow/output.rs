@@ -1,4 +1,4 @@
-//! [`Output`]: what the command of a follower prints, as lines for whoever follows and for nobody else.
+//! [`HookOutput`]: what the command of a follower prints, as lines for whoever follows and for nobody else.
 
 use std::mem::take;
 
@@ -21,7 +21,7 @@ const READ_BYTES: usize = 4096;
 
 /// One output of a run, cut into lines for a terminal.
 #[derive(Debug, Default)]
-pub(super) struct Output {
+pub(super) struct HookOutput {
     line: Vec<u8>,
     /// The line is longer than what is shown of it.
     is_cut: bool,
@@ -31,8 +31,8 @@ pub(super) struct Output {
     pub(super) last: String,
 }
 
-impl Output {
-    pub(super) async fn read(&mut self, from: Option<impl AsyncRead + Unpin>, run: &Run<'_>) {
+impl HookOutput {
+    pub(super) async fn read(&mut self, from: Option<impl AsyncRead + Unpin>, run: &HookRun<'_>) {
         let Some(mut from) = from else { return };
         let mut piece = [0; READ_BYTES];
         while let Ok(len @ 1..) = from.read(&mut piece).await {
@@ -74,14 +74,14 @@ impl Output {
 
 /// One run of a command, and what of its output was shown.
 #[derive(Debug)]
-pub(super) struct Run<'a> {
+pub(super) struct HookRun<'a> {
     name: &'a FileName,
     to: &'a mpsc::Sender<Event>,
     /// Lines that were shown, and others.
     counts: Mutex<(usize, u64)>,
 }
 
-impl<'a> Run<'a> {
+impl<'a> HookRun<'a> {
     pub(super) const fn new(name: &'a FileName, to: &'a mpsc::Sender<Event>) -> Self {
         Self { name, to, counts: parking_lot::const_mutex((0, 0)) }
     }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     fn lines(pieces: &[&[u8]]) -> Vec<String> {
-        let (mut lines, mut all) = (Output::default(), Vec::new());
+        let (mut lines, mut all) = (HookOutput::default(), Vec::new());
         for piece in pieces {
             lines.add(piece, |line| all.push(line));
         }
@@ -141,7 +141,7 @@ mod tests {
         let name = FileName::new("f").unwrap();
         for (room, shown) in [(PRINTED_WAITING_MAX, PRINTED_LINES_MAX), (FOLLOWED_MAX + 5, 5)] {
             let (to, mut taken) = mpsc::channel(room);
-            let run = Run::new(&name, &to);
+            let run = HookRun::new(&name, &to);
             (0..PRINTED_LINES_MAX + 7).for_each(|n| run.show(n.to_string()));
             run.end();
             for n in 0..shown {

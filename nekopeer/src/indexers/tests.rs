@@ -19,7 +19,7 @@ use crate::{
     download::DownloadOptions,
     peer::{Peer, PeerHandle},
     publish::PublishOptions,
-    storage::catalogue::{Copy, Entry},
+    storage::catalogue::{Entry, StoredCopy},
 };
 
 const LIMIT: Duration = Duration::from_secs(30);
@@ -38,13 +38,13 @@ async fn indexer(listen: std::net::SocketAddr) -> IndexerHandle {
     Indexer::spawn(config).await.unwrap()
 }
 
-struct Reader {
+struct ReaderPeer {
     folder: TempDir,
     peer: PeerHandle,
     events: broadcast::Receiver<Event>,
 }
 
-impl Reader {
+impl ReaderPeer {
     async fn start(indexer: &IndexerHandle) -> Self {
         Self::start_at(indexer.local_addr()).await
     }
@@ -85,7 +85,7 @@ impl Reader {
         let stamp = Stamp::of(&std::fs::metadata(path).unwrap());
         let path = path.to_owned();
         let entry = Entry { record, path, stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
-        let copy = Copy { entry, manifest: Vec::new(), outboard: Vec::new() };
+        let copy = StoredCopy { entry, manifest: Vec::new(), outboard: Vec::new() };
         self.library().catalogue.put_copy(copy).unwrap();
     }
 
@@ -119,7 +119,7 @@ const OTHER_WHOLE: (bool, bool) = (false, false);
 #[testkit::test]
 async fn part_is_listed_until_its_download_is_given_up() {
     let indexer = indexer(ANY_PORT).await;
-    let reader = Reader::start(&indexer).await;
+    let reader = ReaderPeer::start(&indexer).await;
     reader.indexers().offer_part(&record(1)).await;
     assert_eq!(reader.listed().await, Some((1, vec![OWN_PART])));
     reader.indexers().end_part(&name()).await;
@@ -130,7 +130,7 @@ async fn part_is_listed_until_its_download_is_given_up() {
 #[testkit::test]
 async fn part_becomes_the_whole_when_its_download_is_done() {
     let indexer = indexer(ANY_PORT).await;
-    let (origin, reader) = (Reader::start(&indexer).await, Reader::start(&indexer).await);
+    let (origin, reader) = (ReaderPeer::start(&indexer).await, ReaderPeer::start(&indexer).await);
     let (paths, options) = (vec![origin.write()], PublishOptions::default());
     let mut outcome = origin.peer.publish(paths, options, &Arc::default()).await.unwrap();
     let published = outcome.published.remove(0);
@@ -147,7 +147,7 @@ async fn part_becomes_the_whole_when_its_download_is_done() {
 #[testkit::test]
 async fn older_copy_is_listed_again_when_the_download_of_a_newer_version_is_given_up() {
     let indexer = indexer(ANY_PORT).await;
-    let (reader, viewer) = (Reader::start(&indexer).await, Reader::start(&indexer).await);
+    let (reader, viewer) = (ReaderPeer::start(&indexer).await, ReaderPeer::start(&indexer).await);
     reader.holds(record(1), &reader.write());
     reader.indexers().offer(&[record(1)]).await;
     assert_eq!(reader.listed_for(&viewer).await, Some((1, vec![OWN_WHOLE])));
@@ -165,7 +165,7 @@ async fn older_copy_is_listed_again_when_the_download_of_a_newer_version_is_give
 async fn part_is_registered_again_when_the_indexer_restarts_or_loses_it() {
     let first = indexer(ANY_PORT).await;
     let addr = first.local_addr();
-    let mut reader = Reader::start(&first).await;
+    let mut reader = ReaderPeer::start(&first).await;
     reader.holds(record(1), &reader.write());
     reader.indexers().offer_part(&record(2)).await;
     first.shutdown().await;
@@ -182,7 +182,7 @@ async fn part_is_registered_again_when_the_indexer_restarts_or_loses_it() {
 #[testkit::test]
 async fn part_that_ends_while_it_is_registered_is_not_left_behind() {
     let indexer = indexer(ANY_PORT).await;
-    let reader = Reader::start(&indexer).await;
+    let reader = ReaderPeer::start(&indexer).await;
     let (name, newer) = (name(), record(2));
     let both = async || {
         let indexers = reader.indexers();
@@ -208,7 +208,7 @@ fn version_that_was_to_be_registered_when_the_connection_broke_is_registered_ove
         let indexer = indexer(ANY_PORT).await;
         let (_port, addr) = kept_port();
         let way = Proxy::begin(addr, indexer.local_addr());
-        let mut reader = Reader::start_at(addr).await;
+        let mut reader = ReaderPeer::start_at(addr).await;
         reader.holds(record(1), &reader.write());
         let (free, busy) = std::sync::mpsc::channel::<()>();
         let blocking = tokio::task::spawn_blocking(move || busy.recv());

@@ -11,7 +11,7 @@ use crate::{
         freshness::{CopyState, NoAnswer},
         outdated::Need,
     },
-    storage::catalogue::{CatalogueError, Entry, PageStart, Preference, PreferenceChange, Reader},
+    storage::catalogue::{CatalogueError, Entry, PageStart, Preference, PreferenceChange, ReaderState},
     util::clock,
 };
 
@@ -61,7 +61,7 @@ impl Library {
 
     /// Changes what the reader wants of the copies of `names`; a bound counts at once. Blocking.
     pub(crate) fn prefer(&self, names: &[FileName], change: PreferenceChange) -> Result<(), CatalogueError> {
-        let change = |reader: &mut Reader| reader.preference = change.over(reader.preference);
+        let change = |reader: &mut ReaderState| reader.preference = change.over(reader.preference);
         self.catalogue.change_readers(names, change)?;
         for name in names {
             let Some(entry) = self.catalogue.get(name).filter(|entry| !self.catalogue.is_own(entry)) else {
@@ -249,7 +249,7 @@ mod tests {
     use crate::{
         content::stamp::Stamp,
         library::{events::Event, tests::library},
-        storage::catalogue::Copy,
+        storage::catalogue::StoredCopy,
     };
 
     fn opened() -> (TempDir, Arc<Library>) {
@@ -266,7 +266,7 @@ mod tests {
         let record = record(1, "a", version, |record| record.content = content);
         let stamp = Stamp::of(&std::fs::metadata(&path).unwrap());
         let entry = Entry { record, path, stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
-        let copy = Copy { entry: entry.clone(), manifest: Vec::new(), outboard: Vec::new() };
+        let copy = StoredCopy { entry: entry.clone(), manifest: Vec::new(), outboard: Vec::new() };
         library.catalogue.put_copy(copy).unwrap();
         entry
     }

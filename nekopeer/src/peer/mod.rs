@@ -41,7 +41,7 @@ use crate::{
         share_folder::ShareFolder,
     },
     util::{tasks::blocking, throttle::Throttle},
-    watch::Watch,
+    watch::Reconciler,
 };
 
 /// Why a peer did not start. Nothing is left running.
@@ -109,7 +109,7 @@ pub struct PeerHandle {
     pub(crate) peers: Arc<Peers>,
     pub(crate) downloader: Arc<Downloader>,
     pub(crate) publisher: Arc<Publisher>,
-    pub(crate) watch: Arc<Watch>,
+    pub(crate) reconciler: Arc<Reconciler>,
     throttle: Arc<Throttle>,
     local_addr: Option<SocketAddr>,
     pub(crate) figures: Arc<Figures>,
@@ -167,7 +167,7 @@ impl Peer {
         let downloader =
             Downloader::new(&library, &indexers, &peers, &endpoint, partial, &throttle, on_stale);
         let publisher = Publisher::new(&library, &indexers, &peers, config.policy);
-        let watch = Arc::new(Watch {
+        let reconciler = Arc::new(Reconciler {
             library: Arc::clone(&library),
             indexers: Arc::clone(&indexers),
             peers: Arc::clone(&peers),
@@ -186,7 +186,7 @@ impl Peer {
             serving
         });
         let figures = Figures::new(endpoint.budget(), &library, serving);
-        tasks.spawn_until_stop(Arc::clone(&watch).run());
+        tasks.spawn_until_stop(Arc::clone(&reconciler).run());
         let first_events = Mutex::new(Some(first_events));
         Ok(PeerHandle {
             library,
@@ -194,7 +194,7 @@ impl Peer {
             peers,
             downloader,
             publisher,
-            watch,
+            reconciler,
             throttle,
             local_addr,
             figures,

@@ -15,7 +15,7 @@ use walkdir::{DirEntry, WalkDir};
 use super::{
     PublishOutcome,
     error::PublishError,
-    tree::{Base, Tree, may_be_shared},
+    tree::{Base, PublishedTree, may_be_shared},
 };
 use crate::{
     library::{ENTRIES_AT_ONCE, Library},
@@ -75,10 +75,12 @@ pub(super) fn list_files(
 ) -> Result<Vec<Listed>, PublishError> {
     let mut files = Vec::new();
     for path in paths {
-        let tree = Tree::of(library, &path, name, rules)?;
+        let tree = PublishedTree::of(library, &path, name, rules)?;
         if tree.is_excluded() {
             let is_folder = matches!(tree.base, Base::Folder(_));
-            outcome.skipped.push(skipped(library, &tree, tree.root(), (SkipCause::Excluded, is_folder)));
+            let is_published = is_published(library, &tree, tree.root(), is_folder);
+            let (path, cause) = (tree.root().to_owned(), SkipCause::Excluded);
+            outcome.skipped.push(Skipped { path, cause, is_folder, is_published });
             continue;
         }
         list_tree(library, &tree, &mut files, outcome)?;
@@ -92,7 +94,7 @@ pub(super) fn list_files(
 /// The same, of one tree; a file may be listed twice.
 pub(crate) fn list_tree(
     library: &Library,
-    tree: &Tree,
+    tree: &PublishedTree,
     files: &mut Vec<Listed>,
     outcome: &mut PublishOutcome,
 ) -> Result<(), PublishError> {
@@ -147,7 +149,7 @@ fn in_order(a: &OsStr, b: &OsStr) -> Ordering {
 /// go to `outcome` with all else that is left out.
 fn list_folder(
     library: &Library,
-    tree: &Tree,
+    tree: &PublishedTree,
     prefix: &Path,
     files: &mut Vec<Listed>,
     outcome: &mut PublishOutcome,
@@ -172,7 +174,8 @@ fn list_folder(
         let (path, is_folder) = (entry.path(), entry.file_type().is_dir());
         let is_left_out = match look(filter, &entry, &mut ignores) {
             Ok(Some(cause)) => {
-                outcome.skipped.push(skipped(library, tree, path, (cause, is_folder)));
+                let is_published = is_published(library, tree, path, is_folder);
+                outcome.skipped.push(Skipped { path: path.to_owned(), cause, is_folder, is_published });
                 true
             }
             Ok(None) => filter.is_own(path) || copies.iter().any(|(_, copy)| path == copy),
@@ -233,21 +236,21 @@ fn look(filter: &Filter, entry: &DirEntry, ignores: &mut Ignores) -> Result<Opti
     })
 }
 
-fn skipped(library: &Library, tree: &Tree, path: &Path, (cause, is_folder): (SkipCause, bool)) -> Skipped {
+/// Whether something at `path`, or below it, is published.
+fn is_published(library: &Library, tree: &PublishedTree, path: &Path, is_folder: bool) -> bool {
     let catalogue = &library.catalogue;
     let is_own = |name: &FileName| {
         let entry = catalogue.get(name).filter(|entry| catalogue.is_own(entry));
         entry.is_some_and(|entry| entry.path.starts_with(path))
     };
-    let is_published = match tree.name_of(path) {
+    match tree.name_of(path) {
         Some(Ok(name)) if is_folder => {
             let below = catalogue.names_below(&name, ENTRIES_AT_ONCE).unwrap_or_default();
             below.iter().any(is_own)
         }
         Some(Ok(name)) => is_own(&name),
         _ => false,
-    };
-    Skipped { path: path.to_owned(), cause, is_folder, is_published }
+    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::DropGuard;
 
 pub(crate) use self::read_files::What;
-use self::{asking::Asking, read_files::Stored};
+use self::{asking::Asking, read_files::StoredBatch};
 pub use self::{error::PublishError, policy::PolicyChange};
 use crate::{
     indexers::Indexers,
@@ -186,8 +186,8 @@ impl Publisher {
     }
 
     /// Announces what was stored, once its numbers stand.
-    async fn announced(&self, stored: Stored) -> PublishOutcome {
-        let Stored { mut outcome, newer, settling } = stored;
+    async fn announced(&self, stored: StoredBatch) -> PublishOutcome {
+        let StoredBatch { mut outcome, newer, settling } = stored;
         if self.library.is_serving && !(outcome.published.is_empty() && outcome.unchanged.is_empty()) {
             self.settle(&mut outcome, &settling).await;
             drop(settling); // before others are told: what an indexer lists later is spread by the indexers

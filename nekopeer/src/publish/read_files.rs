@@ -15,7 +15,7 @@ use super::{
     asking::{ASKING_MAX, Asked, Asking},
     error::PublishError,
     listing::{Listed, NamedFile, list_files},
-    tree::Tree,
+    tree::PublishedTree,
 };
 use crate::{
     content::{
@@ -67,7 +67,7 @@ struct Unknown {
 /// Files that were read, and the names that the network was asked for.
 type Batch = (Vec<(NamedFile, Seen)>, Asked);
 
-struct Reader<'a> {
+struct FileReader<'a> {
     library: &'a Arc<Library>,
     asking: &'a Asking,
     policy: PolicyChange,
@@ -82,7 +82,7 @@ struct Reader<'a> {
     failure: OnceLock<Arc<CatalogueError>>,
 }
 
-pub(super) struct Stored {
+pub(super) struct StoredBatch {
     pub(super) outcome: PublishOutcome,
     /// The newer versions of unchanged files that the network knows.
     pub(super) newer: Vec<VerifiedRecord>,
@@ -97,7 +97,7 @@ pub(super) fn read_and_store(
     what: What,
     (policy, default): (PolicyChange, Policy),
     (progress, stop): (&Progress, &CancellationToken),
-    mut each: impl FnMut(Stored),
+    mut each: impl FnMut(StoredBatch),
 ) -> Result<(), PublishError> {
     let mut outcome = PublishOutcome::default();
     let mut expected = HashMap::new();
@@ -107,16 +107,15 @@ pub(super) fn read_and_store(
             list_files(library, paths, name.as_ref(), Some(&rules), &mut outcome)?
         }
         What::Set(paths, name, rules, keeps_unshared) => {
-            let (name, folder, filter) = Tree::of_set(library, &paths, name, &rules)?;
+            let (name, filter) = PublishedTree::of_set(library, &paths, name, &rules)?;
             if keeps_unshared && library.catalogue.get_stated(&name).is_some_and(|set| set.is_unshared()) {
                 return Ok(());
             }
-            let sets::Folded { path, file, skipped } =
-                sets::fold(library, &name, (&folder, &filter), (progress, stop))?;
+            let sets::Folded { path, file, skipped } = sets::fold(library, &name, &filter, progress, stop)?;
             let size = file.metadata().map_or(0, |metadata| metadata.len());
             outcome.skipped = skipped;
             folded = Some(file);
-            let (name, _) = set.insert((name, folder));
+            let (name, _) = set.insert((name, filter.root));
             vec![Listed::new(name.clone(), &path, size)]
         }
         What::Seen(files) => {
@@ -130,10 +129,10 @@ pub(super) fn read_and_store(
         }
     };
     progress.set_total(progress.done() + files.iter().map(|file| file.size).sum::<u64>());
-    each(Stored { outcome, newer: Vec::new(), settling: library.settle(Vec::new()) });
+    each(StoredBatch { outcome, newer: Vec::new(), settling: library.settle(Vec::new()) });
     let failure = OnceLock::new();
     let is_set = set.is_some();
-    let reader = Reader { library, asking, policy, default, is_set, expected, progress, stop, failure };
+    let reader = FileReader { library, asking, policy, default, is_set, expected, progress, stop, failure };
     std::thread::scope(|scope| {
         let (sender, receiver) = mpsc::sync_channel(BATCHES_WAITING_MAX);
         let reader = &reader;
@@ -174,7 +173,7 @@ fn next_batch(files: &mut std::iter::Peekable<impl Iterator<Item = Listed>>) -> 
     batch
 }
 
-impl Reader<'_> {
+impl FileReader<'_> {
     /// Reads small files concurrently, one core each; then large files one by one, each on all cores.
     /// Meanwhile the network is asked for their names.
     fn look_at_all(&self, batch: Vec<Listed>) -> Batch {
@@ -319,10 +318,10 @@ fn not_stored(path: &Path, source: &Arc<CatalogueError>) -> PublishError {
 
 /// Stores a batch. Files that fail do not keep the others from being stored.
 fn store(
-    reader: &Reader<'_>,
+    reader: &FileReader<'_>,
     batch: Vec<(NamedFile, Seen)>,
     mut known: HashMap<FileName, VerifiedRecord>,
-) -> Stored {
+) -> StoredBatch {
     let (mut outcome, mut newer) = (PublishOutcome::default(), Vec::new());
     let mut drafts = Vec::new();
     // For each file that is neither a copy nor failed: its record, or the path of the next draft.
@@ -374,7 +373,7 @@ fn store(
         }
     }
     reader.library.note_intact(outcome.published.iter().chain(&outcome.unchanged));
-    Stored { outcome, newer, settling }
+    StoredBatch { outcome, newer, settling }
 }
 
 #[cfg(test)]
@@ -409,7 +408,7 @@ mod tests {
         let (name, asking) = (FileName::new("a").unwrap(), Asking::new(&publisher.indexers));
         let publish = move |library: &Arc<Library>| {
             let (progress, stop) = (Progress::default(), CancellationToken::new());
-            let reader = Reader {
+            let reader = FileReader {
                 library,
                 asking: &asking,
                 policy: PolicyChange::default(),
@@ -426,7 +425,7 @@ mod tests {
             };
             let (older, newer) = (read("older"), read("newer!"));
             let stored = [newer, older].map(|batch| store(&reader, batch, HashMap::new()));
-            stored.map(|Stored { outcome: PublishOutcome { published, unchanged, .. }, .. }| {
+            stored.map(|StoredBatch { outcome: PublishOutcome { published, unchanged, .. }, .. }| {
                 let sizes = |records: Vec<VerifiedRecord>| -> Vec<u64> {
                     records.iter().map(|record| record.size).collect()
                 };

@@ -1,4 +1,4 @@
-//! [`Tree`]: a path that is published, and the names of what is at it and below it.
+//! [`PublishedTree`]: a path that is published, and the names of what is at it and below it.
 
 use std::path::{Path, PathBuf};
 
@@ -13,9 +13,7 @@ use crate::{
 
 /// A file, or a folder with all that is below it.
 #[derive(Clone, Debug)]
-pub(crate) struct Tree {
-    /// Its absolute path, without symbolic links.
-    root: PathBuf,
+pub(crate) struct PublishedTree {
     pub(super) base: Base,
     pub(crate) filter: Filter,
 }
@@ -36,7 +34,7 @@ pub(super) fn may_be_shared(library: &Library, name: FileName) -> Result<FileNam
     }
 }
 
-impl Tree {
+impl PublishedTree {
     /// What is at `path`, as a file under `name` if one is given; without rules, all that is below it. Blocking.
     pub(crate) fn of(
         library: &Library,
@@ -66,38 +64,38 @@ impl Tree {
                 Base::File(name.map_err(|source| PublishError::Name { path: path.to_owned(), source })?)
             }
         };
-        Ok(Self { root, base, filter })
+        Ok(Self { base, filter })
     }
 
-    /// The folder at the only one of `paths`, what of it is published, and the name of the set that it becomes. Blocking.
+    /// What is published of the folder at the only one of `paths`, and the name of the set that it becomes. Blocking.
     pub(crate) fn of_set(
         library: &Library,
         paths: &[PathBuf],
         name: Option<FileName>,
         rules: &Rules,
-    ) -> Result<(FileName, PathBuf, Filter), PublishError> {
+    ) -> Result<(FileName, Filter), PublishError> {
         let [path] = paths else {
             return Err(SetError::NotOne(paths.len()).into());
         };
-        let Self { root, base: Base::Folder(prefix), filter } = Self::of(library, path, None, Some(rules))?
-        else {
+        let Self { base: Base::Folder(prefix), filter } = Self::of(library, path, None, Some(rules))? else {
             return Err(SetError::NotAFolder(path.clone()).into());
         };
         let name = name.map_or_else(|| FileName::from_path(&prefix), Ok);
         let name = name.and_then(|name| may_be_shared(library, name));
         let name = name.map_err(|source| PublishError::Name { path: path.clone(), source })?;
-        Ok((name, root, filter))
+        Ok((name, filter))
     }
 
+    /// Its absolute path, without symbolic links.
     pub(crate) fn root(&self) -> &Path {
-        &self.root
+        &self.filter.root
     }
 
     /// The folder that has to be there: itself, or that of the file.
     pub(crate) fn folder(&self) -> &Path {
         match self.base {
-            Base::Folder(_) => &self.root,
-            Base::File(_) => self.root.parent().unwrap_or(&self.root),
+            Base::Folder(_) => self.root(),
+            Base::File(_) => self.root().parent().unwrap_or(self.root()),
         }
     }
 
@@ -115,8 +113,8 @@ impl Tree {
     /// Whether `path`, which is absolute, is the path itself or below it, and is not this program's own. Rules do not count:
     /// it may have been published before.
     pub(crate) fn covers(&self, path: &Path) -> bool {
-        match (&self.base, path.strip_prefix(&self.root)) {
-            (Base::File(_), _) => path == self.root,
+        match (&self.base, path.strip_prefix(self.root())) {
+            (Base::File(_), _) => path == self.root(),
             (Base::Folder(_), Ok(_)) => !self.filter.is_own(path),
             (Base::Folder(_), Err(_)) => false,
         }
@@ -128,7 +126,7 @@ impl Tree {
             _ if !self.covers(path) => None,
             Base::File(name) => Some(Ok(name.clone())),
             Base::Folder(prefix) => {
-                let below = path.strip_prefix(&self.root).ok()?;
+                let below = path.strip_prefix(self.root()).ok()?;
                 Some(FileName::from_path(&prefix.join(below)))
             }
         }

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
 use nekoproto::{
-    FileName, Held, Holder, List, Numbered, PeerService, Records, Refusal, SignedRecord, Verdict, Version,
+    Held, Holder, List, Numbered, PeerService, Records, Refusal, SignedRecord, Verdict,
     clock::unix_ms,
     limits::BATCH_MAX,
     transport::{Endpoint, Remote, rendezvous::Token, slots::SlotOwner},
@@ -91,7 +91,7 @@ pub(super) fn confirm(library: &Library, remote: &Remote, held: &Held) -> Result
             let holder = Holder::new(remote.node, addr);
             library.readers.lock().heard(known, holder, unix_ms());
             if verdict == Verdict::Current {
-                subscribe(library, known, holder, clock::now());
+                subscribe(library, held, holder, clock::now());
             }
         }
         // A command that does not serve: its reader may be known.
@@ -107,10 +107,10 @@ fn verdict(library: &Library, held: &Held) -> Result<Verdict, CatalogueError> {
     Ok(state::verdict::verdict(own, held, |newest| library.hands_out(newest)))
 }
 
-fn subscribe(library: &Library, known: (&FileName, Version), holder: Holder, now: Instant) {
-    let Some(entry) = library.catalogue.get_stated(known.0) else { return };
+fn subscribe(library: &Library, held: &Held, holder: Holder, now: Instant) {
+    let Some(entry) = library.catalogue.get_stated(&held.name) else { return };
     if entry.record.policy.pushes() {
-        library.subscribers.subscribe(known, holder, entry.record.policy.bound(), now);
+        library.subscribers.subscribe(&held.name, held.version, holder, entry.record.policy.bound(), now);
         library.counters.leases.inc();
     }
 }

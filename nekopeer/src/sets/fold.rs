@@ -61,8 +61,8 @@ pub(crate) struct Fingerprint {
     pub(crate) disks: Option<usize>,
 }
 
-pub(crate) fn fingerprint(folder: &Path, filter: &Filter) -> Fingerprint {
-    let (mut hasher, found) = (blake3::Hasher::new(), find(folder, filter));
+pub(crate) fn fingerprint(filter: &Filter) -> Fingerprint {
+    let (mut hasher, found) = (blake3::Hasher::new(), find(filter));
     match &found {
         Ok(found) => found.files.iter().for_each(|file| {
             hasher.update(format!("{file:?}").as_bytes());
@@ -74,25 +74,24 @@ pub(crate) fn fingerprint(folder: &Path, filter: &Filter) -> Fingerprint {
     Fingerprint { hash: hasher.finalize(), disks: found.ok().map(|found| found.disks.len()) }
 }
 
-/// Writes the set of all files below `folder`, an absolute path without links, to `out`, but for what the filter skips, which is
-/// returned too. A link to a file of the folder counts as a file. `None` if something changed meanwhile. Blocking.
+/// Writes the set of all files below the filter's folder to `out`, but for what it skips, which is returned too. A link to a
+/// file of the folder counts as a file. `None` if something changed meanwhile. Blocking.
 pub(super) fn fold(
-    folder: &Path,
     filter: &Filter,
     out: &mut impl Write,
-    (progress, stop): (&Progress, &CancellationToken),
+    progress: &Progress,
+    stop: &CancellationToken,
 ) -> Result<Option<(Index, Vec<Skipped>)>, SetError> {
-    let FolderFiles { files, skipped, .. } = find(folder, filter)?;
+    let FolderFiles { files, skipped, .. } = find(filter)?;
     progress.set_total(progress.done() + 2 * files.iter().map(|file| file.stamp.size()).sum::<u64>());
     let mut members = Vec::with_capacity(files.len());
     let mut buffer = vec![0; READ_BYTES];
     for file in &files {
-        let content = copy(file, out, &mut buffer, (progress, stop))?;
-        let Some(content) = content else { return Ok(None) };
+        let Some(content) = copy(file, out, &mut buffer, progress, stop)? else { return Ok(None) };
         let (path, size, is_executable) = (file.path.clone(), file.stamp.size(), file.is_executable);
         members.push(Member { path, size, is_executable, content });
     }
-    if find(folder, filter)?.files != files {
+    if find(filter)?.files != files {
         return Ok(None);
     }
     let index = Index::new(members)?;
@@ -100,7 +99,8 @@ pub(super) fn fold(
     Ok(Some((index, skipped)))
 }
 
-fn find(folder: &Path, filter: &Filter) -> Result<FolderFiles, SetError> {
+fn find(filter: &Filter) -> Result<FolderFiles, SetError> {
+    let folder = filter.root.as_path();
     let unreadable = |error: walkdir::Error| {
         let path = error.path().unwrap_or(folder).to_owned();
         SetError::Unreadable { path, source: error.into() }
@@ -128,7 +128,7 @@ fn find(folder: &Path, filter: &Filter) -> Result<FolderFiles, SetError> {
                 found.disks.insert(entry.metadata().map_err(unreadable)?.dev());
                 continue;
             }
-            kind if kind.is_symlink() => target(folder, filter, path)?,
+            kind if kind.is_symlink() => target(filter, path)?,
             _ => (path.to_owned(), entry.metadata().map_err(unreadable)?),
         };
         if !metadata.is_file() {
@@ -149,14 +149,14 @@ fn find(folder: &Path, filter: &Filter) -> Result<FolderFiles, SetError> {
 }
 
 /// The file of the folder that the link at `path` leads to.
-fn target(folder: &Path, filter: &Filter, path: &Path) -> Result<(PathBuf, Metadata), SetError> {
+fn target(filter: &Filter, path: &Path) -> Result<(PathBuf, Metadata), SetError> {
     let not_a_file = |what| SetError::NotAFile { path: path.to_owned(), what };
     let at = path.canonicalize().map_err(|_| not_a_file("a link that leads nowhere"))?;
     let metadata = at.metadata().map_err(|_| not_a_file("a link that leads nowhere"))?;
     if !metadata.is_file() {
         return Err(not_a_file("a link to something that is no file"));
     }
-    if !at.starts_with(folder) || filter.is_own(&at) {
+    if !at.starts_with(&filter.root) || filter.is_own(&at) {
         return Err(not_a_file("a link out of the folder"));
     }
     Ok((at, metadata))
@@ -167,7 +167,8 @@ fn copy(
     file: &FoundFile,
     out: &mut impl Write,
     buffer: &mut [u8],
-    (progress, stop): (&Progress, &CancellationToken),
+    progress: &Progress,
+    stop: &CancellationToken,
 ) -> Result<Option<ContentHash>, SetError> {
     let unreadable = |source| SetError::Unreadable { path: file.at.clone(), source };
     let is_as_found = |open: &File| Ok(Stamp::of(&open.metadata()?) == file.stamp);

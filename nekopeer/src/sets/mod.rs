@@ -77,13 +77,14 @@ pub(crate) struct Folded {
     pub(crate) skipped: Vec<Skipped>,
 }
 
-/// Makes the one file of a set of a folder, to be published as `name`, without what the filter skips. The one that is
+/// Makes the one file of a set of the filter's folder, without what that skips, to be published as `name`. The one that is
 /// published stays. Blocking.
 pub(crate) fn fold(
     library: &Library,
     name: &FileName,
-    (folder, filter): (&Path, &Filter),
-    (progress, stop): (&Progress, &CancellationToken),
+    filter: &Filter,
+    progress: &Progress,
+    stop: &CancellationToken,
 ) -> Result<Folded, SetError> {
     let files = files(library)?;
     for attempt in 0..TRIES {
@@ -92,8 +93,7 @@ pub(crate) fn fold(
         }
         let mut out =
             BufWriter::new(NamedTempFile::with_prefix_in(TEMPORARY, &files).map_err(SetError::Write)?);
-        let folded = fold::fold(folder, filter, &mut out, (progress, stop))?;
-        let Some((index, skipped)) = folded else { continue };
+        let Some((index, skipped)) = fold::fold(filter, &mut out, progress, stop)? else { continue };
         // The index has the hash of each file: what has the same is the same.
         let path = files.join(format!("{}-{}", digits(name), index.digits()?));
         if let Some(there) = published(library, name, &path)? {
@@ -105,7 +105,7 @@ pub(crate) fn fold(
         sync_folder(&files);
         return Ok(Folded { path, file, skipped });
     }
-    Err(SetError::KeepsChanging(folder.to_owned()))
+    Err(SetError::KeepsChanging(filter.root.clone()))
 }
 
 /// The file at `path`, which nobody removes until it is closed, if that is published as `name`, unchanged.
@@ -181,10 +181,11 @@ pub(crate) async fn bring_to_place(
     library: &Arc<Library>,
     name: &FileName,
     output: Option<PathBuf>,
-    (force, stop): (bool, &CancellationToken),
+    force: bool,
+    stop: &CancellationToken,
 ) -> Result<PathBuf, SetError> {
     let (name, stop) = (name.clone(), stop.clone());
-    let unfold = move |library: &Arc<Library>| unfold(library, &name, output.as_deref(), (force, &stop));
+    let unfold = move |library: &Arc<Library>| unfold(library, &name, output.as_deref(), force, &stop);
     let (path, is_changed) = library.blocking(unfold).await?;
     if is_changed {
         sweep_later(library);
@@ -206,7 +207,8 @@ fn unfold(
     library: &Library,
     name: &FileName,
     output: Option<&Path>,
-    (force, stop): (bool, &CancellationToken),
+    force: bool,
+    stop: &CancellationToken,
 ) -> Result<(PathBuf, bool), SetError> {
     let damaged = || SetError::Damaged(name.clone());
     let _replacing = library.catalogue.replacing(name); // one that was dropped may still end
@@ -227,7 +229,7 @@ fn unfold(
     let new = stage.new_folder()?;
     let put = || {
         let before = tree.as_ref().map(|tree| (path.as_path(), tree));
-        let files = unfold::unfold((&file, &index), &new, before, stop)?;
+        let files = unfold::unfold(&file, &index, &new, before, stop)?;
         let made = Tree { content: entry.record.content, folder: FolderId::of(&new)?, files };
         let replaced = tree.clone().map(|tree| Replaced::new(path.clone(), tree, force));
         stage.exchange(made.folder, replaced.as_ref())?;
@@ -274,7 +276,7 @@ pub(crate) fn settle(library: &Arc<Library>) {
         };
         let Some(_reserved) = library.reserve(&name, &Arc::default()) else { continue }; // a download brings it there
         let (output, stop) = (output_of(library, &held), &library.tasks.stop);
-        if let Err(error) = unfold(library, &name, output.as_deref(), (false, stop)) {
+        if let Err(error) = unfold(library, &name, output.as_deref(), false, stop) {
             tracing::warn!(%name, %error, "the folder of a set is not the version that is held");
         }
     }

@@ -19,7 +19,7 @@ use super::*;
 use crate::{
     content::{chunker::chunk_file, stamp::now_ns},
     library::tests::library,
-    storage::catalogue::Copy,
+    storage::catalogue::StoredCopy,
 };
 
 const SET: &str = "model";
@@ -76,9 +76,9 @@ impl Two {
     /// The folder of the origin as the bytes of a set.
     fn folded(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let quiet = (&Progress::default(), &CancellationToken::new());
+        let (progress, stop) = (Progress::default(), CancellationToken::new());
         let folder = self.origin.path().canonicalize().unwrap();
-        let index = fold::fold(&folder, &all_of(&folder), &mut bytes, quiet).unwrap();
+        let index = fold::fold(&all_of(&folder), &mut bytes, &progress, &stop).unwrap();
         assert!(index.is_some(), "nothing changes meanwhile");
         bytes
     }
@@ -95,12 +95,12 @@ impl Two {
         });
         let stamp = chunked.stamp;
         let entry = Entry { record, path, stamp, hashed_at_ns: now_ns(), newest: None, origin_addr: None };
-        let copy = Copy { entry, manifest: chunked.manifest, outboard: chunked.outboard };
+        let copy = StoredCopy { entry, manifest: chunked.manifest, outboard: chunked.outboard };
         self.library.catalogue.put_copy(copy).unwrap();
     }
 
     fn unfold(&self, force: bool) -> Result<PathBuf, SetError> {
-        unfold(&self.library, &name(), None, (force, &CancellationToken::new())).map(|(path, _)| path)
+        unfold(&self.library, &name(), None, force, &CancellationToken::new()).map(|(path, _)| path)
     }
 
     fn place(&self) -> PathBuf {
@@ -157,7 +157,7 @@ fn folder_arrives_as_it_was_and_what_stays_the_same_is_on_disk_once() {
     assert!(is_in_place(&two.library, &two.library.catalogue.get(&name()).unwrap()));
 }
 
-type Change = fn(&Path);
+type Edit = fn(&Path);
 
 #[test]
 fn what_somebody_put_or_changed_there_is_not_replaced_unless_forced() {
@@ -174,7 +174,7 @@ fn what_somebody_put_or_changed_there_is_not_replaced_unless_forced() {
     two.unfold(false).unwrap();
 
     two.hold_a("2");
-    let changes: [(&str, Change); 5] = [
+    let changes: [(&str, Edit); 5] = [
         ("a", |place| fs::write(place.join("a"), "mine").unwrap()),
         ("mine", |place| fs::write(place.join("mine"), "mine").unwrap()),
         ("b", |place| fs::remove_file(place.join("b")).unwrap()),
@@ -215,7 +215,7 @@ impl Two {
         let file = open_file(&entry.path).unwrap();
         let index = Index::read(&file, entry.record.size).unwrap();
         let new = stage.new_folder().unwrap();
-        let files = unfold::unfold((&file, &index), &new, None, &CancellationToken::new()).unwrap();
+        let files = unfold::unfold(&file, &index, &new, None, &CancellationToken::new()).unwrap();
         let made = Tree { content: entry.record.content, folder: FolderId::of(&new).unwrap(), files };
         let before = before.of(there).unwrap().clone();
         let replaced = Replaced::new(self.place(), before.clone(), false);
@@ -333,8 +333,8 @@ impl Two {
     fn fold(&self, text: &str) -> (PathBuf, File) {
         self.write("own", text);
         let folder = self.origin.path().canonicalize().unwrap();
-        let quiet = (&Progress::default(), &CancellationToken::new());
-        let folded = super::fold(&self.library, &name(), (&folder, &all_of(&folder)), quiet).unwrap();
+        let (progress, stop) = (Progress::default(), CancellationToken::new());
+        let folded = super::fold(&self.library, &name(), &all_of(&folder), &progress, &stop).unwrap();
         (folded.path, folded.file)
     }
 }
@@ -396,8 +396,8 @@ fn folder_that_cannot_be_a_set_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().canonicalize().unwrap();
     let fold = || {
-        let quiet = (&Progress::default(), &CancellationToken::new());
-        fold::fold(&root, &all_of(&root), &mut Vec::new(), quiet)
+        let (progress, stop) = (Progress::default(), CancellationToken::new());
+        fold::fold(&all_of(&root), &mut Vec::new(), &progress, &stop)
     };
     assert!(matches!(fold(), Err(SetError::Bad(BadSet::Empty))));
     for (target, why) in

@@ -28,7 +28,8 @@ const READ_BYTES: usize = 1024 * 1024;
 /// Makes `folder` of the set in `pack`. A file that `before` has, in its own folder, gets a second name there instead of a
 /// second place on the disk. What is made is durable. Returns the files. Blocking.
 pub(super) fn unfold(
-    (pack, index): (&File, &Index),
+    pack: &File,
+    index: &Index,
     folder: &Path,
     before: Option<(&Path, &Tree)>,
     stop: &CancellationToken,
@@ -43,8 +44,8 @@ pub(super) fn unfold(
             fs::create_dir_all(parent).map_err(|error| failed(parent, error))?;
             made = Some(parent.to_owned());
         }
-        if !before.is_some_and(|before| link(before, member, &path)) {
-            write((pack, at), member, &path, &mut buffer, stop)?;
+        if !before.is_some_and(|(before, tree)| link(before, tree, member, &path)) {
+            write(pack, at, member, &path, &mut buffer, stop)?;
         }
         at += member.size;
     }
@@ -63,7 +64,7 @@ pub(super) fn unfold(
 }
 
 /// Gives the file of the version before the name `path` too, if it is that of `member`.
-fn link((folder, tree): (&Path, &Tree), member: &Member, path: &Path) -> bool {
+fn link(folder: &Path, tree: &Tree, member: &Member, path: &Path) -> bool {
     let Some(file) = tree.file(&member.path) else { return false };
     if (file.content, file.is_executable) != (member.content, member.is_executable) {
         return false;
@@ -82,7 +83,8 @@ fn link((folder, tree): (&Path, &Tree), member: &Member, path: &Path) -> bool {
 
 /// Writes the bytes of `member`, which are at `at`.
 fn write(
-    (pack, mut at): (&File, u64),
+    pack: &File,
+    mut at: u64,
     member: &Member,
     path: &Path,
     buffer: &mut [u8],

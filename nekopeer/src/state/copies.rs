@@ -21,12 +21,12 @@ const ASKED: Limits = Limits { all: 64, doubtful: 48, each: 1, names: ASKED_MAX 
 /// Invariant: each copy waits in `queue` for the time of its next question.
 #[derive(Debug)]
 pub(crate) struct Copies {
-    copies: HashMap<FileName, Copy>,
+    copies: HashMap<FileName, WatchedCopy>,
     queue: Queue,
 }
 
 #[derive(Debug)]
-struct Copy {
+struct WatchedCopy {
     origin: u32,
     state: CopyState,
 }
@@ -55,11 +55,11 @@ impl Copies {
         self.remove(name);
         let origin = self.queue.index(origin);
         self.queue.add(origin, (Some(state.ask_at()), name.clone()));
-        self.copies.insert(name.clone(), Copy { origin, state });
+        self.copies.insert(name.clone(), WatchedCopy { origin, state });
     }
 
     pub(crate) fn remove(&mut self, name: &FileName) {
-        let Some((name, Copy { origin, state })) = self.copies.remove_entry(name) else { return };
+        let Some((name, WatchedCopy { origin, state })) = self.copies.remove_entry(name) else { return };
         self.queue.remove(origin, &(Some(state.ask_at()), name));
     }
 

@@ -47,13 +47,13 @@ pub(crate) enum Ended {
 /// The outdated copies that wait for an attempt, or have one.
 #[derive(Debug)]
 pub(crate) struct Outdated {
-    names: HashMap<FileName, Copy>,
+    names: HashMap<FileName, OutdatedCopy>,
     /// Those who wait for each kind of [`TURNS`]; a name may wait for several.
     queues: [Queue; 3],
 }
 
 #[derive(Debug)]
-struct Copy {
+struct OutdatedCopy {
     need: Need,
     state: State,
     failures: u32,
@@ -79,7 +79,7 @@ impl Outdated {
     /// There is news: the copy of `name` is outdated. It is tried as soon as its origin has a turn.
     pub(crate) fn add(&mut self, name: FileName, need: Need) {
         match self.names.get_mut(&name) {
-            Some(Copy { need: known, state: State::Running { news, .. }, .. }) => {
+            Some(OutdatedCopy { need: known, state: State::Running { news, .. }, .. }) => {
                 (*news, *known) = (true, Need { origin: known.origin, ..need });
                 return;
             }
@@ -88,7 +88,7 @@ impl Outdated {
             }
             None => {}
         }
-        self.wait(name, Copy { need, state: State::Waiting(None), failures: 0 });
+        self.wait(name, OutdatedCopy { need, state: State::Waiting(None), failures: 0 });
     }
 
     /// The names of which an attempt begins now; [`ended`](Self::ended) is to be called for each.
@@ -109,7 +109,7 @@ impl Outdated {
 
     /// The first names that wait for a turn, and not for the end of a pause.
     pub(crate) fn waiting(&self, now: Instant) -> Vec<FileName> {
-        let waits = |copy: &Copy| matches!(copy.state, State::Waiting(at) if at <= Some(now));
+        let waits = |copy: &OutdatedCopy| matches!(copy.state, State::Waiting(at) if at <= Some(now));
         let mut names: Vec<_> = self.names.iter().filter(|(_, copy)| waits(copy)).collect();
         names.sort_unstable_by_key(|(name, _)| *name);
         names.into_iter().take(WAITING_SHOWN_MAX).map(|(name, _)| name.clone()).collect()
@@ -123,7 +123,7 @@ impl Outdated {
         let origin = copy.need.origin;
         let is_first = matches!(how, Ended::Failed | Ended::Blocked | Ended::GivenUp) && copy.failures == 0;
         if news || how == Ended::Outdated {
-            self.wait(name.clone(), Copy { state: State::Waiting(None), failures: 0, ..copy });
+            self.wait(name.clone(), OutdatedCopy { state: State::Waiting(None), failures: 0, ..copy });
         } else if matches!(how, Ended::InUse | Ended::Failed | Ended::Blocked) {
             copy.state = State::Waiting(Some(now + pause(copy.failures, random)));
             copy.failures = copy.failures.saturating_add(u32::from(how != Ended::InUse));
@@ -144,13 +144,13 @@ impl Outdated {
         self.queues.iter().filter_map(|queue| queue.next_at(now)).min()
     }
 
-    fn wait(&mut self, name: FileName, copy: Copy) {
+    fn wait(&mut self, name: FileName, copy: OutdatedCopy) {
         copy.line_up(&mut self.queues, &name, Queue::add);
         self.names.insert(name, copy);
     }
 }
 
-impl Copy {
+impl OutdatedCopy {
     /// Changes the queues for each kind of turn for which it waits.
     fn line_up(&self, queues: &mut [Queue; 3], name: &FileName, change: impl Fn(&mut Queue, u32, Waiting)) {
         let State::Waiting(at) = self.state else { return };

@@ -37,14 +37,14 @@ pub(super) struct Queue {
     pub(super) origins: Slab<Origin>,
     indexes: HashMap<NodeId, u32>,
     /// Those that answered last, and the doubtful ones: by the time of their turn, then by who waits longest for one.
-    lines: [BTreeSet<Place>; 2],
+    lines: [BTreeSet<PlaceInLine>; 2],
     /// Turns of each kind.
     running: [usize; 2],
     turns: u64,
 }
 
 /// When an origin's turn is, when it had one last, and its index.
-type Place = (Option<Instant>, u64, u32);
+type PlaceInLine = (Option<Instant>, u64, u32);
 
 #[derive(Debug)]
 pub(super) struct Origin {
@@ -66,7 +66,7 @@ impl Origin {
         self.waiting.first().map(|(at, _)| at.map(|at| self.pause_until.map_or(at, |until| until.max(at))))
     }
 
-    fn place(&self, index: u32, each: usize) -> Option<Place> {
+    fn place(&self, index: u32, each: usize) -> Option<PlaceInLine> {
         let at = self.next_at().filter(|_| self.running < if self.is_doubtful { 1 } else { each })?;
         Some((at.max(self.last.0), self.last.1, index))
     }
@@ -136,7 +136,7 @@ impl Queue {
         self.first().map(|(at, ..)| at.unwrap_or(now))
     }
 
-    fn first(&self) -> Option<Place> {
+    fn first(&self) -> Option<PlaceInLine> {
         let [sure, doubtful] = &self.lines;
         let doubtful = doubtful.first().filter(|_| self.running[1] < self.limits.doubtful);
         let first = sure.first().into_iter().chain(doubtful).min();

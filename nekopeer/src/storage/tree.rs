@@ -1,6 +1,6 @@
 //! A folder that takes the place of another at once.
 
-use std::{io, os::unix::fs::MetadataExt as _, path::Path};
+use std::{fs::Metadata, io, os::unix::fs::MetadataExt as _, path::Path};
 
 use cap_std::{ambient_authority, fs::Dir};
 use rustix::{
@@ -16,7 +16,7 @@ use super::{
 };
 
 /// Which folder it is, whatever its path is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FolderId {
     device: u64,
     inode: u64,
@@ -31,8 +31,11 @@ impl std::fmt::Display for FolderId {
 impl FolderId {
     /// The folder at `path`. Blocking.
     pub(crate) fn of(path: &Path) -> Result<Self, StoreError> {
-        let metadata = path.symlink_metadata().map_err(error_at(path))?;
-        Ok(Self { device: metadata.dev(), inode: metadata.ino() })
+        path.symlink_metadata().map(|found| Self::of_metadata(&found)).map_err(error_at(path))
+    }
+
+    pub(crate) fn of_metadata(found: &Metadata) -> Self {
+        Self { device: found.dev(), inode: found.ino() }
     }
 }
 

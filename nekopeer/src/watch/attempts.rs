@@ -5,7 +5,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc};
 use futures::FutureExt;
 use nekoproto::{FileName, Holder, VerifiedRecord};
 
-use super::{Waiter, Watch, is_up_to_date};
+use super::{Reconciler, Waiter, is_up_to_date};
 use crate::{
     download::{DownloadError, DownloadOptions, Downloaded},
     library::{
@@ -21,7 +21,7 @@ use crate::{
 /// How an attempt ended, and why it failed, if a user is to be told.
 type AttemptOutcome = (Ended, Option<String>);
 
-impl Watch {
+impl Reconciler {
     /// One attempt at a name, for those who wait for it, or as its outdated copy is to be dealt with; returns those who go
     /// on waiting. A panic in it ends this attempt alone.
     pub(super) async fn attempt(
@@ -221,7 +221,7 @@ mod tests {
     use testkit::goods;
 
     use super::*;
-    use crate::{Config, Peer, PublishOptions, content::stamp::Stamp, storage::catalogue::Copy};
+    use crate::{Config, Peer, PublishOptions, content::stamp::Stamp, storage::catalogue::StoredCopy};
 
     /// Its exit code decides what stands there.
     #[tokio::test]
@@ -236,13 +236,14 @@ mod tests {
         let entry = Entry { record, path: path_of, stamp, hashed_at_ns: 0, newest, origin_addr: None };
         let config = Config { on_stale: OnStale::Drop, ..Config::new(folder.path()) };
         let peer = Peer::spawn(config).await.unwrap();
-        let (watch, name) = (&peer.watch, FileName::new("a").unwrap());
-        peer.library.catalogue.put_copy(Copy { entry, manifest: Vec::new(), outboard: Vec::new() }).unwrap();
+        let (reconciler, name) = (&peer.reconciler, FileName::new("a").unwrap());
+        let copy = StoredCopy { entry, manifest: Vec::new(), outboard: Vec::new() };
+        peer.library.catalogue.put_copy(copy).unwrap();
         let hook = peer.library.begin_hook(&name);
-        assert_eq!(watch.attempt(name.clone(), Vec::new()).await.1, (Ended::InUse, None));
+        assert_eq!(reconciler.attempt(name.clone(), Vec::new()).await.1, (Ended::InUse, None));
         assert!(path.exists());
         drop(hook);
-        assert_eq!(watch.attempt(name.clone(), Vec::new()).await.1, (Ended::Done, None));
+        assert_eq!(reconciler.attempt(name.clone(), Vec::new()).await.1, (Ended::Done, None));
         assert!(!path.exists());
     }
 

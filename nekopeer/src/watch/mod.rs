@@ -41,7 +41,7 @@ const REST_FACTOR: u32 = 4;
 const REST_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct Reconciler {
     pub(crate) library: Arc<Library>,
     pub(crate) indexers: Arc<Indexers>,
     pub(crate) peers: Arc<Peers>,
@@ -64,7 +64,7 @@ pub(crate) fn is_up_to_date(library: &Library, held: &Entry) -> bool {
     library.wanted(&held.record.name).is_none() && sets::is_in_place(library, held)
 }
 
-impl Watch {
+impl Reconciler {
     /// Acts on news and asks origins, until the peer stops. A peer that does not serve asks only on request.
     pub(crate) async fn run(self: Arc<Self>) {
         let asks = self.library.is_serving;
@@ -73,7 +73,7 @@ impl Watch {
             if let Err(error) = self.library.blocking(|library| library.watch_all()).await {
                 tracing::error!(%error, "not all copies are watched");
             }
-            self.spawn(|watch| async move { watch.compare_files().await });
+            self.spawn(|this| async move { this.compare_files().await });
             self.library.blocking(sets::settle).await;
             sets::sweep_later(&self.library); // the last run may have replaced some
             // Outdated copies that the last run did not handle.
@@ -85,12 +85,10 @@ impl Watch {
         loop {
             let News { outdated: news, wanted, mut heard, changed, own, .. } = self.library.take_news();
             if self.library.is_serving && !changed.is_empty() {
-                self.spawn(
-                    |watch| async move { watch.indexers.look_at(changed.into_iter().collect()).await },
-                );
+                self.spawn(|this| async move { this.indexers.look_at(changed.into_iter().collect()).await });
             }
             if !own.is_empty() {
-                self.spawn(|watch| Arc::clone(&watch.publisher).resolve(own.into_values().collect()));
+                self.spawn(|this| Arc::clone(&this.publisher).resolve(own.into_values().collect()));
             }
             self.line_up(wanted, true).await;
             self.line_up(news, false).await;
@@ -135,7 +133,7 @@ impl Watch {
     /// Tells the own indexers, which may list older versions.
     fn pass_on(self: &Arc<Self>, heard: Vec<VerifiedRecord>) {
         if self.library.is_serving && !heard.is_empty() {
-            self.spawn(|watch| async move { watch.indexers.pass_on(&heard).await });
+            self.spawn(|this| async move { this.indexers.pass_on(&heard).await });
         }
     }
 

@@ -61,8 +61,8 @@ impl Default for Jobs {
 }
 
 /// What is written, by commands or by the peer itself, and what waits for its turn.
-fn own_work(peer: &PeerHandle) -> table::Writing {
-    let (library, mut work) = (&peer.library, table::Writing::new());
+fn own_work(peer: &PeerHandle) -> table::NamesInWork {
+    let (library, mut work) = (&peer.library, table::NamesInWork::new());
     work.extend(library.writing().into_iter().map(|(name, progress)| (name, Some(progress))));
     let waiting = library.outdated.lock().waiting(clock::now());
     work.extend(waiting.into_iter().filter(|name| !library.is_in_use(name)).map(|name| (name, None)));

@@ -23,7 +23,7 @@ const ENDED_KEPT_FOR: Duration = Duration::from_secs(3600);
 const NAMES_KEPT_MAX: usize = 1000;
 
 /// Names that are being written, and how far that is; `None`: they wait for their turn.
-pub(super) type Writing = Vec<(FileName, Option<Arc<Progress>>)>;
+pub(super) type NamesInWork = Vec<(FileName, Option<Arc<Progress>>)>;
 const WHY_WAITING: &str = "as many copies are being downloaded as may be at once";
 
 /// The jobs.
@@ -147,7 +147,7 @@ impl Table {
     }
 
     /// All jobs. `writing` are the names that are being written, by commands or by the peer itself.
-    pub(super) fn rows(&mut self, writing: Writing) -> Vec<JobRow> {
+    pub(super) fn rows(&mut self, writing: NamesInWork) -> Vec<JobRow> {
         self.prune();
         let written = self.written(writing);
         let mut rows: Vec<_> = self.running.values().map(Running::row).chain(written).collect();
@@ -156,10 +156,10 @@ impl Table {
         rows
     }
 
-    fn written(&mut self, writing: Writing) -> Vec<JobRow> {
+    fn written(&mut self, writing: NamesInWork) -> Vec<JobRow> {
         let is_of_command =
             |progress: &Arc<Progress>| self.running.values().any(|job| Arc::ptr_eq(&job.progress, progress));
-        let own: Writing =
+        let own: NamesInWork =
             writing.into_iter().filter(|(_, it)| !it.as_ref().is_some_and(is_of_command)).collect();
         let mut known = std::mem::take(&mut self.written);
         let mut rows = Vec::with_capacity(own.len());
@@ -193,7 +193,7 @@ impl Table {
     }
 
     /// The jobs that `what` means: the one with this id, otherwise those about this name alone.
-    pub(super) fn find(&mut self, what: &str, writing: Writing) -> Result<Vec<Found>, Failure> {
+    pub(super) fn find(&mut self, what: &str, writing: NamesInWork) -> Result<Vec<Found>, Failure> {
         let id = what.parse().ok();
         let of_peer = self.written(writing).into_iter().filter_map(|row| {
             let name = FileName::new(&row.name).ok().filter(|_| row.state == JobState::Running)?;

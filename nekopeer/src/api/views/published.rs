@@ -19,7 +19,7 @@ const TICKETS_MAX: usize = 3;
 
 /// Lines, file by file if there are few.
 #[derive(Default)]
-pub(in crate::api) struct Published {
+pub(in crate::api) struct PublishedView {
     new: usize,
     unchanged: usize,
     bytes: u64,
@@ -51,13 +51,13 @@ fn line_of_skipped(skipped: &SkippedFields) -> Option<String> {
     (!counts.is_empty()).then(|| format!("skipped {}", counts.join(", ")))
 }
 
-impl Published {
+impl PublishedView {
     pub(in crate::api) fn of(names_skipped: bool) -> Self {
         Self { names_skipped, ..Self::default() }
     }
 }
 
-impl View for Published {
+impl View for PublishedView {
     fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
         for row in parsed::<PublishedRow>(rows) {
             let (what, Ticketed { version, ticket }) = match row {

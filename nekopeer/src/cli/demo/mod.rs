@@ -2,8 +2,8 @@
 //! Every step is checked; the first failed check ends the demo with an error.
 
 mod files;
+mod network;
 mod sets;
-mod stage;
 
 use std::{sync::Arc, time::Instant};
 
@@ -11,7 +11,7 @@ use anyhow::{Context, ensure};
 
 use self::{
     files::{change_middle, ensure_same, write_random},
-    stage::{Actor, QUIET, Stage, heard},
+    network::{Actor, DemoNetwork, QUIET, heard},
 };
 use super::Ended;
 use crate::{
@@ -33,13 +33,13 @@ fn say(text: &str) -> std::io::Result<()> {
 pub(super) async fn run(size_mib: u64) -> anyhow::Result<Ended> {
     let started = Instant::now();
     say("nekop2p demo: three indexers in a line, four peers, real files, TLS everywhere")?;
-    let stage = Stage::set().await?;
-    say(&format!("   indexers  west - middle - east   (in {})", stage.folder().display()))?;
+    let network = DemoNetwork::start().await?;
+    say(&format!("   indexers  west - middle - east   (in {})", network.folder().display()))?;
     say("   peers     origin at west; cache and mirror at east; reader at middle")?;
-    let origin = stage.peer("origin", Stage::WEST, OnStale::Keep).await?;
-    let cache = stage.peer("cache", Stage::EAST, OnStale::Keep).await?;
-    let mirror = stage.peer("mirror", Stage::EAST, OnStale::Refetch).await?;
-    let reader = stage.peer("reader", Stage::MIDDLE, OnStale::Keep).await?;
+    let origin = network.peer("origin", DemoNetwork::WEST, OnStale::Keep).await?;
+    let cache = network.peer("cache", DemoNetwork::EAST, OnStale::Keep).await?;
+    let mirror = network.peer("mirror", DemoNetwork::EAST, OnStale::Refetch).await?;
+    let reader = network.peer("reader", DemoNetwork::MIDDLE, OnStale::Keep).await?;
 
     share_and_find(&origin, &cache, size_mib * MIB).await?;
     let bytes = size_mib * MIB;
@@ -50,7 +50,7 @@ pub(super) async fn run(size_mib: u64) -> anyhow::Result<Ended> {
     origin.leaves().await;
     get(&cache, &reader, "dataset.bin", |done| done.sources.len() == 1 && done.bytes_moved == bytes).await?;
     drop(origin); // its data folder is free
-    let origin = stage.peer("origin", Stage::WEST, OnStale::Keep).await?;
+    let origin = network.peer("origin", DemoNetwork::WEST, OnStale::Keep).await?;
 
     say("\n5. origin is back, changes 1 MiB in the middle of both files and shares them again")?;
     let mut events = (cache.events(), mirror.events());
@@ -73,7 +73,7 @@ pub(super) async fn run(size_mib: u64) -> anyhow::Result<Ended> {
     for actor in [origin, cache, mirror, reader] {
         actor.leaves().await;
     }
-    stage.strike().await;
+    network.stop().await;
     say(&format!("all as it should be, in {:.1} s", started.elapsed().as_secs_f64()))?;
     Ok(Ended::Well)
 }

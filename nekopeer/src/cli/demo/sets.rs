@@ -16,8 +16,8 @@ use cap_std::{ambient_authority, fs::Dir};
 use super::{
     MIB,
     files::{ensure_same, write_random},
+    network::Actor,
     say,
-    stage::Actor,
 };
 use crate::{
     api::{DownloadedRow, Row},

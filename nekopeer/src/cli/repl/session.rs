@@ -13,7 +13,7 @@ use crate::{
     cli::{
         Ended,
         args::{NodeArgs, PolicyArgs},
-        events::{self, Showing, Source},
+        events::{self, EventSource, Showing},
         flags, one_shot,
         reach::{Reached, reach, running},
         run::{Run, run},
@@ -84,9 +84,9 @@ impl<'a> Session<'a> {
             Some(Reached::Here(mut hosted)) => {
                 let events = hosted.events();
                 self.reached = Some(Reached::Here(hosted));
-                Source::Here(events)
+                EventSource::Here(events)
             }
-            Some(Reached::There(caller)) => Source::There(caller),
+            Some(Reached::There(caller)) => EventSource::There(caller),
             None => return,
         };
         self.showing = Some(events::show(source, |_| true, move |text| show.lock()(text)));

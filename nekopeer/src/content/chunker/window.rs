@@ -11,12 +11,12 @@ use super::Halt;
 const READ_BYTES: usize = 512 * 1024;
 
 /// Bytes that several threads can read at any offset.
-pub(super) trait Source: Sync {
+pub(super) trait ReadAt: Sync {
     /// Reads into `buffer` from `offset`; returns the number of bytes, 0 at the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 }
 
-impl Source for File {
+impl ReadAt for File {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         FileExt::read_at(self, buffer, offset)
     }
@@ -70,7 +70,7 @@ pub(super) struct Window<'a, S> {
     limit: u64,
 }
 
-impl<'a, S: Source> Window<'a, S> {
+impl<'a, S: ReadAt> Window<'a, S> {
     /// A window for the chunks of `source`, a file of `size` bytes, that begin in `range`.
     pub(super) fn new(
         source: &'a S,

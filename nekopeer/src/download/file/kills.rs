@@ -20,7 +20,7 @@ use crate::{
         tests::library,
     },
     storage::{
-        catalogue::{Copy, Entry, PassedOver, ToPlace, Why},
+        catalogue::{Entry, PassedOver, StoredCopy, ToPlace, Why},
         partial::Partial,
     },
 };
@@ -84,7 +84,7 @@ pub(in crate::download) fn download(library: &Library, version: u64, killed: Kil
     }
     let entry = copy_entry(record.clone(), None, complete, partial.target().to_owned());
     let manifest = Manifest::implied_by(&record).unwrap().1;
-    let mut copy = Copy { entry, manifest, outboard: Vec::new() };
+    let mut copy = StoredCopy { entry, manifest, outboard: Vec::new() };
     let _placing = catalogue.place(to_place(&copy)).unwrap();
     if killed == Killed::OnItsWay {
         return;
@@ -96,7 +96,7 @@ pub(in crate::download) fn download(library: &Library, version: u64, killed: Kil
     catalogue.put_copy(copy).unwrap();
 }
 
-fn to_place(copy: &Copy) -> impl Iterator<Item = ToPlace<'_>> {
+fn to_place(copy: &StoredCopy) -> impl Iterator<Item = ToPlace<'_>> {
     let stop = Box::leak(Box::default());
     [ToPlace { copy, passed_over: None, stop }].into_iter()
 }
@@ -161,7 +161,7 @@ fn version_that_is_put_back_passes_over_the_others_after_any_kill() {
         partial.write_at(&content(1), 0).unwrap();
         let stamp = partial.complete(record.size).unwrap();
         let entry = copy_entry(record.clone(), None, stamp, before.path.clone());
-        let mut copy = Copy { entry, manifest: Vec::new(), outboard: Vec::new() };
+        let mut copy = StoredCopy { entry, manifest: Vec::new(), outboard: Vec::new() };
         assert!(catalogue.may_hold(&record).is_err());
         let later = &before.record;
         let passed = PassedOver { origin: later.origin, version: later.version, why: Why::RolledBack };
@@ -241,14 +241,14 @@ fn first_version() -> (tempfile::TempDir, Arc<Library>) {
 }
 
 /// Version 2 as it is before it is moved to its place: its complete partial file, the entry held, and the copy.
-fn second_version(library: &Library, record: &VerifiedRecord) -> (Partial, Arc<Entry>, Copy) {
+fn second_version(library: &Library, record: &VerifiedRecord) -> (Partial, Arc<Entry>, StoredCopy) {
     let partial =
         library.share.place(&record.name).unwrap().partial(&library.data_dir, &record.name).unwrap();
     partial.write_at(&content(2), 0).unwrap();
     let stamp = partial.complete(record.size).unwrap();
     let before = library.catalogue.get(&record.name).unwrap();
     let entry = copy_entry(record.clone(), None, stamp, before.path.clone());
-    (partial, before, Copy { entry, manifest: Vec::new(), outboard: Vec::new() })
+    (partial, before, StoredCopy { entry, manifest: Vec::new(), outboard: Vec::new() })
 }
 
 /// While a file is replaced, nobody takes it for one that a user changed.

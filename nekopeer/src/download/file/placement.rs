@@ -15,7 +15,7 @@ use crate::{
     content::stamp::{Stamp, now_ns},
     download::{error::DownloadError, plan::Landing},
     storage::{
-        catalogue::{Catalogue, Copy, Entry, ToPlace},
+        catalogue::{Catalogue, Entry, StoredCopy, ToPlace},
         partial::Partial,
         place::sync_folder,
     },
@@ -23,7 +23,7 @@ use crate::{
 
 /// A file that is complete and verified in its partial file, whose stamp its entry has.
 pub(crate) struct Complete<'a> {
-    pub(crate) copy: Copy,
+    pub(crate) copy: StoredCopy,
     pub(crate) partial: Partial,
     pub(crate) manifest: &'a Manifest,
     pub(crate) landing: &'a Landing,

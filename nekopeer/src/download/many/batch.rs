@@ -28,7 +28,7 @@ use crate::{
     state::{choice::Target, pace::SLOWEST_SOURCE},
     storage::{
         StoreError,
-        catalogue::{Copy, Entry},
+        catalogue::{Entry, StoredCopy},
     },
     util::{progress::Progress, tasks::blocking},
 };
@@ -266,7 +266,7 @@ fn write<'a>(library: &Library, arrived: &'a Arrived) -> Result<Complete<'a>, Do
             let origin = sources.iter().find(|source| source.node == record.origin);
             let (origin_addr, path) = (origin.map(|origin| origin.addr), partial.target().to_owned());
             let entry = copy_entry(record.clone(), origin_addr, stamp, path);
-            let copy = Copy { entry, manifest: encoded.clone(), outboard: Vec::new() };
+            let copy = StoredCopy { entry, manifest: encoded.clone(), outboard: Vec::new() };
             Ok(Complete { copy, partial, manifest, landing, stop })
         }
         Err(error) => {

@@ -53,7 +53,7 @@ pub(crate) struct Transfer {
     /// Threads that write to the disk.
     writing: AtomicU32,
     moved: AtomicU64,
-    state: Mutex<Shared>,
+    state: Mutex<TransferState>,
     /// Notified when a waiting thread may have something to do.
     changed: Condvar,
     /// Cancelled when the download ends, for tasks that wait.
@@ -63,7 +63,7 @@ pub(crate) struct Transfer {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct TransferState {
     schedule: Schedule,
     report: SwarmReport,
     open: HashMap<StreamId, HangUp>,
@@ -118,7 +118,8 @@ impl Transfer {
         assembly: Assembly,
         local: &LocalChunks,
         order: Order,
-        (progress, mark): (&Arc<Progress>, Mark),
+        progress: &Arc<Progress>,
+        mark: Mark,
     ) -> Self {
         let had = assembly.have().snapshot();
         let mut claimed = Bitfield::with_capacity(assembly.manifest().chunks().len());
@@ -139,7 +140,7 @@ impl Transfer {
             streams: AtomicU32::new(0),
             writing: AtomicU32::new(0),
             moved: AtomicU64::new(0),
-            state: Mutex::new(Shared {
+            state: Mutex::new(TransferState {
                 schedule,
                 report: SwarmReport::default(),
                 open: HashMap::new(),
@@ -200,7 +201,7 @@ impl Transfer {
         if self.writing.load(Ordering::Relaxed) > 0 {
             return (Duration::ZERO, None, None);
         }
-        let Shared { silence, report, .. } = &*self.state.lock();
+        let TransferState { silence, report, .. } = &*self.state.lock();
         (silence.lasts(now), silence.over(now), report.last_failure.clone())
     }
 

@@ -70,14 +70,14 @@ pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Resu
     };
     let worked = worker.work();
     transfer.closed(id);
-    if matches!(worked, Ok(Ended::Quiet)) && holder.node == transfer.record.origin {
+    if matches!(worked, Ok(StreamEnd::Quiet)) && holder.node == transfer.record.origin {
         transfer.keeps(worker.source);
     }
     worked.map(|_| ())
 }
 
 /// How the work on a connection ended.
-enum Ended {
+enum StreamEnd {
     /// Every reply came.
     Quiet,
     /// Bytes are under way that are not wanted.
@@ -105,7 +105,7 @@ struct StreamWorker<'a> {
 }
 
 impl StreamWorker<'_> {
-    fn work(&mut self) -> Result<Ended, FetchError> {
+    fn work(&mut self) -> Result<StreamEnd, FetchError> {
         loop {
             if let (Requesting::Draining, true) = (self.state, self.asked.is_empty()) {
                 self.transfer.pause(self.busy.pause());
@@ -122,7 +122,7 @@ impl StreamWorker<'_> {
                         (self.worked_at, self.state) = (Instant::now(), Requesting::Asking);
                         self.busy = Busy::default();
                     }
-                    Ok(()) => return Ok(Ended::Midway),
+                    Ok(()) => return Ok(StreamEnd::Midway),
                     // The stream is still usable, and later requests may be granted.
                     Err(FetchError::Refused(FetchRefusal::Busy | FetchRefusal::NotYet))
                         if !self.busy.is_over() =>
@@ -139,8 +139,8 @@ impl StreamWorker<'_> {
                     }
                     self.transfer.offers_now(self.holder.node, available);
                 }
-                None if matches!(next, Next::Done | Next::StruckOut) => return Ok(Ended::Quiet),
-                None if self.worked_at.elapsed() > IDLE_MAX => return Ok(Ended::Quiet),
+                None if matches!(next, Next::Done | Next::StruckOut) => return Ok(StreamEnd::Quiet),
+                None if self.worked_at.elapsed() > IDLE_MAX => return Ok(StreamEnd::Quiet),
                 None => self.transfer.wait((self.worked_at.elapsed() / 2).clamp(LOOK_SOON, LOOK_EVERY)),
             }
         }

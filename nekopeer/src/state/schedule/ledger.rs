@@ -56,7 +56,7 @@ pub(super) struct Ledger {
     pub(super) left: usize,
     pub(super) leases: HashMap<usize, u8>,
     pub(super) streams: HashMap<StreamId, Stream>,
-    pub(super) sources: HashMap<SourceId, Source>,
+    pub(super) sources: HashMap<SourceId, SourceState>,
     /// For each chunk, the number of partial sources that have it.
     pub(super) copies: Vec<u8>,
     /// Number of sources that are still downloading.
@@ -69,7 +69,7 @@ pub(super) struct Ledger {
 }
 
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct SourceState {
     pub(super) available: Availability,
     pub(super) strikes: u32,
 }
@@ -109,7 +109,7 @@ impl Ledger {
             self.partial_sources += 1;
         }
         let strikes = known.map_or(0, |known| known.strikes);
-        self.sources.insert(source, Source { available, strikes });
+        self.sources.insert(source, SourceState { available, strikes });
     }
 
     /// A stream to `source` was opened, which took `round_trips`.

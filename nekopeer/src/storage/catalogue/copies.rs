@@ -6,7 +6,7 @@ use std::{collections::HashMap, sync::Arc};
 use nekoproto::{FileName, NodeId, Record, VerifiedRecord};
 
 use super::{
-    Catalogue, CatalogueError, Copy, Entry, PassedOver, schema::FLOORS, untold::UNTOLD, write::Write,
+    Catalogue, CatalogueError, Entry, PassedOver, StoredCopy, schema::FLOORS, untold::UNTOLD, write::Write,
 };
 
 impl Catalogue {
@@ -37,7 +37,7 @@ impl Catalogue {
 
     /// Stores a downloaded copy; it replaces any earlier one. Blocking.
     #[cfg(test)]
-    pub(crate) fn put_copy(&self, copy: Copy) -> Result<(), CatalogueError> {
+    pub(crate) fn put_copy(&self, copy: StoredCopy) -> Result<(), CatalogueError> {
         self.put_copies(vec![copy])?.remove(0)
     }
 
@@ -45,7 +45,7 @@ impl Catalogue {
     /// Forgets that they are on their way. Blocking.
     pub(crate) fn put_copies(
         &self,
-        copies: Vec<Copy>,
+        copies: Vec<StoredCopy>,
     ) -> Result<Vec<Result<(), CatalogueError>>, CatalogueError> {
         let write = self.tables.begin()?;
         let mut results = Vec::with_capacity(copies.len());
@@ -72,7 +72,7 @@ impl Catalogue {
             })?;
             // A newer version that became known before or during the download stays known.
             self.complete(&write, &mut copy)?;
-            let Copy { entry, manifest, outboard } = copy;
+            let StoredCopy { entry, manifest, outboard } = copy;
             write.put_manifest(&entry, &manifest, &outboard)?;
             entries.push(entry);
             results.push(Ok(()));
@@ -143,7 +143,7 @@ impl Catalogue {
     }
 
     /// Completes the entry of a new copy with what is known of the file: a later version, and where its origin is.
-    pub(super) fn complete(&self, write: &Write<'_>, copy: &mut Copy) -> Result<(), CatalogueError> {
+    pub(super) fn complete(&self, write: &Write<'_>, copy: &mut StoredCopy) -> Result<(), CatalogueError> {
         let entry = &mut copy.entry;
         let held = self.entry(&entry.record.name)?;
         let floor = self.floor(&entry.record.name, &entry.record.origin)?;

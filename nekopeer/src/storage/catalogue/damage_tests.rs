@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use testkit::values::name;
 
 use super::{
-    model_tests::{Folder, copy, identity},
+    model_tests::{DataFolder, copy, identity},
     *,
 };
 
@@ -14,7 +14,7 @@ const SEEDS: u64 = 40;
 const ENTRIES: u64 = 60;
 
 /// Opens the catalogue, and does what a peer does with it.
-fn use_it(folder: &Folder) -> Result<(), CatalogueError> {
+fn use_it(folder: &DataFolder) -> Result<(), CatalogueError> {
     let catalogue = Catalogue::open(folder.path(), identity())?;
     catalogue.settle_all()?;
     let (mut start, mut first) = (PageStart::default(), None);
@@ -45,7 +45,7 @@ fn use_it(folder: &Folder) -> Result<(), CatalogueError> {
 
 #[test]
 fn flipped_bits_are_an_error_or_do_no_harm() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     for n in 0..ENTRIES {
         catalogue.put_copy(copy(&folder, &n.to_string(), 2, 3)).unwrap();
     }
@@ -75,7 +75,7 @@ fn flipped_bits_are_an_error_or_do_no_harm() {
 
 #[test]
 fn what_is_cut_off_or_no_file_or_writable_by_others_is_refused_with_the_way_out() {
-    let folder = Folder::new();
+    let folder = DataFolder::new();
     drop(folder.open());
     let path = folder.path().join("catalogue.redb");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);

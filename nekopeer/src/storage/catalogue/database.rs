@@ -26,7 +26,7 @@ use super::{
     error::CatalogueError,
     guard::{Guarded, guarded, guarded_part},
     reader::READERS,
-    row::{Definition, Row},
+    row::{Definition, TableRow},
     schema::{FILES, INDEX, META, SCHEMA, SCHEMA_BEFORE},
     untold::{UNTOLD, Untold},
     write::{Write, Writing},
@@ -68,8 +68,8 @@ pub(super) struct Tables {
 pub(super) struct Committed {
     transaction: ReadTransaction,
     /// Those that are read most: to open one takes as long as to find a row.
-    pub(super) files: ReadOnlyTable<&'static str, Row<Entry>>,
-    pub(super) untold: ReadOnlyTable<&'static str, Row<Untold>>,
+    pub(super) files: ReadOnlyTable<&'static str, TableRow<Entry>>,
+    pub(super) untold: ReadOnlyTable<&'static str, TableRow<Untold>>,
 }
 
 impl Tables {

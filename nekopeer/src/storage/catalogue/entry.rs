@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use redb::Value;
 
-use super::row::{Row, Stored, half, kind};
+use super::row::{Stored, TableRow, half, kind};
 use crate::content::stamp::Stamp;
 
 /// Bytes of the checksum that a row begins with.
@@ -31,11 +31,11 @@ pub(crate) struct Entry {
 }
 
 /// Row, encoded manifest and outboard of a copy.
-pub(super) type Placed = (Row<Entry>, &'static [u8], &'static [u8]);
+pub(super) type Placed = (TableRow<Entry>, &'static [u8], &'static [u8]);
 
 /// A downloaded file.
 #[derive(Clone, Debug)]
-pub(crate) struct Copy {
+pub(crate) struct StoredCopy {
     /// What it is, and where.
     pub entry: Entry,
     /// Its encoded manifest.
@@ -44,7 +44,7 @@ pub(crate) struct Copy {
     pub outboard: Vec<u8>,
 }
 
-impl Copy {
+impl StoredCopy {
     /// The stored one, unless its entry is damaged.
     pub(super) fn of((entry, manifest, outboard): <Placed as Value>::SelfType<'_>) -> Option<Self> {
         Some(Self { entry: entry?, manifest: manifest.to_vec(), outboard: outboard.to_vec() })

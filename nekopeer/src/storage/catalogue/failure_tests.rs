@@ -3,7 +3,7 @@
 use testkit::values::name;
 
 use super::{
-    model_tests::{Folder, copy},
+    model_tests::{DataFolder, copy},
     stress_tests::beside_readers,
     *,
 };
@@ -19,7 +19,7 @@ fn version(catalogue: &Catalogue, text: &str) -> Option<u64> {
 /// the catalogue is read and written as soon as there is space.
 #[test]
 fn failed_commit_leaves_the_old_or_the_new_state_and_the_next_operation_works() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     let faults = Arc::clone(&catalogue.tables.faults);
     let mut last = 1;
     catalogue.put_copy(copy(&folder, "a", last, 3)).unwrap();
@@ -57,7 +57,7 @@ fn failed_commit_leaves_the_old_or_the_new_state_and_the_next_operation_works() 
 /// What another program moved away is not created anew: version numbers would be used again.
 #[test]
 fn catalogue_that_was_removed_is_not_taken_for_an_empty_one() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     catalogue.put_copy(copy(&folder, "a", 1, 3)).unwrap();
     let faults = Arc::clone(&catalogue.tables.faults);
     faults.begin_after(0);
@@ -77,7 +77,7 @@ fn catalogue_that_was_removed_is_not_taken_for_an_empty_one() {
 /// is told that.
 #[test]
 fn readers_beside_failing_commits_find_every_entry() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     let faults = Arc::clone(&catalogue.tables.faults);
     let names: Vec<String> = (0..40).map(|n| format!("f{n}")).collect();
     let put = |version| names.iter().map(|name| copy(&folder, name, version, 3)).collect();

@@ -49,11 +49,11 @@ use self::{
     untold::Noted,
 };
 pub(crate) use self::{
-    entry::{Copy, Entry, PassedOver, Why},
+    entry::{Entry, PassedOver, StoredCopy, Why},
     peek::names_in,
     placing::ToPlace,
     publish::{Draft, Published},
-    reader::{CommandId, Preference, PreferenceChange, Reader},
+    reader::{CommandId, Preference, PreferenceChange, ReaderState},
     restore::Restored,
     salvage::{Examined, Salvaged, examine},
     trees::{Tree, TreeFile, Trees},

@@ -16,9 +16,9 @@ pub(super) fn identity() -> Identity {
 }
 
 /// The data folder of [`identity`].
-pub(super) struct Folder(tempfile::TempDir);
+pub(super) struct DataFolder(tempfile::TempDir);
 
-impl Folder {
+impl DataFolder {
     pub(super) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -59,7 +59,7 @@ impl Folder {
 }
 
 /// A copy of another origin's file. `content` chooses its bytes; an even one has one chunk, an odd one several.
-pub(super) fn copy(folder: &Folder, name: &str, version: u64, content: u8) -> Copy {
+pub(super) fn copy(folder: &DataFolder, name: &str, version: u64, content: u8) -> StoredCopy {
     let size = 1000 + u64::from(content);
     let hash = ContentHash::from_bytes([content; 32]);
     let chunk = nekoproto::Chunk {
@@ -79,7 +79,7 @@ pub(super) fn copy(folder: &Folder, name: &str, version: u64, content: u8) -> Co
         (record.size, record.content, record.manifest) = (size, hash, manifest);
     });
     let entry = Entry { record, path, stamp, hashed_at_ns: 7, newest: None, origin_addr: None };
-    Copy { entry, manifest: bytes, outboard: Vec::new() }
+    StoredCopy { entry, manifest: bytes, outboard: Vec::new() }
 }
 
 fn all(catalogue: &Catalogue, limit: usize) -> Vec<Entry> {
@@ -92,12 +92,12 @@ fn all(catalogue: &Catalogue, limit: usize) -> Vec<Entry> {
     all
 }
 
-fn check(catalogue: &Catalogue, model: &BTreeMap<String, Copy>, seed: u64) {
+fn check(catalogue: &Catalogue, model: &BTreeMap<String, StoredCopy>, seed: u64) {
     let expected: Vec<&Entry> = model.values().map(|copy| &copy.entry).collect();
     for limit in [1, 3, 100] {
         assert_eq!(all(catalogue, limit).iter().collect::<Vec<_>>(), expected, "seed {seed}");
     }
-    for Copy { entry, manifest, .. } in model.values() {
+    for StoredCopy { entry, manifest, .. } in model.values() {
         let record = &entry.record;
         assert_eq!(catalogue.get(&record.name).as_deref(), Some(entry), "seed {seed}");
         let with = |key: &dyn Fn(&Record) -> bool| -> Vec<&Entry> {
@@ -129,8 +129,8 @@ fn check(catalogue: &Catalogue, model: &BTreeMap<String, Copy>, seed: u64) {
 #[test]
 fn catalogue_is_what_a_simple_model_says_also_after_restarts_and_lost_transactions() {
     for seed in 0..12 {
-        let (folder, mut random) = (Folder::new(), StdRng::seed_from_u64(seed));
-        let (mut catalogue, mut model, mut version) = (folder.open(), BTreeMap::<String, Copy>::new(), 0);
+        let (folder, mut random) = (DataFolder::new(), StdRng::seed_from_u64(seed));
+        let (mut catalogue, mut model, mut version) = (folder.open(), BTreeMap::new(), 0);
         for step in 0..60 {
             let mut any = || {
                 version += 1;
@@ -139,7 +139,7 @@ fn catalogue_is_what_a_simple_model_says_also_after_restarts_and_lost_transactio
             };
             match step % 5 {
                 0 | 1 => {
-                    let copies: Vec<Copy> = (0..4).map(|_| any()).collect();
+                    let copies: Vec<StoredCopy> = (0..4).map(|_| any()).collect();
                     catalogue.put_copies(copies.clone()).unwrap();
                     model.extend(copies.into_iter().map(|copy| (copy.entry.record.name.to_string(), copy)));
                 }
@@ -176,7 +176,7 @@ fn catalogue_is_what_a_simple_model_says_also_after_restarts_and_lost_transactio
 #[test]
 fn damaged_entry_is_an_error_of_its_name_alone_and_can_be_removed() {
     for at in [0, 20, 60, 200, 331] {
-        let (folder, catalogue) = Folder::begin();
+        let (folder, catalogue) = DataFolder::begin();
         let copies = ["a", "b", "c"].map(|name| copy(&folder, name, 1, 3));
         catalogue.put_copies(copies.to_vec()).unwrap();
         drop(catalogue);
@@ -201,7 +201,7 @@ fn damaged_entry_is_an_error_of_its_name_alone_and_can_be_removed() {
 
 #[test]
 fn an_operation_decodes_what_it_asks_for() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     let copies = (0..500).map(|n| copy(&folder, &format!("f{n:03}"), 1, 2 * u8::try_from(n % 100).unwrap()));
     catalogue.put_copies(copies.collect()).unwrap();
     drop(catalogue);
@@ -220,7 +220,7 @@ fn an_operation_decodes_what_it_asks_for() {
 
 #[test]
 fn other_format_is_refused_and_left_alone_and_missing_tables_are_created() {
-    let folder = Folder::new();
+    let folder = DataFolder::new();
     drop(folder.open());
     let set = |schema: u64| {
         let database = folder.database();
@@ -243,7 +243,7 @@ fn other_format_is_refused_and_left_alone_and_missing_tables_are_created() {
 /// readers.
 #[test]
 fn format_before_is_read_and_rewritten() {
-    let folder = Folder::new();
+    let folder = DataFolder::new();
     let (reader, partial) = (FileName::new("a").unwrap(), folder.path().join(".neko-part-a"));
     folder.open().change_readers([&reader], |reader| reader.keep = 3).unwrap();
     std::fs::write(&partial, "half").unwrap();

@@ -11,7 +11,7 @@ use nekoproto::{FileName, Record};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Catalogue, CatalogueError, Copy, Entry, PassedOver,
+    Catalogue, CatalogueError, Entry, PassedOver, StoredCopy,
     schema::{PASSING, PIPED, PLACING},
     write::Write,
 };
@@ -32,7 +32,7 @@ pub(crate) struct Placing<'a> {
 
 /// A copy that is to be moved to its place.
 pub(crate) struct ToPlace<'a> {
-    pub(crate) copy: &'a Copy,
+    pub(crate) copy: &'a StoredCopy,
     /// Which versions do not take its place by themselves, once it is there.
     pub(crate) passed_over: Option<PassedOver>,
     /// Cancelled if it is not wanted any more.
@@ -89,7 +89,7 @@ impl Catalogue {
     /// copy that is catalogued now. Blocking.
     pub(crate) fn settle(&self, name: &FileName) -> Result<Option<Entry>, CatalogueError> {
         let _settling = self.marked(HashSet::from([name.clone()]));
-        let copy = self.tables.value(PLACING, name.as_str(), Copy::of)?.flatten();
+        let copy = self.tables.value(PLACING, name.as_str(), StoredCopy::of)?.flatten();
         let Some(copy) = copy else { return Ok(None) };
         let Entry { path, .. } = &copy.entry;
         let moved = stamp_at(path).filter(|there| is_still(&copy.entry, path, there));
@@ -101,7 +101,7 @@ impl Catalogue {
             return Ok(None);
         };
         let entry = Entry { stamp, ..copy.entry };
-        let stored = self.put_copies(vec![Copy { entry: entry.clone(), ..copy }])?.remove(0);
+        let stored = self.put_copies(vec![StoredCopy { entry: entry.clone(), ..copy }])?.remove(0);
         Ok(stored.is_ok().then_some(entry)) // or it was overtaken, which ends it too
     }
 

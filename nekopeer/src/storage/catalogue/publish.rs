@@ -68,7 +68,7 @@ impl Published {
 }
 
 /// The version that a draft becomes.
-pub(super) enum Next {
+pub(super) enum NextRecord {
     Same(VerifiedRecord),
     /// Not signed yet.
     New(Record),
@@ -105,9 +105,9 @@ impl Catalogue {
             false => Err(CatalogueError::Overtaken(draft.name.clone())), // by the draft before
         });
         let next = next.collect::<Vec<_>>();
-        let sign = |next: Result<Next, CatalogueError>| match next? {
-            Next::Same(record) => Ok(Published::Unchanged(record)),
-            Next::New(record) => Ok(Published::New(record.sign(&self.identity)?)),
+        let sign = |next: Result<NextRecord, CatalogueError>| match next? {
+            NextRecord::Same(record) => Ok(Published::Unchanged(record)),
+            NextRecord::New(record) => Ok(Published::New(record.sign(&self.identity)?)),
         };
         let results: Vec<Result<Published, CatalogueError>> = match &*SIGNERS {
             Some(signers) => signers.install(|| next.into_par_iter().map(sign).collect()),
@@ -131,7 +131,7 @@ impl Catalogue {
         Ok(results)
     }
 
-    pub(super) fn next_record(&self, draft: &Draft) -> Result<Next, CatalogueError> {
+    pub(super) fn next_record(&self, draft: &Draft) -> Result<NextRecord, CatalogueError> {
         let Draft { name, chunked, policy, known, is_named, .. } = draft;
         self.may_publish(name)?;
         let entry = self.get_stated(name);
@@ -148,8 +148,8 @@ impl Catalogue {
             network: known.as_ref(),
         };
         match known_versions.number(substance) {
-            Numbered::Old(record) => Ok(Next::Same(record.clone())),
-            Numbered::New(version) => Ok(Next::New(Record {
+            Numbered::Old(record) => Ok(NextRecord::Same(record.clone())),
+            Numbered::New(version) => Ok(NextRecord::New(Record {
                 origin: self.identity.id(),
                 name: name.clone(),
                 version,

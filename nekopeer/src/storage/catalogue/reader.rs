@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::{
     Catalogue, CatalogueError,
     entry::PassedOver,
-    row::{Definition, Row},
+    row::{Definition, TableRow},
     write::Write,
 };
 use crate::state::freshness::OnStale;
 
 /// Name -> what the reader here wants of it.
-pub(super) const READERS: Definition<&str, Row<Reader>> = Definition::new("readers");
+pub(super) const READERS: Definition<&str, TableRow<ReaderState>> = Definition::new("readers");
 
 /// Commands on one name whose last accepted version is known; the one that accepted nothing for longest is forgotten, and
 /// runs once more on the version that it finds.
@@ -22,7 +22,7 @@ const ACCEPTED_KEPT_MAX: usize = 4;
 
 /// What is wanted of one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Reader {
+pub(crate) struct ReaderState {
     /// How many earlier versions are kept when a newer one takes their place.
     pub(crate) keep: u32,
     /// Which versions do not take the place by themselves.
@@ -83,7 +83,7 @@ impl PreferenceChange {
     }
 }
 
-impl Reader {
+impl ReaderState {
     pub(crate) fn passes_over(&self, record: &Record) -> bool {
         self.passed_over
             .is_some_and(|passed| passed.origin == record.origin && record.version <= passed.version)
@@ -102,7 +102,7 @@ impl Reader {
         self.accepted.iter().any(is_it)
     }
 
-    pub(crate) fn accept(&mut self, command: CommandId, (origin, version): (NodeId, Version)) {
+    pub(crate) fn accept(&mut self, command: CommandId, origin: NodeId, version: Version) {
         self.accepted.retain(|accepted| accepted.command != command);
         if self.accepted.len() == ACCEPTED_KEPT_MAX {
             self.accepted.remove(0);
@@ -112,7 +112,7 @@ impl Reader {
 }
 
 impl Catalogue {
-    pub(crate) fn reader(&self, name: &FileName) -> Result<Reader, CatalogueError> {
+    pub(crate) fn reader(&self, name: &FileName) -> Result<ReaderState, CatalogueError> {
         Ok(self.tables.row(READERS, name.as_str())?.unwrap_or_default())
     }
 
@@ -120,7 +120,7 @@ impl Catalogue {
     pub(crate) fn change_readers<'a>(
         &self,
         names: impl IntoIterator<Item = &'a FileName>,
-        change: impl FnMut(&mut Reader),
+        change: impl FnMut(&mut ReaderState),
     ) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
         if self.write_readers(&write, names, change)? { self.tables.commit(write) } else { Ok(()) }
@@ -131,7 +131,7 @@ impl Catalogue {
         &self,
         write: &Write<'_>,
         names: impl IntoIterator<Item = &'a FileName>,
-        mut change: impl FnMut(&mut Reader),
+        mut change: impl FnMut(&mut ReaderState),
     ) -> Result<bool, CatalogueError> {
         let mut rows = Vec::new();
         for name in names {
@@ -162,7 +162,7 @@ mod tests {
         let wanted = |name| open().reader(name).unwrap().preference;
         let say = |names: &[&FileName], anew, bound_secs, on_stale| {
             let change = PreferenceChange { anew, said: Preference { bound_secs, on_stale } };
-            let change = |reader: &mut Reader| reader.preference = change.over(reader.preference);
+            let change = |reader: &mut ReaderState| reader.preference = change.over(reader.preference);
             open().change_readers(names.iter().copied(), change).unwrap();
         };
         say(&[&a, &b], false, Some(5), None);
@@ -178,16 +178,16 @@ mod tests {
 
     #[test]
     fn each_command_accepts_for_itself_and_the_oldest_is_forgotten() {
-        let version = |n| (NodeId::from_bytes([1; 32]), Version::new(n).unwrap());
-        let id = |n| CommandId([n; 32]);
-        let mut reader = Reader::default();
-        reader.accept(id(1), version(1));
-        reader.accept(id(2), version(2));
-        assert_eq!([1, 2, 3].map(|n| reader.accepted_by(id(n))), [Some(version(1)), Some(version(2)), None]);
-        reader.accept(id(1), version(3));
-        (3..5).for_each(|n| reader.accept(id(n), version(2)));
-        assert_eq!([1, 2].map(|n| reader.accepted_by(id(n))), [Some(version(3)), Some(version(2))]);
-        reader.accept(id(5), version(2));
+        let (origin, version) = (NodeId::from_bytes([1; 32]), |n| Version::new(n).unwrap());
+        let (id, accepted) = (|n| CommandId([n; 32]), |n| Some((origin, version(n))));
+        let mut reader = ReaderState::default();
+        reader.accept(id(1), origin, version(1));
+        reader.accept(id(2), origin, version(2));
+        assert_eq!([1, 2, 3].map(|n| reader.accepted_by(id(n))), [accepted(1), accepted(2), None]);
+        reader.accept(id(1), origin, version(3));
+        (3..5).for_each(|n| reader.accept(id(n), origin, version(2)));
+        assert_eq!([1, 2].map(|n| reader.accepted_by(id(n))), [accepted(3), accepted(2)]);
+        reader.accept(id(5), origin, version(2));
         assert_eq!([1, 2, 5].map(|n| reader.accepted_by(id(n)).is_some()), [true, false, true]);
     }
 

@@ -1,4 +1,4 @@
-//! [`Row`]: a typed value of a table; and the keys of the index.
+//! [`TableRow`]: a typed value of a table; and the keys of the index.
 
 use std::{fmt::Debug, marker::PhantomData};
 
@@ -8,9 +8,9 @@ use serde::{Serialize, de::DeserializeOwned};
 
 /// What a row contains; in the database it is bytes, and `None` if these are damaged.
 #[derive(Debug)]
-pub(super) struct Row<V>(PhantomData<V>);
+pub(super) struct TableRow<V>(PhantomData<V>);
 
-/// What can be stored in a [`Row`].
+/// What can be stored in a [`TableRow`].
 pub(super) trait Stored: Debug + Sized + 'static {
     fn to_bytes(&self) -> Vec<u8>;
     fn of_bytes(bytes: &[u8]) -> Option<Self>;
@@ -27,7 +27,7 @@ impl<V: Serialize + DeserializeOwned + Debug + 'static> Stored for V {
     }
 }
 
-impl<V: Stored> Value for Row<V> {
+impl<V: Stored> Value for TableRow<V> {
     type SelfType<'a> = Option<V>;
     type AsBytes<'a> = Vec<u8>;
 

@@ -2,7 +2,7 @@
 
 use super::{
     entry::{Entry, PassedOver, Placed},
-    row::{Definition, Row},
+    row::{Definition, TableRow},
 };
 use crate::{content::stamp::Stamp, state::readers::LastHeard};
 
@@ -16,7 +16,7 @@ pub(super) type IndexKey = (u8, u128, &'static str);
 /// `schema` and `node`: identify this database.
 pub(super) const META: Definition<&str, &[u8]> = Definition::new("meta");
 /// Name -> its entry.
-pub(super) const FILES: Definition<&str, Row<Entry>> = Definition::new("files");
+pub(super) const FILES: Definition<&str, TableRow<Entry>> = Definition::new("files");
 /// The keys of each entry.
 pub(super) const INDEX: Definition<IndexKey, ()> = Definition::new("index");
 /// Name -> its last version number; never removed.
@@ -30,13 +30,13 @@ pub(super) const OUTBOARDS: Definition<&[u8; 32], &[u8]> = Definition::new("outl
 /// Name -> a copy that is about to be moved to its place.
 pub(super) const PLACING: Definition<&str, Placed> = Definition::new("placing");
 /// Name -> which versions are passed over once the copy that is about to be moved is in its place.
-pub(super) const PASSING: Definition<&str, Row<PassedOver>> = Definition::new("passing");
+pub(super) const PASSING: Definition<&str, TableRow<PassedOver>> = Definition::new("passing");
 /// Name -> stamp of a file that came from a pipe and is not published yet.
-pub(super) const PIPED: Definition<&str, Row<Stamp>> = Definition::new("piped");
+pub(super) const PIPED: Definition<&str, TableRow<Stamp>> = Definition::new("piped");
 /// Name and origin -> the last entry of a copy that is held no more.
-pub(super) const FLOORS: Definition<(&str, &[u8; 32]), Row<Entry>> = Definition::new("floors");
+pub(super) const FLOORS: Definition<(&str, &[u8; 32]), TableRow<Entry>> = Definition::new("floors");
 /// Name and reader -> what that said last.
-pub(super) const HEARD: Definition<(&str, &[u8; 32]), Row<LastHeard>> = Definition::new("heard");
+pub(super) const HEARD: Definition<(&str, &[u8; 32]), TableRow<LastHeard>> = Definition::new("heard");
 /// Name and sequence number -> an earlier version of a copy that is kept, and the manifest of its pack.
 pub(super) const KEPT: Definition<(&str, u64), (Placed, &[u8])> = Definition::new("kept");
 /// Name -> path of the folder of a set, and what is there.

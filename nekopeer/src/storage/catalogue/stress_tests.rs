@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    model_tests::{Folder, copy},
+    model_tests::{DataFolder, copy},
     *,
 };
 
@@ -51,7 +51,7 @@ fn read(catalogue: &Catalogue, names: &[FileName]) {
 
 #[test]
 fn readers_beside_commits_keep_no_page_that_is_freed() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     let names: Vec<FileName> = (0..NAMES).map(|n| FileName::new(&format!("f{n}")).unwrap()).collect();
     beside_readers(
         || read(&catalogue, &names),

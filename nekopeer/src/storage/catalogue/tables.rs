@@ -11,7 +11,7 @@ use super::{
     database::Tables,
     entry::Entry,
     error::CatalogueError,
-    row::{Definition, Row, Stored},
+    row::{Definition, Stored, TableRow},
     untold::Untold,
 };
 #[cfg(test)]
@@ -54,7 +54,7 @@ impl Tables {
     /// The row of one key. A damaged one counts as none.
     pub(super) fn row<K: redb::Key + 'static, V: Stored>(
         &self,
-        table: Definition<K, Row<V>>,
+        table: Definition<K, TableRow<V>>,
         key: K::SelfType<'_>,
     ) -> Result<Option<V>, CatalogueError> {
         Ok(self.value(table, key, |row| row)?.flatten())

@@ -7,12 +7,12 @@ use testkit::{goods, values::name};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    model_tests::{Folder, identity},
+    model_tests::{DataFolder, identity},
     *,
 };
 use crate::content::chunker::chunk_file;
 
-impl Folder {
+impl DataFolder {
     fn draft(&self, file: &str, bytes: &[u8]) -> Draft {
         let path = self.path().join(file);
         std::fs::write(&path, bytes).unwrap();
@@ -49,13 +49,13 @@ pub(super) fn version(published: &Published) -> u64 {
     published.record().version.get()
 }
 
-pub(super) fn stored(entry: Entry, manifest: &[u8]) -> Copy {
-    Copy { entry, manifest: manifest.to_vec(), outboard: Vec::new() }
+pub(super) fn stored(entry: Entry, manifest: &[u8]) -> StoredCopy {
+    StoredCopy { entry, manifest: manifest.to_vec(), outboard: Vec::new() }
 }
 
 #[test]
 fn versions_count_up_over_restarts_and_removals() {
-    let folder = Folder::new();
+    let folder = DataFolder::new();
     let mut seen = Vec::new();
     for round in 0..4u8 {
         let catalogue = folder.open();
@@ -69,7 +69,7 @@ fn versions_count_up_over_restarts_and_removals() {
 
 #[test]
 fn same_bytes_are_no_new_version_but_another_policy_is() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     folder.publish(&catalogue, "a", b"one");
     let again = folder.publish(&catalogue, "a", b"one");
     assert!(matches!(again, Published::Unchanged(_)) && version(&again) == 1);
@@ -80,7 +80,7 @@ fn same_bytes_are_no_new_version_but_another_policy_is() {
 
 #[test]
 fn everything_is_there_after_a_restart() {
-    let folder = Folder::new();
+    let folder = DataFolder::new();
     let (entry, manifest) = {
         let catalogue = folder.open();
         folder.publish(&catalogue, "a", b"one");
@@ -99,7 +99,7 @@ fn everything_is_there_after_a_restart() {
 /// A crash between taking the number and the commit loses the publish and nothing else.
 #[test]
 fn an_uncommitted_publish_leaves_no_trace() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     folder.publish(&catalogue, "a", b"one");
     {
         let _write = catalogue.tables.begin().unwrap();
@@ -113,7 +113,7 @@ fn an_uncommitted_publish_leaves_no_trace() {
 
 #[test]
 fn the_average_length_of_chunks_is_noted_with_the_version() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     assert_eq!(catalogue.last_average(&name("a")).unwrap(), None);
     let mut draft = folder.draft("a", b"one");
     draft.chunked.average = 131_072;
@@ -127,7 +127,7 @@ fn the_average_length_of_chunks_is_noted_with_the_version() {
 
 #[test]
 fn a_file_is_cut_at_the_average_of_its_last_version() {
-    let folder = Folder::new();
+    let folder = DataFolder::new();
     let path = folder.path().join("a");
     std::fs::write(&path, vec![0; 1_000_000]).unwrap();
     let chunk = |last| chunk_file(&path, last, &AtomicU64::new(0), &CancellationToken::new()).unwrap();
@@ -138,7 +138,7 @@ fn a_file_is_cut_at_the_average_of_its_last_version() {
 
 #[test]
 fn a_large_batch_keeps_its_order() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     let names: Vec<String> = (0..300).map(|n| format!("{}", 1000 - n)).collect();
     let drafts = || names.iter().map(|name| folder.draft(name, name.as_bytes())).collect();
     for kind in [Published::New, Published::Unchanged] {
@@ -151,7 +151,7 @@ fn a_large_batch_keeps_its_order() {
 
 #[test]
 fn a_copy_of_another_origin_is_not_published_over() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     catalogue.put_copy(stored(folder.copy("b", 7), b"manifest")).unwrap();
     let drafts = vec![folder.draft("b", b"mine now"), folder.draft("fine", b"x")];
     let results = catalogue.publish(drafts).unwrap();
@@ -169,7 +169,7 @@ fn elsewhere(like: &VerifiedRecord, version: u64, content: u8) -> VerifiedRecord
 
 #[test]
 fn number_is_above_what_the_network_knows_unless_it_knows_these_bytes() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     let first = folder.publish(&catalogue, "a", b"one").record().clone();
     let publish = |known, bytes: &[u8]| {
         let draft = Draft { known: Some(known), ..folder.draft("a", bytes) };
@@ -184,7 +184,7 @@ fn number_is_above_what_the_network_knows_unless_it_knows_these_bytes() {
 
 #[test]
 fn unchanged_file_stays_below_a_newer_version_until_the_user_knows_of_it() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     let first = folder.publish(&catalogue, "a", b"one").record().clone();
     let newer = elsewhere(&first, 7, 7);
     let draft = || Draft { known: Some(newer.clone()), ..folder.draft("a", b"one") };
@@ -195,7 +195,7 @@ fn unchanged_file_stays_below_a_newer_version_until_the_user_knows_of_it() {
 
 #[test]
 fn renumbered_version_is_above_both_and_has_the_same_bytes() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     let first = folder.publish(&catalogue, "a", b"one").record().clone();
     let numbers = |above: &VerifiedRecord| -> Vec<(u64, u64)> {
         let renumbered = catalogue.renumber(std::slice::from_ref(above)).unwrap();
@@ -215,7 +215,7 @@ fn renumbered_version_is_above_both_and_has_the_same_bytes() {
 
 #[test]
 fn copy_of_the_folder_knows_that_a_number_stands_once_that_was_stored() {
-    let (folder, near) = (Folder::new(), ([127, 0, 0, 1], 1).into());
+    let (folder, near) = (DataFolder::new(), ([127, 0, 0, 1], 1).into());
     let catalogue = folder.open();
     let record = folder.publish(&catalogue, "a", b"one").record().clone();
     catalogue.note_told(near, std::slice::from_ref(&record), &[near]);
@@ -231,7 +231,7 @@ fn copy_of_the_folder_knows_that_a_number_stands_once_that_was_stored() {
 
 #[test]
 fn version_is_pending_until_told_and_news_until_told_to_all_over_restarts() {
-    let folder = Folder::new();
+    let folder = DataFolder::new();
     let [near, far] = [1, 2].map(|port| std::net::SocketAddr::from(([127, 0, 0, 1], port)));
     let record = folder.publish(&folder.open(), "a", b"one").record().clone();
     let state = |catalogue: &Catalogue| {
@@ -265,7 +265,7 @@ fn version_is_pending_until_told_and_news_until_told_to_all_over_restarts() {
 
 #[test]
 fn another_key_or_damage_is_refused() {
-    let folder = Folder::new();
+    let folder = DataFolder::new();
     drop(folder.open());
     let other = Catalogue::open(folder.path(), Identity::from_seed(&[9; 32]));
     assert!(matches!(other, Err(CatalogueError::OtherIdentity(_))));
@@ -280,7 +280,7 @@ fn large(seed: u8) -> Vec<u8> {
 
 #[test]
 fn manifests_go_with_the_last_entry_that_uses_them() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     folder.publish(&catalogue, "a", &large(1));
     folder.publish(&catalogue, "b", &large(1));
     let entry = catalogue.get(&name("a")).unwrap();
@@ -293,7 +293,7 @@ fn manifests_go_with_the_last_entry_that_uses_them() {
 
 #[test]
 fn a_manifest_goes_with_its_last_users_when_they_leave_it_in_one_batch_and_stays_with_one_that_takes_it() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     folder.publish(&catalogue, "a", &large(1));
     folder.publish(&catalogue, "b", &large(1));
     let left = catalogue.get(&name("a")).unwrap();
@@ -308,7 +308,7 @@ fn a_manifest_goes_with_its_last_users_when_they_leave_it_in_one_batch_and_stays
 
 #[test]
 fn the_second_of_two_drafts_of_a_name_in_one_batch_gets_no_number_and_leaves_nothing_behind() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     let drafts =
         vec![folder.draft("a", &large(1)), Draft { name: name("a"), ..folder.draft("b", &large(2)) }];
     let second = drafts[1].chunked.content;
@@ -322,7 +322,7 @@ fn the_second_of_two_drafts_of_a_name_in_one_batch_gets_no_number_and_leaves_not
 
 #[test]
 fn numbers_that_follow_the_clock_are_not_given_by_one_that_was_not_set() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     assert!(matches!(catalogue.number_above(3600), Err(CatalogueError::ClockNotSet)));
     assert_eq!(version(&folder.publish(&catalogue, "a", b"one")), 1, "no number is left out");
     catalogue.number_above(1_795_000_000).unwrap();
@@ -333,7 +333,7 @@ fn numbers_that_follow_the_clock_are_not_given_by_one_that_was_not_set() {
 #[test]
 fn publish_waits_for_nobody_who_hashes_a_file() {
     let (folder, (begun, all_begun), (_free, busy)) =
-        (Folder::new(), std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
+        (DataFolder::new(), std::sync::mpsc::channel(), std::sync::mpsc::channel::<()>());
     let catalogue = folder.open();
     let drafts: Vec<_> = (0..9).map(|n| folder.draft(&format!("f{n}"), b"one")).collect();
     let busy = std::sync::Arc::new(Mutex::new(busy));

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Catalogue, CatalogueError, or_report,
-    row::{Definition, Row},
+    row::{Definition, TableRow},
 };
 
 /// Name -> the version published here that not every indexer has listed.
-pub(super) const UNTOLD: Definition<&str, Row<Untold>> = Definition::new("untold");
+pub(super) const UNTOLD: Definition<&str, TableRow<Untold>> = Definition::new("untold");
 
 /// One version that is not listed everywhere. The stored form too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

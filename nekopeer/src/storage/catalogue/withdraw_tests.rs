@@ -6,7 +6,7 @@ use nekoproto::Version;
 use testkit::values::name;
 
 use super::{
-    model_tests::Folder,
+    model_tests::DataFolder,
     tests::{stored, version},
     *,
 };
@@ -29,7 +29,7 @@ fn stated(catalogue: &Catalogue) -> Vec<(String, bool)> {
 
 #[test]
 fn withdrawal_is_the_next_version_over_restarts_and_no_file() {
-    let folder = Folder::new();
+    let folder = DataFolder::new();
     folder.publish(&folder.open(), "a", b"");
     {
         let catalogue = folder.open();
@@ -55,7 +55,7 @@ fn withdrawal_is_the_next_version_over_restarts_and_no_file() {
 
 #[test]
 fn the_oldest_withdrawals_are_forgotten_and_their_numbers_are_not() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     for file in ["a", "b", "c"] {
         folder.publish(&catalogue, file, b"one");
     }
@@ -76,7 +76,7 @@ fn the_oldest_withdrawals_are_forgotten_and_their_numbers_are_not() {
 
 #[test]
 fn copy_of_another_origins_file_takes_the_place_of_a_withdrawal_and_is_forgotten_without_one() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     folder.publish(&catalogue, "a", b"one");
     withdraw(&catalogue, "a", 9);
     catalogue.put_copy(stored(folder.copy("a", 1), b"")).unwrap();
@@ -93,7 +93,7 @@ fn copy_of_another_origins_file_takes_the_place_of_a_withdrawal_and_is_forgotten
 
 #[test]
 fn many_are_withdrawn_at_once_and_one_that_cannot_be_hinders_no_other() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     for file in ["a", "b", "full"] {
         folder.publish(&catalogue, file, b"one");
     }
@@ -129,7 +129,7 @@ fn many_are_withdrawn_at_once_and_one_that_cannot_be_hinders_no_other() {
 /// Each commit waits for the disk.
 #[test]
 fn many_are_withdrawn_in_one_commit() {
-    let (folder, catalogue) = Folder::begin();
+    let (folder, catalogue) = DataFolder::begin();
     let names: Vec<FileName> = (0..64).map(|n| name(&format!("f{n}"))).collect();
     names.iter().for_each(|name| _ = folder.publish(&catalogue, name.as_str(), b"one"));
     let before = catalogue.tables.faults.syncs();

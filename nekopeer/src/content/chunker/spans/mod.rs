@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::{
     Halt, hash,
-    window::{Cutter, Source, Window},
+    window::{Cutter, ReadAt, Window},
 };
 use crate::content::outboard::{SegmentHash, SegmentHasher, Segments, of_nothing, segment_bytes};
 
@@ -118,7 +118,7 @@ struct SpanWork<'a, S> {
 }
 
 /// Cuts and hashes `source`. `go_on` takes the number of bytes just read and returns an error to stop.
-pub(super) fn cut_all<S: Source>(
+pub(super) fn cut_all<S: ReadAt>(
     source: &S,
     plan: SpanPlan,
     go_on: &(dyn Fn(u64) -> Result<(), Halt> + Sync),
@@ -152,7 +152,7 @@ pub(super) fn cut_all<S: Source>(
     Ok(FoundCuts { chunks: joined.chunks, content, outboard: joined.segments.to_outboard() })
 }
 
-impl<S: Source> SpanWork<'_, S> {
+impl<S: ReadAt> SpanWork<'_, S> {
     fn run(&self) -> Result<(), Halt> {
         let mut buffer = Vec::new();
         let mut rounds = || {

@@ -13,7 +13,7 @@ use super::*;
 
 const SPAN: u64 = 256 * 1024;
 
-impl Source for Vec<u8> {
+impl ReadAt for Vec<u8> {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let rest = self.get(usize::try_from(offset).unwrap()..).unwrap_or_default();
         let len = rest.len().min(buffer.len()).min(100_000); // a read may return less than requested

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, ops::Range, sync::atomic::Ordering};
 use nekoproto::{Holder, NodeId, transport::HangUp};
 use tracing::debug;
 
-use super::{Shared, Transfer};
+use super::{Transfer, TransferState};
 use crate::{
     content::bitfield::Bitfield,
     download::swarm::source::{FetchError, Source},
@@ -42,7 +42,7 @@ impl Transfer {
     /// Allows sources that failed to be asked again. Corrupt sources stay banned.
     pub(in crate::download::swarm) fn forgive(&self) {
         let mut state = self.state.lock();
-        let Shared { schedule, report, .. } = &mut *state;
+        let TransferState { schedule, report, .. } = &mut *state;
         schedule.forgive(|source| !report.corrupt_sources.contains(&source));
     }
 

@@ -138,9 +138,10 @@ impl Catalogue {
 
     /// The packs of `name` that can be opened, and the chunks in each. Blocking.
     pub(crate) fn packs(&self, name: &FileName) -> Result<Vec<(Arc<File>, Manifest)>, CatalogueError> {
-        let open =
-            |kept: EarlierVersion| Some((Arc::new(open_file(&self.pack_path(kept.key())).ok()?), kept.pack));
-        Ok(self.kept(name)?.into_iter().filter_map(open).collect())
+        let packs = self.kept(name)?.into_iter().filter_map(|kept| {
+            Some((Arc::new(open_file(&self.pack_path(name.as_str(), kept.sequence)).ok()?), kept.pack))
+        });
+        Ok(packs.collect())
     }
 
     /// Keeps the version of `name` that stands in its place before a file with the chunks of `next` takes it, if the reader
@@ -193,7 +194,7 @@ impl Catalogue {
         }
         self.change_kept(&grown, &removed)?;
         for kept in removed {
-            drop(fs::remove_file(self.pack_path(kept.key()))); // or the next start does
+            drop(fs::remove_file(self.pack_path(name.as_str(), kept.sequence))); // or the next start does
         }
         Ok(())
     }
@@ -206,7 +207,7 @@ impl Catalogue {
         next: &Manifest,
         here: &Chunks,
     ) -> Result<bool, CatalogueError> {
-        let path = self.pack_path(version.key());
+        let path = self.pack_path(version.entry.record.name.as_str(), version.sequence);
         let (before, mut has) = (version.pack.size(), version.pack.chunks().to_vec());
         let mut known: HashSet<ChunkHash> = has.iter().chain(next.chunks()).map(|chunk| chunk.hash).collect();
         let lacking = version.manifest.chunks().iter().filter(|chunk| known.insert(chunk.hash));
@@ -265,7 +266,7 @@ impl Catalogue {
     /// Removes the packs that nothing refers to. Blocking.
     pub(super) fn sweep_packs(&self) -> Result<(), CatalogueError> {
         let Ok(folder) = fs::read_dir(&self.packs) else { return Ok(()) }; // nothing was ever kept
-        let known = self.tables.rows(KEPT, .., usize::MAX, |key, _| Some(self.pack_path(key)))?;
+        let known = self.tables.rows(KEPT, .., usize::MAX, |key, _| Some(self.pack_path(key.0, key.1)))?;
         let known: HashSet<PathBuf> = known.into_iter().collect();
         for file in folder.flatten().map(|file| file.path()).filter(|path| !known.contains(path)) {
             drop(fs::remove_file(file));
@@ -273,7 +274,7 @@ impl Catalogue {
         Ok(())
     }
 
-    fn pack_path(&self, (name, sequence): (&str, u64)) -> PathBuf {
+    fn pack_path(&self, name: &str, sequence: u64) -> PathBuf {
         let digits = &blake3::hash(name.as_bytes()).to_hex()[..DIGITS];
         self.packs.join(format!("{digits}-{sequence}"))
     }

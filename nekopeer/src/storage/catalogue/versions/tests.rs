@@ -13,7 +13,7 @@ use testkit::goods;
 use super::{super::PassedOver, lent::Lent, *};
 use crate::{
     content::stamp::Looker,
-    storage::catalogue::{CommandId, Copy, Reader, Why},
+    storage::catalogue::{CommandId, ReaderState, StoredCopy, Why},
 };
 
 const KEEP: u32 = 3;
@@ -21,7 +21,7 @@ const KEEP: u32 = 3;
 const CHUNK: usize = 4;
 const CHUNKS: u8 = 12;
 
-struct World {
+struct VersionHistory {
     folder: tempfile::TempDir,
     catalogue: Catalogue,
     name: FileName,
@@ -38,15 +38,15 @@ fn bytes(content: &[u8]) -> Vec<u8> {
     content.iter().flat_map(|chunk| [*chunk; CHUNK]).collect()
 }
 
-impl World {
+impl VersionHistory {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let catalogue = Catalogue::open(folder.path(), Identity::from_seed(&[9; 32])).unwrap();
         let name = FileName::new("a").unwrap();
         let (contents, replaced, accepted) = Default::default();
-        let mut world = Self { folder, catalogue, name, contents, replaced, keep: KEEP, accepted };
-        world.keep(KEEP, None);
-        world
+        let mut history = Self { folder, catalogue, name, contents, replaced, keep: KEEP, accepted };
+        history.keep(KEEP, None);
+        history
     }
 
     fn held(&self) -> Option<VerifiedRecord> {
@@ -58,7 +58,7 @@ impl World {
     }
 
     /// Puts a version in its place, as a download does.
-    fn place(&mut self, number: u64) -> Copy {
+    fn place(&mut self, number: u64) -> StoredCopy {
         let content = self.content(number);
         let chunks = content.chunks(CHUNK).map(|bytes| Chunk { len: 4, hash: hash(bytes) });
         let chunks = Manifest::new(chunks.collect()).unwrap();
@@ -75,7 +75,7 @@ impl World {
         let before = self.held().map(|held| held.version.get());
         let stamp = Looker::default().stamp(&path).unwrap();
         let entry = Entry { record, path, stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
-        let copy = Copy { entry, manifest, outboard: Vec::new() };
+        let copy = StoredCopy { entry, manifest, outboard: Vec::new() };
         self.catalogue.put_copy(copy.clone()).unwrap();
         self.catalogue.trim_kept(&self.name).unwrap();
         self.replaced.retain(|replaced| *replaced != number && Some(*replaced) != before);
@@ -92,7 +92,7 @@ impl World {
         });
     }
 
-    fn place_new(&mut self, content: &[u8]) -> Copy {
+    fn place_new(&mut self, content: &[u8]) -> StoredCopy {
         self.contents.push(content.to_vec());
         self.place(self.contents.len() as u64)
     }
@@ -108,13 +108,13 @@ impl World {
     /// A command accepts what is in the place.
     fn accept(&mut self) {
         let held = self.held().unwrap();
-        let accept = |reader: &mut Reader| reader.accept(CommandId([1; 32]), (held.origin, held.version));
+        let accept = |reader: &mut ReaderState| reader.accept(CommandId([1; 32]), held.origin, held.version);
         self.catalogue.change_readers([&self.name], accept).unwrap();
         self.accepted = Some(held.version.get());
     }
 
     fn keep(&mut self, keep: u32, keep_max: Option<u64>) {
-        let change = |reader: &mut Reader| (reader.keep, reader.keep_max) = (keep, keep_max);
+        let change = |reader: &mut ReaderState| (reader.keep, reader.keep_max) = (keep, keep_max);
         self.catalogue.change_readers([&self.name], change).unwrap();
         self.catalogue.trim_kept(&self.name).unwrap();
         self.keep = keep;
@@ -170,62 +170,62 @@ impl World {
 fn what_is_kept_can_be_read_after_any_steps_forward_and_back() {
     for seed in 0..12 {
         println!("seed {seed}");
-        let (mut world, mut random) = (World::new(), StdRng::seed_from_u64(seed));
+        let (mut history, mut random) = (VersionHistory::new(), StdRng::seed_from_u64(seed));
         for _ in 0..25 {
-            match world.replaced.get(random.random_range(0..6)).copied() {
-                Some(version) => world.go_back(version),
+            match history.replaced.get(random.random_range(0..6)).copied() {
+                Some(version) => history.go_back(version),
                 None => {
                     let len = random.random_range(2..10);
                     let content: Vec<u8> = (0..len).map(|_| random.random_range(0..CHUNKS)).collect();
-                    world.place_new(&content);
+                    history.place_new(&content);
                 }
             }
-            world.check();
+            history.check();
             match random.random_range(0..8) {
-                0 => world.accept(),
-                1..3 => world.leave_a_rest(),
+                0 => history.accept(),
+                1..3 => history.leave_a_rest(),
                 _ => {}
             }
         }
-        world.keep(1, None);
-        world.check();
+        history.keep(1, None);
+        history.check();
     }
 }
 
 #[test]
 fn packs_have_no_more_bytes_than_the_reader_wants_but_for_what_a_command_accepted() {
-    let mut world = World::new();
-    world.place_new(&[0, 1, 2]);
-    world.accept();
-    (2..7).for_each(|n| drop(world.place_new(&[1, n, n + 100])));
-    assert_eq!(world.listed(), [5, 4, 3, 1]);
-    let size = |world: &World| world.packs().iter().map(Vec::len).collect::<Vec<_>>();
+    let mut history = VersionHistory::new();
+    history.place_new(&[0, 1, 2]);
+    history.accept();
+    (2..7).for_each(|n| drop(history.place_new(&[1, n, n + 100])));
+    assert_eq!(history.listed(), [5, 4, 3, 1]);
+    let size = |history: &VersionHistory| history.packs().iter().map(Vec::len).collect::<Vec<_>>();
     for (max, listed) in [(24, [5, 4, 3, 1].as_slice()), (23, &[5, 4, 1]), (16, &[5, 4, 1]), (7, &[1])] {
-        world.keep(KEEP, Some(max));
-        assert_eq!(world.listed(), listed, "{max} bytes of packs: {:?}", size(&world));
+        history.keep(KEEP, Some(max));
+        assert_eq!(history.listed(), listed, "{max} bytes of packs: {:?}", size(&history));
     }
-    world.place_new(&[7]);
-    world.replaced = vec![1];
-    world.check();
+    history.place_new(&[7]);
+    history.replaced = vec![1];
+    history.check();
 }
 
 /// Each chunk once that the next version lacks, and none that is another by now.
 #[test]
 fn pack_has_what_the_next_version_lacks_and_nobody_changed() {
-    let mut world = World::new();
-    world.place_new(&[1, 2, 3, 1]);
-    world.place_new(&[2, 4, 5]);
-    assert_eq!(world.packs(), [bytes(&[1, 3])]);
-    world.place_new(&[2, 4, 5, 6]);
-    assert!(world.packs().contains(&Vec::new()));
-    world.check();
-    world.write_over(1);
-    world.place_new(&[2, 5]);
-    assert!(world.packs().contains(&bytes(&[6])));
-    (0..2).for_each(|chunk| world.write_over(chunk));
-    world.place_new(&[7]);
+    let mut history = VersionHistory::new();
+    history.place_new(&[1, 2, 3, 1]);
+    history.place_new(&[2, 4, 5]);
+    assert_eq!(history.packs(), [bytes(&[1, 3])]);
+    history.place_new(&[2, 4, 5, 6]);
+    assert!(history.packs().contains(&Vec::new()));
+    history.check();
+    history.write_over(1);
+    history.place_new(&[2, 5]);
+    assert!(history.packs().contains(&bytes(&[6])));
+    (0..2).for_each(|chunk| history.write_over(chunk));
+    history.place_new(&[7]);
     assert_eq!(
-        world.catalogue.kept(&world.name).unwrap()[0].entry.record.version.get(),
+        history.catalogue.kept(&history.name).unwrap()[0].entry.record.version.get(),
         3,
         "nothing is left of 4"
     );
@@ -234,55 +234,55 @@ fn pack_has_what_the_next_version_lacks_and_nobody_changed() {
 /// An older version may take the place only where what is there is passed over, and stays marked as outdated.
 #[test]
 fn older_version_needs_to_be_asked_for() {
-    let mut world = World::new();
-    let [first, _, last] = [0, 1, 2].map(|n| world.place_new(&[n, 9]));
-    let refused = world.catalogue.put_copy(first.clone());
+    let mut history = VersionHistory::new();
+    let [first, _, last] = [0, 1, 2].map(|n| history.place_new(&[n, 9]));
+    let refused = history.catalogue.put_copy(first.clone());
     assert!(matches!(refused, Err(CatalogueError::Overtaken(_))), "{refused:?}");
-    world.go_back(1);
-    let entry = world.catalogue.get(&world.name).unwrap();
+    history.go_back(1);
+    let entry = history.catalogue.get(&history.name).unwrap();
     assert_eq!((&entry.record, &entry.newest), (&first.entry.record, &Some(last.entry.record)));
-    let reader = world.catalogue.reader(&world.name).unwrap();
+    let reader = history.catalogue.reader(&history.name).unwrap();
     assert!(reader.passes_over(entry.newest.as_ref().unwrap()));
-    world.place(3); // it is asked for
-    assert_eq!(world.catalogue.reader(&world.name).unwrap().passed_over, None);
-    let pack = world.folder.path().join("kept/0-0");
+    history.place(3); // it is asked for
+    assert_eq!(history.catalogue.reader(&history.name).unwrap().passed_over, None);
+    let pack = history.folder.path().join("kept/0-0");
     fs::write(&pack, "left by a crash").unwrap();
-    world.catalogue.settle_all().unwrap();
+    history.catalogue.settle_all().unwrap();
     assert!(!pack.exists());
-    world.check();
+    history.check();
 }
 
 /// What counts of the file in the place is its bytes. A version of which some are nowhere is not listed, whatever else has
 /// to be thought of it.
 #[test]
 fn touched_copy_is_kept_and_what_cannot_be_put_together_is_not_listed() {
-    let mut world = World::new();
-    let path = world.folder.path().join("a");
+    let mut history = VersionHistory::new();
+    let path = history.folder.path().join("a");
     for content in [[1, 2, 3, 4], [1, 2, 3, 5], [1, 2, 6, 5]] {
-        world.place_new(&content);
+        history.place_new(&content);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         File::open(&path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
-        world.check();
+        history.check();
     }
-    world.write_over(2); // what only version 3 has
-    assert_eq!(world.listed(), [2, 1]);
-    world.place_new(&[7]);
-    assert_eq!(world.listed(), [2, 1], "what they had in common with version 3 is kept");
-    world.place_new(&[8, 7]);
-    assert_eq!(world.listed(), [4, 2]);
-    world.write_over(1); // what version 4 has in common with it
-    assert_eq!(world.listed(), [2]);
+    history.write_over(2); // what only version 3 has
+    assert_eq!(history.listed(), [2, 1]);
+    history.place_new(&[7]);
+    assert_eq!(history.listed(), [2, 1], "what they had in common with version 3 is kept");
+    history.place_new(&[8, 7]);
+    assert_eq!(history.listed(), [4, 2]);
+    history.write_over(1); // what version 4 has in common with it
+    assert_eq!(history.listed(), [2]);
 }
 
 #[test]
 fn versions_are_lent_for_a_while_and_make_room_for_others() {
-    let (mut world, lent, now) = (World::new(), Lent::default(), Instant::now());
-    world.keep(20, None);
-    (0..18).for_each(|n| drop(world.place_new(&[n, n + 1])));
-    let origin = world.held().unwrap().origin;
+    let (mut history, lent, now) = (VersionHistory::new(), Lent::default(), Instant::now());
+    history.keep(20, None);
+    (0..18).for_each(|n| drop(history.place_new(&[n, n + 1])));
+    let origin = history.held().unwrap().origin;
     let lend = |number: u64| {
-        let wanted = Numbered { origin, name: world.name.clone(), version: Version::new(number).unwrap() };
-        lent.lend(&world.catalogue, &wanted).unwrap().is_some()
+        let wanted = Numbered { origin, name: history.name.clone(), version: Version::new(number).unwrap() };
+        lent.lend(&history.catalogue, &wanted).unwrap().is_some()
     };
     let has = |number: u64, secs: u64| {
         let now = now + Duration::from_secs(secs);

@@ -33,7 +33,7 @@ const NEWS_WITHIN: Duration = Duration::from_secs(10);
 const LINKED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Three indexers in a line.
-pub(super) struct Stage {
+pub(super) struct DemoNetwork {
     folder: TempDir,
     indexers: Vec<IndexerHandle>,
 }
@@ -46,12 +46,12 @@ pub(super) struct Actor {
     folder: PathBuf,
 }
 
-impl Stage {
+impl DemoNetwork {
     pub(super) const WEST: usize = 0;
     pub(super) const MIDDLE: usize = 1;
     pub(super) const EAST: usize = 2;
 
-    pub(super) async fn set() -> anyhow::Result<Self> {
+    pub(super) async fn start() -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("nekop2p-demo-").tempdir()?;
         let mut indexers: Vec<IndexerHandle> = Vec::new();
         for _ in [Self::WEST, Self::MIDDLE, Self::EAST] {
@@ -95,7 +95,7 @@ impl Stage {
     }
 
     /// Shuts the indexers down and removes every file.
-    pub(super) async fn strike(self) {
+    pub(super) async fn stop(self) {
         for indexer in self.indexers {
             indexer.shutdown().await;
         }
