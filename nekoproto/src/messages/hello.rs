@@ -48,7 +48,8 @@ pub struct Hello {
     pub listen_port: u16,
     /// Whether it listens beyond loopback: other machines can reach it.
     pub is_open: bool,
-    /// Further addresses of its machine, where it listens on the same port. None of them is proven.
+    /// Addresses of its machine, where it listens on the same port; that of this connection first, as a forwarder may hide
+    /// it. None of them is proven.
     pub hints: List<IpAddr, HINTS_MAX>,
     /// A random number of the process: one key has one running node.
     pub instance: u64,

@@ -274,7 +274,7 @@ impl Endpoint {
         // Only who registers is asked for there.
         let says_more = self.config.role == Role::Peer && purpose == Purpose::Control;
         let open = bound.filter(|bound| says_more && !bound.ip().is_loopback());
-        let hints = open.map_or_else(List::new, |bound| further_addresses(bound, here));
+        let hints = open.map_or_else(List::new, |bound| own_addresses(bound, here));
         Hello {
             node: self.node(),
             role: self.config.role,
@@ -290,11 +290,13 @@ impl Endpoint {
     }
 }
 
-/// Further addresses of this machine at which a peer that listens on `bound` is reached.
-fn further_addresses(bound: SocketAddr, here: IpAddr) -> List<IpAddr, HINTS_MAX> {
-    let is_served = |ip: &IpAddr| *ip != here && (bound.is_ipv6() || ip.is_ipv4());
-    let found = if bound.ip().is_unspecified() { interfaces::addresses() } else { vec![bound.ip()] };
-    List::first_of(found.into_iter().filter(is_served))
+/// The addresses of this machine at which a peer that listens on `bound` is reached. That of the connection comes first:
+/// where a forwarder takes connections for the other end, that sees the forwarder's address instead.
+fn own_addresses(bound: SocketAddr, here: IpAddr) -> List<IpAddr, HINTS_MAX> {
+    let mut found = if bound.ip().is_unspecified() { interfaces::addresses() } else { vec![bound.ip()] };
+    found.retain(|ip| bound.is_ipv6() || ip.is_ipv4());
+    found.sort_by_key(|ip| *ip != here);
+    List::first_of(found)
 }
 
 /// Tells apart a TLS failure whose cause is that the other end does not use TLS. The TLS library has sent an
@@ -327,6 +329,19 @@ impl fmt::Debug for Endpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_peer_behind_a_forwarder_says_where_it_is_itself() {
+        let (bound, here) = ("192.0.2.1:7".parse().unwrap(), "192.0.2.1".parse().unwrap());
+        assert_eq!(*own_addresses(bound, here), [here]);
+        let seen =
+            NodeAddrs::new(Identity::from_seed(&[1; 32]).id(), ["127.0.0.1:7".parse().unwrap(), bound]);
+        assert_eq!(
+            seen.named_by(true).named_by(false).addrs(),
+            [bound],
+            "to whom the forwarder is another machine"
+        );
+    }
 
     #[test]
     fn port_is_named_only_where_it_can_be_reached() {
