@@ -124,6 +124,7 @@ export function live(path, names, onEvent, poll) {
   const state = $("live");
   const show = (kind, text) => {
     state.dataset.state = kind;
+    document.body.dataset.node = kind; // what is shown of one that is gone is old, and looks so
     set(state, text);
   };
   let [timer, retry] = [null, null];
@@ -222,16 +223,20 @@ const MATCHES = 50;
 function matchRow(match, actions) {
   const { shared_ms: shared, holders } = match;
   const { cells, update } = actions(match);
+  const age = cell("shared", { class: "number" });
   const line = el("tr", { role: "row" },
     el("th", { scope: "row" }, named(match.name)),
     cell("version", { class: "number" }, `v${match.version}`),
     cell("size", { class: "number" }, bytes(match.size)),
-    cell("shared", { class: "number" }, shared ? `${span((now() - shared) / 1000)} ago` : "-"),
+    age,
     cell("holders", { class: "number" }, count(Array.isArray(holders) ? holders.length : holders)),
     cell("origin", {}, el("code", { title: match.origin }, match.origin.slice(0, 8))),
     ...cells);
-  line.update = update;
-  update();
+  line.update = () => {
+    set(age, shared ? `${span((now() - shared) / 1000)} ago` : "-");
+    update();
+  };
+  line.update();
   return line;
 }
 

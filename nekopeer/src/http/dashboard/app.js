@@ -11,6 +11,8 @@ import { download, publishing, replace, update, whenDone } from "/assets/transfe
 
 /** Time between two requests for stats that no event tells, in ms. */
 const STATUS_MS = 5000;
+/** Time between two looks at the ages of what was found, in ms. */
+const AGES_MS = 10000;
 /** Events that stay in the list. */
 const EVENTS_SHOWN = 100;
 
@@ -148,4 +150,5 @@ $("token-open").addEventListener("click", () => askToken().catch(() => {}));
 $("token-cancel").addEventListener("click", () => $("token-box").close());
 live("/api/v1/events", EVENTS, onEvent, loadAll);
 setInterval(() => { if (!document.hidden && isAnyOver()) reloadLater(); }, 1000);
+setInterval(refreshMatches, AGES_MS);
 setInterval(() => { if (!document.hidden) reloadStatus(); }, STATUS_MS);

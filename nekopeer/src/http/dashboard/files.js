@@ -99,6 +99,23 @@ function first() {
   return loadFiles().catch((error) => tell(error.message, true));
 }
 
+/** Keeps what is shown in the address, so that a reload, a bookmark and a link show it again. */
+function keepInAddress() {
+  const shown = { folder: view.folder, q: $("filter").value.trim(), sort: $("sort").value, after: view.pages.at(-1) };
+  if (shown.sort === "name") delete shown.sort;
+  history.replaceState({ pages: view.pages }, "", query(location.pathname, shown) + location.hash);
+}
+
+function takeFromAddress() {
+  const shown = new URLSearchParams(location.search);
+  view.folder = shown.get("folder") ?? "";
+  $("under").value = view.folder;
+  $("filter").value = shown.get("q") ?? "";
+  if (shown.has("sort")) $("sort").value = shown.get("sort");
+  if ($("sort").selectedIndex < 0) $("sort").value = "name";
+  view.pages = history.state?.pages ?? (shown.has("after") ? [shown.get("after")] : []);
+}
+
 // Loading ----------------------------------------------------------------------------------------------------------
 
 function showPages(shown, total) {
@@ -151,6 +168,7 @@ export async function loadFiles() {
   if (answer.damaged?.length) tell(`The catalogue has entries that cannot be read: ${answer.damaged.join("; ")}`, true);
   showCrumbs();
   showSelection();
+  keepInAddress();
   onLoad(page);
 }
 
@@ -225,6 +243,7 @@ async function unshareSelected() {
 /** Connects the filter, the order, the pages and the selection. `loaded(page)` is called with the files of each page. */
 export function browsing(loaded) {
   onLoad = loaded;
+  takeFromAddress();
   let typing = null;
   $("filter").addEventListener("input", () => {
     clearTimeout(typing);

@@ -14,8 +14,9 @@ export function tell(text, isBad = false) {
   if (text && !isBad) timer = setTimeout(() => tell(""), SHOWN_MS);
 }
 
-/** Runs what a button asks for and says why it failed. The button is disabled meanwhile. */
+/** Runs what a button asks for and says why it failed. The button is disabled meanwhile, and has the focus again then. */
 export async function doing(button, action) {
+  const hasFocus = button && document.activeElement === button;
   if (button) button.disabled = true;
   try {
     await action();
@@ -23,6 +24,7 @@ export async function doing(button, action) {
     if (error.name !== "AbortError") tell(error.message, true);
   } finally {
     if (button) button.disabled = false;
+    if (hasFocus && document.activeElement === document.body) button.focus();
   }
 }
 

@@ -17,8 +17,13 @@ const STANDING = ["watch", "follow"];
 /** Kinds of jobs that wait while downloads are paused. */
 const FETCHING = ["get", "refetch", "read"];
 
+/** Jobs that have ended and are remembered. */
+const ENDED_MAX = 1000;
+
 /** Jobs of the peer and uploads of this page, by id. */
 const transfers = new Map();
+/** Jobs that have ended, the latest last: what was said of them before may arrive after that. Null if the end was told. */
+const ended = new Map();
 let onDone = () => {};
 let isPaused = false;
 
@@ -92,9 +97,17 @@ function show() {
 }
 
 function note(job) {
-  const before = transfers.get(job.id);
+  if (ended.has(job.id)) return;
+  const isKnown = transfers.has(job.id);
   transfers.set(job.id, job);
-  if (before?.state !== "running" || job.state === "running") return;
+  if (job.state === "running") return;
+  ended.set(job.id, isKnown ? null : job);
+  if (ended.size > ENDED_MAX) ended.delete(ended.keys().next().value);
+  if (isKnown) told(job);
+}
+
+/** Says how a job ended. */
+function told(job) {
   const what = { done: "is complete.", failed: `failed: ${job.error ?? ""}`, cancelled: "was cancelled." }[job.state];
   tell(`The ${WORK[job.kind] ?? job.kind}${job.name ? ` of ${job.name}` : ""} ${what}`, job.state === "failed");
   if (job.state === "done") onDone(job.name);
@@ -116,7 +129,10 @@ export function replace(jobs) {
 
 export async function download(match, button) {
   await doing(button, async () => {
-    update(await change("POST", "/api/v1/get", { names: [match.name], origin: match.origin }));
+    const job = await change("POST", "/api/v1/get", { names: [match.name], origin: match.origin });
+    const end = ended.get(job.id); // it may have been quicker than the answer
+    if (end) told(end);
+    else update(job);
   });
 }
 

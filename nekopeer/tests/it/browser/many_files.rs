@@ -40,6 +40,10 @@ fn folders_lead_to_pages_of_files(browser: &Browser) {
     browser.until(&shows("pages-line", "1 to 25 of 100 files"));
     browser.click_until("#next", &shows("pages-line", "26 to 50 of 100 files"));
     browser.until(&row("catalogue", &["f3396.bin"]));
+    browser.until("document.activeElement.id === 'next'");
+    browser.value("location.reload()");
+    browser.until(&shows("pages-line", "26 to 50 of 100 files")); // it is in the address
+    browser.until(&shows("live", "live"));
     browser.click_until("#previous", &shows("pages-line", "1 to 25 of 100 files"));
     assert_eq!(browser.value("return document.getElementById('under').value"), "data/96");
     browser.click_until("#crumbs button", &row("catalogue", &["data/"]));

@@ -203,6 +203,17 @@ fn files_are_found_fetched_and_cancelled(browser: &Browser, peer: &Served, their
     browser.until("!document.getElementById('ticket-box').open");
 }
 
+/// The answer to a request may come after the event that ends what it began.
+fn job_that_has_ended_stays_ended(browser: &Browser) {
+    let job = |state| json!({"id": "quick", "kind": "get", "name": "quick.bin", "state": state, "started_ms": 1, "done_bytes": 1});
+    let (done, running) = (job("done"), job("running"));
+    browser.value(&format!(
+        "window.isTold = false; import('/assets/transfers.js').then((it) => {{ it.update({done}); it.update({running}); window.isTold = true; }})"
+    ));
+    browser.until("window.isTold");
+    assert_eq!(browser.value("return document.getElementById('strip').hidden"), true);
+}
+
 fn downloads_are_paused_and_limited(browser: &Browser, peer: &Served) {
     peer.home.done(&["get", "models/large.bin", "--background"]);
     browser.until("document.querySelector('#transfers progress')?.value > 0");
@@ -380,6 +391,7 @@ fn dashboards_journey() {
     assert_quiet(&browser, &[peer.host()]);
     token_is_asked_for_and_files_are_published(&browser, &peer, theirs);
     browser.console_and_hosts(); // a wrong token is an error there
+    job_that_has_ended_stays_ended(&browser);
     files_are_found_fetched_and_cancelled(&browser, &peer, theirs);
     downloads_are_paused_and_limited(&browser, &peer);
     new_version_is_seen_to_arrive_and_fetched(&browser, &peer, theirs);
