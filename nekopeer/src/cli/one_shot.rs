@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use nekoindexer::daemon::signals::Stop;
 use nekoproto::{Identity, private_folder};
+use tempfile::TempDir;
 use tokio::time::sleep;
 
 use super::{
@@ -36,6 +37,7 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
         let stopped = stop_peer(args, output, &mut stop).await?;
         return Ok(stopped.unwrap_or_else(|| show::interrupted(output)));
     }
+    let (args, _removed) = &without_new_folders(args, &command, output)?;
     let need = command.api().about().need;
     if need == Need::Running {
         let running = tokio::select! {
@@ -77,6 +79,31 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
             }
         }
     }
+}
+
+/// What `command` is carried out with: where no peer was before, one that only asks has a data folder for the moment, and
+/// leaves nothing behind.
+fn without_new_folders(
+    args: &NodeArgs,
+    command: &Command,
+    output: Output,
+) -> anyhow::Result<(NodeArgs, Option<TempDir>)> {
+    let about = command.api().about();
+    let stores = about.stores_files || matches!(command, Command::Get(_));
+    let (dir, folder) = (args.dir.display(), args.data_dir());
+    if !stores && !args.dir.is_dir() {
+        let why = format!("{dir} is no folder: check --dir; share, get and follow make it");
+        return Err(Failure::with(FailureKind::NoSuchPath, why).into());
+    }
+    let is_new = !folder.join(KEY_FILE).exists();
+    if stores || about.is_endless || about.need == Need::Running || !is_new {
+        return Ok((args.clone(), None));
+    }
+    if about.need == Need::Catalogue {
+        output.note(&format!("note: no peer was here: {} has no key; check --dir", folder.display()));
+    }
+    let removed = tempfile::tempdir()?;
+    Ok((NodeArgs { data_dir: Some(removed.path().to_owned()), ..args.clone() }, Some(removed)))
 }
 
 /// No peer runs that could carry out a command, which is about one that does.

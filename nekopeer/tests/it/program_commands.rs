@@ -16,6 +16,18 @@ fn number(value: &Value, key: &str) -> u64 {
 
 /// Nothing of another program comes between a line and its end.
 #[test]
+fn what_only_asks_leaves_nothing_behind_and_a_folder_that_is_missing_is_no_new_peer() {
+    let indexers = Indexers::one();
+    let home = Home::at(&indexers, 0);
+    let answers = [&["query", "f"][..], &["search", "f"], &["ls"], &["status"]].map(|words| home.run(words));
+    assert!(answers[2].err.join("").contains("no peer was here"), "{answers:?}");
+    assert_eq!(fs::read_dir(home.path("")).unwrap().count(), 0, "{answers:?}");
+    let missing = Home::with(&["--dir", &home.text("missing")]);
+    missing.run(&["ls"]).failed_with(3, &["missing is no folder", "check --dir"]);
+    assert!(!home.path("missing").exists());
+}
+
+#[test]
 fn line_is_written_at_once() {
     let (_indexers, home) = one_home();
     for words in [&["trace", "nope"][..], &["search", "nope", "--json"], &["ls"]] {

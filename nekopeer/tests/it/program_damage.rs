@@ -145,7 +145,7 @@ fn damaged_catalogue_keeps_what_can_be_read_and_its_numbers_when_nobody_else_kno
 fn what_is_in_the_way_or_exposed_is_refused_and_named_and_nothing_is_repaired_where_nothing_was() {
     let (_indexers, home) = one_home();
     home.run(&["repair"]).failed_with(3, &["no peer was here"]);
-    home.done(&["ls"]);
+    home.run(&["get", "nothing"]).failed_with(1, &[]);
     let (data, catalogue) = (home.path(".neko"), home.path(".neko/catalogue.redb"));
     assert_eq!(fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o700);
     for (path, mode) in [(&data, 0o777), (&catalogue, 0o666), (&data.join("peer.key"), 0o604)] {

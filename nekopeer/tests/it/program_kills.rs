@@ -37,11 +37,14 @@ async fn a_process_that_is_killed_in_its_first_moments_leaves_a_folder_that_work
     for seed in seeds(10) {
         let after_ms = 1 + 3 * seed;
         let home = Home::with(&["--indexer", "127.0.0.1:1"]);
-        let first = home.start(&["ls"]);
+        let first = home.start(&["get", "nothing"]);
         tokio::time::sleep(Duration::from_millis(after_ms)).await;
         first.kill();
-        let second = home.done(&["ls"]);
-        assert!(second.err.iter().all(|line| !line.contains("damaged")), "{after_ms} ms: {second:?}");
+        for words in [&["get", "nothing"][..], &["ls"]] {
+            let second = home.run(words);
+            assert!(second.err.iter().all(|line| !line.contains("damaged")), "{after_ms} ms: {second:?}");
+            assert!(second.code == Some(0) || words[0] == "get", "{after_ms} ms: {second:?}");
+        }
         let files = std::fs::read_dir(home.path(".neko")).unwrap().map(|file| file.unwrap().file_name());
         let left: Vec<_> = files.filter(|file| file.to_string_lossy().starts_with(".tmp")).collect();
         assert!(left.is_empty(), "{after_ms} ms: {left:?}");

@@ -265,7 +265,7 @@ fn commands_beside_one_that_does_not_serve_run_in_it_or_wait_and_go_on_when_it_l
 fn folder_that_is_locked_for_a_moment_is_waited_for_by_one_that_starts_no_indexer_meanwhile() {
     let home = Home::with(&["--discover", "127.0.0.1:0"]);
     home.write("a.txt", "a\n");
-    home.done(&["ls"]);
+    home.run(&["get", "nothing", "--no-discovery"]).failed_with(3, &[]);
     let lock = fs::File::open(home.path(".neko/lock")).unwrap();
     lock.lock().unwrap();
     let mut sharing = home.start_err(&["share", "a.txt"], "takes no commands");
