@@ -112,7 +112,7 @@ pub(super) fn to_publish(
         if copies.iter().any(|(_, folder)| is_part(tree, folder)) {
             return None;
         }
-        let name = tree.new_name_of(library, path)?;
+        let name = tree.new_name_of(path)?;
         match tree.filter.skips(path, false, ignores) {
             Ok(Some(_)) => return None,
             Ok(None) => {}

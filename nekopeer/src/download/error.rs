@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use nekoproto::{FileName, NameError, NodeId, Record, VerifiedRecord, Version};
+use nekoproto::{FileName, NodeId, Record, VerifiedRecord, Version};
 
 use crate::{
     indexers::SearchError,
@@ -214,14 +214,6 @@ pub enum DownloadError {
         /// Why.
         source: Arc<DownloadError>,
     },
-    /// What comes from a pipe is to have a name that is no good for a new file.
-    #[error("{name} cannot be stored: {source}")]
-    Name {
-        /// The name.
-        name: FileName,
-        /// The rule that it breaks.
-        source: NameError,
-    },
     /// The pipe that it is written to or read from broke.
     #[error("{name}: the pipe broke: {why}")]
     Pipe {
@@ -288,7 +280,6 @@ impl DownloadError {
             | Self::Exists(_)
             | Self::NotPublished(_)
             | Self::OriginLies(_)
-            | Self::Name { .. }
             | Self::Pipe { .. } => false,
             Self::Store(error) | Self::Set(SetError::Store(error)) => store_may_pass(error),
             Self::Catalogue(error) | Self::Set(SetError::Catalogue(error)) => catalogue_may_pass(error),

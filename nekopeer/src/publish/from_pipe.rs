@@ -8,7 +8,7 @@ use std::{
 
 use nekoproto::FileName;
 
-use super::{Publisher, tree::may_be_shared};
+use super::Publisher;
 use crate::{
     download::DownloadError, library::Library, storage::place::sync_folder, util::progress::Progress,
 };
@@ -38,9 +38,6 @@ fn store_all(
     force: bool,
     progress: &Progress,
 ) -> Result<PathBuf, DownloadError> {
-    if let Err(error) = may_be_shared(library, name.clone()) {
-        return Err(DownloadError::Name { name: name.clone(), source: error });
-    }
     let place = library.share.place(name)?.outside(&library.data_dir)?;
     let path = place.path().to_owned();
     let before = place.stamp()?;

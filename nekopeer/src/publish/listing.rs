@@ -15,7 +15,7 @@ use walkdir::{DirEntry, WalkDir};
 use super::{
     PublishOutcome,
     error::PublishError,
-    tree::{Base, PublishedTree, may_be_shared},
+    tree::{Base, PublishedTree},
 };
 use crate::{
     library::{ENTRIES_AT_ONCE, Library},
@@ -198,7 +198,7 @@ fn list_folder(
             }
         };
         let relative = path.strip_prefix(folder).unwrap_or(path);
-        match FileName::from_path(&prefix.join(relative)).and_then(|name| may_be_shared(library, name)) {
+        match FileName::from_path(&prefix.join(relative)) {
             Ok(name) => {
                 files.push(Listed { name, at: At::Below(Arc::clone(&base)), size, is_named: false });
             }

@@ -25,15 +25,6 @@ pub(super) enum Base {
     Folder(PathBuf),
 }
 
-/// `name`, if it may be a new one or was published here before.
-pub(super) fn may_be_shared(library: &Library, name: FileName) -> Result<FileName, NameError> {
-    let is_known = || library.catalogue.get(&name).is_some();
-    match name.check_new() {
-        Err(error) if !is_known() => Err(error),
-        _ => Ok(name),
-    }
-}
-
 impl PublishedTree {
     /// What is at `path`, as a file under `name` if one is given; without rules, all that is below it. Blocking.
     pub(crate) fn of(
@@ -60,7 +51,6 @@ impl PublishedTree {
             (name, false) => {
                 let relative = relative.or_else(|| path.file_name().map(PathBuf::from)).unwrap_or_default();
                 let name = name.map_or_else(|| FileName::from_path(&relative), |name| Ok(name.clone()));
-                let name = name.and_then(|name| may_be_shared(library, name));
                 Base::File(name.map_err(|source| PublishError::Name { path: path.to_owned(), source })?)
             }
         };
@@ -81,7 +71,6 @@ impl PublishedTree {
             return Err(SetError::NotAFolder(path.clone()).into());
         };
         let name = name.map_or_else(|| FileName::from_path(&prefix), Ok);
-        let name = name.and_then(|name| may_be_shared(library, name));
         let name = name.map_err(|source| PublishError::Name { path: path.clone(), source })?;
         Ok((name, filter))
     }
@@ -133,12 +122,7 @@ impl PublishedTree {
     }
 
     /// The same, of a file that is to be published.
-    pub(crate) fn new_name_of(
-        &self,
-        library: &Library,
-        path: &Path,
-    ) -> Option<Result<FileName, PublishError>> {
-        let name = self.name_of(path)?.and_then(|name| may_be_shared(library, name));
-        Some(name.map_err(|source| PublishError::Name { path: path.to_owned(), source }))
+    pub(crate) fn new_name_of(&self, path: &Path) -> Option<Result<FileName, PublishError>> {
+        Some(self.name_of(path)?.map_err(|source| PublishError::Name { path: path.to_owned(), source }))
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use nekoindexer::daemon::settings::advice;
-pub(crate) use nekoindexer::visible::visible;
+pub(crate) use nekoindexer::visible::{look_of, visible};
 use nekoproto::Remedy;
 use serde::Serialize;
 use serde_json::json;

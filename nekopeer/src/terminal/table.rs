@@ -2,13 +2,14 @@
 
 use std::{
     borrow::Cow,
+    collections::HashMap,
     fmt::{Display, Write as _},
     io::{self, Write},
 };
 
 use super::{
     columns, cut,
-    output::{Output, visible},
+    output::{Output, look_of, visible},
     width,
 };
 
@@ -180,6 +181,8 @@ pub(crate) struct Cells {
     text: String,
     /// Where each cell ends, and its width in characters.
     ends: Vec<(usize, usize)>,
+    /// Names that are not ASCII, by how they look.
+    looks: HashMap<String, String>,
 }
 
 impl Cells {
@@ -202,6 +205,23 @@ impl Cells {
         self.ends.push((self.text.len(), width));
     }
 
+    /// As [`add`](Self::add), for a name: so that it is told from the others, also from one that looks like it.
+    pub(crate) fn add_name(&mut self, name: &str) {
+        let is_alike = !name.is_ascii() && {
+            let first = self.looks.entry(look_of(name)).or_insert_with(|| name.to_owned());
+            first != name
+        };
+        let is_odd = |(at, c): (usize, char)| {
+            let is_edge = at == 0 || at + c.len_utf8() == name.len();
+            c == ' ' && is_edge || is_alike && !c.is_ascii()
+        };
+        let mut shown = String::with_capacity(name.len());
+        for (at, c) in name.char_indices() {
+            if is_odd((at, c)) { shown.extend(c.escape_unicode()) } else { shown.push(c) }
+        }
+        self.add(shown);
+    }
+
     pub(crate) const fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -215,6 +235,17 @@ impl Cells {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_look_alike_are_told_apart() {
+        let mut cells = Cells::default();
+        ["é", "e\u{301}", "é", "资料", "a", " a", "❤\u{fe0f}", "❤"]
+            .iter()
+            .for_each(|name| cells.add_name(name));
+        let shown: Vec<&str> = cells.iter().map(|(cell, _)| cell).collect();
+        let escaped = ["é", "e\\u{301}", "é", "资料", "a", "\\u{20}a", "❤\u{fe0f}", "\\u{2764}"];
+        assert_eq!(shown, escaped);
+    }
 
     #[test]
     fn columns_line_up_also_with_wide_letters() {

@@ -244,18 +244,48 @@ fn stdout_that_nobody_reads_or_that_takes_nothing_is_no_reason_to_panic() {
 }
 
 #[test]
-fn folder_with_impossible_names_is_shared_without_them_and_each_is_named_once() {
+fn every_name_of_other_programs_is_shared_and_shown_so_that_it_misleads_nobody() {
     let (_indexers, origin, reader) = two_homes();
     let names = [
-        ("back\\slash.txt", "backslash"),
-        ("trail ", "no blank at the beginning or the end"),
-        ("ok\u{fe0f}.txt", "U+FE0F"),
-        ("a\u{a0}b", "U+00A0"),
-        ("photo-\u{202e}gpj.exe", "f/photo-\\u{202e}gpj.exe cannot be shared"),
-        ("two\u{2028}lines", "f/two\\u{2028}lines cannot be shared"),
-        ("zero\u{200b}width", "f/zero\\u{200b}width cannot be shared"),
-        ("\x1b]0;owned\x07", "f/\\u{1b}]0;owned\\u{7} cannot be shared"),
+        ("Screenshot 9.22.20\u{202f}PM.png", "f/Screenshot 9.22.20\\u{202f}PM.png"),
+        ("a\u{a0}b", "f/a\\u{a0}b"),
+        ("\u{2764}\u{fe0f}.txt", "f/\u{2764}\u{fe0f}.txt"),
+        ("\u{1f469}\u{200d}\u{1f4bb}.md", "f/\u{1f469}\u{200d}\u{1f4bb}.md"),
+        ("\u{645}\u{6cc}\u{200c}\u{62e}", "f/\u{645}\u{6cc}\u{200c}\u{62e}"),
+        ("photo-\u{202e}gpj.exe", "f/photo-\\u{202e}gpj.exe"),
+        ("two\u{2028}lines", "f/two\\u{2028}lines"),
+        ("zero\u{200b}width", "f/zero\\u{200b}width"),
+        ("trail ", "f/trail\\u{20}"),
+        ("\u{dc}bung", "f/\u{dc}bung"),
+        ("U\u{308}bung", "f/\\u{dc}bung"),
     ];
+    names.iter().for_each(|(name, _)| drop(origin.write(&format!("f/{name}"), name)));
+    let _sharing = origin.share(&["f"]);
+    reader.done(&["get", "f/*"]);
+    for (name, _) in names {
+        assert_eq!(reader.read(&format!("f/{name}")), name.as_bytes());
+    }
+    let listed = reader.done(&["ls"]);
+    for (_, shown) in names {
+        assert_eq!(
+            listed.out.iter().filter(|line| line.starts_with(shown)).count(),
+            1,
+            "{shown}: {listed:?}"
+        );
+    }
+    for word in ["ubung", "\u{dc}BUNG"] {
+        assert_eq!(
+            reader.done(&["search", word, "--json"]).json()["files"].as_array().map(Vec::len),
+            Some(2)
+        );
+    }
+}
+
+#[test]
+fn folder_with_impossible_names_is_shared_without_them_and_each_is_named_once() {
+    let (_indexers, origin, reader) = two_homes();
+    let names =
+        [("back\\slash.txt", "backslash"), ("\x1b]0;owned\x07", "f/\\u{1b}]0;owned\\u{7} cannot be shared")];
     names.iter().for_each(|(name, _)| drop(origin.write(&format!("f/{name}"), "bad\n")));
     origin.write("f/good.txt", "good\n");
     fs::write(origin.path("f").join(OsString::from_vec(b"latin-\xe9.txt".to_vec())), "bad\n").unwrap();

@@ -22,10 +22,16 @@ export function set(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
+/** What zero-width joiners have on both sides in emoji, and in Arabic and Indic words. */
+const JOINED = "[\\u0600-\\u109f\\u1780-\\u18af\\u2190-\\u2bff\\ufe0f\\u{1f000}-\\u{1faff}]";
+const MISLEADING = new RegExp(
+  `((?<=${JOINED})[\\u200c\\u200d](?=${JOINED}))|[\\p{Cc}\\p{Cf}\\p{Cs}\\p{Co}\\p{Cn}\\p{Zl}\\p{Zp}]|(?![ \\u3000])\\p{Zs}`,
+  "gu",
+);
+
 /** `text` with what is invisible, or turns the reading direction, shown escaped, as the program prints it. */
 export function visible(text) {
-  return String(text).replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu,
-    (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+  return String(text).replace(MISLEADING, (c, joins) => joins ?? `\\u{${c.codePointAt(0).toString(16)}}`);
 }
 
 /** A name, kept apart from the direction of the text around it. */

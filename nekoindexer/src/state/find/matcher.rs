@@ -1,8 +1,10 @@
 //! [`Matcher`]: whether a name matches all terms of a search.
 
+use caseless::Caseless as _;
 use globset::{Candidate, GlobBuilder, GlobSet};
 use memchr::{memchr2, memmem::Finder};
 use nekoproto::{Search, limits::NAME_BYTES_MAX};
+use unicode_normalization::{UnicodeNormalization as _, char::canonical_combining_class};
 
 /// Bytes of all globs of a search: one of them may be as long as a name. Comparing one name with so many takes
 /// milliseconds.
@@ -12,7 +14,8 @@ const BYTES_AT_ONCE: usize = 4096;
 
 /// The terms of a search, ready to be compared with a million names.
 ///
-/// A word matches a name that contains it, in upper or lower case. A glob is compared with the whole name if it has a
+/// A word matches a name that contains it, in upper or lower case, with or without accents; one without letters, as it is. A
+/// glob is compared with the whole name if it has a
 /// `/`, with the last component otherwise; its `*` and `?` match no `/`, its `**` does. `?` and `[..]` stand for one byte.
 #[derive(Debug)]
 pub struct Matcher {
@@ -38,13 +41,11 @@ impl Matcher {
             return Err(BadPattern(format!("globs have at most {GLOBS_BYTES_MAX} bytes together")));
         }
         let bytes: usize = search.terms.iter().map(|term| term.as_str().len()).sum();
-        let has_no_case =
-            |word: &&str| word.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_alphabetic());
         let parts = globs.iter().flat_map(|term| {
             let (start, end) = ends(term.as_str());
             [start, end, inside(term.as_str())]
         });
-        let parts = parts.chain(words.iter().map(|term| term.as_str()).filter(has_no_case));
+        let parts = parts.chain(words.iter().map(|term| term.as_str()).filter(|word| has_no_letters(word)));
         let needle = parts.max_by_key(|part| part.len()).filter(|part| !part.is_empty());
         Ok(Self {
             names_at_once: (BYTES_AT_ONCE / bytes.max(1)).max(1),
@@ -67,37 +68,53 @@ impl Matcher {
         self.names_at_once
     }
 
-    /// Whether all terms match `name`, which is UTF-8.
+    /// Whether all terms match `name`, which is UTF-8, and maybe known to be ASCII.
     #[must_use]
-    pub fn matches(&self, name: &[u8]) -> bool {
-        self.words.iter().all(|word| word.is_in(name)) && self.globs.iter().all(|glob| glob.matches(name))
+    pub fn matches(&self, name: &[u8], is_ascii: bool) -> bool {
+        self.words.iter().all(|word| word.is_in(name, is_ascii))
+            && self.globs.iter().all(|glob| glob.matches(name))
     }
 }
 
-/// A word in lower case, and its first byte in both cases.
+fn has_no_letters(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_alphabetic())
+}
+
+/// `text` without case, accents, and what chooses a variant of a letter or joins it to the next.
+fn folded(text: &str) -> String {
+    let is_kept = |c: &char| {
+        canonical_combining_class(*c) == 0 && !matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}')
+    };
+    text.nfkd().filter(is_kept).default_case_fold().collect()
+}
+
+/// A folded word, and its first byte in both cases.
 #[derive(Debug)]
 struct Word {
-    lower: String,
+    folded: String,
     first: [u8; 2],
+    has_letters: bool,
 }
 
 impl Word {
     fn new(text: &str) -> Self {
-        let lower = text.to_lowercase();
-        let first = lower.as_bytes().first().copied().unwrap_or_default();
-        Self { lower, first: [first, first.to_ascii_uppercase()] }
+        let folded =
+            Some(folded(text)).filter(|folded| !folded.is_empty()).unwrap_or_else(|| text.to_owned());
+        let first = folded.as_bytes().first().copied().unwrap_or_default();
+        Self { folded, first: [first, first.to_ascii_uppercase()], has_letters: !has_no_letters(text) }
     }
 
-    fn is_in(&self, name: &[u8]) -> bool {
-        if self.lower.is_ascii() {
-            return self.is_in_ascii(name);
+    fn is_in(&self, name: &[u8], is_ascii: bool) -> bool {
+        if self.folded.is_ascii() && self.is_in_ascii(name) {
+            return true;
         }
-        // Only such a name can contain such a word; both are few.
-        !name.is_ascii() && str::from_utf8(name).is_ok_and(|name| name.to_lowercase().contains(&self.lower))
+        // Other names are few.
+        let is_other = !is_ascii && self.has_letters && !name.is_ascii();
+        is_other && str::from_utf8(name).is_ok_and(|name| folded(name).contains(&self.folded))
     }
 
     fn is_in_ascii(&self, mut name: &[u8]) -> bool {
-        let (word, [lower, upper]) = (self.lower.as_bytes(), self.first);
+        let (word, [lower, upper]) = (self.folded.as_bytes(), self.first);
         while let Some(at) = memchr2(lower, upper, name) {
             match name.get(at..at + word.len()) {
                 Some(here) if here.eq_ignore_ascii_case(word) => return true,
@@ -189,7 +206,7 @@ mod tests {
 
     fn matching<'a>(terms: &[&str], names: &[&'a str]) -> Vec<&'a str> {
         let matcher = Matcher::new(&search(terms)).unwrap();
-        names.iter().copied().filter(|name| matcher.matches(name.as_bytes())).collect()
+        names.iter().copied().filter(|name| matcher.matches(name.as_bytes(), false)).collect()
     }
 
     const NAMES: [&str; 9] = [
@@ -212,6 +229,24 @@ mod tests {
         assert_eq!(matching(&["cudacuda"], &NAMES), [""; 0]);
         assert_eq!(matching(&["x"], &["xx", "aaX", "y"]), ["xx", "aaX"]);
         assert_eq!(matching(&["aab"], &["aaab", "AAAB", "aa", "b"]), ["aaab", "AAAB"]);
+    }
+
+    #[test]
+    fn words_are_found_without_case_and_accents_whatever_form_a_name_has() {
+        let names =
+            ["Übung.txt", "U\u{308}BUNG", "ubung", "Straße", "ΟΔΟΣ", "ｆｕｌｌ", "مي\u{200c}خ", "12\u{301}3"];
+        for (word, found) in [
+            ("ubung", &names[..3]),
+            ("ÜBUNG", &names[..3]),
+            ("strasse", &names[3..4]),
+            ("οδος", &names[4..5]),
+            ("full", &names[5..6]),
+            ("ميخ", &names[6..7]),
+            ("\u{301}", &[]),
+            ("123", &[]),
+        ] {
+            assert_eq!(matching(&[word], &names), found, "{word}");
+        }
     }
 
     #[test]
@@ -273,7 +308,7 @@ mod tests {
         let began = Instant::now();
         for pattern in [fit("*a"), fit("**/"), fit("?*"), fit("{a,b}*"), fit("[!b]*"), fit("*"), nested] {
             let Ok(matcher) = Matcher::new(&search(&[&pattern])) else { continue };
-            let matched = (0..100).filter(|_| matcher.matches(name.as_bytes())).count();
+            let matched = (0..100).filter(|_| matcher.matches(name.as_bytes(), false)).count();
             assert!(matched == 0 || matched == 100);
         }
         assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
@@ -289,7 +324,7 @@ mod tests {
             let terms = pattern.split(' ').filter_map(|term| Term::new(term).ok());
             let search = Search { terms: Terms::first_of(terms), ..Search::default() };
             let Ok(matcher) = Matcher::new(&search) else { return };
-            if matcher.matches(name.as_bytes()) {
+            if matcher.matches(name.as_bytes(), false) {
                 let is_there = matcher.needle().is_none_or(|needle| needle.find(name.as_bytes()).is_some());
                 assert!(is_there, "{pattern:?} {name:?}");
             }

@@ -52,7 +52,7 @@ pub fn checked(
             return Err(WrongPage::Order);
         }
         let is_wanted = request.search.takes(&record.origin, record.size, record.published_ms);
-        if !is_wanted || !matcher.matches(record.name.as_str().as_bytes()) {
+        if !is_wanted || !matcher.matches(record.name.as_str().as_bytes(), false) {
             return Err(WrongPage::Foreign);
         }
         let record = verify(hit.record).ok_or(WrongPage::Forged)?;

@@ -374,7 +374,7 @@ impl<S: BuildHasher> Index<S> {
     #[cfg(test)]
     fn check(&self) {
         let mut logged = std::collections::HashSet::new();
-        self.log.each(None, |name, _| {
+        self.log.each(None, |name, _, _| {
             logged.insert(name.to_vec());
             std::ops::ControlFlow::Continue(())
         });

@@ -81,12 +81,12 @@ impl NameLog {
         *pieces = rebuilt;
     }
 
-    /// Shows each name to `look`, or each that has the `needle`, at least once, until it breaks off; and how many bytes
-    /// of how many are looked through before.
+    /// Shows each name to `look`, or each that has the `needle`, at least once, until it breaks off; whether it is known to be
+    /// ASCII; and how many bytes of how many are looked through before.
     pub(super) fn each(
         &self,
         needle: Option<&Finder<'_>>,
-        mut look: impl FnMut(&[u8], (usize, usize)) -> ControlFlow<()>,
+        mut look: impl FnMut(&[u8], bool, (usize, usize)) -> ControlFlow<()>,
     ) {
         let (full, open, all) = {
             let pieces = self.0.lock();
@@ -94,11 +94,12 @@ impl NameLog {
         };
         let mut before = 0;
         for piece in full.iter().map(AsRef::as_ref).chain([open.as_slice()]) {
-            let mut start = 0;
+            // One look at the piece costs less than one at each name.
+            let (is_ascii, mut start) = (needle.is_none() && piece.is_ascii(), 0);
             while let Some(at) = needle.map_or(Some(0), |needle| needle.find(&piece[start..])) {
                 let Some(end) = memchr(END, &piece[start + at..]).map(|end| start + at + end) else { break };
                 let begin = memrchr(END, &piece[start..start + at]).map_or(start, |end| start + end + 1);
-                if look(&piece[begin..end], (before + begin, all)).is_break() {
+                if look(&piece[begin..end], is_ascii, (before + begin, all)).is_break() {
                     return;
                 }
                 start = end + 1;
@@ -116,7 +117,7 @@ mod tests {
 
     fn names(log: &NameLog) -> Vec<String> {
         let mut names = Vec::new();
-        log.each(None, |name, _| {
+        log.each(None, |name, _, _| {
             names.push(String::from_utf8(name.to_vec()).unwrap());
             ControlFlow::Continue(())
         });
@@ -131,7 +132,7 @@ mod tests {
         assert!(log.0.lock().full.len() > 3);
         assert_eq!(names(&log), expected);
         let mut found = Vec::new();
-        log.each(Some(&Finder::new("e-29")), |name, _| {
+        log.each(Some(&Finder::new("e-29")), |name, _, _| {
             found.push(String::from_utf8(name.to_vec()).unwrap());
             if found.len() == 2000 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });

@@ -34,7 +34,7 @@ impl<S: BuildHasher> Index<S> {
         let (mut pace, mut is_over) = (Pace::default(), false);
         let at_once = matcher.names_at_once() * COMPARED;
         let mut left = at_once;
-        self.log.each(matcher.needle(), |name, done| {
+        self.log.each(matcher.needle(), |name, is_ascii, done| {
             let is_compared = pace.takes(name) && page.may_take(name);
             left = left.saturating_sub(if is_compared { COMPARED } else { 1 });
             if left == 0 {
@@ -48,7 +48,7 @@ impl<S: BuildHasher> Index<S> {
                     pace.keep(name, spent, done);
                 }
             }
-            if !is_compared || !matcher.matches(name) {
+            if !is_compared || !matcher.matches(name, is_ascii) {
                 return ControlFlow::Continue(());
             }
             let mut look = |entry: &Entry| {

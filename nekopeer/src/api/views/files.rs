@@ -60,7 +60,7 @@ impl View for Files {
 }
 
 fn add_cells(cells: &mut Cells, file: &FileRow) {
-    cells.add(file.version.name.as_str());
+    cells.add_name(file.version.name.as_str());
     cells.add(file.version.version);
     cells.add(size(file.version.size));
     let role = if file.own { "shared" } else { "copy" };

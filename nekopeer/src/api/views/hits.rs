@@ -62,7 +62,7 @@ fn add_cells(cells: &mut Cells, found: &FoundRow) {
     for hit in &found.hits {
         let version = &hit.version;
         for holder in &hit.holders {
-            cells.add(version.name.as_str());
+            cells.add_name(version.name.as_str());
             cells.add(version.version);
             cells.add(size(version.size));
             cells.add(short(&version.content));

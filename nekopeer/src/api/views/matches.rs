@@ -43,9 +43,9 @@ impl Matches {
     fn add_cells(cells: &mut Cells, found: &MatchRow, is_of_several: bool) {
         let VersionRow { name, origin, version, .. } = &found.version;
         if is_of_several {
-            cells.add(format_args!("{name}@{}", short(origin)));
+            cells.add_name(&format!("{name}@{}", short(origin)));
         } else {
-            cells.add(name.as_str());
+            cells.add_name(name.as_str());
         }
         cells.add(version);
         cells.add(size(found.version.size));

@@ -39,7 +39,6 @@ impl Classified for DownloadError {
                 io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => Invalid,
                 _ => Failed,
             },
-            Self::Name { .. } => Invalid,
             Self::Ambiguous { .. } | Self::Own(_) => Conflict,
             Self::AlreadyRunning(_) | Self::Judged(_) => Busy,
             Self::Older { .. } | Self::Unconfirmed(_) | Self::SourcesExhausted { .. } => Away,
