@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    download::{DownloadError, DownloadOptions, Downloaded, Downloader, plan::Plan},
+    download::{DownloadError, DownloadOptions, Downloaded, Downloader, free_in, plan::Plan},
     library::{
         Library,
         opened::{Holding, OpenFile},
@@ -234,8 +234,7 @@ impl Reading {
     /// Whether the disk has room for all that is being fetched, as if none of it had been written yet.
     fn has_disk(&self) -> Result<(), ReadError> {
         let folder = &self.library.data_dir;
-        let Ok(disk) = rustix::fs::statvfs(folder) else { return Ok(()) }; // writing will say what is wrong
-        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        let Some(free) = free_in(folder) else { return Ok(()) }; // writing will say what is wrong
         if self.slots.weight().saturating_mul(1024 * 1024) <= free.saturating_add(1024 * 1024) {
             return Ok(());
         }

@@ -32,13 +32,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 pub use self::error::DownloadError;
-pub(crate) use self::many::Downloads;
 use self::{
     earlier::kept,
     file::destination::Destination,
     plan::{DownloadRun, Plan},
     swarm::{SwarmReport, source::Source},
 };
+pub(crate) use self::{file::room::free_in, many::Downloads};
 use crate::{
     indexers::{Indexers, Scope, Wishes, via::Via},
     library::{Library, events::Event},

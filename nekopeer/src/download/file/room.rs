@@ -2,6 +2,8 @@
 
 use std::{os::unix::fs::MetadataExt, path::Path};
 
+use rustix::fs::StatVfs;
+
 use crate::storage::StoreError;
 
 /// Size from which the disk is asked, in bytes; a smaller file does little harm on a disk that is full.
@@ -13,15 +15,34 @@ const BLOCK_BYTES: u64 = 512;
 /// counts as free. Blocking.
 pub(crate) fn refuse_too_large(path: &Path, partial: &Path, size: u64) -> Result<(), StoreError> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let Ok(disk) = rustix::fs::statvfs(folder) else { return Ok(()) }; // writing tells what is wrong
+    let Some(free) = free_in(folder) else { return Ok(()) }; // writing tells what is wrong
     let there = partial.symlink_metadata().map_or(0, |metadata| metadata.blocks() * BLOCK_BYTES);
-    let free = (disk.f_bavail * disk.f_frsize).saturating_add(there);
+    let free = free.saturating_add(there);
     if size <= free { Ok(()) } else { Err(StoreError::TooLarge { path: path.to_owned(), size, free }) }
+}
+
+/// The bytes that are free on the disk of `folder`; `None` where that is not known: some file systems do not even tell their
+/// size, as ramfs and some of FUSE. Blocking.
+pub(crate) fn free_in(folder: &Path) -> Option<u64> {
+    room_of(&rustix::fs::statvfs(folder).ok()?)
+}
+
+fn room_of(disk: &StatVfs) -> Option<u64> {
+    (disk.f_blocks > 0).then(|| disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_of_a_disk_without_a_size_is_not_known_and_a_full_disk_has_none() {
+        let mut disk = rustix::fs::statvfs(".").unwrap();
+        disk.f_bavail = 0;
+        assert_eq!(room_of(&disk), Some(0));
+        disk.f_blocks = 0;
+        assert_eq!(room_of(&disk), None);
+    }
 
     #[test]
     fn what_does_not_fit_is_refused_with_both_numbers() {
