@@ -14,7 +14,7 @@ mod unfold;
 
 use std::{
     collections::HashSet,
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io::{self, BufWriter, IntoInnerError},
     path::{Path, PathBuf},
     sync::Arc,
@@ -45,6 +45,7 @@ use crate::{
         DIGITS, StoreError,
         catalogue::{CatalogueError, Entry, Tree, Trees},
         digits,
+        flock::is_unknown,
         place::{Place, sync_folder},
         tree::FolderId,
     },
@@ -54,6 +55,8 @@ use crate::{
 const FILES: &str = "sets";
 /// Attempts at a folder that changes while it is read, and the pause before the next.
 const TRIES: u32 = 5;
+/// Publishing what was read takes less.
+const KEPT_UNLOCKED: Duration = Duration::from_secs(3600);
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// What the name of a file that is not complete begins with.
 const TEMPORARY: &str = "making-";
@@ -100,7 +103,7 @@ pub(crate) fn fold(
             return Ok(Folded { path, file: there, skipped });
         }
         let file = out.into_inner().map_err(IntoInnerError::into_error).map_err(SetError::Write)?;
-        file.as_file().sync_all().and_then(|()| file.as_file().lock_shared()).map_err(SetError::Write)?;
+        file.as_file().sync_all().and_then(|()| keep_there(file.as_file())).map_err(SetError::Write)?;
         let file = file.persist(&path).map_err(|error| SetError::Write(error.error))?;
         sync_folder(&files);
         return Ok(Folded { path, file, skipped });
@@ -108,10 +111,26 @@ pub(crate) fn fold(
     Err(SetError::KeepsChanging(filter.root.clone()))
 }
 
+/// Has nobody remove `file` until it is closed; where no file can be locked, for [`KEPT_UNLOCKED`].
+fn keep_there(file: &File) -> io::Result<()> {
+    file.lock_shared().or_else(|error| if is_unknown(&error) { Ok(()) } else { Err(error) })
+}
+
+/// Whether somebody may have [kept](keep_there) it.
+fn is_kept_there(file: &File) -> bool {
+    match file.try_lock() {
+        Err(TryLockError::Error(error)) if is_unknown(&error) => {
+            let changed = file.metadata().and_then(|metadata| metadata.modified());
+            changed.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < KEPT_UNLOCKED))
+        }
+        locked => locked.is_err(),
+    }
+}
+
 /// The file at `path`, which nobody removes until it is closed, if that is published as `name`, unchanged.
 fn published(library: &Library, name: &FileName, path: &Path) -> Result<Option<File>, SetError> {
     let Ok(file) = File::open(path) else { return Ok(None) };
-    file.lock_shared().map_err(SetError::Read)?;
+    keep_there(&file).map_err(SetError::Read)?;
     let entry = library.catalogue.entry(name)?.filter(|entry| entry.path == path);
     let is_it = entry.is_some_and(|entry| Looker::default().stamp(path).ok() == Some(entry.stamp));
     Ok(is_it.then_some(file))
@@ -161,7 +180,7 @@ fn remove_files(library: &Library, name: &FileName) {
     for file in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = file.path();
         let is_its = file.file_name().as_encoded_bytes().starts_with(prefix.as_bytes());
-        let Some(locked) = File::open(&path).ok().filter(|file| is_its && file.try_lock().is_ok()) else {
+        let Some(locked) = File::open(&path).ok().filter(|file| is_its && !is_kept_there(file)) else {
             continue;
         };
         // Whoever published it unlocked it after that.

@@ -8,7 +8,10 @@ use std::{
 
 use nekoproto::{PrivateError, open_private, private_folder};
 
-use super::error::is_full;
+use super::{
+    error::is_full,
+    flock::{Held, holder_beside, is_unknown, try_lock},
+};
 
 /// Second line of the lock file once there is a catalogue.
 const HAS_CATALOGUE: &str = "catalogue";
@@ -22,6 +25,7 @@ const LEFTOVER_PREFIX: &str = ".tmp";
 #[derive(Debug)]
 pub(crate) struct DataLock {
     file: File,
+    _held: Held,
     /// Whether a peer has run in it that had its catalogue.
     pub(crate) had_catalogue: bool,
 }
@@ -73,9 +77,10 @@ impl DataLock {
         private_folder(folder)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let mut file = open_private(&folder.join("lock"), &mut options).map_err(unusable)?;
-        match file.try_lock() {
-            Ok(()) => {}
+        let path = folder.join("lock");
+        let mut file = open_private(&path, &mut options).map_err(unusable)?;
+        let held = match try_lock(&file, &path) {
+            Ok(held) => held,
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
                 let read = file.read_to_string(&mut text).is_ok();
@@ -83,10 +88,10 @@ impl DataLock {
                 return Err(LockError::InUse { path: folder.to_owned(), process });
             }
             Err(TryLockError::Error(source)) => return Err(unusable(source)),
-        }
+        };
         let mut text = String::new();
         (&mut file).take(TEXT_BYTES_MAX).read_to_string(&mut text).map_err(unusable)?;
-        let mut lock = Self { file, had_catalogue: text.lines().nth(1) == Some(HAS_CATALOGUE) };
+        let mut lock = Self { file, _held: held, had_catalogue: text.lines().nth(1) == Some(HAS_CATALOGUE) };
         lock.write().and_then(|()| remove_leftovers(folder)).map_err(unusable)?;
         Ok(lock)
     }
@@ -110,7 +115,8 @@ impl DataLock {
 
     /// The id of the process that has locked the folder; `None` if none has.
     pub(crate) fn holder(folder: &Path) -> io::Result<Option<u32>> {
-        let mut file = match open_private(&folder.join("lock"), OpenOptions::new().read(true)) {
+        let path = folder.join("lock");
+        let mut file = match open_private(&path, OpenOptions::new().read(true)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -122,6 +128,7 @@ impl DataLock {
                 file.read_to_string(&mut text)?;
                 Ok(Some(process_in(&text).parse().unwrap_or(0))) // it has not yet said which
             }
+            Err(TryLockError::Error(error)) if is_unknown(&error) => Ok(holder_beside(&path)),
             Err(TryLockError::Error(error)) => Err(error),
         }
     }

@@ -2,6 +2,7 @@
 
 pub(crate) mod catalogue;
 mod error;
+pub(crate) mod flock;
 pub(crate) mod lock;
 mod no_follow;
 pub(crate) mod partial;

@@ -15,11 +15,13 @@ use std::{
 };
 
 use nekoproto::{FileName, private_folder};
+use parking_lot::Mutex;
 use rustix::{fs::OFlags, io::Errno};
 
 use super::{
     digits,
     error::{StoreError, error_at},
+    flock::{self, Held},
     no_follow::{self, Moved},
     place::Place,
 };
@@ -53,6 +55,7 @@ pub(crate) struct Partial {
     place: Place,
     path: PathBuf,
     file: Arc<File>,
+    held: Mutex<Option<Held>>,
     /// Whether it may have a checkpoint.
     has_progress: AtomicBool,
 }
@@ -126,11 +129,14 @@ impl Place {
                 }
                 opened => opened.map_err(&failed)?,
             };
-            match file.try_lock() {
-                Ok(()) if is_at(&path, &file) => {
-                    return Ok(Partial::new(path.clone(), self, file));
+            match flock::try_lock(&file, &path) {
+                Ok(held) if is_at(&path, &file) => {
+                    return Ok(Partial {
+                        held: Mutex::new(Some(held)),
+                        ..Partial::new(path.clone(), self, file)
+                    });
                 }
-                Ok(()) => {} // its last user moved or removed it
+                Ok(_) => {} // its last user moved or removed it
                 Err(TryLockError::WouldBlock) if Instant::now() >= until => {
                     return Err(StoreError::Busy(self.path));
                 }
@@ -150,7 +156,13 @@ fn is_at(path: &Path, file: &File) -> bool {
 
 impl Partial {
     fn new(path: PathBuf, place: Place, file: File) -> Self {
-        Self { place, path, file: Arc::new(file), has_progress: AtomicBool::new(false) }
+        Self {
+            place,
+            path,
+            file: Arc::new(file),
+            held: Mutex::default(),
+            has_progress: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -264,6 +276,7 @@ impl Partial {
 
     /// It is not in its folder any more.
     fn is_gone(&self) {
+        drop(self.held.lock().take());
         if self.has_progress.load(Ordering::Relaxed) {
             drop(fs::remove_file(self.path.with_extension(PROGRESS))); // there may be none
         }
