@@ -39,6 +39,16 @@ pub enum RulesError {
         /// What is wrong with it.
         why: String,
     },
+    /// A folder cannot be looked into, so that it is not known what is in it.
+    #[error(
+        "cannot read {path}: {source}; nothing in it is shared, make it readable or leave it out with --exclude"
+    )]
+    Unreadable {
+        /// The folder.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// An ignore file cannot be read.
     #[error("{path} cannot be followed, and nothing in its folder is shared: {why}; mend it")]
     IgnoreFile {
@@ -243,6 +253,10 @@ fn ignore_file_of(folder: &Path, ignores: &mut Ignores) -> Result<Arc<Gitignore>
         }
         Ok(_) => return Err(wrong("it is no file".to_owned())),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
+        // A link to a file that cannot be read is one itself.
+        Err(source) if path.symlink_metadata().is_err() => {
+            return Err(RulesError::Unreadable { path: folder.to_owned(), source });
+        }
         Err(error) => return Err(wrong(error.to_string())),
     }
     let said = Arc::new(builder.build().map_err(|error| wrong(error.to_string()))?);
@@ -361,5 +375,8 @@ mod tests {
                 filter.unwrap().enter(&folder.path(name), &mut Ignores::new()).unwrap_err().to_string();
             assert!(error.contains(&format!("{name}/{IGNORE_FILE}")), "{error}");
         }
+        std::os::unix::fs::symlink("loop", folder.path("loop")).unwrap();
+        let error = ignore_file_of(&folder.path("loop"), &mut Ignores::new()).unwrap_err().to_string();
+        assert!(error.contains("--exclude") && !error.contains(IGNORE_FILE), "the folder is blamed: {error}");
     }
 }

@@ -11,6 +11,13 @@ use crate::{
 
 pub(crate) const SET_FILES_MAX: usize = 100_000;
 
+/// Things that cannot be in a set, of which one error tells.
+pub(super) const SHOWN_MAX: usize = 20;
+
+fn and_more(more: usize) -> String {
+    if more == 0 { String::new() } else { format!("; and {more} more") }
+}
+
 /// What is wrong with the files of a set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSet {
@@ -49,7 +56,7 @@ pub enum SetError {
     #[error("a set is one folder, not {0} paths: share each as a set of its own")]
     NotOne(usize),
     /// Something in the folder is neither a file nor a folder, or a link that leads nowhere or out of it.
-    #[error("{path} is {what}: a set has files only, move it away")]
+    #[error("{path} is {what}: a set has files only, move it away or leave it out with --exclude")]
     NotAFile {
         /// The path.
         path: PathBuf,
@@ -57,7 +64,7 @@ pub enum SetError {
         what: &'static str,
     },
     /// The path of a file cannot be that of a set's file.
-    #[error("{path} cannot be in a set: {source}; rename it")]
+    #[error("{path} cannot be in a set: {source}; rename it or leave it out with --exclude")]
     Name {
         /// The path.
         path: PathBuf,
@@ -65,12 +72,20 @@ pub enum SetError {
         source: NameError,
     },
     /// Something in the folder cannot be read.
-    #[error("cannot read {path}: {source}")]
+    #[error("cannot read {path}: {source}; make it readable, or leave it out with --exclude")]
     Unreadable {
         /// The path.
         path: PathBuf,
         /// The system's error.
         source: io::Error,
+    },
+    /// Several things in the folder cannot be in a set.
+    #[error("{}{}", shown.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "), and_more(*.more))]
+    Several {
+        /// Why not, of the first of them.
+        shown: Vec<SetError>,
+        /// How many more there are.
+        more: usize,
     },
     /// Files changed while they were read, again and again.
     #[error("{0} keeps changing: share the folder when nothing is writing there")]

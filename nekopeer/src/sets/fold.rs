@@ -10,15 +10,15 @@ use std::{
 
 use nekoproto::{ContentHash, FileName};
 use tokio_util::sync::CancellationToken;
-use walkdir::WalkDir;
+use walkdir::{DirEntry, WalkDir};
 
 use super::{
-    error::{BadSet, SET_FILES_MAX, SetError},
+    error::{BadSet, SET_FILES_MAX, SHOWN_MAX, SetError},
     index::{Index, Member},
 };
 use crate::{
     content::stamp::{Stamp, open_file},
-    rules::{Filter, Ignores, Skipped},
+    rules::{Filter, Ignores, RulesError, Skipped},
     util::progress::Progress,
 };
 
@@ -106,9 +106,17 @@ fn find(filter: &Filter) -> Result<FolderFiles, SetError> {
         SetError::Unreadable { path, source: error.into() }
     };
     let (mut found, mut ignores) = (FolderFiles::default(), Ignores::new());
+    let (mut faults, mut more) = (Vec::new(), 0);
     let mut walk = WalkDir::new(folder).into_iter();
     while let Some(entry) = walk.next() {
-        let entry = entry.map_err(unreadable)?;
+        let mut fault = |fault| if faults.len() < SHOWN_MAX { faults.push(fault) } else { more += 1 };
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                fault(unreadable(error));
+                continue;
+            }
+        };
         let (path, kind) = (entry.path(), entry.file_type());
         let is_own = entry.depth() > 0 && filter.is_own(path);
         let cause = if is_own { None } else { filter.skips_in_folder(path, kind.is_dir(), &mut ignores)? };
@@ -122,30 +130,56 @@ fn find(filter: &Filter) -> Result<FolderFiles, SetError> {
             }
             continue;
         }
-        let (at, metadata) = match kind {
-            kind if kind.is_dir() => {
-                filter.enter(path, &mut ignores)?;
-                found.disks.insert(entry.metadata().map_err(unreadable)?.dev());
-                continue;
+        if kind.is_dir() {
+            match filter.enter(path, &mut ignores) {
+                Ok(()) => drop(found.disks.insert(entry.metadata().map_err(unreadable)?.dev())),
+                Err(RulesError::Unreadable { path, source }) => {
+                    fault(SetError::Unreadable { path, source });
+                    walk.skip_current_dir();
+                }
+                Err(error) => return Err(error.into()),
             }
-            kind if kind.is_symlink() => target(filter, path)?,
-            _ => (path.to_owned(), entry.metadata().map_err(unreadable)?),
-        };
-        if !metadata.is_file() {
-            let what = "neither a file nor a folder";
-            return Err(SetError::NotAFile { path: entry.into_path(), what });
+            continue;
         }
-        let relative = path.strip_prefix(folder).unwrap_or(path);
-        let named = FileName::from_path(relative);
-        let named = named.map_err(|source| SetError::Name { path: path.to_owned(), source })?;
-        let is_executable = is_executable(&metadata);
-        found.files.push(FoundFile { path: named, at, stamp: Stamp::of(&metadata), is_executable });
+        match member(filter, &entry, unreadable) {
+            Ok(file) => found.files.push(file),
+            Err(error) => fault(error),
+        }
+    }
+    match (faults.pop(), faults.is_empty() && more == 0) {
+        (None, _) => {}
+        (Some(fault), true) => return Err(fault),
+        (Some(fault), false) => {
+            faults.push(fault);
+            return Err(SetError::Several { shown: faults, more });
+        }
     }
     if found.files.len() > SET_FILES_MAX {
         return Err(BadSet::TooManyFiles(found.files.len()).into()); // before any is read
     }
     found.files.sort_unstable_by(|a, b| a.path.as_path().cmp(b.path.as_path()));
     Ok(found)
+}
+
+/// The file that `entry`, which is no folder, is in a set.
+fn member(
+    filter: &Filter,
+    entry: &DirEntry,
+    unreadable: impl Fn(walkdir::Error) -> SetError,
+) -> Result<FoundFile, SetError> {
+    let path = entry.path();
+    let relative = path.strip_prefix(&filter.root).unwrap_or(path);
+    let named = FileName::from_path(relative);
+    let named = named.map_err(|source| SetError::Name { path: path.to_owned(), source })?;
+    let (at, metadata) = match entry.file_type().is_symlink() {
+        true => target(filter, path)?,
+        false => (path.to_owned(), entry.metadata().map_err(unreadable)?),
+    };
+    if !metadata.is_file() {
+        return Err(SetError::NotAFile { path: path.to_owned(), what: "neither a file nor a folder" });
+    }
+    let is_executable = is_executable(&metadata);
+    Ok(FoundFile { path: named, at, stamp: Stamp::of(&metadata), is_executable })
 }
 
 /// The file of the folder that the link at `path` leads to.

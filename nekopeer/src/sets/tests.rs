@@ -410,6 +410,16 @@ fn folder_that_cannot_be_a_set_says_why() {
     }
     fs::write(root.join("back\\slash"), "").unwrap();
     assert!(matches!(fold(), Err(SetError::Name { .. })));
+    fs::write(root.join("two\nlines"), "").unwrap();
+    symlink("gone", root.join("link")).unwrap();
+    let all = fold().unwrap_err().to_string();
+    for one in
+        ["back\\slash", "two\nlines", "link is a link that leads nowhere", "leave it out with --exclude"]
+    {
+        assert!(all.contains(one), "{one}: {all}");
+    }
+    (0..30).for_each(|n| fs::write(root.join(format!("{n}\\")), "").unwrap());
+    assert!(fold().unwrap_err().to_string().ends_with("; and 13 more"));
 }
 
 /// Whoever opens the folder and lists and reads what is in it gets one version, of a thousand.

@@ -132,6 +132,7 @@ impl Classified for SetError {
             | Self::NotAFile { .. }
             | Self::Name { .. }
             | Self::Unreadable { .. }
+            | Self::Several { .. }
             | Self::Rules(_)
             | Self::Bad(_) => Invalid,
         };
