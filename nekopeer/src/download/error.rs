@@ -295,7 +295,6 @@ const fn store_may_pass(error: &StoreError) -> bool {
             | StoreError::InDataFolder(_)
             | StoreError::NotAPlace { .. }
             | StoreError::NotAFolder(_)
-            | StoreError::NoExchange(_)
             | StoreError::ChangedMeanwhile(_)
     )
 }

@@ -61,9 +61,6 @@ pub enum StoreError {
     /// Something that is no folder has the path of a set's folder. It is left as it is.
     #[error("{0} is no folder, and a set is one: remove it")]
     NotAFolder(PathBuf),
-    /// The file system cannot exchange two folders at once.
-    #[error("the file system of {0} cannot exchange two folders at once, so it stays as it is")]
-    NoExchange(PathBuf),
     /// Another program removed the partial file, wrote into it, or put something else in its place, which is left as it
     /// is.
     #[error("{0} was removed, replaced or changed by another program meanwhile: run this again")]

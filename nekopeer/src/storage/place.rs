@@ -105,6 +105,8 @@ pub(crate) fn keep_at(from: &Path, to: &Path) -> io::Result<PathBuf> {
         match renameat_with(CWD, from, CWD, &to, RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(to),
             Err(Errno::EXIST) => {}
+            Err(error) if no_follow::is_unknown(error) && to.symlink_metadata().is_ok() => {}
+            Err(error) if no_follow::is_unknown(error) => return fs::rename(from, &to).map(|()| to),
             Err(error) => return Err(error.into()),
         }
     }

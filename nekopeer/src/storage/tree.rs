@@ -1,10 +1,16 @@
 //! A folder that takes the place of another at once.
 
-use std::{fs::Metadata, io, os::unix::fs::MetadataExt as _, path::Path};
+use std::{
+    fs::Metadata,
+    io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::Once,
+};
 
 use cap_std::{ambient_authority, fs::Dir};
 use rustix::{
-    fs::{AtFlags, CWD, FileType, RenameFlags, Statx, StatxFlags, renameat_with, statat, statx},
+    fs::{AtFlags, CWD, FileType, RenameFlags, Statx, StatxFlags, renameat, renameat_with, statat, statx},
     io::Errno,
 };
 use serde::{Deserialize, Serialize};
@@ -14,6 +20,7 @@ use super::{
     no_follow::is_unknown,
     place::Place,
 };
+use crate::content::stamp::now_ns;
 
 /// Which folder it is, whatever its path is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,11 +61,13 @@ impl Place {
     }
 
     /// Puts the folder at `staged` in this place: where `replaced` is `None`, only if nothing is there, otherwise only in
-    /// place of that folder, which is at `staged` afterwards. It is atomic, and durable. Blocking.
+    /// place of that folder, which is at `staged` afterwards. It is durable, and atomic but on a file system that cannot
+    /// exchange two names: there nothing is in the place for a moment. Blocking.
     pub(crate) fn put_folder(&self, staged: &Path, replaced: Option<FolderId>) -> Result<(), StoreError> {
         let failed = |error: Errno| match error {
-            error if is_unknown(error) => StoreError::NoExchange(self.path.clone()),
-            Errno::EXIST | Errno::NOENT => StoreError::ChangedMeanwhile(self.path.clone()),
+            Errno::EXIST | Errno::NOENT | Errno::NOTEMPTY | Errno::NOTDIR => {
+                StoreError::ChangedMeanwhile(self.path.clone())
+            }
             error => error_at(&self.path)(error.into()),
         };
         self.check_folder()?;
@@ -67,10 +76,14 @@ impl Place {
         };
         let from = Dir::open_ambient_dir(parent, ambient_authority()).map_err(error_at(parent))?;
         let rename = |flags| renameat_with(&from, name, &self.folder, &self.file_name, flags);
-        match replaced {
-            None => rename(RenameFlags::NOREPLACE).map_err(failed)?,
-            Some(replaced) => {
-                rename(RenameFlags::EXCHANGE).map_err(failed)?;
+        let flags = if replaced.is_none() { RenameFlags::NOREPLACE } else { RenameFlags::EXCHANGE };
+        match (rename(flags), replaced) {
+            (Err(error), _) if is_unknown(error) => {
+                self.put_in_steps(&from, Path::new(name), replaced).map_err(failed)?;
+            }
+            (Err(error), _) => return Err(failed(error)),
+            (Ok(()), None) => {}
+            (Ok(()), Some(replaced)) => {
                 if found(&from, Path::new(name), staged).ok().flatten() != Some(replaced) {
                     rename(RenameFlags::EXCHANGE).map_err(failed)?;
                     return Err(StoreError::ChangedMeanwhile(self.path.clone()));
@@ -81,6 +94,32 @@ impl Place {
             .into_iter()
             .try_for_each(|folder| folder.open(".").and_then(|folder| folder.sync_all()));
         synced.map_err(error_at(&self.path))
+    }
+
+    /// As [`put_folder`](Self::put_folder), by renames that no file system lacks. What turns out not to be expected is moved back.
+    fn put_in_steps(&self, from: &Dir, name: &Path, replaced: Option<FolderId>) -> Result<(), Errno> {
+        let there = || found(&self.folder, &self.file_name, &self.path).map_err(|_| Errno::EXIST);
+        if there()? != replaced {
+            return Err(Errno::EXIST);
+        }
+        if replaced.is_none() {
+            return renameat(from, name, &self.folder, &self.file_name);
+        }
+        static TOLD: Once = Once::new();
+        let note = "cannot exchange two folders at once: while one of its sets changes, nothing is in the place for a moment";
+        TOLD.call_once(|| tracing::warn!("the file system of {} {note}", self.path.display()));
+        // Where this ends in between, it is kept there, and the next start puts the version in place.
+        let aside = PathBuf::from(format!("kept-{:032}", now_ns()));
+        renameat(&self.folder, &self.file_name, from, &aside)?;
+        let is_it = found(from, &aside, &self.path).ok().flatten() == replaced;
+        let put = match is_it {
+            true => renameat(from, name, &self.folder, &self.file_name),
+            false => Err(Errno::EXIST),
+        };
+        match put {
+            Ok(()) => renameat(from, &aside, from, name),
+            Err(error) => renameat(from, &aside, &self.folder, &self.file_name).and(Err(error)),
+        }
     }
 }
 
@@ -128,5 +167,29 @@ mod tests {
         assert!(matches!(place.folder_id(), Err(StoreError::NotAFolder(_))));
         assert!(refused(Some(second)) && refused(None));
         assert_eq!(std::fs::read_to_string(path("set")).unwrap(), "a file");
+    }
+
+    #[test]
+    fn steps_replace_nothing_but_the_expected_folder_either() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = |name: &str| temp.path().join(name);
+        let place = Place::anywhere(&path("set")).unwrap();
+        let make = |name: &str| {
+            std::fs::create_dir(path(name)).unwrap();
+            FolderId::of(&path(name)).unwrap()
+        };
+        let put = |replaced| place.put_in_steps(&place.folder, Path::new("new"), replaced);
+        let first = make("new");
+        put(None).unwrap();
+        let second = make("new");
+        assert!(put(None).is_err() && put(Some(second)).is_err(), "another one is there");
+        assert_eq!((place.folder_id().unwrap(), FolderId::of(&path("new")).unwrap()), (Some(first), second));
+        put(Some(first)).unwrap();
+        assert_eq!((place.folder_id().unwrap(), FolderId::of(&path("new")).unwrap()), (Some(second), first));
+        assert_eq!(temp.path().read_dir().unwrap().count(), 2, "nothing else is left");
+        std::fs::remove_dir(path("set")).unwrap();
+        std::fs::write(path("set"), "a file").unwrap();
+        assert!(put(Some(second)).is_err() && put(None).is_err());
+        assert!(path("set").is_file() && path("new").is_dir());
     }
 }

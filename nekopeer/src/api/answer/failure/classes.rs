@@ -98,7 +98,6 @@ impl Classified for StoreError {
         let kind = match self {
             Self::Escapes(_) | Self::InDataFolder(_) => return (Invalid, Some(Remedy::Output)),
             Self::NotAFolder(_) | Self::NotAPlace { .. } => return (Conflict, Some(Remedy::Output)),
-            Self::NoExchange(_) => return (Failed, Some(Remedy::Output)),
             Self::Full(_) | Self::FullDownload { .. } | Self::TooLarge { .. } => Full,
             Self::Busy(_) => Busy,
             Self::ChangedMeanwhile(_) | Self::Swapped(_) | Self::FolderMoved(_) => Conflict,
