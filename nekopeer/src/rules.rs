@@ -1,5 +1,7 @@
 //! [`Rules`]: what in a folder is not published: hidden files, what `.nekoignore` files name, and what the user excludes.
 
+pub(crate) mod links;
+
 use std::{
     collections::HashMap,
     ffi::OsStr,
@@ -26,6 +28,9 @@ pub struct Rules {
     pub hidden: bool,
     /// What one of these globs matches is not published. Their syntax is that of gitignore.
     pub exclude: Vec<String>,
+    /// What links in folders lead to is published too, if it is on the folder's file system.
+    #[serde(default)]
+    pub follow_links: bool,
 }
 
 /// Why it is not known what in a folder is published.
@@ -110,6 +115,7 @@ pub(crate) struct Filter {
     /// It or a folder above it: from here on ignore files are read.
     top: PathBuf,
     data_dir: PathBuf,
+    pub(crate) follows_links: bool,
     /// `None`: all is published but what is this program's own.
     rules: Option<(Arc<Gitignore>, bool)>,
 }
@@ -166,6 +172,7 @@ impl Filter {
             root: root.to_owned(),
             top: top.to_owned(),
             data_dir: data_dir.to_owned(),
+            follows_links: rules.is_some_and(|rules| rules.follow_links),
             rules: rules.map(compiled).transpose()?,
         })
     }
@@ -344,7 +351,7 @@ mod tests {
         let folder = FilteredFolder::new();
         folder.ignore("d", "!a.tmp\nb.bin\n");
         let exclude = ["*.tmp", "/only-here", "#*", "!b.bin"].map(str::to_owned).to_vec();
-        let rules = Rules { hidden: false, exclude };
+        let rules = Rules { exclude, ..Rules::default() };
         for (name, cause) in [
             ("d/a.tmp", Some(SkipCause::Excluded)),
             ("d/x/a.tmp", Some(SkipCause::Excluded)),
@@ -357,7 +364,7 @@ mod tests {
         }
         for wrong in ["", " ", "a[z-a]", "{a"] {
             assert!(check_glob(wrong).is_err(), "{wrong:?}");
-            let rules = Rules { hidden: false, exclude: vec![wrong.to_owned()] };
+            let rules = Rules { exclude: vec![wrong.to_owned()], ..Rules::default() };
             assert!(matches!(rules.excluded(Path::new("/d")), Err(RulesError::Glob { .. })), "{wrong:?}");
         }
     }

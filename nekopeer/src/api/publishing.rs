@@ -52,7 +52,9 @@ pub(super) async fn publish(
             fields.add(outcome);
         }
         fields.ticket = folder.name().and_then(|folder| tickets.of_folder(&folder, peer.node()));
+        let is_any = is_any || !fields.copies.is_empty() || !fields.withdrawn.is_empty();
         let outcome = match (fields.failed.is_empty(), is_any) {
+            (true, false) if fields.skipped.has_unasked() => Outcome::Nothing,
             (true, _) => Outcome::All,
             (false, true) => Outcome::Part,
             (false, false) => Outcome::Nothing,
@@ -108,6 +110,11 @@ impl PublishedFields {
 }
 
 impl SkippedFields {
+    /// Whether anything is skipped that nobody asked to be.
+    pub(super) const fn has_unasked(&self) -> bool {
+        self.links + self.hidden_files + self.hidden_folders + self.others > 0
+    }
+
     fn add(&mut self, Skipped { cause, is_folder, is_published, .. }: &Skipped) {
         *match cause {
             SkipCause::Hidden if *is_folder => &mut self.hidden_folders,

@@ -60,6 +60,11 @@ pub struct Share {
     #[arg(long, value_name = "GLOB", value_parser = glob)]
     #[serde(default)]
     exclude: Vec<String>,
+    /// Share what links in folders lead to, as if it were there, if it is on the folder's file system; a link that is named is
+    /// followed anyway
+    #[arg(long)]
+    #[serde(default)]
+    follow_links: bool,
     /// Name all that is skipped
     #[arg(short, long)]
     #[serde(default)]
@@ -74,8 +79,11 @@ pub struct Share {
 const NAME_USAGE: &str = "--name names a single file, and what comes on stdin (`-`) needs it";
 const SET_USAGE: &str = "--set takes one folder, and its name if it is to have another: share --set DIR [NAME]; \
                          stdin (`-`) is for files";
-const RULES_STDIN: &str = "--hidden and --exclude are about the files of folders, not stdin (`-`)";
+const RULES_STDIN: &str =
+    "--hidden, --exclude and --follow-links are about the files of folders, not stdin (`-`)";
 const WATCH_STDIN: &str = "--watch watches files and folders, not stdin (`-`)";
+const WATCH_LINKS: &str = "--watch does not see changes of what links in folders lead to: share without --follow-links, or again \
+                           after each change";
 const WATCH_LINE: &str =
     "--watch goes on until Ctrl-C: run `nekopeer share PATH... --watch` in a shell of its own";
 
@@ -94,8 +102,18 @@ impl Share {
 
     /// What is published, and how.
     pub(super) fn parts(self) -> (Vec<PathBuf>, PublishOptions) {
-        let Self { paths, name, set: is_set, hidden, exclude, verbose: names_skipped, policy, .. } = self;
-        let rules = Rules { hidden, exclude };
+        let Self {
+            paths,
+            name,
+            set: is_set,
+            hidden,
+            exclude,
+            follow_links,
+            verbose: names_skipped,
+            policy,
+            ..
+        } = self;
+        let rules = Rules { hidden, exclude, follow_links };
         let options = PublishOptions { name, is_set, policy, rules, names_skipped, keeps_unshared: false };
         (paths.into_iter().map(|path| path.0).collect(), options)
     }
@@ -112,13 +130,16 @@ impl Api for Share {
     fn said(self, saying: Saying) -> Result<Command, NoCommand> {
         let share = if self.set { self.with_name_as_second_word(saying) } else { self };
         let policy = saying.line.unwrap_or_default().or(saying.policy);
-        let Self { paths, name, force, watch, set: is_set, hidden, exclude, .. } = &share;
+        let Self { paths, name, force, watch, set: is_set, hidden, exclude, follow_links, .. } = &share;
         let from_stdin = paths.iter().any(|path| path.0 == Path::new(STDIO));
         match name {
             Some(_) if paths.len() > 1 => Err(NoCommand::usage(NAME_USAGE)),
             None if from_stdin => Err(NoCommand::usage(NAME_USAGE)),
             _ if *is_set && (from_stdin || paths.len() > 1) => Err(NoCommand::usage(not_a_set(paths))),
-            _ if from_stdin && (*hidden || !exclude.is_empty()) => Err(NoCommand::usage(RULES_STDIN)),
+            _ if from_stdin && (*hidden || *follow_links || !exclude.is_empty()) => {
+                Err(NoCommand::usage(RULES_STDIN))
+            }
+            _ if *watch && *follow_links => Err(NoCommand::usage(WATCH_LINKS)),
             _ if *watch && from_stdin => Err(NoCommand::usage(WATCH_STDIN)),
             _ if *watch && saying.line.is_some() => Err(NoCommand::usage(WATCH_LINE)),
             Some(_) if from_stdin && saying.line.is_some() => Err(NoCommand::usage(NO_STDIN)),

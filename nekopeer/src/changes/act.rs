@@ -7,6 +7,8 @@ use std::{
     sync::Arc,
 };
 
+use nekoproto::FileName;
+
 use super::{
     Left, Told, Watching,
     folders::WatchedFolder,
@@ -84,6 +86,10 @@ impl Watching {
         if has_folder {
             self.rescans.soon(clock::now()); // what is in it may have come before it was watched
         }
+        self.withdraw_names(names).await
+    }
+
+    pub(super) async fn withdraw_names(&mut self, names: Vec<FileName>) -> Result<(), Left> {
         for names in names.chunks(WITHDRAWN_AT_ONCE) {
             let withdrawn = match self.publisher.deregister(names.to_vec(), Withdrawal::FileGone).await {
                 Ok(withdrawn) => withdrawn,

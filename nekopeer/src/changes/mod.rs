@@ -6,6 +6,7 @@
 
 mod act;
 mod folders;
+mod links;
 mod look;
 mod set;
 mod signs;
@@ -61,6 +62,9 @@ pub(crate) struct Watching {
     library: Arc<Library>,
     publisher: Arc<Publisher>,
     trees: Arc<[PublishedTree]>,
+    /// The paths as they were named, and where they led when they were watched first.
+    named: Vec<(PathBuf, PathBuf)>,
+    options: PublishOptions,
     policy: PolicyChange,
     set: Option<Set>,
     signs: Arc<Signs>,
@@ -84,23 +88,31 @@ impl Watching {
     pub(crate) async fn new(
         (library, publisher): (&Arc<Library>, &Arc<Publisher>),
         paths: Vec<PathBuf>,
-        PublishOptions { name, is_set, policy, rules, .. }: PublishOptions,
+        options: PublishOptions,
         told: mpsc::Sender<Told>,
     ) -> Result<Self, PublishError> {
-        let (name, set) = if is_set { (None, Some(Set::new(name, rules.clone()))) } else { (name, None) };
+        let PublishOptions { name, is_set, policy, rules, .. } = options.clone();
+        let (name, mut set) = if is_set { (None, Some(Set::new(name, rules.clone()))) } else { (name, None) };
         let open = move |library: &Arc<Library>| {
             let trees =
                 paths.iter().map(|path| PublishedTree::of(library, path, name.as_ref(), Some(&rules)));
             let mut trees = trees.collect::<Result<Vec<_>, _>>()?;
+            let roots = trees.iter().map(|tree| tree.root().to_owned());
+            let named: Vec<_> = paths.iter().cloned().zip(roots).collect();
             trees.retain(|tree| is_set || !tree.is_excluded());
-            Ok::<_, PublishError>((folders_of(&trees), Arc::new(Signs::new(trees.clone())), trees))
+            Ok::<_, PublishError>((folders_of(&trees), Arc::new(Signs::new(trees.clone())), trees, named))
         };
-        let (folders, signs, trees) = library.blocking(open).await?;
+        let (folders, signs, trees, named) = library.blocking(open).await?;
+        if let (Some(set), Some(tree)) = (&mut set, trees.first()) {
+            set.is_of(tree);
+        }
         let (now, trees) = (clock::now(), trees.into());
         Ok(Self {
             library: Arc::clone(library),
             publisher: Arc::clone(publisher),
             trees,
+            named,
+            options,
             policy,
             set,
             signs,
@@ -134,6 +146,7 @@ impl Watching {
         }
         loop {
             if clock::now() >= self.looked_at_folders + LOOK_EVERY {
+                self.look_at_links().await?;
                 self.look_at_folders(None).await?;
             }
             self.take_signs().await?;

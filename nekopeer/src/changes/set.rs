@@ -11,7 +11,7 @@ use nekoproto::FileName;
 use super::{Left, Told, Watching};
 use crate::{
     library::Library,
-    publish::PublishOptions,
+    publish::{PublishOptions, tree::PublishedTree},
     rules::{Ignores, Rules},
     sets::{self, Fingerprint},
     state::changes::Sign,
@@ -20,7 +20,7 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) struct Set {
-    /// The name of the set, if it is not that of the folder.
+    /// The name of the set; none if that of the folder is no name.
     name: Option<FileName>,
     rules: Rules,
     pub(super) is_due: bool,
@@ -31,6 +31,11 @@ pub(super) struct Set {
 }
 
 impl Set {
+    /// Without a name it has that of the tree, wherever a link leads.
+    pub(super) fn is_of(&mut self, tree: &PublishedTree) {
+        self.name = self.name.take().or_else(|| tree.folder_name());
+    }
+
     /// Nothing is known of what is published: the first look finds it different.
     pub(super) const fn new(name: Option<FileName>, rules: Rules) -> Self {
         Self { name, rules, is_due: false, published: None, disks: 0 }

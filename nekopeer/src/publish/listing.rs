@@ -10,7 +10,7 @@ use std::{
 };
 
 use nekoproto::FileName;
-use walkdir::{DirEntry, WalkDir};
+use walkdir::DirEntry;
 
 use super::{
     PublishOutcome,
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     library::{ENTRIES_AT_ONCE, Library},
-    rules::{Filter, Ignores, Rules, RulesError, SkipCause, Skipped},
+    rules::{Filter, Ignores, Rules, RulesError, SkipCause, Skipped, links::Links},
     sets,
 };
 
@@ -145,7 +145,7 @@ fn in_order(a: &OsStr, b: &OsStr) -> Ordering {
 }
 
 /// Lists the regular files below the folder of `tree` that its rules let be published, named by their paths within it below
-/// `prefix`; links are not followed. This peer's own data is left out, and so are the folders of sets that are copies, which
+/// `prefix`; links are followed if the rules say so. This peer's own data is left out, and so are the folders of sets that are copies, which
 /// go to `outcome` with all else that is left out.
 fn list_folder(
     library: &Library,
@@ -157,17 +157,23 @@ fn list_folder(
     let (folder, filter) = (tree.root(), &tree.filter);
     let mut copies = sets::folders_of_copies(library)?;
     copies.retain(|(_, path)| path.starts_with(folder) && path != folder);
-    // The prefix is the end of the folder's path, or empty.
-    let base: Arc<Path> = folder.ancestors().nth(prefix.components().count()).unwrap_or(folder).into();
+    // The prefix is the end of the folder's path, unless a link leads there.
+    let base = Some(folder).filter(|folder| folder.ends_with(prefix));
+    let base =
+        base.and_then(|folder| folder.ancestors().nth(prefix.components().count())).map(Arc::<Path>::from);
     // Numbers in their order: whoever waits for the last of many finds all.
     let by_name = |a: &DirEntry, b: &DirEntry| in_order(a.file_name(), b.file_name());
     let mut ignores = Ignores::new();
-    let mut walk = WalkDir::new(folder).sort_by(by_name).into_iter();
+    let (walk, mut links) = Links::walk(filter);
+    let mut walk = walk.sort_by(by_name).into_iter();
     while let Some(found) = walk.next() {
         let entry = match found {
             Ok(entry) => entry,
             Err(error) => {
-                outcome.failed.push(unreadable(folder, error));
+                match links.broken(&error).and(error.path()) {
+                    Some(link) => outcome.skipped.push(skipped_link(link, false)),
+                    None => outcome.failed.push(unreadable(folder, error)),
+                }
                 continue;
             }
         };
@@ -184,6 +190,11 @@ fn list_folder(
                 true
             }
         };
+        let target = links.target(&entry);
+        if target.is_err() && !is_left_out {
+            outcome.skipped.push(skipped_link(path, is_folder));
+        }
+        let is_left_out = is_left_out || target.is_err();
         if is_left_out && is_folder {
             walk.skip_current_dir();
         }
@@ -200,7 +211,11 @@ fn list_folder(
         let relative = path.strip_prefix(folder).unwrap_or(path);
         match FileName::from_path(&prefix.join(relative)) {
             Ok(name) => {
-                files.push(Listed { name, at: At::Below(Arc::clone(&base)), size, is_named: false });
+                let at = match (target, &base) {
+                    (Ok(None), Some(base)) => At::Below(Arc::clone(base)),
+                    (target, _) => At::Path(target.ok().flatten().as_deref().unwrap_or(path).into()),
+                };
+                files.push(Listed { name, at, size, is_named: false });
             }
             Err(source) => {
                 let path = path.to_owned();
@@ -210,6 +225,10 @@ fn list_folder(
     }
     outcome.copies.extend(copies.into_iter().map(|(name, _)| name));
     Ok(())
+}
+
+fn skipped_link(path: &Path, is_folder: bool) -> Skipped {
+    Skipped { path: path.to_owned(), cause: SkipCause::Link, is_folder, is_published: false }
 }
 
 fn unreadable(folder: &Path, error: walkdir::Error) -> (PathBuf, PublishError) {

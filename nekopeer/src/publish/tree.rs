@@ -1,6 +1,6 @@
 //! [`PublishedTree`]: a path that is published, and the names of what is at it and below it.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use nekoproto::{FileName, NameError};
 
@@ -25,6 +25,18 @@ pub(super) enum Base {
     Folder(PathBuf),
 }
 
+/// What `path`, which leads to `root`, is called: the part below the folder `share`, if it is there, and the last part. A link in
+/// it is no other name: what it leads to may change.
+fn typed(share: &Path, path: &Path, root: &Path) -> (Option<PathBuf>, PathBuf) {
+    let has_no_parent = |path: &PathBuf| !path.components().any(|part| part == Component::ParentDir);
+    let path = std::path::absolute(path).ok().filter(has_no_parent).unwrap_or_else(|| root.to_owned());
+    let path: PathBuf = path.components().collect(); // without a slash at its end
+    let is_share = |above: &&Path| above.canonicalize().is_ok_and(|above| above == share);
+    let below = path.ancestors().find(is_share).and_then(|above| path.strip_prefix(above).ok());
+    let below = below.or_else(|| root.strip_prefix(share).ok().filter(|_| !path.is_symlink()));
+    (below.map(Path::to_owned), path.file_name().map(PathBuf::from).unwrap_or_default())
+}
+
 impl PublishedTree {
     /// What is at `path`, as a file under `name` if one is given; without rules, all that is below it. Blocking.
     pub(crate) fn of(
@@ -39,22 +51,29 @@ impl PublishedTree {
         if root.starts_with(&library.data_dir) {
             return Err(PublishError::OwnData(path.to_owned()));
         }
-        let relative = root.strip_prefix(library.share.root()).ok().map(Path::to_owned);
-        let top = if relative.is_some() { library.share.root() } else { &root };
+        let (relative, last) = typed(library.share.root(), path, &root);
+        let top = if root.starts_with(library.share.root()) { library.share.root() } else { &root };
         let filter = Filter::new(&root, top, &library.data_dir, rules)?;
         let base = match (name, is_folder) {
             (Some(_), true) => return Err(PublishError::NameForFolder(path.to_owned())),
-            (None, true) => {
-                let prefix = relative.or_else(|| root.file_name().map(PathBuf::from));
-                Base::Folder(prefix.unwrap_or_default())
-            }
+            (None, true) => Base::Folder(relative.unwrap_or(last)),
             (name, false) => {
-                let relative = relative.or_else(|| path.file_name().map(PathBuf::from)).unwrap_or_default();
+                let relative = relative.unwrap_or(last);
                 let name = name.map_or_else(|| FileName::from_path(&relative), |name| Ok(name.clone()));
                 Base::File(name.map_err(|source| PublishError::Name { path: path.to_owned(), source })?)
             }
         };
         Ok(Self { base, filter })
+    }
+
+    /// Where the file `name` of the tree is, or would be.
+    pub(crate) fn path_of(&self, name: &FileName) -> Option<PathBuf> {
+        match &self.base {
+            Base::File(own) => (own == name).then(|| self.root().to_owned()),
+            Base::Folder(prefix) => {
+                name.as_path().strip_prefix(prefix).ok().map(|below| self.root().join(below))
+            }
+        }
     }
 
     /// What is published of the folder at the only one of `paths`, and the name of the set that it becomes. Blocking.
@@ -73,6 +92,14 @@ impl PublishedTree {
         let name = name.map_or_else(|| FileName::from_path(&prefix), Ok);
         let name = name.map_err(|source| PublishError::Name { path: path.clone(), source })?;
         Ok((name, filter))
+    }
+
+    /// What a set of its folder is called.
+    pub(crate) fn folder_name(&self) -> Option<FileName> {
+        match &self.base {
+            Base::Folder(prefix) => FileName::from_path(prefix).ok(),
+            Base::File(_) => None,
+        }
     }
 
     /// Its absolute path, without symbolic links.
@@ -124,5 +151,48 @@ impl PublishedTree {
     /// The same, of a file that is to be published.
     pub(crate) fn new_name_of(&self, path: &Path) -> Option<Result<FileName, PublishError>> {
         Some(self.name_of(path)?.map_err(|source| PublishError::Name { path: path.to_owned(), source }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn name_that_was_typed_is_the_name_whatever_a_link_in_it_leads_to() {
+        let temp = tempfile::tempdir().unwrap();
+        let top = temp.path().canonicalize().unwrap();
+        let path = |name: &str| top.join(name);
+        std::fs::create_dir_all(path("share/r1")).unwrap();
+        std::fs::create_dir_all(path("out")).unwrap();
+        std::fs::write(path("share/r1/f"), "").unwrap();
+        std::fs::write(path("out/f"), "").unwrap();
+        for (link, to) in [
+            ("share/cur", "r1"),
+            ("share/latest", "r1/f"),
+            ("share/far", "../out/f"),
+            ("way", "share"),
+            ("near", "share/r1/f"),
+        ] {
+            symlink(to, path(link)).unwrap();
+        }
+        for (of, below, last) in [
+            ("share/r1/f", Some("r1/f"), "f"),
+            ("share/latest", Some("latest"), "latest"),
+            ("share/cur/", Some("cur"), "cur"),
+            ("share/cur/f", Some("cur/f"), "f"),
+            ("share/far", Some("far"), "far"),
+            ("way/latest", Some("latest"), "latest"),
+            ("share/cur/../r1/f", Some("r1/f"), "f"),
+            ("share", Some(""), "share"),
+            ("out/f", None, "f"),
+            ("near", None, "near"),
+        ] {
+            let root = path(of).canonicalize().unwrap();
+            let expected = (below.map(PathBuf::from), PathBuf::from(last));
+            assert_eq!(typed(&path("share"), &path(of), &root), expected, "{of}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use nekoproto::{ContentHash, FileName};
 use tokio_util::sync::CancellationToken;
-use walkdir::{DirEntry, WalkDir};
+use walkdir::DirEntry;
 
 use super::{
     error::{BadSet, SET_FILES_MAX, SHOWN_MAX, SetError},
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     content::stamp::{Stamp, open_file},
-    rules::{Filter, Ignores, RulesError, Skipped},
+    rules::{Filter, Ignores, RulesError, Skipped, links::Links},
     util::progress::Progress,
 };
 
@@ -107,13 +107,17 @@ fn find(filter: &Filter) -> Result<FolderFiles, SetError> {
     };
     let (mut found, mut ignores) = (FolderFiles::default(), Ignores::new());
     let (mut faults, mut more) = (Vec::new(), 0);
-    let mut walk = WalkDir::new(folder).into_iter();
+    let (walk, mut links) = Links::walk(filter);
+    let mut walk = walk.into_iter();
     while let Some(entry) = walk.next() {
         let mut fault = |fault| if faults.len() < SHOWN_MAX { faults.push(fault) } else { more += 1 };
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                fault(unreadable(error));
+                fault(match (links.broken(&error), error.path()) {
+                    (Some(what), Some(path)) => SetError::NotAFile { path: path.to_owned(), what },
+                    _ => unreadable(error),
+                });
                 continue;
             }
         };
@@ -130,6 +134,16 @@ fn find(filter: &Filter) -> Result<FolderFiles, SetError> {
             }
             continue;
         }
+        let target = match links.target(&entry) {
+            Ok(target) => target,
+            Err(what) => {
+                fault(SetError::NotAFile { path: path.to_owned(), what });
+                if kind.is_dir() {
+                    walk.skip_current_dir();
+                }
+                continue;
+            }
+        };
         if kind.is_dir() {
             match filter.enter(path, &mut ignores) {
                 Ok(()) => drop(found.disks.insert(entry.metadata().map_err(unreadable)?.dev())),
@@ -141,7 +155,7 @@ fn find(filter: &Filter) -> Result<FolderFiles, SetError> {
             }
             continue;
         }
-        match member(filter, &entry, unreadable) {
+        match member(filter, &entry, target, unreadable) {
             Ok(file) => found.files.push(file),
             Err(error) => fault(error),
         }
@@ -161,10 +175,11 @@ fn find(filter: &Filter) -> Result<FolderFiles, SetError> {
     Ok(found)
 }
 
-/// The file that `entry`, which is no folder, is in a set.
+/// The file that `entry`, which is no folder, is in a set; if a link was followed there, it is at `followed`.
 fn member(
     filter: &Filter,
     entry: &DirEntry,
+    followed: Option<PathBuf>,
     unreadable: impl Fn(walkdir::Error) -> SetError,
 ) -> Result<FoundFile, SetError> {
     let path = entry.path();
@@ -173,7 +188,7 @@ fn member(
     let named = named.map_err(|source| SetError::Name { path: path.to_owned(), source })?;
     let (at, metadata) = match entry.file_type().is_symlink() {
         true => target(filter, path)?,
-        false => (path.to_owned(), entry.metadata().map_err(unreadable)?),
+        false => (followed.unwrap_or_else(|| path.to_owned()), entry.metadata().map_err(unreadable)?),
     };
     if !metadata.is_file() {
         return Err(SetError::NotAFile { path: path.to_owned(), what: "neither a file nor a folder" });
@@ -187,11 +202,14 @@ fn target(filter: &Filter, path: &Path) -> Result<(PathBuf, Metadata), SetError>
     let not_a_file = |what| SetError::NotAFile { path: path.to_owned(), what };
     let at = path.canonicalize().map_err(|_| not_a_file("a link that leads nowhere"))?;
     let metadata = at.metadata().map_err(|_| not_a_file("a link that leads nowhere"))?;
+    if metadata.is_dir() {
+        return Err(not_a_file("a link to a folder, which is no file: --follow-links follows those too"));
+    }
     if !metadata.is_file() {
         return Err(not_a_file("a link to something that is no file"));
     }
     if !at.starts_with(&filter.root) || filter.is_own(&at) {
-        return Err(not_a_file("a link out of the folder"));
+        return Err(not_a_file("a link out of the folder: --follow-links follows those too"));
     }
     Ok((at, metadata))
 }

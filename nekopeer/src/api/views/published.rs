@@ -86,6 +86,7 @@ impl View for PublishedView {
         if let Some(more) = (self.new + self.unchanged).checked_sub(LISTED_MAX).filter(|more| *more > 0) {
             output.text(&format!("... and {more} more"))?;
         }
+        let copies_count = copies.len();
         for name in copies {
             output.text(&format!("kept as a copy {name}: another origin's file"))?;
         }
@@ -102,12 +103,18 @@ impl View for PublishedView {
             output.text("others: nekopeer ticket NAME prints what to type elsewhere")?;
         }
         if let Some(line) = line_of_skipped(&skipped) {
-            let more = match skipped.hidden_files + skipped.hidden_folders {
-                _ if !self.names_skipped => ": -v names them",
-                0 => "",
-                _ => "; --hidden shares hidden ones",
-            };
-            output.note(&format!("{line}{more}"));
+            let is_nothing =
+                self.new + self.unchanged + copies_count + withdrawn.len() == 0 && failed.is_empty();
+            let is_nothing = is_nothing && skipped.has_unasked();
+            let mut more = if self.names_skipped { String::new() } else { ": -v names them".to_owned() };
+            for (count, flag) in [
+                (skipped.hidden_files + skipped.hidden_folders, "; --hidden shares hidden ones"),
+                (skipped.links, "; --follow-links shares what links lead to"),
+            ] {
+                more += if count > 0 && (self.names_skipped || is_nothing) { flag } else { "" };
+            }
+            let nothing = if is_nothing { "error: nothing is shared: " } else { "" };
+            output.note(&format!("{nothing}{line}{more}"));
         }
         if skipped.still_shared > 0 {
             let count = skipped.still_shared;
