@@ -9,7 +9,8 @@ use super::{
     prelude::*,
 };
 use crate::{
-    download::{DownloadError, DownloadOptions, Downloads},
+    download::{DownloadOptions, Downloads},
+    failure::Reason,
     indexers::via::Via,
     library::Library,
     peer::PeerHandle,
@@ -77,9 +78,8 @@ pub(super) async fn get_all(
         let done = loop {
             let downloading = peer.download(name, options.clone(), progress);
             match answer.reporting(progress, downloading).await {
-                Err(DownloadError::AlreadyRunning(_)) => until_free(peer, name, answer).await,
-                Err(error @ DownloadError::NotFound { .. }) => {
-                    let failure = Failure::from(error);
+                Err(Failure { reason: Reason::AlreadyRunning, .. }) => until_free(peer, name, answer).await,
+                Err(failure) if failure.reason == Reason::NotFound => {
                     return Err(match similar(peer, name, options.ttl_hops).await {
                         Some(other) => Failure::missing(format!("{failure}; did you mean {other}?")),
                         None => failure,
@@ -101,9 +101,8 @@ pub(super) async fn get_all(
                 for (name, outcome) in outcomes {
                     match outcome {
                         Ok(downloaded) => done.push(downloaded),
-                        Err(DownloadError::AlreadyRunning(_)) => running.push(name),
-                        Err(error) => {
-                            let why = Failure::from(error);
+                        Err(Failure { reason: Reason::AlreadyRunning, .. }) => running.push(name),
+                        Err(why) => {
                             job.failed(&why);
                             failed.push(FailedRow { name, why });
                         }

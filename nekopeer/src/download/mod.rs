@@ -30,15 +30,18 @@ use nekoproto::{
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-pub use self::error::DownloadError;
-pub(crate) use self::many::Downloads;
 use self::{
     earlier::kept,
     file::destination::Destination,
     plan::{DownloadRun, Plan},
     swarm::SwarmReport,
 };
+pub(crate) use self::{
+    error::{already_running, own, pipe_broke},
+    many::Downloads,
+};
 use crate::{
+    failure::{Failure, FailureKind, Reason},
     indexers::{Indexers, Scope, Wishes, via::Via},
     library::{Library, events::Event},
     peers::Peers,
@@ -46,8 +49,8 @@ use crate::{
     sets,
     state::{choice::Target, freshness::OnStale},
     storage::{
-        StoreError,
-        catalogue::{CatalogueError, Entry, Why},
+        catalogue::{Entry, Why, overtaken},
+        stopped,
     },
     util::{progress::Progress, throttle::Throttle},
 };
@@ -203,7 +206,7 @@ impl Downloader {
         name: &FileName,
         options: DownloadOptions,
         progress: &Arc<Progress>,
-    ) -> Result<Downloaded, DownloadError> {
+    ) -> Result<Downloaded, Failure> {
         self.run_planned(name, &options, progress, self.plan(name, &options)).await
     }
 
@@ -214,12 +217,12 @@ impl Downloader {
         name: &FileName,
         known: Option<Target>,
         options: DownloadOptions,
-    ) -> Result<Downloaded, DownloadError> {
+    ) -> Result<Downloaded, Failure> {
         let progress = Arc::default();
         if let Some(target) = known.filter(|known| !known.record.policy.is_strict()) {
             let plan = Plan { look_after: Duration::ZERO, ..Plan::new(target, options.output.clone()) };
             match self.run_planned(name, &options, &progress, async { Ok(plan) }).await {
-                Err(DownloadError::SourcesExhausted { .. }) => {}
+                Err(Failure { reason: Reason::NoSource, .. }) => {}
                 ended => return ended,
             }
         }
@@ -235,7 +238,7 @@ impl Downloader {
         version: Option<Version>,
         refused: Option<&VerifiedRecord>,
         progress: &Arc<Progress>,
-    ) -> Result<Downloaded, DownloadError> {
+    ) -> Result<Downloaded, Failure> {
         let (wanted, refused) = (name.clone(), refused.cloned());
         let find = move |library: &Arc<Library>| kept(library, &wanted, version, refused.as_ref());
         self.run_planned(name, &DownloadOptions::default(), progress, self.library.blocking(find)).await
@@ -247,10 +250,10 @@ impl Downloader {
         name: &FileName,
         options: &DownloadOptions,
         progress: &Arc<Progress>,
-        planning: impl Future<Output = Result<Plan, DownloadError>>,
-    ) -> Result<Downloaded, DownloadError> {
+        planning: impl Future<Output = Result<Plan, Failure>>,
+    ) -> Result<Downloaded, Failure> {
         let running = self.library.reserve(name, progress);
-        let running = running.ok_or_else(|| DownloadError::AlreadyRunning(name.clone()))?;
+        let running = running.ok_or_else(|| already_running(name))?;
         let work = DownloadRun { options, progress, stop: &running.stop, began: Instant::now() };
         let downloading = async {
             let plan = planning.await?;
@@ -266,11 +269,17 @@ impl Downloader {
     }
 
     /// Fetches the version of `plan`, unless it is there, puts it in its place, and offers it.
-    async fn carry_out(&self, mut plan: Plan, work: &DownloadRun<'_>) -> Result<Downloaded, DownloadError> {
+    async fn carry_out(&self, mut plan: Plan, work: &DownloadRun<'_>) -> Result<Downloaded, Failure> {
         let (name, others) = (plan.target.record.name.clone(), plan.target.others.clone());
         let is_told = plan.landing.passed_over.is_some_and(|passed| passed.why == Why::RolledBack);
         if is_told && self.library.is_hooked(&name) {
-            return Err(DownloadError::Judged(name));
+            return Err(Failure::with(
+                FailureKind::Busy,
+                format!(
+                    "the command of follow is running on {name}, and its exit code decides what stays in its place: try \
+                     again when it has ended"
+                ),
+            ));
         }
         let Plan { target: Target { record, .. }, landing, .. } = &plan;
         work.progress.set_total(record.size);
@@ -304,12 +313,12 @@ impl Downloader {
         path: PathBuf,
         output: Option<PathBuf>,
         work: &DownloadRun<'_>,
-    ) -> Result<PathBuf, DownloadError> {
+    ) -> Result<PathBuf, Failure> {
         if !record.policy.is_set() {
             return Ok(path);
         }
         let how = (work.options.force, work.stop);
-        Ok(sets::bring_to_place(&self.library, &record.name, output, how).await?)
+        sets::bring_to_place(&self.library, &record.name, output, how).await
     }
 }
 
@@ -327,12 +336,11 @@ async fn unless_ended<T>(
     library: &Library,
     name: &FileName,
     stop: &CancellationToken,
-    downloading: impl Future<Output = Result<T, DownloadError>>,
-) -> Result<T, DownloadError> {
+    downloading: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     let ended = || {
         let is_stopping = library.tasks.stop.is_cancelled();
-        let stopped = || StoreError::stopped(name.as_path()).into();
-        Err(if is_stopping { stopped() } else { CatalogueError::Overtaken(name.clone()).into() })
+        Err(if is_stopping { stopped(name.as_path()) } else { overtaken(name) })
     };
     stop.run_until_cancelled(downloading).await.unwrap_or_else(ended)
 }

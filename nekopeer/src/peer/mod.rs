@@ -26,6 +26,7 @@ pub use self::throttling::Limits;
 use crate::{
     config::Config,
     download::Downloader,
+    failure::Failure,
     figures::Figures,
     indexers::Indexers,
     library::{Library, Opened, events::Event},
@@ -34,9 +35,8 @@ use crate::{
     serve::{SlotCounts, Uploads, partial_files::PartialFiles},
     sets,
     storage::{
-        StoreError,
-        catalogue::{self, Catalogue, CatalogueError},
-        lock::{DataLock, LockError},
+        catalogue::{self, Catalogue},
+        lock::{DataLock, unusable},
         partial,
         share_folder::ShareFolder,
     },
@@ -47,18 +47,12 @@ use crate::{
 /// Why a peer did not start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The data folder is in use, or cannot be used.
+    /// The data folder is in use, or it, the catalogue or the share folder cannot be used.
     #[error(transparent)]
-    Lock(#[from] LockError),
+    Failed(#[from] Failure),
     /// The key cannot be loaded or created.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// The catalogue cannot be opened.
-    #[error(transparent)]
-    Catalogue(#[from] CatalogueError),
-    /// The share folder cannot be used.
-    #[error(transparent)]
-    Store(#[from] StoreError),
     /// TLS cannot be set up.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
@@ -201,9 +195,8 @@ async fn open_folders(config: Config) -> Result<(Opened, Identity), StartError> 
         }
         catalogue.settle_all()?;
         partial::sweep(&folder);
-        let unusable = |source| LockError::Unusable { path: folder.clone(), source };
-        lock.note_catalogue().map_err(unusable)?;
-        let data_dir = folder.canonicalize().map_err(unusable)?;
+        lock.note_catalogue().map_err(unusable(&folder))?;
+        let data_dir = folder.canonicalize().map_err(unusable(&folder))?;
         Ok((Opened { share, data_dir, catalogue, lock }, identity))
     })
     .await

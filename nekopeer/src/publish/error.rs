@@ -1,12 +1,10 @@
 //! Why a publish fails.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf};
 
 use nekoproto::{FileName, NameError, policy::BadPolicy};
 
-use crate::{
-    content::chunker::ChunkError, rules::RulesError, sets::SetError, storage::catalogue::CatalogueError,
-};
+use crate::{content::chunker::ChunkError, failure::Failure, rules::RulesError};
 
 /// Why a path cannot be published.
 #[derive(Debug, thiserror::Error)]
@@ -55,18 +53,18 @@ pub enum PublishError {
         /// The path.
         path: PathBuf,
         /// Why.
-        source: Arc<CatalogueError>,
+        source: Failure,
     },
     /// The file cannot be read as one version.
     #[error(transparent)]
     Chunk(#[from] ChunkError),
     /// The catalogue cannot store it.
     #[error(transparent)]
-    Catalogue(#[from] CatalogueError),
+    Catalogue(#[from] Failure),
     /// It is not known what in the folder is published.
     #[error(transparent)]
     Rules(#[from] RulesError),
     /// The folder of a set cannot be published.
     #[error(transparent)]
-    Set(#[from] SetError),
+    Set(Failure),
 }

@@ -12,9 +12,9 @@ use tarpc::context::Context;
 
 use super::Uploads;
 use crate::{
+    failure::Failure,
     library::{Library, events::Event},
     state,
-    storage::catalogue::CatalogueError,
     util::clock,
 };
 
@@ -101,7 +101,7 @@ impl PeerService for PeerControl {
     }
 }
 
-fn verdict(library: &Library, held: &Held) -> Result<Verdict, CatalogueError> {
+fn verdict(library: &Library, held: &Held) -> Result<Verdict, Failure> {
     let own = library.catalogue.stated(&held.name)?.filter(|entry| library.catalogue.is_own(entry));
     let own = own.as_ref().map(|entry| (&entry.record, entry.newest.as_ref()));
     Ok(state::verdict::verdict(own, held, |newest| library.hands_out(newest)))

@@ -13,11 +13,12 @@ use tokio_util::sync::CancellationToken;
 use walkdir::WalkDir;
 
 use super::{
-    error::{BadSet, SET_FILES_MAX, SetError},
+    error::{SET_FILES_MAX, not_written, stopped, too_many_files},
     index::{Index, Member},
 };
 use crate::{
     content::stamp::{Stamp, open_file},
+    failure::{Failure, FailureKind},
     rules::{Filter, Ignores, Skipped},
     util::progress::Progress,
 };
@@ -81,7 +82,7 @@ pub(super) fn fold(
     filter: &Filter,
     out: &mut impl Write,
     (progress, stop): (&Progress, &CancellationToken),
-) -> Result<Option<(Index, Vec<Skipped>)>, SetError> {
+) -> Result<Option<(Index, Vec<Skipped>)>, Failure> {
     let FolderFiles { files, skipped, .. } = find(folder, filter)?;
     progress.set_total(progress.done() + 2 * files.iter().map(|file| file.stamp.size()).sum::<u64>());
     let mut members = Vec::with_capacity(files.len());
@@ -100,15 +101,15 @@ pub(super) fn fold(
     Ok(Some((index, skipped)))
 }
 
-fn find(folder: &Path, filter: &Filter) -> Result<FolderFiles, SetError> {
-    let unreadable = |error: walkdir::Error| {
+fn find(folder: &Path, filter: &Filter) -> Result<FolderFiles, Failure> {
+    let failed = |error: walkdir::Error| {
         let path = error.path().unwrap_or(folder).to_owned();
-        SetError::Unreadable { path, source: error.into() }
+        unreadable(&path)(error.into())
     };
     let (mut found, mut ignores) = (FolderFiles::default(), Ignores::new());
     let mut walk = WalkDir::new(folder).into_iter();
     while let Some(entry) = walk.next() {
-        let entry = entry.map_err(unreadable)?;
+        let entry = entry.map_err(failed)?;
         let (path, kind) = (entry.path(), entry.file_type());
         let is_own = entry.depth() > 0 && filter.is_own(path);
         let cause = if is_own { None } else { filter.skips_in_folder(path, kind.is_dir(), &mut ignores)? };
@@ -125,39 +126,53 @@ fn find(folder: &Path, filter: &Filter) -> Result<FolderFiles, SetError> {
         let (at, metadata) = match kind {
             kind if kind.is_dir() => {
                 filter.enter(path, &mut ignores)?;
-                found.disks.insert(entry.metadata().map_err(unreadable)?.dev());
+                found.disks.insert(entry.metadata().map_err(failed)?.dev());
                 continue;
             }
             kind if kind.is_symlink() => target(folder, filter, path)?,
-            _ => (path.to_owned(), entry.metadata().map_err(unreadable)?),
+            _ => (path.to_owned(), entry.metadata().map_err(failed)?),
         };
         if !metadata.is_file() {
-            let what = "neither a file nor a folder";
-            return Err(SetError::NotAFile { path: entry.into_path(), what });
+            return Err(not_a_file(path, "neither a file nor a folder"));
         }
         let relative = path.strip_prefix(folder).unwrap_or(path);
-        let named = FileName::from_path(relative);
-        let named = named.map_err(|source| SetError::Name { path: path.to_owned(), source })?;
+        let named = FileName::from_path(relative).map_err(|error| {
+            Failure::invalid(format!("{} cannot be in a set: {error}; rename it", path.display()))
+        })?;
         let is_executable = is_executable(&metadata);
         found.files.push(FoundFile { path: named, at, stamp: Stamp::of(&metadata), is_executable });
     }
     if found.files.len() > SET_FILES_MAX {
-        return Err(BadSet::TooManyFiles(found.files.len()).into()); // before any is read
+        return Err(too_many_files(found.files.len())); // before any is read
     }
     found.files.sort_unstable_by(|a, b| a.path.as_path().cmp(b.path.as_path()));
     Ok(found)
 }
 
+/// Something in the folder is neither a file nor a folder, or a link that leads nowhere or out of it.
+fn not_a_file(path: &Path, what: &str) -> Failure {
+    Failure::invalid(format!("{} is {what}: a set has files only, move it away", path.display()))
+}
+
+/// Something in the folder cannot be read.
+fn unreadable(path: &Path) -> impl Fn(io::Error) -> Failure + '_ {
+    move |error| {
+        let is_gone = error.kind() == io::ErrorKind::NotFound;
+        let kind = if is_gone { FailureKind::NoSuchPath } else { FailureKind::Invalid };
+        Failure::with(kind, format!("cannot read {}: {error}", path.display()))
+    }
+}
+
 /// The file of the folder that the link at `path` leads to.
-fn target(folder: &Path, filter: &Filter, path: &Path) -> Result<(PathBuf, Metadata), SetError> {
-    let not_a_file = |what| SetError::NotAFile { path: path.to_owned(), what };
-    let at = path.canonicalize().map_err(|_| not_a_file("a link that leads nowhere"))?;
-    let metadata = at.metadata().map_err(|_| not_a_file("a link that leads nowhere"))?;
+fn target(folder: &Path, filter: &Filter, path: &Path) -> Result<(PathBuf, Metadata), Failure> {
+    let leads_nowhere = |_| not_a_file(path, "a link that leads nowhere");
+    let at = path.canonicalize().map_err(leads_nowhere)?;
+    let metadata = at.metadata().map_err(leads_nowhere)?;
     if !metadata.is_file() {
-        return Err(not_a_file("a link to something that is no file"));
+        return Err(not_a_file(path, "a link to something that is no file"));
     }
     if !at.starts_with(folder) || filter.is_own(&at) {
-        return Err(not_a_file("a link out of the folder"));
+        return Err(not_a_file(path, "a link out of the folder"));
     }
     Ok((at, metadata))
 }
@@ -168,32 +183,32 @@ fn copy(
     out: &mut impl Write,
     buffer: &mut [u8],
     (progress, stop): (&Progress, &CancellationToken),
-) -> Result<Option<ContentHash>, SetError> {
-    let unreadable = |source| SetError::Unreadable { path: file.at.clone(), source };
+) -> Result<Option<ContentHash>, Failure> {
+    let unreadable = unreadable(&file.at);
     let is_as_found = |open: &File| Ok(Stamp::of(&open.metadata()?) == file.stamp);
     let mut open = match open_file(&file.at) {
         Ok(open) => open,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(error)),
     };
-    if !is_as_found(&open).map_err(unreadable)? {
+    if !is_as_found(&open).map_err(&unreadable)? {
         return Ok(None);
     }
     let (mut hasher, mut left) = (blake3::Hasher::new(), file.stamp.size());
     while left > 0 {
         if stop.is_cancelled() {
-            return Err(SetError::Stopped);
+            return Err(stopped());
         }
         let most = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
-        let read = open.read(&mut buffer[..most]).map_err(unreadable)?;
+        let read = open.read(&mut buffer[..most]).map_err(&unreadable)?;
         if read == 0 {
             return Ok(None);
         }
         hasher.update(&buffer[..read]);
-        out.write_all(&buffer[..read]).map_err(SetError::Write)?;
+        out.write_all(&buffer[..read]).map_err(not_written)?;
         progress.add_done(read as u64);
         left -= read as u64;
     }
-    let is_same = is_as_found(&open).map_err(unreadable)?;
+    let is_same = is_as_found(&open).map_err(&unreadable)?;
     Ok(is_same.then(|| ContentHash::from_bytes(*hasher.finalize().as_bytes())))
 }

@@ -26,12 +26,13 @@ use nekoproto::{FileName, private_folder};
 use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
 
-pub use self::error::{BadSet, SetError};
 pub(crate) use self::{
+    error::is_folder,
     fold::{Fingerprint, fingerprint},
     standing::{check_place, remove_folder},
 };
 use self::{
+    error::{not_read, not_written},
     index::Index,
     replaced::Replaced,
     stage::{OLD_KEPT, Stage, remove_stages},
@@ -39,12 +40,13 @@ use self::{
 };
 use crate::{
     content::stamp::{Looker, Stamp, open_file},
+    failure::Failure,
     library::Library,
     rules::{Filter, Skipped},
     storage::{
-        DIGITS, StoreError,
-        catalogue::{CatalogueError, Entry, Tree, Trees},
-        digits,
+        DIGITS,
+        catalogue::{Entry, Tree, Trees},
+        digits, error_at,
         place::{Place, sync_folder},
         tree::FolderId,
     },
@@ -57,14 +59,14 @@ const TRIES: u32 = 5;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// What the name of a file that is not complete begins with.
 const TEMPORARY: &str = "making-";
-fn files(library: &Library) -> Result<PathBuf, StoreError> {
+fn files(library: &Library) -> Result<PathBuf, Failure> {
     let folder = library.data_dir.join(FILES);
-    private_folder(&folder).map_err(|error| StoreError::at(&folder, io::Error::other(error)))?;
+    private_folder(&folder).map_err(|error| error_at(&folder)(io::Error::other(error)))?;
     Ok(folder)
 }
 
 /// The place of the one file of a set that is held. Blocking.
-pub(crate) fn place_of_file(library: &Library, name: &FileName) -> Result<Place, StoreError> {
+pub(crate) fn place_of_file(library: &Library, name: &FileName) -> Result<Place, Failure> {
     Place::anywhere(&files(library)?.join(digits(name)))
 }
 
@@ -84,14 +86,13 @@ pub(crate) fn fold(
     name: &FileName,
     (folder, filter): (&Path, &Filter),
     (progress, stop): (&Progress, &CancellationToken),
-) -> Result<Folded, SetError> {
+) -> Result<Folded, Failure> {
     let files = files(library)?;
     for attempt in 0..TRIES {
         if attempt > 0 {
             sleep(RETRY_AFTER);
         }
-        let mut out =
-            BufWriter::new(NamedTempFile::with_prefix_in(TEMPORARY, &files).map_err(SetError::Write)?);
+        let mut out = BufWriter::new(NamedTempFile::with_prefix_in(TEMPORARY, &files).map_err(not_written)?);
         let folded = fold::fold(folder, filter, &mut out, (progress, stop))?;
         let Some((index, skipped)) = folded else { continue };
         // The index has the hash of each file: what has the same is the same.
@@ -99,26 +100,27 @@ pub(crate) fn fold(
         if let Some(there) = published(library, name, &path)? {
             return Ok(Folded { path, file: there, skipped });
         }
-        let file = out.into_inner().map_err(IntoInnerError::into_error).map_err(SetError::Write)?;
-        file.as_file().sync_all().and_then(|()| file.as_file().lock_shared()).map_err(SetError::Write)?;
-        let file = file.persist(&path).map_err(|error| SetError::Write(error.error))?;
+        let file = out.into_inner().map_err(IntoInnerError::into_error).map_err(not_written)?;
+        file.as_file().sync_all().and_then(|()| file.as_file().lock_shared()).map_err(not_written)?;
+        let file = file.persist(&path).map_err(|error| not_written(error.error))?;
         sync_folder(&files);
         return Ok(Folded { path, file, skipped });
     }
-    Err(SetError::KeepsChanging(folder.to_owned()))
+    let help = "share the folder when nothing is writing there";
+    Err(Failure::new(format!("{} keeps changing: {help}", folder.display())))
 }
 
 /// The file at `path`, which nobody removes until it is closed, if that is published as `name`, unchanged.
-fn published(library: &Library, name: &FileName, path: &Path) -> Result<Option<File>, SetError> {
+fn published(library: &Library, name: &FileName, path: &Path) -> Result<Option<File>, Failure> {
     let Ok(file) = File::open(path) else { return Ok(None) };
-    file.lock_shared().map_err(SetError::Read)?;
+    file.lock_shared().map_err(not_read)?;
     let entry = library.catalogue.entry(name)?.filter(|entry| entry.path == path);
     let is_it = entry.is_some_and(|entry| Looker::default().stamp(path).ok() == Some(entry.stamp));
     Ok(is_it.then_some(file))
 }
 
 /// Notes that what is published as `name` is `folder`, if it is, and removes the files of its other versions. Blocking.
-pub(crate) fn note_published(library: &Library, name: &FileName, folder: &Path) -> Result<(), SetError> {
+pub(crate) fn note_published(library: &Library, name: &FileName, folder: &Path) -> Result<(), Failure> {
     let _replacing = library.catalogue.replacing(name);
     let own = library.catalogue.entry(name)?.filter(|entry| library.catalogue.is_own(entry));
     if own.is_some_and(|own| own.record.policy.is_set()) {
@@ -182,7 +184,7 @@ pub(crate) async fn bring_to_place(
     name: &FileName,
     output: Option<PathBuf>,
     (force, stop): (bool, &CancellationToken),
-) -> Result<PathBuf, SetError> {
+) -> Result<PathBuf, Failure> {
     let (name, stop) = (name.clone(), stop.clone());
     let unfold = move |library: &Arc<Library>| unfold(library, &name, output.as_deref(), (force, &stop));
     let (path, is_changed) = library.blocking(unfold).await?;
@@ -207,8 +209,11 @@ fn unfold(
     name: &FileName,
     output: Option<&Path>,
     (force, stop): (bool, &CancellationToken),
-) -> Result<(PathBuf, bool), SetError> {
-    let damaged = || SetError::Damaged(name.clone());
+) -> Result<(PathBuf, bool), Failure> {
+    let damaged = || {
+        let what = "the set's file in the data folder was changed or is missing";
+        Failure::new(format!("{what}: get {name} again"))
+    };
     let _replacing = library.catalogue.replacing(name); // one that was dropped may still end
     let entry = library.catalogue.entry(name)?.ok_or_else(damaged)?;
     let Standing { place, there, tree } = standing(library, name, output, force)?;
@@ -219,7 +224,7 @@ fn unfold(
         return Ok((path, false));
     }
     let file = open_file(&entry.path).map_err(|_| damaged())?;
-    if Stamp::of(&file.metadata().map_err(SetError::Read)?) != entry.stamp {
+    if Stamp::of(&file.metadata().map_err(not_read)?) != entry.stamp {
         return Err(damaged());
     }
     let index = Index::read(&file, entry.record.size)?;
@@ -234,7 +239,7 @@ fn unfold(
         // Noted before it is there, so that it is known whose it is whenever the process ends.
         let trees = Trees::at(path.clone(), tree.iter().cloned().chain([made]).collect());
         library.catalogue.set_trees(name, Some(&trees))?;
-        Ok(place.put_folder(&new, there)?)
+        place.put_folder(&new, there)
     };
     let put = put();
     stage.end();
@@ -297,7 +302,7 @@ pub(crate) fn output_of(library: &Library, entry: &Entry) -> Option<PathBuf> {
 }
 
 /// The folders that sets of other origins were unfolded to, by name: their files are parts of copies. Blocking.
-pub(crate) fn folders_of_copies(library: &Library) -> Result<Vec<(FileName, PathBuf)>, CatalogueError> {
+pub(crate) fn folders_of_copies(library: &Library) -> Result<Vec<(FileName, PathBuf)>, Failure> {
     let catalogue = &library.catalogue;
     let mut folders = Vec::new();
     for name in catalogue.sets()? {

@@ -3,6 +3,7 @@
 use std::{io, os::unix::fs::MetadataExt as _, path::Path};
 
 use cap_std::{ambient_authority, fs::Dir};
+use nekoproto::Remedy;
 use rustix::{
     fs::{AtFlags, CWD, FileType, RenameFlags, Statx, StatxFlags, renameat_with, statat, statx},
     io::Errno,
@@ -10,10 +11,11 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    error::{StoreError, error_at},
+    error::{changed_meanwhile, error_at},
     no_follow::is_unknown,
     place::Place,
 };
+use crate::failure::Failure;
 
 /// Which folder it is, whatever its path is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,7 +32,7 @@ impl std::fmt::Display for FolderId {
 
 impl FolderId {
     /// The folder at `path`. Blocking.
-    pub(crate) fn of(path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn of(path: &Path) -> Result<Self, Failure> {
         let metadata = path.symlink_metadata().map_err(error_at(path))?;
         Ok(Self { device: metadata.dev(), inode: metadata.ino() })
     }
@@ -38,7 +40,7 @@ impl FolderId {
 
 impl Place {
     /// The folder in this place; `None` if nothing is there. Blocking.
-    pub(crate) fn folder_id(&self) -> Result<Option<FolderId>, StoreError> {
+    pub(crate) fn folder_id(&self) -> Result<Option<FolderId>, Failure> {
         found(&self.folder, &self.file_name, &self.path)
     }
 
@@ -52,15 +54,19 @@ impl Place {
 
     /// Puts the folder at `staged` in this place: where `replaced` is `None`, only if nothing is there, otherwise only in
     /// place of that folder, which is at `staged` afterwards. It is atomic, and durable. Blocking.
-    pub(crate) fn put_folder(&self, staged: &Path, replaced: Option<FolderId>) -> Result<(), StoreError> {
+    pub(crate) fn put_folder(&self, staged: &Path, replaced: Option<FolderId>) -> Result<(), Failure> {
         let failed = |error: Errno| match error {
-            error if is_unknown(error) => StoreError::NoExchange(self.path.clone()),
-            Errno::EXIST | Errno::NOENT => StoreError::ChangedMeanwhile(self.path.clone()),
+            error if is_unknown(error) => {
+                let (path, what) = (self.path.display(), "cannot exchange two folders at once");
+                let message = format!("the file system of {path} {what}, so it stays as it is");
+                Failure::new(message).remedied(Remedy::Output)
+            }
+            Errno::EXIST | Errno::NOENT => changed_meanwhile(&self.path),
             error => error_at(&self.path)(error.into()),
         };
         self.check_folder()?;
         let (Some(parent), Some(name)) = (staged.parent(), staged.file_name()) else {
-            return Err(StoreError::ChangedMeanwhile(staged.to_owned()));
+            return Err(changed_meanwhile(staged));
         };
         let from = Dir::open_ambient_dir(parent, ambient_authority()).map_err(error_at(parent))?;
         let rename = |flags| renameat_with(&from, name, &self.folder, &self.file_name, flags);
@@ -70,7 +76,7 @@ impl Place {
                 rename(RenameFlags::EXCHANGE).map_err(failed)?;
                 if found(&from, Path::new(name), staged).ok().flatten() != Some(replaced) {
                     rename(RenameFlags::EXCHANGE).map_err(failed)?;
-                    return Err(StoreError::ChangedMeanwhile(self.path.clone()));
+                    return Err(changed_meanwhile(&self.path));
                 }
             }
         }
@@ -81,7 +87,7 @@ impl Place {
     }
 }
 
-fn found(folder: &Dir, name: &Path, path: &Path) -> Result<Option<FolderId>, StoreError> {
+fn found(folder: &Dir, name: &Path, path: &Path) -> Result<Option<FolderId>, Failure> {
     let stat = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return Ok(None),
@@ -89,7 +95,10 @@ fn found(folder: &Dir, name: &Path, path: &Path) -> Result<Option<FolderId>, Sto
     };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => Ok(Some(FolderId { device: stat.st_dev, inode: stat.st_ino })),
-        _ => Err(StoreError::NotAFolder(path.to_owned())),
+        _ => {
+            let message = format!("{} is no folder, and a set is one: remove it", path.display());
+            Err(Failure::conflict(message).remedied(Remedy::Output))
+        }
     }
 }
 
@@ -113,7 +122,8 @@ mod tests {
         assert_eq!((read("set"), place.folder_id().unwrap()), ("1".to_owned(), Some(first)));
         let second = make("second", "2");
         let refused = |replaced| {
-            matches!(place.put_folder(&path("second"), replaced), Err(StoreError::ChangedMeanwhile(_)))
+            let failure = place.put_folder(&path("second"), replaced).unwrap_err();
+            failure.message.contains("was changed meanwhile")
         };
         assert!(refused(None) && refused(Some(second)));
         assert_eq!((read("set"), read("second")), ("1".to_owned(), "2".to_owned()));
@@ -122,7 +132,7 @@ mod tests {
         std::fs::rename(path("set"), path("away")).unwrap();
         assert!(refused(Some(second)), "it is gone");
         std::fs::write(path("set"), "a file").unwrap();
-        assert!(matches!(place.folder_id(), Err(StoreError::NotAFolder(_))));
+        assert!(place.folder_id().unwrap_err().message.contains("is no folder"));
         assert!(refused(Some(second)) && refused(None));
         assert_eq!(std::fs::read_to_string(path("set")).unwrap(), "a file");
     }

@@ -13,6 +13,7 @@ use testkit::goods;
 use super::{super::PassedOver, lent::Lent, *};
 use crate::{
     content::stamp::Looker,
+    failure::Reason,
     storage::catalogue::{CommandId, Copy, Reader, Why},
 };
 
@@ -237,7 +238,7 @@ fn older_version_needs_to_be_asked_for() {
     let mut world = World::new();
     let [first, _, last] = [0, 1, 2].map(|n| world.place_new(&[n, 9]));
     let refused = world.catalogue.put_copy(first.clone());
-    assert!(matches!(refused, Err(CatalogueError::Overtaken(_))), "{refused:?}");
+    assert!(matches!(refused, Err(Failure { reason: Reason::Overtaken, .. })), "{refused:?}");
     world.go_back(1);
     let entry = world.catalogue.get(&world.name).unwrap();
     assert_eq!((&entry.record, &entry.newest), (&first.entry.record, &Some(last.entry.record)));
