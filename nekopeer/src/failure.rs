@@ -116,13 +116,13 @@ impl<E: Classified> From<E> for Failure {
 
 impl From<PrivateError> for Failure {
     fn from(error: PrivateError) -> Self {
-        Self::new(error.to_string()).remedied(Remedy::DataDir)
+        Self::general(error).remedied(Remedy::DataDir)
     }
 }
 
 impl From<RecordError> for Failure {
     fn from(error: RecordError) -> Self {
-        Self::new(error.to_string())
+        Self::general(error)
     }
 }
 
@@ -137,6 +137,11 @@ impl Failure {
     /// A failure of the general kind.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self::with(FailureKind::Failed, message)
+    }
+
+    /// The same, as `error` says.
+    pub(crate) fn general(error: impl Error + 'static) -> Self {
+        Self::new(in_one_line(&error))
     }
 
     pub(crate) fn with(kind: FailureKind, message: impl Into<String>) -> Self {

@@ -41,7 +41,7 @@ pub use library::{
     events::Event,
     status::{Condition, FileStatus},
 };
-pub use peer::{Limits, Peer, PeerHandle, StartError};
+pub use peer::{Limits, Peer, PeerHandle};
 pub use publish::{PolicyChange, PublishError, PublishOptions, PublishOutcome};
 pub use rules::{Rules, RulesError, SkipCause, Skipped};
 pub use state::{choice::Candidate, freshness::OnStale};

@@ -46,7 +46,7 @@ pub(super) async fn prefer(
     if change == PreferenceChange::default() {
         return Ok(());
     }
-    Ok(peer.prefer(names.to_vec(), change).await?)
+    peer.prefer(names.to_vec(), change).await
 }
 
 /// The same of those that are here now: a download that was refused leaves nothing that its user did not see.
@@ -126,10 +126,9 @@ pub(super) fn own_places(names: &[FileName]) -> Result<(), Failure> {
     let mut ends = HashSet::new();
     match names.iter().find(|name| !ends.insert(name.as_path().file_name())) {
         None => Ok(()),
-        Some(name) => Err(Failure::with(
-            FailureKind::Invalid,
-            format!("-o puts all into one folder, and no two may end alike: {name} ends like another"),
-        )),
+        Some(name) => Err(Failure::invalid(format!(
+            "-o puts all into one folder, and no two may end alike: {name} ends like another"
+        ))),
     }
 }
 

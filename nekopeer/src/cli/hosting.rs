@@ -10,6 +10,7 @@ use std::{
 };
 
 use nekoindexer::daemon::http::Token;
+use nekoproto::Remedy;
 use tokio::sync::broadcast;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -21,12 +22,12 @@ use super::{
     listen::listen_as,
 };
 use crate::{
-    api::{Ending, Failure, FailureKind, Host},
+    api::{Ending, Failure, Host},
     config::Config,
     door::{Caller, Door, Facts},
     http::HttpServer,
     library::events::Event,
-    peer::{Peer, StartError},
+    peer::Peer,
     terminal::Output,
 };
 
@@ -76,7 +77,7 @@ impl Hosted {
         indexers: Indexers,
         serving: bool,
         output: Output,
-    ) -> Result<Self, (StartError, Indexers)> {
+    ) -> Result<Self, (Failure, Indexers)> {
         let config = config(args, &indexers, serving);
         Self::start_with(config, args.http.filter(|_| serving), indexers, output).await
     }
@@ -86,7 +87,7 @@ impl Hosted {
         args: &NodeArgs,
         indexers: Indexers,
         output: Output,
-    ) -> Result<Self, (StartError, Indexers)> {
+    ) -> Result<Self, (Failure, Indexers)> {
         let config = Config { repairs: true, ..config(args, &indexers, false) };
         Self::start_with(config, None, indexers, output).await
     }
@@ -96,7 +97,7 @@ impl Hosted {
         http: Option<SocketAddr>,
         indexers: Indexers,
         output: Output,
-    ) -> Result<Self, (StartError, Indexers)> {
+    ) -> Result<Self, (Failure, Indexers)> {
         let peer = match Peer::spawn(config.clone()).await {
             Ok(peer) => peer,
             Err(error) => return Err((error, indexers)),
@@ -173,7 +174,7 @@ impl Hosted {
 
     /// Why it ends although nobody asked it to.
     pub(super) fn refusal(&self) -> Option<anyhow::Error> {
-        self.refusal.get().map(|why| Failure::with(FailureKind::Conflict, why).into())
+        self.refusal.get().map(|why| Failure::conflict(why).into())
     }
 
     /// Completes when no command of another shell is carried out.
@@ -206,10 +207,11 @@ impl Hosted {
     }
 }
 
-fn open_http(addr: SocketAddr, config: &Config, host: &Arc<Host>) -> Result<HttpServer, StartError> {
-    let token = Token::load_or_create(&config.data_dir().join("http.token"))?;
+fn open_http(addr: SocketAddr, config: &Config, host: &Arc<Host>) -> Result<HttpServer, Failure> {
+    let token = Token::load_or_create(&config.data_dir().join("http.token")).map_err(Failure::general)?;
+    let failed = |error| Failure::conflict(format!("cannot listen on {addr} for HTTP: {error}"));
     HttpServer::open(addr, host, token, config.access.secret.is_some())
-        .map_err(|source| StartError::Http { addr, source })
+        .map_err(|error| failed(error).remedied(Remedy::Http))
 }
 
 /// Says where the door is. Who started the program waits for this line.

@@ -11,7 +11,6 @@ use super::{args::NodeArgs, hosting::Hosted, indexers::Indexers};
 use crate::{
     api::{Failure, FailureKind, Need},
     door::{Caller, DoorError, Facts, knock},
-    peer::StartError,
     storage::lock::DataLock,
     terminal::Output,
 };
@@ -78,7 +77,7 @@ pub(super) async fn reach(args: &NodeArgs, need: Need, output: Output) -> anyhow
                 hosted.indexers.note(args, need == Need::Peers, hosted.facts.serves_on, output);
                 return Ok(Reached::Here(Box::new(hosted)));
             }
-            Err((StartError::Failed(Failure { kind: FailureKind::Busy, .. }), found))
+            Err((Failure { kind: FailureKind::Busy, .. }, found))
                 if locked_since.get_or_insert_with(Instant::now).elapsed() < LOCKED_MAX =>
             {
                 let is_long = locked_since.is_some_and(|since| since.elapsed() > SILENT_AFTER);
@@ -94,7 +93,7 @@ pub(super) async fn reach(args: &NodeArgs, need: Need, output: Output) -> anyhow
             }
             Err((error, found)) => {
                 found.shutdown().await;
-                return Err(Failure::from(error).into());
+                return Err(error.into());
             }
         }
     }

@@ -127,7 +127,7 @@ async fn data_folder_belongs_to_one_peer_at_a_time() {
     let first = folder.peer(&[indexer.local_addr()]).await;
     let node = first.peer.node();
     let error = Peer::spawn(folder.config(&[])).await.unwrap_err();
-    assert!(matches!(&error, StartError::Failed(failure) if failure.kind == FailureKind::Busy), "{error}");
+    assert_eq!(error.kind, FailureKind::Busy, "{error}");
     for _ in 0..5 {
         let next = folder.config(&[indexer.local_addr()]);
         let data_dir = Some(Folder::new().path("data"));
@@ -147,7 +147,7 @@ async fn address_in_use_is_named_and_leaves_the_data_folder_free() {
     let folder = Folder::new();
     let taken = Config { listen: Some(other.addr()), ..folder.config(&[]) };
     let error = Peer::spawn(taken).await.unwrap_err();
-    assert!(matches!(error, StartError::Listen { addr, .. } if addr == other.addr()), "{error}");
+    assert!(error.message.starts_with(&format!("cannot listen on {}: ", other.addr())), "{error}");
     folder.peer(&[]).await;
 }
 

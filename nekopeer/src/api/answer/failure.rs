@@ -50,12 +50,11 @@ mod tests {
     use nekoproto::Remedy;
 
     use super::*;
-    use crate::{peer::StartError, storage::lock::in_use};
+    use crate::storage::lock::in_use;
 
     #[test]
     fn an_error_that_a_program_ends_with_has_the_kind_of_its_cause() {
-        let in_use = StartError::from(in_use("folder".as_ref(), None));
-        let error = anyhow::Error::from(Failure::from(in_use)).context("cannot repair it");
+        let error = anyhow::Error::from(in_use("folder".as_ref(), None)).context("cannot repair it");
         let Failure { message, kind, remedy, .. } = Failure::of_any(&error);
         assert_eq!((kind, remedy), (FailureKind::Busy, Some(Remedy::DataDir)));
         assert!(message.starts_with("cannot repair it: the data folder folder is in use"), "{message}");

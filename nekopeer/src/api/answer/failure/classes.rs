@@ -2,14 +2,11 @@
 
 use std::io;
 
-use nekoproto::Remedy;
-
 use crate::{
     failure::{
         Class, Classified,
         FailureKind::{Conflict, Failed, Invalid, NoSuchPath, NotFound},
     },
-    peer::StartError,
     publish::PublishError,
 };
 
@@ -30,16 +27,5 @@ impl Classified for PublishError {
             Self::Name { .. } | Self::OwnData(_) | Self::Policy(_) | Self::Rules(_) => Invalid,
         };
         (kind, None)
-    }
-}
-
-impl Classified for StartError {
-    fn class(&self) -> Class {
-        match self {
-            Self::Failed(failure) => (failure.kind, failure.remedy),
-            Self::Listen { .. } => (Conflict, Some(Remedy::Listen)),
-            Self::Http { .. } => (Conflict, Some(Remedy::Http)),
-            Self::Identity(_) | Self::Endpoint(_) | Self::Token(_) => (Failed, None),
-        }
     }
 }
