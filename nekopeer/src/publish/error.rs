@@ -4,7 +4,14 @@ use std::{io, path::PathBuf};
 
 use nekoproto::{FileName, NameError, policy::BadPolicy};
 
-use crate::{content::chunker::ChunkError, failure::Failure, rules::RulesError};
+use crate::{
+    content::chunker::ChunkError,
+    failure::{
+        Class, Classified, Failure,
+        FailureKind::{Conflict, Failed, Invalid, NoSuchPath, NotFound},
+    },
+    rules::RulesError,
+};
 
 /// Why a path cannot be published.
 #[derive(Debug, thiserror::Error)]
@@ -67,4 +74,24 @@ pub enum PublishError {
     /// The folder of a set cannot be published.
     #[error(transparent)]
     Set(Failure),
+}
+
+impl Classified for PublishError {
+    fn class(&self) -> Class {
+        let kind = match self {
+            Self::Catalogue(failure) | Self::Set(failure) | Self::NotStored { source: failure, .. } => {
+                return (failure.kind, failure.remedy);
+            }
+            Self::NotRegistered(_) => NotFound,
+            Self::Unreadable { source, .. } => match source.kind() {
+                // Nothing can stand at a path that is too long, either.
+                io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename => NoSuchPath,
+                _ => Invalid,
+            },
+            Self::NameForFolder(_) | Self::SameName { .. } => Conflict,
+            Self::Chunk(_) => Failed,
+            Self::Name { .. } | Self::OwnData(_) | Self::Policy(_) | Self::Rules(_) => Invalid,
+        };
+        (kind, None)
+    }
 }

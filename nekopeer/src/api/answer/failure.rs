@@ -1,7 +1,5 @@
 //! What follows from the kind of a [`Failure`] of a command.
 
-mod classes;
-
 use hyper::StatusCode;
 
 use crate::{
