@@ -10,6 +10,7 @@ mod config;
 mod content;
 mod door;
 mod download;
+mod failure;
 mod figures;
 mod follow;
 mod http;
@@ -32,17 +33,16 @@ mod watch;
 
 pub use config::Config;
 pub use content::chunker::ChunkError;
-pub use download::{Delivery, DownloadError, DownloadOptions, Downloaded};
+pub use download::{Delivery, DownloadOptions, Downloaded};
+pub use failure::{Failure, FailureKind, Reason};
 pub use http::files::routes as file_routes;
 pub use indexers::{Answer, Found, SearchError, via::Via};
 pub use library::{
     events::Event,
     status::{Condition, FileStatus},
 };
-pub use peer::{Limits, Peer, PeerHandle, StartError};
+pub use peer::{Limits, Peer, PeerHandle};
 pub use publish::{PolicyChange, PublishError, PublishOptions, PublishOutcome};
 pub use rules::{Rules, RulesError, SkipCause, Skipped};
-pub use sets::{BadSet, SetError};
 pub use state::{choice::Candidate, freshness::OnStale};
-pub use storage::{StoreError, catalogue::CatalogueError, lock::LockError};
 pub use util::progress::{Progress, SourceProgress};

@@ -6,16 +6,17 @@ use nekoproto::{FileName, NodeId};
 
 use crate::{
     content::stamp::Looker,
+    failure::Failure,
     library::{ENTRIES_AT_ONCE, Library, status::FileStatus},
     peers::Peers,
-    storage::catalogue::{CatalogueError, Entry, Page, PageStart},
+    storage::catalogue::{Entry, Page, PageStart},
 };
 
 /// Files whose origins are asked in one go: several calls over one connection.
 const ASKED_AT_ONCE: usize = 1024;
 
 /// Entries, and what is listed after them.
-type Read = (Vec<Result<Entry, CatalogueError>>, Option<Remainder>);
+type Read = (Vec<Result<Entry, Failure>>, Option<Remainder>);
 
 /// Files by name, in pieces: what it takes does not grow with the number of files.
 #[derive(Debug)]
@@ -64,9 +65,7 @@ impl Listing {
     ///
     /// # Cancel safety
     /// Safe: the next call returns the same files.
-    pub(crate) async fn next(
-        &mut self,
-    ) -> Result<Option<Vec<Result<FileStatus, CatalogueError>>>, CatalogueError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Vec<Result<FileStatus, Failure>>>, Failure> {
         let (Some(start), at_once) = (self.next.clone(), self.at_once) else { return Ok(None) };
         let Some(peers) = self.peers.clone() else {
             let read = move |library: &Arc<Library>| {
@@ -74,7 +73,7 @@ impl Listing {
                 let mut looker = Looker::default();
                 let status = |entry: Result<Entry, _>| Ok(library.status(entry?, &mut looker));
                 let files: Vec<_> = entries.into_iter().map(status).collect();
-                Ok::<_, CatalogueError>((files, next))
+                Ok::<_, Failure>((files, next))
             };
             let (files, next) = self.library.blocking(read).await?;
             self.next = next;
@@ -93,7 +92,7 @@ impl Listing {
             };
             entries.into_iter().map(|entry| entry.map(&mut look)).collect()
         };
-        let files: Vec<Result<FileStatus, CatalogueError>> = self.library.blocking(look).await;
+        let files: Vec<Result<FileStatus, Failure>> = self.library.blocking(look).await;
         if !self.library.is_serving {
             self.library.forget(files.iter().flatten().map(|file| &file.record.name));
         }
@@ -102,7 +101,7 @@ impl Listing {
     }
 
     /// Asks the origins of the copies among `entries`, except those that did not answer before.
-    async fn ask(&mut self, peers: &Arc<Peers>, entries: &[Result<Entry, CatalogueError>]) {
+    async fn ask(&mut self, peers: &Arc<Peers>, entries: &[Result<Entry, Failure>]) {
         let (library, entries) = (&self.library, entries.iter().flatten());
         library.watch(entries.clone());
         let copies = entries.filter(|entry| !library.catalogue.is_own(entry));
@@ -114,7 +113,7 @@ impl Listing {
 
 impl Remainder {
     /// At most `most` entries, with an error for each that is damaged, and what comes after them. Blocking.
-    fn read(mut self, library: &Library, most: usize) -> Result<Read, CatalogueError> {
+    fn read(mut self, library: &Library, most: usize) -> Result<Read, Failure> {
         match &mut self {
             Self::From(start) => {
                 let Page { entries, next } = library.catalogue.page(start, most)?;

@@ -23,13 +23,14 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    download::{DownloadError, DownloadOptions, Downloaded, Downloader, free_in, plan::Plan},
+    download::{DownloadOptions, Downloaded, Downloader, free_in, plan::Plan},
+    failure::{Failure, FailureKind, Reason},
     library::{
         Library,
         opened::{Holding, OpenFile},
     },
     peers::Peers,
-    sets::SetError,
+    sets::is_folder,
     state::choice::Target,
 };
 
@@ -76,33 +77,7 @@ pub(crate) struct Fetch {
     /// The verified bytes in order. They end with the fetch, however it ends.
     pub(crate) pieces: mpsc::Receiver<Bytes>,
     /// `None`: its slot was given to another reader.
-    task: AbortOnDropHandle<Option<Option<Result<Downloaded, DownloadError>>>>,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ReadError {
-    #[error(transparent)]
-    Download(#[from] DownloadError),
-    #[error("{0} was changed on disk since it was shared here: share it again")]
-    Changed(FileName),
-    #[error(
-        "the copy of {0} is not known to be the newest version any more, its policy forbids to hand it out, and a \
-         newer one cannot be had: try again when its origin is reachable"
-    )]
-    PastBound(FileName),
-    #[error(
-        "{FETCHES_MAX} files are looked for or fetched for others already, or as much as {FETCHED_MIB_MAX} MiB with \
-         this one: try again later"
-    )]
-    Busy,
-    #[error(
-        "the disk of {0} has no room for the file, which stands there until it is read: free some space, or read a part"
-    )]
-    NoDisk(String),
-    #[error("it was read too slowly while others waited: read it faster")]
-    TooSlow,
-    #[error("this peer is about to end")]
-    Ending,
+    task: AbortOnDropHandle<Option<Option<Result<Downloaded, Failure>>>>,
 }
 
 impl Reading {
@@ -119,19 +94,19 @@ impl Reading {
     ///
     /// # Cancel safety
     /// Safe: what is asked of other nodes ends.
-    pub(crate) async fn find(&self, name: &FileName, origin: Option<&str>) -> Result<ReadSource, ReadError> {
+    pub(crate) async fn find(&self, name: &FileName, origin: Option<&str>) -> Result<ReadSource, Failure> {
         let found = self.find_any(name, origin).await?;
         let record = match &found {
             ReadSource::Held(file) => &file.entry.record,
             ReadSource::Elsewhere(elsewhere) => &elsewhere.target.record,
         };
         match record.policy.is_set() {
-            true => Err(DownloadError::from(SetError::IsFolder(name.clone())).into()),
+            true => Err(is_folder(name)),
             false => Ok(found),
         }
     }
 
-    async fn find_any(&self, name: &FileName, origin: Option<&str>) -> Result<ReadSource, ReadError> {
+    async fn find_any(&self, name: &FileName, origin: Option<&str>) -> Result<ReadSource, Failure> {
         let held = match self.open(name, origin).await {
             Holding::Open(file) if self.library.catalogue.is_own(&file.entry) => {
                 return match file.validity.freshness {
@@ -141,7 +116,8 @@ impl Reading {
             }
             Holding::Open(file) if is_fresh(&file) => return Ok(ReadSource::Held(Box::new(file))),
             Holding::Damaged(entry) if self.library.catalogue.is_own(&entry) => {
-                return Err(ReadError::Changed(name.clone()));
+                let what = "was changed on disk since it was shared here: share it again";
+                return Err(Failure::conflict(format!("{name} {what}")));
             }
             Holding::Open(file) => Some(file),
             Holding::Damaged(_) | Holding::Nothing => None,
@@ -149,7 +125,7 @@ impl Reading {
         let (slot, held) = match (self.slots.enter(SlotOwner::LOCAL, Activity::busy()), held) {
             (Some(slot), held) => (slot, held),
             (None, Some(file)) => return in_spite(file).map(ReadSource::Held),
-            (None, None) => return Err(ReadError::Busy),
+            (None, None) => return Err(busy()),
         };
         let found = self.ask(name, origin, held.as_ref()).await?;
         let Some(before) = held else {
@@ -169,7 +145,7 @@ impl Reading {
             Ok(target) if is_strict && target.record == now.entry.record => {
                 Ok(ReadSource::Held(Box::new(now)))
             }
-            Err(error) if is_strict => Err(error.into()),
+            Err(error) if is_strict => Err(error),
             _ => in_spite(now).map(ReadSource::Held),
         }
     }
@@ -193,7 +169,7 @@ impl Reading {
         name: &FileName,
         origin: Option<&str>,
         held: Option<&OpenFile>,
-    ) -> Result<Result<Target, DownloadError>, ReadError> {
+    ) -> Result<Result<Target, Failure>, Failure> {
         let unverified = held
             .filter(|file| file.validity.freshness == Freshness::Unverified)
             .map(|file| file.entry.record.clone())
@@ -212,10 +188,10 @@ impl Reading {
     }
 
     /// Fetches the bytes in `range` of a version that was found.
-    pub(crate) fn fetch(&self, found: Elsewhere, range: Range<u64>) -> Result<Fetch, ReadError> {
+    pub(crate) fn fetch(&self, found: Elsewhere, range: Range<u64>) -> Result<Fetch, Failure> {
         let Elsewhere { target, slot, .. } = found;
         if !slot.grow(mib(&range).into(), Instant::now()) {
-            return Err(ReadError::Busy);
+            return Err(busy());
         }
         self.has_disk()?;
         let activity = slot.activity().clone();
@@ -232,13 +208,15 @@ impl Reading {
     }
 
     /// Whether the disk has room for all that is being fetched, as if none of it had been written yet.
-    fn has_disk(&self) -> Result<(), ReadError> {
+    fn has_disk(&self) -> Result<(), Failure> {
         let folder = &self.library.data_dir;
         let Some(free) = free_in(folder) else { return Ok(()) }; // writing will say what is wrong
         if self.slots.weight().saturating_mul(1024 * 1024) <= free.saturating_add(1024 * 1024) {
             return Ok(());
         }
-        Err(ReadError::NoDisk(folder.display().to_string()))
+        let what = "has no room for the file, which stands there until it is read";
+        let message = format!("the disk of {} {what}: free some space, or read a part", folder.display());
+        Err(Failure::with(FailureKind::Full, message))
     }
 
     /// Runs `work` on the peer's runtime until it is done, the handle is dropped, or the peer ends.
@@ -250,6 +228,14 @@ impl Reading {
         let until_stop = tasks.stop.clone().run_until_cancelled_owned(work);
         AbortOnDropHandle::new(tasks.tracker.spawn_on(until_stop, &self.runtime))
     }
+}
+
+fn busy() -> Failure {
+    let message = format!(
+        "{FETCHES_MAX} files are looked for or fetched for others already, or as much as {FETCHED_MIB_MAX} MiB with this \
+         one: try again later"
+    );
+    Failure::with(FailureKind::Busy, message)
 }
 
 /// What fetching `range` takes of [`FETCHED_MIB_MAX`].
@@ -264,31 +250,39 @@ fn is_fresh(file: &OpenFile) -> bool {
 }
 
 /// A held file although it may not be fresh.
-pub(crate) fn in_spite(file: OpenFile) -> Result<Box<OpenFile>, ReadError> {
+pub(crate) fn in_spite(file: OpenFile) -> Result<Box<OpenFile>, Failure> {
     let record = &file.entry.record;
     if is_fresh(&file) || record.policy.serves_stale() {
         Ok(Box::new(file))
     } else {
-        Err(ReadError::PastBound(record.name.clone()))
+        let message = format!(
+            "the copy of {} is not known to be the newest version any more, its policy forbids to hand it out, and a \
+             newer one cannot be had: try again when its origin is reachable",
+            record.name
+        );
+        Err(Failure::with(FailureKind::Away, message).because(Reason::Unconfirmed))
     }
 }
 
 impl Fetch {
     /// How the fetch ended; to be called once `pieces` have ended.
-    pub(crate) async fn end(self) -> Result<(), ReadError> {
-        ended(self.task).await?.ok_or(ReadError::TooSlow)?.map(drop).map_err(ReadError::from)
+    pub(crate) async fn end(self) -> Result<(), Failure> {
+        let too_slow = "it was read too slowly while others waited: read it faster";
+        let downloaded = ended(self.task).await?;
+        downloaded.unwrap_or_else(|| Err(Failure::with(FailureKind::Busy, too_slow))).map(drop)
     }
 }
 
 /// What a task of the peer returned.
-async fn ended<T>(task: AbortOnDropHandle<Option<T>>) -> Result<T, ReadError> {
-    match task.await {
-        Ok(result) => result.ok_or(ReadError::Ending),
+async fn ended<T>(task: AbortOnDropHandle<Option<T>>) -> Result<T, Failure> {
+    let result = match task.await {
+        Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(ReadError::Ending),
+            Err(_) => None,
         },
-    }
+    };
+    result.ok_or_else(|| Failure::with(FailureKind::Busy, "this peer is about to end"))
 }
 
 /// Passes bytes on in pieces. It blocks, and fails once the slot was given to another reader.

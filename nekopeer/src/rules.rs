@@ -17,6 +17,8 @@ use ignore::{
 use nekoproto::name::RESERVED_PREFIX;
 use serde::{Deserialize, Serialize};
 
+use crate::failure::Failure;
+
 /// The files that say, in the syntax of gitignore, what in their folder is not published. They are never published: their
 /// name begins as those of this program do.
 pub(crate) const IGNORE_FILE: &str = ".nekoignore";
@@ -62,6 +64,12 @@ pub enum RulesError {
         /// What is wrong with it.
         why: String,
     },
+}
+
+impl From<RulesError> for Failure {
+    fn from(error: RulesError) -> Self {
+        Self::invalid(error.to_string())
+    }
 }
 
 /// Why something is not published.

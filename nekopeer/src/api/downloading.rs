@@ -9,7 +9,8 @@ use super::{
     prelude::*,
 };
 use crate::{
-    download::{DownloadError, DownloadOptions, Downloads},
+    download::{DownloadOptions, Downloads},
+    failure::Reason,
     indexers::via::Via,
     library::Library,
     peer::PeerHandle,
@@ -45,7 +46,7 @@ pub(super) async fn prefer(
     if change == PreferenceChange::default() {
         return Ok(());
     }
-    Ok(peer.prefer(names.to_vec(), change).await?)
+    peer.prefer(names.to_vec(), change).await
 }
 
 /// The same of those that are here now: a download that was refused leaves nothing that its user did not see.
@@ -77,9 +78,8 @@ pub(super) async fn get_all(
         let done = loop {
             let downloading = peer.download(name, options.clone(), progress);
             match answer.reporting(progress, downloading).await {
-                Err(DownloadError::AlreadyRunning(_)) => until_free(peer, name, answer).await,
-                Err(error @ DownloadError::NotFound { .. }) => {
-                    let failure = Failure::from(error);
+                Err(Failure { reason: Reason::AlreadyRunning, .. }) => until_free(peer, name, answer).await,
+                Err(failure) if failure.reason == Reason::NotFound => {
                     return Err(match similar(peer, name, options.ttl_hops).await {
                         Some(other) => Failure::missing(format!("{failure}; did you mean {other}?")),
                         None => failure,
@@ -101,9 +101,8 @@ pub(super) async fn get_all(
                 for (name, outcome) in outcomes {
                     match outcome {
                         Ok(downloaded) => done.push(downloaded),
-                        Err(DownloadError::AlreadyRunning(_)) => running.push(name),
-                        Err(error) => {
-                            let why = Failure::from(error);
+                        Err(Failure { reason: Reason::AlreadyRunning, .. }) => running.push(name),
+                        Err(why) => {
                             job.failed(&why);
                             failed.push(FailedRow { name, why });
                         }
@@ -127,10 +126,9 @@ pub(super) fn own_places(names: &[FileName]) -> Result<(), Failure> {
     let mut ends = HashSet::new();
     match names.iter().find(|name| !ends.insert(name.as_path().file_name())) {
         None => Ok(()),
-        Some(name) => Err(Failure::with(
-            FailureKind::Invalid,
-            format!("-o puts all into one folder, and no two may end alike: {name} ends like another"),
-        )),
+        Some(name) => Err(Failure::invalid(format!(
+            "-o puts all into one folder, and no two may end alike: {name} ends like another"
+        ))),
     }
 }
 

@@ -85,7 +85,7 @@ impl Api for Follow {
     /// Answers with [`Reply::Event`](super::Reply::Event) about the names, until the caller leaves.
     async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
         let peer = &host.peer;
-        let (names, wanted) = self.wanted().map_err(|why| Failure::with(FailureKind::Conflict, why))?;
+        let (names, wanted) = self.wanted().map_err(Failure::conflict)?;
         let hook = self.exec.map(|command| Hook {
             command,
             folder: self.folder.0,
@@ -106,7 +106,7 @@ impl Api for Follow {
         let is_wanted = |event: &Event| event.is_worth_showing() && is_about(event);
         let following = async {
             tokio::select! {
-                Err(error) = following.follow(names) => Err(error.into()),
+                Err(error) = following.follow(names) => Err(error),
                 () = pass_events(is_wanted, events, Some(lines), answer, &endless) => Ok(()),
             }
         };

@@ -131,7 +131,7 @@ impl Api for Get {
     /// One name: answers with a row or fails. Several: one row per name. In the background: with the job, at once.
     async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
         let peer = &host.peer;
-        let (names, mut wanted) = self.wanted().map_err(|why| Failure::with(FailureKind::Conflict, why))?;
+        let (names, mut wanted) = self.wanted().map_err(Failure::conflict)?;
         let via = tickets::connect(peer, &wanted, answer).await?;
         let is_one = !wanted.are_many(&names);
         if let (true, true, [name]) = (is_one, self.is_to_stdout(), names.as_slice()) {
@@ -236,13 +236,10 @@ impl Api for Get {
     }
 
     fn without_peer(&self, folder: &str) -> Result<String, Failure> {
-        Err(Failure::with(
-            FailureKind::Invalid,
-            format!(
-                "--background needs a peer that keeps running on {folder}: start one with nekopeer serve, \
+        Err(Failure::invalid(format!(
+            "--background needs a peer that keeps running on {folder}: start one with nekopeer serve, \
                  or leave out --background"
-            ),
-        ))
+        )))
     }
 }
 

@@ -204,8 +204,7 @@ async fn browse(inside: &Inside, selection: Selection) -> Result<Response, Probl
     let _permit = SELECTIONS.acquire().await; // it is never closed
     let has_folders = selection.folder.is_some() && selection.words.is_empty();
     let browsed = inside.host.peer.library.blocking(move |library| library.browse(&selection)).await;
-    let Browsed { files, folders, totals, damaged, next } =
-        browsed.map_err(|error| problem(&error.into()))?;
+    let Browsed { files, folders, totals, damaged, next } = browsed.map_err(|error| problem(&error))?;
     let folders = folders.into_iter().map(|(name, totals)| FolderJson { name, totals: totals.into() });
     let catalogue = CatalogueJson {
         files: files.iter().map(FileRow::from).collect(),

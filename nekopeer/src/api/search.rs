@@ -96,7 +96,7 @@ impl Api for Search {
     /// Answers with a row for each match, by name, and where further ones begin.
     async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
         let (peer, ttl_hops) = (&host.peer, self.ttl_hops());
-        let search = self.checked().map_err(|why| Failure::with(FailureKind::Invalid, why))?;
+        let search = self.checked().map_err(Failure::invalid)?;
         let name = search.terms.iter().map(Term::as_str).collect::<Vec<_>>().join(" ");
         let (mut complete, mut guests_unheard) = (true, false);
         let (mut indexers, mut after) = (IndexersRow::default(), self.after);

@@ -112,7 +112,7 @@ async fn look(
     let FileStatus { record, own, condition, newest, .. } = &file;
     if wanted.all && !own {
         let why = format!("{name} is a copy here: only its origin knows who reads it, wait for all there");
-        return Err(Failure::with(FailureKind::Invalid, why));
+        return Err(Failure::invalid(why));
     }
     let version = record.version;
     if let Some(least) = wanted.version.filter(|least| *least > version) {

@@ -16,11 +16,12 @@ use super::{
 };
 use crate::{
     content::{chunker::ChunkError, stamp::Stamp},
+    failure::{Failure, Reason},
     library::Library,
     publish::{PublishError, PublishOutcome, Publishing, WITHDRAWN_AT_ONCE, What},
     rules::Ignores,
     state::changes::{Look, Sign},
-    storage::catalogue::{CatalogueError, Withdrawal},
+    storage::catalogue::Withdrawal,
     util::clock,
 };
 
@@ -162,7 +163,7 @@ impl Watching {
                 return false;
             }
             Chunk(ChunkError::Stopped) => return false,
-            Catalogue(CatalogueError::CopyOfOther { .. }) => stamp,
+            Catalogue(Failure { reason: Reason::CopyOfOther, .. }) => stamp,
             Unreadable { .. } | Chunk(ChunkError::Unreadable { .. }) | NotStored { .. } | Catalogue(_) => {
                 None
             }

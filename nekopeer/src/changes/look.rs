@@ -11,6 +11,7 @@ use nekoproto::FileName;
 
 use crate::{
     content::stamp::{Looker, Stamp, is_missing},
+    failure::Failure,
     library::{ENTRIES_AT_ONCE, Library},
     publish::{
         PublishError, PublishOutcome,
@@ -20,7 +21,7 @@ use crate::{
     rules::Ignores,
     sets,
     state::changes::Look,
-    storage::catalogue::{CatalogueError, PageStart},
+    storage::catalogue::PageStart,
 };
 
 #[derive(Debug, PartialEq, Eq)]
@@ -138,7 +139,7 @@ pub(super) fn to_publish(
 
 /// Compares what is in these trees with what is published. A file is missing only if the file system that it was on is there:
 /// that of the tree, or one on which another file is as it was published.
-pub(super) fn scan(library: &Library, trees: &[PublishedTree]) -> Result<Scan, CatalogueError> {
+pub(super) fn scan(library: &Library, trees: &[PublishedTree]) -> Result<Scan, Failure> {
     let (mut scan, mut looker) = (Scan::default(), Looker::default());
     // The file systems that the files were on: the number of one that is not mounted is given to the next.
     let mut there = HashSet::new();

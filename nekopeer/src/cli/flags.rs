@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::Path};
 
 use super::args::NodeArgs;
 use crate::{
-    api::{Failure, FailureKind, Need},
+    api::{Failure, Need},
     door::Facts,
     terminal::Output,
 };
@@ -65,8 +65,7 @@ pub(super) fn check(
     stores_files: bool,
     output: Output,
 ) -> anyhow::Result<()> {
-    let flags = not_followed(args, facts, need, stores_files)
-        .map_err(|why| Failure::with(FailureKind::Conflict, why))?;
+    let flags = not_followed(args, facts, need, stores_files).map_err(Failure::conflict)?;
     if !flags.is_empty() {
         let (process, flags) = (facts.process, flags.join(", "));
         output.note(&format!("note: the running peer (process {process}) keeps its own {flags}"));

@@ -10,6 +10,7 @@ use std::{
 };
 
 use nekoindexer::daemon::http::Token;
+use nekoproto::Remedy;
 use tokio::sync::broadcast;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -21,13 +22,13 @@ use super::{
     listen::listen_as,
 };
 use crate::{
-    api::{Ending, Failure, FailureKind, Host},
+    api::{Ending, Failure, Host},
     config::Config,
     door::{Caller, Door, Facts},
     http::HttpServer,
     indexers::Dialed,
     library::events::Event,
-    peer::{Peer, Prepared, StartError},
+    peer::{Peer, Prepared},
     terminal::Output,
 };
 
@@ -72,7 +73,7 @@ fn config(args: &NodeArgs, indexers: &Indexers, serving: bool) -> Config {
 
 impl Hosted {
     /// Opens the folders of a peer; with `repairs`, its catalogue is about to be brought back.
-    pub(super) async fn prepare(args: &NodeArgs, repairs: bool) -> Result<Prepared, StartError> {
+    pub(super) async fn prepare(args: &NodeArgs, repairs: bool) -> Result<Prepared, Failure> {
         Peer::prepare(&Config { repairs, ..config(args, &Indexers::default(), false) }).await
     }
 
@@ -84,7 +85,7 @@ impl Hosted {
         mut indexers: Indexers,
         serving: bool,
         output: Output,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, Failure> {
         let config = config(args, &indexers, serving);
         // Where a peer serves is told when a connection is opened.
         let dialed = if serving { Dialed::new() } else { std::mem::take(&mut indexers.dialed) };
@@ -168,7 +169,7 @@ impl Hosted {
 
     /// Why it ends although nobody asked it to.
     pub(super) fn refusal(&self) -> Option<anyhow::Error> {
-        self.refusal.get().map(|why| Failure::with(FailureKind::Conflict, why).into())
+        self.refusal.get().map(|why| Failure::conflict(why).into())
     }
 
     /// Completes when no command of another shell is carried out.
@@ -201,10 +202,11 @@ impl Hosted {
     }
 }
 
-fn open_http(addr: SocketAddr, config: &Config, host: &Arc<Host>) -> Result<HttpServer, StartError> {
-    let token = Token::load_or_create(&config.data_dir().join("http.token"))?;
+fn open_http(addr: SocketAddr, config: &Config, host: &Arc<Host>) -> Result<HttpServer, Failure> {
+    let token = Token::load_or_create(&config.data_dir().join("http.token")).map_err(Failure::general)?;
+    let failed = |error| Failure::conflict(format!("cannot listen on {addr} for HTTP: {error}"));
     HttpServer::open(addr, host, token, config.access.secret.is_some())
-        .map_err(|source| StartError::Http { addr, source })
+        .map_err(|error| failed(error).remedied(Remedy::Http))
 }
 
 /// Says where the door is. Who started the program waits for this line.

@@ -21,7 +21,7 @@ use crate::{
     api::{Answer, Command, Done, Failure, FailureKind, Framed, Need, Saying, Stop as End, no_input},
     door::{DoorError, Facts},
     peer::KEY_FILE,
-    storage::lock::{DataLock, LockError},
+    storage::lock::DataLock,
     terminal::Output,
 };
 
@@ -208,7 +208,7 @@ pub(super) async fn serve(args: &NodeArgs, output: Output) -> anyhow::Result<End
 pub(super) fn id(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
     let folder = args.data_dir();
     let key = folder.join(KEY_FILE);
-    private_folder(&folder).map_err(|error| Failure::of(&LockError::from(error)))?;
+    private_folder(&folder).map_err(Failure::from)?;
     let node = Identity::load_or_create(&key)?.id();
     match output.is_json() {
         true => output.object(&serde_json::json!({ "node": node.to_string() }))?,

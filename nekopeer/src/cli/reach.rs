@@ -11,10 +11,9 @@ use tokio::time::{sleep, timeout};
 
 use super::{args::NodeArgs, hosting::Hosted, indexers::Indexers};
 use crate::{
-    api::{Failure, Need},
+    api::{Failure, FailureKind, Need},
     door::{Caller, DoorError, Facts, knock},
-    peer::StartError,
-    storage::lock::{DataLock, LockError},
+    storage::lock::DataLock,
     terminal::Output,
 };
 
@@ -69,11 +68,11 @@ pub(super) async fn reach(args: &NodeArgs, need: Need, output: Output) -> anyhow
             Ok(prepared) => {
                 let indexers = find_indexers(args, &prepared.endpoint, need).await?;
                 let starting = Hosted::start(args, prepared, indexers, need == Need::Serving, output);
-                let hosted = starting.await.map_err(Failure::from)?;
+                let hosted = starting.await?;
                 hosted.indexers.note(args, need == Need::Peers, hosted.facts.serves_on, output);
                 return Ok(Reached::Here(Box::new(hosted)));
             }
-            Err(StartError::Lock(LockError::InUse { .. }))
+            Err(Failure { kind: FailureKind::Busy, .. })
                 if locked_since.get_or_insert_with(Instant::now).elapsed() < LOCKED_MAX =>
             {
                 let is_long = locked_since.is_some_and(|since| since.elapsed() > SILENT_AFTER);
@@ -86,7 +85,7 @@ pub(super) async fn reach(args: &NodeArgs, need: Need, output: Output) -> anyhow
                 }
                 sleep(TRY_EVERY).await;
             }
-            Err(error) => return Err(Failure::from(error).into()),
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -34,22 +34,21 @@ pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended
                 format!("no peer was here: {} has no key, so nothing is to be repaired", folder.display());
             return Err(Failure::with(FailureKind::NoSuchPath, why).into());
         }
-        let _lock = DataLock::take(&folder).map_err(Failure::from)?;
+        let _lock = DataLock::take(&folder)?;
         let identity = Identity::load_or_create(&key)?;
-        Ok(examine(&folder, identity.id()).map_err(Failure::from)?)
+        Ok(examine(&folder, identity.id())?)
     })
     .await?;
     if examined == Examined::Intact {
         return show(&examined, &Repaired { complete: true, ..Repaired::default() }, output);
     }
-    let prepared = Hosted::prepare(args, true).await.map_err(Failure::from)?;
+    let prepared = Hosted::prepare(args, true).await?;
     let indexers = Indexers::find(args, &prepared.endpoint).await;
-    let hosted = Hosted::start(args, prepared, indexers, false, output).await.map_err(Failure::from)?;
+    let hosted = Hosted::start(args, prepared, indexers, false, output).await?;
     hosted.host.peer.indexers_tried().await;
     let peer = &hosted.host.peer;
     let repaired = repair(&peer.library, &peer.indexers, salvaged).await;
     hosted.end(false).await;
-    let repaired = repaired.map_err(Failure::from);
     show(&examined, &repaired.context("the catalogue is not rebuilt: run nekopeer repair again")?, output)
 }
 

@@ -96,7 +96,7 @@ fn print_json(failure: &Failure, output: Output) {
 }
 
 /// The fields of an answer that failed.
-fn error_of(Failure { message, kind, remedy }: &Failure) -> Row {
+fn error_of(Failure { message, kind, remedy, .. }: &Failure) -> Row {
     Row::of(&json!({ "error": { "kind": kind, "message": message, "remedy": remedy } }))
 }
 

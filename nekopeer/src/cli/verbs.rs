@@ -4,7 +4,7 @@ use nekoproto::FileName;
 
 use super::show;
 use crate::{
-    api::{Command, Failure, FailureKind, Limit, NoCommand, Saying, Share},
+    api::{Command, Failure, Limit, NoCommand, Saying, Share},
     publish::PolicyChange,
     terminal::Output,
 };
@@ -40,7 +40,7 @@ impl Verb {
             Err(NoCommand::Usage(why)) => why,
             Err(NoCommand::Failed(error)) => return Err(error),
         };
-        show::failure(&Failure::with(FailureKind::Invalid, why), output);
+        show::failure(&Failure::invalid(why), output);
         Ok(None)
     }
 

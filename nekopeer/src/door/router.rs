@@ -85,7 +85,7 @@ async fn run(
 /// The command. A long one takes one of a few places.
 async fn command(body: &mut (impl AsyncBufRead + Unpin)) -> Result<Command, Failure> {
     let mut line = Vec::new();
-    let invalid = |error: io::Error| Failure::with(FailureKind::Invalid, format!("no command: {error}"));
+    let invalid = |error: io::Error| Failure::invalid(format!("no command: {error}"));
     let late = |_| Failure::with(FailureKind::Moved, "the command did not arrive in time");
     let reading = async {
         let read = body.take(SHORT_BYTES as u64).read_until(b'\n', &mut line).await.map_err(invalid)?;

@@ -7,15 +7,16 @@ use nekoproto::{FileName, Numbered, Record, VerifiedRecord, Version};
 
 use super::{
     DownloadOptions, Downloader,
-    error::DownloadError,
+    error::not_kept,
     plan::{Landing, Layout, Plan},
     swarm::LOOK_AFTER,
 };
 use crate::{
+    failure::{Failure, Reason},
     library::Library,
     sets::output_of,
     state::choice::Target,
-    storage::catalogue::{CatalogueError, EarlierVersion, Entry, PassedOver, Why},
+    storage::catalogue::{EarlierVersion, Entry, PassedOver, Why, overtaken},
 };
 
 /// Holders that are asked, how many at once, and how many of those that have the version are enough.
@@ -29,7 +30,7 @@ impl Downloader {
         name: &FileName,
         version: Version,
         options: &DownloadOptions,
-    ) -> Result<Plan, DownloadError> {
+    ) -> Result<Plan, Failure> {
         if let Some(error) = self.own(name) {
             return Err(error);
         }
@@ -37,7 +38,7 @@ impl Downloader {
         let look = move |library: &Arc<Library>| kept(library, &wanted, Some(version), None);
         match self.library.blocking(look).await {
             Ok(here) if options.takes(&here.target.record) => return Ok(here),
-            Ok(_) | Err(DownloadError::NotKept { .. }) => {}
+            Ok(_) | Err(Failure { reason: Reason::NotKept, .. }) => {}
             Err(error) => return Err(error),
         }
         let newest = self.find(name, options).await?;
@@ -54,7 +55,7 @@ impl Downloader {
     }
 
     /// Who of the holders of the newest version has an earlier one.
-    async fn ask_holders(&self, newest: &Target, version: Version) -> Result<Target, DownloadError> {
+    async fn ask_holders(&self, newest: &Target, version: Version) -> Result<Target, Failure> {
         let Record { origin, name, .. } = &*newest.record;
         let wanted = Numbered { origin: *origin, name: name.clone(), version };
         let holders = newest.sources.iter().take(HOLDERS_ASKED_MAX).copied();
@@ -76,8 +77,22 @@ impl Downloader {
                 break;
             }
         }
-        found.ok_or_else(|| DownloadError::NobodyKeeps { name: name.clone(), version, asked, silent })
+        found.ok_or_else(|| nobody_keeps(name, version, asked, silent))
     }
+}
+
+/// Nobody has that version: of holders `asked`, `silent` ones did not answer.
+fn nobody_keeps(name: &FileName, version: Version, asked: usize, silent: usize) -> Failure {
+    let others = match asked {
+        0 => "nobody else holds the file".to_owned(),
+        1 => "the one other holder does not keep it".to_owned(),
+        more => format!("none of {more} other holders keeps it"),
+    };
+    let silent = match silent {
+        0 => String::new(),
+        silent => format!(" ({silent} did not answer: try again later)"),
+    };
+    Failure::missing(format!("version {version} of {name} is not here, and {others}{silent}"))
 }
 
 /// The version that is wanted, among those that are here, and otherwise the last that was replaced. Blocking.
@@ -86,17 +101,17 @@ pub(super) fn kept(
     name: &FileName,
     version: Option<Version>,
     refused: Option<&VerifiedRecord>,
-) -> Result<Plan, DownloadError> {
+) -> Result<Plan, Failure> {
     let catalogue = &library.catalogue;
-    let not_kept = |kept| DownloadError::NotKept { name: name.clone(), version, kept };
+    let not_kept = |kept: &[Version]| not_kept(name, version, kept);
     let held = catalogue.entry(name)?.filter(|held| !catalogue.is_own(held));
-    let held = held.ok_or_else(|| not_kept(Vec::new()))?;
+    let held = held.ok_or_else(|| not_kept(&[]))?;
     let origin = held.record.origin;
     let passed_over = match refused {
         Some(refused) if *refused == held.record => {
             PassedOver { origin, version: refused.version, why: Why::Failed }
         }
-        Some(_) => return Err(CatalogueError::Overtaken(name.clone()).into()),
+        Some(_) => return Err(overtaken(name)),
         // The user wants none of the versions up to the newest known by itself.
         None => {
             let newest = held.newest.as_ref().filter(|newest| newest.same_file(&held.record));
@@ -109,12 +124,12 @@ pub(super) fn kept(
         None => catalogue.versions(name, true, |_| true)?,
     };
     let number = |found: &EarlierVersion| found.entry.record.version;
-    let kept = here.iter().map(number).filter(|found| *found != held.record.version).collect();
+    let kept: Vec<_> = here.iter().map(number).filter(|found| *found != held.record.version).collect();
     let is_wanted = |found: &EarlierVersion| match version {
         Some(version) => found.entry.record.same_file(&held.record) && number(found) == version,
         None => found.is_before(&held.record),
     };
-    let found = here.into_iter().find(is_wanted).ok_or_else(|| not_kept(kept))?;
+    let found = here.into_iter().find(is_wanted).ok_or_else(|| not_kept(&kept))?;
     let EarlierVersion { entry, manifest, encoded, .. } = found;
     let layout = Some(Layout { manifest, encoded, outboard: None, begin: Vec::new() });
     let target = Target::new(entry.record, Vec::new());

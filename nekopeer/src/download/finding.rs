@@ -5,8 +5,12 @@ use std::{iter, sync::Arc};
 use futures::{StreamExt, stream};
 use nekoproto::{FileName, Holder, NodeId, Record, VerifiedRecord};
 
-use super::{DownloadError, DownloadOptions, Downloader};
+use super::{
+    DownloadOptions, Downloader,
+    error::{self, ambiguous, not_found, not_of_origin, older, origin_gone},
+};
 use crate::{
+    failure::{Failure, Reason},
     indexers::{Answer, SearchError, Wishes},
     state::{
         choice::{NoChoice, Target, choose},
@@ -18,15 +22,11 @@ use crate::{
 const WISHED_AT_ONCE: usize = 16;
 
 /// What to download under a name, or why nothing was found.
-pub(super) type Finding = (FileName, Result<Target, DownloadError>);
+pub(super) type Finding = (FileName, Result<Target, Failure>);
 
 impl Downloader {
     /// Finds the version of one name.
-    pub(crate) async fn find(
-        &self,
-        name: &FileName,
-        options: &DownloadOptions,
-    ) -> Result<Target, DownloadError> {
+    pub(crate) async fn find(&self, name: &FileName, options: &DownloadOptions) -> Result<Target, Failure> {
         Box::pin(self.find_all(vec![name.clone()], options)).await.remove(0).1 // one for each name
     }
 
@@ -60,18 +60,17 @@ impl Downloader {
         &self,
         name: &FileName,
         options: &DownloadOptions,
-        mut found: Result<Target, DownloadError>,
-    ) -> Result<Target, DownloadError> {
-        let wishes = options.wishes(name);
-        if wishes.origin.is_none() || !found.as_ref().is_err_and(DownloadError::is_incomplete) {
+        found: Result<Target, Failure>,
+    ) -> Result<Target, Failure> {
+        let (wishes, origin) = (options.wishes(name), options.origin_of(name));
+        let (Some(origin), Err(Failure { reason: Reason::NotOfOrigin { others, complete: false }, .. })) =
+            (origin.filter(|_| wishes.origin.is_some()), &found)
+        else {
             return found;
-        }
+        };
         match self.search_again(name, options, &wishes).await {
-            Some(Err(DownloadError::NotOfOrigin { complete: true, .. })) => {
-                if let Err(DownloadError::NotOfOrigin { complete, .. }) = &mut found {
-                    *complete = true;
-                }
-                found
+            Some(Err(Failure { reason: Reason::NotOfOrigin { complete: true, .. }, .. })) => {
+                Err(not_of_origin(name, origin, others.clone(), true))
             }
             Some(again) => again,
             None => found,
@@ -84,16 +83,16 @@ impl Downloader {
         name: &FileName,
         options: &DownloadOptions,
         wishes: &Wishes,
-    ) -> Option<Result<Target, DownloadError>> {
+    ) -> Option<Result<Target, Failure>> {
         let answer = self.indexers.search_again(name, options.scope(), &options.via, wishes).await.ok()?;
         Some(self.choose(name, options, answer))
     }
 
     /// Why `name` is not downloaded if this peer is its origin.
-    pub(super) fn own(&self, name: &FileName) -> Option<DownloadError> {
+    pub(super) fn own(&self, name: &FileName) -> Option<Failure> {
         let catalogue = &self.library.catalogue;
         let own = catalogue.get(name).filter(|entry| catalogue.is_own(entry));
-        own.map(|_| DownloadError::Own(name.clone()))
+        own.map(|_| super::own(name))
     }
 
     /// Chooses a version: never older than one that is or was held, and of the same origin unless another is given.
@@ -102,7 +101,7 @@ impl Downloader {
         name: &FileName,
         options: &DownloadOptions,
         Answer { mut candidates, withdrawn, complete, .. }: Answer,
-    ) -> Result<Target, DownloadError> {
+    ) -> Result<Target, Failure> {
         if let Some(error) = self.own(name) {
             return Err(error);
         }
@@ -133,32 +132,24 @@ impl Downloader {
         let listed = |origin| self.endpoint.access().allowed.admits(origin);
         let chosen = choose(candidates, origin.as_deref(), listed, unattended);
         let mut target = chosen.map_err(|why| match (why, &withdrawn, said) {
-            (NoChoice::Ambiguous(origins), ..) => DownloadError::Ambiguous { name: name.clone(), origins },
-            (NoChoice::NoHit, Some(withdrawal), _) if others.is_empty() => {
-                DownloadError::withdrawn(withdrawal)
-            }
-            (NoChoice::NoHit, _, Some(origin)) => {
-                DownloadError::NotOfOrigin { name: name.clone(), origin: origin.to_owned(), others, complete }
-            }
+            (NoChoice::Ambiguous(origins), ..) => ambiguous(name, &origins),
+            (NoChoice::NoHit, Some(withdrawal), _) if others.is_empty() => error::withdrawn(withdrawal),
+            (NoChoice::NoHit, _, Some(origin)) => not_of_origin(name, origin, others, complete),
             (NoChoice::NoHit, _, None) => match held.filter(|_| !others.is_empty()) {
-                Some(origin) => DownloadError::OriginGone { name: name.clone(), origin, others },
-                None => DownloadError::NotFound { name: name.clone(), complete },
+                Some(origin) => origin_gone(name, &origin, &others),
+                None => not_found(name, complete),
             },
         })?;
         target.sources.retain(|source| source.node != self.library.node);
         let was_here = self.library.catalogue.floor(name, &target.record.origin)?.map(Arc::new);
         let known = || here.iter().chain(&was_here).filter_map(|known| known.newest.as_ref());
         if let Some(later) = known().find(|later| later.is_withdrawal() && later.replaces(&target.record)) {
-            return Err(DownloadError::withdrawn(later));
+            return Err(error::withdrawn(later));
         }
         let later =
             [here, was_here].into_iter().flatten().find(|known| known.record.replaces(&target.record));
         match later {
-            Some(known) => Err(DownloadError::Older {
-                name: name.clone(),
-                found: target.record.version,
-                held: known.record.version,
-            }),
+            Some(known) => Err(older(name, target.record.version, known.record.version)),
             None => Ok(target),
         }
     }
@@ -182,12 +173,13 @@ impl Downloader {
 }
 
 /// Why none of `names` can be looked for.
-fn nobody_asked(names: &[FileName], error: SearchError) -> Vec<Result<Answer, DownloadError>> {
-    if names.len() == 1 {
-        return vec![Err(error.into())];
+fn nobody_asked(names: &[FileName], error: SearchError) -> Vec<Result<Answer, Failure>> {
+    let failure = Failure::from(error);
+    match names {
+        [_] => vec![Err(failure)],
+        names => {
+            let of = |name| failure.for_one(name, "cannot be looked for").because(Reason::NotThere);
+            names.iter().map(|name| Err(of(name))).collect()
+        }
     }
-    let source = Arc::new(error);
-    let failed =
-        |name: &FileName| DownloadError::NobodyAsked { name: name.clone(), source: Arc::clone(&source) };
-    names.iter().map(|name| Err(failed(name))).collect()
 }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{
     Downloader,
-    error::{DownloadError, exhausted},
+    error::exhausted,
     plan::Layout,
     swarm::{
         Begin, SILENCE_TOLD,
@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     content::outboard::Segments,
+    failure::Failure,
     util::{progress::Progress, tasks::blocking},
 };
 
@@ -36,11 +37,7 @@ const CHUNK_ENTRY_BYTES: u64 = 36;
 impl Downloader {
     /// The manifest of `record`, from the first of `sources` that delivers it, unless the record implies it. While one
     /// takes its time, others are asked too.
-    async fn find_manifest(
-        &self,
-        record: &VerifiedRecord,
-        sources: &[Holder],
-    ) -> Result<Layout, DownloadError> {
+    async fn find_manifest(&self, record: &VerifiedRecord, sources: &[Holder]) -> Result<Layout, Failure> {
         let mut begin: Begin = sources.iter().map(|holder| (*holder, None)).collect();
         if let Some((manifest, encoded)) = Manifest::implied_by(record) {
             return Ok(Layout {
@@ -114,7 +111,7 @@ impl Downloader {
         record: &VerifiedRecord,
         sources: &[Holder],
         progress: &Progress,
-    ) -> Result<Layout, DownloadError> {
+    ) -> Result<Layout, Failure> {
         let finding = self.find_manifest(record, sources);
         tokio::pin!(finding);
         if let Ok(found) = timeout(SILENCE_TOLD, &mut finding).await {

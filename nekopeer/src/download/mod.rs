@@ -31,15 +31,19 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-pub use self::error::DownloadError;
 use self::{
     earlier::kept,
     file::destination::Destination,
     plan::{DownloadRun, Plan},
     swarm::{SwarmReport, source::Source},
 };
-pub(crate) use self::{file::room::free_in, many::Downloads};
+pub(crate) use self::{
+    error::{already_running, own, pipe_broke},
+    file::room::free_in,
+    many::Downloads,
+};
 use crate::{
+    failure::{Failure, FailureKind, Reason},
     indexers::{Indexers, Scope, Wishes, via::Via},
     library::{Library, events::Event},
     peers::{ANSWER_WITHIN, Peers, held},
@@ -47,8 +51,8 @@ use crate::{
     sets,
     state::{choice::Target, freshness::OnStale},
     storage::{
-        StoreError,
-        catalogue::{CatalogueError, Entry, Why},
+        catalogue::{Entry, Why, overtaken},
+        stopped,
     },
     util::{clock, progress::Progress, tasks::blocking, throttle::Throttle},
 };
@@ -204,7 +208,7 @@ impl Downloader {
         name: &FileName,
         options: DownloadOptions,
         progress: &Arc<Progress>,
-    ) -> Result<Downloaded, DownloadError> {
+    ) -> Result<Downloaded, Failure> {
         self.run_planned(name, &options, progress, self.plan(name, &options)).await
     }
 
@@ -215,12 +219,12 @@ impl Downloader {
         name: &FileName,
         known: Option<Target>,
         options: DownloadOptions,
-    ) -> Result<Downloaded, DownloadError> {
+    ) -> Result<Downloaded, Failure> {
         let progress = Arc::default();
         if let Some(target) = known.filter(|known| !known.record.policy.is_strict()) {
             let plan = Plan { look_after: Duration::ZERO, ..Plan::new(target, options.output.clone()) };
             match self.run_planned(name, &options, &progress, async { Ok(plan) }).await {
-                Err(DownloadError::SourcesExhausted { .. }) => {}
+                Err(Failure { reason: Reason::NoSource, .. }) => {}
                 ended => return ended,
             }
         }
@@ -236,7 +240,7 @@ impl Downloader {
         version: Option<Version>,
         refused: Option<&VerifiedRecord>,
         progress: &Arc<Progress>,
-    ) -> Result<Downloaded, DownloadError> {
+    ) -> Result<Downloaded, Failure> {
         let (wanted, refused) = (name.clone(), refused.cloned());
         let find = move |library: &Arc<Library>| kept(library, &wanted, version, refused.as_ref());
         self.run_planned(name, &DownloadOptions::default(), progress, self.library.blocking(find)).await
@@ -248,10 +252,10 @@ impl Downloader {
         name: &FileName,
         options: &DownloadOptions,
         progress: &Arc<Progress>,
-        planning: impl Future<Output = Result<Plan, DownloadError>>,
-    ) -> Result<Downloaded, DownloadError> {
+        planning: impl Future<Output = Result<Plan, Failure>>,
+    ) -> Result<Downloaded, Failure> {
         let running = self.library.reserve(name, progress);
-        let running = running.ok_or_else(|| DownloadError::AlreadyRunning(name.clone()))?;
+        let running = running.ok_or_else(|| already_running(name))?;
         let work = DownloadRun { options, progress, stop: &running.stop, began: Instant::now() };
         let downloading = async {
             let plan = planning.await?;
@@ -290,11 +294,17 @@ impl Downloader {
         &self,
         mut plan: Plan,
         work: &DownloadRun<'_>,
-    ) -> Result<(Downloaded, Option<Source>), DownloadError> {
+    ) -> Result<(Downloaded, Option<Source>), Failure> {
         let (name, others) = (plan.target.record.name.clone(), plan.target.others.clone());
         let is_told = plan.landing.passed_over.is_some_and(|passed| passed.why == Why::RolledBack);
         if is_told && self.library.is_hooked(&name) {
-            return Err(DownloadError::Judged(name));
+            return Err(Failure::with(
+                FailureKind::Busy,
+                format!(
+                    "the command of follow is running on {name}, and its exit code decides what stays in its place: try \
+                     again when it has ended"
+                ),
+            ));
         }
         let Plan { target: Target { record, .. }, landing, .. } = &plan;
         work.progress.set_total(record.size);
@@ -328,11 +338,11 @@ impl Downloader {
         path: PathBuf,
         output: Option<PathBuf>,
         work: &DownloadRun<'_>,
-    ) -> Result<PathBuf, DownloadError> {
+    ) -> Result<PathBuf, Failure> {
         if !record.policy.is_set() {
             return Ok(path);
         }
-        Ok(sets::bring_to_place(&self.library, &record.name, output, work.options.force, work.stop).await?)
+        sets::bring_to_place(&self.library, &record.name, output, work.options.force, work.stop).await
     }
 }
 
@@ -350,12 +360,11 @@ async fn unless_ended<T>(
     library: &Library,
     name: &FileName,
     stop: &CancellationToken,
-    downloading: impl Future<Output = Result<T, DownloadError>>,
-) -> Result<T, DownloadError> {
+    downloading: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     let ended = || {
         let is_stopping = library.tasks.stop.is_cancelled();
-        let stopped = || StoreError::stopped(name.as_path()).into();
-        Err(if is_stopping { stopped() } else { CatalogueError::Overtaken(name.clone()).into() })
+        Err(if is_stopping { stopped(name.as_path()) } else { overtaken(name) })
     };
     stop.run_until_cancelled(downloading).await.unwrap_or_else(ended)
 }

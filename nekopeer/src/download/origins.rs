@@ -6,8 +6,13 @@ use std::collections::HashMap;
 use futures::{StreamExt, stream};
 use nekoproto::{FileName, Holder, VerifiedRecord};
 
-use super::{DownloadOptions, Downloader, error::DownloadError, finding::Finding};
-use crate::{indexers::Answer, peers::ORIGINS_AT_ONCE, state::choice::Target};
+use super::{DownloadOptions, Downloader, error::withdrawn, finding::Finding};
+use crate::{
+    failure::{Failure, Reason},
+    indexers::Answer,
+    peers::ORIGINS_AT_ONCE,
+    state::choice::Target,
+};
 
 impl Downloader {
     /// Asks whoever else may know of names that could not be found, or that this peer alone is listed for: the indexers
@@ -22,7 +27,7 @@ impl Downloader {
         for (name, found) in found {
             match found {
                 Ok(target) if target.sources.is_empty() => {
-                    let missing = DownloadError::NotFound { name: name.clone(), complete: true };
+                    let missing = Failure::missing("").because(Reason::NotFound); // that is not told
                     failed.push((name.clone(), missing));
                     own.insert(name, target);
                 }
@@ -35,7 +40,7 @@ impl Downloader {
         }
         for (name, found) in self.ask_others(failed, options).await {
             let found = match (found, own.remove(&name)) {
-                (Err(withdrawn @ DownloadError::Withdrawn { .. }), _) => Err(withdrawn),
+                (Err(error), _) if error.reason == Reason::Withdrawn => Err(error),
                 (Err(_), Some(target)) => Ok(target),
                 (found, _) => found,
             };
@@ -44,11 +49,7 @@ impl Downloader {
         all
     }
 
-    async fn ask_others(
-        &self,
-        failed: Vec<(FileName, DownloadError)>,
-        options: &DownloadOptions,
-    ) -> Vec<Finding> {
+    async fn ask_others(&self, failed: Vec<(FileName, Failure)>, options: &DownloadOptions) -> Vec<Finding> {
         let mut found = self.ask_origins(failed, options).await;
         let is_left = |(_, found): &Finding| matches!(found, Err(error) if error.is_not_found());
         let left: Vec<FileName> =
@@ -65,7 +66,7 @@ impl Downloader {
         for (name, found) in &mut found {
             let Some(answer) = answers.remove(name) else { continue };
             let chosen = self.choose(name, options, answer);
-            if matches!(chosen, Ok(_) | Err(DownloadError::Withdrawn { .. })) {
+            if matches!(chosen, Ok(_) | Err(Failure { reason: Reason::Withdrawn, .. })) {
                 *found = chosen;
             }
         }
@@ -74,11 +75,7 @@ impl Downloader {
 
     /// Asks the origins of names that could not be found, many names per call; a name whose origin does not offer
     /// it either keeps its error.
-    async fn ask_origins(
-        &self,
-        failed: Vec<(FileName, DownloadError)>,
-        options: &DownloadOptions,
-    ) -> Vec<Finding> {
+    async fn ask_origins(&self, failed: Vec<(FileName, Failure)>, options: &DownloadOptions) -> Vec<Finding> {
         let mut by_origin: HashMap<Holder, Vec<VerifiedRecord>> = HashMap::new();
         for (name, error) in &failed {
             if let Some((origin, known)) = self.known(name, options).filter(|_| error.is_not_found()) {
@@ -88,12 +85,12 @@ impl Downloader {
         let asking = by_origin.into_iter().map(|(origin, known)| async move {
             let newest = self.peers.newest(origin, known).await;
             newest.into_iter().map(move |(name, record)| match record.is_withdrawal() {
-                true => (name, Err(DownloadError::withdrawn(&record))),
+                true => (name, Err(withdrawn(&record))),
                 false => (name, Ok(Target::new(record, vec![origin]))),
             })
         });
         let mut asked = stream::iter(asking).buffer_unordered(ORIGINS_AT_ONCE);
-        let mut targets: HashMap<FileName, Result<Target, DownloadError>> = HashMap::new();
+        let mut targets: HashMap<FileName, Result<Target, Failure>> = HashMap::new();
         while let Some(found) = asked.next().await {
             targets.extend(found);
         }

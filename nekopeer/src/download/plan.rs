@@ -12,11 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     DownloadOptions, Downloader,
-    error::DownloadError,
     swarm::{Begin, LOOK_AFTER},
 };
 use crate::{
     content::{outboard::Segments, stamp::Stamp},
+    failure::Failure,
     state::choice::Target,
     storage::catalogue::PassedOver,
     util::progress::Progress,
@@ -73,11 +73,7 @@ impl Plan {
 
 impl Downloader {
     /// A plan of the version that the options ask for.
-    pub(super) async fn plan(
-        &self,
-        name: &FileName,
-        options: &DownloadOptions,
-    ) -> Result<Plan, DownloadError> {
+    pub(super) async fn plan(&self, name: &FileName, options: &DownloadOptions) -> Result<Plan, Failure> {
         match options.version {
             None => Ok(Plan::new(self.find(name, options).await?, options.output.clone())),
             Some(version) => self.find_version(name, version, options).await,

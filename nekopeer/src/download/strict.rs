@@ -5,7 +5,11 @@ use std::{collections::HashMap, net::SocketAddr};
 use futures::{StreamExt, stream};
 use nekoproto::{FileName, Holder, NodeId, VerifiedRecord};
 
-use super::{DownloadOptions, Downloader, error::DownloadError, finding::Finding};
+use super::{
+    DownloadOptions, Downloader,
+    error::{unconfirmed, withdrawn},
+    finding::Finding,
+};
 use crate::{peers::ORIGINS_AT_ONCE, state::choice::Target};
 
 impl Downloader {
@@ -26,12 +30,12 @@ impl Downloader {
                 Ok(target) if target.record.policy.is_strict() => {
                     match self.origin_of(&target, &mut elsewhere, options).await {
                         Some(origin) => by_origin.entry(origin).or_default().push(target),
-                        None => answers.push((name.clone(), Err(DownloadError::Unconfirmed(name)))),
+                        None => answers.push((name.clone(), Err(unconfirmed(&name)))),
                     }
                 }
                 // Nobody is known who could tell whether what is held is the newest.
                 Err(error) if error.is_not_found() && self.holds_strict(&name) => {
-                    answers.push((name.clone(), Err(DownloadError::Unconfirmed(name))));
+                    answers.push((name.clone(), Err(unconfirmed(&name))));
                 }
                 found => answers.push((name, found)),
             }
@@ -80,9 +84,9 @@ impl Downloader {
             let name = target.record.name.clone();
             let found = match newest.remove(&name) {
                 Some(newest) if newest == target.record => Ok(target),
-                Some(newest) if newest.is_withdrawal() => Err(DownloadError::withdrawn(&newest)),
+                Some(newest) if newest.is_withdrawal() => Err(withdrawn(&newest)),
                 Some(record) => Ok(Target { record, sources: vec![origin], ..target }),
-                None => Err(DownloadError::Unconfirmed(name.clone())),
+                None => Err(unconfirmed(&name)),
             };
             (name, found)
         };

@@ -17,9 +17,9 @@ use nekoproto::{FileName, Manifest, VerifiedRecord};
 
 use super::{
     DownloadOptions, Downloaded, Downloader, deliveries,
-    error::{DownloadError, exhausted},
+    error::{exhausted, origin_lies, pipe_broke},
     file::{
-        assembly::{AssembleError, Assembly},
+        assembly::Assembly,
         reuse::LocalChunks,
         room::{ASKED_FROM, refuse_too_large},
     },
@@ -31,8 +31,9 @@ use crate::{
         bitfield::{Bitfield, SharedBitfield},
         outboard::Segments,
     },
+    failure::Failure,
     library::Library,
-    sets::SetError,
+    sets::is_folder,
     state::{choice::Target, schedule::Order},
     storage::place::Place,
     util::{progress::Progress, tasks::blocking},
@@ -49,11 +50,11 @@ impl Downloader {
         options: &DownloadOptions,
         out: impl Write + Send + 'static,
         progress: &Arc<Progress>,
-    ) -> Result<Downloaded, DownloadError> {
+    ) -> Result<Downloaded, Failure> {
         let plan = self.plan(name, options).await?;
         let record = &plan.target.record;
         if record.policy.is_set() {
-            return Err(SetError::IsFolder(name.clone()).into());
+            return Err(is_folder(name));
         }
         let whole = 0..record.size;
         self.read_planned(plan, whole, options, out, progress).await
@@ -71,7 +72,7 @@ impl Downloader {
         options: &DownloadOptions,
         out: impl Write + Send + 'static,
         progress: &Arc<Progress>,
-    ) -> Result<Downloaded, DownloadError> {
+    ) -> Result<Downloaded, Failure> {
         let began = Instant::now();
         let Plan { target: Target { record, sources, others }, layout, .. } = plan;
         let is_whole = range == (0..record.size);
@@ -114,17 +115,16 @@ impl Downloader {
         };
         let writing = async {
             let written = blocking(move || writer.write(out)).await;
-            written.map_err(|why| DownloadError::Pipe { name: record.name.clone(), why })
+            written.map_err(|error| pipe_broke(&record.name, &error))
         };
         let (fetched, ()) = futures::future::try_join(fetching, writing).await?;
         if is_whole {
             let (wanted, token) = (record.clone(), self.library.tasks.stop.child_token());
             let _stop = token.clone().drop_guard();
-            let checked = blocking(move || fetched.assembly.check(&wanted, &token)).await;
-            checked.map_err(|error| match error {
-                AssembleError::Store(error) => error.into(),
-                _ => DownloadError::OriginLies(record.name.clone()),
-            })?;
+            let damaged = blocking(move || fetched.assembly.check(&wanted, &token)).await?;
+            if !damaged.is_empty() {
+                return Err(origin_lies(&record.name));
+            }
         }
         let mut done = Downloaded::new(record, others, "-".into(), fetched.report.bytes_moved, began);
         done.is_unshared = self.library.is_withdrawn(&done.record); // no copy is kept that could be fresh
@@ -140,7 +140,7 @@ fn open(
     manifest: Arc<Manifest>,
     outboard: Option<Arc<Segments>>,
     range: &Range<u64>,
-) -> Result<(Assembly, LocalChunks, Arc<File>), DownloadError> {
+) -> Result<(Assembly, LocalChunks, Arc<File>), Failure> {
     let partial = Place::anywhere(&library.data_dir.join("pipe"))?.unnamed_partial(&library.data_dir)?;
     let file = partial.file();
     let (chunks, wanted) = (manifest.chunks().len(), manifest.chunks_in(range.clone()));

@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Downloader,
-    error::{DownloadError, exhausted},
+    error::exhausted,
     file::{
-        assembly::{AssembleError, Assembly},
+        assembly::Assembly,
         checkpoint,
         destination::place_for,
         placement::{Complete, copy_entry, put_in_place},
@@ -22,6 +22,7 @@ use super::{
     swarm::{LOOK_AFTER, SwarmReport, transfer::Transfer},
 };
 use crate::{
+    failure::{Failure, Reason},
     library::Library,
     serve::partial_files::PartialFile,
     state::{choice::Target, schedule::Order},
@@ -43,7 +44,7 @@ impl Downloader {
         &self,
         plan: Plan,
         work: &DownloadRun<'_>,
-    ) -> Result<(Entry, SwarmReport), DownloadError> {
+    ) -> Result<(Entry, SwarmReport), Failure> {
         let Plan { mut target, mut layout, landing, look_after } = plan;
         let record = target.record.clone();
         if record.size >= ASKED_FROM && !work.options.force {
@@ -67,7 +68,7 @@ impl Downloader {
                 Err(error) => Err(error),
             };
             let failure = match obtained {
-                Err(failure @ DownloadError::SourcesExhausted { .. }) if searches < SEARCHES_MAX => failure,
+                Err(failure) if failure.reason == Reason::NoSource && searches < SEARCHES_MAX => failure,
                 ended => return ended,
             };
             searches += 1;
@@ -94,7 +95,7 @@ impl Downloader {
         landing: &Landing,
         look_after: Duration,
         work: &DownloadRun<'_>,
-    ) -> Result<(Entry, SwarmReport), DownloadError> {
+    ) -> Result<(Entry, SwarmReport), Failure> {
         let look_after = if target.record.size < SHOWN_FROM { LOOK_AFTER } else { look_after };
         let Target { record, sources, .. } = target;
         // Ends the work on the disk soon after this future is dropped too.
@@ -111,7 +112,7 @@ impl Downloader {
                 let assembly = Assembly::open(manifest, outboard, partial, &had, segments);
                 let catalogue = &library.catalogue;
                 let local = LocalChunks::find(catalogue, &record, before, &assembly, maybe_more, &stop);
-                Ok::<_, DownloadError>((assembly, local))
+                Ok::<_, Failure>((assembly, local))
             };
             self.library.blocking(open).await?
         };
@@ -142,7 +143,7 @@ impl Downloader {
                 if let Ok(entry) = &placed {
                     keep(library, &indexers, std::slice::from_ref(entry));
                 }
-                Ok::<_, DownloadError>(placed)
+                Ok::<_, Failure>(placed)
             };
             match self.library.blocking(place).await? {
                 Ok(entry) => return Ok((entry, report)),
@@ -208,21 +209,17 @@ struct Assembled {
 impl Assembled {
     /// Verifies the whole file and puts it in its place. What turns out to be damaged is returned, with the chunks that are
     /// elsewhere on this disk, so that it can be repaired. Blocking.
-    fn place(self, library: &Library) -> Result<Result<Entry, Box<(Assembly, LocalChunks)>>, DownloadError> {
+    fn place(self, library: &Library) -> Result<Result<Entry, Box<(Assembly, LocalChunks)>>, Failure> {
         let Self { assembly, record, origin_addr, encoded, landing, stop } = self;
         let catalogue = &library.catalogue;
         catalogue.may_put(&record, landing.passed_over)?;
         let chunks = Arc::clone(assembly.manifest());
-        let (partial, outboard) = match assembly.finish(&record, &stop) {
-            Ok(finished) => finished,
-            Err(AssembleError::Damaged(assembly, _)) => {
-                // A damaged chunk may be intact at another position of the file.
-                let local = LocalChunks::find(catalogue, &record, None, &assembly, false, &stop);
-                return Ok(Err(Box::new((*assembly, local))));
-            }
-            Err(AssembleError::WrongContent) => return Err(DownloadError::OriginLies(record.name.clone())),
-            Err(AssembleError::Store(error)) => return Err(error.into()),
-        };
+        if !assembly.check(&record, &stop)?.is_empty() {
+            // A damaged chunk may be intact at another position of the file.
+            let local = LocalChunks::find(catalogue, &record, None, &assembly, false, &stop);
+            return Ok(Err(Box::new((assembly, local))));
+        }
+        let (partial, outboard) = assembly.into_complete();
         let (stamp, path) = (partial.complete(record.size)?, partial.target().to_owned());
         let entry = copy_entry(record, origin_addr, stamp, path);
         let copy = StoredCopy { entry, manifest: encoded.to_vec(), outboard };

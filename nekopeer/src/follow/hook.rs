@@ -27,24 +27,16 @@ pub(crate) struct Hook {
     pub(crate) time: Duration,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(super) enum HookError {
-    /// There is no shell, or no such folder.
-    #[error("the command cannot be run: {0}")]
-    NotRun(#[from] io::Error),
-    /// It took too long, and was killed with all that it started.
-    #[error("the command was killed after {} s{}", .0.as_secs(), quoted(.1))]
-    TooLong(Duration, String),
-    #[error("the command failed, {}{}", ended(*.0), quoted(.1))]
-    Failed(ExitStatus, String),
-}
-
 fn ended(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit code {code}"),
         (None, Some(signal)) => format!("killed by signal {signal}"),
         (None, None) => "it did not end".to_owned(),
     }
+}
+
+fn not_run(error: io::Error) -> String {
+    format!("the command cannot be run: {error}")
 }
 
 fn quoted(words: &str) -> String {
@@ -71,7 +63,7 @@ impl Hook {
     }
 
     /// Runs the command to its end on a version that is at `path`, where `previous` is the last that it accepted; what it
-    /// prints goes to `shown` line by line.
+    /// prints goes to `shown` line by line. The error says why it failed.
     ///
     /// # Cancel safety
     /// It is killed, with all that it started.
@@ -81,7 +73,7 @@ impl Hook {
         path: &Path,
         previous: Option<Version>,
         shown: &mpsc::Sender<Event>,
-    ) -> Result<(), HookError> {
+    ) -> Result<(), String> {
         let mut child = Command::new("/bin/sh")
             .arg("-c")
             .arg(&self.command)
@@ -94,7 +86,8 @@ impl Hook {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
-            .spawn()?;
+            .spawn()
+            .map_err(not_run)?; // there is no shell, or no such folder
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let mut group = Group(group);
         let (mut out, mut err, run) =
@@ -121,11 +114,17 @@ impl Hook {
         let last = if err.last.is_empty() { out.last } else { err.last };
         let words: String = last.trim().chars().take(QUOTED_MAX).collect();
         match status {
-            Err(_) => Err(HookError::TooLong(self.time, words)), // the group is killed
-            Ok(Err(error)) => Err(error.into()),
+            // The group is killed.
+            Err(_) => {
+                Err(format!("the command was killed after {} s{}", self.time.as_secs(), quoted(&words)))
+            }
+            Ok(Err(error)) => Err(not_run(error)),
             Ok(Ok(status)) => {
                 group.0 = None; // a service that it started goes on
-                if status.success() { Ok(()) } else { Err(HookError::Failed(status, words)) }
+                match status.success() {
+                    true => Ok(()),
+                    false => Err(format!("the command failed, {}{}", ended(status), quoted(&words))),
+                }
             }
         }
     }
@@ -137,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    async fn run(command: &str, time: Duration) -> Result<(), HookError> {
+    async fn run(command: &str, time: Duration) -> Result<(), String> {
         let folder = std::env::temp_dir();
         let hook = Hook { command: command.to_owned(), folder, time };
         let (record, nobody) = (testkit::goods::record(1, "a b", 3, |_| {}), mpsc::channel(1).0);
@@ -155,7 +154,7 @@ mod tests {
     #[tokio::test]
     async fn failure_quotes_the_last_words() {
         let error = run("echo out; echo 'no\u{1b}[31m such model' >&2; exit 7", LONG).await.unwrap_err();
-        assert_eq!(error.to_string(), "the command failed, exit code 7: no[31m such model");
+        assert_eq!(error, "the command failed, exit code 7: no[31m such model");
     }
 
     #[tokio::test]
@@ -164,7 +163,7 @@ mod tests {
         let command = format!("sleep 1000 & echo $! > '{}'; wait", file.display());
         let began = Instant::now();
         let error = run(&command, Duration::from_millis(500)).await.unwrap_err();
-        assert!(matches!(error, HookError::TooLong(..)), "{error}");
+        assert!(error.starts_with("the command was killed after 0 s"), "{error}");
         assert!(began.elapsed() < LONG);
         let id: i32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
         let is_gone = || {
@@ -181,6 +180,6 @@ mod tests {
     async fn output_without_end_takes_no_memory_and_background_work_no_time() {
         run("head -c 50000000 /dev/zero; sleep 1000 >/dev/null 2>&1 & true", LONG).await.unwrap();
         let error = run("yes | head -c 3000000; echo at last; exit 1", LONG).await.unwrap_err();
-        assert!(error.to_string().ends_with(": at last"), "{error}");
+        assert!(error.ends_with(": at last"), "{error}");
     }
 }

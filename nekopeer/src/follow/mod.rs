@@ -15,12 +15,13 @@ use tokio::{sync::mpsc, time::timeout};
 
 pub(crate) use self::{hook::Hook, output::PRINTED_WAITING_MAX};
 use crate::{
-    download::{DownloadError, DownloadOptions},
+    download::{DownloadOptions, own},
+    failure::{Failure, Reason},
     library::{
         Library,
         events::{Event, until_event},
     },
-    storage::catalogue::{CatalogueError, Entry},
+    storage::catalogue::Entry,
     watch::{Reconciler, is_up_to_date},
 };
 
@@ -67,7 +68,7 @@ impl Follower {
     ///
     /// # Cancel safety
     /// Safe: a running command is killed, and is run again by the next follower.
-    pub(crate) async fn follow(&self, names: Vec<FileName>) -> Result<Infallible, DownloadError> {
+    pub(crate) async fn follow(&self, names: Vec<FileName>) -> Result<Infallible, Failure> {
         let least = u32::from(self.hook.is_some()); // the version before is put back if the command fails
         let (keep, keep_max, noted) = (self.keep, self.keep_max, names.clone());
         let note = move |library: &Arc<Library>| {
@@ -88,7 +89,7 @@ impl Follower {
         }
     }
 
-    async fn follow_one(&self, name: &FileName, is_alone: bool) -> Result<Infallible, DownloadError> {
+    async fn follow_one(&self, name: &FileName, is_alone: bool) -> Result<Infallible, Failure> {
         let mut news = self.reconciler.library.events();
         let mut retry = Backoff::new(RETRY_MIN, RETRY_MAX);
         let accepted = match &self.hook {
@@ -105,7 +106,7 @@ impl Follower {
                     (is_begun, told) = (true, None);
                     LOOK_EVERY
                 }
-                Err(error) if !is_begun && !error.may_pass() => return Err(error),
+                Err(error) if !is_begun && !error.may_pass => return Err(error),
                 Err(error) => {
                     let why = match (&seen.refused, &seen.why) {
                         (Some(refused), Some(why)) => {
@@ -114,11 +115,11 @@ impl Follower {
                         }
                         _ => error.to_string(),
                     };
-                    if told.as_ref().is_none_or(|told| *told != why && !error.may_pass()) {
+                    if told.as_ref().is_none_or(|told| *told != why && !error.may_pass) {
                         self.reconciler.library.tell(Event::Failed { name: name.clone(), why: why.clone() });
                     }
                     told = Some(why);
-                    if error.may_pass() { retry.pause(rand::random()) } else { LOOK_EVERY }
+                    if error.may_pass { retry.pause(rand::random()) } else { LOOK_EVERY }
                 }
             };
             let is_news = |event: &Event| event.replaces_version() && event.name() == Some(name);
@@ -127,16 +128,11 @@ impl Follower {
     }
 
     /// Waits for the newest version to be in its place, or runs the command on what is there. Whether nothing is left to do.
-    async fn step(
-        &self,
-        name: &FileName,
-        seen: &mut FollowState,
-        is_begun: bool,
-    ) -> Result<bool, DownloadError> {
+    async fn step(&self, name: &FileName, seen: &mut FollowState, is_begun: bool) -> Result<bool, Failure> {
         let (catalogue, library) = (&self.reconciler.library.catalogue, &self.reconciler.library);
         let held = catalogue.entry(name)?;
         if held.as_ref().is_some_and(|held| catalogue.is_own(held)) {
-            return Err(DownloadError::Own(name.clone()));
+            return Err(own(name));
         }
         seen.origin = held.as_ref().map(|held| held.record.origin).or(seen.origin);
         let is_there = held.as_ref().is_some_and(|held| seen.refused.as_ref() == Some(&held.record));
@@ -176,39 +172,39 @@ impl Follower {
         }
     }
 
-    async fn run(&self, hook: &Hook, held: &Entry, seen: &mut FollowState) -> Result<(), DownloadError> {
+    async fn run(&self, hook: &Hook, held: &Entry, seen: &mut FollowState) -> Result<(), Failure> {
         let record = &held.record;
         let previous = seen.accepted_of(&record.origin);
         let (library, name) = (&self.reconciler.library, record.name.clone());
         let running = library.begin_hook(&record.name);
         let ended = hook.run(record, &library.shown_path(held), previous, &self.printed).await;
         drop(running);
-        let Err(failure) = ended else {
+        let Err(why) = ended else {
             let (command, origin, version) = (hook.id(), record.origin, record.version);
             seen.accepted = Some((origin, version));
             let note = move |library: &Arc<Library>| {
                 library.catalogue.change_readers([&name], |reader| reader.accept(command, origin, version))
             };
-            return Ok(library.blocking(note).await?);
+            return library.blocking(note).await;
         };
-        (seen.refused, seen.why) = (Some(record.clone()), Some(failure.to_string()));
+        (seen.refused, seen.why) = (Some(record.clone()), Some(why));
         Ok(())
     }
 
     /// Puts the version that was accepted last in the place of `refused`. An error that may pass leaves that to be done.
-    async fn put_back(&self, refused: &VerifiedRecord, seen: &mut FollowState) -> Result<(), DownloadError> {
+    async fn put_back(&self, refused: &VerifiedRecord, seen: &mut FollowState) -> Result<(), Failure> {
         let (name, version) = (&refused.name, refused.version);
         let (mut why, mut put_back) = (seen.why.clone().unwrap_or_default(), None);
         if let Some(previous) = seen.accepted_of(&refused.origin) {
             let progress = Arc::default();
             match self.reconciler.downloader.restore(name, Some(previous), Some(refused), &progress).await {
                 Ok(done) => put_back = Some(done.record.version),
-                Err(DownloadError::AlreadyRunning(_)) => {
+                Err(Failure { reason: Reason::AlreadyRunning, .. }) => {
                     self.reconciler.library.until_free(name).await;
                     return Ok(());
                 }
-                Err(DownloadError::Catalogue(CatalogueError::Overtaken(_))) => return Ok(()),
-                Err(error) if error.may_pass() => return Err(error),
+                Err(Failure { reason: Reason::Overtaken, .. }) => return Ok(()),
+                Err(error) if error.may_pass => return Err(error),
                 Err(error) => why = format!("{why}; it stays in its place: {error}"),
             }
         }

@@ -8,7 +8,7 @@ use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use nekoindexer::state::holders::Sender;
 use nekoproto::{
     Answers, Cause, FileName, Hit, IdDigits, IndexerServiceClient, List, MsgId, Names, NodeTag,
-    QueryAllRequest, QueryReply, QueryRequest, Refusal, VerifiedRecord,
+    QueryAllRequest, QueryReply, QueryRequest, Refusal, Remedy, VerifiedRecord,
     limits::{BATCH_MAX, TTL_DEFAULT},
     transport::call_within,
 };
@@ -22,7 +22,10 @@ use super::{
     session::Session,
     via::{Connected, Via},
 };
-use crate::state::choice::Candidate;
+use crate::{
+    failure::{Failure, FailureKind, Reason},
+    state::choice::Candidate,
+};
 
 /// Lists in which one indexer is asked for a batch of names: an answer has room for four of the longest replies.
 const LISTS_MAX: usize = BATCH_MAX / 4;
@@ -148,6 +151,21 @@ pub enum SearchError {
     /// A glob cannot be read.
     #[error("{0}")]
     Pattern(String),
+}
+
+/// Who is not found now may be later.
+impl From<SearchError> for Failure {
+    fn from(error: SearchError) -> Self {
+        let (kind, remedy) = match &error {
+            SearchError::NoIndexer => (FailureKind::Away, Some(Remedy::Indexer)),
+            SearchError::Unreachable { why, .. } => (FailureKind::Away, why.remedy.or(Some(Remedy::Indexer))),
+            SearchError::Refused(Refusal::Busy) => (FailureKind::Busy, None),
+            SearchError::Refused(_) => (FailureKind::Failed, None),
+            SearchError::Pattern(_) => (FailureKind::Invalid, None),
+        };
+        let failure = Self::with(kind, error.to_string()).passing().because(Reason::NotThere);
+        Self { remedy, ..failure }
+    }
 }
 
 impl Indexers {

@@ -7,7 +7,8 @@ use nekoproto::{FileName, Freshness};
 use super::{ENTRIES_AT_ONCE, Library, status::FileStatus};
 use crate::{
     content::stamp::Looker,
-    storage::catalogue::{CatalogueError, Entry, Page, PageStart},
+    failure::Failure,
+    storage::catalogue::{Entry, Page, PageStart},
 };
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +50,7 @@ pub(crate) struct Browsed {
     pub(crate) folders: Vec<(String, Totals)>,
     /// Of all selected files, those in folders included.
     pub(crate) totals: Totals,
-    pub(crate) damaged: Vec<CatalogueError>,
+    pub(crate) damaged: Vec<Failure>,
     /// The last file, if another page follows.
     pub(crate) next: Option<FileName>,
 }
@@ -141,7 +142,7 @@ impl Totals {
 
 impl Library {
     /// One page of the selected files. Reads all entries, and looks on disk at the files of the page only. Blocking.
-    pub(crate) fn browse(&self, selection: &Selection) -> Result<Browsed, CatalogueError> {
+    pub(crate) fn browse(&self, selection: &Selection) -> Result<Browsed, Failure> {
         let (mut browsed, mut folders) = (Browsed::default(), BTreeMap::<String, Totals>::new());
         let (mut files, mut start) = (Vec::new(), Some(PageStart::default()));
         while let Some(from) = start.take() {

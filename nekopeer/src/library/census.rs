@@ -4,7 +4,8 @@ use nekoproto::Freshness;
 
 use super::{ENTRIES_AT_ONCE, Library, subscribers::Subscribed};
 use crate::{
-    storage::catalogue::{CatalogueError, Page, PageStart},
+    failure::Failure,
+    storage::catalogue::{Page, PageStart},
     util::clock,
 };
 
@@ -35,7 +36,7 @@ pub(crate) struct Census {
 
 impl Library {
     /// Counts the files. Takes some microseconds for each, and looks at none of them on disk. Blocking.
-    pub(crate) fn census(&self) -> Result<Census, CatalogueError> {
+    pub(crate) fn census(&self) -> Result<Census, Failure> {
         let now = clock::now();
         let mut census = Census { changed: self.changed.told().len() as u64, ..Census::default() };
         let mut start = Some(PageStart::default());

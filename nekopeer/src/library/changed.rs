@@ -20,7 +20,8 @@ use crate::{
         stamp::{Looker, SETTLED_AFTER, Stamp, now_ns, open_file},
         whole::hash_of,
     },
-    storage::catalogue::{self, CatalogueError},
+    failure::Failure,
+    storage::catalogue::{self},
     util::clock,
 };
 
@@ -177,7 +178,7 @@ impl Library {
         entry: &catalogue::Entry,
         path: &Path,
         stamp: Stamp,
-    ) -> Result<Comparison, CatalogueError> {
+    ) -> Result<Comparison, Failure> {
         let began_ns = now_ns();
         let read = || -> io::Result<Comparison> {
             let mut file = open_file(path)?;

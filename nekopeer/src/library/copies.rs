@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{ENTRIES_AT_ONCE, Library, events::Event};
 use crate::{
+    failure::{Failure, Reason},
     state::{
         freshness::{CopyState, NoAnswer},
         outdated::Need,
     },
-    storage::catalogue::{CatalogueError, Entry, PageStart, Preference, PreferenceChange, ReaderState},
+    storage::catalogue::{Entry, PageStart, Preference, PreferenceChange, ReaderState},
     util::clock,
 };
 
@@ -60,7 +61,7 @@ impl Library {
     }
 
     /// Changes what the reader wants of the copies of `names`; a bound counts at once. Blocking.
-    pub(crate) fn prefer(&self, names: &[FileName], change: PreferenceChange) -> Result<(), CatalogueError> {
+    pub(crate) fn prefer(&self, names: &[FileName], change: PreferenceChange) -> Result<(), Failure> {
         let change = |reader: &mut ReaderState| reader.preference = change.over(reader.preference);
         self.catalogue.change_readers(names, change)?;
         for name in names {
@@ -100,7 +101,7 @@ impl Library {
         self.watch(entries.iter().map(|entry| &**entry));
     }
 
-    pub(crate) fn watch_all(&self) -> Result<(), CatalogueError> {
+    pub(crate) fn watch_all(&self) -> Result<(), Failure> {
         let len = self.catalogue.len()?;
         self.copies.lock().reserve(len);
         let mut start = Some(PageStart::default());
@@ -115,7 +116,7 @@ impl Library {
     /// Ends what was interrupted in the placing of `name`, as
     /// [`Catalogue::settle`](crate::storage::catalogue::Catalogue::settle); a copy that reached its place is
     /// watched. Blocking.
-    pub(crate) fn settle_placing(&self, name: &FileName) -> Result<(), CatalogueError> {
+    pub(crate) fn settle_placing(&self, name: &FileName) -> Result<(), Failure> {
         let settled = self.catalogue.settle(name)?;
         self.keep(settled.as_slice());
         Ok(())
@@ -195,7 +196,7 @@ impl Library {
                 Ok(Some(entry)) if !self.catalogue.is_own(&entry) => {
                     asked.push(entry.newest.as_ref().unwrap_or(&entry.record).clone());
                 }
-                Ok(_) | Err(CatalogueError::DamagedEntry { .. }) => self.forget([name]),
+                Ok(_) | Err(Failure { reason: Reason::DamagedEntry, .. }) => self.forget([name]),
                 Err(error) => tracing::error!(%error, "a copy is not confirmed"),
             }
         }

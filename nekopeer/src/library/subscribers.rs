@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::Library;
-use crate::{state::readers::LastHeard, storage::catalogue::CatalogueError, util::clock};
+use crate::{failure::Failure, state::readers::LastHeard, util::clock};
 
 /// Maximum number of subscribers of one name. Further peers learn of new versions from their indexers or by
 /// asking.
@@ -208,12 +208,12 @@ impl Library {
     }
 
     /// Forgets the readers whose ids begin with `digits`, durably; returns their ids. A lease stays. Blocking.
-    pub(crate) fn forget_readers(&self, digits: &IdDigits) -> Result<BTreeSet<NodeId>, CatalogueError> {
+    pub(crate) fn forget_readers(&self, digits: &IdDigits) -> Result<BTreeSet<NodeId>, Failure> {
         let forgotten = self.readers.lock().forget(|node| digits.begin(node));
         self.store_readers(false).map(|()| forgotten)
     }
 
-    fn store_readers(&self, with_times: bool) -> Result<(), CatalogueError> {
+    fn store_readers(&self, with_times: bool) -> Result<(), Failure> {
         let heard = self.readers.lock().take_changed(unix_ms(), with_times);
         heard.map_or(Ok(()), |heard| self.catalogue.set_heard(&heard))
     }

@@ -11,11 +11,12 @@ use nekoproto::{FileName, Record, Version};
 use super::PeerHandle;
 use crate::{
     content::stamp::Looker,
-    download::{DownloadError, DownloadOptions, Downloaded, Downloads},
+    download::{DownloadOptions, Downloaded, Downloads},
+    failure::Failure,
     library::{Library, status::FileStatus, subscribers::Subscribed},
     listing::Listing,
     publish::{PublishError, PublishOptions, PublishOutcome},
-    storage::catalogue::{CatalogueError, PassedOver, Preference, PreferenceChange, Withdrawal},
+    storage::catalogue::{PassedOver, Preference, PreferenceChange, Withdrawal},
     util::progress::Progress,
 };
 
@@ -72,7 +73,7 @@ impl PeerHandle {
         from: impl Read + Send + 'static,
         force: bool,
         progress: &Arc<Progress>,
-    ) -> Result<PathBuf, DownloadError> {
+    ) -> Result<PathBuf, Failure> {
         self.publisher.store(name, from, force, progress).await
     }
 
@@ -87,7 +88,7 @@ impl PeerHandle {
     }
 
     /// What else is known of the file of `name`, whose version here is `record`.
-    pub(crate) async fn reading_of(&self, name: &FileName) -> Result<ReadBy, CatalogueError> {
+    pub(crate) async fn reading_of(&self, name: &FileName) -> Result<ReadBy, Failure> {
         let name = name.clone();
         let look = move |library: &Arc<Library>| {
             let (held, reader) = (library.catalogue.get(&name), library.catalogue.reader(&name)?);
@@ -104,11 +105,7 @@ impl PeerHandle {
     }
 
     /// Changes what is wanted of the copies of `names`, durably.
-    pub(crate) async fn prefer(
-        &self,
-        names: Vec<FileName>,
-        change: PreferenceChange,
-    ) -> Result<(), CatalogueError> {
+    pub(crate) async fn prefer(&self, names: Vec<FileName>, change: PreferenceChange) -> Result<(), Failure> {
         self.library.blocking(move |library| library.prefer(&names, change)).await
     }
 
@@ -141,7 +138,7 @@ impl PeerHandle {
     /// Downloads the newest version of `name`, verified, and keeps it as a copy.
     ///
     /// # Errors
-    /// See [`DownloadError`]. The file in the destination is unchanged.
+    /// See [`Failure`]. The file in the destination is unchanged.
     ///
     /// # Cancel safety
     /// Safe: verified chunks are kept for the next attempt.
@@ -150,7 +147,7 @@ impl PeerHandle {
         name: &FileName,
         options: DownloadOptions,
         progress: &Arc<Progress>,
-    ) -> Result<Downloaded, DownloadError> {
+    ) -> Result<Downloaded, Failure> {
         self.downloader.download(name, options, progress).await
     }
 
@@ -164,7 +161,7 @@ impl PeerHandle {
         names: &[FileName],
         options: &DownloadOptions,
         progress: &Arc<Progress>,
-    ) -> Vec<(FileName, Result<Downloaded, DownloadError>)> {
+    ) -> Vec<(FileName, Result<Downloaded, Failure>)> {
         let mut downloads = Downloads::new(&self.downloader, names, options, progress);
         let mut all = Vec::new();
         while let Some(outcomes) = downloads.next().await {
@@ -176,7 +173,7 @@ impl PeerHandle {
     /// Writes the newest version of `name` to `out`, in order, each chunk once verified. No copy is kept.
     ///
     /// # Errors
-    /// See [`DownloadError`]. What was written to `out` is the beginning of the file.
+    /// See [`Failure`]. What was written to `out` is the beginning of the file.
     ///
     /// # Cancel safety
     /// Safe. One more write to `out` may follow.
@@ -186,7 +183,7 @@ impl PeerHandle {
         options: &DownloadOptions,
         out: impl Write + Send + 'static,
         progress: &Arc<Progress>,
-    ) -> Result<Downloaded, DownloadError> {
+    ) -> Result<Downloaded, Failure> {
         self.downloader.read(name, options, out, progress).await
     }
 }

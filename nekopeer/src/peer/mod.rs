@@ -5,14 +5,13 @@ pub(crate) use self::files::ReadBy;
 mod finding;
 mod throttling;
 
-use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
-use nekoindexer::daemon::http::TokenError;
 use nekoproto::{
-    Identity, IdentityError, NodeId, Role,
+    Identity, NodeId, Remedy, Role,
     budget::Budget,
     tasks::spawn_until,
-    transport::{Endpoint, EndpointConfig, EndpointError, Listener},
+    transport::{Endpoint, EndpointConfig, Listener},
 };
 use parking_lot::Mutex;
 use tokio::{
@@ -26,6 +25,7 @@ pub use self::throttling::Limits;
 use crate::{
     config::Config,
     download::Downloader,
+    failure::Failure,
     figures::Figures,
     indexers::{Dialed, Indexers},
     library::{Library, Opened, events::Event},
@@ -34,54 +34,14 @@ use crate::{
     serve::{SlotCounts, Uploads, partial_files::PartialFiles},
     sets,
     storage::{
-        StoreError,
-        catalogue::{self, Catalogue, CatalogueError},
-        lock::{DataLock, LockError},
+        catalogue::{self, Catalogue},
+        lock::{DataLock, unusable},
         partial,
         share_folder::ShareFolder,
     },
     util::{tasks::blocking, throttle::Throttle},
     watch::Reconciler,
 };
-
-/// Why a peer did not start. Nothing is left running.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The data folder is in use, or cannot be used.
-    #[error(transparent)]
-    Lock(#[from] LockError),
-    /// The key cannot be loaded or created.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// The catalogue cannot be opened.
-    #[error(transparent)]
-    Catalogue(#[from] CatalogueError),
-    /// The share folder cannot be used.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// TLS cannot be set up.
-    #[error(transparent)]
-    Endpoint(#[from] EndpointError),
-    /// The token of the HTTP door cannot be loaded or made.
-    #[error(transparent)]
-    Token(#[from] TokenError),
-    /// The address cannot be listened on.
-    #[error("cannot listen on {addr}: {source}")]
-    Listen {
-        /// The address.
-        addr: SocketAddr,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The same, of the HTTP door.
-    #[error("cannot listen on {addr} for HTTP: {source}")]
-    Http {
-        /// The address.
-        addr: SocketAddr,
-        /// The system's error.
-        source: io::Error,
-    },
-}
 
 /// The file of the key in the data folder.
 pub(crate) const KEY_FILE: &str = "peer.key";
@@ -124,13 +84,13 @@ impl Peer {
     ///
     /// # Errors
     /// Nothing is left running, and the data folder is free again.
-    pub async fn spawn(config: Config) -> Result<PeerHandle, StartError> {
+    pub async fn spawn(config: Config) -> Result<PeerHandle, Failure> {
         let prepared = Self::prepare(&config).await?;
         Self::start(prepared, config, Dialed::new()).await
     }
 
     /// Opens the folders of `config` and loads its key; its indexers and where it listens do not count yet.
-    pub(crate) async fn prepare(config: &Config) -> Result<Prepared, StartError> {
+    pub(crate) async fn prepare(config: &Config) -> Result<Prepared, Failure> {
         let (opened, identity) = open_folders(config.clone()).await?;
         let endpoint_config = EndpointConfig {
             identity,
@@ -139,7 +99,8 @@ impl Peer {
             security: config.security,
             access: config.access.clone(),
         };
-        let endpoint = Endpoint::with_budget(endpoint_config, Budget::new(config.memory))?;
+        let endpoint = Endpoint::with_budget(endpoint_config, Budget::new(config.memory));
+        let endpoint = endpoint.map_err(Failure::general)?;
         Ok(Prepared { opened, endpoint })
     }
 
@@ -149,8 +110,11 @@ impl Peer {
         Prepared { opened, endpoint }: Prepared,
         config: Config,
         dialed: Dialed,
-    ) -> Result<PeerHandle, StartError> {
-        let listen = |addr| endpoint.bind(addr).map_err(|source| StartError::Listen { addr, source });
+    ) -> Result<PeerHandle, Failure> {
+        let listen = |addr| {
+            let failed = |error| Failure::conflict(format!("cannot listen on {addr}: {error}"));
+            endpoint.bind(addr).map_err(|error| failed(error).remedied(Remedy::Listen))
+        };
         let listener = config.listen.map(listen).transpose()?;
         let local_addr = listener.as_ref().map(Listener::local_addr);
         let indexers = config.indexers.len();
@@ -204,14 +168,14 @@ impl Peer {
     }
 }
 
-async fn open_folders(config: Config) -> Result<(Opened, Identity), StartError> {
+async fn open_folders(config: Config) -> Result<(Opened, Identity), Failure> {
     blocking(move || {
         let share = ShareFolder::open(&config.dir)?;
         let folder = config.data_dir();
         let mut lock = DataLock::take(&folder)?;
         let key = folder.join(KEY_FILE);
         let is_missing = lock.had_catalogue && key.exists() && !folder.join(catalogue::FILE).exists();
-        let identity = Identity::load_or_create(&key)?;
+        let identity = Identity::load_or_create(&key).map_err(Failure::general)?;
         let catalogue = Catalogue::open(&folder, identity.clone())?;
         if is_missing {
             catalogue.set_lost(true)?;
@@ -223,9 +187,8 @@ async fn open_folders(config: Config) -> Result<(Opened, Identity), StartError> 
         }
         catalogue.settle_all()?;
         partial::sweep(&folder);
-        let unusable = |source| LockError::Unusable { path: folder.clone(), source };
-        lock.note_catalogue().map_err(unusable)?;
-        let data_dir = folder.canonicalize().map_err(unusable)?;
+        lock.note_catalogue().map_err(unusable(&folder))?;
+        let data_dir = folder.canonicalize().map_err(unusable(&folder))?;
         Ok((Opened { share, data_dir, catalogue, lock }, identity))
     })
     .await

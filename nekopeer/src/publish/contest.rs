@@ -7,9 +7,9 @@ use nekoproto::{FileName, VerifiedRecord, Version};
 
 use super::{PublishOutcome, Publisher};
 use crate::{
+    failure::Failure,
     library::{Library, events::Event, learn::Settling, status::on_disk},
     state::contest::Judgment,
-    storage::catalogue::CatalogueError,
 };
 
 /// Rounds in which a publish finds a number that stands. One is enough unless another folder with the same key
@@ -87,9 +87,9 @@ impl Publisher {
 
     /// Changes the catalogue as [`judge`](Library::judge) says, where the published version `is_wanted` or as the user
     /// left it.
-    async fn carry_out(&self, heard: Vec<VerifiedRecord>, is_wanted: bool) -> Result<Done, CatalogueError> {
+    async fn carry_out(&self, heard: Vec<VerifiedRecord>, is_wanted: bool) -> Result<Done, Failure> {
         let first = heard.first().cloned();
-        let change = move |library: &Arc<Library>| -> Result<Done, CatalogueError> {
+        let change = move |library: &Arc<Library>| -> Result<Done, Failure> {
             let catalogue = &library.catalogue;
             // A file that was changed is not offered anyway: its number is found when it is published.
             let is_intact = |record: &VerifiedRecord| {

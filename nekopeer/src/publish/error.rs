@@ -1,11 +1,16 @@
 //! Why a publish fails.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{io, path::PathBuf};
 
 use nekoproto::{FileName, NameError, policy::BadPolicy};
 
 use crate::{
-    content::chunker::ChunkError, rules::RulesError, sets::SetError, storage::catalogue::CatalogueError,
+    content::chunker::ChunkError,
+    failure::{
+        Class, Classified, Failure,
+        FailureKind::{Conflict, Failed, Invalid, NoSuchPath, NotFound},
+    },
+    rules::RulesError,
 };
 
 /// Why a path cannot be published.
@@ -55,18 +60,38 @@ pub enum PublishError {
         /// The path.
         path: PathBuf,
         /// Why.
-        source: Arc<CatalogueError>,
+        source: Failure,
     },
     /// The file cannot be read as one version.
     #[error(transparent)]
     Chunk(#[from] ChunkError),
     /// The catalogue cannot store it.
     #[error(transparent)]
-    Catalogue(#[from] CatalogueError),
+    Catalogue(#[from] Failure),
     /// It is not known what in the folder is published.
     #[error(transparent)]
     Rules(#[from] RulesError),
     /// The folder of a set cannot be published.
     #[error(transparent)]
-    Set(#[from] SetError),
+    Set(Failure),
+}
+
+impl Classified for PublishError {
+    fn class(&self) -> Class {
+        let kind = match self {
+            Self::Catalogue(failure) | Self::Set(failure) | Self::NotStored { source: failure, .. } => {
+                return (failure.kind, failure.remedy);
+            }
+            Self::NotRegistered(_) => NotFound,
+            Self::Unreadable { source, .. } => match source.kind() {
+                // Nothing can stand at a path that is too long, either.
+                io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename => NoSuchPath,
+                _ => Invalid,
+            },
+            Self::NameForFolder(_) | Self::SameName { .. } => Conflict,
+            Self::Chunk(_) => Failed,
+            Self::Name { .. } | Self::OwnData(_) | Self::Policy(_) | Self::Rules(_) => Invalid,
+        };
+        (kind, None)
+    }
 }

@@ -6,11 +6,15 @@ use std::{
     sync::Arc,
 };
 
-use nekoproto::FileName;
+use nekoproto::{FileName, Remedy};
 
 use super::Publisher;
 use crate::{
-    download::DownloadError, library::Library, storage::place::sync_folder, util::progress::Progress,
+    download::{already_running, pipe_broke},
+    failure::Failure,
+    library::Library,
+    storage::place::sync_folder,
+    util::progress::Progress,
 };
 
 const READ_BYTES: usize = 1024 * 1024;
@@ -23,9 +27,9 @@ impl Publisher {
         from: impl Read + Send + 'static,
         force: bool,
         progress: &Arc<Progress>,
-    ) -> Result<PathBuf, DownloadError> {
+    ) -> Result<PathBuf, Failure> {
         let reserved = self.library.reserve(name, progress);
-        let _reserved = reserved.ok_or_else(|| DownloadError::AlreadyRunning(name.clone()))?;
+        let _reserved = reserved.ok_or_else(|| already_running(name))?;
         let (name, progress) = (name.clone(), Arc::clone(progress));
         self.library.blocking(move |library| store_all(library, &name, from, force, &progress)).await
     }
@@ -37,7 +41,7 @@ fn store_all(
     mut from: impl Read,
     force: bool,
     progress: &Progress,
-) -> Result<PathBuf, DownloadError> {
+) -> Result<PathBuf, Failure> {
     let place = library.share.place(name)?.outside(&library.data_dir)?;
     let path = place.path().to_owned();
     let before = place.stamp()?;
@@ -45,7 +49,8 @@ fn store_all(
     let own = known.is_some_and(|entry| library.catalogue.is_own(&entry) && Some(entry.stamp) == before);
     let may_replace = own || force || library.catalogue.is_piped(name, before)?;
     if before.is_some() && !may_replace {
-        return Err(DownloadError::NotPublished(path));
+        let what = "exists and is not what was shared: share it";
+        return Err(Failure::conflict(format!("{} {what}", path.display())).remedied(Remedy::Force));
     }
     let partial = place.partial(&library.data_dir, name)?;
     partial.clear()?;
@@ -54,22 +59,22 @@ fn store_all(
     loop {
         if library.tasks.stop.is_cancelled() {
             partial.discard()?;
-            return Err(DownloadError::Pipe { name: name.clone(), why: io::ErrorKind::Interrupted.into() });
+            return Err(pipe_broke(name, &io::ErrorKind::Interrupted.into()));
         }
         match from.read(&mut buffer) {
             Ok(0) => break,
             Ok(read) => {
                 if let Err(error) = partial.write_at(&buffer[..read], at) {
                     partial.discard()?;
-                    return Err(error.into());
+                    return Err(error);
                 }
                 at += read as u64;
                 progress.add_done(read as u64);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(why) => {
+            Err(error) => {
                 partial.discard()?;
-                return Err(DownloadError::Pipe { name: name.clone(), why });
+                return Err(pipe_broke(name, &error));
             }
         }
     }

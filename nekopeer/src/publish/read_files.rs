@@ -22,10 +22,11 @@ use crate::{
         chunker::{ChunkError, Chunked, chunk_file, takes_all_cores},
         stamp::Stamp,
     },
+    failure::{Failure, Reason},
     library::{Library, learn::Settling},
     rules::Rules,
     sets,
-    storage::catalogue::{CatalogueError, Draft, Entry, Published},
+    storage::catalogue::{Draft, Entry, Published},
     util::progress::Progress,
 };
 
@@ -79,7 +80,7 @@ struct FileReader<'a> {
     progress: &'a Progress,
     stop: &'a CancellationToken,
     /// Why the catalogue stores nothing any more.
-    failure: OnceLock<Arc<CatalogueError>>,
+    failure: OnceLock<Failure>,
 }
 
 pub(super) struct StoredBatch {
@@ -111,7 +112,8 @@ pub(super) fn read_and_store(
             if keeps_unshared && library.catalogue.get_stated(&name).is_some_and(|set| set.is_unshared()) {
                 return Ok(());
             }
-            let sets::Folded { path, file, skipped } = sets::fold(library, &name, &filter, progress, stop)?;
+            let made = sets::fold(library, &name, &filter, progress, stop).map_err(PublishError::Set)?;
+            let sets::Folded { path, file, skipped } = made;
             let size = file.metadata().map_or(0, |metadata| metadata.len());
             outcome.skipped = skipped;
             folded = Some(file);
@@ -241,7 +243,7 @@ impl FileReader<'_> {
     }
 
     /// Publishes what was read. A file that was changed since is read once more.
-    fn publish(&self, drafts: Vec<Draft>) -> Result<Vec<Result<Published, PublishError>>, CatalogueError> {
+    fn publish(&self, drafts: Vec<Draft>) -> Result<Vec<Result<Published, PublishError>>, Failure> {
         let again = |Draft { name, path, policy, known, is_named, .. }: &Draft| {
             let file = NamedFile { name: name.clone(), path: path.clone(), size: 0 };
             (file, (*policy, *is_named), known.clone())
@@ -249,7 +251,7 @@ impl FileReader<'_> {
         let again: Vec<_> = drafts.iter().map(again).collect();
         let published = self.library.catalogue.publish(drafts)?.into_iter().zip(again);
         let published = published.map(|(published, (file, (policy, is_named), known))| match published {
-            Err(CatalogueError::ChangedSince(_)) => match self.read(&file) {
+            Err(Failure { reason: Reason::ChangedSince, .. }) => match self.read(&file) {
                 Ok(chunked) => {
                     let NamedFile { name, path, .. } = file;
                     let draft = Draft { name, path, chunked, policy, known, is_named };
@@ -312,8 +314,8 @@ impl FileReader<'_> {
     }
 }
 
-fn not_stored(path: &Path, source: &Arc<CatalogueError>) -> PublishError {
-    PublishError::NotStored { path: path.to_owned(), source: Arc::clone(source) }
+fn not_stored(path: &Path, source: &Failure) -> PublishError {
+    PublishError::NotStored { path: path.to_owned(), source: source.clone() }
 }
 
 /// Stores a batch. Files that fail do not keep the others from being stored.
@@ -345,7 +347,7 @@ fn store(
     let published = if drafts.is_empty() { Ok(Vec::new()) } else { reader.publish(drafts) };
     let is_new = |published: &_| matches!(published, Ok(Published::New(_)));
     settling.keep(published.iter().flatten().map(is_new));
-    let mut published = published.map(Vec::into_iter).map_err(Arc::new);
+    let mut published = published.map(Vec::into_iter);
     for file in files {
         let (path, known) = match file {
             Ok(record) => {
@@ -368,7 +370,7 @@ fn store(
             Ok(None) => {} // each draft has a result
             Err(failure) => {
                 outcome.failed.push((path.clone(), not_stored(&path, failure)));
-                drop(reader.failure.set(Arc::clone(failure))); // set already: it is the same failure
+                drop(reader.failure.set(failure.clone())); // set already: it is the same failure
             }
         }
     }

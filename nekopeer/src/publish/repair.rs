@@ -16,9 +16,10 @@ use serde::Serialize;
 use super::listing::{NamedFile, list_files};
 use crate::{
     content::chunker::{Chunked, chunk_file},
+    failure::Failure,
     indexers::{Indexers, Scope, via::Via},
     library::Library,
-    storage::catalogue::{CatalogueError, Entry, Restored, Salvaged},
+    storage::catalogue::{Entry, Restored, Salvaged},
 };
 
 /// Files that are stored in one transaction.
@@ -57,7 +58,7 @@ pub(crate) async fn repair(
     library: &Arc<Library>,
     indexers: &Indexers,
     salvaged: Salvaged,
-) -> Result<Repaired, CatalogueError> {
+) -> Result<Repaired, Failure> {
     let mut knowledge = Knowledge {
         node: library.node,
         names: HashMap::new(),
@@ -103,7 +104,7 @@ fn given_up(salvaged: &Salvaged) -> HashSet<(FileName, NodeId)> {
 fn files_of(
     library: &Library,
     elsewhere: Vec<(FileName, std::path::PathBuf)>,
-) -> Result<Vec<NamedFile>, CatalogueError> {
+) -> Result<Vec<NamedFile>, Failure> {
     let root = library.share.root().to_owned();
     let listed = list_files(library, vec![root], None, None, &mut <_>::default()).unwrap_or_else(|error| {
         tracing::warn!(%error, "the files of the folder are not brought back");
@@ -244,11 +245,7 @@ impl Knowledge {
 }
 
 /// Reads the files that may be known, and stores those that are. Blocking.
-fn store(
-    library: &Library,
-    knowledge: &mut Knowledge,
-    files: Vec<NamedFile>,
-) -> Result<Repaired, CatalogueError> {
+fn store(library: &Library, knowledge: &mut Knowledge, files: Vec<NamedFile>) -> Result<Repaired, Failure> {
     knowledge.sort();
     let withdrawn = knowledge.withdrawn();
     library.catalogue.restore_withdrawals(&withdrawn)?;

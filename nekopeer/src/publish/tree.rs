@@ -6,9 +6,9 @@ use nekoproto::{FileName, NameError};
 
 use super::error::PublishError;
 use crate::{
+    failure::Failure,
     library::Library,
     rules::{Filter, Rules, is_ignore_file},
-    sets::SetError,
 };
 
 /// A file, or a folder with all that is below it.
@@ -84,10 +84,13 @@ impl PublishedTree {
         rules: &Rules,
     ) -> Result<(FileName, Filter), PublishError> {
         let [path] = paths else {
-            return Err(SetError::NotOne(paths.len()).into());
+            let help = "share each as a set of its own";
+            let why = format!("a set is one folder, not {} paths: {help}", paths.len());
+            return Err(PublishError::Set(Failure::invalid(why)));
         };
         let Self { base: Base::Folder(prefix), filter } = Self::of(library, path, None, Some(rules))? else {
-            return Err(SetError::NotAFolder(path.clone()).into());
+            let why = "is no folder: a set is one, and a file is shared as it is";
+            return Err(PublishError::Set(Failure::invalid(format!("{} {why}", path.display()))));
         };
         let name = name.map_or_else(|| FileName::from_path(&prefix), Ok);
         let name = name.map_err(|source| PublishError::Name { path: path.clone(), source })?;

@@ -12,9 +12,9 @@ use tarpc::context::Context;
 
 use super::Uploads;
 use crate::{
+    failure::Failure,
     library::{Library, events::Event},
     state,
-    storage::catalogue::CatalogueError,
     util::clock,
 };
 
@@ -83,7 +83,7 @@ impl PeerService for PeerControl {
 
 /// The verdict on what `remote` holds; notes that it does, and subscribes it to pushes. Without its catalogue a peer does
 /// not say that it publishes nothing. Blocking.
-pub(super) fn confirm(library: &Library, remote: &Remote, held: &Held) -> Result<Verdict, CatalogueError> {
+pub(super) fn confirm(library: &Library, remote: &Remote, held: &Held) -> Result<Verdict, Failure> {
     let verdict = verdict(library, held)?;
     let known = (&held.name, held.version);
     match (&verdict, remote.listens_at) {
@@ -101,7 +101,7 @@ pub(super) fn confirm(library: &Library, remote: &Remote, held: &Held) -> Result
     Ok(verdict)
 }
 
-fn verdict(library: &Library, held: &Held) -> Result<Verdict, CatalogueError> {
+fn verdict(library: &Library, held: &Held) -> Result<Verdict, Failure> {
     let own = library.catalogue.stated(&held.name)?.filter(|entry| library.catalogue.is_own(entry));
     let own = own.as_ref().map(|entry| (&entry.record, entry.newest.as_ref()));
     Ok(state::verdict::verdict(own, held, |newest| library.hands_out(newest)))

@@ -13,11 +13,12 @@ use tokio_util::sync::CancellationToken;
 use walkdir::DirEntry;
 
 use super::{
-    error::{BadSet, SET_FILES_MAX, SHOWN_MAX, SetError},
+    error::{SET_FILES_MAX, SHOWN_MAX, all_of, not_written, stopped, too_many_files},
     index::{Index, Member},
 };
 use crate::{
     content::stamp::{Stamp, open_file},
+    failure::{Failure, FailureKind},
     rules::{Filter, Ignores, RulesError, Skipped, links::Links},
     util::progress::Progress,
 };
@@ -81,7 +82,7 @@ pub(super) fn fold(
     out: &mut impl Write,
     progress: &Progress,
     stop: &CancellationToken,
-) -> Result<Option<(Index, Vec<Skipped>)>, SetError> {
+) -> Result<Option<(Index, Vec<Skipped>)>, Failure> {
     let FolderFiles { files, skipped, .. } = find(filter)?;
     progress.set_total(progress.done() + 2 * files.iter().map(|file| file.stamp.size()).sum::<u64>());
     let mut members = Vec::with_capacity(files.len());
@@ -99,11 +100,11 @@ pub(super) fn fold(
     Ok(Some((index, skipped)))
 }
 
-fn find(filter: &Filter) -> Result<FolderFiles, SetError> {
+fn find(filter: &Filter) -> Result<FolderFiles, Failure> {
     let folder = filter.root.as_path();
-    let unreadable = |error: walkdir::Error| {
+    let unread = |error: walkdir::Error| {
         let path = error.path().unwrap_or(folder).to_owned();
-        SetError::Unreadable { path, source: error.into() }
+        unreadable(&path)(error.into())
     };
     let (mut found, mut ignores) = (FolderFiles::default(), Ignores::new());
     let (mut faults, mut more) = (Vec::new(), 0);
@@ -115,8 +116,8 @@ fn find(filter: &Filter) -> Result<FolderFiles, SetError> {
             Ok(entry) => entry,
             Err(error) => {
                 fault(match (links.broken(&error), error.path()) {
-                    (Some(what), Some(path)) => SetError::NotAFile { path: path.to_owned(), what },
-                    _ => unreadable(error),
+                    (Some(what), Some(path)) => not_a_file(path, what),
+                    _ => unread(error),
                 });
                 continue;
             }
@@ -137,7 +138,7 @@ fn find(filter: &Filter) -> Result<FolderFiles, SetError> {
         let target = match links.target(&entry) {
             Ok(target) => target,
             Err(what) => {
-                fault(SetError::NotAFile { path: path.to_owned(), what });
+                fault(not_a_file(path, what));
                 if kind.is_dir() {
                     walk.skip_current_dir();
                 }
@@ -146,16 +147,16 @@ fn find(filter: &Filter) -> Result<FolderFiles, SetError> {
         };
         if kind.is_dir() {
             match filter.enter(path, &mut ignores) {
-                Ok(()) => drop(found.disks.insert(entry.metadata().map_err(unreadable)?.dev())),
+                Ok(()) => drop(found.disks.insert(entry.metadata().map_err(unread)?.dev())),
                 Err(RulesError::Unreadable { path, source }) => {
-                    fault(SetError::Unreadable { path, source });
+                    fault(unreadable(&path)(source));
                     walk.skip_current_dir();
                 }
                 Err(error) => return Err(error.into()),
             }
             continue;
         }
-        match member(filter, &entry, target, unreadable) {
+        match member(filter, &entry, target, unread) {
             Ok(file) => found.files.push(file),
             Err(error) => fault(error),
         }
@@ -165,11 +166,11 @@ fn find(filter: &Filter) -> Result<FolderFiles, SetError> {
         (Some(fault), true) => return Err(fault),
         (Some(fault), false) => {
             faults.push(fault);
-            return Err(SetError::Several { shown: faults, more });
+            return Err(all_of(&faults, more));
         }
     }
     if found.files.len() > SET_FILES_MAX {
-        return Err(BadSet::TooManyFiles(found.files.len()).into()); // before any is read
+        return Err(too_many_files(found.files.len())); // before any is read
     }
     found.files.sort_unstable_by(|a, b| a.path.as_path().cmp(b.path.as_path()));
     Ok(found)
@@ -180,26 +181,44 @@ fn member(
     filter: &Filter,
     entry: &DirEntry,
     followed: Option<PathBuf>,
-    unreadable: impl Fn(walkdir::Error) -> SetError,
-) -> Result<FoundFile, SetError> {
+    unread: impl Fn(walkdir::Error) -> Failure,
+) -> Result<FoundFile, Failure> {
     let path = entry.path();
     let relative = path.strip_prefix(&filter.root).unwrap_or(path);
-    let named = FileName::from_path(relative);
-    let named = named.map_err(|source| SetError::Name { path: path.to_owned(), source })?;
+    let named = FileName::from_path(relative).map_err(|error| {
+        let help = "rename it or leave it out with --exclude";
+        Failure::invalid(format!("{} cannot be in a set: {error}; {help}", path.display()))
+    })?;
     let (at, metadata) = match entry.file_type().is_symlink() {
         true => target(filter, path)?,
-        false => (followed.unwrap_or_else(|| path.to_owned()), entry.metadata().map_err(unreadable)?),
+        false => (followed.unwrap_or_else(|| path.to_owned()), entry.metadata().map_err(unread)?),
     };
     if !metadata.is_file() {
-        return Err(SetError::NotAFile { path: path.to_owned(), what: "neither a file nor a folder" });
+        return Err(not_a_file(path, "neither a file nor a folder"));
     }
     let is_executable = is_executable(&metadata);
     Ok(FoundFile { path: named, at, stamp: Stamp::of(&metadata), is_executable })
 }
 
+/// Something in the folder is neither a file nor a folder, or a link that leads nowhere or out of it.
+fn not_a_file(path: &Path, what: &str) -> Failure {
+    let help = "a set has files only, move it away or leave it out with --exclude";
+    Failure::invalid(format!("{} is {what}: {help}", path.display()))
+}
+
+/// Something in the folder cannot be read.
+fn unreadable(path: &Path) -> impl Fn(io::Error) -> Failure + '_ {
+    move |error| {
+        let is_gone = error.kind() == io::ErrorKind::NotFound;
+        let kind = if is_gone { FailureKind::NoSuchPath } else { FailureKind::Invalid };
+        let help = "make it readable, or leave it out with --exclude";
+        Failure::with(kind, format!("cannot read {}: {error}; {help}", path.display()))
+    }
+}
+
 /// The file of the folder that the link at `path` leads to.
-fn target(filter: &Filter, path: &Path) -> Result<(PathBuf, Metadata), SetError> {
-    let not_a_file = |what| SetError::NotAFile { path: path.to_owned(), what };
+fn target(filter: &Filter, path: &Path) -> Result<(PathBuf, Metadata), Failure> {
+    let not_a_file = |what| not_a_file(path, what);
     let at = path.canonicalize().map_err(|_| not_a_file("a link that leads nowhere"))?;
     let metadata = at.metadata().map_err(|_| not_a_file("a link that leads nowhere"))?;
     if metadata.is_dir() {
@@ -221,32 +240,32 @@ fn copy(
     buffer: &mut [u8],
     progress: &Progress,
     stop: &CancellationToken,
-) -> Result<Option<ContentHash>, SetError> {
-    let unreadable = |source| SetError::Unreadable { path: file.at.clone(), source };
+) -> Result<Option<ContentHash>, Failure> {
+    let unreadable = unreadable(&file.at);
     let is_as_found = |open: &File| Ok(Stamp::of(&open.metadata()?) == file.stamp);
     let mut open = match open_file(&file.at) {
         Ok(open) => open,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(error)),
     };
-    if !is_as_found(&open).map_err(unreadable)? {
+    if !is_as_found(&open).map_err(&unreadable)? {
         return Ok(None);
     }
     let (mut hasher, mut left) = (blake3::Hasher::new(), file.stamp.size());
     while left > 0 {
         if stop.is_cancelled() {
-            return Err(SetError::Stopped);
+            return Err(stopped());
         }
         let most = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
-        let read = open.read(&mut buffer[..most]).map_err(unreadable)?;
+        let read = open.read(&mut buffer[..most]).map_err(&unreadable)?;
         if read == 0 {
             return Ok(None);
         }
         hasher.update(&buffer[..read]);
-        out.write_all(&buffer[..read]).map_err(SetError::Write)?;
+        out.write_all(&buffer[..read]).map_err(not_written)?;
         progress.add_done(read as u64);
         left -= read as u64;
     }
-    let is_same = is_as_found(&open).map_err(unreadable)?;
+    let is_same = is_as_found(&open).map_err(&unreadable)?;
     Ok(is_same.then(|| ContentHash::from_bytes(*hasher.finalize().as_bytes())))
 }

@@ -8,7 +8,8 @@ use std::{fs::File, io::Write, os::unix::fs::FileExt as _};
 use nekoproto::{ContentHash, FileName, codec};
 use serde::{Deserialize, Serialize};
 
-use super::error::{BadSet, SET_FILES_MAX, SetError};
+use super::error::{SET_FILES_MAX, bad, long_index, no_index, not_read, not_written, too_many_files};
+use crate::failure::Failure;
 
 const MAGIC: &[u8; 8] = b"nekoset1";
 const TAIL_BYTES: usize = size_of::<u64>() + MAGIC.len();
@@ -28,32 +29,33 @@ pub(crate) struct Index(Vec<Member>);
 
 impl Index {
     /// The index of these files, which need not be in order.
-    pub(super) fn new(mut members: Vec<Member>) -> Result<Self, BadSet> {
+    pub(super) fn new(mut members: Vec<Member>) -> Result<Self, Failure> {
         members.sort_unstable_by(|a, b| a.path.as_path().cmp(b.path.as_path()));
         Self::checked(members)
     }
 
-    fn checked(members: Vec<Member>) -> Result<Self, BadSet> {
+    fn checked(members: Vec<Member>) -> Result<Self, Failure> {
         if members.is_empty() {
-            return Err(BadSet::Empty);
+            return Err(bad("there are no files in it"));
         }
         if members.len() > SET_FILES_MAX {
-            return Err(BadSet::TooManyFiles(members.len()));
+            return Err(too_many_files(members.len()));
         }
         // By components a folder stands right before what is in it.
         for pair in members.windows(2) {
             let (path, next) = (pair[0].path.as_path(), pair[1].path.as_path());
             if path >= next || next.starts_with(path) {
-                return Err(BadSet::NoTree(pair[1].path.clone()));
+                let twice = "is in it twice, or in a folder that is a file of it";
+                return Err(bad(format_args!("{} {twice}", pair[1].path)));
             }
         }
         Ok(Self(members))
     }
 
     /// Digits of its hash, which stand for all bytes of the set.
-    pub(super) fn digits(&self) -> Result<String, BadSet> {
+    pub(super) fn digits(&self) -> Result<String, Failure> {
         let mut hasher = blake3::Hasher::new();
-        codec::encode_into(&mut hasher, &self.0, INDEX_BYTES_MAX).map_err(|_| BadSet::LongIndex)?;
+        codec::encode_into(&mut hasher, &self.0, INDEX_BYTES_MAX).map_err(|_| long_index())?;
         Ok(hasher.finalize().to_hex()[..crate::storage::DIGITS].to_owned())
     }
 
@@ -62,32 +64,35 @@ impl Index {
     }
 
     /// Writes what stands behind the bytes of the files.
-    pub(super) fn write(&self, out: &mut impl Write) -> Result<(), SetError> {
+    pub(super) fn write(&self, out: &mut impl Write) -> Result<(), Failure> {
         let mut encoded = Vec::new();
-        codec::encode_into(&mut encoded, &self.0, INDEX_BYTES_MAX).map_err(|_| BadSet::LongIndex)?;
+        codec::encode_into(&mut encoded, &self.0, INDEX_BYTES_MAX).map_err(|_| long_index())?;
         let len = (encoded.len() as u64).to_le_bytes();
-        [&encoded[..], &len, MAGIC].iter().try_for_each(|part| out.write_all(part)).map_err(SetError::Write)
+        [&encoded[..], &len, MAGIC].iter().try_for_each(|part| out.write_all(part)).map_err(not_written)
     }
 
     /// The index of the set in `file`, which has `size` bytes. Blocking.
-    pub(super) fn read(file: &File, size: u64) -> Result<Self, SetError> {
+    pub(super) fn read(file: &File, size: u64) -> Result<Self, Failure> {
         let mut tail = [0; TAIL_BYTES];
-        let end = size.checked_sub(TAIL_BYTES as u64).ok_or(BadSet::NoIndex)?;
-        file.read_exact_at(&mut tail, end).map_err(SetError::Read)?;
+        let end = size.checked_sub(TAIL_BYTES as u64).ok_or_else(no_index)?;
+        file.read_exact_at(&mut tail, end).map_err(not_read)?;
         let (len, magic) = tail.split_at(size_of::<u64>());
         let len = len.try_into().map_or(u64::MAX, u64::from_le_bytes);
         let start = end.checked_sub(len).filter(|_| magic == MAGIC && len <= INDEX_BYTES_MAX);
-        let start = start.ok_or(BadSet::NoIndex)?;
+        let start = start.ok_or_else(no_index)?;
         let mut encoded = vec![0; usize::try_from(len).unwrap_or(0)]; // within its limit
-        file.read_exact_at(&mut encoded, start).map_err(SetError::Read)?;
-        Ok(Self::decode(&encoded, start)?)
+        file.read_exact_at(&mut encoded, start).map_err(not_read)?;
+        Self::decode(&encoded, start)
     }
 
     /// The index in `encoded`, of files that have `size` bytes together.
-    fn decode(encoded: &[u8], size: u64) -> Result<Self, BadSet> {
-        let index = Self::checked(codec::decode(encoded).map_err(|_| BadSet::NoIndex)?)?;
+    fn decode(encoded: &[u8], size: u64) -> Result<Self, Failure> {
+        let index = Self::checked(codec::decode(encoded).map_err(|_| no_index())?)?;
         let sum = index.0.iter().try_fold(0u64, |sum, member| sum.checked_add(member.size));
-        if sum == Some(size) { Ok(index) } else { Err(BadSet::OtherSize) }
+        match sum == Some(size) {
+            true => Ok(index),
+            false => Err(bad("its files have other sizes than its list says")),
+        }
     }
 }
 
@@ -121,7 +126,7 @@ mod tests {
             assert!(Index::read(&cut, size).is_err(), "{size}");
         }
         let (longer, size) = file(&[&b"x"[..], &bytes].concat());
-        assert!(matches!(Index::read(&longer, size), Err(SetError::Bad(BadSet::OtherSize))));
+        assert!(Index::read(&longer, size).unwrap_err().message.contains("have other sizes"));
     }
 
     #[test]
@@ -132,9 +137,9 @@ mod tests {
             let mut bytes = Vec::new();
             Index(members).write(&mut bytes).unwrap();
             let (file, size) = file(&bytes);
-            assert!(matches!(Index::read(&file, size), Err(SetError::Bad(BadSet::NoTree(_)))), "{paths:?}");
+            assert!(Index::read(&file, size).unwrap_err().message.contains("is in it twice"), "{paths:?}");
         }
-        assert!(matches!(Index::new(Vec::new()), Err(BadSet::Empty)));
+        assert!(Index::new(Vec::new()).unwrap_err().message.contains("there are no files"));
         assert!(Index::new(vec![member("a/b", 0), member("a-b", 0), member("a.c", 0)]).is_ok());
     }
 
@@ -165,7 +170,7 @@ mod tests {
         let encoded = |path: &str| codec::encode(&vec![(path, 0u64, false, vec![0u8; 32])]).unwrap();
         assert!(Index::decode(&encoded("inside"), 0).is_ok());
         for path in ["../outside", "/outside", "a/../../outside", "", "a//b", "a\\b"] {
-            assert_eq!(Index::decode(&encoded(path), 0), Err(BadSet::NoIndex), "{path}");
+            assert_eq!(Index::decode(&encoded(path), 0), Err(no_index()), "{path}");
         }
     }
 }

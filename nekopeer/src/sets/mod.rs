@@ -26,12 +26,13 @@ use nekoproto::{FileName, private_folder};
 use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
 
-pub use self::error::{BadSet, SetError};
 pub(crate) use self::{
+    error::is_folder,
     fold::{Fingerprint, fingerprint},
     standing::{check_place, remove_folder},
 };
 use self::{
+    error::{not_read, not_written},
     index::Index,
     replaced::Replaced,
     stage::{OLD_KEPT, Stage, remove_stages},
@@ -39,12 +40,13 @@ use self::{
 };
 use crate::{
     content::stamp::{Looker, Stamp, open_file},
+    failure::Failure,
     library::Library,
     rules::{Filter, Skipped},
     storage::{
-        DIGITS, StoreError,
-        catalogue::{CatalogueError, Entry, Tree, Trees},
-        digits,
+        DIGITS,
+        catalogue::{Entry, Tree, Trees},
+        digits, error_at,
         flock::is_unknown,
         place::{Place, sync_folder},
         tree::FolderId,
@@ -60,14 +62,14 @@ const KEPT_UNLOCKED: Duration = Duration::from_secs(3600);
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// What the name of a file that is not complete begins with.
 const TEMPORARY: &str = "making-";
-fn files(library: &Library) -> Result<PathBuf, StoreError> {
+fn files(library: &Library) -> Result<PathBuf, Failure> {
     let folder = library.data_dir.join(FILES);
-    private_folder(&folder).map_err(|error| StoreError::at(&folder, io::Error::other(error)))?;
+    private_folder(&folder).map_err(|error| error_at(&folder)(io::Error::other(error)))?;
     Ok(folder)
 }
 
 /// The place of the one file of a set that is held. Blocking.
-pub(crate) fn place_of_file(library: &Library, name: &FileName) -> Result<Place, StoreError> {
+pub(crate) fn place_of_file(library: &Library, name: &FileName) -> Result<Place, Failure> {
     Place::anywhere(&files(library)?.join(digits(name)))
 }
 
@@ -88,27 +90,27 @@ pub(crate) fn fold(
     filter: &Filter,
     progress: &Progress,
     stop: &CancellationToken,
-) -> Result<Folded, SetError> {
+) -> Result<Folded, Failure> {
     let files = files(library)?;
     for attempt in 0..TRIES {
         if attempt > 0 {
             sleep(RETRY_AFTER);
         }
-        let mut out =
-            BufWriter::new(NamedTempFile::with_prefix_in(TEMPORARY, &files).map_err(SetError::Write)?);
+        let mut out = BufWriter::new(NamedTempFile::with_prefix_in(TEMPORARY, &files).map_err(not_written)?);
         let Some((index, skipped)) = fold::fold(filter, &mut out, progress, stop)? else { continue };
         // The index has the hash of each file: what has the same is the same.
         let path = files.join(format!("{}-{}", digits(name), index.digits()?));
         if let Some(there) = published(library, name, &path)? {
             return Ok(Folded { path, file: there, skipped });
         }
-        let file = out.into_inner().map_err(IntoInnerError::into_error).map_err(SetError::Write)?;
-        file.as_file().sync_all().and_then(|()| keep_there(file.as_file())).map_err(SetError::Write)?;
-        let file = file.persist(&path).map_err(|error| SetError::Write(error.error))?;
+        let file = out.into_inner().map_err(IntoInnerError::into_error).map_err(not_written)?;
+        file.as_file().sync_all().and_then(|()| keep_there(file.as_file())).map_err(not_written)?;
+        let file = file.persist(&path).map_err(|error| not_written(error.error))?;
         sync_folder(&files);
         return Ok(Folded { path, file, skipped });
     }
-    Err(SetError::KeepsChanging(filter.root.clone()))
+    let help = "share the folder when nothing is writing there";
+    Err(Failure::new(format!("{} keeps changing: {help}", filter.root.display())))
 }
 
 /// Has nobody remove `file` until it is closed; where no file can be locked, for [`KEPT_UNLOCKED`].
@@ -128,16 +130,16 @@ fn is_kept_there(file: &File) -> bool {
 }
 
 /// The file at `path`, which nobody removes until it is closed, if that is published as `name`, unchanged.
-fn published(library: &Library, name: &FileName, path: &Path) -> Result<Option<File>, SetError> {
+fn published(library: &Library, name: &FileName, path: &Path) -> Result<Option<File>, Failure> {
     let Ok(file) = File::open(path) else { return Ok(None) };
-    keep_there(&file).map_err(SetError::Read)?;
+    keep_there(&file).map_err(not_read)?;
     let entry = library.catalogue.entry(name)?.filter(|entry| entry.path == path);
     let is_it = entry.is_some_and(|entry| Looker::default().stamp(path).ok() == Some(entry.stamp));
     Ok(is_it.then_some(file))
 }
 
 /// Notes that what is published as `name` is `folder`, if it is, and removes the files of its other versions. Blocking.
-pub(crate) fn note_published(library: &Library, name: &FileName, folder: &Path) -> Result<(), SetError> {
+pub(crate) fn note_published(library: &Library, name: &FileName, folder: &Path) -> Result<(), Failure> {
     let _replacing = library.catalogue.replacing(name);
     let own = library.catalogue.entry(name)?.filter(|entry| library.catalogue.is_own(entry));
     if own.is_some_and(|own| own.record.policy.is_set()) {
@@ -202,7 +204,7 @@ pub(crate) async fn bring_to_place(
     output: Option<PathBuf>,
     force: bool,
     stop: &CancellationToken,
-) -> Result<PathBuf, SetError> {
+) -> Result<PathBuf, Failure> {
     let (name, stop) = (name.clone(), stop.clone());
     let unfold = move |library: &Arc<Library>| unfold(library, &name, output.as_deref(), force, &stop);
     let (path, is_changed) = library.blocking(unfold).await?;
@@ -228,8 +230,11 @@ fn unfold(
     output: Option<&Path>,
     force: bool,
     stop: &CancellationToken,
-) -> Result<(PathBuf, bool), SetError> {
-    let damaged = || SetError::Damaged(name.clone());
+) -> Result<(PathBuf, bool), Failure> {
+    let damaged = || {
+        let what = "the set's file in the data folder was changed or is missing";
+        Failure::new(format!("{what}: get {name} again"))
+    };
     let _replacing = library.catalogue.replacing(name); // one that was dropped may still end
     let entry = library.catalogue.entry(name)?.ok_or_else(damaged)?;
     let Standing { place, there, tree } = standing(library, name, output, force)?;
@@ -240,7 +245,7 @@ fn unfold(
         return Ok((path, false));
     }
     let file = open_file(&entry.path).map_err(|_| damaged())?;
-    if Stamp::of(&file.metadata().map_err(SetError::Read)?) != entry.stamp {
+    if Stamp::of(&file.metadata().map_err(not_read)?) != entry.stamp {
         return Err(damaged());
     }
     let index = Index::read(&file, entry.record.size)?;
@@ -255,7 +260,7 @@ fn unfold(
         // Noted before it is there, so that it is known whose it is whenever the process ends.
         let trees = Trees::at(path.clone(), tree.iter().cloned().chain([made]).collect());
         library.catalogue.set_trees(name, Some(&trees))?;
-        Ok(place.put_folder(&new, there)?)
+        place.put_folder(&new, there)
     };
     let put = put();
     stage.end();
@@ -318,7 +323,7 @@ pub(crate) fn output_of(library: &Library, entry: &Entry) -> Option<PathBuf> {
 }
 
 /// The folders that sets of other origins were unfolded to, by name: their files are parts of copies. Blocking.
-pub(crate) fn folders_of_copies(library: &Library) -> Result<Vec<(FileName, PathBuf)>, CatalogueError> {
+pub(crate) fn folders_of_copies(library: &Library) -> Result<Vec<(FileName, PathBuf)>, Failure> {
     let catalogue = &library.catalogue;
     let mut folders = Vec::new();
     for name in catalogue.sets()? {

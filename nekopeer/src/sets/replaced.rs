@@ -18,9 +18,10 @@ use crate::{
         stamp::{Looker, open_file},
         whole::hash_of,
     },
+    failure::Failure,
     storage::{
-        StoreError,
         catalogue::{Tree, TreeFile},
+        error_at,
         place::keep_at,
         tree::FolderId,
     },
@@ -48,14 +49,14 @@ impl Replaced {
     }
 
     /// Notes it in `stage`, durably, before the folder comes there. Blocking.
-    pub(super) fn save(&self, stage: &Path) -> Result<(), StoreError> {
+    pub(super) fn save(&self, stage: &Path) -> Result<(), Failure> {
         let note = Self::note(stage, self.tree.folder);
         let saved = File::create(&note).and_then(|file| {
             let mut out = BufWriter::new(file);
             serde_json::to_writer(&mut out, self)?;
             out.into_inner()?.sync_all()
         });
-        saved.map_err(|error| StoreError::at(&note, error))
+        saved.map_err(error_at(&note))
     }
 
     /// What was noted of `folder`, which is in `stage`; nothing of one that never stood in a place. Blocking.

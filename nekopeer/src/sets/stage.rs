@@ -12,9 +12,10 @@ use nekoproto::FileName;
 use super::{folders_of_copies, replaced::Replaced};
 use crate::{
     content::stamp::now_ns,
+    failure::Failure,
     library::Library,
     storage::{
-        StoreError, digits,
+        digits, error_at,
         place::{Place, sync_folder},
         tree::FolderId,
     },
@@ -69,17 +70,17 @@ impl Stage {
 
     /// The new folder, which is `made`, is complete, and will be exchanged with the one that is in its place, if any; that is
     /// of `replaced`, if it is of a version. Blocking.
-    pub(super) fn exchange(&self, made: FolderId, replaced: Option<&Replaced>) -> Result<(), StoreError> {
+    pub(super) fn exchange(&self, made: FolderId, replaced: Option<&Replaced>) -> Result<(), Failure> {
         let file = self.0.join(MADE);
-        fs::write(&file, made.to_string()).map_err(|error| StoreError::at(&file, error))?;
+        fs::write(&file, made.to_string()).map_err(error_at(&file))?;
         replaced.map_or(Ok(()), |replaced| replaced.save(&self.0))?;
         sync_folder(&self.0);
         Ok(())
     }
 
     /// Where a new folder is to be made; nothing is there. Blocking.
-    pub(super) fn new_folder(&self) -> Result<PathBuf, StoreError> {
-        fs::create_dir_all(&self.0).map_err(|error| StoreError::at(&self.0, error))?;
+    pub(super) fn new_folder(&self) -> Result<PathBuf, Failure> {
+        fs::create_dir_all(&self.0).map_err(error_at(&self.0))?;
         self.end();
         Ok(self.0.join(NEW))
     }

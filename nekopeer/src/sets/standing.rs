@@ -2,16 +2,17 @@
 
 use std::{collections::HashSet, path::Path};
 
-use nekoproto::FileName;
+use nekoproto::{FileName, Remedy};
 use tokio_util::sync::CancellationToken;
 use walkdir::WalkDir;
 
 use super::{
-    error::SetError,
+    error::changed,
     replaced::{Replaced, is_of},
 };
 use crate::{
     content::stamp::Looker,
+    failure::Failure,
     library::Library,
     storage::{
         catalogue::{Entry, Tree},
@@ -33,7 +34,7 @@ pub(super) fn standing(
     name: &FileName,
     output: Option<&Path>,
     force: bool,
-) -> Result<Standing, SetError> {
+) -> Result<Standing, Failure> {
     let place = match output {
         Some(path) => Place::anywhere(&library.output_for(path, name))?,
         None => library.share.place(name)?,
@@ -43,7 +44,11 @@ pub(super) fn standing(
     let known = library.catalogue.trees(name)?.filter(|trees| trees.path() == place.path());
     let tree = there.and_then(|there| known?.of(there).cloned());
     match (&there, &tree) {
-        (Some(_), None) if !force => return Err(SetError::Exists(place.path().to_owned())),
+        (Some(_), None) if !force => {
+            let message =
+                format!("{} exists and is not a set from here: move it away", place.path().display());
+            return Err(Failure::conflict(message).remedied(Remedy::Force));
+        }
         (Some(_), Some(tree)) if !force => unchanged(place.path(), tree, &library.tasks.stop)?,
         _ => {}
     }
@@ -56,30 +61,30 @@ pub(crate) fn check_place(
     name: &FileName,
     output: Option<&Path>,
     force: bool,
-) -> Result<(), SetError> {
+) -> Result<(), Failure> {
     standing(library, name, output, force).map(drop)
 }
 
 /// Whether the folder at `path` has the files of `tree`, with their executable bits, and nothing else.
-pub(super) fn unchanged(path: &Path, tree: &Tree, stop: &CancellationToken) -> Result<(), SetError> {
+pub(super) fn unchanged(path: &Path, tree: &Tree, stop: &CancellationToken) -> Result<(), Failure> {
     let mut looker = Looker::default();
     for file in &tree.files {
         let at = path.join(file.path.as_path());
         if !is_of(&at, file, &mut looker, stop) {
-            return Err(SetError::Changed(at));
+            return Err(changed(&at));
         }
     }
     let folders: HashSet<&Path> =
         tree.files.iter().flat_map(|file| file.path.as_path().ancestors().skip(1)).collect();
     for found in WalkDir::new(path) {
-        let found = found.map_err(|error| SetError::Changed(error.path().unwrap_or(path).to_owned()))?;
+        let found = found.map_err(|error| changed(error.path().unwrap_or(path)))?;
         let relative = found.path().strip_prefix(path).unwrap_or(path);
         let is_known = match found.file_type().is_dir() {
             true => folders.contains(relative),
             false => FileName::from_path(relative).is_ok_and(|name| tree.file(&name).is_some()),
         };
         if !is_known {
-            return Err(SetError::Changed(found.into_path()));
+            return Err(changed(found.path()));
         }
     }
     Ok(())

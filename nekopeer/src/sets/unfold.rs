@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write as _},
+    io::Write as _,
     os::unix::fs::{FileExt as _, OpenOptionsExt as _},
     path::Path,
 };
@@ -11,15 +11,16 @@ use nekoproto::ContentHash;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    error::{BadSet, SetError},
+    error::{bad, not_read, stopped},
     fold::is_executable_at,
     index::{Index, Member},
 };
 use crate::{
     content::stamp::{Looker, Stamp},
+    failure::Failure,
     storage::{
-        StoreError,
         catalogue::{Tree, TreeFile},
+        error_at,
     },
 };
 
@@ -33,15 +34,14 @@ pub(super) fn unfold(
     folder: &Path,
     before: Option<(&Path, &Tree)>,
     stop: &CancellationToken,
-) -> Result<Vec<TreeFile>, SetError> {
-    let failed = |path: &Path, source: io::Error| SetError::Store(StoreError::at(path, source));
-    fs::create_dir(folder).map_err(|error| failed(folder, error))?;
+) -> Result<Vec<TreeFile>, Failure> {
+    fs::create_dir(folder).map_err(error_at(folder))?;
     let (mut at, mut made, mut buffer) = (0, None, vec![0; READ_BYTES]);
     for member in index.members() {
         let path = folder.join(member.path.as_path());
         let parent = path.parent().unwrap_or(folder);
         if made.as_deref() != Some(parent) {
-            fs::create_dir_all(parent).map_err(|error| failed(parent, error))?;
+            fs::create_dir_all(parent).map_err(error_at(parent))?;
             made = Some(parent.to_owned());
         }
         if !before.is_some_and(|(before, tree)| link(before, tree, member, &path)) {
@@ -50,14 +50,14 @@ pub(super) fn unfold(
         at += member.size;
     }
     let synced = File::open(folder).and_then(|folder| Ok(rustix::fs::syncfs(&folder)?));
-    synced.map_err(|error| failed(folder, error))?;
+    synced.map_err(error_at(folder))?;
     let mut looker = Looker::default();
     let stamped = index.members().iter().map(|member| {
         let Member { path, content, .. } = member.clone();
         let at = folder.join(path.as_path());
-        let stamp = looker.stamp(&at).map_err(|error| failed(&at, error))?;
+        let stamp = looker.stamp(&at).map_err(error_at(&at))?;
         // Not every disk has such a bit.
-        let is_executable = is_executable_at(&at).map_err(|error| failed(&at, error))?;
+        let is_executable = is_executable_at(&at).map_err(error_at(&at))?;
         Ok(TreeFile { path, is_executable, content, stamp })
     });
     stamped.collect()
@@ -89,24 +89,24 @@ fn write(
     path: &Path,
     buffer: &mut [u8],
     stop: &CancellationToken,
-) -> Result<(), SetError> {
-    let failed = |source: io::Error| SetError::Store(StoreError::at(path, source));
+) -> Result<(), Failure> {
+    let failed = error_at(path);
     let mode = if member.is_executable { 0o777 } else { 0o666 };
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(failed)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(&failed)?;
     let (mut hasher, end) = (blake3::Hasher::new(), at + member.size);
     while at < end {
         if stop.is_cancelled() {
-            return Err(SetError::Stopped);
+            return Err(stopped());
         }
         let most = usize::try_from(end - at).map_or(buffer.len(), |left| left.min(buffer.len()));
-        pack.read_exact_at(&mut buffer[..most], at).map_err(SetError::Read)?;
+        pack.read_exact_at(&mut buffer[..most], at).map_err(not_read)?;
         hasher.update(&buffer[..most]);
-        file.write_all(&buffer[..most]).map_err(failed)?;
+        file.write_all(&buffer[..most]).map_err(&failed)?;
         at += most as u64;
     }
     if ContentHash::from_bytes(*hasher.finalize().as_bytes()) == member.content {
         Ok(())
     } else {
-        Err(BadSet::OtherBytes(member.path.clone()).into())
+        Err(bad(format_args!("{} has other bytes than its list says", member.path)))
     }
 }

@@ -18,19 +18,19 @@ const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 
 /// A lock that a file beside stands for, which goes with it; none where the system locks the file itself.
 #[derive(Debug)]
-pub(crate) struct Held(Option<PathBuf>);
+pub(crate) struct HeldLock(Option<PathBuf>);
 
-impl Drop for Held {
+impl Drop for HeldLock {
     fn drop(&mut self) {
         self.0.iter().for_each(|path| drop(fs::remove_file(path))); // or it is stale from now on
     }
 }
 
 /// Locks `file`, which is at `path`, until both it and what is returned are dropped. Blocking, but it does not wait.
-pub(crate) fn try_lock(file: &File, path: &Path) -> Result<Held, TryLockError> {
+pub(crate) fn try_lock(file: &File, path: &Path) -> Result<HeldLock, TryLockError> {
     match file.try_lock() {
         Err(TryLockError::Error(error)) if is_unknown(&error) => hold(&path.with_extension(HELD)),
-        locked => locked.map(|()| Held(None)),
+        locked => locked.map(|()| HeldLock(None)),
     }
 }
 
@@ -46,12 +46,12 @@ pub(crate) fn is_unknown(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|error| unknown.iter().any(|unknown| unknown.raw_os_error() == error))
 }
 
-fn hold(path: &Path) -> Result<Held, TryLockError> {
+fn hold(path: &Path) -> Result<HeldLock, TryLockError> {
     match write_new(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => take_over(path)?,
         written => written.map_err(TryLockError::Error)?,
     }
-    Ok(Held(Some(path.to_owned())))
+    Ok(HeldLock(Some(path.to_owned())))
 }
 
 /// Takes the lock of a process that is gone. One process at a time does: else two could remove each other's file.

@@ -3,15 +3,13 @@
 use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{self, Read, Seek, Write},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
-use nekoproto::{PrivateError, open_private, private_folder};
+use nekoproto::{Remedy, open_private, private_folder};
 
-use super::{
-    error::is_full,
-    flock::{Held, holder_beside, is_unknown, try_lock},
-};
+use super::flock::{HeldLock, holder_beside, is_unknown, try_lock};
+use crate::failure::{Failure, FailureKind, is_full};
 
 /// Second line of the lock file once there is a catalogue.
 const HAS_CATALOGUE: &str = "catalogue";
@@ -25,41 +23,32 @@ const LEFTOVER_PREFIX: &str = ".tmp";
 #[derive(Debug)]
 pub(crate) struct DataLock {
     file: File,
-    _held: Held,
+    _held: HeldLock,
     /// Whether a peer has run in it that had its catalogue.
     pub(crate) had_catalogue: bool,
 }
 
-/// Why the data folder cannot be locked.
-#[derive(Debug, thiserror::Error)]
-pub enum LockError {
-    /// Another process uses it.
-    #[error(
-        "the data folder {path} is in use by another nekopeer{}: stop that one",
-        .process.as_ref().map(|id| format!(" (process {id})")).unwrap_or_default()
-    )]
-    InUse {
-        /// The folder.
-        path: PathBuf,
-        /// The other process, if known.
-        process: Option<String>,
-    },
-    /// It cannot be made, or others may write to it.
-    #[error(transparent)]
-    Folder(#[from] PrivateError),
-    /// Its lock cannot be made or written.
-    #[error(
-        "cannot lock the data folder {path}: {source}; {}",
-        if is_full(.source) { "free some space, what is there is kept" } else {
-            "this user must be able to write there"
+/// Another process uses the data folder, if known which.
+pub(crate) fn in_use(folder: &Path, process: Option<&str>) -> Failure {
+    let process = process.map(|id| format!(" (process {id})")).unwrap_or_default();
+    let message =
+        format!("the data folder {} is in use by another nekopeer{process}: stop that one", folder.display());
+    Failure::with(FailureKind::Busy, message).remedied(Remedy::DataDir)
+}
+
+/// The lock of the data folder cannot be made or written.
+pub(crate) fn unusable(folder: &Path) -> impl Fn(io::Error) -> Failure + '_ {
+    move |error| {
+        let message = format!("cannot lock the data folder {}: {error}", folder.display());
+        match is_full(&error) {
+            true => {
+                let message = format!("{message}; free some space, what is there is kept");
+                Failure::with(FailureKind::Full, message)
+            }
+            false => Failure::new(format!("{message}; this user must be able to write there"))
+                .remedied(Remedy::DataDir),
         }
-    )]
-    Unusable {
-        /// The folder.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    }
 }
 
 /// Unlocks it, since closing the file is not enough: a child that this process has just forked has it open until it
@@ -72,27 +61,26 @@ impl Drop for DataLock {
 
 impl DataLock {
     /// Creates the folder if needed and locks it.
-    pub(crate) fn take(folder: &Path) -> Result<Self, LockError> {
-        let unusable = |source| LockError::Unusable { path: folder.to_owned(), source };
+    pub(crate) fn take(folder: &Path) -> Result<Self, Failure> {
+        let unusable = unusable(folder);
         private_folder(folder)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let path = folder.join("lock");
-        let mut file = open_private(&path, &mut options).map_err(unusable)?;
+        let mut file = open_private(&path, &mut options).map_err(&unusable)?;
         let held = match try_lock(&file, &path) {
             Ok(held) => held,
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
                 let read = file.read_to_string(&mut text).is_ok();
-                let process = read.then(|| process_in(&text).to_owned()).filter(|text| !text.is_empty());
-                return Err(LockError::InUse { path: folder.to_owned(), process });
+                return Err(in_use(folder, read.then(|| process_in(&text)).filter(|text| !text.is_empty())));
             }
             Err(TryLockError::Error(source)) => return Err(unusable(source)),
         };
         let mut text = String::new();
-        (&mut file).take(TEXT_BYTES_MAX).read_to_string(&mut text).map_err(unusable)?;
+        (&mut file).take(TEXT_BYTES_MAX).read_to_string(&mut text).map_err(&unusable)?;
         let mut lock = Self { file, _held: held, had_catalogue: text.lines().nth(1) == Some(HAS_CATALOGUE) };
-        lock.write().and_then(|()| remove_leftovers(folder)).map_err(unusable)?;
+        lock.write().and_then(|()| remove_leftovers(folder)).map_err(&unusable)?;
         Ok(lock)
     }
 
@@ -177,9 +165,7 @@ mod tests {
 
     #[test]
     fn full_disk_is_no_matter_of_permissions() {
-        let said = |kind: io::ErrorKind| {
-            LockError::Unusable { path: "folder".into(), source: kind.into() }.to_string()
-        };
+        let said = |kind: io::ErrorKind| unusable(Path::new("folder"))(kind.into()).to_string();
         assert!(said(io::ErrorKind::StorageFull).contains("free some space"));
         assert!(said(io::ErrorKind::PermissionDenied).contains("must be able to write"));
     }

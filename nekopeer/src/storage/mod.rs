@@ -11,8 +11,7 @@ pub(crate) mod remembered;
 pub(crate) mod share_folder;
 pub(crate) mod tree;
 
-pub use self::error::StoreError;
-pub(crate) use self::error::is_full;
+pub(crate) use self::error::{error_at, full, stopped};
 
 /// Digits of the hash of a name in the name of a file.
 pub(crate) const DIGITS: usize = 32;

@@ -20,12 +20,15 @@ use rustix::{fs::OFlags, io::Errno};
 
 use super::{
     digits,
-    error::{StoreError, error_at},
-    flock::{self, Held},
+    error::{changed_meanwhile, error_at, not_a_place},
+    flock::{self, HeldLock},
     no_follow::{self, Moved},
     place::Place,
 };
-use crate::content::stamp::Stamp;
+use crate::{
+    content::stamp::Stamp,
+    failure::{Failure, FailureKind},
+};
 
 /// Folder of the partial files in the data folder.
 const FOLDER: &str = "parts";
@@ -55,7 +58,7 @@ pub(crate) struct Partial {
     place: Place,
     path: PathBuf,
     file: Arc<File>,
-    held: Mutex<Option<Held>>,
+    held: Mutex<Option<HeldLock>>,
     /// Whether it may have a checkpoint.
     has_progress: AtomicBool,
 }
@@ -102,13 +105,13 @@ impl Place {
     }
 
     /// A partial file that is never moved to this place, without a name: it is deleted when its last handle is closed.
-    pub(crate) fn unnamed_partial(self, folder: &Path) -> Result<Partial, StoreError> {
+    pub(crate) fn unnamed_partial(self, folder: &Path) -> Result<Partial, Failure> {
         let file = tempfile::tempfile_in(folder).map_err(error_at(folder))?;
         Ok(Partial::new(self.path.clone(), self, file))
     }
 
     /// The partial file of `name` for this place: the existing one, or an empty one.
-    pub(crate) fn partial(self, data_dir: &Path, name: &FileName) -> Result<Partial, StoreError> {
+    pub(crate) fn partial(self, data_dir: &Path, name: &FileName) -> Result<Partial, Failure> {
         let path = self.partial_path(data_dir, name);
         let failed = error_at(&path);
         let folder = path.parent().unwrap_or(data_dir);
@@ -120,12 +123,12 @@ impl Place {
             .truncate(false)
             .custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
         loop {
-            private_folder(folder).map_err(|error| StoreError::at(folder, io::Error::other(error)))?;
+            private_folder(folder).map_err(|error| error_at(folder)(io::Error::other(error)))?;
             let file = match how.open(&path) {
                 // Another download was the last in the folder, which went with it.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && Instant::now() < until => continue,
                 Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
-                    return Err(StoreError::NotAPlace { path: path.clone(), what: "a symbolic link" });
+                    return Err(not_a_place(&path, "a symbolic link"));
                 }
                 opened => opened.map_err(&failed)?,
             };
@@ -138,7 +141,8 @@ impl Place {
                 }
                 Ok(_) => {} // its last user moved or removed it
                 Err(TryLockError::WouldBlock) if Instant::now() >= until => {
-                    return Err(StoreError::Busy(self.path));
+                    let what = "is being downloaded by another process: wait for it, or choose another place";
+                    return Err(Failure::with(FailureKind::Busy, format!("{} {what}", self.path.display())));
                 }
                 Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_EVERY),
                 Err(TryLockError::Error(source)) => return Err(failed(source)),
@@ -175,12 +179,12 @@ impl Partial {
     }
 
     /// Truncates it to 0 bytes.
-    pub(crate) fn clear(&self) -> Result<(), StoreError> {
+    pub(crate) fn clear(&self) -> Result<(), Failure> {
         self.file.set_len(0).map_err(error_at(&self.place.path))
     }
 
     /// Its stamp.
-    pub(crate) fn stamp(&self) -> Result<Stamp, StoreError> {
+    pub(crate) fn stamp(&self) -> Result<Stamp, Failure> {
         self.file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(error_at(&self.place.path))
     }
 
@@ -190,12 +194,12 @@ impl Partial {
     }
 
     /// Another handle, for readers; it does not hold the lock.
-    pub(crate) fn reopen(&self) -> Result<Arc<File>, StoreError> {
+    pub(crate) fn reopen(&self) -> Result<Arc<File>, Failure> {
         File::open(&self.path).map(Arc::new).map_err(error_at(&self.place.path))
     }
 
     /// Makes all writes so far durable.
-    pub(crate) fn sync(&self) -> Result<(), StoreError> {
+    pub(crate) fn sync(&self) -> Result<(), Failure> {
         self.file.sync_data().map_err(error_at(&self.place.path))
     }
 
@@ -209,7 +213,7 @@ impl Partial {
     }
 
     /// Makes `range` a hole, which reads as zeros, or writes zeros.
-    pub(crate) fn write_zeros(&self, range: Range<u64>) -> Result<(), StoreError> {
+    pub(crate) fn write_zeros(&self, range: Range<u64>) -> Result<(), Failure> {
         use rustix::fs::{FallocateFlags, fallocate};
         if range.end <= self.bytes()? && !self.is_written(range.clone()) {
             return Ok(());
@@ -233,7 +237,7 @@ impl Partial {
     }
 
     /// Makes it at least `size` bytes long; what is new is a hole. Nothing else may write meanwhile.
-    pub(crate) fn lengthen(&self, size: u64) -> Result<(), StoreError> {
+    pub(crate) fn lengthen(&self, size: u64) -> Result<(), Failure> {
         if self.bytes()? >= size {
             return Ok(());
         }
@@ -241,28 +245,34 @@ impl Partial {
     }
 
     /// Length of the file in bytes.
-    pub(crate) fn bytes(&self) -> Result<u64, StoreError> {
+    pub(crate) fn bytes(&self) -> Result<u64, Failure> {
         self.file.metadata().map(|metadata| metadata.len()).map_err(error_at(&self.place.path))
     }
 
-    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), StoreError> {
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), Failure> {
         self.file.read_exact_at(buffer, offset).map_err(error_at(&self.place.path))
     }
 
-    pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
+    pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), Failure> {
         let written = self.file.write_all_at(bytes, offset).map_err(error_at(&self.place.path));
-        written.map_err(|error| match (error, self.file.metadata()) {
+        written.map_err(|failure| match self.file.metadata() {
             // It has a name: it is not removed when it is closed.
-            (StoreError::Full(path), Ok(metadata)) if metadata.nlink() > 0 && metadata.blocks() > 0 => {
-                let bytes = metadata.blocks() * BLOCK_BYTES;
-                StoreError::FullDownload { path, partial: self.path.clone(), bytes }
+            Ok(metadata)
+                if failure.kind == FailureKind::Full && metadata.nlink() > 0 && metadata.blocks() > 0 =>
+            {
+                let kib = (metadata.blocks() * BLOCK_BYTES).div_ceil(1024);
+                let (path, partial) = (self.place.path.display(), self.path.display());
+                let help = format!("free some and run it again to go on; or remove {partial}");
+                let message =
+                    format!("no space is left to write {path}: {help}, which keeps {kib} KiB of it");
+                Failure { message, ..failure }
             }
-            (error, _) => error,
+            _ => failure,
         })
     }
 
     /// Replaces its checkpoint, which goes with it.
-    pub(crate) fn save_progress(&self, bytes: &[u8]) -> Result<(), StoreError> {
+    pub(crate) fn save_progress(&self, bytes: &[u8]) -> Result<(), Failure> {
         let (new, path) = (self.path.with_extension("new"), self.path.with_extension(PROGRESS));
         self.has_progress.store(true, Ordering::Relaxed);
         fs::write(&new, bytes).and_then(|()| fs::rename(&new, &path)).map_err(error_at(&path))
@@ -287,7 +297,7 @@ impl Partial {
 
     /// Truncates it to `size`, with the group that files in its place have; returns its stamp. Nothing else may change it
     /// before it is moved to its place, and synced before.
-    pub(crate) fn complete(&self, size: u64) -> Result<Stamp, StoreError> {
+    pub(crate) fn complete(&self, size: u64) -> Result<Stamp, Failure> {
         if self.bytes()? != size {
             self.file.set_len(size).map_err(error_at(&self.place.path))?;
         }
@@ -301,15 +311,15 @@ impl Partial {
 
     /// Moves it, which is [complete](Self::complete), to its place atomically. The place must be empty or hold the file with
     /// the stamp `replaceable`. It is durable there once the folder is synced.
-    pub(crate) fn rename(self, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
+    pub(crate) fn rename(self, replaceable: Option<Stamp>) -> Result<Stamp, Failure> {
         let place = &self.place;
         if !is_at(&self.path, &self.file) {
-            return Err(StoreError::Swapped(self.path));
+            let what = "was removed, replaced or changed by another program meanwhile: run this again";
+            return Err(Failure::conflict(format!("{} {what}", self.path.display())).passing());
         }
         place.check_folder()?;
-        let changed = || StoreError::ChangedMeanwhile(place.path.clone());
         if place.stamp()? != replaceable {
-            return Err(changed());
+            return Err(changed_meanwhile(&place.path));
         }
         match no_follow::rename(&self.path, &place.folder, &place.file_name, replaceable) {
             Ok(Moved::ToItsPlace) => {
@@ -317,13 +327,13 @@ impl Partial {
                 place.check_folder()?;
                 self.stamp()
             }
-            Ok(Moved::Occupied) => Err(changed()),
+            Ok(Moved::Occupied) => Err(changed_meanwhile(&place.path)),
             Err(error) => Err(error_at(&place.path)(error)),
         }
     }
 
     /// Makes many durable at once: syncs each file system that they are on.
-    pub(crate) fn sync_all<'a>(partials: impl Iterator<Item = &'a Self>) -> Result<(), StoreError> {
+    pub(crate) fn sync_all<'a>(partials: impl Iterator<Item = &'a Self>) -> Result<(), Failure> {
         let mut devices = Vec::new();
         for partial in partials {
             let device = partial.stamp()?.device();
@@ -336,7 +346,7 @@ impl Partial {
         Ok(())
     }
 
-    pub(crate) fn discard(self) -> Result<(), StoreError> {
+    pub(crate) fn discard(&self) -> Result<(), Failure> {
         let removed = fs::remove_file(&self.path);
         self.is_gone();
         match removed {

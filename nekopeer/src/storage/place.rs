@@ -11,16 +11,17 @@ use cap_std::{
     ambient_authority,
     fs::{Dir, MetadataExt as _},
 };
+use nekoproto::Remedy;
 use rustix::{
     fs::{CWD, RenameFlags, renameat_with},
     io::Errno,
 };
 
 use super::{
-    error::{StoreError, error_at},
+    error::{error_at, not_a_place},
     no_follow::{self, Occupant},
 };
-use crate::content::stamp::Stamp;
+use crate::{content::stamp::Stamp, failure::Failure};
 
 /// Names that are tried for a file whose own is taken.
 const NAMES_MAX: u32 = 100;
@@ -35,11 +36,11 @@ pub(crate) struct Place {
 
 impl Place {
     /// The place of any path that the user gave. Its folder must exist.
-    pub(crate) fn anywhere(path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn anywhere(path: &Path) -> Result<Self, Failure> {
         let failed = error_at(path);
         let path = std::path::absolute(path).map_err(&failed)?;
         let (Some(parent), Some(file_name)) = (path.parent(), path.file_name()) else {
-            return Err(StoreError::NotAPlace { path, what: "a folder" });
+            return Err(not_a_place(&path, "a folder"));
         };
         let folder = Dir::open_ambient_dir(parent, ambient_authority()).map_err(error_at(parent))?;
         Ok(Self { folder, file_name: PathBuf::from(file_name), path: path.clone() })
@@ -51,32 +52,41 @@ impl Place {
     }
 
     /// The stamp of the file in this place; `None` if nothing is there.
-    pub(crate) fn stamp(&self) -> Result<Option<Stamp>, StoreError> {
+    pub(crate) fn stamp(&self) -> Result<Option<Stamp>, Failure> {
         match no_follow::look(&self.folder, &self.file_name).map_err(error_at(&self.path))? {
             Occupant::Nothing => Ok(None),
             Occupant::File(stamp) => Ok(Some(stamp)),
-            Occupant::Other(what) => Err(StoreError::NotAPlace { path: self.path.clone(), what }),
+            Occupant::Other(what) => Err(not_a_place(&self.path, what)),
         }
     }
 
     /// The same, if it is not in the data folder `data_dir`, an absolute path without links.
-    pub(crate) fn outside(self, data_dir: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn outside(self, data_dir: &Path) -> Result<Self, Failure> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
         let folder = folder.canonicalize().map_err(error_at(folder))?;
-        if folder.starts_with(data_dir) { Err(StoreError::InDataFolder(self.path)) } else { Ok(self) }
+        if !folder.starts_with(data_dir) {
+            return Ok(self);
+        }
+        let what = "would lie in the data folder of this peer, which is for its own files";
+        Err(Failure::invalid(format!("{} {what}", self.path.display())).remedied(Remedy::Output))
     }
 
     /// Whether its path still leads to its folder.
-    pub(super) fn check_folder(&self) -> Result<(), StoreError> {
+    pub(super) fn check_folder(&self) -> Result<(), Failure> {
         let open = self.folder.dir_metadata().map_err(error_at(&self.path))?;
         let there = self.path.parent().and_then(|parent| std::fs::metadata(parent).ok());
         match there.is_some_and(|there| (there.dev(), there.ino()) == (open.dev(), open.ino())) {
             true => Ok(()),
-            false => Err(StoreError::FolderMoved(self.path.clone())),
+            false => {
+                let path = self.path.display();
+                let what =
+                    "was moved or replaced by another program meanwhile, and what was received with it";
+                Err(Failure::conflict(format!("the folder of {path} {what}: run this again")).passing())
+            }
         }
     }
 
-    pub(crate) fn open(&self) -> Result<File, StoreError> {
+    pub(crate) fn open(&self) -> Result<File, Failure> {
         no_follow::open(&self.folder, &self.file_name).map_err(error_at(&self.path))
     }
 }

@@ -10,9 +10,10 @@ use cap_std::{ambient_authority, fs::Dir};
 use nekoproto::FileName;
 
 use super::{
-    error::{StoreError, error_at},
+    error::{error_at, not_a_place},
     place::Place,
 };
+use crate::failure::Failure;
 
 /// The folder that files are shared from and downloaded to.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub(crate) struct ShareFolder {
 
 impl ShareFolder {
     /// Opens the folder at `root`; creates it if needed.
-    pub(crate) fn open(root: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn open(root: &Path) -> Result<Self, Failure> {
         let failed = error_at(root);
         std::fs::create_dir_all(root).map_err(&failed)?;
         let root = root.canonicalize().map_err(&failed)?;
@@ -37,12 +38,11 @@ impl ShareFolder {
     }
 
     /// The place of `name`; creates its folders.
-    pub(crate) fn place(&self, name: &FileName) -> Result<Place, StoreError> {
+    pub(crate) fn place(&self, name: &FileName) -> Result<Place, Failure> {
         let path = self.root.join(name.as_path());
         let failed = error_at(&path);
         let relative = name.as_path();
-        let not_a_place = || StoreError::NotAPlace { path: path.clone(), what: "a folder" };
-        let file_name = PathBuf::from(relative.file_name().ok_or_else(not_a_place)?);
+        let file_name = relative.file_name().ok_or_else(|| not_a_place(&path, "a folder"))?.into();
         let folder = match relative.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             Some(parent) => match self.handle.open_dir(parent) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {

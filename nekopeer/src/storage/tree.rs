@@ -9,6 +9,7 @@ use std::{
 };
 
 use cap_std::{ambient_authority, fs::Dir};
+use nekoproto::Remedy;
 use rustix::{
     fs::{AtFlags, CWD, FileType, RenameFlags, Statx, StatxFlags, renameat, renameat_with, statat, statx},
     io::Errno,
@@ -16,11 +17,11 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    error::{StoreError, error_at},
+    error::{changed_meanwhile, error_at},
     no_follow::is_unknown,
     place::Place,
 };
-use crate::content::stamp::now_ns;
+use crate::{content::stamp::now_ns, failure::Failure};
 
 /// Which folder it is, whatever its path is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +38,7 @@ impl std::fmt::Display for FolderId {
 
 impl FolderId {
     /// The folder at `path`. Blocking.
-    pub(crate) fn of(path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn of(path: &Path) -> Result<Self, Failure> {
         path.symlink_metadata().map(|found| Self::of_metadata(&found)).map_err(error_at(path))
     }
 
@@ -48,7 +49,7 @@ impl FolderId {
 
 impl Place {
     /// The folder in this place; `None` if nothing is there. Blocking.
-    pub(crate) fn folder_id(&self) -> Result<Option<FolderId>, StoreError> {
+    pub(crate) fn folder_id(&self) -> Result<Option<FolderId>, Failure> {
         found(&self.folder, &self.file_name, &self.path)
     }
 
@@ -63,16 +64,14 @@ impl Place {
     /// Puts the folder at `staged` in this place: where `replaced` is `None`, only if nothing is there, otherwise only in
     /// place of that folder, which is at `staged` afterwards. It is durable, and atomic but on a file system that cannot
     /// exchange two names: there nothing is in the place for a moment. Blocking.
-    pub(crate) fn put_folder(&self, staged: &Path, replaced: Option<FolderId>) -> Result<(), StoreError> {
+    pub(crate) fn put_folder(&self, staged: &Path, replaced: Option<FolderId>) -> Result<(), Failure> {
         let failed = |error: Errno| match error {
-            Errno::EXIST | Errno::NOENT | Errno::NOTEMPTY | Errno::NOTDIR => {
-                StoreError::ChangedMeanwhile(self.path.clone())
-            }
+            Errno::EXIST | Errno::NOENT | Errno::NOTEMPTY | Errno::NOTDIR => changed_meanwhile(&self.path),
             error => error_at(&self.path)(error.into()),
         };
         self.check_folder()?;
         let (Some(parent), Some(name)) = (staged.parent(), staged.file_name()) else {
-            return Err(StoreError::ChangedMeanwhile(staged.to_owned()));
+            return Err(changed_meanwhile(staged));
         };
         let from = Dir::open_ambient_dir(parent, ambient_authority()).map_err(error_at(parent))?;
         let rename = |flags| renameat_with(&from, name, &self.folder, &self.file_name, flags);
@@ -86,7 +85,7 @@ impl Place {
             (Ok(()), Some(replaced)) => {
                 if found(&from, Path::new(name), staged).ok().flatten() != Some(replaced) {
                     rename(RenameFlags::EXCHANGE).map_err(failed)?;
-                    return Err(StoreError::ChangedMeanwhile(self.path.clone()));
+                    return Err(changed_meanwhile(&self.path));
                 }
             }
         }
@@ -123,7 +122,7 @@ impl Place {
     }
 }
 
-fn found(folder: &Dir, name: &Path, path: &Path) -> Result<Option<FolderId>, StoreError> {
+fn found(folder: &Dir, name: &Path, path: &Path) -> Result<Option<FolderId>, Failure> {
     let stat = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return Ok(None),
@@ -131,7 +130,10 @@ fn found(folder: &Dir, name: &Path, path: &Path) -> Result<Option<FolderId>, Sto
     };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::Directory => Ok(Some(FolderId { device: stat.st_dev, inode: stat.st_ino })),
-        _ => Err(StoreError::NotAFolder(path.to_owned())),
+        _ => {
+            let message = format!("{} is no folder, and a set is one: remove it", path.display());
+            Err(Failure::conflict(message).remedied(Remedy::Output))
+        }
     }
 }
 
@@ -155,7 +157,8 @@ mod tests {
         assert_eq!((read("set"), place.folder_id().unwrap()), ("1".to_owned(), Some(first)));
         let second = make("second", "2");
         let refused = |replaced| {
-            matches!(place.put_folder(&path("second"), replaced), Err(StoreError::ChangedMeanwhile(_)))
+            let failure = place.put_folder(&path("second"), replaced).unwrap_err();
+            failure.message.contains("was changed meanwhile")
         };
         assert!(refused(None) && refused(Some(second)));
         assert_eq!((read("set"), read("second")), ("1".to_owned(), "2".to_owned()));
@@ -164,7 +167,7 @@ mod tests {
         std::fs::rename(path("set"), path("away")).unwrap();
         assert!(refused(Some(second)), "it is gone");
         std::fs::write(path("set"), "a file").unwrap();
-        assert!(matches!(place.folder_id(), Err(StoreError::NotAFolder(_))));
+        assert!(place.folder_id().unwrap_err().message.contains("is no folder"));
         assert!(refused(Some(second)) && refused(None));
         assert_eq!(std::fs::read_to_string(path("set")).unwrap(), "a file");
     }

@@ -7,7 +7,8 @@ use nekoproto::{FileName, Holder, VerifiedRecord};
 
 use super::{Reconciler, Waiter, is_up_to_date};
 use crate::{
-    download::{DownloadError, DownloadOptions, Downloaded},
+    download::{DownloadOptions, Downloaded},
+    failure::{Failure, Reason},
     library::{
         Library,
         events::Event,
@@ -15,7 +16,7 @@ use crate::{
     },
     sets,
     state::{choice::Target, freshness::OnStale, outdated::Ended},
-    storage::catalogue::{CatalogueError, Entry},
+    storage::catalogue::Entry,
 };
 
 /// How an attempt ended, and why it failed, if a user is to be told.
@@ -43,13 +44,13 @@ impl Reconciler {
             () = all_gone(&mut waiting) => Ok((Ended::InUse, None)),
         };
         let outcome = ended.unwrap_or_else(|error| {
-            let is_overtaken = matches!(error, DownloadError::Catalogue(CatalogueError::Overtaken(_)));
+            let is_overtaken = error.reason == Reason::Overtaken;
             match (waiting.is_empty(), is_overtaken) {
                 (false, true) => return (Ended::InUse, None), // another command has refreshed or deregistered it
                 (true, _) if !self.library.is_outdated(&name) => return (Ended::Done, None), // deregistered meanwhile
                 _ => {}
             }
-            let may_pass = error.may_pass();
+            let may_pass = error.may_pass;
             let one = waiting.iter().position(|one| !one.lasts).filter(|_| !may_pass);
             let why = (one.is_none() || waiting.len() > 1).then(|| error.to_string());
             one.map(|one| waiting.swap_remove(one).done.send(Err(error)));
@@ -66,7 +67,7 @@ impl Reconciler {
         (name, outcome, waiting)
     }
 
-    async fn deal_with(&self, name: &FileName) -> Result<AttemptOutcome, DownloadError> {
+    async fn deal_with(&self, name: &FileName) -> Result<AttemptOutcome, Failure> {
         let (library, asked) = (&self.library, name.clone());
         let preference = library.blocking(move |library| library.preference(&asked)).await;
         match preference.on_stale.unwrap_or(self.downloader.on_stale) {
@@ -97,7 +98,7 @@ impl Reconciler {
         &self,
         name: &FileName,
         mut options: DownloadOptions,
-    ) -> Result<(Ended, Option<Downloaded>), DownloadError> {
+    ) -> Result<(Ended, Option<Downloaded>), Failure> {
         let (library, asked) = (&self.library, name.clone());
         let look = move |library: &Arc<Library>| {
             let held = library.catalogue.entry(&asked)?;
@@ -105,7 +106,7 @@ impl Reconciler {
                 let is_done = is_up_to_date(library, &held);
                 (is_done, sets::output_of(library, &held), told(library, &held), held.record.version)
             };
-            Ok::<_, CatalogueError>(held.map(look))
+            Ok::<_, Failure>(held.map(look))
         };
         let (mut newest, mut version) = (None, None);
         match library.blocking(look).await? {
@@ -121,7 +122,7 @@ impl Reconciler {
             Ok(done) if library.wanted(name).is_none() => Ok((Ended::Done, Some(done))),
             Ok(done) if Some(done.record.version) > version => Ok((Ended::Outdated, Some(done))),
             Ok(done) => Ok((Ended::Failed, Some(done))),
-            Err(DownloadError::AlreadyRunning(_)) => Ok((Ended::InUse, None)),
+            Err(Failure { reason: Reason::AlreadyRunning, .. }) => Ok((Ended::InUse, None)),
             Err(error) => Err(error),
         }
     }
@@ -182,7 +183,7 @@ enum Dropped {
 
 /// Removes the file and its entry, if the entry is that of an outdated copy at that moment: the name may have been
 /// deregistered and published meanwhile. Blocking.
-fn remove(library: &Library, name: &FileName) -> Result<Dropped, CatalogueError> {
+fn remove(library: &Library, name: &FileName) -> Result<Dropped, Failure> {
     library.settle_placing(name)?;
     let replacing = library.catalogue.replacing(name);
     let reader = library.catalogue.reader(name)?;

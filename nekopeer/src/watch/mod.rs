@@ -21,7 +21,8 @@ use tokio::{
 };
 
 use crate::{
-    download::{DownloadError, DownloadOptions, Downloader},
+    download::{DownloadOptions, Downloader},
+    failure::Failure,
     indexers::Indexers,
     library::{Library, changed::Comparison, events::Event, learn::News},
     peers::Peers,
@@ -56,7 +57,7 @@ pub(crate) struct Waiter {
     options: DownloadOptions,
     /// Whether it is repeated even if it fails and only a user can change that.
     lasts: bool,
-    done: oneshot::Sender<Result<(), DownloadError>>,
+    done: oneshot::Sender<Result<(), Failure>>,
 }
 
 /// Whether the newest version of `held` that is known and wanted is in its place. Blocking.
@@ -146,7 +147,7 @@ impl Reconciler {
         name: &FileName,
         options: DownloadOptions,
         lasts: bool,
-    ) -> Result<(), DownloadError> {
+    ) -> Result<(), Failure> {
         let (done, ended) = oneshot::channel();
         // What is not held counts as of an origin of its own.
         let unknown = || NodeId::from_bytes(*blake3::hash(name.as_str().as_bytes()).as_bytes());

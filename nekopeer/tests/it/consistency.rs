@@ -242,7 +242,7 @@ async fn download_that_finds_its_copy_outdated_is_not_dropped_itself() {
         stage.publish(version).await;
         // The copy may just be dropped.
         let got = eventually(async || match stage.reader.get("a").await {
-            Err(DownloadError::AlreadyRunning(_)) => None,
+            Err(Failure { reason: Reason::AlreadyRunning, .. }) => None,
             got => Some(got),
         });
         assert_eq!(got.await.unwrap().record.version.get(), version);

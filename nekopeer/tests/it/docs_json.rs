@@ -57,6 +57,7 @@ fn made() -> BTreeSet<String> {
         }
         for structure in ["struct Repaired {", "enum Examined {", "struct Failure {"] {
             let fields = code.split_once(structure).map_or("", |(_, rest)| rest.split("\n}").next().unwrap());
+            let fields = fields.replace("#[serde(skip)]\n", "#"); // that is no key
             let fields = fields.lines().filter_map(|line| line.trim().split_once(": "));
             let fields = fields.filter(|(name, _)| !name.starts_with(['/', '#']));
             keys.extend(fields.filter_map(|(name, _)| words(name).next_back()));

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use nekopeer::{Delivery, DownloadError, DownloadOptions, Downloaded, Event, PeerHandle, Progress};
+use nekopeer::{Delivery, DownloadOptions, Downloaded, Event, Failure, PeerHandle, Progress};
 use nekoproto::{FileName, NameError};
 use tokio::{
     sync::broadcast::Receiver,
@@ -43,7 +43,7 @@ pub async fn fetch(peer: &PeerHandle, names: Vec<String>, at_s: f64) -> Result<D
 
 /// Fetches all of `names`: the only place that knows how.
 async fn fetch_all(peer: &PeerHandle, names: &[FileName], progress: &Arc<Progress>) -> Vec<Fetched> {
-    let told = |name: &FileName, fetched: Result<Downloaded, DownloadError>| {
+    let told = |name: &FileName, fetched: Result<Downloaded, Failure>| {
         fetched.map(|downloaded| downloaded.sources).map_err(|error| format!("{name}: {error}"))
     };
     if let [name] = names {

@@ -22,11 +22,11 @@ pub(super) use self::input::InputReader;
 use self::reply::PARTS_MAX;
 pub(crate) use self::{
     done::{Done, Framed, Outcome, Shape},
-    failure::{Class, Classified, Failure, FailureKind, in_one_line},
     input::{INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, no_input},
     reply::{Reply, Snapshot},
 };
 use super::Row;
+pub(crate) use crate::failure::{Class, Classified, Failure, FailureKind, in_one_line};
 use crate::{library::events::Event, util::progress::Progress};
 
 /// Replies that wait to be taken; a command is slowed down beyond.

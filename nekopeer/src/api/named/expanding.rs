@@ -7,7 +7,7 @@ use nekoproto::{FileName, IdDigits, Search, Term, Terms, limits::FOUND_MAX};
 
 use super::wanted::{Named, Pattern, Wanted};
 use crate::{
-    api::{Answer, Failure, FailureKind, Reply},
+    api::{Answer, Failure, Reply},
     indexers::via::Via,
     peer::PeerHandle,
 };
@@ -35,7 +35,7 @@ pub(in crate::api) async fn expanded(
         if let Some(origin) = &pattern.origin {
             let of_origin = || Named { origin: origin.clone(), version: None };
             let mut chosen = found.iter().map(|name| wanted.choose(name.clone(), of_origin()));
-            chosen.try_for_each(|chosen| chosen.map_err(|why| Failure::with(FailureKind::Conflict, why)))?;
+            chosen.try_for_each(|chosen| chosen.map_err(Failure::conflict))?;
         }
         all.extend(found.into_iter().filter(|name| known.insert(name.clone())));
     }
@@ -49,7 +49,7 @@ async fn matching(
     (ttl_hops, via): (u8, &Via),
     answer: &Answer,
 ) -> Result<Vec<FileName>, Failure> {
-    let invalid = |why: String| Failure::with(FailureKind::Invalid, format!("{pattern}: {why}"));
+    let invalid = |why: String| Failure::invalid(format!("{pattern}: {why}"));
     let glob = if pattern.ends_with('/') { format!("{}**", escaped(pattern)) } else { pattern.clone() };
     let term = Term::new(&glob).map_err(|error| invalid(error.to_string()))?;
     let origin = origin.clone().map(IdDigits::try_from).transpose();

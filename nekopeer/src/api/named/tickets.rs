@@ -4,7 +4,7 @@ use nekoproto::{FileName, IndexerAddr, List, NodeId, Remedy, Ticket, Version, li
 
 use super::Wanted;
 use crate::{
-    api::{Answer, Failure, FailureKind, Reply},
+    api::{Answer, Failure, Reply},
     indexers::via::Via,
     peer::PeerHandle,
     storage::remembered::Home,
@@ -50,8 +50,7 @@ pub(in crate::api) async fn connect(
 ) -> Result<Via, Failure> {
     if let Some(home) = &wanted.home {
         let own = &peer.indexers.home;
-        let conflict =
-            |message, remedy| Failure { message, kind: FailureKind::Conflict, remedy: Some(remedy) };
+        let conflict = |message: String, remedy| Failure::conflict(message).remedied(remedy);
         if home.network != own.network {
             let (network, own) = (&home.network, &own.network);
             let why = format!("the ticket is for the network {network}, and this peer belongs to {own}");

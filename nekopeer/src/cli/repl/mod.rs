@@ -175,7 +175,7 @@ async fn execute(
         Ok(Some(words)) => words,
         Ok(None) => return (After::GoOn(Ended::Well), false),
         Err(error) => {
-            show::failure(&Failure::with(FailureKind::Invalid, error), output);
+            show::failure(&Failure::invalid(error), output);
             return (After::GoOn(Ended::Usage), false);
         }
     };

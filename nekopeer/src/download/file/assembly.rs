@@ -14,7 +14,9 @@ use crate::{
         chunker::hash,
         outboard::{self, SegmentHash, SegmentHasher, Segments},
     },
-    storage::{StoreError, partial::Partial},
+    download::error::origin_lies,
+    failure::Failure,
+    storage::{partial::Partial, stopped},
 };
 
 /// Bytes per read for hashing: few enough to stay in the processor's cache.
@@ -41,19 +43,6 @@ pub(crate) struct Assembly {
     writing: Mutex<()>,
     /// For chunks that occur more than once: index of the first occurrence -> indices of the others.
     again: HashMap<usize, Vec<usize>>,
-}
-
-/// Why a complete file was not put in its place.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum AssembleError {
-    /// All chunks match the manifest, but the whole file does not match the record's content hash.
-    #[error("the content is not what the origin signed")]
-    WrongContent,
-    /// Some chunks no longer match: a loss of power or another program changed them. They must be fetched again.
-    #[error("{} chunks were damaged on disk", .1.len())]
-    Damaged(Box<Assembly>, Vec<usize>),
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 /// The indices of the chunks that `counts`, equal chunks side by side in the order of the file. A manifest may have a
@@ -132,7 +121,7 @@ impl Assembly {
         bytes: &[u8],
         hasher: &mut Option<SegmentHasher>,
         took: impl FnMut(usize),
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), Failure> {
         let start = self.manifest.range(first).start;
         self.put(first, bytes, || self.hash(start, bytes, hasher), took)
     }
@@ -144,7 +133,7 @@ impl Assembly {
         bytes: &[u8],
         hash: impl FnOnce(),
         mut took: impl FnMut(usize),
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), Failure> {
         let start = self.manifest.range(first).start;
         match self.writing.try_lock() {
             Some(turn) => {
@@ -178,7 +167,7 @@ impl Assembly {
         index: usize,
         bytes: &[u8],
         took: &mut impl FnMut(usize),
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), Failure> {
         for other in self.again.get(&index).into_iter().flatten().copied() {
             if !self.have.contains(other) {
                 self.partial.write_at(bytes, self.manifest.range(other).start)?;
@@ -204,48 +193,37 @@ impl Assembly {
         }
     }
 
-    /// Verifies the whole file against the record. Returns the partial file, which is complete, and the outboard.
+    /// Verifies the whole file against the record. Returns the chunks that were damaged on disk, by a loss of power or
+    /// another program: if there are any, they must be fetched again.
     ///
     /// # Panics
     /// A chunk is missing.
-    pub(crate) fn finish(
-        self,
-        record: &Record,
-        stop: &CancellationToken,
-    ) -> Result<(Partial, Vec<u8>), AssembleError> {
-        let checked = self.check_whole(record, stop)?;
-        let outboard = checked.whole.lock().to_outboard();
-        Ok((checked.partial, outboard))
-    }
-
-    /// Verifies the whole file against the record without moving it.
-    ///
-    /// # Panics
-    /// A chunk is missing.
-    pub(crate) fn check(self, record: &Record, stop: &CancellationToken) -> Result<(), AssembleError> {
-        self.check_whole(record, stop).map(drop)
-    }
-
-    fn check_whole(self, record: &Record, stop: &CancellationToken) -> Result<Self, AssembleError> {
+    pub(crate) fn check(&self, record: &Record, stop: &CancellationToken) -> Result<Vec<usize>, Failure> {
         assert!(self.have.is_complete(), "every chunk is there");
         self.hash_rest(stop)?;
         if self.whole.lock().whole().is_some_and(|whole| whole == record.content) {
-            return Ok(self);
+            return Ok(Vec::new());
         }
         let damaged = self.damaged(stop)?;
         if damaged.is_empty() {
             self.partial.discard()?;
-            return Err(AssembleError::WrongContent);
+            return Err(origin_lies(&record.name));
         }
         for index in &damaged {
             self.have.remove(*index);
         }
         *self.whole.lock() = Segments::new(self.manifest.size());
-        Err(AssembleError::Damaged(Box::new(self), damaged))
+        Ok(damaged)
+    }
+
+    /// The partial file of what was [checked](Self::check), which is complete, and its outboard.
+    pub(crate) fn into_complete(self) -> (Partial, Vec<u8>) {
+        let outboard = self.whole.lock().to_outboard();
+        (self.partial, outboard)
     }
 
     /// Hashes, on all cores, the segments that have no hash yet.
-    fn hash_rest(&self, stop: &CancellationToken) -> Result<(), StoreError> {
+    fn hash_rest(&self, stop: &CancellationToken) -> Result<(), Failure> {
         if self.manifest.size() == 0 {
             self.whole.lock().put(0, outboard::of_nothing());
             return Ok(());
@@ -258,7 +236,7 @@ impl Assembly {
         missing.par_chunks(SEGMENTS_AT_ONCE).try_for_each(|segments| self.hash_segments(segments, stop))
     }
 
-    fn hash_segments(&self, segments: &[Range<u64>], stop: &CancellationToken) -> Result<(), StoreError> {
+    fn hash_segments(&self, segments: &[Range<u64>], stop: &CancellationToken) -> Result<(), Failure> {
         let mut buffer = vec![0; READ_BYTES];
         for range in segments {
             self.goes_on(stop)?;
@@ -274,7 +252,7 @@ impl Assembly {
     }
 
     /// The chunks whose bytes on disk do not match their hashes.
-    fn damaged(&self, stop: &CancellationToken) -> Result<Vec<usize>, StoreError> {
+    fn damaged(&self, stop: &CancellationToken) -> Result<Vec<usize>, Failure> {
         let mut buffer = Vec::new();
         let mut damaged = Vec::new();
         for (index, chunk) in self.manifest.chunks().iter().enumerate() {
@@ -288,8 +266,8 @@ impl Assembly {
         Ok(damaged)
     }
 
-    fn goes_on(&self, stop: &CancellationToken) -> Result<(), StoreError> {
-        if stop.is_cancelled() { Err(StoreError::stopped(self.partial.path())) } else { Ok(()) }
+    fn goes_on(&self, stop: &CancellationToken) -> Result<(), Failure> {
+        if stop.is_cancelled() { Err(stopped(self.partial.path())) } else { Ok(()) }
     }
 }
 
@@ -300,7 +278,7 @@ mod tests {
     use testkit::values::name;
 
     use super::*;
-    use crate::storage::share_folder::ShareFolder;
+    use crate::{failure::Reason, storage::share_folder::ShareFolder};
 
     const BYTES: &[u8] = b"the quick brown fox jumps over the lazy dog";
 
@@ -333,6 +311,10 @@ mod tests {
         (folder, assembly)
     }
 
+    fn check(assembly: &Assembly, record: &Record) -> Result<Vec<usize>, Failure> {
+        assembly.check(record, &CancellationToken::new())
+    }
+
     fn chunk(bytes: &[u8], index: usize) -> &[u8] {
         bytes.chunks(5).nth(index).unwrap()
     }
@@ -346,7 +328,8 @@ mod tests {
             assembly.write(index, chunk(BYTES, index), &mut hasher, |index| took.push(index)).unwrap();
             assert_eq!(took, [index]);
         }
-        let (partial, _) = assembly.finish(&record(BYTES), &CancellationToken::new()).unwrap();
+        assert_eq!(check(&assembly, &record(BYTES)).unwrap(), [0; 0]);
+        let (partial, _) = assembly.into_complete();
         assert_eq!(std::fs::read(partial.path()).unwrap(), BYTES);
     }
 
@@ -364,15 +347,16 @@ mod tests {
         assert_eq!(took, [1, 0, 2, 4, 3]);
         let mut record = record(bytes);
         record.size = bytes.len() as u64;
-        let (partial, _) = assembly.finish(&record, &CancellationToken::new()).unwrap();
+        assert_eq!(check(&assembly, &record).unwrap(), [0; 0]);
+        let (partial, _) = assembly.into_complete();
         assert_eq!(std::fs::read(partial.path()).unwrap(), bytes);
     }
 
     #[test]
     fn a_record_that_contradicts_its_manifest_puts_nothing_in_place() {
         let (folder, assembly) = complete();
-        let error = assembly.finish(&record(b"something else"), &CancellationToken::new()).unwrap_err();
-        assert!(matches!(error, AssembleError::WrongContent));
+        let error = check(&assembly, &record(b"something else")).unwrap_err();
+        assert_eq!(error.reason, Reason::OriginLies);
         assert_eq!(std::fs::read_dir(folder.path().join("parts")).unwrap().count(), 0);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is in the place");
     }
@@ -383,7 +367,7 @@ mod tests {
         *assembly.whole.lock() = Segments::new(BYTES.len() as u64); // as after a restart
         let (partial, stop) = (assembly.partial.path().to_owned(), CancellationToken::new());
         stop.cancel();
-        assert!(matches!(assembly.finish(&record(BYTES), &stop), Err(AssembleError::Store(_))));
+        assert_eq!(assembly.check(&record(BYTES), &stop).unwrap_err().reason, Reason::Other);
         assert_eq!(std::fs::read(partial).unwrap(), BYTES);
     }
 
@@ -392,11 +376,9 @@ mod tests {
         let (_folder, assembly) = complete();
         assembly.partial.write_at(b"X", 11).unwrap();
         *assembly.whole.lock() = Segments::new(BYTES.len() as u64); // as after a restart
-        let error = assembly.finish(&record(BYTES), &CancellationToken::new()).unwrap_err();
-        let AssembleError::Damaged(assembly, damaged) = error else { panic!("{error}") };
-        assert_eq!(damaged, [2]);
+        assert_eq!(check(&assembly, &record(BYTES)).unwrap(), [2]);
         assert!(!assembly.have.contains(2) && assembly.have.contains(1));
         assembly.write(2, chunk(BYTES, 2), &mut None, |_| {}).unwrap();
-        assembly.finish(&record(BYTES), &CancellationToken::new()).unwrap();
+        assert_eq!(check(&assembly, &record(BYTES)).unwrap(), [0; 0]);
     }
 }

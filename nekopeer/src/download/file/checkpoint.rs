@@ -16,7 +16,8 @@ use crate::{
         outboard::{SegmentHash, Segments},
         stamp::Stamp,
     },
-    storage::{StoreError, partial::Partial},
+    failure::Failure,
+    storage::partial::Partial,
 };
 
 /// Maximum size of a checkpoint in bytes: one bit per chunk, one hash per segment.
@@ -32,7 +33,7 @@ struct Checkpoint {
 }
 
 /// Saves what is there of the file whose manifest has this hash. If that fails, the checkpoint before still holds.
-pub(crate) fn save(manifest: ManifestHash, assembly: &Assembly) -> Result<(), StoreError> {
+pub(crate) fn save(manifest: ManifestHash, assembly: &Assembly) -> Result<(), Failure> {
     // Bit field first, then the sync: every chunk in the checkpoint is durable.
     let chunks = bitfield::to_bytes(&assembly.have().snapshot());
     let segments = assembly.segments();
@@ -52,7 +53,7 @@ pub(crate) fn recall(
     of: ManifestHash,
     manifest: &Manifest,
     partial: &Partial,
-) -> Result<(Bitfield, Segments, bool), StoreError> {
+) -> Result<(Bitfield, Segments, bool), Failure> {
     let there = partial.bytes()?;
     let saved = if there == 0 { None } else { partial.progress() };
     let saved = saved.and_then(|bytes| codec::decode::<Checkpoint>(&bytes).ok());

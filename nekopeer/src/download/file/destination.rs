@@ -5,19 +5,19 @@ use std::{
     sync::Arc,
 };
 
-use nekoproto::{Record, VerifiedRecord};
+use nekoproto::{Record, Remedy, VerifiedRecord};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     content::{stamp::Stamp, whole::hash_of},
     download::{
         Downloader,
-        error::DownloadError,
         plan::{DownloadRun, Landing},
     },
+    failure::Failure,
     library::Library,
     sets,
-    storage::{StoreError, place::Place},
+    storage::{error_at, place::Place, stopped},
 };
 
 /// What a download finds in its place.
@@ -37,7 +37,7 @@ impl Downloader {
         record: &VerifiedRecord,
         landing: &Landing,
         work: &DownloadRun<'_>,
-    ) -> Result<Destination, DownloadError> {
+    ) -> Result<Destination, Failure> {
         let (record, output, force) = (record.clone(), landing.output.clone(), work.options.force);
         let stop = work.stop.child_token();
         let _stop = stop.clone().drop_guard();
@@ -48,11 +48,7 @@ impl Downloader {
 }
 
 /// The place of the file of `record`: at `output`, otherwise in the share folder; of a set in the data folder. Blocking.
-pub(crate) fn place_for(
-    library: &Library,
-    record: &Record,
-    output: Option<&Path>,
-) -> Result<Place, StoreError> {
+pub(crate) fn place_for(library: &Library, record: &Record, output: Option<&Path>) -> Result<Place, Failure> {
     let place = match output {
         _ if record.policy.is_set() => return sets::place_of_file(library, &record.name),
         Some(path) => Place::anywhere(&library.output_for(path, &record.name)),
@@ -68,7 +64,7 @@ pub(crate) fn destination(
     output: Option<&Path>,
     force: bool,
     stop: &CancellationToken,
-) -> Result<Destination, DownloadError> {
+) -> Result<Destination, Failure> {
     library.settle_placing(&record.name)?;
     if record.policy.is_set() {
         sets::check_place(library, &record.name, output, force)?;
@@ -87,7 +83,13 @@ pub(crate) fn destination(
             let same_size = known.filter(|known| stamp.is_some_and(|stamp| stamp.size() == known.size));
             match has_bytes_of(&place, same_size.collect(), stop)? {
                 true => Ok(Destination::Replaceable(stamp)),
-                false => Err(DownloadError::Exists(place.path().to_owned())),
+                false => {
+                    let message = format!(
+                        "{} exists and is not a copy from here: move it away",
+                        place.path().display()
+                    );
+                    Err(Failure::conflict(message).remedied(Remedy::Force))
+                }
             }
         }
     }
@@ -98,12 +100,11 @@ fn has_bytes_of(
     place: &Place,
     records: Vec<&VerifiedRecord>,
     stop: &CancellationToken,
-) -> Result<bool, DownloadError> {
+) -> Result<bool, Failure> {
     if records.is_empty() {
         return Ok(false);
     }
-    let failed = |source| StoreError::Io { path: place.path().to_owned(), source };
-    let hash = hash_of(&mut place.open()?, stop).map_err(failed)?;
-    let hash = hash.ok_or_else(|| StoreError::stopped(place.path()))?;
+    let hash = hash_of(&mut place.open()?, stop).map_err(error_at(place.path()))?;
+    let hash = hash.ok_or_else(|| stopped(place.path()))?;
     Ok(records.iter().any(|record| hash == record.content))
 }

@@ -5,7 +5,6 @@ use std::{
     iter::zip,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use nekoproto::{FileName, Manifest, VerifiedRecord};
@@ -13,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     content::stamp::{Stamp, now_ns},
-    download::{error::DownloadError, plan::Landing},
+    download::plan::Landing,
+    failure::Failure,
     storage::{
         catalogue::{Catalogue, Entry, StoredCopy, ToPlace},
         partial::Partial,
@@ -44,25 +44,20 @@ impl Complete<'_> {
 /// Moves each file to its place, durably, and catalogues it; returns what became of each. The version that it replaces is
 /// kept before if the reader wants that, and its file must still have the expected stamp. One transaction before the
 /// moves marks the files as this peer's in case of a crash; one after them stores the entries. Blocking.
-pub(crate) fn put_in_place(
-    catalogue: &Catalogue,
-    files: Vec<Complete<'_>>,
-) -> Vec<Result<Entry, DownloadError>> {
+pub(crate) fn put_in_place(catalogue: &Catalogue, files: Vec<Complete<'_>>) -> Vec<Result<Entry, Failure>> {
     let names: Vec<FileName> = files.iter().map(|file| file.name().clone()).collect();
     place_all(catalogue, files).unwrap_or_else(|error| {
         if names.len() == 1 {
             return vec![Err(error)];
         }
-        let source = Arc::new(error);
-        let failed = |name| Err(DownloadError::NotStored { name, source: Arc::clone(&source) });
-        names.into_iter().map(failed).collect()
+        names.iter().map(|name| Err(error.for_one(name, "cannot be stored"))).collect()
     })
 }
 
 fn place_all(
     catalogue: &Catalogue,
     files: Vec<Complete<'_>>,
-) -> Result<Vec<Result<Entry, DownloadError>>, DownloadError> {
+) -> Result<Vec<Result<Entry, Failure>>, Failure> {
     // Durable before they are noted as complete.
     match &files[..] {
         [one] => one.partial.sync()?,
@@ -81,7 +76,7 @@ fn place_all(
             placing.check(&copy.entry.record.name)?;
             Ok((partial.rename(landing.replaceable)?, keeps))
         };
-        moved.push(kept.map_err(DownloadError::from).and_then(place).map(|(stamp, keeps)| {
+        moved.push(kept.and_then(place).map(|(stamp, keeps)| {
             copy.entry.stamp = stamp;
             folders.extend(copy.entry.path.parent().map(Path::to_owned));
             let entry = copy.entry.clone();

@@ -14,10 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::assembly::{Assembly, by_hash};
 use crate::{
     content::{chunker::hash, outboard::SegmentHasher, stamp::open_file},
-    storage::{
-        StoreError,
-        catalogue::{Catalogue, Entry},
-    },
+    failure::Failure,
+    storage::catalogue::{Catalogue, Entry},
 };
 
 /// Maximum number of other files searched.
@@ -89,7 +87,7 @@ impl LocalChunks {
 
     /// Makes the partial file as long as the whole if it has runs of zeros, which then are holes already. Only before
     /// anything is written to it.
-    pub(crate) fn make_room(&self, assembly: &Assembly) -> Result<(), StoreError> {
+    pub(crate) fn make_room(&self, assembly: &Assembly) -> Result<(), Failure> {
         if self.0.iter().any(|(_, at)| matches!(at, ChunkAt::Zeros)) {
             return assembly.partial().lengthen(assembly.manifest().size());
         }
@@ -115,7 +113,7 @@ impl LocalChunks {
         is_over: impl Fn() -> bool,
         mut had: impl FnMut(usize),
         mut lost: impl FnMut(usize),
-    ) -> Result<(), StoreError> {
+    ) -> Result<(), Failure> {
         let manifest = Arc::clone(assembly.manifest());
         let (mut buffer, mut hasher) = (Vec::new(), None);
         for (index, at) in self.0 {
@@ -142,7 +140,7 @@ fn take_one(
     buffer: &mut [u8],
     hasher: &mut Option<SegmentHasher>,
     had: &mut impl FnMut(usize),
-) -> Result<bool, StoreError> {
+) -> Result<bool, Failure> {
     let chunk = assembly.manifest().chunks()[index];
     let range = assembly.manifest().range(index);
     let read = match at {

@@ -4,21 +4,28 @@ use std::{os::unix::fs::MetadataExt, path::Path};
 
 use rustix::fs::StatVfs;
 
-use crate::storage::StoreError;
+use crate::failure::{Failure, FailureKind};
 
 /// Size from which the disk is asked, in bytes; a smaller file does little harm on a disk that is full.
 pub(crate) const ASKED_FROM: u64 = 256 * 1024 * 1024;
 /// Unit of the blocks in a file's metadata, whatever the file system.
 const BLOCK_BYTES: u64 = 512;
+const GIB: f64 = (1 << 30) as f64;
 
 /// Refuses a file of `size` bytes for the folder of `path`, if fewer are free there. What its `partial` file takes
 /// counts as free. Blocking.
-pub(crate) fn refuse_too_large(path: &Path, partial: &Path, size: u64) -> Result<(), StoreError> {
+pub(crate) fn refuse_too_large(path: &Path, partial: &Path, size: u64) -> Result<(), Failure> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Some(free) = free_in(folder) else { return Ok(()) }; // writing tells what is wrong
     let there = partial.symlink_metadata().map_or(0, |metadata| metadata.blocks() * BLOCK_BYTES);
     let free = free.saturating_add(there);
-    if size <= free { Ok(()) } else { Err(StoreError::TooLarge { path: path.to_owned(), size, free }) }
+    if size <= free {
+        return Ok(());
+    }
+    let (path, [size, free]) = (path.display(), [size, free].map(|bytes| bytes as f64 / GIB));
+    let have = format!("{path} has {size:.1} GiB, and {free:.1} GiB of its disk are free");
+    let help = "free some, or force it, if most of it is zeros";
+    Err(Failure::with(FailureKind::Full, format!("{have}: {help}")))
 }
 
 /// The bytes that are free on the disk of `folder`; `None` where that is not known: some file systems do not even tell their

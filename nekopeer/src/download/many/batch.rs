@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     download::{
         Downloader,
-        error::DownloadError,
         file::{
             destination::place_for,
             placement::{Complete, copy_entry, put_in_place},
@@ -24,11 +23,12 @@ use crate::{
         plan::Landing,
         swarm::source::{FetchError, Source},
     },
+    failure::{Failure, FailureKind},
     library::Library,
     state::{choice::Target, pace::SLOWEST_SOURCE},
     storage::{
-        StoreError,
         catalogue::{Entry, StoredCopy},
+        full,
     },
     util::{progress::Progress, tasks::blocking},
 };
@@ -75,7 +75,7 @@ pub(super) struct BatchFetched {
     pub(super) streams: HashMap<NodeId, Source>,
     pub(super) arrived: Vec<Arrived>,
     /// Those that were stored already, as another source was waited for.
-    pub(super) stored: Vec<(Arrived, Result<PathBuf, DownloadError>)>,
+    pub(super) stored: Vec<(Arrived, Result<PathBuf, Failure>)>,
     /// Files that their source did not deliver.
     pub(super) failed: SmallFiles,
 }
@@ -199,7 +199,7 @@ impl Downloader {
     pub(super) async fn store_batch(
         &self,
         arrived: Vec<Arrived>,
-    ) -> Vec<(Arrived, Result<PathBuf, DownloadError>)> {
+    ) -> Vec<(Arrived, Result<PathBuf, Failure>)> {
         let indexers = Arc::clone(&self.indexers);
         let store = move |library: &Arc<Library>| {
             let stored = store_all(library, arrived);
@@ -242,7 +242,7 @@ fn shared_out(batch: SmallFiles, late: &HashSet<NodeId>) -> Vec<SourceShare> {
     parts.into_values().collect()
 }
 
-fn store_all(library: &Library, arrived: Vec<Arrived>) -> Vec<(Arrived, Result<Entry, DownloadError>)> {
+fn store_all(library: &Library, arrived: Vec<Arrived>) -> Vec<(Arrived, Result<Entry, Failure>)> {
     let (mut complete, mut failed) = (Vec::with_capacity(arrived.len()), Vec::with_capacity(arrived.len()));
     for one in &arrived {
         failed.push(write(library, one).map(|file| complete.push(file)).err());
@@ -256,7 +256,7 @@ fn store_all(library: &Library, arrived: Vec<Arrived>) -> Vec<(Arrived, Result<E
 }
 
 /// Writes a file to its partial file.
-fn write<'a>(library: &Library, arrived: &'a Arrived) -> Result<Complete<'a>, DownloadError> {
+fn write<'a>(library: &Library, arrived: &'a Arrived) -> Result<Complete<'a>, Failure> {
     let Small { target: Target { record, sources, .. }, manifest, encoded, landing, stop } = &arrived.small;
     library.catalogue.may_hold(record)?;
     let place = place_for(library, record, landing.output.as_deref())?;
@@ -271,10 +271,7 @@ fn write<'a>(library: &Library, arrived: &'a Arrived) -> Result<Complete<'a>, Do
         }
         Err(error) => {
             partial.discard()?; // it is small enough to be fetched again
-            Err(match error {
-                StoreError::FullDownload { path, .. } => StoreError::Full(path).into(),
-                error => error.into(),
-            })
+            Err(if error.kind == FailureKind::Full { full(partial.target()) } else { error })
         }
     }
 }

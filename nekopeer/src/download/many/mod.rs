@@ -17,13 +17,14 @@ use tokio_util::sync::CancellationToken;
 use self::batch::{Arrived, BatchFetched, Small, SmallFiles};
 use super::{
     Delivery, DownloadOptions, Downloaded, Downloader,
-    error::DownloadError,
+    error::already_running,
     file::destination::{Destination, destination},
     plan::{DownloadRun, Landing, Plan},
     swarm::source::Source,
     unless_ended,
 };
 use crate::{
+    failure::Failure,
     library::{Library, NameInUse},
     state::choice::Target,
     util::progress::Progress,
@@ -39,7 +40,7 @@ const BATCH_FILES: usize = 512;
 const BATCH_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Outcomes by name, in the order of the names.
-pub(crate) type Outcomes = Vec<(FileName, Result<Downloaded, DownloadError>)>;
+pub(crate) type Outcomes = Vec<(FileName, Result<Downloaded, Failure>)>;
 
 /// Downloads of many files, whose outcomes come in pieces: what it takes grows with the list of names alone.
 /// Dropped, it stops; complete files stay, the others are as before.
@@ -56,7 +57,7 @@ pub(crate) struct Downloads {
     /// The names at hand that have no outcome yet.
     running: HashMap<FileName, NameInUse>,
     /// Of the names at hand.
-    outcomes: HashMap<FileName, Result<Downloaded, DownloadError>>,
+    outcomes: HashMap<FileName, Result<Downloaded, Failure>>,
     /// What is done, and its origins are not asked yet.
     done: Option<Outcomes>,
     /// Origins that did not answer; they are not asked again.
@@ -139,7 +140,7 @@ impl Downloads {
                     self.running.insert(name.clone(), guard);
                     wanted.push(name.clone());
                 }
-                None => self.ended(name, Err(DownloadError::AlreadyRunning(name.clone()))),
+                None => self.ended(name, Err(already_running(name))),
             }
         }
         let mut targets = Vec::with_capacity(wanted.len());
@@ -225,7 +226,7 @@ impl Downloads {
         self.fetch_large(by_themselves).await;
     }
 
-    fn take_stored(&mut self, stored: Vec<(Arrived, Result<PathBuf, DownloadError>)>) {
+    fn take_stored(&mut self, stored: Vec<(Arrived, Result<PathBuf, Failure>)>) {
         for (arrived, result) in stored {
             let Target { record, others, .. } = arrived.small.target;
             let bytes = arrived.bytes.len() as u64;
@@ -261,11 +262,7 @@ impl Downloads {
         }
     }
 
-    async fn fetch_by_itself(
-        &self,
-        target: Target,
-        stop: CancellationToken,
-    ) -> Result<Downloaded, DownloadError> {
+    async fn fetch_by_itself(&self, target: Target, stop: CancellationToken) -> Result<Downloaded, Failure> {
         let (options, name) = (&self.options, target.record.name.clone());
         let part = self.progress.part(&name);
         let work = DownloadRun { options, progress: &part.progress, stop: &stop, began: self.began };
@@ -279,7 +276,7 @@ impl Downloads {
         self.running.get(name).map(|running| running.stop.clone()).unwrap_or_default() // it is there
     }
 
-    fn ended(&mut self, name: &FileName, outcome: Result<Downloaded, DownloadError>) {
+    fn ended(&mut self, name: &FileName, outcome: Result<Downloaded, Failure>) {
         self.running.remove(name);
         self.outcomes.insert(name.clone(), outcome);
     }

@@ -33,7 +33,7 @@ use super::{
     Downloader,
     file::{checkpoint, reuse::LocalChunks},
 };
-use crate::{state::silence::SILENCE_MAX, storage::StoreError, util::tasks::blocking};
+use crate::{failure::Failure, state::silence::SILENCE_MAX, util::tasks::blocking};
 
 /// Maximum number of sources asked concurrently.
 const SOURCES_MAX: usize = 8;
@@ -75,7 +75,7 @@ impl Downloader {
         begin: Begin,
         look: L,
         look_after: Duration,
-    ) -> Result<Transferred, StoreError>
+    ) -> Result<Transferred, Failure>
     where
         L: Fn() -> F,
         F: Future<Output = Vec<Holder>> + Send + 'static,

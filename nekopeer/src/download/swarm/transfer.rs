@@ -26,12 +26,12 @@ use crate::{
         Downloader,
         file::{assembly::Assembly, reuse::LocalChunks},
     },
+    failure::Failure,
     library::events::Counters,
     state::{
         schedule::{Next, Order, Schedule, StreamId},
         silence::Silence,
     },
-    storage::StoreError,
     util::{
         progress::{Mark, Progress},
         rate::Rate,
@@ -67,7 +67,7 @@ struct TransferState {
     schedule: Schedule,
     report: SwarmReport,
     open: HashMap<StreamId, HangUp>,
-    failure: Option<StoreError>,
+    failure: Option<Failure>,
     ended: bool,
     /// It is paused: nothing is fetched.
     suspended: bool,
@@ -247,7 +247,7 @@ impl Transfer {
         self.forgive();
     }
 
-    fn fail(&self, error: StoreError) {
+    fn fail(&self, error: Failure) {
         self.state.lock().failure.get_or_insert(error);
         self.end();
     }
@@ -328,7 +328,7 @@ impl Transfer {
     }
 
     /// Ends the download if `result` is a disk error.
-    pub(super) fn stored<T>(&self, result: Result<T, StoreError>) -> Option<T> {
+    pub(super) fn stored<T>(&self, result: Result<T, Failure>) -> Option<T> {
         result.map_err(|error| self.fail(error)).ok()
     }
 
@@ -347,7 +347,7 @@ impl Transfer {
     }
 
     /// Returns the file and the report, once all threads have ended.
-    pub(super) fn into_fetched(transfer: Arc<Self>) -> Result<Transferred, StoreError> {
+    pub(super) fn into_fetched(transfer: Arc<Self>) -> Result<Transferred, Failure> {
         let Some(transfer) = Arc::into_inner(transfer) else {
             unreachable!("all threads of the download were waited for");
         };

@@ -3,12 +3,12 @@
 use axum::body::Body;
 use futures::stream;
 
-use crate::reading::{Fetch, ReadError};
+use crate::{failure::Failure, reading::Fetch};
 
 /// Waits for the first bytes of `fetch`, so that a file that nobody delivers is an error and no broken answer, and
 /// returns the body. Each piece is sent when the next one is there, and the last one once all was verified: if the
 /// fetch fails, the body fails before its end, and with it the connection.
-pub(super) async fn body(mut fetch: Fetch) -> Result<Body, ReadError> {
+pub(super) async fn body(mut fetch: Fetch) -> Result<Body, Failure> {
     let Some(first) = fetch.pieces.recv().await else {
         fetch.end().await?;
         return Ok(Body::empty()); // an empty file
@@ -22,7 +22,7 @@ pub(super) async fn body(mut fetch: Fetch) -> Result<Body, ReadError> {
                 None
             }
         };
-        Ok::<_, ReadError>(Some((piece, next)))
+        Ok::<_, Failure>(Some((piece, next)))
     });
     Ok(Body::from_stream(pieces))
 }

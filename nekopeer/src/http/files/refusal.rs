@@ -10,7 +10,7 @@ use nekoindexer::daemon::http::Problem;
 use nekoproto::NameError;
 
 use super::range::BadRange;
-use crate::{api::Failure, download::DownloadError, reading::ReadError};
+use crate::failure::{Failure, Reason};
 
 /// After how many seconds what may pass by itself is worth another try.
 const RETRY_AFTER_SECS: u16 = 5;
@@ -65,24 +65,18 @@ impl Refusal {
     }
 }
 
-impl From<ReadError> for Refusal {
-    fn from(error: ReadError) -> Self {
-        let Failure { kind, message, .. } = Failure::of(&error);
-        let (status, title) = match &error {
-            ReadError::Download(DownloadError::Withdrawn { .. }) => (StatusCode::GONE, "unshared"),
-            ReadError::Download(DownloadError::SourcesExhausted { .. } | DownloadError::OriginLies(_)) => {
-                (StatusCode::BAD_GATEWAY, "no source")
-            }
-            ReadError::PastBound(_) | ReadError::Download(DownloadError::Unconfirmed(_)) => {
-                (StatusCode::GATEWAY_TIMEOUT, "not known to be the newest")
-            }
+impl From<Failure> for Refusal {
+    fn from(Failure { kind, message, reason, .. }: Failure) -> Self {
+        let (status, title) = match reason {
+            Reason::Withdrawn => (StatusCode::GONE, "unshared"),
+            Reason::NoSource | Reason::OriginLies => (StatusCode::BAD_GATEWAY, "no source"),
+            Reason::Unconfirmed => (StatusCode::GATEWAY_TIMEOUT, "not known to be the newest"),
             _ => kind.http_status(),
         };
-        let detail = match &error {
-            ReadError::Download(DownloadError::Ambiguous { name, origins }) => {
-                let origins = origins.iter().map(|record| format!("?origin={}", record.origin));
-                let origins: Vec<String> = origins.collect();
-                format!("{} origins share {name}: choose one by {}", origins.len(), origins.join(" or "))
+        let detail = match reason {
+            Reason::Ambiguous { name, origins } => {
+                let all: Vec<String> = origins.iter().map(|origin| format!("?origin={origin}")).collect();
+                format!("{} origins share {name}: choose one by {}", all.len(), all.join(" or "))
             }
             _ => message,
         };

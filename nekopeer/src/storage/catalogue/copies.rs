@@ -6,22 +6,19 @@ use std::{collections::HashMap, sync::Arc};
 use nekoproto::{FileName, NodeId, Record, VerifiedRecord};
 
 use super::{
-    Catalogue, CatalogueError, Entry, PassedOver, StoredCopy, schema::FLOORS, untold::UNTOLD, write::Write,
+    Catalogue, Entry, PassedOver, StoredCopy, error::overtaken, schema::FLOORS, untold::UNTOLD, write::Write,
 };
+use crate::failure::Failure;
 
 impl Catalogue {
     /// Whether a copy of `record` may be stored: the name is not published here, and no later version of the
     /// same file is or was held, unless the reader passes that over.
-    pub(crate) fn may_hold(&self, record: &Record) -> Result<(), CatalogueError> {
+    pub(crate) fn may_hold(&self, record: &Record) -> Result<(), Failure> {
         self.may_put(record, None)
     }
 
     /// The same of a copy with which the reader passes over further versions.
-    pub(crate) fn may_put(
-        &self,
-        record: &Record,
-        passed_over: Option<PassedOver>,
-    ) -> Result<(), CatalogueError> {
+    pub(crate) fn may_put(&self, record: &Record, passed_over: Option<PassedOver>) -> Result<(), Failure> {
         let (known, floor) = (self.entry(&record.name)?, self.floor(&record.name, &record.origin)?);
         let is_own = known.as_ref().is_some_and(|known| self.is_own(known));
         let held = known.iter().map(AsRef::as_ref).chain(&floor).map(|entry| &entry.record);
@@ -32,21 +29,18 @@ impl Catalogue {
             reader.passed_over = passed_over.or(reader.passed_over);
             is_overtaken |= !reader.passes_over(later);
         }
-        if is_overtaken { Err(CatalogueError::Overtaken(record.name.clone())) } else { Ok(()) }
+        if is_overtaken { Err(overtaken(&record.name)) } else { Ok(()) }
     }
 
     /// Stores a downloaded copy; it replaces any earlier one. Blocking.
     #[cfg(test)]
-    pub(crate) fn put_copy(&self, copy: StoredCopy) -> Result<(), CatalogueError> {
+    pub(crate) fn put_copy(&self, copy: StoredCopy) -> Result<(), Failure> {
         self.put_copies(vec![copy])?.remove(0)
     }
 
     /// Stores many downloaded copies in one transaction, with what each passes over; each replaces any earlier one.
     /// Forgets that they are on their way. Blocking.
-    pub(crate) fn put_copies(
-        &self,
-        copies: Vec<StoredCopy>,
-    ) -> Result<Vec<Result<(), CatalogueError>>, CatalogueError> {
+    pub(crate) fn put_copies(&self, copies: Vec<StoredCopy>) -> Result<Vec<Result<(), Failure>>, Failure> {
         let write = self.tables.begin()?;
         let mut results = Vec::with_capacity(copies.len());
         let mut entries = Vec::with_capacity(copies.len());
@@ -54,11 +48,8 @@ impl Catalogue {
         for (mut copy, (is_placed, passed_over)) in copies.into_iter().zip(placed) {
             let name = &copy.entry.record.name;
             let is_removed = !is_placed && self.is_placing(name); // meanwhile
-            let may_hold = if is_removed {
-                Err(CatalogueError::Overtaken(name.clone()))
-            } else {
-                self.may_put(&copy.entry.record, passed_over)
-            };
+            let may_hold =
+                if is_removed { Err(overtaken(name)) } else { self.may_put(&copy.entry.record, passed_over) };
             if let Err(error) = may_hold {
                 results.push(Err(error));
                 continue;
@@ -95,7 +86,7 @@ impl Catalogue {
         &self,
         name: &FileName,
         change: impl FnOnce(&mut Entry) -> bool,
-    ) -> Result<Option<Arc<Entry>>, CatalogueError> {
+    ) -> Result<Option<Arc<Entry>>, Failure> {
         let write = self.tables.begin()?;
         let Some(known) = self.get(name) else { return Ok(None) };
         let mut entry = Entry::clone(&known);
@@ -109,7 +100,7 @@ impl Catalogue {
 
     /// Records, in one transaction, later versions of files held here; returns the entries that are newly
     /// outdated. Blocking.
-    pub(crate) fn note_newer(&self, records: &[VerifiedRecord]) -> Result<Vec<Arc<Entry>>, CatalogueError> {
+    pub(crate) fn note_newer(&self, records: &[VerifiedRecord]) -> Result<Vec<Arc<Entry>>, Failure> {
         let write = self.tables.begin()?;
         let mut outdated: HashMap<FileName, Entry> = HashMap::new();
         for record in records {
@@ -132,18 +123,18 @@ impl Catalogue {
 
     /// The last entries of the copies of `name` that were dropped, deregistered, or replaced by a copy of another
     /// origin's file; one for each origin. A damaged one is left out.
-    pub(crate) fn floors(&self, name: &FileName) -> Result<Vec<Entry>, CatalogueError> {
+    pub(crate) fn floors(&self, name: &FileName) -> Result<Vec<Entry>, Failure> {
         let range = (name.as_str(), &[0; 32])..=(name.as_str(), &[u8::MAX; 32]);
         self.tables.rows(FLOORS, range, usize::MAX, |_, floor| floor.value())
     }
 
     /// The last entry of a copy of `name` from `origin`, if it is held no more.
-    pub(crate) fn floor(&self, name: &FileName, origin: &NodeId) -> Result<Option<Entry>, CatalogueError> {
+    pub(crate) fn floor(&self, name: &FileName, origin: &NodeId) -> Result<Option<Entry>, Failure> {
         self.tables.row(FLOORS, (name.as_str(), origin.as_bytes()))
     }
 
     /// Completes the entry of a new copy with what is known of the file: a later version, and where its origin is.
-    pub(super) fn complete(&self, write: &Write<'_>, copy: &mut StoredCopy) -> Result<(), CatalogueError> {
+    pub(super) fn complete(&self, write: &Write<'_>, copy: &mut StoredCopy) -> Result<(), Failure> {
         let entry = &mut copy.entry;
         let held = self.entry(&entry.record.name)?;
         let floor = self.floor(&entry.record.name, &entry.record.origin)?;

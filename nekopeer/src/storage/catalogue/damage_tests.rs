@@ -14,7 +14,7 @@ const SEEDS: u64 = 40;
 const ENTRIES: u64 = 60;
 
 /// Opens the catalogue, and does what a peer does with it.
-fn use_it(folder: &DataFolder) -> Result<(), CatalogueError> {
+fn use_it(folder: &DataFolder) -> Result<(), Failure> {
     let catalogue = Catalogue::open(folder.path(), identity())?;
     catalogue.settle_all()?;
     let (mut start, mut first) = (PageStart::default(), None);

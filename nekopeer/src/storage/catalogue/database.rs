@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use nekoproto::{FileName, NodeId, only_own};
+use nekoproto::{FileName, NodeId, Remedy, only_own};
 use parking_lot::{ReentrantMutex, RwLock};
 use redb::{
     Database, DatabaseError, Error, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable,
@@ -23,7 +23,7 @@ use tempfile::NamedTempFile;
 
 use super::{
     Entry,
-    error::CatalogueError,
+    error::{damaged, database},
     guard::{Guarded, guarded, guarded_part},
     reader::READERS,
     row::{Definition, TableRow},
@@ -31,7 +31,7 @@ use super::{
     untold::{UNTOLD, Untold},
     write::{Write, Writing},
 };
-use crate::storage::partial::adopt;
+use crate::{failure::Failure, storage::partial::adopt};
 
 /// Size of the database's page cache in bytes.
 const CACHE_BYTES: usize = 4 * 1024 * 1024;
@@ -74,7 +74,7 @@ pub(super) struct Committed {
 
 impl Tables {
     /// Opens the database in the file `path`, or creates it.
-    pub(super) fn open(path: &Path, node: NodeId) -> Result<Self, CatalogueError> {
+    pub(super) fn open(path: &Path, node: NodeId) -> Result<Self, Failure> {
         let live = Self {
             path: path.to_owned(),
             node,
@@ -94,7 +94,7 @@ impl Tables {
 
     /// Begins a transaction when none is in progress: what is read from then on stays true until its result is
     /// visible. Opens a failed database again.
-    pub(super) fn begin(&self) -> Result<Write<'_>, CatalogueError> {
+    pub(super) fn begin(&self) -> Result<Write<'_>, Failure> {
         let writing = self.database.lock();
         let mut begun = begin_write(&writing);
         if let Err(error) = begun {
@@ -107,7 +107,7 @@ impl Tables {
     }
 
     /// Makes a transaction durable, then visible.
-    pub(super) fn commit(&self, write: Write<'_>) -> Result<(), CatalogueError> {
+    pub(super) fn commit(&self, write: Write<'_>) -> Result<(), Failure> {
         let writing = write.commit()?;
         let database = writing.borrow();
         self.show(database.as_ref()).map_err(|error| self.failed(error))
@@ -115,7 +115,7 @@ impl Tables {
 
     /// Does `work` with what was committed last; once more, if the database had failed and could be opened again.
     /// `work` returns nothing that redb lent it.
-    pub(super) fn read<T>(&self, work: impl Fn(&Committed) -> Result<T, Error>) -> Result<T, CatalogueError> {
+    pub(super) fn read<T>(&self, work: impl Fn(&Committed) -> Result<T, Error>) -> Result<T, Failure> {
         let read = || {
             let committed = self.committed.read().clone();
             let committed = committed.ok_or(Error::DatabaseClosed)?;
@@ -133,7 +133,7 @@ impl Tables {
     }
 
     /// Opens the file, after closing it if it is open, and shows what is in it.
-    fn open_file(&self) -> Result<(), CatalogueError> {
+    fn open_file(&self) -> Result<(), Failure> {
         let writing = self.database.lock();
         drop(writing.take()); // the file is unlocked
         self.examine()?;
@@ -149,12 +149,12 @@ impl Tables {
     }
 
     /// Whether the file may be the catalogue.
-    fn examine(&self) -> Result<(), CatalogueError> {
+    fn examine(&self) -> Result<(), Failure> {
         let found =
             fs::symlink_metadata(&self.path).map_err(|error| self.failed(StorageError::from(error)))?;
         match (found.is_file(), found.len()) {
-            (false, _) => Err(CatalogueError::damaged(&self.path, "it is no file")),
-            (true, 0) => Err(CatalogueError::damaged(&self.path, "it is empty")),
+            (false, _) => Err(damaged(&self.path, "it is no file")),
+            (true, 0) => Err(damaged(&self.path, "it is empty")),
             (true, _) => Ok(only_own(&self.path, &found)?),
         }
     }
@@ -179,23 +179,33 @@ impl Tables {
         committed.map(drop)
     }
 
-    fn failed(&self, error: impl Into<Error>) -> CatalogueError {
-        CatalogueError::database(&self.path, error)
+    fn failed(&self, error: impl Into<Error>) -> Failure {
+        database(&self.path, error)
     }
 }
 
 impl Write<'_> {
     /// Whether this is to be committed: a new database, or one of the format before.
-    fn prepare(&self, node: NodeId) -> Result<bool, CatalogueError> {
-        let path = || self.path.to_owned();
+    fn prepare(&self, node: NodeId) -> Result<bool, Failure> {
+        let path = self.path.display();
         let meta = |key| self.with(META, |table| Ok(table.get(key)?.map(|found| found.value().to_vec())));
         if meta("node")?.is_some_and(|found| found != node.as_bytes()) {
-            return Err(CatalogueError::OtherIdentity(path()));
+            return Err(Failure::new(format!(
+                "the catalogue {path} belongs to another key than peer.key: restore both from the same copy, or move the \
+                 catalogue away"
+            )));
         }
         match meta("schema")?.map(|found| found.try_into().map_or(0, u64::from_le_bytes)) {
             Some(SCHEMA) => return Ok(false),
             Some(SCHEMA_BEFORE) => self.rewrite()?,
-            Some(found) => return Err(CatalogueError::OtherFormat { path: path(), found, known: SCHEMA }),
+            Some(found) => {
+                let message = format!(
+                    "the catalogue {path} has format {found}, and this nekopeer reads format {SCHEMA}: use the nekopeer that \
+                     wrote it, or move it away and run nekopeer repair, which rebuilds it from the files and from what \
+                     indexers know"
+                );
+                return Err(Failure::new(message).remedied(Remedy::DataDir));
+            }
             None => self.with(FILES, |_| Ok(())).and_then(|()| self.with(UNTOLD, |_| Ok(())))?,
         }
         self.put(META, [("node", &node.as_bytes()[..]), ("schema", &SCHEMA.to_le_bytes()[..])])?;
@@ -204,7 +214,7 @@ impl Write<'_> {
 
     /// Brings what is in [`SCHEMA_BEFORE`] to the present format: makes the index from the entries, in place of the tables
     /// that were indexes, adds the field that readers lack, and moves the partial files that were noted to their folder.
-    fn rewrite(&self) -> Result<(), CatalogueError> {
+    fn rewrite(&self) -> Result<(), Failure> {
         let rewritten = guarded(|| {
             let (files, mut index) =
                 (self.transaction.open_table(FILES)?, self.transaction.open_table(INDEX)?);
@@ -232,7 +242,7 @@ impl Write<'_> {
             }
             Ok::<(), Error>(())
         });
-        rewritten.map_err(|error| CatalogueError::database(self.path, error))
+        rewritten.map_err(|error| database(self.path, error))
     }
 }
 

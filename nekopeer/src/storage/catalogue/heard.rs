@@ -2,8 +2,8 @@
 
 use nekoproto::{FileName, NodeId};
 
-use super::{Catalogue, CatalogueError, or_report, schema::HEARD};
-use crate::state::readers::Heard;
+use super::{Catalogue, or_report, schema::HEARD};
+use crate::{failure::Failure, state::readers::Heard};
 
 impl Catalogue {
     /// Those that are stored; what is damaged is left out. Blocking.
@@ -15,7 +15,7 @@ impl Catalogue {
     }
 
     /// Stores these in place of those before. Blocking.
-    pub(crate) fn set_heard(&self, heard: &Heard) -> Result<(), CatalogueError> {
+    pub(crate) fn set_heard(&self, heard: &Heard) -> Result<(), Failure> {
         let write = self.tables.begin()?;
         write.with(HEARD, |table| table.retain(|_, _| false))?;
         let rows = heard.iter().map(|((name, node), known)| ((name.as_str(), node.as_bytes()), Some(*known)));

@@ -41,7 +41,6 @@ use nekoproto::{ContentHash, FileName, Identity, Manifest, ManifestHash, Record}
 use parking_lot::{Condvar, Mutex};
 use redb::ReadableTableMetadata;
 
-pub use self::error::CatalogueError;
 use self::{
     database::Tables,
     row::{half, kind},
@@ -50,6 +49,7 @@ use self::{
 };
 pub(crate) use self::{
     entry::{Entry, PassedOver, StoredCopy, Why},
+    error::overtaken,
     peek::names_in,
     placing::ToPlace,
     publish::{Draft, Published},
@@ -60,6 +60,7 @@ pub(crate) use self::{
     versions::{EarlierVersion, lent::Lent},
     withdraw::{Gone, WITHDRAWALS_MAX, Withdrawal},
 };
+use crate::failure::Failure;
 
 /// Name of the database's file in the data folder.
 pub(crate) const FILE: &str = "catalogue.redb";
@@ -71,7 +72,7 @@ const SAME_BYTES_MAX: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Page {
     /// The entries, and an error for each that is damaged.
-    pub(crate) entries: Vec<Result<Entry, CatalogueError>>,
+    pub(crate) entries: Vec<Result<Entry, Failure>>,
     /// Where the next page begins, if there may be one.
     pub(crate) next: Option<PageStart>,
 }
@@ -97,7 +98,7 @@ pub(crate) struct Catalogue {
 
 impl Catalogue {
     /// Opens the catalogue in `folder`, or creates an empty one. Blocking.
-    pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, CatalogueError> {
+    pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, Failure> {
         let tables = Tables::open(&folder.join(FILE), identity.id())?;
         let (noted, placing, placed) = Default::default();
         let (packs, data_dir) = (folder.join(versions::FOLDER), folder.to_owned());
@@ -111,17 +112,17 @@ impl Catalogue {
     }
 
     /// The entry of `name`. A name that was withdrawn here has none: see [`stated`](Self::stated).
-    pub(crate) fn entry(&self, name: &FileName) -> Result<Option<Arc<Entry>>, CatalogueError> {
+    pub(crate) fn entry(&self, name: &FileName) -> Result<Option<Arc<Entry>>, Failure> {
         Ok(self.tables.get(name.as_str())?.filter(|entry| !entry.record.is_withdrawal()).map(Arc::new))
     }
 
-    pub(crate) fn len(&self) -> Result<usize, CatalogueError> {
+    pub(crate) fn len(&self) -> Result<usize, Failure> {
         let len = self.tables.read(|committed| Ok(committed.files.len()?))?;
         Ok(usize::try_from(len).unwrap_or(usize::MAX))
     }
 
     /// At most `limit` entries from `start` on, by name; a page may be empty although there are more. Blocking.
-    pub(crate) fn page(&self, start: &PageStart, limit: usize) -> Result<Page, CatalogueError> {
+    pub(crate) fn page(&self, start: &PageStart, limit: usize) -> Result<Page, Failure> {
         let after = (start.0.as_deref().map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         let checked = |name: &str, row| Some((name.to_owned(), self.tables.checked(name, row)));
         let rows = self.tables.rows(FILES, after, limit, |name, row| checked(name, row.value()))?;
@@ -133,13 +134,13 @@ impl Catalogue {
     }
 
     /// At most `max` names, those after `last` in the order of their text; from the first if that is empty. Blocking.
-    pub(crate) fn names_after(&self, last: &str, max: usize) -> Result<Vec<FileName>, CatalogueError> {
+    pub(crate) fn names_after(&self, last: &str, max: usize) -> Result<Vec<FileName>, Failure> {
         let after = (Bound::Excluded(last), Bound::Unbounded);
         self.tables.rows(FILES, after, max, |name, _| FileName::new(name).ok())
     }
 
     /// At most `max` names below `folder`, by name.
-    pub(crate) fn names_below(&self, folder: &FileName, max: usize) -> Result<Vec<FileName>, CatalogueError> {
+    pub(crate) fn names_below(&self, folder: &FileName, max: usize) -> Result<Vec<FileName>, Failure> {
         let below = format!("{folder}/");
         let mut names = self.names_after(&below, max)?;
         names.retain(|name| name.as_str().starts_with(&below));
@@ -190,7 +191,7 @@ impl Catalogue {
 
     /// The encoded manifest of `entry`: that of a file of one chunk follows from its record, and is not stored.
     /// Blocking.
-    pub(crate) fn manifest_of(&self, entry: &Entry) -> Result<Option<Vec<u8>>, CatalogueError> {
+    pub(crate) fn manifest_of(&self, entry: &Entry) -> Result<Option<Vec<u8>>, Failure> {
         match Manifest::implied_by(&entry.record) {
             Some((_, encoded)) => Ok(Some(encoded)),
             None => self.tables.value(MANIFESTS, entry.record.manifest.as_bytes(), <[u8]>::to_vec),
@@ -198,14 +199,14 @@ impl Catalogue {
     }
 
     /// The outboard of the file whose manifest has this hash. None is kept for small files. Blocking.
-    pub(crate) fn outboard(&self, hash: &ManifestHash) -> Result<Option<Vec<u8>>, CatalogueError> {
+    pub(crate) fn outboard(&self, hash: &ManifestHash) -> Result<Option<Vec<u8>>, Failure> {
         self.tables.value(OUTBOARDS, hash.as_bytes(), <[u8]>::to_vec)
     }
 
     /// Removes `name`, also a damaged entry; its version counter stays, or what is known of a copy. Whether there was
     /// one. Blocking.
     #[cfg(test)]
-    pub(crate) fn remove(&self, name: &FileName) -> Result<bool, CatalogueError> {
+    pub(crate) fn remove(&self, name: &FileName) -> Result<bool, Failure> {
         self.remove_if(name, |_| true)
     }
 
@@ -216,7 +217,7 @@ impl Catalogue {
         &self,
         name: &FileName,
         is_it: impl FnOnce(Option<&Entry>) -> bool,
-    ) -> Result<bool, CatalogueError> {
+    ) -> Result<bool, Failure> {
         let write = self.tables.begin()?;
         let entry = self.get(name);
         let is_removed = self.forget_entry(&write, name, entry.as_deref())? && is_it(entry.as_deref());
@@ -237,7 +238,7 @@ impl PageStart {
 }
 
 /// What was found. That it cannot be read is reported, and counts as nothing.
-fn or_report<T: Default>(found: Result<T, CatalogueError>, what: &str) -> T {
+fn or_report<T: Default>(found: Result<T, Failure>, what: &str) -> T {
     found.inspect_err(|error| tracing::error!(%error, "{what}")).unwrap_or_default()
 }
 

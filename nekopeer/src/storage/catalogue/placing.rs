@@ -11,7 +11,8 @@ use nekoproto::{FileName, Record};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Catalogue, CatalogueError, Entry, PassedOver, StoredCopy,
+    Catalogue, Entry, PassedOver, StoredCopy,
+    error::overtaken,
     schema::{PASSING, PIPED, PLACING},
     write::Write,
 };
@@ -20,6 +21,7 @@ use crate::{
         stamp::{Stamp, open_file},
         whole::hash_of,
     },
+    failure::Failure,
     storage::{partial::partial_paths, place::keep_at},
 };
 
@@ -47,7 +49,7 @@ impl Catalogue {
     pub(crate) fn place<'a>(
         &self,
         copies: impl Iterator<Item = ToPlace<'a>>,
-    ) -> Result<Placing<'_>, CatalogueError> {
+    ) -> Result<Placing<'_>, Failure> {
         let name = |to_place: &ToPlace<'a>| &to_place.copy.entry.record.name;
         let mut copies: Vec<ToPlace<'_>> = copies.collect();
         // Before it is asked who still wants them: whoever ended one then waits in `settle` for what is on its way.
@@ -87,7 +89,7 @@ impl Catalogue {
     /// Ends what was interrupted in the placing of `name`: a copy that reached its place is catalogued, any other is
     /// forgotten. The name must not be in use; what a dropped download still moves is waited for. Returns the entry of a
     /// copy that is catalogued now. Blocking.
-    pub(crate) fn settle(&self, name: &FileName) -> Result<Option<Entry>, CatalogueError> {
+    pub(crate) fn settle(&self, name: &FileName) -> Result<Option<Entry>, Failure> {
         let _settling = self.marked(HashSet::from([name.clone()]));
         let copy = self.tables.value(PLACING, name.as_str(), StoredCopy::of)?.flatten();
         let Some(copy) = copy else { return Ok(None) };
@@ -132,20 +134,20 @@ impl Catalogue {
 
     /// Notes that a file with this stamp, from a pipe, will be moved to the place of `name`: if the process ends before it
     /// is published, it is known to be this peer's, and may be replaced. Blocking.
-    pub(crate) fn note_piped(&self, name: &FileName, stamp: Stamp) -> Result<(), CatalogueError> {
+    pub(crate) fn note_piped(&self, name: &FileName, stamp: Stamp) -> Result<(), Failure> {
         let write = self.tables.begin()?;
         write.put(PIPED, [(name.as_str(), Some(stamp))])?;
         self.tables.commit(write)
     }
 
     /// Whether the file with the stamp `there`, in the place of `name`, came from a pipe and was not published. Blocking.
-    pub(crate) fn is_piped(&self, name: &FileName, there: Option<Stamp>) -> Result<bool, CatalogueError> {
+    pub(crate) fn is_piped(&self, name: &FileName, there: Option<Stamp>) -> Result<bool, Failure> {
         let noted = self.tables.row(PIPED, name.as_str())?;
         Ok(noted.zip(there).is_some_and(|(noted, there)| noted.is_moved_to(&there)))
     }
 
     /// Ends all that the last process left. Blocking.
-    pub(crate) fn settle_all(&self) -> Result<(), CatalogueError> {
+    pub(crate) fn settle_all(&self) -> Result<(), Failure> {
         let placing = self.tables.rows(PLACING, .., usize::MAX, |name, _| FileName::new(name).ok())?;
         placing.iter().try_for_each(|name| self.settle(name).map(drop))?;
         // What is kept belongs to a catalogue that may come back.
@@ -166,7 +168,7 @@ impl Write<'_> {
     pub(super) fn end_placing<'a>(
         &self,
         names: impl Iterator<Item = &'a FileName> + Clone,
-    ) -> Result<Vec<(bool, Option<PassedOver>)>, CatalogueError> {
+    ) -> Result<Vec<(bool, Option<PassedOver>)>, Failure> {
         let passing = self.take(PASSING, names.clone().map(FileName::as_str), |passed| passed.value())?;
         let placing = self.take(PLACING, names.map(FileName::as_str), |_| ())?;
         Ok(placing.iter().map(Option::is_some).zip(passing.into_iter().map(Option::flatten)).collect())
@@ -191,8 +193,8 @@ fn is_still(entry: &Entry, path: &Path, there: &Stamp) -> bool {
 
 impl Placing<'_> {
     /// Whether the copy of this name is to be moved to its place.
-    pub(crate) fn check(&self, name: &FileName) -> Result<(), CatalogueError> {
-        if self.names.contains(name) { Ok(()) } else { Err(CatalogueError::Overtaken(name.clone())) }
+    pub(crate) fn check(&self, name: &FileName) -> Result<(), Failure> {
+        if self.names.contains(name) { Ok(()) } else { Err(overtaken(name)) }
     }
 
     fn release(&mut self, name: &FileName) {

@@ -9,16 +9,19 @@ use rayon::{
 };
 
 use super::{
-    Catalogue, CatalogueError, Entry,
+    Catalogue, Entry,
+    error::{overtaken, versions_used_up},
     numbering::{Known, Numbered, Substance},
     schema::{AVERAGES, PIPED, VERSIONS},
-    untold::UNTOLD,
-    untold::Untold,
+    untold::{UNTOLD, Untold},
     write::Write,
 };
-use crate::content::{
-    chunker::Chunked,
-    stamp::{Stamp, now_ns},
+use crate::{
+    content::{
+        chunker::Chunked,
+        stamp::{Stamp, now_ns},
+    },
+    failure::{Failure, Reason},
 };
 
 /// Threads that only sign: in the pool that hashes, a signature would wait for a file, and whatever writes for it.
@@ -76,40 +79,44 @@ pub(super) enum NextRecord {
 
 impl Catalogue {
     /// Whether `name` may be published here: it is not a copy of another origin's file.
-    pub(crate) fn may_publish(&self, name: &FileName) -> Result<(), CatalogueError> {
+    pub(crate) fn may_publish(&self, name: &FileName) -> Result<(), Failure> {
         match self.entry(name)?.filter(|known| !self.is_own(known)) {
             Some(other) => {
-                Err(CatalogueError::CopyOfOther { name: name.clone(), origin: other.record.origin })
+                let origin = other.record.origin.short();
+                let help = "share it under another name, or unshare the copy first";
+                let message = format!("{name} is this peer's copy of a file of origin {origin}: {help}");
+                Err(Failure::conflict(message).because(Reason::CopyOfOther))
             }
             None => Ok(()),
         }
     }
 
     /// The average chunk length in bytes of the last version of `name` published here, if any. Blocking.
-    pub(crate) fn last_average(&self, name: &FileName) -> Result<Option<u32>, CatalogueError> {
+    pub(crate) fn last_average(&self, name: &FileName) -> Result<Option<u32>, Failure> {
         self.tables.value(AVERAGES, name.as_str(), |average| average)
     }
 
     /// Gives each draft its version, signs them on all cores, and stores all in one transaction. New versions
     /// are pending. A draft that cannot be published has its error as its result; the others are stored. One whose
     /// file was changed since it was read gets no number: what is there now may have been published already. Blocking.
-    pub(crate) fn publish(
-        &self,
-        drafts: Vec<Draft>,
-    ) -> Result<Vec<Result<Published, CatalogueError>>, CatalogueError> {
+    pub(crate) fn publish(&self, drafts: Vec<Draft>) -> Result<Vec<Result<Published, Failure>>, Failure> {
         let write = self.tables.begin()?;
         let mut names = HashSet::with_capacity(drafts.len());
         let next = drafts.iter().map(|draft| match names.insert(&draft.name) {
-            true if draft.is_outdated() => Err(CatalogueError::ChangedSince(draft.path.clone())),
+            true if draft.is_outdated() => {
+                let what = "was changed while it was shared: share it again when it is complete";
+                let message = format!("{} {what}", draft.path.display());
+                Err(Failure::new(message).because(Reason::ChangedSince))
+            }
             true => self.next_record(draft),
-            false => Err(CatalogueError::Overtaken(draft.name.clone())), // by the draft before
+            false => Err(overtaken(&draft.name)), // by the draft before
         });
         let next = next.collect::<Vec<_>>();
-        let sign = |next: Result<NextRecord, CatalogueError>| match next? {
+        let sign = |next: Result<NextRecord, Failure>| match next? {
             NextRecord::Same(record) => Ok(Published::Unchanged(record)),
             NextRecord::New(record) => Ok(Published::New(record.sign(&self.identity)?)),
         };
-        let results: Vec<Result<Published, CatalogueError>> = match &*SIGNERS {
+        let results: Vec<Result<Published, Failure>> = match &*SIGNERS {
             Some(signers) => signers.install(|| next.into_par_iter().map(sign).collect()),
             None => next.into_iter().map(sign).collect(),
         };
@@ -131,12 +138,12 @@ impl Catalogue {
         Ok(results)
     }
 
-    pub(super) fn next_record(&self, draft: &Draft) -> Result<NextRecord, CatalogueError> {
+    pub(super) fn next_record(&self, draft: &Draft) -> Result<NextRecord, Failure> {
         let Draft { name, chunked, policy, known, is_named, .. } = draft;
         self.may_publish(name)?;
         let entry = self.get_stated(name);
         if !is_named && entry.as_ref().is_some_and(|entry| entry.is_unshared()) {
-            return Err(CatalogueError::Overtaken(name.clone())); // while it was read
+            return Err(overtaken(name)); // while it was read
         }
         let substance =
             Substance { content: chunked.content, manifest: chunked.manifest_hash, policy: *policy };
@@ -159,7 +166,7 @@ impl Catalogue {
                 policy: *policy,
                 published_ms: u64::try_from(now_ns() / 1_000_000).unwrap_or_default(),
             })),
-            Numbered::UsedUp => Err(CatalogueError::VersionsUsedUp(name.clone())),
+            Numbered::UsedUp => Err(versions_used_up(name)),
         }
     }
 
@@ -169,7 +176,7 @@ impl Catalogue {
     pub(crate) fn renumber(
         &self,
         above: &[VerifiedRecord],
-    ) -> Result<Vec<(Version, VerifiedRecord)>, CatalogueError> {
+    ) -> Result<Vec<(Version, VerifiedRecord)>, Failure> {
         let write = self.tables.begin()?;
         let (mut records, mut entries) = (Vec::new(), Vec::new());
         for seen in above {
@@ -194,19 +201,19 @@ impl Catalogue {
         &self,
         entry: &Entry,
         seen: Option<Version>,
-    ) -> Result<Option<Version>, CatalogueError> {
+    ) -> Result<Option<Version>, Failure> {
         let newest = entry.newest.as_ref().map(|newest| newest.version);
         let last = self.last_number(&entry.record.name)?.max(self.above()?).max(newest).max(seen);
         Ok(last.max(Some(entry.record.version)).and_then(Version::next))
     }
 
-    fn last_number(&self, name: &FileName) -> Result<Option<Version>, CatalogueError> {
+    fn last_number(&self, name: &FileName) -> Result<Option<Version>, Failure> {
         Ok(self.tables.value(VERSIONS, name.as_str(), Version::new)?.flatten())
     }
 
     /// Takes over `records`, which this key published elsewhere, as the versions of the same bytes here;
     /// returns those that it took. Blocking.
-    pub(crate) fn adopt(&self, records: &[VerifiedRecord]) -> Result<Vec<VerifiedRecord>, CatalogueError> {
+    pub(crate) fn adopt(&self, records: &[VerifiedRecord]) -> Result<Vec<VerifiedRecord>, Failure> {
         let write = self.tables.begin()?;
         let (mut adopted, mut entries) = (Vec::new(), Vec::new());
         for record in records {
@@ -233,7 +240,7 @@ impl Catalogue {
         path: PathBuf,
         stamp: Stamp,
         hashed_at_ns: i128,
-    ) -> Result<(), CatalogueError> {
+    ) -> Result<(), Failure> {
         let name = &seen.record.name;
         let restamp = |now: &mut Entry| {
             let is_seen = !self.is_placing(name) && *now == *seen;
@@ -253,7 +260,7 @@ impl Catalogue {
         write: Write<'_>,
         new: Vec<Entry>,
         others: Vec<Entry>,
-    ) -> Result<(), CatalogueError> {
+    ) -> Result<(), Failure> {
         for Entry { record, .. } in &others {
             if self.tables.untold(&record.name)?.is_some_and(|row| !row.is_of(record)) {
                 write.remove(UNTOLD, [record.name.as_str()])?;

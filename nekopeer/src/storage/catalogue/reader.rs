@@ -6,12 +6,12 @@ use nekoproto::{FileName, NodeId, Record, Version};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Catalogue, CatalogueError,
+    Catalogue,
     entry::PassedOver,
     row::{Definition, TableRow},
     write::Write,
 };
-use crate::state::freshness::OnStale;
+use crate::{failure::Failure, state::freshness::OnStale};
 
 /// Name -> what the reader here wants of it.
 pub(super) const READERS: Definition<&str, TableRow<ReaderState>> = Definition::new("readers");
@@ -112,7 +112,7 @@ impl ReaderState {
 }
 
 impl Catalogue {
-    pub(crate) fn reader(&self, name: &FileName) -> Result<ReaderState, CatalogueError> {
+    pub(crate) fn reader(&self, name: &FileName) -> Result<ReaderState, Failure> {
         Ok(self.tables.row(READERS, name.as_str())?.unwrap_or_default())
     }
 
@@ -121,7 +121,7 @@ impl Catalogue {
         &self,
         names: impl IntoIterator<Item = &'a FileName>,
         change: impl FnMut(&mut ReaderState),
-    ) -> Result<(), CatalogueError> {
+    ) -> Result<(), Failure> {
         let write = self.tables.begin()?;
         if self.write_readers(&write, names, change)? { self.tables.commit(write) } else { Ok(()) }
     }
@@ -132,7 +132,7 @@ impl Catalogue {
         write: &Write<'_>,
         names: impl IntoIterator<Item = &'a FileName>,
         mut change: impl FnMut(&mut ReaderState),
-    ) -> Result<bool, CatalogueError> {
+    ) -> Result<bool, Failure> {
         let mut rows = Vec::new();
         for name in names {
             let before = self.reader(name)?;

@@ -3,10 +3,13 @@
 use nekoproto::{FileName, Version};
 
 use super::{
-    Catalogue, CatalogueError, Entry,
+    Catalogue, Entry,
     schema::{AVERAGES, META},
 };
-use crate::content::{chunker::Chunked, stamp::now_ns};
+use crate::{
+    content::{chunker::Chunked, stamp::now_ns},
+    failure::Failure,
+};
 
 /// The key of [`META`] that says that a catalogue was lost before this one.
 pub(super) const LOST: &str = "lost";
@@ -32,7 +35,7 @@ impl Catalogue {
         files: Vec<Restored>,
         versions: &[(FileName, Version)],
         floors: &[Entry],
-    ) -> Result<(), CatalogueError> {
+    ) -> Result<(), Failure> {
         let write = self.tables.begin()?;
         write.use_up(versions.iter().map(|(name, version)| (name, *version)))?;
         floors.iter().try_for_each(|floor| write.put_floor(floor.clone()))?;
@@ -53,14 +56,17 @@ impl Catalogue {
     /// From now on every new number is above the seconds since 1970: the names may have been published before, also later
     /// than is known, but not once a second. So that needs a clock that goes right: not one that stands at 1970 because
     /// the machine has lost the time. Blocking.
-    pub(crate) fn number_above_all(&self) -> Result<(), CatalogueError> {
+    pub(crate) fn number_above_all(&self) -> Result<(), Failure> {
         self.number_above(u64::try_from(now_ns() / 1_000_000_000).unwrap_or_default())
     }
 
     /// The same, where so many seconds passed since 1970.
-    pub(super) fn number_above(&self, seconds: u64) -> Result<(), CatalogueError> {
+    pub(super) fn number_above(&self, seconds: u64) -> Result<(), Failure> {
         if seconds < FIRST_NUMBERS_S {
-            return Err(CatalogueError::ClockNotSet);
+            return Err(Failure::new(
+                "the clock of this machine stands before 2026, and the numbers of new versions follow it: set it, then run \
+                 this again",
+            ));
         }
         let write = self.tables.begin()?;
         write.put(META, [(ABOVE, seconds.to_be_bytes().as_slice())])?;
@@ -68,20 +74,20 @@ impl Catalogue {
     }
 
     /// The last number that may have been used for any name; see [`number_above_all`](Self::number_above_all).
-    pub(super) fn above(&self) -> Result<Option<Version>, CatalogueError> {
+    pub(super) fn above(&self) -> Result<Option<Version>, Failure> {
         let bytes = self.tables.value(META, ABOVE, |bytes| bytes.first_chunk().copied())?;
         Ok(bytes.flatten().and_then(|bytes| Version::new(u64::from_be_bytes(bytes))))
     }
 
     /// Notes whether an earlier catalogue was lost, and nothing was brought back yet. Blocking.
-    pub(crate) fn set_lost(&self, is_lost: bool) -> Result<(), CatalogueError> {
+    pub(crate) fn set_lost(&self, is_lost: bool) -> Result<(), Failure> {
         let write = self.tables.begin()?;
         if is_lost { write.put(META, [(LOST, [].as_slice())]) } else { write.remove(META, [LOST]) }?;
         self.tables.commit(write)
     }
 
     /// Whether an earlier catalogue was lost, and nothing was brought back yet. Blocking.
-    pub(crate) fn is_lost(&self) -> Result<bool, CatalogueError> {
+    pub(crate) fn is_lost(&self) -> Result<bool, Failure> {
         Ok(self.tables.value(META, LOST, |_| ())?.is_some())
     }
 }

@@ -12,13 +12,15 @@ use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use super::{
-    CatalogueError, Entry, FILE,
+    Entry, FILE,
     database::Tables,
+    error::{damaged, database},
     guard::{guarded, guarded_part},
     restore::LOST,
     row::Definition,
     schema::{FILES, FLOORS, META, VERSIONS},
 };
+use crate::failure::{Failure, Reason};
 
 /// Damaged catalogues that are kept aside.
 const ASIDE_MAX: u32 = 1000;
@@ -51,9 +53,9 @@ pub(crate) struct Salvaged {
 
 /// Examines every page of the catalogue in `folder`, which is locked and in which no peer runs. Moves a damaged one
 /// aside and reads what it can of it. Blocking.
-pub(crate) fn examine(folder: &Path, node: NodeId) -> Result<(Examined, Salvaged), CatalogueError> {
+pub(crate) fn examine(folder: &Path, node: NodeId) -> Result<(Examined, Salvaged), Failure> {
     let path = folder.join(FILE);
-    let failed = |error: io::Error| CatalogueError::database(&path, error);
+    let failed = |error: io::Error| database(&path, error);
     let found = fs::symlink_metadata(&path);
     if found.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Ok((Examined::Missing, salvage_earlier(&path, node)));
@@ -75,10 +77,10 @@ pub(crate) fn examine(folder: &Path, node: NodeId) -> Result<(Examined, Salvaged
 }
 
 /// What is damaged, if this error says that something is.
-fn damage(error: CatalogueError) -> Result<String, CatalogueError> {
-    match error {
-        CatalogueError::Damaged { what, .. } => Ok(what),
-        CatalogueError::DamagedEntry { .. } => Ok(error.to_string()),
+fn damage(error: Failure) -> Result<String, Failure> {
+    match error.reason {
+        Reason::Damaged(what) => Ok(what),
+        Reason::DamagedEntry => Ok(error.message),
         _ => Err(error),
     }
 }
@@ -88,7 +90,7 @@ fn damage(error: CatalogueError) -> Result<String, CatalogueError> {
 fn salvage_earlier(path: &Path, node: NodeId) -> Salvaged {
     let mut salvaged = Salvaged::default();
     if let Some(aside) = names_aside(path).take_while(|aside| aside.exists()).last() {
-        let copy = copy_of(&aside).map_err(|error| CatalogueError::database(&aside, error));
+        let copy = copy_of(&aside).map_err(|error| database(&aside, error));
         if let Err(error) = copy.and_then(|copy| read_all(copy.path(), node, &mut salvaged)) {
             let what = damage(error).unwrap_or_else(|error| error.to_string());
             tracing::warn!(what, path = %aside.display(), "not all can be read of the damaged catalogue");
@@ -98,7 +100,7 @@ fn salvage_earlier(path: &Path, node: NodeId) -> Salvaged {
 }
 
 /// Reads what can be read; whether it was begun because there was none.
-fn read_all(path: &Path, node: NodeId, salvaged: &mut Salvaged) -> Result<bool, CatalogueError> {
+fn read_all(path: &Path, node: NodeId, salvaged: &mut Salvaged) -> Result<bool, Failure> {
     let tables = Tables::open(path, node)?;
     let verify = |entry: &Entry| entry.record.to_signed().verify().is_ok();
     let (entries, entries_read) =
@@ -123,7 +125,7 @@ fn read_rows<K: redb::Key + 'static, V: Value + 'static, T>(
     tables: &Tables,
     table: Definition<K, V>,
     take: impl Fn(K::SelfType<'_>, AccessGuard<'_, V>) -> Option<T>,
-) -> (Vec<T>, Result<(), CatalogueError>) {
+) -> (Vec<T>, Result<(), Failure>) {
     let taken = RefCell::new(Vec::new());
     let read = |from_end| {
         tables.read(|committed| {
@@ -141,15 +143,15 @@ fn read_rows<K: redb::Key + 'static, V: Value + 'static, T>(
 }
 
 /// Whether all pages are what was written.
-fn check_pages(path: &Path) -> Result<(), CatalogueError> {
+fn check_pages(path: &Path) -> Result<(), Failure> {
     let whole = guarded(|| {
         let copy = copy_of(path)?;
         let mut database = guarded_part(|| Database::open(copy.path()))?;
         Ok::<_, redb::Error>(database.check_integrity()?)
     });
-    match whole.map_err(|error| CatalogueError::database(path, error))? {
+    match whole.map_err(|error| database(path, error))? {
         true => Ok(()),
-        false => Err(CatalogueError::damaged(path, "its checksums do not match")),
+        false => Err(damaged(path, "its checksums do not match")),
     }
 }
 

@@ -10,7 +10,6 @@ use redb::{AccessGuard, Value};
 use super::{
     database::Tables,
     entry::Entry,
-    error::CatalogueError,
     row::{Definition, Stored, TableRow},
     untold::Untold,
 };
@@ -19,23 +18,30 @@ use super::{
     row::kind,
     schema::{FILES, INDEX, MANIFESTS},
 };
+use crate::failure::{Failure, Reason};
 
 impl Tables {
-    pub(super) fn get(&self, name: &str) -> Result<Option<Entry>, CatalogueError> {
+    pub(super) fn get(&self, name: &str) -> Result<Option<Entry>, Failure> {
         let found = self.read(|committed| Ok(committed.files.get(name)?.map(|row| row.value())))?;
         found.map(|row| self.checked(name, row)).transpose()
     }
 
     /// The version of `name` that not every indexer has listed. A damaged row counts as none.
-    pub(super) fn untold(&self, name: &FileName) -> Result<Option<Untold>, CatalogueError> {
+    pub(super) fn untold(&self, name: &FileName) -> Result<Option<Untold>, Failure> {
         self.read(|committed| Ok(committed.untold.get(name.as_str())?.and_then(|row| row.value())))
     }
 
-    pub(super) fn checked(&self, name: &str, row: Option<Entry>) -> Result<Entry, CatalogueError> {
+    pub(super) fn checked(&self, name: &str, row: Option<Entry>) -> Result<Entry, Failure> {
         #[cfg(test)]
         self.rows_read.fetch_add(1, Ordering::Relaxed);
-        row.filter(|entry| entry.record.name.as_str() == name)
-            .ok_or_else(|| CatalogueError::DamagedEntry { path: self.path.clone(), name: name.to_owned() })
+        row.filter(|entry| entry.record.name.as_str() == name).ok_or_else(|| self.damaged_entry(name))
+    }
+
+    /// The entry of one name is not what was stored; nothing else is affected.
+    fn damaged_entry(&self, name: &str) -> Failure {
+        let (path, help) = (self.path.display(), format!("unshare {name}, then share or get it again"));
+        let message = format!("the entry of {name} in the catalogue {path} is damaged: {help}");
+        Failure::new(message).because(Reason::DamagedEntry)
     }
 
     /// What `take` makes of the value of one key.
@@ -44,7 +50,7 @@ impl Tables {
         table: Definition<K, V>,
         key: K::SelfType<'_>,
         take: impl Fn(V::SelfType<'_>) -> T,
-    ) -> Result<Option<T>, CatalogueError> {
+    ) -> Result<Option<T>, Failure> {
         self.read(|committed| {
             let Some(table) = committed.table(table)? else { return Ok(None) };
             Ok(table.get(&key)?.map(|found| take(found.value())))
@@ -56,7 +62,7 @@ impl Tables {
         &self,
         table: Definition<K, TableRow<V>>,
         key: K::SelfType<'_>,
-    ) -> Result<Option<V>, CatalogueError> {
+    ) -> Result<Option<V>, Failure> {
         Ok(self.value(table, key, |row| row)?.flatten())
     }
 
@@ -67,7 +73,7 @@ impl Tables {
         range: impl RangeBounds<K::SelfType<'k>> + Clone + 'k,
         limit: usize,
         take: impl Fn(K::SelfType<'_>, AccessGuard<'_, V>) -> Option<T>,
-    ) -> Result<Vec<T>, CatalogueError> {
+    ) -> Result<Vec<T>, Failure> {
         self.read(|committed| {
             let Some(table) = committed.table(table)? else { return Ok(Vec::new()) };
             let rows = table.range(range.clone())?;
@@ -86,7 +92,7 @@ impl Tables {
 
     /// Number of entries, of their keys by content, manifest and size, and of manifests.
     #[cfg(test)]
-    pub(super) fn counts(&self) -> Result<[usize; 5], CatalogueError> {
+    pub(super) fn counts(&self) -> Result<[usize; 5], Failure> {
         let keys = self.rows(INDEX, .., usize::MAX, |(kind, ..), _| Some(kind))?;
         let count = |kind| keys.iter().filter(|key| **key == kind).count();
         let files = self.rows(FILES, .., usize::MAX, |_, _| Some(()))?.len();

@@ -9,8 +9,8 @@ use std::{
 use nekoproto::{ContentHash, FileName};
 use serde::{Deserialize, Serialize};
 
-use super::{Catalogue, CatalogueError, row::Stored, schema::TREES};
-use crate::{content::stamp::Stamp, storage::tree::FolderId};
+use super::{Catalogue, row::Stored, schema::TREES};
+use crate::{content::stamp::Stamp, failure::Failure, storage::tree::FolderId};
 
 /// Where a set is unfolded to, and what is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,24 +72,24 @@ fn path(bytes: &[u8]) -> PathBuf {
 
 impl Catalogue {
     /// Where the set `name` is unfolded to. Blocking.
-    pub(crate) fn trees(&self, name: &FileName) -> Result<Option<Trees>, CatalogueError> {
+    pub(crate) fn trees(&self, name: &FileName) -> Result<Option<Trees>, Failure> {
         let trees =
             |(at, trees): (&[u8], &[u8])| Some(Trees { path: path(at), trees: Stored::of_bytes(trees)? });
         Ok(self.tables.value(TREES, name.as_str(), trees)?.flatten())
     }
 
     /// The path of the folder of the set `name`. Blocking.
-    pub(crate) fn place_of_trees(&self, name: &FileName) -> Result<Option<PathBuf>, CatalogueError> {
+    pub(crate) fn place_of_trees(&self, name: &FileName) -> Result<Option<PathBuf>, Failure> {
         self.tables.value(TREES, name.as_str(), |(at, _)| path(at))
     }
 
     /// The names of all sets here. Blocking.
-    pub(crate) fn sets(&self) -> Result<Vec<FileName>, CatalogueError> {
+    pub(crate) fn sets(&self) -> Result<Vec<FileName>, Failure> {
         self.tables.rows(TREES, .., usize::MAX, |name, _| FileName::new(name).ok())
     }
 
     /// Notes where the set `name` is unfolded to, or that it is not any more. Blocking.
-    pub(crate) fn set_trees(&self, name: &FileName, trees: Option<&Trees>) -> Result<(), CatalogueError> {
+    pub(crate) fn set_trees(&self, name: &FileName, trees: Option<&Trees>) -> Result<(), Failure> {
         let write = self.tables.begin()?;
         match trees {
             None => write.remove(TREES, [name.as_str()]),

@@ -8,9 +8,10 @@ use nekoproto::{FileName, Record, VerifiedRecord, Version};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Catalogue, CatalogueError, or_report,
+    Catalogue, or_report,
     row::{Definition, TableRow},
 };
+use crate::failure::Failure;
 
 /// Name -> the version published here that not every indexer has listed.
 pub(super) const UNTOLD: Definition<&str, TableRow<Untold>> = Definition::new("untold");
@@ -95,7 +96,7 @@ impl Catalogue {
 
     /// Stores durably what [`note_told`](Self::note_told) noted. Until then an old copy of the folder takes a version
     /// for pending that stands, and would outbid what was published since. Blocking.
-    pub(crate) fn save_told(&self) -> Result<(), CatalogueError> {
+    pub(crate) fn save_told(&self) -> Result<(), Failure> {
         if self.unsaved() == 0 {
             return Ok(());
         }

@@ -6,9 +6,13 @@ use nekoproto::{FileName, Record, VerifiedRecord};
 use redb::ReadableTable;
 
 use super::{
-    Catalogue, CatalogueError, Entry, or_report, row::kind, schema::INDEX, untold::UNTOLD, write::Write,
+    Catalogue, Entry, error::versions_used_up, or_report, row::kind, schema::INDEX, untold::UNTOLD,
+    write::Write,
 };
-use crate::content::stamp::{Stamp, now_ns};
+use crate::{
+    content::stamp::{Stamp, now_ns},
+    failure::Failure,
+};
 
 /// Withdrawals that are kept and told of, some 400 bytes each. Beyond that the oldest are forgotten; their numbers are not.
 pub(crate) const WITHDRAWALS_MAX: usize = 65_536;
@@ -41,7 +45,7 @@ pub(crate) enum Gone {
 impl Catalogue {
     /// What this peer states of `name`: its entry, or the version that withdraws it, whose entry has no stamp, and a path
     /// only if the file is gone from there.
-    pub(crate) fn stated(&self, name: &FileName) -> Result<Option<Arc<Entry>>, CatalogueError> {
+    pub(crate) fn stated(&self, name: &FileName) -> Result<Option<Arc<Entry>>, Failure> {
         Ok(self.tables.get(name.as_str())?.map(Arc::new))
     }
 
@@ -59,7 +63,7 @@ impl Catalogue {
         why: Withdrawal,
         most: usize,
         before: impl Fn(&FileName),
-    ) -> Result<Vec<Result<Gone, CatalogueError>>, CatalogueError> {
+    ) -> Result<Vec<Result<Gone, Failure>>, Failure> {
         let write = self.tables.begin()?;
         let now_ms = u64::try_from(now_ns() / 1_000_000).unwrap_or_default();
         let (mut seen, mut entries) = (HashSet::with_capacity(names.len()), Vec::new());
@@ -73,7 +77,7 @@ impl Catalogue {
                 return Ok(Ok(if is_removed { Gone::Forgotten } else { Gone::Unknown }));
             };
             let Some(version) = self.next_number(entry, None)? else {
-                return Ok(Err(CatalogueError::VersionsUsedUp(name.clone())));
+                return Ok(Err(versions_used_up(name)));
             };
             let terms = entry.record.policy;
             let record = Record::withdrawal(self.identity.id(), name.clone(), version, terms, now_ms);
@@ -82,7 +86,7 @@ impl Catalogue {
             entries.push(entry_of(record.clone(), path));
             Ok(Ok(Gone::Withdrawn { record, oldest: Vec::new() }))
         };
-        let mut gone = names.iter().map(withdraw).collect::<Result<Vec<_>, CatalogueError>>()?;
+        let mut gone = names.iter().map(withdraw).collect::<Result<Vec<_>, Failure>>()?;
         let is_gone = |gone: &Result<Gone, _>| gone.as_ref().is_ok_and(|gone| *gone != Gone::Unknown);
         let changed: Vec<&FileName> =
             names.iter().zip(&gone).filter(|(_, gone)| is_gone(gone)).map(|(name, _)| name).collect();
@@ -114,7 +118,7 @@ impl Catalogue {
         write: &Write<'_>,
         name: &FileName,
         entry: Option<&Entry>,
-    ) -> Result<bool, CatalogueError> {
+    ) -> Result<bool, Failure> {
         let is_withdrawn = entry.is_none() && self.stated(name).is_ok_and(|stated| stated.is_some());
         if is_withdrawn || !write.remove_entry(name)? {
             return Ok(false);
@@ -127,7 +131,7 @@ impl Catalogue {
     }
 
     /// Brings back withdrawals of names of which nothing is stated, to be told once more. Blocking.
-    pub(crate) fn restore_withdrawals(&self, records: &[VerifiedRecord]) -> Result<(), CatalogueError> {
+    pub(crate) fn restore_withdrawals(&self, records: &[VerifiedRecord]) -> Result<(), Failure> {
         let write = self.tables.begin()?;
         let is_lost = |record: &&VerifiedRecord| matches!(self.stated(&record.name), Ok(None));
         let lost = records.iter().filter(is_lost).take(WITHDRAWALS_MAX);
@@ -143,7 +147,7 @@ fn entry_of(record: VerifiedRecord, path: PathBuf) -> Entry {
 
 impl Write<'_> {
     /// Removes the oldest withdrawals, so that at most `most` stay; returns their names.
-    fn forget_oldest_withdrawals(&self, most: usize) -> Result<Vec<FileName>, CatalogueError> {
+    fn forget_oldest_withdrawals(&self, most: usize) -> Result<Vec<FileName>, Failure> {
         let oldest = self.with(INDEX, |index| {
             let withdrawn = || index.range((kind::WITHDRAWN, 0, "")..(kind::WITHDRAWN + 1, 0, ""));
             let superfluous = withdrawn()?.count().saturating_sub(most);

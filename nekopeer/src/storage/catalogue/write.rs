@@ -9,12 +9,12 @@ use scopeguard::ScopeGuard;
 
 use super::{
     entry::Entry,
-    error::CatalogueError,
+    error::database,
     guard::{Guarded, guarded},
     row::{Definition, half, kind},
     schema::{FILES, FLOORS, INDEX, MANIFESTS, OUTBOARDS, VERSIONS},
 };
-use crate::content::outboard::SegmentHash;
+use crate::{content::outboard::SegmentHash, failure::Failure};
 
 /// The open database, locked by who writes or opens it; none while it cannot be opened.
 pub(super) type Writing<'a> = ReentrantMutexGuard<'a, RefCell<Option<Guarded<Database>>>>;
@@ -31,7 +31,7 @@ pub(super) struct Write<'a> {
 impl Write<'_> {
     /// Stores entries in place of those under their names, and removes the manifests that none uses now. Call
     /// it after [`put_manifest`](Self::put_manifest).
-    pub(super) fn put_entries(&self, entries: Vec<Entry>) -> Result<(), CatalogueError> {
+    pub(super) fn put_entries(&self, entries: Vec<Entry>) -> Result<(), Failure> {
         let replaced = self.with(FILES, |files| {
             let put = |entry: Entry| {
                 let row = Some(entry);
@@ -45,7 +45,7 @@ impl Write<'_> {
 
     /// Removes the entry of `name`, and its manifest if none uses it now; whether there was one, even a damaged
     /// one.
-    pub(super) fn remove_entry(&self, name: &FileName) -> Result<bool, CatalogueError> {
+    pub(super) fn remove_entry(&self, name: &FileName) -> Result<bool, Failure> {
         let removed = self.take(FILES, [name.as_str()], |entry| entry.value())?.remove(0);
         let is_removed = removed.is_some();
         // The index keeps the keys of a damaged entry; a lookup that they lead to finds no entry.
@@ -54,7 +54,7 @@ impl Write<'_> {
     }
 
     /// Changes the index where entries were replaced, in the order of its keys, so that each of its pages is changed once.
-    fn change_index(&self, replaced: &[(Option<Entry>, Option<Entry>)]) -> Result<(), CatalogueError> {
+    fn change_index(&self, replaced: &[(Option<Entry>, Option<Entry>)]) -> Result<(), Failure> {
         let (mut changes, mut left) = (BTreeMap::new(), Vec::new());
         for (before, now) in replaced {
             let keys = |entry: &Option<Entry>| entry.as_ref().map_or_else(Vec::new, Entry::keys);
@@ -79,7 +79,7 @@ impl Write<'_> {
     }
 
     /// Removes a manifest unless an entry uses it.
-    fn drop_unused(&self, hash: &ManifestHash) -> Result<(), CatalogueError> {
+    fn drop_unused(&self, hash: &ManifestHash) -> Result<(), Failure> {
         let (kind, half) = (kind::MANIFEST, half(hash.as_bytes()));
         let is_used = self.with(INDEX, |index| {
             let first = index.range((kind, half, "")..)?.next().transpose()?;
@@ -98,7 +98,7 @@ impl Write<'_> {
         entry: &Entry,
         manifest: &[u8],
         outboard: &[u8],
-    ) -> Result<(), CatalogueError> {
+    ) -> Result<(), Failure> {
         if !entry.stores_manifest() {
             return Ok(());
         }
@@ -114,7 +114,7 @@ impl Write<'_> {
     pub(super) fn use_up<'a>(
         &self,
         mut numbers: impl Iterator<Item = (&'a FileName, Version)>,
-    ) -> Result<(), CatalogueError> {
+    ) -> Result<(), Failure> {
         self.with(VERSIONS, |table| {
             numbers.try_for_each(|(name, number)| {
                 let last = table.get(name.as_str())?.map_or(0, |last| last.value());
@@ -123,7 +123,7 @@ impl Write<'_> {
         })
     }
 
-    pub(super) fn put_floor(&self, entry: Entry) -> Result<(), CatalogueError> {
+    pub(super) fn put_floor(&self, entry: Entry) -> Result<(), Failure> {
         let record = entry.record.clone();
         self.put(FLOORS, [((record.name.as_str(), record.origin.as_bytes()), Some(entry))])
     }
@@ -133,7 +133,7 @@ impl Write<'_> {
         &self,
         table: Definition<K, V>,
         rows: impl IntoIterator<Item = (K::SelfType<'k>, V::SelfType<'v>)>,
-    ) -> Result<(), CatalogueError> {
+    ) -> Result<(), Failure> {
         self.with(table, |table| {
             rows.into_iter().try_for_each(|(key, row)| table.insert(&key, &row).map(drop))
         })
@@ -144,7 +144,7 @@ impl Write<'_> {
         &self,
         table: Definition<K, V>,
         keys: impl IntoIterator<Item = K::SelfType<'k>>,
-    ) -> Result<(), CatalogueError> {
+    ) -> Result<(), Failure> {
         self.with(table, |table| keys.into_iter().try_for_each(|key| table.remove(&key).map(drop)))
     }
 
@@ -154,7 +154,7 @@ impl Write<'_> {
         table: Definition<K, V>,
         keys: impl IntoIterator<Item = K::SelfType<'k>>,
         take: impl Fn(AccessGuard<'_, V>) -> T,
-    ) -> Result<Vec<Option<T>>, CatalogueError> {
+    ) -> Result<Vec<Option<T>>, Failure> {
         self.with(table, |table| keys.into_iter().map(|key| Ok(table.remove(&key)?.map(&take))).collect())
     }
 
@@ -163,17 +163,17 @@ impl Write<'_> {
         &self,
         table: Definition<K, V>,
         work: impl FnOnce(&mut Table<'_, K, V>) -> Result<T, StorageError>,
-    ) -> Result<T, CatalogueError> {
+    ) -> Result<T, Failure> {
         guarded(|| Ok::<_, redb::Error>(work(&mut self.transaction.open_table(table)?)?))
-            .map_err(|error| CatalogueError::database(self.path, error))
+            .map_err(|error| database(self.path, error))
     }
 }
 
 impl<'a> Write<'a> {
     /// Makes it durable. Returns the lock, under which it is made visible.
-    pub(super) fn commit(self) -> Result<Writing<'a>, CatalogueError> {
+    pub(super) fn commit(self) -> Result<Writing<'a>, Failure> {
         let transaction = ScopeGuard::into_inner(self.transaction);
-        guarded(|| transaction.commit()).map_err(|error| CatalogueError::database(self.path, error))?;
+        guarded(|| transaction.commit()).map_err(|error| database(self.path, error))?;
         Ok(self.writing)
     }
 }

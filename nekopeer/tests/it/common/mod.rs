@@ -199,15 +199,11 @@ impl Node {
         outcome.published.into_iter().next().expect("a new version")
     }
 
-    pub(crate) async fn get(&self, text: &str) -> Result<Downloaded, DownloadError> {
+    pub(crate) async fn get(&self, text: &str) -> Result<Downloaded, Failure> {
         self.get_with(text, DownloadOptions::default()).await
     }
 
-    pub(crate) async fn get_with(
-        &self,
-        text: &str,
-        options: DownloadOptions,
-    ) -> Result<Downloaded, DownloadError> {
+    pub(crate) async fn get_with(&self, text: &str, options: DownloadOptions) -> Result<Downloaded, Failure> {
         self.peer.download(&name(text), options, &Arc::new(Progress::default())).await
     }
 

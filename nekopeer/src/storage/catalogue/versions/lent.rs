@@ -10,10 +10,7 @@ use nekoproto::{Numbered, Record, VerifiedRecord};
 use parking_lot::Mutex;
 
 use super::EarlierVersion;
-use crate::{
-    storage::catalogue::{Catalogue, CatalogueError},
-    util::clock,
-};
+use crate::{failure::Failure, storage::catalogue::Catalogue, util::clock};
 
 /// How long a version stays open after it was asked for last.
 const LENT_FOR: Duration = Duration::from_secs(600);
@@ -60,7 +57,7 @@ impl Lent {
         &self,
         catalogue: &Catalogue,
         wanted: &Numbered,
-    ) -> Result<Option<VerifiedRecord>, CatalogueError> {
+    ) -> Result<Option<VerifiedRecord>, Failure> {
         let is_wanted = |record: &Record| {
             (record.origin, &record.name, record.version) == (wanted.origin, &wanted.name, wanted.version)
         };

@@ -17,12 +17,13 @@ use std::{
 
 use nekoproto::{ByteRange, Chunk, ChunkHash, FileName, Manifest, Record, open_private, private_folder};
 
-use super::{Catalogue, CatalogueError, Entry, schema::KEPT};
+use super::{Catalogue, Entry, error::not_kept, schema::KEPT};
 use crate::{
     content::{
         chunker::hash,
         stamp::{Stamp, open_file},
     },
+    failure::Failure,
     storage::DIGITS,
 };
 
@@ -97,7 +98,7 @@ impl Catalogue {
         name: &FileName,
         is_read: bool,
         is_wanted: impl Fn(&Record) -> bool,
-    ) -> Result<Vec<EarlierVersion>, CatalogueError> {
+    ) -> Result<Vec<EarlierVersion>, Failure> {
         let (held, mut versions) = (self.in_place(name)?, self.kept(name)?);
         let Some(held) = held else { return Ok(Vec::new()) };
         versions.retain(|kept| kept.is_before(&held.entry.record));
@@ -115,14 +116,14 @@ impl Catalogue {
     }
 
     /// The copy of `name`, as it is kept when it is replaced for the first time.
-    fn in_place(&self, name: &FileName) -> Result<Option<EarlierVersion>, CatalogueError> {
+    fn in_place(&self, name: &FileName) -> Result<Option<EarlierVersion>, Failure> {
         let Some(held) = self.entry(name)?.filter(|held| !self.is_own(held)) else { return Ok(None) };
         let manifest = self.manifest_of(&held)?.unwrap_or_default();
         Ok(EarlierVersion::new(0, Arc::unwrap_or_clone(held), &manifest, &[0]))
     }
 
     /// Where the chunks of `held` and of what is kept of its name may be.
-    fn chunks(&self, held: &EarlierVersion, with_place: bool) -> Result<Chunks, CatalogueError> {
+    fn chunks(&self, held: &EarlierVersion, with_place: bool) -> Result<Chunks, Failure> {
         let mut files = self.packs(&held.entry.record.name)?;
         let place = open_file(&held.entry.path).ok().filter(|_| with_place);
         files.extend(place.map(|file| (Arc::new(file), Manifest::clone(&held.manifest))));
@@ -137,7 +138,7 @@ impl Catalogue {
     }
 
     /// The packs of `name` that can be opened, and the chunks in each. Blocking.
-    pub(crate) fn packs(&self, name: &FileName) -> Result<Vec<(Arc<File>, Manifest)>, CatalogueError> {
+    pub(crate) fn packs(&self, name: &FileName) -> Result<Vec<(Arc<File>, Manifest)>, Failure> {
         let packs = self.kept(name)?.into_iter().filter_map(|kept| {
             Some((Arc::new(open_file(&self.pack_path(name.as_str(), kept.sequence)).ok()?), kept.pack))
         });
@@ -146,7 +147,7 @@ impl Catalogue {
 
     /// Keeps the version of `name` that stands in its place before a file with the chunks of `next` takes it, if the reader
     /// wants that, which is returned. What another program changed in the file is not kept. Blocking.
-    pub(crate) fn keep_before(&self, name: &FileName, next: &Manifest) -> Result<bool, CatalogueError> {
+    pub(crate) fn keep_before(&self, name: &FileName, next: &Manifest) -> Result<bool, Failure> {
         if self.reader(name)?.keep == 0 {
             return Ok(false);
         }
@@ -162,7 +163,7 @@ impl Catalogue {
 
     /// Removes what is kept of `name` beyond what the reader wants, the oldest first, and the version that stands in its
     /// place. Blocking.
-    pub(crate) fn trim_kept(&self, name: &FileName) -> Result<(), CatalogueError> {
+    pub(crate) fn trim_kept(&self, name: &FileName) -> Result<(), Failure> {
         let (reader, held) = (self.reader(name)?, self.entry(name)?);
         let (mut versions, mut bytes, mut next) = (HashSet::new(), 0, None);
         let (mut grown, mut removed) = (Vec::new(), Vec::new());
@@ -206,7 +207,7 @@ impl Catalogue {
         version: &mut EarlierVersion,
         next: &Manifest,
         here: &Chunks,
-    ) -> Result<bool, CatalogueError> {
+    ) -> Result<bool, Failure> {
         let path = self.pack_path(version.entry.record.name.as_str(), version.sequence);
         let (before, mut has) = (version.pack.size(), version.pack.chunks().to_vec());
         let mut known: HashSet<ChunkHash> = has.iter().chain(next.chunks()).map(|chunk| chunk.hash).collect();
@@ -230,12 +231,12 @@ impl Catalogue {
             File::open(folder)?.sync_all()?;
             Manifest::new(has).map_err(io::Error::other)
         };
-        version.pack = fill().map_err(|error| CatalogueError::not_kept(&path, error))?;
+        version.pack = fill().map_err(|error| not_kept(&path, error))?;
         Ok(lacking.is_empty() || version.pack.size() > 0)
     }
 
     /// The earlier versions of `name`, the last that was replaced first. Blocking.
-    pub(crate) fn kept(&self, name: &FileName) -> Result<Vec<EarlierVersion>, CatalogueError> {
+    pub(crate) fn kept(&self, name: &FileName) -> Result<Vec<EarlierVersion>, Failure> {
         let range = (name.as_str(), 0)..=(name.as_str(), u64::MAX);
         let mut kept = self.tables.rows(KEPT, range, usize::MAX, |(_, sequence), row| {
             let ((entry, manifest, _), pack) = row.value();
@@ -246,11 +247,7 @@ impl Catalogue {
     }
 
     /// Stores and removes earlier versions, in one transaction.
-    fn change_kept(
-        &self,
-        stored: &[EarlierVersion],
-        removed: &[EarlierVersion],
-    ) -> Result<(), CatalogueError> {
+    fn change_kept(&self, stored: &[EarlierVersion], removed: &[EarlierVersion]) -> Result<(), Failure> {
         let write = self.tables.begin()?;
         let pack = |kept: &EarlierVersion| kept.pack.encode().map(|(pack, _)| pack).unwrap_or_default(); // a part of one that is valid
         let packs: Vec<Vec<u8>> = stored.iter().map(pack).collect();
@@ -264,7 +261,7 @@ impl Catalogue {
     }
 
     /// Removes the packs that nothing refers to. Blocking.
-    pub(super) fn sweep_packs(&self) -> Result<(), CatalogueError> {
+    pub(super) fn sweep_packs(&self) -> Result<(), Failure> {
         let Ok(folder) = fs::read_dir(&self.packs) else { return Ok(()) }; // nothing was ever kept
         let known = self.tables.rows(KEPT, .., usize::MAX, |key, _| Some(self.pack_path(key.0, key.1)))?;
         let known: HashSet<PathBuf> = known.into_iter().collect();

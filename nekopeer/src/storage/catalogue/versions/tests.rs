@@ -237,7 +237,7 @@ fn older_version_needs_to_be_asked_for() {
     let mut history = VersionHistory::new();
     let [first, _, last] = [0, 1, 2].map(|n| history.place_new(&[n, 9]));
     let refused = history.catalogue.put_copy(first.clone());
-    assert!(matches!(refused, Err(CatalogueError::Overtaken(_))), "{refused:?}");
+    assert!(matches!(refused, Err(Failure { reason: crate::failure::Reason::Overtaken, .. })), "{refused:?}");
     history.go_back(1);
     let entry = history.catalogue.get(&history.name).unwrap();
     assert_eq!((&entry.record, &entry.newest), (&first.entry.record, &Some(last.entry.record)));
