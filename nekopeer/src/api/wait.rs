@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{named, prelude::*};
 use crate::{
     library::{
+        Library,
         events::{Event, until_event},
         status::{Condition, FileStatus},
         subscribers::Subscribed,
@@ -15,6 +16,7 @@ use crate::{
     listing::Listing,
     peer::PeerHandle,
     peers::Peers,
+    sets,
     terminal::units::age_since,
 };
 
@@ -129,6 +131,16 @@ async fn look(
                 false => format!(", and version {newest} is out"),
             });
             return failed(format!("the copy of {name} here is version {version}, {condition}{newest}"));
+        }
+    }
+    if !own && record.policy.is_set() {
+        let held = record.name.clone();
+        let look = move |library: &Arc<Library>| match library.catalogue.entry(&held) {
+            Ok(Some(held)) => sets::is_as_it_came(library, &held),
+            _ => Ok(()), // the next look tells
+        };
+        if let Err(error) = peer.library.blocking(look).await {
+            return failed(format!("the copy of {name} here is no more version {version}: {error}"));
         }
     }
     if !wanted.all {

@@ -1,6 +1,7 @@
 //! Follows names: [`watch`](crate::watch) brings the newest version of each to its place, a command is run on it, and
 //! where that fails the version before is put back.
 //!
+//! What stands in its place is looked at before anything is said of its version: what the user changed is no version.
 //! What a command accepted, and which versions are passed over, is recorded durably: a command that was interrupted is
 //! run again on the same version, one that ended is not.
 
@@ -147,7 +148,13 @@ impl Follower {
             }
             _ => {}
         }
-        let Some(held) = held.filter(|held| is_up_to_date(library, held)) else {
+        let looked_at = name.clone();
+        let look = move |library: &Arc<Library>| match held.filter(|held| is_up_to_date(library, held)) {
+            // A file that was moved or touched has another entry since it was compared.
+            Some(held) => Ok(library.catalogue.entry(&looked_at)?.filter(|now| now.record == held.record)),
+            None => Ok::<_, Failure>(None),
+        };
+        let Some(held) = library.blocking(look).await? else {
             let mut options = DownloadOptions { unattended: true, ..self.options.clone() };
             options.origin = options.origin.or_else(|| seen.origin.map(|origin| origin.to_string()));
             return self.reconciler.bring(name, options, is_begun).await.map(|()| false);

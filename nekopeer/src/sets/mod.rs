@@ -316,6 +316,14 @@ pub(crate) fn is_in_place(library: &Library, held: &Entry) -> bool {
     tree.is_some_and(|tree| tree.content == held.record.content)
 }
 
+/// Whether the folder of `held`, a copy of a set, is of its version and nobody changed it. Each file is looked at. Blocking.
+pub(crate) fn is_as_it_came(library: &Library, held: &Entry) -> Result<(), Failure> {
+    let (name, output) = (&held.record.name, output_of(library, held));
+    check_place(library, name, output.as_deref(), false)?;
+    let missing = || format!("{} is missing, or of another version", library.shown_path(held).display());
+    if is_in_place(library, held) { Ok(()) } else { Err(Failure::new(missing())) }
+}
+
 /// Where a copy is to be downloaded to so that it stays where it is; `None`: to its place in the share folder. Blocking.
 pub(crate) fn output_of(library: &Library, entry: &Entry) -> Option<PathBuf> {
     Some(library.shown_path(entry))

@@ -103,16 +103,20 @@ impl Reconciler {
         let look = move |library: &Arc<Library>| {
             let held = library.catalogue.entry(&asked)?;
             let look = |held: Arc<Entry>| {
-                let is_done = is_up_to_date(library, &held);
-                (is_done, sets::output_of(library, &held), told(library, &held), held.record.version)
+                let (is_done, told) = (is_up_to_date(library, &held), told(library, &held));
+                // If the newest is passed over, what is held is what is to come back.
+                let newest = held.newest.as_ref().filter(|newest| !newest.is_withdrawal());
+                let stays = newest.is_some() && library.wanted(&asked).is_none();
+                (is_done, sets::output_of(library, &held), told, held.record.version, stays)
             };
             Ok::<_, Failure>(held.map(look))
         };
         let (mut newest, mut version) = (None, None);
         match library.blocking(look).await? {
             Some((true, ..)) => return Ok((Ended::Done, None)),
-            Some((_, output, told, held)) => {
+            Some((_, output, told, held, stays)) => {
                 options.output = output; // a copy elsewhere stays there
+                options.version = options.version.or(stays.then_some(held));
                 newest = told.filter(|told| options.takes(&told.record));
                 version = Some(held);
             }

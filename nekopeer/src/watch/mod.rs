@@ -24,7 +24,7 @@ use crate::{
     download::{DownloadOptions, Downloader},
     failure::Failure,
     indexers::Indexers,
-    library::{Library, changed::Comparison, events::Event, learn::News},
+    library::{Library, changed::Comparison, events::Event, learn::News, status::on_disk},
     peers::Peers,
     publish::Publisher,
     sets,
@@ -60,9 +60,18 @@ pub(crate) struct Waiter {
     done: oneshot::Sender<Result<(), Failure>>,
 }
 
-/// Whether the newest version of `held` that is known and wanted is in its place. Blocking.
+/// Whether the newest version of `held` that is known and wanted is in its place, as it came: what has another stamp is
+/// compared. Of a set each file is looked at. Blocking.
 pub(crate) fn is_up_to_date(library: &Library, held: &Entry) -> bool {
-    library.wanted(&held.record.name).is_none() && sets::is_in_place(library, held)
+    let name = &held.record.name;
+    if library.wanted(name).is_some() {
+        return false;
+    }
+    if held.record.policy.is_set() {
+        return sets::is_as_it_came(library, held).is_ok();
+    }
+    // What has its place by now is looked at next.
+    on_disk(held).is_none() || library.compare(name) == Comparison::Same
 }
 
 impl Reconciler {

@@ -44,7 +44,7 @@ async fn copy_that_somebody_changed_is_kept_unless_forced_and_its_permissions_ar
     to.write("a", b"my own work");
     origin.publish(&from.write("a", b"version 333")).await;
     let error = reader.get("a").await.unwrap_err();
-    assert!(error.message.contains("exists and is not a copy from here"), "{error}");
+    assert!(error.message.contains("was changed here since it came"), "{error}");
     assert_eq!(to.read("a"), b"my own work");
     reader.get_with("a", forced(true)).await.unwrap();
     assert_eq!(to.read("a"), b"version 333");

@@ -356,3 +356,57 @@ fn refused_version_is_replaced_as_soon_as_the_one_before_can_be_put_back() {
     assert_eq!(reader.read("f"), b"one");
     interrupt(following);
 }
+
+/// Nothing is said of the version of a copy, and no command runs on it, before somebody looked at its bytes.
+#[test]
+fn copy_that_was_changed_is_said_one_that_is_gone_is_brought_back_and_a_touched_one_is_the_version() {
+    let (_indexers, origin, reader, _sharing) = shared("one");
+    let run = ["follow", "f", "--exec", HOOK];
+    reader.done(&["get", "f"]);
+    reader.write("f", "own");
+    let said = "/f was changed here since it came: move it away; or replace it with --force";
+    reader.run(&run).ended_with(3, said);
+    assert_eq!((log(&reader), reader.read("f")), (vec![], b"own".to_vec()));
+    let mut forced = reader.start_out(&[&run[..], &["--force"]].concat(), "f is at version 1");
+    assert_eq!(reader.read("f"), b"one");
+    reader.write("f", "own");
+    interrupt(forced);
+    fs::remove_file(reader.path("f")).unwrap();
+    forced = reader.start_out(&run, "f is at version 1");
+    assert_eq!(reader.read("f"), b"one");
+    interrupt(forced);
+    fs::set_permissions(reader.path("f"), fs::Permissions::from_mode(0o700)).unwrap();
+    interrupt(reader.start_out(&run, "f is at version 1"));
+    assert_eq!(log(&reader), ["1 after  of f"], "once, on the bytes that came");
+
+    origin.write_all([("d/a", "a"), ("d/b", "b")]);
+    origin.done(&["share", "--set", "d"]);
+    let _serving = reader.serve(&[]);
+    reader.done(&["get", "d"]);
+    reader.done(&["wait", "d", "--version", "1"]);
+    reader.write("d/a", "own");
+    let wait = ["wait", "d", "--version", "1", "--timeout", "1"];
+    reader.run(&wait).ended_with(3, "d/a was changed");
+    reader.run(&["follow", "d"]).ended_with(3, "d/a was changed");
+    fs::rename(reader.path("d"), reader.path("away")).unwrap();
+    reader.run(&wait).ended_with(3, "d is missing");
+    interrupt(reader.start_out(&["follow", "d"], "d is at version 1"));
+    assert_eq!(reader.read("d/a"), b"a");
+}
+
+/// What a command refused does not take the place of the version before because somebody removed that.
+#[test]
+fn copy_that_was_put_back_and_removed_is_not_replaced_by_the_refused_version() {
+    let (_indexers, origin, reader, _sharing) = shared("one");
+    let run = ["follow", "f", "--exec", HOOK];
+    let mut following = reader.start_out(&run, "f is at version 1");
+    publish(&origin, "bad");
+    following.err_line("version 2 is refused, and version 1 is back");
+    interrupt(following);
+    fs::remove_file(reader.path("f")).unwrap();
+    reader.run(&run).ended_with(1, "version 1 of f is not here");
+    assert_eq!((reader.path("f").exists(), log(&reader).len()), (false, 2));
+    publish(&origin, "three");
+    interrupt(reader.start_out(&run, "f is at version 3"));
+    assert_eq!(log(&reader)[2..], ["3 after 1 of f"]);
+}

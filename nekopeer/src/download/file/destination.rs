@@ -79,15 +79,17 @@ pub(crate) fn destination(
         None if force || stamp.is_none() || record.policy.is_set() => Ok(Destination::Replaceable(stamp)),
         None => {
             // Its time or its mode may have changed and its bytes not.
+            let is_copy = known.is_some();
             let known = known.iter().map(|entry| &entry.record).chain([record]);
             let same_size = known.filter(|known| stamp.is_some_and(|stamp| stamp.size() == known.size));
             match has_bytes_of(&place, same_size.collect(), stop)? {
                 true => Ok(Destination::Replaceable(stamp)),
                 false => {
-                    let message = format!(
-                        "{} exists and is not a copy from here: move it away",
-                        place.path().display()
-                    );
+                    let what = match is_copy {
+                        true => "was changed here since it came",
+                        false => "exists and is not a copy from here",
+                    };
+                    let message = format!("{} {what}: move it away", place.path().display());
                     Err(Failure::conflict(message).remedied(Remedy::Force))
                 }
             }
