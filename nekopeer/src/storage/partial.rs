@@ -2,10 +2,10 @@
 //! atomically.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions, Permissions, TryLockError},
     io,
     ops::Range,
-    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -16,7 +16,10 @@ use std::{
 
 use nekoproto::{FileName, private_folder};
 use parking_lot::Mutex;
-use rustix::{fs::OFlags, io::Errno};
+use rustix::{
+    fs::{AtFlags, OFlags, Stat, statat},
+    io::Errno,
+};
 
 use super::{
     digits,
@@ -48,6 +51,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 const BLOCK_BYTES: u64 = 512;
 /// Mode bit of a folder that gives its files its own group.
 const SET_GROUP: u32 = 0o2000;
+/// Bits of a mode that a user sets: who may read, write and run the file. Bytes from elsewhere get no other rights by it.
+const MODE: u32 = 0o777;
+const OWNER_WRITES: u32 = 0o600;
 /// Zeros per write where a hole cannot be made.
 const ZEROS_BYTES: usize = 64 * 1024;
 
@@ -309,6 +315,13 @@ impl Partial {
         self.stamp()
     }
 
+    /// Gives it what the user set on the file that it is to replace: the mode, and the group where that may be. Its writer
+    /// can still write to it: it may stay here.
+    fn take_over(&self, replaced: &Stat) -> io::Result<()> {
+        drop(fchown(&*self.file, None, Some(replaced.st_gid))); // or it has its own
+        self.file.set_permissions(Permissions::from_mode(replaced.st_mode & MODE | OWNER_WRITES))
+    }
+
     /// Moves it, which is [complete](Self::complete), to its place atomically. The place must be empty or hold the file with
     /// the stamp `replaceable`. It is durable there once the folder is synced.
     pub(crate) fn rename(self, replaceable: Option<Stamp>) -> Result<Stamp, Failure> {
@@ -321,9 +334,20 @@ impl Partial {
         if place.stamp()? != replaceable {
             return Err(changed_meanwhile(&place.path));
         }
+        let replaced =
+            replaceable.and_then(|_| statat(&place.folder, &place.file_name, AtFlags::SYMLINK_NOFOLLOW).ok());
+        if let Some(replaced) = &replaced {
+            self.take_over(replaced).map_err(error_at(&place.path))?;
+        }
         match no_follow::rename(&self.path, &place.folder, &place.file_name, replaceable) {
             Ok(Moved::ToItsPlace) => {
                 self.is_gone();
+                if let Some(mode) = replaced.map(|replaced| replaced.st_mode & MODE)
+                    && mode & OWNER_WRITES != OWNER_WRITES
+                {
+                    let set = self.file.set_permissions(Permissions::from_mode(mode));
+                    set.map_err(error_at(&place.path))?;
+                }
                 place.check_folder()?;
                 self.stamp()
             }

@@ -57,6 +57,33 @@ fn a_partial_is_found_again_and_used_by_one_at_a_time() {
     assert_eq!(again.bytes().unwrap(), 4);
 }
 
+/// What is not moved stays writable for whoever goes on with it.
+#[test]
+fn mode_and_group_of_the_file_that_is_replaced_stay_and_a_partial_that_is_not_moved_can_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let (share, target) = (ShareFolder::open(folder.path()).unwrap(), folder.path().join("a"));
+    std::fs::write(&target, "one").unwrap();
+    let other_group = chown(&target, None, Some(4242)).is_ok(); // root may
+    let set = |mode| std::fs::set_permissions(&target, std::fs::Permissions::from_mode(mode)).unwrap();
+    let there = || std::fs::metadata(&target).unwrap();
+    for mode in [0o755, 0o640, 0o400, 0o4755] {
+        set(mode);
+        let new = partial(&share, "a").unwrap();
+        let before = Stamp::of(&there());
+        let stamp = commit(new, 3, Some(before)).unwrap();
+        assert_eq!(there().mode() & 0o7777, mode & 0o777);
+        assert_eq!(Stamp::of(&there()), stamp);
+        assert!(!other_group || there().gid() == 4242);
+    }
+    set(0o400);
+    let new = partial(&share, "a").unwrap();
+    let before = Stamp::of(&there());
+    set(0o440); // it is another by now
+    let path = new.path().to_owned();
+    assert!(commit(new, 3, Some(before)).is_err());
+    assert!(std::fs::OpenOptions::new().write(true).open(path).is_ok());
+}
+
 #[test]
 fn a_symbolic_link_does_not_lead_out() {
     let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

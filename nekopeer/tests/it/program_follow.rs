@@ -410,3 +410,26 @@ fn copy_that_was_put_back_and_removed_is_not_replaced_by_the_refused_version() {
     interrupt(reader.start_out(&run, "f is at version 3"));
     assert_eq!(log(&reader)[2..], ["3 after 1 of f"]);
 }
+
+#[test]
+fn mode_that_the_user_gave_a_copy_stays_whatever_takes_its_place() {
+    let (_indexers, origin, reader, _sharing) = shared("one");
+    reader.done(&["get", "f"]);
+    let set = |mode| fs::set_permissions(reader.path("f"), fs::Permissions::from_mode(mode)).unwrap();
+    let mode = || fs::metadata(reader.path("f")).unwrap().permissions().mode() & 0o777;
+    set(0o751);
+    let mut following = reader.start_out(&["follow", "f", "--exec", HOOK], "f is at version 1");
+    publish(&origin, "two");
+    following.out_line("f is at version 2");
+    assert_eq!(mode(), 0o751, "after an update");
+    publish(&origin, "bad");
+    following.err_line("version 3 is refused, and version 2 is back");
+    assert_eq!((mode(), reader.read("f")), (0o751, b"two".to_vec()), "after a refusal");
+    set(0o440);
+    publish(&origin, "four");
+    following.out_line("f is at version 4");
+    assert_eq!(mode(), 0o440, "nobody writes to it");
+    reader.done(&["rollback", "f"]);
+    assert_eq!((mode(), reader.read("f")), (0o440, b"two".to_vec()), "after a rollback");
+    interrupt(following);
+}
