@@ -14,6 +14,7 @@ use super::{
     prelude::*,
     publishing::{publish as publish_all, title},
     said::{NO_STDIN, STDIO, glob},
+    watch::SETTLE_SECS_DEFAULT,
 };
 use crate::{
     api::rest::described::LocalName,
@@ -46,6 +47,11 @@ pub struct Share {
     #[arg(long)]
     #[serde(skip)]
     watch: bool,
+    /// With --watch: unshare what is removed once it is gone for so many seconds; a build may be about to make it anew
+    #[arg(long, value_name = "SECS", default_value_t = SETTLE_SECS_DEFAULT, requires = "watch",
+          value_parser = clap::value_parser!(u32).range(..=i64::from(SETTLE_SECS_MAX)))]
+    #[serde(skip)]
+    settle: u32,
     /// The path is a folder: all of it becomes one version of one name, which changes at once where it is held. A second
     /// word is the name: share --set DIR NAME. Sharing it again makes the next version
     #[arg(long)]
@@ -76,6 +82,7 @@ pub struct Share {
     policy: PolicyChange,
 }
 
+const SETTLE_SECS_MAX: u32 = 24 * 60 * 60;
 const NAME_USAGE: &str = "--name names a single file, and what comes on stdin (`-`) needs it";
 const SET_USAGE: &str = "--set takes one folder, and its name if it is to have another: share --set DIR [NAME]; \
                          stdin (`-`) is for files";
@@ -170,7 +177,7 @@ impl Api for Share {
     }
 
     fn then(&self) -> Option<Command> {
-        self.watch.then(|| Watch { share: self.clone() }.into())
+        self.watch.then(|| Watch { share: self.clone(), settle: self.settle }.into())
     }
 }
 

@@ -1,6 +1,6 @@
 //! `share --watch`: watches files and folders, and publishes or withdraws what changes there.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use tokio::sync::mpsc;
 
@@ -20,18 +20,27 @@ use crate::{
 
 /// What was done and is not told yet, at most; the watching is slowed down beyond.
 const TOLD_WAITING_MAX: usize = 4;
+/// Seconds that a file has to be gone before it is unshared: a build takes some to make it anew.
+pub(super) const SETTLE_SECS_DEFAULT: u32 = 10;
 
 /// Watch what was shared, until the caller leaves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
     pub(super) share: Share,
+    /// Seconds that a file has to be gone before it is unshared.
+    #[serde(default = "settle_default")]
+    pub(super) settle: u32,
+}
+
+const fn settle_default() -> u32 {
+    SETTLE_SECS_DEFAULT
 }
 
 impl Api for Watch {
     async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
-        let (paths, options) = self.share.parts();
+        let (settle, (paths, options)) = (Duration::from_secs(self.settle.into()), self.share.parts());
         let job = host.jobs.begin(JobKind::Watch, options.name.as_slice(), title(&paths), false);
-        job.unless_cancelled(watch(&host.peer, paths, options, &job, answer)).await?;
+        job.unless_cancelled(watch(&host.peer, paths, (options, settle), &job, answer)).await?;
         Ok(Done::all())
     }
 
@@ -52,13 +61,13 @@ impl Api for Watch {
 async fn watch(
     peer: &PeerHandle,
     paths: Vec<PathBuf>,
-    options: PublishOptions,
+    (options, settle): (PublishOptions, Duration),
     job: &Job,
     answer: &Answer,
 ) -> Result<(), Failure> {
     peer.indexers_tried().await;
     let (telling, mut told) = mpsc::channel(TOLD_WAITING_MAX);
-    let watching = Watching::new((&peer.library, &peer.publisher), paths, options, telling).await?;
+    let watching = Watching::new((&peer.library, &peer.publisher), paths, options, settle, telling).await?;
     let passing = async {
         while let Some(told) = told.recv().await {
             match told {

@@ -29,11 +29,11 @@ impl Watching {
     /// Looks at the paths that are due, and does what is to be done. A set is published whole once nothing else is due.
     pub(super) async fn act(&mut self) -> Result<(), Left> {
         let due = self.changes.due(clock::now());
-        let (trees, is_set) = (Arc::clone(&self.trees), self.set.is_some());
+        let (trees, files) = (Arc::clone(&self.trees), self.set.as_ref().map(|set| Arc::clone(&set.files)));
         let look = move |library: &Arc<Library>| {
-            let look = |path: &Path| match is_set {
-                true => look::look_in_set(path),
-                false => look::look(library, &trees, path),
+            let look = |path: &Path| match &files {
+                Some(files) => look::look_in_set(files, path),
+                None => look::look(library, &trees, path),
             };
             due.into_iter().map(|path| (look(&path), path)).collect::<Vec<_>>()
         };

@@ -11,6 +11,7 @@ use crate::{
     library::Library,
     publish::tree::PublishedTree,
     state::changes::{
+        QUIET_OPEN,
         presence::{FolderThere, Presence, Turn},
         rescans::EVERY_BLIND,
     },
@@ -104,12 +105,14 @@ impl Watching {
 
     pub(super) async fn set_blind(&mut self, folder: &str, why: &str) -> Result<(), Left> {
         self.rescans.set_blind(clock::now());
+        self.changes.set_blind();
         if !self.told_blind.insert(why.to_owned()) {
             return Ok(());
         }
-        let every = EVERY_BLIND.as_secs();
+        let (every, quiet) = (EVERY_BLIND.as_secs(), QUIET_OPEN.as_secs());
         let note = format!(
-            "note: no event tells of all changes of files in {folder}: {why}; all are looked at every {every} s"
+            "note: no event tells of all changes of files in {folder}: {why}; all are looked at every {every} s, and what \
+             changed unseen is shared once it is unchanged for {quiet} s"
         );
         self.tell(Told::Note(note)).await
     }

@@ -1,7 +1,7 @@
 //! Looks at files: at one, and at all of some trees, compared with what is published. All of it blocks.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     fs::symlink_metadata,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
@@ -69,12 +69,13 @@ pub(super) fn look(library: &Library, trees: &[PublishedTree], path: &Path) -> A
     }
 }
 
-/// What is at `path`, which is in a set.
-pub(super) fn look_in_set(path: &Path) -> At {
+/// What is at `path`, which is in a set with these files as it was published last: what was never in it is not missed.
+pub(super) fn look_in_set(files: &HashMap<PathBuf, Stamp>, path: &Path) -> At {
     match symlink_metadata(path) {
         Ok(found) if found.is_dir() => At::Folder,
         Ok(found) => At::Look(Look::File(Stamp::of(&found))),
-        Err(_) => At::Look(Look::Missing),
+        Err(_) if files.contains_key(path) => At::Look(Look::Missing),
+        Err(_) => At::Other,
     }
 }
 

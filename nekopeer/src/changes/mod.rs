@@ -84,11 +84,13 @@ pub(crate) struct Watching {
 
 impl Watching {
     /// Watches what is at `paths`, or the one file or set that is called as the options say; what changes is published under
-    /// its policy before, but for what they say. `told` gets what is done. It is done while [`run`](Self::run) is polled.
+    /// its policy before, but for what they say; what is gone for the time `settle` is withdrawn. `told` gets what is done. It is
+    /// done while [`run`](Self::run) is polled.
     pub(crate) async fn new(
         (library, publisher): (&Arc<Library>, &Arc<Publisher>),
         paths: Vec<PathBuf>,
         options: PublishOptions,
+        settle: Duration,
         told: mpsc::Sender<Told>,
     ) -> Result<Self, PublishError> {
         let PublishOptions { name, is_set, policy, rules, .. } = options.clone();
@@ -118,7 +120,7 @@ impl Watching {
             signs,
             folders,
             looked_at_folders: now,
-            changes: Changes::default(),
+            changes: Changes::new(settle),
             rescans: Rescans::new(now),
             was_scanned: false,
             failures: Failures::default(),

@@ -10,12 +10,13 @@ use nekoproto::FileName;
 
 use super::{Left, Told, Watching};
 use crate::{
+    content::stamp::Stamp,
     library::Library,
     publish::{PublishOptions, tree::PublishedTree},
     rules::{Ignores, Rules},
     sets::{self, Fingerprint},
-    state::changes::Sign,
-    util::progress::Progress,
+    state::changes::{Look, Sign},
+    util::{clock, progress::Progress},
 };
 
 #[derive(Debug)]
@@ -26,6 +27,7 @@ pub(super) struct Set {
     pub(super) is_due: bool,
     /// The files as they were before it was published last, by their hash.
     published: Option<blake3::Hash>,
+    pub(super) files: Arc<HashMap<PathBuf, Stamp>>,
     /// The number of file systems that it was on.
     disks: usize,
 }
@@ -37,8 +39,8 @@ impl Set {
     }
 
     /// Nothing is known of what is published: the first look finds it different.
-    pub(super) const fn new(name: Option<FileName>, rules: Rules) -> Self {
-        Self { name, rules, is_due: false, published: None, disks: 0 }
+    pub(super) fn new(name: Option<FileName>, rules: Rules) -> Self {
+        Self { name, rules, is_due: false, published: None, files: Arc::default(), disks: 0 }
     }
 }
 
@@ -59,13 +61,21 @@ impl Watching {
         self.library.blocking(of_set).await
     }
 
-    /// Looks whether the files are those that were published last.
+    /// Looks whether the files are those that were published last. What is not waits until it is quiet, as with an event.
     pub(super) async fn look_at_set(&mut self) {
-        let fingerprint = self.fingerprint_of_set().await;
-        if let (Some(set), Some(Fingerprint { hash, disks })) = (&mut self.set, fingerprint) {
-            set.is_due |= set.published != Some(hash);
-            set.disks = set.disks.max(disks.unwrap_or_default());
+        let (fingerprint, now) = (self.fingerprint_of_set().await, clock::now());
+        let (Some(set), Some(Fingerprint { hash, disks, files })) = (&mut self.set, fingerprint) else {
+            return;
+        };
+        set.is_due |= set.published != Some(hash);
+        set.disks = set.disks.max(disks.unwrap_or_default());
+        if set.published.is_none() {
+            return;
         }
+        let changed = files.iter().filter(|(path, stamp)| set.files.get(*path) != Some(stamp));
+        changed.for_each(|(path, stamp)| self.changes.found(path.clone(), Look::File(*stamp), now));
+        let gone = set.files.keys().filter(|path| !files.contains_key(*path));
+        gone.for_each(|path| self.changes.found(path.clone(), Look::Missing, now));
     }
 
     /// Publishes the folder, unless it is gone, or a part of it with its file system. What cannot be published is tried again
@@ -75,7 +85,7 @@ impl Watching {
         let (fingerprint, trees) = (self.fingerprint_of_set().await, self.trees_here());
         let Some(set) = &mut self.set else { return Ok(()) };
         set.is_due = false;
-        let (Some(tree), Some(Fingerprint { hash, disks })) = (trees.first(), fingerprint) else {
+        let (Some(tree), Some(Fingerprint { hash, disks, files })) = (trees.first(), fingerprint) else {
             return Ok(());
         };
         let path = tree.root().to_owned();
@@ -96,6 +106,7 @@ impl Watching {
         }
         if let Some(set) = &mut self.set {
             set.published = failed.is_empty().then_some(hash);
+            set.files = Arc::new(files);
         }
         Ok(())
     }

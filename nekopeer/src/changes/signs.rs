@@ -2,7 +2,9 @@
 
 use std::{
     collections::HashMap,
+    fs::symlink_metadata,
     mem,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -93,7 +95,11 @@ impl Inbox {
         match event {
             Ok(event) => {
                 gathered.is_lost |= event.need_rescan();
-                let sign = sign_of(event.kind);
+                let sign = sign_of(event.kind).map(|sign| match &*event.paths {
+                    // Nobody writes to a further name of a file because of that.
+                    [path] if event.kind.is_create() && is_linked(path) => Sign::Complete,
+                    _ => sign,
+                });
                 for (path, sign) in event.paths.into_iter().zip(sign.into_iter().cycle()) {
                     if trees.iter().any(|tree| tree.concerns(&path)) {
                         gathered.add(path, sign);
@@ -124,6 +130,10 @@ impl Gathered {
             *last = sign;
         }
     }
+}
+
+fn is_linked(path: &Path) -> bool {
+    symlink_metadata(path).is_ok_and(|found| found.is_file() && found.nlink() > 1)
 }
 
 /// What an event says; `None` if it is none of a change.

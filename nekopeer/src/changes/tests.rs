@@ -11,6 +11,7 @@ use crate::{
     config::Config,
     peer::{Peer, PeerHandle},
     publish::{What, listing::NamedFile},
+    state::changes::QUIET_FOUND,
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -21,7 +22,7 @@ async fn watching(dir: &Path) -> (PeerHandle, Watching, mpsc::Receiver<Told>) {
     let (telling, told) = mpsc::channel(16);
     let rooms = (&peer.library, &peer.publisher);
     let watching =
-        Watching::new(rooms, vec![dir.to_owned()], PublishOptions::default(), telling).await.unwrap();
+        Watching::new(rooms, vec![dir.to_owned()], PublishOptions::default(), LIMIT, telling).await.unwrap();
     (peer, watching, told)
 }
 
@@ -31,6 +32,7 @@ async fn changes_are_found_without_events_which_is_told_once() {
     std::fs::write(dir.path().join("a"), "1").unwrap();
     let (peer, mut watching, mut told) = watching(dir.path()).await;
     watching.signs = Arc::new(Signs::none());
+    watching.changes = Changes::new(LIMIT).with_quiet_open(QUIET_FOUND);
     let running = tokio::spawn(watching.run());
     let (mut published, mut notes) = (Vec::new(), Vec::new());
     while published.len() < 2 {

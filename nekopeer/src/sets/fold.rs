@@ -1,7 +1,7 @@
 //! From a folder to the one file of a set: all of one moment, or an error.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     fs::{File, Metadata},
     io::{self, Read as _, Write},
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
@@ -60,6 +60,8 @@ pub(crate) struct Fingerprint {
     pub(crate) hash: blake3::Hash,
     /// The number of file systems, if all could be looked at.
     pub(crate) disks: Option<usize>,
+    /// The files, where they are.
+    pub(crate) files: HashMap<PathBuf, Stamp>,
 }
 
 pub(crate) fn fingerprint(filter: &Filter) -> Fingerprint {
@@ -72,7 +74,12 @@ pub(crate) fn fingerprint(filter: &Filter) -> Fingerprint {
             hasher.update(error.to_string().as_bytes());
         }
     }
-    Fingerprint { hash: hasher.finalize(), disks: found.ok().map(|found| found.disks.len()) }
+    let (disks, found) = match found {
+        Ok(found) => (Some(found.disks.len()), found.files),
+        Err(_) => (None, Vec::new()),
+    };
+    let files = found.into_iter().map(|file| (file.at, file.stamp)).collect();
+    Fingerprint { hash: hasher.finalize(), disks, files }
 }
 
 /// Writes the set of all files below the filter's folder to `out`, but for what it skips, which is returned too. A link to a

@@ -1,8 +1,8 @@
 //! Which changed files are published or withdrawn, and when: once they were quiet, never while they are written.
 //!
 //! Events are signs that something happened at a path; they may be late, repeated or lost. What counts is what
-//! two looks at the path find, with no sign between them and a quiet time before the second. A file that was
-//! opened for writing, and of whose end nothing was heard, has to be quiet for longer.
+//! two looks at the path find, with no sign between them and a quiet time before the second. A file that may be open
+//! for writing has to be quiet for long, and one that is gone may be about to be made anew.
 
 pub(crate) mod failures;
 pub(crate) mod presence;
@@ -16,11 +16,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time without a change after which a file is taken.
+/// Time without a change after which a file is taken that its writer closed.
 pub(crate) const QUIET: Duration = Duration::from_millis(300);
-/// The same of a file that was written and not closed, as far as is known: its writer may only pause.
-pub(crate) const QUIET_OPEN: Duration = Duration::from_secs(2);
-const _: () = assert!(QUIET.as_millis() < QUIET_OPEN.as_millis());
+/// The same of a file that no event told of, although events come: whoever still writes it gives a sign.
+pub(crate) const QUIET_FOUND: Duration = Duration::from_secs(2);
+/// The same of a file that may be open: it was written and not closed, as a log is, or no close can be seen, as on network
+/// file systems and of mapped memory. Its writer may only pause.
+pub(crate) const QUIET_OPEN: Duration = Duration::from_secs(60);
 /// Paths that are looked at in one round, at most.
 const LOOKS_MAX: usize = 4096;
 
@@ -48,12 +50,18 @@ pub(crate) enum Look<S> {
 #[derive(Debug)]
 pub(crate) struct Changes<S> {
     paths: HashMap<PathBuf, Change<S>>,
+    /// How long a file has to be gone before it counts as removed.
+    settle: Duration,
+    /// How long a file that may be open has to be quiet.
+    quiet_open: Duration,
+    /// Not every close is seen.
+    is_blind: bool,
 }
 
 #[derive(Debug)]
 struct Change<S> {
-    /// Of a file: whether it may be open for writing.
-    is_open: bool,
+    /// How long it has to be quiet, if it is there.
+    quiet: Duration,
     /// The last sign, or the last look that found something else than the look before.
     since: Instant,
     /// What the last look found, if there was no sign since.
@@ -61,46 +69,48 @@ struct Change<S> {
     look_at: Instant,
 }
 
-impl<S> Change<S> {
-    const fn quiet(&self) -> Duration {
-        if self.is_open { QUIET_OPEN } else { QUIET }
-    }
-}
-
-impl<S> Default for Changes<S> {
-    fn default() -> Self {
-        Self { paths: HashMap::new() }
-    }
-}
-
 impl<S: Copy + Eq> Changes<S> {
+    /// A file counts as removed once it is gone for `settle`.
+    pub(crate) fn new(settle: Duration) -> Self {
+        Self { paths: HashMap::new(), settle, quiet_open: QUIET_OPEN, is_blind: false }
+    }
+
+    /// The same, where what may be open has to be quiet for another time.
+    #[cfg(test)]
+    pub(crate) fn with_quiet_open(self, quiet_open: Duration) -> Self {
+        Self { quiet_open, ..self }
+    }
+
+    /// From now on a close may be missed.
+    pub(crate) const fn set_blind(&mut self) {
+        self.is_blind = true;
+    }
+
     pub(crate) fn note(&mut self, path: PathBuf, sign: Sign, now: Instant) {
-        let change =
-            self.paths.entry(path).or_insert(Change { is_open: false, since: now, seen: None, look_at: now });
+        let new = Change { quiet: QUIET, since: now, seen: None, look_at: now };
+        let change = self.paths.entry(path).or_insert(new);
         match sign {
-            Sign::Written => change.is_open = true,
-            Sign::Complete => change.is_open = false,
+            Sign::Written => change.quiet = self.quiet_open,
+            Sign::Complete => change.quiet = QUIET,
             Sign::Touched => {}
         }
         (change.since, change.seen) = (now, None);
-        change.look_at = now + change.quiet() / 2;
+        change.look_at = now + change.quiet / 2;
     }
 
-    /// A rescan found that `path` is not as it was published. Nothing is known of who writes it.
+    /// A rescan found that `path` is not as it was published.
     pub(crate) fn found(&mut self, path: PathBuf, look: Look<S>, now: Instant) {
-        let is_open = matches!(look, Look::File(_));
-        self.paths.entry(path).or_insert_with(|| {
-            let mut change = Change { is_open, since: now, seen: Some(look), look_at: now };
-            change.look_at = now + change.quiet();
-            change
-        });
+        let quiet = if self.is_blind { self.quiet_open } else { QUIET_FOUND };
+        let wait = if look == Look::Missing { self.settle } else { quiet };
+        let change = Change { quiet, since: now, seen: Some(look), look_at: now + wait };
+        self.paths.entry(path).or_insert(change);
     }
 
     /// Events were lost: any of the paths may be written by now.
     pub(crate) fn lost(&mut self, now: Instant) {
         for change in self.paths.values_mut() {
-            (change.is_open, change.since, change.seen) = (true, now, None);
-            change.look_at = now + change.quiet() / 2;
+            (change.quiet, change.since, change.seen) = (change.quiet.max(QUIET_FOUND), now, None);
+            change.look_at = now + change.quiet / 2;
         }
     }
 
@@ -126,15 +136,21 @@ impl<S: Copy + Eq> Changes<S> {
     /// was seen, and if another is there by now, this must fail; or withdraw what is missing.
     pub(crate) fn looked(&mut self, path: &Path, look: Look<S>, now: Instant) -> Option<Look<S>> {
         let change = self.paths.get_mut(path)?;
-        if change.seen == Some(look) && look != Look::Busy && now >= change.since + change.quiet() {
+        if change.seen.is_some_and(|seen| seen != look) {
+            // It changed without a sign; one that is back may have been moved with its folder.
+            change.since = now;
+            change.quiet = match (change.seen, look) {
+                (Some(Look::File(_)), Look::File(_)) => self.quiet_open,
+                _ => QUIET_FOUND,
+            };
+        }
+        let wait = if look == Look::Missing { self.settle.max(QUIET) } else { change.quiet };
+        if change.seen == Some(look) && look != Look::Busy && now >= change.since + wait {
             self.paths.remove(path);
             return Some(look);
         }
-        if change.seen.is_some_and(|seen| seen != look) {
-            (change.is_open, change.since) = (true, now); // it changed without a sign
-        }
         change.seen = Some(look);
-        change.look_at = (change.since + change.quiet()).max(now + change.quiet() / 2);
+        change.look_at = (change.since + wait).max(now + wait.min(change.quiet) / 2);
         None
     }
 }

@@ -18,7 +18,7 @@ fn listed(home: &Home) -> Vec<(String, u64, u64)> {
 fn created_changed_and_replaced_files_are_published_as_new_versions_that_others_get() {
     let (_indexers, origin, reader) = two_homes();
     origin.write("d/a.txt", "first\n");
-    let mut sharing = watch(&origin, &["d"]);
+    let mut sharing = watch(&origin, &["d", "--settle", "1"]);
     sharing.out_line("shared d/a.txt version 1");
 
     origin.write("d/a.txt", "second\n");
@@ -61,17 +61,76 @@ fn slow_writer_is_waited_for_and_only_the_complete_file_is_published() {
     drop(file);
     sharing.out_line("shared d/slow.bin version 1, 7.8 KiB");
     assert_eq!(listed(&origin)[1], ("d/slow.bin".to_owned(), 1, 8000));
-    // Who never closes is taken after a longer time.
+    // One that only pauses has not ended, also before its first byte; a further name of a file is complete.
     let mut open = fs::File::create(origin.path("d/open.bin")).unwrap();
+    sleep(Duration::from_secs(3)); // it is what the test is about
     open.write_all(b"abc").unwrap();
-    sharing.out_line("shared d/open.bin version 1, 3 B");
+    sleep(Duration::from_secs(3));
+    open.write_all(b"def").unwrap();
+    fs::hard_link(origin.path("d/slow.bin"), origin.path("d/linked.bin")).unwrap();
+    sharing.out_line("shared d/linked.bin version 1");
+    assert!(!sharing.said().contains("open.bin"), "{}", sharing.said());
+    drop(open);
+    sharing.out_line("shared d/open.bin version 1, 6 B");
+}
+
+/// A build removes a file and takes some seconds to make it anew; an editor moves it away and back.
+#[test]
+fn file_that_is_gone_for_a_while_is_not_withdrawn_and_becomes_one_version() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write_all([("d/a", "one"), ("d/sub/b", "b")]);
+    let mut sharing = watch(&origin, &["d"]);
+    let _serving = reader.serve(&["--on-stale", "drop"]);
+    reader.done(&["get", "d/a"]);
+    let build = |content: &str| {
+        fs::remove_file(origin.path("d/a")).unwrap();
+        sleep(Duration::from_millis(1500)); // it is what the test is about
+        origin.write("d/a", content);
+    };
+    build("two");
+    sharing.out_line("shared d/a version 2");
+    for path in ["d/a", "d/sub"] {
+        fs::rename(origin.path(path), origin.path("away")).unwrap();
+        sleep(Duration::from_millis(1500));
+        fs::rename(origin.path("away"), origin.path(path)).unwrap();
+    }
+    build("three");
+    sharing.out_line("shared d/a version 3");
+    assert!(!sharing.said().contains("unshared"), "{}", sharing.said());
+    assert_eq!(listed(&origin), [("d/a".to_owned(), 3, 5), ("d/sub/b".to_owned(), 1, 1)]);
+    // By command it is withdrawn at once.
+    origin.done(&["unshare", "d/a"]);
+    assert_eq!(origin.names(), ["d/sub/b"]);
+}
+
+/// A set is not published without a file that is about to be made anew.
+#[test]
+fn set_waits_for_a_file_that_is_gone_for_a_while_and_for_one_that_is_open() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write_all([("d/a", "one"), ("d/b", "b")]);
+    let mut sharing = watch(&origin, &["--set", "d"]);
+    fs::remove_file(origin.path("d/a")).unwrap();
+    let mut open = fs::File::create(origin.path("d/b")).unwrap();
+    open.write_all(b"bb").unwrap();
+    sleep(Duration::from_secs(3)); // it is what the test is about
+    origin.write("d/a", "two");
+    sleep(Duration::from_secs(3));
+    open.write_all(b"bb").unwrap();
+    drop(open);
+    sharing.out_line("shared d version 2");
+    // What was never in it is not missed.
+    origin.write("d/.swp", "three");
+    fs::rename(origin.path("d/.swp"), origin.path("d/a")).unwrap();
+    sharing.out_line("shared d version 3");
+    reader.done(&["get", "d"]);
+    assert_eq!((reader.read("d/a"), reader.read("d/b")), (b"three".to_vec(), b"bbbb".to_vec()));
 }
 
 #[test]
 fn removed_file_is_withdrawn_and_published_again_when_it_is_back() {
     let (_indexers, origin, reader) = two_homes();
     origin.write_all([("d/a.txt", "a\n"), ("d/sub/b.txt", "b\n")]);
-    let mut sharing = watch(&origin, &["d", "--json"]);
+    let mut sharing = watch(&origin, &["d", "--json", "--settle", "0"]);
     let first: Value = serde_json::from_str(&sharing.out_line("files")).unwrap();
     assert_eq!(first["files"].as_array().unwrap().len(), 2, "{first}");
 
@@ -157,7 +216,7 @@ fn disk_that_is_unmounted_below_the_folder_withdraws_nothing() {
     for name in ["a", "s/1", "t/1", "m/under"] {
         origin.write(&format!("d/{name}"), name);
     }
-    let mut sharing = watch_with_mount(&origin, &["d"]);
+    let mut sharing = watch_with_mount(&origin, &["d", "--settle", "0"]);
     there(&sharing, &origin, "rm d/m/2");
     sharing.out_line("unshared d/m/2");
     there(&sharing, &origin, "umount d/m");
@@ -227,7 +286,7 @@ fn copies_that_are_replaced_stay_copies() {
 fn folder_that_is_watched_as_a_set_becomes_one_version_with_each_change() {
     let (_indexers, origin, reader) = two_homes();
     origin.write_all([("d/a", "one"), ("d/sub/b", "one")]);
-    let mut sharing = watch(&origin, &["--set", "d", "app"]);
+    let mut sharing = watch(&origin, &["--set", "d", "app", "--settle", "1"]);
     let mut following = reader.start_out(&["follow", "app"], "app is at version 1");
     let changes: [&dyn Fn(); 5] = [
         &|| drop(origin.write("d/a", "two")),
