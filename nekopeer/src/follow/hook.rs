@@ -12,13 +12,19 @@ use nekoproto::{Record, Version};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{process::Command, sync::mpsc, time::timeout};
 
-use super::output::{HookOutput, HookRun};
-use crate::{library::events::Event, storage::catalogue::CommandId};
+use super::output::HookRun;
+use crate::{
+    library::events::Event,
+    storage::catalogue::CommandId,
+    util::tasks::Tasks,
+};
 
 /// Characters of its last words that a message quotes.
 const QUOTED_MAX: usize = 200;
-/// Time limit for output that comes after its end: what it started in the background may keep the pipe.
+/// Time limit for output that comes after its end and counts as its own.
 const LATE_OUTPUT_MAX: Duration = Duration::from_millis(100);
+/// How long after its end what it started in the background is shown, which may keep its pipes for ever.
+const SERVICE_SHOWN_FOR: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Debug)]
 pub(crate) struct Hook {
@@ -63,7 +69,8 @@ impl Hook {
     }
 
     /// Runs the command to its end on a version that is at `path`, where `previous` is the last that it accepted; what it
-    /// prints goes to `shown` line by line. The error says why it failed.
+    /// prints goes to `shown` line by line. The error says why it failed. What it started in the background goes on, and is
+    /// shown for a while by one of the `tasks`.
     ///
     /// # Cancel safety
     /// It is killed, with all that it started.
@@ -73,6 +80,7 @@ impl Hook {
         path: &Path,
         previous: Option<Version>,
         shown: &mpsc::Sender<Event>,
+        tasks: &Tasks,
     ) -> Result<(), String> {
         let mut child = Command::new("/bin/sh")
             .arg("-c")
@@ -90,11 +98,9 @@ impl Hook {
             .map_err(not_run)?; // there is no shell, or no such folder
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let mut group = Group(group);
-        let (mut out, mut err, run) =
-            (HookOutput::default(), HookOutput::default(), HookRun::new(&record.name, shown));
+        let mut printing = HookRun::new(&record.name, shown, child.stdout.take(), child.stderr.take());
         let status = {
-            let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-            let reading = async { tokio::join!(out.read(stdout, &run), err.read(stderr, &run)) };
+            let reading = printing.read();
             tokio::pin!(reading);
             let waiting = timeout(self.time, child.wait());
             tokio::pin!(waiting);
@@ -105,14 +111,10 @@ impl Hook {
                     }
                     status
                 }
-                _ = &mut reading => waiting.await,
+                () = &mut reading => waiting.await,
             }
         };
-        out.end(|line| run.show(line));
-        err.end(|line| run.show(line));
-        run.end();
-        let last = if err.last.is_empty() { out.last } else { err.last };
-        let words: String = last.trim().chars().take(QUOTED_MAX).collect();
+        let words: String = printing.last().trim().chars().take(QUOTED_MAX).collect();
         match status {
             // The group is killed.
             Err(_) => {
@@ -121,6 +123,9 @@ impl Hook {
             Ok(Err(error)) => Err(not_run(error)),
             Ok(Ok(status)) => {
                 group.0 = None; // a service that it started goes on
+                if printing.is_open() {
+                    tasks.spawn_until_stop(printing.keep(SERVICE_SHOWN_FOR));
+                }
                 match status.success() {
                     true => Ok(()),
                     false => Err(format!("the command failed, {}{}", ended(status), quoted(&words))),
@@ -140,7 +145,7 @@ mod tests {
         let folder = std::env::temp_dir();
         let hook = Hook { command: command.to_owned(), folder, time };
         let (record, nobody) = (testkit::goods::record(1, "a b", 3, |_| {}), mpsc::channel(1).0);
-        hook.run(&record, Path::new("/x/a b"), Version::new(2), &nobody).await
+        hook.run(&record, Path::new("/x/a b"), Version::new(2), &nobody, &Tasks::default()).await
     }
 
     const LONG: Duration = Duration::from_secs(60);
@@ -181,5 +186,28 @@ mod tests {
         run("head -c 50000000 /dev/zero; sleep 1000 >/dev/null 2>&1 & true", LONG).await.unwrap();
         let error = run("yes | head -c 3000000; echo at last; exit 1", LONG).await.unwrap_err();
         assert!(error.ends_with(": at last"), "{error}");
+    }
+
+    /// It prints after the command has ended, and again after the follower has.
+    #[tokio::test]
+    async fn service_that_the_command_started_is_shown_and_outlives_the_follower() {
+        let folder = tempfile::tempdir().unwrap();
+        let until = "until test -e $n; do sleep .05; done; echo print $n; echo err >&2; echo > done$n";
+        let command = format!("(for n in 1 2; do {until}; done) & echo begun");
+        let hook = Hook { command, folder: folder.path().to_owned(), time: LONG };
+        let (record, (to, mut shown)) = (testkit::goods::record(1, "a", 3, |_| {}), mpsc::channel(1000));
+        let (tasks, path) = (Tasks::default(), |name: &str| folder.path().join(name));
+        hook.run(&record, Path::new("/x/a"), None, &to, &tasks).await.unwrap();
+        std::fs::write(path("1"), "").unwrap();
+        let line = |line: &str| Event::Printed { name: record.name.clone(), line: line.to_owned() };
+        while shown.recv().await.unwrap() != line("print 1") {}
+        tasks.end().await;
+        std::fs::write(path("2"), "").unwrap();
+        let began = Instant::now();
+        while !path("done2").exists() {
+            assert!(began.elapsed() < LONG, "the service died");
+            tokio::task::yield_now().await;
+        }
+        assert!(path("done1").exists());
     }
 }

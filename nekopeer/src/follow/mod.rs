@@ -184,7 +184,8 @@ impl Follower {
         let previous = seen.accepted_of(&record.origin);
         let (library, name) = (&self.reconciler.library, record.name.clone());
         let running = library.begin_hook(&record.name);
-        let ended = hook.run(record, &library.shown_path(held), previous, &self.printed).await;
+        let ended =
+            hook.run(record, &library.shown_path(held), previous, &self.printed, &library.tasks).await;
         drop(running);
         let Err(why) = ended else {
             let (command, origin, version) = (hook.id(), record.origin, record.version);

@@ -1,12 +1,20 @@
-//! [`HookOutput`]: what the command of a follower prints, as lines for whoever follows and for nobody else.
+//! [`HookRun`]: what the command of a follower prints, and what it started in the background, as lines for whoever follows
+//! and for nobody else.
 
-use std::mem::take;
+use std::{
+    mem::take,
+    os::{fd::OwnedFd, unix::process::CommandExt},
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use nekoproto::FileName;
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
+    process::{ChildStderr, ChildStdout},
     sync::mpsc,
+    time::sleep,
 };
 
 use super::FOLLOWED_MAX;
@@ -19,25 +27,30 @@ pub(crate) const PRINTED_LINES_MAX: usize = 200;
 pub(crate) const PRINTED_WAITING_MAX: usize = 2 * PRINTED_LINES_MAX + FOLLOWED_MAX;
 const READ_BYTES: usize = 4096;
 
+/// Reads what stands in a pipe to its end, in a process of its own that needs nobody.
+const READ_ON: &str = "exec 3<&0; cat <&3 >/dev/null 2>&1 &";
+
 /// One output of a run, cut into lines for a terminal.
 #[derive(Debug, Default)]
-pub(super) struct HookOutput {
+struct HookOutput {
     line: Vec<u8>,
     /// The line is longer than what is shown of it.
     is_cut: bool,
     /// The cursor is back at the begin of the line.
     is_returned: bool,
     /// The last line with text.
-    pub(super) last: String,
+    last: String,
 }
 
 impl HookOutput {
-    pub(super) async fn read(&mut self, from: Option<impl AsyncRead + Unpin>, run: &HookRun<'_>) {
-        let Some(mut from) = from else { return };
+    /// Reads to the end, which is noted: there is no pipe then.
+    async fn read(&mut self, pipe: &mut Option<impl AsyncRead + Unpin>, lines: &Lines) {
+        let Some(from) = pipe else { return };
         let mut piece = [0; READ_BYTES];
         while let Ok(len @ 1..) = from.read(&mut piece).await {
-            self.add(&piece[..len], |line| run.show(line));
+            self.add(&piece[..len], |line| lines.show(line));
         }
+        *pipe = None;
     }
 
     fn add(&mut self, bytes: &[u8], mut each: impl FnMut(String)) {
@@ -58,7 +71,7 @@ impl HookOutput {
     }
 
     /// Ends the line, if there is text in it.
-    pub(super) fn end(&mut self, mut each: impl FnMut(String)) {
+    fn end(&mut self, mut each: impl FnMut(String)) {
         let text = String::from_utf8_lossy(&self.line).replace('\t', " ");
         let mut text: String = text.chars().filter(|letter| !letter.is_control()).collect();
         if self.is_cut {
@@ -72,21 +85,17 @@ impl HookOutput {
     }
 }
 
-/// One run of a command, and what of its output was shown.
+/// The lines of one run, of which some are shown.
 #[derive(Debug)]
-pub(super) struct HookRun<'a> {
-    name: &'a FileName,
-    to: &'a mpsc::Sender<Event>,
-    /// Lines that were shown, and others.
+struct Lines {
+    name: FileName,
+    to: mpsc::Sender<Event>,
+    /// Those that were shown, and others.
     counts: Mutex<(usize, u64)>,
 }
 
-impl<'a> HookRun<'a> {
-    pub(super) const fn new(name: &'a FileName, to: &'a mpsc::Sender<Event>) -> Self {
-        Self { name, to, counts: parking_lot::const_mutex((0, 0)) }
-    }
-
-    pub(super) fn show(&self, line: String) {
+impl Lines {
+    fn show(&self, line: String) {
         let mut counts = self.counts.lock();
         let is_shown = counts.0 < PRINTED_LINES_MAX
             && self.to.capacity() > FOLLOWED_MAX
@@ -96,14 +105,89 @@ impl<'a> HookRun<'a> {
             false => counts.1 += 1,
         }
     }
+}
 
-    /// Says how many lines were not shown, if any.
-    pub(super) fn end(self) {
-        let (_, lines) = self.counts.into_inner();
+/// One run of a command: its pipes, and what came from them. Dropped, it says how many lines were not shown, if any.
+#[derive(Debug)]
+pub(super) struct HookRun {
+    lines: Lines,
+    pipes: (Option<ChildStdout>, Option<ChildStderr>),
+    outputs: (HookOutput, HookOutput),
+    /// Whoever writes to the pipes goes on when this is dropped.
+    is_kept: bool,
+}
+
+impl HookRun {
+    pub(super) fn new(
+        name: &FileName,
+        to: &mpsc::Sender<Event>,
+        stdout: Option<ChildStdout>,
+        stderr: Option<ChildStderr>,
+    ) -> Self {
+        let counts = parking_lot::const_mutex((0, 0));
+        let lines = Lines { name: name.clone(), to: to.clone(), counts };
+        Self { lines, pipes: (stdout, stderr), outputs: Default::default(), is_kept: false }
+    }
+
+    /// Reads until nobody can write any more.
+    ///
+    /// # Cancel safety
+    /// Safe: the next call goes on.
+    pub(super) async fn read(&mut self) {
+        let Self { lines, pipes, outputs, .. } = self;
+        tokio::join!(outputs.0.read(&mut pipes.0, lines), outputs.1.read(&mut pipes.1, lines));
+    }
+
+    /// Whether somebody may still write.
+    pub(super) const fn is_open(&self) -> bool {
+        self.pipes.0.is_some() || self.pipes.1.is_some()
+    }
+
+    /// The last line with text, of stderr if there is one. Lines end here.
+    pub(super) fn last(&mut self) -> &str {
+        let Self { lines, outputs: (out, err), .. } = self;
+        out.end(|line| lines.show(line));
+        err.end(|line| lines.show(line));
+        if err.last.is_empty() { &out.last } else { &err.last }
+    }
+
+    /// The command has ended. Shows what comes later, until nobody can write any more, for `time` at most, and while somebody
+    /// follows.
+    pub(super) async fn keep(mut self, time: Duration) {
+        self.is_kept = true;
+        let to = self.lines.to.clone();
+        tokio::select! {
+            () = self.read() => {}
+            () = sleep(time) => {}
+            () = to.closed() => {}
+        }
+        self.last();
+    }
+}
+
+impl Drop for HookRun {
+    fn drop(&mut self) {
+        let lines = self.lines.counts.get_mut().1;
         if lines > 0 {
             // There is room left for it, unless nobody takes anything.
-            drop(self.to.try_send(Event::NotShown { name: self.name.clone(), lines }));
+            drop(self.lines.to.try_send(Event::NotShown { name: self.lines.name.clone(), lines }));
         }
+        if self.is_kept {
+            let (stdout, stderr) = (self.pipes.0.take(), self.pipes.1.take());
+            let stdout = stdout.and_then(|pipe| pipe.into_owned_fd().ok());
+            let stderr = stderr.and_then(|pipe| pipe.into_owned_fd().ok());
+            stdout.into_iter().chain(stderr).for_each(read_on);
+        }
+    }
+}
+
+/// Without a reader the next print would end whoever writes there.
+fn read_on(pipe: OwnedFd) {
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", READ_ON]).current_dir("/").process_group(0);
+    let begun = shell.stdin(pipe).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if let Err(error) = begun {
+        tracing::debug!(%error, "what a command started in the background has no reader any more");
     }
 }
 
@@ -141,9 +225,9 @@ mod tests {
         let name = FileName::new("f").unwrap();
         for (room, shown) in [(PRINTED_WAITING_MAX, PRINTED_LINES_MAX), (FOLLOWED_MAX + 5, 5)] {
             let (to, mut taken) = mpsc::channel(room);
-            let run = HookRun::new(&name, &to);
-            (0..PRINTED_LINES_MAX + 7).for_each(|n| run.show(n.to_string()));
-            run.end();
+            let run = HookRun::new(&name, &to, None, None);
+            (0..PRINTED_LINES_MAX + 7).for_each(|n| run.lines.show(n.to_string()));
+            drop(run);
             for n in 0..shown {
                 assert_eq!(
                     taken.recv().await,
