@@ -30,6 +30,7 @@ use tokio::runtime::Runtime;
 use crate::{
     api::{Failure, FailureKind},
     terminal::Output,
+    util::reaping::reap_orphans,
 };
 
 /// Time limit for threads that wait for something else than the peer, such as a reader of stdout that does not read.
@@ -115,6 +116,7 @@ pub fn execute(args: Args) -> ExitCode {
         }
     };
     let ended = Runtime::new().map_err(anyhow::Error::from).and_then(|runtime| {
+        runtime.spawn(reap_orphans());
         let ended = runtime.block_on(running);
         runtime.shutdown_timeout(THREADS_END_WITHIN);
         ended

@@ -16,7 +16,7 @@ use super::output::HookRun;
 use crate::{
     library::events::Event,
     storage::catalogue::CommandId,
-    util::tasks::Tasks,
+    util::{reaping, tasks::Tasks},
 };
 
 /// Characters of its last words that a message quotes.
@@ -82,7 +82,8 @@ impl Hook {
         shown: &mpsc::Sender<Event>,
         tasks: &Tasks,
     ) -> Result<(), String> {
-        let mut child = Command::new("/bin/sh")
+        let mut shell = Command::new("/bin/sh");
+        let shell = shell
             .arg("-c")
             .arg(&self.command)
             .current_dir(&self.folder)
@@ -93,9 +94,8 @@ impl Hook {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .map_err(not_run)?; // there is no shell, or no such folder
+            .process_group(0);
+        let (mut child, _awaited) = reaping::spawn(shell).map_err(not_run)?; // there is no shell, or no such folder
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let mut group = Group(group);
         let mut printing = HookRun::new(&record.name, shown, child.stdout.take(), child.stderr.take());

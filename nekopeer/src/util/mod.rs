@@ -4,6 +4,7 @@ pub(crate) mod json;
 pub(crate) mod progress;
 pub(crate) mod qr;
 pub(crate) mod rate;
+pub(crate) mod reaping;
 pub(crate) mod tasks;
 pub(crate) mod throttle;
 

@@ -1,0 +1,99 @@
+//! The end of orphans: whoever is process 1 of a container, or a subreaper, is given the processes whose parents end, and has
+//! to take note of their end, or they stay as zombies.
+
+use std::{collections::HashSet, fs, io};
+
+use parking_lot::Mutex;
+use rustix::process::{Pid, WaitOptions, child_subreaper, getpid, waitpid};
+use tokio::{
+    process::{Child, Command},
+    signal::unix::{SignalKind, signal},
+};
+
+/// Children of this process for whose end somebody waits.
+static OWN: Mutex<Option<HashSet<u32>>> = parking_lot::const_mutex(None);
+
+/// Somebody waits for the end of a child, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Awaited(Option<u32>);
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        if let (Some(own), Some(id)) = (&mut *OWN.lock(), self.0) {
+            own.remove(&id);
+        }
+    }
+}
+
+/// Starts a child, whose end is left to whoever called.
+pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, Awaited)> {
+    let mut own = OWN.lock(); // nobody takes it for an orphan before it is noted
+    let child = command.spawn()?;
+    own.get_or_insert_default().extend(child.id());
+    let awaited = Awaited(child.id());
+    Ok((child, awaited))
+}
+
+/// Takes note of the end of orphans, if they come to this process. Never ends then.
+pub(crate) async fn reap_orphans() {
+    let is_given_orphans = getpid().is_init() || child_subreaper().is_ok_and(|reaper| reaper.is_some());
+    match signal(SignalKind::child()) {
+        Ok(mut ended) if is_given_orphans => loop {
+            reap(|_| true);
+            ended.recv().await;
+        },
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "orphans stay as zombies"),
+    }
+}
+
+/// Takes note of the end of those that are wanted and not awaited.
+fn reap(is_wanted: impl Fn(&u32) -> bool) {
+    let ended = children_that_ended(getpid());
+    let own = OWN.lock();
+    let is_awaited = |id: &u32| own.as_ref().is_some_and(|own| own.contains(id));
+    for id in ended.into_iter().filter(|id| is_wanted(id) && !is_awaited(id)) {
+        let id = i32::try_from(id).ok().and_then(Pid::from_raw);
+        let _ = waitpid(id, WaitOptions::NOHANG); // or somebody else did
+    }
+}
+
+/// The children of `parent` that have ended and whose end nobody took note of.
+fn children_that_ended(parent: Pid) -> Vec<u32> {
+    let ids = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let parent = parent.as_raw_nonzero().to_string();
+    let is_one = |id: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+        // Behind its name, which may have anything in it: its state and its parent.
+        let fields = stat.rsplit_once(") ").map(|(_, fields)| fields.split(' '));
+        fields.is_some_and(|mut fields| fields.next() == Some("Z") && fields.next() == Some(&*parent))
+    };
+    ids.filter(is_one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Stdio;
+
+    use super::*;
+
+    /// The child that is awaited is left, whenever it is looked for; another one is taken.
+    #[tokio::test]
+    #[expect(clippy::zombie_processes, reason = "it is what the test is about")]
+    async fn child_that_somebody_waits_for_keeps_its_exit_status() {
+        let other = std::process::Command::new("true").stdin(Stdio::null()).spawn().unwrap().id();
+        let (mut child, awaited) = spawn(Command::new("sh").args(["-c", "exit 7"])).unwrap();
+        let (id, ended) = (child.id().unwrap(), || children_that_ended(getpid()));
+        while !(ended().contains(&other) && ended().contains(&id)) {
+            std::thread::yield_now();
+        }
+        let own = OWN.lock().clone().unwrap();
+        assert!(own.contains(&id) && !own.contains(&other));
+        reap(|found| [id, other].contains(found)); // there are children of other tests
+        assert_eq!((ended().contains(&id), ended().contains(&other)), (true, false));
+        assert_eq!(child.wait().await.unwrap().code(), Some(7));
+        drop(awaited);
+        assert!(!OWN.lock().as_ref().unwrap().contains(&id));
+    }
+}
