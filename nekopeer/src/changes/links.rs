@@ -23,7 +23,9 @@ impl Watching {
         }
         let paths = self.named.iter().map(|(path, _)| path.clone()).collect();
         let rooms = (&self.library, &self.publisher);
-        let Ok(mut anew) = Self::new(rooms, paths, self.options.clone(), self.told.clone()).await else {
+        let Ok(mut anew) =
+            Self::new(rooms, paths, self.options.clone(), self.settle, self.told.clone()).await
+        else {
             return Ok(()); // it changes just now
         };
         let (before, now) = (Arc::clone(&self.trees), Arc::clone(&anew.trees));

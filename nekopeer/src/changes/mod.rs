@@ -70,6 +70,8 @@ pub(crate) struct Watching {
     signs: Arc<Signs>,
     folders: Vec<WatchedFolder>,
     looked_at_folders: Instant,
+    /// How long what is gone may come back before it is withdrawn.
+    settle: Duration,
     changes: Changes<Stamp>,
     rescans: Rescans,
     /// The first rescan was done: what cannot be published was told before.
@@ -120,6 +122,7 @@ impl Watching {
             signs,
             folders,
             looked_at_folders: now,
+            settle,
             changes: Changes::new(settle),
             rescans: Rescans::new(now),
             was_scanned: false,
