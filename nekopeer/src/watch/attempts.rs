@@ -116,8 +116,14 @@ impl Reconciler {
             Some((true, ..)) => return Ok((Ended::Done, None)),
             Some((_, output, told, held, stays)) => {
                 options.output = output; // a copy elsewhere stays there
-                options.version = options.version.or(stays.then_some(held));
-                newest = told.filter(|told| options.takes(&told.record));
+                if stays {
+                    // Of those that are out none is wanted, unless there is one that was not heard of yet.
+                    let found = self.downloader.find(name, &options).await.ok();
+                    let reader = library.catalogue.reader(name)?;
+                    newest = found.filter(|found| !reader.passes_over(&found.record));
+                    options.version = newest.is_none().then_some(held);
+                }
+                newest = newest.or(told.filter(|told| options.takes(&told.record)));
                 version = Some(held);
             }
             None => {}
