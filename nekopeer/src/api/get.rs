@@ -49,8 +49,8 @@ pub struct Get {
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     #[serde(skip)]
     names_from: Option<PathBuf>,
-    /// Where a single file is to stand, or a folder that is there to put all into, without the folders of their names
-    /// [default: DIR/NAME]; `-` is stdout, in order, each part verified before it is written, and no copy is kept
+    /// Where a single file is to stand, or a folder to put all into, without the folders of their names: one that is
+    /// there, or FOLDER/, which is made [default: DIR/NAME]; `-` is stdout, in order, each part verified before it is written, and no copy is kept
     #[arg(short, long, value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     #[serde(default)]
     #[schema(ignore)]
@@ -95,7 +95,7 @@ pub struct Get {
 
 const VERSION_USAGE: &str =
     "--version is of a single file, and puts it in its place; -o - writes it to stdout instead";
-const OUTPUT_USAGE: &str = "-o names the place of a single file; of several, a folder that is there";
+const STDOUT_USAGE: &str = "-o - writes a single file to stdout; of several, -o names a folder";
 const PREFERENCE_USAGE: &str = "--bound, --when-stale and --no-preference are of a copy, and -o - keeps none";
 
 impl Get {
@@ -103,11 +103,12 @@ impl Get {
     fn wanted(&self) -> Result<(Vec<FileName>, Wanted), String> {
         let (mut names, mut wanted) = Wanted::of_words(&self.names, self.origin.clone(), self.ttl)?;
         wanted.version = self.version;
-        let is_of_one = self.version.is_some() || self.output.as_ref().is_some_and(|path| !path.0.is_dir());
+        let is_of_one = self.version.is_some() || self.output.as_ref().is_some_and(|path| !path.is_folder());
         if let (true, [], [pattern]) = (is_of_one, names.as_slice(), wanted.patterns.as_slice())
+            && !pattern.text.contains(['*', '?'])
             && let Ok(name) = FileName::new(&pattern.text)
         {
-            names.push(name); // it looks like a glob
+            names.push(name); // it looks like a glob, as `song [live].mp3` does
             wanted.patterns.clear();
         }
         Ok((names, wanted))
@@ -119,6 +120,24 @@ impl Get {
 
     fn is_to_stdout(&self) -> bool {
         self.output.as_ref().is_some_and(|path| path.0 == Path::new(STDIO))
+    }
+
+    /// Why nothing can be put where the user said, if `is_many` several files.
+    fn output_fault(&self, is_many: bool) -> Option<String> {
+        let said = self.output.as_ref()?;
+        let (path, shown) = (said.0.components().as_path(), said.0.display());
+        match (is_many, self.is_to_stdout()) {
+            _ if path.is_dir() => None,
+            (true, true) => Some(STDOUT_USAGE.into()),
+            _ if path.exists() && (is_many || said.is_folder()) => Some(format!(
+                "{} is a file: -o names the place of a single file, or a folder to put all into",
+                path.display()
+            )),
+            (true, false) if !said.is_folder() => Some(format!(
+                "-o names the place of a single file; of several, a folder, and {shown} is none: make it, or write {shown}/"
+            )),
+            _ => None,
+        }
     }
 
     fn preference(&self) -> PreferenceChange {
@@ -179,6 +198,9 @@ impl Api for Get {
         if self.version.is_some() && (is_many || self.output.is_some() && !self.is_to_stdout()) {
             return Err(NoCommand::usage(VERSION_USAGE));
         }
+        if let Some(fault) = self.output_fault(is_many) {
+            return Err(NoCommand::usage(fault));
+        }
         match &self.output {
             Some(_) if !is_many && self.is_to_stdout() && self.background => {
                 return Err(NoCommand::usage("-o - writes to stdout, which --background leaves"));
@@ -189,7 +211,6 @@ impl Api for Get {
                 return Err(NoCommand::usage(PREFERENCE_USAGE));
             }
             Some(_) if !is_many && self.is_to_stdout() => return Ok(self.into()),
-            Some(path) if is_many && !path.0.is_dir() => return Err(NoCommand::usage(OUTPUT_USAGE)),
             Some(_) if is_many => own_places(&names).map_err(|why| NoCommand::usage(why.message))?,
             _ => {}
         }

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io,
-    os::unix::fs::MetadataExt as _,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt as _},
     path::{Path, PathBuf},
 };
 
@@ -89,6 +89,16 @@ impl Place {
     pub(crate) fn open(&self) -> Result<File, Failure> {
         no_follow::open(&self.folder, &self.file_name).map_err(error_at(&self.path))
     }
+}
+
+/// Whether `path` ends with a slash: then it names a folder, whether there is one or not.
+pub(crate) fn is_said_folder(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(b"/")
+}
+
+/// Makes the folder that `path` names by a slash at its end, and those that lead to it. Blocking.
+pub(crate) fn make_said_folder(path: &Path) -> Result<(), StoreError> {
+    if is_said_folder(path) { fs::create_dir_all(path).map_err(error_at(path)) } else { Ok(()) }
 }
 
 /// Makes the names in `folder` durable. A failure is only logged: the files themselves are complete.

@@ -100,7 +100,7 @@ fn shared_folder_is_downloaded_updated_and_withdrawn() {
 }
 
 #[test]
-fn o_with_a_folder_that_is_there_puts_one_file_or_several_into_it() {
+fn o_with_a_folder_puts_one_file_or_several_into_it() {
     let (_indexers, origin, reader) = two_homes();
     for name in ["a.txt", "d/b.txt", "d/c.txt", "e/b.txt"] {
         origin.write(name, name);
@@ -115,7 +115,27 @@ fn o_with_a_folder_that_is_there_puts_one_file_or_several_into_it() {
     }
     reader.run(&["get", "d/b.txt", "e/b.txt", "-o", "there"]).failed_with(2, &["end alike"]);
     reader.run(&["get", "e/b.txt", "-o", "there"]).failed_with(3, &["there/b.txt", "--force"]);
-    reader.run(&["get", "a.txt", "d/b.txt", "-o", "nowhere"]).failed_with(2, &["a folder that is there"]);
+    for words in [&["a.txt", "d/b.txt"][..], &["*.txt"], &["d/?.txt"], &["d/"]] {
+        let wrong = reader.run(&[&["get", "-o", "nowhere"], words].concat());
+        wrong.failed_with(2, &["nowhere is none: make it, or write nowhere/"]);
+    }
+    reader.run(&["get", "*.txt", "-o", "-"]).failed_with(2, &["-o - writes a single file"]);
+    for words in [&["a.txt", "-o", "there/mine/"][..], &["d/", "-o", "there/mine"]] {
+        reader.run(&[&["get"], words].concat()).failed_with(2, &["there/mine is a file"]);
+    }
+    reader.run(&["get", "nothing", "-o", "nowhere/"]).failed_with(1, &["nobody shares nothing"]);
+    assert!(!reader.path("nowhere").exists(), "made for nothing");
+    for (words, folder, path) in [
+        (&["a.txt"][..], "one/", "one/a.txt"),
+        (&["a.txt"], "./one/two/", "one/two/a.txt"),
+        (&["d/"], "several/", "several/b.txt"),
+        (&["a.txt", "d/?.txt"], "both/", "both/c.txt"),
+    ] {
+        let into = [&["get", "--json", "-o", folder], words].concat();
+        reader.done(&into);
+        assert!(reader.path(path).is_file(), "{path}");
+        reader.done(&into);
+    }
     let full = reader.run(&["get", "a.txt", "-o", "/dev/full"]);
     full.failed_with(3, &["/dev/full is a device, no file; -o chooses another place"]);
     assert!(!full.err.concat().contains("remove"), "{full:?}");

@@ -5,6 +5,8 @@ use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf};
 use clap::builder::{MapValueParser, PathBufValueParser, TypedValueParser, ValueParserFactory};
 use serde::{Deserialize, Serialize};
 
+use crate::storage::place::is_said_folder;
+
 /// A path of this machine. It travels as text, or as its bytes if these are not UTF-8.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Sent", into = "Sent")]
@@ -15,6 +17,13 @@ pub(crate) struct LocalPath(pub(crate) PathBuf);
 enum Sent {
     Text(String),
     Bytes(Vec<u8>),
+}
+
+impl LocalPath {
+    /// Whether files are to stand in it: it is a folder, or is said to be one.
+    pub(crate) fn is_folder(&self) -> bool {
+        self.0.is_dir() || is_said_folder(&self.0)
+    }
 }
 
 impl From<PathBuf> for LocalPath {

@@ -17,7 +17,11 @@ use crate::{
     failure::Failure,
     library::Library,
     sets,
-    storage::{error_at, place::Place, stopped},
+    storage::{
+        error_at,
+        place::{Place, make_said_folder},
+        stopped,
+    },
 };
 
 /// What a download finds in its place.
@@ -65,6 +69,7 @@ pub(crate) fn destination(
     force: bool,
     stop: &CancellationToken,
 ) -> Result<Destination, Failure> {
+    output.map_or(Ok(()), make_said_folder)?;
     library.settle_placing(&record.name)?;
     if record.policy.is_set() {
         sets::check_place(library, &record.name, output, force)?;
