@@ -21,6 +21,7 @@ use nekoindexer::{
             units::{self, Rate},
         },
         signals::{self, Hangups, Stop},
+        stdout::{EXIT_UNREAD, Stdout, is_unread},
         threads::{self, THREADS_DEFAULT, THREADS_MAX},
     },
     identity_in,
@@ -161,6 +162,7 @@ fn main() -> ExitCode {
     let ended = if matches!(args.command, Some(Command::Id)) { say_id(&args) } else { run(&args) };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_unread(error.as_ref()) => ExitCode::from(EXIT_UNREAD),
         Err(error) => {
             let mut stderr = std::io::stderr().lock();
             // Nobody is left to tell if even that fails.
@@ -180,15 +182,15 @@ fn say_id(args: &Args) -> anyhow::Result<()> {
     let folder =
         args.data_dir.as_ref().context("an id stays the same only with --data-dir, which keeps the key")?;
     let (identity, _) = identity_in(folder).map_err(advised)?;
-    writeln!(std::io::stdout(), "{}", identity.id()).context("cannot write to stdout")
+    Ok(writeln!(Stdout::lock(), "{}", identity.id())?)
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
     let (mut stop, hangups) = (Stop::new()?, Hangups::new()?);
     let mut indexer = Indexer::spawn(config).await.map_err(advised)?;
-    writeln!(std::io::stdout(), "listening on {}", indexer.local_addr()).context("cannot write to stdout")?;
+    writeln!(Stdout::lock(), "listening on {}", indexer.local_addr())?;
     if let Some(addr) = indexer.http_addr() {
-        writeln!(std::io::stdout(), "http on http://{addr}/").context("cannot write to stdout")?;
+        writeln!(Stdout::lock(), "http on http://{addr}/")?;
     }
     signals::serve(&mut stop, Some(hangups), std::future::pending(), async || reload(&indexer).await).await;
     tokio::select! {

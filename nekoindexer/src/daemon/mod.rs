@@ -7,6 +7,7 @@
 //! | [`logging`] | where the log goes |
 //! | [`settings`] | flags, environment, configuration file; `config check`, completions, man pages |
 //! | [`signals`] | serving until told to end; what systemd is told |
+//! | [`stdout`] | printing, also where nobody reads it |
 //! | [`threads`] | how many threads the program runs on |
 
 pub mod allocator;
@@ -14,4 +15,5 @@ pub mod http;
 pub mod logging;
 pub mod settings;
 pub mod signals;
+pub mod stdout;
 pub mod threads;

@@ -24,11 +24,14 @@ use std::{env, path::PathBuf, process::ExitCode, time::Duration};
 pub use crate::terminal::units;
 pub use args::Args;
 use args::Command;
-use nekoindexer::daemon::settings::{AccessArgs, CommonArgs, Program, Tool};
+use nekoindexer::daemon::{
+    settings::{AccessArgs, CommonArgs, Program, Tool},
+    stdout::EXIT_UNREAD,
+};
 use tokio::runtime::Runtime;
 
 use crate::{
-    api::{Failure, FailureKind},
+    api::FailureKind,
     terminal::Output,
     util::reaping::reap_orphans,
 };
@@ -46,6 +49,8 @@ enum Ended {
     Partly,
     /// The user or another command interrupted it.
     Interrupted,
+    /// Nobody reads what it prints any more.
+    Unread,
     /// Any other failure.
     Failed(FailureKind),
 }
@@ -55,6 +60,7 @@ impl From<Ended> for ExitCode {
         Self::from(match ended {
             Ended::Well => 0,
             Ended::Usage => 2,
+            Ended::Unread => EXIT_UNREAD,
             Ended::Partly | Ended::Interrupted => FailureKind::Failed.exit_code(),
             Ended::Failed(kind) => kind.exit_code(),
         })
@@ -121,5 +127,5 @@ pub fn execute(args: Args) -> ExitCode {
         runtime.shutdown_timeout(THREADS_END_WITHIN);
         ended
     });
-    ended.unwrap_or_else(|error| show::failure(&Failure::of_any(&error), output)).into()
+    ended.unwrap_or_else(|error| show::error(&error, output)).into()
 }

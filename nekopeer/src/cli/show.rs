@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use nekoindexer::daemon::stdout::is_unread;
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -80,6 +81,11 @@ pub(super) fn failure(failure: &Failure, output: Output) -> Ended {
     failure.print(output);
     print_json(failure, output);
     Ended::Failed(failure.kind)
+}
+
+/// As [`failure`], of any error; that nobody reads what is printed is not said.
+pub(super) fn error(error: &anyhow::Error, output: Output) -> Ended {
+    if is_unread(error.as_ref()) { Ended::Unread } else { failure(&Failure::of_any(error), output) }
 }
 
 /// Prints that the user ended a command before it began, as [`failure`] does.

@@ -97,7 +97,7 @@ pub(crate) fn is_said_folder(path: &Path) -> bool {
 }
 
 /// Makes the folder that `path` names by a slash at its end, and those that lead to it. Blocking.
-pub(crate) fn make_said_folder(path: &Path) -> Result<(), StoreError> {
+pub(crate) fn make_said_folder(path: &Path) -> Result<(), Failure> {
     if is_said_folder(path) { fs::create_dir_all(path).map_err(error_at(path)) } else { Ok(()) }
 }
 

@@ -2,37 +2,15 @@
 
 use std::{
     fmt::Display,
-    io::{self, BufWriter, StdoutLock, Write},
+    io::{self, BufWriter, Write},
 };
 
 use nekoindexer::daemon::settings::advice;
+pub(crate) use nekoindexer::daemon::stdout::Stdout;
 pub(crate) use nekoindexer::visible::{look_of, visible};
 use nekoproto::Remedy;
 use serde::Serialize;
 use serde_json::json;
-
-/// Stdout. An error says that it is of this.
-pub(crate) struct Stdout(StdoutLock<'static>);
-
-impl Stdout {
-    pub(crate) fn lock() -> Self {
-        Self(io::stdout().lock())
-    }
-}
-
-impl Write for Stdout {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(of_stdout)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush().map_err(of_stdout)
-    }
-}
-
-fn of_stdout(error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot write to stdout: {error}"))
-}
 
 /// Prints text or JSON.
 #[derive(Clone, Copy, Debug)]

@@ -32,7 +32,13 @@ use tokio::sync::oneshot;
 
 pub use self::{access::AccessArgs, advice::advice, completion::half_typed, tools::Tool};
 use self::{layers::InForce, table::Setting};
-use crate::{daemon::logging::LogArgs, visible::visible};
+use crate::{
+    daemon::{
+        logging::LogArgs,
+        stdout::{EXIT_UNREAD, Stdout, is_unread},
+    },
+    visible::visible,
+};
 
 /// Exit code of wrong usage, wherever the wrong value was said.
 const EXIT_USAGE: u8 = 2;
@@ -192,10 +198,11 @@ fn visible_lines(text: &str) -> String {
 }
 
 fn printed(text: &str) -> ExitCode {
-    let mut stdout = io::stdout().lock();
+    let mut stdout = Stdout::lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => failed(format!("cannot write to stdout: {error}")),
+        Err(error) if is_unread(&error) => ExitCode::from(EXIT_UNREAD),
+        Err(error) => failed(error),
     }
 }
 

@@ -170,7 +170,7 @@ async fn execute(
     output: Output,
     stop: &mut Stop,
 ) -> (After, bool) {
-    let failed = |error: anyhow::Error| After::GoOn(show::failure(&Failure::of_any(&error), output));
+    let failed = |error: anyhow::Error| After::GoOn(show::error(&error, output));
     let words = match line {
         Ok(Some(words)) => words,
         Ok(None) => return (After::GoOn(Ended::Well), false),
