@@ -83,9 +83,10 @@ const REQUESTS: &str = r#"
 206 123456789 <- a | range: bytes=1-99999999999999999999999
 200 0123456789 <- a | range: lines=1-2
 416 no byte <- a | range: bytes=10- OR bytes=10-12 OR bytes=-0 OR bytes=99999999999999999999999-
-416 no byte <- empty | range: bytes=0- OR bytes=0-0 OR bytes=-1
-416 a request <- a | range: bytes=0-1,4-5 OR bytes=0-0,0-0 OR bytes=0-,-1 OR bytes=0-1,x
-416 a request <- a | range: bytes=0-1 | range: bytes=4-5
+200 <- empty | range: bytes=0- OR bytes=0-1023 OR bytes=-1 OR bytes=5-
+416 this is <- empty | range: bytes=x
+200 0123456789 <- a | range: bytes=0-1,4-5 OR bytes=0-0,0-0 OR bytes=0-,-1 OR bytes=0-1,x
+200 0123456789 <- a | range: bytes=0-1 | range: bytes=4-5
 416 this is <- a | range:  OR bytes OR bytes= OR bytes=, OR bytes=- OR bytes=5-2 OR bytes=a-b OR bytes=+1-2
 416 this is <- a | range: bytes=1 OR bytes=1--2 OR bytes=0x1- OR bytes= - OR bytes=1 -2
 "#;
@@ -207,7 +208,10 @@ async fn a_file_that_a_browser_would_run_is_saved_instead() {
     node.publish(&folder.write("deep/x.html", b"<script>fetch('/api/v1/stop')</script>")).await;
     let (_door, http) = door(&node.peer);
     let answer = http.get("/f/deep/x.html");
-    assert_eq!(answer.header("content-disposition"), "attachment; filename*=UTF-8''x.html");
+    assert_eq!(
+        answer.header("content-disposition"),
+        "attachment; filename=\"x.html\"; filename*=UTF-8''x.html"
+    );
     assert!(answer.header("content-security-policy").starts_with("sandbox; default-src 'none'"));
     // A browser replaces the headers of the file that it has by those of an answer without bytes.
     let tag = format!("if-none-match: {}", answer.header("etag"));

@@ -34,15 +34,19 @@ pub(super) fn describe(name: &FileName, headers: &mut HeaderMap) {
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let policy = if matches!(top, "audio" | "video") { PLAYED } else { SANDBOX };
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
-    if !is_shown && let Ok(disposition) = attachment(name).parse() {
+    if let Ok(disposition) = disposition(name, is_shown).parse() {
         headers.insert(CONTENT_DISPOSITION, disposition);
     }
 }
 
-/// Saves the file under the last part of its name (RFC 6266).
-fn attachment(name: &FileName) -> String {
+/// Shows the file or saves it, under the last part of its name (RFC 6266). First, in plain ASCII, for programs that
+/// read no more than that, such as curl.
+fn disposition(name: &FileName, is_shown: bool) -> String {
     let last = name.as_str().rsplit('/').next().unwrap_or_default();
-    let mut text = "attachment; filename*=UTF-8''".to_owned();
+    let is_plain = |c: char| matches!(c, ' '..='~') && !"\"\\%".contains(c);
+    let plain: String = last.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+    let what = if is_shown { "inline" } else { "attachment" };
+    let mut text = format!("{what}; filename=\"{plain}\"; filename*=UTF-8''");
     for byte in last.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._".contains(&byte) {
             text.push(char::from(byte));
@@ -61,6 +65,10 @@ mod tests {
         let mut headers = HeaderMap::new();
         describe(&FileName::new(name).unwrap(), &mut headers);
         headers
+    }
+
+    fn is_saved(headers: &HeaderMap) -> bool {
+        headers[CONTENT_DISPOSITION].as_bytes().starts_with(b"attachment;")
     }
 
     #[test]
@@ -88,7 +96,7 @@ mod tests {
         let active =
             ["a.html", "a.htm", "a.xhtml", "a.svg", "a.xml", "a.js", "a.mjs", "a.xsl", "a.mht", "a.swf"];
         for name in active.into_iter().chain(["a.SVG", "a.svgz", "a.unheardof", "a.rdf", "a.vtt.html"]) {
-            assert!(headers(name).contains_key(CONTENT_DISPOSITION), "{name}");
+            assert!(is_saved(&headers(name)), "{name}");
         }
         for name in ["a.png", "a.txt", "a.webm", "a.wav", "a.pdf", "a.json", "a.html"] {
             let headers = headers(name);
@@ -101,14 +109,22 @@ mod tests {
             assert!(policy.starts_with(&format!("{sandbox} default-src 'none'")), "{name}: {policy}");
             assert!(!policy.contains("script"), "{name}: {policy}");
             assert_eq!(headers[X_CONTENT_TYPE_OPTIONS], "nosniff");
-            assert_eq!(headers.contains_key(CONTENT_DISPOSITION), name == "a.html", "{name}");
+            assert_eq!(is_saved(&headers), name == "a.html", "{name}");
         }
     }
 
     #[test]
     fn the_name_of_a_saved_file_cannot_leave_its_header() {
-        let said = headers("deep/a \"b\"; ü.bin");
-        let said = said[CONTENT_DISPOSITION].to_str().unwrap();
-        assert_eq!(said, "attachment; filename*=UTF-8''a%20%22b%22%3B%20%C3%BC.bin");
+        let cases = [
+            ("deep/my model.bin", "attachment; filename=\"my model.bin\"; filename*=UTF-8''my%20model.bin"),
+            (
+                "a \"b\"; ü%41.bin",
+                "attachment; filename=\"a _b_; __41.bin\"; filename*=UTF-8''a%20%22b%22%3B%20%C3%BC%2541.bin",
+            ),
+            ("a b.txt", "inline; filename=\"a b.txt\"; filename*=UTF-8''a%20b.txt"),
+        ];
+        for (name, said) in cases {
+            assert_eq!(headers(name)[CONTENT_DISPOSITION], said);
+        }
     }
 }

@@ -108,10 +108,8 @@ impl Request {
         let is_get = self.method == Method::GET; // ranges are defined for nothing else
         let asked = match self.headers.get(RANGE).filter(|_| is_get && validators.ranges_count(&self.headers))
         {
+            Some(_) if self.headers.get_all(RANGE).iter().count() > 1 => None, // several ranges
             None => None,
-            Some(_) if self.headers.get_all(RANGE).iter().count() > 1 => {
-                return Err(Refusal::bad_range(range::BadRange::Several, record.size));
-            }
             Some(header) => {
                 let asked = header.to_str().map_err(|_| range::BadRange::Malformed);
                 let asked = asked.and_then(|header| range::asked(header, record.size));

@@ -1,7 +1,8 @@
 //! The `Range` of a request (RFC 9110, section 14): which bytes it asks for.
 //!
-//! One range of bytes is answered. Several in one request are refused: no common client needs them, and they let a
-//! short request cause a long answer. Units other than bytes are ignored, as the standard demands.
+//! One range of bytes is answered. Several in one request are answered with the whole file, once: no common client
+//! needs them. So is any range of an empty file, which some clients always send. Units other than bytes are ignored, as
+//! the standard demands.
 
 use std::ops::Range;
 
@@ -11,15 +12,13 @@ pub(super) enum BadRange {
     /// No byte of the file is in it.
     #[error("no byte of the file is in this range: ask for one that begins before its end")]
     Outside,
-    /// More than one range.
-    #[error("a request may ask for one range of bytes: ask for each range in a request of its own")]
-    Several,
     /// It cannot be read.
     #[error("this is no range of bytes: write bytes=FIRST-LAST, bytes=FIRST- or bytes=-LAST_N")]
     Malformed,
 }
 
-/// The bytes that `header` asks for of a file of `size` bytes; `None`: all, since it names another unit.
+/// The bytes that `header` asks for of a file of `size` bytes; `None`: all, since it names another unit or several
+/// ranges, or there are none.
 pub(super) fn asked(header: &str, size: u64) -> Result<Option<Range<u64>>, BadRange> {
     let (unit, set) = header.split_once('=').ok_or(BadRange::Malformed)?;
     if !unit.trim().eq_ignore_ascii_case("bytes") {
@@ -28,7 +27,7 @@ pub(super) fn asked(header: &str, size: u64) -> Result<Option<Range<u64>>, BadRa
     let mut ranges = set.split(',').map(str::trim).filter(|range| !range.is_empty());
     let range = ranges.next().ok_or(BadRange::Malformed)?;
     if ranges.next().is_some() {
-        return Err(BadRange::Several);
+        return Ok(None);
     }
     let (first, last) = range.split_once('-').ok_or(BadRange::Malformed)?;
     let range = match (first, last) {
@@ -42,7 +41,11 @@ pub(super) fn asked(header: &str, size: u64) -> Result<Option<Range<u64>>, BadRa
             first..last.saturating_add(1).min(size)
         }
     };
-    if range.is_empty() { Err(BadRange::Outside) } else { Ok(Some(range)) }
+    match range.is_empty() {
+        _ if size == 0 => Ok(None),
+        true => Err(BadRange::Outside),
+        false => Ok(Some(range)),
+    }
 }
 
 /// A number of any length; one that no file is as long as is the largest.
