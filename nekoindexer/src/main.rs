@@ -70,8 +70,8 @@ pub(crate) struct Args {
     /// Answer HTTP on this address: the dashboard, /status, /metrics, /api/v1; port 0 picks a free one [default: off]
     #[arg(long, value_name = "ADDR", value_parser = resolve)]
     http: Option<SocketAddr>,
-    /// Names under which HTTP is answered, beside localhost and IP addresses
-    #[arg(long, value_name = "NAME,NAME...", value_delimiter = ',')]
+    /// Names under which HTTP is answered, also by a proxy, beside IP addresses, localhost and the name of this machine
+    #[arg(long, value_name = "NAME,NAME...", value_delimiter = ',', value_parser = settings::host_name)]
     http_hosts: Vec<String>,
     /// Memory kept for other nodes at most, such as 1GiB; one node may use a third of it
     #[arg(long, value_name = "BYTES", value_parser = units::memory, default_value = "160MiB")]

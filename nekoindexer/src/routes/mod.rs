@@ -25,7 +25,7 @@ use crate::daemon::http::{Guard, guarded};
     info(
         title = "nekop2p indexer",
         description = "What a running indexer knows and does. Errors are `application/problem+json`. \
-                       The `Host` header must be an IP address, `localhost` or a name of the configuration.",
+                       The `Host` header must be an IP address, `localhost`, the name of the machine or one of the configuration.",
     ),
     servers((url = "/"))
 )]

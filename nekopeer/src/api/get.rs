@@ -299,6 +299,6 @@ pub(super) async fn get(
     }
     let (rows, _) = inside.carry_out(Get { origin, background: true, ..get }, no_input())?.rows().await?;
     let job = only(&rows)?;
-    let location = format!("/api/v1/jobs/{}", job.id);
+    let location = format!("jobs/{}", job.id); // beside this address, whatever a proxy puts before it
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(job)).into_response())
 }

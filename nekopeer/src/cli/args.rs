@@ -60,6 +60,9 @@ pub struct NodeArgs {
     /// Answer over HTTP on this address while serving, with a page to look at; port 0 picks a free one [default: not]
     #[arg(long, global = true, hide_short_help = true, help_heading = "Serving", value_name = "ADDR", value_parser = resolve)]
     pub http: Option<SocketAddr>,
+    /// Names under which HTTP is answered, also by a proxy, beside IP addresses, localhost and the name of this machine
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Serving", value_name = "NAME,NAME...", value_delimiter = ',', value_parser = settings::host_name)]
+    pub http_hosts: Vec<String>,
     /// The folder that files are downloaded to, and that names are relative to
     #[arg(long, global = true, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,

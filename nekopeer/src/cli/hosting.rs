@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use nekoindexer::daemon::http::Token;
+use nekoindexer::daemon::http::{Guard, Token};
 use nekoproto::Remedy;
 use tokio::sync::broadcast;
 use tokio_util::task::AbortOnDropHandle;
@@ -92,7 +92,8 @@ impl Hosted {
         indexers.dialed.clear();
         let started = async {
             let host = Host::new(Peer::start(prepared, config.clone(), dialed).await?);
-            let http = args.http.filter(|_| serving).map(|addr| open_http(addr, &config, &host)).transpose();
+            let http =
+                args.http.filter(|_| serving).map(|addr| open_http(addr, args, &config, &host)).transpose();
             if http.is_err() {
                 host.peer.end().await;
             }
@@ -202,10 +203,16 @@ impl Hosted {
     }
 }
 
-fn open_http(addr: SocketAddr, config: &Config, host: &Arc<Host>) -> Result<HttpServer, Failure> {
+fn open_http(
+    addr: SocketAddr,
+    args: &NodeArgs,
+    config: &Config,
+    host: &Arc<Host>,
+) -> Result<HttpServer, Failure> {
     let token = Token::load_or_create(&config.data_dir().join("http.token")).map_err(Failure::general)?;
+    let guard = Guard { hosts: args.http_hosts.clone(), token: Some(Arc::new(token)) };
     let failed = |error| Failure::conflict(format!("cannot listen on {addr} for HTTP: {error}"));
-    HttpServer::open(addr, host, token, config.access.secret.is_some())
+    HttpServer::open(addr, host, guard, config.access.secret.is_some())
         .map_err(|error| failed(error).remedied(Remedy::Http))
 }
 

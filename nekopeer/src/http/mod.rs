@@ -10,7 +10,7 @@ pub(crate) mod files;
 use std::{io, net::SocketAddr, num::NonZeroUsize, sync::Arc};
 
 use axum::{Router, middleware::from_extractor};
-use nekoindexer::daemon::http::{Authorized, Guard, HttpConfig, HttpDoor, Token, guarded};
+use nekoindexer::daemon::http::{Authorized, Guard, HttpConfig, HttpDoor, guarded};
 
 use crate::api::{
     Host,
@@ -27,16 +27,15 @@ pub(crate) struct HttpServer {
 }
 
 impl HttpServer {
-    /// Opens the door at `listen`. Changing routes ask for `token`; so does everything but whether the process lives,
+    /// Opens the door at `listen`. Changing routes ask for the token of `guard`; so does everything but whether the process lives,
     /// where the network `is_private` and others than this machine reach the door. To be called on the runtime of the peer.
     pub(crate) fn open(
         listen: SocketAddr,
         host: &Arc<Host>,
-        token: Token,
+        guard: Guard,
         is_private: bool,
     ) -> io::Result<Self> {
         let inside = Inside::of(host);
-        let guard = Guard { hosts: Vec::new(), token: Some(Arc::new(token)) };
         let config = HttpConfig { listen, threads: THREADS };
         let door =
             HttpDoor::open(config, guarded(router(&inside, is_private && !listen.ip().is_loopback()), guard));

@@ -146,7 +146,7 @@ fn file_is_published_fetched_and_withdrawn() {
     assert_eq!((&job["kind"], &job["done_bytes"], &job["total_bytes"]), (&"store".into(), &size, &size));
     let begun = ours.change("POST", "/api/v1/get", r#"{"names":["x/y.bin"]}"#);
     let job = begun.done(202);
-    assert_eq!(begun.header("location"), format!("/api/v1/jobs/{}", job["id"]));
+    assert_eq!(begun.header("location"), format!("jobs/{}", job["id"]));
     assert_eq!(ended(&ours, &mut reading, &job["id"])["state"], "done");
     assert_eq!(reader.read("x/y.bin"), content);
     let read_at =
@@ -399,4 +399,36 @@ fn description_has_every_route_and_says_who_needs_the_token() {
         }
     }
     assert!(secured >= 6, "{secured}");
+}
+
+/// Method: the headers of nginx as it comes, which puts the address of the daemon in place of the host, and of Caddy, which
+/// keeps it, are sent as they would be for a browser's page.
+#[test]
+fn page_of_a_proxy_may_change_what_it_shows_and_no_other_page() {
+    let (_indexers, home) = one_home();
+    home.write("x", "hi");
+    let (_serving, http) = Http::serving(&home, &["--http-hosts", "files.example,NAS"]);
+    let (authorization, body) = (http.authorization(), json!({ "paths": [home.text("x")] }).to_string());
+    let publish = |headers: &[&str]| {
+        let always = [&authorization, "content-type: application/json", "sec-fetch-site: same-origin"];
+        http.ask("POST", "/api/v1/publish", &[headers, &always].concat(), body.as_bytes())
+    };
+    let page = "origin: https://files.example";
+    let by_caddy =
+        ["host: files.example", page, "x-forwarded-host: files.example", "x-forwarded-proto: https"];
+    for headers in [&[page][..], &by_caddy, &["host: files.example", "origin: https://files.example:8443"]] {
+        publish(headers).done(200);
+    }
+    assert_eq!(http.ask("GET", "/f/x", &["host: nas:8080"], b"").text(), "hi");
+    publish(&["origin: https://evil.example"]).refused(403, "http_hosts");
+    publish(&["origin: https://evil.example", "x-forwarded-host: evil.example"]).refused(403, "http_hosts");
+    publish(&["host: evil.example", "x-forwarded-host: files.example"])
+        .refused(421, "evil.example in http_hosts");
+    for address in ["/", "/assets/app.js", "/assets/common.js", "/assets/files.js", "/assets/media.js"] {
+        let text = http.get(address).text().to_owned();
+        for absolute in ["=\"/", "\"/api", "`/f/", "\"/assets"] {
+            assert!(!text.contains(absolute), "{absolute} in {address}: a proxy's path is left out");
+        }
+    }
+    home.run(&["ls", "--http-hosts", "https://files.example"]).ended_with(2, "without scheme and port");
 }

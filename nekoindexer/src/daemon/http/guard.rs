@@ -3,6 +3,10 @@
 //! A browser runs code of any page its user visits, and that code may send requests to this host. So a request
 //! counts only if it names this daemon as its host (a name that its owner points here for a moment, DNS
 //! rebinding, is refused), and if it comes from a page of this daemon, or from no page at all.
+//!
+//! A proxy in front may put its own name into `Host`, or this daemon's; the page that a browser shows is then one of a
+//! name that the user gave here. What a proxy says in `X-Forwarded-*` is not needed, and so not believed: the pages
+//! have only relative links.
 
 use std::{net::Ipv6Addr, sync::Arc};
 
@@ -10,12 +14,16 @@ use axum::{
     Router,
     body::{Body, to_bytes},
     extract::{DefaultBodyLimit, Request},
-    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, uri::Authority},
+    http::{
+        HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header,
+        uri::{Authority, Scheme},
+    },
     middleware::{Next, from_fn},
     response::{IntoResponse, Response},
 };
 
 use percent_encoding::percent_decode_str;
+use rustix::system::uname;
 
 use super::{
     problem::{PROBLEM_JSON, Problem},
@@ -46,7 +54,8 @@ const HEADERS: [(HeaderName, HeaderValue); 5] = [
 /// Whom a daemon lets in.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
-    /// Names under which it may be called, beside `localhost` and IP addresses.
+    /// Names under which it may be called, also by a proxy in front of it, beside IP addresses, `localhost` and the name
+    /// of this machine.
     pub hosts: Vec<String>,
     /// What changing routes ask for; without one they answer 403.
     pub token: Option<Arc<Token>>,
@@ -87,7 +96,8 @@ impl Guard {
                 StatusCode::MISDIRECTED_REQUEST,
                 "misdirected request",
                 format!(
-                    "this daemon is not called {}; use its IP address, or localhost on its own host",
+                    "this daemon is not called {0}; use its IP address, or localhost on its own host, or give it {0} in \
+                     http_hosts of its configuration",
                     host.host()
                 ),
             ));
@@ -95,10 +105,25 @@ impl Guard {
         let headers = request.headers();
         if let Some(origin) = single(headers, &header::ORIGIN)?
             && !is_same(origin, &host)
+            && !self.is_of_proxy(origin)
         {
-            return Err(Problem::forbidden("requests from pages of other origins are refused"));
+            return Err(Problem::forbidden(
+                "requests from pages of other origins are refused; if a proxy in front of this daemon has the page, \
+                 give it the name of the proxy in http_hosts of its configuration",
+            ));
         }
         self::foreign(request.method(), headers)
+    }
+
+    /// Whether a page of `origin` is one of a proxy that was named.
+    fn is_of_proxy(&self, origin: &HeaderValue) -> bool {
+        let uri = Uri::try_from(origin.as_bytes()).unwrap_or_default();
+        let is_web = uri.scheme() == Some(&Scheme::HTTP) || uri.scheme() == Some(&Scheme::HTTPS);
+        is_web && uri.host().is_some_and(|host| self.is_named(host))
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        self.hosts.iter().any(|ours| name.eq_ignore_ascii_case(ours))
     }
 
     fn is_ours(&self, host: &str) -> bool {
@@ -107,8 +132,18 @@ impl Guard {
         v6.is_some_and(|host| host.parse::<Ipv6Addr>().is_ok())
             || host.parse::<std::net::Ipv4Addr>().is_ok()
             || name.eq_ignore_ascii_case("localhost")
-            || self.hosts.iter().any(|ours| name.eq_ignore_ascii_case(ours))
+            || self.is_named(name)
+            || is_of_machine(name, &uname().nodename().to_string_lossy())
     }
+}
+
+/// Whether `name` is that of a machine which calls itself `own`, in whole, without its domain, or by multicast.
+fn is_of_machine(name: &str, own: &str) -> bool {
+    let short = own.split('.').next().unwrap_or_default();
+    let is_short = |name: &str| !short.is_empty() && name.eq_ignore_ascii_case(short);
+    name.eq_ignore_ascii_case(own)
+        || is_short(name)
+        || name.to_ascii_lowercase().strip_suffix(".local").is_some_and(is_short)
 }
 
 fn host(request: &Request) -> Result<Authority, Problem> {
@@ -207,6 +242,25 @@ mod tests {
         checked.map_or_else(|problem| problem.status.as_u16(), |()| 200)
     }
 
+    #[test]
+    fn the_machine_is_called_by_its_name_in_whole_without_its_domain_and_by_multicast() {
+        let own = uname().nodename().to_string_lossy().into_owned();
+        let guard = Guard { hosts: Vec::new(), token: None };
+        assert_eq!(answer(&guard, Method::GET, "/", &[("host", &own)]), 200, "{own}");
+        for (name, own, is_it) in [
+            ("Box.lan", "box.lan", true),
+            ("box", "box.lan", true),
+            ("BOX.local", "box.lan", true),
+            ("box.local", "box", true),
+            ("box.evil.example", "box.lan", false),
+            ("local", "box", false),
+            (".local", "", false),
+            ("xbox", "box", false),
+        ] {
+            assert_eq!(is_of_machine(name, own), is_it, "{name} of {own}");
+        }
+    }
+
     /// A line for each header that is looked at: another's host is never answered, nor a wrong token.
     #[test]
     fn http_heads() {
@@ -251,6 +305,11 @@ mod tests {
             ("http://localhost:8080", 403),
             ("http://evil.example", 403),
             ("http://127.0.0.1:8080.evil.example", 403),
+            ("https://nas.home", 200),
+            ("http://NAS.home:8443", 200),
+            ("ftp://nas.home", 403),
+            ("https://nas.home.evil.example", 403),
+            ("https://evil.example@nas.home.evil.example", 403),
             ("null", 403),
             ("", 403),
         ];

@@ -91,6 +91,19 @@ pub fn network(text: &str) -> Result<NetworkName, String> {
     }
 }
 
+/// Reads a name of `--http-hosts`.
+///
+/// # Errors
+/// One line for people.
+pub fn host_name(text: &str) -> Result<String, String> {
+    match text.strip_suffix('.').unwrap_or(text) {
+        name if name.is_empty() || name.contains(|c: char| ":/@*".contains(c) || c.is_whitespace()) => {
+            Err("a name without scheme and port is expected, such as files.example".to_owned())
+        }
+        name => Ok(name.to_owned()),
+    }
+}
+
 /// The flags that every program has.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CommonArgs {

@@ -1,6 +1,6 @@
 // The page of an indexer: queries, answer times, dropped requests, neighbors, and the names that it lists.
-import { $, ask, bytes, cell, count, el, fill, live, plural, searching, set, showTiles, span, visible } from "/assets/common.js";
-import { bars, curve } from "/assets/charts.js";
+import { $, ask, bytes, cell, count, el, fill, live, plural, searching, set, showTiles, span, visible } from "./common.js";
+import { bars, curve } from "./charts.js";
 
 /** Seconds that the curve shows. */
 const SECONDS = 120;
@@ -149,15 +149,15 @@ function showNeighbors(neighbors) {
 }
 
 async function look() {
-  const status = await ask("/status");
+  const status = await ask("status");
   set($("who"), `${status.node} · network ${visible(status.network)} · ${status.listen} · version ${status.version}`);
   show(status);
   showNeighbors(status.neighbors);
 }
 
 searching(() => ({ cells: [], update() {} }));
-live("/api/v1/events", ["figures", "missed"], (kind, data) => { if (kind === "figures") show(data); }, look);
+live("api/v1/events", ["figures", "missed"], (kind, data) => { if (kind === "figures") show(data); }, look);
 setInterval(async () => {
   if (document.hidden) return;
-  await ask("/api/v1/neighbors").then((answer) => showNeighbors(answer.neighbors), () => {}); // "live" tells
+  await ask("api/v1/neighbors").then((answer) => showNeighbors(answer.neighbors), () => {}); // "live" tells
 }, NEIGHBORS_MS);

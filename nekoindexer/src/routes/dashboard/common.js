@@ -258,7 +258,7 @@ export function searching(actions) {
     running = new AbortController();
     say("found-line", "searching …");
     const answer = await ask(
-      query("/api/v1/search", { q: asked, limit: MATCHES, after: isFirst ? null : next }), { signal: running.signal });
+      query("api/v1/search", { q: asked, limit: MATCHES, after: isFirst ? null : next }), { signal: running.signal });
     const rows = answer.hits.map((match) => matchRow(match, actions));
     if (isFirst) $("found").replaceChildren(...rows);
     else $("found").append(...rows);

@@ -1,13 +1,13 @@
 // The page of a peer: its files and their freshness, search, events, and the indexers that it is connected to.
-import { $, ask, bytes, cell, clock, count, el, fill, live, now, plural, searching, set, showTiles, span, visible } from "/assets/common.js";
-import { details } from "/assets/details.js";
-import { browsing, fileHere, isAnyOver, loadFiles } from "/assets/files.js";
-import { media, opener } from "/assets/media.js";
-import { notes } from "/assets/note.js";
-import { showThrottle, throttling } from "/assets/throttle.js";
-import { tickets } from "/assets/tickets.js";
-import { askToken, takeFromAddress } from "/assets/token.js";
-import { download, publishing, replace, update, whenDone } from "/assets/transfers.js";
+import { $, ask, bytes, cell, clock, count, el, fill, live, now, plural, searching, set, showTiles, span, visible } from "./common.js";
+import { details } from "./details.js";
+import { browsing, fileHere, isAnyOver, loadFiles } from "./files.js";
+import { media, opener } from "./media.js";
+import { notes } from "./note.js";
+import { showThrottle, throttling } from "./throttle.js";
+import { tickets } from "./tickets.js";
+import { askToken, takeFromAddress } from "./token.js";
+import { download, publishing, replace, update, whenDone } from "./transfers.js";
 
 /** Time between two requests for stats that no event tells, in ms. */
 const STATUS_MS = 5000;
@@ -110,7 +110,7 @@ function linkRow() {
 }
 
 async function loadStatus() {
-  const status = await ask("/status");
+  const status = await ask("status");
   const { files: counted, traffic } = status;
   set($("who"), `${status.node.slice(0, 16)}… · network ${visible(status.network)} · version ${status.version}`);
   $("who").title = status.node;
@@ -127,7 +127,7 @@ async function loadStatus() {
 }
 
 const reloadStatus = gathered(loadStatus, 1000);
-const loadJobs = async () => replace((await ask("/api/v1/jobs")).jobs);
+const loadJobs = async () => replace((await ask("api/v1/jobs")).jobs);
 const loadAll = () => Promise.all([loadFiles(), loadStatus(), loadJobs()]);
 
 takeFromAddress();
@@ -148,7 +148,7 @@ whenDone((name) => {
 });
 $("token-open").addEventListener("click", () => askToken().catch(() => {}));
 $("token-cancel").addEventListener("click", () => $("token-box").close());
-live("/api/v1/events", EVENTS, onEvent, loadAll);
+live("api/v1/events", EVENTS, onEvent, loadAll);
 setInterval(() => { if (!document.hidden && isAnyOver()) reloadLater(); }, 1000);
 setInterval(refreshMatches, AGES_MS);
 setInterval(() => { if (!document.hidden) reloadStatus(); }, STATUS_MS);

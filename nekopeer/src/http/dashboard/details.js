@@ -1,7 +1,7 @@
 // The details of one file: freshness, policy, subscribers, and the earlier versions to go back to.
-import { $, acting, ask, bytes, cell, clock, count, el, fill, now, plural, query, say, set, showTiles, span, visible } from "/assets/common.js";
-import { doing } from "/assets/note.js";
-import { change } from "/assets/token.js";
+import { $, acting, ask, bytes, cell, clock, count, el, fill, now, plural, query, say, set, showTiles, span, visible } from "./common.js";
+import { doing } from "./note.js";
+import { change } from "./token.js";
 
 /** The name that is shown. */
 let shown = null;
@@ -46,7 +46,7 @@ function keptRow(version) {
 }
 
 async function load() {
-  const { files } = await ask(query("/api/v1/status", { name: shown }));
+  const { files } = await ask(query("api/v1/status", { name: shown }));
   const file = files[0];
   if (!file) throw new Error("it is not here any more");
   const behind = file.readers.filter((reader) => reader.version < file.version).length;
@@ -66,7 +66,7 @@ async function load() {
 
 function goBack(version, button) {
   return acting(button, "details-line", async () => {
-    const done = await change("POST", "/api/v1/rollback", { name: shown, version });
+    const done = await change("POST", "api/v1/rollback", { name: shown, version });
     say("details-line", `Version ${done.version} is in its place.`);
     await load();
     onChange();

@@ -1,11 +1,11 @@
 // The files of this peer: one page of them, filtered, sorted and counted by folder by the peer, and a selection to act on.
-import { $, ask, bytes, cell, count, el, fill, named, now, plural, query, set, visible } from "/assets/common.js";
-import { showDetails } from "/assets/details.js";
-import { opener } from "/assets/media.js";
-import { doing, tell } from "/assets/note.js";
-import { showTickets } from "/assets/tickets.js";
-import { change } from "/assets/token.js";
-import { download } from "/assets/transfers.js";
+import { $, ask, bytes, cell, count, el, fill, named, now, plural, query, set, visible } from "./common.js";
+import { showDetails } from "./details.js";
+import { opener } from "./media.js";
+import { doing, tell } from "./note.js";
+import { showTickets } from "./tickets.js";
+import { change } from "./token.js";
+import { download } from "./transfers.js";
 
 /** Files of one page. */
 const FILES_OF_PAGE = 25;
@@ -133,7 +133,7 @@ export async function loadFiles() {
   const request = {};
   view.request = request;
   const where = byFolder || view.folder ? `&folder=${encodeURIComponent(view.folder)}` : "";
-  const path = query("/api/v1/catalogue", { limit: FILES_OF_PAGE, sort: $("sort").value, q, after: view.pages.at(-1) });
+  const path = query("api/v1/catalogue", { limit: FILES_OF_PAGE, sort: $("sort").value, q, after: view.pages.at(-1) });
   const answer = await ask(path + where);
   if (view.request !== request) return;
   if (answer.files.length === 0 && view.pages.length > 0) {
@@ -174,7 +174,7 @@ export async function loadFiles() {
 
 /** What this peer has under `name`, or null. */
 export async function fileHere(name) {
-  const { files } = await ask(query("/api/v1/catalogue", { q: name, limit: 1000 }));
+  const { files } = await ask(query("api/v1/catalogue", { q: name, limit: 1000 }));
   return files.find((file) => file.name === name) ?? null;
 }
 
@@ -210,7 +210,7 @@ function clear() {
 
 async function updateSelected() {
   const byOrigin = Map.groupBy([...selected.values()].filter(isStale), (file) => file.origin);
-  for (const [origin, files] of byOrigin) await change("POST", "/api/v1/get", { names: files.map((file) => file.name), origin });
+  for (const [origin, files] of byOrigin) await change("POST", "api/v1/get", { names: files.map((file) => file.name), origin });
   clear();
 }
 
@@ -231,7 +231,7 @@ async function unshareSelected() {
   if (!(await askUnshare(files))) return;
   const [names, failed] = [files.map((file) => file.name), []];
   for (let start = 0; start < names.length; start += NAMES_AT_ONCE) {
-    const answer = await change("DELETE", query("/api/v1/files", { name: names.slice(start, start + NAMES_AT_ONCE) }));
+    const answer = await change("DELETE", query("api/v1/files", { name: names.slice(start, start + NAMES_AT_ONCE) }));
     failed.push(...(answer.failed ?? []));
     answer.unshared.forEach((name) => selected.delete(name));
   }

@@ -1,10 +1,10 @@
 // Opens a file: audio and video in a player of this page, everything else in a new tab, which may show or save it.
-import { $, el, say, set, visible } from "/assets/common.js";
+import { $, el, say, set, visible } from "./common.js";
 
 const AUDIO = ["aac", "flac", "m4a", "mp3", "oga", "ogg", "opus", "wav"];
 const VIDEO = ["m4v", "mkv", "mov", "mp4", "ogv", "webm"];
 
-const place = (name) => `/f/${name.split("/").map(encodeURIComponent).join("/")}`;
+const place = (name) => `f/${name.split("/").map(encodeURIComponent).join("/")}`;
 
 function kindOf(name) {
   const end = name.split(".").pop().toLowerCase();

@@ -1,5 +1,5 @@
 // One line at the upper edge of the window that says what an action did. A failure stays until it is closed.
-import { $, set, visible } from "/assets/common.js";
+import { $, set, visible } from "./common.js";
 
 /** How long a line that is no failure stays, in ms. */
 const SHOWN_MS = 10000;

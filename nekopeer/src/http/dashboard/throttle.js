@@ -1,8 +1,8 @@
 // How fast the peer sends and fetches, and whether it fetches: shown in the head of the page, and changed there.
-import { $, set } from "/assets/common.js";
-import { doing } from "/assets/note.js";
-import { change } from "/assets/token.js";
-import { pausing } from "/assets/transfers.js";
+import { $, set } from "./common.js";
+import { doing } from "./note.js";
+import { change } from "./token.js";
+import { pausing } from "./transfers.js";
 
 const MIB = 1024 * 1024;
 /** Fields of the limits, by their keys. */
@@ -22,7 +22,7 @@ export function showThrottle({ limit_up_bytes_per_s, limit_down_bytes_per_s, pau
 }
 
 async function throttle(button, wanted) {
-  await doing(button, async () => { holds = await change("POST", "/api/v1/throttle", wanted); });
+  await doing(button, async () => { holds = await change("POST", "api/v1/throttle", wanted); });
   showThrottle(holds); // as before, if it was refused
 }
 

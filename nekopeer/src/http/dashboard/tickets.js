@@ -1,6 +1,6 @@
 // Tickets of files: the command to copy, and the QR code of a single one.
-import { $, ask, plural, query, say, set, visible } from "/assets/common.js";
-import { doing } from "/assets/note.js";
+import { $, ask, plural, query, say, set, visible } from "./common.js";
+import { doing } from "./note.js";
 
 /** Names in one request: an address has a limited length. */
 const NAMES_AT_ONCE = 50;
@@ -10,7 +10,7 @@ export function showTickets(names, button) {
   return doing(button, async () => {
     const tickets = [];
     for (let first = 0; first < names.length; first += NAMES_AT_ONCE) {
-      const answer = await ask(query("/api/v1/ticket", { name: names.slice(first, first + NAMES_AT_ONCE) }));
+      const answer = await ask(query("api/v1/ticket", { name: names.slice(first, first + NAMES_AT_ONCE) }));
       tickets.push(...answer.tickets.map(({ ticket }) => ticket));
     }
     const isOne = tickets.length === 1;
@@ -19,7 +19,7 @@ export function showTickets(names, button) {
     $("ticket-code").hidden = !isOne;
     if (isOne) {
       $("ticket-qr").alt = `QR code of the ticket of ${visible(names[0])}`;
-      $("ticket-qr").src = query("/qr.svg", { ticket: tickets[0] });
+      $("ticket-qr").src = query("qr.svg", { ticket: tickets[0] });
     }
     say("ticket-line", "");
     $("ticket-box").showModal();

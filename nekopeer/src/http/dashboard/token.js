@@ -1,5 +1,5 @@
 // The token that changing requests need: asked for when the first one is made, kept while the tab is open.
-import { $, ask, Refused, set, visible } from "/assets/common.js";
+import { $, ask, Refused, set, visible } from "./common.js";
 
 const KEY = "neko.token";
 /** Where the token is kept if the browser forbids storage. */

@@ -1,7 +1,7 @@
 // Transfers that run: the peer's jobs and this page's uploads, with their progress; sharing by drop or by choice.
-import { $, acting, bytes, cell, el, fill, named, now, plural, query, Refused, say, set, span, visible } from "/assets/common.js";
-import { doing, tell } from "/assets/note.js";
-import { bearer, change, withToken } from "/assets/token.js";
+import { $, acting, bytes, cell, el, fill, named, now, plural, query, Refused, say, set, span, visible } from "./common.js";
+import { doing, tell } from "./note.js";
+import { bearer, change, withToken } from "./token.js";
 
 /** Files of one drop. */
 const FILES_MAX = 1000;
@@ -79,7 +79,7 @@ function standingRow(first) {
 function stop(id, button) {
   const job = transfers.get(id);
   if (job?.abort) return job.abort();
-  return doing(button, () => change("DELETE", `/api/v1/jobs/${encodeURIComponent(id)}`));
+  return doing(button, () => change("DELETE", `api/v1/jobs/${encodeURIComponent(id)}`));
 }
 
 function show() {
@@ -129,7 +129,7 @@ export function replace(jobs) {
 
 export async function download(match, button) {
   await doing(button, async () => {
-    const job = await change("POST", "/api/v1/get", { names: [match.name], origin: match.origin });
+    const job = await change("POST", "api/v1/get", { names: [match.name], origin: match.origin });
     const end = ended.get(job.id); // it may have been quicker than the answer
     if (end) told(end);
     else update(job);
@@ -141,7 +141,7 @@ export async function download(match, button) {
 function put(job, file, token) {
   return new Promise((done, fail) => {
     const request = new XMLHttpRequest(); // `fetch` does not tell the progress of a body
-    request.open("PUT", query("/api/v1/files", { name: job.name }));
+    request.open("PUT", query("api/v1/files", { name: job.name }));
     for (const [name, value] of Object.entries(bearer(token))) request.setRequestHeader(name, value);
     request.upload.onprogress = (event) => update(Object.assign(job, { done_bytes: event.loaded }));
     request.onerror = () => fail(new Error("the connection broke: is the peer still running?"));
