@@ -12,7 +12,7 @@ use crate::{connections::connect_neighbor, shared::Shared};
 #[derive(Debug)]
 pub(crate) struct ConfiguredNeighbors {
     endpoint: Arc<Endpoint>,
-    links: Mutex<HashMap<SocketAddr, CancellationToken>>,
+    links: Mutex<HashMap<SocketAddr, (HostAddr, CancellationToken)>>,
 }
 
 impl ConfiguredNeighbors {
@@ -21,18 +21,23 @@ impl ConfiguredNeighbors {
         Self { endpoint, links: Mutex::default() }
     }
 
-    /// Connects to those of `wanted` that are new, and ends the links to all others. Returns who came and who went.
+    /// Connects to those of `wanted` that are new, and ends the links to all others. Returns who came and who went. A link to
+    /// a host finds by itself where that is now.
     pub(crate) fn set(
         &self,
         shared: &Arc<Shared>,
         wanted: &[HostAddr],
     ) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
         let mut links = self.links.lock();
+        let known = |at: &HostAddr| {
+            links.values().find(|(known, _)| known.is_same(at)).map(|(known, _)| known.clone())
+        };
+        let wanted: Vec<HostAddr> = wanted.iter().map(|at| known(at).unwrap_or_else(|| at.clone())).collect();
         let gone: Vec<_> =
             links.keys().copied().filter(|addr| wanted.iter().all(|at| at.addr != *addr)).collect();
         let mut new: Vec<SocketAddr> = Vec::new();
         for addr in &gone {
-            if let Some(stop) = links.remove(addr) {
+            if let Some((_, stop)) = links.remove(addr) {
                 stop.cancel();
             }
             shared.neighbors.links.configure(*addr, false);
@@ -44,9 +49,9 @@ impl ConfiguredNeighbors {
             }
             let stop = shared.stop.child_token();
             new.push(addr);
-            links.insert(addr, stop.clone());
+            links.insert(addr, (at.clone(), stop.clone()));
             shared.neighbors.links.configure(addr, true);
-            connect_neighbor(shared, &self.endpoint, at.clone(), stop);
+            connect_neighbor(shared, &self.endpoint, at, stop);
         }
         (new, gone)
     }

@@ -1,6 +1,7 @@
 //! Serves the connections that others open, and keeps up those to the configured neighbors.
 
 use std::{
+    net::SocketAddr,
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -43,8 +44,9 @@ pub(crate) fn connect_neighbor(
         let (connected, driver) = open_neighbor(&serving, connection, true);
         (connected, Box::pin(driver) as control::Driver)
     };
+    let addr = at.addr;
     let link = Link::spawn(Arc::clone(endpoint), (at, None), None, stop, &shared.tasks, open);
-    shared.spawn_until_stop(|shared| async move { follow_link(&shared, &link).await });
+    shared.spawn_until_stop(move |shared| async move { follow_link(&shared, addr, &link).await });
 }
 
 /// Runs a connection to another indexer, which this end opened if it `leads`.
@@ -66,9 +68,9 @@ fn open_neighbor(
     (Connected { addr, is_local: remote.is_local(), client, channel }, driver)
 }
 
-/// Tells the neighborhood of every change of a configured link, and advertises over it while it is up.
-async fn follow_link(shared: &Shared, link: &Link<Connected>) {
-    let (state, neighbors, addr) = (&shared.state, &shared.neighbors, link.addr());
+/// Tells the neighborhood of every change of the link that is configured to `addr`, and advertises over it while it is up.
+async fn follow_link(shared: &Shared, addr: SocketAddr, link: &Link<Connected>) {
+    let (state, neighbors) = (&shared.state, &shared.neighbors);
     let mut link = link.watch();
     loop {
         let now = link.borrow_and_update().clone();

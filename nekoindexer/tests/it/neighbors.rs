@@ -1,6 +1,7 @@
 //! Neighbors that are named on either side, away, coming back, stuck or broken.
 
 use nekoindexer::neighbors::load::{LINK_FORWARDS_MAX, STUCK_AFTER};
+use nekoproto::transport::HostAddr;
 
 use crate::common::*;
 
@@ -50,6 +51,20 @@ async fn neighbor_named_twice_is_asked_once_and_one_that_is_itself_not_at_all(se
     neighbor.neighbors_reach(0).await;
     let peer = Peer::join(0, addr, security).await;
     assert_eq!(complete(&peer, "a", 3).await.messages, 0);
+}
+
+/// Goal: the link to a host stays while the configuration is read again, whether that can be looked up then or not.
+#[testkit::test]
+async fn host_that_is_named_again_keeps_its_link(security: Security) {
+    let neighbor = indexer(security, &[]).await;
+    let host = "nowhere.invalid:7707";
+    let mut config = config(security, &[]);
+    config.neighbors = vec![HostAddr::found(host, neighbor.local_addr())];
+    let near = Indexer::spawn(config).await.unwrap();
+    near.neighbors_reach(1).await;
+    let unknown: HostAddr = host.parse().unwrap();
+    assert_eq!(near.reload(&[unknown], None).unwrap(), [""; 0]);
+    near.neighbors_reach(1).await;
 }
 
 /// Down from the start, or gone and back.

@@ -10,7 +10,7 @@ use nekoproto::{
     Answers, Cause, FileName, Hit, IdDigits, IndexerServiceClient, List, MsgId, Names, NodeTag,
     QueryAllRequest, QueryReply, QueryRequest, Refusal, Remedy, VerifiedRecord,
     limits::{BATCH_MAX, TTL_DEFAULT},
-    transport::call_within,
+    transport::{call_within, shown},
 };
 use parking_lot::Mutex;
 use tarpc::{client::RpcError, context::Context};
@@ -138,7 +138,7 @@ pub enum SearchError {
     #[error("no indexer found")]
     NoIndexer,
     /// None of the indexers answered.
-    #[error("indexer {indexer} cannot be asked: {why}")]
+    #[error("indexer {} cannot be asked: {why}", shown(*.indexer))]
     Unreachable {
         /// One of them.
         indexer: SocketAddr,

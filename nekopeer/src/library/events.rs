@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr};
 
-use nekoproto::{Cause, FileName, Remedy, Version};
+use nekoproto::{Cause, FileName, Remedy, Version, transport::shown};
 use prometheus_client::metrics::counter::Counter;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast::{self, error::RecvError};
@@ -297,7 +297,9 @@ impl fmt::Display for Event {
                 write!(f, "indexer {indexer} refuses this peer: {}", key_in_use(*at, *for_secs))
             }
             Self::NotReached { indexer, at } => write!(f, "indexer {indexer}: {}", unreached(*at)),
-            Self::Away { indexer, why } => write!(f, "indexer {indexer} is away, trying again: {why}"),
+            Self::Away { indexer, why } => {
+                write!(f, "indexer {} is away, trying again: {why}", shown(*indexer))
+            }
             Self::Registered { indexer, files } => {
                 write!(f, "registered {files} file{} with {indexer}", if *files == 1 { "" } else { "s" })
             }

@@ -195,6 +195,24 @@ fn reading_without_any_indexer_says_what_to_do_and_starts_none() {
     assert!(!home.path(".neko/indexer.key").exists(), "an indexer was started");
 }
 
+/// As on a machine that starts, or has no network now.
+#[test]
+fn indexer_whose_host_cannot_be_looked_up_is_waited_for_and_others_are_used() {
+    let (indexers, reader) = one_home();
+    let unknown = "nowhere.invalid:7707";
+    let home = Home::with(&["--indexer", unknown]);
+    home.done(&["ls"]);
+    for words in [&["get", "a"][..], &["search", "a"], &["query", "a"]] {
+        home.run(words).failed_with(3, &["cannot look up nowhere.invalid:7707", "check the name"]);
+    }
+    let mut serving = home.serve(&[]);
+    serving.err_line("no known address is away, trying again: cannot look up nowhere.invalid:7707");
+    assert!(serving.is_running());
+    let both = Home::with(&["--indexer", &format!("{unknown},{}", indexers.addr(0))]);
+    let _sharing = both.share_file("a", "a");
+    reader.gets("a", "a");
+}
+
 #[test]
 fn failure_with_json_is_an_object_with_its_kind() {
     let (_indexers, home) = one_home();

@@ -1,6 +1,6 @@
 //! Why there is no connection, and why one ended.
 
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use crate::{
     budget::NoRoom,
@@ -24,6 +24,14 @@ pub enum ConnectError {
     Unreachable {
         /// The address.
         addr: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The host has no address that is known now.
+    #[error("cannot look up {host}: {source}; check the name, and that this machine has a network")]
+    UnknownHost {
+        /// `HOST:PORT`.
+        host: Arc<str>,
         /// The system's error.
         source: io::Error,
     },

@@ -3,7 +3,7 @@
 use std::{
     future::pending,
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -56,7 +56,9 @@ pub enum LinkState<C> {
 /// back-off. Clones share it; it ends when the token it was spawned with is cancelled.
 #[derive(Clone, Debug)]
 pub struct Link<C> {
-    addr: SocketAddr,
+    first: SocketAddr,
+    /// Of a host that was not found at first: where it was found then.
+    found: Arc<OnceLock<SocketAddr>>,
     state: watch::Receiver<LinkState<C>>,
 }
 
@@ -72,17 +74,18 @@ impl<C: Clone + Send + Sync + 'static> Link<C> {
         open: impl Fn(Connection) -> (C, Driver) + Send + 'static,
     ) -> Self {
         let (sender, state) = watch::channel(LinkState::Connecting);
-        let addr = at.addr;
+        let (first, found) = (at.addr, Arc::default());
+        let finding = Arc::clone(&found);
         spawn_until(tasks, &stop, async move {
-            keep_connected(endpoint, (at, expected), dialed, open, &sender).await
+            keep_connected(endpoint, (at, expected), dialed, open, (&sender, &finding)).await
         });
-        Self { addr, state }
+        Self { first, found, state }
     }
 
     /// The address it connects to; of a host, the one that was found first.
     #[must_use]
-    pub const fn addr(&self) -> SocketAddr {
-        self.addr
+    pub fn addr(&self) -> SocketAddr {
+        *self.found.get().unwrap_or(&self.first)
     }
 
     /// The client, while connected.
@@ -128,22 +131,34 @@ async fn moved(endpoint: &Endpoint, here: IpAddr) {
     }
 }
 
+async fn dial(
+    endpoint: &Arc<Endpoint>,
+    addresses: &mut Addresses,
+    expected: Option<NodeId>,
+) -> Result<Connection, ConnectError> {
+    let addr = addresses.current().await?;
+    endpoint.dial(addr, Purpose::Control, expected).await
+}
+
 async fn keep_connected<C: Clone>(
     endpoint: Arc<Endpoint>,
     (at, expected): (HostAddr, Option<NodeId>),
     mut dialed: Option<Connection>,
     open: impl Fn(Connection) -> (C, Driver),
-    state: &watch::Sender<LinkState<C>>,
+    (state, found): (&watch::Sender<LinkState<C>>, &OnceLock<SocketAddr>),
 ) {
     let mut backoff = Backoff::new(BACKOFF_BASE, BACKOFF_MAX);
     let mut addresses = Addresses::of(at);
     loop {
-        let addr = addresses.current();
         let connected = match dialed.take() {
             Some(connection) => Ok(connection),
             // In a box, so that an open connection does not keep the room that a handshake takes.
-            None => Box::pin(endpoint.dial(addr, Purpose::Control, expected)).await,
+            None => Box::pin(dial(&endpoint, &mut addresses, expected)).await,
         };
+        let addr = addresses.last();
+        if !matches!(connected, Err(ConnectError::UnknownHost { .. })) {
+            found.get_or_init(|| addr);
+        }
         let (failed, why) = match connected {
             Ok(connection) => {
                 let since = Instant::now();

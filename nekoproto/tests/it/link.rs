@@ -110,6 +110,17 @@ async fn host_is_looked_up_again_when_nobody_is_where_it_was(security: Security)
     assert_eq!((linked.link.addr(), remote.addr), (before, addr));
 }
 
+/// Goal: a host whose name cannot be looked up is no reason to give up, and its link says why.
+#[testkit::test]
+async fn host_that_cannot_be_looked_up_is_tried_again(security: Security) {
+    let mut linked = Linked::begin("nowhere.invalid:7707".parse::<HostAddr>().unwrap(), security);
+    for _ in 0..2 {
+        linked.state.changed().await.unwrap();
+        let LinkState::Down(why) = &*linked.state.borrow() else { panic!("nobody is there") };
+        assert!(why.to_string().contains("cannot look up nowhere.invalid:7707"), "{why}");
+    }
+}
+
 /// A handler that still works for the lost server must not keep the link from reconnecting.
 #[testkit::test]
 async fn link_comes_back_although_calls_were_in_flight_both_ways(security: Security) {

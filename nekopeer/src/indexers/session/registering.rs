@@ -168,7 +168,7 @@ impl Worker {
                 self.look_on(last, untold).await;
                 continue;
             }
-            let addr = self.link.addr();
+            let addr = self.all[self.index];
             let read = move |library: &Arc<Library>| {
                 let read = |name| match library.offered(name) {
                     (name, Some((record, Kind::Held))) if library.catalogue.is_news_to(addr, &record) => {
@@ -250,7 +250,6 @@ impl Worker {
             };
             let reply = self.answer(client.register(call_within(ANSWER_WITHIN), request)).await?;
             self.note_lease(reply.lease);
-            let indexer = self.link.addr();
             self.unlisted.fetch_add(reply.unlisted.len(), Ordering::Relaxed);
             let verifier = self.library.checks.verifier();
             let newer = reply.newer.into_iter().filter_map(|record| verifier.verify(record).ok());
@@ -258,7 +257,7 @@ impl Worker {
             let listed =
                 self.registrations.lock().registered(self.index, kind, records, &newer, &reply.unlisted);
             if kind != Kind::Partial {
-                self.library.catalogue.note_told(indexer, &listed, &self.all);
+                self.library.catalogue.note_told(self.all[self.index], &listed, &self.all);
             }
             if is_news && !announce {
                 self.spread_left(client, &listed).await?;
