@@ -3,7 +3,6 @@
 use std::{
     fmt, fs,
     io::{self, Read, Write},
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -13,7 +12,7 @@ use ed25519_dalek::{
 };
 use tempfile::NamedTempFile;
 
-use super::private::{open_private, shell_word};
+use super::private::{close_to_group, open_private, shell_word};
 use crate::values::{NodeId, Signature};
 
 /// Bytes of the seed, which the key file consists of.
@@ -68,7 +67,7 @@ impl Identity {
         Self { key, id }
     }
 
-    /// Reads the key from `path`, or makes one there (mode 0600) if there is none.
+    /// Reads the key from `path`, or makes one there (mode 0600) if there is none. One that a group may read is closed to it.
     ///
     /// # Errors
     /// The file cannot be used; nothing on disk was changed.
@@ -76,8 +75,7 @@ impl Identity {
         let in_file = |source| IdentityError::File { path: path.to_owned(), source };
         match open_private(path, fs::OpenOptions::new().read(true)) {
             Ok(file) => {
-                let mode = file.metadata().map_err(in_file)?.permissions().mode();
-                if mode & 0o077 != 0 {
+                if close_to_group(&file).map_err(in_file)? {
                     return Err(IdentityError::Exposed(path.to_owned()));
                 }
                 let mut bytes = Zeroizing::new(Vec::with_capacity(2 * SEED_BYTES)); // it does not grow: no copy is left
@@ -129,6 +127,8 @@ impl fmt::Debug for Identity {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -136,7 +136,9 @@ mod tests {
         let (_folder, path) = testkit::temp_path("key");
         let made = Identity::load_or_create(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o660)).unwrap(); // the volume's group was let in
         assert_eq!(Identity::load_or_create(&path).unwrap().id(), made.id());
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

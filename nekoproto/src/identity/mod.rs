@@ -7,6 +7,6 @@ mod verifier;
 
 pub use self::{
     key_pair::{Identity, IdentityError},
-    private::{PrivateError, only_own, open_private, private_folder, shell_word},
+    private::{PrivateError, close_to_group, only_own, open_private, private_folder, shell_word},
     verifier::Verifier,
 };

@@ -1,7 +1,7 @@
-//! Folders and files that nobody but their owner may change.
+//! Folders of no other user, and files that nobody but their owner may use.
 
 use std::{
-    fs::{DirBuilder, File, Metadata, OpenOptions},
+    fs::{DirBuilder, File, Metadata, OpenOptions, Permissions},
     io,
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
@@ -9,7 +9,9 @@ use std::{
 
 use rustix::{fs::OFlags, io::Errno};
 
-const OTHERS_WRITE: u32 = 0o022;
+const OTHERS_WRITE: u32 = 0o002;
+const OTHERS: u32 = 0o007;
+const GROUP: u32 = 0o070;
 
 /// Why a folder or file is not used. It is left as it is.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +48,8 @@ pub enum PrivateError {
 /// Makes the folder at `path` (mode 0700), and those that lead to it, if it does not exist.
 ///
 /// # Errors
-/// It cannot be made, is another user's, or others may write to it. That others may read it is no error: what is secret in it says so
-/// itself.
+/// It cannot be made, or is another user's. That others may read it or write to it, as on a volume that a group shares, is no
+/// error: what is secret in it is kept from them itself.
 pub fn private_folder(path: &Path) -> Result<(), PrivateError> {
     let failed = |source| PrivateError::Io { path: path.to_owned(), source };
     match path.parent() {
@@ -68,10 +70,24 @@ pub fn private_folder(path: &Path) -> Result<(), PrivateError> {
     if owner != own && owner != 0 {
         return Err(PrivateError::OfAnother { path: path.to_owned(), owner, own });
     }
-    only_own(path, &metadata)
+    Ok(())
 }
 
-/// Refuses what others may write to.
+/// Takes from the group of `file` what it may do: whoever mounts a volume for a group may give it all files there. Returns
+/// whether all users may do something with it; then it is left as it is.
+///
+/// # Errors
+/// It is another user's, or the system failed.
+pub fn close_to_group(file: &File) -> io::Result<bool> {
+    let mode = file.metadata()?.permissions().mode();
+    let is_open = mode & OTHERS != 0;
+    if !is_open && mode & GROUP != 0 {
+        file.set_permissions(Permissions::from_mode(mode & !GROUP))?;
+    }
+    Ok(is_open)
+}
+
+/// Refuses what all users may write to.
 ///
 /// # Errors
 /// `Writable`.
@@ -112,7 +128,7 @@ pub fn shell_word(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{Permissions, create_dir, set_permissions, write};
+    use std::fs::{create_dir, set_permissions, write};
 
     use super::*;
 
@@ -121,21 +137,38 @@ mod tests {
     }
 
     #[test]
-    fn folder_is_made_private_and_refused_only_if_others_may_write() {
+    fn folder_is_made_private_and_taken_whoever_else_may_write_there() {
         let (temp, made) = testkit::temp_path("a/it's/.neko");
         private_folder(&made).unwrap();
         assert_eq!(made.metadata().unwrap().permissions().mode() & 0o777, 0o700);
-        let cases = [(0o755, false), (0o775, true), (0o757, true), (0o777, true), (0o750, false)];
-        for (mode, is_refused) in cases {
+        for mode in [0o755, 0o775, 0o2775, 0o1777] {
             set_mode(&made, mode);
-            let refused = private_folder(&made).err().map(|error| error.to_string());
-            assert_eq!(refused.is_some(), is_refused, "{mode:o}");
-            let mends =
-                |error: &String| error.contains("run: chmod go-w '") && error.contains(r"it'\''s/.neko'");
-            assert!(refused.iter().all(mends), "{refused:?}");
+            private_folder(&made).unwrap();
+            assert_eq!(made.metadata().unwrap().permissions().mode() & 0o7777, mode);
         }
         write(temp.path().join("file"), "").unwrap();
         assert!(private_folder(&temp.path().join("file")).is_err());
+    }
+
+    #[test]
+    fn file_that_all_may_write_to_is_refused_with_the_way_out_and_one_of_a_group_is_closed() {
+        let (_temp, path) = testkit::temp_path("it's");
+        write(&path, "").unwrap();
+        for (mode, is_refused) in
+            [(0o600, false), (0o660, false), (0o644, false), (0o602, true), (0o666, true)]
+        {
+            set_mode(&path, mode);
+            let refused = only_own(&path, &path.metadata().unwrap()).err().map(|error| error.to_string());
+            assert_eq!(refused.is_some(), is_refused, "{mode:o}");
+            assert!(
+                refused.iter().all(|why| why.contains(r"run: chmod go-w '") && why.contains(r"it'\''s'"))
+            );
+        }
+        for (mode, after, is_open) in [(0o600, 0o600, false), (0o660, 0o600, false), (0o644, 0o644, true)] {
+            set_mode(&path, mode);
+            assert_eq!(close_to_group(&File::open(&path).unwrap()).unwrap(), is_open, "{mode:o}");
+            assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, after, "{mode:o}");
+        }
     }
 
     /// Only root can make one.

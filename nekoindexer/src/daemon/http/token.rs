@@ -5,7 +5,7 @@ use std::{
     fs::{self, File, OpenOptions},
     hint::black_box,
     io::{self, Read, Write as _},
-    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -14,6 +14,7 @@ use axum::{
     extract::FromRequestParts,
     http::{StatusCode, header, request::Parts},
 };
+use nekoproto::close_to_group;
 use rustix::fs::OFlags;
 
 use super::problem::Problem;
@@ -73,11 +74,11 @@ impl Token {
             .map_err(in_file)?;
         let found = file.metadata().map_err(in_file)?;
         let (is_ours, links) = (found.uid() == rustix::process::geteuid().as_raw(), found.nlink());
-        if found.permissions().mode() & 0o077 != 0 {
-            return Err(TokenError::Exposed(path.to_owned()));
-        }
         if !is_ours || links != 1 {
             return Err(TokenError::Foreign(path.to_owned()));
+        }
+        if close_to_group(&file).map_err(in_file)? {
+            return Err(TokenError::Exposed(path.to_owned()));
         }
         let mut text = String::new();
         let read = file.take(4 * TOKEN_BYTES as u64).read_to_string(&mut text);
@@ -179,7 +180,7 @@ impl<S: Sync> FromRequestParts<S> for Authorized {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
 
@@ -189,7 +190,9 @@ mod tests {
         let made = Token::load_or_create(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o660)).unwrap(); // the volume's group was let in
         let read = Token::load_or_create(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert!(read.is(made.reveal()));
         let other = Token::load_or_create(&folder.path().join("other")).unwrap();
         assert!(!read.is(other.reveal()) && !read.is("") && !read.is(&made.reveal()[1..]));
@@ -203,7 +206,7 @@ mod tests {
         let made = Token::load_or_create(&path).unwrap();
         symlink(&path, &link).unwrap();
         assert!(matches!(Token::load_or_create(&link), Err(TokenError::NotAFile(_))));
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(matches!(Token::load_or_create(&path), Err(TokenError::Exposed(_))));
         assert_eq!(fs::read_to_string(&path).unwrap().trim(), made.reveal());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
