@@ -252,6 +252,10 @@ impl Api for Get {
         self.names.iter().filter_map(Word::name).collect()
     }
 
+    fn paths(&self) -> Vec<&Path> {
+        self.output.iter().map(|path| path.0.as_path()).collect()
+    }
+
     fn by_ticket(&self) -> Option<(Home, Vec<IndexerAddr>)> {
         self.wanted().ok()?.1.by_ticket()
     }

@@ -35,7 +35,7 @@ mod views;
 mod wait;
 mod watch;
 
-use std::{fmt::Debug, sync::Arc};
+use std::{fmt::Debug, path::Path, sync::Arc};
 
 use nekoproto::{FileName, IndexerAddr};
 use serde::{Deserialize, Serialize};
@@ -136,6 +136,11 @@ pub(crate) trait Api: Debug {
 
     /// The names that it mentions, to be completed later.
     fn names(&self) -> Vec<&FileName> {
+        Vec::new()
+    }
+
+    /// The paths of this machine that it names.
+    fn paths(&self) -> Vec<&Path> {
         Vec::new()
     }
 

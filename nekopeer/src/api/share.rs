@@ -172,6 +172,10 @@ impl Api for Share {
         Box::new(PublishedView::of(self.verbose))
     }
 
+    fn paths(&self) -> Vec<&Path> {
+        self.paths.iter().map(|path| path.0.as_path()).collect()
+    }
+
     fn title(&self) -> String {
         "reading".to_owned()
     }

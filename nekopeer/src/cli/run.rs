@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Read},
+    path::Path,
     thread,
     time::Duration,
 };
@@ -18,12 +19,16 @@ use crate::api::{
     Answer, Command, Done, Failure, FailureKind, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, Reply,
     no_input,
 };
+use crate::door::Facts;
 use crate::terminal::Output;
 
 /// Printed when a command is interrupted.
 const INTERRUPTED: &str = "interrupted; what came so far is kept";
 /// The same for what comes on stdin. The storing of a complete input is not interrupted.
 const INTERRUPTED_INPUT: &str = "interrupted; stdin is stored only if it had ended";
+
+/// How the system's errors begin where a process does not see a path, or not as another process does.
+const UNSEEN: [&str; 3] = ["No such file or directory", "Permission denied", "Read-only file system"];
 
 /// Time limit for the output of an interrupted command, where nobody takes it; a second Ctrl-C ends it at once.
 const SHOWN_WITHIN: Duration = Duration::from_secs(5);
@@ -113,11 +118,37 @@ async fn carried_out(reached: &mut Reached, command: &Command, answer: Answer) -
     let _feeding =
         command.api().about().takes_input.then(|| AbortOnDropHandle::new(tokio::spawn(feed(pieces))));
     let result = on_peer(reached, command.clone(), input, &answer).await;
+    if let Reached::There(caller) = &*reached
+        && let Some(note) = unseen(command, &caller.facts, &result)
+    {
+        drop(answer.0.send(Reply::Note(note)).await); // the output may have failed
+    }
     if matches!(&result, Err(failure) if failure.kind == FailureKind::Moved) {
         return true;
     }
     drop(answer.0.send(Reply::Finished(result)).await); // the output may have failed
     false
+}
+
+/// What to say if the running peer failed at a path that this process sees: it may be another user's, or shut in.
+fn unseen(command: &Command, facts: &Facts, result: &Result<Done, Failure>) -> Option<String> {
+    let said = match result {
+        Err(failure) => failure.message.clone(),
+        Ok(done) => done.fields.text().to_owned(),
+    };
+    let paths = command.api().paths().into_iter().flat_map(|path| path.ancestors().take(2));
+    let is_unseen = |path: &&Path| {
+        let errors = UNSEEN.iter().map(|errno| format!("{}: {errno}", path.display()));
+        errors.into_iter().any(|error| said.contains(&error)) && path.symlink_metadata().is_ok()
+    };
+    let path = paths.into_iter().find(is_unseen)?.display().to_string();
+    let Facts { process, dir, .. } = facts;
+    Some(format!(
+        "the running peer (process {process}) carries this out, and cannot use {path}, which its user may not see: name a \
+         path below {}, let the bytes come from stdin or go to stdout (share - --name NAME, get NAME -o -), or use another \
+         --data-dir",
+        dir.0.display()
+    ))
 }
 
 /// Has the command carried out, here or there.
@@ -183,4 +214,62 @@ fn pieces_of_stdin() -> Input {
         }
     });
     input
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::{Identity, NetworkName};
+
+    use super::*;
+    use crate::{api::Saying, cli::Args, publish::PolicyChange, state::freshness::OnStale};
+
+    #[test]
+    fn path_that_only_this_process_sees_is_told_as_that() {
+        use clap::Parser;
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        std::fs::write(path("thesis"), "t").unwrap();
+        let facts = Facts {
+            version: 1,
+            process: 7,
+            node: Identity::from_seed(&[1; 32]).id(),
+            serves_on: None,
+            listen: None,
+            dir: Path::new("/var/lib/neko").to_owned().into(),
+            http: None,
+            indexers: Vec::new(),
+            network: NetworkName::default(),
+            insecure: false,
+            secret: None,
+            limit_up: None,
+            limit_down: None,
+            ttr: None,
+            on_stale: OnStale::Keep,
+        };
+        let said = |words: &[&str], why: String| {
+            let args = Args::parse_from(["nekopeer"].iter().chain(words));
+            let Some(crate::cli::args::Command::Verb(verb)) = args.command else { panic!("no verb") };
+            let saying = Saying { dir: dir.path(), policy: PolicyChange::default(), line: None };
+            let command = verb.command(saying, Output::new(false, false)).unwrap().unwrap();
+            unseen(&command, &facts, &Err(Failure::new(why)))
+        };
+        let (file, absent) = (path("thesis"), path("absent"));
+        let folder = dir.path().display().to_string();
+        let hint =
+            said(&["share", &file], format!("cannot read {file}: No such file or directory (os error 2)"));
+        let hint = hint.unwrap();
+        assert!(
+            hint.contains("process 7") && hint.contains(&file) && hint.contains("/var/lib/neko"),
+            "{hint}"
+        );
+        let into = ["get", "n", "-o", &absent];
+        for errno in UNSEEN {
+            assert!(said(&into, format!("cannot use {folder}: {errno} (os error 0)")).is_some(), "{errno}");
+        }
+        assert!(
+            said(&["share", &absent], format!("cannot read {absent}: No such file or directory")).is_none()
+        );
+        assert!(said(&["share", &file], format!("cannot read {file}: Input/output error")).is_none());
+        assert!(said(&["get", "n"], format!("cannot use {folder}: Permission denied")).is_none());
+    }
 }
