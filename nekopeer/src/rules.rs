@@ -14,7 +14,7 @@ use ignore::{
     Match,
     gitignore::{Gitignore, GitignoreBuilder},
 };
-use nekoproto::name::RESERVED_PREFIX;
+use nekoproto::{Remedy, name::RESERVED_PREFIX};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -47,9 +47,7 @@ pub enum RulesError {
         why: String,
     },
     /// A folder cannot be looked into, so that it is not known what is in it.
-    #[error(
-        "cannot read {path}: {source}; nothing in it is shared, make it readable or leave it out with --exclude"
-    )]
+    #[error("cannot read {path}: {source}; nothing in it is shared, make it readable")]
     Unreadable {
         /// The folder.
         path: PathBuf,
@@ -68,7 +66,8 @@ pub enum RulesError {
 
 impl From<RulesError> for Failure {
     fn from(error: RulesError) -> Self {
-        Self::invalid(error.to_string())
+        let remedy = matches!(error, RulesError::Unreadable { .. }).then_some(Remedy::Exclude);
+        Self { remedy, ..Self::invalid(error.to_string()) }
     }
 }
 
@@ -392,6 +391,9 @@ mod tests {
         }
         std::os::unix::fs::symlink("loop", folder.path("loop")).unwrap();
         let error = ignore_file_of(&folder.path("loop"), &mut Ignores::new()).unwrap_err().to_string();
-        assert!(error.contains("--exclude") && !error.contains(IGNORE_FILE), "the folder is blamed: {error}");
+        assert!(
+            error.contains("make it readable") && !error.contains(IGNORE_FILE),
+            "the folder is blamed: {error}"
+        );
     }
 }

@@ -28,6 +28,10 @@ pub enum Remedy {
     NetworkSecret,
     /// Another place for the file.
     Output,
+    /// To leave something out of what is shared.
+    Exclude,
+    /// To share what links lead to.
+    FollowLinks,
 }
 
 /// Why something failed, as text, and what helps.

@@ -54,7 +54,7 @@ pub(super) async fn publish(
         fields.ticket = folder.name().and_then(|folder| tickets.of_folder(&folder, peer.node()));
         let is_any = is_any || !fields.copies.is_empty() || !fields.withdrawn.is_empty();
         let outcome = match (fields.failed.is_empty(), is_any) {
-            (true, false) if fields.skipped.has_unasked() => Outcome::Nothing,
+            (true, false) if fields.skipped.has_unasked() => Outcome::NotFound,
             (true, _) => Outcome::All,
             (false, true) => Outcome::Part,
             (false, false) => Outcome::Nothing,

@@ -169,7 +169,7 @@ impl Api for Share {
     }
 
     fn view(&self) -> Box<dyn View> {
-        Box::new(PublishedView::of(self.verbose))
+        Box::new(PublishedView::of(self.verbose, self.follow_links))
     }
 
     fn paths(&self) -> Vec<&Path> {

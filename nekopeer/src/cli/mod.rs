@@ -30,11 +30,7 @@ use nekoindexer::daemon::{
 };
 use tokio::runtime::Runtime;
 
-use crate::{
-    api::FailureKind,
-    terminal::Output,
-    util::reaping::reap_orphans,
-};
+use crate::{api::FailureKind, terminal::Output, util::reaping::reap_orphans};
 
 /// Time limit for threads that wait for something else than the peer, such as a reader of stdout that does not read.
 const THREADS_END_WITHIN: Duration = Duration::from_secs(1);

@@ -49,7 +49,10 @@ impl Downloader {
             let found = self.find_wished(&name, options, found).await;
             (name, found)
         });
-        let found = stream::iter(found).buffered(WISHED_AT_ONCE).collect().await;
+        let found: Vec<Finding> = stream::iter(found).buffered(WISHED_AT_ONCE).collect().await;
+        if options.output.is_none() {
+            self.clear_way(&found).await;
+        }
         all.extend(self.ask_further(found, options).await);
         all
     }

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use nekoproto::{FileName, NameError, policy::BadPolicy};
+use nekoproto::{FileName, NameError, Remedy, policy::BadPolicy};
 
 use crate::{
     content::chunker::ChunkError,
@@ -90,6 +90,7 @@ impl Classified for PublishError {
             },
             Self::NameForFolder(_) | Self::SameName { .. } => Conflict,
             Self::Chunk(_) => Failed,
+            Self::Rules(RulesError::Unreadable { .. }) => return (Invalid, Some(Remedy::Exclude)),
             Self::Name { .. } | Self::OwnData(_) | Self::Policy(_) | Self::Rules(_) => Invalid,
         };
         (kind, None)

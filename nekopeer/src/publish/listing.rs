@@ -19,7 +19,10 @@ use super::{
 };
 use crate::{
     library::{ENTRIES_AT_ONCE, Library},
-    rules::{Filter, Ignores, Rules, RulesError, SkipCause, Skipped, links::Links},
+    rules::{
+        Filter, Ignores, Rules, RulesError, SkipCause, Skipped,
+        links::{Links, cause},
+    },
     sets,
 };
 
@@ -233,7 +236,7 @@ fn skipped_link(path: &Path, is_folder: bool) -> Skipped {
 
 fn unreadable(folder: &Path, error: walkdir::Error) -> (PathBuf, PublishError) {
     let path = error.path().unwrap_or(folder).to_owned();
-    (path.clone(), PublishError::Unreadable { path, source: error.into() })
+    (path.clone(), PublishError::Unreadable { path, source: cause(error) })
 }
 
 /// Why what was found is skipped, if it is; an error is about all that is in a folder.

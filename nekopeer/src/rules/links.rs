@@ -1,7 +1,7 @@
 //! [`Links`]: which links in a folder are followed, and where they lead: on the folder's file system, and never to this
 //! program's own data.
 
-use std::{os::unix::fs::MetadataExt as _, path::PathBuf};
+use std::{io, os::unix::fs::MetadataExt as _, path::PathBuf};
 
 use walkdir::{DirEntry, WalkDir};
 
@@ -17,6 +17,12 @@ pub(crate) struct Links<'a> {
     /// The depth of the link that the walk is behind.
     depth: usize,
     folders: usize,
+}
+
+/// The system's error.
+pub(crate) fn cause(error: walkdir::Error) -> io::Error {
+    let text = error.to_string();
+    error.into_io_error().unwrap_or_else(|| io::Error::other(text))
 }
 
 impl<'a> Links<'a> {
@@ -40,6 +46,7 @@ impl<'a> Links<'a> {
         let at = entry.path().canonicalize().map_err(|_| "a link that leads nowhere")?;
         match at.metadata() {
             _ if self.folders > FOLDERS_MAX => Err("a link behind 10000 others to folders"),
+            _ if self.filter.root.starts_with(&at) => Err("a link to a folder that it is in"),
             _ if self.filter.is_own(&at) => Err("a link to this program's own data"),
             Ok(found) if Some(found.dev()) == self.device => Ok(Some(at)),
             _ => Err("a link to another file system"),

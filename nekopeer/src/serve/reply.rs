@@ -64,7 +64,9 @@ impl Body {
 /// Manifests and outboards that are being sent. However many readers there are, and however slow, one is in memory
 /// once; one is read at a time.
 #[derive(Debug, Default)]
-pub(super) struct InMemory(Mutex<HashMap<(Kind, ManifestHash), Weak<[u8]>>>);
+pub(super) struct InMemory(Mutex<BytesBeingSent>);
+
+type BytesBeingSent = HashMap<(Kind, ManifestHash), Weak<[u8]>>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {

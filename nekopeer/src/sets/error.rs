@@ -13,9 +13,10 @@ pub(super) const SHOWN_MAX: usize = 20;
 
 /// Several things in the folder cannot be in a set: why not, of the first of them, and how many more there are.
 pub(super) fn all_of(shown: &[Failure], more: usize) -> Failure {
+    let remedy = shown.first().and_then(|fault| fault.remedy);
     let shown: Vec<&str> = shown.iter().map(|fault| fault.message.as_str()).collect();
     let more = if more == 0 { String::new() } else { format!("; and {more} more") };
-    Failure::invalid(format!("{}{more}", shown.join("; ")))
+    Failure { remedy, ..Failure::invalid(format!("{}{more}", shown.join("; "))) }
 }
 
 /// What is published under the name is no tree of files.

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use nekoproto::{ContentHash, FileName};
+use nekoproto::{ContentHash, FileName, Remedy};
 use tokio_util::sync::CancellationToken;
 use walkdir::DirEntry;
 
@@ -19,7 +19,10 @@ use super::{
 use crate::{
     content::stamp::{Stamp, open_file},
     failure::{Failure, FailureKind},
-    rules::{Filter, Ignores, RulesError, Skipped, links::Links},
+    rules::{
+        Filter, Ignores, RulesError, Skipped,
+        links::{Links, cause},
+    },
     util::progress::Progress,
 };
 
@@ -111,7 +114,7 @@ fn find(filter: &Filter) -> Result<FolderFiles, Failure> {
     let folder = filter.root.as_path();
     let unread = |error: walkdir::Error| {
         let path = error.path().unwrap_or(folder).to_owned();
-        unreadable(&path)(error.into())
+        unreadable(&path)(cause(error))
     };
     let (mut found, mut ignores) = (FolderFiles::default(), Ignores::new());
     let (mut faults, mut more) = (Vec::new(), 0);
@@ -193,8 +196,8 @@ fn member(
     let path = entry.path();
     let relative = path.strip_prefix(&filter.root).unwrap_or(path);
     let named = FileName::from_path(relative).map_err(|error| {
-        let help = "rename it or leave it out with --exclude";
-        Failure::invalid(format!("{} cannot be in a set: {error}; {help}", path.display()))
+        let message = format!("{} cannot be in a set: {error}; rename it", path.display());
+        Failure::invalid(message).remedied(Remedy::Exclude)
     })?;
     let (at, metadata) = match entry.file_type().is_symlink() {
         true => target(filter, path)?,
@@ -209,8 +212,8 @@ fn member(
 
 /// Something in the folder is neither a file nor a folder, or a link that leads nowhere or out of it.
 fn not_a_file(path: &Path, what: &str) -> Failure {
-    let help = "a set has files only, move it away or leave it out with --exclude";
-    Failure::invalid(format!("{} is {what}: {help}", path.display()))
+    let message = format!("{} is {what}: a set has files only, move it away", path.display());
+    Failure::invalid(message).remedied(Remedy::Exclude)
 }
 
 /// Something in the folder cannot be read.
@@ -218,24 +221,29 @@ fn unreadable(path: &Path) -> impl Fn(io::Error) -> Failure + '_ {
     move |error| {
         let is_gone = error.kind() == io::ErrorKind::NotFound;
         let kind = if is_gone { FailureKind::NoSuchPath } else { FailureKind::Invalid };
-        let help = "make it readable, or leave it out with --exclude";
-        Failure::with(kind, format!("cannot read {}: {error}; {help}", path.display()))
+        let message = format!("cannot read {}: {error}; make it readable", path.display());
+        Failure { remedy: (!is_gone).then_some(Remedy::Exclude), ..Failure::with(kind, message) }
     }
 }
 
 /// The file of the folder that the link at `path` leads to.
 fn target(filter: &Filter, path: &Path) -> Result<(PathBuf, Metadata), Failure> {
     let not_a_file = |what| not_a_file(path, what);
+    // Only who asks for it has such a link followed.
+    let unfollowed = |what| {
+        let why = format!("{} is {what}, and such links are not followed", path.display());
+        Failure::invalid(why).remedied(Remedy::FollowLinks)
+    };
     let at = path.canonicalize().map_err(|_| not_a_file("a link that leads nowhere"))?;
     let metadata = at.metadata().map_err(|_| not_a_file("a link that leads nowhere"))?;
     if metadata.is_dir() {
-        return Err(not_a_file("a link to a folder, which is no file: --follow-links follows those too"));
+        return Err(unfollowed("a link to a folder, which is no file"));
     }
     if !metadata.is_file() {
         return Err(not_a_file("a link to something that is no file"));
     }
     if !at.starts_with(&filter.root) || filter.is_own(&at) {
-        return Err(not_a_file("a link out of the folder: --follow-links follows those too"));
+        return Err(unfollowed("a link out of the folder"));
     }
     Ok((at, metadata))
 }

@@ -17,6 +17,8 @@ use rustix::{
     io::Errno,
 };
 
+use walkdir::{DirEntry, WalkDir};
+
 use super::{
     error::{error_at, not_a_place},
     no_follow::{self, Occupant},
@@ -58,6 +60,14 @@ impl Place {
             Occupant::File(stamp) => Ok(Some(stamp)),
             Occupant::Other(what) => Err(not_a_place(&self.path, what)),
         }
+    }
+
+    /// Removes the folder in this place if nothing but folders is in it. Blocking.
+    pub(crate) fn remove_empty_folders(&self) {
+        let is_folder = |found: &DirEntry| found.file_type().is_dir();
+        let found = WalkDir::new(&self.path).contents_first(true).into_iter();
+        let folders: Option<Vec<DirEntry>> = found.map(|found| found.ok().filter(is_folder)).collect();
+        folders.into_iter().flatten().for_each(|folder| drop(fs::remove_dir(folder.path()))); // or it was filled just now
     }
 
     /// The same, if it is not in the data folder `data_dir`, an absolute path without links.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use cap_std::{ambient_authority, fs::Dir};
-use nekoproto::FileName;
+use nekoproto::{FileName, Remedy};
 
 use super::{
     error::{error_at, not_a_place},
@@ -48,6 +48,11 @@ impl ShareFolder {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.handle.create_dir_all(parent).map_err(&failed)?;
                     self.handle.open_dir(parent).map_err(&failed)?
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                    let message =
+                        format!("{} needs a folder where a file stands: move that away", path.display());
+                    return Err(Failure::conflict(message).remedied(Remedy::Output));
                 }
                 opened => opened.map_err(&failed)?,
             },

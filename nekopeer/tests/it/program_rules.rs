@@ -130,3 +130,79 @@ fn file_that_was_unshared_by_name_stays_so_with_its_folder_until_it_is_named() {
     sharing.out_line("shared d/b version 5");
     assert!(!sharing.said().contains("version 4"));
 }
+
+fn lead(home: &Home, link: &str, target: &str) {
+    drop(fs::remove_file(home.path(link)));
+    symlink(target, home.path(link)).unwrap();
+}
+
+#[test]
+fn link_that_is_named_keeps_its_name_wherever_it_leads() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write_all([("builds/1", "1"), ("builds/2", "2"), ("r1/f", "1"), ("r2/f", "2")]);
+    lead(&origin, "latest", "builds/1");
+    lead(&origin, "cur", "r1");
+    let _serving = origin.serve(&[]);
+    origin.done(&["share", "latest", "cur/"]);
+    origin.done(&["share", "--set", "cur", "all"]);
+    assert_eq!(origin.names(), ["all", "cur/f", "latest"]);
+    lead(&origin, "latest", "builds/2");
+    lead(&origin, "cur", "r2");
+    assert!(origin.done(&["share", "latest", "cur"]).out[0].starts_with("shared latest version 2"));
+    origin.done(&["share", "--set", "cur", "all"]);
+    reader.done(&["get", "latest", "cur/f", "all"]);
+    assert_eq!([reader.read("latest"), reader.read("cur/f"), reader.read("all/f")], [b"2", b"2", b"2"]);
+}
+
+#[test]
+fn watch_goes_where_a_link_leads_later() {
+    let (_indexers, origin) = one_home();
+    origin.write_all([("builds/1", "1"), ("builds/2", "2"), ("r1/f", "1"), ("r1/old", "1"), ("r2/f", "2")]);
+    lead(&origin, "latest", "builds/1");
+    lead(&origin, "cur", "r1");
+    let mut sharing = origin.start_err(&["share", "latest", "cur", "--watch"], "watching ");
+    lead(&origin, "latest", "builds/2");
+    sharing.out_line("shared latest version 2");
+    lead(&origin, "cur", "r2");
+    sharing.out_line("unshared cur/old");
+    sharing.out_line("shared cur/f version 2");
+    origin.write("r2/f", "changed");
+    sharing.out_line("shared cur/f version 3");
+    assert_eq!(origin.names(), ["cur/f", "latest"]);
+    assert_eq!(sharing.interrupt().code, Some(0));
+}
+
+#[test]
+fn links_in_folders_are_followed_only_if_asked_and_never_to_own_data_or_in_a_circle() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("blobs/aa", "model");
+    origin.write("tokens/deep/t", "token");
+    fs::create_dir(origin.path("snap")).unwrap();
+    lead(&origin, "snap/model", "../blobs/aa");
+    lead(&origin, "snap/tokens", "../tokens");
+    let _serving = origin.serve(&[]);
+    let nothing = origin.run(&["share", "snap"]);
+    assert!(nothing.code == Some(1) && says(&nothing, "nothing is shared: skipped 2 links"), "{nothing:?}");
+    assert!(says(&nothing, "--follow-links"), "{nothing:?}");
+    let refused = origin.run(&["share", "--set", "snap", "m"]);
+    assert!(says(&refused, "snap/model") && says(&refused, "--follow-links"), "{refused:?}");
+    let watched = origin.run(&["share", "snap", "--follow-links", "--watch"]);
+    assert!(watched.code == Some(2) && says(&watched, "--watch"), "{watched:?}");
+
+    origin.done(&["share", "--set", "snap", "m", "--follow-links"]);
+    for (link, target) in [
+        ("circle", ".."),
+        ("gone", "nowhere"),
+        ("key", "../.neko/peer.key"),
+        ("own", "../.neko"),
+        ("other", "/proc/self"),
+    ] {
+        lead(&origin, &format!("snap/{link}"), target);
+    }
+    let shared = origin.done(&["share", "snap", "--follow-links", "--json"]).json();
+    assert_eq!(shared["skipped"]["links"], 5, "{shared}");
+    assert_eq!(origin.names(), ["m", "snap/model", "snap/tokens/deep/t"]);
+    reader.done(&["get", "m", "snap/"]);
+    assert_eq!(reader.read("m/tokens/deep/t"), b"token");
+    assert_eq!(reader.read("snap/model"), b"model");
+}

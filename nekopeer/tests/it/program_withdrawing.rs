@@ -114,3 +114,34 @@ fn follower_keeps_the_last_file_and_says_that_its_name_was_withdrawn() {
     following.out_line("f is at version 3");
     assert_eq!(reader.read("f"), b"three");
 }
+
+#[test]
+fn file_that_becomes_a_folder_and_back_makes_way_where_nobody_changed_its_copy() {
+    let (_indexers, origin, reader) = two_homes();
+    let _serving = origin.serve(&[]);
+    let become_folder = |name: &str| {
+        origin.share_anew(name, "file");
+        reader.done(&["get", name]);
+        origin.done(&["unshare", name]);
+        fs::remove_file(origin.path(name)).unwrap();
+        origin.share_anew(&format!("{name}/main"), "in it");
+    };
+    become_folder("s/vars");
+    reader.gets("s/vars/main", "in it");
+    become_folder("changed");
+    reader.write("changed", "by its user");
+    let refused = reader.run(&["get", "changed/main"]);
+    refused.failed_with(3, &["changed/main needs a folder where a file stands: move that away"]);
+    assert_eq!(reader.read("changed"), b"by its user");
+
+    origin.done(&["unshare", "s/vars/main"]);
+    fs::remove_dir_all(origin.path("s/vars")).unwrap();
+    origin.share_anew("s/vars", "a file again");
+    fs::remove_file(reader.path("s/vars/main")).unwrap();
+    fs::create_dir(reader.path("s/vars/empty")).unwrap();
+    reader.gets("s/vars", "a file again");
+    fs::remove_file(reader.path("s/vars")).unwrap();
+    reader.write("s/vars/mine", "of its user");
+    assert_eq!(reader.run(&["get", "s/vars"]).code, Some(3));
+    assert_eq!(reader.read("s/vars/mine"), b"of its user");
+}

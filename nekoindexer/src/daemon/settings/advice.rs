@@ -21,5 +21,7 @@ pub const fn advice(remedy: Option<Remedy>) -> &'static str {
         Remedy::Network => "; give both the same --network",
         Remedy::NetworkSecret => "; give both the same secret with --network-secret FILE, or none",
         Remedy::Output => "; -o chooses another place",
+        Remedy::Exclude => "; --exclude leaves it out of what is shared",
+        Remedy::FollowLinks => "; --follow-links shares what links lead to",
     }
 }

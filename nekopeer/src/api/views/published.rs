@@ -26,6 +26,7 @@ pub(in crate::api) struct PublishedView {
     /// Of the first files.
     tickets: Vec<String>,
     names_skipped: bool,
+    follows_links: bool,
 }
 
 pub(in crate::api) fn line_of(what: &str, version: &VersionRow) -> String {
@@ -52,8 +53,8 @@ fn line_of_skipped(skipped: &SkippedFields) -> Option<String> {
 }
 
 impl PublishedView {
-    pub(in crate::api) fn of(names_skipped: bool) -> Self {
-        Self { names_skipped, ..Self::default() }
+    pub(in crate::api) fn of(names_skipped: bool, follows_links: bool) -> Self {
+        Self { names_skipped, follows_links, ..Self::default() }
     }
 }
 
@@ -109,7 +110,10 @@ impl View for PublishedView {
             let mut more = if self.names_skipped { String::new() } else { ": -v names them".to_owned() };
             for (count, flag) in [
                 (skipped.hidden_files + skipped.hidden_folders, "; --hidden shares hidden ones"),
-                (skipped.links, "; --follow-links shares what links lead to"),
+                (
+                    skipped.links,
+                    if self.follows_links { "" } else { "; --follow-links shares what links lead to" },
+                ),
             ] {
                 more += if count > 0 && (self.names_skipped || is_nothing) { flag } else { "" };
             }

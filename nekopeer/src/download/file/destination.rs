@@ -75,7 +75,14 @@ pub(crate) fn destination(
         sets::check_place(library, &record.name, output, force)?;
     }
     let place = place_for(library, record, output)?;
-    let stamp = place.stamp()?;
+    let stamp = match place.stamp() {
+        // Where files were dropped, their folders are left.
+        Err(_) if output.is_none() => {
+            place.remove_empty_folders();
+            place.stamp()?
+        }
+        stamp => stamp?,
+    };
     let known = library.catalogue.get(&record.name).filter(|entry| entry.path == place.path());
     let unchanged = known.as_ref().filter(|entry| Some(entry.stamp) == stamp);
     match unchanged {

@@ -8,3 +8,4 @@ pub(super) mod kills;
 pub(super) mod placement;
 pub(super) mod reuse;
 pub(super) mod room;
+mod way;

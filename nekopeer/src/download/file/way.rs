@@ -20,19 +20,25 @@ impl Downloader {
         let mut above: Vec<&Path> = names.flat_map(|name| name.as_path().ancestors().skip(1)).collect();
         above.sort_unstable();
         above.dedup();
-        let above: Vec<FileName> = above.into_iter().filter_map(|path| FileName::from_path(path).ok()).collect();
+        let above: Vec<FileName> =
+            above.into_iter().filter_map(|path| FileName::from_path(path).ok()).collect();
         let copies = move |library: &Arc<Library>| {
             let copies = above.iter().filter_map(|name| library.catalogue.get(name));
             copies.filter(|copy| is_in_the_way(library, copy)).collect::<Vec<_>>()
         };
         let mut by_origin = HashMap::<Holder, Vec<VerifiedRecord>>::new();
         for copy in self.library.blocking(copies).await {
-            let origin = Holder::new(copy.record.origin, copy.origin_addr);
-            by_origin.entry(origin).or_default().push(copy.newest.clone().unwrap_or_else(|| copy.record.clone()));
+            let Some(addr) = copy.origin_addr else { continue };
+            let origin = Holder::new(copy.record.origin, addr);
+            by_origin
+                .entry(origin)
+                .or_default()
+                .push(copy.newest.clone().unwrap_or_else(|| copy.record.clone()));
         }
         for (origin, known) in by_origin {
             let newest = self.peers.newest(origin, known).await.into_iter();
-            let (names, withdrawn): (Vec<_>, Vec<_>) = newest.filter(|(_, newest)| newest.is_withdrawal()).unzip();
+            let (names, withdrawn): (Vec<_>, Vec<_>) =
+                newest.filter(|(_, newest)| newest.is_withdrawal()).unzip();
             self.library.learn(withdrawn).await;
             let remove = |library: &Arc<Library>| {
                 names.into_iter().filter(|name| remove_withdrawn(library, name)).collect::<Vec<_>>()
@@ -49,13 +55,16 @@ fn is_in_the_way(library: &Library, copy: &Entry) -> bool {
     !library.catalogue.is_own(copy) && !copy.record.policy.is_set() && copy.path == path
 }
 
-fn remove_withdrawn(library: &Library, name: &FileName) -> bool {
+fn remove_withdrawn(library: &Arc<Library>, name: &FileName) -> bool {
     let Some(_reserved) = library.reserve(name, &Arc::default()) else { return false };
     let removed = library.catalogue.remove_if(name, |copy| {
         copy.is_some_and(|copy| {
             let is_withdrawn = copy.newest.as_ref().is_some_and(|newest| newest.is_withdrawal());
             let is_unchanged = || Looker::default().stamp(&copy.path).ok() == Some(copy.stamp);
-            is_in_the_way(library, copy) && is_withdrawn && is_unchanged() && std::fs::remove_file(&copy.path).is_ok()
+            is_in_the_way(library, copy)
+                && is_withdrawn
+                && is_unchanged()
+                && std::fs::remove_file(&copy.path).is_ok()
         })
     });
     let is_removed = removed.unwrap_or_default(); // where the catalogue fails, the download says so
