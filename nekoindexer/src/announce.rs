@@ -142,8 +142,7 @@ fn fitting(service: &ResolvedService, network: &NetworkName, insecure: bool) -> 
     if expected.iter().any(|(key, value)| said(key) != value) || service.get_port() == 0 {
         return Vec::new();
     }
-    let mut ips: Vec<IpAddr> = service.get_addresses().iter().map(mdns_sd::ScopedIp::to_ip_addr).collect();
-    ips.retain(interfaces::is_of_network);
+    let mut ips = interfaces::reachable(service.get_addresses().iter().map(mdns_sd::ScopedIp::to_ip_addr));
     ips.sort_unstable_by_key(|ip| (ip.is_ipv6(), *ip));
     ips.truncate(ADDRESSES_MAX);
     ips.into_iter().map(|ip| IndexerAddr { addr: SocketAddr::new(ip, service.get_port()), node }).collect()

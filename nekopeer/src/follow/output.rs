@@ -44,7 +44,7 @@ struct HookOutput {
 
 impl HookOutput {
     /// Reads to the end, which is noted: there is no pipe then.
-    async fn read(&mut self, pipe: &mut Option<impl AsyncRead + Unpin>, lines: &Lines) {
+    async fn read(&mut self, pipe: &mut Option<impl AsyncRead + Unpin>, lines: &PrintedLines) {
         let Some(from) = pipe else { return };
         let mut piece = [0; READ_BYTES];
         while let Ok(len @ 1..) = from.read(&mut piece).await {
@@ -87,14 +87,14 @@ impl HookOutput {
 
 /// The lines of one run, of which some are shown.
 #[derive(Debug)]
-struct Lines {
+struct PrintedLines {
     name: FileName,
     to: mpsc::Sender<Event>,
     /// Those that were shown, and others.
     counts: Mutex<(usize, u64)>,
 }
 
-impl Lines {
+impl PrintedLines {
     fn show(&self, line: String) {
         let mut counts = self.counts.lock();
         let is_shown = counts.0 < PRINTED_LINES_MAX
@@ -110,7 +110,7 @@ impl Lines {
 /// One run of a command: its pipes, and what came from them. Dropped, it says how many lines were not shown, if any.
 #[derive(Debug)]
 pub(super) struct HookRun {
-    lines: Lines,
+    lines: PrintedLines,
     pipes: (Option<ChildStdout>, Option<ChildStderr>),
     outputs: (HookOutput, HookOutput),
     /// Whoever writes to the pipes goes on when this is dropped.
@@ -125,7 +125,7 @@ impl HookRun {
         stderr: Option<ChildStderr>,
     ) -> Self {
         let counts = parking_lot::const_mutex((0, 0));
-        let lines = Lines { name: name.clone(), to: to.clone(), counts };
+        let lines = PrintedLines { name: name.clone(), to: to.clone(), counts };
         Self { lines, pipes: (stdout, stderr), outputs: Default::default(), is_kept: false }
     }
 

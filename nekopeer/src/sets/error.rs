@@ -11,12 +11,12 @@ pub(crate) const SET_FILES_MAX: usize = 100_000;
 /// Things that cannot be in a set, of which one failure tells.
 pub(super) const SHOWN_MAX: usize = 20;
 
-/// Several things in the folder cannot be in a set: why not, of the first of them, and how many more there are.
-pub(super) fn all_of(shown: &[Failure], more: usize) -> Failure {
-    let remedy = shown.first().and_then(|fault| fault.remedy);
-    let shown: Vec<&str> = shown.iter().map(|fault| fault.message.as_str()).collect();
+/// Why a folder cannot be a set, if something in it cannot: why not, of the first of that, and how much `more` there is.
+pub(super) fn all_of(shown: &[Failure], more: usize) -> Option<Failure> {
+    let first = shown.first()?.clone();
+    let others = shown[1..].iter().map(|fault| format!("; {fault}")).collect::<String>();
     let more = if more == 0 { String::new() } else { format!("; and {more} more") };
-    Failure { remedy, ..Failure::invalid(format!("{}{more}", shown.join("; "))) }
+    Some(Failure { message: format!("{first}{others}{more}"), ..first })
 }
 
 /// What is published under the name is no tree of files.

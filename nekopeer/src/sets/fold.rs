@@ -171,13 +171,8 @@ fn find(filter: &Filter) -> Result<FolderFiles, Failure> {
             Err(error) => fault(error),
         }
     }
-    match (faults.pop(), faults.is_empty() && more == 0) {
-        (None, _) => {}
-        (Some(fault), true) => return Err(fault),
-        (Some(fault), false) => {
-            faults.push(fault);
-            return Err(all_of(&faults, more));
-        }
+    if let Some(failure) = all_of(&faults, more) {
+        return Err(failure);
     }
     if found.files.len() > SET_FILES_MAX {
         return Err(too_many_files(found.files.len())); // before any is read

@@ -148,7 +148,7 @@ fn what_is_in_the_way_or_exposed_is_refused_and_named_and_nothing_is_repaired_wh
     home.run(&["get", "nothing"]).failed_with(1, &[]);
     let (data, catalogue) = (home.path(".neko"), home.path(".neko/catalogue.redb"));
     assert_eq!(fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o700);
-    for (path, mode) in [(&data, 0o777), (&catalogue, 0o666), (&data.join("peer.key"), 0o604)] {
+    for (path, mode) in [(&catalogue, 0o666), (&data.join("peer.key"), 0o604)] {
         let before = fs::metadata(path).unwrap().permissions();
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         for words in [["ls"], ["repair"]] {
@@ -156,6 +156,7 @@ fn what_is_in_the_way_or_exposed_is_refused_and_named_and_nothing_is_repaired_wh
         }
         fs::set_permissions(path, before).unwrap();
     }
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o2775)).unwrap(); // as a volume for a group has it
     home.done(&["ls"]);
     // A pipe there would keep a repair waiting.
     fs::remove_file(&catalogue).unwrap();

@@ -13,17 +13,20 @@ pub fn addresses() -> Vec<IpAddr> {
         tracing::debug!(%error, "the interfaces of this machine cannot be listed");
         Vec::new()
     });
-    of_interfaces(found.iter().filter(|one| one.is_oper_up()).map(if_addrs::Interface::ip))
+    let mut found = reachable(found.iter().filter(|one| one.is_oper_up()).map(if_addrs::Interface::ip));
+    found.truncate(ADDRESSES_MAX);
+    found
 }
 
-fn of_interfaces(found: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
-    let mut found: Vec<IpAddr> = found.filter(is_of_network).collect();
+/// Those of the addresses of one machine at which others reach it, IPv4 first; see [`addresses`].
+#[must_use]
+pub fn reachable(of_machine: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
+    let mut found: Vec<IpAddr> = of_machine.filter(is_of_network).collect();
     let is_of_link = |ip: &IpAddr| matches!(ip, IpAddr::V4(ip) if ip.is_link_local());
     if !found.iter().all(is_of_link) {
         found.retain(|ip| !is_of_link(ip));
     }
     found.sort_by_key(IpAddr::is_ipv6);
-    found.truncate(ADDRESSES_MAX);
     found
 }
 
@@ -40,7 +43,7 @@ mod tests {
 
     #[test]
     fn addresses_of_one_link_count_where_there_are_no_others() {
-        let of = |ips: &[&str]| of_interfaces(ips.iter().map(|ip| ip.parse().unwrap()));
+        let of = |ips: &[&str]| reachable(ips.iter().map(|ip| ip.parse().unwrap()));
         let shown = |ips: &[&str]| of(ips).iter().map(IpAddr::to_string).collect::<Vec<_>>();
         assert_eq!(shown(&["127.0.0.1", "169.254.7.1", "fe80::1"]), ["169.254.7.1"]);
         assert_eq!(shown(&["169.254.7.1", "2001:db8::1", "10.0.0.1"]), ["10.0.0.1", "2001:db8::1"]);
