@@ -26,6 +26,10 @@ static SELECTIONS: Semaphore = Semaphore::const_new(SELECTIONS_MAX);
 /// List what is shared and held here
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 pub struct Ls {
+    /// Only these names, and what is below these folders; `search --here` takes words and globs
+    #[serde(default)]
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<FileName>,
     /// At most this many; `None`: all
     #[arg(skip)]
     pub(crate) first: Option<u32>,
@@ -52,12 +56,15 @@ impl Api for Ls {
 pub(super) async fn list(
     peer: &PeerHandle,
     asks: bool,
-    Ls { first, after }: &Ls,
+    Ls { names, first, after }: &Ls,
     answer: &Answer,
 ) -> Result<Done, Failure> {
     let mut left = first.map_or(usize::MAX, |first| first as usize);
     let mut listing = Listing::new(&peer.library, asks.then_some(&peer.peers), after.as_ref(), left);
-    let (mut damaged, mut last) = (Vec::new(), None);
+    let is_asked_for = |name: &FileName| {
+        names.is_empty() || names.iter().any(|asked| name.as_path().starts_with(asked.as_path()))
+    };
+    let (mut damaged, mut last, mut is_none) = (Vec::new(), None, true);
     while left > 0 {
         let Some(mut files) = listing.next().await? else {
             break;
@@ -67,12 +74,18 @@ pub(super) async fn list(
         let mut rows = Vec::with_capacity(files.len());
         for file in files {
             match file {
-                Ok(file) => rows.push(FileRow::from(&file)),
+                Ok(file) if is_asked_for(&file.record.name) => rows.push(FileRow::from(&file)),
+                Ok(_) => {}
                 Err(error) => damaged.push(in_one_line(&error)),
             }
         }
+        is_none &= rows.is_empty();
         last = rows.last().map(|row| row.version.name.clone()).or(last);
         answer.rows_of(rows, |row| row).await?;
+    }
+    if is_none && !names.is_empty() {
+        let names: Vec<&str> = names.iter().map(FileName::as_str).collect();
+        return Err(Failure::missing(format!("nothing here is called {}", names.join(" or "))));
     }
     Ok(listed(damaged, last.filter(|_| left == 0)))
 }
@@ -150,7 +163,7 @@ pub(super) async fn catalogue(
     let first = first(page.first)?.unwrap_or(LIMIT_DEFAULT);
     match page.selection(first) {
         Some(selection) => browse(&inside, selection).await,
-        None => answered(&inside, Ls { first: Some(first), after: page.after }).await,
+        None => answered(&inside, Ls { first: Some(first), after: page.after, ..Ls::default() }).await,
     }
 }
 

@@ -34,7 +34,7 @@ impl Api for Status {
         let Self { names, first, after } = self;
         tell_unreached(&host.peer, answer).await?;
         match names.is_empty() {
-            true => list(&host.peer, true, &Ls { first, after }, answer).await,
+            true => list(&host.peer, true, &Ls { first, after, ..Ls::default() }, answer).await,
             false => list_of(&host.peer, names, answer).await,
         }
     }

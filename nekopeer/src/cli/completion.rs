@@ -68,7 +68,7 @@ async fn listed(folder: &Path, begin: &str) -> Option<Vec<String>> {
     let after = FileName::new(begin.trim_end_matches('/')).ok();
     let (answer, replies) = Answer::channel();
     let asking = async move {
-        let list = Ls { first: Some(PROPOSED_MAX), after }.into();
+        let list = Ls { first: Some(PROPOSED_MAX), after, ..Ls::default() }.into();
         drop(peer.carry_out(list, no_input(), &answer).await); // the rows are what is wanted
     };
     let rows = tokio::join!(asking, rows_of(replies)).1.into_iter();

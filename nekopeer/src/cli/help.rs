@@ -7,7 +7,7 @@ share PATH...           share files and the files of folders, again after a chan
 get NAME...             download the newest versions, verified; -o PATH says where to
 follow NAME...          keep the newest versions in place until Ctrl-C; --exec COMMAND runs on each
 search TERM...          find files in the network by name, words or 'globs'
-ls                      list what is shared and held here
+ls [NAME...]            list what is shared and held here
 status [NAME...]        the same, after asking the origins of copies; of names all that is known
 Versions and names:
 unshare NAME...         share them no longer; the files stay

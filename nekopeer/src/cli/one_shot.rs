@@ -91,7 +91,8 @@ fn without_new_folders(
     let about = command.api().about();
     let stores = about.stores_files || matches!(command, Command::Get(_));
     let (dir, folder) = (args.dir.display(), args.data_dir());
-    if !stores && !args.dir.is_dir() {
+    let is_missing = !args.dir.is_dir();
+    if !stores && is_missing && about.need != Need::Indexer {
         let why = format!("{dir} is no folder: check --dir; share, get and follow make it");
         return Err(Failure::with(FailureKind::NoSuchPath, why).into());
     }
@@ -103,7 +104,9 @@ fn without_new_folders(
         output.note(&format!("note: no peer was here: {} has no key; check --dir", folder.display()));
     }
     let removed = tempfile::tempdir()?;
-    Ok((NodeArgs { data_dir: Some(removed.path().to_owned()), ..args.clone() }, Some(removed)))
+    let folder = removed.path().to_owned();
+    let dir = if is_missing { folder.clone() } else { args.dir.clone() };
+    Ok((NodeArgs { dir, data_dir: Some(folder), ..args.clone() }, Some(removed)))
 }
 
 /// No peer runs that could carry out a command, which is about one that does.

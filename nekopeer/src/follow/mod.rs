@@ -114,6 +114,7 @@ impl Follower {
                             let stays = "it stays in its place until the one before can be put back";
                             format!("version {}: {why}; {stays}: {error}", refused.version)
                         }
+                        _ if error.reason == Reason::NotFound => format!("{error}; follow waits for it"),
                         _ => error.to_string(),
                     };
                     if told.as_ref().is_none_or(|told| *told != why && !error.may_pass) {

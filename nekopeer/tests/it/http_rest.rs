@@ -105,7 +105,7 @@ fn errors_say_what_to_do_and_methods_that_are_not_taken_are_named() {
     ] {
         http.change("POST", &format!("/api/v1/{target}"), body).refused(status, detail);
     }
-    http.change("PUT", "/api/v1/files?name=a%5Cb", "x").refused(422, "backslash");
+    http.change("PUT", "/api/v1/files?name=a%5Cb", "x").refused(400, "backslash");
     http.change("DELETE", "/api/v1/files?name=missing", "").refused(404, "not shared here");
     let taken = http.ask("PATCH", "/api/v1/jobs", &[], b"");
     taken.refused(405, "Allow");

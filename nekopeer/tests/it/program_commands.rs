@@ -16,6 +16,16 @@ fn number(value: &Value, key: &str) -> u64 {
 
 /// Nothing of another program comes between a line and its end.
 #[test]
+fn ls_takes_names_and_folders_and_says_which_is_not_here() {
+    let (_indexers, home) = one_home();
+    home.write_all([("a", "1"), ("b/c", "2"), ("b/d", "3")]);
+    let _sharing = home.share(&["a", "b"]);
+    let listed = |words: &[&str]| home.done(&[&["ls"], words].concat()).out.len() - 1;
+    assert_eq!([listed(&[]), listed(&["b"]), listed(&["a", "b/d"])], [3, 2, 2]);
+    home.run(&["ls", "b/c/d"]).failed_with(1, &["nothing here is called b/c/d"]);
+}
+
+#[test]
 fn what_only_asks_leaves_nothing_behind_and_a_folder_that_is_missing_is_no_new_peer() {
     let indexers = Indexers::one();
     let home = Home::at(&indexers, 0);
@@ -24,6 +34,7 @@ fn what_only_asks_leaves_nothing_behind_and_a_folder_that_is_missing_is_no_new_p
     assert_eq!(fs::read_dir(home.path("")).unwrap().count(), 0, "{answers:?}");
     let missing = Home::with(&["--dir", &home.text("missing")]);
     missing.run(&["ls"]).failed_with(3, &["missing is no folder", "check --dir"]);
+    missing.run(&["query", "f", "--indexer", &indexers.addr(0)]).failed_with(1, &[]);
     assert!(!home.path("missing").exists());
 }
 

@@ -18,7 +18,7 @@ pub const UNITS: [(&str, u64); 10] = [
     ("TiB", 1 << 40),
 ];
 
-/// Parses a number of bytes, such as `1GiB`, `64 MiB`, `1.5MB` or `4096`.
+/// Parses a number of bytes, such as `1GiB`, `64 MiB`, `1.5MB`, `1500K` or `4096`.
 ///
 /// # Errors
 /// The text is not such a number, or it is less than 1 byte.
@@ -29,7 +29,10 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = trimmed.split_at(end);
     let unit = match unit.trim() {
         "" => 1,
-        unit => UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?.1,
+        unit => {
+            let is_it = |name: &str| name == unit || name.strip_suffix('B') == Some(unit);
+            UNITS.iter().find(|(name, _)| is_it(name)).ok_or_else(wrong)?.1
+        }
     };
     let bytes = match number.parse::<u64>() {
         Ok(whole) => whole.checked_mul(unit).ok_or_else(wrong)?,

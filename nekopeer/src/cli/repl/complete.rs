@@ -157,7 +157,7 @@ mod tests {
             ("get a", true, false),
             ("get a -o b", false, true),
             ("share a", false, true),
-            ("ls a", false, false),
+            ("jobs a", false, false),
             ("g", false, false),
         ] {
             let word = LastWord::of(line);
@@ -204,7 +204,7 @@ mod tests {
             ("get wi", None),
             ("get 'mod", None),
             ("get '", None),
-            ("ls mod", None),
+            ("jobs mod", None),
             ("share mod", None),
         ] {
             let expected = expected.map(|rest| Rest::Word(rest.to_owned()));

@@ -49,6 +49,13 @@ pub(super) fn help(columns: Option<usize>) -> Vec<String> {
     USAGE.lines().flat_map(wrap).collect()
 }
 
+/// What a command takes; `None` if there is no such command.
+pub(super) fn help_of(command: &str) -> Option<Vec<String>> {
+    let mut words = Words::command();
+    let text = words.find_subcommand_mut(command)?.render_help().to_string();
+    Some(text.lines().map(str::to_owned).collect())
+}
+
 pub(super) fn commands() -> Vec<String> {
     let names = |command: &clap::Command| {
         let names = iter::once(command.get_name()).chain(command.get_visible_aliases());
@@ -73,7 +80,10 @@ pub(in crate::cli) enum Line {
     #[command(flatten)]
     Verb(Verb),
     #[command(alias = "?")]
-    Help,
+    Help {
+        /// The command
+        command: Option<String>,
+    },
     #[command(alias = "quit")]
     Exit,
 }
@@ -87,6 +97,9 @@ pub(in crate::cli) fn parse(text: &str) -> Result<Option<Words>, String> {
     let mut words = shlex::split(text).ok_or("a quotation mark is not closed")?;
     if let Some(last) = words.last_mut().filter(|last| *last == "&") {
         "--background".clone_into(last);
+    }
+    if let [verb, "-h" | "--help"] = &words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        words = vec!["help".to_owned(), (*verb).to_owned()];
     }
     Words::try_parse_from(words).map(Some).map_err(|error| one_line(&error))
 }
@@ -122,6 +135,9 @@ mod tests {
             "cancel a",
             "cancel 7",
             "ls",
+            "ls a b/c",
+            "help get",
+            "get -h",
             "status",
             "status a",
             "follow a --exec 'make -C x' --keep 3",
@@ -165,7 +181,7 @@ mod tests {
             assert!(USAGE.lines().any(|line| line.starts_with(&command)), "{command}");
             assert!(usage(&command).is_some(), "{command}");
         }
-        assert_eq!(["share", "ls", "nonsense"].map(usage), [Some("PATH..."), Some(""), None]);
+        assert_eq!(["share", "ls", "nonsense"].map(usage), [Some("PATH..."), Some("[NAME...]"), None]);
     }
 
     #[test]

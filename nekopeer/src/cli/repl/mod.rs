@@ -181,7 +181,18 @@ async fn execute(
     };
     match words.line {
         Line::Exit => (After::Exit, false),
-        Line::Help => {
+        Line::Help { command: Some(command) } => match line::help_of(&command) {
+            Some(lines) => match lines.iter().try_for_each(|line| output.say(line)) {
+                Ok(()) => (After::GoOn(Ended::Well), false),
+                Err(error) => (failed(error.into()), false),
+            },
+            None => {
+                let why = format!("there is no command '{command}': help lists them");
+                show::failure(&Failure::invalid(why), output);
+                (After::GoOn(Ended::Usage), false)
+            }
+        },
+        Line::Help { command: None } => {
             let said = match output.is_json() {
                 true => output.say(crate::cli::help::USAGE),
                 false => {

@@ -194,7 +194,7 @@ impl<'a> Session<'a> {
 
     /// Names for completion: those held here, and then those typed before, which are `named`, the latest last.
     pub(super) async fn names(&self, named: &[String]) -> Names {
-        let list = Ls { first: Some(COMPLETED_MAX), after: None }.into();
+        let list = Ls { first: Some(COMPLETED_MAX), ..Ls::default() }.into();
         let mut all = timeout(COMPLETED_WITHIN, self.names_of(list)).await.unwrap_or_default();
         all.retain(|name| !named.contains(name));
         all.extend_from_slice(named);
