@@ -212,6 +212,6 @@ mod tests {
         }
         assert_eq!(rest("get models/", &names, 0), None, "none of three is the latest");
         assert!(matches!(rest("get ", &names, 2), Some(Rest::Usage(usage)) if usage.starts_with("NAME")));
-        assert_eq!(rest("ls ", &names, 2), None);
+        assert_eq!(rest("jobs ", &names, 2), None);
     }
 }
