@@ -40,6 +40,8 @@ pub(super) struct Indexers {
     /// Whether other machines reach one of them.
     pub(super) is_open: bool,
     pub(super) embedded: Option<IndexerHandle>,
+    /// Where it would listen if nothing else did, which does not answer as an indexer.
+    taken: Option<SocketAddr>,
     /// Connections to those that were asked whether they are there.
     pub(super) dialed: Dialed,
     how: How,
@@ -151,13 +153,27 @@ impl Indexers {
             let keys = args.named.iter().map(|at| (at.addr, at.node)).collect();
             return Ok(Self { keys, refusing: found.refusing, ..named });
         }
-        let embedded = start(args).await.context("cannot start an indexer here")?;
+        let config = config_of(args);
+        let at = config.listen;
+        let (embedded, is_taken) = match spawn(config.clone()).await {
+            Err(StartError::Listen { .. }) if at.port() != 0 => {
+                // Another program listens there: an indexer that was started at the same time, or something else.
+                if let Some(connection) = answers(endpoint, reached_at(at), None).await {
+                    return Ok(found.with(reached_at(at), connection));
+                }
+                let listen = SocketAddr::new(at.ip(), 0);
+                (spawn(nekoindexer::Config { listen, ..config }).await, true)
+            }
+            started => (started, false),
+        };
+        let embedded = embedded.context("cannot start an indexer here")?;
         let bound = embedded.local_addr();
         let is_open = !bound.ip().is_loopback();
         // At loopback, so that this machine may change its addresses.
         let ip = if bound.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { bound.ip() };
         let addrs = vec![SocketAddr::new(ip, bound.port())];
-        Ok(Self { addrs, is_open, embedded: Some(embedded), how: How::ByAddress, ..found })
+        let taken = is_taken.then_some(at);
+        Ok(Self { addrs, is_open, embedded: Some(embedded), taken, how: How::ByAddress, ..found })
     }
 
     /// Tells of a peer that was started with these indexers what its user does not expect: that it has none (if
@@ -185,7 +201,9 @@ impl Indexers {
             };
             let is_usual = addr == discover || self.is_open && !args.no_discovery;
             let others = if is_usual { String::new() } else { format!("; others use --indexer {addr}") };
-            output.note(&format!("no indexer found: started one at {addr}; {reach}{others}"));
+            let why = self.taken.map(|at| format!("what listens at {at} does not answer as an indexer"));
+            let why = why.unwrap_or_else(|| "no indexer found".to_owned());
+            output.note(&format!("{why}: started one at {addr}; {reach}{others}"));
         }
         for addr in &self.addrs {
             match self.how {
@@ -253,12 +271,13 @@ impl NodeArgs {
     }
 }
 
-async fn start(args: &NodeArgs) -> Result<IndexerHandle, StartError> {
+/// The configuration of an indexer that is started here.
+fn config_of(args: &NodeArgs) -> nekoindexer::Config {
     let listen = match args.lan && args.discover.ip().is_loopback() {
         true => SocketAddr::new(listen_as(true).ip(), args.discover.port()),
         false => args.discover,
     };
-    let config = nekoindexer::Config {
+    nekoindexer::Config {
         listen,
         network: args.network.clone().unwrap_or_default(),
         security: args.security(),
@@ -269,14 +288,6 @@ async fn start(args: &NodeArgs) -> Result<IndexerHandle, StartError> {
         is_leaf: true,
         memory: args.memory(),
         ..nekoindexer::Config::default()
-    };
-    match spawn(config.clone()).await {
-        // Another program listens on that port.
-        Err(StartError::Listen { addr, .. }) if addr.port() != 0 => {
-            let listen = SocketAddr::new(addr.ip(), 0);
-            spawn(nekoindexer::Config { listen, ..config }).await
-        }
-        started => started,
     }
 }
 

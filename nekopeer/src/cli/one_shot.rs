@@ -20,8 +20,8 @@ use super::{
 use crate::{
     api::{Answer, Command, Done, Failure, FailureKind, Framed, Need, Saying, Stop as End, no_input},
     door::{DoorError, Facts},
-    peer::KEY_FILE,
-    storage::lock::DataLock,
+    peer::{KEY_FILE, lost_key},
+    storage::{catalogue, lock::DataLock},
     terminal::Output,
 };
 
@@ -91,12 +91,14 @@ fn without_new_folders(
     let about = command.api().about();
     let stores = about.stores_files || matches!(command, Command::Get(_));
     let (dir, folder) = (args.dir.display(), args.data_dir());
-    let is_missing = !args.dir.is_dir();
+    let is_missing = matches!(args.dir.try_exists(), Ok(false));
     if !stores && is_missing && about.need != Need::Indexer {
-        let why = format!("{dir} is no folder: check --dir; share, get and follow make it");
+        let why = format!("{dir} is no folder: check --dir; serve, share, get and follow make it");
         return Err(Failure::with(FailureKind::NoSuchPath, why).into());
     }
-    let is_new = !folder.join(KEY_FILE).exists();
+    // What cannot be looked at is there, and the command says what is wrong with it.
+    let is_there = |name| folder.join(name).try_exists().unwrap_or(true);
+    let is_new = !is_there(KEY_FILE) && !is_there(catalogue::FILE);
     if stores || about.is_endless || about.need == Need::Running || !is_new {
         return Ok((args.clone(), None));
     }
@@ -212,6 +214,9 @@ pub(super) fn id(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
     let folder = args.data_dir();
     let key = folder.join(KEY_FILE);
     private_folder(&folder).map_err(Failure::from)?;
+    if let Some(failure) = lost_key(&folder) {
+        return Err(failure.into());
+    }
     let node = Identity::load_or_create(&key)?.id();
     match output.is_json() {
         true => output.object(&serde_json::json!({ "node": node.to_string() }))?,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Ended, args::NodeArgs, hosting::Hosted, indexers::Indexers};
 use crate::{
     api::{Failure, FailureKind},
-    peer::KEY_FILE,
+    peer::{KEY_FILE, lost_key},
     publish::repair::{Repaired, repair},
     storage::{
         catalogue::{Examined, Salvaged, examine},
@@ -29,6 +29,9 @@ pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended
     let folder = args.data_dir();
     let (examined, salvaged) = blocking(move || -> anyhow::Result<(Examined, Salvaged)> {
         let key = folder.join(KEY_FILE);
+        if let Some(failure) = lost_key(&folder) {
+            return Err(failure.into());
+        }
         if !key.exists() {
             let why =
                 format!("no peer was here: {} has no key, so nothing is to be repaired", folder.display());

@@ -57,6 +57,9 @@ use crate::{
     util::{clock, progress::Progress, tasks::blocking, throttle::Throttle},
 };
 
+/// Later versions that a download goes on with, one after the other, where the one before is not sent any more.
+const OVERTAKEN_MAX: usize = 8;
+
 /// Options of a download.
 #[derive(Clone, Debug)]
 pub struct DownloadOptions {
@@ -260,7 +263,7 @@ impl Downloader {
         let downloading = async {
             let plan = planning.await?;
             let is_newest = plan.landing.passed_over.is_none();
-            let (mut done, origin) = Box::pin(self.carry_out(plan, &work)).await?; // it is large
+            let (mut done, origin) = self.carry_out_newest(plan, &work).await?;
             if is_newest {
                 self.confirm(&done.record, origin).await;
                 done.look_again(&self.library);
@@ -286,6 +289,30 @@ impl Downloader {
             }
         }
         self.peers.confirm(vec![record.clone()]).await;
+    }
+
+    /// As [`carry_out`](Self::carry_out), unless no source sends that version any more because a later one was shared
+    /// meanwhile: then that one.
+    async fn carry_out_newest(
+        &self,
+        mut plan: Plan,
+        work: &DownloadRun<'_>,
+    ) -> Result<(Downloaded, Option<Source>), Failure> {
+        let is_newest = plan.landing.passed_over.is_none() && work.options.version.is_none();
+        for _ in 0..OVERTAKEN_MAX {
+            let record = plan.target.record.clone();
+            let failure = match Box::pin(self.carry_out(plan, work)).await {
+                Err(failure) if is_newest && failure.reason == Reason::NoSource => failure,
+                ended => return ended, // in a box, as it is large
+            };
+            match self.find(&record.name, work.options).await {
+                Ok(later) if later.record.origin == record.origin && later.record.replaces(&record) => {
+                    plan = Plan::new(later, work.options.output.clone());
+                }
+                _ => return Err(failure),
+            }
+        }
+        Box::pin(self.carry_out(plan, work)).await
     }
 
     /// Fetches the version of `plan`, unless it is there, puts it in its place, and offers it. Returned with it, if it came from

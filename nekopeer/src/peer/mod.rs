@@ -168,12 +168,23 @@ impl Peer {
     }
 }
 
+/// Why nothing can be done with a data folder whose key is gone and whose catalogue is not: another key is another node.
+pub(crate) fn lost_key(folder: &Path) -> Option<Failure> {
+    let (key, catalogue) = (folder.join(KEY_FILE), folder.join(catalogue::FILE));
+    let is_lost = !key.try_exists().unwrap_or(true) && catalogue.try_exists().unwrap_or(false);
+    let help = format!("put it back, or move {} away to begin as another node", catalogue.display());
+    is_lost.then(|| Failure::conflict(format!("{} is missing: {help}", key.display())))
+}
+
 async fn open_folders(config: Config) -> Result<(Opened, Identity), Failure> {
     blocking(move || {
         let share = ShareFolder::open(&config.dir)?;
         let folder = config.data_dir();
         let mut lock = DataLock::take(&folder)?;
         let key = folder.join(KEY_FILE);
+        if let Some(failure) = lost_key(&folder) {
+            return Err(failure);
+        }
         let is_missing = lock.had_catalogue && key.exists() && !folder.join(catalogue::FILE).exists();
         let identity = Identity::load_or_create(&key).map_err(Failure::general)?;
         let catalogue = Catalogue::open(&folder, identity.clone())?;

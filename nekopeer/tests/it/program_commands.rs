@@ -15,6 +15,19 @@ fn number(value: &Value, key: &str) -> u64 {
 }
 
 /// Nothing of another program comes between a line and its end.
+/// Nobody sends the version that it began with any more.
+#[test]
+fn get_goes_on_with_a_version_that_is_shared_meanwhile() {
+    let (_indexers, origin, reader) = two_homes();
+    let (first, second) = (bytes(1, 6 * MIB), bytes(2, 6 * MIB));
+    let _sharing = origin.share_file("big", &first);
+    let mut getting = reader.start(&["get", "big", "--limit-down", "1MB"]);
+    until(&mut getting, "some of it is here", || reader.partial_len() > 0);
+    origin.share_anew("big", &second);
+    let ended = getting.wait();
+    assert_eq!((ended.code, reader.read("big") == second), (Some(0), true), "{ended:?}");
+}
+
 #[test]
 fn ls_takes_names_and_folders_and_says_which_is_not_here() {
     let (_indexers, home) = one_home();

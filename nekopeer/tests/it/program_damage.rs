@@ -164,6 +164,17 @@ fn what_is_in_the_way_or_exposed_is_refused_and_named_and_nothing_is_repaired_wh
     home.run(&["repair"]).failed_with(3, &["it is no file"]);
 }
 
+#[test]
+fn key_that_is_gone_is_said_and_no_other_one_is_made() {
+    let (_indexers, home) = one_home();
+    home.run(&["get", "nothing"]).failed_with(1, &[]);
+    fs::remove_file(home.path(".neko/peer.key")).unwrap();
+    for words in [&["ls"][..], &["get", "nothing"], &["repair"], &["id"]] {
+        home.run(words).failed_with(3, &["peer.key is missing: put it back", "catalogue.redb"]);
+    }
+    assert!(!home.path(".neko/peer.key").exists());
+}
+
 /// Number of the format that the home's catalogue is stored in; sets it to `to`.
 fn format_of(home: &Home, to: Option<u64>) -> u64 {
     let meta = redb::TableDefinition::<&str, &[u8]>::new("meta");

@@ -89,10 +89,34 @@ impl FromStr for Word {
             Some((prefix, rest)) if prefix.eq_ignore_ascii_case(TICKET_PREFIX) => {
                 Ok(Self::Ticket(Box::new(format!("{TICKET_PREFIX}{rest}").parse()?)))
             }
-            _ if is_pattern(text) => Ok(Self::Pattern(text.to_owned())),
-            _ => Ok(Self::Name(FileName::new(text)?)),
+            _ => {
+                let text = as_typed(text);
+                match is_pattern(&text) {
+                    true => Ok(Self::Pattern(text)),
+                    false => Ok(Self::Name(FileName::new(&text)?)),
+                }
+            }
         }
     }
+}
+
+/// `text` with the characters that are printed as `\u{202f}`, which no name has otherwise.
+fn as_typed(text: &str) -> String {
+    let mut parts = text.split("\\u{");
+    let mut typed = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let escaped = part
+            .split_once('}')
+            .and_then(|(digits, rest)| Some((char::from_u32(u32::from_str_radix(digits, 16).ok()?)?, rest)));
+        match escaped {
+            Some((character, rest)) => {
+                typed.push(character);
+                typed.push_str(rest);
+            }
+            None => typed.extend(["\\u{", part]),
+        }
+    }
+    typed
 }
 
 /// Whether `text` is a folder or a glob. A name may look like a glob: it is tried where nothing matches.
@@ -129,6 +153,10 @@ mod tests {
         for pattern in ["odd/", "a/odd/", "odd/**", "*.bin", "song [live].mp3"] {
             assert!(matches!(Word::said(pattern), Ok(Word::Pattern(_))), "{pattern}");
         }
+        for (shown, name) in [("9.22\\u{202f}PM.png", "9.22\u{202f}PM.png"), ("\\u{61}b", "ab")] {
+            assert_eq!(Word::said(shown).unwrap().text(), name);
+        }
+        assert!(Word::said("\\u{110000}").is_err() && Word::said("\\u{2e}./a").is_err());
         assert!(matches!(Word::said("../"), Err(WordError::Name(_))));
         assert!(matches!(Word::said("../a"), Err(WordError::Name(_))));
     }

@@ -267,7 +267,7 @@ impl Downloads {
         let part = self.progress.part(&name);
         let work = DownloadRun { options, progress: &part.progress, stop: &stop, began: self.began };
         let plan = Plan::new(target, options.output.clone());
-        let downloading = self.downloader.carry_out(plan, &work);
+        let downloading = self.downloader.carry_out_newest(plan, &work);
         Ok(unless_ended(&self.downloader.library, &name, &stop, downloading).await?.0)
     }
 
