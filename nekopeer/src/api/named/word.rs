@@ -156,7 +156,7 @@ mod tests {
         for (shown, name) in [("9.22\\u{202f}PM.png", "9.22\u{202f}PM.png"), ("\\u{61}b", "ab")] {
             assert_eq!(Word::said(shown).unwrap().text(), name);
         }
-        assert!(Word::said("\\u{110000}").is_err() && Word::said("\\u{2e}./a").is_err());
+        assert!(matches!(Word::said("\\u{2e}./a"), Err(WordError::Name(_))));
         assert!(matches!(Word::said("../"), Err(WordError::Name(_))));
         assert!(matches!(Word::said("../a"), Err(WordError::Name(_))));
     }
