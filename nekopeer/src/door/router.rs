@@ -39,6 +39,8 @@ const SHORT_BYTES: usize = 1024 * 1024;
 const LONG_COMMANDS_MAX: usize = 2;
 /// Time limit for a command to arrive.
 const COMMAND_WITHIN: Duration = Duration::from_secs(20);
+/// Time in which a caller who has the answer ends its input, or leaves.
+const INPUT_ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 static LONG_COMMANDS: Semaphore = Semaphore::const_new(LONG_COMMANDS_MAX);
 
@@ -72,10 +74,16 @@ async fn run(
     };
     let begun = begun.map_err(|failure| Some(Reply::Finished(Err(failure))));
     let replies = stream::unfold(begun, async |begun| match begun {
-        Ok((mut carried, feeding)) => {
-            let reply = carried.next().await?;
-            Some((reply, Ok((carried, feeding))))
-        }
+        Ok((mut carried, feeding)) => match (carried.next().await, feeding) {
+            (Some(reply), feeding) => Some((reply, Ok((carried, feeding)))),
+            // A connection that is closed before its input was taken can take the end of the answer with it.
+            (None, Some(feeding)) => {
+                drop(carried); // others may begin
+                let _ = timeout(INPUT_ENDS_WITHIN, feeding).await;
+                None
+            }
+            (None, None) => None,
+        },
         Err(mut only) => Some((only.take()?, Err(None))),
     });
     let encoded = futures::StreamExt::map(replies, |reply| Ok::<Bytes, Infallible>(encoded(reply)));
@@ -123,7 +131,8 @@ fn begin(
                 Err(_) => Piece::Failed("the input was cut off".to_owned()),
             };
             let is_last = !matches!(piece, Piece::Bytes(_));
-            if pieces.send(piece).await.is_err() || is_last {
+            let _ = pieces.send(piece).await; // what a command that has ended does not take goes
+            if is_last {
                 return;
             }
         }

@@ -6,14 +6,15 @@ use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
+    sync::mpsc,
     time::timeout,
 };
 
 use super::{Caller, Door, DoorError, Facts, knock, place::SocketPlace};
 use crate::{
     api::{
-        Answer, COMMANDS_MAX, Command, Ending, Events, FailureKind, Host, Ls, Outcome, Row, Stop, no_input,
-        rows_of,
+        Answer, COMMANDS_MAX, Command, Ending, Events, FailureKind, Host, Ls, Outcome, Piece, Row, Stop,
+        no_input, rows_of,
     },
     config::Config,
     peer::Peer,
@@ -87,6 +88,26 @@ async fn commands_are_bounded_and_stop_is_always_heard() {
     drop(callers.pop());
     while fixture.ask(Ls::default()).await.0.is_err() {}
     drop(callers);
+    fixture.close(Ending::Stopped).await;
+}
+
+/// Whatever its caller still sends when the command has failed.
+#[tokio::test(flavor = "multi_thread")]
+async fn answer_of_a_command_that_takes_no_more_input_arrives_whole() {
+    let fixture = Fixture::open().await;
+    std::fs::write(fixture.folder.path().join("x"), "not what was shared").unwrap();
+    let upload = serde_json::json!({ "upload": { "name": "x" } });
+    for _ in 0..50 {
+        let command: Command = serde_json::from_value(upload.clone()).unwrap();
+        let (pieces, input) = mpsc::channel(1);
+        let sending = async move { while pieces.send(Piece::Bytes(vec![0; 1 << 20])).await.is_ok() {} };
+        let mut caller = fixture.knock().await;
+        let (answer, _replies) = Answer::channel();
+        let asking = async move { caller.carry_out(command, input, &answer).await };
+        let (end, ()) = timeout(SOON, async { tokio::join!(asking, sending) }).await.unwrap();
+        let why = end.unwrap_err().message;
+        assert!(why.contains("not what was shared"), "{why}");
+    }
     fixture.close(Ending::Stopped).await;
 }
 
