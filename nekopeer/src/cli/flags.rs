@@ -86,30 +86,9 @@ fn is_same_folder(given: &Path, own: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use nekoproto::{Identity, NetworkName};
 
     use super::*;
-    use crate::{cli::Args, state::freshness::OnStale};
-
-    fn facts(dir: &Path) -> Facts {
-        Facts {
-            version: 1,
-            process: 7,
-            node: Identity::from_seed(&[1; 32]).id(),
-            serves_on: Some(([127, 0, 0, 1], 5).into()),
-            listen: Some(([127, 0, 0, 1], 0).into()),
-            dir: dir.to_owned().into(),
-            http: None,
-            indexers: vec![([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into()],
-            network: NetworkName::default(),
-            insecure: false,
-            secret: None,
-            limit_up: None,
-            limit_down: None,
-            ttr: None,
-            on_stale: OnStale::Keep,
-        }
-    }
+    use crate::cli::Args;
 
     #[test]
     fn what_matters_and_differs_is_named_or_refused() {
@@ -119,7 +98,7 @@ mod tests {
             if node.dir == Path::new(".") {
                 node.dir = dir.path().to_owned();
             }
-            not_followed(&node, &facts(dir.path()), need, true)
+            not_followed(&node, &Facts::of_test(dir.path()), need, true)
         };
         let named = |flags, need| said(flags, need).unwrap();
         assert!(named("", Need::Serving).is_empty());

@@ -218,10 +218,8 @@ fn pieces_of_stdin() -> Input {
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::{Identity, NetworkName};
-
     use super::*;
-    use crate::{api::Saying, cli::Args, publish::PolicyChange, state::freshness::OnStale};
+    use crate::{api::Saying, cli::Args, publish::PolicyChange};
 
     #[test]
     fn path_that_only_this_process_sees_is_told_as_that() {
@@ -229,23 +227,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name).display().to_string();
         std::fs::write(path("thesis"), "t").unwrap();
-        let facts = Facts {
-            version: 1,
-            process: 7,
-            node: Identity::from_seed(&[1; 32]).id(),
-            serves_on: None,
-            listen: None,
-            dir: Path::new("/var/lib/neko").to_owned().into(),
-            http: None,
-            indexers: Vec::new(),
-            network: NetworkName::default(),
-            insecure: false,
-            secret: None,
-            limit_up: None,
-            limit_down: None,
-            ttr: None,
-            on_stale: OnStale::Keep,
-        };
+        let facts = Facts::of_test(Path::new("/var/lib/neko"));
         let said = |words: &[&str], why: String| {
             let args = Args::parse_from(["nekopeer"].iter().chain(words));
             let Some(crate::cli::args::Command::Verb(verb)) = args.command else { panic!("no verb") };

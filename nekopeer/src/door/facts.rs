@@ -15,7 +15,7 @@ fn mark(secret: &NetworkSecret, node: &NodeId) -> [u8; 16] {
     secret.mark(node.as_bytes())
 }
 
-pub(crate) const DOOR_VERSION: u32 = 15;
+pub(crate) const DOOR_VERSION: u32 = 16;
 
 /// What a running peer is, and was told at its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +70,30 @@ impl Facts {
             limit_down: config.limit_down,
             ttr: config.ttr,
             on_stale: config.on_stale,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Facts {
+    /// Those of a peer at loopback with two indexers and the files in `dir`.
+    pub(crate) fn of_test(dir: &std::path::Path) -> Self {
+        Self {
+            version: 1,
+            process: 7,
+            node: nekoproto::Identity::from_seed(&[1; 32]).id(),
+            serves_on: Some(([127, 0, 0, 1], 5).into()),
+            listen: Some(([127, 0, 0, 1], 0).into()),
+            dir: dir.to_owned().into(),
+            http: None,
+            indexers: vec![([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into()],
+            network: NetworkName::default(),
+            insecure: false,
+            secret: None,
+            limit_up: None,
+            limit_down: None,
+            ttr: None,
+            on_stale: OnStale::Keep,
         }
     }
 }
