@@ -7,7 +7,7 @@
 //! | [`logging`] | where the log goes |
 //! | [`settings`] | flags, environment, configuration file; `config check`, completions, man pages |
 //! | [`signals`] | serving until told to end; what systemd is told |
-//! | [`stdout`] | printing, also where nobody reads it |
+//! | [`stdout`] | writing to stdout, and its closed pipe |
 //! | [`threads`] | how many threads the program runs on |
 
 pub mod allocator;

@@ -1,5 +1,5 @@
-//! Stdout, whose errors say that they are of it, and what a program does when nobody reads it any more: it ends quietly,
-//! as if SIGPIPE had ended it, which is ignored for the sake of sockets.
+//! [`Stdout`]: writes to stdout, and tells a closed pipe there from other errors. The program then ends without a word and with
+//! the exit code of SIGPIPE, which itself is ignored: sockets would raise it too.
 
 use std::{
     error::Error,

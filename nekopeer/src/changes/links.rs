@@ -1,4 +1,4 @@
-//! Links that the user named: where one leads elsewhere by now, what it leads to is watched instead.
+//! Compares where the symbolic links that the user named lead with where they led, and watches the new target of one that moved.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Why a download failed. The file that was in the destination is unchanged, and the verified chunks of the new one are
-//! kept for the next attempt.
+//! Makes the [`Failure`]s of downloads. After each the file in the destination is unchanged, and the verified chunks of the new
+//! one are kept for the next attempt.
 
 use nekoproto::{FileName, NodeId, Record, Remedy, VerifiedRecord, Version};
 

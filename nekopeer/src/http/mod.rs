@@ -27,8 +27,8 @@ pub(crate) struct HttpServer {
 }
 
 impl HttpServer {
-    /// Opens the door at `listen`. Changing routes ask for the token of `guard`; so does everything but whether the process lives,
-    /// where the network `is_private` and others than this machine reach the door. To be called on the runtime of the peer.
+    /// Opens the door at `listen`. Changing routes ask for the token of `guard`; so does everything but whether the process
+    /// lives, where the network `is_private` and others than this machine reach the door. To be called on the runtime of the peer.
     pub(crate) fn open(
         listen: SocketAddr,
         host: &Arc<Host>,

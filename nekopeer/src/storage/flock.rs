@@ -10,6 +10,8 @@ use std::{
 
 use rustix::io::Errno;
 
+use crate::util::reaping::stat;
+
 /// What the file that says who has the lock is called, beside the one that is locked.
 const HELD: &str = "held";
 /// What a process makes while it takes over the lock of one that is gone. It takes a moment: an older one is left behind.
@@ -113,9 +115,7 @@ fn kernel(what: &str) -> String {
 
 /// When the process began, in ticks since the machine did; `None` if there is none.
 fn began(process: u32) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name of the program, in brackets, may contain anything.
-    stat.rsplit_once(") ")?.1.split(' ').nth(19).map(str::to_owned)
+    stat(process)?.into_iter().nth(19)
 }
 
 #[cfg(test)]

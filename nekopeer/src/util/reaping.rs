@@ -61,12 +61,18 @@ fn children_that_ended(parent: Pid) -> Vec<u32> {
     let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let parent = parent.as_raw_nonzero().to_string();
     let is_one = |id: &u32| {
-        let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        // Behind its name, which may have anything in it: its state and its parent.
-        let fields = stat.rsplit_once(") ").map(|(_, fields)| fields.split(' '));
-        fields.is_some_and(|mut fields| fields.next() == Some("Z") && fields.next() == Some(&*parent))
+        let fields = stat(*id).unwrap_or_default();
+        matches!(&fields[..], [state, of, ..] if state == "Z" && *of == parent)
     };
     ids.filter(is_one).collect()
+}
+
+/// What the kernel says of a process, from its state on; `None` if there is none.
+pub(crate) fn stat(process: u32) -> Option<Vec<String>> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name of the program, in brackets, may contain anything.
+    let (_, fields) = text.rsplit_once(") ")?;
+    Some(fields.split(' ').map(str::to_owned).collect())
 }
 
 #[cfg(test)]

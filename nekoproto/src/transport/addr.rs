@@ -141,8 +141,8 @@ impl Addresses {
         self.current
     }
 
-    /// Looks the host up again, if it was found before. The current address stays if the host still has it and it has not `failed`, or if there is
-    /// no other.
+    /// Looks the host up again, if it was found before. The current address stays if the host still has it and it has not
+    /// `failed`, or if there is no other.
     pub(super) async fn look_up_again(&mut self, failed: bool) {
         let Some(host) = self.host.as_ref().filter(|_| !self.found.is_empty()) else { return };
         match look_up(Arc::clone(host)).await {

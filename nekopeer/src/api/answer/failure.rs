@@ -1,4 +1,4 @@
-//! What follows from the kind of a [`Failure`] of a command.
+//! Maps the kind of a [`Failure`] to an exit code and an HTTP status, and prints it.
 
 use hyper::StatusCode;
 

@@ -1,5 +1,5 @@
-//! Copies that stand as files where a download needs folders: they make way if nobody changed them, and their origins withdrew
-//! their names.
+//! Removes copies that stand as files where a download needs a folder, if they are unchanged and their origins, asked now,
+//! withdrew their names.
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 
