@@ -96,9 +96,9 @@ async fn commands_are_bounded_and_stop_is_always_heard() {
 async fn answer_of_a_command_that_takes_no_more_input_arrives_whole() {
     let fixture = Fixture::open().await;
     std::fs::write(fixture.folder.path().join("x"), "not what was shared").unwrap();
-    let upload = serde_json::json!({ "upload": { "name": "x" } });
+    let upload = r#"{"upload": {"name": "x"}}"#;
     for _ in 0..50 {
-        let command: Command = serde_json::from_value(upload.clone()).unwrap();
+        let command: Command = serde_json::from_str(upload).unwrap();
         let (pieces, input) = mpsc::channel(1);
         let sending = async move { while pieces.send(Piece::Bytes(vec![0; 1 << 20])).await.is_ok() {} };
         let mut caller = fixture.knock().await;
