@@ -27,7 +27,7 @@ use crate::{
     failure::{Failure, FailureKind, Reason},
     library::{
         Library,
-        opened::{Holding, OpenFile},
+        opened::{Holding, OpenFile, Validity},
     },
     peers::Peers,
     sets::is_folder,
@@ -49,6 +49,8 @@ const PIECES_WAITING_MAX: usize = 4;
 pub(crate) struct Reading {
     library: Arc<Library>,
     peers: Arc<Peers>,
+    /// Asks about what is read here and not kept.
+    unlisted: Option<Arc<Peers>>,
     downloader: Arc<Downloader>,
     /// Where connections to other nodes are driven; whoever reads may run on another runtime.
     runtime: Handle,
@@ -66,6 +68,8 @@ pub(crate) enum ReadSource {
 #[derive(Debug)]
 pub(crate) struct Elsewhere {
     pub(crate) target: Target,
+    /// How fresh it is, if its origin has just confirmed it.
+    pub(crate) validity: Option<Validity>,
     /// The copy that is held here, of an earlier version.
     pub(crate) held: Option<Box<OpenFile>>,
     slot: Slot,
@@ -87,7 +91,8 @@ impl Reading {
         let limits = SlotLimits::new(FETCHES_MAX);
         let slots =
             Slots::with(SlotLimits { weight: FETCHED_MIB_MAX.into(), idle_after: SLOW_AFTER, ..limits });
-        Self { library, peers, downloader, runtime: Handle::current(), slots }
+        let unlisted = peers.unlisted().map(Arc::new).ok(); // the key is fine: it listens with it
+        Self { library, peers, unlisted, downloader, runtime: Handle::current(), slots }
     }
 
     /// Finds what to read as `name`; with `origin`, only of origins whose id begins with these digits.
@@ -129,7 +134,8 @@ impl Reading {
         };
         let found = self.ask(name, origin, held.as_ref()).await?;
         let Some(before) = held else {
-            return Ok(ReadSource::Elsewhere(Elsewhere { target: found?, held: None, slot }));
+            let (target, validity) = found?;
+            return Ok(ReadSource::Elsewhere(Elsewhere { target, validity, held: None, slot }));
         };
         // The answers may have made it fresh, or another version have taken its place.
         let now = match self.open(name, origin).await {
@@ -138,11 +144,11 @@ impl Reading {
         };
         let is_strict = now.entry.record.policy.is_strict();
         match found {
-            Ok(target) if !is_fresh(&now) && target.record.replaces(&now.entry.record) => {
-                Ok(ReadSource::Elsewhere(Elsewhere { target, held: Some(Box::new(now)), slot }))
+            Ok((target, validity)) if !is_fresh(&now) && target.record.replaces(&now.entry.record) => {
+                Ok(ReadSource::Elsewhere(Elsewhere { target, validity, held: Some(Box::new(now)), slot }))
             }
             // The origin confirmed it for this read.
-            Ok(target) if is_strict && target.record == now.entry.record => {
+            Ok((target, _)) if is_strict && target.record == now.entry.record => {
                 Ok(ReadSource::Held(Box::new(now)))
             }
             Err(error) if is_strict => Err(error),
@@ -163,18 +169,22 @@ impl Reading {
         if is_wanted { held } else { Holding::Nothing }
     }
 
-    /// Looks for `name` in the network, and asks the origin of a held copy meanwhile, if no later version is known.
+    /// Looks for `name` in the network, and asks the origin of a held copy meanwhile, if no later version is known; then the
+    /// origin of what was found, if that is another version.
     async fn ask(
         &self,
         name: &FileName,
         origin: Option<&str>,
         held: Option<&OpenFile>,
-    ) -> Result<Result<Target, Failure>, Failure> {
+    ) -> Result<Result<(Target, Option<Validity>), Failure>, Failure> {
+        let began = Instant::now();
+        let record = held.map(|file| file.entry.record.clone());
         let unverified = held
             .filter(|file| file.validity.freshness == Freshness::Unverified)
             .map(|file| file.entry.record.clone())
             .filter(|record| self.library.is_worth_asking(record));
         let (downloader, peers, name) = (Arc::clone(&self.downloader), Arc::clone(&self.peers), name.clone());
+        let (library, unlisted) = (Arc::clone(&self.library), self.unlisted.clone());
         let options = DownloadOptions { origin: origin.map(ToOwned::to_owned), ..DownloadOptions::default() };
         let asking = self.spawn(async move {
             let confirming = async {
@@ -182,7 +192,20 @@ impl Reading {
                     peers.confirm(vec![record]).await;
                 }
             };
-            futures::join!(downloader.find(&name, &options), confirming).0
+            let target = futures::join!(downloader.find(&name, &options), confirming).0?;
+            // Its origin knows this peer for a reader of what it holds.
+            let (known, asking) = match record.filter(|held| held.origin == target.record.origin) {
+                Some(held) if held == target.record => return Ok((target, None)),
+                Some(held) => (held, Some(peers)),
+                None => (target.record.clone(), unlisted),
+            };
+            let Some(asking) = asking else { return Ok((target, None)) };
+            let (target, is_confirmed) = downloader.confirm_found(&asking, target, known).await?;
+            let record = target.record.clone();
+            let validity =
+                library.blocking(move |library| library.validity_of_found(&record, began.elapsed()));
+            let validity = validity.await;
+            Ok((target, is_confirmed.then_some(validity)))
         });
         ended(asking).await
     }

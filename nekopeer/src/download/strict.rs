@@ -1,16 +1,25 @@
-//! Files of a strict policy: their origin confirms for each download and read that the version found is the newest.
+//! Origins confirm that what was found is the newest version: for each download and read of a strict file, and for each other
+//! read of what is not held, where they answer soon.
 
-use std::{collections::HashMap, net::SocketAddr};
+use std::{collections::HashMap, net::SocketAddr, time::Duration};
 
 use futures::{StreamExt, stream};
 use nekoproto::{FileName, Holder, NodeId, VerifiedRecord};
+use tokio::time::timeout;
 
 use super::{
     DownloadOptions, Downloader,
     error::{unconfirmed, withdrawn},
     finding::Finding,
 };
-use crate::{peers::ORIGINS_AT_ONCE, state::choice::Target};
+use crate::{
+    failure::Failure,
+    peers::{ORIGINS_AT_ONCE, Peers},
+    state::choice::Target,
+};
+
+/// How long a reader waits for an origin to say that what was found is the newest.
+const SOON: Duration = Duration::from_millis(500);
 
 impl Downloader {
     /// `found`, with what its origins say now of the names whose policy is strict: the newest version, or why it is not
@@ -44,6 +53,34 @@ impl Downloader {
         let asked: Vec<Vec<Finding>> = stream::iter(asking).buffer_unordered(ORIGINS_AT_ONCE).collect().await;
         answers.extend(asked.into_iter().flatten());
         answers
+    }
+
+    /// `target`, or the later version that its origin tells of; and whether the origin said that, to a question by `peers` about
+    /// the version `known`.
+    pub(crate) async fn confirm_found(
+        &self,
+        peers: &Peers,
+        target: Target,
+        known: VerifiedRecord,
+    ) -> Result<(Target, bool), Failure> {
+        if target.record.policy.is_strict() {
+            return Ok((target, true)); // else it would not have been found
+        }
+        let origin = target.record.origin;
+        let Some(listed) = target.sources.iter().find(|source| source.node == origin).copied() else {
+            return Ok((target, false));
+        };
+        let newest = timeout(SOON, peers.newest(listed, vec![known])).await.unwrap_or_default().pop();
+        match newest.map(|(_, record)| record) {
+            Some(newest) if newest == target.record => Ok((target, true)),
+            Some(newest) if newest.replaces(&target.record) && newest.is_withdrawal() => {
+                Err(withdrawn(&newest))
+            }
+            Some(newest) if newest.replaces(&target.record) => {
+                Ok((Target { record: newest, sources: vec![listed], ..target }, true))
+            }
+            _ => Ok((target, false)),
+        }
     }
 
     fn holds_strict(&self, name: &FileName) -> bool {

@@ -48,7 +48,7 @@ impl Library {
     }
 
     /// How long a confirmation of the copy of `name` counts at most, if the reader says so. Blocking.
-    fn wanted_bound(&self, name: &FileName) -> Option<Duration> {
+    pub(super) fn wanted_bound(&self, name: &FileName) -> Option<Duration> {
         self.preference(name).bound(self.ttr)
     }
 

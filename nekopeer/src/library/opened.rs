@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fs::File, sync::Arc, time::Duration};
 
-use nekoproto::{FileName, Freshness, clock::unix_ms};
+use nekoproto::{FileName, Freshness, VerifiedRecord, clock::unix_ms};
 use parking_lot::Mutex;
 
 use super::{Library, status::Condition};
@@ -84,6 +84,13 @@ impl Library {
             }
         }
         Holding::Nothing
+    }
+
+    /// How fresh a version is that its origin, asked so long ago, confirmed, and that is not held here. Blocking.
+    pub(crate) fn validity_of_found(&self, record: &VerifiedRecord, since: Duration) -> Validity {
+        let bound = self.wanted_bound(&record.name).into_iter().chain([record.policy.bound()]).min();
+        let left = bound.filter(|_| !record.policy.is_strict()).unwrap_or_default().saturating_sub(since);
+        Validity { freshness: Freshness::Fresh, left, age: Duration::ZERO }
     }
 
     /// How fresh the bytes of `entry` are now.

@@ -9,7 +9,7 @@ use std::{io, sync::Arc, time::Duration};
 use nekoproto::{
     Holder, Numbered, PeerService, PeerServiceClient, Purpose, Records, Refusal, VerifiedRecord,
     limits::BATCH_MAX,
-    transport::{ConnectError, Endpoint, call_within, control},
+    transport::{ConnectError, Endpoint, EndpointError, call_within, control},
 };
 use parking_lot::Mutex;
 use tarpc::client::RpcError;
@@ -75,6 +75,11 @@ impl Peers {
     /// The same, keeping a connection from call to call, for who asks one peer again and again.
     pub(crate) fn keeping(&self) -> Arc<Self> {
         Arc::new(Self { kept: Some(Arc::default()), ..self.clone() })
+    }
+
+    /// The same of a node that does not say where it listens: who is asked by it notes no reader.
+    pub(crate) fn unlisted(&self) -> Result<Self, EndpointError> {
+        Ok(Self { endpoint: self.endpoint.unlisted()?, ..self.clone() })
     }
 
     /// Sends newer versions to `peer`. Returns once it has acknowledged all of them.

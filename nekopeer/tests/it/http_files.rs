@@ -261,7 +261,7 @@ async fn an_answer_is_cut_when_its_file_changes_meanwhile_and_goes_on_when_it_is
 
 #[testkit::test(multi_thread)]
 async fn a_file_of_another_node_is_sent_while_it_comes_and_not_kept() {
-    let (_indexer, [(from, origin), (to, reader)]) = network().await;
+    let (_indexer, [(from, origin), (to, reader), (_folder, holder)]) = network().await;
     let (_door, http) = door(&reader.peer);
     for (text, len) in [("empty", 0), ("small", 100), ("large", 20 * MIB)] {
         let content = bytes(3, len);
@@ -270,9 +270,10 @@ async fn a_file_of_another_node_is_sent_while_it_comes_and_not_kept() {
         assert_eq!((answer.status, answer.is_cut), (200, false), "{text}");
         assert!(answer.body == content, "{text}");
         assert_eq!(answer.header("etag"), format!("\"v1-{}\"", record.content));
-        // It may not be kept without asking again, but it is not called stale.
-        assert_eq!(answer.header("cache-control"), "max-age=0, must-revalidate");
-        assert_eq!(answer.header("x-neko-freshness"), "unverified");
+        // The origin was asked.
+        assert_eq!(answer.header("x-neko-freshness"), "fresh");
+        let left: u64 = answer.header("cache-control").split(['=', ',']).nth(1).unwrap().parse().unwrap();
+        assert!((1..=60).contains(&left), "what is left of a minute: {left}");
         assert_eq!((answer.header("age"), answer.header("warning")), ("", ""));
         assert!(!to.has(text) && reader.status(text).await.is_none(), "no copy is kept");
     }
@@ -286,6 +287,13 @@ async fn a_file_of_another_node_is_sent_while_it_comes_and_not_kept() {
         assert_eq!((answer.status, answer.is_cut), (206, false), "{header}");
         assert!(answer.body == content[part], "{header}");
     }
+    holder.get("small").await.unwrap();
+    origin.peer.shutdown().await;
+    // It may not be kept without asking again, but it is not called stale.
+    let answer = http.get("/f/small");
+    assert_eq!((answer.status, answer.header("x-neko-freshness")), (200, "unverified"));
+    assert_eq!(answer.header("cache-control"), "max-age=0, must-revalidate");
+    assert_eq!((answer.header("age"), answer.header("warning")), ("", ""));
 }
 
 #[testkit::test(multi_thread)]
@@ -422,6 +430,7 @@ async fn an_outdated_or_changed_copy_gives_way_to_the_newest_version_and_is_sent
     reader.invalidated("a", 2).await;
     let newest = http.get("/f/a");
     assert_eq!((newest.header("x-neko-version"), newest.text()), ("2", "version two"));
+    assert_eq!(newest.header("x-neko-freshness"), "fresh", "the origin was asked");
     origin.peer.shutdown().await;
     assert_eq!(to.read("a"), b"version 1");
     let stale = eventually(async || Some(http.get("/f/a")).filter(|answer| answer.status == 200)).await;

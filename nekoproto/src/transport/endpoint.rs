@@ -113,6 +113,14 @@ impl Endpoint {
         }))
     }
 
+    /// Another endpoint of this node that does not say where it listens: nobody takes it for a holder.
+    ///
+    /// # Errors
+    /// The TLS library refuses the key.
+    pub fn unlisted(&self) -> Result<Arc<Self>, EndpointError> {
+        Self::with_budget(self.config.clone(), Arc::clone(&self.budget))
+    }
+
     /// The bytes kept for other nodes.
     #[must_use]
     pub const fn budget(&self) -> &Arc<Budget> {

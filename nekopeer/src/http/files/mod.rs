@@ -145,7 +145,7 @@ impl Request {
     async fn answer_elsewhere(&self, reading: &Reading, mut found: Elsewhere) -> Result<Response, Refusal> {
         let record = &found.target.record;
         let validators = version::validators(record, None, SystemTime::now());
-        let version = version::headers(record, &validators, None);
+        let version = version::headers(record, &validators, found.validity);
         let head = self.head(record, &validators, version)?;
         let Some(range) = head.range.clone() else { return Ok(head.with(None)) };
         let held = found.held.take();

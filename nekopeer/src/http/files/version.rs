@@ -59,7 +59,7 @@ pub(super) fn headers(
     let warning = match freshness {
         Freshness::Fresh => None,
         Freshness::Stale => Some(r#"110 - "Response is Stale""#),
-        // What was just found in the network is not held, and nobody failed to confirm it.
+        // What was just found in the network is not held, and its origin may not have been asked.
         Freshness::Unverified => validity.map(|_| r#"111 - "Revalidation Failed""#),
     };
     texts.extend(warning.map(|text| (WARNING, text.to_owned())));
