@@ -1,7 +1,8 @@
 //! A peer that runs in this process, and takes commands from others.
 
 use std::{
-    net::SocketAddr,
+    io::{IsTerminal, stdout},
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -107,9 +108,10 @@ impl Hosted {
             }
         };
         let events = host.peer.events();
+        let (http, token) = http.unzip();
         let http_addr = http.as_ref().map(HttpServer::local_addr);
-        if let Some(addr) = http_addr {
-            say_http(addr, output);
+        if let (Some(addr), Some(token)) = (http_addr, token) {
+            say_http(addr, &token, output);
         }
         let facts = Facts::of(&host.peer, &config, http_addr);
         let door = Door::open(&config.data_dir(), &host, facts.clone());
@@ -208,20 +210,35 @@ fn open_http(
     args: &NodeArgs,
     config: &Config,
     host: &Arc<Host>,
-) -> Result<HttpServer, Failure> {
+) -> Result<(HttpServer, Arc<Token>), Failure> {
     let token = Token::load_or_create(&config.data_dir().join("http.token")).map_err(Failure::general)?;
-    let guard = Guard { hosts: args.http_hosts.clone(), token: Some(Arc::new(token)) };
+    let token = Arc::new(token);
+    let guard = Guard { hosts: args.http_hosts.clone(), token: Some(Arc::clone(&token)) };
     let failed = |error| Failure::conflict(format!("cannot listen on {addr} for HTTP: {error}"));
     HttpServer::open(addr, host, guard, config.access.secret.is_some())
+        .map(|http| (http, token))
         .map_err(|error| failed(error).remedied(Remedy::Http))
 }
 
-/// Says where the door is. Who started the program waits for this line.
-fn say_http(addr: SocketAddr, output: Output) {
+/// Says where the door is. Who started the program waits for this line. Whoever sits at a terminal gets a link with the token,
+/// which no log and no pipe does.
+fn say_http(addr: SocketAddr, token: &Token, output: Output) {
     let line = format!("http on http://{addr}/");
     if output.is_json() {
         output.note(&line); // stdout has one object
     } else if output.line(&line).is_err() {
         output.note(&line); // nobody reads stdout
+    } else if stdout().is_terminal() {
+        let here = match addr {
+            SocketAddr::V4(at) if at.ip().is_unspecified() => (Ipv4Addr::LOCALHOST, at.port()).into(),
+            SocketAddr::V6(at) if at.ip().is_unspecified() => (Ipv6Addr::LOCALHOST, at.port()).into(),
+            addr => addr,
+        };
+        let token = token.reveal();
+        drop(
+            output.line(&format!(
+                "the page, with the token that may change things: http://{here}/#token={token}"
+            )),
+        );
     }
 }

@@ -133,6 +133,17 @@ fn errors_say_what_to_do_and_methods_that_are_not_taken_are_named() {
 }
 
 #[test]
+fn link_with_the_token_is_printed_on_a_terminal_only() {
+    let (_indexers, home) = one_home();
+    let (running, http) = Http::serving(&home, &[]);
+    let said = running.interrupt();
+    assert!(!said.out.iter().chain(&said.err).any(|line| line.contains(&http.token)), "{said:?}");
+    let mut terminal = at_terminal(home.command(["serve", "--http", "0.0.0.0:0"]), true);
+    terminal.exp_string("http on http://0.0.0.0:").unwrap();
+    terminal.exp_regex(&format!("http://127.0.0.1:[0-9]+/#token={}", http.token)).unwrap();
+}
+
+#[test]
 fn file_is_published_fetched_and_withdrawn() {
     let (_indexers, origin, reader) = two_homes();
     let (_origin, theirs) = Http::serving(&origin, &[]);
@@ -144,6 +155,9 @@ fn file_is_published_fetched_and_withdrawn() {
     let job = &theirs.get("/api/v1/jobs").done(200)["jobs"][0];
     let size = json!(content.len());
     assert_eq!((&job["kind"], &job["done_bytes"], &job["total_bytes"]), (&"store".into(), &size, &size));
+    // Its origin says that this is the newest, and notes no reader, as nothing is held there.
+    assert_eq!(ours.get("/f/x/y.bin").header("x-neko-freshness"), "fresh");
+    assert_eq!(theirs.get("/api/v1/status?name=x/y.bin").done(200)["files"][0]["readers"], json!([]));
     let begun = ours.change("POST", "/api/v1/get", r#"{"names":["x/y.bin"]}"#);
     let job = begun.done(202);
     assert_eq!(begun.header("location"), format!("jobs/{}", job["id"]));
