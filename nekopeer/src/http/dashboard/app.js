@@ -1,13 +1,13 @@
 // The page of a peer: its files and their freshness, search, events, and the indexers that it is connected to.
-import { $, ask, bytes, cell, clock, count, el, fill, live, now, plural, searching, set, showTiles, span, visible } from "./common.js";
-import { details } from "./details.js";
+import { $, ask, bytes, cell, clock, count, el, fill, live, now, plural, query, searching, set, showTiles, span, visible } from "./common.js";
+import { details, refreshDetails } from "./details.js";
 import { browsing, fileHere, isAnyOver, loadFiles } from "./files.js";
 import { media, opener } from "./media.js";
-import { notes } from "./note.js";
+import { doing, isConfirmed, notes, tell } from "./note.js";
 import { showThrottle, throttling } from "./throttle.js";
 import { tickets } from "./tickets.js";
 import { askToken, takeFromAddress } from "./token.js";
-import { download, publishing, replace, update, whenDone } from "./transfers.js";
+import { download, getAll, publishing, replace, update, whenDone } from "./transfers.js";
 
 /** Time between two requests for stats that no event tells, in ms. */
 const STATUS_MS = 5000;
@@ -15,6 +15,8 @@ const STATUS_MS = 5000;
 const AGES_MS = 10000;
 /** Events that stay in the list. */
 const EVENTS_SHOWN = 100;
+/** Matches in one answer where all are asked for. */
+const MATCHES_MAX = 10000;
 
 /**
  * `action`, at most once in `ms` however often it is asked for. After a run that took long it waits twice as long as
@@ -48,6 +50,8 @@ function matchActions(match) {
   const word = el("span");
   const get = el("button", { type: "button", class: "small", onclick: () => download(match, get) }, word,
     el("span", { class: "sr" }, ` ${visible(match.name)}`));
+  const follow = el("button", { type: "button", class: "small", title: "Newer versions are fetched as they come",
+    onclick: () => download(match, follow, { on_stale: "refetch" }) }, "Follow", el("span", { class: "sr" }, ` ${visible(match.name)}`));
   const opened = opener(match.name);
   opened.hidden = match.set ?? false;
   here.delete(match.name); // the answer is newer
@@ -57,9 +61,42 @@ function matchActions(match) {
     set(held, own ? `v${own.version}, ${own.freshness}` : "no");
     set(word, own ? "Update" : "Get");
     get.hidden = Boolean(own && (own.own || own.version >= match.version));
+    follow.hidden = Boolean(own?.own);
   };
   found.set(match.name, update);
-  return { cells: [held, cell(null, { class: "acts" }, opened, get)], update };
+  return { cells: [held, cell(null, { class: "acts" }, opened, get, follow)], update };
+}
+
+/** Gets all that match `q` and are not shared here, also those that are not listed. */
+async function getMatches(q, options) {
+  let [hits, after] = [[], null];
+  do {
+    const answer = await ask(query("api/v1/search", { q, limit: MATCHES_MAX, after }));
+    hits.push(...answer.hits);
+    after = answer.next;
+  } while (after);
+  const [clear, several] = [[], []];
+  for (const some of Map.groupBy(hits, (match) => match.name).values()) (some.length === 1 ? clear : several).push(some[0]);
+  const isWanted = ({ held, version }) => !held || (!held.own && (options || held.version < version));
+  const all = clear.filter(isWanted);
+  const left = several.length ? ` ${plural(several.length, "name")} of several origins are left out: choose one of each.` : "";
+  if (all.length === 0) return tell(`All that match ${q} are here.${left}`);
+  const what = `${plural(all.length, "file")}, ${bytes(all.reduce((sum, match) => sum + match.size, 0))}, that match ${q}.${left}`;
+  const word = options ? "Follow" : "Get";
+  if (await isConfirmed(`${word} all`, what, word)) await getAll(all, options);
+}
+
+/** Connects the buttons for all that was searched for. */
+function gettingAll() {
+  let q = "";
+  const buttons = { "get-matches": undefined, "follow-matches": { on_stale: "refetch" } };
+  for (const [id, options] of Object.entries(buttons)) {
+    $(id).addEventListener("click", () => doing($(id), () => getMatches(q, options)));
+  }
+  $("search").addEventListener("submit", () => {
+    q = $("terms").value.trim();
+    for (const id of Object.keys(buttons)) $(id).hidden = !q;
+  });
 }
 
 /** Something happened to `name`: where it was found, what this peer has of it is asked for again. */
@@ -137,6 +174,7 @@ browsing((page) => {
   refreshMatches();
 });
 const refreshMatches = searching(matchActions);
+gettingAll();
 publishing();
 throttling();
 tickets();
@@ -144,7 +182,7 @@ media();
 details(reload);
 whenDone((name) => {
   reload();
-  if (name) refresh(name).catch(() => {});
+  if (name) Promise.all([refresh(name), refreshDetails(name)]).catch(() => {});
 });
 $("token-open").addEventListener("click", () => askToken().catch(() => {}));
 $("token-cancel").addEventListener("click", () => $("token-box").close());

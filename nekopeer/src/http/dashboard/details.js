@@ -2,9 +2,10 @@
 import { $, acting, ask, bytes, cell, clock, count, el, fill, now, plural, query, say, set, showTiles, span, visible } from "./common.js";
 import { doing } from "./note.js";
 import { change } from "./token.js";
+import { getAll, isFollowing } from "./transfers.js";
 
-/** The name that is shown. */
-let shown = null;
+/** The name that is shown, and what was told of it. */
+let [shown, told] = [null, null];
 let onChange = () => {};
 
 const PASSED_OVER = { failed: "the command of follow failed on it", "rolled-back": "it was rolled back" };
@@ -14,6 +15,9 @@ const STALENESS = {
   bounded: "a stale copy is not served",
   strict: "each read asks the origin first",
 };
+
+/** What happens to this copy when a newer version is out. */
+const ON_STALE = { keep: "it stays, marked as stale", refetch: "followed: the newer version takes its place", drop: "it is deleted" };
 
 function policy(file) {
   return `${file.mode}: a copy is fresh for ${span(file.policy_bound_secs)}; ${STALENESS[file.staleness]}`;
@@ -49,10 +53,12 @@ async function load() {
   const { files } = await ask(query("api/v1/status", { name: shown }));
   const file = files[0];
   if (!file) throw new Error("it is not here any more");
+  told = file;
   const behind = file.readers.filter((reader) => reader.version < file.version).length;
   showTiles([["Freshness", freshness(file)], ["Version", `v${file.version}`], ["Size", bytes(file.size)],
     ["Policy", policy(file)], ["Origin", file.own ? "this peer" : file.origin.slice(0, 16)],
     ["Kind", file.set ? "a set: a folder with one version" : "a file"],
+    ...(file.own ? [] : [["When outdated", isFollowing(file.name) ? "followed by a command that runs" : ON_STALE[file.on_stale] ?? "as --on-stale of this peer says"]]),
     ...(file.shared_ms ? [["Shared", at(file.shared_ms)]] : []),
     ...(file.confirmed_ms ? [["Confirmed", at(file.confirmed_ms)]] : []),
     ...(file.passed_over ? [["Skipped", `up to v${file.passed_over}: ${PASSED_OVER[file.passed_over_why]}`]] : []),
@@ -62,6 +68,15 @@ async function load() {
   $("details-readers-table").hidden = file.readers.length === 0;
   fill($("details-kept"), file.kept, (version) => version, keptRow);
   $("details-kept-table").hidden = file.kept.length === 0;
+  $("details-follow").hidden = file.own || isFollowing(file.name);
+  set($("details-follow"), isFollowed(file) ? "Stop following" : "Follow");
+}
+
+const isFollowed = (file) => file.on_stale === "refetch";
+
+/** What is shown of `name` is asked for again. */
+export async function refreshDetails(name) {
+  if ($("details-box").open && name === shown) await load();
 }
 
 function goBack(version, button) {
@@ -87,5 +102,7 @@ export function showDetails(name, button) {
 /** `changed` is called when another version took the place. */
 export function details(changed) {
   onChange = changed;
+  $("details-follow").addEventListener("click", () => acting($("details-follow"), "details-line", () =>
+    getAll([told], { on_stale: isFollowed(told) ? "keep" : "refetch" })));
   $("details-close").addEventListener("click", () => $("details-box").close());
 }

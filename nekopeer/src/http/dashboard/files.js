@@ -2,10 +2,10 @@
 import { $, ask, bytes, cell, count, el, fill, named, now, plural, query, set, visible } from "./common.js";
 import { showDetails } from "./details.js";
 import { opener } from "./media.js";
-import { doing, tell } from "./note.js";
+import { doing, isConfirmed, tell } from "./note.js";
 import { showTickets } from "./tickets.js";
 import { change } from "./token.js";
-import { download } from "./transfers.js";
+import { download, getAll } from "./transfers.js";
 
 /** Files of one page. */
 const FILES_OF_PAGE = 25;
@@ -13,6 +13,8 @@ const FILES_OF_PAGE = 25;
 const FOLDERS_SHOWN = 200;
 /** Names in one request: an address has a limited length. */
 const NAMES_AT_ONCE = 50;
+/** Files in one answer where all are asked for. */
+const LISTED_MAX = 10000;
 /** Time between the last key in the filter and the request, in ms. */
 const TYPING_MS = 200;
 
@@ -26,6 +28,9 @@ let onLoad = () => {};
 
 const short = (name) => (view.folder && name.startsWith(`${view.folder}/`) ? name.slice(view.folder.length + 1) : name);
 const isStale = (file) => !file.own && (file.newest ?? 0) > file.version;
+/** Whether the file of a copy is not what came. */
+const isDamaged = (file) => !file.own && ["changed", "missing"].includes(file.freshness);
+const needsGet = (file) => isStale(file) || isDamaged(file);
 
 // Rows -------------------------------------------------------------------------------------------------------------
 
@@ -34,7 +39,7 @@ function fileRow({ name }) {
   const [size, version, role] = [cell(null, { class: "number" }), cell(null, { class: "number" }), cell(null)];
   const pill = el("span", { class: "pill" });
   const button = (word, onclick) => {
-    const one = el("button", { type: "button", class: "small", onclick: () => onclick(one) }, word,
+    const one = el("button", { type: "button", class: "small", onclick: () => onclick(one) }, el("span", {}, word),
       el("span", { class: "sr" }, ` ${visible(name)}`));
     return one;
   };
@@ -56,19 +61,22 @@ function fileRow({ name }) {
     opened.hidden = file.set;
     set(pill, file.freshness);
     pill.dataset.state = file.freshness;
-    update.hidden = !isStale(file);
-    pick.checked = selected.has(name);
+    update.hidden = !needsGet(file);
+    set(update.firstChild, isDamaged(file) ? "Get again" : "Update");
   };
   return line;
 }
 
 function folderRow({ name }) {
   const open = el("button", { type: "button", class: "link", onclick: () => enter(name) }, named(`${short(name)}/`));
+  const pick = el("input", { type: "checkbox", "aria-label": `Select all below ${visible(name)}`,
+    onchange: () => doing(pick, () => selectBelow(name, pick.checked)).then(showSelection) });
   const [size, files, state] = [cell(null, { class: "number" }), cell(null, { class: "folder-files" }), cell(null)];
   files.setAttribute("colspan", "2");
-  const line = el("tr", { role: "row", class: "folder" }, cell(null, { class: "pick" }), el("th", { scope: "row" }, open), size, files,
+  const line = el("tr", { role: "row", class: "folder" }, cell(null, { class: "pick" }, pick), el("th", { scope: "row" }, open), size, files,
     state, cell(null, { class: "acts" }));
   line.update = (folder) => {
+    line.files = folder.files;
     set(size, bytes(folder.bytes));
     set(files, plural(folder.files, "file"));
     set(state, folder.stale ? `${count(folder.stale)} stale` : "");
@@ -164,6 +172,8 @@ export async function loadFiles() {
   set($("catalogue-none"), q ? `No name has ${visible(q)}.` : view.folder ? "This folder is empty now."
     : "This peer shares no file and holds no copy yet. Share a file above, or search the network for one.");
   showPages(answer.files.length, total - inFolders);
+  $("select-all").hidden = total <= answer.files.length;
+  set($("select-all"), `select all ${count(total)}`);
   if (folders.length > FOLDERS_SHOWN) tell(`${count(folders.length - FOLDERS_SHOWN)} folders are not listed: filter by a word`);
   if (answer.damaged?.length) tell(`The catalogue has entries that cannot be read: ${answer.damaged.join("; ")}`, true);
   showCrumbs();
@@ -189,18 +199,46 @@ function select(name, isOn) {
   showSelection();
 }
 
+/** Selects all files that are shown, on other pages and in folders too, or only those below `folder`; or none of these. */
+async function selectBelow(folder, isOn) {
+  const below = folder && `${folder}/`;
+  if (!isOn) {
+    for (const name of selected.keys()) if (name.startsWith(below)) selected.delete(name);
+    return;
+  }
+  const q = `${$("filter").value} ${below}`.trim(); // with words, files in deeper folders are listed
+  let after = null;
+  do {
+    const answer = await ask(query("api/v1/catalogue", { limit: LISTED_MAX, folder, q, after }));
+    for (const file of answer.files) selected.set(file.name, file);
+    after = answer.next;
+  } while (after);
+}
+
+/** Shows which files and folders of the page are selected. */
+function showPicks() {
+  const names = [...selected.keys()];
+  for (const line of $("catalogue").children) {
+    const [pick, name] = [line.querySelector(".pick input"), line.key.split("\n")[1]];
+    const chosen = line.files ? names.filter((one) => one.startsWith(name)).length : Number(selected.has(name));
+    pick.checked = chosen > 0 && chosen >= (line.files ?? 1);
+    pick.indeterminate = chosen > 0 && !pick.checked;
+  }
+}
+
 function showSelection() {
   const files = [...selected.values()];
-  const stale = files.filter(isStale).length;
+  const stale = files.filter(needsGet).length;
   $("selection").hidden = files.length === 0;
   set($("selection-line"), `${plural(files.length, "file")} selected, ${bytes(files.reduce((sum, file) => sum + file.size, 0))}`);
   set($("update-selected"), `Update ${count(stale)} stale`);
-  $("update-selected").disabled = stale === 0;
+  $("update-selected").hidden = stale === 0;
+  $("follow-selected").hidden = files.every((file) => file.own);
   const onPage = [...page.keys()].filter((name) => selected.has(name)).length;
   $("select-page").disabled = page.size === 0;
   $("select-page").checked = onPage > 0 && onPage === page.size;
   $("select-page").indeterminate = onPage > 0 && onPage < page.size;
-  for (const pick of $("catalogue").querySelectorAll(".pick input")) pick.checked = selected.has(pick.closest("tr").key.split("\n")[1]);
+  showPicks();
 }
 
 function clear() {
@@ -208,22 +246,19 @@ function clear() {
   showSelection();
 }
 
-async function updateSelected() {
-  const byOrigin = Map.groupBy([...selected.values()].filter(isStale), (file) => file.origin);
-  for (const [origin, files] of byOrigin) await change("POST", "api/v1/get", { names: files.map((file) => file.name), origin });
+/** Gets those of the selection that `isWanted`. */
+async function getSelected(isWanted, options) {
+  await getAll([...selected.values()].filter(isWanted), options);
   clear();
 }
 
 function askUnshare(files) {
-  return new Promise((give) => {
-    const [own, box] = [files.filter((file) => file.own).length, $("unshare-box")];
-    const copies = files.length - own;
-    set($("unshare-what"), [own ? `${plural(own, "file")} of this peer: every peer with a copy is told.` : "",
-      copies ? `${plural(copies, "copy", "copies")} of files of other peers: they are no longer updated.` : ""].filter(Boolean).join(" "));
-    box.returnValue = "";
-    box.addEventListener("close", () => give(box.returnValue === "unshare"), { once: true });
-    box.showModal();
-  });
+  const own = files.filter((file) => file.own).length;
+  const copies = files.length - own;
+  const what = [own ? `${plural(own, "file")} of this peer: every peer with a copy is told.` : "",
+    copies ? `${plural(copies, "copy", "copies")} of files of other peers: they are no longer updated.` : "",
+    "Other peers cannot get them from here afterwards. The files stay on the disk."];
+  return isConfirmed("Unshare", what.filter(Boolean).join(" "), "Unshare");
 }
 
 async function unshareSelected() {
@@ -234,6 +269,7 @@ async function unshareSelected() {
     const answer = await change("DELETE", query("api/v1/files", { name: names.slice(start, start + NAMES_AT_ONCE) }));
     failed.push(...(answer.failed ?? []));
     answer.unshared.forEach((name) => selected.delete(name));
+    showSelection();
   }
   if (failed.length) tell(`not unshared: ${failed.map(({ name, error }) => `${name}: ${error}`).join("; ")}`, true);
   else tell(`unshared ${names.length === 1 ? names[0] : plural(names.length, "file")}`);
@@ -272,5 +308,8 @@ export function browsing(loaded) {
   $("clear-selected").addEventListener("click", clear);
   $("tickets-selected").addEventListener("click", () => showTickets([...selected.keys()], $("tickets-selected")));
   $("unshare-selected").addEventListener("click", () => doing($("unshare-selected"), unshareSelected));
-  $("update-selected").addEventListener("click", () => doing($("update-selected"), updateSelected).then(showSelection));
+  const acts = (id, action) => $(id).addEventListener("click", () => doing($(id), action).then(showSelection));
+  acts("select-all", () => selectBelow(view.folder, true));
+  acts("update-selected", () => getSelected(needsGet));
+  acts("follow-selected", () => getSelected((file) => !file.own, { on_stale: "refetch" }));
 }

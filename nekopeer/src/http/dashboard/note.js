@@ -1,13 +1,20 @@
-// One line at the upper edge of the window that says what an action did. A failure stays until it is closed.
+// One line at the upper edge of the window that says what an action did, and may offer another; a question before one. A failure
+// stays until it is closed.
 import { $, set, visible } from "./common.js";
 
 /** How long a line that is no failure stays, in ms. */
 const SHOWN_MS = 10000;
 let timer = null;
 
-/** Shows `text`. */
-export function tell(text, isBad = false) {
+/** What the button of the line does. */
+let offered = null;
+
+/** Shows `text`, with a button that says `offer.word` and does `offer.act()`. */
+export function tell(text, isBad = false, offer = null) {
   clearTimeout(timer);
+  offered = offer;
+  $("note-act").hidden = !offer;
+  set($("note-act"), offer?.word ?? "");
   $("note-box").hidden = !text;
   $("note").classList.toggle("bad", isBad);
   set($("note"), visible(text));
@@ -28,5 +35,25 @@ export async function doing(button, action) {
   }
 }
 
-/** Connects the button that closes the line. */
-export const notes = () => $("note-close").addEventListener("click", () => tell(""));
+/** Asks the reader whether to go on; `word` is on the button that does. */
+export function isConfirmed(title, what, word) {
+  return new Promise((give) => {
+    const box = $("confirm-box");
+    set($("h-confirm"), title);
+    set($("confirm-what"), visible(what));
+    set($("confirm-go"), word);
+    box.returnValue = "";
+    box.addEventListener("close", () => give(box.returnValue === "go"), { once: true });
+    box.showModal();
+  });
+}
+
+/** Connects the buttons of the line. */
+export function notes() {
+  $("note-close").addEventListener("click", () => tell(""));
+  $("note-act").addEventListener("click", () => {
+    const { act } = offered;
+    tell("");
+    doing(null, act);
+  });
+}

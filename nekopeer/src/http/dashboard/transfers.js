@@ -1,6 +1,6 @@
 // Transfers that run: the peer's jobs and this page's uploads, with their progress; sharing by drop or by choice.
 import { $, acting, bytes, cell, el, fill, named, now, plural, query, Refused, say, set, span, visible } from "./common.js";
-import { doing, tell } from "./note.js";
+import { doing, isConfirmed, tell } from "./note.js";
 import { bearer, change, withToken } from "./token.js";
 
 /** Files of one drop. */
@@ -19,11 +19,15 @@ const FETCHING = ["get", "refetch", "read"];
 
 /** Jobs that have ended and are remembered. */
 const ENDED_MAX = 1000;
+/** Bytes of the names in one request: its body has a limited length. */
+const NAMES_BYTES = 512 * 1024;
 
 /** Jobs of the peer and uploads of this page, by id. */
 const transfers = new Map();
-/** Jobs that have ended, the latest last: what was said of them before may arrive after that. Null if the end was told. */
+/** Jobs that have ended, the latest last: what was said of them before may arrive after that. */
 const ended = new Map();
+/** What this page asked for, by the id of its job. */
+const asked = new Map();
 let onDone = () => {};
 let isPaused = false;
 
@@ -34,7 +38,7 @@ export function pausing(is) {
   show();
 }
 
-/** `done(name)` is called when a transfer is complete. */
+/** `done(name)` is called when a transfer has ended. */
 export const whenDone = (done) => { onDone = done; };
 
 function progressText(job) {
@@ -101,17 +105,30 @@ function note(job) {
   const isKnown = transfers.has(job.id);
   transfers.set(job.id, job);
   if (job.state === "running") return;
-  ended.set(job.id, isKnown ? null : job);
+  ended.set(job.id, job);
   if (ended.size > ENDED_MAX) ended.delete(ended.keys().next().value);
   if (isKnown) told(job);
 }
 
 /** Says how a job ended. */
 function told(job) {
-  const what = { done: "is complete.", failed: `failed: ${job.error ?? ""}`, cancelled: "was cancelled." }[job.state];
-  tell(`The ${WORK[job.kind] ?? job.kind}${job.name ? ` of ${job.name}` : ""} ${what}`, job.state === "failed");
-  if (job.state === "done") onDone(job.name);
+  const body = asked.get(job.id);
+  asked.delete(job.id);
+  const follows = { refetch: "is complete, and newer versions are fetched as they come.", keep: "is complete, and newer versions are not fetched." };
+  const what = { done: follows[body?.on_stale] ?? "is complete.", failed: `failed: ${job.error ?? ""}`, cancelled: "was cancelled." }[job.state];
+  const offer = job.remedy === "force" && body && !body.force ? { word: "Replace …", act: () => replaceChanged(job, body) } : null;
+  tell(`The ${WORK[job.kind] ?? job.kind}${job.name ? ` of ${job.name}` : ""} ${what}`, job.state === "failed", offer);
+  onDone(job.name);
 }
+
+/** Asks for the same again, in the place of what stands there. */
+async function replaceChanged(job, body) {
+  const what = `Get ${job.name}: a file that stands in its place, and was changed here or is no copy, is replaced.`;
+  if (await isConfirmed("Replace", what, "Replace")) await get({ ...body, force: true });
+}
+
+/** Whether a command that runs follows `name` alone. */
+export const isFollowing = (name) => [...transfers.values()].some((job) => job.kind === "follow" && job.name === name);
 
 /** Takes what the peer says of one job. */
 export function update(job) {
@@ -127,14 +144,26 @@ export function replace(jobs) {
   show();
 }
 
-export async function download(match, button) {
-  await doing(button, async () => {
-    const job = await change("POST", "api/v1/get", { names: [match.name], origin: match.origin });
-    const end = ended.get(job.id); // it may have been quicker than the answer
-    if (end) told(end);
-    else update(job);
-  });
+async function get(body) {
+  const job = await change("POST", "api/v1/get", body);
+  asked.set(job.id, body);
+  const end = ended.get(job.id); // it may have been quicker than the answer
+  if (end) told(end);
+  else update(job);
 }
+
+/** Has the peer fetch `files`, with these `options`: a job for each origin, unless there are very many. */
+export async function getAll(files, options = {}) {
+  for (const [origin, some] of Map.groupBy(files, (file) => file.origin)) {
+    for (let names = some.map((file) => file.name); names.length > 0;) {
+      let [taken, room] = [0, NAMES_BYTES];
+      while (taken < names.length && room > 0) room -= 3 * JSON.stringify(names[taken++]).length; // UTF-8 takes no more
+      await get({ names: names.splice(0, taken), origin, ...options });
+    }
+  }
+}
+
+export const download = (match, button, options) => doing(button, () => getAll([match], options));
 
 // Sharing ----------------------------------------------------------------------------------------------------------
 

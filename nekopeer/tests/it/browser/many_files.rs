@@ -63,6 +63,34 @@ fn filter_and_order_are_the_peers(browser: &Browser) {
     browser.until(&row("catalogue", &["data/"]));
 }
 
+/// A folder, or all that the filter finds, is selected at once, whatever pages it has.
+fn folders_and_all_matches_are_selected(browser: &Browser) {
+    filter(browser, "f777");
+    browser.until(&shows("catalogue-line", "11 matching files"));
+    filter(browser, "f77");
+    browser.until(&shows("select-all", "select all 111"));
+    browser.click_until("#select-all", &shows("selection-line", "111 files selected"));
+    filter(browser, "");
+    let is_part = "document.querySelector('#catalogue .folder input')?.indeterminate";
+    browser.until(is_part);
+    click_in_row(browser, "data/", "button.link");
+    click_in_row(browser, "96/", ".pick input");
+    browser.until(&shows("selection-line", "210 files selected")); // f7796 was already
+    click_in_row(browser, "96/", ".pick input");
+    browser.until(&shows("selection-line", "110 files selected"));
+    browser.click_until("#crumbs button", &row("catalogue", &["one.txt"]));
+    click_in_row(browser, "data/", ".pick input");
+    browser.until(&shows("selection-line", "9\u{202f}997 files selected"));
+    browser.until(&format!("!{is_part}"));
+    look_at(browser, "peer-selected");
+    assert_eq!(
+        browser.value("return document.getElementById('follow-selected').hidden"),
+        true,
+        "all are own"
+    );
+    browser.click("#clear-selected");
+}
+
 /// Several files are selected over several views; their tickets are copied, and they are unshared.
 fn a_selection_is_acted_on(browser: &Browser, peer: &Served) {
     click_in_row(browser, "one.txt", ".pick input");
@@ -73,8 +101,10 @@ fn a_selection_is_acted_on(browser: &Browser, peer: &Served) {
     browser.until("document.getElementById('ticket').value.split('\\n').length === 12");
     assert_eq!(browser.value("return document.getElementById('ticket-code').hidden"), true);
     browser.click("#ticket-close");
-    browser.click_until("#unshare-selected", &shows("unshare-what", "12 files of this peer"));
-    browser.click("#unshare-form button");
+    browser.click_until("#unshare-selected", &shows("confirm-what", "12 files of this peer"));
+    browser.click("#confirm-go");
+    browser.until("document.getElementById('token-box').open");
+    look_at(browser, "token");
     give_token(browser, &peer.http.token);
     browser.until(&shows("note", "unshared 12 files"));
     filter(browser, "");
@@ -111,6 +141,11 @@ fn ten_thousand_files_are_browsed_filtered_and_unshared() {
     assert_everything_is_named(&browser, 6);
     a_ticket_has_a_qr_code(&browser);
     assert_quiet(&browser, &[peer.host()]);
+    folders_and_all_matches_are_selected(&browser);
     a_selection_is_acted_on(&browser, &peer);
+    let Served { home: _home, _running: running, .. } = peer;
+    drop(running);
+    browser.until(&shows("live", "no answer"));
+    look_at(&browser, "peer-gone");
     browser.close();
 }

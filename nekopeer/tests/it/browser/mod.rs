@@ -259,6 +259,39 @@ fn new_version_is_seen_to_arrive_and_fetched(browser: &Browser, peer: &Served, t
     assert_eq!(peer.home.read("models/cuda-12.bin"), theirs.read("models/cuda-12.bin"));
 }
 
+/// A changed copy is not replaced until the reader says so, and one that is followed is brought by itself.
+fn a_changed_copy_is_replaced_and_all_matches_are_followed(browser: &Browser, peer: &Served, theirs: &Home) {
+    let name = "models/cuda-12.bin";
+    let catalogue = |texts: &[&str]| row("catalogue", &[&[name], texts].concat());
+    peer.home.write(name, "by hand");
+    open_live(browser, &peer.url);
+    browser.click("#by-folder");
+    browser.until(&catalogue(&["changed", "Get again"]));
+    let again = format!(
+        "[...document.getElementById('catalogue').children].find((row) => row.innerText.includes('{name}')).querySelector('.acts button')"
+    );
+    browser.value(&format!("{again}.click()"));
+    browser.until(&shows("note", "was changed here since it came"));
+    browser.click_until("#note-act", "document.getElementById('confirm-box').open");
+    browser.click("#confirm-box button[value='']");
+    assert_eq!(peer.home.read(name), b"by hand", "nothing was confirmed");
+    browser.value(&format!("{again}.click()"));
+    browser.until("!document.getElementById('note-act').hidden");
+    browser.click_until("#note-act", "document.getElementById('confirm-box').open");
+    browser.click_until("#confirm-go", &catalogue(&["v2", "fresh"]));
+    assert_eq!(peer.home.read(name), theirs.read(name));
+    search(browser, "cuda*", name);
+    browser.click_until("#follow-matches", &shows("confirm-what", "1 file, 1.0 MiB, that match cuda*."));
+    browser.click_until("#confirm-go", &shows("note", "newer versions are fetched as they come"));
+    theirs.share_anew(name, bytes(4, MIB));
+    browser.until(&catalogue(&["v3", "fresh"]));
+    show_details(browser, name);
+    browser.until(&shows("details-tiles", "followed"));
+    browser.click_until("#details-follow", &shows("details-follow", "Follow"));
+    browser.until(&shows("details-tiles", "it stays, marked as stale"));
+    browser.click("#details-close");
+}
+
 /// Names of others are text, whatever is in them, and files of others do not run, fetched once or asked about again.
 fn markup_is_text_and_files_do_not_run(browser: &Browser, peer: &Served) {
     peer.home.done(&["get", MARKUP, "evil.html"]);
@@ -298,6 +331,7 @@ fn set_goes_back(browser: &Browser, peer: &Served, origin: &Served) {
     show_details(browser, "copy, set");
     browser.until(&row("details-kept", &["v1"]));
     browser.until(&shows("details-tiles", "hybrid: a copy is fresh for"));
+    browser.until(&shows("details-tiles", "followed by a command that runs"));
     look_at(browser, "details");
     browser.click_until("#details-kept button", &shows("details-line", "Version 1 is in its place."));
     browser.until(&shows("details-tiles", "up to v2: it was rolled back"));
@@ -395,6 +429,7 @@ fn dashboards_journey() {
     files_are_found_fetched_and_cancelled(&browser, &peer, theirs);
     downloads_are_paused_and_limited(&browser, &peer);
     new_version_is_seen_to_arrive_and_fetched(&browser, &peer, theirs);
+    a_changed_copy_is_replaced_and_all_matches_are_followed(&browser, &peer, theirs);
     markup_is_text_and_files_do_not_run(&browser, &peer);
     set_goes_back(&browser, &peer, &origin);
     indexer_shows_its_neighbors_and_what_it_is_asked(&browser);
