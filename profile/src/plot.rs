@@ -1,7 +1,9 @@
 //! Pictures: each as SVG and as PNG, with a font of its own, so that no system library is needed.
 
+pub(crate) mod by_node;
 pub(crate) mod consistency;
 pub(crate) mod curves;
+mod letters;
 pub mod over_time;
 pub mod proof;
 pub(crate) mod queries;
@@ -9,10 +11,13 @@ pub(crate) mod queries;
 use std::path::{Path, PathBuf};
 use std::{ops::Range, sync::OnceLock};
 
+use ab_glyph::FontRef;
 use anyhow::anyhow;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::{coord::Shift, style::register_font};
+
+use self::letters::EvenLetters;
 
 /// Pixels of a picture.
 const SIZE: (u32, u32) = (1000, 600);
@@ -98,9 +103,9 @@ pub(crate) enum Shape {
     Marked,
     /// Each point by itself.
     Dots,
-    /// From the horizontal axis up, this wide, without a label.
+    /// From the horizontal axis up, this wide.
     Bars(f64),
-    /// The same, pale.
+    /// The same, pale, without a label.
     Shade(f64),
 }
 
@@ -145,9 +150,9 @@ pub fn save(folder: &Path, name: &str, picture: &Picture) -> anyhow::Result<Vec<
         |path: &Path, error: &dyn std::error::Error| anyhow!("cannot draw {}: {error}", path.display());
     let size = picture.size();
     picture.draw(&SVGBackend::new(&svg, size).into_drawing_area()).map_err(|error| cannot(&svg, &error))?;
-    picture
-        .draw(&BitMapBackend::new(&png, size).into_drawing_area())
-        .map_err(|error| cannot(&png, &error))?;
+    let font = FontRef::try_from_slice(dejavu::sans::regular())?;
+    let bitmap = EvenLetters { inner: BitMapBackend::new(&png, size), font };
+    picture.draw(&bitmap.into_drawing_area()).map_err(|error| cannot(&png, &error))?;
     Ok(vec![svg, png])
 }
 
@@ -155,7 +160,8 @@ impl Picture {
     /// Rows of charts, and charts in each.
     fn grid(&self) -> (usize, usize) {
         let charts = self.charts.len().max(1);
-        (charts.div_ceil(COLUMNS), charts.min(COLUMNS))
+        let columns = if charts == 4 { 2 } else { charts.min(COLUMNS) };
+        (charts.div_ceil(columns), columns)
     }
 
     fn size(&self) -> (u32, u32) {
@@ -231,7 +237,12 @@ impl Chart {
                     let opacity = if matches!(shape, Shape::Bars(_)) { 1.0 } else { 0.25 };
                     let style = colour.mix(opacity).filled();
                     let bar = |(x, y)| Rectangle::new([(x, floor), (x + width, y)], style);
-                    chart.draw_series(points.map(bar))?;
+                    let drawn = chart.draw_series(points.map(bar))?;
+                    if !label.is_empty() {
+                        drawn
+                            .label(label)
+                            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 18, y + 5)], style));
+                    }
                 }
             }
         }
@@ -265,6 +276,17 @@ pub fn micros(us: &f64) -> String {
         us if us >= 1000.0 => format!("{:.2} ms", us / 1e3),
         us if us >= 100.0 => format!("{us:.0} µs"),
         us => format!("{us:.1} µs"),
+    }
+}
+
+/// Microseconds as labels of an axis up to `most`, which has one unit.
+pub fn micros_to(most: f64) -> impl Fn(&f64) -> String + Send + 'static {
+    let (unit, of_unit) = if most >= 10_000.0 { ("ms", 1e3) } else { ("µs", 1.0) };
+    move |us| match us / of_unit {
+        0.0 => "0".to_owned(),
+        figure if most / of_unit >= 24.0 && figure >= 1.0 => format!("{figure:.0} {unit}"),
+        figure if figure >= 0.1 => format!("{figure:.1} {unit}"),
+        figure => format!("{figure:.3} {unit}"),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use plotters::prelude::SeriesLabelPosition::UpperLeft;
 
-use super::{Axis, Chart, Lines, Picture, Shape, extent, many, micros, series, whole};
+use super::{Axis, Chart, Lines, Picture, Shape, extent, many, micros_to, series, whole};
 use crate::measure::Measured;
 use crate::report::{count, reference};
 
@@ -27,7 +27,7 @@ pub(crate) fn shares(title: &str, subtitle: String, up: &'static str, charts: Ve
         let (lines, left, right) = logarithmic(lines);
         let room = right - left; // the legend lies to the left of the lines
         Chart {
-            x: axis("time (logarithmic)", left - room, right, decade),
+            x: axis("time, ms (logarithmic)", left - room, right, decade),
             y: Axis::new(up, 104.0, whole),
             series: series(1, Shape::Line, lines),
             legend: UpperLeft,
@@ -55,15 +55,10 @@ fn axis(label: &'static str, left: f64, right: f64, shown: fn(&f64) -> String) -
     Axis { range: left..right + (right - left) * 0.03, ..axis }
 }
 
-/// Microseconds as a label; nothing between powers of ten, where there is no room.
+/// Microseconds as milliseconds; nothing between powers of ten, where there is no room.
 fn decade(us: &f64) -> String {
     let is_between = (us.log10() - us.log10().round()).abs() > 0.01;
-    match *us {
-        _ if is_between => String::new(),
-        us if us < 1e3 => format!("{us:.0} µs"),
-        us if us < 1e6 => format!("{:.0} ms", us / 1e3),
-        us => format!("{:.0} s", us / 1e6),
-    }
+    if is_between { String::new() } else { (us / 1e3).to_string() }
 }
 
 /// Two charts of the rows of a matrix that `at` gives a place on the axis: response times, and answers a
@@ -97,15 +92,20 @@ pub(crate) fn scaling(
         title: title.to_owned(),
         subtitle: first.setting(),
         charts: vec![
-            chart(along, "response time (logarithmic)", times.into(), micros),
-            chart(along, "answers per second (logarithmic)", rates.into(), many),
+            chart(along, "response time (logarithmic)", times.into(), micros_to),
+            chart(along, "answers per second (logarithmic)", rates.into(), |_| many),
         ],
     })
 }
 
-fn chart(along: &'static str, up: &'static str, mut lines: Lines, shown: fn(&f64) -> String) -> Chart {
+fn chart<F: Fn(&f64) -> String + Send + 'static>(
+    along: &'static str,
+    up: &'static str,
+    mut lines: Lines,
+    shown_to: impl FnOnce(f64) -> F,
+) -> Chart {
     lines.retain(|(_, points)| !points.is_empty());
     let x = Axis::new(along, extent(&lines).0.max(1.0) * 1.05, whole);
-    let y = Axis::logarithmic(up, &lines, shown);
+    let y = Axis::logarithmic(up, &lines, shown_to(extent(&lines).2));
     Chart { x, y, series: series(1, Shape::Marked, lines), legend: UpperLeft }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use plotters::prelude::SeriesLabelPosition::UpperRight;
 
 use super::{
-    Axis, Chart, Lines, Picture, Points, Series, Shape, X_LABELS_MAX, Y_LABELS_MAX, apart, extent, micros,
+    Axis, Chart, Lines, Picture, Points, Series, Shape, X_LABELS_MAX, Y_LABELS_MAX, apart, extent, micros_to,
     series,
 };
 use crate::arena::load::{Found, Kind, Sample};
@@ -56,7 +56,7 @@ fn chart(attacked: &Attacked) -> Chart {
     let range = least.min(1000.0) / 1.5..top;
     Chart {
         x: Axis::new("seconds", at_s(end), |x| format!("{x:.1}")),
-        y: Axis { range, is_logarithmic: true, ..Axis::new("", top, micros) },
+        y: Axis { range, is_logarithmic: true, ..Axis::new("", top, micros_to(top)) },
         series,
         legend: UpperRight,
     }
@@ -65,11 +65,11 @@ fn chart(attacked: &Attacked) -> Chart {
 /// What is drawn of something, and its label.
 pub type Figure<T> = (&'static str, fn(&T) -> f64);
 
-/// A chart for each of three `figures` of what processes took, a line for each process; `at_s`: when that was looked at.
-pub fn over_minutes<'a, T: 'a>(
+/// A chart for each of the `figures` of what processes took, a line for each process; `at_s`: when that was looked at.
+pub fn over_minutes<'a, T: 'a, const N: usize>(
     processes: impl Iterator<Item = (String, &'a [T])> + Clone,
     at_s: fn(&T) -> f64,
-    figures: [Figure<T>; 3],
+    figures: [Figure<T>; N],
 ) -> Picture {
     let chart = |(up, figure): Figure<T>| {
         let points = |taken: &[T]| taken.iter().map(|one| (at_s(one) / 60.0, figure(one))).collect();

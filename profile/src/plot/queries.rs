@@ -2,7 +2,7 @@
 
 use plotters::prelude::SeriesLabelPosition::UpperRight;
 
-use super::{Axis, Chart, Picture, Series, Shape, micros, whole};
+use super::{Axis, Chart, Picture, Series, Shape, micros, micros_to, whole};
 use crate::{measure::Measured, report::count};
 
 /// Points drawn; more would only make the file large.
@@ -48,7 +48,7 @@ fn scatter(measured: &Measured, top: f64) -> Chart {
     let label = format!("mean by round (of all: {})", micros(&measured.figures.mean));
     Chart {
         x: Axis::new("round: the n-th request of each client", count(means.len()) * 1.01, whole),
-        y: Axis::new("response time", top, micros),
+        y: Axis::new("response time", top, micros_to(top)),
         series: vec![
             Series::new("a request", Shape::Dots, 1, requests),
             Series::new(label, Shape::Line, 2, line),
@@ -78,7 +78,7 @@ fn histogram(measured: &Measured, top: f64) -> Chart {
         Series::new(format!("{name}  {}", micros(&us)), Shape::Line, colour, ends)
     });
     Chart {
-        x: Axis::new("response time", top, micros),
+        x: Axis::new("response time", top, micros_to(top)),
         y: Axis::new("answers", highest, whole),
         series: [bars].into_iter().chain(marks).collect(),
         legend: UpperRight,

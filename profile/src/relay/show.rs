@@ -7,10 +7,14 @@ use super::ring::off;
 use super::{Relayed, Seen};
 use crate::cluster::deployment::Deployment;
 use crate::goals::{self, Bound, Goal};
-use crate::plot::{Picture, proof::over_minutes};
-use crate::report::figures::Times;
+use crate::plot::{
+    Picture,
+    by_node::{self, numbers},
+    proof::{Figure, over_minutes},
+};
+use crate::report::figures::{Figures, Times};
 use crate::report::machine::{self, Taken};
-use crate::report::{Report, Row, Section, bytes, count, security_name};
+use crate::report::{Report, Row, Section, bytes, security_name};
 use crate::soak::growth::Growth;
 
 /// By how much memory may grow after a third of a run.
@@ -126,18 +130,36 @@ impl Relayed {
         report
     }
 
-    /// A chart for each of memory, tasks and descriptors.
+    /// Of each node what it dropped, how long a probe took there and to the next, and its memory over time.
     pub(super) fn picture(&self) -> Picture {
+        let line = |label: &str, figure: &dyn Fn(&Seen) -> f64| {
+            let points = (1..).zip(&self.nodes).map(|(n, seen)| (f64::from(n), figure(seen)));
+            (label.to_owned(), points.filter(|(_, figure)| figure.is_finite()).collect())
+        };
+        let times = |of: fn(&Seen) -> &Times| {
+            let figure = |label, which: fn(&Figures) -> f64| line(label, &|seen| which(&of(seen).figures()));
+            vec![figure("p50", |all| all.p50), figure("mean", |all| all.mean), figure("p99", |all| all.p99)]
+        };
+        let others = |counted: &ProbeCounts| counted.nowhere + counted.lost + counted.refused;
+        let dropped = vec![
+            line("no hops left", &|seen| bytes(seen.counted.out_of_hops)),
+            line("no next node, lost or refused", &|seen| bytes(others(&seen.counted))),
+        ];
         let nodes =
             self.nodes.iter().enumerate().map(|(n, seen)| (format!("node {}", n + 1), &seen.taken[..]));
-        over_minutes(
-            nodes,
-            |(taken, _)| taken.at_s,
-            [
-                ("resident, MiB", |(taken, _)| taken.memory_mib),
-                ("tasks", |(_, tasks)| count(*tasks)),
-                ("descriptors", |(taken, _)| taken.descriptors),
-            ],
-        )
+        let memory: [Figure<_>; 1] = [("resident, MiB", |(taken, _): &(Taken, usize)| taken.memory_mib)];
+        let mut charts = vec![
+            numbers("probes dropped", dropped),
+            by_node::times("time in the node", times(|seen| &seen.processing)),
+            by_node::times("to the next node and back", times(|seen| &seen.forwarding)),
+        ];
+        charts.extend(over_minutes(nodes, |(taken, _)| taken.at_s, memory).charts);
+        let title =
+            format!("{} probes of {} hops round {} nodes", self.probes, self.ring.hops, self.ring.nodes);
+        Picture {
+            title,
+            subtitle: "what each node dropped, how long it took, and its memory".to_owned(),
+            charts,
+        }
     }
 }

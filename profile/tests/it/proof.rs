@@ -103,6 +103,12 @@ fn probes_go_round_as_computed_and_every_node_counts_them() {
     let numbers = [[1200, 1200, 0, 900], [1200, 900, 300, 900], [900, 900, 0, 600]];
     assert_eq!(json!(counted), json!(numbers));
     assert_eq!(files_in(&plots), ["relay.png", "relay.svg"]);
+    let drawn = std::fs::read_to_string(plots.join("relay.svg")).unwrap();
+    for shown in
+        ["probes dropped", "no hops left", "time in the node", "to the next node and back", "resident, MiB"]
+    {
+        assert!(drawn.contains(&format!(">\n{shown}\n<")), "{shown}");
+    }
     refused(&["relay", "--nodes", "1"], "1 is not in 2..=20");
     refused(&["relay", "--hops", "65"], "65 is not in 1..=64");
 }

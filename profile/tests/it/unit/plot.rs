@@ -26,6 +26,18 @@ fn times_are_labelled_in_units_that_read_well() {
     assert_eq!(labels, ["0", "4.2 µs", "100.0 µs", "420 µs", "1.23 ms", "23.5 ms"]);
 }
 
+#[test]
+fn ticks_of_an_axis_have_one_unit() {
+    for (most, labels) in [
+        (9.0, ["0", "0.030 µs", "1.5 µs", "9.0 µs"]),
+        (9_000.0, ["0", "30 µs", "1500 µs", "9000 µs"]),
+        (90_000.0, ["0", "0.3 ms", "15 ms", "90 ms"]),
+    ] {
+        let shown = [0.0, most / 300.0, most / 6.0, most].map(|us| micros_to(most)(&us));
+        assert_eq!(shown, labels);
+    }
+}
+
 /// Of a run of seconds as of one of hours.
 #[test]
 fn labels_of_an_axis_are_told_apart_and_do_not_touch() {
