@@ -53,6 +53,11 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
+/// Whether its owner may run the file.
+pub(crate) fn is_executable(metadata: &Metadata) -> bool {
+    metadata.mode() & 0o100 != 0
+}
+
 /// Whether this says that nothing is at a path.
 pub(crate) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)

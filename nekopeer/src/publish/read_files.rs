@@ -20,7 +20,7 @@ use super::{
 use crate::{
     content::{
         chunker::{ChunkError, Chunked, chunk_file, takes_all_cores},
-        stamp::Stamp,
+        stamp::{Stamp, is_executable},
     },
     failure::{Failure, Reason},
     library::{Library, learn::Settling},
@@ -279,8 +279,8 @@ impl FileReader<'_> {
 
     /// What the stamp alone proves about the file; otherwise the policy to publish it under.
     fn known_as(&self, file: &NamedFile, is_named: bool) -> Result<Seen, Unknown> {
-        let stamp = match std::fs::symlink_metadata(&file.path) {
-            Ok(metadata) => Stamp::of(&metadata),
+        let (stamp, is_executable) = match std::fs::symlink_metadata(&file.path) {
+            Ok(metadata) => (Stamp::of(&metadata), is_executable(&metadata)),
             Err(source) => {
                 return Ok(Seen::Failed(PublishError::Unreadable { path: file.path.clone(), source }));
             }
@@ -304,7 +304,8 @@ impl FileReader<'_> {
             Some(entry)
                 if stamp.is_settled(entry.hashed_at_ns)
                     && entry.record.policy == policy
-                    && entry.newest.is_none() =>
+                    && entry.newest.is_none()
+                    && catalogue.is_executable(&entry).is_ok_and(|published| published == is_executable) =>
             {
                 self.progress.add_done(file.size);
                 Ok(Seen::Unchanged(entry.record.clone()))

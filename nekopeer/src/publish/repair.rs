@@ -223,11 +223,15 @@ impl Knowledge {
             if records.iter().all(|record| record.content != chunked.content) {
                 return Err(file);
             }
-            let is_it = |record: &&&VerifiedRecord| {
-                record.content == chunked.content && record.manifest == chunked.manifest_hash
-            };
-            if let Some(record) = records.iter().find(is_it) {
-                return Ok(self.restored((*record).clone(), file, chunked));
+            // Its user may have made it executable or not since.
+            for is_executable in [true, false] {
+                let Ok(chunked) = chunked.clone().of_executable(is_executable) else { continue };
+                let is_it = |record: &&&VerifiedRecord| {
+                    record.content == chunked.content && record.manifest == chunked.manifest_hash
+                };
+                if let Some(record) = records.iter().find(is_it) {
+                    return Ok(self.restored((*record).clone(), file, chunked));
+                }
             }
         }
         Err(file)

@@ -54,6 +54,8 @@ const SET_GROUP: u32 = 0o2000;
 /// Bits of a mode that a user sets: who may read, write and run the file. Bytes from elsewhere get no other rights by it.
 const MODE: u32 = 0o777;
 const OWNER_WRITES: u32 = 0o600;
+const READS: u32 = 0o444;
+const RUNS: u32 = 0o111;
 /// Zeros per write where a hole cannot be made.
 const ZEROS_BYTES: usize = 64 * 1024;
 
@@ -315,17 +317,30 @@ impl Partial {
         self.stamp()
     }
 
-    /// Gives it what the user set on the file that it is to replace: the mode, and the group where that may be. Its writer
+    /// Gives it the mode that it has in its place, which is returned: that of the file that it is to replace, which its user
+    /// set, otherwise its own, with the `change` of its origin: whoever may read an executable file may run it. Its writer
     /// can still write to it: it may stay here.
-    fn take_over(&self, replaced: &Stat) -> io::Result<()> {
-        drop(fchown(&*self.file, None, Some(replaced.st_gid))); // or it has its own
-        self.file.set_permissions(Permissions::from_mode(replaced.st_mode & MODE | OWNER_WRITES))
+    fn set_mode(&self, replaced: Option<&Stat>, change: Option<bool>) -> io::Result<u32> {
+        let set = |mode| self.file.set_permissions(Permissions::from_mode(mode | OWNER_WRITES));
+        let own = self.file.metadata()?.mode() & MODE;
+        let kept = replaced.map_or(own, |replaced| replaced.st_mode & MODE);
+        if kept | OWNER_WRITES != own {
+            set(kept)?;
+        }
+        let changed = match change {
+            Some(true) => kept | (kept & READS) >> 2,
+            Some(false) => kept & !RUNS,
+            None => kept,
+        };
+        // The file system may have no such bits.
+        Ok(if changed != kept && set(changed).is_ok() { changed } else { kept })
     }
 
     /// Moves it, which is [complete](Self::complete), to its place atomically. The place must be empty or hold the file with
-    /// the stamp `replaceable`. It is durable there once the folder is synced.
-    pub(crate) fn rename(self, replaceable: Option<Stamp>) -> Result<Stamp, Failure> {
-        let place = &self.place;
+    /// the stamp `replaceable`. It becomes executable or not where that is a `change`. It is durable there once the folder
+    /// is synced.
+    pub(crate) fn rename(self, replaceable: Option<Stamp>, change: Option<bool>) -> Result<Stamp, Failure> {
+        let (place, failed) = (&self.place, error_at(&self.place.path));
         if !is_at(&self.path, &self.file) {
             let what = "was removed, replaced or changed by another program meanwhile: run this again";
             return Err(Failure::conflict(format!("{} {what}", self.path.display())).passing());
@@ -337,22 +352,20 @@ impl Partial {
         let replaced =
             replaceable.and_then(|_| statat(&place.folder, &place.file_name, AtFlags::SYMLINK_NOFOLLOW).ok());
         if let Some(replaced) = &replaced {
-            self.take_over(replaced).map_err(error_at(&place.path))?;
+            drop(fchown(&*self.file, None, Some(replaced.st_gid))); // or it has its own group
         }
+        let mode = self.set_mode(replaced.as_ref(), change).map_err(&failed)?;
         match no_follow::rename(&self.path, &place.folder, &place.file_name, replaceable) {
             Ok(Moved::ToItsPlace) => {
                 self.is_gone();
-                if let Some(mode) = replaced.map(|replaced| replaced.st_mode & MODE)
-                    && mode & OWNER_WRITES != OWNER_WRITES
-                {
-                    let set = self.file.set_permissions(Permissions::from_mode(mode));
-                    set.map_err(error_at(&place.path))?;
+                if mode & OWNER_WRITES != OWNER_WRITES {
+                    self.file.set_permissions(Permissions::from_mode(mode)).map_err(&failed)?;
                 }
                 place.check_folder()?;
                 self.stamp()
             }
             Ok(Moved::Occupied) => Err(changed_meanwhile(&place.path)),
-            Err(error) => Err(error_at(&place.path)(error)),
+            Err(error) => Err(failed(error)),
         }
     }
 

@@ -33,6 +33,7 @@ mod program_damage;
 mod program_failures;
 mod program_follow;
 mod program_kills;
+mod program_modes;
 mod program_pipes;
 mod program_preferences;
 mod program_rules;

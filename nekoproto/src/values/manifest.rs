@@ -13,6 +13,10 @@ use crate::{
     limits::{CHUNK_BYTES_MAX, CHUNKS_MAX, MANIFEST_BYTES_MAX},
 };
 
+/// Begins the manifest of an executable file: the number of its chunks in eight bytes, longer than it has to be. Every
+/// program reads that number; one that knows no such files sees no difference.
+const EXECUTABLE: u8 = 253;
+
 /// One chunk: its length and its BLAKE3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
@@ -32,6 +36,7 @@ pub struct Chunk {
 pub struct Manifest {
     chunks: Vec<Chunk>,
     offsets: Vec<u64>,
+    is_executable: bool,
 }
 
 /// Why a manifest is not the one its record promises.
@@ -78,7 +83,25 @@ impl Manifest {
             end += u64::from(chunk.len);
             offsets.push(end);
         }
-        Ok(Self { chunks, offsets })
+        Ok(Self { chunks, offsets, is_executable: false })
+    }
+
+    /// The same chunks, of an executable file or of another.
+    #[must_use]
+    pub fn of_executable(self, is_executable: bool) -> Self {
+        Self { is_executable, ..self }
+    }
+
+    /// Whether the file is executable where it is published.
+    #[must_use]
+    pub const fn is_executable(&self) -> bool {
+        self.is_executable
+    }
+
+    /// Whether this is the encoded manifest of an executable file.
+    #[must_use]
+    pub fn says_executable(encoded: &[u8]) -> bool {
+        encoded.first() == Some(&EXECUTABLE)
     }
 
     /// Decodes a manifest and compares it with the record that names it.
@@ -101,7 +124,7 @@ impl Manifest {
     /// # Errors
     /// The bytes are no manifest.
     pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
-        Self::new(codec::decode(bytes)?)
+        Ok(Self::new(codec::decode(bytes)?)?.of_executable(Self::says_executable(bytes)))
     }
 
     /// The encoded manifest and its hash.
@@ -111,6 +134,12 @@ impl Manifest {
     pub fn encode(&self) -> Result<(Vec<u8>, ManifestHash), CodecError> {
         let mut bytes = Vec::with_capacity(self.chunks.len() * 36 + 8);
         codec::encode_into(&mut bytes, &self.chunks, MANIFEST_BYTES_MAX)?;
+        if self.is_executable {
+            let mut prefix = Vec::new();
+            codec::append(&mut prefix, &self.chunks.len())?;
+            let long = [&[EXECUTABLE][..], &(self.chunks.len() as u64).to_le_bytes()].concat();
+            bytes.splice(..prefix.len(), long);
+        }
         let hash = hash_of(&bytes);
         Ok((bytes, hash))
     }
@@ -154,8 +183,11 @@ impl Manifest {
         let len = u32::try_from(record.size).ok()?;
         let only = Chunk { len, hash: ChunkHash::from_bytes(*record.content.as_bytes()) };
         let manifest = Self::new(if len == 0 { Vec::new() } else { vec![only] }).ok()?;
-        let (bytes, hash) = manifest.encode().ok()?;
-        (hash == record.manifest).then_some((manifest, bytes))
+        [false, true].into_iter().find_map(|is_executable| {
+            let manifest = manifest.clone().of_executable(is_executable);
+            let (bytes, hash) = manifest.encode().ok()?;
+            (hash == record.manifest).then_some((manifest, bytes))
+        })
     }
 }
 
@@ -200,10 +232,24 @@ mod tests {
         assert_eq!(manifest.encode().unwrap().1, hash_of(&[0]), "as the record of a withdrawal has it");
     }
 
+    /// Programs before the bit decode the list alone, and hash and pass on the bytes as they came.
+    #[test]
+    fn executable_file_has_another_manifest_that_every_program_reads() {
+        for lens in [vec![], vec![7], vec![9; 300]] {
+            let manifest = Manifest::new(lens.iter().map(|len| chunk(*len)).collect()).unwrap();
+            let (plain, plain_hash) = manifest.encode().unwrap();
+            let (bytes, hash) = manifest.clone().of_executable(true).encode().unwrap();
+            assert_eq!(codec::decode::<Vec<Chunk>>(&bytes).unwrap(), manifest.chunks);
+            assert_ne!(hash, plain_hash);
+            assert!(Manifest::decode(&bytes).unwrap().is_executable());
+            assert!(!Manifest::decode(&plain).unwrap().is_executable());
+        }
+    }
+
     proptest! {
         #[test]
-        fn manifest_survives_the_wire_and_ranges_touch(lens in prop::collection::vec(1..100_000u32, 0..50)) {
-            let manifest = Manifest::new(lens.iter().map(|len| chunk(*len)).collect()).unwrap();
+        fn manifest_survives_the_wire_and_ranges_touch(lens in prop::collection::vec(1..100_000u32, 0..50), x: bool) {
+            let manifest = Manifest::new(lens.iter().map(|len| chunk(*len)).collect()).unwrap().of_executable(x);
             let (bytes, _) = manifest.encode().unwrap();
             prop_assert_eq!(&Manifest::decode(&bytes).unwrap(), &manifest);
             let mut end = 0;

@@ -133,6 +133,7 @@ fn values(pins: &mut Pins) {
     let (bytes, hash) = manifest.encode().unwrap();
     pins.pin_bytes("manifest", &bytes);
     pins.pin("manifest's hash", &hash);
+    pins.pin_bytes("manifest of an executable file", &manifest.of_executable(true).encode().unwrap().0);
 }
 
 fn calls(pins: &mut Pins) {

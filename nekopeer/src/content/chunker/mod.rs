@@ -13,13 +13,13 @@ use nekoproto::{ChunkHash, ContentHash, Cut, Manifest, ManifestError, ManifestHa
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::spans::takes_all_cores;
-use crate::content::stamp::{Stamp, now_ns, open_file};
+use crate::content::stamp::{Stamp, is_executable, now_ns, open_file};
 
 /// Attempts at a file that changes while it is read.
 const TRIES: u32 = 3;
 
 /// One version of a file, read from disk.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Chunked {
     /// The file's stamp, the same before and after it was read.
     pub stamp: Stamp,
@@ -35,6 +35,15 @@ pub(crate) struct Chunked {
     pub outboard: Vec<u8>,
     /// The average chunk length that the cut aims at, in bytes.
     pub average: u32,
+}
+
+impl Chunked {
+    /// The same bytes, of an executable file or of another.
+    pub(crate) fn of_executable(self, is_executable: bool) -> Result<Self, ManifestError> {
+        let manifest = Manifest::decode(&self.manifest)?.of_executable(is_executable);
+        let (manifest, manifest_hash) = manifest.encode()?;
+        Ok(Self { manifest, manifest_hash, ..self })
+    }
 }
 
 /// Why a file cannot be chunked.
@@ -125,7 +134,8 @@ fn chunk_once(
         return Err(ChunkError::NotAFile(path.to_owned())); // opening a pipe would block until a writer opens it
     }
     let file = open_file(path).map_err(unreadable)?;
-    let stamp = Stamp::of(&file.metadata().map_err(unreadable)?);
+    let metadata = file.metadata().map_err(unreadable)?;
+    let (stamp, is_executable) = (Stamp::of(&metadata), is_executable(&metadata));
     if stamp.size() > FILE_BYTES_MAX {
         return Err(ChunkError::TooLarge(path.to_owned()));
     }
@@ -143,7 +153,7 @@ fn chunk_once(
         return Ok(None);
     }
     let in_manifest = |source| ChunkError::Manifest { path: path.to_owned(), source };
-    let manifest = Manifest::new(found.chunks).map_err(in_manifest)?;
+    let manifest = Manifest::new(found.chunks).map_err(in_manifest)?.of_executable(is_executable);
     let (manifest, manifest_hash) = manifest.encode().map_err(|error| in_manifest(error.into()))?;
     let (content, average) = (found.content, cut.average);
     let outboard = found.outboard;

@@ -71,10 +71,15 @@ fn place_all(
     let wanted = zip(&files, &kept).filter(|(_, kept)| kept.is_ok());
     let placing = catalogue.place(wanted.map(|(file, _)| file.to_place()))?;
     let (mut moved, mut copies, mut folders) = (Vec::new(), Vec::with_capacity(files.len()), HashSet::new());
-    for (Complete { mut copy, partial, landing, .. }, kept) in zip(files, kept) {
+    for (Complete { mut copy, partial, manifest, landing, .. }, kept) in zip(files, kept) {
         let place = |keeps| {
             placing.check(&copy.entry.record.name)?;
-            Ok((partial.rename(landing.replaceable)?, keeps))
+            let before = catalogue.entry(&copy.entry.record.name)?;
+            let before = before.filter(|before| before.path == copy.entry.path);
+            let was_executable = before.map_or(Ok(false), |before| catalogue.is_executable(&before))?;
+            let is_executable = manifest.is_executable();
+            let change = (is_executable != was_executable).then_some(is_executable);
+            Ok((partial.rename(landing.replaceable, change)?, keeps))
         };
         moved.push(kept.and_then(place).map(|(stamp, keeps)| {
             copy.entry.stamp = stamp;

@@ -198,6 +198,17 @@ impl Catalogue {
         }
     }
 
+    /// Whether the file of `entry` is executable where it is published. Blocking.
+    pub(crate) fn is_executable(&self, entry: &Entry) -> Result<bool, Failure> {
+        match Manifest::implied_by(&entry.record) {
+            Some((manifest, _)) => Ok(manifest.is_executable()),
+            None => {
+                let hash = entry.record.manifest.as_bytes();
+                Ok(self.tables.value(MANIFESTS, hash, Manifest::says_executable)?.unwrap_or(false))
+            }
+        }
+    }
+
     /// The outboard of the file whose manifest has this hash. None is kept for small files. Blocking.
     pub(crate) fn outboard(&self, hash: &ManifestHash) -> Result<Option<Vec<u8>>, Failure> {
         self.tables.value(OUTBOARDS, hash.as_bytes(), <[u8]>::to_vec)
