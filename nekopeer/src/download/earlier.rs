@@ -51,7 +51,7 @@ impl Downloader {
             Some(held) => in_its_place(&self.library, &held, passed_over),
             None => Landing { passed_over: Some(passed_over), ..Landing::default() },
         };
-        Ok(Plan { target, layout: None, landing, look_after: LOOK_AFTER })
+        Ok(Plan { target, layout: None, landing, look_after: LOOK_AFTER, ready: None })
     }
 
     /// Who of the holders of the newest version has an earlier one.
@@ -134,7 +134,7 @@ pub(super) fn kept(
     let layout = Some(Layout { manifest, encoded, outboard: None, begin: Vec::new() });
     let target = Target::new(entry.record, Vec::new());
     let landing = in_its_place(library, &held, passed_over);
-    Ok(Plan { target, layout, landing, look_after: LOOK_AFTER })
+    Ok(Plan { target, layout, landing, look_after: LOOK_AFTER, ready: None })
 }
 
 fn rolled_back(newest: &Record) -> PassedOver {

@@ -36,9 +36,8 @@ const CHUNK_ENTRY_BYTES: u64 = 36;
 
 impl Downloader {
     /// The manifest of `record`, from the first of `sources` that delivers it, unless the record implies it. While one
-    /// takes its time, others are asked too.
-    async fn find_manifest(&self, record: &VerifiedRecord, sources: &[Holder]) -> Result<Layout, Failure> {
-        let mut begin: Begin = sources.iter().map(|holder| (*holder, None)).collect();
+    /// takes its time, others are asked too. Sources that are connected are asked first.
+    async fn find_manifest(&self, record: &VerifiedRecord, mut begin: Begin) -> Result<Layout, Failure> {
         if let Some((manifest, encoded)) = Manifest::implied_by(record) {
             return Ok(Layout {
                 manifest: Arc::new(manifest),
@@ -48,8 +47,12 @@ impl Downloader {
             });
         }
         let (mut last, mut busy) = (None, Busy::default());
-        let mut waiting: VecDeque<usize> = (0..begin.len()).collect();
-        let (mut asked, mut refused, mut connected) = (FuturesUnordered::new(), Vec::new(), VecDeque::new());
+        let is_ready =
+            |(place, (_, source)): (usize, &mut (Holder, Option<Source>))| Some((place, source.take()?));
+        let mut connected: VecDeque<_> = begin.iter_mut().enumerate().filter_map(is_ready).collect();
+        let has_none = |place: &usize| connected.iter().all(|(ready, _)| ready != place);
+        let mut waiting: VecDeque<usize> = (0..begin.len()).filter(has_none).collect();
+        let (mut asked, mut refused) = (FuturesUnordered::new(), Vec::new());
         let (mut is_asked, mut next_at) = (false, Instant::now());
         loop {
             if asked.is_empty() || next_at <= Instant::now() {
@@ -109,17 +112,16 @@ impl Downloader {
     pub(super) async fn find_layout(
         &self,
         record: &VerifiedRecord,
-        sources: &[Holder],
+        sources: Begin,
         progress: &Progress,
     ) -> Result<Layout, Failure> {
+        let names: Vec<String> = sources.iter().map(|(holder, _)| named(holder)).collect();
         let finding = self.find_manifest(record, sources);
         tokio::pin!(finding);
         if let Ok(found) = timeout(SILENCE_TOLD, &mut finding).await {
             return found;
         }
-        let sources: Vec<String> = sources.iter().map(named).collect();
-        let text =
-            format!("waiting for the list of chunks of {} from {}", record.name, sources.join(" and "));
+        let text = format!("waiting for the list of chunks of {} from {}", record.name, names.join(" and "));
         progress.waits_for(Some(text));
         let found = finding.await;
         progress.waits_for(None);

@@ -7,12 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{FileName, Manifest};
+use nekoproto::{FileName, Holder, Manifest, NodeId};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     DownloadOptions, Downloader,
-    swarm::{Begin, LOOK_AFTER},
+    swarm::{Begin, LOOK_AFTER, source::Source},
 };
 use crate::{
     content::{outboard::Segments, stamp::Stamp},
@@ -31,6 +31,8 @@ pub(crate) struct Plan {
     pub(super) landing: Landing,
     /// When further sources are looked for first.
     pub(super) look_after: Duration,
+    /// An open connection to one of the sources.
+    pub(super) ready: Option<(NodeId, Source)>,
 }
 
 /// How a version is put together, and the sources to start with.
@@ -67,8 +69,14 @@ impl Plan {
     /// The newest version, as it was found.
     pub(crate) fn new(target: Target, output: Option<PathBuf>) -> Self {
         let landing = Landing { output, ..Landing::default() };
-        Self { target, layout: None, landing, look_after: LOOK_AFTER }
+        Self { target, layout: None, landing, look_after: LOOK_AFTER, ready: None }
     }
+}
+
+/// The `sources` to start with, and the connection to one of them that is `ready`.
+pub(super) fn begin_with(sources: &[Holder], mut ready: Option<(NodeId, Source)>) -> Begin {
+    let mut of = |holder: &Holder| ready.take_if(|(node, _)| *node == holder.node).map(|(_, source)| source);
+    sources.iter().map(|holder| (*holder, of(holder))).collect()
 }
 
 impl Downloader {

@@ -23,7 +23,7 @@ use super::{
         reuse::LocalChunks,
         room::{ASKED_FROM, refuse_too_large},
     },
-    plan::Plan,
+    plan::{Plan, begin_with},
     swarm::{LOOK_AFTER, transfer::Transfer},
 };
 use crate::{
@@ -84,7 +84,7 @@ impl Downloader {
         }
         let layout = match layout {
             Some(layout) => layout,
-            None => self.find_layout(&record, &sources, progress).await?,
+            None => self.find_layout(&record, begin_with(&sources, None), progress).await?,
         };
         let (assembly, local, file) = {
             let (record, manifest) = (record.clone(), Arc::clone(&layout.manifest));

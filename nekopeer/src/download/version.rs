@@ -18,7 +18,7 @@ use super::{
         room::{ASKED_FROM, refuse_too_large},
     },
     keep,
-    plan::{DownloadRun, Landing, Layout, Plan},
+    plan::{DownloadRun, Landing, Layout, Plan, begin_with},
     swarm::{LOOK_AFTER, SwarmReport, transfer::Transfer},
 };
 use crate::{
@@ -45,7 +45,7 @@ impl Downloader {
         plan: Plan,
         work: &DownloadRun<'_>,
     ) -> Result<(Entry, SwarmReport), Failure> {
-        let Plan { mut target, mut layout, landing, look_after } = plan;
+        let Plan { mut target, mut layout, landing, look_after, mut ready } = plan;
         let record = target.record.clone();
         if record.size >= ASKED_FROM && !work.options.force {
             let (record, output) = (record.clone(), landing.output.clone());
@@ -61,7 +61,10 @@ impl Downloader {
         loop {
             let found = match layout.take() {
                 Some(layout) => Ok(layout),
-                None => self.find_layout(&target.record, &target.sources, work.progress).await,
+                None => {
+                    let sources = begin_with(&target.sources, ready.take());
+                    self.find_layout(&target.record, sources, work.progress).await
+                }
             };
             let obtained = match found {
                 Ok(layout) => Box::pin(self.obtain_by(layout, &target, &landing, look_after, work)).await,

@@ -4,7 +4,11 @@ mod merging;
 
 use std::{collections::HashMap, net::SocketAddr, slice, time::Duration};
 
-use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
+use futures::{
+    StreamExt,
+    future::join_all,
+    stream::{self, FuturesUnordered},
+};
 use nekoindexer::state::holders::Sender;
 use nekoproto::{
     Answers, Cause, FileName, Hit, IdDigits, IndexerServiceClient, List, MsgId, Names, NodeTag,
@@ -27,6 +31,8 @@ use crate::{
     state::choice::Candidate,
 };
 
+/// Calls under way at once, of those that one search for many names takes.
+const CALLS_AT_ONCE: usize = 8;
 /// Lists in which one indexer is asked for a batch of names: an answer has room for four of the longest replies.
 const LISTS_MAX: usize = BATCH_MAX / 4;
 
@@ -215,32 +221,12 @@ impl Indexers {
         wishes: &Wishes,
     ) -> Result<Vec<Answer>, SearchError> {
         let mut merged = vec![Answer { complete: true, ..Answer::default() }; names.len()];
-        let (mut answered, mut failure) = (false, via.failure());
-        for (names, merged) in names.chunks(BATCH_MAX).zip(merged.chunks_mut(BATCH_MAX)) {
-            let wishes = (wishes, self.query_deadline); // for each call as for a single query
-            let msg_id = MsgId::random(); // the same for all indexers: the network handles it once
-            let has_others = self.asked(via).nth(1).is_some();
-            let asking = self
-                .asked(via)
-                .map(|asked| asked.while_alive(has_others, ask_one(asked, scope, msg_id, names, wishes)));
-            let mut answers: FuturesUnordered<_> = asking.collect();
-            while let Some(answer) = answers.next().await {
-                match answer {
-                    Ok(replies) => {
-                        answered = true;
-                        for ((name, merged), reply) in names.iter().zip(&mut *merged).zip(replies) {
-                            absorb(&self.endpoint, self.library.checks.verifier(), merged, name, reply);
-                        }
-                    }
-                    Err(error) => {
-                        merged.iter_mut().for_each(|answer| answer.complete = false);
-                        failure = error;
-                    }
-                }
-            }
-        }
-        if !answered && !names.is_empty() {
-            return Err(failure);
+        let calls = names.chunks(BATCH_MAX).zip(merged.chunks_mut(BATCH_MAX));
+        let calls: Vec<_> =
+            calls.map(|(names, merged)| self.search_some(names, merged, scope, via, wishes)).collect();
+        let asked: Vec<_> = stream::iter(calls).buffered(CALLS_AT_ONCE).collect().await;
+        if !asked.iter().any(|(answered, _)| *answered) && !names.is_empty() {
+            return Err(asked.into_iter().find_map(|(_, failure)| failure).unwrap_or_else(|| via.failure()));
         }
         let found = merged.iter().flat_map(|answer| &answer.candidates);
         self.library.learn(found.map(|candidate| candidate.record.clone()).collect()).await;
@@ -250,6 +236,40 @@ impl Indexers {
 }
 
 impl Indexers {
+    /// Searches for at most [`BATCH_MAX`] names; says whether anybody answered, and what kept the last one from it.
+    async fn search_some(
+        &self,
+        names: &[FileName],
+        merged: &mut [Answer],
+        scope: Scope,
+        via: &Via,
+        wishes: &Wishes,
+    ) -> (bool, Option<SearchError>) {
+        let (mut answered, mut failure) = (false, None);
+        let wishes = (wishes, self.query_deadline); // for each call as for a single query
+        let msg_id = MsgId::random(); // the same for all indexers: the network handles it once
+        let has_others = self.asked(via).nth(1).is_some();
+        let asking = self
+            .asked(via)
+            .map(|asked| asked.while_alive(has_others, ask_one(asked, scope, msg_id, names, wishes)));
+        let mut answers: FuturesUnordered<_> = asking.collect();
+        while let Some(answer) = answers.next().await {
+            match answer {
+                Ok(replies) => {
+                    answered = true;
+                    for ((name, merged), reply) in names.iter().zip(&mut *merged).zip(replies) {
+                        absorb(&self.endpoint, self.library.checks.verifier(), merged, name, reply);
+                    }
+                }
+                Err(error) => {
+                    merged.iter_mut().for_each(|answer| answer.complete = false);
+                    failure = Some(error);
+                }
+            }
+        }
+        (answered, failure)
+    }
+
     /// Asks the network for the newest versions of `names` that were published with this node's key, and adds
     /// the answers to `known` as they come. Asks nobody if no indexer is connected.
     ///

@@ -81,7 +81,7 @@ fn store_all(
     let stamp = partial.complete(at)?;
     partial.sync()?;
     library.catalogue.note_piped(name, stamp)?;
-    partial.rename(before, None)?;
+    partial.rename(before)?;
     sync_folder(path.parent().unwrap_or(&path));
     Ok(path)
 }

@@ -52,3 +52,10 @@ pub(super) fn changed_meanwhile(path: &Path) -> Failure {
     let what = "was changed meanwhile and is left as it is: move it away and run this again";
     Failure::conflict(format!("{} {what}", path.display()))
 }
+
+/// The path of a place does not lead to the folder any more that was opened.
+pub(crate) fn folder_away(path: &Path) -> Failure {
+    let (path, what) = (path.display(), "was moved or replaced by another program meanwhile");
+    let received = "and what was received with it";
+    Failure::conflict(format!("the folder of {path} {what}, {received}: run this again")).passing()
+}

@@ -3,6 +3,7 @@
 pub(crate) mod catalogue;
 mod error;
 pub(crate) mod flock;
+pub(crate) mod folder;
 pub(crate) mod lock;
 mod no_follow;
 pub(crate) mod partial;
@@ -11,7 +12,7 @@ pub(crate) mod remembered;
 pub(crate) mod share_folder;
 pub(crate) mod tree;
 
-pub(crate) use self::error::{error_at, full, stopped};
+pub(crate) use self::error::{error_at, folder_away, full, stopped};
 
 /// Digits of the hash of a name in the name of a file.
 pub(crate) const DIGITS: usize = 32;

@@ -25,6 +25,7 @@ use super::{
     digits,
     error::{changed_meanwhile, error_at, not_a_place},
     flock::{self, HeldLock},
+    folder::Folder,
     no_follow::{self, Moved},
     place::Place,
 };
@@ -49,8 +50,6 @@ const LET_GO_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Unit of the blocks in a file's metadata, whatever the file system.
 const BLOCK_BYTES: u64 = 512;
-/// Mode bit of a folder that gives its files its own group.
-const SET_GROUP: u32 = 0o2000;
 /// Bits of a mode that a user sets: who may read, write and run the file. Bytes from elsewhere get no other rights by it.
 const MODE: u32 = 0o777;
 const OWNER_WRITES: u32 = 0o600;
@@ -106,7 +105,7 @@ pub(crate) fn sweep(data_dir: &Path) {
 impl Place {
     /// Where the partial file of `name` for this place is.
     pub(crate) fn partial_path(&self, data_dir: &Path, name: &FileName) -> PathBuf {
-        match self.is_on_disk_of(data_dir) {
+        match *self.folder.is_on_disk_of_data.get_or_init(|| self.is_on_disk_of(data_dir)) {
             true => data_dir.join(FOLDER).join(digits(name)),
             false => beside(data_dir, name, &self.path),
         }
@@ -130,11 +129,18 @@ impl Place {
             .create(true)
             .truncate(false)
             .custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
+        let mut is_private = self.folder.has_private_parts.get().is_some();
         loop {
-            private_folder(folder).map_err(|error| error_at(folder)(io::Error::other(error)))?;
+            if !is_private {
+                private_folder(folder).map_err(|error| error_at(folder)(io::Error::other(error)))?;
+                self.folder.has_private_parts.get_or_init(|| ());
+            }
             let file = match how.open(&path) {
                 // Another download was the last in the folder, which went with it.
-                Err(error) if error.kind() == io::ErrorKind::NotFound && Instant::now() < until => continue,
+                Err(error) if error.kind() == io::ErrorKind::NotFound && Instant::now() < until => {
+                    is_private = false;
+                    continue;
+                }
                 Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
                     return Err(not_a_place(&path, "a symbolic link"));
                 }
@@ -184,6 +190,11 @@ impl Partial {
     /// The path that it is moved to.
     pub(crate) fn target(&self) -> &Path {
         &self.place.path
+    }
+
+    /// The folder that it is moved to, by its path.
+    pub(crate) fn folder(&self) -> (PathBuf, Arc<Folder>) {
+        (self.place.folder.path.clone(), Arc::clone(&self.place.folder))
     }
 
     /// Truncates it to 0 bytes.
@@ -306,13 +317,13 @@ impl Partial {
     /// Truncates it to `size`, with the group that files in its place have; returns its stamp. Nothing else may change it
     /// before it is moved to its place, and synced before.
     pub(crate) fn complete(&self, size: u64) -> Result<Stamp, Failure> {
-        if self.bytes()? != size {
-            self.file.set_len(size).map_err(error_at(&self.place.path))?;
+        let stamp = self.stamp()?;
+        if stamp.size() == size && self.place.folder.group.is_none() {
+            return Ok(stamp);
         }
-        if let Ok(folder) = rustix::fs::fstat(&self.place.folder)
-            && folder.st_mode & SET_GROUP != 0
-        {
-            drop(fchown(&*self.file, None, Some(folder.st_gid))); // or it has the group of this process
+        self.file.set_len(size).map_err(error_at(&self.place.path))?;
+        if let Some(group) = self.place.folder.group {
+            drop(fchown(&*self.file, None, Some(group))); // or it has the group of this process
         }
         self.stamp()
     }
@@ -336,44 +347,56 @@ impl Partial {
         Ok(if changed != kept && set(changed).is_ok() { changed } else { kept })
     }
 
+    /// Moves it to its place, as [`move_in`](Self::move_in) does, with the mode that it has; if its path leads to its folder
+    /// before and after.
+    pub(crate) fn rename(self, replaceable: Option<Stamp>) -> Result<Stamp, Failure> {
+        let (folder, path) = (Arc::clone(&self.place.folder), self.place.path.clone());
+        folder.check(&path)?;
+        let stamp = self.move_in(replaceable, None)?;
+        folder.check(&path)?;
+        Ok(stamp)
+    }
+
     /// Moves it, which is [complete](Self::complete), to its place atomically. The place must be empty or hold the file with
     /// the stamp `replaceable`. It becomes executable or not where that is a `change`. It is durable there once the folder
     /// is synced.
-    pub(crate) fn rename(self, replaceable: Option<Stamp>, change: Option<bool>) -> Result<Stamp, Failure> {
+    pub(crate) fn move_in(self, replaceable: Option<Stamp>, change: Option<bool>) -> Result<Stamp, Failure> {
         let (place, failed) = (&self.place, error_at(&self.place.path));
         if !is_at(&self.path, &self.file) {
             let what = "was removed, replaced or changed by another program meanwhile: run this again";
             return Err(Failure::conflict(format!("{} {what}", self.path.display())).passing());
         }
-        place.check_folder()?;
-        if place.stamp()? != replaceable {
+        if replaceable.is_some() && place.stamp()? != replaceable {
             return Err(changed_meanwhile(&place.path));
         }
+        let folder = &place.folder.handle;
         let replaced =
-            replaceable.and_then(|_| statat(&place.folder, &place.file_name, AtFlags::SYMLINK_NOFOLLOW).ok());
+            replaceable.and_then(|_| statat(folder, &place.file_name, AtFlags::SYMLINK_NOFOLLOW).ok());
         if let Some(replaced) = &replaced {
             drop(fchown(&*self.file, None, Some(replaced.st_gid))); // or it has its own group
         }
         let mode = self.set_mode(replaced.as_ref(), change).map_err(&failed)?;
-        match no_follow::rename(&self.path, &place.folder, &place.file_name, replaceable) {
+        match no_follow::rename(&self.path, folder, &place.file_name, replaceable) {
             Ok(Moved::ToItsPlace) => {
                 self.is_gone();
                 if mode & OWNER_WRITES != OWNER_WRITES {
                     self.file.set_permissions(Permissions::from_mode(mode)).map_err(&failed)?;
                 }
-                place.check_folder()?;
                 self.stamp()
             }
-            Ok(Moved::Occupied) => Err(changed_meanwhile(&place.path)),
+            Ok(Moved::Occupied) => {
+                place.stamp()?; // what is no file is named
+                Err(changed_meanwhile(&place.path))
+            }
             Err(error) => Err(failed(error)),
         }
     }
 
     /// Makes many durable at once: syncs each file system that they are on.
-    pub(crate) fn sync_all<'a>(partials: impl Iterator<Item = &'a Self>) -> Result<(), Failure> {
+    pub(crate) fn sync_all<'a>(partials: impl Iterator<Item = (&'a Self, Stamp)>) -> Result<(), Failure> {
         let mut devices = Vec::new();
-        for partial in partials {
-            let device = partial.stamp()?.device();
+        for (partial, stamp) in partials {
+            let device = stamp.device();
             if !devices.contains(&device) {
                 devices.push(device);
                 let synced = rustix::fs::syncfs(&*partial.file).map_err(io::Error::from);

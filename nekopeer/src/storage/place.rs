@@ -3,14 +3,12 @@
 use std::{
     fs::{self, File},
     io,
-    os::unix::{ffi::OsStrExt, fs::MetadataExt as _},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use cap_std::{
-    ambient_authority,
-    fs::{Dir, MetadataExt as _},
-};
+use cap_std::{ambient_authority, fs::Dir};
 use nekoproto::Remedy;
 use rustix::{
     fs::{CWD, RenameFlags, renameat_with},
@@ -21,6 +19,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use super::{
     error::{error_at, not_a_place},
+    folder::Folder,
     no_follow::{self, Occupant},
 };
 use crate::{content::stamp::Stamp, failure::Failure};
@@ -31,7 +30,7 @@ const NAMES_MAX: u32 = 100;
 /// Where a file belongs: an open handle of its folder, and its file name.
 #[derive(Debug)]
 pub(crate) struct Place {
-    pub(super) folder: Dir,
+    pub(super) folder: Arc<Folder>,
     pub(super) file_name: PathBuf,
     pub(super) path: PathBuf,
 }
@@ -45,6 +44,7 @@ impl Place {
             return Err(not_a_place(&path, "a folder"));
         };
         let folder = Dir::open_ambient_dir(parent, ambient_authority()).map_err(error_at(parent))?;
+        let folder = Folder::new(folder, parent.to_owned())?;
         Ok(Self { folder, file_name: PathBuf::from(file_name), path: path.clone() })
     }
 
@@ -55,7 +55,7 @@ impl Place {
 
     /// The stamp of the file in this place; `None` if nothing is there.
     pub(crate) fn stamp(&self) -> Result<Option<Stamp>, Failure> {
-        match no_follow::look(&self.folder, &self.file_name).map_err(error_at(&self.path))? {
+        match no_follow::look(&self.folder.handle, &self.file_name).map_err(error_at(&self.path))? {
             Occupant::Nothing => Ok(None),
             Occupant::File(stamp) => Ok(Some(stamp)),
             Occupant::Other(what) => Err(not_a_place(&self.path, what)),
@@ -72,32 +72,15 @@ impl Place {
 
     /// The same, if it is not in the data folder `data_dir`, an absolute path without links.
     pub(crate) fn outside(self, data_dir: &Path) -> Result<Self, Failure> {
-        let folder = self.path.parent().unwrap_or(Path::new("/"));
-        let folder = folder.canonicalize().map_err(error_at(folder))?;
-        if !folder.starts_with(data_dir) {
+        if !self.folder.is_in(data_dir).map_err(error_at(&self.folder.path))? {
             return Ok(self);
         }
         let what = "would lie in the data folder of this peer, which is for its own files";
         Err(Failure::invalid(format!("{} {what}", self.path.display())).remedied(Remedy::Output))
     }
 
-    /// Whether its path still leads to its folder.
-    pub(super) fn check_folder(&self) -> Result<(), Failure> {
-        let open = self.folder.dir_metadata().map_err(error_at(&self.path))?;
-        let there = self.path.parent().and_then(|parent| std::fs::metadata(parent).ok());
-        match there.is_some_and(|there| (there.dev(), there.ino()) == (open.dev(), open.ino())) {
-            true => Ok(()),
-            false => {
-                let path = self.path.display();
-                let what =
-                    "was moved or replaced by another program meanwhile, and what was received with it";
-                Err(Failure::conflict(format!("the folder of {path} {what}: run this again")).passing())
-            }
-        }
-    }
-
     pub(crate) fn open(&self) -> Result<File, Failure> {
-        no_follow::open(&self.folder, &self.file_name).map_err(error_at(&self.path))
+        no_follow::open(&self.folder.handle, &self.file_name).map_err(error_at(&self.path))
     }
 }
 

@@ -50,14 +50,14 @@ impl FolderId {
 impl Place {
     /// The folder in this place; `None` if nothing is there. Blocking.
     pub(crate) fn folder_id(&self) -> Result<Option<FolderId>, Failure> {
-        found(&self.folder, &self.file_name, &self.path)
+        found(&self.folder.handle, &self.file_name, &self.path)
     }
 
     /// Whether files can be moved to it from the folder at `path`: both are on one file system, by one mount. Blocking.
     pub(crate) fn is_on_disk_of(&self, path: &Path) -> bool {
         let flags = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
         let disk = |found: Statx| (found.stx_dev_major, found.stx_dev_minor, found.stx_mnt_id);
-        let here = statx(&self.folder, "", AtFlags::EMPTY_PATH, flags).map(disk);
+        let here = statx(&self.folder.handle, "", AtFlags::EMPTY_PATH, flags).map(disk);
         here.is_ok_and(|here| statx(CWD, path, AtFlags::empty(), flags).map(disk) == Ok(here))
     }
 
@@ -69,12 +69,12 @@ impl Place {
             Errno::EXIST | Errno::NOENT | Errno::NOTEMPTY | Errno::NOTDIR => changed_meanwhile(&self.path),
             error => error_at(&self.path)(error.into()),
         };
-        self.check_folder()?;
+        self.folder.check(&self.path)?;
         let (Some(parent), Some(name)) = (staged.parent(), staged.file_name()) else {
             return Err(changed_meanwhile(staged));
         };
         let from = Dir::open_ambient_dir(parent, ambient_authority()).map_err(error_at(parent))?;
-        let rename = |flags| renameat_with(&from, name, &self.folder, &self.file_name, flags);
+        let rename = |flags| renameat_with(&from, name, &self.folder.handle, &self.file_name, flags);
         let flags = if replaced.is_none() { RenameFlags::NOREPLACE } else { RenameFlags::EXCHANGE };
         match (rename(flags), replaced) {
             (Err(error), _) if is_unknown(error) => {
@@ -89,7 +89,7 @@ impl Place {
                 }
             }
         }
-        let synced = [&self.folder, &from]
+        let synced = [&self.folder.handle, &from]
             .into_iter()
             .try_for_each(|folder| folder.open(".").and_then(|folder| folder.sync_all()));
         synced.map_err(error_at(&self.path))
@@ -97,27 +97,27 @@ impl Place {
 
     /// As [`put_folder`](Self::put_folder), by renames that no file system lacks. What turns out not to be expected is moved back.
     fn put_in_steps(&self, from: &Dir, name: &Path, replaced: Option<FolderId>) -> Result<(), Errno> {
-        let there = || found(&self.folder, &self.file_name, &self.path).map_err(|_| Errno::EXIST);
+        let there = || found(&self.folder.handle, &self.file_name, &self.path).map_err(|_| Errno::EXIST);
         if there()? != replaced {
             return Err(Errno::EXIST);
         }
         if replaced.is_none() {
-            return renameat(from, name, &self.folder, &self.file_name);
+            return renameat(from, name, &self.folder.handle, &self.file_name);
         }
         static TOLD: Once = Once::new();
         let note = "cannot exchange two folders at once: while one of its sets changes, nothing is in the place for a moment";
         TOLD.call_once(|| tracing::warn!("the file system of {} {note}", self.path.display()));
         // Where this ends in between, it is kept there, and the next start puts the version in place.
         let aside = PathBuf::from(format!("kept-{:032}", now_ns()));
-        renameat(&self.folder, &self.file_name, from, &aside)?;
+        renameat(&self.folder.handle, &self.file_name, from, &aside)?;
         let is_it = found(from, &aside, &self.path).ok().flatten() == replaced;
         let put = match is_it {
-            true => renameat(from, name, &self.folder, &self.file_name),
+            true => renameat(from, name, &self.folder.handle, &self.file_name),
             false => Err(Errno::EXIST),
         };
         match put {
             Ok(()) => renameat(from, &aside, from, name),
-            Err(error) => renameat(from, &aside, &self.folder, &self.file_name).and(Err(error)),
+            Err(error) => renameat(from, &aside, &self.folder.handle, &self.file_name).and(Err(error)),
         }
     }
 }
@@ -181,7 +181,7 @@ mod tests {
             std::fs::create_dir(path(name)).unwrap();
             FolderId::of(&path(name)).unwrap()
         };
-        let put = |replaced| place.put_in_steps(&place.folder, Path::new("new"), replaced);
+        let put = |replaced| place.put_in_steps(&place.folder.handle, Path::new("new"), replaced);
         let first = make("new");
         put(None).unwrap();
         let second = make("new");

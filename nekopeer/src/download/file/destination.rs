@@ -19,6 +19,7 @@ use crate::{
     sets,
     storage::{
         error_at,
+        folder::Folders,
         place::{Place, make_said_folder},
         stopped,
     },
@@ -45,20 +46,34 @@ impl Downloader {
         let (record, output, force) = (record.clone(), landing.output.clone(), work.options.force);
         let stop = work.stop.child_token();
         let _stop = stop.clone().drop_guard();
-        let look =
-            move |library: &Arc<Library>| destination(library, &record, output.as_deref(), force, &stop);
+        let look = move |library: &Arc<Library>| {
+            destination(library, &record, output.as_deref(), force, &mut Folders::default(), &stop)
+        };
         self.library.blocking(look).await
     }
 }
 
 /// The place of the file of `record`: at `output`, otherwise in the share folder; of a set in the data folder. Blocking.
 pub(crate) fn place_for(library: &Library, record: &Record, output: Option<&Path>) -> Result<Place, Failure> {
-    let place = match output {
-        _ if record.policy.is_set() => return sets::place_of_file(library, &record.name),
-        Some(path) => Place::anywhere(&library.output_for(path, &record.name)),
-        None => library.share.place(&record.name),
-    };
-    place?.outside(&library.data_dir)
+    place_in(&mut Folders::default(), library, record, output)
+}
+
+/// The same; a folder that is in `folders` is not opened again.
+pub(in crate::download) fn place_in(
+    folders: &mut Folders,
+    library: &Library,
+    record: &Record,
+    output: Option<&Path>,
+) -> Result<Place, Failure> {
+    if record.policy.is_set() {
+        return sets::place_of_file(library, &record.name);
+    }
+    let (output, name) = (output.map(|output| library.output_for(output, &record.name)), &record.name);
+    let path = output.clone().unwrap_or_else(|| library.share.root().join(name.as_path()));
+    folders.place(path, || {
+        let place = output.map_or_else(|| library.share.place(name), |path| Place::anywhere(&path));
+        place?.outside(&library.data_dir)
+    })
 }
 
 /// As [`Downloader::destination`], blocking.
@@ -67,6 +82,7 @@ pub(crate) fn destination(
     record: &VerifiedRecord,
     output: Option<&Path>,
     force: bool,
+    folders: &mut Folders,
     stop: &CancellationToken,
 ) -> Result<Destination, Failure> {
     output.map_or(Ok(()), make_said_folder)?;
@@ -74,7 +90,7 @@ pub(crate) fn destination(
     if record.policy.is_set() {
         sets::check_place(library, &record.name, output, force)?;
     }
-    let place = place_for(library, record, output)?;
+    let place = place_in(folders, library, record, output)?;
     let stamp = match place.stamp() {
         // Where files were dropped, their folders are left.
         Err(_) if output.is_none() => {

@@ -66,7 +66,8 @@ pub(in crate::download) fn download(library: &Library, version: u64, killed: Kil
         return;
     }
     let (record, catalogue) = (record(version), &library.catalogue);
-    let stamp = match destination(library, &record, None, false, &Default::default()) {
+    let stamp = match destination(library, &record, None, false, &mut Default::default(), &Default::default())
+    {
         Ok(Destination::Replaceable(stamp)) => stamp,
         other => panic!("version {version} has no place: {other:?}"),
     };
@@ -89,7 +90,7 @@ pub(in crate::download) fn download(library: &Library, version: u64, killed: Kil
     if killed == Killed::OnItsWay {
         return;
     }
-    copy.entry.stamp = partial.rename(stamp, None).unwrap();
+    copy.entry.stamp = partial.rename(stamp).unwrap();
     if killed == Killed::Moved {
         return;
     }
@@ -171,7 +172,7 @@ fn version_that_is_put_back_passes_over_the_others_after_any_kill() {
         placing.check(&record.name).unwrap();
         assert_eq!(catalogue.reader(&record.name).unwrap().passed_over, None);
         if killed >= Killed::Moved {
-            copy.entry.stamp = partial.rename(Some(before.stamp), None).unwrap();
+            copy.entry.stamp = partial.rename(Some(before.stamp)).unwrap();
         }
         if killed == Killed::Never {
             catalogue.put_copy(copy).unwrap();
@@ -227,7 +228,8 @@ fn file_that_a_user_put_in_the_place_after_a_kill_is_the_user_s() {
         download(&start(folder.path()), 1, killed);
         std::fs::write(folder.path().join("docs/a"), b"my own work").unwrap();
         let library = start(folder.path());
-        let found = destination(&library, &record(2), None, false, &Default::default());
+        let found =
+            destination(&library, &record(2), None, false, &mut Default::default(), &Default::default());
         let refused = found.unwrap_err().message;
         assert!(refused.contains("exists and is not a copy from here"), "{killed:?}: {refused}");
     }
@@ -259,7 +261,7 @@ fn file_that_is_being_replaced_is_not_called_changed() {
     let (catalogue, record) = (&library.catalogue, record(2));
     let (partial, before, mut copy) = second_version(&library, &record);
     let placing = catalogue.place(to_place(&copy)).unwrap();
-    copy.entry.stamp = partial.rename(Some(before.stamp), None).unwrap();
+    copy.entry.stamp = partial.rename(Some(before.stamp)).unwrap();
     let condition = || library.status(Entry::clone(&before), &mut <_>::default()).condition;
     assert_eq!(condition(), Condition::Good(Freshness::Unverified), "moved, and not catalogued yet");
     catalogue.put_copy(copy).unwrap();
@@ -278,7 +280,7 @@ fn copy_that_is_deregistered_while_its_next_version_is_moved_does_not_come_back(
         let (partial, before, mut copy) = second_version(&library, &record);
         let placing = catalogue.place(to_place(&copy)).unwrap();
         assert!(catalogue.remove(&record.name).unwrap());
-        copy.entry.stamp = partial.rename(Some(before.stamp), None).unwrap();
+        copy.entry.stamp = partial.rename(Some(before.stamp)).unwrap();
         if !is_killed {
             assert!(catalogue.put_copy(copy).is_err());
         }
@@ -299,12 +301,13 @@ fn next_download_waits_for_what_a_dropped_one_moves() {
         let (tell, told) = std::sync::mpsc::channel();
         let (library, record) = (&library, &record);
         let next = scope.spawn(move || {
-            let found = destination(library, record, None, false, &Default::default());
+            let found =
+                destination(library, record, None, false, &mut Default::default(), &Default::default());
             tell.send(()).unwrap();
             found
         });
         told.recv_timeout(Duration::from_millis(20)).unwrap_err();
-        copy.entry.stamp = partial.rename(Some(before.stamp), None).unwrap();
+        copy.entry.stamp = partial.rename(Some(before.stamp)).unwrap();
         catalogue.put_copy(copy).unwrap();
         drop(placing);
         let found = next.join().unwrap();

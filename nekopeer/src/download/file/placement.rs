@@ -1,10 +1,11 @@
 //! Moves complete files to their places and catalogues them, one or many at once.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     iter::zip,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use nekoproto::{FileName, Manifest, VerifiedRecord};
@@ -16,6 +17,8 @@ use crate::{
     failure::Failure,
     storage::{
         catalogue::{Catalogue, Entry, StoredCopy, ToPlace},
+        folder::Folder,
+        folder_away,
         partial::Partial,
         place::sync_folder,
     },
@@ -61,7 +64,7 @@ fn place_all(
     // Durable before they are noted as complete.
     match &files[..] {
         [one] => one.partial.sync()?,
-        many => Partial::sync_all(many.iter().map(|file| &file.partial))?,
+        many => Partial::sync_all(many.iter().map(|file| (&file.partial, file.copy.entry.stamp)))?,
     }
     let keep = |file: &Complete<'_>| match file.landing.replaceable {
         Some(_) => catalogue.keep_before(file.name(), file.manifest),
@@ -70,29 +73,35 @@ fn place_all(
     let kept: Vec<_> = files.iter().map(keep).collect();
     let wanted = zip(&files, &kept).filter(|(_, kept)| kept.is_ok());
     let placing = catalogue.place(wanted.map(|(file, _)| file.to_place()))?;
-    let (mut moved, mut copies, mut folders) = (Vec::new(), Vec::with_capacity(files.len()), HashSet::new());
-    for (Complete { mut copy, partial, manifest, landing, .. }, kept) in zip(files, kept) {
-        let place = |keeps| {
-            placing.check(&copy.entry.record.name)?;
-            let before = catalogue.entry(&copy.entry.record.name)?;
-            let before = before.filter(|before| before.path == copy.entry.path);
-            let was_executable = before.map_or(Ok(false), |before| catalogue.is_executable(&before))?;
-            let is_executable = manifest.is_executable();
-            let change = (is_executable != was_executable).then_some(is_executable);
-            Ok((partial.rename(landing.replaceable, change)?, keeps))
-        };
-        moved.push(kept.and_then(place).map(|(stamp, keeps)| {
-            copy.entry.stamp = stamp;
-            folders.extend(copy.entry.path.parent().map(Path::to_owned));
-            let entry = copy.entry.clone();
-            copies.push(copy);
-            (entry, keeps)
-        }));
-    }
-    folders.iter().for_each(|folder| sync_folder(folder));
+    let folders: HashMap<PathBuf, Arc<Folder>> = files.iter().map(|file| file.partial.folder()).collect();
+    let before = away(&folders);
+    let moving = zip(files, kept).map(|(Complete { mut copy, partial, manifest, landing, .. }, kept)| {
+        let keeps = kept?;
+        placing.check(&copy.entry.record.name)?;
+        refuse_away(&before, &copy.entry.path)?;
+        let replaced =
+            landing.replaceable.map(|_| catalogue.entry(&copy.entry.record.name)).transpose()?.flatten();
+        let replaced = replaced.filter(|replaced| replaced.path == copy.entry.path);
+        let was_executable = replaced.map_or(Ok(false), |replaced| catalogue.is_executable(&replaced))?;
+        let is_executable = manifest.is_executable();
+        let change = (is_executable != was_executable).then_some(is_executable);
+        copy.entry.stamp = partial.move_in(landing.replaceable, change)?;
+        Ok((copy, keeps))
+    });
+    let moved: Vec<Result<_, Failure>> = moving.collect();
+    folders.keys().for_each(|folder| sync_folder(folder));
+    let (after, mut copies) = (away(&folders), Vec::with_capacity(moved.len()));
+    let there = moved.into_iter().map(|moved| {
+        let (copy, keeps) = moved?;
+        refuse_away(&after, &copy.entry.path)?;
+        let entry = copy.entry.clone();
+        copies.push(copy);
+        Ok((entry, keeps))
+    });
+    let there: Vec<Result<_, Failure>> = there.collect();
     let mut stored = catalogue.put_copies(copies)?.into_iter();
-    let ended = moved.into_iter().map(|moved| {
-        let (entry, keeps) = moved?;
+    let ended = there.into_iter().map(|there| {
+        let (entry, keeps) = there?;
         stored.next().unwrap_or(Ok(()))?; // one for each that was moved
         if keeps && let Err(error) = catalogue.trim_kept(&entry.record.name) {
             tracing::warn!(%error, "earlier versions are kept longer than wanted"); // until the next one
@@ -100,6 +109,15 @@ fn place_all(
         Ok(entry)
     });
     Ok(ended.collect())
+}
+
+/// Those whose path does not lead to them any more.
+fn away(folders: &HashMap<PathBuf, Arc<Folder>>) -> HashSet<&Path> {
+    folders.iter().filter(|(_, folder)| !folder.is_there()).map(|(path, _)| path.as_path()).collect()
+}
+
+fn refuse_away(away: &HashSet<&Path>, path: &Path) -> Result<(), Failure> {
+    if path.parent().is_some_and(|folder| away.contains(folder)) { Err(folder_away(path)) } else { Ok(()) }
 }
 
 pub(crate) fn copy_entry(

@@ -16,7 +16,7 @@ use crate::{
     download::{
         Downloader,
         file::{
-            destination::place_for,
+            destination::place_in,
             placement::{Complete, copy_entry, put_in_place},
         },
         keep,
@@ -28,6 +28,7 @@ use crate::{
     state::{choice::Target, pace::SLOWEST_SOURCE},
     storage::{
         catalogue::{Entry, StoredCopy},
+        folder::Folders,
         full,
     },
     util::{progress::Progress, tasks::blocking},
@@ -35,8 +36,10 @@ use crate::{
 
 /// Maximum number of sources asked concurrently.
 const SOURCES_MAX: usize = 8;
-/// Maximum number of outstanding requests per connection.
-const ASKED_AHEAD: usize = 64;
+/// Maximum number of outstanding requests per connection: a link with a long way has a batch of small files in it.
+const ASKED_AHEAD: usize = 512;
+/// Requests in one write.
+const ASKED_AT_ONCE: usize = 64;
 /// Time that one source has for its part of a batch, plus 1 s for each [`SLOWEST_SOURCE`] bytes of it. What did not come
 /// by then is downloaded by itself, from all sources.
 const PART_WITHIN: Duration = Duration::from_secs(30);
@@ -153,9 +156,10 @@ impl Downloader {
                 batch.iter().map(|small| (small.target.record.content, small.target.record.size)).collect();
             for (place, small) in batch.into_iter().enumerate() {
                 broken |= throttle.down.limit().is_none() && Instant::now() > until;
-                while !broken && asked < names.len() && asked < place + ASKED_AHEAD {
-                    broken = source.ask_whole(names[asked].0, names[asked].1).is_err();
-                    asked += 1;
+                let ahead = names.len().min(place + ASKED_AHEAD);
+                if !broken && asked < ahead && (asked + ASKED_AT_ONCE <= ahead || ahead == names.len()) {
+                    broken = source.ask_whole(&names[asked..ahead]).is_err();
+                    asked = ahead;
                 }
                 let received = if broken {
                     None
@@ -244,8 +248,9 @@ fn shared_out(batch: SmallFiles, late: &HashSet<NodeId>) -> Vec<SourceShare> {
 
 fn store_all(library: &Library, arrived: Vec<Arrived>) -> Vec<(Arrived, Result<Entry, Failure>)> {
     let (mut complete, mut failed) = (Vec::with_capacity(arrived.len()), Vec::with_capacity(arrived.len()));
+    let mut folders = Folders::default();
     for one in &arrived {
-        failed.push(write(library, one).map(|file| complete.push(file)).err());
+        failed.push(write(library, one, &mut folders).map(|file| complete.push(file)).err());
     }
     let mut stored = put_in_place(&library.catalogue, complete).into_iter(); // what is not failed, in order
     let outcome = |(arrived, failed): (Arrived, Option<_>)| {
@@ -256,10 +261,14 @@ fn store_all(library: &Library, arrived: Vec<Arrived>) -> Vec<(Arrived, Result<E
 }
 
 /// Writes a file to its partial file.
-fn write<'a>(library: &Library, arrived: &'a Arrived) -> Result<Complete<'a>, Failure> {
+fn write<'a>(
+    library: &Library,
+    arrived: &'a Arrived,
+    folders: &mut Folders,
+) -> Result<Complete<'a>, Failure> {
     let Small { target: Target { record, sources, .. }, manifest, encoded, landing, stop } = &arrived.small;
     library.catalogue.may_hold(record)?;
-    let place = place_for(library, record, landing.output.as_deref())?;
+    let place = place_in(folders, library, record, landing.output.as_deref())?;
     let partial = place.partial(&library.data_dir, &record.name)?;
     match partial.write_at(&arrived.bytes, 0).and_then(|()| partial.complete(record.size)) {
         Ok(stamp) => {

@@ -12,29 +12,33 @@ use std::{
 
 use futures::{StreamExt, stream};
 use nekoproto::{FileName, Holder, Manifest, NodeId, VerifiedRecord};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use self::batch::{Arrived, BatchFetched, Small, SmallFiles};
+use self::batch::{Arrived, Small, SmallFiles};
 use super::{
     Delivery, DownloadOptions, Downloaded, Downloader,
     error::already_running,
     file::destination::{Destination, destination},
+    finding::Finding,
     plan::{DownloadRun, Landing, Plan},
-    swarm::source::Source,
+    swarm::{SECOND_STREAM_FROM, source::Source},
     unless_ended,
 };
 use crate::{
     failure::Failure,
     library::{Library, NameInUse},
     state::choice::Target,
+    storage::folder::Folders,
     util::progress::Progress,
 };
 
 /// Maximum number of names in one search.
 const NAMES_AT_ONCE: usize = 1024;
-/// Large files that are downloaded at once: with two connections to a source each, fewer than the requests that a
-/// source answers one reader.
+/// Files that are downloaded by themselves at once: with two connections to a source each for the large ones, and one for
+/// small files beside them, fewer than the requests that a source answers one reader.
 const LARGE_AT_ONCE: usize = 3;
+const MIDDLE_AT_ONCE: usize = 6;
 /// Limits of a batch: its files, and their bytes, which are in memory together.
 const BATCH_FILES: usize = 512;
 const BATCH_BYTES: u64 = 8 * 1024 * 1024;
@@ -53,11 +57,15 @@ pub(crate) struct Downloads {
     progress: Arc<Progress>,
     /// Open connections, reused for the next batch.
     streams: HashMap<NodeId, Source>,
+    /// And for the next file that is downloaded by itself.
+    idle: Mutex<Vec<(NodeId, Source)>>,
     began: Instant,
-    /// The names at hand that have no outcome yet.
-    running: HashMap<FileName, NameInUse>,
+    /// The names at hand, or found ahead, that have no outcome yet.
+    running: Mutex<HashMap<FileName, NameInUse>>,
+    /// What is found of the next names while those before are downloaded.
+    ahead: Option<Piece>,
     /// Of the names at hand.
-    outcomes: HashMap<FileName, Result<Downloaded, Failure>>,
+    outcomes: Mutex<HashMap<FileName, Result<Downloaded, Failure>>>,
     /// What is done, and its origins are not asked yet.
     done: Option<Outcomes>,
     /// Origins that did not answer; they are not asked again.
@@ -84,8 +92,10 @@ impl Downloads {
             progress: Arc::clone(progress),
             streams: HashMap::new(),
             began: Instant::now(),
-            running: HashMap::new(),
-            outcomes: HashMap::new(),
+            idle: Mutex::default(),
+            running: Mutex::default(),
+            ahead: None,
+            outcomes: Mutex::default(),
             done: None,
             away: HashSet::new(),
             late: HashSet::new(),
@@ -105,13 +115,18 @@ impl Downloads {
             let asked: Vec<VerifiedRecord> =
                 records.filter(|record| !self.away.contains(&record.origin)).collect();
             let peers = Arc::clone(&self.downloader.peers);
-            let next = self.names.split_off(self.names.len().saturating_sub(NAMES_AT_ONCE));
-            let next: Vec<FileName> = next.into_iter().rev().collect();
-            // The origins of one piece are asked while the next is downloaded.
-            let (away, ()) = tokio::join!(peers.confirm(asked), self.some(&next));
+            let piece = match self.ahead.take() {
+                Some(piece) => piece,
+                None => self.reserve_next().find().await,
+            };
+            // The origins of one piece are asked while the next is downloaded, and the one after that is looked for.
+            let further = self.reserve_next();
+            let Piece { names: next, found } = piece;
+            let (away, (), ahead) = tokio::join!(peers.confirm(asked), self.fetch(found), further.find());
             self.away.extend(away);
+            self.ahead = (!ahead.names.is_empty()).then_some(ahead);
             if !next.is_empty() {
-                let mut outcomes = std::mem::take(&mut self.outcomes);
+                let mut outcomes = std::mem::take(&mut *self.outcomes.lock());
                 let outcome = |name: FileName| outcomes.remove_entry(&name);
                 self.done = Some(next.into_iter().filter_map(outcome).collect());
             }
@@ -129,22 +144,28 @@ impl Downloads {
         }
     }
 
-    async fn some(&mut self, names: &[FileName]) {
-        if names.is_empty() {
-            return;
-        }
-        let mut wanted = Vec::new();
-        for name in names {
+    /// Reserves the next names, which are to be [found](Reserved::find).
+    fn reserve_next(&mut self) -> Reserved {
+        let names = self.names.split_off(self.names.len().saturating_sub(NAMES_AT_ONCE));
+        let names: Vec<FileName> = names.into_iter().rev().collect();
+        let (mut wanted, mut found) = (Vec::with_capacity(names.len()), Vec::new());
+        for name in &names {
             match self.downloader.library.reserve(name, &self.progress) {
                 Some(guard) => {
-                    self.running.insert(name.clone(), guard);
+                    self.running.get_mut().insert(name.clone(), guard);
                     wanted.push(name.clone());
                 }
-                None => self.ended(name, Err(already_running(name))),
+                None => found.push((name.clone(), Err(already_running(name)))),
             }
         }
-        let mut targets = Vec::with_capacity(wanted.len());
-        for (name, found) in self.downloader.find_all(wanted, &self.options).await {
+        let piece = Piece { names, found };
+        Reserved { downloader: Arc::clone(&self.downloader), options: self.options.clone(), piece, wanted }
+    }
+
+    /// Downloads what was found.
+    async fn fetch(&mut self, found: Vec<Finding>) {
+        let mut targets = Vec::with_capacity(found.len());
+        for (name, found) in found {
             match found {
                 Ok(target) => targets.push(target),
                 Err(error) => self.ended(&name, Err(error)),
@@ -153,12 +174,17 @@ impl Downloads {
         let bytes: u64 = targets.iter().map(|target| target.record.size).sum();
         self.progress.set_total(self.progress.total() + bytes);
         let (small, large) = self.look_at_places(targets).await;
-        self.fetch_small(small).await;
-        self.fetch_large(large).await;
+        let (streams, mut late) = (std::mem::take(&mut self.streams), std::mem::take(&mut self.late));
+        let fetching = self.fetch_small(small, streams, &mut late);
+        let ((streams, by_themselves), ()) = tokio::join!(fetching, self.fetch_large(large));
+        (self.streams, self.late) = (streams, late);
+        // A download by itself tries all sources and reports what is wrong with them. That may take minutes: what came is
+        // stored before.
+        self.fetch_large(by_themselves).await;
     }
 
     /// Drops small files that are up to date or cannot be stored; returns the others, and large ones.
-    async fn look_at_places(&mut self, targets: Vec<Target>) -> (Vec<Small>, Vec<Target>) {
+    async fn look_at_places(&self, targets: Vec<Target>) -> (Vec<Small>, Vec<Target>) {
         let (mut small, mut large) = (Vec::new(), Vec::new());
         for target in targets {
             let is_alone = target.record.policy.is_set() || target.sources.is_empty();
@@ -171,8 +197,10 @@ impl Downloads {
         let stop = self.downloader.library.tasks.stop.child_token();
         let _stop = stop.clone().drop_guard();
         let look = move |library: &Arc<Library>| {
-            let found =
-                |target: &Target| destination(library, &target.record, output.as_deref(), force, &stop);
+            let mut folders = Folders::default();
+            let mut found = |target: &Target| {
+                destination(library, &target.record, output.as_deref(), force, &mut folders, &stop)
+            };
             let looked = small.into_iter().map(|(target, manifest)| (found(&target), target, manifest));
             looked.collect::<Vec<_>>()
         };
@@ -199,7 +227,13 @@ impl Downloads {
     }
 
     /// Fetches one batch after the other; the next batch is fetched while one is made durable.
-    async fn fetch_small(&mut self, small: Vec<Small>) {
+    /// Returns connections that are still usable, and what no source delivered.
+    async fn fetch_small(
+        &self,
+        small: Vec<Small>,
+        mut streams: HashMap<NodeId, Source>,
+        late: &mut HashSet<NodeId>,
+    ) -> (HashMap<NodeId, Source>, Vec<Target>) {
         let (mut storing, mut by_themselves) = (None, Vec::new());
         for batch in batches(small) {
             let stored = async {
@@ -208,25 +242,22 @@ impl Downloads {
                     None => None,
                 }
             };
-            let streams = std::mem::take(&mut self.streams);
-            let fetching = self.downloader.fetch_batch(streams, batch, &mut self.late, &self.progress);
-            let (before, BatchFetched { streams, arrived, stored, failed }) = tokio::join!(stored, fetching);
-            self.streams = streams;
+            let fetching = self.downloader.fetch_batch(streams, batch, late, &self.progress);
+            let (before, fetched) = tokio::join!(stored, fetching);
+            streams = fetched.streams;
             self.take_stored(before.unwrap_or_default());
-            self.take_stored(stored);
-            storing = Some(arrived);
-            by_themselves.extend(failed.into_iter().map(|small| small.target));
+            self.take_stored(fetched.stored);
+            storing = Some(fetched.arrived);
+            by_themselves.extend(fetched.failed.into_iter().map(|small| small.target));
         }
         if let Some(arrived) = storing {
             let stored = self.downloader.store_batch(arrived).await;
             self.take_stored(stored);
         }
-        // A download by itself tries all sources and reports what is wrong with them. That may take minutes: what came is
-        // stored before.
-        self.fetch_large(by_themselves).await;
+        (streams, by_themselves)
     }
 
-    fn take_stored(&mut self, stored: Vec<(Arrived, Result<PathBuf, Failure>)>) {
+    fn take_stored(&self, stored: Vec<(Arrived, Result<PathBuf, Failure>)>) {
         for (arrived, result) in stored {
             let Target { record, others, .. } = arrived.small.target;
             let bytes = arrived.bytes.len() as u64;
@@ -240,45 +271,71 @@ impl Downloads {
         }
     }
 
-    /// Downloads files by themselves, a few at once.
-    async fn fetch_large(&mut self, large: Vec<Target>) {
-        // Each name is free again as soon as its file is complete.
-        let with_name = |target: Target| (self.running.remove(&target.record.name), target);
-        let large: Vec<_> = large.into_iter().map(with_name).collect();
-        let this = &*self;
-        let fetching = large.into_iter().map(async |(in_use, target)| {
-            let name = target.record.name.clone();
-            let stop = in_use.as_ref().map(|in_use| in_use.stop.clone()).unwrap_or_default(); // it is there
-            (name, this.fetch_by_itself(target, stop).await)
-        });
-        let mut fetching = stream::iter(fetching).buffer_unordered(LARGE_AT_ONCE);
-        let mut ended = Vec::new();
-        while let Some(outcome) = fetching.next().await {
-            ended.push(outcome);
-        }
-        drop(fetching);
-        for (name, outcome) in ended {
-            self.ended(&name, outcome);
+    /// Downloads files by themselves, a few at once, those with a single connection to each source first.
+    async fn fetch_large(&self, large: Vec<Target>) {
+        let is_middle = |target: &Target| target.record.size < SECOND_STREAM_FROM;
+        let (middle, large): (Vec<_>, Vec<_>) = large.into_iter().partition(is_middle);
+        for (targets, at_once) in [(middle, MIDDLE_AT_ONCE), (large, LARGE_AT_ONCE)] {
+            let fetching: Vec<_> = targets.into_iter().map(|target| self.fetch_by_itself(target)).collect();
+            stream::iter(fetching).buffer_unordered(at_once).collect::<()>().await;
         }
     }
 
-    async fn fetch_by_itself(&self, target: Target, stop: CancellationToken) -> Result<Downloaded, Failure> {
-        let (options, name) = (&self.options, target.record.name.clone());
+    async fn fetch_by_itself(&self, target: Target) {
+        let (options, name, node) = (&self.options, target.record.name.clone(), target.record.origin);
+        let stop = self.stop(&name);
         let part = self.progress.part(&name);
         let work = DownloadRun { options, progress: &part.progress, stop: &stop, began: self.began };
-        let plan = Plan::new(target, options.output.clone());
+        let ready = {
+            let mut idle = self.idle.lock();
+            let of_source =
+                |(node, _): &(NodeId, Source)| target.sources.iter().any(|source| source.node == *node);
+            let place = idle.iter().position(of_source);
+            place.map(|place| idle.swap_remove(place))
+        };
+        let plan = Plan { ready, ..Plan::new(target, options.output.clone()) };
         let downloading = self.downloader.carry_out_newest(plan, &work);
-        Ok(unless_ended(&self.downloader.library, &name, &stop, downloading).await?.0)
+        let got = unless_ended(&self.downloader.library, &name, &stop, downloading).await;
+        let got = got.map(|(done, origin)| {
+            self.idle.lock().extend(origin.map(|origin| (node, origin)));
+            done
+        });
+        self.ended(&name, got); // the name is free again
     }
 
     /// What ends the download of `name`.
     fn stop(&self, name: &FileName) -> CancellationToken {
-        self.running.get(name).map(|running| running.stop.clone()).unwrap_or_default() // it is there
+        self.running.lock().get(name).map(|running| running.stop.clone()).unwrap_or_default() // it is there
     }
 
-    fn ended(&mut self, name: &FileName, outcome: Result<Downloaded, Failure>) {
-        self.running.remove(name);
-        self.outcomes.insert(name.clone(), outcome);
+    fn ended(&self, name: &FileName, outcome: Result<Downloaded, Failure>) {
+        self.running.lock().remove(name);
+        self.outcomes.lock().insert(name.clone(), outcome);
+    }
+}
+
+/// Names that are downloaded one after the other, and what was found of them.
+#[derive(Debug)]
+struct Piece {
+    names: Vec<FileName>,
+    found: Vec<Finding>,
+}
+
+/// Names that nobody else downloads meanwhile.
+struct Reserved {
+    downloader: Arc<Downloader>,
+    options: DownloadOptions,
+    piece: Piece,
+    wanted: Vec<FileName>,
+}
+
+impl Reserved {
+    async fn find(self) -> Piece {
+        let Self { downloader, options, mut piece, wanted } = self;
+        if !wanted.is_empty() {
+            piece.found.extend(downloader.find_all(wanted, &options).await);
+        }
+        piece
     }
 }
 

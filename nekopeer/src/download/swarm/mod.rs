@@ -40,7 +40,7 @@ const SOURCES_MAX: usize = 8;
 /// Target number of connections: with fewer sources each gets several, so that all cores have work.
 const STREAMS_AIMED_AT: usize = 2;
 /// Minimum file size for a second connection to the same source, in bytes.
-const SECOND_STREAM_FROM: u64 = 8 * 1024 * 1024;
+pub(super) const SECOND_STREAM_FROM: u64 = 8 * 1024 * 1024;
 /// Pause before a failed source is asked again.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// Delay of the first search for further sources; it doubles for each search, up to the maximum.

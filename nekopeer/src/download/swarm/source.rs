@@ -11,7 +11,7 @@ use nekoproto::{
     ByteRange, ContentHash, DataReply, DataRequest, FetchRefusal, Grant, Held, Holder, List, Manifest,
     ManifestError, Purpose, Record, Verdict, codec,
     limits::{MANIFEST_BYTES_MAX, STALL_TIMEOUT},
-    transport::{ConnectError, DataError, DataStream, Endpoint, HangUp},
+    transport::{ConnectError, DataError, DataStream, Endpoint, HangUp, encoded},
 };
 
 use crate::{
@@ -198,13 +198,14 @@ impl Source {
         Ok(held)
     }
 
-    /// Requests all of a small file; [`whole`](Self::whole) receives it in the order of the requests.
-    pub(crate) fn ask_whole(&mut self, content: ContentHash, size: u64) -> Result<(), FetchError> {
-        let ranges = List::first_of([ByteRange { offset: 0, len: size }]);
-        if size > 0 {
-            self.stream.send(&DataRequest::Get { content, ranges })?;
+    /// Requests all of each of some small files, in one write; [`whole`](Self::whole) receives them in this order.
+    pub(crate) fn ask_whole(&mut self, files: &[(ContentHash, u64)]) -> Result<(), FetchError> {
+        let mut requests = Vec::new();
+        for &(content, len) in files.iter().filter(|(_, len)| *len > 0) {
+            let ranges = List::first_of([ByteRange { offset: 0, len }]);
+            requests.append(&mut encoded(&DataRequest::Get { content, ranges }, 0)?);
         }
-        Ok(())
+        Ok(self.stream.send_bytes(&requests)?)
     }
 
     /// Receives the next small file requested, verified, as fast as `limit` allows.

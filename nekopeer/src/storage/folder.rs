@@ -1,0 +1,81 @@
+//! [`Folder`]: an open folder that files are put into, and what is looked at once for all that come to it together.
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+};
+
+use cap_std::fs::{Dir, MetadataExt as _};
+
+use super::{
+    error::{error_at, folder_away},
+    place::Place,
+};
+use crate::failure::Failure;
+
+/// Mode bit of a folder that gives its files its own group.
+const SET_GROUP: u32 = 0o2000;
+
+/// An open folder.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    pub(super) handle: Dir,
+    /// Where it was opened.
+    pub(super) path: PathBuf,
+    /// Whether files can be moved to it from the data folder, once that is known.
+    pub(super) is_on_disk_of_data: OnceLock<bool>,
+    /// Set once the folder with the partial files of its files is known to be private.
+    pub(super) has_private_parts: OnceLock<()>,
+    /// The group that it gives its files.
+    pub(super) group: Option<u32>,
+    id: (u64, u64),
+}
+
+impl Folder {
+    pub(super) fn new(handle: Dir, path: PathBuf) -> Result<Arc<Self>, Failure> {
+        let found = handle.dir_metadata().map_err(error_at(&path))?;
+        let group = (found.mode() & SET_GROUP != 0).then_some(found.gid());
+        let (is_on_disk_of_data, has_private_parts) = Default::default();
+        let id = (found.dev(), found.ino());
+        Ok(Arc::new(Self { handle, path, is_on_disk_of_data, has_private_parts, group, id }))
+    }
+
+    /// Whether its path still leads to it.
+    pub(crate) fn is_there(&self) -> bool {
+        fs::metadata(&self.path).is_ok_and(|there| (there.dev(), there.ino()) == self.id)
+    }
+
+    /// The same, as an error for the file that belongs at `path` in it.
+    pub(super) fn check(&self, path: &Path) -> Result<(), Failure> {
+        if self.is_there() { Ok(()) } else { Err(folder_away(path)) }
+    }
+
+    /// Whether it is in the data folder `data_dir`, an absolute path without links.
+    pub(super) fn is_in(&self, data_dir: &Path) -> io::Result<bool> {
+        Ok(self.path.canonicalize()?.starts_with(data_dir))
+    }
+}
+
+/// The folders that places were found in: files of one folder that come together share it.
+#[derive(Debug, Default)]
+pub(crate) struct Folders(HashMap<PathBuf, Arc<Folder>>);
+
+impl Folders {
+    /// The place at `path`, whose folder `open` finds if no file of it was placed before.
+    pub(crate) fn place(
+        &mut self,
+        path: PathBuf,
+        open: impl FnOnce() -> Result<Place, Failure>,
+    ) -> Result<Place, Failure> {
+        let known = path.parent().and_then(|folder| self.0.get(folder));
+        if let (Some(folder), Some(file_name)) = (known, path.file_name()) {
+            return Ok(Place { folder: Arc::clone(folder), file_name: file_name.into(), path });
+        }
+        let place = open()?;
+        self.0.insert(place.folder.path.clone(), Arc::clone(&place.folder));
+        Ok(place)
+    }
+}
