@@ -3,9 +3,13 @@
 use std::collections::HashSet;
 
 use super::{
-    Wanted,
+    Reply, Wanted, Word,
     job::{Job, JobKind},
-    named::{self, similar::similar},
+    named::{
+        self,
+        expanding::{Among, matching},
+        similar::similar,
+    },
     prelude::*,
 };
 use crate::{
@@ -74,24 +78,38 @@ pub(super) async fn get_all(
     answer: &Answer,
 ) -> Result<Done, Failure> {
     let progress = &job.progress;
-    if let ([name], true) = (names.as_slice(), is_one) {
+    let (mut left, mut failed) = (names, Vec::new());
+    if let ([name], true) = (left.as_slice(), is_one) {
         let done = loop {
             let downloading = peer.download(name, options.clone(), progress);
             match answer.reporting(progress, downloading).await {
                 Err(Failure { reason: Reason::AlreadyRunning, .. }) => until_free(peer, name, answer).await,
                 Err(failure) if failure.reason == Reason::NotFound => {
+                    let network = Among::Network(options.ttl_hops, &options.via);
+                    let below =
+                        matching(peer, &Word::Name(name.clone()).pattern(), network, Some(answer)).await;
+                    let is_of_one = options.output.is_some() || options.version.is_some();
+                    let below = below.ok().filter(|below| !below.is_empty() && !is_of_one);
+                    if let Some(below) = below {
+                        break Err(below);
+                    }
                     return Err(match similar(peer, name, options.ttl_hops).await {
                         Some(other) => Failure::missing(format!("{failure}; did you mean {other}?")),
                         None => failure,
                     });
                 }
-                ended => break ended?,
+                ended => break Ok(ended?),
             }
         };
-        answer.row(&DownloadedRow::newest(&done)).await?;
-        return Ok(Done::all());
+        left = match done {
+            Ok(done) => {
+                answer.row(&DownloadedRow::newest(&done)).await?;
+                return Ok(Done::all());
+            }
+            Err(below) => below,
+        };
+        answer.send(Reply::Many).await?;
     }
-    let (mut left, mut failed) = (names, Vec::new());
     while !left.is_empty() {
         let mut running = Vec::new();
         let downloading = async {

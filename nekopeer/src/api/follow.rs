@@ -1,24 +1,31 @@
 //! `follow`: keeps the newest version of names in place, and runs a command on each.
 
-use std::{path::absolute, time::Duration};
+use std::{collections::HashSet, path::absolute, time::Duration};
 
 use anyhow::Context;
 use nekoproto::{IndexerAddr, limits::TTL_DEFAULT};
-use tokio::sync::mpsc;
+use parking_lot::Mutex;
+use tokio::{sync::mpsc, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    LocalPath, Wanted, Word,
+    LocalPath, Reply, Wanted, Word,
     downloading::{prefer, remember},
     job::JobKind,
-    named::{self, id_digits, tickets},
+    named::{
+        self, Pattern,
+        expanding::{Among, matching},
+        id_digits, tickets,
+    },
     pass_events,
     prelude::*,
 };
 use crate::{
     api::views::followed::Followed,
-    follow::{FOLLOWED_MAX, Follower, Hook, KEEP_MAX, PRINTED_WAITING_MAX},
+    follow::{Batch, FOLLOWED_FILES_MAX, FOLLOWED_MAX, Follower, Hook, KEEP_MAX, PRINTED_WAITING_MAX},
+    indexers::via::Via,
     library::events::Event,
+    peer::PeerHandle,
     state::freshness::OnStale,
     storage::{
         catalogue::{Preference, PreferenceChange},
@@ -30,12 +37,14 @@ use crate::{
 /// Time limit of the command of `follow`, in seconds: what is usual, and a day.
 const EXEC_SECS_DEFAULT: u32 = 600;
 const EXEC_SECS_MAX: u32 = 24 * 60 * 60;
+/// Interval between two searches for files that are new in a folder that is followed.
+const SEARCH_EVERY: Duration = Duration::from_secs(10);
 
 /// Keep the newest version of names in place, and keep serving, until Ctrl-C
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 pub struct Follow {
-    /// Their names, or tickets that `share` printed elsewhere; NAME@ID, with 10 to 64 digits of an id, is the file of
-    /// that origin. What nobody shares yet is waited for
+    /// Their names; FOLDER/ or a glob for all that match, also those that are shared later; or tickets that `share` printed
+    /// elsewhere. NAME@ID, with 10 to 64 digits of an id, is the file of that origin. What nobody shares yet is waited for
     #[arg(required = true, value_name = "NAME", value_parser = Word::said)]
     names: Vec<Word>,
     /// Run this by /bin/sh on each new version, with NEKO_NAME, NEKO_VERSION, NEKO_PATH and NEKO_PREVIOUS_VERSION; if
@@ -85,28 +94,35 @@ impl Api for Follow {
     /// Answers with [`Reply::Event`](super::Reply::Event) about the names, until the caller leaves.
     async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
         let peer = &host.peer;
-        let (names, wanted) = self.wanted().map_err(Failure::conflict)?;
+        let (mut names, mut wanted) = self.wanted().map_err(Failure::conflict)?;
         let hook = self.exec.map(|command| Hook {
             command,
             folder: self.folder.0,
             time: Duration::from_secs(self.exec_timeout.into()),
         });
         let said = Preference { bound_secs: self.bound, on_stale: self.when_stale };
-        prefer(peer, &names, PreferenceChange { anew: self.no_preference, said }).await?;
+        let change = PreferenceChange { anew: self.no_preference, said };
         let via = tickets::connect(peer, &wanted, answer).await?;
+        take_folders(peer, &mut names, (&mut wanted, &via)).await?;
+        prefer(peer, &names, change).await?;
         remember(peer, &via).await;
-        let job = host.jobs.begin(JobKind::Follow, &names, String::new(), false);
+        let patterns = std::mem::take(&mut wanted.patterns);
+        let texts: Vec<&str> = patterns.iter().map(|pattern| pattern.text.as_str()).collect();
+        let job = host.jobs.begin(JobKind::Follow, &names, texts.join(" "), false);
         let (events, endless) = (peer.events(), CancellationToken::new());
         let (printed, lines) = mpsc::channel(PRINTED_WAITING_MAX);
         let options = named::options(&wanted, &via, self.force);
         let (reconciler, keep, keep_max) = (Arc::clone(&peer.reconciler), self.keep, self.keep_max);
         let following = Follower { reconciler, hook, printed, keep, keep_max, options };
-        let followed = names.clone();
-        let is_about = |event: &Event| event.name().is_none_or(|about| followed.contains(about));
+        let followed = Mutex::new(names.iter().cloned().collect::<HashSet<_>>());
+        let is_about = |event: &Event| event.name().is_none_or(|about| followed.lock().contains(about));
         let is_wanted = |event: &Event| event.is_worth_showing() && is_about(event);
+        let (batches, later) = mpsc::channel(1);
+        let is_alone = names.len() == 1 && patterns.is_empty();
         let following = async {
             tokio::select! {
-                Err(error) = following.follow(names) => Err(error),
+                Err(error) = following.follow(names, is_alone, later) => Err(error),
+                Err(error) = find_new(peer, (&patterns, wanted.ttl_hops, &via), change, (&followed, batches), answer) => Err(error),
                 () = pass_events(is_wanted, events, Some(lines), answer, &endless) => Ok(()),
             }
         };
@@ -118,10 +134,7 @@ impl Api for Follow {
         if self.names.len() > FOLLOWED_MAX {
             return Err(NoCommand::usage(format!("one command follows at most {FOLLOWED_MAX} names")));
         }
-        let (_, wanted) = self.wanted().map_err(NoCommand::usage)?;
-        if let Some(pattern) = wanted.patterns.first() {
-            return Err(NoCommand::usage(format!("follow takes names, not {}", pattern.text)));
-        }
+        self.wanted().map_err(NoCommand::usage)?;
         let folder = absolute(".").context("the current folder is unknown").map_err(NoCommand::Failed)?;
         Ok(Self { folder: LocalPath(folder), ..self }.into())
     }
@@ -140,5 +153,77 @@ impl Api for Follow {
 
     fn by_ticket(&self) -> Option<(Home, Vec<IndexerAddr>)> {
         self.wanted().ok()?.1.by_ticket()
+    }
+}
+
+/// Takes those of `names` that nobody shares, and that are folders with files, for the folders.
+async fn take_folders(
+    peer: &PeerHandle,
+    names: &mut Vec<FileName>,
+    (wanted, via): (&mut Wanted, &Via),
+) -> Result<(), Failure> {
+    let is_held = |name: &FileName| peer.library.catalogue.get(name).is_some();
+    let mut bare = names.clone();
+    bare.retain(|name| wanted.of(name).is_none() && !is_held(name));
+    for name in bare {
+        let folder = Word::Name(name.clone()).pattern();
+        let network = Among::Network(wanted.ttl_hops, via);
+        let Ok(below) = matching(peer, &folder, network, None).await else { continue };
+        let held = matching(peer, &folder, Among::Here, None).await?;
+        if below.is_empty() && held.is_empty() {
+            continue;
+        }
+        let hits = named::search(peer, std::slice::from_ref(&name), wanted.ttl_hops).await;
+        if hits.is_ok_and(|hits| hits.iter().all(FoundRow::of_none)) {
+            names.retain(|other| *other != name);
+            wanted.patterns.push(folder);
+        }
+    }
+    Ok(())
+}
+
+/// Looks again and again for files that match and are not `followed` yet: those that are held here, and those that are shared.
+async fn find_new(
+    peer: &PeerHandle,
+    (patterns, ttl_hops, via): (&[Pattern], u8, &Via),
+    change: PreferenceChange,
+    (followed, batches): (&Mutex<HashSet<FileName>>, mpsc::Sender<Batch>),
+    answer: &Answer,
+) -> Result<(), Failure> {
+    let catalogue = &peer.library.catalogue;
+    let (mut is_full, mut was_full, mut waits) = (false, false, vec![false; patterns.len()]);
+    if patterns.is_empty() {
+        return Ok(());
+    }
+    loop {
+        for (pattern, waits) in patterns.iter().zip(&mut waits) {
+            let mut new = matching(peer, pattern, Among::Here, None).await?;
+            // Of an indexer that is away an event has told.
+            new.extend(
+                matching(peer, pattern, Among::Network(ttl_hops, via), None).await.unwrap_or_default(),
+            );
+            if new.is_empty() && !std::mem::replace(waits, true) {
+                let text = &pattern.text;
+                answer.send(Reply::Note(format!("nothing matches {text} yet; follow waits for it"))).await?;
+            }
+            new.retain(|name| {
+                let is_own = catalogue.get(name).is_some_and(|held| catalogue.is_own(&held));
+                let mut followed = followed.lock();
+                let has_room = followed.len() < FOLLOWED_FILES_MAX;
+                is_full |= !has_room && !is_own && !followed.contains(name);
+                !is_own && has_room && followed.insert(name.clone())
+            });
+            if is_full && !was_full {
+                let help = "follow each folder in it with a command of its own, or share it as a set";
+                let note = format!("note: {FOLLOWED_FILES_MAX} files are followed, and no more: {help}");
+                answer.send(Reply::Note(note)).await?;
+            }
+            was_full = is_full;
+            if !new.is_empty() {
+                prefer(peer, &new, change).await?;
+                let _ = batches.send((new, pattern.origin.clone())).await; // it has ended
+            }
+        }
+        sleep(SEARCH_EVERY).await;
     }
 }

@@ -219,7 +219,11 @@ impl Api for Get {
 
     fn about(&self) -> About {
         About {
-            shape: if !self.background && self.is_of_many() { Shape::List("files") } else { Shape::Object },
+            shape: match self.is_of_many() {
+                _ if self.background => Shape::Object,
+                true => Shape::List("files"),
+                false => Shape::ObjectOr("files"),
+            },
             stores_files: self.output.is_none(),
             is_bytes: self.is_to_stdout() && !self.is_of_many(),
             ..About::needing(match self.names.iter().all(Word::is_ticket) {

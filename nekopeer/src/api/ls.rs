@@ -3,7 +3,7 @@
 use axum::response::IntoResponse;
 use tokio::sync::Semaphore;
 
-use super::{in_one_line, prelude::*};
+use super::{Word, in_one_line, named::expanding::found_here, prelude::*};
 use crate::{
     api::rest::problem,
     api::views::files::Files,
@@ -26,10 +26,10 @@ static SELECTIONS: Semaphore = Semaphore::const_new(SELECTIONS_MAX);
 /// List what is shared and held here
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 pub struct Ls {
-    /// Only these names, and what is below these folders; `search --here` takes words and globs
+    /// Only these; FOLDER/ or a glob for all that match. `search --here` takes words
     #[serde(default)]
-    #[arg(value_name = "NAME")]
-    pub(crate) names: Vec<FileName>,
+    #[arg(value_name = "NAME", value_parser = Word::said)]
+    pub(crate) names: Vec<Word>,
     /// At most this many; `None`: all
     #[arg(skip)]
     pub(crate) first: Option<u32>,
@@ -40,7 +40,7 @@ pub struct Ls {
 
 impl Api for Ls {
     async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
-        list(&host.peer, false, &self, answer).await
+        list(&host.peer, false, self, answer).await
     }
 
     fn about(&self) -> About {
@@ -56,13 +56,15 @@ impl Api for Ls {
 pub(super) async fn list(
     peer: &PeerHandle,
     asks: bool,
-    Ls { names, first, after }: &Ls,
+    Ls { names, first, after }: Ls,
     answer: &Answer,
 ) -> Result<Done, Failure> {
     let mut left = first.map_or(usize::MAX, |first| first as usize);
-    let mut listing = Listing::new(&peer.library, asks.then_some(&peer.peers), after.as_ref(), left);
-    let is_asked_for = |name: &FileName| {
-        names.is_empty() || names.iter().any(|asked| name.as_path().starts_with(asked.as_path()))
+    let (library, peers) = (&peer.library, asks.then_some(&peer.peers));
+    let names = found_here(peer, names, None, answer).await?;
+    let mut listing = match names.is_empty() {
+        true => Listing::new(library, peers, after.as_ref(), left),
+        false => Listing::of(library, peers, names.clone()),
     };
     let (mut damaged, mut last, mut is_none) = (Vec::new(), None, true);
     while left > 0 {
@@ -74,8 +76,7 @@ pub(super) async fn list(
         let mut rows = Vec::with_capacity(files.len());
         for file in files {
             match file {
-                Ok(file) if is_asked_for(&file.record.name) => rows.push(FileRow::from(&file)),
-                Ok(_) => {}
+                Ok(file) => rows.push(FileRow::from(&file)),
                 Err(error) => damaged.push(in_one_line(&error)),
             }
         }

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use nekoproto::{FileName, VerifiedRecord};
 
 use super::{
-    Answer, Done, Failure, Outcome, PublishedFields, PublishedRow, Reply, SkippedFields, Ticketed, job::Job,
-    named::tickets::Tickets, rows::UnpublishedRow,
+    Answer, Done, Failure, Outcome, PublishedFields, PublishedRow, Reply, SkippedFields, Ticketed,
+    job::Job,
+    named::{ALL, tickets::Tickets},
+    rows::UnpublishedRow,
 };
 use crate::{
     peer::PeerHandle,
@@ -36,6 +38,8 @@ pub(super) async fn publish(
 ) -> Result<Done, Failure> {
     peer.indexers_tried().await; // so that files are registered before they are reported as published
     let (tickets, names_skipped) = (Tickets::of(peer).await, options.names_skipped);
+    let root = peer.library.share.root();
+    let is_all = paths.iter().any(|path| path.canonicalize().is_ok_and(|path| path == *root));
     let publishing = async {
         let mut publishing = peer.publisher.publishing(paths, options, &job.progress);
         let (mut fields, mut is_any, mut folder) = (PublishedFields::default(), false, Common::default());
@@ -51,7 +55,8 @@ pub(super) async fn publish(
             }
             fields.add(outcome);
         }
-        fields.ticket = folder.name().and_then(|folder| tickets.of_folder(&folder, peer.node()));
+        let folder = folder.name(is_all).and_then(|folder| FileName::new(folder).ok());
+        fields.ticket = folder.and_then(|folder| tickets.of_folder(&folder, peer.node()));
         let is_any = is_any || !fields.copies.is_empty() || !fields.withdrawn.is_empty();
         let outcome = match (fields.failed.is_empty(), is_any) {
             (true, false) if fields.skipped.has_unasked() => Outcome::NotFound,
@@ -85,9 +90,10 @@ impl Common {
         }
     }
 
-    /// Its name; `None` if there is none, or only one name.
-    fn name(&self) -> Option<FileName> {
-        (self.names > 1).then(|| FileName::new(self.folder.trim_end_matches('/')).ok()).flatten()
+    /// Its name, or what stands for all if the share folder itself `is_all` shared; `None` if there is none, or only one name.
+    fn name(&self, is_all: bool) -> Option<&str> {
+        let name = if self.folder.is_empty() && is_all { ALL } else { self.folder.trim_end_matches('/') };
+        (self.names > 1 && !name.is_empty()).then_some(name)
     }
 }
 
@@ -156,7 +162,7 @@ mod tests {
         let common = |names: &[&str]| {
             let mut common = Common::default();
             names.iter().for_each(|name| common.add(&FileName::new(name).unwrap()));
-            common.name().map(|name| name.to_string())
+            common.name(false).map(str::to_owned)
         };
         assert_eq!(common(&["odd/in/a", "odd/in/b", "odd/c"]).as_deref(), Some("odd"));
         assert_eq!(common(&["a/odd/b", "a/oddity/c"]).as_deref(), Some("a"));

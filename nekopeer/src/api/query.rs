@@ -2,19 +2,31 @@
 
 use nekoproto::limits::TTL_DEFAULT;
 
-use super::{named, prelude::*};
-use crate::{api::rest::framed, api::views::hits::Hits, util::json};
+use super::{
+    Reply, Word,
+    named::{
+        self,
+        expanding::{Among, found_there, matching},
+    },
+    prelude::*,
+};
+use crate::{
+    api::rest::{described, framed},
+    api::views::hits::Hits,
+    indexers::via::Via,
+    util::json,
+};
 
 /// Ask the network who has an exact name
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoParams, clap::Args)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct Query {
-    /// What to look for
-    #[arg(required = true, value_name = "NAME")]
-    #[param(value_type = Vec<Name>)]
+    /// What to look for; FOLDER/ or a glob for all that match
+    #[arg(required = true, value_name = "NAME", value_parser = Word::said)]
+    #[param(value_type = Vec<described::Wanted>)]
     #[serde(rename = "name")]
-    pub(crate) names: Vec<FileName>,
+    pub(crate) names: Vec<Word>,
     /// Hops the query may travel beyond the own indexer
     #[arg(long, value_name = "N", default_value_t = TTL_DEFAULT, value_parser = said::ttl())]
     #[param(minimum = 0, maximum = 16)]
@@ -24,9 +36,29 @@ pub struct Query {
 
 impl Api for Query {
     async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
-        let answers = named::search(&host.peer, &self.names, Some(self.ttl)).await?;
-        let found: Vec<_> = self.names.into_iter().zip(answers).collect();
+        let (peer, via) = (&host.peer, Via::default());
+        let network = Among::Network(self.ttl, &via);
+        let mut names = Vec::new();
+        for word in &self.names {
+            match word.name() {
+                Some(name) => names.push(name.clone()),
+                None => names.extend(found_there(peer, &word.pattern(), network, answer).await?),
+            }
+        }
+        let answers = named::search(peer, &names, self.ttl).await?;
+        let mut found: Vec<_> = names.into_iter().zip(answers).collect();
         let is_missing = |(_, found): &(FileName, _)| FoundRow::of_none(found);
+        // A folder may have been named without its slash.
+        for at in (0..found.len()).rev().filter(|at| is_missing(&found[*at])).collect::<Vec<_>>() {
+            let below = matching(peer, &Word::Name(found[at].0.clone()).pattern(), network, None).await?;
+            let answers = named::search(peer, &below, self.ttl).await?;
+            if !below.is_empty() {
+                found.splice(at..=at, below.into_iter().zip(answers));
+            }
+        }
+        if found.len() > 1 {
+            answer.send(Reply::Many).await?;
+        }
         let outcome = if found.iter().any(is_missing) { Outcome::NotFound } else { Outcome::All };
         answer.rows_of(&found, |(name, found)| FoundRow::of(name, found)).await?;
         Ok(Done { outcome, ..Done::all() })
@@ -34,7 +66,10 @@ impl Api for Query {
 
     fn about(&self) -> About {
         About {
-            shape: if self.names.len() == 1 { Shape::Object } else { Shape::List("answers") },
+            shape: match self.names.as_slice() {
+                [word] if word.name().is_some() => Shape::ObjectOr("answers"),
+                _ => Shape::List("answers"),
+            },
             ..About::needing(Need::Indexer)
         }
     }
@@ -44,7 +79,7 @@ impl Api for Query {
     }
 
     fn names(&self) -> Vec<&FileName> {
-        self.names.iter().collect()
+        self.names.iter().filter_map(Word::name).collect()
     }
 }
 

@@ -1,11 +1,12 @@
 //! `status`: asks the origins of copies, then lists what is here; of names all that is known.
 
 use super::{
-    Ls, Reply, in_one_line,
+    Ls, Reply, Word, in_one_line,
     ls::{CatalogueJson, LIMIT_DEFAULT, first, list, listed},
+    named::expanding::found_here,
     prelude::*,
 };
-use crate::{api::views::files::Files, listing::Listing, peer::PeerHandle};
+use crate::{api::rest::described, api::views::files::Files, listing::Listing, peer::PeerHandle};
 
 /// List what is held here after asking the origins whether it is still the newest; with names, all that is known
 /// of these: who reads them and who is behind, which earlier versions are kept
@@ -13,11 +14,11 @@ use crate::{api::views::files::Files, listing::Listing, peer::PeerHandle};
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct Status {
-    /// Only these
-    #[arg(value_name = "NAME")]
-    #[param(value_type = Vec<Name>, required = false)]
+    /// Only these; FOLDER/ or a glob for all here that match
+    #[arg(value_name = "NAME", value_parser = Word::said)]
+    #[param(value_type = Vec<described::Wanted>, required = false)]
     #[serde(default, rename = "name")]
-    names: Vec<FileName>,
+    names: Vec<Word>,
     /// At most this many
     #[arg(skip)]
     #[param(minimum = 1, maximum = 10000)]
@@ -34,8 +35,11 @@ impl Api for Status {
         let Self { names, first, after } = self;
         tell_unreached(&host.peer, answer).await?;
         match names.is_empty() {
-            true => list(&host.peer, true, &Ls { first, after, ..Ls::default() }, answer).await,
-            false => list_of(&host.peer, names, answer).await,
+            true => list(&host.peer, true, Ls { first, after, ..Ls::default() }, answer).await,
+            false => {
+                let names = found_here(&host.peer, names, None, answer).await?;
+                list_of(&host.peer, names, answer).await
+            }
         }
     }
 
@@ -48,7 +52,7 @@ impl Api for Status {
     }
 
     fn names(&self) -> Vec<&FileName> {
-        self.names.iter().collect()
+        self.names.iter().filter_map(Word::name).collect()
     }
 }
 

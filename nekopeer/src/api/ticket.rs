@@ -1,21 +1,30 @@
 //! `ticket`: makes tickets of what is shared or held here.
 
-use super::{named::tickets::Tickets, prelude::*};
+use std::collections::BTreeSet;
+
+use nekoproto::NodeId;
+
+use super::{
+    Word,
+    named::{expanding::found_here, tickets::Tickets},
+    prelude::*,
+};
 use crate::{
+    api::rest::described,
     api::views::published::command_of,
     util::qr::{QrFormat, draw},
 };
 
-/// Print tickets of files that are shared or held here: what to type elsewhere to get them
+/// Print tickets of files and folders that are shared or held here: what to type elsewhere to get them
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoParams, clap::Args)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct Ticket {
-    /// Their names
-    #[arg(required = true, value_name = "NAME")]
-    #[param(value_type = Vec<Name>)]
+    /// Their names; FOLDER/ for one ticket of all below it, or a glob
+    #[arg(required = true, value_name = "NAME", value_parser = Word::said)]
+    #[param(value_type = Vec<described::Wanted>)]
     #[serde(rename = "name")]
-    names: Vec<FileName>,
+    names: Vec<Word>,
     /// Draw each as a QR code too
     #[arg(long)]
     #[param(ignore)]
@@ -38,13 +47,31 @@ impl Api for Ticket {
         peer.indexers_tried().await;
         let tickets = Tickets::of(peer).await;
         let (mut is_any, mut failed) = (false, Vec::new());
-        for name in self.names {
-            let outcome = match peer.library.catalogue.get(&name).map(|held| held.record.clone()) {
-                None => Err(Failure::missing(format!("{name} is neither shared nor held here"))),
-                Some(held) => tickets.ticket(&name, held.origin, held.version).ok_or_else(|| {
-                    Failure::new(format!("{name}: no indexer is connected that a ticket could name"))
-                }),
+        let mut asked = Vec::with_capacity(self.names.len());
+        for word in self.names {
+            let folder = word.folder();
+            let names = found_here(peer, vec![word], None, answer).await?;
+            match folder.filter(|folder| !names.contains(folder)) {
+                Some(folder) => {
+                    // Of each origin that has files there.
+                    let origin = |name| Some(peer.library.catalogue.get(name)?.record.origin);
+                    let origins: BTreeSet<NodeId> = names.iter().filter_map(origin).collect();
+                    asked.extend(origins.into_iter().map(|origin| (folder.clone(), Some(origin))));
+                }
+                None => asked.extend(names.into_iter().map(|name| (name, None))),
+            }
+        }
+        for (name, of_folder) in asked {
+            let held = peer.library.catalogue.get(&name);
+            let ticket = match (of_folder, held.as_ref().map(|held| &held.record)) {
+                (Some(origin), _) => tickets.of_folder(&name, origin),
+                (None, Some(held)) => tickets.ticket(&name, held.origin, held.version),
+                (None, None) => None,
             };
+            let outcome = ticket.ok_or_else(|| match of_folder.is_none() && held.is_none() {
+                true => Failure::missing(format!("{name} is neither shared nor held here")),
+                false => Failure::new(format!("{name}: no indexer is connected that a ticket could name")),
+            });
             match outcome {
                 Ok(ticket) => {
                     is_any = true;
@@ -76,7 +103,7 @@ impl Api for Ticket {
     }
 
     fn names(&self) -> Vec<&FileName> {
-        self.names.iter().collect()
+        self.names.iter().filter_map(Word::name).collect()
     }
 }
 

@@ -1,24 +1,25 @@
 //! `unshare`: shares names no longer.
 
-use super::prelude::*;
-use crate::{publish::WITHDRAWN_AT_ONCE, storage::catalogue::Withdrawal};
+use super::{Word, named::expanding::found_here, prelude::*};
+use crate::{api::rest::described, publish::WITHDRAWN_AT_ONCE, storage::catalogue::Withdrawal};
 
 /// Share files no longer; they stay on disk, and are not shared again with their folder until they are named
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoParams, clap::Args)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct Unshare {
-    /// Their names
-    #[arg(required = true, value_name = "NAME")]
-    #[param(value_type = Vec<Name>)]
+    /// Their names; FOLDER/ or a glob for all here that match
+    #[arg(required = true, value_name = "NAME", value_parser = Word::said)]
+    #[param(value_type = Vec<described::Wanted>)]
     #[serde(rename = "name")]
-    pub(crate) names: Vec<FileName>,
+    pub(crate) names: Vec<Word>,
 }
 
 impl Api for Unshare {
     async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
+        let all = found_here(&host.peer, self.names, None, answer).await?;
         let (mut is_any, mut failed) = (false, Vec::new());
-        for names in self.names.chunks(WITHDRAWN_AT_ONCE) {
+        for names in all.chunks(WITHDRAWN_AT_ONCE) {
             let mut withdrawn = Vec::with_capacity(names.len());
             for (name, outcome) in host.peer.publisher.deregister(names.to_vec(), Withdrawal::Named).await? {
                 match outcome {
@@ -41,7 +42,7 @@ impl Api for Unshare {
     }
 
     fn names(&self) -> Vec<&FileName> {
-        self.names.iter().collect()
+        self.names.iter().filter_map(Word::name).collect()
     }
 }
 

@@ -2,11 +2,19 @@
 
 use std::time::Duration;
 
-use nekoproto::{Freshness, Version};
+use nekoproto::{Freshness, Version, limits::TTL_DEFAULT};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{named, prelude::*};
+use super::{
+    Reply, Word,
+    named::{
+        self,
+        expanding::{Among, found_here},
+    },
+    prelude::*,
+};
 use crate::{
+    indexers::via::Via,
     library::{
         Library,
         events::{Event, until_event},
@@ -25,16 +33,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Peers that a message names.
 const NAMED_MAX: usize = 4;
 
-/// Wait until the newest version of a name is here, or at all that read it
+/// Wait until the newest versions of names are here, or at all that read them
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
 pub struct Wait {
-    /// The name
-    #[arg(value_name = "NAME")]
-    name: FileName,
+    /// The names; FOLDER/ or a glob for all that match, here and in the network
+    #[arg(required = true, value_name = "NAME", value_parser = Word::said)]
+    names: Vec<Word>,
     /// This version or a later one, instead of the newest
     #[arg(long, value_name = "N", value_parser = named::version)]
     version: Option<Version>,
-    /// Where the name is shared: until all peers that served or followed a copy in the last days have
+    /// Where the names are shared: until all peers that served or followed a copy in the last days have
     /// the version. Exit code 1 if they do not in time
     #[arg(long)]
     all: bool,
@@ -52,13 +60,32 @@ struct ReachedRow {
 
 impl Api for Wait {
     async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
-        let version = wait(&host.peer, &self).await?.get();
-        answer.row(&ReachedRow { name: self.name, version }).await?;
+        let peer = &host.peer;
+        let via = Via::default();
+        let network = (!self.all).then_some(Among::Network(TTL_DEFAULT, &via));
+        let mut names = found_here(peer, self.names.clone(), network, answer).await?;
+        let is_own = |name: &FileName| {
+            peer.library.catalogue.get(name).is_some_and(|held| peer.library.catalogue.is_own(&held))
+        };
+        if names.len() > 1 {
+            answer.send(Reply::Many).await?;
+            names.retain(|name| {
+                !self.all || is_own(name) || self.names.iter().any(|word| word.name() == Some(name))
+            });
+        }
+        let within = self.timeout.map(|secs| Duration::from_secs(secs.into()));
+        let until = within.map(|within| Instant::now() + within);
+        for name in names {
+            let version = wait(peer, &name, &self, until).await?.get();
+            answer.row(&ReachedRow { name, version }).await?;
+        }
         Ok(Done::all())
     }
 
     fn about(&self) -> About {
-        About::needing(Need::Peers)
+        let is_one = matches!(self.names.as_slice(), [word] if word.name().is_some());
+        let shape = if is_one { Shape::ObjectOr("files") } else { Shape::List("files") };
+        About { shape, ..About::needing(Need::Peers) }
     }
 
     fn view(&self) -> Box<dyn View> {
@@ -68,27 +95,30 @@ impl Api for Wait {
     }
 
     fn names(&self) -> Vec<&FileName> {
-        vec![&self.name]
+        self.names.iter().filter_map(Word::name).collect()
     }
 }
 
-/// Waits until what is `wanted` is there; returns its version.
-async fn wait(peer: &PeerHandle, wanted: &Wait) -> Result<Version, Failure> {
-    let within = wanted.timeout.map(|secs| Duration::from_secs(secs.into()));
-    let until = within.map(|within| Instant::now() + within);
+/// Waits until what is `wanted` of `name` is there; returns its version.
+async fn wait(
+    peer: &PeerHandle,
+    name: &FileName,
+    wanted: &Wait,
+    until: Option<Instant>,
+) -> Result<Version, Failure> {
     let (mut events, peers) = (peer.events(), peer.peers.keeping());
     loop {
-        let (kind, why) = match look(peer, &peers, wanted).await? {
+        let (kind, why) = match look(peer, &peers, name, wanted).await? {
             Ok(version) => return Ok(version),
             Err(why) => why,
         };
         let now = Instant::now();
         if until.is_some_and(|until| now >= until) {
-            let secs = within.unwrap_or_default().as_secs();
+            let secs = wanted.timeout.unwrap_or_default();
             return Err(Failure::with(kind, format!("after {secs} s {why}")));
         }
         let pause = until.map_or(LOOK_EVERY, |until| LOOK_EVERY.min(until - now));
-        let is_news = |event: &Event| event.name() == Some(&wanted.name);
+        let is_news = |event: &Event| event.name() == Some(name);
         if peer.library.is_serving {
             drop(timeout(pause, until_event(&mut events, is_news)).await);
         } else {
@@ -101,10 +131,10 @@ async fn wait(peer: &PeerHandle, wanted: &Wait) -> Result<Version, Failure> {
 async fn look(
     peer: &PeerHandle,
     peers: &Arc<Peers>,
+    name: &FileName,
     wanted: &Wait,
 ) -> Result<Result<Version, (FailureKind, String)>, Failure> {
     let failed = |why| Ok(Err((FailureKind::Failed, why)));
-    let name = &wanted.name;
     let asked = wanted.version.is_none().then_some(peers);
     let mut listing = Listing::of(&peer.library, asked, vec![name.clone()]);
     let found = listing.next().await?.unwrap_or_default();

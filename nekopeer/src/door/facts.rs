@@ -15,7 +15,7 @@ fn mark(secret: &NetworkSecret, node: &NodeId) -> [u8; 16] {
     secret.mark(node.as_bytes())
 }
 
-pub(crate) const DOOR_VERSION: u32 = 16;
+pub(crate) const DOOR_VERSION: u32 = 17;
 
 /// What a running peer is, and was told at its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

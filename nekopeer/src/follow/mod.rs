@@ -8,25 +8,27 @@
 mod hook;
 mod output;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{collections::HashMap, convert::Infallible, future::pending, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{FileName, NodeId, VerifiedRecord, Version, transport::Backoff};
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::{Notify, broadcast::error::RecvError, mpsc},
+    time::timeout,
+};
 
 pub(crate) use self::{hook::Hook, output::PRINTED_WAITING_MAX};
 use crate::{
     download::{DownloadOptions, own},
     failure::{Failure, Reason},
-    library::{
-        Library,
-        events::{Event, until_event},
-    },
+    library::{Library, events::Event},
     storage::catalogue::Entry,
     watch::{Reconciler, is_up_to_date},
 };
 
 pub(crate) const FOLLOWED_MAX: usize = 64;
+/// Files that one command follows, with those of folders and globs.
+pub(crate) const FOLLOWED_FILES_MAX: usize = 10_000;
 pub(crate) const KEEP_MAX: u32 = 1000;
 /// Interval between two looks at a name of which no news comes.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
@@ -46,6 +48,9 @@ pub(crate) struct Follower {
     pub(crate) options: DownloadOptions,
 }
 
+/// Names that are followed from now on, and the first digits of their origin's id if one is meant.
+pub(crate) type Batch = (Vec<FileName>, Option<String>);
+
 struct FollowState {
     /// Whose file was last in its place: another's does not take it, even if that is gone.
     origin: Option<NodeId>,
@@ -64,14 +69,50 @@ impl FollowState {
 }
 
 impl Follower {
-    /// Follows all of `names` until the peer stops, each by itself: what needs the user is told, and tried again. Of one
-    /// name alone it ends this before the first version, while the user is there.
+    /// Follows all of `names`, and those that come `later`, until the peer stops, each by itself: what needs the user is told,
+    /// and tried again. Of a name that `is_alone` it ends this before the first version, while the user is there.
     ///
     /// # Cancel safety
     /// Safe: a running command is killed, and is run again by the next follower.
-    pub(crate) async fn follow(&self, names: Vec<FileName>) -> Result<Infallible, Failure> {
+    pub(crate) async fn follow(
+        &self,
+        names: Vec<FileName>,
+        is_alone: bool,
+        mut later: mpsc::Receiver<Batch>,
+    ) -> Result<Infallible, Failure> {
+        let (mut following, mut news) = (FuturesUnordered::new(), self.reconciler.library.events());
+        let (mut batch, mut wakers) = (Some((names, None)), HashMap::<FileName, Arc<Notify>>::new());
+        loop {
+            if let Some((names, origin)) = batch.take() {
+                self.keep_versions(names.clone()).await?;
+                for name in names {
+                    let wake = Arc::<Notify>::default();
+                    wakers.insert(name.clone(), Arc::clone(&wake));
+                    following.push(self.follow_one(name, origin.clone(), is_alone, wake));
+                }
+            }
+            batch = tokio::select! {
+                Some(ended) = following.next() => return ended,
+                Some(more) = later.recv() => Some(more),
+                event = news.recv() => {
+                    match event {
+                        Ok(event) if event.replaces_version() => {
+                            event.name().and_then(|name| wakers.get(name)).into_iter().for_each(|wake| wake.notify_one());
+                        }
+                        Ok(_) => {}
+                        Err(RecvError::Lagged(_)) => wakers.values().for_each(|wake| wake.notify_one()),
+                        Err(RecvError::Closed) => pending().await, // the peer has ended
+                    }
+                    None
+                }
+            };
+        }
+    }
+
+    /// Has as many versions of `names` kept from now on as was said.
+    async fn keep_versions(&self, noted: Vec<FileName>) -> Result<(), Failure> {
         let least = u32::from(self.hook.is_some()); // the version before is put back if the command fails
-        let (keep, keep_max, noted) = (self.keep, self.keep_max, names.clone());
+        let (keep, keep_max) = (self.keep, self.keep_max);
         let note = move |library: &Arc<Library>| {
             library.catalogue.change_readers(&noted, |reader| {
                 if let Some(keep) = keep {
@@ -81,17 +122,17 @@ impl Follower {
             })?;
             noted.iter().try_for_each(|name| library.catalogue.trim_kept(name))
         };
-        self.reconciler.library.blocking(note).await?;
-        let mut following: FuturesUnordered<_> =
-            names.iter().map(|name| self.follow_one(name, names.len() == 1)).collect();
-        match following.next().await {
-            Some(ended) => ended,
-            None => std::future::pending().await,
-        }
+        self.reconciler.library.blocking(note).await
     }
 
-    async fn follow_one(&self, name: &FileName, is_alone: bool) -> Result<Infallible, Failure> {
-        let mut news = self.reconciler.library.events();
+    async fn follow_one(
+        &self,
+        name: FileName,
+        origin: Option<String>,
+        is_alone: bool,
+        wake: Arc<Notify>,
+    ) -> Result<Infallible, Failure> {
+        let name = &name;
         let mut retry = Backoff::new(RETRY_MIN, RETRY_MAX);
         let accepted = match &self.hook {
             Some(hook) => self.reconciler.library.catalogue.reader(name)?.accepted_by(hook.id()),
@@ -100,7 +141,7 @@ impl Follower {
         let mut seen = FollowState { origin: None, told: None, refused: None, why: None, accepted };
         let (mut is_begun, mut told) = (!is_alone, None);
         loop {
-            let pause = match self.step(name, &mut seen, is_begun).await {
+            let pause = match self.step(name, origin.as_ref(), &mut seen, is_begun).await {
                 Ok(false) => continue,
                 Ok(true) => {
                     retry.reset();
@@ -124,13 +165,18 @@ impl Follower {
                     if error.may_pass { retry.pause(rand::random()) } else { LOOK_EVERY }
                 }
             };
-            let is_news = |event: &Event| event.replaces_version() && event.name() == Some(name);
-            drop(timeout(pause, until_event(&mut news, is_news)).await);
+            drop(timeout(pause, wake.notified()).await);
         }
     }
 
     /// Waits for the newest version to be in its place, or runs the command on what is there. Whether nothing is left to do.
-    async fn step(&self, name: &FileName, seen: &mut FollowState, is_begun: bool) -> Result<bool, Failure> {
+    async fn step(
+        &self,
+        name: &FileName,
+        origin: Option<&String>,
+        seen: &mut FollowState,
+        is_begun: bool,
+    ) -> Result<bool, Failure> {
         let (catalogue, library) = (&self.reconciler.library.catalogue, &self.reconciler.library);
         let held = catalogue.entry(name)?;
         if held.as_ref().is_some_and(|held| catalogue.is_own(held)) {
@@ -157,7 +203,10 @@ impl Follower {
         };
         let Some(held) = library.blocking(look).await? else {
             let mut options = DownloadOptions { unattended: true, ..self.options.clone() };
-            options.origin = options.origin.or_else(|| seen.origin.map(|origin| origin.to_string()));
+            options.origin = options
+                .origin
+                .or_else(|| origin.cloned())
+                .or_else(|| seen.origin.map(|origin| origin.to_string()));
             return self.reconciler.bring(name, options, is_begun).await.map(|()| false);
         };
         let is_new = seen.accepted != Some((held.record.origin, held.record.version));
@@ -243,7 +292,8 @@ mod tests {
         let (keep, keep_max, options) = (None, None, DownloadOptions::default());
         let follower = Follower { reconciler, hook: None, printed, keep, keep_max, options };
         let names = (0..FOLLOWED_MAX).map(|n| FileName::new(&format!("f{n}")).unwrap()).collect();
-        let (mut following, mut tried) = (pin!(follower.follow(names)), HashSet::new());
+        let (mut following, mut tried) =
+            (pin!(follower.follow(names, false, mpsc::channel(1).1)), HashSet::new());
         while tried.len() < 12 {
             tokio::select! {
                 biased;

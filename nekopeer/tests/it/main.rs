@@ -31,6 +31,7 @@ mod program;
 mod program_commands;
 mod program_damage;
 mod program_failures;
+mod program_folders;
 mod program_follow;
 mod program_kills;
 mod program_modes;

@@ -316,8 +316,7 @@ fn folder_and_glob_bring_all_that_match_and_a_name_that_looks_like_a_glob_is_one
     fs::create_dir(reader.path("out")).unwrap();
     assert_eq!(got(&reader, &["odd/f2*", "-o", "out"]).len(), 11);
     assert_eq!(reader.read("out/f29"), b"29");
-    reader.run(&["get", "even/"]).failed_with(1, &["nothing matches even/"]);
-    reader.run(&["follow", "odd/"]).failed_with(2, &["follow takes names"]);
+    reader.run(&["get", "even/"]).failed_with(1, &["nothing is below even/"]);
 }
 
 #[test]

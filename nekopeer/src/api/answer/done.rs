@@ -40,6 +40,8 @@ impl Done {
 pub(crate) enum Shape {
     /// The only row is the answer.
     Object,
+    /// The same, unless [`Reply::Many`](super::Reply::Many) comes first: then a list under this key.
+    ObjectOr(&'static str),
     /// An object with the rows under this key, and the fields of [`Done`].
     List(&'static str),
     /// Each row is an object of its own, on its line.
@@ -58,12 +60,19 @@ impl Framed {
         Self { shape, is_begun: false }
     }
 
+    /// The answer is a list, though one row was asked for.
+    pub(crate) const fn be_many(&mut self) {
+        if let Shape::ObjectOr(key) = self.shape {
+            self.shape = Shape::List(key);
+        }
+    }
+
     /// The text of further rows.
     pub(crate) fn rows(&mut self, rows: &[Row]) -> String {
         let mut text = String::new();
         for row in rows {
             match self.shape {
-                Shape::Object | Shape::Lines => text.push_str(row.text()),
+                Shape::Object | Shape::ObjectOr(_) | Shape::Lines => text.push_str(row.text()),
                 Shape::List(_) if self.is_begun => text.extend([",", row.text()]),
                 Shape::List(key) => text.extend(["{\"", key, "\":[", row.text()]),
             }

@@ -28,6 +28,8 @@ pub(crate) enum Reply {
     /// How far each of the files is that are in work at the moment, at most [`PARTS_MAX`] of them. Sent as
     /// [`Reply::Progress`] is.
     Parts(Vec<(FileName, Snapshot)>),
+    /// The only name is a folder's: the rows that follow are of its files.
+    Many,
 }
 
 /// Files of one report.

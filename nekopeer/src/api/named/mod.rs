@@ -15,6 +15,7 @@ use std::{num::NonZeroU64, sync::Arc};
 
 use nekoproto::{FileName, IdDigits, Version};
 
+pub(in crate::api) use self::wanted::{ALL, Pattern};
 pub(crate) use self::{path::LocalPath, wanted::Wanted, word::Word};
 use crate::{
     download::DownloadOptions,
@@ -53,17 +54,14 @@ pub(in crate::api) fn split(whole: &FileName) -> (FileName, Option<String>) {
     of_origin().unwrap_or_else(|| (whole.clone(), None))
 }
 
-/// The answer to each of `names`, from the own indexers or those within `ttl_hops`: of `NAME@ID` the hits of that origin.
+/// The answer to each of `names`, from indexers within `ttl_hops`: of `NAME@ID` the hits of that origin.
 pub(super) async fn search(
     peer: &PeerHandle,
     names: &[FileName],
-    ttl_hops: Option<u8>,
+    ttl_hops: u8,
 ) -> Result<Vec<Answer>, SearchError> {
     let (names, origins): (Vec<FileName>, Vec<Option<String>>) = names.iter().map(split).unzip();
-    let mut answers = match ttl_hops {
-        Some(ttl_hops) => peer.query_all(&names, ttl_hops).await?,
-        None => peer.search_all(&names).await?,
-    };
+    let mut answers = peer.query_all(&names, ttl_hops).await?;
     for (answer, origin) in answers.iter_mut().zip(origins) {
         let Some(digits) = origin else { continue };
         answer.candidates.retain(|found| found.record.origin.to_string().starts_with(&digits));

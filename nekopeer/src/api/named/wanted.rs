@@ -7,6 +7,9 @@ use nekoproto::{FileName, IndexerAddr, Ticket, Version};
 use super::{Word, split};
 use crate::{indexers::via::VIA_MAX, storage::remembered::Home};
 
+/// What a ticket without a version names if it is for all files of its origin, as a glob that matches each name.
+pub(in crate::api) const ALL: &str = "**";
+
 /// Which of several files under one name, how far it is looked for, and by whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
@@ -41,6 +44,15 @@ pub(crate) struct Named {
     /// The first digits of the origin's id.
     pub(crate) origin: String,
     pub(crate) version: Option<Version>,
+}
+
+impl Pattern {
+    /// All files that a ticket without a version is for.
+    pub(super) fn of_ticket(ticket: &Ticket) -> Self {
+        let name = ticket.name.as_str();
+        let text = if name == ALL { ALL.to_owned() } else { format!("{name}/") };
+        Self { text, origin: Some(ticket.origin.to_string()) }
+    }
 }
 
 impl Wanted {
@@ -94,12 +106,11 @@ impl Wanted {
                 self.via.push(*indexer);
             }
         }
-        let origin = ticket.origin.to_string();
         if ticket.version.is_none() {
-            self.patterns.push(Pattern { text: format!("{}/", ticket.name), origin: Some(origin) });
+            self.patterns.push(Pattern::of_ticket(ticket));
             return Ok(());
         }
-        let named = Named { origin, version: ticket.version };
+        let named = Named { origin: ticket.origin.to_string(), version: ticket.version };
         self.choose(ticket.name.clone(), named)
     }
 

@@ -5,6 +5,8 @@ use std::str::FromStr;
 use nekoproto::{FileName, NameError, TICKET_PREFIX, Term, Ticket, TicketError};
 use serde::{Deserialize, Serialize};
 
+use super::wanted::Pattern;
+
 /// A name, which may end with `@ID`; a folder (`NAME/`) or glob; or a ticket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -65,6 +67,26 @@ impl Word {
             Self::Ticket(ticket) => ticket.version.map(|_| &ticket.name),
             Self::Pattern(_) | Self::Wrong(_) => None,
         }
+    }
+
+    /// The folder that it may be.
+    pub(in crate::api) fn folder(&self) -> Option<FileName> {
+        FileName::new(self.pattern().text.strip_suffix('/')?).ok()
+    }
+
+    /// The names that it stands for, if none is just its own: those below the folder of that name, or that match.
+    pub(in crate::api) fn pattern(&self) -> Pattern {
+        match self {
+            Self::Ticket(ticket) => Pattern::of_ticket(ticket),
+            Self::Name(folder) => Pattern { text: format!("{folder}/"), origin: None },
+            Self::Pattern(text) | Self::Wrong(text) => Pattern { text: text.clone(), origin: None },
+        }
+    }
+}
+
+impl From<FileName> for Word {
+    fn from(name: FileName) -> Self {
+        Self::Name(name)
     }
 }
 

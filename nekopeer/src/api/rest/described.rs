@@ -25,14 +25,15 @@ use utoipa::{
 #[expect(dead_code, reason = "it is only described")]
 pub(crate) struct Name(String);
 
-/// A name, which may end with `@ID` (the first 10 to 64 digits of an origin's id), or a ticket (`neko:...`).
+/// A name, which may end with `@ID` (the first 10 to 64 digits of an origin's id), a folder (`FOLDER/`), a glob, or a ticket
+/// (`neko:...`).
 #[derive(ToSchema)]
 #[schema(
     value_type = String,
     min_length = 1,
     max_length = 4096,
     example = "models/a.bin",
-    pattern = r"^(?!\.\.?(/|$))(?!\.[nN][eE][kK][oO])[^/\\\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb]+(/(?!\.\.?(/|$))(?!\.[nN][eE][kK][oO])[^/\\\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb]+)*$"
+    pattern = r"^(?!\.\.?(/|$))(?!\.[nN][eE][kK][oO])[^/\\\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb]+(/(?!\.\.?(/|$))(?!\.[nN][eE][kK][oO])[^/\\\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb]+)*/?$"
 )]
 #[expect(dead_code, reason = "it is only described")]
 pub(crate) struct Wanted(String);

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::{Failed, View, parsed};
+use super::{Failed, View, parsed, tell_failed};
 use crate::{
     api::{Done, DownloadedRow, Row, Wanted, rows::VersionRow},
     terminal::{Output, units::size},
@@ -38,6 +38,11 @@ impl View for One {
             notes(&done).for_each(|why| output.note(&format!("note: {why}")));
             tell_older(&self.wanted, &done, output);
         }
+        Ok(())
+    }
+
+    fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
+        tell_failed(done, output); // of a folder named without its slash
         Ok(())
     }
 }

@@ -1,0 +1,106 @@
+//! `FOLDER/`, globs and folders without their slash, in the commands that take names.
+
+use nekoproto::Ticket;
+
+use crate::program::*;
+
+/// What the rows of an answer with a list say under `key`, or they themselves.
+fn listed(home: &Home, words: &[&str], key: &str) -> Vec<String> {
+    let answer = home.done(&[words, &["--json"]].concat()).json();
+    let rows = ["files", "answers", "tickets", "unshared"].iter().find_map(|list| answer[list].as_array());
+    let rows = rows.unwrap_or_else(|| panic!("{words:?}: {answer}"));
+    let text = |row: &Value| row.get(key).unwrap_or(row).as_str().map(str::to_owned);
+    rows.iter().filter_map(text).collect()
+}
+
+const BELOW: [&str; 2] = ["odd/a", "odd/in/b"];
+
+#[test]
+fn each_command_takes_folders_globs_and_folders_without_their_slash() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write_all([("odd/a", "1"), ("odd/in/b", "2"), ("odder", "3"), ("song [live].mp3", "4")]);
+    let mut sharing = origin.share(&["odd", "odder", "song [live].mp3"]);
+    for word in ["odd/", "odd", "odd/**"] {
+        assert_eq!(listed(&reader, &["query", word], "name"), BELOW, "query {word}");
+        for verb in ["ls", "status"] {
+            assert_eq!(listed(&origin, &[verb, word], "name"), BELOW, "{verb} {word}");
+        }
+        let tickets = listed(&origin, &["ticket", word], "ticket");
+        let tickets: Vec<Ticket> = tickets.iter().map(|ticket| ticket.parse().unwrap()).collect();
+        let names: Vec<&str> = tickets.iter().map(|ticket| ticket.name.as_str()).collect();
+        match word {
+            "odd/**" => assert_eq!(names, BELOW),
+            _ => assert_eq!((names, tickets[0].version), (vec!["odd"], None), "one ticket for all"),
+        }
+    }
+    reader.run(&["get", "odd", "--version", "1"]).failed_with(1, &["odd"]);
+    assert_eq!(listed(&reader, &["get", "odd"], "name"), BELOW);
+    let waiting = ["wait", "odd", "--timeout", "60"];
+    assert_eq!(listed(&reader, &waiting, "name"), BELOW);
+    origin.share_anew("odd/c", "5");
+    // What is in the network counts, and is not here.
+    reader
+        .run(&["wait", "odd/", "--timeout", "1"])
+        .failed_with(3, &["odd/c is neither shared nor held here"]);
+    reader.done(&["get", "odd/"]);
+    assert_eq!(listed(&reader, &waiting, "name"), ["odd/a", "odd/c", "odd/in/b"]);
+
+    for verb in ["ls", "status", "ticket", "unshare", "wait", "query", "get"] {
+        origin.run(&[verb, "even/"]).failed_with(1, &["nothing is below even/"]);
+    }
+    origin.run(&["unshare", "odder", "x*"]).failed_with(1, &["nothing matches x*"]);
+    // A name that looks like a glob is itself, and one that is a file is no folder.
+    assert_eq!(listed(&origin, &["unshare", "song [live].mp3"], "name"), ["song [live].mp3"]);
+    assert_eq!(listed(&origin, &["unshare", "odd"], "name"), ["odd/a", "odd/c", "odd/in/b"]);
+    assert_eq!(origin.names(), ["odder"]);
+    sharing.interrupt();
+}
+
+#[test]
+fn folder_is_followed_with_what_is_shared_there_later_and_what_is_withdrawn_is_said() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write_all([("odd/a", "1"), ("odd/in/b", "2"), ("odder", "3")]);
+    let _sharing = origin.share(&["odd", "odder"]);
+    reader.write("odd/mine", "4");
+    let hook = r#"echo "$NEKO_NAME $NEKO_VERSION" >> log"#;
+    let words = ["follow", "odd", "later/*", "--exec", hook, "--on-stale", "refetch"];
+    let mut following = reader.start_err(&words, "nothing matches later/* yet; follow waits for it");
+    following.out_line("odd/a is at version 1");
+    following.out_line("odd/in/b is at version 1");
+    reader.done(&["share", "odd/mine"]);
+    origin.share_anew("odd/c", "5");
+    origin.share_anew("later/d", "6");
+    following.out_line("odd/c is at version 1");
+    following.out_line("later/d is at version 1");
+    origin.share_anew("odd/c", "7");
+    following.out_line("odd/c is at version 2");
+    origin.done(&["unshare", "odd/in"]);
+    following.err_line("odd/in/b was unshared by its origin as version 2");
+    assert_eq!((reader.read("odd/c"), reader.read("later/d")), (b"7".to_vec(), b"6".to_vec()));
+    assert!(!reader.path("odder").exists());
+    following.interrupt();
+    let mut ran: Vec<_> =
+        std::str::from_utf8(&reader.read("log")).unwrap().lines().map(str::to_owned).collect();
+    ran.sort();
+    assert_eq!(ran, ["later/d 1", "odd/a 1", "odd/c 1", "odd/c 2", "odd/in/b 1"]);
+}
+
+#[test]
+fn share_folder_itself_has_one_ticket_for_all() {
+    let (_indexers, origin, other) = two_homes();
+    origin.write_all([("a", "1"), ("odd/b", "2")]);
+    let _other = other.share_file("theirs", "3");
+    let mut sharing = origin.start(&["share", "."]);
+    let line = sharing.out_line("elsewhere, all of them: ");
+    sharing.err_line("serving on ");
+    let ticket = line.rsplit(' ').next().unwrap();
+    let reader = Home::with(&["--no-discovery", "--discover", "127.0.0.1:9"]);
+    assert_eq!(listed(&reader, &["get", ticket], "name"), ["a", "odd/b"]);
+    origin.share_anew("c", "4");
+    let mut following = reader.start_out(&["follow", ticket], "c is at version 1");
+    following.interrupt();
+    assert!(!reader.path("theirs").exists());
+    // Several files have none: it would be for what was not shared with them.
+    let shared = origin.done(&["share", "a", "c", "--json"]).json();
+    assert_eq!(shared["ticket"], Value::Null);
+}
