@@ -6,7 +6,7 @@ use super::{
     Reply, Wanted, Word,
     job::{Job, JobKind},
     named::{
-        self,
+        self, Pattern,
         expanding::{Among, matching},
         similar::similar,
     },
@@ -69,29 +69,28 @@ pub(super) async fn prefer_held(
     prefer(peer, &peer.library.blocking(held).await, change).await
 }
 
-/// Downloads `names`; if they are several, the files that fail are told at the end.
+/// Downloads `names`; if they are several, the files that fail are told at the end. One name that nobody shares becomes those
+/// below the folder of that name, if there are any.
 pub(super) async fn get_all(
     peer: &PeerHandle,
-    (names, is_one): (Vec<FileName>, bool),
-    options: DownloadOptions,
+    (names, is_one): (&mut Vec<FileName>, bool),
+    mut options: DownloadOptions,
     job: &Job,
     answer: &Answer,
 ) -> Result<Done, Failure> {
     let progress = &job.progress;
-    let (mut left, mut failed) = (names, Vec::new());
-    if let ([name], true) = (left.as_slice(), is_one) {
+    if let ([name], true) = (names.as_slice(), is_one) {
         let done = loop {
             let downloading = peer.download(name, options.clone(), progress);
             match answer.reporting(progress, downloading).await {
                 Err(Failure { reason: Reason::AlreadyRunning, .. }) => until_free(peer, name, answer).await,
                 Err(failure) if failure.reason == Reason::NotFound => {
+                    let origin = options.origin_of(name).map(str::to_owned);
+                    let folder = Pattern { origin, ..Word::Name(name.clone()).pattern() };
                     let network = Among::Network(options.ttl_hops, &options.via);
-                    let below =
-                        matching(peer, &Word::Name(name.clone()).pattern(), network, Some(answer)).await;
-                    let is_of_one = options.output.is_some() || options.version.is_some();
-                    let below = below.ok().filter(|below| !below.is_empty() && !is_of_one);
-                    if let Some(below) = below {
-                        break Err(below);
+                    let below = matching(peer, &folder, network, Some(answer)).await.unwrap_or_default();
+                    if !below.is_empty() && options.output.is_none() && options.version.is_none() {
+                        break Err((below, folder.origin));
                     }
                     return Err(match similar(peer, name, options.ttl_hops).await {
                         Some(other) => Failure::missing(format!("{failure}; did you mean {other}?")),
@@ -101,15 +100,16 @@ pub(super) async fn get_all(
                 ended => break Ok(ended?),
             }
         };
-        left = match done {
+        match done {
             Ok(done) => {
                 answer.row(&DownloadedRow::newest(&done)).await?;
                 return Ok(Done::all());
             }
-            Err(below) => below,
-        };
+            Err(below) => (*names, options.origin) = below,
+        }
         answer.send(Reply::Many).await?;
     }
+    let (mut left, mut failed) = (names.clone(), Vec::new());
     while !left.is_empty() {
         let mut running = Vec::new();
         let downloading = async {

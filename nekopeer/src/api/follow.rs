@@ -168,13 +168,14 @@ async fn take_folders(
     for name in bare {
         let folder = Word::Name(name.clone()).pattern();
         let network = Among::Network(wanted.ttl_hops, via);
-        let Ok(below) = matching(peer, &folder, network, None).await else { continue };
         let held = matching(peer, &folder, Among::Here, None).await?;
-        if below.is_empty() && held.is_empty() {
+        if held.is_empty() && matching(peer, &folder, network, None).await.is_ok_and(|below| below.is_empty())
+        {
             continue;
         }
         let hits = named::search(peer, std::slice::from_ref(&name), wanted.ttl_hops).await;
-        if hits.is_ok_and(|hits| hits.iter().all(FoundRow::of_none)) {
+        let is_shared = hits.map_or(held.is_empty(), |hits| !hits.iter().all(FoundRow::of_none));
+        if !is_shared {
             names.retain(|other| *other != name);
             wanted.patterns.push(folder);
         }
@@ -191,20 +192,20 @@ async fn find_new(
     answer: &Answer,
 ) -> Result<(), Failure> {
     let catalogue = &peer.library.catalogue;
-    let (mut is_full, mut was_full, mut waits) = (false, false, vec![false; patterns.len()]);
+    let (mut is_full, mut was_full) = (false, false);
     if patterns.is_empty() {
         return Ok(());
     }
-    loop {
-        for (pattern, waits) in patterns.iter().zip(&mut waits) {
+    for round in 0_u64.. {
+        for pattern in patterns {
             let mut new = matching(peer, pattern, Among::Here, None).await?;
             // Of an indexer that is away an event has told.
             new.extend(
                 matching(peer, pattern, Among::Network(ttl_hops, via), None).await.unwrap_or_default(),
             );
-            if new.is_empty() && !std::mem::replace(waits, true) {
-                let text = &pattern.text;
-                answer.send(Reply::Note(format!("nothing matches {text} yet; follow waits for it"))).await?;
+            if new.is_empty() && round == 0 {
+                let note = format!("note: nothing matches {} yet; follow waits for it", pattern.text);
+                answer.send(Reply::Note(note)).await?;
             }
             new.retain(|name| {
                 let is_own = catalogue.get(name).is_some_and(|held| catalogue.is_own(&held));
@@ -226,4 +227,5 @@ async fn find_new(
         }
         sleep(SEARCH_EVERY).await;
     }
+    Ok(())
 }

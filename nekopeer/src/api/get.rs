@@ -156,7 +156,7 @@ impl Api for Get {
         if let (true, true, [name]) = (is_one, self.is_to_stdout(), names.as_slice()) {
             return read(host, name, (&wanted, &via), answer).await;
         }
-        let names = Box::pin(expanded(peer, names, (&mut wanted, &via), answer)).await?;
+        let mut names = Box::pin(expanded(peer, names, (&mut wanted, &via), answer)).await?;
         let (change, goes_on) = (self.preference(), self.when_stale == Some(OnStale::Refetch));
         prefer(peer, &names, PreferenceChange { anew: change.anew, ..PreferenceChange::default() }).await?;
         if self.output.is_some() && !is_one {
@@ -168,9 +168,9 @@ impl Api for Get {
         if self.background {
             let begin = || host.jobs.begin(JobKind::Get, &names, String::new(), true);
             let work = |host: Arc<Host>, job: Arc<Job>, answer| {
-                let names = names.clone();
+                let mut names = names.clone();
                 async move {
-                    let got = get_all(&host.peer, (names.clone(), is_one), options, &job, &answer).await;
+                    let got = get_all(&host.peer, (&mut names, is_one), options, &job, &answer).await;
                     prefer_held(&host.peer, names, change).await?;
                     let _: Done = got?;
                     remember(&host.peer, &via).await;
@@ -181,7 +181,7 @@ impl Api for Get {
             return Ok(Done::all());
         }
         let job = host.jobs.begin(JobKind::Get, &names, String::new(), false);
-        let getting = Box::pin(get_all(peer, (names.clone(), is_one), options, &job, answer));
+        let getting = Box::pin(get_all(peer, (&mut names, is_one), options, &job, answer));
         let got = job.unless_cancelled(getting).await;
         prefer_held(peer, names, change).await?;
         let done = got?;

@@ -169,5 +169,8 @@ mod tests {
         for none in [&["odd/a"][..], &["a", "odd/b"], &["odd/a", "even/b"], &[]] {
             assert_eq!(common(none), None, "{none:?}");
         }
+        let mut all = Common::default();
+        ["a", "odd/b"].into_iter().for_each(|name| all.add(&FileName::new(name).unwrap()));
+        assert_eq!((all.name(true), Common::default().name(true)), (Some(ALL), None));
     }
 }

@@ -17,6 +17,9 @@ use crate::{
     util::json,
 };
 
+/// Names that nobody shares of which it is asked whether they are folders.
+const FOLDERS_TRIED_MAX: usize = 64;
+
 /// Ask the network who has an exact name
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, IntoParams, clap::Args)]
 #[into_params(parameter_in = Query)]
@@ -49,14 +52,15 @@ impl Api for Query {
         let mut found: Vec<_> = names.into_iter().zip(answers).collect();
         let is_missing = |(_, found): &(FileName, _)| FoundRow::of_none(found);
         // A folder may have been named without its slash.
-        for at in (0..found.len()).rev().filter(|at| is_missing(&found[*at])).collect::<Vec<_>>() {
+        let missing = (0..found.len()).rev().filter(|at| is_missing(&found[*at]));
+        for at in missing.take(FOLDERS_TRIED_MAX).collect::<Vec<_>>() {
             let below = matching(peer, &Word::Name(found[at].0.clone()).pattern(), network, None).await?;
             let answers = named::search(peer, &below, self.ttl).await?;
             if !below.is_empty() {
                 found.splice(at..=at, below.into_iter().zip(answers));
             }
         }
-        if found.len() > 1 {
+        if found.first().map(|(name, _)| name) != self.names.first().and_then(Word::name) {
             answer.send(Reply::Many).await?;
         }
         let outcome = if found.iter().any(is_missing) { Outcome::NotFound } else { Outcome::All };

@@ -67,11 +67,12 @@ impl Api for Wait {
         let is_own = |name: &FileName| {
             peer.library.catalogue.get(name).is_some_and(|held| peer.library.catalogue.is_own(&held))
         };
-        if names.len() > 1 {
+        if names.first() != self.names.first().and_then(Word::name) {
             answer.send(Reply::Many).await?;
-            names.retain(|name| {
-                !self.all || is_own(name) || self.names.iter().any(|word| word.name() == Some(name))
-            });
+        }
+        if self.all && names.iter().any(is_own) {
+            let is_said = |name: &FileName| self.names.iter().any(|word| word.name() == Some(name));
+            names.retain(|name| is_own(name) || is_said(name));
         }
         let within = self.timeout.map(|secs| Duration::from_secs(secs.into()));
         let until = within.map(|within| Instant::now() + within);

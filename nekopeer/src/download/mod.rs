@@ -84,7 +84,7 @@ pub struct DownloadOptions {
 }
 
 impl DownloadOptions {
-    fn origin_of(&self, name: &FileName) -> Option<&str> {
+    pub(crate) fn origin_of(&self, name: &FileName) -> Option<&str> {
         self.origins.get(name).or(self.origin.as_ref()).map(String::as_str)
     }
 

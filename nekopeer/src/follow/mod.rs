@@ -141,7 +141,8 @@ impl Follower {
         let mut seen = FollowState { origin: None, told: None, refused: None, why: None, accepted };
         let (mut is_begun, mut told) = (!is_alone, None);
         loop {
-            let pause = match self.step(name, origin.as_ref(), &mut seen, is_begun).await {
+            // In a place of its own: most of thousands wait.
+            let pause = match Box::pin(self.step(name, origin.as_ref(), &mut seen, is_begun)).await {
                 Ok(false) => continue,
                 Ok(true) => {
                     retry.reset();
@@ -186,7 +187,7 @@ impl Follower {
         let is_there = held.as_ref().is_some_and(|held| seen.refused.as_ref() == Some(&held.record));
         match (seen.refused.take_if(|_| !is_there), &held) {
             (None, Some(held)) if is_there && seen.why.is_some() => {
-                return self.put_back(&held.record, seen).await.map(|()| false);
+                return Box::pin(self.put_back(&held.record, seen)).await.map(|()| false);
             }
             (Some(refused), _) => {
                 // What has taken its place since, or is still to come, has its turn next.
@@ -212,7 +213,7 @@ impl Follower {
         let is_new = seen.accepted != Some((held.record.origin, held.record.version));
         match &self.hook {
             Some(hook) if is_new && seen.refused.as_ref() != Some(&held.record) => {
-                self.run(hook, &held, seen).await?;
+                Box::pin(self.run(hook, &held, seen)).await?;
                 Ok(false)
             }
             _ => {

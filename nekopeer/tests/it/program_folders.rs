@@ -19,7 +19,7 @@ const BELOW: [&str; 2] = ["odd/a", "odd/in/b"];
 fn each_command_takes_folders_globs_and_folders_without_their_slash() {
     let (_indexers, origin, reader) = two_homes();
     origin.write_all([("odd/a", "1"), ("odd/in/b", "2"), ("odder", "3"), ("song [live].mp3", "4")]);
-    let mut sharing = origin.share(&["odd", "odder", "song [live].mp3"]);
+    let sharing = origin.share(&["odd", "odder", "song [live].mp3"]);
     for word in ["odd/", "odd", "odd/**"] {
         assert_eq!(listed(&reader, &["query", word], "name"), BELOW, "query {word}");
         for verb in ["ls", "status"] {
@@ -34,7 +34,9 @@ fn each_command_takes_folders_globs_and_folders_without_their_slash() {
         }
     }
     reader.run(&["get", "odd", "--version", "1"]).failed_with(1, &["odd"]);
-    assert_eq!(listed(&reader, &["get", "odd"], "name"), BELOW);
+    assert_eq!(listed(&reader, &["query", "odd/in"], "name"), ["odd/in/b"], "a list, of one too");
+    assert_eq!(listed(&reader, &["get", "odd", "--bound", "77"], "name"), BELOW);
+    assert_eq!(reader.status("odd/in/b")["bound_secs"], 77);
     let waiting = ["wait", "odd", "--timeout", "60"];
     assert_eq!(listed(&reader, &waiting, "name"), BELOW);
     origin.share_anew("odd/c", "5");
@@ -97,7 +99,7 @@ fn share_folder_itself_has_one_ticket_for_all() {
     let reader = Home::with(&["--no-discovery", "--discover", "127.0.0.1:9"]);
     assert_eq!(listed(&reader, &["get", ticket], "name"), ["a", "odd/b"]);
     origin.share_anew("c", "4");
-    let mut following = reader.start_out(&["follow", ticket], "c is at version 1");
+    let following = reader.start_out(&["follow", ticket], "c is at version 1");
     following.interrupt();
     assert!(!reader.path("theirs").exists());
     // Several files have none: it would be for what was not shared with them.

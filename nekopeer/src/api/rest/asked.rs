@@ -29,15 +29,13 @@ fn read<T: DeserializeOwned>(query: &str) -> Result<T, Problem> {
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::FileName;
-
     use super::*;
-    use crate::api::Query;
+    use crate::api::{Query, Word};
 
     #[test]
     fn parameters_are_decoded_and_checked() {
         let query: Query = read("name=a%2Fb+c&name=%C3%A9&ttl=3").unwrap();
-        assert_eq!(query.names.iter().map(FileName::as_str).collect::<Vec<_>>(), ["a/b c", "é"]);
+        assert_eq!(query.names.iter().map(Word::text).collect::<Vec<_>>(), ["a/b c", "é"]);
         assert_eq!((query.ttl, read::<Query>("name=a").unwrap().ttl), (3, 3));
         for wrong in ["", "name=../a", "name=", "name=%ff", "name=%00", "name=a&ttl=99", "name=a&ttl=-1"] {
             assert_eq!(read::<Query>(wrong).unwrap_err().status, 400, "{wrong}");
