@@ -114,6 +114,9 @@ impl Links {
             }
             LinkState::Up { client, remote } => {
                 client.channel.is_placed.store(true, Relaxed);
+                if link.why.is_some() {
+                    warn!(addr = %link.addr, "a configured neighbor is connected again");
+                }
                 let connected = Some(client.clone());
                 let (addr, node) = (link.addr, Some(remote.node));
                 *link = Configured { connected, node, ..Configured::new(addr) };
@@ -126,8 +129,9 @@ impl Links {
                 }
                 link.ourselves = ourselves;
                 let text = Some(why.to_string());
-                if why.is_of_access() && link.why != text {
-                    warn!(addr = %link.addr, "a configured neighbor is not connected: {why}");
+                // Once, until it is back.
+                if !ourselves && (link.why.is_none() || why.is_of_access() && link.why != text) {
+                    warn!(addr = %link.addr, "a configured neighbor is not connected, which is tried again: {why}");
                 }
                 link.why = text;
             }

@@ -9,7 +9,7 @@ use tokio::{sync::mpsc, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    LocalPath, Reply, Wanted, Word,
+    LocalPath, Reply, Snapshot, Wanted, Word,
     downloading::{prefer, remember},
     job::JobKind,
     named::{
@@ -39,6 +39,8 @@ const EXEC_SECS_DEFAULT: u32 = 600;
 const EXEC_SECS_MAX: u32 = 24 * 60 * 60;
 /// Interval between two searches for files that are new in a folder that is followed.
 const SEARCH_EVERY: Duration = Duration::from_secs(10);
+/// Interval between two looks at what is being downloaded.
+const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
 /// Keep the newest version of names in place, and keep serving, until Ctrl-C
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, clap::Args)]
@@ -126,7 +128,14 @@ impl Api for Follow {
                 () = pass_events(is_wanted, events, Some(lines), answer, &endless) => Ok(()),
             }
         };
-        job.unless_cancelled(Box::pin(following)).await?;
+        let in_work = || {
+            let followed = followed.lock();
+            let parts = followed.iter().filter_map(|name| Some((name.clone(), peer.library.in_use(name)?)));
+            let parts: Vec<_> = parts.collect();
+            (Snapshot::default(), parts.iter().find_map(|(_, part)| part.waiting_for()), parts)
+        };
+        let following = answer.reporting_of(in_work, PROGRESS_EVERY, Box::pin(following));
+        job.unless_cancelled(following).await?;
         Ok(Done::all())
     }
 

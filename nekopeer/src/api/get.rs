@@ -260,6 +260,18 @@ impl Api for Get {
         self.output.iter().map(|path| path.0.as_path()).collect()
     }
 
+    fn check_paths(&self) -> Result<(), Failure> {
+        let place = self.output.as_ref().filter(|path| !self.is_to_stdout() && !path.is_folder());
+        match place.and_then(|place| place.0.parent()).filter(|folder| !folder.is_dir()) {
+            None => Ok(()),
+            Some(folder) => {
+                let why =
+                    format!("{} is no folder: make it, or name another place with -o", folder.display());
+                Err(Failure::with(FailureKind::NoSuchPath, why))
+            }
+        }
+    }
+
     fn by_ticket(&self) -> Option<(Home, Vec<IndexerAddr>)> {
         self.wanted().ok()?.1.by_ticket()
     }

@@ -51,8 +51,8 @@ pub(crate) use self::{
     job::{JobRow, JobState, Jobs as JobTable},
     named::{LocalPath, Wanted, Word},
     rows::{
-        Detail, DownloadedRow, EventRow, FailedRow, FileRow, FoundRow, HopRow, IndexersRow, MatchRow,
-        PublishedFields, PublishedRow, Row, SkippedFields, Ticketed, TraceRow, Unasked, VersionRow,
+        Detail, DownloadedRow, EarlierRow, EventRow, FailedRow, FileRow, FoundRow, HopRow, IndexersRow,
+        MatchRow, PublishedFields, PublishedRow, Row, SkippedFields, Ticketed, TraceRow, Unasked, VersionRow,
     },
     said::{NoCommand, Saying, seconds},
 };
@@ -142,6 +142,11 @@ pub(crate) trait Api: Debug {
     /// The paths of this machine that it names.
     fn paths(&self) -> Vec<&Path> {
         Vec::new()
+    }
+
+    /// What is wrong with these paths, said before an indexer is looked for.
+    fn check_paths(&self) -> Result<(), Failure> {
+        Ok(())
     }
 
     /// The network of its tickets, and the indexers that they name.

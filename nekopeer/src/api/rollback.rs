@@ -3,10 +3,11 @@
 use nekoproto::Version;
 
 use super::views::downloads::One;
-use super::{job::JobKind, named::version, prelude::*};
-use crate::util::json;
+use super::{Reply, job::JobKind, named::version, prelude::*};
+use crate::{follow, util::json};
 
-/// Put an earlier version that follow kept back in its place; newer ones up to the newest known stay out of it
+/// Put an earlier version that follow kept back in its place; newer ones up to the newest known stay out of it. Where a
+/// follower runs a command on each version, its answer is waited for
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Rollback {
@@ -24,9 +25,18 @@ pub struct Rollback {
 impl Api for Rollback {
     async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
         let job = host.jobs.begin(JobKind::Get, std::slice::from_ref(&self.name), String::new(), false);
+        let (events, library) = (host.peer.events(), &host.peer.library);
         let restoring = async {
             let restoring = host.peer.downloader.restore(&self.name, self.version, None, &job.progress);
             let done = answer.reporting(&job.progress, restoring).await?;
+            if !done.was_here && library.judges(&self.name) > 0 {
+                let note = format!(
+                    "version {} is in its place; waits for the command of follow",
+                    done.record.version
+                );
+                answer.send(Reply::Note(note)).await?;
+                follow::answered(library, &self.name, done.record.version, events).await?;
+            }
             answer.row(&DownloadedRow::of(&done)).await
         };
         job.unless_cancelled(restoring).await?;
@@ -51,6 +61,7 @@ impl Api for Rollback {
 }
 
 route! {
-    /// Puts an earlier version that is kept here back in its place. Newer ones up to the newest known stay out of it.
+    /// Puts an earlier version that is kept here back in its place. Newer ones up to the newest known stay out of it. Where a
+    /// follower runs a command on each version, its answer is waited for.
     post "/api/v1/rollback" rollback(Rollback) -> DownloadedRow, "It is in its place"
 }

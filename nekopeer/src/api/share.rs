@@ -6,11 +6,12 @@ use std::{
 };
 
 use axum::http::StatusCode;
-use nekoproto::limits::POLICY_SECS_MAX;
+use nekoproto::{Version, limits::POLICY_SECS_MAX};
 
 use super::{
     LocalPath, Upload, Watch,
     job::JobKind,
+    named::version,
     prelude::*,
     publishing::{publish as publish_all, title},
     said::{NO_STDIN, STDIO, glob},
@@ -19,7 +20,7 @@ use super::{
 use crate::{
     api::rest::described::LocalName,
     api::views::published::PublishedView,
-    publish::{PolicyChange, PublishOptions},
+    publish::{PolicyChange, PublishError, PublishOptions},
     rules::Rules,
     util::json::object,
 };
@@ -38,10 +39,15 @@ pub struct Share {
     #[arg(long, value_name = "NAME")]
     #[schema(value_type = Option<Name>)]
     pub(super) name: Option<FileName>,
-    /// Replace a file that stands in the place of what comes on stdin
+    /// Replace a file that stands in the place of what comes on stdin, or of an earlier version, and was not shared as it is
     #[arg(long)]
     #[serde(skip)]
     force: bool,
+    /// Share this earlier version anew, as the newest, in its place: PATH is the name of a file shared here. Its bytes come
+    /// from a reader that holds or keeps it, see follow --keep
+    #[arg(long, value_name = "N", value_parser = version, conflicts_with_all = ["watch", "set", "name", "exclude"])]
+    #[serde(skip)]
+    version: Option<Version>,
     /// Go on watching the paths: what is created or changed there is shared by itself once it is complete, and what is
     /// removed is unshared. If a peer runs on the folder already, that peer does it as long as this command lives
     #[arg(long)]
@@ -88,6 +94,7 @@ const SET_USAGE: &str = "--set takes one folder, and its name if it is to have a
                          stdin (`-`) is for files";
 const RULES_STDIN: &str =
     "--hidden, --exclude and --follow-links are about the files of folders, not stdin (`-`)";
+const VERSION_USAGE: &str = "--version shares an earlier version of one file anew: share NAME --version N";
 const WATCH_STDIN: &str = "--watch watches files and folders, not stdin (`-`)";
 const WATCH_LINKS: &str = "--watch does not see changes of what links in folders lead to: share without --follow-links, or again \
                            after each change";
@@ -135,9 +142,16 @@ impl Api for Share {
     }
 
     fn said(self, saying: Saying) -> Result<Command, NoCommand> {
+        let anew = self.version;
         let share = if self.set { self.with_name_as_second_word(saying) } else { self };
         let policy = saying.line.unwrap_or_default().or(saying.policy);
         let Self { paths, name, force, watch, set: is_set, hidden, exclude, follow_links, .. } = &share;
+        if let Some(version) = anew {
+            let [path] = paths.as_slice() else { return Err(NoCommand::usage(VERSION_USAGE)) };
+            let name = path.0.to_str().and_then(|text| FileName::new(text).ok());
+            let name = name.ok_or_else(|| NoCommand::usage(VERSION_USAGE))?;
+            return Ok(Upload { name, force: *force, version: Some(version), policy }.into());
+        }
         let from_stdin = paths.iter().any(|path| path.0 == Path::new(STDIO));
         match name {
             Some(_) if paths.len() > 1 => Err(NoCommand::usage(NAME_USAGE)),
@@ -150,8 +164,12 @@ impl Api for Share {
             _ if *watch && from_stdin => Err(NoCommand::usage(WATCH_STDIN)),
             _ if *watch && saying.line.is_some() => Err(NoCommand::usage(WATCH_LINE)),
             Some(_) if from_stdin && saying.line.is_some() => Err(NoCommand::usage(NO_STDIN)),
-            Some(name) if from_stdin => Ok(Upload { name: name.clone(), force: *force, policy }.into()),
-            _ if *force => Err(NoCommand::usage("--force is about what comes on stdin (`-`)")),
+            Some(name) if from_stdin => {
+                Ok(Upload { name: name.clone(), force: *force, version: None, policy }.into())
+            }
+            _ if *force => {
+                Err(NoCommand::usage("--force is about what comes on stdin (`-`), and about --version"))
+            }
             _ => {
                 let paths = paths.iter().map(|path| saying.find(&path.0).into()).collect();
                 Ok(Self { paths, policy, ..share }.into())
@@ -174,6 +192,14 @@ impl Api for Share {
 
     fn paths(&self) -> Vec<&Path> {
         self.paths.iter().map(|path| path.0.as_path()).collect()
+    }
+
+    fn check_paths(&self) -> Result<(), Failure> {
+        let missing = |path: &LocalPath| Some((path.0.clone(), path.0.symlink_metadata().err()?));
+        match self.paths.iter().find_map(missing) {
+            Some((path, source)) => Err(Failure::of(&PublishError::Unreadable { path, source })),
+            None => Ok(()),
+        }
     }
 
     fn title(&self) -> String {

@@ -1,4 +1,10 @@
-//! `share -`: stores what comes on stdin, or in a request, as a file in the share folder and shares it.
+//! `share -`, `share --version`: stores what comes on stdin or in a request, or an earlier version, as a file in its place and
+//! shares it.
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
 
 use axum::{
     body::Body,
@@ -6,6 +12,7 @@ use axum::{
 };
 use futures::StreamExt;
 use nekoindexer::daemon::http::is_stalled;
+use nekoproto::Version;
 use tokio::sync::mpsc;
 
 use super::{
@@ -15,7 +22,9 @@ use super::{
 use crate::{
     api::rest::{described::Content, sent},
     api::views::published::PublishedView,
+    download::DownloadOptions,
     publish::{PolicyChange, PublishOptions},
+    util::progress::Progress,
 };
 
 /// Store the input as a file in the share folder, and publish it.
@@ -30,6 +39,10 @@ pub struct Upload {
     #[param(required = false)]
     #[serde(default)]
     pub(super) force: bool,
+    /// Instead of the input: this earlier version, from a reader that holds or keeps it.
+    #[param(ignore)]
+    #[serde(default)]
+    pub(super) version: Option<Version>,
     /// What was said about the policy.
     #[param(ignore)]
     #[serde(default)]
@@ -38,11 +51,16 @@ pub struct Upload {
 
 impl Api for Upload {
     async fn run(self, host: &Arc<Host>, input: Input, answer: &Answer) -> Result<Done, Failure> {
-        let Self { name, force, policy } = self;
+        let Self { name, force, version, policy } = self;
         let job = host.jobs.begin(JobKind::Store, std::slice::from_ref(&name), String::new(), false);
         let begun = job.progress.mark();
         let storing = async {
-            let storing = host.peer.store(&name, InputReader::new(input), force, &job.progress);
+            let storing = async {
+                match version {
+                    None => host.peer.store(&name, InputReader::new(input), force, &job.progress).await,
+                    Some(version) => fetched(host, &name, version, force, &job.progress).await,
+                }
+            };
             let path = answer.reporting(&job.progress, storing).await?;
             job.progress.start_at(begun, 0); // the same bytes are read again
             let options = PublishOptions { name: Some(name.clone()), policy, ..PublishOptions::default() };
@@ -54,7 +72,7 @@ impl Api for Upload {
     fn about(&self) -> About {
         About {
             shape: Shape::List("files"),
-            takes_input: true,
+            takes_input: self.version.is_none(),
             has_policy: true,
             stores_files: true,
             ..About::needing(Need::Serving)
@@ -66,7 +84,44 @@ impl Api for Upload {
     }
 
     fn title(&self) -> String {
-        "stdin".to_owned()
+        if self.version.is_some() { self.name.to_string() } else { "stdin".to_owned() }
+    }
+}
+
+/// Stores an earlier version of a file shared here in its place, as it comes from those who have it. What is cut off is not
+/// stored.
+async fn fetched(
+    host: &Arc<Host>,
+    name: &FileName,
+    version: Version,
+    force: bool,
+    progress: &Arc<Progress>,
+) -> Result<PathBuf, Failure> {
+    let (peer, options) = (&host.peer, DownloadOptions::default());
+    let (plan, path) = peer.downloader.find_published(name, version, &options).await?;
+    let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
+    let out = PiecesOut(pieces.clone());
+    let stored = Arc::default();
+    let storing = peer.publisher.store(name, Some(path), InputReader::new(input), force, &stored);
+    let fetching = async {
+        peer.downloader.read_whole(plan, &options, out, progress).await?;
+        let _ = pieces.send(Piece::End).await; // if it is not taken, the storing says why
+        Ok(())
+    };
+    tokio::try_join!(storing, fetching).map(|(path, ())| path)
+}
+
+struct PiecesOut(mpsc::Sender<Piece>);
+
+impl Write for PiecesOut {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let len = bytes.len().min(INPUT_PIECE_BYTES);
+        let sent = self.0.blocking_send(Piece::Bytes(bytes[..len].to_vec()));
+        sent.map(|()| len).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{Metadata, read_dir, symlink_metadata},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -56,7 +57,8 @@ pub(super) fn folders_of(trees: &[PublishedTree]) -> Vec<WatchedFolder> {
                 is_deep,
                 is_covered: false,
                 // It was there a moment ago.
-                presence: Presence::new(id_of(tree.folder()).unwrap_or_default()),
+                presence: id_of(tree.folder())
+                    .map_or(Presence::new(FolderId::default(), 0), |(id, disk)| Presence::new(id, disk)),
                 excuses: true,
             }),
         }
@@ -69,13 +71,14 @@ pub(super) fn folders_of(trees: &[PublishedTree]) -> Vec<WatchedFolder> {
     folders
 }
 
-fn id_of(folder: &Path) -> Option<FolderId> {
-    symlink_metadata(folder).ok().filter(Metadata::is_dir).map(|found| FolderId::of_metadata(&found))
+fn id_of(folder: &Path) -> Option<(FolderId, u64)> {
+    let found = symlink_metadata(folder).ok().filter(Metadata::is_dir)?;
+    Some((FolderId::of_metadata(&found), found.dev()))
 }
 
 pub(super) fn look(folder: &Path) -> Option<FolderThere<FolderId>> {
     let is_empty = || read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
-    id_of(folder).map(|id| FolderThere { id, is_empty: is_empty() })
+    id_of(folder).map(|(id, disk)| FolderThere { id, disk, is_empty: is_empty() })
 }
 
 /// Whether other machines may change files in `folder`, of which no event tells. Blocking.
@@ -140,10 +143,11 @@ impl Watching {
                     continue;
                 }
                 Turn::Back => Some(format!("{shown} is back, and is watched again")),
-                Turn::Replaced => {
+                Turn::Replaced => Some(format!("{shown} was made anew, and is watched")),
+                Turn::Mounted => {
                     folder.excuses = true;
                     Some(format!(
-                        "{shown} is another folder now, and is watched; what is missing in it stays shared"
+                        "{shown} is on another disk now, and is watched; what is missing in it stays shared"
                     ))
                 }
             };
@@ -174,12 +178,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (watched, moved) = (dir.path().join("a"), dir.path().join("b"));
         std::fs::create_dir(&watched).unwrap();
-        let Some(FolderThere { id, is_empty: true }) = look(&watched) else { panic!("it is there") };
+        let Some(FolderThere { id, is_empty: true, .. }) = look(&watched) else { panic!("it is there") };
         std::fs::rename(&watched, &moved).unwrap();
         assert_eq!(look(&watched), None);
         std::fs::create_dir(&watched).unwrap();
         std::fs::write(watched.join("f"), "").unwrap();
-        assert!(matches!(look(&watched), Some(FolderThere { id: other, is_empty: false }) if other != id));
+        assert!(
+            matches!(look(&watched), Some(FolderThere { id: other, is_empty: false, .. }) if other != id)
+        );
         std::fs::remove_dir_all(&watched).unwrap();
         std::os::unix::fs::symlink(&moved, &watched).unwrap();
         assert_eq!(look(&watched), None, "a link leads elsewhere");

@@ -1,6 +1,10 @@
 //! Command-line arguments. Node flags are accepted before and after the command.
 
-use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf};
+use std::{
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
+    num::NonZeroU64,
+    path::PathBuf,
+};
 
 use clap::{
     Parser, Subcommand,
@@ -34,6 +38,10 @@ pub struct Args {
     pub command: Option<Command>,
 }
 
+/// Where an indexer is looked for, and started.
+pub(super) const DISCOVER_DEFAULT: SocketAddr =
+    SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, DEFAULT_PORT));
+
 const AFTER_HELP: &str = "Exit codes: 0 done; 1 not found; 2 wrong usage; 3 anything else that failed.";
 
 /// What the node is told.
@@ -44,7 +52,7 @@ pub struct NodeArgs {
     pub indexer: Vec<HostAddr>,
     /// Without --indexer: where one is looked for, and started if there is none
     #[arg(long, global = true, hide_short_help = true, help_heading = "Network", value_name = "ADDR", value_parser = resolve,
-          default_value_t = SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)))]
+          default_value_t = DISCOVER_DEFAULT)]
     pub discover: SocketAddr,
     /// Look for no indexer by multicast, and announce none that is started here
     #[arg(long, global = true, hide_short_help = true, help_heading = "Network")]

@@ -3,7 +3,10 @@
 
 use std::{net::SocketAddr, path::Path};
 
-use super::args::NodeArgs;
+use super::{
+    args::{DISCOVER_DEFAULT, NodeArgs},
+    hosting::allowed,
+};
 use crate::{
     api::{Failure, Need},
     door::Facts,
@@ -35,6 +38,10 @@ fn not_followed(
             "has another secret of its network, or none, and --network-secret was given".to_owned(),
         );
     }
+    if let Some(list) = allowed(args).filter(|list| facts.allow.as_ref().is_none_or(|own| own.0 != *list)) {
+        let list = list.display();
+        return refused(format!("was started without --allow {list}, and connects with other nodes too"));
+    }
     if stores_files && !is_same_folder(&args.dir, &facts.dir.0) {
         let (own, given) = (facts.dir.0.display(), args.dir.display());
         return Err(format!(
@@ -45,11 +52,15 @@ fn not_followed(
     let other_ttr = |secs: u32| facts.ttr.is_none_or(|ttr| ttr.as_secs() != u64::from(secs));
     let differs = [
         ("--indexer", !args.indexer.iter().all(|at| facts.indexers.contains(&at.addr))),
+        ("--discover", ![Some(DISCOVER_DEFAULT), facts.discover].contains(&Some(args.discover))),
+        ("--no-discovery", args.no_discovery && facts.discovers),
         ("--listen", args.listen.is_some_and(|addr| ![facts.listen, facts.serves_on].contains(&Some(addr)))),
         ("--http", args.http.is_some_and(|addr| !is_same_addr(addr, facts.http))),
+        ("--http-hosts", !args.http_hosts.iter().all(|host| facts.http_hosts.contains(host))),
         ("--lan", args.lan && facts.serves_on.is_some_and(|addr| addr.ip().is_loopback())),
         ("--limit-up", args.limit_up.is_some() && args.limit_up != facts.limit_up),
         ("--limit-down", args.limit_down.is_some() && args.limit_down != facts.limit_down),
+        ("--memory", args.memory.is_some() && args.memory() != facts.memory),
         // What is published has its own.
         ("--ttr", need != Need::Serving && args.policy.ttr.is_some_and(other_ttr)),
         ("--on-stale", args.on_stale.is_some_and(|on_stale| on_stale != facts.on_stale)),
@@ -102,16 +113,20 @@ mod tests {
         };
         let named = |flags, need| said(flags, need).unwrap();
         assert!(named("", Need::Serving).is_empty());
-        let same = "--indexer 127.0.0.1:2 --on-stale keep --listen 127.0.0.1:5";
+        let same =
+            "--indexer 127.0.0.1:2 --on-stale keep --listen 127.0.0.1:5 --http-hosts named --memory 160MiB";
         assert!(named(same, Need::Serving).is_empty());
-        let all = "--indexer 127.0.0.1:3 --listen 127.0.0.1:6 --http 127.0.0.1:0 --lan --limit-up 1MB --limit-down 1MB \
-                   --ttr 5 --on-stale drop";
-        let every =
-            ["--indexer", "--listen", "--http", "--lan", "--limit-up", "--limit-down", "--ttr", "--on-stale"];
+        let all = "--indexer 127.0.0.1:3 --discover 127.0.0.1:4 --no-discovery --listen 127.0.0.1:6 --http 127.0.0.1:0 \
+                   --http-hosts named,other --lan --limit-up 1MB --limit-down 1MB --memory 1GiB --ttr 5 --on-stale drop";
+        let every: Vec<&str> = all.split_whitespace().filter(|word| word.starts_with("--")).collect();
         for need in [Need::Catalogue, Need::Peers, Need::Indexer, Need::Serving] {
             let is_told = |flag: &&str| need != Need::Serving || *flag != "--ttr";
-            assert_eq!(named(all, need), every.into_iter().filter(is_told).collect::<Vec<_>>(), "{need:?}");
-            for flags in ["--insecure", "--network other", "--dir /"] {
+            assert_eq!(
+                named(all, need),
+                every.iter().copied().filter(is_told).collect::<Vec<_>>(),
+                "{need:?}"
+            );
+            for flags in ["--insecure", "--network other", "--allow /dev/null", "--dir /"] {
                 assert!(said(flags, need).unwrap_err().contains("process 7"), "{flags} {need:?}");
             }
         }

@@ -3,6 +3,7 @@
 use std::{
     io::{IsTerminal, stdout},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -113,7 +114,12 @@ impl Hosted {
         if let (Some(addr), Some(token)) = (http_addr, token) {
             say_http(addr, &token, output);
         }
-        let facts = Facts::of(&host.peer, &config, http_addr);
+        let facts = Facts {
+            discover: Some(args.discover),
+            allow: allowed(args).map(Into::into),
+            http_hosts: args.http_hosts.clone(),
+            ..Facts::of(&host.peer, &config, http_addr)
+        };
         let door = Door::open(&config.data_dir(), &host, facts.clone());
         let door = door.inspect_err(|error| {
             let folder = config.data_dir();
@@ -203,6 +209,11 @@ impl Hosted {
         drop(host);
         indexers.shutdown().await;
     }
+}
+
+/// The list of allowed nodes, wherever the command is given.
+pub(super) fn allowed(args: &NodeArgs) -> Option<PathBuf> {
+    args.access.allow.as_ref().map(|list| list.canonicalize().unwrap_or_else(|_| list.clone()))
 }
 
 fn open_http(

@@ -49,7 +49,9 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
         }
     }
     loop {
-        let Some(mut reached) = reached(&args.for_command(&command), need, output, &mut stop).await? else {
+        let Some(mut reached) =
+            reached(&args.for_command(&command), need, Some(&command), output, &mut stop).await?
+        else {
             return Ok(show::interrupted(output));
         };
         let watching = command.api().then();
@@ -130,11 +132,12 @@ fn nobody_runs(args: &NodeArgs, command: &Command, output: Output) -> anyhow::Re
 async fn reached(
     args: &NodeArgs,
     need: Need,
+    command: Option<&Command>,
     output: Output,
     stop: &mut Stop,
 ) -> anyhow::Result<Option<Reached>> {
     tokio::select! {
-        reached = reach(args, need, output) => reached.map(Some),
+        reached = reach(args, need, command, output) => reached.map(Some),
         () = stop.wait() => Ok(None),
     }
 }
@@ -183,7 +186,7 @@ async fn on_reached(
 /// Serves what is published, until the user or another command ends it.
 pub(super) async fn serve(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
     let mut stop = Stop::new()?;
-    let mut hosted = match reached(args, Need::Serving, output, &mut stop).await? {
+    let mut hosted = match reached(args, Need::Serving, None, output, &mut stop).await? {
         None => return Ok(show::interrupted(output)),
         Some(Reached::Here(hosted)) => hosted,
         Some(Reached::There(caller)) => {
@@ -265,8 +268,17 @@ async fn stopped_peer(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> 
     flags::check(args, &caller.facts, Need::Catalogue, false, output)?;
     let process = caller.facts.process;
     let (answer, _replies) = Answer::channel();
-    // A peer that ends before it answers has ended, too.
-    drop(caller.carry_out(End {}.into(), no_input(), &answer).await);
+    // Without an answer the peer has ended, or the command came too late, as where this process had to wait for its turn.
+    while caller.carry_out(End {}.into(), no_input(), &answer).await.is_err()
+        && DataLock::holder(&folder)? == Some(process)
+    {
+        sleep(LOOK_EVERY).await;
+        match running(folder.clone(), output).await {
+            Ok(again) if again.facts.process == process => caller = again,
+            Ok(_) | Err(DoorError::NobodyThere(_)) => break,
+            Err(error) => return Err(Failure::from(error).into()),
+        }
+    }
     drop(caller);
     while DataLock::holder(&folder)? == Some(process) {
         sleep(LOOK_EVERY).await;

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{args::NodeArgs, hosting::Hosted, indexers::Indexers};
 use crate::{
-    api::{Failure, FailureKind, Need},
+    api::{Command, Failure, FailureKind, Need},
     door::{Caller, DoorError, Facts, knock},
     storage::lock::DataLock,
     terminal::Output,
@@ -43,8 +43,13 @@ pub(super) enum Reached {
 }
 
 /// Finds the peer that runs on the data folder and can do what is needed, or starts one. Waits while a peer
-/// runs that cannot.
-pub(super) async fn reach(args: &NodeArgs, need: Need, output: Output) -> anyhow::Result<Reached> {
+/// runs that cannot. Nothing is started where `command` names paths that cannot be.
+pub(super) async fn reach(
+    args: &NodeArgs,
+    need: Need,
+    command: Option<&Command>,
+    output: Output,
+) -> anyhow::Result<Reached> {
     let folder = args.data_dir();
     let mut locked_since = None;
     let mut waits_for = None;
@@ -64,6 +69,7 @@ pub(super) async fn reach(args: &NodeArgs, need: Need, output: Output) -> anyhow
             Err(DoorError::NobodyThere(_)) => {}
             Err(error) => return Err(Failure::from(error).into()),
         }
+        command.map_or(Ok(()), |command| command.api().check_paths())?;
         match Hosted::prepare(args, false).await {
             Ok(prepared) => {
                 let indexers = find_indexers(args, &prepared.endpoint, need).await?;

@@ -40,6 +40,12 @@ pub(crate) struct Facts {
     pub(crate) limit_down: Option<NonZeroU64>,
     pub(crate) ttr: Option<Duration>,
     pub(crate) on_stale: OnStale,
+    pub(crate) memory: usize,
+    pub(crate) discovers: bool,
+    /// Of the command line: where an indexer was looked for, the list of allowed nodes, the names of the HTTP door.
+    pub(crate) discover: Option<SocketAddr>,
+    pub(crate) allow: Option<LocalPath>,
+    pub(crate) http_hosts: Vec<String>,
 }
 
 impl Facts {
@@ -70,6 +76,11 @@ impl Facts {
             limit_down: config.limit_down,
             ttr: config.ttr,
             on_stale: config.on_stale,
+            memory: config.memory,
+            discovers: config.discovers,
+            discover: None,
+            allow: None,
+            http_hosts: Vec::new(),
         }
     }
 }
@@ -94,6 +105,11 @@ impl Facts {
             limit_down: None,
             ttr: None,
             on_stale: OnStale::Keep,
+            memory: nekoproto::budget::BUDGET_DEFAULT,
+            discovers: true,
+            discover: None,
+            allow: None,
+            http_hosts: vec!["named".to_owned()],
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One version of a file by its number: as it is held or kept here, or from those who hold or keep it elsewhere.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use futures::{StreamExt, stream};
 use nekoproto::{FileName, Numbered, Record, VerifiedRecord, Version};
@@ -52,6 +52,29 @@ impl Downloader {
             None => Landing { passed_over: Some(passed_over), ..Landing::default() },
         };
         Ok(Plan { target, layout: None, landing, look_after: LOOK_AFTER, ready: None })
+    }
+
+    /// A plan of a version that was published here, from readers that hold or keep it, and the path of the file.
+    pub(crate) async fn find_published(
+        &self,
+        name: &FileName,
+        version: Version,
+        options: &DownloadOptions,
+    ) -> Result<(Plan, PathBuf), Failure> {
+        let catalogue = &self.library.catalogue;
+        let own = catalogue.get(name).filter(|entry| catalogue.is_own(entry) && !entry.is_unshared());
+        let own =
+            own.ok_or_else(|| Failure::missing(format!("{name} is not shared here: ls says what is")))?;
+        if own.record.policy.is_set() {
+            let why = format!("{name} is a folder: bring that to what it was, and share it again with --set");
+            return Err(Failure::conflict(why));
+        }
+        let mut holders: Vec<_> = self.library.readers_of(name).iter().map(|reader| reader.holder).collect();
+        holders.extend(self.look_for_sources(&own.record, options).await);
+        holders.sort_unstable_by_key(|holder| holder.node);
+        holders.dedup_by_key(|holder| holder.node);
+        let found = self.ask_holders(&Target::new(own.record.clone(), holders), version).await?;
+        Ok((Plan::new(found, None), own.path.clone()))
     }
 
     /// Who of the holders of the newest version has an earlier one.

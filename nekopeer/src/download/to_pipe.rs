@@ -18,11 +18,7 @@ use nekoproto::{FileName, Manifest, VerifiedRecord};
 use super::{
     DownloadOptions, Downloaded, Downloader, deliveries,
     error::{exhausted, origin_lies, pipe_broke},
-    file::{
-        assembly::Assembly,
-        reuse::LocalChunks,
-        room::{ASKED_FROM, refuse_too_large},
-    },
+    file::{assembly::Assembly, reuse::LocalChunks, room::refuse_too_large},
     plan::{Plan, begin_with},
     swarm::{LOOK_AFTER, transfer::Transfer},
 };
@@ -52,11 +48,21 @@ impl Downloader {
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, Failure> {
         let plan = self.plan(name, options).await?;
-        let record = &plan.target.record;
-        if record.policy.is_set() {
+        if plan.target.record.policy.is_set() {
             return Err(is_folder(name));
         }
-        let whole = 0..record.size;
+        self.read_whole(plan, options, out, progress).await
+    }
+
+    /// As [`read`](Self::read), of a version that was found.
+    pub(crate) async fn read_whole(
+        &self,
+        plan: Plan,
+        options: &DownloadOptions,
+        out: impl Write + Send + 'static,
+        progress: &Arc<Progress>,
+    ) -> Result<Downloaded, Failure> {
+        let whole = 0..plan.target.record.size;
         self.read_planned(plan, whole, options, out, progress).await
     }
 
@@ -78,7 +84,7 @@ impl Downloader {
         let is_whole = range == (0..record.size);
         progress.set_total(record.size);
         let takes = range.end.saturating_sub(range.start);
-        if takes >= ASKED_FROM && !options.force {
+        if !options.force {
             let folder = self.library.data_dir.join("pipe");
             blocking(move || refuse_too_large(&folder, &folder, takes)).await?;
         }

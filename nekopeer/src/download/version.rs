@@ -15,7 +15,6 @@ use super::{
         destination::place_for,
         placement::{Complete, copy_entry, put_in_place},
         reuse::LocalChunks,
-        room::{ASKED_FROM, refuse_too_large},
     },
     keep,
     plan::{DownloadRun, Landing, Layout, Plan, begin_with},
@@ -47,15 +46,6 @@ impl Downloader {
     ) -> Result<(Entry, SwarmReport), Failure> {
         let Plan { mut target, mut layout, landing, look_after, mut ready } = plan;
         let record = target.record.clone();
-        if record.size >= ASKED_FROM && !work.options.force {
-            let (record, output) = (record.clone(), landing.output.clone());
-            let ask = move |library: &Arc<Library>| {
-                let place = place_for(library, &record, output.as_deref())?;
-                let partial = place.partial_path(&library.data_dir, &record.name);
-                refuse_too_large(place.path(), &partial, record.size)
-            };
-            self.library.blocking(ask).await?;
-        }
         let mut wishes = work.options.wishes(&record.name);
         let mut searches = 0;
         loop {

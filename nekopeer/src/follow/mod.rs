@@ -13,7 +13,7 @@ use std::{collections::HashMap, convert::Infallible, future::pending, sync::Arc,
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{FileName, NodeId, VerifiedRecord, Version, transport::Backoff};
 use tokio::{
-    sync::{Notify, broadcast::error::RecvError, mpsc},
+    sync::{Notify, broadcast, broadcast::error::RecvError, mpsc},
     time::timeout,
 };
 
@@ -21,8 +21,11 @@ pub(crate) use self::{hook::Hook, output::PRINTED_WAITING_MAX};
 use crate::{
     download::{DownloadOptions, own},
     failure::{Failure, Reason},
-    library::{Library, events::Event},
-    storage::catalogue::Entry,
+    library::{
+        Library,
+        events::{Event, until_event},
+    },
+    storage::catalogue::{Entry, overtaken},
     watch::{Reconciler, is_up_to_date},
 };
 
@@ -133,6 +136,7 @@ impl Follower {
         wake: Arc<Notify>,
     ) -> Result<Infallible, Failure> {
         let name = &name;
+        let _judged = self.hook.as_ref().map(|_| self.reconciler.library.begin_judging(name));
         let mut retry = Backoff::new(RETRY_MIN, RETRY_MAX);
         let accepted = match &self.hook {
             Some(hook) => self.reconciler.library.catalogue.reader(name)?.accepted_by(hook.id()),
@@ -233,6 +237,7 @@ impl Follower {
     async fn run(&self, hook: &Hook, held: &Entry, seen: &mut FollowState) -> Result<(), Failure> {
         let record = &held.record;
         let previous = seen.accepted_of(&record.origin);
+        seen.told = None; // whoever put it back in its place waits for the answer
         let (library, name) = (&self.reconciler.library, record.name.clone());
         let running = library.begin_hook(&record.name);
         let ended =
@@ -257,7 +262,10 @@ impl Follower {
         if let Some(previous) = seen.accepted_of(&refused.origin) {
             let progress = Arc::default();
             match self.reconciler.downloader.restore(name, Some(previous), Some(refused), &progress).await {
-                Ok(done) => put_back = Some(done.record.version),
+                Ok(done) => {
+                    put_back = Some(done.record.version);
+                    seen.told = put_back;
+                }
                 Err(Failure { reason: Reason::AlreadyRunning, .. }) => {
                     self.reconciler.library.until_free(name).await;
                     return Ok(());
@@ -270,6 +278,40 @@ impl Follower {
         seen.why = None;
         self.reconciler.library.tell(Event::Refused { name: name.clone(), version, put_back, why });
         Ok(())
+    }
+}
+
+/// Waits for what the commands of followers say of `version`, which was put back in the place of `name`; `events` are those
+/// since before that.
+pub(crate) async fn answered(
+    library: &Library,
+    name: &FileName,
+    version: Version,
+    mut events: broadcast::Receiver<Event>,
+) -> Result<(), Failure> {
+    let mut accepted = 0;
+    loop {
+        let freed = library.freed(); // counts from here
+        if accepted >= library.judges(name) {
+            return Ok(());
+        }
+        let event = tokio::select! {
+            event = until_event(&mut events, |event| event.name() == Some(name)) => event,
+            () = freed => continue,
+        };
+        match event {
+            Some(Event::Followed { version: followed, .. }) if followed == version => accepted += 1,
+            Some(Event::Refused { version: refused, why, put_back, .. }) if refused == version => {
+                let place = match put_back {
+                    Some(put_back) => format!("version {put_back} was put back"),
+                    None => "it stays in its place".to_owned(),
+                };
+                let what = format!("the command of follow refused version {version} of {name}");
+                return Err(Failure::new(format!("{what}: {why}; {place}")));
+            }
+            Some(Event::Refreshed { .. } | Event::Dropped(_)) => return Err(overtaken(name)),
+            _ => {}
+        }
     }
 }
 

@@ -24,7 +24,7 @@ use std::{
 use nekoindexer::checks::SignatureChecks;
 use nekoproto::{FileName, NodeId};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, broadcast, watch};
+use tokio::sync::{Notify, broadcast, futures::Notified, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -61,6 +61,8 @@ pub(crate) struct Library {
     pub(crate) lent: Lent,
     /// Names on which the command of a follower runs, once for each: what stands there is up to it.
     hooked: Mutex<Vec<FileName>>,
+    /// Names on whose versions a follower runs its command, once for each follower.
+    judged: Mutex<Vec<FileName>>,
     pub(crate) checks: SignatureChecks,
     pub(crate) tasks: Tasks,
     pub(crate) counters: Arc<Counters>,
@@ -130,6 +132,7 @@ impl Library {
             reads: Reads::default(),
             lent: Lent::default(),
             hooked: Mutex::default(),
+            judged: Mutex::default(),
             checks: SignatureChecks::default(),
             tasks: Tasks::default(),
             counters: Arc::default(),
@@ -213,17 +216,39 @@ impl Library {
 
     /// The command of a follower runs on `name` until the guard is dropped.
     pub(crate) fn begin_hook<'a>(&'a self, name: &'a FileName) -> impl Drop + 'a {
-        self.hooked.lock().push(name.clone());
-        scopeguard::guard((), move |()| {
-            let mut names = self.hooked.lock();
-            if let Some(at) = names.iter().position(|hooked| hooked == name) {
-                names.swap_remove(at);
-            }
-        })
+        self.listed_in(&self.hooked, name)
     }
 
     pub(crate) fn is_hooked(&self, name: &FileName) -> bool {
         self.hooked.lock().contains(name)
+    }
+
+    /// A follower runs its command on each version of `name` until the guard is dropped.
+    pub(crate) fn begin_judging<'a>(&'a self, name: &'a FileName) -> impl Drop + 'a {
+        self.listed_in(&self.judged, name)
+    }
+
+    /// How many do.
+    pub(crate) fn judges(&self, name: &FileName) -> usize {
+        self.judged.lock().iter().filter(|judged| *judged == name).count()
+    }
+
+    /// Lists `name` until the guard is dropped.
+    fn listed_in<'a>(&'a self, list: &'a Mutex<Vec<FileName>>, name: &'a FileName) -> impl Drop + 'a {
+        list.lock().push(name.clone());
+        scopeguard::guard((), move |()| {
+            let mut names = list.lock();
+            if let Some(at) = names.iter().position(|listed| listed == name) {
+                names.swap_remove(at);
+            }
+            drop(names);
+            self.freed.notify_waiters();
+        })
+    }
+
+    /// Completes when a name may be free that was not.
+    pub(crate) fn freed(&self) -> Notified<'_> {
+        self.freed.notified()
     }
 
     pub(crate) fn wake(&self) {

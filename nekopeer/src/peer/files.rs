@@ -1,12 +1,13 @@
 //! The files of a running peer: published, downloaded, read and listed.
 
 use std::{
+    cmp::Reverse,
     io::{Read, Write},
     path::PathBuf,
     sync::Arc,
 };
 
-use nekoproto::{FileName, Record, Version};
+use nekoproto::{FileName, Record, VerifiedRecord};
 
 use super::PeerHandle;
 use crate::{
@@ -23,7 +24,8 @@ use crate::{
 /// Who reads a file, and which earlier versions of it are here.
 pub(crate) struct ReadBy {
     pub(crate) readers: Vec<Subscribed>,
-    pub(crate) kept: Vec<Version>,
+    /// The newest first.
+    pub(crate) kept: Vec<VerifiedRecord>,
     pub(crate) passed_over: Option<PassedOver>,
     pub(crate) preference: Preference,
 }
@@ -74,7 +76,7 @@ impl PeerHandle {
         force: bool,
         progress: &Arc<Progress>,
     ) -> Result<PathBuf, Failure> {
-        self.publisher.store(name, from, force, progress).await
+        self.publisher.store(name, None, from, force, progress).await
     }
 
     /// What is held here under each of `names`, in their order.
@@ -93,10 +95,12 @@ impl PeerHandle {
         let look = move |library: &Arc<Library>| {
             let (held, reader) = (library.catalogue.get(&name), library.catalogue.reader(&name)?);
             let is_earlier = |found: &Record| held.as_ref().is_some_and(|held| *held.record != *found);
-            let kept = library.catalogue.versions(&name, true, is_earlier)?;
+            let kept = library.catalogue.versions(&name, true, is_earlier)?.into_iter();
+            let mut kept: Vec<_> = kept.map(|found| found.entry.record).collect();
+            kept.sort_unstable_by_key(|record| Reverse(record.version));
             Ok(ReadBy {
                 readers: library.readers_of(&name),
-                kept: kept.iter().map(|found| found.entry.record.version).collect(),
+                kept,
                 passed_over: reader.passed_over,
                 preference: reader.preference,
             })

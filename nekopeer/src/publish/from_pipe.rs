@@ -13,17 +13,18 @@ use crate::{
     download::{already_running, pipe_broke},
     failure::Failure,
     library::Library,
-    storage::place::sync_folder,
+    storage::place::{Place, sync_folder},
     util::progress::Progress,
 };
 
 const READ_BYTES: usize = 1024 * 1024;
 
 impl Publisher {
-    /// See [`PeerHandle::store`](crate::PeerHandle::store).
+    /// See [`PeerHandle::store`](crate::PeerHandle::store); at a path outside its place in the share folder if one is given.
     pub(crate) async fn store(
         &self,
         name: &FileName,
+        path: Option<PathBuf>,
         from: impl Read + Send + 'static,
         force: bool,
         progress: &Arc<Progress>,
@@ -31,18 +32,20 @@ impl Publisher {
         let reserved = self.library.reserve(name, progress);
         let _reserved = reserved.ok_or_else(|| already_running(name))?;
         let (name, progress) = (name.clone(), Arc::clone(progress));
-        self.library.blocking(move |library| store_all(library, &name, from, force, &progress)).await
+        self.library.blocking(move |library| store_all(library, &name, path, from, force, &progress)).await
     }
 }
 
 fn store_all(
     library: &Library,
     name: &FileName,
+    path: Option<PathBuf>,
     mut from: impl Read,
     force: bool,
     progress: &Progress,
 ) -> Result<PathBuf, Failure> {
-    let place = library.share.place(name)?.outside(&library.data_dir)?;
+    let place = path.map_or_else(|| library.share.place(name), |path| Place::anywhere(&path));
+    let place = place?.outside(&library.data_dir)?;
     let path = place.path().to_owned();
     let before = place.stamp()?;
     let known = library.catalogue.get(name);

@@ -257,6 +257,52 @@ fn command_that_goes_back_by_itself_is_told_that_its_exit_code_decides() {
     assert_eq!(refused, 2, "{:?}", log(&reader)); // the first version has none before it
 }
 
+/// Two followers judge it: what one of them refuses is not there, whatever the other says.
+#[test]
+fn rollback_waits_for_the_commands_of_followers_and_fails_with_what_they_say() {
+    let (_indexers, origin, reader, _sharing) = shared("one");
+    let _serving = reader.serve(&[]);
+    let hook = "test ! -e bad$NEKO_VERSION";
+    let mut following =
+        reader.start_out(&["follow", "f", "--keep", "3", "--exec", hook], "f is at version 1");
+    let mut other = reader.start_out(&["follow", "f", "--exec", "true"], "f is at version 1");
+    for (number, content) in [(2, "two"), (3, "three")] {
+        publish(&origin, content);
+        following.out_line(&format!("f is at version {number}"));
+        other.out_line(&format!("f is at version {number}"));
+    }
+    reader.write("bad2", "");
+    let refused = reader.run(&["rollback", "f"]);
+    refused.ended_with(3, "the command of follow refused version 2 of f: ");
+    refused.ended_with(3, "exit code 1; version 3 was put back");
+    assert_eq!(reader.read("f"), b"three");
+    assert_eq!(reader.done(&["rollback", "f", "1", "--json"]).json()["version"], 1);
+    following.out_line("f is at version 1");
+    assert_eq!(reader.read("f"), b"one");
+    interrupt(following);
+    interrupt(other);
+}
+
+/// The origin keeps no earlier version: its readers do.
+#[test]
+fn earlier_version_that_a_reader_keeps_is_shared_anew_in_the_place_of_the_newest() {
+    let (_indexers, origin, reader) = two_homes();
+    let _sharing = origin.share_file("d/f", bytes(1, MIB));
+    let mut following = reader.start_out(&["follow", "d/f", "--keep", "2"], "d/f is at version 1");
+    origin.share_anew("d/f", bytes(2, MIB));
+    following.out_line("d/f is at version 2");
+    origin.run(&["share", "d/f", "--version", "9"]).failed_with(1, &["version 9 of d/f is not here"]);
+    origin.write("d/f", "the user's");
+    origin.run(&["share", "d/f", "--version", "1"]).failed_with(3, &["is not what was shared", "--force"]);
+    assert_eq!(origin.read("d/f"), b"the user's");
+    let shared = origin.done(&["share", "d/f", "--version", "1", "--force"]);
+    assert!(shared.out[0].starts_with("shared d/f version 3"), "{shared:?}");
+    following.out_line("d/f is at version 3");
+    assert!(origin.read("d/f") == bytes(1, MIB) && reader.read("d/f") == bytes(1, MIB));
+    origin.run(&["share", "none", "--version", "1"]).failed_with(1, &["none is not shared here"]);
+    interrupt(following);
+}
+
 #[test]
 fn rollback_that_fails_leaves_the_place_wherever_it_is_to_later_versions() {
     let (_indexers, origin, reader, _sharing) = shared(bytes(1, MIB));

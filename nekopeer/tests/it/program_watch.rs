@@ -172,6 +172,25 @@ fn folder_that_vanishes_is_told_withdraws_nothing_and_goes_on_when_it_is_back() 
     reader.done(&["get", "d/a.txt"]);
 }
 
+/// A file that a folder lacks when it is back, or made anew, is gone like any other.
+#[test]
+fn file_that_is_not_in_a_folder_that_was_gone_for_a_moment_is_withdrawn() {
+    let (_indexers, origin) = one_home();
+    origin.write_all([("d/a", "a"), ("d/b", "b"), ("d/c", "c")]);
+    let mut sharing = watch(&origin, &["d", "--settle", "1"]);
+    fs::rename(origin.path("d"), origin.path("away")).unwrap();
+    sharing.err_line("/d is gone");
+    fs::remove_file(origin.path("away/a")).unwrap();
+    fs::rename(origin.path("away"), origin.path("d")).unwrap();
+    sharing.out_line("unshared d/a: its file is gone");
+    fs::rename(origin.path("d"), origin.path("away")).unwrap();
+    sharing.err_line("/d is gone");
+    origin.write("new/c", "c");
+    fs::rename(origin.path("new"), origin.path("d")).unwrap();
+    sharing.out_line("unshared d/b: its file is gone");
+    assert_eq!(listed(&origin).iter().map(|(name, ..)| name).collect::<Vec<_>>(), ["d/c"]);
+}
+
 const MOUNT: &str = "mount -t tmpfs none d/m && echo 1 > d/m/1 && echo 2 > d/m/2";
 
 fn watch_with_mount(home: &Home, words: &[&str]) -> Running {

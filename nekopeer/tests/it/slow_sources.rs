@@ -140,7 +140,7 @@ async fn file_larger_than_the_disk_is_refused_before_its_manifest_is_fetched() {
     }
     let error = reader.get("a").await.unwrap_err();
     assert_eq!(error.kind, FailureKind::Full, "{error}");
-    assert!(error.to_string().contains("1024.0 GiB"), "{error}");
+    assert!(error.to_string().contains("1.0 TiB"), "{error}");
     assert!(holder.asked.try_recv().is_err() && to.partials().is_empty());
 }
 

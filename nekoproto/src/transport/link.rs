@@ -9,7 +9,7 @@ use std::{
 
 use tokio::{sync::watch, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::info;
+use tracing::{debug, info};
 
 use super::{
     addr::{Addresses, HostAddr},
@@ -180,7 +180,10 @@ async fn keep_connected<C: Clone>(
             }
             Err(error) => (true, error),
         };
-        info!(%addr, error = %why, "not connected");
+        match matches!(&*state.borrow(), LinkState::Down(before) if before.to_string() == why.to_string()) {
+            true => debug!(%addr, error = %why, "still not connected"),
+            false => info!(%addr, error = %why, "not connected"),
+        }
         state.send_replace(LinkState::Down(Arc::new(why)));
         tokio::join!(sleep(backoff.pause(rand::random())), addresses.look_up_again(failed));
     }

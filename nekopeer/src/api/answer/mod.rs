@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use nekoproto::FileName;
 use serde::Serialize;
 use tokio::{
     sync::{broadcast, mpsc},
@@ -85,25 +86,35 @@ impl Answer {
         progress: &Arc<Progress>,
         work: impl Future<Output = T>,
     ) -> T {
-        let mut ticks = interval_at(Instant::now() + PROGRESS_AFTER, PROGRESS_EVERY);
+        let now = || (Snapshot::of(progress), progress.waiting_for(), progress.parts());
+        self.reporting_of(now, PROGRESS_EVERY, work).await
+    }
+
+    /// The same of what is found each time: how far the whole is, what it waits for, and the files in work.
+    pub(in crate::api) async fn reporting_of<T>(
+        &self,
+        look: impl Fn() -> (Snapshot, Option<String>, Vec<(FileName, Arc<Progress>)>),
+        every: Duration,
+        work: impl Future<Output = T>,
+    ) -> T {
+        let mut ticks = interval_at(Instant::now() + PROGRESS_AFTER, every);
         let (mut last, mut last_parts, mut was_told) = (None, Vec::new(), false);
         tokio::pin!(work);
         loop {
             tokio::select! {
                 result = &mut work => return result,
                 _ = ticks.tick() => {
-                    let now = Snapshot::of(progress);
+                    let (now, waiting_for, parts) = look();
                     // The next report says more than one that finds no room.
                     if last != Some(now) && self.0.try_send(Reply::Progress(now)).is_ok() {
                         last = Some(now);
                     }
                     // Once for each time that it waits.
-                    was_told = match progress.waiting_for() {
+                    was_told = match waiting_for {
                         Some(text) => was_told || self.0.try_send(Reply::Note(text)).is_ok(),
                         None => false,
                     };
-                    let parts = progress.parts().into_iter().take(PARTS_MAX);
-                    let parts: Vec<_> = parts.map(|(name, part)| (name, Snapshot::of(&part))).collect();
+                    let parts: Vec<_> = parts.into_iter().take(PARTS_MAX).map(|(name, part)| (name, Snapshot::of(&part))).collect();
                     if last_parts != parts && self.0.try_send(Reply::Parts(parts.clone())).is_ok() {
                         last_parts = parts;
                     }
@@ -174,8 +185,6 @@ pub(crate) async fn pass_events(
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::FileName;
-
     use super::*;
     use crate::library::events::EVENTS_KEPT;
 

@@ -54,6 +54,15 @@ impl Snapshot {
     pub(crate) fn of(progress: &Progress) -> Self {
         Self { done: progress.done(), kept: progress.kept(), total: progress.total() }
     }
+
+    /// Of two operations together.
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self {
+            done: self.done.saturating_add(other.done),
+            kept: self.kept.saturating_add(other.kept),
+            total: self.total.saturating_add(other.total),
+        }
+    }
 }
 
 /// Bytes as their number: they follow the line.

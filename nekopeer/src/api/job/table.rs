@@ -149,8 +149,19 @@ impl Table {
     /// All jobs. `writing` are the names that are being written, by commands or by the peer itself.
     pub(super) fn rows(&mut self, writing: NamesInWork) -> Vec<JobRow> {
         self.prune();
-        let written = self.written(writing);
-        let mut rows: Vec<_> = self.running.values().map(Running::row).chain(written).collect();
+        // What is brought to followed names is theirs, too.
+        let of_followed = |running: &Running| {
+            let is_theirs = |(name, _): &&(FileName, _)| running.names.contains(name);
+            let parts = writing.iter().filter(is_theirs).filter_map(|(_, part)| part.as_deref());
+            let now = parts.map(Snapshot::of).reduce(Snapshot::plus);
+            JobRow { now: now.unwrap_or_default(), ..running.row() }
+        };
+        let of_command = |running: &Running| match running.row.kind {
+            JobKind::Follow => of_followed(running),
+            _ => running.row(),
+        };
+        let mut rows: Vec<_> = self.running.values().map(of_command).collect();
+        rows.extend(self.written(writing));
         rows.sort_unstable_by_key(|row| row.id);
         rows.extend(self.ended.iter().rev().cloned());
         rows

@@ -1,6 +1,6 @@
 //! Files that are shared and held here.
 
-use nekoproto::{Staleness, Version};
+use nekoproto::{Record, Staleness, VerifiedRecord, Version};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -62,7 +62,10 @@ pub(crate) struct Detail {
     /// Seconds that its copy counts as fresh here at most, where the user of this peer has said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) bound_secs: Option<u32>,
-    /// Earlier versions that are kept here, the last that was replaced first.
+    /// The same as `kept`, with what is known of each.
+    #[schema(required = false)]
+    pub(crate) earlier: Vec<EarlierRow>,
+    /// Earlier versions that are kept here, the newest first.
     #[schema(required = false)]
     pub(crate) kept: Vec<u64>,
     /// Seconds that a copy counts as fresh under push.
@@ -89,6 +92,17 @@ pub(crate) struct Detail {
     /// Seconds that a copy counts as fresh under pull.
     #[schema(required = false)]
     pub(crate) ttr_secs: u32,
+}
+
+/// An earlier version that is kept.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = Earlier)]
+pub(crate) struct EarlierRow {
+    /// Whether it is the last that the command of a follower refused.
+    pub(crate) refused: bool,
+    /// When it was shared, in Unix time in milliseconds by its origin's clock; null if that does not say.
+    pub(crate) shared_ms: Option<u64>,
+    pub(crate) version: u64,
 }
 
 /// A peer that reads a file.
@@ -119,9 +133,17 @@ impl Detail {
         };
         let record = &file.record;
         let passed_over = read.passed_over.filter(|passed| passed.origin == record.origin);
+        let refused = passed_over.filter(|passed| passed.why == Why::Failed).map(|passed| passed.version);
+        let shared_ms = |record: &Record| Some(record.published_ms).filter(|ms| *ms != 0);
+        let earlier = |kept: &VerifiedRecord| EarlierRow {
+            refused: refused == Some(kept.version),
+            shared_ms: shared_ms(kept),
+            version: kept.version.get(),
+        };
         Self {
             bound_secs: read.preference.bound_secs,
-            kept: read.kept.into_iter().map(Version::get).collect(),
+            earlier: read.kept.iter().map(earlier).collect(),
+            kept: read.kept.iter().map(|kept| kept.version.get()).collect(),
             lease_secs: record.policy.lease_secs(),
             on_stale: read.preference.on_stale,
             passed_over: passed_over.map(|passed| passed.version.get()),
@@ -130,7 +152,7 @@ impl Detail {
                 Why::RolledBack => "rolled-back".to_owned(),
             }),
             policy_bound_secs: record.policy.bound().as_secs(),
-            shared_ms: Some(record.published_ms).filter(|ms| *ms != 0),
+            shared_ms: shared_ms(record),
             readers: read.readers.into_iter().filter(|_| file.own).map(reader).collect(),
             ttr_secs: record.policy.ttr_secs(),
         }

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 pub(crate) use self::{
     downloads::DownloadedRow,
     events::EventRow,
-    files::{Detail, FileRow},
+    files::{Detail, EarlierRow, FileRow},
     found::{FoundRow, IndexersRow, MatchRow, VersionRow},
     published::{PublishedFields, PublishedRow, SkippedFields, Ticketed, UnpublishedRow},
     trace::{HopRow, TraceRow, Unasked},

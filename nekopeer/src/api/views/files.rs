@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{View, downloads::short, parsed};
 use crate::{
-    api::{Detail, Done, FileRow, Row},
+    api::{Detail, Done, EarlierRow, FileRow, Row},
     terminal::{
         Output,
         table::{Cells, Table},
@@ -121,9 +121,13 @@ fn lines(file: &FileRow, detail: &Detail) -> Vec<String> {
         let behind = if holds < version { ", is behind; `forget` it if it will not come back" } else { "" };
         lines.push(format!("  reader {node} at {addr}, last heard {heard} ago with version {holds}{behind}"));
     }
-    if !detail.kept.is_empty() {
-        let kept: Vec<String> = detail.kept.iter().map(ToString::to_string).collect();
-        lines.push(format!("  versions kept for rollback: {}", kept.join(", ")));
+    if !detail.earlier.is_empty() {
+        lines.push("  versions kept for rollback:".to_owned());
+    }
+    for EarlierRow { refused, shared_ms, version } in &detail.earlier {
+        let age = shared_ms.map_or_else(String::new, |ms| format!(", shared {} ago", age_since(ms)));
+        let refused = if *refused { ", refused by the command of follow" } else { "" };
+        lines.push(format!("    version {version}{age}{refused}"));
     }
     if let Some(version) = detail.passed_over {
         let why = match detail.passed_over_why.as_deref() {

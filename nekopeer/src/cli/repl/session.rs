@@ -48,7 +48,7 @@ pub(super) type Show = Arc<Mutex<dyn FnMut(String) -> bool + Send>>;
 
 impl<'a> Session<'a> {
     pub(super) async fn open(args: &'a NodeArgs, output: Output) -> anyhow::Result<Self> {
-        let reached = reach(args, Need::Serving, output).await?;
+        let reached = reach(args, Need::Serving, None, output).await?;
         if let Reached::There(caller) = &reached {
             flags::check(args, &caller.facts, Need::Serving, true, output)?;
         }
@@ -176,7 +176,7 @@ impl<'a> Session<'a> {
     /// Finds who carries out the next line. From now on its events are shown, if it is another than before.
     async fn reach_again(&mut self) -> anyhow::Result<Reached> {
         loop {
-            let reached = reach(self.args, Need::Serving, self.output).await?;
+            let reached = reach(self.args, Need::Serving, None, self.output).await?;
             if let Reached::There(caller) = &reached {
                 if caller.facts.process == self.watched {
                     return Ok(reached);

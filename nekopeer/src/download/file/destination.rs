@@ -12,6 +12,7 @@ use crate::{
     content::{stamp::Stamp, whole::hash_of},
     download::{
         Downloader,
+        file::room::refuse_too_large,
         plan::{DownloadRun, Landing},
     },
     failure::Failure,
@@ -36,7 +37,7 @@ pub(crate) enum Destination {
 
 impl Downloader {
     /// Examines the place of `record`. A file that is neither an unchanged copy of this peer's nor has the
-    /// same bytes is an error unless it may be replaced.
+    /// same bytes is an error unless it may be replaced, and so is a disk without room.
     pub(in crate::download) async fn destination(
         &self,
         record: &VerifiedRecord,
@@ -101,6 +102,10 @@ pub(crate) fn destination(
     };
     let known = library.catalogue.get(&record.name).filter(|entry| entry.path == place.path());
     let unchanged = known.as_ref().filter(|entry| Some(entry.stamp) == stamp);
+    if !force && unchanged.is_none_or(|entry| entry.record != *record) {
+        let partial = place.partial_path(&library.data_dir, &record.name);
+        refuse_too_large(place.path(), &partial, record.size)?;
+    }
     match unchanged {
         Some(entry) if entry.record == *record => Ok(Destination::UpToDate(place.path().to_owned())),
         Some(_) => Ok(Destination::Replaceable(stamp)), // an unchanged older copy

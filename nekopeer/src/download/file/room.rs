@@ -1,16 +1,16 @@
-//! Asks whether a large file fits the disk, before anything of it is fetched.
+//! Asks whether a file fits the disk, before anything of it is fetched: what a full disk takes in part, nobody can use.
 
 use std::{os::unix::fs::MetadataExt, path::Path};
 
 use rustix::fs::StatVfs;
 
-use crate::failure::{Failure, FailureKind};
+use crate::{
+    failure::{Failure, FailureKind},
+    terminal::units,
+};
 
-/// Size from which the disk is asked, in bytes; a smaller file does little harm on a disk that is full.
-pub(crate) const ASKED_FROM: u64 = 256 * 1024 * 1024;
 /// Unit of the blocks in a file's metadata, whatever the file system.
 const BLOCK_BYTES: u64 = 512;
-const GIB: f64 = (1 << 30) as f64;
 
 /// Refuses a file of `size` bytes for the folder of `path`, if fewer are free there. What its `partial` file takes
 /// counts as free. Blocking.
@@ -22,8 +22,8 @@ pub(crate) fn refuse_too_large(path: &Path, partial: &Path, size: u64) -> Result
     if size <= free {
         return Ok(());
     }
-    let (path, [size, free]) = (path.display(), [size, free].map(|bytes| bytes as f64 / GIB));
-    let have = format!("{path} has {size:.1} GiB, and {free:.1} GiB of its disk are free");
+    let (path, [size, free]) = (path.display(), [size, free].map(units::size));
+    let have = format!("no space is left to write {path}: it has {size}, and {free} of its disk are free");
     let help = "free some, or force it, if most of it is zeros";
     Err(Failure::with(FailureKind::Full, format!("{have}: {help}")))
 }
@@ -56,6 +56,6 @@ mod tests {
         let (_folder, path) = testkit::temp_path("a");
         refuse_too_large(&path, &path, 1).unwrap();
         let error = refuse_too_large(&path, &path, 1 << 60).unwrap_err().to_string();
-        assert!(error.contains("1073741824.0 GiB") && error.contains("are free"), "{error}");
+        assert!(error.contains(&units::size(1 << 60)) && error.contains("are free"), "{error}");
     }
 }
