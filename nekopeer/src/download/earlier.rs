@@ -66,7 +66,7 @@ impl Downloader {
         let own =
             own.ok_or_else(|| Failure::missing(format!("{name} is not shared here: ls says what is")))?;
         if own.record.policy.is_set() {
-            let why = format!("{name} is a folder: bring that to what it was, and share it again with --set");
+            let why = format!("{name} is a folder: bring that to what it was, and share it anew");
             return Err(Failure::conflict(why));
         }
         let mut holders: Vec<_> = self.library.readers_of(name).iter().map(|reader| reader.holder).collect();

@@ -60,6 +60,15 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["get", "neko:a!"], "mistyped"),
 ];
 
+/// Before an indexer is looked for, and one is started.
+#[test]
+fn paths_that_cannot_be_are_told_first_and_leave_nothing_behind() {
+    let home = Home::with(&["--discover", "127.0.0.1:0", "--no-discovery"]);
+    home.run(&["share", "missing"]).failed_with(3, &["cannot read", "missing: No such file"]);
+    home.run(&["get", "f", "-o", "none/f"]).failed_with(3, &["none is no folder: make it"]);
+    assert!(!home.path(".neko").exists());
+}
+
 #[test]
 fn wrong_usage_ends_with_2_and_names_what_is_wrong() {
     let home = Home::with(&["--indexer", NOBODY]);

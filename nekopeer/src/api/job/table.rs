@@ -276,6 +276,25 @@ mod tests {
     }
 
     #[test]
+    fn follower_is_as_far_as_what_is_brought_to_its_names() {
+        let (mut table, token) = (Table::default(), CancellationToken::new());
+        let followed = [name("a"), name("b")];
+        let running =
+            Running::new(JobKind::Follow, &followed, String::new(), false, &Arc::default(), &token, &token);
+        let id = table.begin(running).0;
+        let part = |name: &str, done| {
+            let progress = Progress::default();
+            progress.set_total(10);
+            progress.add_done(done);
+            (FileName::new(name).unwrap(), Some(Arc::new(progress)))
+        };
+        let mut of_follower = |writing| table.rows(writing).into_iter().find(|row| row.id == id).unwrap().now;
+        let now = of_follower(vec![part("a", 1), part("b", 2), part("other", 4), (name("b"), None)]);
+        assert_eq!(now, Snapshot { done: 3, kept: 0, total: 20 });
+        assert_eq!(of_follower(Vec::new()), Snapshot::default());
+    }
+
+    #[test]
     fn job_is_meant_by_its_id_or_by_its_only_name() {
         let mut table = Table::default();
         let (one, _) = begin(&mut table, &["a"]);
