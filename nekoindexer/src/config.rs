@@ -10,7 +10,7 @@ use nekoproto::{
 };
 
 /// Where an indexer listens unless told otherwise, and where a peer looks for one.
-pub const DEFAULT_PORT: u16 = 7707;
+pub const DEFAULT_PORT: u16 = nekoproto::USUAL_PORT;
 /// How long a holder stays listed without a word, unless told otherwise.
 pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
 /// The longest lease that may be configured, in seconds.

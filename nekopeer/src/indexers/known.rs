@@ -12,6 +12,11 @@ use super::Indexers;
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 
 impl Indexers {
+    /// Whether their network has a secret.
+    pub(crate) fn is_private(&self) -> bool {
+        self.endpoint.is_private()
+    }
+
     /// The connected indexers, at addresses where others reach them. One that this peer reaches at a loopback address
     /// is tried at the other addresses of this machine; where it does not answer there, others on this machine alone
     /// can use it, and it comes last.

@@ -53,15 +53,26 @@ enum Asked {
     New(Connected),
 }
 
+/// Why an indexer that a ticket names at a loopback address cannot be used.
+fn of_that_machine(why: &Cause) -> Cause {
+    let help = "if this is another machine than the one where the ticket was made, the ticket is of no use here: its network \
+                has to serve other machines too, or both have to use an indexer that both reach";
+    Cause { text: format!("{why}; {help}"), remedy: why.remedy }
+}
+
 impl Indexers {
     /// Connects to indexers, each of which has to prove its key. Of several addresses with one key the first that
     /// answers is used; an indexer that this peer is connected to anyway is not connected to again. If none
-    /// answers, and this peer listens to announcements, they are looked for at other addresses.
+    /// answers, and this peer listens to announcements, they are looked for at other addresses. Where all of them are of one
+    /// machine alone, the reason says that this may be another.
     ///
     /// # Cancel safety
     /// Safe: the connections are closed.
     pub(crate) async fn connect(&self, wanted: &[IndexerAddr]) -> Via {
-        let via = self.connect_each(wanted).await;
+        let mut via = self.connect_each(wanted).await;
+        if wanted.iter().all(|at| at.addr.ip().is_loopback()) {
+            via.failed = via.failed.iter().map(|(addr, why)| (*addr, of_that_machine(why))).collect();
+        }
         if !via.good.is_empty() || wanted.is_empty() || !self.discovers {
             return via;
         }

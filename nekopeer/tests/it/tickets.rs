@@ -241,7 +241,7 @@ fn ticket_of_a_folder_brings_all_its_files_and_those_of_its_origin_alone() {
     other.write("odd/theirs", "theirs");
     let _other = other.share(&["odd"]);
     let mut sharing = origin.start(&["share", "odd"]);
-    let line = sharing.out_line("elsewhere, all of them: ");
+    let line = sharing.out_line("on this machine, all of them: ");
     let ticket = line.rsplit(' ').next().unwrap().to_owned();
     sharing.err_line("serving on ");
     let reader = Home::with(&["--no-discovery", "--discover", "127.0.0.1:9"]);
@@ -268,4 +268,41 @@ fn ticket_is_followed_by_the_indexers_that_it_names_and_none_is_started() {
     // The folder remembers them: the name alone is enough.
     let mut following = reader.start_out(&["follow", "f.txt"], "f.txt is at version 2");
     assert!(!reader.path(".neko/indexer.key").exists(), "an indexer was started: {}", following.said());
+}
+
+/// The loopback address of the ticket is another machine for its reader, where nobody or somebody else listens.
+#[test]
+fn ticket_of_one_machine_says_so_there_and_elsewhere() {
+    let (_indexers, origin) = one_home();
+    let mut sharing = origin.share_file("f.txt", "one\n");
+    let line = sharing.out_line("nekopeer get neko:");
+    assert!(line.starts_with("on this machine: "), "{line}");
+    sharing.err_line("for other machines: stop this and share with --lan");
+    let ticket = line.rsplit(' ').next().unwrap().parse::<Ticket>().unwrap();
+    assert!(ticket.is_local());
+    let (_port, nobody) = kept_port();
+    let other = Indexers::one();
+    for addr in [nobody, other.addr(0).parse().unwrap()] {
+        let indexers = List::first_of([IndexerAddr { addr, ..ticket.indexers[0] }]);
+        let there = Ticket { indexers, ..ticket.clone() }.to_string();
+        stranger()
+            .run(&["get", &there])
+            .failed_with(3, &["another machine than the one where the ticket was made"]);
+    }
+}
+
+#[test]
+fn ticket_of_a_private_network_names_the_flag_of_its_secret() {
+    let origin = Home::with(&["--discover", "127.0.0.1:0", "--network-secret", "secret"]);
+    let path = origin.write("secret", "s".repeat(64));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let mut sharing = origin.share_file("f.txt", "one\n");
+    let line = sharing.out_line("nekopeer get neko:");
+    assert!(line.ends_with(" --network-secret FILE"), "{line}");
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let ticket = words.iter().find(|word| word.starts_with("neko:")).unwrap();
+    let reader = stranger();
+    reader.run(&["get", ticket]).failed_with(3, &["--network-secret FILE"]);
+    reader.done(&["get", ticket, "--network-secret", path.to_str().unwrap()]);
+    assert_eq!(reader.read("f.txt"), b"one\n");
 }

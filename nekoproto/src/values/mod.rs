@@ -31,5 +31,5 @@ pub use self::{
     policy::{Mode, Policy, Staleness},
     record::{ListedRecord, Record, RecordError, SignedRecord, TrustedRecord, VerifiedRecord},
     signature::Signature,
-    ticket::{IndexerAddr, TICKET_PREFIX, Ticket, TicketError},
+    ticket::{IndexerAddr, TICKET_PREFIX, Ticket, TicketError, USUAL_PORT},
 };

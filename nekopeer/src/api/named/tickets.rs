@@ -12,12 +12,14 @@ use crate::{
 
 pub(in crate::api) struct Tickets {
     home: Home,
+    private: bool,
     indexers: List<IndexerAddr, TICKET_INDEXERS_MAX>,
 }
 
 impl Tickets {
     pub(in crate::api) async fn of(peer: &PeerHandle) -> Self {
-        Self { home: peer.indexers.home.clone(), indexers: peer.indexers.known().await }
+        let (home, private) = (peer.indexers.home.clone(), peer.indexers.is_private());
+        Self { home, private, indexers: peer.indexers.known().await }
     }
 
     pub(in crate::api) fn of_folder(&self, folder: &FileName, origin: NodeId) -> Option<String> {
@@ -33,6 +35,7 @@ impl Tickets {
         let ticket = Ticket {
             network: self.home.network.clone(),
             insecure: self.home.insecure,
+            private: self.private,
             indexers: self.indexers.clone(),
             origin,
             name: name.clone(),

@@ -10,6 +10,9 @@ use crate::{
     terminal::{Output, units::size},
 };
 
+/// Where a ticket can be used that names indexers of one machine alone; and what others need.
+const HERE: &str = "on this machine";
+const FOR_OTHERS: &str = "for other machines: stop this and share with --lan, or with --indexer ADDR of an indexer that they reach";
 /// Files that are listed one by one.
 const LISTED_MAX: usize = 20;
 /// Files that stay unshared, and are named.
@@ -95,10 +98,13 @@ impl View for PublishedView {
         let unconfirmed = if confirmed { "" } else { ", not confirmed by an indexer yet" };
         output.text(&format!("{new} new, {unchanged} unchanged, {}{unconfirmed}", size(*bytes)))?;
         if let Some(ticket) = &ticket {
-            output.raw_text(&format!("elsewhere, all of them: {}", command_of(ticket)))?;
+            output.raw_text(&format!("{}, all of them: {}", place_of(ticket), command_of(ticket)))?;
         }
         for ticket in self.tickets.iter().filter(|_| ticket.is_none()) {
-            output.raw_text(&format!("elsewhere: {}", command_of(ticket)))?;
+            output.raw_text(&format!("{}: {}", place_of(ticket), command_of(ticket)))?;
+        }
+        if ticket.iter().chain(&self.tickets).next().is_some_and(|ticket| place_of(ticket) == HERE) {
+            output.note(FOR_OTHERS);
         }
         if !self.tickets.is_empty() && self.new + self.unchanged > self.tickets.len() {
             output.text("others: nekopeer ticket NAME prints what to type elsewhere")?;
@@ -141,8 +147,17 @@ impl View for PublishedView {
     }
 }
 
-/// The command that gets the file of `ticket` elsewhere.
+/// Where a ticket can be used.
+fn place_of(ticket: &str) -> &'static str {
+    if ticket.parse::<Ticket>().is_ok_and(|ticket| ticket.is_local()) { HERE } else { "elsewhere" }
+}
+
+/// The command that gets the file of `ticket` where it can be used.
 pub(in crate::api) fn command_of(ticket: &str) -> String {
-    let is_insecure = ticket.parse::<Ticket>().is_ok_and(|ticket| ticket.insecure);
-    format!("nekopeer get {ticket}{}", if is_insecure { " --insecure" } else { "" })
+    let parsed = ticket.parse::<Ticket>().ok();
+    let [insecure, secret] = parsed.map_or([""; 2], |ticket| {
+        [(ticket.insecure, " --insecure"), (ticket.private, " --network-secret FILE")]
+            .map(|(is_needed, flag)| if is_needed { flag } else { "" })
+    });
+    format!("nekopeer get {ticket}{insecure}{secret}")
 }
