@@ -3,7 +3,7 @@
 use std::{collections::HashMap, net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
 use nekoproto::{
-    NetworkName, NodeId, Policy,
+    Label, NetworkName, NodeId, Policy,
     budget::BUDGET_DEFAULT,
     limits::QUERY_DEADLINE_DEFAULT,
     transport::{Access, HostAddr, Security},
@@ -27,6 +27,8 @@ pub struct Config {
     pub dir: PathBuf,
     /// Folder of the key and the catalogue; `None`: `DIR/.neko`.
     pub data_dir: Option<PathBuf>,
+    /// What people call it, which it tells the origins of its copies; `None`: nothing.
+    pub label: Option<Label>,
     /// The network it belongs to.
     pub network: NetworkName,
     /// TLS, or plain TCP.
@@ -62,6 +64,7 @@ impl Config {
             listen: None,
             dir: dir.into(),
             data_dir: None,
+            label: None,
             network: NetworkName::default(),
             security: Security::default(),
             access: Access::default(),

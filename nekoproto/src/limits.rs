@@ -107,6 +107,8 @@ pub const SECRET_BYTES_MAX: usize = 4096;
 pub const ALLOWED_MAX: usize = 64 * 1024;
 /// Bytes of a network's name.
 pub const NETWORK_BYTES_MAX: usize = 64;
+/// Bytes of what people call a node.
+pub const LABEL_BYTES_MAX: usize = 64;
 /// Indexers named by a ticket. One that answers is enough, and a ticket has to be typed.
 pub const TICKET_INDEXERS_MAX: usize = 4;
 

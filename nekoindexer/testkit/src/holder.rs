@@ -71,6 +71,7 @@ impl Calls {
             }
             Ask::Reached { .. } => Ok(Answer::Reached(Ok(()))),
             Ask::Lend { .. } => Ok(Answer::Lend(Ok(None))),
+            Ask::Introduce { .. } => Ok(Answer::Introduce(Ok(()))),
             Ask::DialBack { .. } => Err(Refusal::NotCalled),
         }
     }

@@ -35,5 +35,5 @@ service! {
 }
 
 service! {
-    peer, PeerServiceRequest, PeerServiceResponse: Invalidate Confirm DialBack Reached Lend
+    peer, PeerServiceRequest, PeerServiceResponse: Invalidate Confirm DialBack Reached Lend Introduce
 }

@@ -186,7 +186,7 @@ async fn look(
     let named = missing.iter().take(NAMED_MAX).map(|reader| {
         let heard =
             reader.heard_ms.map_or_else(String::new, |ms| format!(" last heard {} ago", age_since(ms)));
-        format!("reader {}{heard} with version {}", reader.holder.node.short(), reader.holds)
+        format!("reader {}{heard} with version {}", reader.named(), reader.holds)
     });
     let (named, all) = (named.collect::<Vec<_>>().join(", "), readers.len());
     let more = if missing.len() > NAMED_MAX { " and others" } else { "" };

@@ -15,7 +15,7 @@ use nekoindexer::{
     daemon::settings::{self, AccessArgs, CommonArgs, Tool, units as memory},
 };
 use nekoproto::{
-    IndexerAddr, Mode, NetworkName, Staleness,
+    IndexerAddr, Label, Mode, NetworkName, NotALabel, Staleness,
     budget::BUDGET_DEFAULT,
     transport::{HostAddr, Security, resolve},
 };
@@ -77,6 +77,9 @@ pub struct NodeArgs {
     /// Where key and catalogue are kept [default: DIR/.neko]
     #[arg(long, global = true, hide_short_help = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
+    /// What this peer is called where readers are listed, beside its id [default: the name of this machine]
+    #[arg(long, global = true, hide_short_help = true, value_name = "NAME", value_parser = label)]
+    pub label: Option<Label>,
     /// The network to belong to; networks do not mix [default: nekop2p]
     #[arg(long, global = true, hide_short_help = true, help_heading = "Network", value_name = "NAME", value_parser = settings::network)]
     pub network: Option<NetworkName>,
@@ -115,6 +118,10 @@ pub struct NodeArgs {
 /// The mode of a policy.
 fn mode() -> impl TypedValueParser<Value = Mode> {
     PossibleValuesParser::new(["push", "pull", "hybrid"]).try_map(|word| word.parse::<Mode>())
+}
+
+fn label(text: &str) -> Result<Label, NotALabel> {
+    text.to_owned().try_into()
 }
 
 /// What was said about a policy.

@@ -58,6 +58,7 @@ fn not_followed(
         ("--http", args.http.is_some_and(|addr| !is_same_addr(addr, facts.http))),
         ("--http-hosts", !args.http_hosts.iter().all(|host| facts.http_hosts.contains(host))),
         ("--lan", args.lan && facts.serves_on.is_some_and(|addr| addr.ip().is_loopback())),
+        ("--label", args.label.is_some() && args.label != facts.label),
         ("--limit-up", args.limit_up.is_some() && args.limit_up != facts.limit_up),
         ("--limit-down", args.limit_down.is_some() && args.limit_down != facts.limit_down),
         ("--memory", args.memory.is_some() && args.memory() != facts.memory),

@@ -12,7 +12,8 @@ use std::{
 };
 
 use nekoindexer::daemon::http::{Guard, Token};
-use nekoproto::Remedy;
+use nekoproto::{Label, Remedy};
+use rustix::system::uname;
 use tokio::sync::broadcast;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -61,6 +62,7 @@ fn config(args: &NodeArgs, indexers: &Indexers, serving: bool) -> Config {
         discovers: !args.no_discovery,
         keys: indexers.keys.clone(),
         data_dir: args.data_dir.clone(),
+        label: args.label.clone().or_else(name_of_machine),
         network: args.network.clone().unwrap_or_default(),
         security: args.security(),
         access: args.access.loaded.clone(),
@@ -71,6 +73,11 @@ fn config(args: &NodeArgs, indexers: &Indexers, serving: bool) -> Config {
         on_stale: args.on_stale.unwrap_or_default(),
         ..Config::new(&args.dir)
     }
+}
+
+/// What people call this machine, if it has a name.
+fn name_of_machine() -> Option<Label> {
+    uname().nodename().to_string_lossy().into_owned().try_into().ok()
 }
 
 impl Hosted {

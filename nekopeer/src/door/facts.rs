@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, num::NonZeroU64, time::Duration};
 
 use nekoproto::{
-    NetworkName, NodeId,
+    Label, NetworkName, NodeId,
     transport::{NetworkSecret, Security},
 };
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,7 @@ pub(crate) struct Facts {
     /// Where it answers over HTTP, with the real port.
     pub(crate) http: Option<SocketAddr>,
     pub(crate) indexers: Vec<SocketAddr>,
+    pub(crate) label: Option<Label>,
     pub(crate) network: NetworkName,
     pub(crate) insecure: bool,
     /// The [mark](NetworkSecret::mark) of the network's secret, if it has one.
@@ -69,6 +70,7 @@ impl Facts {
             dir: peer.dir().to_owned().into(),
             http,
             indexers: config.indexers.iter().map(|at| at.addr).collect(),
+            label: config.label.clone(),
             network: config.network.clone(),
             insecure: config.security == Security::Insecure,
             secret: config.access.secret.as_ref().map(|secret| mark(secret, &peer.node())),
@@ -98,6 +100,7 @@ impl Facts {
             dir: dir.to_owned().into(),
             http: None,
             indexers: vec![([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into()],
+            label: None,
             network: NetworkName::default(),
             insecure: false,
             secret: None,

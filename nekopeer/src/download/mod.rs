@@ -275,7 +275,7 @@ impl Downloader {
 
     /// Asks the origin of `record` whether it is the newest version, over the connection that is open if there is one.
     async fn confirm(&self, record: &VerifiedRecord, open: Option<Source>) {
-        if let Some(mut origin) = open {
+        if let Some(mut origin) = open.filter(|_| self.peers.is_introduced(&record.origin)) {
             let (held, asked_at, guard) = (held(record), clock::now(), origin.hang_up().on_drop());
             let answer = blocking(move || origin.confirm(held, ANSWER_WITHIN)).await;
             guard.disarm();

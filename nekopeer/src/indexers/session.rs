@@ -91,7 +91,8 @@ impl Session {
         let (serving, connecting) = (Arc::clone(library), dialing.clone());
         let open = move |connection: Connection| {
             let (library, for_indexer) = (Arc::clone(&serving), Some(connecting.clone()));
-            let control = PeerControl { library, remote: connection.remote, for_indexer };
+            let control =
+                PeerControl { library, remote: connection.remote, label: Arc::default(), for_indexer };
             let (client, driver) = control::open(connection.io, control.serve(), IndexerServiceClient::from);
             (client, Box::pin(driver) as control::Driver)
         };

@@ -2,10 +2,12 @@
 
 use std::{fmt, net::SocketAddr};
 
-use nekoproto::{Cause, FileName, Remedy, Version, transport::shown};
+use nekoproto::{Cause, FileName, Label, NodeId, Remedy, Version, transport::shown};
 use prometheus_client::metrics::counter::Counter;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast::{self, error::RecvError};
+
+use super::subscribers::named;
 
 /// Number of events kept for a slow receiver; it misses older ones.
 pub(crate) const EVENTS_KEPT: usize = 1024;
@@ -158,6 +160,19 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// A reader of an own file has its newest version now, as it says.
+    Read {
+        /// Which file.
+        name: FileName,
+        /// The version.
+        version: Version,
+        /// How many more files it said that of.
+        more: usize,
+        /// The reader.
+        reader: NodeId,
+        /// What people call it, as it says.
+        label: Option<Label>,
+    },
 }
 
 impl Event {
@@ -201,7 +216,8 @@ impl Event {
             | Self::Changed(name)
             | Self::Renumbered { name, .. }
             | Self::PublishedElsewhere { name, .. }
-            | Self::Failed { name, .. } => Some(name),
+            | Self::Failed { name, .. }
+            | Self::Read { name, .. } => Some(name),
             _ => None,
         }
     }
@@ -281,6 +297,12 @@ pub(crate) fn unreached(at: SocketAddr) -> String {
     )
 }
 
+fn fmt_read(event: &Event, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let Event::Read { name, version, more, reader, label } = event else { return Ok(()) };
+    write!(f, "{} has {name} at version {version}", named(label.as_ref(), &reader.short()))?;
+    if *more > 0 { write!(f, ", and {more} more") } else { Ok(()) }
+}
+
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -350,6 +372,7 @@ impl fmt::Display for Event {
                 write!(f, "job {id} {state}: {what}: {why}")
             }
             Self::Failed { name, why } => write!(f, "{name}: {why}"),
+            Self::Read { .. } => fmt_read(self, f),
         }
     }
 }

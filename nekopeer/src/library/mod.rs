@@ -122,11 +122,12 @@ impl Library {
     ) -> (Arc<Self>, broadcast::Receiver<Event>) {
         let Opened { share, data_dir, catalogue, lock } = opened;
         let (events, first_events) = broadcast::channel(EVENTS_KEPT);
+        let (heard, labels) = catalogue.heard();
         let library = Self {
             node,
             share,
             data_dir,
-            readers: Mutex::new(Readers::new(catalogue.heard())),
+            readers: Mutex::new(Readers::new(heard, labels)),
             catalogue,
             subscribers: Subscribers::default(),
             reads: Reads::default(),

@@ -3,13 +3,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
     hash::{BuildHasher, RandomState},
     ops::{Bound, RangeInclusive},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use nekoproto::{FileName, Holder, IdDigits, NodeId, Version, clock::unix_ms};
+use nekoproto::{FileName, Holder, IdDigits, Label, NodeId, Version, clock::unix_ms};
 use parking_lot::Mutex;
 use slab::Slab;
 use tokio::time::sleep;
@@ -61,9 +62,11 @@ struct Subscription {
     holds: Version,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Subscribed {
     pub(crate) holder: Holder,
+    /// What people call it, as it says.
+    pub(crate) label: Option<Label>,
     /// The last version that it confirmed or acknowledged: that it knows, not that it holds.
     pub(crate) version: Version,
     /// The last version that it confirmed: that it holds.
@@ -78,6 +81,18 @@ impl Default for Subscribers {
     fn default() -> Self {
         Self::new(Instant::now())
     }
+}
+
+impl Subscribed {
+    /// How it is shown: what it is called, and its id.
+    pub(crate) fn named(&self) -> String {
+        named(self.label.as_ref(), &self.holder.node.short())
+    }
+}
+
+/// A reader as it is shown: what it is called, as it says, and the first digits of its id, which it proved.
+pub(crate) fn named(label: Option<&impl fmt::Display>, digits: &str) -> String {
+    label.map_or_else(|| digits.to_owned(), |label| format!("{label} ({digits})"))
 }
 
 impl Subscribers {
@@ -126,6 +141,7 @@ impl Subscribers {
         let (known, now) = (table.ends.range((hash, 0)..=(hash, u32::MAX)), table.ms(now));
         let subscribed = known.map(|((_, index), Subscription { end, version, holds })| Subscribed {
             holder: table.holders[*index as usize].0,
+            label: None,
             version: *version,
             holds: *holds,
             ends_in: Duration::from_millis(end.saturating_sub(now)),
@@ -196,13 +212,17 @@ impl Library {
     /// The readers of `name`: those with a lease, and without one those that were heard in the last days.
     pub(crate) fn readers_of(&self, name: &FileName) -> Vec<Subscribed> {
         let mut known = self.subscribers.of(name, clock::now());
-        for (node, LastHeard { addr, holds, heard_ms, .. }) in self.readers.lock().of(name, unix_ms()) {
+        let readers = self.readers.lock();
+        for (node, LastHeard { addr, holds, heard_ms, .. }) in readers.of(name, unix_ms()) {
             let (holder, ends_in, heard_ms) = (Holder::new(node, addr), Duration::ZERO, Some(heard_ms));
             match known.iter_mut().find(|known| known.holder.node == node) {
                 Some(known) => (known.holds, known.heard_ms) = (holds, heard_ms),
-                None => known.push(Subscribed { holder, version: holds, holds, ends_in, heard_ms }),
+                None => {
+                    known.push(Subscribed { holder, label: None, version: holds, holds, ends_in, heard_ms })
+                }
             }
         }
+        known.iter_mut().for_each(|known| known.label = readers.label(&known.holder.node));
         known.sort_unstable_by_key(|known| known.heard_ms);
         known
     }
@@ -215,7 +235,7 @@ impl Library {
 
     fn store_readers(&self, with_times: bool) -> Result<(), Failure> {
         let heard = self.readers.lock().take_changed(unix_ms(), with_times);
-        heard.map_or(Ok(()), |heard| self.catalogue.set_heard(&heard))
+        heard.map_or(Ok(()), |(heard, labels)| self.catalogue.set_heard(&heard, &labels))
     }
 
     pub(crate) async fn keep_readers_stored(self: Arc<Self>) {

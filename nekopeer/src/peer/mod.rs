@@ -126,7 +126,7 @@ impl Peer {
         let serving = listener.map(|listener| (Uploads::new(&library, &partial_files, &throttle), listener));
         let uploads = serving.as_ref().map(|(uploads, _)| Arc::clone(uploads));
         let indexers = Indexers::spawn(&config, &endpoint, &library, uploads, dialed);
-        let peers = Peers::new(&endpoint, &library, &indexers);
+        let peers = Peers::new(&endpoint, &library, &indexers, config.label.clone());
         let (partial, on_stale) = (&partial_files, config.on_stale);
         let downloader =
             Downloader::new(&library, &indexers, &peers, &endpoint, partial, &throttle, on_stale);

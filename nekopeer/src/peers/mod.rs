@@ -4,10 +4,16 @@ mod origins;
 
 pub(crate) use self::origins::{ORIGINS_AT_ONCE, held};
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use nekoproto::{
-    Holder, Numbered, PeerService, PeerServiceClient, Purpose, Records, Refusal, VerifiedRecord,
+    Holder, Label, NodeId, Numbered, PeerService, PeerServiceClient, Purpose, Records, Refusal,
+    VerifiedRecord,
     limits::BATCH_MAX,
     transport::{ConnectError, Endpoint, EndpointError, call_within, control},
 };
@@ -23,6 +29,11 @@ pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// Time for a connection, by whatever way: five round trips of 300 ms.
 const CONNECTED_WITHIN: Duration = Duration::from_millis(1500);
 
+/// How long an origin counts as told what people call this peer: it may have lost that.
+const INTRODUCED_FOR: Duration = Duration::from_secs(3600);
+/// Origins of which that is known.
+const INTRODUCED_MAX: usize = 4096;
+
 /// Calls other peers.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
@@ -31,6 +42,10 @@ pub(crate) struct Peers {
     indexers: Arc<Indexers>,
     /// The last connection, where it is kept for the next call.
     kept: Option<Arc<Mutex<Option<Arc<Link>>>>>,
+    /// What people call this peer, if it serves.
+    label: Option<Label>,
+    /// The origins that were told that, and when.
+    introduced: Arc<Mutex<HashMap<NodeId, Instant>>>,
 }
 
 /// A connection to a peer, until it is dropped.
@@ -67,9 +82,11 @@ impl Peers {
         endpoint: &Arc<Endpoint>,
         library: &Arc<Library>,
         indexers: &Arc<Indexers>,
+        label: Option<Label>,
     ) -> Arc<Self> {
+        let label = label.filter(|_| library.is_serving); // no other reader is listed
         let (endpoint, library, indexers) = (Arc::clone(endpoint), Arc::clone(library), Arc::clone(indexers));
-        Arc::new(Self { endpoint, library, indexers, kept: None })
+        Arc::new(Self { endpoint, library, indexers, kept: None, label, introduced: Arc::default() })
     }
 
     /// The same, keeping a connection from call to call, for who asks one peer again and again.
@@ -123,8 +140,37 @@ impl Peers {
         patience: Duration,
         call: impl FnOnce(PeerServiceClient) -> F,
     ) -> Result<T, CallError> {
+        self.call_over(self.link(peer), patience, call).await
+    }
+
+    /// The same of an origin, which is told before what people call this peer.
+    async fn call_origin<T, F: Future<Output = Result<Result<T, Refusal>, RpcError>>>(
+        &self,
+        origin: Holder,
+        patience: Duration,
+        call: impl FnOnce(PeerServiceClient) -> F,
+    ) -> Result<T, CallError> {
+        let is_told = self.is_introduced(&origin.node);
+        let answer = self.call_over(self.introduced(origin), patience, call).await;
+        // From its answer on it knows the caller by that.
+        if !is_told && answer.is_ok() {
+            let mut introduced = self.introduced.lock();
+            if introduced.len() >= INTRODUCED_MAX {
+                introduced.clear();
+            }
+            introduced.insert(origin.node, Instant::now());
+        }
+        answer
+    }
+
+    async fn call_over<T, F: Future<Output = Result<Result<T, Refusal>, RpcError>>>(
+        &self,
+        link: impl Future<Output = Result<Arc<Link>, CallError>>,
+        patience: Duration,
+        call: impl FnOnce(PeerServiceClient) -> F,
+    ) -> Result<T, CallError> {
         let calling = async {
-            let link = self.link(peer).await?;
+            let link = link.await?;
             let answer = call(link.client.clone()).await;
             Ok(answer??)
         };
@@ -133,6 +179,26 @@ impl Peers {
             kept.lock().take();
         }
         answer
+    }
+
+    /// Whether `origin` was told what people call this peer, if there is something to tell.
+    pub(crate) fn is_introduced(&self, origin: &NodeId) -> bool {
+        let told_at = self.introduced.lock().get(origin).copied();
+        self.label.is_none() || told_at.is_some_and(|at| at.elapsed() < INTRODUCED_FOR)
+    }
+
+    /// A connection to an origin that was told what people call this peer.
+    async fn introduced(&self, origin: Holder) -> Result<Arc<Link>, CallError> {
+        let link = self.link(origin).await?;
+        let Some(label) = self.label.clone().filter(|_| !self.is_introduced(&origin.node)) else {
+            return Ok(link);
+        };
+        if link.client.introduce(call_within(ANSWER_WITHIN), label).await.is_ok() {
+            return Ok(link);
+        }
+        // A program that does not know this call ended the connection.
+        self.kept.iter().for_each(|kept| drop(kept.lock().take()));
+        self.link(origin).await
     }
 
     async fn link(&self, peer: Holder) -> Result<Arc<Link>, CallError> {

@@ -157,7 +157,7 @@ impl Peers {
             }
             Ok(Ok(()))
         };
-        self.call(origin, ANSWER_WITHIN.saturating_mul(batches), ask).await
+        self.call_origin(origin, ANSWER_WITHIN.saturating_mul(batches), ask).await
     }
 
     /// Records the answers to one call; returns versions that the origin signed and does not know.
@@ -215,7 +215,7 @@ impl Peers {
             }
             Ok(Ok(newest))
         };
-        let answer = self.call(origin, ANSWER_WITHIN.saturating_mul(batches), ask).await;
+        let answer = self.call_origin(origin, ANSWER_WITHIN.saturating_mul(batches), ask).await;
         answer.unwrap_or_else(|error| {
             debug!(origin = %origin.node.short(), %error, "the origin cannot be asked");
             Vec::new()

@@ -1,9 +1,13 @@
 //! The control calls that a peer answers, from its indexers and from other peers.
 
-use std::{net::SocketAddr, sync::Arc, time::Instant};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
 
 use nekoproto::{
-    Held, Holder, List, Numbered, PeerService, Records, Refusal, SignedRecord, Verdict,
+    Held, Holder, Label, List, Numbered, PeerService, Records, Refusal, SignedRecord, Verdict,
     clock::unix_ms,
     limits::BATCH_MAX,
     transport::{Endpoint, Remote, rendezvous::Token, slots::SlotOwner},
@@ -22,6 +26,8 @@ use crate::{
 pub(crate) struct PeerControl {
     pub(crate) library: Arc<Library>,
     pub(crate) remote: Remote,
+    /// What people call the other end, once it has said it.
+    pub(crate) label: Arc<OnceLock<Label>>,
     /// How this peer connects to others, which it then serves, as the other end asks it to: it is one of its own indexers.
     pub(crate) for_indexer: Option<(Arc<Endpoint>, Option<Arc<Uploads>>)>,
 }
@@ -29,7 +35,7 @@ pub(crate) struct PeerControl {
 impl PeerControl {
     /// For a node that is none of this peer's indexers.
     pub(crate) fn new(library: &Arc<Library>, remote: Remote) -> Self {
-        Self { library: Arc::clone(library), remote, for_indexer: None }
+        Self { library: Arc::clone(library), remote, label: Arc::default(), for_indexer: None }
     }
 }
 
@@ -47,10 +53,17 @@ impl PeerService for PeerControl {
         _: Context,
         held: List<Held, BATCH_MAX>,
     ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
-        let Self { library, remote, .. } = self;
+        let Self { library, remote, label, .. } = self;
         let look_up = move |library: &Arc<Library>| {
-            let verdicts = held.iter().map(|held| confirm(library, &remote, held).map_err(|_| Refusal::Busy));
-            Ok(List::first_of(verdicts.collect::<Result<Vec<_>, Refusal>>()?))
+            let (mut verdicts, mut news) = (Vec::with_capacity(held.len()), Vec::new());
+            for held in held.iter() {
+                let (verdict, is_news) =
+                    confirm(library, &remote, label.get(), held).map_err(|_| Refusal::Busy)?;
+                verdicts.push(verdict);
+                news.extend(is_news.then_some(held));
+            }
+            tell_read(library, &remote, &news);
+            Ok(List::first_of(verdicts))
         };
         library.blocking(look_up).await
     }
@@ -74,6 +87,11 @@ impl PeerService for PeerControl {
         Ok(())
     }
 
+    async fn introduce(self, _: Context, label: Label) -> Result<(), Refusal> {
+        drop(self.label.set(label)); // it has one name
+        Ok(())
+    }
+
     async fn lend(self, _: Context, wanted: Numbered) -> Result<Option<Box<SignedRecord>>, Refusal> {
         let lend = move |library: &Arc<Library>| library.lent.lend(&library.catalogue, &wanted);
         let lent = self.library.blocking(lend).await.map_err(|_| Refusal::Busy)?;
@@ -81,24 +99,39 @@ impl PeerService for PeerControl {
     }
 }
 
-/// The verdict on what `remote` holds; notes that it does, and subscribes it to pushes. Without its catalogue a peer does
-/// not say that it publishes nothing. Blocking.
-pub(super) fn confirm(library: &Library, remote: &Remote, held: &Held) -> Result<Verdict, Failure> {
+/// The verdict on what `remote` holds, and whether it is news that it holds the newest version; notes that it does, and
+/// subscribes it to pushes. Without its catalogue a peer does not say that it publishes nothing. Blocking.
+pub(super) fn confirm(
+    library: &Library,
+    remote: &Remote,
+    label: Option<&Label>,
+    held: &Held,
+) -> Result<(Verdict, bool), Failure> {
     let verdict = verdict(library, held)?;
     let known = (&held.name, held.version);
-    match (&verdict, remote.listens_at) {
+    let is_new = match (&verdict, remote.listens_at) {
         (Verdict::Current | Verdict::Newer(_), Some(addr)) => {
             let holder = Holder::new(remote.node, addr);
-            library.readers.lock().heard(known, holder, unix_ms());
             if verdict == Verdict::Current {
                 subscribe(library, held, holder, clock::now());
             }
+            library.readers.lock().heard(known, holder, label, unix_ms())
         }
         // A command that does not serve: its reader may be known.
         (Verdict::Current, None) => library.readers.lock().heard_again(known, remote.node, unix_ms()),
-        _ => {}
+        _ => false,
+    };
+    let is_current = verdict == Verdict::Current;
+    Ok((verdict, is_new && is_current))
+}
+
+/// Tells the user that `remote` has these versions now.
+pub(super) fn tell_read(library: &Library, remote: &Remote, news: &[&Held]) {
+    if let [first, more @ ..] = news {
+        let (name, version, more, reader) = (first.name.clone(), first.version, more.len(), remote.node);
+        let label = library.readers.lock().label(&reader);
+        library.tell(Event::Read { name, version, more, reader, label });
     }
-    Ok(verdict)
 }
 
 fn verdict(library: &Library, held: &Held) -> Result<Verdict, Failure> {

@@ -105,7 +105,9 @@ pub(super) fn reply(
         DataRequest::Have(content) => have(library, partial_files, content),
         DataRequest::Outboard(hash) => outboard(library, partial_files, in_memory, hash),
         DataRequest::Confirm(held) => {
-            let verdict = control::confirm(library, reader, &held).map_err(|_| FetchRefusal::Unreadable)?;
+            let (verdict, is_news) =
+                control::confirm(library, reader, None, &held).map_err(|_| FetchRefusal::Unreadable)?;
+            control::tell_read(library, reader, is_news.then_some(&held).as_slice());
             let bytes = codec::encode(&verdict).map_err(|_| FetchRefusal::Unreadable)?;
             Ok(Reply { freshness: Freshness::Fresh, body: Body::Bytes(bytes.into()) })
         }

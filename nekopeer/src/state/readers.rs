@@ -3,13 +3,13 @@
 //! [`library::subscribers`](crate::library::subscribers).
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     mem::take,
     net::SocketAddr,
     ops::RangeInclusive,
 };
 
-use nekoproto::{FileName, Holder, NodeId, Version};
+use nekoproto::{FileName, Holder, Label, NodeId, Version};
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of readers of one name, of those at one address, and of all names, some 150 bytes each in memory and on
@@ -28,6 +28,9 @@ const STANDING_MS: u64 = 10 * 60 * 1000;
 /// A name and a reader -> what that said last.
 pub(crate) type Heard = BTreeMap<(FileName, NodeId), LastHeard>;
 
+/// What readers are called.
+pub(crate) type Labels = BTreeMap<NodeId, Label>;
+
 /// What a reader said last. The stored form too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LastHeard {
@@ -41,6 +44,8 @@ pub(crate) struct LastHeard {
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
     heard: Heard,
+    /// Of readers that are known, and until they are stored of some that are not any more.
+    labels: Labels,
     /// Not all of it is stored.
     is_changed: bool,
     /// Nor a reader or a version that is new.
@@ -53,29 +58,40 @@ fn of_name(name: &FileName) -> RangeInclusive<(FileName, NodeId)> {
 
 impl Readers {
     /// Those that were stored.
-    pub(crate) const fn new(heard: Heard) -> Self {
-        Self { heard, is_changed: false, has_new: false }
+    pub(crate) const fn new(heard: Heard, labels: Labels) -> Self {
+        Self { heard, labels, is_changed: false, has_new: false }
     }
 
     /// `holder` says that it holds this version. At a limit one that was heard over a short time makes room for it, or it is
-    /// not noted.
-    pub(crate) fn heard(&mut self, (name, holds): (&FileName, Version), holder: Holder, now_ms: u64) {
+    /// not noted. Returns whether that is news.
+    pub(crate) fn heard(
+        &mut self,
+        (name, holds): (&FileName, Version),
+        holder: Holder,
+        label: Option<&Label>,
+        now_ms: u64,
+    ) -> bool {
         let (key, addr) = ((name.clone(), holder.node), holder.addr);
         let before = self.heard.get(&key).copied();
         if before.is_none() && !self.makes_room(&key, addr, now_ms) {
-            return;
+            return false;
         }
         let first_ms = before.map_or(now_ms, |before| before.first_ms);
-        self.has_new |= before.is_none_or(|before| before.holds != holds);
+        let is_new = before.is_none_or(|before| before.holds != holds);
+        if let Some(label) = label.filter(|label| self.labels.get(&holder.node) != Some(label)) {
+            self.labels.insert(holder.node, label.clone());
+            self.has_new = true;
+        }
+        self.has_new |= is_new;
         self.is_changed = true;
         self.heard.insert(key, LastHeard { addr, holds, first_ms, heard_ms: now_ms });
+        is_new
     }
 
     /// The same of a node that listens nowhere now, if it is known as a reader.
-    pub(crate) fn heard_again(&mut self, known: (&FileName, Version), node: NodeId, now_ms: u64) {
-        if let Some(LastHeard { addr, .. }) = self.heard.get(&(known.0.clone(), node)).copied() {
-            self.heard(known, Holder::new(node, addr), now_ms);
-        }
+    pub(crate) fn heard_again(&mut self, known: (&FileName, Version), node: NodeId, now_ms: u64) -> bool {
+        let before = self.heard.get(&(known.0.clone(), node)).copied();
+        before.is_some_and(|before| self.heard(known, Holder::new(node, before.addr), None, now_ms))
     }
 
     fn makes_room(&mut self, key: &(FileName, NodeId), addr: SocketAddr, now_ms: u64) -> bool {
@@ -101,6 +117,11 @@ impl Readers {
         known.map(|((_, node), known)| (*node, *known)).collect()
     }
 
+    /// What this node said that people call it.
+    pub(crate) fn label(&self, node: &NodeId) -> Option<Label> {
+        self.labels.get(node).cloned()
+    }
+
     /// Forgets the readers that `is_it` is true of; returns the id of each.
     pub(crate) fn forget(&mut self, is_it: impl Fn(&NodeId) -> bool) -> BTreeSet<NodeId> {
         let forgotten = self.heard.extract_if(.., |(_, node), _| is_it(node)).map(|((_, node), _)| node);
@@ -109,12 +130,14 @@ impl Readers {
     }
 
     /// All, to be stored, if that is not done; later times of what is known otherwise only if it is their turn.
-    pub(crate) fn take_changed(&mut self, now_ms: u64, with_times: bool) -> Option<Heard> {
+    pub(crate) fn take_changed(&mut self, now_ms: u64, with_times: bool) -> Option<(Heard, Labels)> {
         let is_due = take(&mut self.has_new) | (with_times && self.is_changed);
         is_due.then(|| {
             self.is_changed = false;
             self.heard.retain(|_, known| !known.is_over(now_ms));
-            self.heard.clone()
+            let nodes: HashSet<NodeId> = self.heard.keys().map(|(_, node)| *node).collect();
+            self.labels.retain(|node, _| nodes.contains(node));
+            (self.heard.clone(), self.labels.clone())
         })
     }
 }
@@ -143,7 +166,7 @@ mod tests {
     fn strangers_with_many_keys_take_bounded_room_and_displace_no_reader_of_an_hour() {
         let (mut readers, a, old) = (Readers::default(), name("a"), holder(0, 0));
         let mut heard = |name: &FileName, holder: Holder, now_ms| {
-            readers.heard((name, Version::FIRST), holder, now_ms);
+            readers.heard((name, Version::FIRST), holder, None, now_ms);
             (
                 readers.of(name, now_ms).len(),
                 readers.of(name, now_ms).iter().any(|(node, _)| *node == old.node),
@@ -159,7 +182,7 @@ mod tests {
         }
         assert_eq!(heard(&a, old, HOUR_MS), (OF_NAME_MAX, true));
         for n in 1..2 * ALL_MAX {
-            readers.heard((&name(&format!("{n}")), Version::FIRST), holder(n, 1), HOUR_MS);
+            readers.heard((&name(&format!("{n}")), Version::FIRST), holder(n, 1), None, HOUR_MS);
         }
         assert_eq!(readers.heard.len(), ALL_MAX);
         assert!(readers.heard.contains_key(&(a, old.node)));
@@ -168,15 +191,19 @@ mod tests {
     #[test]
     fn reader_is_remembered_for_days_and_stored_once_after_a_change() {
         let (mut readers, a, reader) = (Readers::default(), name("a"), holder(1, 1));
-        readers.heard((&a, Version::FIRST), reader, 0);
-        readers.heard_again((&a, Version::new(2).unwrap()), reader.node, 5);
-        readers.heard_again((&a, Version::FIRST), holder(2, 1).node, 5);
-        let stored = readers.take_changed(5, false).unwrap();
+        let desk = Label::try_from("desk-3".to_owned()).unwrap();
+        assert!(readers.heard((&a, Version::FIRST), reader, Some(&desk), 0));
+        assert!(!readers.heard((&a, Version::FIRST), reader, None, 1), "the same again");
+        assert!(readers.heard_again((&a, Version::new(2).unwrap()), reader.node, 5));
+        assert!(!readers.heard_again((&a, Version::FIRST), holder(2, 1).node, 5));
+        let (stored, labels) = readers.take_changed(5, false).unwrap();
         assert!(readers.take_changed(5, true).is_none(), "nothing is new");
-        let mut readers = Readers::new(stored);
+        let mut readers = Readers::new(stored, labels);
+        assert_eq!(readers.label(&reader.node), Some(desk));
         assert_eq!(readers.of(&a, 5 + REMEMBERED_MS)[0].1.holds.get(), 2);
         assert!(readers.of(&a, 6 + REMEMBERED_MS).is_empty());
         assert_eq!(readers.forget(|node| *node == reader.node), BTreeSet::from([reader.node]));
-        assert!(readers.take_changed(5, false).unwrap().is_empty());
+        let (heard, labels) = readers.take_changed(5, false).unwrap();
+        assert!(heard.is_empty() && labels.is_empty(), "what a reader is called goes with it");
     }
 }

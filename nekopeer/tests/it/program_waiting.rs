@@ -117,3 +117,31 @@ fn origin_is_asked_again_and_again_over_one_connection_while_a_name_is_waited_fo
     assert_eq!(waiting.wait().code, Some(0));
     assert_eq!(origin.called.load(Ordering::SeqCst) - before, 1);
 }
+
+/// Its first word to the origin says it, so that no line is without it.
+#[test]
+fn reader_is_called_by_its_label_wherever_it_is_shown_also_after_the_origin_began_anew() {
+    let (_indexers, origin, reader) = two_homes();
+    let mut sharing = origin.share_file("f", "one");
+    let mut following = reader.start_out(&["follow", "f", "--label", "desk-3"], "f is at version 1");
+    let line = sharing.err_line("has f at version 1");
+    assert!(line.starts_with("desk-3 ("), "{line}");
+    origin.share_anew("f", "two");
+    following.out_line("f is at version 2");
+    let line = sharing.err_line("has f at version 2");
+    let known = readers(&origin).remove(0);
+    let named = format!("desk-3 ({})", &known["node"].as_str().unwrap()[..10]);
+    assert!(line.starts_with(&named) && known["label"] == "desk-3", "{line}: {known}");
+    let told = origin.done(&["status", "f"]).out.join("\n");
+    assert!(told.contains(&format!("{named} at ")), "{told}");
+    following.signal("STOP");
+    origin.share_anew("f", "three");
+    let ended = origin.run(&["wait", "f", "--all", "--timeout", "1"]);
+    ended.failed_with(1, &[&format!("reader {named}")]);
+    following.kill();
+    assert_eq!(sharing.interrupt().code, Some(0));
+    let _sharing = origin.share(&["f"]);
+    assert_eq!(readers(&origin)[0]["label"], "desk-3");
+    let refused = reader.run(&["ls", "--label", "desk\n3"]);
+    assert!(refused.code == Some(2) && refused.err.concat().contains("no control characters"), "{refused:?}");
+}

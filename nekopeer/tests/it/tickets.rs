@@ -277,7 +277,7 @@ fn ticket_of_one_machine_says_so_there_and_elsewhere() {
     let mut sharing = origin.share_file("f.txt", "one\n");
     let line = sharing.out_line("nekopeer get neko:");
     assert!(line.starts_with("on this machine: "), "{line}");
-    sharing.err_line("for other machines: stop this and share with --lan");
+    sharing.err_line("for other machines: share with --lan");
     let ticket = line.rsplit(' ').next().unwrap().parse::<Ticket>().unwrap();
     assert!(ticket.is_local());
     let (_port, nobody) = kept_port();

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     limits::BATCH_MAX,
     transport::rendezvous::Token,
-    values::{FileName, List, NodeId, SignedRecord, Version},
+    values::{FileName, Label, List, NodeId, SignedRecord, Version},
 };
 
 /// The calls of a peer, made by its indexers and by other peers.
@@ -31,6 +31,9 @@ pub trait PeerService {
     /// Asks for one version by its number, also an earlier one. A peer that holds or keeps it answers with its record,
     /// and sends its bytes for a while.
     async fn lend(wanted: Numbered) -> Result<Option<Box<SignedRecord>>, Refusal>;
+    /// What people call the caller, for what it confirms over this connection. A program that does not know this call
+    /// ends the connection, and the caller makes the next one without it.
+    async fn introduce(label: Label) -> Result<(), Refusal>;
 }
 
 /// One version of a file.

@@ -8,6 +8,7 @@ pub(crate) mod filter;
 pub(crate) mod fixed_list;
 mod hex;
 pub mod id;
+mod label;
 pub mod list;
 mod manifest;
 pub mod name;
@@ -23,6 +24,7 @@ pub(crate) use self::record::testing;
 pub use self::{
     cut::Cut,
     id::{ChunkHash, ContentHash, ManifestHash, MsgId, NodeId, NodeTag, Version},
+    label::{Label, NotALabel},
     list::List,
     manifest::{Chunk, Manifest, ManifestError},
     name::{FileName, NameError, is_invisible},

@@ -264,6 +264,9 @@ fn calls_of_a_peer(pins: &mut Pins) {
     let (at, token) = ("127.0.0.1:4000".parse().unwrap(), Token::from_bytes([0xb0; 16]));
     pins.call_of_peer("dial back", AskPeer::DialBack { at: Some(at), token });
     pins.call_of_peer("reached", AskPeer::Reached { at, is_reached: false });
+    let label = Label::try_from("desk-3".to_owned()).unwrap();
+    pins.call_of_peer("introduce", AskPeer::Introduce { label });
+    pins.answer_of_peer("introduced", PeerAnswer::Introduce(Ok(())));
     pins.answer_of_peer("lent", PeerAnswer::Lend(Ok(Some(Box::new(record())))));
     pins.answer_of_peer("noted", PeerAnswer::Invalidate(Ok(())));
     let newer = Verdict::Newer(Box::new(record()));

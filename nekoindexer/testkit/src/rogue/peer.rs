@@ -34,6 +34,7 @@ impl Silent {
                 Ask::Reached { .. } => Ok(Answer::Reached(Ok(()))),
                 Ask::Confirm { .. } => Ok(Answer::Confirm(Ok(List::new()))),
                 Ask::Lend { .. } => Ok(Answer::Lend(Ok(None))),
+                Ask::Introduce { .. } => Ok(Answer::Introduce(Ok(()))),
                 Ask::DialBack { .. } => Err(Refusal::NotCalled),
             }
         })

@@ -47,6 +47,12 @@ pub(crate) struct EventRow {
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// The id of a reader.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
+    /// What people call it, as it says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    label: Option<String>,
 }
 
 impl From<&Event> for EventRow {
@@ -95,6 +101,12 @@ impl From<&Event> for EventRow {
             Event::JobEnded { id, why, .. } => {
                 Self { id: Some(*id), error: why.as_ref().map(|why| why.text.clone()), ..of("job-ended") }
             }
+            Event::Read { version: now, more, reader, label, .. } => Self {
+                files: Some(*more as u64 + 1),
+                node: Some(reader.to_string()),
+                label: label.as_ref().map(ToString::to_string),
+                ..version("read", now)
+            },
             Event::Failed { why, .. } => Self { error: Some(why.clone()), ..of("failed") },
         }
     }

@@ -114,6 +114,8 @@ pub(crate) struct ReaderRow {
     pub(crate) heard_ms: Option<u64>,
     /// The last version that it said to hold.
     pub(crate) holds: u64,
+    /// What people call it, as it says; null: it did not say.
+    pub(crate) label: Option<String>,
     /// Milliseconds for which an earlier version may still count as fresh there, at most; 0: it has no lease.
     pub(crate) lease_ends_in_ms: u64,
     pub(crate) node: String,
@@ -127,6 +129,7 @@ impl Detail {
             addr: reader.holder.addr.to_string(),
             heard_ms: reader.heard_ms,
             holds: reader.holds.get(),
+            label: reader.label.map(String::from),
             lease_ends_in_ms: u64::try_from(reader.ends_in.as_millis()).unwrap_or(u64::MAX),
             node: reader.holder.node.to_string(),
             version: reader.version.get(),

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::{View, downloads::short, parsed};
 use crate::{
     api::{Detail, Done, EarlierRow, FileRow, Row},
+    library::subscribers::named,
     terminal::{
         Output,
         table::{Cells, Table},
@@ -109,14 +110,15 @@ fn lines(file: &FileRow, detail: &Detail) -> Vec<String> {
             if reader.version < version { ", may take it for fresh for" } else { ", its lease ends in" };
         lines.push(format!(
             "    {} at {} knows version {}{most} {} s",
-            short(&reader.node),
+            named(reader.label.as_ref(), short(&reader.node)),
             reader.addr,
             reader.version,
             reader.lease_ends_in_ms.div_ceil(1000)
         ));
     }
     for reader in off {
-        let (node, addr, holds) = (short(&reader.node), &reader.addr, reader.holds);
+        let (node, addr, holds) =
+            (named(reader.label.as_ref(), short(&reader.node)), &reader.addr, reader.holds);
         let heard = reader.heard_ms.map_or_else(String::new, age_since);
         let behind = if holds < version { ", is behind; `forget` it if it will not come back" } else { "" };
         lines.push(format!("  reader {node} at {addr}, last heard {heard} ago with version {holds}{behind}"));

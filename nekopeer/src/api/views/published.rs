@@ -12,7 +12,8 @@ use crate::{
 
 /// Where a ticket can be used that names indexers of one machine alone; and what others need.
 const HERE: &str = "on this machine";
-const FOR_OTHERS: &str = "for other machines: stop this and share with --lan, or with --indexer ADDR of an indexer that they reach";
+const FOR_OTHERS: &str =
+    "for other machines: share with --lan, or with --indexer ADDR of an indexer that they reach";
 /// Files that are listed one by one.
 const LISTED_MAX: usize = 20;
 /// Files that stay unshared, and are named.

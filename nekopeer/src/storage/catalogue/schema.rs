@@ -1,5 +1,7 @@
 //! The tables of the catalogue's database that several files use, and the number of its format.
 
+use nekoproto::Label;
+
 use super::{
     entry::{Entry, PassedOver, Placed},
     row::{Definition, TableRow},
@@ -37,6 +39,8 @@ pub(super) const PIPED: Definition<&str, TableRow<Stamp>> = Definition::new("pip
 pub(super) const FLOORS: Definition<(&str, &[u8; 32]), TableRow<Entry>> = Definition::new("floors");
 /// Name and reader -> what that said last.
 pub(super) const HEARD: Definition<(&str, &[u8; 32]), TableRow<LastHeard>> = Definition::new("heard");
+/// A reader -> what people call it.
+pub(super) const LABELS: Definition<&[u8; 32], TableRow<Label>> = Definition::new("labels");
 /// Name and sequence number -> an earlier version of a copy that is kept, and the manifest of its pack.
 pub(super) const KEPT: Definition<(&str, u64), (Placed, &[u8])> = Definition::new("kept");
 /// Name -> path of the folder of a set, and what is there.

@@ -127,7 +127,10 @@ impl Peer {
             AskPeer::Confirm { held } => {
                 Ok(PeerAnswer::Confirm(Ok(List::first_of(held.iter().map(verdict)))))
             }
-            AskPeer::DialBack { .. } | AskPeer::Reached { .. } | AskPeer::Lend { .. } => Err(Refusal::Busy),
+            AskPeer::DialBack { .. }
+            | AskPeer::Reached { .. }
+            | AskPeer::Lend { .. }
+            | AskPeer::Introduce { .. } => Err(Refusal::Busy),
         }
     }
 }
