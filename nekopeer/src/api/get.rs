@@ -10,6 +10,7 @@ use nekoproto::{
     IndexerAddr, Version,
     limits::{POLICY_SECS_MAX, TTL_DEFAULT},
 };
+use parking_lot::Mutex;
 
 use super::{
     JobRow, LocalPath, Wanted, Word,
@@ -164,13 +165,16 @@ impl Api for Get {
         }
         let output = self.output.map(|path| path.0);
         let unattended = self.background || goes_on;
-        let options = DownloadOptions { output, unattended, ..named::options(&wanted, &via, self.force) };
+        let found = Arc::new(Mutex::new(std::mem::take(&mut wanted.found)));
+        let options =
+            DownloadOptions { output, unattended, found, ..named::options(&wanted, &via, self.force) };
         if self.background {
             let begin = || host.jobs.begin(JobKind::Get, &names, String::new(), true);
             let work = |host: Arc<Host>, job: Arc<Job>, answer| {
                 let mut names = names.clone();
                 async move {
-                    let got = get_all(&host.peer, (&mut names, is_one), options, &job, &answer).await;
+                    let got =
+                        Box::pin(get_all(&host.peer, (&mut names, is_one), options, &job, &answer)).await;
                     prefer_held(&host.peer, names, change).await?;
                     let _: Done = got?;
                     remember(&host.peer, &via).await;

@@ -178,7 +178,7 @@ async fn interrupted_command_has_ended_when_its_caller_knows() {
     let fixture = Fixture::open().await;
     let mut caller = fixture.knock().await;
     let (answer, mut replies) = Answer::channel();
-    let wait = r#"{"wait":{"name":"a","version":null,"all":false,"timeout":null}}"#;
+    let wait = r#"{"wait":{"names":["a"],"version":null,"all":false,"timeout":null}}"#;
     let wait: Command = serde_json::from_str(wait).unwrap();
     tokio::select! {
         _ = caller.carry_out(wait, no_input(), &answer) => panic!("it waits for ever"),

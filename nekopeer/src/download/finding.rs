@@ -1,6 +1,6 @@
 //! From names to the versions that are downloaded: a search, and a choice among the answers.
 
-use std::{iter, sync::Arc};
+use std::{collections::HashSet, iter, sync::Arc};
 
 use futures::{StreamExt, stream};
 use nekoproto::{FileName, Holder, NodeId, Record, VerifiedRecord};
@@ -40,11 +40,21 @@ impl Downloader {
             }
             None => true,
         });
+        let known = {
+            let mut found = options.found.lock();
+            let known: Vec<_> = names.iter().filter_map(|name| found.remove_entry(name)).collect();
+            known
+        };
+        if !known.is_empty() {
+            let is_known: HashSet<_> = known.iter().map(|(name, _)| name).collect();
+            names.retain(|name| !is_known.contains(name));
+        }
         let answers = match self.indexers.search_all(&names, options.scope(), &options.via).await {
             Ok(answers) => answers.into_iter().map(Ok).collect(),
             Err(error) => nobody_asked(&names, error),
         };
-        let found = iter::zip(names, answers).map(async |(name, answer)| {
+        let known = known.into_iter().map(|(name, answer)| (name, Ok(answer)));
+        let found = known.chain(iter::zip(names, answers)).map(async |(name, answer)| {
             let found = answer.and_then(|answer| self.choose(&name, options, answer));
             let found = self.find_wished(&name, options, found).await;
             (name, found)

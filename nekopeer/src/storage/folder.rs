@@ -1,7 +1,6 @@
 //! [`Folder`]: an open folder that files are put into, and what is looked at once for all that come to it together.
 
 use std::{
-    collections::HashMap,
     fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
@@ -10,10 +9,7 @@ use std::{
 
 use cap_std::fs::{Dir, MetadataExt as _};
 
-use super::{
-    error::{error_at, folder_away},
-    place::Place,
-};
+use super::error::{error_at, folder_away};
 use crate::failure::Failure;
 
 /// Mode bit of a folder that gives its files its own group.
@@ -56,26 +52,5 @@ impl Folder {
     /// Whether it is in the data folder `data_dir`, an absolute path without links.
     pub(super) fn is_in(&self, data_dir: &Path) -> io::Result<bool> {
         Ok(self.path.canonicalize()?.starts_with(data_dir))
-    }
-}
-
-/// The folders that places were found in: files of one folder that come together share it.
-#[derive(Debug, Default)]
-pub(crate) struct Folders(HashMap<PathBuf, Arc<Folder>>);
-
-impl Folders {
-    /// The place at `path`, whose folder `open` finds if no file of it was placed before.
-    pub(crate) fn place(
-        &mut self,
-        path: PathBuf,
-        open: impl FnOnce() -> Result<Place, Failure>,
-    ) -> Result<Place, Failure> {
-        let known = path.parent().and_then(|folder| self.0.get(folder));
-        if let (Some(folder), Some(file_name)) = (known, path.file_name()) {
-            return Ok(Place { folder: Arc::clone(folder), file_name: file_name.into(), path });
-        }
-        let place = open()?;
-        self.0.insert(place.folder.path.clone(), Arc::clone(&place.folder));
-        Ok(place)
     }
 }

@@ -1,6 +1,7 @@
 //! [`Place`]: where a file belongs on disk.
 
 use std::{
+    collections::HashMap,
     fs::{self, File},
     io,
     os::unix::ffi::OsStrExt,
@@ -81,6 +82,27 @@ impl Place {
 
     pub(crate) fn open(&self) -> Result<File, Failure> {
         no_follow::open(&self.folder.handle, &self.file_name).map_err(error_at(&self.path))
+    }
+}
+
+/// The folders that places were found in: files of one folder that come together share it.
+#[derive(Debug, Default)]
+pub(crate) struct Folders(HashMap<PathBuf, Arc<Folder>>);
+
+impl Folders {
+    /// The place at `path`, whose folder `open` finds if no file of it was placed before.
+    pub(crate) fn place(
+        &mut self,
+        path: PathBuf,
+        open: impl FnOnce() -> Result<Place, Failure>,
+    ) -> Result<Place, Failure> {
+        let known = path.parent().and_then(|folder| self.0.get(folder));
+        if let (Some(folder), Some(file_name)) = (known, path.file_name()) {
+            return Ok(Place { folder: Arc::clone(folder), file_name: file_name.into(), path });
+        }
+        let place = open()?;
+        self.0.insert(place.folder.path.clone(), Arc::clone(&place.folder));
+        Ok(place)
     }
 }
 

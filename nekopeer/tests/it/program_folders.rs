@@ -93,7 +93,7 @@ fn share_folder_itself_has_one_ticket_for_all() {
     origin.write_all([("a", "1"), ("odd/b", "2")]);
     let _other = other.share_file("theirs", "3");
     let mut sharing = origin.start(&["share", "."]);
-    let line = sharing.out_line("elsewhere, all of them: ");
+    let line = sharing.out_line("on this machine, all of them: ");
     sharing.err_line("serving on ");
     let ticket = line.rsplit(' ').next().unwrap();
     let reader = Home::with(&["--no-discovery", "--discover", "127.0.0.1:9"]);

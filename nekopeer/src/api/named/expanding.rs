@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     api::{Answer, Failure, Reply},
-    indexers::via::Via,
+    indexers::{Answer as SearchAnswer, via::Via},
     library::{ENTRIES_AT_ONCE, Library},
     peer::PeerHandle,
 };
@@ -38,13 +38,15 @@ pub(in crate::api) async fn expanded(
     let mut known: HashSet<FileName> = names.iter().cloned().collect();
     let mut all = names;
     for pattern in wanted.patterns.clone() {
-        let found = found_there(peer, &pattern, Among::Network(wanted.ttl_hops, via), answer).await?;
+        let found = matched(peer, &pattern, Among::Network(wanted.ttl_hops, via), Some(answer)).await?;
+        let names = or_name(found.iter().map(|(name, _)| name.clone()).collect(), &pattern)?;
+        wanted.found.extend(found);
         if let Some(origin) = &pattern.origin {
             let of_origin = || Named { origin: origin.clone(), version: None };
-            let mut chosen = found.iter().map(|name| wanted.choose(name.clone(), of_origin()));
+            let mut chosen = names.iter().map(|name| wanted.choose(name.clone(), of_origin()));
             chosen.try_for_each(|chosen| chosen.map_err(Failure::conflict))?;
         }
-        all.extend(found.into_iter().filter(|name| known.insert(name.clone())));
+        all.extend(names.into_iter().filter(|name| known.insert(name.clone())));
     }
     Ok(all)
 }
@@ -56,7 +58,10 @@ pub(in crate::api) async fn found_there(
     among: Among<'_>,
     answer: &Answer,
 ) -> Result<Vec<FileName>, Failure> {
-    let found = matching(peer, pattern, among, Some(answer)).await?;
+    or_name(matching(peer, pattern, among, Some(answer)).await?, pattern)
+}
+
+fn or_name(found: Vec<FileName>, pattern: &Pattern) -> Result<Vec<FileName>, Failure> {
     match (found.is_empty(), FileName::new(&pattern.text)) {
         (false, _) => Ok(found),
         (true, Ok(name)) => Ok(vec![name]),
@@ -110,14 +115,24 @@ fn nothing(text: &str, help: &str) -> Failure {
 /// The names that match, in order; that more may is told to `answer`.
 pub(in crate::api) async fn matching(
     peer: &PeerHandle,
-    Pattern { text: pattern, origin }: &Pattern,
+    pattern: &Pattern,
     among: Among<'_>,
     answer: Option<&Answer>,
 ) -> Result<Vec<FileName>, Failure> {
+    Ok(matched(peer, pattern, among, answer).await?.into_iter().map(|(name, _)| name).collect())
+}
+
+/// The same, with what the network knows of each.
+async fn matched(
+    peer: &PeerHandle,
+    Pattern { text: pattern, origin }: &Pattern,
+    among: Among<'_>,
+    answer: Option<&Answer>,
+) -> Result<Vec<(FileName, SearchAnswer)>, Failure> {
     let invalid = |why: String| Failure::invalid(format!("{pattern}: {why}"));
     let folder = pattern.ends_with('/').then(|| pattern.clone());
     if let (Among::Here, Some(folder)) = (among, folder.clone()) {
-        return held(peer, folder, origin.clone(), |_| true).await;
+        return Ok(unknown(held(peer, folder, origin.clone(), |_| true).await?));
     }
     let glob = folder.as_ref().map_or_else(|| pattern.clone(), |folder| format!("{}**", escaped(folder)));
     let term = Term::new(&glob).map_err(|error| invalid(error.to_string()))?;
@@ -130,17 +145,30 @@ pub(in crate::api) async fn matching(
     };
     let Among::Network(ttl_hops, via) = among else {
         let is_match = move |name: &FileName| matcher.matches(name.as_str().as_bytes(), false);
-        return held(peer, String::new(), origin.clone(), is_match).await;
+        return Ok(unknown(held(peer, String::new(), origin.clone(), is_match).await?));
     };
-    let (mut names, mut after, mut is_complete) = (Vec::new(), None, true);
+    let (mut all, mut after, mut is_complete) = (Vec::<(FileName, SearchAnswer)>::new(), None, true);
     loop {
         let found = peer.indexers.find(&search, after.as_ref(), FOUND_MAX, ttl_hops, via).await?;
         is_complete &= found.complete;
         after = found.next;
-        let files = found.matches.into_iter().filter(|found| !found.record.is_withdrawal());
-        names.extend(files.map(|found| found.record.name.clone()));
-        names.dedup(); // one name of several origins
-        if names.len() > EXPANDED_MAX {
+        for file in found.matches.into_iter().filter(|found| !found.record.is_withdrawal()) {
+            match all.last_mut().filter(|(name, _)| *name == file.record.name) {
+                Some((_, of_others)) => of_others.candidates.push(file),
+                None => {
+                    let (complete, guests_unheard) = (found.complete, found.guests_unheard);
+                    let name = file.record.name.clone();
+                    let answer = SearchAnswer {
+                        candidates: vec![file],
+                        complete,
+                        guests_unheard,
+                        ..SearchAnswer::default()
+                    };
+                    all.push((name, answer));
+                }
+            }
+        }
+        if all.len() > EXPANDED_MAX {
             return Err(invalid(format!("more than {EXPANDED_MAX} names match")));
         }
         if after.is_none() {
@@ -148,12 +176,16 @@ pub(in crate::api) async fn matching(
         }
     }
     // A folder's name may have signs that the glob could only guess.
-    names.retain(|name| folder.as_ref().is_none_or(|folder| name.as_str().starts_with(folder)));
+    all.retain(|(name, _)| folder.as_ref().is_none_or(|folder| name.as_str().starts_with(folder)));
     if let (false, Some(answer)) = (is_complete, answer) {
         let note = format!("note: not every indexer in reach answered: more may match {pattern}");
         drop(answer.0.send(Reply::Note(note)).await); // a caller that has left is noticed by the next row
     }
-    Ok(names)
+    Ok(all)
+}
+
+fn unknown(names: Vec<FileName>) -> Vec<(FileName, SearchAnswer)> {
+    names.into_iter().map(|name| (name, SearchAnswer::default())).collect()
 }
 
 /// The names in the catalogue that begin with `start` and match, of one origin if it is given.

@@ -20,8 +20,7 @@ use crate::{
     sets,
     storage::{
         error_at,
-        folder::Folders,
-        place::{Place, make_said_folder},
+        place::{Folders, Place, make_said_folder},
         stopped,
     },
 };

@@ -28,8 +28,8 @@ use crate::{
     state::{choice::Target, pace::SLOWEST_SOURCE},
     storage::{
         catalogue::{Entry, StoredCopy},
-        folder::Folders,
         full,
+        place::Folders,
     },
     util::{progress::Progress, tasks::blocking},
 };

@@ -29,7 +29,7 @@ use crate::{
     failure::Failure,
     library::{Library, NameInUse},
     state::choice::Target,
-    storage::folder::Folders,
+    storage::place::Folders,
     util::progress::Progress,
 };
 
@@ -117,12 +117,13 @@ impl Downloads {
             let peers = Arc::clone(&self.downloader.peers);
             let piece = match self.ahead.take() {
                 Some(piece) => piece,
-                None => self.reserve_next().find().await,
+                None => Box::pin(self.reserve_next().find()).await,
             };
             // The origins of one piece are asked while the next is downloaded, and the one after that is looked for.
             let further = self.reserve_next();
             let Piece { names: next, found } = piece;
-            let (away, (), ahead) = tokio::join!(peers.confirm(asked), self.fetch(found), further.find());
+            let (fetching, finding) = (Box::pin(self.fetch(found)), Box::pin(further.find())); // they are large
+            let (away, (), ahead) = tokio::join!(peers.confirm(asked), fetching, finding);
             self.away.extend(away);
             self.ahead = (!ahead.names.is_empty()).then_some(ahead);
             if !next.is_empty() {
@@ -276,7 +277,7 @@ impl Downloads {
         let is_middle = |target: &Target| target.record.size < SECOND_STREAM_FROM;
         let (middle, large): (Vec<_>, Vec<_>) = large.into_iter().partition(is_middle);
         for (targets, at_once) in [(middle, MIDDLE_AT_ONCE), (large, LARGE_AT_ONCE)] {
-            let fetching: Vec<_> = targets.into_iter().map(|target| self.fetch_by_itself(target)).collect();
+            let fetching = targets.into_iter().map(|target| Box::pin(self.fetch_by_itself(target)));
             stream::iter(fetching).buffer_unordered(at_once).collect::<()>().await;
         }
     }
