@@ -33,8 +33,10 @@ use crate::{
     util::progress::Progress,
 };
 
-/// Maximum number of names in one search.
-const NAMES_AT_ONCE: usize = 1024;
+/// Names that are looked for and then downloaded together: at first, so that it soon begins, and at most; each time twice as
+/// many as before.
+const NAMES_AT_FIRST: usize = 512;
+const NAMES_AT_ONCE: usize = 4096;
 /// Files that are downloaded by themselves at once: with two connections to a source each for the large ones, and one for
 /// small files beside them, fewer than the requests that a source answers one reader.
 const LARGE_AT_ONCE: usize = 3;
@@ -53,6 +55,8 @@ pub(crate) struct Downloads {
     downloader: Arc<Downloader>,
     /// Names that are not begun, the next one last.
     names: Vec<FileName>,
+    /// How many of them are looked for next.
+    at_once: usize,
     options: DownloadOptions,
     progress: Arc<Progress>,
     /// Open connections, reused for the next batch.
@@ -88,6 +92,7 @@ impl Downloads {
         Self {
             downloader: Arc::clone(downloader),
             names,
+            at_once: NAMES_AT_FIRST,
             options: options.clone(),
             progress: Arc::clone(progress),
             streams: HashMap::new(),
@@ -147,7 +152,8 @@ impl Downloads {
 
     /// Reserves the next names, which are to be [found](Reserved::find).
     fn reserve_next(&mut self) -> Reserved {
-        let names = self.names.split_off(self.names.len().saturating_sub(NAMES_AT_ONCE));
+        let names = self.names.split_off(self.names.len().saturating_sub(self.at_once));
+        self.at_once = NAMES_AT_ONCE.min(2 * self.at_once);
         let names: Vec<FileName> = names.into_iter().rev().collect();
         let (mut wanted, mut found) = (Vec::with_capacity(names.len()), Vec::new());
         for name in &names {
