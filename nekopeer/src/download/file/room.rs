@@ -17,6 +17,9 @@ const BLOCK_BYTES: u64 = 512;
 pub(crate) fn refuse_too_large(path: &Path, partial: &Path, size: u64) -> Result<(), Failure> {
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let Some(free) = free_in(folder) else { return Ok(()) }; // writing tells what is wrong
+    if size <= free {
+        return Ok(());
+    }
     let there = partial.symlink_metadata().map_or(0, |metadata| metadata.blocks() * BLOCK_BYTES);
     let free = free.saturating_add(there);
     if size <= free {
