@@ -118,7 +118,7 @@ fn nobody_keeps(name: &FileName, version: Version, asked: usize, silent: usize) 
     Failure::missing(format!("version {version} of {name} is not here, and {others}{silent}"))
 }
 
-/// The version that is wanted, among those that are here, and otherwise the last that was replaced. Blocking.
+/// The version that is wanted, among those that are here, and otherwise the last that was replaced and not refused. Blocking.
 pub(super) fn kept(
     library: &Library,
     name: &FileName,
@@ -148,9 +148,15 @@ pub(super) fn kept(
     };
     let number = |found: &EarlierVersion| found.entry.record.version;
     let kept: Vec<_> = here.iter().map(number).filter(|found| *found != held.record.version).collect();
+    // Who names no version wants none that a command refused.
+    let failed = catalogue.reader(name)?.passed_over.filter(|passed| passed.why == Why::Failed);
+    let was_refused = |found: &EarlierVersion| {
+        let record = &found.entry.record;
+        failed.is_some_and(|failed| (failed.origin, failed.version) == (record.origin, record.version))
+    };
     let is_wanted = |found: &EarlierVersion| match version {
         Some(version) => found.entry.record.same_file(&held.record) && number(found) == version,
-        None => found.is_before(&held.record),
+        None => found.is_before(&held.record) && !was_refused(found),
     };
     let found = here.into_iter().find(is_wanted).ok_or_else(|| not_kept(&kept))?;
     let EarlierVersion { entry, manifest, encoded, .. } = found;

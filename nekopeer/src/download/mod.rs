@@ -267,8 +267,8 @@ impl Downloader {
             let plan = planning.await?;
             let is_newest = plan.landing.passed_over.is_none();
             let (mut done, origin) = self.carry_out_newest(plan, &work).await?;
+            self.confirm(&done.record, origin).await;
             if is_newest {
-                self.confirm(&done.record, origin).await;
                 done.look_again(&self.library);
             }
             Ok(done)

@@ -357,7 +357,7 @@ impl fmt::Display for Event {
             Self::Changed(name) => {
                 write!(
                     f,
-                    "{name} changed on disk and is no longer shared: share it again, or get it again if it is a copy"
+                    "{name} was changed or removed on disk and is no longer shared: share it again, get it again if it is a copy, or unshare it"
                 )
             }
             Self::Renumbered { name, taken, version } => {

@@ -102,11 +102,12 @@ impl Subscribers {
         Self(Mutex::new(SubscriberTable { hasher, began, ends, swept, refused_until, holders, nodes }))
     }
 
-    /// Subscribes `holder`, which holds `version`, to `name` until `now + lease`.
+    /// Subscribes `holder`, which knows of `version` and holds `holds`, to `name` until `now + lease`.
     pub(crate) fn subscribe(
         &self,
         name: &FileName,
         version: Version,
+        holds: Version,
         holder: Holder,
         lease: Duration,
         now: Instant,
@@ -118,7 +119,7 @@ impl Subscribers {
         if let Some(index) = table.nodes.get(&holder.node).copied() {
             table.holders[index as usize].0 = holder; // it may have moved
             if let Some(before) = table.ends.get_mut(&(hash, index)) {
-                *before = Subscription { end, version: before.version.max(version), holds: version };
+                *before = Subscription { end, version: before.version.max(version), holds };
                 return;
             }
         }
@@ -130,7 +131,7 @@ impl Subscribers {
                 u32::try_from(table.holders.insert((holder, 0))).unwrap_or(u32::MAX) // memory ends before
             });
             table.holders[index as usize].1 += 1;
-            table.ends.insert((hash, index), Subscription { end, version, holds: version });
+            table.ends.insert((hash, index), Subscription { end, version, holds });
         }
     }
 
@@ -273,13 +274,13 @@ mod tests {
     fn subscriber_is_behind_until_it_acknowledges_or_its_lease_ends() {
         let (subscribers, name, now) = (Subscribers::default(), FileName::new("a").unwrap(), Instant::now());
         let (lease, node, version) = (Duration::from_secs(5), holder(1).node, |n| Version::new(n).unwrap());
-        subscribers.subscribe(&name, version(3), holder(1), lease, now);
+        subscribers.subscribe(&name, version(3), version(3), holder(1), lease, now);
         let is_behind = |n, now| subscribers.is_behind(&name, version(n), &node, now);
         assert!(!is_behind(3, now) && is_behind(4, now) && !is_behind(4, now + lease));
         subscribers.acknowledge(&name, version(4), &node);
         subscribers.acknowledge(&name, version(2), &node); // late
         assert!(!is_behind(4, now) && is_behind(5, now));
-        subscribers.subscribe(&name, version(3), holder(1), lease, now + lease / 2); // asked before it heard
+        subscribers.subscribe(&name, version(3), version(3), holder(1), lease, now + lease / 2); // asked before it heard
         let known = subscribers.of(&name, now + lease);
         assert_eq!((known[0].version, known[0].ends_in), (version(4), lease / 2));
         assert!(!subscribers.is_behind(&name, version(9), &holder(2).node, now));
@@ -289,12 +290,19 @@ mod tests {
     fn a_subscription_ends_with_its_lease_and_is_renewed_by_asking() {
         let (subscribers, name, now) = (Subscribers::default(), FileName::new("a").unwrap(), Instant::now());
         let lease = Duration::from_secs(5);
-        subscribers.subscribe(&name, Version::FIRST, holder(1), lease, now);
-        subscribers.subscribe(&name, Version::FIRST, holder(2), lease, now);
-        subscribers.subscribe(&name, Version::FIRST, holder(1), lease, now + lease / 2);
+        subscribers.subscribe(&name, Version::FIRST, Version::FIRST, holder(1), lease, now);
+        subscribers.subscribe(&name, Version::FIRST, Version::FIRST, holder(2), lease, now);
+        subscribers.subscribe(&name, Version::FIRST, Version::FIRST, holder(1), lease, now + lease / 2);
         assert_eq!(of(&subscribers, &name, now).len(), 2);
         let moved = Holder::new(holder(1).node, holder(9).addr);
-        subscribers.subscribe(&FileName::new("b").unwrap(), Version::FIRST, moved, lease, now);
+        subscribers.subscribe(
+            &FileName::new("b").unwrap(),
+            Version::FIRST,
+            Version::FIRST,
+            moved,
+            lease,
+            now,
+        );
         assert_eq!(of(&subscribers, &name, now + lease), [moved]);
         assert!(subscribers.of(&name, now + 2 * lease).is_empty());
     }
@@ -304,10 +312,10 @@ mod tests {
         let (subscribers, name, now) = (Subscribers::default(), FileName::new("a").unwrap(), Instant::now());
         let lease = Duration::from_secs(5);
         for n in 0..=u16::try_from(SUBSCRIBERS_MAX).unwrap() {
-            subscribers.subscribe(&name, Version::FIRST, holder(n), lease, now);
+            subscribers.subscribe(&name, Version::FIRST, Version::FIRST, holder(n), lease, now);
         }
         assert_eq!(subscribers.of(&name, now).len(), SUBSCRIBERS_MAX);
-        subscribers.subscribe(&name, Version::FIRST, holder(5000), lease, now + lease);
+        subscribers.subscribe(&name, Version::FIRST, Version::FIRST, holder(5000), lease, now + lease);
         assert_eq!(of(&subscribers, &name, now + lease), [holder(5000)]);
     }
 
@@ -317,11 +325,11 @@ mod tests {
         let lease = Duration::from_secs(5);
         for n in 0..1000 {
             let name = FileName::new(&format!("f{n}")).unwrap();
-            subscribers.subscribe(&name, Version::FIRST, holder(1), lease, now);
+            subscribers.subscribe(&name, Version::FIRST, Version::FIRST, holder(1), lease, now);
         }
         let name = FileName::new("a").unwrap();
         for _ in 0..1000 {
-            subscribers.subscribe(&name, Version::FIRST, holder(2), lease, now + lease);
+            subscribers.subscribe(&name, Version::FIRST, Version::FIRST, holder(2), lease, now + lease);
         }
         let table = subscribers.0.lock();
         assert_eq!((table.ends.len(), table.holders.len(), table.nodes.len()), (1, 1, 1));

@@ -22,7 +22,10 @@ use super::{ANSWER_WITHIN, CallError, Peers};
 use crate::{
     indexers::{Scope, via::Via},
     library::Library,
-    state::{freshness::NoAnswer, verdict::later},
+    state::{
+        freshness::NoAnswer,
+        verdict::{later, of_newest},
+    },
     util::clock,
 };
 
@@ -56,7 +59,7 @@ impl Peers {
         let is_answer = verdict != Verdict::Unknown;
         if is_answer {
             self.library.watch_named(iter::once(&copy.name));
-            self.record(slice::from_ref(copy), List::first_of([verdict]), asked_at).await;
+            self.record(slice::from_ref(copy), vec![verdict], asked_at).await;
         }
         is_answer
     }
@@ -141,13 +144,14 @@ impl Peers {
         let ask = |client: PeerServiceClient| async move {
             while !left.is_empty() {
                 let (batch, later) = left.split_at(left.len().min(BATCH_MAX));
-                let held = List::first_of(batch.iter().map(held));
+                let in_place = self.in_place(batch);
+                let held = List::first_of(in_place.iter().map(held));
                 let asked_at = clock::now();
                 let verdicts = match client.confirm(call_within(ANSWER_WITHIN), held).await? {
                     Ok(verdicts) => verdicts,
                     Err(refusal) => return Ok(Err(refusal)),
                 };
-                let lost = self.record(batch, verdicts, asked_at).await;
+                let lost = self.record(batch, about_newest(batch, &in_place, verdicts), asked_at).await;
                 *left = later;
                 if !lost.is_empty() {
                     // If it lost its counter its own signature shows it that, and it publishes above it.
@@ -160,13 +164,18 @@ impl Peers {
         self.call_origin(origin, ANSWER_WITHIN.saturating_mul(batches), ask).await
     }
 
+    /// Of each of these newest versions that are known, the earlier one of the same origin whose place it has not taken, if
+    /// there is one: that is what an origin is told that this peer holds.
+    fn in_place(&self, newest: &[VerifiedRecord]) -> Vec<VerifiedRecord> {
+        let in_place = |newest: &VerifiedRecord| {
+            let held = self.library.catalogue.get(&newest.name);
+            held.filter(|held| newest.replaces(&held.record)).map(|held| held.record.clone())
+        };
+        newest.iter().map(|newest| in_place(newest).unwrap_or_else(|| newest.clone())).collect()
+    }
+
     /// Records the answers to one call; returns versions that the origin signed and does not know.
-    async fn record(
-        &self,
-        batch: &[VerifiedRecord],
-        verdicts: List<Verdict, BATCH_MAX>,
-        asked_at: Instant,
-    ) -> Records {
+    async fn record(&self, batch: &[VerifiedRecord], verdicts: Vec<Verdict>, asked_at: Instant) -> Records {
         let (mut news, mut lost) = (Vec::new(), Vec::new());
         let mut verdicts = verdicts.into_iter();
         for copy in batch {
@@ -198,12 +207,14 @@ impl Peers {
         let ask = |client: PeerServiceClient| async move {
             let mut newest = Vec::new();
             for batch in known.chunks(BATCH_MAX) {
-                let asked = List::first_of(batch.iter().map(held));
+                let in_place = self.in_place(batch);
+                let asked = List::first_of(in_place.iter().map(held));
                 let asked_at = clock::now();
                 let verdicts = match client.confirm(call_within(ANSWER_WITHIN), asked).await? {
                     Ok(verdicts) => verdicts,
                     Err(refusal) => return Ok(Err(refusal)),
                 };
+                let verdicts = about_newest(batch, &in_place, verdicts);
                 newest.extend(batch.iter().zip(verdicts).filter_map(|(known, verdict)| {
                     let later = later(known, Some(verdict), self.library.checks.verifier()).ok()?;
                     if later.is_none() {
@@ -230,6 +241,16 @@ impl Peers {
             tracing::warn!(%error, "cannot store where an origin is"); // found by a search next time
         }
     }
+}
+
+/// The answers about what is `in_place`, as answers about the `newest` versions that are known.
+fn about_newest(
+    newest: &[VerifiedRecord],
+    in_place: &[VerifiedRecord],
+    verdicts: List<Verdict, BATCH_MAX>,
+) -> Vec<Verdict> {
+    let asked = newest.iter().zip(in_place);
+    asked.zip(verdicts).map(|((newest, held), verdict)| of_newest(newest, held, verdict)).collect()
 }
 
 /// `copy` as its origin is asked about it.

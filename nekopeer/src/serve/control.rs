@@ -7,7 +7,7 @@ use std::{
 };
 
 use nekoproto::{
-    Held, Holder, Label, List, Numbered, PeerService, Records, Refusal, SignedRecord, Verdict,
+    Held, Holder, Label, List, Numbered, PeerService, Records, Refusal, SignedRecord, Verdict, Version,
     clock::unix_ms,
     limits::BATCH_MAX,
     transport::{Endpoint, Remote, rendezvous::Token, slots::SlotOwner},
@@ -112,9 +112,11 @@ pub(super) fn confirm(
     let is_new = match (&verdict, remote.listens_at) {
         (Verdict::Current | Verdict::Newer(_), Some(addr)) => {
             let holder = Holder::new(remote.node, addr);
-            if verdict == Verdict::Current {
-                subscribe(library, held, holder, clock::now());
-            }
+            let told = match &verdict {
+                Verdict::Newer(newest) => newest.unverified().version,
+                _ => held.version,
+            };
+            subscribe(library, held, told, holder, clock::now());
             library.readers.lock().heard(known, holder, label, unix_ms())
         }
         // A command that does not serve: its reader may be known.
@@ -140,10 +142,16 @@ fn verdict(library: &Library, held: &Held) -> Result<Verdict, Failure> {
     Ok(state::verdict::verdict(own, held, |newest| library.hands_out(newest)))
 }
 
-fn subscribe(library: &Library, held: &Held, holder: Holder, now: Instant) {
+/// Subscribes `holder`, which has just been `told` of that version.
+fn subscribe(library: &Library, held: &Held, told: Version, holder: Holder, now: Instant) {
+    // Its copy may count as fresh until it hears of the newest version, and what it is told may not reach it.
+    if library.subscribers.is_behind(&held.name, told, &holder.node, now) && held.version < told {
+        return;
+    }
     let Some(entry) = library.catalogue.get_stated(&held.name) else { return };
     if entry.record.policy.pushes() {
-        library.subscribers.subscribe(&held.name, held.version, holder, entry.record.policy.bound(), now);
+        let lease = entry.record.policy.bound();
+        library.subscribers.subscribe(&held.name, told, held.version, holder, lease, now);
         library.counters.leases.inc();
     }
 }

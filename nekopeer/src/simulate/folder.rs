@@ -189,7 +189,14 @@ impl Folder {
         let own = self.disk.entry.as_ref().map(|entry| (entry, self.disk.newest.as_ref()));
         let answer = verdict(own, held, |newest| self.hands_out(newest));
         if answer == Verdict::Current && self.policy.pushes() {
-            self.subscribers.subscribe(&self.name, held.version, asker, self.policy.bound(), now);
+            self.subscribers.subscribe(
+                &self.name,
+                held.version,
+                held.version,
+                asker,
+                self.policy.bound(),
+                now,
+            );
         }
         answer
     }

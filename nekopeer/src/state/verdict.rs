@@ -22,6 +22,18 @@ pub(crate) fn verdict(
     }
 }
 
+/// What the answer about `held` says of `newest`, the newest version that is known of it, or the same.
+pub(crate) fn of_newest(newest: &VerifiedRecord, held: &VerifiedRecord, verdict: Verdict) -> Verdict {
+    match verdict {
+        verdict if newest == held => verdict,
+        Verdict::Newer(record) if *record.unverified() == **newest => Verdict::Current,
+        Verdict::Newer(record) if record.unverified().replaces(newest) => Verdict::Newer(record),
+        // It does not know of the newest one.
+        Verdict::Newer(_) | Verdict::Current | Verdict::Unknown => Verdict::Unknown,
+        Verdict::Unpublished => Verdict::Unpublished,
+    }
+}
+
 /// The later version of which the answer about `known` tells; `None`: there is none.
 pub(crate) fn later(
     known: &VerifiedRecord,
@@ -67,5 +79,18 @@ mod tests {
         assert_eq!(said(&own, Some(&elsewhere), false), newer(&elsewhere), "published elsewhere");
         let held = Held { name: own.name.clone(), version: own.version, content: own.content };
         assert_eq!(verdict(None, &held, |_| true), Verdict::Unpublished);
+    }
+    #[test]
+    fn answer_about_what_is_in_place_is_one_about_the_newest_that_is_known() {
+        let (held, newest) = (record(4, 4), record(5, 5));
+        let newer = |record: &VerifiedRecord| Verdict::Newer(Box::new(record.to_signed()));
+        let said = |verdict| of_newest(&newest, &held, verdict);
+        assert_eq!(said(newer(&newest)), Verdict::Current);
+        assert_eq!(said(newer(&record(6, 6))), newer(&record(6, 6)));
+        for older in [newer(&record(5, 6)), Verdict::Current, Verdict::Unknown] {
+            assert_eq!(said(older), Verdict::Unknown, "it does not know of it");
+        }
+        assert_eq!(said(Verdict::Unpublished), Verdict::Unpublished);
+        assert_eq!(of_newest(&held, &held, Verdict::Current), Verdict::Current);
     }
 }

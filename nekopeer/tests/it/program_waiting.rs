@@ -42,6 +42,25 @@ fn origin_knows_who_is_behind_until_all_that_read_have_the_version() {
     assert_eq!((reader.read("f"), &readers(&origin)[0]["version"]), (b"two".to_vec(), &2.into()));
 }
 
+/// Whatever it asks its origin meanwhile, which it does about the newest version that it knows.
+#[test]
+fn reader_that_knows_of_a_version_and_does_not_have_it_is_waited_for() {
+    let (_indexers, origin, reader) = two_homes();
+    let _sharing = origin.share_file("f", "one");
+    reader.done(&["get", "f"]);
+    let mut serving = reader.start_err(&["serve"], "serving on ");
+    origin.done(&["wait", "f", "--all", "--timeout", "60"]);
+    until(&mut serving, "the reader", || !readers(&origin).is_empty());
+    origin.share_anew("f", "two");
+    until(&mut serving, "news", || reader.status("f")["newest"] == 2); // it asks
+    let ended = origin.run(&["wait", "f", "--all", "--timeout", "1"]);
+    ended.failed_with(1, &["0 of 1 readers of f have version 2", "with version 1"]);
+    assert_eq!((&readers(&origin)[0]["holds"], reader.read("f")), (&1.into(), b"one".to_vec()));
+    reader.done(&["get", "f"]);
+    origin.done(&["wait", "f", "--all", "--timeout", "60"]);
+    assert_eq!((&readers(&origin)[0]["holds"], reader.read("f")), (&2.into(), b"two".to_vec()));
+}
+
 #[test]
 fn reader_waits_for_a_version_and_says_what_is_there_when_it_does_not_come() {
     let (_indexers, origin, reader) = two_homes();
