@@ -151,7 +151,7 @@ impl Reading {
             Ok((target, _)) if is_strict && target.record == now.entry.record => {
                 Ok(ReadSource::Held(Box::new(now)))
             }
-            Err(error) if is_strict => Err(error),
+            Err(error) if is_strict || error.reason == Reason::Withdrawn => Err(error),
             _ => in_spite(now).map(ReadSource::Held),
         }
     }

@@ -1,6 +1,10 @@
 //! The manifest of a version: implied by the record if possible, otherwise fetched from a holder.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{Holder, Manifest, Record, VerifiedRecord, limits::CHUNK_AVERAGE_MIN};
@@ -50,6 +54,7 @@ impl Downloader {
         let is_ready =
             |(place, (_, source)): (usize, &mut (Holder, Option<Source>))| Some((place, source.take()?));
         let mut connected: VecDeque<_> = begin.iter_mut().enumerate().filter_map(is_ready).collect();
+        let mut ready: HashSet<usize> = connected.iter().map(|(place, _)| *place).collect();
         let has_none = |place: &usize| connected.iter().all(|(ready, _)| ready != place);
         let mut waiting: VecDeque<usize> = (0..begin.len()).filter(has_none).collect();
         let (mut asked, mut refused) = (FuturesUnordered::new(), Vec::new());
@@ -99,6 +104,8 @@ impl Downloader {
                     let (manifest, outboard) = (Arc::new(manifest), outboard.map(Arc::new));
                     return Ok(Layout { manifest, encoded: encoded.into(), outboard, begin });
                 }
+                // What was ready may have been closed meanwhile.
+                Err(FetchError::Stream(_)) if ready.remove(&place) => waiting.push_front(place),
                 Err(error) => {
                     refused.extend(error.is_busy().then_some(place));
                     last = Some(format!("{}: {error}", named(&begin[place].0)));

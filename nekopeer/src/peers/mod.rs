@@ -96,7 +96,8 @@ impl Peers {
 
     /// The same of a node that does not say where it listens: who is asked by it notes no reader.
     pub(crate) fn unlisted(&self) -> Result<Self, EndpointError> {
-        Ok(Self { endpoint: self.endpoint.unlisted()?, ..self.clone() })
+        let (label, introduced) = Default::default(); // nor is it told a label
+        Ok(Self { endpoint: self.endpoint.unlisted()?, label, introduced, ..self.clone() })
     }
 
     /// Sends newer versions to `peer`. Returns once it has acknowledged all of them.

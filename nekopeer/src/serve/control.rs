@@ -123,8 +123,9 @@ pub(super) fn confirm(
         (Verdict::Current, None) => library.readers.lock().heard_again(known, remote.node, unix_ms()),
         _ => false,
     };
-    let is_current = verdict == Verdict::Current;
-    Ok((verdict, is_new && is_current))
+    let is_shared = || library.catalogue.get(&held.name).is_some();
+    let is_news = is_new && verdict == Verdict::Current && is_shared();
+    Ok((verdict, is_news))
 }
 
 /// Tells the user that `remote` has these versions now.

@@ -106,3 +106,15 @@ fn share_folder_itself_has_one_ticket_for_all() {
     let shared = origin.done(&["share", "a", "c", "--json"]).json();
     assert_eq!(shared["ticket"], Value::Null);
 }
+
+/// Over connections that are open, of which the end of a file may just have closed one.
+#[test]
+fn large_files_of_one_folder_all_come() {
+    let (_indexers, origin, reader) = two_homes();
+    let files: Vec<(String, Vec<u8>)> =
+        (0..6).map(|n| (format!("big/{n}"), testkit::goods::bytes(n, 9_000_000))).collect();
+    files.iter().for_each(|(name, bytes)| drop(origin.write(name, bytes)));
+    let _sharing = origin.share(&["big"]);
+    reader.done(&["get", "big/"]);
+    assert!(files.iter().all(|(name, bytes)| reader.read(name) == *bytes));
+}

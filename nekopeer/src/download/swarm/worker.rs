@@ -69,8 +69,8 @@ pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Resu
         ask_have_at: holder.partial.then(Instant::now),
     };
     let worked = worker.work();
-    transfer.closed(id);
-    if matches!(worked, Ok(StreamEnd::Quiet)) && holder.node == transfer.record.origin {
+    let is_open = transfer.closed(id); // the end of the download closes those that are at work
+    if is_open && matches!(worked, Ok(StreamEnd::Quiet)) && holder.node == transfer.record.origin {
         transfer.keeps(worker.source);
     }
     worked.map(|_| ())

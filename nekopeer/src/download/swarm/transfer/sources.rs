@@ -122,12 +122,13 @@ impl Transfer {
         self.changed.notify_all();
     }
 
-    pub(in crate::download::swarm) fn closed(&self, stream: StreamId) {
-        {
+    pub(in crate::download::swarm) fn closed(&self, stream: StreamId) -> bool {
+        let was_open = {
             let mut state = self.state.lock();
-            state.open.remove(&stream);
             state.schedule.closed(stream);
-        }
+            state.open.remove(&stream).is_some()
+        };
         self.changed.notify_all();
+        was_open
     }
 }
