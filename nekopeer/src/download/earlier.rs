@@ -129,10 +129,13 @@ pub(super) fn kept(
     let not_kept = |kept: &[Version]| not_kept(name, version, kept);
     let held = catalogue.entry(name)?.filter(|held| !catalogue.is_own(held));
     let held = held.ok_or_else(|| not_kept(&[]))?;
-    let origin = held.record.origin;
+    let (origin, passed) = (held.record.origin, catalogue.reader(name)?.passed_over);
     let passed_over = match refused {
         Some(refused) if *refused == held.record => {
-            PassedOver { origin, version: refused.version, why: Why::Failed }
+            let failed = PassedOver { origin, version: refused.version, why: Why::Failed };
+            // The user had gone back before, and later versions stay out.
+            let later = |passed: &PassedOver| passed.origin == origin && passed.version > refused.version;
+            passed.filter(later).unwrap_or(failed)
         }
         Some(_) => return Err(overtaken(name)),
         // The user wants none of the versions up to the newest known by itself.
@@ -149,7 +152,7 @@ pub(super) fn kept(
     let number = |found: &EarlierVersion| found.entry.record.version;
     let kept: Vec<_> = here.iter().map(number).filter(|found| *found != held.record.version).collect();
     // Who names no version wants none that a command refused.
-    let failed = catalogue.reader(name)?.passed_over.filter(|passed| passed.why == Why::Failed);
+    let failed = passed.filter(|passed| passed.why == Why::Failed);
     let was_refused = |found: &EarlierVersion| {
         let record = &found.entry.record;
         failed.is_some_and(|failed| (failed.origin, failed.version) == (record.origin, record.version))

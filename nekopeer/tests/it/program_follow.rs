@@ -279,6 +279,10 @@ fn rollback_waits_for_the_commands_of_followers_and_fails_with_what_they_say() {
     assert_eq!(reader.done(&["rollback", "f", "1", "--json"]).json()["version"], 1);
     following.out_line("f is at version 1");
     assert_eq!(reader.read("f"), b"one");
+    // Who went back from version 3 is not brought there by a command that refuses version 2.
+    reader.run(&["rollback", "f", "2"]).ended_with(3, "version 1 was put back");
+    let file = reader.status("f");
+    assert_eq!((&file["version"], &file["passed_over"]), (&1.into(), &3.into()), "{file}");
     interrupt(following);
     interrupt(other);
 }
