@@ -51,12 +51,9 @@ impl Downloader {
             });
         }
         let (mut last, mut busy) = (None, Busy::default());
-        let is_ready =
-            |(place, (_, source)): (usize, &mut (Holder, Option<Source>))| Some((place, source.take()?));
-        let mut connected: VecDeque<_> = begin.iter_mut().enumerate().filter_map(is_ready).collect();
+        let mut connected = connected_in(&mut begin);
         let mut ready: HashSet<usize> = connected.iter().map(|(place, _)| *place).collect();
-        let has_none = |place: &usize| connected.iter().all(|(ready, _)| ready != place);
-        let mut waiting: VecDeque<usize> = (0..begin.len()).filter(has_none).collect();
+        let mut waiting: VecDeque<usize> = (0..begin.len()).filter(|place| !ready.contains(place)).collect();
         let (mut asked, mut refused) = (FuturesUnordered::new(), Vec::new());
         let (mut is_asked, mut next_at) = (false, Instant::now());
         loop {
@@ -150,6 +147,12 @@ impl Downloader {
         guard.disarm();
         found
     }
+}
+
+/// The connections that are open already, and whose they are.
+fn connected_in(begin: &mut Begin) -> VecDeque<(usize, Source)> {
+    let sources = begin.iter_mut().enumerate();
+    sources.filter_map(|(place, (_, source))| Some((place, source.take()?))).collect()
 }
 
 /// What became of one step towards the manifest.
