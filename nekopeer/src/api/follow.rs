@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     api::views::followed::Followed,
-    follow::{Batch, FOLLOWED_FILES_MAX, FOLLOWED_MAX, Follower, Hook, KEEP_MAX, PRINTED_WAITING_MAX},
+    follow::{FOLLOWED_FILES_MAX, FOLLOWED_MAX, Follower, Hook, KEEP_MAX, NewNames, PRINTED_WAITING_MAX},
     indexers::via::Via,
     library::events::Event,
     peer::PeerHandle,
@@ -197,7 +197,7 @@ async fn find_new(
     peer: &PeerHandle,
     (patterns, ttl_hops, via): (&[Pattern], u8, &Via),
     change: PreferenceChange,
-    (followed, batches): (&Mutex<HashSet<FileName>>, mpsc::Sender<Batch>),
+    (followed, batches): (&Mutex<HashSet<FileName>>, mpsc::Sender<NewNames>),
     answer: &Answer,
 ) -> Result<(), Failure> {
     let catalogue = &peer.library.catalogue;

@@ -100,7 +100,7 @@ async fn fetched(
     let (peer, options) = (&host.peer, DownloadOptions::default());
     let (plan, path) = peer.downloader.find_published(name, version, &options).await?;
     let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
-    let out = PiecesOut(pieces.clone());
+    let out = InputPieces(pieces.clone());
     let stored = Arc::default();
     let storing = peer.publisher.store(name, Some(path), InputReader::new(input), force, &stored);
     let fetching = async {
@@ -111,9 +111,9 @@ async fn fetched(
     tokio::try_join!(storing, fetching).map(|(path, ())| path)
 }
 
-struct PiecesOut(mpsc::Sender<Piece>);
+struct InputPieces(mpsc::Sender<Piece>);
 
-impl Write for PiecesOut {
+impl Write for InputPieces {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let len = bytes.len().min(INPUT_PIECE_BYTES);
         let sent = self.0.blocking_send(Piece::Bytes(bytes[..len].to_vec()));

@@ -52,7 +52,7 @@ pub(crate) struct Follower {
 }
 
 /// Names that are followed from now on, and the first digits of their origin's id if one is meant.
-pub(crate) type Batch = (Vec<FileName>, Option<String>);
+pub(crate) type NewNames = (Vec<FileName>, Option<String>);
 
 struct FollowState {
     /// Whose file was last in its place: another's does not take it, even if that is gone.
@@ -81,7 +81,7 @@ impl Follower {
         &self,
         names: Vec<FileName>,
         is_alone: bool,
-        mut later: mpsc::Receiver<Batch>,
+        mut later: mpsc::Receiver<NewNames>,
     ) -> Result<Infallible, Failure> {
         let (mut following, mut news) = (FuturesUnordered::new(), self.reconciler.library.events());
         let (mut batch, mut wakers) = (Some((names, None)), HashMap::<FileName, Arc<Notify>>::new());

@@ -1,4 +1,4 @@
-//! [`Folder`]: an open folder that files are put into, and what is looked at once for all that come to it together.
+//! [`OpenFolder`]: an open folder that files are put into, and what is looked at once for all that come to it together.
 
 use std::{
     fs, io,
@@ -17,7 +17,7 @@ const SET_GROUP: u32 = 0o2000;
 
 /// An open folder.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub(crate) struct OpenFolder {
     pub(super) handle: Dir,
     /// Where it was opened.
     pub(super) path: PathBuf,
@@ -30,7 +30,7 @@ pub(crate) struct Folder {
     id: (u64, u64),
 }
 
-impl Folder {
+impl OpenFolder {
     pub(super) fn new(handle: Dir, path: PathBuf) -> Result<Arc<Self>, Failure> {
         let found = handle.dir_metadata().map_err(error_at(&path))?;
         let group = (found.mode() & SET_GROUP != 0).then_some(found.gid());

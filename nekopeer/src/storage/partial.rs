@@ -25,7 +25,7 @@ use super::{
     digits,
     error::{changed_meanwhile, error_at, not_a_place},
     flock::{self, HeldLock},
-    folder::Folder,
+    folder::OpenFolder,
     no_follow::{self, Moved},
     place::Place,
 };
@@ -193,7 +193,7 @@ impl Partial {
     }
 
     /// The folder that it is moved to, by its path.
-    pub(crate) fn folder(&self) -> (PathBuf, Arc<Folder>) {
+    pub(crate) fn folder(&self) -> (PathBuf, Arc<OpenFolder>) {
         (self.place.folder.path.clone(), Arc::clone(&self.place.folder))
     }
 

@@ -20,7 +20,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use super::{
     error::{error_at, not_a_place},
-    folder::Folder,
+    folder::OpenFolder,
     no_follow::{self, Occupant},
 };
 use crate::{content::stamp::Stamp, failure::Failure};
@@ -31,7 +31,7 @@ const NAMES_MAX: u32 = 100;
 /// Where a file belongs: an open handle of its folder, and its file name.
 #[derive(Debug)]
 pub(crate) struct Place {
-    pub(super) folder: Arc<Folder>,
+    pub(super) folder: Arc<OpenFolder>,
     pub(super) file_name: PathBuf,
     pub(super) path: PathBuf,
 }
@@ -45,7 +45,7 @@ impl Place {
             return Err(not_a_place(&path, "a folder"));
         };
         let folder = Dir::open_ambient_dir(parent, ambient_authority()).map_err(error_at(parent))?;
-        let folder = Folder::new(folder, parent.to_owned())?;
+        let folder = OpenFolder::new(folder, parent.to_owned())?;
         Ok(Self { folder, file_name: PathBuf::from(file_name), path: path.clone() })
     }
 
@@ -87,7 +87,7 @@ impl Place {
 
 /// The folders that places were found in: files of one folder that come together share it.
 #[derive(Debug, Default)]
-pub(crate) struct Folders(HashMap<PathBuf, Arc<Folder>>);
+pub(crate) struct Folders(HashMap<PathBuf, Arc<OpenFolder>>);
 
 impl Folders {
     /// The place at `path`, whose folder `open` finds if no file of it was placed before.

@@ -11,7 +11,7 @@ use nekoproto::{FileName, Remedy};
 
 use super::{
     error::{error_at, not_a_place},
-    folder::Folder,
+    folder::OpenFolder,
     place::Place,
 };
 use crate::failure::Failure;
@@ -59,7 +59,7 @@ impl ShareFolder {
             },
             None => self.handle.try_clone().map_err(&failed)?,
         };
-        let folder = Folder::new(folder, path.parent().unwrap_or(&self.root).to_owned())?;
+        let folder = OpenFolder::new(folder, path.parent().unwrap_or(&self.root).to_owned())?;
         Ok(Place { folder, file_name, path: path.clone() })
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     failure::Failure,
     storage::{
         catalogue::{Catalogue, Entry, StoredCopy, ToPlace},
-        folder::Folder,
+        folder::OpenFolder,
         folder_away,
         partial::Partial,
         place::sync_folder,
@@ -73,7 +73,7 @@ fn place_all(
     let kept: Vec<_> = files.iter().map(keep).collect();
     let wanted = zip(&files, &kept).filter(|(_, kept)| kept.is_ok());
     let placing = catalogue.place(wanted.map(|(file, _)| file.to_place()))?;
-    let folders: HashMap<PathBuf, Arc<Folder>> = files.iter().map(|file| file.partial.folder()).collect();
+    let folders: HashMap<PathBuf, Arc<OpenFolder>> = files.iter().map(|file| file.partial.folder()).collect();
     let before = away(&folders);
     let moving = zip(files, kept).map(|(Complete { mut copy, partial, manifest, landing, .. }, kept)| {
         let keeps = kept?;
@@ -112,7 +112,7 @@ fn place_all(
 }
 
 /// Those whose path does not lead to them any more.
-fn away(folders: &HashMap<PathBuf, Arc<Folder>>) -> HashSet<&Path> {
+fn away(folders: &HashMap<PathBuf, Arc<OpenFolder>>) -> HashSet<&Path> {
     folders.iter().filter(|(_, folder)| !folder.is_there()).map(|(path, _)| path.as_path()).collect()
 }
 

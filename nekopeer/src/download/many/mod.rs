@@ -67,7 +67,7 @@ pub(crate) struct Downloads {
     /// The names at hand, or found ahead, that have no outcome yet.
     running: Mutex<HashMap<FileName, NameInUse>>,
     /// What is found of the next names while those before are downloaded.
-    ahead: Option<Piece>,
+    ahead: Option<Portion>,
     /// Of the names at hand.
     outcomes: Mutex<HashMap<FileName, Result<Downloaded, Failure>>>,
     /// What is done, and its origins are not asked yet.
@@ -126,7 +126,7 @@ impl Downloads {
             };
             // The origins of one piece are asked while the next is downloaded, and the one after that is looked for.
             let further = self.reserve_next();
-            let Piece { names: next, found } = piece;
+            let Portion { names: next, found } = piece;
             let (fetching, finding) = (Box::pin(self.fetch(found)), Box::pin(further.find())); // they are large
             let (away, (), ahead) = tokio::join!(peers.confirm(asked), fetching, finding);
             self.away.extend(away);
@@ -165,7 +165,7 @@ impl Downloads {
                 None => found.push((name.clone(), Err(already_running(name)))),
             }
         }
-        let piece = Piece { names, found };
+        let piece = Portion { names, found };
         Reserved { downloader: Arc::clone(&self.downloader), options: self.options.clone(), piece, wanted }
     }
 
@@ -323,7 +323,7 @@ impl Downloads {
 
 /// Names that are downloaded one after the other, and what was found of them.
 #[derive(Debug)]
-struct Piece {
+struct Portion {
     names: Vec<FileName>,
     found: Vec<Finding>,
 }
@@ -332,12 +332,12 @@ struct Piece {
 struct Reserved {
     downloader: Arc<Downloader>,
     options: DownloadOptions,
-    piece: Piece,
+    piece: Portion,
     wanted: Vec<FileName>,
 }
 
 impl Reserved {
-    async fn find(self) -> Piece {
+    async fn find(self) -> Portion {
         let Self { downloader, options, mut piece, wanted } = self;
         if !wanted.is_empty() {
             piece.found.extend(downloader.find_all(wanted, &options).await);
