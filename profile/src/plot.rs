@@ -17,7 +17,7 @@ use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::{coord::Shift, style::register_font};
 
-use self::letters::EvenLetters;
+use self::letters::SubpixelText;
 
 /// Pixels of a picture.
 const SIZE: (u32, u32) = (1000, 600);
@@ -151,7 +151,7 @@ pub fn save(folder: &Path, name: &str, picture: &Picture) -> anyhow::Result<Vec<
     let size = picture.size();
     picture.draw(&SVGBackend::new(&svg, size).into_drawing_area()).map_err(|error| cannot(&svg, &error))?;
     let font = FontRef::try_from_slice(dejavu::sans::regular())?;
-    let bitmap = EvenLetters { inner: BitMapBackend::new(&png, size), font };
+    let bitmap = SubpixelText { inner: BitMapBackend::new(&png, size), font };
     picture.draw(&bitmap.into_drawing_area()).map_err(|error| cannot(&png, &error))?;
     Ok(vec![svg, png])
 }

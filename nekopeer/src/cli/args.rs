@@ -15,7 +15,7 @@ use nekoindexer::{
     daemon::settings::{self, AccessArgs, CommonArgs, Tool, units as memory},
 };
 use nekoproto::{
-    IndexerAddr, Label, Mode, NetworkName, NotALabel, Staleness,
+    IndexerAddr, Label, LabelError, Mode, NetworkName, Staleness,
     budget::BUDGET_DEFAULT,
     transport::{HostAddr, Security, resolve},
 };
@@ -120,7 +120,7 @@ fn mode() -> impl TypedValueParser<Value = Mode> {
     PossibleValuesParser::new(["push", "pull", "hybrid"]).try_map(|word| word.parse::<Mode>())
 }
 
-fn label(text: &str) -> Result<Label, NotALabel> {
+fn label(text: &str) -> Result<Label, LabelError> {
     text.to_owned().try_into()
 }
 

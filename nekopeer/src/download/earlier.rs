@@ -62,7 +62,7 @@ impl Downloader {
         options: &DownloadOptions,
     ) -> Result<(Plan, PathBuf), Failure> {
         let catalogue = &self.library.catalogue;
-        let own = catalogue.get(name).filter(|entry| catalogue.is_own(entry) && !entry.is_unshared());
+        let own = catalogue.get(name).filter(|entry| catalogue.is_own(entry));
         let own =
             own.ok_or_else(|| Failure::missing(format!("{name} is not shared here: ls says what is")))?;
         if own.record.policy.is_set() {

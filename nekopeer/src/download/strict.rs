@@ -1,5 +1,5 @@
-//! Origins confirm that what was found is the newest version: for each download and read of a strict file, and for each other
-//! read of what is not held, where they answer soon.
+//! Asks origins whether the version that was found is the newest: for each download and read of a strict file, and, for at most
+//! [`SOON`], for each other read of what is not held.
 
 use std::{collections::HashMap, net::SocketAddr, time::Duration};
 

@@ -1,4 +1,4 @@
-//! [`OpenFolder`]: an open folder that files are put into, and what is looked at once for all that come to it together.
+//! [`OpenFolder`]: keeps a folder open for the files that are moved into it, and what is true of it for all of them.
 
 use std::{
     fs, io,

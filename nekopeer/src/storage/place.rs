@@ -87,9 +87,9 @@ impl Place {
 
 /// The folders that places were found in: files of one folder that come together share it.
 #[derive(Debug, Default)]
-pub(crate) struct Folders(HashMap<PathBuf, Arc<OpenFolder>>);
+pub(crate) struct FolderCache(HashMap<PathBuf, Arc<OpenFolder>>);
 
-impl Folders {
+impl FolderCache {
     /// The place at `path`, whose folder `open` finds if no file of it was placed before.
     pub(crate) fn place(
         &mut self,

@@ -16,15 +16,15 @@ pub struct Label(Arc<str>);
 /// A text that is no [`Label`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a label has 1 to {LABEL_BYTES_MAX} bytes of text that is seen, and no control characters")]
-pub struct NotALabel;
+pub struct LabelError;
 
 impl TryFrom<String> for Label {
-    type Error = NotALabel;
+    type Error = LabelError;
 
-    fn try_from(text: String) -> Result<Self, NotALabel> {
+    fn try_from(text: String) -> Result<Self, LabelError> {
         let is_seen = text.chars().any(|letter| !letter.is_whitespace() && !is_invisible(letter));
         let is_label = is_seen && text.len() <= LABEL_BYTES_MAX && !text.chars().any(char::is_control);
-        if is_label { Ok(Self(text.into())) } else { Err(NotALabel) }
+        if is_label { Ok(Self(text.into())) } else { Err(LabelError) }
     }
 }
 
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn label_of_a_stranger_is_short_seen_and_has_no_control_characters() {
         for text in ["", " ", "\u{200d}", "desk\n3", "\u{1b}[31mdesk", &"x".repeat(LABEL_BYTES_MAX + 1)] {
-            assert_eq!(Label::try_from(text.to_owned()), Err(NotALabel), "{text:?}");
+            assert_eq!(Label::try_from(text.to_owned()), Err(LabelError), "{text:?}");
             assert!(crate::codec::decode::<Label>(&crate::codec::encode(&text).unwrap()).is_err());
         }
         for text in ["desk-3", "Übungsraum 2", &"x".repeat(LABEL_BYTES_MAX)] {

@@ -24,7 +24,7 @@ pub(crate) use self::record::testing;
 pub use self::{
     cut::Cut,
     id::{ChunkHash, ContentHash, ManifestHash, MsgId, NodeId, NodeTag, Version},
-    label::{Label, NotALabel},
+    label::{Label, LabelError},
     list::List,
     manifest::{Chunk, Manifest, ManifestError},
     name::{FileName, NameError, is_invisible},

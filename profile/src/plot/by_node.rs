@@ -1,4 +1,4 @@
-//! What there is of each node, side by side.
+//! Draws one bar a node for each of several counts, side by side.
 
 use plotters::prelude::SeriesLabelPosition::UpperRight;
 

@@ -1,5 +1,5 @@
-//! [`EvenLetters`]: a bitmap whose letters stand where their font says, to a part of a pixel. The library puts each at a whole
-//! pixel, without the space that the font has before it.
+//! [`SubpixelText`]: a bitmap backend of plotters that places each letter at the fraction of a pixel that its font asks for;
+//! plotters rounds to whole pixels and leaves out the side bearing.
 
 use ab_glyph::{Font, FontRef, ScaleFont, point};
 use plotters::prelude::{BitMapBackend, DrawingBackend};
@@ -9,14 +9,14 @@ use plotters_backend::{
 };
 
 /// Draws everything but letters as the library does.
-pub(super) struct EvenLetters<'a> {
+pub(super) struct SubpixelText<'a> {
     pub(super) inner: BitMapBackend<'a>,
     pub(super) font: FontRef<'static>,
 }
 
 type Drawn = Result<(), DrawingErrorKind<<BitMapBackend<'static> as DrawingBackend>::ErrorType>>;
 
-impl DrawingBackend for EvenLetters<'_> {
+impl DrawingBackend for SubpixelText<'_> {
     type ErrorType = <BitMapBackend<'static> as DrawingBackend>::ErrorType;
 
     fn get_size(&self) -> (u32, u32) {

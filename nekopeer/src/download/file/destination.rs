@@ -20,7 +20,7 @@ use crate::{
     sets,
     storage::{
         error_at,
-        place::{Folders, Place, make_said_folder},
+        place::{FolderCache, Place, make_said_folder},
         stopped,
     },
 };
@@ -47,7 +47,7 @@ impl Downloader {
         let stop = work.stop.child_token();
         let _stop = stop.clone().drop_guard();
         let look = move |library: &Arc<Library>| {
-            destination(library, &record, output.as_deref(), force, &mut Folders::default(), &stop)
+            destination(library, &record, output.as_deref(), force, &mut FolderCache::default(), &stop)
         };
         self.library.blocking(look).await
     }
@@ -55,12 +55,12 @@ impl Downloader {
 
 /// The place of the file of `record`: at `output`, otherwise in the share folder; of a set in the data folder. Blocking.
 pub(crate) fn place_for(library: &Library, record: &Record, output: Option<&Path>) -> Result<Place, Failure> {
-    place_in(&mut Folders::default(), library, record, output)
+    place_in(&mut FolderCache::default(), library, record, output)
 }
 
 /// The same; a folder that is in `folders` is not opened again.
 pub(in crate::download) fn place_in(
-    folders: &mut Folders,
+    folders: &mut FolderCache,
     library: &Library,
     record: &Record,
     output: Option<&Path>,
@@ -82,7 +82,7 @@ pub(crate) fn destination(
     record: &VerifiedRecord,
     output: Option<&Path>,
     force: bool,
-    folders: &mut Folders,
+    folders: &mut FolderCache,
     stop: &CancellationToken,
 ) -> Result<Destination, Failure> {
     output.map_or(Ok(()), make_said_folder)?;

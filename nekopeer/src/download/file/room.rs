@@ -1,4 +1,4 @@
-//! Asks whether a file fits the disk, before anything of it is fetched: what a full disk takes in part, nobody can use.
+//! Compares the size of a file with the room on its disk before anything of it is fetched.
 
 use std::{os::unix::fs::MetadataExt, path::Path};
 

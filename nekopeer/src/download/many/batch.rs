@@ -29,7 +29,7 @@ use crate::{
     storage::{
         catalogue::{Entry, StoredCopy},
         full,
-        place::Folders,
+        place::FolderCache,
     },
     util::{progress::Progress, tasks::blocking},
 };
@@ -248,7 +248,7 @@ fn shared_out(batch: SmallFiles, late: &HashSet<NodeId>) -> Vec<SourceShare> {
 
 fn store_all(library: &Library, arrived: Vec<Arrived>) -> Vec<(Arrived, Result<Entry, Failure>)> {
     let (mut complete, mut failed) = (Vec::with_capacity(arrived.len()), Vec::with_capacity(arrived.len()));
-    let mut folders = Folders::default();
+    let mut folders = FolderCache::default();
     for one in &arrived {
         failed.push(write(library, one, &mut folders).map(|file| complete.push(file)).err());
     }
@@ -264,7 +264,7 @@ fn store_all(library: &Library, arrived: Vec<Arrived>) -> Vec<(Arrived, Result<E
 fn write<'a>(
     library: &Library,
     arrived: &'a Arrived,
-    folders: &mut Folders,
+    folders: &mut FolderCache,
 ) -> Result<Complete<'a>, Failure> {
     let Small { target: Target { record, sources, .. }, manifest, encoded, landing, stop } = &arrived.small;
     library.catalogue.may_hold(record)?;

@@ -29,7 +29,7 @@ use crate::{
     failure::Failure,
     library::{Library, NameInUse},
     state::choice::Target,
-    storage::place::Folders,
+    storage::place::FolderCache,
     util::progress::Progress,
 };
 
@@ -204,7 +204,7 @@ impl Downloads {
         let stop = self.downloader.library.tasks.stop.child_token();
         let _stop = stop.clone().drop_guard();
         let look = move |library: &Arc<Library>| {
-            let mut folders = Folders::default();
+            let mut folders = FolderCache::default();
             let mut found = |target: &Target| {
                 destination(library, &target.record, output.as_deref(), force, &mut folders, &stop)
             };

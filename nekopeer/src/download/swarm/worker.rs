@@ -69,7 +69,7 @@ pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Resu
         ask_have_at: holder.partial.then(Instant::now),
     };
     let worked = worker.work();
-    let is_open = transfer.closed(id); // the end of the download closes those that are at work
+    let is_open = transfer.closed(id);
     if is_open && matches!(worked, Ok(StreamEnd::Quiet)) && holder.node == transfer.record.origin {
         transfer.keeps(worker.source);
     }

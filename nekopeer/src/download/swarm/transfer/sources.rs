@@ -122,6 +122,7 @@ impl Transfer {
         self.changed.notify_all();
     }
 
+    /// Forgets a connection. Whether it is still open: the end of the download closes those that are at work.
     pub(in crate::download::swarm) fn closed(&self, stream: StreamId) -> bool {
         let was_open = {
             let mut state = self.state.lock();
