@@ -105,7 +105,7 @@ impl Caller {
             node,
             neighbor: (!is_peer).then(|| node.tag()),
             ids_max: either(ids_of_peer, SEEN_OF_NEIGHBOR_MAX),
-            ids: Arc::new(Mutex::new(Reservation::of(account.clone()))),
+            ids: Arc::new(Mutex::new(Reservation::of_table(account.clone()))),
             forwards: Semaphore::new(either(FORWARDS_OF_PEER_MAX, FORWARDS_OF_NEIGHBOR_MAX)),
             forwards_reserved: Mutex::new(Reservation::of(account)),
             lists: Semaphore::new(LISTS_AT_ONCE),

@@ -18,15 +18,19 @@ async fn join(seed: u16, indexer: &IndexerHandle) -> Peer {
     Peer::join(seed, indexer.local_addr(), CLEAR).await
 }
 
-/// Registers long names from `range` on, and returns those that are not listed. An indexer lists what an origin itself
-/// registers: one signature does for all.
-async fn register(peer: &Peer, seed: u16, range: Range<usize>) -> Vec<FileName> {
+/// A record of the long name `n`. An indexer lists what an origin itself registers: one signature does for all.
+fn named(seed: u16, n: usize) -> SignedRecord {
     let first = record(seed, "first", 1);
-    let named = |n| Record { name: long_name(n), ..first.unverified().clone() };
+    let record = Record { name: long_name(n), ..first.unverified().clone() };
+    SignedRecord::new(record, *first.signature())
+}
+
+/// Registers long names from `range` on, and returns those that are not listed.
+async fn register(peer: &Peer, seed: u16, range: Range<usize>) -> Vec<FileName> {
     let mut unlisted = Vec::new();
     for start in range.clone().step_by(BATCH_MAX) {
         let batch = start..range.end.min(start + BATCH_MAX);
-        let records = batch.map(|n| SignedRecord::new(named(n), *first.signature()));
+        let records = batch.map(|n| named(seed, n));
         let reply = peer.client.register(patient(), registration(records)).await;
         let Ok(Ok(reply)) = reply else { break }; // it was evicted
         unlisted.extend(reply.unlisted);
@@ -52,6 +56,11 @@ async fn names_past_a_share_are_told_and_nobody_else_notices() {
     for name in ["before", "after"] {
         assert_eq!(hits(&greedy.search(name).await), [(1, nodes([HONEST]))]);
     }
+    // Frames of any size are read when no further name fits.
+    let mut numbers = 6000..;
+    while greedy.register(numbers.next().map(|n| named(GREEDY, n))).await.unlisted.is_empty() {}
+    let batch = numbers.take(BATCH_MAX).map(|n| named(GREEDY, n));
+    assert_eq!(greedy.register(batch).await.unlisted.len(), BATCH_MAX);
     // What it withdraws makes room for others of its names.
     let names = Names::first_of((0..9).map(long_name));
     greedy.client.deregister(patient(), names).await.unwrap().unwrap();

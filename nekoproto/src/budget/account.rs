@@ -103,9 +103,11 @@ impl Account {
         &self.0.evicted
     }
 
-    pub(super) fn grow(&self, bytes: usize) -> Result<(), NoRoom> {
+    /// Takes `bytes` more where `left` of the share are free afterwards.
+    pub(super) fn grow(&self, bytes: usize, left: usize) -> Result<(), NoRoom> {
         let Shared { used, site, budget, .. } = &*self.0;
-        let is_over = used.fetch_add(bytes, Relaxed).saturating_add(bytes) > self.share();
+        let is_over =
+            used.fetch_add(bytes, Relaxed).saturating_add(bytes).saturating_add(left) > self.share();
         site.used.fetch_add(bytes, Relaxed);
         let is_full = budget.used.fetch_add(bytes, Relaxed).saturating_add(bytes) > budget.max;
         let taken = match (is_over, is_full) {

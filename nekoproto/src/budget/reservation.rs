@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use super::Account;
+use crate::limits::FRAME_BYTES_MAX;
 
 /// Bytes of one reservation that are not counted: the usual requests and answers, so that these cost nothing. Few enough that as
 /// many connections as there may be do not fill the memory.
@@ -53,6 +54,8 @@ impl SharedQuota {
 pub struct Reservation {
     account: Option<Account>,
     quota: Option<Arc<SharedQuota>>,
+    /// Bytes of the share that it leaves to the other reservations of the account.
+    left: usize,
     taken: usize,
     used: usize,
 }
@@ -61,13 +64,22 @@ impl Reservation {
     /// Nothing is used yet; all of it comes from `account`.
     #[must_use]
     pub const fn of(account: Option<Account>) -> Self {
-        Self { account, quota: None, taken: 0, used: 0 }
+        Self { account, quota: None, left: 0, taken: 0, used: 0 }
+    }
+
+    /// The same for what stays when the connection has nothing to do: it leaves the connection room for a frame of any size.
+    /// Without that room the node is cut off where it would be told that it has too much.
+    #[must_use]
+    pub const fn of_table(account: Option<Account>) -> Self {
+        let mut reservation = Self::of(account);
+        reservation.left = FRAME_BYTES_MAX;
+        reservation
     }
 
     /// The same, and from `quota` too.
     #[must_use]
     pub const fn within(account: Account, quota: Arc<SharedQuota>) -> Self {
-        Self { account: Some(account), quota: Some(quota), taken: 0, used: 0 }
+        Self { account: Some(account), quota: Some(quota), left: 0, taken: 0, used: 0 }
     }
 
     /// `bytes` in use, all of which are taken.
@@ -117,7 +129,7 @@ impl Reservation {
             return Err(NoRoom::All);
         }
         if more > 0 {
-            account.grow(more).inspect_err(|_| _ = give(more))?;
+            account.grow(more, self.left).inspect_err(|_| _ = give(more))?;
         }
         account.shrink(less);
         give(less);
@@ -163,5 +175,14 @@ mod tests {
         reservation.set(ALLOWANCE_BYTES + 1).unwrap();
         drop(reservation);
         assert_eq!((budget.used(), quota.taken().0), (0, 0));
+    }
+
+    #[test]
+    fn table_leaves_room_for_a_frame() {
+        let account = Budget::new(0).account([127, 0, 0, 1].into(), Identity::from_seed(&[1; 32]).id());
+        let mut table = Reservation::of_table(Some(account.clone()));
+        let fit = (0..).step_by(1000).take_while(|bytes| table.set(*bytes).is_ok()).count() * 1000;
+        assert!(fit > account.share() - FRAME_BYTES_MAX - 2 * STEP_BYTES, "{fit}");
+        Reservation::of(Some(account)).set(FRAME_BYTES_MAX).unwrap();
     }
 }

@@ -78,7 +78,7 @@ impl Session {
         account: Option<Account>,
         lease_ends_ms: u64,
     ) -> Self {
-        let names = SessionNames { reserved: Reservation::of(account), ..SessionNames::default() };
+        let names = SessionNames { reserved: Reservation::of_table(account), ..SessionNames::default() };
         let is_local = at.addrs().first().is_none_or(|addr| addr.ip().is_loopback());
         Self {
             id,
@@ -252,9 +252,11 @@ mod tests {
     fn names_are_on_the_account_of_their_node_and_long_ones_take_more() {
         let budget = Budget::new(0);
         let account = account(&budget, 1);
-        for (len, expected) in [(20, 14_500), (1000, 2_300)] {
-            let mut names =
-                SessionNames { reserved: Reservation::of(Some(account.clone())), ..SessionNames::default() };
+        for (len, expected) in [(20, 13_100), (1000, 2_090)] {
+            let mut names = SessionNames {
+                reserved: Reservation::of_table(Some(account.clone())),
+                ..SessionNames::default()
+            };
             let fit = (0..).take_while(|n| names.insert(NameHash(*n), len)).count();
             assert!((expected..expected * 11 / 10).contains(&fit), "{fit} of {len} bytes");
             assert!(names.insert(NameHash(0), len), "what is there stays");

@@ -117,7 +117,7 @@ where
             if len > self.partial.capacity() {
                 // No more than the frame, and no more than twice what came of it.
                 let room = whole.map_or(len, |whole| whole.min(2 * len));
-                self.reservation.set(self.bytes() + room)?;
+                self.reservation.set(self.bytes() - self.partial.capacity() + room)?;
                 self.partial.reserve_exact(room - self.partial.len());
             }
             self.partial.extend_from_slice(more);
