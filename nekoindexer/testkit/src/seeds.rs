@@ -1,4 +1,4 @@
-//! Seeds of simulations: few by default, as many as `NEKO_SEEDS` says.
+//! Seeds of simulations: few by default, those that `NEKO_SEEDS` says.
 
 use std::{env, ops::Range, thread::panicking};
 
@@ -6,11 +6,12 @@ use std::{env, ops::Range, thread::panicking};
 #[derive(Debug)]
 pub struct Seeds(Range<u64>);
 
-/// Seeds from 0 to `default`, or to the environment variable `NEKO_SEEDS`.
+/// Seeds from 0 to `default`, or those of the environment variable `NEKO_SEEDS`: `COUNT`, or `FROM..TO`.
 pub fn seeds(default: u64) -> Seeds {
-    let count = env::var("NEKO_SEEDS").map_or(default, |count| count.parse().unwrap());
-    eprintln!("seeds 0..{count}");
-    Seeds(0..count)
+    let text = env::var("NEKO_SEEDS").unwrap_or_else(|_| default.to_string());
+    let (from, to) = text.split_once("..").unwrap_or(("0", &text));
+    eprintln!("seeds {from}..{to}");
+    Seeds(from.parse().unwrap()..to.parse().unwrap())
 }
 
 impl Iterator for Seeds {

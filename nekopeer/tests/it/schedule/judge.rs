@@ -10,12 +10,13 @@ pub(super) struct Entry {
     pub(super) event: Event,
 }
 
-/// The command of a `Published` version has ended. An origin that was `SetBack` did not know what it published after that
+/// The command of a `Published` version has ended; if that is `confirmed`, an indexer lists it, and until then its number may
+/// change. An origin that was `SetBack` did not know what it published after that
 /// time. What `WasInPlace` was in the place of a copy when it was opened, and may have been replaced since.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     Begun { content: String },
-    Published { version: u64, content: String },
+    Published { version: u64, content: String, confirmed: bool },
     SetBack { to: Duration },
     Said { by: Reader, version: u64, content: String, fresh: Option<Fresh> },
     InPlace { by: Reader, content: String },
@@ -93,7 +94,7 @@ fn publication(of_name: &[(usize, &Entry)], say: &mut impl FnMut(&'static str, u
     // An origin that was set back may publish the same bytes again above a number that was used before.
     let may_renumber = of_name.iter().any(|(_, entry)| matches!(entry.event, Event::SetBack { .. }));
     let acknowledged = of_name.iter().filter_map(|(_, entry)| match &entry.event {
-        Event::Published { version, content } => Some((content.as_str(), *version)),
+        Event::Published { version, content, confirmed: true } => Some((content.as_str(), *version)),
         _ => None,
     });
     let acknowledged: BTreeMap<&str, u64> = acknowledged.collect();
@@ -112,7 +113,7 @@ fn publication(of_name: &[(usize, &Entry)], say: &mut impl FnMut(&'static str, u
                 }
                 continue;
             }
-            Event::SetBack { .. } => continue,
+            Event::SetBack { .. } | Event::Published { confirmed: false, .. } => continue,
             Event::Published { version, content, .. } => (*version, content.as_str()),
             Event::Said { by, version, content, .. } => {
                 let is_number = acknowledged

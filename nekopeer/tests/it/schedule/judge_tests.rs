@@ -19,7 +19,11 @@ impl Story {
     }
 
     fn published(self, version: u64, content: &str) -> Self {
-        self.begun(content).then(Event::Published { version, content: content.to_owned() })
+        self.begun(content).then(Event::Published { version, content: content.to_owned(), confirmed: true })
+    }
+
+    fn unconfirmed(self, version: u64, content: &str) -> Self {
+        self.begun(content).then(Event::Published { version, content: content.to_owned(), confirmed: false })
     }
 
     fn said(self, number: usize, version: u64, content: &str) -> Self {
@@ -98,6 +102,9 @@ fn number_of_two_contents_breaks_the_fourth_promise() {
     assert_eq!(Story::default().published(1, "one").published(1, "two").breaks(), ["P4"]);
     let killed = Story::default().begun("one").begun("two").said(0, 1, "one").said(1, 1, "two");
     assert_eq!(killed.breaks(), ["P4"]);
+    let unlisted = || Story::default().unconfirmed(1, "one").published(1, "two");
+    assert_eq!(unlisted().said(0, 1, "two").breaks(), [""; 0]);
+    assert_eq!(unlisted().said(0, 1, "two").said(1, 1, "one").breaks(), ["P4"]);
 }
 
 #[test]

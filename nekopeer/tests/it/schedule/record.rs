@@ -36,9 +36,10 @@ impl Record {
         facts.entries.push(Entry { at: self.began.elapsed(), name: name.to_owned(), event });
     }
 
-    pub(super) fn published(&self, who: &str, name: &str, version: u64, content: &str) {
-        self.add(name, Event::Published { version, content: content.to_owned() });
-        self.note(format!("{who}: {name} is version {version}"));
+    pub(super) fn published(&self, who: &str, name: &str, version: u64, content: &str, confirmed: bool) {
+        self.add(name, Event::Published { version, content: content.to_owned(), confirmed });
+        let but = if confirmed { "" } else { ", which no indexer lists yet" };
+        self.note(format!("{who}: {name} is version {version}{but}"));
     }
 
     pub(super) fn set_back_to(&self, when: Instant) {

@@ -34,8 +34,15 @@ pub(super) fn publish_at(node: &Node, who: &str, file: usize, seed: u64, record:
     let Some(ended) = ended.filter(|ended| ended.code == Some(0)) else {
         return record.note(format!("{who}: {name} was not published"));
     };
-    let row = ended.json()["files"][0].clone();
-    record.published(who, name, row["version"].as_u64().unwrap(), row["content"].as_str().unwrap());
+    let json = ended.json();
+    let (row, confirmed) = (&json["files"][0], json["confirmed"].as_bool().unwrap());
+    record.published(
+        who,
+        name,
+        row["version"].as_u64().unwrap(),
+        row["content"].as_str().unwrap(),
+        confirmed,
+    );
 }
 
 pub(super) fn note_copy(record: &Record, row: &Value, reader: usize, asked_at: Instant) {
