@@ -23,15 +23,32 @@ pub(crate) struct Acknowledged {
 #[derive(Debug)]
 struct Open {
     channels: Vec<Arc<Channel>>,
-    /// The other ends of earlier connections, also those before this node was started again, may not know yet that
-    /// these are over, and rely on what they were told until then.
-    left_relies_until: Option<Instant>,
+    left: Option<Left>,
+}
+
+/// The other ends of earlier connections, also those before this node was started again. They may not know yet that these
+/// are over, and rely on what they were told.
+#[derive(Clone, Copy, Debug)]
+struct Left {
+    relies_until: Instant,
+    /// What all of them have acknowledged.
+    acknowledged: Option<Position>,
+}
+
+impl Left {
+    /// These and those.
+    fn and(self, other: Self) -> Self {
+        let earlier = |one: Position, other: Position| if one.reaches(other) { other } else { one };
+        let both = self.acknowledged.zip(other.acknowledged).map(|(one, other)| earlier(one, other));
+        Self { relies_until: self.relies_until.max(other.relies_until), acknowledged: both }
+    }
 }
 
 impl Acknowledged {
     /// No connection is open.
     pub(super) fn new(left_relies_until: Option<Instant>) -> Self {
-        let open = Mutex::new(Open { channels: Vec::new(), left_relies_until });
+        let left = left_relies_until.map(|relies_until| Left { relies_until, acknowledged: None });
+        let open = Mutex::new(Open { channels: Vec::new(), left });
         Self { open, changed: watch::Sender::new(()) }
     }
 
@@ -41,7 +58,13 @@ impl Acknowledged {
         guard((), move |()| {
             let mut open = self.open.lock();
             open.channels.retain(|other| !Arc::ptr_eq(other, channel));
-            open.left_relies_until = open.left_relies_until.max(channel.relies_until());
+            if let Some(left) = channel.relies_until().map(|relies_until| Left {
+                relies_until,
+                acknowledged: channel.progress.lock().acknowledged.map(|(position, _)| position),
+            }) {
+                let before = open.left.filter(|before| before.relies_until > clock::now());
+                open.left = Some(before.map_or(left, |before| before.and(left)));
+            }
             drop(open);
             self.changed.send_replace(());
         })
@@ -73,9 +96,12 @@ impl Acknowledged {
         // What is told over connections that open from now on has the news.
         let (channels, left) = {
             let open = self.open.lock();
-            (open.channels.clone(), open.left_relies_until)
+            (open.channels.clone(), open.left)
         };
-        if let Some(left) = left.and_then(|until| until.min(latest).checked_duration_since(began)) {
+        let behind = left.filter(|left| !left.acknowledged.is_some_and(|known| known.reaches(needed)));
+        if let Some(left) =
+            behind.and_then(|left| left.relies_until.min(latest).checked_duration_since(began))
+        {
             sleep(left).await;
         }
         for channel in channels {

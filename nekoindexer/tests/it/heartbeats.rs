@@ -114,6 +114,15 @@ async fn a_registration_waits_for_who_may_trust_an_older_summary_and_no_longer()
         let second = register(&peer, "b").await;
         assert!(second < CURRENT_FOR / 2, "waited for twice: {is_gone}");
     };
+    let known = async {
+        let (fake, indexer, peer) = linked().await;
+        register(&peer, "a").await;
+        indexer.neighbors_reach(1).await;
+        drop(fake);
+        indexer.neighbors_reach(0).await;
+        let again = register(&peer, "a").await;
+        assert!(again < CURRENT_FOR / 2, "who left has acknowledged that name, and is waited for");
+    };
     let restarted = async {
         let folder = tempfile::tempdir().unwrap();
         let config = Config { data_dir: Some(folder.path().to_owned()), ..config(CLEAR, &[]) };
@@ -123,5 +132,5 @@ async fn a_registration_waits_for_who_may_trust_an_older_summary_and_no_longer()
         register(&Peer::join(1, indexer.local_addr(), CLEAR).await, "a").await;
         assert!(began.elapsed() >= CURRENT_FOR, "after a restart: {:?}", began.elapsed());
     };
-    futures::join!(neighbor(false), neighbor(true), restarted);
+    futures::join!(neighbor(false), neighbor(true), known, restarted);
 }

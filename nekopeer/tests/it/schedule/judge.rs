@@ -12,12 +12,13 @@ pub(super) struct Entry {
 
 /// The command of a `Published` version has ended; if that is `confirmed`, an indexer lists it, and until then its number may
 /// change. An origin that was `SetBack` did not know what it published after that
-/// time. What `WasInPlace` was in the place of a copy when it was opened, and may have been replaced since.
+/// time; one that `Lost` its catalogue, what no indexer had listed. What `WasInPlace` was in the place of a copy when it was opened, and may have been replaced since.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
     Begun { content: String },
     Published { version: u64, content: String, confirmed: bool },
     SetBack { to: Duration },
+    Lost,
     Said { by: Reader, version: u64, content: String, fresh: Option<Fresh> },
     InPlace { by: Reader, content: String },
     WasInPlace { by: Reader, content: String },
@@ -64,12 +65,18 @@ pub(super) fn judge(history: &[Entry]) -> Vec<Broken> {
 /// P1: a version is called fresh past the bound of the one that replaced it.
 fn freshness(of_name: &[(usize, &Entry)], say: &mut impl FnMut(&'static str, usize, String)) {
     // A version that the origin published and then forgot, because it was set back, does not bind it.
-    let is_undone = |number: usize, at: Duration| {
+    let is_undone = |number: usize, at: Duration, confirmed: bool| {
         let mut later = of_name.iter().skip_while(|(other, _)| *other <= number);
-        later.any(|(_, entry)| matches!(entry.event, Event::SetBack { to } if to < at))
+        later.any(|(_, entry)| match entry.event {
+            Event::SetBack { to } => to < at,
+            Event::Lost => !confirmed,
+            _ => false,
+        })
     };
     let published = |(number, Entry { at, event, .. }): &(usize, &Entry)| match event {
-        Event::Published { version, .. } => (!is_undone(*number, *at)).then_some((*version, *at)),
+        Event::Published { version, confirmed, .. } => {
+            (!is_undone(*number, *at, *confirmed)).then_some((*version, *at))
+        }
         _ => None,
     };
     let published: Vec<_> = of_name.iter().filter_map(published).collect();
@@ -113,7 +120,7 @@ fn publication(of_name: &[(usize, &Entry)], say: &mut impl FnMut(&'static str, u
                 }
                 continue;
             }
-            Event::SetBack { .. } | Event::Published { confirmed: false, .. } => continue,
+            Event::SetBack { .. } | Event::Lost | Event::Published { confirmed: false, .. } => continue,
             Event::Published { version, content, .. } => (*version, content.as_str()),
             Event::Said { by, version, content, .. } => {
                 let is_number = acknowledged

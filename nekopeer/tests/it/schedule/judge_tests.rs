@@ -71,6 +71,10 @@ fn fresh_past_the_bound_breaks_the_first_promise() {
     assert_eq!(forgotten.fresh(6, 1, "one").breaks(), [""; 0]);
     let remembered = replaced().then(Event::SetBack { to: Duration::from_secs(4) });
     assert_eq!(remembered.fresh(6, 1, "one").breaks(), ["P1"]);
+    assert_eq!(replaced().then(Event::Lost).fresh(6, 1, "one").breaks(), ["P1"]);
+    let unlisted = || Story::default().published(1, "one").unconfirmed(2, "two");
+    assert_eq!(unlisted().fresh(6, 1, "one").breaks(), ["P1"]);
+    assert_eq!(unlisted().then(Event::Lost).fresh(6, 1, "one").breaks(), [""; 0]);
 }
 
 #[test]

@@ -173,6 +173,7 @@ impl World {
         let _publishing = self.publishing.lock().unwrap();
         self.origin.kill();
         fs::remove_file(self.origin.home.path(".neko/catalogue.redb")).unwrap();
+        FILES.iter().for_each(|(name, ..)| record.add(name, Event::Lost));
         self.origin.start();
         (0..FILES.len()).for_each(|file| publish_at(&self.origin, "origin", file, rand::random(), record));
     }
