@@ -65,6 +65,9 @@ pub fn announce(
         let is_listened_on =
             move |interface: &if_addrs::Interface| match (ip.is_unspecified(), interface.ip()) {
                 (false, other) => other == ip,
+                (true, IpAddr::V6(other)) if other.is_unicast_link_local() => {
+                    ip.is_ipv6() && interfaces::addresses().contains(&other.into())
+                }
                 (true, other @ IpAddr::V6(_)) => ip.is_ipv6() && interfaces::is_of_network(&other),
                 (true, other) => interfaces::is_of_network(&other),
             };

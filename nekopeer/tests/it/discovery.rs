@@ -29,6 +29,20 @@ fn two_machines_need_no_address() {
     assert_alone(&lan, &["--no-discovery=false", "--network", "other"]);
 }
 
+/// Linux gives each end of a cable without a DHCP server an address of `fe80::/10`, and no other.
+#[test]
+fn two_machines_on_one_cable_need_no_address_but_those_of_the_link() {
+    let Some(lan) = Lan::of([&[1, 2]]) else { return };
+    [1, 2].into_iter().for_each(|host| lan.forget_addresses(host));
+    let sharer = home_that_discovers(&lan, 1);
+    sharer.write(NAME, "hello\n");
+    let mut sharing = sharer.share(&["--lan", NAME]);
+    home_that_discovers(&lan, 2).gets_soon(NAME, "hello\n");
+    let stranger = Home::with(&["--no-discovery"]).on(lan.host(2));
+    stranger.done(&["get", &ticket_of(&mut sharing)]);
+    assert_eq!(stranger.read(NAME), b"hello\n");
+}
+
 #[test]
 fn indexer_of_a_ticket_is_found_at_another_address_and_one_on_loopback_is_not_announced() {
     let Some(lan) = Lan::of([&[1, 2]]) else { return };

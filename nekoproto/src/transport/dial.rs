@@ -12,6 +12,7 @@ use super::{
     endpoint::{Endpoint, canonical},
     error::ConnectError,
     hints::{Way, race},
+    interfaces::connect,
     remote::Connection,
     rendezvous::{CallsBack, Token, present},
 };
@@ -108,7 +109,7 @@ impl Endpoint {
     pub async fn dial_back(&self, to: SocketAddr, token: Token) -> Result<TcpStream, ConnectError> {
         let dialing = async {
             let unreachable = |source| ConnectError::Unreachable { addr: to, source };
-            let mut stream = TcpStream::connect(to).await.map_err(unreachable)?;
+            let mut stream = connect(to).await.map_err(unreachable)?;
             present(&mut stream, token).await?;
             Ok(stream)
         };
@@ -169,8 +170,7 @@ impl Endpoint {
     }
 
     async fn dial_unbounded(&self, addr: SocketAddr, purpose: Purpose) -> Result<Connection, ConnectError> {
-        let stream =
-            TcpStream::connect(addr).await.map_err(|source| ConnectError::Unreachable { addr, source })?;
+        let stream = connect(addr).await.map_err(|source| ConnectError::Unreachable { addr, source })?;
         self.greet(stream, addr, purpose).await
     }
 }

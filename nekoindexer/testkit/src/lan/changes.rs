@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use super::{Lan, addresses, port};
+use super::{CONNECTED_WITHIN, Lan, addresses, port};
+use crate::{LOOK_EVERY, prelude::*};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cable {
@@ -56,6 +57,17 @@ impl Lan {
     /// This host has the addresses of another number on the first network from now on, as from a DHCP server.
     pub fn move_to(&self, host: u8, number: u8) {
         self.ip(host, &format!("addr flush dev e0 scope global\n{}", addresses(0, number)));
+    }
+
+    /// This host has no addresses but those of the link itself, as on a cable between two machines without a DHCP server.
+    pub fn forget_addresses(&self, host: u8) {
+        self.ip(host, "addr flush dev e0 scope global\n");
+        let began = Instant::now();
+        let tentative = ["-6", "addr", "show", "dev", "e0", "tentative"];
+        while !self.host(host).tell("ip", &tentative, "").unwrap().is_empty() {
+            assert!(began.elapsed() < CONNECTED_WITHIN, "host {host} has no address of its link");
+            thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// The cable of this host to the first network is pulled out or plugged in, at the switch.
