@@ -26,6 +26,8 @@ use self::{
 use crate::program::*;
 
 const SECONDS: u64 = 6;
+/// A schedule goes on for this long at most until somebody has a copy.
+const TRIED_WITHIN: Duration = Duration::from_secs(60);
 
 #[test]
 fn random_schedule_keeps_the_promises() {
@@ -77,7 +79,9 @@ fn run(seed: u64, lasts: Duration, network: Option<Network>) -> Record {
         });
         let _end = EndsAll(&is_over);
         for (fault, between) in faults(seed, has_network) {
-            if Instant::now() > ends_at || record.is_broken() {
+            // Where the first fault cuts off the origin, nobody has a copy before that is over.
+            let until = if record.is_tried() { ends_at } else { ends_at + TRIED_WITHIN };
+            if Instant::now() > until || record.is_broken() {
                 break;
             }
             world.disturb(fault, &record);
@@ -89,7 +93,7 @@ fn run(seed: u64, lasts: Duration, network: Option<Network>) -> Record {
     (0..FILES.len()).for_each(|file| world.publish(file, rand::random(), &record));
     world.wait_until_all_follow(seed, &record);
     record.check(seed);
-    record.check_content(seed);
+    assert!(record.is_tried(), "seed {seed}: nothing was tried: {}", record.summary());
     record
 }
 

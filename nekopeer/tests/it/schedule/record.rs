@@ -115,11 +115,10 @@ impl Record {
         panic!("seed {seed}: {name}: {text}\n{}", log.join("\n"));
     }
 
-    /// Panics if nobody said anything that could have been wrong.
-    pub(super) fn check_content(&self, seed: u64) {
+    /// Whether anybody said anything that could have been wrong, and had anything in place.
+    pub(super) fn is_tried(&self) -> bool {
         let [published, said, fresh, in_place] = self.counts();
-        let is_tried = published > 0 && said > published && fresh > 0 && in_place > 0;
-        assert!(is_tried, "seed {seed}: nothing was tried: {}", self.summary());
+        published > 0 && said > published && fresh > 0 && in_place > 0
     }
 
     pub(super) fn summary(&self) -> String {
