@@ -8,15 +8,15 @@ use std::{fs, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
 use nekoproto::Identity;
-use testkit::network::ANY_PORT;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use self::load::{Asker, Found, Load, Target};
 use crate::cluster::client::Client;
-use crate::cluster::deployment::{Deployment, Node, Peers};
+use crate::cluster::deployment::{Deployment, Peers};
+use crate::cluster::net::{Http, Net};
 use crate::node::{Downloads, Request, Role, process::Process};
-use crate::plan::workload::sign_record;
+use crate::plan::{topology::Graph, workload::sign_record};
 use crate::run::watch::{LINKED_WITHIN, until};
 use crate::transfer::files;
 
@@ -36,10 +36,9 @@ const REGISTERS_AGAIN_AFTER: Duration = Duration::from_millis(250);
 
 /// Running nodes; dropping it ends them.
 pub(crate) struct Arena {
-    deployment: Deployment,
     folder: PathBuf,
     /// All of them name each other as neighbors; the first one is asked, and answers over HTTP.
-    pub(crate) indexers: Vec<Node>,
+    pub(crate) net: Net,
     pub(crate) peers: Vec<Process>,
     registered: Vec<AbortOnDropHandle<()>>,
     pub(crate) load: Arc<Load>,
@@ -52,19 +51,12 @@ impl Arena {
         folder: &Path,
         indexers: usize,
     ) -> anyhow::Result<Self> {
-        let (deployment, folder) = (Deployment { by_default: true, ..deployment.clone() }, folder.to_owned());
-        let (kept, addrs) = deployment.ports(indexers)?;
-        let mut nodes = Vec::new();
-        for (n, addr) in addrs.iter().enumerate() {
-            let neighbors = addrs.iter().copied().filter(|other| other != addr).collect();
-            let http = (n == 0).then_some(ANY_PORT);
-            nodes.push(deployment.indexer_at(n, (*addr, http), neighbors).await?);
-        }
-        drop(kept);
-        let askers = (0..CLIENTS).map(|_| Asker::new(nodes[0].addr(), deployment.security)).collect();
+        let deployment = Deployment { by_default: true, ..deployment.clone() };
+        let net = Net::start(&deployment, &Graph::mesh(indexers), Http::First).await?;
+        let askers = (0..CLIENTS).map(|_| Asker::new(net.addr(0), deployment.security)).collect();
         let load = Arc::new(Load::new(askers));
         let (peers, registered) = (Vec::new(), Vec::new());
-        let mut arena = Self { deployment, folder, indexers: nodes, peers, registered, load };
+        let mut arena = Self { folder: folder.to_owned(), net, peers, registered, load };
         let mut all = Vec::new();
         for n in 0..indexers {
             let target = arena.register(n, &file_at(n)).await?;
@@ -82,7 +74,7 @@ impl Arena {
     }
 
     pub(crate) fn addr_of(&self, n: usize) -> SocketAddr {
-        self.indexers[n].addr()
+        self.net.addr(n)
     }
 
     /// Registers a file at indexer `n`, whether or not it is listed there.
@@ -93,7 +85,8 @@ impl Arena {
 
     /// Registers files of one peer at indexer `n`, again when it was cut off, whether or not they are listed there.
     pub(crate) async fn register_all(&mut self, n: usize, names: &[String]) -> anyhow::Result<Vec<Target>> {
-        let (addr, security, identity) = (self.addr_of(n), self.deployment.security, Identity::generate());
+        let (addr, security, identity) =
+            (self.addr_of(n), self.net.deployment.security, Identity::generate());
         let records: Vec<_> = names.iter().map(|name| sign_record(&identity, name).to_signed()).collect();
         let mut client = Client::connect(addr, identity.clone(), security).await?;
         let holder = client.holder;
@@ -122,7 +115,7 @@ impl Arena {
     }
 
     pub(crate) async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
-        Client::connect(self.addr_of(n), identity, self.deployment.security).await
+        self.net.client(n, identity).await
     }
 
     /// The name of the file that is registered at the second indexer.
@@ -137,10 +130,8 @@ impl Arena {
 
     /// One more indexer, which calls the first its neighbor; a file is registered there.
     pub(crate) async fn latecomer(&mut self, name: &str) -> anyhow::Result<Target> {
-        let n = self.indexers.len();
-        let node = self.deployment.indexer(n, vec![self.addr()]).await?;
-        self.indexers.push(node);
-        self.register(n, name).await
+        self.net.join().await?;
+        self.register(self.net.nodes.len() - 1, name).await
     }
 
     /// Waits until the clients find this.
@@ -154,13 +145,13 @@ impl Arena {
 
     /// How peers are started at indexer `n`.
     pub(crate) fn peers_at(&self, n: usize) -> Peers {
-        let (deployment, folder) = (self.deployment.clone(), self.folder.clone());
+        let (deployment, folder) = (self.net.deployment.clone(), self.folder.clone());
         Peers { deployment, folder, indexer: self.addr_of(n) }
     }
 
     /// Starts the peer that shares the files, at the last indexer; their names, the large one first.
     pub(crate) async fn share(&mut self) -> anyhow::Result<Vec<String>> {
-        let mut peer = self.peers_at(self.indexers.len() - 1).start("seeder").await?;
+        let mut peer = self.peers_at(self.net.nodes.len() - 1).start("seeder").await?;
         let (shared, large) = (peer.dir.join(SHARED), peer.dir.join(LARGE));
         let names = tokio::task::spawn_blocking(move || {
             let size = crate::transfer::scenario::Bulk { size: LARGE_BYTES, sparse: false };
@@ -177,12 +168,12 @@ impl Arena {
 
     /// A process that does what `role` says.
     pub(crate) async fn process(&self, label: &str, role: Role) -> anyhow::Result<Process> {
-        self.deployment.process(label, role).await
+        self.net.deployment.process(label, role).await
     }
 
     /// What the system calls the processes of all nodes.
     pub(crate) fn ids(&self) -> Vec<(String, u32)> {
-        let indexers = (0..).zip(&self.indexers);
+        let indexers = (0..).zip(&self.net.nodes);
         let indexers =
             indexers.filter_map(|(n, node)| Some((format!("indexer {n}"), node.of_process(Some)?)));
         let peers = self.peers.iter().filter_map(|peer| Some((peer.label.clone(), peer.id()?)));
@@ -194,9 +185,7 @@ impl Arena {
         for peer in self.peers {
             peer.kill().await;
         }
-        for node in self.indexers {
-            node.stop().await;
-        }
+        self.net.stop().await;
         for left in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             // The folder of the run is removed at its end.
             let _ = fs::remove_dir_all(left.path());

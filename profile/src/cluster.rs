@@ -3,6 +3,7 @@
 pub mod client;
 pub mod deployment;
 pub mod layout;
+pub mod net;
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,7 +13,8 @@ use tarpc::context;
 use tokio::time::{Instant, sleep};
 
 use self::client::Client;
-use self::deployment::{Deployment, Node};
+use self::deployment::Deployment;
+use self::net::{Http, Net};
 use crate::plan::expected::{Expected, Verdict};
 use crate::plan::workload::{Ask, Workload};
 use crate::report::{Row, count, machine};
@@ -22,12 +24,11 @@ use crate::{plan::scenario::Scenario, plan::topology::Graph};
 /// A running cluster; dropping it ends it.
 #[derive(Debug)]
 pub struct Cluster {
-    pub(crate) nodes: Vec<Node>,
+    pub(crate) net: Net,
     /// One peer for each indexer, with files registered there.
     peers: Vec<Client>,
     graph: Graph,
     workload: Arc<Workload>,
-    pub(crate) deployment: Deployment,
 }
 
 impl Cluster {
@@ -37,9 +38,10 @@ impl Cluster {
         let identities: Vec<Identity> =
             (0..scenario.indexers).map(|n| identity(scenario.load.seed, n)).collect();
         let workload = Arc::new(Workload::new(scenario, &identities));
-        let mut cluster =
-            Self { nodes: Vec::new(), peers: Vec::new(), graph, workload, deployment: deployment.clone() };
-        match cluster.fill(scenario, identities).await {
+        let net = Net::start(deployment, &graph, Http::None).await;
+        let net = net.with_context(|| format!("the cluster of {} did not start", scenario.name()))?;
+        let mut cluster = Self { net, peers: Vec::new(), graph, workload };
+        match cluster.fill(identities).await {
             Ok(()) => Ok(cluster),
             Err(error) => {
                 cluster.stop().await;
@@ -48,13 +50,7 @@ impl Cluster {
         }
     }
 
-    async fn fill(&mut self, scenario: &Scenario, identities: Vec<Identity>) -> anyhow::Result<()> {
-        let (kept, addrs) = self.deployment.ports(scenario.indexers)?;
-        for (n, addr) in addrs.iter().enumerate() {
-            let neighbors = self.graph.neighbors(n).iter().map(|neighbor| addrs[*neighbor]).collect();
-            self.nodes.push(self.deployment.indexer_at(n, (*addr, None), neighbors).await?);
-        }
-        drop(kept);
+    async fn fill(&mut self, identities: Vec<Identity>) -> anyhow::Result<()> {
         for (n, identity) in identities.into_iter().enumerate() {
             self.peers.push(self.client(n, identity).await?);
         }
@@ -85,8 +81,7 @@ impl Cluster {
 
     /// Connects a peer with this identity to indexer `n`.
     pub async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
-        let connect = Client::connect(self.nodes[n].addr(), identity, self.deployment.security);
-        self.deployment.client_runtime(n).spawn(connect).await?
+        self.net.client(n, identity).await
     }
 
     /// The peer that registered files at indexer `n`.
@@ -108,19 +103,20 @@ impl Cluster {
     /// What the indexers take while nobody asks anything, measured for `seconds` after a pause as long; nothing for 0.
     pub(crate) async fn idle(&self, seconds: u32) -> Option<Row> {
         let pause = (seconds > 0).then(|| Duration::from_secs(seconds.into()))?;
-        let taken_s = || self.nodes.iter().map(|node| node.of_process(machine::cpu_s)).sum::<Option<f64>>();
+        let taken_s =
+            || self.net.nodes.iter().map(|node| node.of_process(machine::cpu_s)).sum::<Option<f64>>();
         sleep(pause).await;
         let (began, before_s) = (Instant::now(), taken_s()?);
         sleep(pause).await;
         let core = (taken_s()? - before_s) / began.elapsed().as_secs_f64();
-        let links = count((0..self.nodes.len()).map(|n| self.graph.neighbors(n).len()).sum());
+        let links = count((0..self.net.nodes.len()).map(|n| self.graph.neighbors(n).len()).sum());
         let row = Row::default().figure("idle_links", links).figure("idle_percent", core * 100.0);
         Some(row.figure("idle_us", core * 1e6 / links))
     }
 
     /// Resident memory in bytes: of the indexers' processes, or of this one, which they are in.
     pub fn rss_bytes(&self) -> u64 {
-        let apart = self.nodes.iter().filter_map(|node| node.of_process(machine::rss_bytes));
+        let apart = self.net.nodes.iter().filter_map(|node| node.of_process(machine::rss_bytes));
         match apart.sum() {
             0 => machine::rss_bytes(std::process::id()).unwrap_or(0),
             apart => apart,
@@ -130,9 +126,7 @@ impl Cluster {
     /// Ends all indexers and peers.
     pub async fn stop(self) {
         drop(self.peers);
-        for node in self.nodes {
-            node.stop().await;
-        }
+        self.net.stop().await;
     }
 }
 

@@ -10,7 +10,10 @@ use nekoproto::{
     FileName, Identity, QueryReply, SignedRecord, limits::CONNECTIONS_MAX, transport::call_until,
 };
 
-use crate::cluster::deployment::{Deployment, Node};
+use crate::cluster::{
+    deployment::{Deployment, Node},
+    net::Net,
+};
 use crate::outcome::{Begin, Fault};
 use crate::report::{Report, Row, Section, bytes, count, machine, security_name};
 use crate::{cluster::client::Client, floor::Floor, plan::workload::sign_record, report::figures::Figures};
@@ -40,9 +43,9 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Re
     let watch = &deployment.watch;
     let options = Options { connections: options.connections.max(options.active), ..options.clone() };
     let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
-    let node = deployment.indexer(0, Vec::new()).await.or_cannot_begin()?;
-    let measured = measure(&options, &node, deployment).await;
-    node.stop().await;
+    let net = Net::single(deployment).await.or_cannot_begin()?;
+    let measured = measure(&options, &net.nodes[0], deployment).await;
+    net.stop().await;
     let (facts, rows) = measured?;
     let (security, raw) = (security_name(deployment.security), floor.raw.p50);
     let (opened, opening) = (facts.get("connections"), facts.get("opening_s"));

@@ -85,7 +85,7 @@ async fn run_one(
         insecure: deployment.security == nekoproto::transport::Security::Insecure,
         indexer: arena.addr(),
         other: Some(arena.addr_of(1)),
-        http: arena.indexers[0].http(),
+        http: arena.net.nodes[0].http(),
         peer: None,
         names: vec![Arena::other_name()],
         bait: BAIT.to_owned(),

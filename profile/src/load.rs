@@ -4,11 +4,11 @@
 mod auditor;
 pub(crate) mod http;
 pub mod judge;
-mod net;
 mod origin;
 mod plan;
 mod scenario;
 mod stage;
+mod under_load;
 mod work;
 
 use std::{path::PathBuf, time::Duration};
@@ -190,13 +190,16 @@ async fn one(
         let of = if options.broken == Some(Broken::Mix) { 0 } else { n };
         let private = Private { name: format!("load-{of}"), secret: format!("{of}").repeat(64) };
         Setting {
-            deployment: deployment.clone(),
+            deployment: Deployment {
+                network: (networks > 1).then_some(private),
+                by_default: true,
+                port: if n == 0 { options.port } else { 0 },
+                ..deployment.clone()
+            },
             protocol,
             runtime: runtime.clone(),
             folder: folder.path.clone(),
-            network: (networks > 1).then_some(private),
             names: Names { label, workers: options.workers.div_ceil(networks), each: options.names },
-            port: if n == 0 { options.port } else { 0 },
         }
     };
     let settings: Vec<Setting> = (0..scenario.networks()).map(setting).collect();

@@ -35,9 +35,9 @@ pub(crate) struct Options {
 
 /// A private network: its name, and what all its nodes have to know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Private {
-    pub name: String,
-    pub secret: String,
+pub struct Private {
+    pub(crate) name: String,
+    pub(crate) secret: String,
 }
 
 /// The network's name, and whom its nodes connect with.

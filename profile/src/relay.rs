@@ -141,7 +141,7 @@ async fn relay(
     }
     relayed.wall = began.elapsed();
     for (place, ((n, _), before)) in order.iter().zip(before).enumerate() {
-        match cluster.nodes[*n].probes().await {
+        match cluster.net.nodes[*n].probes().await {
             Ok((after, _)) => relayed.count(place, after.since(before)),
             Err(error) => relayed.fault = relayed.fault.or_else(|| Some(format!("{error:#}"))),
         }
@@ -151,7 +151,7 @@ async fn relay(
 
 /// The indexers, and who they are, in the order in which a probe through `client` comes to them.
 async fn order(cluster: &Cluster, client: &Client) -> anyhow::Result<Vec<(usize, NodeTag)>> {
-    let nodes = cluster.nodes.len();
+    let nodes = cluster.net.nodes.len();
     let mut tags = Vec::new();
     for n in 0..nodes {
         tags.push(first(&probe(cluster.peer(n), 0).await?, 0)?);
@@ -175,7 +175,7 @@ async fn probe(client: &Client, hops: u8) -> anyhow::Result<ProbeReply> {
 async fn counts(cluster: &mut Cluster, order: &[(usize, NodeTag)]) -> anyhow::Result<Vec<ProbeCounts>> {
     let mut counts = Vec::new();
     for (n, _) in order {
-        counts.push(cluster.nodes[*n].probes().await?.0);
+        counts.push(cluster.net.nodes[*n].probes().await?.0);
     }
     Ok(counts)
 }
@@ -233,7 +233,7 @@ impl Relayed {
         at: Duration,
     ) -> anyhow::Result<()> {
         for (seen, (n, _)) in self.nodes.iter_mut().zip(order) {
-            let node = &mut cluster.nodes[*n];
+            let node = &mut cluster.net.nodes[*n];
             let tasks = node.probes().await?.1;
             let taken = node.of_process(Some).and_then(|pid| machine::taken(pid, at.as_secs_f64()));
             seen.taken.extend(taken.map(|taken| (taken, tasks)));

@@ -45,7 +45,7 @@ pub async fn connect(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>)
             ttl_hops: scenario.ttl_hops,
             watch: Arc::clone(watch),
         };
-        let runtime = cluster.deployment.client_runtime(at);
+        let runtime = cluster.net.deployment.client_runtime(at);
         clients.push(Asking { asker, draw: Draw::new(scenario, n), samples: Vec::new(), runtime });
     }
     Ok(Clients(clients))

@@ -11,7 +11,7 @@ use testkit::network::{ANY_PORT, kept_port};
 use tokio::net::TcpSocket;
 use tokio::runtime::Handle;
 
-use crate::node::{Options, PeerOptions, Probes, Request, Role};
+use crate::node::{Options, PeerOptions, Private, Probes, Request, Role, network};
 use crate::report::{machine, security_name};
 use crate::{cluster::layout::Layout, node::process::Process, run::watch::Watch};
 
@@ -26,6 +26,8 @@ pub struct Deployment {
     pub layout: Layout,
     /// TLS or plain TCP.
     pub security: Security,
+    /// The network of the nodes, unless it is the open one.
+    pub network: Option<Private>,
     /// Whom indexers send queries to.
     pub routing: Routing,
     /// Indexers with the memory and the leases that users get; otherwise with room for a million names of one peer,
@@ -67,11 +69,6 @@ impl Deployment {
         }
     }
 
-    pub(crate) async fn indexer(&self, n: usize, neighbors: Vec<SocketAddr>) -> anyhow::Result<Node> {
-        let addr = if self.port == 0 { ANY_PORT } else { self.ports(n + 1)?.1[n] };
-        self.indexer_at(n, (addr, None), neighbors).await
-    }
-
     /// Where this number of indexers listen, so that each can name the others before they are there. A free port is kept
     /// until its socket is dropped.
     pub(crate) fn ports(&self, count: usize) -> anyhow::Result<(Vec<TcpSocket>, Vec<SocketAddr>)> {
@@ -103,7 +100,8 @@ impl Deployment {
             return process.map(|process| Node::Apart(Box::new(process)));
         }
         let config = indexer_config(listen, neighbors, self.security, self.routing, self.by_default);
-        let config = Config { http, ..config };
+        let (network, access) = network(self.network.as_ref())?;
+        let config = Config { http, network, access, ..config };
         Ok(Node::Here(Box::new(self.runtime(n).spawn(Indexer::spawn(config)).await??)))
     }
 
@@ -111,10 +109,10 @@ impl Deployment {
         Process::start(label.to_owned(), ANY_PORT, &self.options(role)).await
     }
 
-    /// How a process of the open network is made that does what `role` says.
+    /// How a process is made that does what `role` says.
     pub(crate) fn options(&self, role: Role) -> Options {
-        let insecure = self.security == Security::Insecure;
-        Options { role, insecure, threads: self.threads, log: None, network: None, http: None }
+        let (insecure, network) = (self.security == Security::Insecure, self.network.clone());
+        Options { role, insecure, threads: self.threads, log: None, network, http: None }
     }
 }
 
@@ -167,6 +165,14 @@ impl Node {
         match self {
             Self::Here(indexer) => indexer.http_addr(),
             Self::Apart(process) => process.http,
+        }
+    }
+
+    /// Whether its own process, if it has one, has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        match self {
+            Self::Here(_) => false,
+            Self::Apart(process) => !matches!(process.child.try_wait(), Ok(None)),
         }
     }
 

@@ -113,7 +113,7 @@ impl Victims {
             return;
         }
         let latest = Instant::now() + STANDS_WITHIN;
-        let connections = || arena.indexers[0].of_process(|pid| machine::taken(pid, 0.0));
+        let connections = || arena.net.nodes[0].of_process(|pid| machine::taken(pid, 0.0));
         while connections().is_some_and(|taken| taken.descriptors < count(SQUATTERS))
             && Instant::now() < latest
         {
@@ -141,7 +141,7 @@ impl Victims {
                 targets.into_iter().for_each(|target| arena.load.add(target));
             }
             Attack::Ahead => self.news = Some(News::begin(arena, until).await?),
-            Attack::Streams => self.door = arena.indexers[0].http().map(Door::begin),
+            Attack::Streams => self.door = arena.net.nodes[0].http().map(Door::begin),
             _ => {}
         }
         if let Some(target) = target {

@@ -11,7 +11,7 @@ use nekoproto::{limits::FOUND_MAX, transport::call_until};
 use super::subject::{Sample, Subject, Timing};
 use super::{Options, Origin, name_of, sign, tables::Tables};
 use crate::report::{amount, count, machine};
-use crate::{cluster::client::Client, run::watch::Progress};
+use crate::run::watch::Progress;
 
 const IN_FLIGHT: usize = 16;
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ const ROUNDS: usize = amount(5);
 pub(crate) async fn leave(subject: &Subject, names: usize, tables: &mut Tables) -> anyhow::Result<()> {
     let (watch, &Options { seed, lookups, .. }) = (subject.watch(), &tables.options);
     let identity = Origin::Other.identity(seed);
-    let leaver = Client::connect(subject.node.addr(), identity, subject.deployment.security).await?;
+    let leaver = subject.net.client(0, identity).await?;
     let sample = Sample::of(&sign(Origin::Own, seed, 0..STAYING_NAMES), subject.client.at());
     subject.client.register_all(&sample.records).await?;
     let leaving = sign(Origin::Other, seed, STAYING_NAMES..STAYING_NAMES + names);
@@ -74,7 +74,8 @@ pub(crate) async fn find(
     names: usize,
     tables: &mut Tables,
 ) -> anyhow::Result<()> {
-    let cpu = || subject.node.of_process(machine::cpu_s).context("the indexer's processor time is unknown");
+    let cpu =
+        || subject.net.nodes[0].of_process(machine::cpu_s).context("the indexer's processor time is unknown");
     for (glob, matches) in GLOBS {
         let search = Search { terms: Terms::first_of([Term::new(glob)?]), ..Search::default() };
         let expected: Vec<String> = (0..names).filter(|n| matches(*n)).map(name_of).collect();

@@ -24,7 +24,8 @@ pub(crate) async fn grow(
     names: usize,
     tables: &mut Tables,
 ) -> anyhow::Result<Option<(Sample, Costs)>> {
-    let memory = || subject.node.of_process(machine::rss_bytes).context("the indexer's memory is unknown");
+    let memory =
+        || subject.net.nodes[0].of_process(machine::rss_bytes).context("the indexer's memory is unknown");
     let mut inside = Inside::new(subject.client.at());
     let empty = memory()?;
     let (filled, kept) = fill(subject, &mut inside, names, tables.options.seed).await?;

@@ -11,7 +11,7 @@ use nekoproto::{FileName, Identity, Names, NodeAddrs, QueryReply, SignedRecord, 
 use tarpc::context;
 
 use super::inside::Inside;
-use crate::cluster::deployment::{Deployment, Node};
+use crate::cluster::{deployment::Deployment, net::Net};
 use crate::report::{amount, count, figures::Figures};
 use crate::run::watch::Progress;
 use crate::{cluster::client::Client, run::Watch};
@@ -89,24 +89,23 @@ impl Sample {
 /// An indexer in a process of its own, and one peer connected to it.
 #[derive(Debug)]
 pub(crate) struct Subject {
-    pub(crate) node: Node,
-    pub(crate) deployment: Deployment,
+    pub(crate) net: Net,
     pub(crate) client: Client,
 }
 
 impl Subject {
     pub(crate) async fn start(deployment: &Deployment, identity: Identity) -> anyhow::Result<Self> {
-        let node = deployment.indexer(0, Vec::new()).await?;
-        let client = Client::connect(node.addr(), identity, deployment.security).await?;
+        let net = Net::single(deployment).await?;
+        let client = net.client(0, identity).await?;
         for _ in 0..WARM_UP {
             client.calls.search(context::current(), FileName::new("nothing")?).await??;
         }
-        Ok(Self { node, deployment: deployment.clone(), client })
+        Ok(Self { net, client })
     }
 
     /// How far it has come, and whether it goes on.
     pub(crate) const fn watch(&self) -> &Arc<Watch> {
-        &self.deployment.watch
+        &self.net.deployment.watch
     }
 
     /// Registers `records`, `batch` of them in a call, with `in_flight` calls in flight; all must be listed.
@@ -210,6 +209,6 @@ impl Subject {
 
     pub(crate) async fn stop(self) {
         drop(self.client);
-        self.node.stop().await;
+        self.net.stop().await;
     }
 }

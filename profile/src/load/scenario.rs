@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::judge::{Judged, judge};
-use super::net::Net;
 use super::plan::{Broken, Plan, Scenario};
 use super::stage::{INDEXERS, Setting, Stage};
+use super::under_load::UnderLoad;
 use crate::hostile::judge::MEMORY_MIB;
 use crate::outcome::{Begin, Fault};
 use crate::plot::Points;
@@ -82,24 +82,24 @@ pub(crate) async fn run(plan: &Plan, settings: Vec<Setting>) -> Result<Measured,
     Ok(measured)
 }
 
-async fn begin(plan: &Plan, stages: Vec<Stage>) -> anyhow::Result<Vec<Net>> {
-    let addrs: Vec<_> = stages.iter().map(Stage::addrs).collect();
+async fn begin(plan: &Plan, stages: Vec<Stage>) -> anyhow::Result<Vec<UnderLoad>> {
+    let addrs: Vec<_> = stages.iter().map(|stage| stage.net.addrs()).collect();
     let mut nets = Vec::new();
     for (n, mut stage) in stages.into_iter().enumerate() {
         stage.strangers =
             addrs.iter().enumerate().filter(|(m, _)| *m != n).flat_map(|(_, addrs)| addrs).copied().collect();
-        nets.push(Net::begin(plan, stage).await?);
+        nets.push(UnderLoad::begin(plan, stage).await?);
     }
     Ok(nets)
 }
 
 /// Has the workers work, with what happens meanwhile; how long they did.
-async fn drive(plan: &Plan, nets: &mut [Net]) -> Duration {
+async fn drive(plan: &Plan, nets: &mut [UnderLoad]) -> Duration {
     let watch = nets[0].stage.setting.deployment.watch.clone();
     let looks = plan.duration.as_millis().div_ceil(LOOK_EVERY.as_millis());
     let _progress = Progress::begin(&plan.label, usize::try_from(looks).unwrap_or(usize::MAX), &watch);
     let began = Instant::now();
-    nets.iter_mut().for_each(Net::work);
+    nets.iter_mut().for_each(UnderLoad::work);
     let mut mishaps = MISHAPS.iter().filter(|_| plan.scenario == Scenario::Crash).peekable();
     while began.elapsed() < plan.duration && !nets[0].is_stopped() {
         sleep(LOOK_EVERY.min(plan.duration - began.elapsed().min(plan.duration))).await;
@@ -122,7 +122,7 @@ async fn drive(plan: &Plan, nets: &mut [Net]) -> Duration {
     lasted
 }
 
-async fn happens(mishap: Mishap, net: &mut Net) {
+async fn happens(mishap: Mishap, net: &mut UnderLoad) {
     const LAST: usize = INDEXERS - 1;
     let Some(auditor) = &mut net.auditor else { return };
     let done = match mishap {
@@ -132,17 +132,17 @@ async fn happens(mishap: Mishap, net: &mut Net) {
         }
         Mishap::ReaderReturns => auditor.come_back().await,
         Mishap::IndexerDies => {
-            net.stage.kill_indexer(LAST).await;
+            net.stage.net.kill(LAST).await;
             Ok(())
         }
-        Mishap::IndexerReturns => net.stage.revive_indexer(LAST).await,
+        Mishap::IndexerReturns => net.stage.net.revive(LAST).await,
     };
     net.note(done);
 }
 
 /// What comes after the last publication: all that was acknowledged must arrive.
-async fn finish(plan: &Plan, net: &mut Net) -> anyhow::Result<()> {
-    let ended = net.stage.ended();
+async fn finish(plan: &Plan, net: &mut UnderLoad) -> anyhow::Result<()> {
+    let ended = net.stage.net.ended();
     net.note_fault(ended);
     if plan.scenario == Scenario::Disk {
         net.restart(plan).await?;
@@ -168,7 +168,7 @@ async fn finish(plan: &Plan, net: &mut Net) -> anyhow::Result<()> {
 }
 
 /// The figures of all networks together, and what did not hold.
-fn summary(plan: &Plan, nets: &[Net], lasted: Duration) -> Measured {
+fn summary(plan: &Plan, nets: &[UnderLoad], lasted: Duration) -> Measured {
     let (mut faults, mut all) = (Vec::new(), Vec::new());
     let is_followed = plan.scenario != Scenario::Disk;
     for net in nets {
@@ -178,7 +178,7 @@ fn summary(plan: &Plan, nets: &[Net], lasted: Duration) -> Measured {
         faults.extend((is_followed && arrived.is_empty()).then(|| "nothing arrived".to_owned()));
         all.push(judged);
     }
-    let of_nets = |of: fn(&Net) -> usize| nets.iter().map(of).sum::<usize>();
+    let of_nets = |of: fn(&UnderLoad) -> usize| nets.iter().map(of).sum::<usize>();
     let published = of_nets(|net| net.done.acknowledged.len().saturating_sub(net.first));
     let sum = |of: fn(&Judged) -> usize| all.iter().map(of).sum::<usize>();
     let auditors = || nets.iter().filter_map(|net| net.auditor.as_ref());

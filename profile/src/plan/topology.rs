@@ -54,8 +54,8 @@ impl Graph {
     /// The graph of `indexers` nodes; `degree` and `seed` matter to the random one only.
     pub fn new(topology: Topology, indexers: usize, degree: usize, seed: u64) -> Result<Self, TopologyError> {
         let links: Vec<(usize, usize)> = match topology {
-            Topology::Mesh => (0..indexers).flat_map(|b| (0..b).map(move |a| (a, b))).collect(),
-            Topology::Line => (1..indexers).map(|b| (b - 1, b)).collect(),
+            Topology::Mesh => return Ok(Self::mesh(indexers)),
+            Topology::Line => return Ok(Self::line(indexers)),
             Topology::Tree => (1..indexers).map(|b| ((b - 1) / 2, b)).collect(),
             Topology::Ring => {
                 let closing = (indexers > 2).then(|| (0, indexers - 1));
@@ -67,6 +67,23 @@ impl Graph {
             Topology::Random => random_regular(indexers, degree, seed)?,
         };
         Ok(Self::of_links(indexers, &links))
+    }
+
+    /// Everybody with everybody.
+    pub(crate) fn mesh(indexers: usize) -> Self {
+        let links = (0..indexers).flat_map(|b| (0..b).map(move |a| (a, b)));
+        Self::of_links(indexers, &links.collect::<Vec<_>>())
+    }
+
+    /// Each with the next.
+    pub(crate) fn line(indexers: usize) -> Self {
+        let links = (1..indexers).map(|b| (b - 1, b));
+        Self::of_links(indexers, &links.collect::<Vec<_>>())
+    }
+
+    /// The number of places.
+    pub(crate) const fn len(&self) -> usize {
+        self.neighbors.len()
     }
 
     fn of_links(indexers: usize, links: &[(usize, usize)]) -> Self {

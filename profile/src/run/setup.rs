@@ -67,9 +67,19 @@ impl Setup {
             Runtimes::new(layout).or_cannot_begin()?.run(|runtimes| async {
                 listen(Arc::clone(watch)).or_cannot_begin()?;
                 let watch = Arc::clone(watch);
-                let by_default = false;
-                work(Deployment { layout, security, routing, by_default, port, threads, runtimes, watch })
-                    .await
+                let (by_default, network) = Default::default();
+                let deployment = Deployment {
+                    layout,
+                    security,
+                    network,
+                    routing,
+                    by_default,
+                    port,
+                    threads,
+                    runtimes,
+                    watch,
+                };
+                work(deployment).await
             })
         };
         on_own_thread(on_thread)?

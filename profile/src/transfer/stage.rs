@@ -11,7 +11,10 @@ use testkit::rogue::corrupt::Corruption;
 
 use super::scenario::{Scenario, What};
 use super::{apart, figures::ORIGIN, files};
-use crate::cluster::deployment::{Deployment, Node, Peers};
+use crate::cluster::{
+    deployment::{Deployment, Peers},
+    net::Net,
+};
 use crate::node::{Downloads, PeerOptions, Request, Role};
 use crate::run::watch::{LINKED_WITHIN, until};
 use crate::{cluster::client::Client, node::process::Process, node::usage::now_s};
@@ -26,7 +29,7 @@ const DATA: &str = ".neko";
 pub(crate) struct Stage {
     pub(crate) scenario: Scenario,
     peers: Peers,
-    indexer: Node,
+    net: Net,
     asker: Client,
     pub(crate) origin: Process,
     pub(crate) copies: Vec<Process>,
@@ -45,9 +48,9 @@ impl Stage {
     ) -> anyhow::Result<Self> {
         let deployment = Deployment { security: scenario.security, ..deployment.clone() };
         clear(folder)?;
-        let indexer = deployment.indexer(0, Vec::new()).await?;
-        let asker = Client::connect(indexer.addr(), Identity::generate(), scenario.security).await?;
-        let peers = Peers { deployment, indexer: indexer.addr(), folder: folder.to_owned() };
+        let net = Net::single(&deployment).await?;
+        let asker = net.client(0, Identity::generate()).await?;
+        let peers = Peers { deployment, indexer: net.addr(0), folder: folder.to_owned() };
         // The copies are not what is measured: they come as fast as they can.
         let uncapped = Scenario { cap_up: None, cap_down: None, ..scenario.clone() };
         let origin = start(&peers, ORIGIN, &uncapped).await?;
@@ -55,7 +58,7 @@ impl Stage {
         // The origin is there before its files: it removes them should this process be killed.
         let goods = apart(move || make_goods(&of, &folder)).await?;
         let (copies, hostile) = (Vec::new(), None);
-        let mut stage = Self { scenario, peers, indexer, asker, origin, copies, hostile, goods };
+        let mut stage = Self { scenario, peers, net, asker, origin, copies, hostile, goods };
         stage.fill().await?;
         Ok(stage)
     }
@@ -170,7 +173,7 @@ impl Stage {
             process.end().await?;
         }
         drop(self.asker);
-        self.indexer.stop().await;
+        self.net.stop().await;
         Ok(())
     }
 }

@@ -19,6 +19,7 @@ fn deployment() -> Deployment {
     Deployment {
         layout: Layout::Shared,
         security: Security::Insecure,
+        network: None,
         routing: Routing::Summary,
         by_default: false,
         port: 0,

@@ -16,7 +16,7 @@ use super::work::{Done, Job, Worker};
 use crate::report::some_of;
 
 /// A running network, and what came of it so far.
-pub(crate) struct Net {
+pub(crate) struct UnderLoad {
     pub(crate) stage: Stage,
     pub(crate) figures: Figures,
     /// `None` if there is no reader yet.
@@ -32,7 +32,7 @@ pub(crate) struct Net {
     pub(crate) faults: Vec<String>,
 }
 
-impl Net {
+impl UnderLoad {
     /// Publishes all names for the first time, and starts the reader.
     pub(crate) async fn begin(plan: &Plan, mut stage: Stage) -> anyhow::Result<Self> {
         stage.start_origin(ANY_PORT).await?;
@@ -110,7 +110,7 @@ impl Net {
     pub(crate) async fn restart(&mut self, plan: &Plan) -> anyhow::Result<()> {
         let addr = self.stage.kill_origin().await?;
         for n in 0..INDEXERS {
-            self.stage.kill_indexer(n).await;
+            self.stage.net.kill(n).await;
         }
         if plan.broken == Some(Broken::Lose) {
             let dir = self.stage.origin_dir();
@@ -118,7 +118,7 @@ impl Net {
             fs::rename(dir.with_extension("before"), &dir)?;
         }
         for n in 0..INDEXERS {
-            self.stage.revive_indexer(n).await?;
+            self.stage.net.revive(n).await?;
         }
         self.stage.start_origin(addr).await?;
         self.start_auditor(plan).await;
