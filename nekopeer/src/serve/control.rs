@@ -107,7 +107,7 @@ pub(super) fn confirm(
     label: Option<&Label>,
     held: &Held,
 ) -> Result<(Verdict, bool), Failure> {
-    let verdict = verdict(library, held)?;
+    let mut verdict = verdict_now(library, held)?;
     let known = (&held.name, held.version);
     let is_new = match (&verdict, remote.listens_at) {
         (Verdict::Current | Verdict::Newer(_), Some(addr)) => {
@@ -117,6 +117,10 @@ pub(super) fn confirm(
                 _ => held.version,
             };
             subscribe(library, held, told, holder, clock::now());
+            // Who tells the subscribers of a version that was published just now may not have found this one.
+            if let later @ Verdict::Newer(_) = verdict_now(library, held)? {
+                verdict = later;
+            }
             library.readers.lock().heard(known, holder, label, unix_ms())
         }
         // A command that does not serve: its reader may be known.
@@ -137,7 +141,7 @@ pub(super) fn tell_read(library: &Library, remote: &Remote, news: &[&Held]) {
     }
 }
 
-fn verdict(library: &Library, held: &Held) -> Result<Verdict, Failure> {
+fn verdict_now(library: &Library, held: &Held) -> Result<Verdict, Failure> {
     let own = library.catalogue.stated(&held.name)?.filter(|entry| library.catalogue.is_own(entry));
     let own = own.as_ref().map(|entry| (&entry.record, entry.newest.as_ref()));
     Ok(state::verdict::verdict(own, held, |newest| library.hands_out(newest)))
@@ -162,13 +166,54 @@ mod tests {
     use std::sync::mpsc;
 
     use futures::{FutureExt, future::join_all};
-    use nekoproto::Role;
+    use nekoproto::{FileName, Identity, NodeId, Role};
     use tarpc::context;
     use testkit::values::{forged, identity};
     use tokio::{runtime, task::spawn_blocking};
 
     use super::*;
-    use crate::{Config, Peer};
+    use crate::{Config, Peer, PublishOptions, peer::KEY_FILE};
+
+    /// Goal: who confirms a copy while a newer version is published is told of it in the answer, or is found by who tells the
+    /// subscribers. Method: readers ask one after the other until one is told.
+    #[tokio::test]
+    async fn no_version_falls_between_the_answer_and_the_subscription() {
+        const NAMES: usize = 20;
+        const READERS: u16 = 900;
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config::new(folder.path());
+        let peer = Peer::spawn(config.clone()).await.unwrap();
+        let key = Identity::load_or_create(&config.data_dir().join(KEY_FILE)).unwrap();
+        let name = |n: usize| FileName::new(&n.to_string()).unwrap();
+        let paths: Vec<_> = (0..NAMES).map(|n| folder.path().join(n.to_string())).collect();
+        paths.iter().for_each(|path| std::fs::write(path, "one").unwrap());
+        peer.publish(paths, PublishOptions::default(), &Arc::default()).await.unwrap();
+        let reader = |seed: u16| {
+            let (node, addr) = (identity(seed).id(), SocketAddr::from(([192, 0, 2, 1], seed)));
+            let (role, here, listens_at, reaches_us_at) = (Role::Peer, addr.ip(), Some(addr), None);
+            Remote { node, role, addr, listens_at, here, reaches_us_at }
+        };
+        let readers: Vec<Remote> = (1..=READERS).map(reader).collect();
+        let (library, readers) = (&peer.library, &readers);
+        for name in (0..NAMES).map(name) {
+            let own = library.catalogue.get(&name).unwrap().record.clone();
+            let held = Held { name: name.clone(), version: own.version, content: own.content };
+            let later = nekoproto::Record { version: Version::new(2).unwrap(), ..(*own).clone() };
+            let later = later.sign(&key).unwrap();
+            let is_current =
+                |reader: &&Remote| confirm(library, reader, None, &held).unwrap().0 == Verdict::Current;
+            std::thread::scope(|scope| {
+                let asking =
+                    scope.spawn(move || readers.iter().take_while(is_current).collect::<Vec<_>>());
+                library.catalogue.note_newer(&[later]).unwrap();
+                let found: Vec<NodeId> =
+                    library.subscribers.of(&name, clock::now()).iter().map(|one| one.holder.node).collect();
+                let answered = asking.join().unwrap();
+                let missed = answered.iter().filter(|reader| !found.contains(&reader.node)).count();
+                assert_eq!(missed, 0, "of {}", answered.len());
+            });
+        }
+    }
 
     /// Goal: what a stranger says holds up no connection, and only so much of it waits. Method: one thread for all that
     /// blocks, and it is busy.
