@@ -117,7 +117,6 @@ impl Subscribers {
         table.sweep(now);
         let known = table.remove_ended(hash, now);
         if let Some(index) = table.nodes.get(&holder.node).copied() {
-            table.holders[index as usize].0 = holder; // it may have moved
             if let Some(before) = table.ends.get_mut(&(hash, index)) {
                 *before = Subscription { end, version: before.version.max(version), holds };
                 return;
@@ -167,12 +166,27 @@ impl Subscribers {
         }
     }
 
-    /// Whether `node` subscribes to `name` and has not acknowledged this version.
-    pub(crate) fn is_behind(&self, name: &FileName, version: Version, node: &NodeId, now: Instant) -> bool {
+    /// Where `node` is told from now on what it subscribes to, if that is anything: a peer that starts again has another port.
+    pub(crate) fn moved(&self, holder: Holder) {
+        let table = &mut *self.0.lock();
+        if let Some(index) = table.nodes.get(&holder.node) {
+            table.holders[*index as usize].0 = holder;
+        }
+    }
+
+    /// Where `node` is, if it subscribes to `name` and has not acknowledged this version.
+    pub(crate) fn behind(
+        &self,
+        name: &FileName,
+        version: Version,
+        node: &NodeId,
+        now: Instant,
+    ) -> Option<Holder> {
         let table = &*self.0.lock();
-        let (hash, index) = (table.hasher.hash_one(name), table.nodes.get(node).copied());
-        let known = index.and_then(|index| table.ends.get(&(hash, index)));
-        known.is_some_and(|known| known.end > table.ms(now) && known.version < version)
+        let index = *table.nodes.get(node)?;
+        let known = table.ends.get(&(table.hasher.hash_one(name), index))?;
+        let is_behind = known.end > table.ms(now) && known.version < version;
+        is_behind.then(|| table.holders[index as usize].0)
     }
 }
 
@@ -275,7 +289,7 @@ mod tests {
         let (subscribers, name, now) = (Subscribers::default(), FileName::new("a").unwrap(), Instant::now());
         let (lease, node, version) = (Duration::from_secs(5), holder(1).node, |n| Version::new(n).unwrap());
         subscribers.subscribe(&name, version(3), version(3), holder(1), lease, now);
-        let is_behind = |n, now| subscribers.is_behind(&name, version(n), &node, now);
+        let is_behind = |n, now| subscribers.behind(&name, version(n), &node, now).is_some();
         assert!(!is_behind(3, now) && is_behind(4, now) && !is_behind(4, now + lease));
         subscribers.acknowledge(&name, version(4), &node);
         subscribers.acknowledge(&name, version(2), &node); // late
@@ -283,7 +297,10 @@ mod tests {
         subscribers.subscribe(&name, version(3), version(3), holder(1), lease, now + lease / 2); // asked before it heard
         let known = subscribers.of(&name, now + lease);
         assert_eq!((known[0].version, known[0].ends_in), (version(4), lease / 2));
-        assert!(!subscribers.is_behind(&name, version(9), &holder(2).node, now));
+        let moved = Holder::new(node, holder(9).addr);
+        subscribers.moved(moved);
+        assert_eq!(subscribers.behind(&name, version(9), &node, now), Some(moved));
+        assert_eq!(subscribers.behind(&name, version(9), &holder(2).node, now), None);
     }
 
     #[test]
@@ -294,16 +311,7 @@ mod tests {
         subscribers.subscribe(&name, Version::FIRST, Version::FIRST, holder(2), lease, now);
         subscribers.subscribe(&name, Version::FIRST, Version::FIRST, holder(1), lease, now + lease / 2);
         assert_eq!(of(&subscribers, &name, now).len(), 2);
-        let moved = Holder::new(holder(1).node, holder(9).addr);
-        subscribers.subscribe(
-            &FileName::new("b").unwrap(),
-            Version::FIRST,
-            Version::FIRST,
-            moved,
-            lease,
-            now,
-        );
-        assert_eq!(of(&subscribers, &name, now + lease), [moved]);
+        assert_eq!(of(&subscribers, &name, now + lease), [holder(1)]);
         assert!(subscribers.of(&name, now + 2 * lease).is_empty());
     }
 

@@ -76,12 +76,13 @@ impl Publisher {
                 // Until then it may have heard of it otherwise, moved, or left; or a later version is out, which
                 // another task tells it.
                 let now = clock::now();
-                to_tell.retain(|node, (_, records)| {
+                to_tell.retain(|node, (holder, records)| {
                     records.retain(|record| {
                         let newest =
                             library.catalogue.get_stated(&record.name).map(|entry| entry.record.version);
-                        newest == Some(record.version)
-                            && library.subscribers.is_behind(&record.name, record.version, node, now)
+                        let behind = library.subscribers.behind(&record.name, record.version, node, now);
+                        *holder = behind.unwrap_or(*holder);
+                        newest == Some(record.version) && behind.is_some()
                     });
                     !records.is_empty()
                 });

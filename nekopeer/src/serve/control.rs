@@ -149,8 +149,9 @@ fn verdict_now(library: &Library, held: &Held) -> Result<Verdict, Failure> {
 
 /// Subscribes `holder`, which has just been `told` of that version.
 fn subscribe(library: &Library, held: &Held, told: Version, holder: Holder, now: Instant) {
+    library.subscribers.moved(holder);
     // Its copy may count as fresh until it hears of the newest version, and what it is told may not reach it.
-    if library.subscribers.is_behind(&held.name, told, &holder.node, now) && held.version < told {
+    if held.version < told && library.subscribers.behind(&held.name, told, &holder.node, now).is_some() {
         return;
     }
     let Some(entry) = library.catalogue.get_stated(&held.name) else { return };

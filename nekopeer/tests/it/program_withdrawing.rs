@@ -115,6 +115,20 @@ fn follower_keeps_the_last_file_and_says_that_its_name_was_withdrawn() {
     assert_eq!(reader.read("f"), b"three");
 }
 
+/// Goal: a follower that was killed before it heard that a name is unshared is told at its new address that it is shared again.
+#[test]
+fn follower_that_was_killed_hears_of_a_name_that_is_shared_again() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("f", "one");
+    let _sharing = origin.share(&["--policy", "push", "--lease", "600", "f"]);
+    drop(reader.start_out(&["follow", "f"], "f is at version 1")); // it is killed
+    origin.done(&["unshare", "f"]);
+    let mut following = reader.start_err(&["follow", "f"], "f was unshared by its origin as version 2");
+    reader.done(&["status", "f"]); // asks the origin
+    origin.share_anew("f", "three");
+    following.out_line("f is at version 3");
+}
+
 #[test]
 fn file_that_becomes_a_folder_and_back_makes_way_where_nobody_changed_its_copy() {
     let (_indexers, origin, reader) = two_homes();
