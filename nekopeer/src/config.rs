@@ -27,6 +27,8 @@ pub struct Config {
     pub dir: PathBuf,
     /// Folder of the key and the catalogue; `None`: `DIR/.neko`.
     pub data_dir: Option<PathBuf>,
+    /// Files that are never shared, such as that of the network's secret.
+    pub secret_files: Vec<PathBuf>,
     /// What people call it, which it tells the origins of its copies; `None`: nothing.
     pub label: Option<Label>,
     /// The network it belongs to.
@@ -64,6 +66,7 @@ impl Config {
             listen: None,
             dir: dir.into(),
             data_dir: None,
+            secret_files: Vec::new(),
             label: None,
             network: NetworkName::default(),
             security: Security::default(),

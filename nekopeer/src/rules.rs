@@ -84,6 +84,8 @@ pub enum SkipCause {
     Excluded,
     /// It is neither a file nor a folder.
     NotAFile,
+    /// The peer was told to keep it to itself.
+    Secret,
 }
 
 impl fmt::Display for SkipCause {
@@ -94,6 +96,7 @@ impl fmt::Display for SkipCause {
             Self::Ignored => ".nekoignore names it",
             Self::Excluded => "a glob excludes it",
             Self::NotAFile => "neither a file nor a folder",
+            Self::Secret => "this peer keeps it secret",
         })
     }
 }
@@ -121,7 +124,8 @@ pub(crate) struct Filter {
     pub(crate) root: PathBuf,
     /// It or a folder above it: from here on ignore files are read.
     top: PathBuf,
-    data_dir: PathBuf,
+    /// What the peer keeps to itself, with all that is below it.
+    own: Arc<[PathBuf]>,
     pub(crate) follows_links: bool,
     /// `None`: all is published but what is this program's own.
     rules: Option<(Arc<Gitignore>, bool)>,
@@ -171,14 +175,14 @@ impl Filter {
     pub(crate) fn new(
         root: &Path,
         top: &Path,
-        data_dir: &Path,
+        own: &Arc<[PathBuf]>,
         rules: Option<&Rules>,
     ) -> Result<Self, RulesError> {
         let compiled = |rules: &Rules| Ok::<_, RulesError>((Arc::new(rules.excluded(root)?), rules.hidden));
         Ok(Self {
             root: root.to_owned(),
             top: top.to_owned(),
-            data_dir: data_dir.to_owned(),
+            own: Arc::clone(own),
             follows_links: rules.is_some_and(|rules| rules.follow_links),
             rules: rules.map(compiled).transpose()?,
         })
@@ -186,8 +190,21 @@ impl Filter {
 
     /// Whether what is at `path`, below the folder, is this program's own, or below something that is: it is never published.
     pub(crate) fn is_own(&self, path: &Path) -> bool {
+        self.has_our_name(path) || self.is_kept(path)
+    }
+
+    /// Why what is [own](Self::is_own) is not published, if its name does not say that.
+    pub(crate) fn skips_own(&self, path: &Path) -> Option<SkipCause> {
+        (!self.has_our_name(path)).then_some(SkipCause::Secret)
+    }
+
+    fn has_our_name(&self, path: &Path) -> bool {
         let below = path.strip_prefix(&self.root).unwrap_or(path);
-        path.starts_with(&self.data_dir) || below.components().any(|part| is_ours(part.as_os_str()))
+        below.components().any(|part| is_ours(part.as_os_str()))
+    }
+
+    fn is_kept(&self, path: &Path) -> bool {
+        self.own.iter().any(|own| path.starts_with(own))
     }
 
     /// Whether the user excludes the folder or file that was named itself.
@@ -301,7 +318,7 @@ mod tests {
 
         fn skips(&self, rules: &Rules, root: &str, name: &str) -> Option<SkipCause> {
             let (root, top) = (self.path(root), self.path(""));
-            let filter = Filter::new(&root, &top, &self.path("data"), Some(rules)).unwrap();
+            let filter = Filter::new(&root, &top, &[self.path("data")].into(), Some(rules)).unwrap();
             filter
                 .skips(&self.path(name.trim_end_matches('/')), name.ends_with('/'), &mut Ignores::new())
                 .unwrap()
@@ -384,7 +401,7 @@ mod tests {
         std::fs::create_dir_all(folder.path("e").join(IGNORE_FILE)).unwrap();
         for name in ["d", "e"] {
             let filter =
-                Filter::new(&folder.path(name), &folder.path(""), Path::new("/x"), Some(&Rules::default()));
+                Filter::new(&folder.path(name), &folder.path(""), &[].into(), Some(&Rules::default()));
             let error =
                 filter.unwrap().enter(&folder.path(name), &mut Ignores::new()).unwrap_err().to_string();
             assert!(error.contains(&format!("{name}/{IGNORE_FILE}")), "{error}");

@@ -49,7 +49,8 @@ pub(super) async fn publish(
             told(&outcome, &tickets, answer).await?;
             outcome.published.iter().chain(&outcome.unchanged).for_each(|record| folder.add(&record.name));
             failed(&outcome, job);
-            for skipped in outcome.skipped.iter().filter(|_| names_skipped) {
+            let is_named = |skipped: &&Skipped| names_skipped || skipped.cause == SkipCause::Secret;
+            for skipped in outcome.skipped.iter().filter(is_named) {
                 let note = format!("skipped {}: {}", skipped.path.display(), skipped.cause);
                 answer.send(Reply::Note(note)).await?;
             }
@@ -130,6 +131,7 @@ impl SkippedFields {
             SkipCause::Excluded => &mut self.excluded,
             SkipCause::NotAFile => &mut self.others,
         } += 1;
+            SkipCause::Secret => &mut self.secret,
         self.still_shared += u64::from(*is_published);
     }
 }

@@ -62,6 +62,7 @@ fn config(args: &NodeArgs, indexers: &Indexers, serving: bool) -> Config {
         discovers: !args.no_discovery,
         keys: indexers.keys.clone(),
         data_dir: args.data_dir.clone(),
+        secret_files: args.access.files().cloned().collect(),
         label: args.label.clone().or_else(name_of_machine),
         network: args.network.clone().unwrap_or_default(),
         security: args.security(),

@@ -53,6 +53,8 @@ pub(crate) struct Library {
     pub(crate) share: ShareFolder,
     /// The data folder's absolute path, without symbolic links.
     pub(crate) data_dir: PathBuf,
+    /// It, and the files that are never shared: absolute paths without symbolic links.
+    pub(crate) own: Arc<[PathBuf]>,
     pub(crate) catalogue: Catalogue,
     pub(crate) subscribers: Subscribers,
     /// Who was heard as a reader in the last days.
@@ -108,6 +110,7 @@ pub(crate) struct OtherNode {
 pub(crate) struct Opened {
     pub(crate) share: ShareFolder,
     pub(crate) data_dir: PathBuf,
+    pub(crate) secret_files: Vec<PathBuf>,
     pub(crate) catalogue: Catalogue,
     pub(crate) lock: DataLock,
 }
@@ -120,12 +123,13 @@ impl Library {
         indexers: usize,
         ttr: Option<Duration>,
     ) -> (Arc<Self>, broadcast::Receiver<Event>) {
-        let Opened { share, data_dir, catalogue, lock } = opened;
+        let Opened { share, data_dir, secret_files, catalogue, lock } = opened;
         let (events, first_events) = broadcast::channel(EVENTS_KEPT);
         let (heard, labels) = catalogue.heard();
         let library = Self {
             node,
             share,
+            own: [data_dir.clone()].into_iter().chain(secret_files).collect(),
             data_dir,
             readers: Mutex::new(Readers::new(heard, labels)),
             catalogue,

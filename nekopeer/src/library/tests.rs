@@ -13,5 +13,6 @@ pub(crate) fn library(folder: &Path, is_serving: bool) -> Arc<Library> {
     let lock = DataLock::take(&data_dir).unwrap();
     let catalogue = Catalogue::open(&data_dir, identity(9)).unwrap();
     catalogue.settle_all().unwrap();
-    Library::new(Opened { share, data_dir, catalogue, lock }, identity(9).id(), is_serving, 0, None).0
+    let opened = Opened { share, data_dir, secret_files: Vec::new(), catalogue, lock };
+    Library::new(opened, identity(9).id(), is_serving, 0, None).0
 }

@@ -5,10 +5,15 @@ pub(crate) use self::files::ReadBy;
 mod finding;
 mod throttling;
 
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use nekoproto::{
-    Identity, NodeId, Remedy, Role,
+    FileName, Identity, NodeId, Remedy, Role,
     budget::Budget,
     tasks::spawn_until,
     transport::{Endpoint, EndpointConfig, Listener},
@@ -34,7 +39,7 @@ use crate::{
     serve::{SlotCounts, Uploads, partial_files::PartialFiles},
     sets,
     storage::{
-        catalogue::{self, Catalogue},
+        catalogue::{self, Catalogue, WITHDRAWALS_MAX, Withdrawal},
         lock::{DataLock, unusable},
         partial,
         share_folder::ShareFolder,
@@ -200,9 +205,31 @@ async fn open_folders(config: Config) -> Result<(Opened, Identity), Failure> {
         partial::sweep(&folder);
         lock.note_catalogue().map_err(unusable(&folder))?;
         let data_dir = folder.canonicalize().map_err(unusable(&folder))?;
-        Ok((Opened { share, data_dir, catalogue, lock }, identity))
+        let secret_files: Vec<PathBuf> =
+            config.secret_files.iter().filter_map(|path| path.canonicalize().ok()).collect();
+        unshare_secrets(&share, &catalogue, &secret_files)?;
+        Ok((Opened { share, data_dir, secret_files, catalogue, lock }, identity))
     })
     .await
+}
+
+/// Withdraws what was shared under its path in the share folder before it was said to be secret.
+fn unshare_secrets(
+    share: &ShareFolder,
+    catalogue: &Catalogue,
+    secret_files: &[PathBuf],
+) -> Result<(), Failure> {
+    for path in secret_files {
+        let name = path.strip_prefix(share.root()).ok().and_then(|below| FileName::from_path(below).ok());
+        let entry = name.and_then(|name| catalogue.get(&name)).filter(|entry| catalogue.is_own(entry));
+        if let Some(entry) = entry.filter(|entry| entry.path == *path) {
+            let names = [entry.record.name.clone()];
+            let gone = catalogue.withdraw(&names, Withdrawal::Named, WITHDRAWALS_MAX, |_| ())?;
+            gone.into_iter().try_for_each(|gone| gone.map(drop))?;
+            warn!(path = %path.display(), "this secret file was shared: it is unshared now; make a new secret if it is one");
+        }
+    }
+    Ok(())
 }
 
 impl PeerHandle {

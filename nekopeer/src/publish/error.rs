@@ -45,8 +45,10 @@ pub enum PublishError {
         /// The other.
         second: PathBuf,
     },
-    /// The path is in the data folder, which contains the private key.
-    #[error("{0} lies in the data folder of this peer, which is never shared: copy it elsewhere")]
+    /// The path is in the data folder, which contains the private key, or one that this peer keeps secret.
+    #[error(
+        "{0} is kept secret by this peer: its data folder, network secret and list of allowed nodes are never shared"
+    )]
     OwnData(PathBuf),
     /// The name to withdraw is not registered.
     #[error("{0} is not shared here: ls lists what is")]

@@ -243,7 +243,7 @@ fn unreadable(folder: &Path, error: walkdir::Error) -> (PathBuf, PublishError) {
 fn look(filter: &Filter, entry: &DirEntry, ignores: &mut Ignores) -> Result<Option<SkipCause>, RulesError> {
     let (path, kind) = (entry.path(), entry.file_type());
     if entry.depth() > 0 && filter.is_own(path) {
-        return Ok(None);
+        return Ok(filter.skips_own(path));
     }
     if let Some(cause) = filter.skips_in_folder(path, kind.is_dir(), ignores)? {
         return Ok(Some(cause));

@@ -48,12 +48,12 @@ impl PublishedTree {
         let unreadable = |source| PublishError::Unreadable { path: path.to_owned(), source };
         let is_folder = std::fs::metadata(path).map_err(unreadable)?.is_dir();
         let root = path.canonicalize().map_err(unreadable)?;
-        if root.starts_with(&library.data_dir) {
+        if library.own.iter().any(|own| root.starts_with(own)) {
             return Err(PublishError::OwnData(path.to_owned()));
         }
         let (relative, last) = typed(library.share.root(), path, &root);
         let top = if root.starts_with(library.share.root()) { library.share.root() } else { &root };
-        let filter = Filter::new(&root, top, &library.data_dir, rules)?;
+        let filter = Filter::new(&root, top, &library.own, rules)?;
         let base = match (name, is_folder) {
             (Some(_), true) => return Err(PublishError::NameForFolder(path.to_owned())),
             (None, true) => Base::Folder(relative.unwrap_or(last)),

@@ -138,6 +138,35 @@ fn node_that_is_taken_off_the_list_is_refused_after_a_reload() {
 
 /// What the second indexer lists is found while the first is stopped, and after it was killed.
 #[test]
+/// Goal: what the peer keeps secret stays here, wherever that was said: in the configuration, the environment or a flag.
+#[test]
+fn secrets_in_a_shared_folder_are_left_out_and_named_and_refused_where_they_are_named() {
+    let home = Home::with(&["--data-dir", "d/state"]);
+    secret(&home, "d/secret", "a");
+    home.write("d/f", "x");
+    home.write("d/allow", &home.done(&["id"]).out[0]);
+    home.publish(&["d/secret", "--discover", "127.0.0.1:0"]);
+    assert_eq!(home.names(), ["d/secret"], "nobody has said yet that it is one");
+
+    home.write(".config/nekop2p/peer.toml", "network_secret = 'd/secret'\n");
+    let mut command = home.command(["serve", "--discover", "127.0.0.1:0"]);
+    command.env("NEKO_ALLOW", "d/allow");
+    let mut serving = Running::start(command);
+    serving.err_line("serving on");
+    assert!(serving.err_was("this secret file was shared"), "{}", serving.said());
+    let shared = home.done(&["share", "d"]);
+    let set = home.done(&["share", "--set", "d", "all", "--json"]);
+    for name in ["secret", "allow", "state"] {
+        let note = format!("d/{name}: this peer keeps it secret");
+        for ended in [&shared, &set] {
+            assert!(ended.err.iter().any(|line| line.contains(&note)), "{note}: {ended:?}");
+        }
+        home.run(&["share", &format!("d/{name}")]).failed_with(3, &["is kept secret by this peer"]);
+    }
+    assert_eq!(set.json()["skipped"]["secret"], 3);
+    assert_eq!(home.names(), ["all", "d/f"]);
+}
+
 fn peer_with_two_indexers_goes_on_with_one() {
     let (first, second) = (with_indexer(&[]), with_indexer(&[]));
     let both = format!("{},{}", first.indexer, second.indexer);

@@ -43,6 +43,11 @@ impl AccessArgs {
         self.loaded.allowed.load(self.allow.as_deref()).map_err(|error| error.to_string()).map(drop)
     }
 
+    /// The files that say it.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.network_secret.iter().chain(&self.allow)
+    }
+
     /// Refuses a secret that protects nothing: without TLS its proof is bound to no connection.
     ///
     /// # Errors

@@ -81,6 +81,8 @@ pub(crate) struct SkippedFields {
     pub(crate) others: u64,
     /// Those of all that were shared before, and stay so until they are unshared.
     pub(crate) still_shared: u64,
+    /// What this peer was told to keep secret.
+    pub(crate) secret: u64,
 }
 
 /// A file that cannot be shared.

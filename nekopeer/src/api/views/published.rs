@@ -40,8 +40,7 @@ pub(in crate::api) fn line_of(what: &str, version: &VersionRow) -> String {
 
 /// What was skipped, in a few words; `None`: nothing.
 fn line_of_skipped(skipped: &SkippedFields) -> Option<String> {
-    let SkippedFields { hidden_files, hidden_folders, links, ignored, excluded, others, still_shared: _ } =
-        *skipped;
+    let SkippedFields { hidden_files, hidden_folders, links, ignored, excluded, others, .. } = *skipped;
     let one_or_more = |count, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
     let counts = [
         (hidden_files, one_or_more(hidden_files, "hidden file")),
