@@ -69,24 +69,22 @@ impl Indexers {
         if !args.indexer.is_empty() {
             return Self::given(endpoint, args.indexer.iter().map(|at| at.addr).collect()).await;
         }
-        let mut refusing = None;
+        let mut near = Self::default();
         if discover.port() != 0 {
             match probe(endpoint, discover, None).await {
                 Ok(Some(connection)) => return Self::default().with(discover, connection),
-                Err(error) if error.is_of_access() => {
-                    refusing = Some((discover, format!("{error}{}", advice(error.remedy()))));
-                }
-                Ok(None) | Err(_) => {} // nobody is there, or somebody else
+                Ok(None) => {} // somebody else is there
+                Err(error) => near.note_refusal(discover, &error),
             }
         }
         let home = Home { network: args.network.clone().unwrap_or_default(), insecure: args.insecure };
         let known = remembered(&args.data_dir(), &home);
-        Self { refusing, ..Self::of_those_that_answer(endpoint, known, How::Remembered).await }
+        near.or(Self::of_those_that_answer(endpoint, known, How::Remembered).await)
     }
 
     /// The same; else those that are announced to this network.
     pub(super) async fn find(args: &NodeArgs, endpoint: &Arc<Endpoint>) -> Self {
-        let near = Self::find_near(args, endpoint).await;
+        let mut near = Self::find_near(args, endpoint).await;
         if !near.addrs.is_empty() || args.no_discovery {
             return near;
         }
@@ -95,9 +93,9 @@ impl Indexers {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let heard = announce::browse(&network, args.insecure, |at| !tried.contains(at), left).await;
-            let found = Self::of_those_that_answer(endpoint, heard.clone(), How::Heard).await;
-            if !found.addrs.is_empty() || heard.is_empty() {
-                return Self { refusing: near.refusing, ..found };
+            near = near.or(Self::of_those_that_answer(endpoint, heard.clone(), How::Heard).await);
+            if !near.addrs.is_empty() || heard.is_empty() {
+                return near;
             }
             tried.extend(heard); // whoever announced that does not answer: others may
         }
@@ -105,10 +103,18 @@ impl Indexers {
 
     /// Each of `known` once, at the first of its addresses where it proves its key.
     async fn of_those_that_answer(endpoint: &Arc<Endpoint>, known: Vec<IndexerAddr>, how: How) -> Self {
-        let asking = known.iter().map(|at| answers(endpoint, at.addr, Some(at.node)));
+        let asking = known.iter().map(|at| probe(endpoint, at.addr, Some(at.node)));
         let answering = join_all(asking).await;
         let mut found = Self { how, ..Self::default() };
-        for (at, connection) in known.into_iter().zip(answering).filter_map(|(at, to)| Some((at, to?))) {
+        for (at, answer) in known.into_iter().zip(answering) {
+            let connection = match answer {
+                Ok(Some(connection)) => connection,
+                Ok(None) => continue,
+                Err(error) => {
+                    found.note_refusal(at.addr, &error);
+                    continue;
+                }
+            };
             found.is_open |= connection.is_open;
             if found.addrs.len() < FOUND_MAX && !found.keys.values().any(|node| *node == at.node) {
                 found.keys.insert(at.addr, at.node);
@@ -116,6 +122,26 @@ impl Indexers {
             }
         }
         found
+    }
+
+    /// Notes why there is no connection to the indexer at `addr`, if that is because it lets this node in no network.
+    fn note_refusal(&mut self, addr: SocketAddr, error: &ConnectError) {
+        if error.is_of_access() && self.refusing.is_none() {
+            self.refusing = Some((addr, format!("{error}{}", advice(error.remedy()))));
+        }
+    }
+
+    /// These, of which none was found, or `others`.
+    fn or(self, others: Self) -> Self {
+        Self { refusing: self.refusing.or(others.refusing), ..others }
+    }
+
+    /// If there are none, the one that refuses this node: asked, it says why.
+    pub(super) fn or_refusing(mut self) -> Self {
+        if self.addrs.is_empty() {
+            self.addrs.extend(self.refusing.as_ref().map(|(addr, _)| *addr));
+        }
+        self
     }
 
     /// Those that are said to be at `addrs`.
@@ -186,7 +212,8 @@ impl Indexers {
         output: Output,
     ) {
         let discover = args.discovered_at();
-        if let Some((addr, why)) = &self.refusing {
+        let refusing = self.refusing.as_ref();
+        if let Some((addr, why)) = refusing.filter(|(addr, _)| is_missed || !self.addrs.contains(addr)) {
             output.note(&format!("note: the indexer at {addr} is not used: {why}"));
         }
         if is_missed && self.addrs.is_empty() {

@@ -114,7 +114,7 @@ async fn find_indexers(args: &NodeArgs, endpoint: &Arc<Endpoint>, need: Need) ->
     match need {
         Need::Running | Need::Catalogue => Ok(Indexers::default()),
         Need::Ticket => Ok(Indexers::find_near(args, endpoint).await),
-        Need::Peers | Need::Indexer => Ok(Indexers::find(args, endpoint).await),
+        Need::Peers | Need::Indexer => Ok(Indexers::find(args, endpoint).await.or_refusing()),
         Need::Serving => Indexers::find_or_start(args, endpoint).await,
     }
 }

@@ -65,6 +65,31 @@ fn stranger_is_told_of_the_secret_and_so_is_the_node_that_it_came_to() {
     asks(&["--network-secret", &right]).failed_with(2, &["chmod 600"]);
 }
 
+/// Goal: where the only indexer refuses the reader, however it was found, each command says why and what helps.
+#[test]
+fn reader_that_is_refused_by_the_indexer_that_it_found_is_told_why_in_every_command() {
+    let files = Home::with(&[]);
+    let (right, wrong) = (secret(&files, "right", "a"), secret(&files, "wrong", "b"));
+    let (open, private) = (with_indexer(&[]), with_indexer(&["--network-secret", &right]));
+    let at_usual = |inside: &WithIndexer| Home::with(&["--discover", &inside.indexer]);
+    let remembered = Home::with(&["--discover", "127.0.0.1:0"]);
+    private.home.write("f", "x");
+    let shared = private.home.done(&["share", "f"]).out.join(" ");
+    let ticket = shared.split_whitespace().find(|word| word.starts_with("neko:")).unwrap();
+    remembered.done(&["get", ticket, "--network-secret", &right]);
+    let missing = "its network is private; give both the same secret with --network-secret FILE";
+    for (home, flags, why) in [
+        (at_usual(&private), vec![], missing),
+        (at_usual(&private), vec!["--network-secret", &wrong], "its network has another secret"),
+        (at_usual(&open), vec!["--network-secret", &right], "--network-secret"),
+        (remembered, vec![], missing),
+    ] {
+        for words in [&["search", "g"][..], &["get", "g"], &["get", "g/"], &["query", "g"], &["trace", "g"]] {
+            home.run(&[&flags, words].concat()).failed_with(3, &["cannot be asked: ", why]);
+        }
+    }
+}
+
 #[test]
 fn private_indexer_at_the_usual_address_is_named_before_another_is_started() {
     let files = Home::with(&[]);
@@ -113,31 +138,6 @@ fn secret_is_shown_by_no_command_and_no_door_and_the_door_asks_for_the_token() {
     assert_eq!(http.get("/f/f").body, b"x");
 }
 
-#[test]
-fn node_that_is_taken_off_the_list_is_refused_after_a_reload() {
-    let (files, reader) = (Home::with(&[]), Home::with(&[]));
-    let id = reader.done(&["id"]).out[0].clone();
-    assert_eq!(id, reader.done(&["id"]).out[0], "it stays");
-    let list = files.write("allow", format!("# the lab\n{id} # the reader\n"));
-    let mut sharer = with_indexer(&["--allow", &list.display().to_string()]);
-    let asks = || reader.run(&["--indexer", &sharer.indexer, "query", "nothing"]);
-    asks().failed_with(1, &[]);
-    let found = reader.run(&["--discover", &sharer.indexer, "query", "nothing"]);
-    assert!(found.code == Some(1) && !found.err.join("").contains("not used"), "{found:?}");
-
-    fs::write(&list, "no id\n").unwrap();
-    sharer.running.signal("HUP");
-    sharer.running.err_line("everything stays as it was");
-    asks().failed_with(1, &[]);
-
-    fs::write(&list, "").unwrap();
-    sharer.running.signal("HUP");
-    sharer.running.err_line("0 added, 1 removed");
-    asks().failed_with(3, &["not on its list of allowed nodes"]);
-}
-
-/// What the second indexer lists is found while the first is stopped, and after it was killed.
-#[test]
 /// Goal: what the peer keeps secret stays here, wherever that was said: in the configuration, the environment or a flag.
 #[test]
 fn secrets_in_a_shared_folder_are_left_out_and_named_and_refused_where_they_are_named() {
@@ -167,6 +167,31 @@ fn secrets_in_a_shared_folder_are_left_out_and_named_and_refused_where_they_are_
     assert_eq!(home.names(), ["all", "d/f"]);
 }
 
+#[test]
+fn node_that_is_taken_off_the_list_is_refused_after_a_reload() {
+    let (files, reader) = (Home::with(&[]), Home::with(&[]));
+    let id = reader.done(&["id"]).out[0].clone();
+    assert_eq!(id, reader.done(&["id"]).out[0], "it stays");
+    let list = files.write("allow", format!("# the lab\n{id} # the reader\n"));
+    let mut sharer = with_indexer(&["--allow", &list.display().to_string()]);
+    let asks = || reader.run(&["--indexer", &sharer.indexer, "query", "nothing"]);
+    asks().failed_with(1, &[]);
+    let found = reader.run(&["--discover", &sharer.indexer, "query", "nothing"]);
+    assert!(found.code == Some(1) && !found.err.join("").contains("not used"), "{found:?}");
+
+    fs::write(&list, "no id\n").unwrap();
+    sharer.running.signal("HUP");
+    sharer.running.err_line("everything stays as it was");
+    asks().failed_with(1, &[]);
+
+    fs::write(&list, "").unwrap();
+    sharer.running.signal("HUP");
+    sharer.running.err_line("0 added, 1 removed");
+    asks().failed_with(3, &["not on its list of allowed nodes"]);
+}
+
+/// What the second indexer lists is found while the first is stopped, and after it was killed.
+#[test]
 fn peer_with_two_indexers_goes_on_with_one() {
     let (first, second) = (with_indexer(&[]), with_indexer(&[]));
     let both = format!("{},{}", first.indexer, second.indexer);
