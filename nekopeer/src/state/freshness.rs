@@ -17,7 +17,8 @@ const JITTER: f64 = 0.1;
 /// Minimum and maximum pause between attempts to reach an origin.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// Pause between questions about a copy that is outdated or withdrawn, in bounds of the copy, and its limits.
+/// Pause between questions about a copy that is withdrawn, or outdated and whose origin is away, in bounds of the copy, and its
+/// limits.
 const SELDOM_FACTOR: u32 = 2;
 const SELDOM_MIN: Duration = Duration::from_secs(1);
 const SELDOM_MAX: Duration = Duration::from_secs(600);
@@ -157,10 +158,8 @@ impl CopyState {
         if self.holds(record) {
             self.confirmed_at = self.confirmed_at.max(Some(asked_at));
         }
-        let pause = match self.newest {
-            None => self.pause(random),
-            Some(_) => self.seldom(),
-        };
+        let is_withdrawn = self.newest.as_ref().is_some_and(|newest| newest.is_withdrawal());
+        let pause = if is_withdrawn { self.seldom() } else { self.pause(random) };
         self.haste = self.haste.saturating_sub(1);
         self.ask_at = asked_at + pause;
     }
@@ -171,7 +170,10 @@ impl CopyState {
     }
 
     fn pause(&self, random: f64) -> Duration {
-        let longest = self.bound().saturating_sub(ASK_EARLY_MAX.min(self.bound() / 4));
+        // Also while an earlier version is held: the subscription, which lasts as the newest one says, brings the next.
+        let lasts = self.newest.as_ref().map(|newest| newest.policy.bound());
+        let bound = lasts.map_or(self.bound(), |lasts| lasts.min(self.bound()));
+        let longest = bound.saturating_sub(ASK_EARLY_MAX.min(bound / 4));
         if !self.adapts {
             return longest;
         }

@@ -1,6 +1,6 @@
 //! Tests of the freshness of a copy.
 
-use nekoproto::{Mode, Policy, Staleness};
+use nekoproto::{Mode, Policy, Record, Staleness};
 use proptest::prelude::*;
 use testkit::goods;
 
@@ -9,7 +9,11 @@ use super::*;
 const TTR: Duration = Duration::from_secs(5);
 
 fn record(version: u64) -> VerifiedRecord {
-    let policy = Policy::new(Mode::Pull, 60, 5, Staleness::ServeStale).unwrap();
+    leased(version, 5)
+}
+
+fn leased(version: u64, ttr_secs: u32) -> VerifiedRecord {
+    let policy = Policy::new(Mode::Pull, 60, ttr_secs, Staleness::ServeStale).unwrap();
     goods::record(1, "a", version, |record| record.policy = policy)
 }
 
@@ -69,25 +73,35 @@ fn stale_is_remembered_over_a_restart_and_survives_a_late_confirmation() {
     assert_eq!(CopyState::new(&record(2), Some(record(2)), None, now).newest(), None);
 }
 
+/// Goal: the subscription of whoever holds an earlier version, because the user or a command wants it so, does not lapse.
 #[test]
-fn an_outdated_copy_is_asked_about_less_often_and_always_again() {
+fn an_outdated_copy_is_asked_about_within_the_lease_and_seldom_if_it_is_withdrawn_or_its_origin_is_away() {
     let now = Instant::now();
-    let mut copy = CopyState::new(&record(1), None, None, now);
-    copy.confirmed(&record(1), now, 0.0);
-    copy.learn(&record(2));
-    assert!(copy.ask_at() <= now + TTR, "within the bound at first");
-    let mut at = copy.ask_at();
-    for answers in [true, false, true, false, false, false] {
-        if answers {
-            copy.confirmed(&record(2), at, 0.0);
-        } else {
-            copy.not_confirmed(NoAnswer::Away, at, 0.0);
+    for (lease, version) in [(TTR, record(2)), (Duration::from_secs(2), leased(2, 2))] {
+        let mut copy = CopyState::new(&record(1), None, None, now);
+        copy.confirmed(&record(1), now, 0.0);
+        copy.learn(&version);
+        assert!(copy.ask_at() <= now + TTR, "within the bound at first");
+        let mut at = copy.ask_at();
+        for answers in [true, false, true, false, false, false] {
+            if answers {
+                copy.confirmed(&version, at, 0.0);
+            } else {
+                copy.not_confirmed(NoAnswer::Away, at, 0.0);
+            }
+            let pause = copy.ask_at() - at;
+            assert!(if answers { pause < lease } else { TTR < pause && pause <= SELDOM_MAX }, "{pause:?}");
+            at = copy.ask_at();
         }
-        let pause = copy.ask_at() - at;
-        assert!(TTR < pause && pause <= SELDOM_MAX, "{pause:?}");
-        at = copy.ask_at();
+        assert_eq!(copy.freshness(now), Freshness::Stale);
+        let withdrawal = goods::record(1, "a", 3, |record| {
+            *record =
+                Record::withdrawal(record.origin, record.name.clone(), record.version, record.policy, 0);
+        });
+        copy.learn(&withdrawal);
+        copy.confirmed(&withdrawal, at, 0.0);
+        assert!(TTR < copy.ask_at() - at, "it is not shared any more");
     }
-    assert_eq!(copy.freshness(now), Freshness::Stale);
 }
 
 #[test]
