@@ -23,7 +23,7 @@ use crate::{
     api::rest::{described::Content, sent},
     api::views::published::PublishedView,
     download::DownloadOptions,
-    publish::{PolicyChange, PublishOptions},
+    publish::{PolicyChange, PublishOptions, from_pipe::PlaceOfFile},
     util::progress::Progress,
 };
 
@@ -98,11 +98,12 @@ async fn fetched(
     progress: &Arc<Progress>,
 ) -> Result<PathBuf, Failure> {
     let (peer, options) = (&host.peer, DownloadOptions::default());
-    let (plan, path) = peer.downloader.find_published(name, version, &options).await?;
+    let (plan, path) = peer.downloader.find_published(name, version, &options, progress).await?;
+    let place = PlaceOfFile { path, is_executable: plan.is_executable() };
     let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
     let out = InputPieces(pieces.clone());
     let stored = Arc::default();
-    let storing = peer.publisher.store(name, Some(path), InputReader::new(input), force, &stored);
+    let storing = peer.publisher.store(name, Some(place), InputReader::new(input), force, &stored);
     let fetching = async {
         peer.downloader.read_whole(plan, &options, out, progress).await?;
         let _ = pieces.send(Piece::End).await; // if it is not taken, the storing says why

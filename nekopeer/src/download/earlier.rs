@@ -8,7 +8,7 @@ use nekoproto::{FileName, Numbered, Record, VerifiedRecord, Version};
 use super::{
     DownloadOptions, Downloader,
     error::not_kept,
-    plan::{Landing, Layout, Plan},
+    plan::{Landing, Layout, Plan, begin_with},
     swarm::LOOK_AFTER,
 };
 use crate::{
@@ -17,6 +17,7 @@ use crate::{
     sets::output_of,
     state::choice::Target,
     storage::catalogue::{EarlierVersion, Entry, PassedOver, Why, overtaken},
+    util::progress::Progress,
 };
 
 /// Holders that are asked, how many at once, and how many of those that have the version are enough.
@@ -60,6 +61,7 @@ impl Downloader {
         name: &FileName,
         version: Version,
         options: &DownloadOptions,
+        progress: &Progress,
     ) -> Result<(Plan, PathBuf), Failure> {
         let catalogue = &self.library.catalogue;
         let own = catalogue.get(name).filter(|entry| catalogue.is_own(entry));
@@ -74,7 +76,8 @@ impl Downloader {
         holders.sort_unstable_by_key(|holder| holder.node);
         holders.dedup_by_key(|holder| holder.node);
         let found = self.ask_holders(&Target::new(own.record.clone(), holders), version).await?;
-        Ok((Plan::new(found, None), own.path.clone()))
+        let layout = self.find_layout(&found.record, begin_with(&found.sources, None), progress).await?;
+        Ok((Plan { layout: Some(layout), ..Plan::new(found, None) }, own.path.clone()))
     }
 
     /// Who of the holders of the newest version has an earlier one.

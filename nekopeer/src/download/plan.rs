@@ -66,6 +66,11 @@ pub(super) struct DownloadRun<'a> {
 }
 
 impl Plan {
+    /// Whether the file is executable where it is published, if that is known already.
+    pub(crate) fn is_executable(&self) -> Option<bool> {
+        self.layout.as_ref().map(|layout| layout.manifest.is_executable())
+    }
+
     /// The newest version, as it was found.
     pub(crate) fn new(target: Target, output: Option<PathBuf>) -> Self {
         let landing = Landing { output, ..Landing::default() };

@@ -19,12 +19,20 @@ use crate::{
 
 const READ_BYTES: usize = 1024 * 1024;
 
+/// Where a file is published.
+#[derive(Debug)]
+pub(crate) struct PlaceOfFile {
+    pub(crate) path: PathBuf,
+    /// Whether it is to be executable; `None`: as what is there.
+    pub(crate) is_executable: Option<bool>,
+}
+
 impl Publisher {
-    /// See [`PeerHandle::store`](crate::PeerHandle::store); at a path outside its place in the share folder if one is given.
+    /// See [`PeerHandle::store`](crate::PeerHandle::store); without a place in that of `name` in the share folder.
     pub(crate) async fn store(
         &self,
         name: &FileName,
-        path: Option<PathBuf>,
+        place: Option<PlaceOfFile>,
         from: impl Read + Send + 'static,
         force: bool,
         progress: &Arc<Progress>,
@@ -32,19 +40,20 @@ impl Publisher {
         let reserved = self.library.reserve(name, progress);
         let _reserved = reserved.ok_or_else(|| already_running(name))?;
         let (name, progress) = (name.clone(), Arc::clone(progress));
-        self.library.blocking(move |library| store_all(library, &name, path, from, force, &progress)).await
+        self.library.blocking(move |library| store_all(library, &name, place, from, force, &progress)).await
     }
 }
 
 fn store_all(
     library: &Library,
     name: &FileName,
-    path: Option<PathBuf>,
+    place: Option<PlaceOfFile>,
     mut from: impl Read,
     force: bool,
     progress: &Progress,
 ) -> Result<PathBuf, Failure> {
-    let place = path.map_or_else(|| library.share.place(name), |path| Place::anywhere(&path));
+    let is_executable = place.as_ref().and_then(|place| place.is_executable);
+    let place = place.map_or_else(|| library.share.place(name), |place| Place::anywhere(&place.path));
     let place = place?.outside(&library.data_dir)?;
     let path = place.path().to_owned();
     let before = place.stamp()?;
@@ -84,7 +93,7 @@ fn store_all(
     let stamp = partial.complete(at)?;
     partial.sync()?;
     library.catalogue.note_piped(name, stamp)?;
-    partial.rename(before)?;
+    partial.rename(before, is_executable)?;
     sync_folder(path.parent().unwrap_or(&path));
     Ok(path)
 }

@@ -4,7 +4,7 @@
 mod asking;
 mod contest;
 mod error;
-mod from_pipe;
+pub(crate) mod from_pipe;
 pub(crate) mod listing;
 mod policy;
 mod read_files;

@@ -347,12 +347,11 @@ impl Partial {
         Ok(if changed != kept && set(changed).is_ok() { changed } else { kept })
     }
 
-    /// Moves it to its place, as [`move_in`](Self::move_in) does, with the mode that it has; if its path leads to its folder
-    /// before and after.
-    pub(crate) fn rename(self, replaceable: Option<Stamp>) -> Result<Stamp, Failure> {
+    /// Moves it to its place, as [`move_in`](Self::move_in) does; if its path leads to its folder before and after.
+    pub(crate) fn rename(self, replaceable: Option<Stamp>, change: Option<bool>) -> Result<Stamp, Failure> {
         let (folder, path) = (Arc::clone(&self.place.folder), self.place.path.clone());
         folder.check(&path)?;
-        let stamp = self.move_in(replaceable, None)?;
+        let stamp = self.move_in(replaceable, change)?;
         folder.check(&path)?;
         Ok(stamp)
     }

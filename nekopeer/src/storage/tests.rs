@@ -26,7 +26,7 @@ fn partial(share: &ShareFolder, text: &str) -> Result<Partial, Failure> {
 
 fn commit(partial: Partial, size: u64, replaceable: Option<Stamp>) -> Result<Stamp, Failure> {
     partial.complete(size)?;
-    partial.rename(replaceable)
+    partial.rename(replaceable, None)
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn what_is_no_file_occupies_a_place_is_named_and_left_whenever_it_comes() {
             let kind = |path: &Path| std::fs::symlink_metadata(path).unwrap().file_type();
             let before = kind(&target);
             let partial_path = partial.path().to_owned();
-            let error = partial.rename(None).unwrap_err().to_string();
+            let error = partial.rename(None, None).unwrap_err().to_string();
             assert!(error.contains(what), "{error}");
             assert_eq!((kind(&target), std::fs::read(&victim).unwrap()), (before, b"precious".to_vec()));
             assert!(stamp.is_same_file(&Stamp::of(&std::fs::metadata(partial_path).unwrap())));

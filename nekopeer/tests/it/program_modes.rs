@@ -49,3 +49,21 @@ fn executable_bit_travels_with_a_file_and_what_its_reader_set_stays() {
     // A command that begins anew knows it of the disk.
     assert!(origin.done(&["share", "run"]).out[0].starts_with("unchanged"));
 }
+
+#[test]
+fn earlier_version_that_is_shared_anew_is_executable_as_it_was() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("run", "one");
+    set(&origin, "run", 0o700);
+    let _sharing = origin.share(&["run"]);
+    let mut keeping = reader.start_out(&["follow", "run", "--keep", "9"], "run is at version 1");
+    origin.write("run", "two");
+    set(&origin, "run", 0o600);
+    origin.done(&["share", "run"]);
+    keeping.out_line("run is at version 2");
+    for (earlier, version, mode_there) in [("1", 3, 0o700), ("2", 4, 0o600)] {
+        origin.done(&["share", "run", "--version", earlier]);
+        keeping.out_line(&format!("run is at version {version}"));
+        assert_eq!((mode(&origin, "run"), mode(&reader, "run") & 0o100), (mode_there, mode_there & 0o100));
+    }
+}

@@ -90,7 +90,7 @@ pub(in crate::download) fn download(library: &Library, version: u64, killed: Kil
     if killed == Killed::OnItsWay {
         return;
     }
-    copy.entry.stamp = partial.rename(stamp).unwrap();
+    copy.entry.stamp = partial.rename(stamp, None).unwrap();
     if killed == Killed::Moved {
         return;
     }
@@ -172,7 +172,7 @@ fn version_that_is_put_back_passes_over_the_others_after_any_kill() {
         placing.check(&record.name).unwrap();
         assert_eq!(catalogue.reader(&record.name).unwrap().passed_over, None);
         if killed >= Killed::Moved {
-            copy.entry.stamp = partial.rename(Some(before.stamp)).unwrap();
+            copy.entry.stamp = partial.rename(Some(before.stamp), None).unwrap();
         }
         if killed == Killed::Never {
             catalogue.put_copy(copy).unwrap();
@@ -261,7 +261,7 @@ fn file_that_is_being_replaced_is_not_called_changed() {
     let (catalogue, record) = (&library.catalogue, record(2));
     let (partial, before, mut copy) = second_version(&library, &record);
     let placing = catalogue.place(to_place(&copy)).unwrap();
-    copy.entry.stamp = partial.rename(Some(before.stamp)).unwrap();
+    copy.entry.stamp = partial.rename(Some(before.stamp), None).unwrap();
     let condition = || library.status(Entry::clone(&before), &mut <_>::default()).condition;
     assert_eq!(condition(), Condition::Good(Freshness::Unverified), "moved, and not catalogued yet");
     catalogue.put_copy(copy).unwrap();
@@ -280,7 +280,7 @@ fn copy_that_is_deregistered_while_its_next_version_is_moved_does_not_come_back(
         let (partial, before, mut copy) = second_version(&library, &record);
         let placing = catalogue.place(to_place(&copy)).unwrap();
         assert!(catalogue.remove(&record.name).unwrap());
-        copy.entry.stamp = partial.rename(Some(before.stamp)).unwrap();
+        copy.entry.stamp = partial.rename(Some(before.stamp), None).unwrap();
         if !is_killed {
             assert!(catalogue.put_copy(copy).is_err());
         }
@@ -307,7 +307,7 @@ fn next_download_waits_for_what_a_dropped_one_moves() {
             found
         });
         told.recv_timeout(Duration::from_millis(20)).unwrap_err();
-        copy.entry.stamp = partial.rename(Some(before.stamp)).unwrap();
+        copy.entry.stamp = partial.rename(Some(before.stamp), None).unwrap();
         catalogue.put_copy(copy).unwrap();
         drop(placing);
         let found = next.join().unwrap();
