@@ -26,16 +26,18 @@ impl Api for Rollback {
     async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
         let job = host.jobs.begin(JobKind::Get, std::slice::from_ref(&self.name), String::new(), false);
         let (events, library) = (host.peer.events(), &host.peer.library);
+        let judges = library.judges(&self.name);
         let restoring = async {
             let restoring = host.peer.downloader.restore(&self.name, self.version, None, &job.progress);
             let done = answer.reporting(&job.progress, restoring).await?;
-            if !done.was_here && library.judges(&self.name) > 0 {
+            let judges = judges.max(library.judges(&self.name));
+            if !done.was_here && judges > 0 {
                 let note = format!(
                     "version {} is in its place; waits for the command of follow",
                     done.record.version
                 );
                 answer.send(Reply::Note(note)).await?;
-                follow::answered(library, &self.name, done.record.version, events).await?;
+                follow::answered(library, &self.name, done.record.version, judges, events).await?;
             }
             answer.row(&DownloadedRow::of(&done)).await
         };

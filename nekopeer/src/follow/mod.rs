@@ -8,7 +8,13 @@
 mod hook;
 mod output;
 
-use std::{collections::HashMap, convert::Infallible, future::pending, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    convert::Infallible,
+    future::{pending, ready},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{FileName, NodeId, VerifiedRecord, Version, transport::Backoff};
@@ -281,22 +287,29 @@ impl Follower {
     }
 }
 
-/// Waits for what the commands of followers say of `version`, which was put back in the place of `name`; `events` are those
-/// since before that.
+/// Waits for what the commands of `judges` followers say of `version`, which was put back in the place of `name`; `events` are
+/// those since before that. That one of them ends before all have answered is an error: nobody knows what it would have said.
 pub(crate) async fn answered(
     library: &Library,
     name: &FileName,
     version: Version,
+    judges: usize,
     mut events: broadcast::Receiver<Event>,
 ) -> Result<(), Failure> {
     let mut accepted = 0;
     loop {
         let freed = library.freed(); // counts from here
-        if accepted >= library.judges(name) {
+        if accepted >= judges {
             return Ok(());
         }
+        let has_ended = library.judges(name) < judges;
         let event = tokio::select! {
+            biased; // what it said before it ended counts
             event = until_event(&mut events, |event| event.name() == Some(name)) => event,
+            () = ready(()), if has_ended => {
+                let what = format!("{accepted} of {judges} commands accepted version {version} of {name}");
+                return Err(Failure::new(format!("{what}, which is in its place, when a follow ended without an answer")));
+            }
             () = freed => continue,
         };
         match event {

@@ -287,6 +287,22 @@ fn rollback_waits_for_the_commands_of_followers_and_fails_with_what_they_say() {
     interrupt(other);
 }
 
+#[test]
+fn rollback_whose_follower_ends_without_an_answer_says_so_and_fails() {
+    let (_indexers, origin, reader, _sharing) = shared("one");
+    let _serving = reader.serve(&[]);
+    let hook = "! test -e hang$NEKO_VERSION || sleep 1000";
+    let mut following =
+        reader.start_out(&["follow", "f", "--keep", "3", "--exec", hook], "f is at version 1");
+    publish(&origin, "two");
+    following.out_line("f is at version 2");
+    reader.write("hang1", "");
+    let going_back = reader.start_err(&["rollback", "f"], "waits for the command of follow");
+    interrupt(following);
+    going_back.wait().ended_with(3, "when a follow ended without an answer");
+    assert_eq!(reader.read("f"), b"one");
+}
+
 /// The origin keeps no earlier version: its readers do.
 #[test]
 fn earlier_version_that_a_reader_keeps_is_shared_anew_in_the_place_of_the_newest() {
