@@ -106,13 +106,14 @@ impl PublishedFields {
         }
         self.copies.extend(outcome.copies);
         self.withdrawn.extend(outcome.unshared);
+        self.missing.extend(outcome.missing);
         outcome.skipped.iter().for_each(|skipped| self.skipped.add(skipped));
-        for excess in [self.failed.len(), self.copies.len(), self.withdrawn.len()] {
-            self.more += excess.saturating_sub(LISTED_MAX);
-        }
+        self.more += self.failed.len().saturating_sub(LISTED_MAX);
         self.failed.truncate(LISTED_MAX);
-        self.copies.truncate(LISTED_MAX);
-        self.withdrawn.truncate(LISTED_MAX);
+        for names in [&mut self.copies, &mut self.withdrawn, &mut self.missing] {
+            self.more += names.len().saturating_sub(LISTED_MAX);
+            names.truncate(LISTED_MAX);
+        }
     }
 }
 
@@ -130,8 +131,8 @@ impl SkippedFields {
             SkipCause::Ignored => &mut self.ignored,
             SkipCause::Excluded => &mut self.excluded,
             SkipCause::NotAFile => &mut self.others,
-        } += 1;
             SkipCause::Secret => &mut self.secret,
+        } += 1;
         self.still_shared += u64::from(*is_published);
     }
 }

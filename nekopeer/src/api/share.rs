@@ -230,6 +230,8 @@ pub(super) struct Shared {
     copies: Vec<String>,
     /// Names of files of folders that were unshared by name, and stay so until they are named.
     withdrawn: Vec<String>,
+    /// Names of files of folders that are shared and were removed; they stay shared until they are unshared.
+    missing: Vec<String>,
     /// Files that cannot be shared.
     failed: Vec<UnpublishedRow>,
     /// What to type elsewhere to get all of them, if they are the files of one folder.

@@ -86,7 +86,9 @@ pub(super) fn list_files(
             outcome.skipped.push(Skipped { path, cause, is_folder, is_published });
             continue;
         }
+        let before = files.len();
         list_tree(library, &tree, &mut files, outcome)?;
+        outcome.missing.extend(missing(library, &tree, &files[before..]));
     }
     each_once(&mut files)?;
     let mut failed = HashSet::new();
@@ -111,6 +113,31 @@ pub(crate) fn list_tree(
         }
     }
     Ok(())
+}
+
+/// The names of files in the folder of the tree that are published and were removed; those that are `listed` are there.
+fn missing(library: &Library, tree: &PublishedTree, listed: &[Listed]) -> Vec<FileName> {
+    let Base::Folder(prefix) = &tree.base else { return Vec::new() };
+    let start = if prefix == Path::new("") { String::new() } else { format!("{}/", prefix.display()) };
+    let (catalogue, listed) =
+        (&library.catalogue, listed.iter().map(|file| &file.name).collect::<HashSet<_>>());
+    let is_missing = |name: &FileName| {
+        let entry = catalogue.get(name).filter(|entry| catalogue.is_own(entry));
+        let entry = entry.filter(|entry| tree.path_of(name).as_ref() == Some(&entry.path));
+        entry.is_some_and(|entry| entry.stamp.is_removed_from(&entry.path))
+    };
+    let (mut missing, mut last) = (Vec::new(), start.clone());
+    while let Ok(mut names) = catalogue.names_after(&last, ENTRIES_AT_ONCE)
+        && let Some(end) = names.last()
+    {
+        end.as_str().clone_into(&mut last);
+        names.retain(|name| name.as_str().starts_with(&start) && !listed.contains(name) && is_missing(name));
+        missing.extend(names);
+        if !last.starts_with(&start) {
+            break;
+        }
+    }
+    missing
 }
 
 fn each_once(files: &mut Vec<Listed>) -> Result<(), PublishError> {

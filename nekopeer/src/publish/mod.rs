@@ -63,6 +63,8 @@ pub struct PublishOutcome {
     pub copies: Vec<FileName>,
     /// Files that were unshared by name, and not named now; they are not published.
     pub unshared: Vec<FileName>,
+    /// Files of folders that were published before, and removed; they stay published until they are unshared.
+    pub missing: Vec<FileName>,
     /// What in folders is not published; own data of this program is not listed.
     pub skipped: Vec<Skipped>,
     /// Files that cannot be published, and why.
@@ -102,12 +104,22 @@ impl Publishing {
 
 impl PublishOutcome {
     pub(crate) fn add(&mut self, piece: Self) {
-        let Self { published, unchanged, copies, unshared, skipped, failed, indexers_told, is_confirmed } =
-            piece;
+        let Self {
+            published,
+            unchanged,
+            copies,
+            unshared,
+            missing,
+            skipped,
+            failed,
+            indexers_told,
+            is_confirmed,
+        } = piece;
         self.published.extend(published);
         self.unchanged.extend(unchanged);
         self.copies.extend(copies);
         self.unshared.extend(unshared);
+        self.missing.extend(missing);
         self.skipped.extend(skipped);
         self.failed.extend(failed);
         (self.indexers_told, self.is_confirmed) = (indexers_told, is_confirmed);

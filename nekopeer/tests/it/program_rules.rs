@@ -49,6 +49,22 @@ fn what_is_skipped_is_counted_and_named_if_that_is_asked() {
 }
 
 #[test]
+fn what_was_removed_from_a_folder_that_is_shared_again_is_counted_and_stays_shared() {
+    let (_indexers, origin) = one_home();
+    origin.write_all([("d/a", "1"), ("d/in/b", "1"), ("d/.hidden", "1"), ("dd", "1"), ("e", "1")]);
+    let _serving = origin.serve(&[]);
+    let all = origin.done(&["share", ".", "--hidden", "--exclude", ".config/"]);
+    assert!(!says(&all, "no longer there"), "{all:?}");
+    ["d/in/b", "e"].iter().for_each(|name| fs::remove_file(origin.path(name)).unwrap());
+    let one = origin.done(&["share", "d"]);
+    assert!(says(&one, "1 file is shared but no longer there: d/in/b; unshare NAME"), "{one:?}");
+    let both = origin.done(&["share", "."]);
+    assert!(says(&both, "2 files are shared but no longer there: d/in/b, e; "), "{both:?}");
+    assert_eq!(origin.done(&["share", "d", "--json"]).json()["missing"], json!(["d/in/b"]));
+    assert_eq!(origin.names(), ["d/.hidden", "d/a", "d/in/b", "dd", "e"]);
+}
+
+#[test]
 fn watching_keeps_to_the_rules_and_withdraws_only_what_is_gone() {
     let (_indexers, origin) = one_home();
     origin.write_all([("d/a", "1"), ("d/old.log", "1")]);

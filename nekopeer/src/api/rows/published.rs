@@ -53,11 +53,13 @@ pub(crate) struct PublishedFields {
     pub(crate) copies: Vec<FileName>,
     /// Names of files of folders that were unshared by name, and stay so.
     pub(crate) withdrawn: Vec<FileName>,
+    /// Names of files of folders that are shared and were removed; they stay shared.
+    pub(crate) missing: Vec<FileName>,
     /// What to type elsewhere to get all of them, if they are the files of one folder.
     pub(crate) ticket: Option<String>,
     /// What in folders was not shared, by cause.
     pub(crate) skipped: SkippedFields,
-    /// Files of these three that are not listed here because they are too many.
+    /// Files of these lists that are not listed here because they are too many.
     pub(crate) more: usize,
     /// Indexers that acknowledged.
     pub(crate) indexers_told: u64,
@@ -79,10 +81,10 @@ pub(crate) struct SkippedFields {
     pub(crate) excluded: u64,
     /// What is neither a file nor a folder.
     pub(crate) others: u64,
-    /// Those of all that were shared before, and stay so until they are unshared.
-    pub(crate) still_shared: u64,
     /// What this peer was told to keep secret.
     pub(crate) secret: u64,
+    /// Those of all that were shared before, and stay so until they are unshared.
+    pub(crate) still_shared: u64,
 }
 
 /// A file that cannot be shared.

@@ -16,7 +16,7 @@ const FOR_OTHERS: &str =
     "for other machines: share with --lan, or with --indexer ADDR of an indexer that they reach";
 /// Files that are listed one by one.
 const LISTED_MAX: usize = 20;
-/// Files that stay unshared, and are named.
+/// Files that stay unshared, or are gone, and are named.
 const NAMED_MAX: usize = 4;
 /// Tickets that are printed: each takes some lines of a terminal.
 const TICKETS_MAX: usize = 3;
@@ -85,7 +85,7 @@ impl View for PublishedView {
     }
 
     fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
-        let PublishedFields { failed, copies, withdrawn, confirmed, skipped, ticket, .. } =
+        let PublishedFields { failed, copies, withdrawn, missing, confirmed, skipped, ticket, .. } =
             done.fields.parse().unwrap_or_default();
         if let Some(more) = (self.new + self.unchanged).checked_sub(LISTED_MAX).filter(|more| *more > 0) {
             output.text(&format!("... and {more} more"))?;
@@ -132,19 +132,28 @@ impl View for PublishedView {
                 "{count} of them were shared before and stay so: nekopeer unshare NAME ends that"
             ));
         }
-        let named: Vec<&str> = withdrawn.iter().take(NAMED_MAX).map(FileName::as_str).collect();
-        let (count, named_count, named) = (withdrawn.len(), named.len(), named.join(", "));
-        if count > 0 {
-            let (files, it) = if count == 1 { ("file stays", "it") } else { ("files stay", "them") };
-            let more = match count - named_count {
-                0 => String::new(),
-                more => format!(" and {more} more"),
-            };
-            output.note(&format!("{count} {files} unshared: {named}{more}; name {it} to share {it} again"));
+        if let Some(named) = named(&withdrawn) {
+            let (files, it) =
+                if withdrawn.len() == 1 { ("file stays", "it") } else { ("files stay", "them") };
+            let count = withdrawn.len();
+            output.note(&format!("{count} {files} unshared: {named}; name {it} to share {it} again"));
+        }
+        if let Some(named) = named(&missing) {
+            let files = if missing.len() == 1 { "file is" } else { "files are" };
+            let help = "unshare NAME ends that, and --watch does for what is removed later";
+            output.note(&format!("{} {files} shared but no longer there: {named}; {help}", missing.len()));
         }
         failed.iter().for_each(|failed| failed.why.print(output));
         Ok(())
     }
+}
+
+/// The first of these names, if there are any.
+fn named(names: &[FileName]) -> Option<String> {
+    let named: Vec<&str> = names.iter().take(NAMED_MAX).map(FileName::as_str).collect();
+    let more = names.len() - named.len();
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    (!named.is_empty()).then(|| named.join(", ") + &more)
 }
 
 /// Where a ticket can be used.
