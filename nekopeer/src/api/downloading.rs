@@ -1,13 +1,16 @@
 //! Carries out downloads: of one file, of several, and in order to a reader.
 
-use std::collections::HashSet;
+use std::{
+    collections::{HashMap, HashSet},
+    mem,
+};
 
 use super::{
     Reply, Wanted, Word,
     job::{Job, JobKind},
     named::{
         self, Pattern,
-        expanding::{Among, matching},
+        expanding::{Among, matched},
         similar::similar,
     },
     prelude::*,
@@ -15,7 +18,7 @@ use super::{
 use crate::{
     download::{DownloadOptions, Downloads},
     failure::Reason,
-    indexers::via::Via,
+    indexers::{Answer as SearchAnswer, via::Via},
     library::Library,
     peer::PeerHandle,
     storage::catalogue::PreferenceChange,
@@ -69,51 +72,41 @@ pub(super) async fn prefer_held(
     prefer(peer, &peer.library.blocking(held).await, change).await
 }
 
-/// Downloads `names`; if they are several, the files that fail are told at the end. One name that nobody shares becomes those
-/// below the folder of that name, if there are any.
+/// What one command downloads.
+pub(super) struct Selection {
+    pub(super) names: Vec<FileName>,
+    /// What was found of some of them: they are not searched for.
+    pub(super) known: HashMap<FileName, SearchAnswer>,
+    /// Its user named a single file.
+    pub(super) is_one: bool,
+    pub(super) options: DownloadOptions,
+}
+
+impl Selection {
+    fn select(&mut self, listed: Vec<(FileName, SearchAnswer)>) {
+        self.names = listed.iter().map(|(name, _)| name.clone()).collect();
+        self.known = listed.into_iter().collect();
+    }
+}
+
+/// Downloads what is selected; of several files those that fail are told at the end.
 pub(super) async fn get_all(
     peer: &PeerHandle,
-    (names, is_one): (&mut Vec<FileName>, bool),
-    mut options: DownloadOptions,
+    selection: &mut Selection,
     job: &Job,
     answer: &Answer,
 ) -> Result<Done, Failure> {
-    let progress = &job.progress;
-    if let ([name], true) = (names.as_slice(), is_one) {
-        let done = loop {
-            let downloading = peer.download(name, options.clone(), progress);
-            match answer.reporting(progress, downloading).await {
-                Err(Failure { reason: Reason::AlreadyRunning, .. }) => until_free(peer, name, answer).await,
-                Err(failure) if failure.reason == Reason::NotFound => {
-                    let origin = options.origin_of(name).map(str::to_owned);
-                    let folder = Pattern { origin, ..Word::Name(name.clone()).pattern() };
-                    let network = Among::Network(options.ttl_hops, &options.via);
-                    let below = matching(peer, &folder, network, Some(answer)).await.unwrap_or_default();
-                    if !below.is_empty() && options.output.is_none() && options.version.is_none() {
-                        break Err((below, folder.origin));
-                    }
-                    return Err(match similar(peer, name, options.ttl_hops).await {
-                        Some(other) => Failure::missing(format!("{failure}; did you mean {other}?")),
-                        None => failure,
-                    });
-                }
-                ended => break Ok(ended?),
-            }
-        };
-        match done {
-            Ok(done) => {
-                answer.row(&DownloadedRow::newest(&done)).await?;
-                return Ok(Done::all());
-            }
-            Err(below) => (*names, options.origin) = below,
-        }
-        answer.send(Reply::Many).await?;
+    if selection.is_one && get_one(peer, selection, job, answer).await? {
+        return Ok(Done::all());
     }
-    let (mut left, mut failed) = (names.clone(), Vec::new());
+    let (progress, options) = (&job.progress, &selection.options);
+    let (mut left, mut known) = (selection.names.clone(), mem::take(&mut selection.known));
+    let mut failed = Vec::new();
     while !left.is_empty() {
         let mut running = Vec::new();
         let downloading = async {
-            let mut downloads = Downloads::new(&peer.downloader, &left, &options, progress);
+            let known = mem::take(&mut known);
+            let mut downloads = Downloads::new(&peer.downloader, &left, known, options, progress);
             while let Some(outcomes) = downloads.next().await {
                 let mut done = Vec::with_capacity(outcomes.len());
                 for (name, outcome) in outcomes {
@@ -137,6 +130,43 @@ pub(super) async fn get_all(
         left = running;
     }
     parted(true, failed)
+}
+
+/// Downloads the only file that is selected. If nobody shares it, and files are shared below the folder of that name, these are
+/// selected instead, and it returns false.
+async fn get_one(
+    peer: &PeerHandle,
+    selection: &mut Selection,
+    job: &Job,
+    answer: &Answer,
+) -> Result<bool, Failure> {
+    let (progress, options) = (&job.progress, &selection.options);
+    let [name] = selection.names.as_slice() else { return Ok(false) };
+    let failure = loop {
+        let downloading = peer.download(name, options.clone(), progress);
+        match answer.reporting(progress, downloading).await {
+            Err(Failure { reason: Reason::AlreadyRunning, .. }) => until_free(peer, name, answer).await,
+            Err(failure) if failure.reason == Reason::NotFound => break failure,
+            ended => {
+                answer.row(&DownloadedRow::newest(&ended?)).await?;
+                return Ok(true);
+            }
+        }
+    };
+    let origin = options.origin_of(name).map(str::to_owned);
+    let folder = Pattern { origin, ..Word::Name(name.clone()).pattern() };
+    let network = Among::Network(options.ttl_hops, &options.via);
+    let below = matched(peer, &folder, network, Some(answer)).await.unwrap_or_default();
+    if below.is_empty() || options.output.is_some() || options.version.is_some() {
+        return Err(match similar(peer, name, options.ttl_hops).await {
+            Some(other) => Failure::missing(format!("{failure}; did you mean {other}?")),
+            None => failure,
+        });
+    }
+    selection.select(below);
+    selection.options.origin = folder.origin;
+    answer.send(Reply::Many).await?;
+    Ok(false)
 }
 
 /// Checks that files of these names can stand in one folder.

@@ -121,10 +121,12 @@ impl Api for Follow {
         let is_wanted = |event: &Event| event.is_worth_showing() && is_about(event);
         let (batches, later) = mpsc::channel(1);
         let is_alone = names.len() == 1 && patterns.is_empty();
+        let among = Among::Network(wanted.ttl_hops, &via);
+        let new_files = NewFiles { patterns: &patterns, among, change, followed: &followed, batches };
         let following = async {
             tokio::select! {
                 Err(error) = following.follow(names, is_alone, later) => Err(error),
-                Err(error) = find_new(peer, (&patterns, wanted.ttl_hops, &via), change, (&followed, batches), answer) => Err(error),
+                Err(error) = new_files.find(peer, answer) => Err(error),
                 () = pass_events(is_wanted, events, Some(lines), answer, &endless) => Ok(()),
             }
         };
@@ -192,49 +194,53 @@ async fn take_folders(
     Ok(())
 }
 
-/// Looks again and again for files that match and are not `followed` yet: those that are held here, and those that are shared.
-async fn find_new(
-    peer: &PeerHandle,
-    (patterns, ttl_hops, via): (&[Pattern], u8, &Via),
+/// What is looked for again and again: files that match and are not followed yet, held here or shared.
+struct NewFiles<'a> {
+    patterns: &'a [Pattern],
+    among: Among<'a>,
+    /// What the user wants of their copies.
     change: PreferenceChange,
-    (followed, batches): (&Mutex<HashSet<FileName>>, mpsc::Sender<NewNames>),
-    answer: &Answer,
-) -> Result<(), Failure> {
-    let catalogue = &peer.library.catalogue;
-    let (mut is_full, mut was_full) = (false, false);
-    if patterns.is_empty() {
-        return Ok(());
-    }
-    for round in 0_u64.. {
-        for pattern in patterns {
-            let mut new = matching(peer, pattern, Among::Here, None).await?;
-            // Of an indexer that is away an event has told.
-            new.extend(
-                matching(peer, pattern, Among::Network(ttl_hops, via), None).await.unwrap_or_default(),
-            );
-            if new.is_empty() && round == 0 {
-                let note = format!("note: nothing matches {} yet; follow waits for it", pattern.text);
-                answer.send(Reply::Note(note)).await?;
-            }
-            new.retain(|name| {
-                let is_own = catalogue.get(name).is_some_and(|held| catalogue.is_own(&held));
-                let mut followed = followed.lock();
-                let has_room = followed.len() < FOLLOWED_FILES_MAX;
-                is_full |= !has_room && !is_own && !followed.contains(name);
-                !is_own && has_room && followed.insert(name.clone())
-            });
-            if is_full && !was_full {
-                let help = "follow each folder in it with a command of its own, or share it as a set";
-                let note = format!("note: {FOLLOWED_FILES_MAX} files are followed, and no more: {help}");
-                answer.send(Reply::Note(note)).await?;
-            }
-            was_full = is_full;
-            if !new.is_empty() {
-                prefer(peer, &new, change).await?;
-                let _ = batches.send((new, pattern.origin.clone())).await; // it has ended
-            }
+    followed: &'a Mutex<HashSet<FileName>>,
+    /// Takes what is new.
+    batches: mpsc::Sender<NewNames>,
+}
+
+impl NewFiles<'_> {
+    async fn find(&self, peer: &PeerHandle, answer: &Answer) -> Result<(), Failure> {
+        let catalogue = &peer.library.catalogue;
+        let (mut is_full, mut was_full) = (false, false);
+        if self.patterns.is_empty() {
+            return Ok(());
         }
-        sleep(SEARCH_EVERY).await;
+        for round in 0_u64.. {
+            for pattern in self.patterns {
+                let mut new = matching(peer, pattern, Among::Here, None).await?;
+                // Of an indexer that is away an event has told.
+                new.extend(matching(peer, pattern, self.among, None).await.unwrap_or_default());
+                if new.is_empty() && round == 0 {
+                    let note = format!("note: nothing matches {} yet; follow waits for it", pattern.text);
+                    answer.send(Reply::Note(note)).await?;
+                }
+                new.retain(|name| {
+                    let is_own = catalogue.get(name).is_some_and(|held| catalogue.is_own(&held));
+                    let mut followed = self.followed.lock();
+                    let has_room = followed.len() < FOLLOWED_FILES_MAX;
+                    is_full |= !has_room && !is_own && !followed.contains(name);
+                    !is_own && has_room && followed.insert(name.clone())
+                });
+                if is_full && !was_full {
+                    let help = "follow each folder in it with a command of its own, or share it as a set";
+                    let note = format!("note: {FOLLOWED_FILES_MAX} files are followed, and no more: {help}");
+                    answer.send(Reply::Note(note)).await?;
+                }
+                was_full = is_full;
+                if !new.is_empty() {
+                    prefer(peer, &new, self.change).await?;
+                    let _ = self.batches.send((new, pattern.origin.clone())).await; // it has ended
+                }
+            }
+            sleep(SEARCH_EVERY).await;
+        }
+        Ok(())
     }
-    Ok(())
 }

@@ -10,11 +10,10 @@ use nekoproto::{
     IndexerAddr, Version,
     limits::{POLICY_SECS_MAX, TTL_DEFAULT},
 };
-use parking_lot::Mutex;
 
 use super::{
     JobRow, LocalPath, Wanted, Word,
-    downloading::{get_all, own_places, prefer, prefer_held, read, remember},
+    downloading::{Selection, get_all, own_places, prefer, prefer_held, read, remember},
     job::{Job, JobKind, in_background},
     jobs::only,
     named::{self, expanding::expanded, id_digits, tickets},
@@ -157,7 +156,9 @@ impl Api for Get {
         if let (true, true, [name]) = (is_one, self.is_to_stdout(), names.as_slice()) {
             return read(host, name, (&wanted, &via), answer).await;
         }
-        let mut names = Box::pin(expanded(peer, names, (&mut wanted, &via), answer)).await?;
+        let listed = Box::pin(expanded(peer, names, (&mut wanted, &via), answer)).await?;
+        let names: Vec<FileName> = listed.iter().map(|(name, _)| name.clone()).collect();
+        let known = listed.into_iter().filter_map(|(name, found)| Some((name, found?))).collect();
         let (change, goes_on) = (self.preference(), self.when_stale == Some(OnStale::Refetch));
         prefer(peer, &names, PreferenceChange { anew: change.anew, ..PreferenceChange::default() }).await?;
         if self.output.is_some() && !is_one {
@@ -165,29 +166,24 @@ impl Api for Get {
         }
         let output = self.output.map(|path| path.0);
         let unattended = self.background || goes_on;
-        let found = Arc::new(Mutex::new(std::mem::take(&mut wanted.found)));
-        let options =
-            DownloadOptions { output, unattended, found, ..named::options(&wanted, &via, self.force) };
+        let options = DownloadOptions { output, unattended, ..named::options(&wanted, &via, self.force) };
+        let mut selection = Selection { names: names.clone(), known, is_one, options };
         if self.background {
             let begin = || host.jobs.begin(JobKind::Get, &names, String::new(), true);
-            let work = |host: Arc<Host>, job: Arc<Job>, answer| {
-                let mut names = names.clone();
-                async move {
-                    let got =
-                        Box::pin(get_all(&host.peer, (&mut names, is_one), options, &job, &answer)).await;
-                    prefer_held(&host.peer, names, change).await?;
-                    let _: Done = got?;
-                    remember(&host.peer, &via).await;
-                    Ok(())
-                }
+            let work = |host: Arc<Host>, job: Arc<Job>, answer| async move {
+                let got = Box::pin(get_all(&host.peer, &mut selection, &job, &answer)).await;
+                prefer_held(&host.peer, selection.names, change).await?;
+                let _: Done = got?;
+                remember(&host.peer, &via).await;
+                Ok(())
             };
             in_background(host, answer, begin, work).await?;
             return Ok(Done::all());
         }
         let job = host.jobs.begin(JobKind::Get, &names, String::new(), false);
-        let getting = Box::pin(get_all(peer, (&mut names, is_one), options, &job, answer));
+        let getting = Box::pin(get_all(peer, &mut selection, &job, answer));
         let got = job.unless_cancelled(getting).await;
-        prefer_held(peer, names, change).await?;
+        prefer_held(peer, selection.names, change).await?;
         let done = got?;
         remember(peer, &via).await;
         Ok(done)

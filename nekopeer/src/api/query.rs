@@ -6,7 +6,7 @@ use super::{
     Reply, Word,
     named::{
         self,
-        expanding::{Among, found_there, matching},
+        expanding::{Among, Listed, found_there, matched},
     },
     prelude::*,
 };
@@ -41,23 +41,25 @@ impl Api for Query {
     async fn run(self, host: &Arc<Host>, _: Input, answer: &Answer) -> Result<Done, Failure> {
         let (peer, via) = (&host.peer, Via::default());
         let network = Among::Network(self.ttl, &via);
-        let mut names = Vec::new();
+        let mut listed: Vec<Listed> = Vec::new();
         for word in &self.names {
             match word.name() {
-                Some(name) => names.push(name.clone()),
-                None => names.extend(found_there(peer, &word.pattern(), network, answer).await?),
+                Some(name) => listed.push((name.clone(), None)),
+                None => listed.extend(found_there(peer, &word.pattern(), network, answer).await?),
             }
         }
-        let answers = named::search(peer, &names, self.ttl).await?;
-        let mut found: Vec<_> = names.into_iter().zip(answers).collect();
+        let unknown = listed.iter().filter(|(_, found)| found.is_none()).map(|(name, _)| name.clone());
+        let unknown: Vec<FileName> = unknown.collect();
+        let mut answers = named::search(peer, &unknown, self.ttl).await?.into_iter();
+        let answered = |(name, found): Listed| Some((name, found.or_else(|| answers.next())?));
+        let mut found: Vec<_> = listed.into_iter().filter_map(answered).collect();
         let is_missing = |(_, found): &(FileName, _)| FoundRow::of_none(found);
         // A folder may have been named without its slash.
         let missing = (0..found.len()).rev().filter(|at| is_missing(&found[*at]));
         for at in missing.take(FOLDERS_TRIED_MAX).collect::<Vec<_>>() {
-            let below = matching(peer, &Word::Name(found[at].0.clone()).pattern(), network, None).await?;
-            let answers = named::search(peer, &below, self.ttl).await?;
+            let below = matched(peer, &Word::Name(found[at].0.clone()).pattern(), network, None).await?;
             if !below.is_empty() {
-                found.splice(at..=at, below.into_iter().zip(answers));
+                found.splice(at..=at, below);
             }
         }
         if found.first().map(|(name, _)| name) != self.names.first().and_then(Word::name) {

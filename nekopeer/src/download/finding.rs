@@ -1,6 +1,6 @@
 //! From names to the versions that are downloaded: a search, and a choice among the answers.
 
-use std::{collections::HashSet, iter, sync::Arc};
+use std::{iter, sync::Arc};
 
 use futures::{StreamExt, stream};
 use nekoproto::{FileName, Holder, NodeId, Record, VerifiedRecord};
@@ -27,12 +27,18 @@ pub(super) type Finding = (FileName, Result<Target, Failure>);
 impl Downloader {
     /// Finds the version of one name.
     pub(crate) async fn find(&self, name: &FileName, options: &DownloadOptions) -> Result<Target, Failure> {
-        Box::pin(self.find_all(vec![name.clone()], options)).await.remove(0).1 // one for each name
+        let finding = self.find_all(vec![name.clone()], Vec::new(), options);
+        Box::pin(finding).await.remove(0).1 // one for each name
     }
 
-    /// Finds the version of each of `names`, in any order.
-    pub(super) async fn find_all(&self, names: Vec<FileName>, options: &DownloadOptions) -> Vec<Finding> {
-        let (mut names, mut all) = (names, Vec::new());
+    /// Finds the version of each of `names`, and of those of which the answer is `known`, in any order.
+    pub(super) async fn find_all(
+        &self,
+        mut names: Vec<FileName>,
+        known: Vec<(FileName, Answer)>,
+        options: &DownloadOptions,
+    ) -> Vec<Finding> {
+        let mut all = Vec::new();
         names.retain(|name| match self.own(name) {
             Some(error) => {
                 all.push((name.clone(), Err(error)));
@@ -40,15 +46,6 @@ impl Downloader {
             }
             None => true,
         });
-        let known = {
-            let mut found = options.found.lock();
-            let known: Vec<_> = names.iter().filter_map(|name| found.remove_entry(name)).collect();
-            known
-        };
-        if !known.is_empty() {
-            let is_known: HashSet<_> = known.iter().map(|(name, _)| name).collect();
-            names.retain(|name| !is_known.contains(name));
-        }
         let answers = match self.indexers.search_all(&names, options.scope(), &options.via).await {
             Ok(answers) => answers.into_iter().map(Ok).collect(),
             Err(error) => nobody_asked(&names, error),

@@ -27,7 +27,6 @@ use std::{
 use nekoproto::{
     FileName, Freshness, NodeId, Record, VerifiedRecord, Version, limits::TTL_DEFAULT, transport::Endpoint,
 };
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -45,7 +44,7 @@ pub(crate) use self::{
 };
 use crate::{
     failure::{Failure, FailureKind, Reason},
-    indexers::{Answer, Indexers, Scope, Wishes, via::Via},
+    indexers::{Indexers, Scope, Wishes, via::Via},
     library::{Library, events::Event},
     peers::{ANSWER_WITHIN, Peers, held},
     serve::partial_files::PartialFiles,
@@ -82,8 +81,6 @@ pub struct DownloadOptions {
     pub origins: Arc<HashMap<FileName, String>>,
     /// Indexers that are asked besides the peer's own.
     pub via: Via,
-    /// What was just found of some names: it is taken from here once, and not searched for.
-    pub found: Arc<Mutex<HashMap<FileName, Answer>>>,
 }
 
 impl DownloadOptions {
@@ -109,8 +106,8 @@ impl DownloadOptions {
 
 impl Default for DownloadOptions {
     fn default() -> Self {
-        let (output, origin, unattended, force, version, origins, via, found) = Default::default();
-        Self { output, origin, unattended, force, version, ttl_hops: TTL_DEFAULT, origins, via, found }
+        let (output, origin, unattended, force, version, origins, via) = Default::default();
+        Self { output, origin, unattended, force, version, ttl_hops: TTL_DEFAULT, origins, via }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     cmp::Reverse,
+    collections::HashMap,
     io::{Read, Write},
     path::PathBuf,
     sync::Arc,
@@ -166,7 +167,7 @@ impl PeerHandle {
         options: &DownloadOptions,
         progress: &Arc<Progress>,
     ) -> Vec<(FileName, Result<Downloaded, Failure>)> {
-        let mut downloads = Downloads::new(&self.downloader, names, options, progress);
+        let mut downloads = Downloads::new(&self.downloader, names, HashMap::new(), options, progress);
         let mut all = Vec::new();
         while let Some(outcomes) = downloads.next().await {
             all.extend(outcomes);

@@ -28,25 +28,26 @@ pub(in crate::api) enum Among<'a> {
     Here,
 }
 
+/// A name, and what was found of it, if it was looked for.
+pub(in crate::api) type Listed = (FileName, Option<SearchAnswer>);
+
 /// `names` and those that the patterns of `wanted` stand for, each once.
 pub(in crate::api) async fn expanded(
     peer: &PeerHandle,
     names: Vec<FileName>,
     (wanted, via): (&mut Wanted, &Via),
     answer: &Answer,
-) -> Result<Vec<FileName>, Failure> {
+) -> Result<Vec<Listed>, Failure> {
     let mut known: HashSet<FileName> = names.iter().cloned().collect();
-    let mut all = names;
+    let mut all: Vec<Listed> = names.into_iter().map(|name| (name, None)).collect();
     for pattern in wanted.patterns.clone() {
-        let found = matched(peer, &pattern, Among::Network(wanted.ttl_hops, via), Some(answer)).await?;
-        let names = or_name(found.iter().map(|(name, _)| name.clone()).collect(), &pattern)?;
-        wanted.found.extend(found);
+        let found = found_there(peer, &pattern, Among::Network(wanted.ttl_hops, via), answer).await?;
         if let Some(origin) = &pattern.origin {
             let of_origin = || Named { origin: origin.clone(), version: None };
-            let mut chosen = names.iter().map(|name| wanted.choose(name.clone(), of_origin()));
+            let mut chosen = found.iter().map(|(name, _)| wanted.choose(name.clone(), of_origin()));
             chosen.try_for_each(|chosen| chosen.map_err(Failure::conflict))?;
         }
-        all.extend(names.into_iter().filter(|name| known.insert(name.clone())));
+        all.extend(found.into_iter().filter(|(name, _)| known.insert(name.clone())));
     }
     Ok(all)
 }
@@ -57,14 +58,11 @@ pub(in crate::api) async fn found_there(
     pattern: &Pattern,
     among: Among<'_>,
     answer: &Answer,
-) -> Result<Vec<FileName>, Failure> {
-    or_name(matching(peer, pattern, among, Some(answer)).await?, pattern)
-}
-
-fn or_name(found: Vec<FileName>, pattern: &Pattern) -> Result<Vec<FileName>, Failure> {
+) -> Result<Vec<Listed>, Failure> {
+    let found = matched(peer, pattern, among, Some(answer)).await?;
     match (found.is_empty(), FileName::new(&pattern.text)) {
-        (false, _) => Ok(found),
-        (true, Ok(name)) => Ok(vec![name]),
+        (false, _) => Ok(found.into_iter().map(|(name, answer)| (name, Some(answer))).collect()),
+        (true, Ok(name)) => Ok(vec![(name, None)]),
         (true, Err(_)) => Err(nothing(&pattern.text, "search WORDS finds what is shared")),
     }
 }
@@ -123,7 +121,7 @@ pub(in crate::api) async fn matching(
 }
 
 /// The same, with what the network knows of each.
-async fn matched(
+pub(in crate::api) async fn matched(
     peer: &PeerHandle,
     Pattern { text: pattern, origin }: &Pattern,
     among: Among<'_>,

@@ -1,14 +1,11 @@
 //! [`Wanted`]: which of several files under one name, and who is asked for it.
 
-use std::collections::{BTreeMap, HashMap, btree_map::Entry};
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use nekoproto::{FileName, IndexerAddr, Ticket, Version};
 
 use super::{Word, split};
-use crate::{
-    indexers::{Answer, via::VIA_MAX},
-    storage::remembered::Home,
-};
+use crate::{indexers::via::VIA_MAX, storage::remembered::Home};
 
 /// What a ticket without a version names if it is for all files of its origin, as a glob that matches each name.
 pub(in crate::api) const ALL: &str = "**";
@@ -27,8 +24,6 @@ pub(crate) struct Wanted {
     pub(crate) named: BTreeMap<FileName, Named>,
     /// Folders (`NAME/`) and globs, whose files are wanted too.
     pub(crate) patterns: Vec<Pattern>,
-    /// What was found of names that patterns stand for.
-    pub(crate) found: HashMap<FileName, Answer>,
     /// Whether all names came by tickets, so that the own indexers are not needed.
     pub(crate) is_by_ticket: bool,
     /// What a peer has to belong to, to find the tickets' files.

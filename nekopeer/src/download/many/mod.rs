@@ -27,6 +27,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
+    indexers::Answer,
     library::{Library, NameInUse},
     state::choice::Target,
     storage::place::FolderCache,
@@ -55,6 +56,8 @@ pub(crate) struct Downloads {
     downloader: Arc<Downloader>,
     /// Names that are not begun, the next one last.
     names: Vec<FileName>,
+    /// What was found of some of them.
+    known: HashMap<FileName, Answer>,
     /// How many of them are looked for next.
     at_once: usize,
     options: DownloadOptions,
@@ -79,10 +82,12 @@ pub(crate) struct Downloads {
 }
 
 impl Downloads {
-    /// Downloads of `names`; nothing begins yet. A duplicate name is downloaded once.
+    /// Downloads of `names`, of which those that are `known` are not searched for; nothing begins yet. A duplicate name is
+    /// downloaded once.
     pub(crate) fn new(
         downloader: &Arc<Downloader>,
         names: &[FileName],
+        known: HashMap<FileName, Answer>,
         options: &DownloadOptions,
         progress: &Arc<Progress>,
     ) -> Self {
@@ -92,6 +97,7 @@ impl Downloads {
         Self {
             downloader: Arc::clone(downloader),
             names,
+            known,
             at_once: NAMES_AT_FIRST,
             options: options.clone(),
             progress: Arc::clone(progress),
@@ -155,18 +161,22 @@ impl Downloads {
         let names = self.names.split_off(self.names.len().saturating_sub(self.at_once));
         self.at_once = NAMES_AT_ONCE.min(2 * self.at_once);
         let names: Vec<FileName> = names.into_iter().rev().collect();
-        let (mut wanted, mut found) = (Vec::with_capacity(names.len()), Vec::new());
+        let (mut wanted, mut known, mut found) = (Vec::with_capacity(names.len()), Vec::new(), Vec::new());
         for name in &names {
             match self.downloader.library.reserve(name, &self.progress) {
                 Some(guard) => {
                     self.running.get_mut().insert(name.clone(), guard);
-                    wanted.push(name.clone());
+                    match self.known.remove_entry(name) {
+                        Some(answered) => known.push(answered),
+                        None => wanted.push(name.clone()),
+                    }
                 }
                 None => found.push((name.clone(), Err(already_running(name)))),
             }
         }
         let piece = Portion { names, found };
-        Reserved { downloader: Arc::clone(&self.downloader), options: self.options.clone(), piece, wanted }
+        let (downloader, options) = (Arc::clone(&self.downloader), self.options.clone());
+        Reserved { downloader, options, piece, wanted, known }
     }
 
     /// Downloads what was found.
@@ -334,13 +344,14 @@ struct Reserved {
     options: DownloadOptions,
     piece: Portion,
     wanted: Vec<FileName>,
+    known: Vec<(FileName, Answer)>,
 }
 
 impl Reserved {
     async fn find(self) -> Portion {
-        let Self { downloader, options, mut piece, wanted } = self;
-        if !wanted.is_empty() {
-            piece.found.extend(downloader.find_all(wanted, &options).await);
+        let Self { downloader, options, mut piece, wanted, known } = self;
+        if !(wanted.is_empty() && known.is_empty()) {
+            piece.found.extend(downloader.find_all(wanted, known, &options).await);
         }
         piece
     }
