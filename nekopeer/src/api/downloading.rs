@@ -5,6 +5,8 @@ use std::{
     mem,
 };
 
+use serde_json::json;
+
 use super::{
     Reply, Wanted, Word,
     job::{Job, JobKind},
@@ -14,6 +16,7 @@ use super::{
         similar::similar,
     },
     prelude::*,
+    rows::outcome_of,
 };
 use crate::{
     download::{DownloadOptions, Downloads},
@@ -101,7 +104,7 @@ pub(super) async fn get_all(
     }
     let (progress, options) = (&job.progress, &selection.options);
     let (mut left, mut known) = (selection.names.clone(), mem::take(&mut selection.known));
-    let mut failed = Vec::new();
+    let (mut here, mut failed) = (Vec::new(), Vec::new());
     while !left.is_empty() {
         let mut running = Vec::new();
         let downloading = async {
@@ -120,6 +123,7 @@ pub(super) async fn get_all(
                     }
                 }
                 answer.rows_of(&done, DownloadedRow::newest).await?;
+                here.extend(done.into_iter().map(|done| done.record.name.clone()));
             }
             Ok::<_, Failure>(())
         };
@@ -129,7 +133,10 @@ pub(super) async fn get_all(
         }
         left = running;
     }
-    parted(true, failed)
+    let gone = peer.library.blocking(move |library| library.gone(here)).await;
+    let gone_count = gone.len();
+    failed.extend(gone.into_iter().map(|(name, why)| FailedRow { name, why }));
+    Ok(Done::with(outcome_of(&failed), &json!({ "failed": failed, "gone": gone_count })))
 }
 
 /// Downloads the only file that is selected. If nobody shares it, and files are shared below the folder of that name, these are

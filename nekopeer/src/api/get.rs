@@ -241,6 +241,7 @@ impl Api for Get {
             wanted => Box::new(One {
                 to_stdout: self.is_to_stdout(),
                 wanted: wanted.map(|(_, wanted)| wanted).unwrap_or_default(),
+                many: None,
             }),
         }
     }

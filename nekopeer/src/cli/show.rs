@@ -36,7 +36,10 @@ pub(super) fn answer(
                 bars.clear();
                 output.note(&text);
             }
-            Reply::Many => framed.be_many(),
+            Reply::Many => {
+                framed.be_many();
+                view.be_many();
+            }
             Reply::Bytes(bytes) => {
                 Stdout::lock().write_all(&bytes).map_err(|why| of_file(command, why))?;
             }

@@ -1,13 +1,20 @@
 //! Opens held files, and says how long what is read from them counts as fresh.
 
-use std::{collections::HashMap, fs::File, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    fs::{File, symlink_metadata},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use nekoproto::{FileName, Freshness, VerifiedRecord, clock::unix_ms};
 use parking_lot::Mutex;
 
 use super::{Library, status::Condition};
 use crate::{
-    content::stamp::{Stamp, now_ns, open_file},
+    content::stamp::{Stamp, is_missing, now_ns, open_file},
+    failure::Failure,
     storage::catalogue::Entry,
 };
 
@@ -84,6 +91,21 @@ impl Library {
             }
         }
         Holding::Nothing
+    }
+
+    /// Those of `names` whose file is not in its place, and why. Blocking.
+    pub(crate) fn gone(&self, names: Vec<FileName>) -> Vec<(FileName, Failure)> {
+        let gone = |name: FileName| {
+            let path = self.catalogue.get(&name).map(|entry| entry.path.clone());
+            let is_there = |path: &PathBuf| !symlink_metadata(path).is_err_and(|error| is_missing(&error));
+            if path.as_ref().is_some_and(is_there) {
+                return None;
+            }
+            let what = path.map_or_else(|| name.to_string(), |path| path.display().to_string());
+            let why = "is not there any more: another program moved or removed it, or its folder, meanwhile; run this again";
+            Some((name, Failure::conflict(format!("{what} {why}")).passing()))
+        };
+        names.into_iter().filter_map(gone).collect()
     }
 
     /// How fresh a version is that its origin, asked so long ago, confirmed, and that is not held here. Blocking.

@@ -88,6 +88,42 @@ fn folder_is_followed_with_what_is_shared_there_later_and_what_is_withdrawn_is_s
 }
 
 #[test]
+fn what_is_to_be_said_of_each_file_of_a_folder_is_said_of_the_first_and_counted() {
+    let (indexers, origin, keeper) = two_homes();
+    let names = ["odd/1", "odd/2", "odd/3", "odd/4", "odd/5", "odd/6"];
+    names.iter().for_each(|name| drop(origin.write(name, name)));
+    let sharing = origin.share(&["odd"]);
+    let _keeping = keeper.serve(&[]);
+    keeper.done(&["get", "odd/"]);
+    sharing.interrupt();
+    for folder in ["odd/", "odd"] {
+        let got = Home::at(&indexers, 0).done(&["get", folder]);
+        assert!(got.out.len() == 1 && got.out[0].starts_with("6 of 6 files here"), "{got:?}");
+        let of_each = got.err.iter().filter(|line| line.contains("the origin could not be asked"));
+        assert_eq!(of_each.count(), 4, "{got:?}");
+        assert_eq!(got.err.last().unwrap(), "note: and 2 more notes; --json has them all");
+    }
+}
+
+/// One origin sends nothing until the folder, with what came from the other, is elsewhere.
+#[test]
+fn folder_that_is_moved_away_while_its_files_come_is_not_said_to_be_here() {
+    let (indexers, origin, reader) = two_homes();
+    let other = Home::at(&indexers, 0);
+    let (_sharing, silent) = (origin.share_file("odd/a", "1"), other.share_file("odd/b", "2"));
+    silent.signal("STOP");
+    let _serving = reader.serve(&[]);
+    let mut getting = reader.start(&["get", "odd/"]);
+    until(&mut getting, "one is here", || reader.names() == ["odd/a"]);
+    fs::rename(reader.path("odd"), reader.path("elsewhere")).unwrap();
+    silent.signal("CONT");
+    let got = getting.wait();
+    let here = usize::from(reader.path("odd/b").exists());
+    assert!(got.out[0].starts_with(&format!("{here} of 2 files here")), "{got:?}");
+    got.ended_with(3, "odd/a is not there any more");
+}
+
+#[test]
 fn share_folder_itself_has_one_ticket_for_all() {
     let (_indexers, origin, other) = two_homes();
     origin.write_all([("a", "1"), ("odd/b", "2")]);

@@ -66,12 +66,17 @@ pub(crate) struct FailedRow {
 
 /// The end of an answer about names of which some `failed`; if nothing was done for `any`, that is a failure.
 pub(in crate::api) fn parted(any: bool, failed: Vec<FailedRow>) -> Result<Done, Failure> {
-    let is_missing = |failed: &FailedRow| failed.why.kind == FailureKind::NotFound;
-    let outcome = match failed.as_slice() {
+    match failed.as_slice() {
+        [only] if !any => Err(only.why.clone()),
+        all => Ok(Done::with(outcome_of(all), &serde_json::json!({ "failed": failed }))),
+    }
+}
+
+/// How a command about names ended of which these failed.
+pub(in crate::api) fn outcome_of(failed: &[FailedRow]) -> Outcome {
+    match failed {
         [] => Outcome::All,
-        [only] if !any => return Err(only.why.clone()),
-        all if all.iter().all(is_missing) => Outcome::NotFound,
+        all if all.iter().all(|failed| failed.why.kind == FailureKind::NotFound) => Outcome::NotFound,
         _ => Outcome::Part,
-    };
-    Ok(Done::with(outcome, &serde_json::json!({ "failed": failed })))
+    }
 }

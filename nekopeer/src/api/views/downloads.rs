@@ -2,14 +2,15 @@
 
 use std::io;
 
-use super::{Failed, View, parsed, tell_failed};
+use super::{Failed, View, parsed};
 use crate::{
     api::{Done, DownloadedRow, Row, Wanted, rows::VersionRow},
     terminal::{Output, units::size},
 };
 
-/// Failures, and notes, of a bulk download that are listed one by one.
+/// Failures of a bulk download that are listed one by one, and notes.
 const FAILURES_TOLD_MAX: usize = 20;
+const NOTES_TOLD_MAX: usize = 4;
 /// Other origins of the same bytes that a note names.
 const OTHERS_TOLD_MAX: usize = 8;
 
@@ -19,10 +20,19 @@ pub(in crate::api) struct One {
     /// Its bytes went to stdout, so the line goes to stderr.
     pub(in crate::api) to_stdout: bool,
     pub(in crate::api) wanted: Wanted,
+    /// It is a folder that was named without its slash.
+    pub(in crate::api) many: Option<Many>,
 }
 
 impl View for One {
+    fn be_many(&mut self) {
+        self.many = Some(Many::of(self.wanted.clone()));
+    }
+
     fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
+        if let Some(many) = &mut self.many {
+            return many.rows(rows, output);
+        }
         for done in parsed::<DownloadedRow>(rows) {
             match self.to_stdout {
                 true => output.note(&line(&done)),
@@ -35,15 +45,13 @@ impl View for One {
                     source.addr
                 ));
             }
-            notes(&done).for_each(|why| output.note(&format!("note: {why}")));
-            tell_older(&self.wanted, &done, output);
+            notes(&self.wanted, &done).for_each(|why| output.note(&format!("note: {why}")));
         }
         Ok(())
     }
 
     fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
-        tell_failed(done, output); // of a folder named without its slash
-        Ok(())
+        self.many.as_mut().map_or(Ok(()), |many| many.finish(done, output))
     }
 }
 
@@ -71,10 +79,9 @@ impl View for Many {
             self.bytes += done.version.size;
             self.moved += done.bytes_moved;
             self.seconds = self.seconds.max(done.seconds);
-            tell_older(&self.wanted, &done, output);
-            for why in notes(&done) {
+            for why in notes(&self.wanted, &done) {
                 self.notes += 1;
-                if self.notes <= FAILURES_TOLD_MAX {
+                if self.notes <= NOTES_TOLD_MAX {
                     output.note(&format!("note: {}: {why}", done.version.name));
                 }
             }
@@ -83,14 +90,12 @@ impl View for Many {
     }
 
     fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
-        let Failed { failed } = done.fields.parse().unwrap_or_default();
-        let (moved, bytes) = (size(self.moved), size(self.bytes));
-        let (all, seconds) = (self.done + failed.len(), self.seconds);
-        output.text(&format!(
-            "{} of {all} files here, {moved} of {bytes} moved in {seconds:.2} s",
-            self.done
-        ))?;
-        if let Some(more) = self.notes.checked_sub(FAILURES_TOLD_MAX).filter(|more| *more > 0) {
+        let Failed { failed, gone } = done.fields.parse().unwrap_or_default();
+        let (moved, bytes, seconds) = (size(self.moved), size(self.bytes), self.seconds);
+        let here = self.done.saturating_sub(gone);
+        let all = here + failed.len();
+        output.text(&format!("{here} of {all} files here, {moved} of {bytes} moved in {seconds:.2} s"))?;
+        if let Some(more) = self.notes.checked_sub(NOTES_TOLD_MAX).filter(|more| *more > 0) {
             output.note(&format!("note: and {more} more notes; --json has them all"));
         }
         let errors = failed.iter().take(FAILURES_TOLD_MAX);
@@ -102,9 +107,10 @@ impl View for Many {
     }
 }
 
-/// What is to be said of a download: why it may not be the newest, and whose it is if there is a choice.
-fn notes(done: &DownloadedRow) -> impl Iterator<Item = String> {
-    let (VersionRow { name, origin, .. }, others) = (&done.version, &done.other_origins);
+/// What is to be said of a download: why it may not be the newest, whose it is if there is a choice, and whether it is older
+/// than its ticket promises.
+fn notes(wanted: &Wanted, done: &DownloadedRow) -> impl Iterator<Item = String> {
+    let (VersionRow { name, origin, version, .. }, others) = (&done.version, &done.other_origins);
     let named = others.iter().take(OTHERS_TOLD_MAX).map(|id| format!("{name}@{}", short(id)));
     let (all, origin, named) = (others.len() + 1, short(origin), named.collect::<Vec<_>>().join(" or "));
     let whose = || {
@@ -112,18 +118,12 @@ fn notes(done: &DownloadedRow) -> impl Iterator<Item = String> {
             "{all} origins share these bytes: taken as the file of {origin}, as its next versions will be; of another, {named}"
         )
     };
-    done.doubt.clone().into_iter().chain((all > 1).then(whose))
-}
-
-/// Says whether a download is older than its ticket promises.
-fn tell_older(wanted: &Wanted, done: &DownloadedRow, output: Output) {
-    let (name, found) = (&done.version.name, done.version.version);
-    let promised = wanted.of(name).and_then(|named| named.version).filter(|promised| promised.get() > found);
-    if let Some(promised) = promised {
-        output.note(&format!(
-            "note: only version {found} of {name} was found; the ticket is for version {promised} or later"
-        ));
-    }
+    let promised =
+        wanted.of(name).and_then(|named| named.version).filter(|promised| promised.get() > *version);
+    let older = promised.map(|promised| {
+        format!("only version {version} of {name} was found; the ticket is for version {promised} or later")
+    });
+    done.doubt.clone().into_iter().chain((all > 1).then(whose)).chain(older)
 }
 
 /// The digits of an id or hash that lists show.

@@ -25,6 +25,9 @@ pub(crate) trait View {
     /// Takes further rows.
     fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()>;
 
+    /// The rows are of several, though one was asked for.
+    fn be_many(&mut self) {}
+
     /// Something happened.
     fn event(&mut self, _event: &Event, _output: Output) -> io::Result<()> {
         Ok(())
@@ -44,9 +47,12 @@ fn parsed<T: DeserializeOwned>(rows: &[Row]) -> impl Iterator<Item = T> {
 #[derive(Default, serde::Deserialize)]
 struct Failed {
     failed: Vec<FailedRow>,
+    /// How many of them were done before.
+    #[serde(default)]
+    gone: usize,
 }
 
 fn tell_failed(done: &Done, output: Output) {
-    let Failed { failed } = done.fields.parse().unwrap_or_default();
+    let Failed { failed, .. } = done.fields.parse().unwrap_or_default();
     failed.iter().for_each(|failed| failed.why.print(output));
 }
