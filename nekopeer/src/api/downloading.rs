@@ -135,6 +135,7 @@ pub(super) async fn get_all(
     }
     let gone = peer.library.blocking(move |library| library.gone(here)).await;
     let gone_count = gone.len();
+    gone.iter().for_each(|(_, why)| job.failed(why));
     failed.extend(gone.into_iter().map(|(name, why)| FailedRow { name, why }));
     Ok(Done::with(outcome_of(&failed), &json!({ "failed": failed, "gone": gone_count })))
 }
