@@ -133,11 +133,9 @@ fn find(filter: &Filter) -> Result<FolderFiles, Failure> {
             }
         };
         let (path, kind) = (entry.path(), entry.file_type());
-        let is_own = entry.depth() > 0 && filter.is_own(path);
-        let cause = match is_own {
-            true => filter.skips_own(path),
-            false => filter.skips_in_folder(path, kind.is_dir(), &mut ignores)?,
-        };
+        let own = (entry.depth() > 0 && filter.is_own(path)).then(|| filter.skips_own(path));
+        let is_own = own.is_some();
+        let cause = own.map_or_else(|| filter.skips_in_folder(path, kind.is_dir(), &mut ignores), Ok)?;
         if let Some(cause) = cause {
             let (path, is_folder) = (path.to_owned(), kind.is_dir());
             found.skipped.push(Skipped { path, cause, is_folder, is_published: false });

@@ -80,7 +80,6 @@ pub(super) fn options(wanted: &Wanted, via: &Via, force: bool) -> DownloadOption
         ttl_hops: wanted.ttl_hops,
         origins: Arc::new(origins.collect()),
         via: via.clone(),
-        ..DownloadOptions::default()
     }
 }
 
