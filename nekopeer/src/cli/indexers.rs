@@ -140,6 +140,7 @@ impl Indexers {
     pub(super) fn or_refusing(mut self) -> Self {
         if self.addrs.is_empty() {
             self.addrs.extend(self.refusing.as_ref().map(|(addr, _)| *addr));
+            self.how = How::ByAddress;
         }
         self
     }

@@ -90,6 +90,8 @@ pub(super) fn list_files(
         list_tree(library, &tree, &mut files, outcome)?;
         outcome.missing.extend(missing(library, &tree, &files[before..]));
     }
+    outcome.missing.sort_unstable();
+    outcome.missing.dedup(); // a folder may have been named beside one above it
     each_once(&mut files)?;
     let mut failed = HashSet::new();
     outcome.failed.retain(|(path, _)| failed.insert(path.clone()));

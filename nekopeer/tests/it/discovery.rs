@@ -44,6 +44,25 @@ fn two_machines_on_one_cable_need_no_address_but_those_of_the_link() {
 }
 
 #[test]
+fn private_indexer_that_is_announced_is_named_where_there_is_no_other() {
+    let Some(lan) = Lan::of([&[1, 2]]) else { return };
+    let sharer = home_that_discovers(&lan, 1);
+    let secret = sharer.write("secret", "s".repeat(64));
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+    sharer.write(NAME, "hello\n");
+    let secret = ["--network-secret", secret.to_str().unwrap()];
+    let mut sharing = sharer.share(&[&["--lan", NAME][..], &secret].concat());
+    let (reader, mut asked) = (home_that_discovers(&lan, 2), None);
+    // Questions to all hosts may get lost.
+    until(&mut sharing, "the indexer is heard", || {
+        let ended = asked.insert(reader.run(&["query", NAME]));
+        !ended.err.join("").contains("no indexer found")
+    });
+    let why = ["cannot be asked: ", "its network is private", "--network-secret FILE"];
+    asked.unwrap().failed_with(3, &why);
+}
+
+#[test]
 fn indexer_of_a_ticket_is_found_at_another_address_and_one_on_loopback_is_not_announced() {
     let Some(lan) = Lan::of([&[1, 2]]) else { return };
     let sharer = home_that_discovers(&lan, 1);
