@@ -116,11 +116,11 @@ impl Subscribers {
         let (hash, end) = (table.hasher.hash_one(name), table.ms(now + lease));
         table.sweep(now);
         let known = table.remove_ended(hash, now);
-        if let Some(index) = table.nodes.get(&holder.node).copied() {
-            if let Some(before) = table.ends.get_mut(&(hash, index)) {
-                *before = Subscription { end, version: before.version.max(version), holds };
-                return;
-            }
+        if let Some(index) = table.nodes.get(&holder.node)
+            && let Some(before) = table.ends.get_mut(&(hash, *index))
+        {
+            *before = Subscription { end, version: before.version.max(version), holds };
+            return;
         }
         let of_node = table.nodes.get(&holder.node).map_or(0, |index| table.holders[*index as usize].1);
         if known >= SUBSCRIBERS_MAX || table.ends.len() >= SUBSCRIPTIONS_MAX || of_node >= OF_NODE_MAX {

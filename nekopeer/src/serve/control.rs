@@ -204,8 +204,7 @@ mod tests {
             let is_current =
                 |reader: &&Remote| confirm(library, reader, None, &held).unwrap().0 == Verdict::Current;
             std::thread::scope(|scope| {
-                let asking =
-                    scope.spawn(move || readers.iter().take_while(is_current).collect::<Vec<_>>());
+                let asking = scope.spawn(move || readers.iter().take_while(is_current).collect::<Vec<_>>());
                 library.catalogue.note_newer(&[later]).unwrap();
                 let found: Vec<NodeId> =
                     library.subscribers.of(&name, clock::now()).iter().map(|one| one.holder.node).collect();
