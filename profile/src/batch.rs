@@ -7,15 +7,16 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use nekoindexer::state::index::SESSION_NAMES_MAX;
 use nekoproto::{SignedRecord, VerifiedRecord, limits::BATCH_MAX};
+use serde_json::json;
 
 use crate::cluster::deployment::Deployment;
 use crate::floor::Floor;
 use crate::goals::{self, Bound, Goal};
-use crate::index::subject::{Sample, Subject, Timing};
+use crate::index::subject::{Sample, Subject};
 use crate::index::{Origin, inside::Inside, sign};
 use crate::outcome::{Begin, Fault};
-use crate::plot::{Picture, Points, curves::rates};
-use crate::report::{Proof, Report, Row, Section, count, machine, option_name};
+use crate::plot::{Axis, Lines, Picture, lines, of_rows};
+use crate::report::{Report, Row, Section, count, machine, option_name};
 use crate::run::{setup::within, watch::Progress};
 
 /// Records signed, and then registered, at a time: only the registering is timed.
@@ -66,7 +67,9 @@ struct Compared {
     names: usize,
     kind: Kind,
     /// By names in a call.
-    rows: Vec<(usize, Compare)>,
+    rows: Vec<Row>,
+    /// All that was done without a network: once for each of these.
+    inside: Took,
 }
 
 struct Batched {
@@ -76,50 +79,41 @@ struct Batched {
     fault: Option<String>,
 }
 
-/// The same work twice, each part of it one after the other.
-#[derive(Default)]
-struct Compare {
-    /// Without a network.
-    inside: Took,
-    between: Took,
-}
-
 /// Measures all that `options` name, each on an indexer of its own; ends early when stopped.
-pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Proof, Fault> {
+pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Report, Fault> {
     let watch = &deployment.watch;
     let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
     let mut batched = Batched { all: Vec::new(), floor, fault: None };
     if let Err(fault) = batched.fill(options, deployment).await {
         batched.fault = Some(fault.after(batched.all.iter().any(|one| !one.rows.is_empty()))?);
     }
-    let (report, is_all_well) = (batched.report(options, deployment), batched.fault.is_none());
-    Ok(Proof { report, picture: batched.picture(), is_all_well })
+    Ok(batched.report(options, deployment))
 }
 
-/// Registers and looks up all names; how long that took in this process, and between processes.
+/// Registers and looks up all names; how long that took in this process, without a network, and between processes.
 async fn measure(
     (names, kind, batch): (usize, Kind, usize),
     seed: u64,
     deployment: &Deployment,
-) -> Result<Compare, Fault> {
+) -> Result<[Took; 2], Fault> {
     let watch = &deployment.watch;
     let subject = Subject::start(deployment, Origin::Own.identity(seed)).await.or_cannot_begin()?;
     let _progress = Progress::begin(&format!("{} in calls of {batch}", option_name(&kind)), 2 * names, watch);
     let mut index = Inside::new(subject.client.at());
-    let mut took = Compare::default();
+    let [mut inside, mut between] = <[Took; 2]>::default();
     // As few calls as there can be, all of about the same size.
     let (calls, size) = (batch.div_ceil(BATCH_MAX), batch.div_ceil(batch.div_ceil(BATCH_MAX)));
     let origin = if kind == Kind::Own { Origin::Own } else { Origin::Other };
     for from in (0..names).step_by(CHUNK).take_while(|_| !watch.is_stopped()) {
         let records = sign(origin, seed, from..(from + CHUNK).min(names));
         let signed: Vec<SignedRecord> = records.iter().map(VerifiedRecord::to_signed).collect();
-        let sample = alone(&mut index, &records, &signed, kind, &mut took.inside);
+        let sample = alone(&mut index, &records, &signed, kind, &mut inside);
         let registered = subject.register(&signed, size, calls).await?;
         let found = subject.look_up_all(&sample, signed.len(), size, calls).await?;
-        took.between.add(&registered, &found);
+        between.add(registered.names, registered.wall, found.wall);
     }
     subject.stop().await;
-    Ok(took)
+    Ok([inside, between])
 }
 
 /// The same work without a network; the answers that the indexer must give.
@@ -137,19 +131,18 @@ fn alone(
     }
     let verifying = began.elapsed();
     index.register(records);
-    inside.registering += verifying + (index.registering() - before);
+    let registering = verifying + (index.registering() - before);
     let began = Instant::now();
     signed.iter().for_each(|record| drop(black_box(index.search(&record.unverified().name))));
-    inside.looking_up += began.elapsed();
-    inside.names += signed.len();
+    inside.add(signed.len(), registering, began.elapsed());
     Sample::known_to(index, signed.to_vec())
 }
 
 impl Took {
-    fn add(&mut self, registered: &Timing, found: &Timing) {
-        self.names += registered.names;
-        self.registering += registered.wall;
-        self.looking_up += found.wall;
+    fn add(&mut self, names: usize, registering: Duration, looking_up: Duration) {
+        self.names += names;
+        self.registering += registering;
+        self.looking_up += looking_up;
     }
 
     /// Names registered and looked up in a second.
@@ -170,51 +163,46 @@ impl Compared {
         format!("{} names, {whose}", self.names)
     }
 
-    fn rows(&self) -> Vec<Row> {
-        let single = self.rates().next().unwrap_or(f64::NAN);
-        let row = |(batch, Compare { inside, between }): &(usize, Compare)| {
-            let (rate, index) = (between.per_s(), between.per_s() / inside.per_s() * 100.0);
-            between
-                .row(format!("{batch} in a call"))
-                .with("batch", *batch)
-                .with("names", self.names)
-                .with("kind", option_name(&self.kind))
-                .figure("times_single", rate / single)
-                .shares(index)
-        };
-        let inside = self.inside();
-        let alone = (inside.names > 0)
-            .then(|| inside.row("in this process, no network".to_owned()).with("names", self.names));
-        self.rows.iter().map(row).chain(alone).collect()
+    /// Adds what came of so many names in a call.
+    fn add(&mut self, batch: usize, [inside, between]: &[Took; 2]) {
+        let single = self.rows.first().map_or(between.per_s(), |first| first.get("per_s"));
+        let row = between.row(format!("{batch} in a call")).and(Row::of(json!({
+            "batch": batch, "names": self.names, "kind": option_name(&self.kind), "times_single": between.per_s() / single,
+        })));
+        self.rows.push(row.shares(between.per_s() / inside.per_s() * 100.0));
+        self.inside.add(inside.names, inside.registering, inside.looking_up);
     }
 
-    /// Names a second, by names in a call.
-    fn rates(&self) -> impl Iterator<Item = f64> {
-        self.rows.iter().map(|(_, took)| took.between.per_s())
+    fn section(&self) -> Section {
+        let alone = (self.inside.names > 0)
+            .then(|| self.inside.row("in this process, no network".to_owned()).with("names", self.names));
+        let rows = self.rows.iter().cloned().chain(alone).collect();
+        Section::new(format!("{}:", self.what()), COLUMNS, rows)
     }
 
-    /// All that was done without a network: once for each number of names in a call.
-    fn inside(&self) -> Took {
-        self.rows.iter().fold(Took::default(), |all, (_, Compare { inside, .. })| Took {
-            names: all.names + inside.names,
-            registering: all.registering + inside.registering,
-            looking_up: all.looking_up + inside.looking_up,
-        })
-    }
-
-    fn goals(&self) -> impl Iterator<Item = Goal> {
-        let best = self.rates().fold(0.0, f64::max);
-        let single = self.rates().next().unwrap_or(f64::NAN);
+    fn goals(&self) -> [Goal; 2] {
+        let best = self.rows.iter().map(|row| row.get("per_s")).fold(0.0, f64::max);
+        let times = self.rows.iter().map(|row| row.get("times_single")).fold(0.0, f64::max);
         let command = format!("profile batch --names {} --kinds {}", self.names, option_name(&self.kind));
         let goal = |of: &str, least, measured| {
             Goal::new(format!("{}: {of}", self.what()), Bound::AtLeast(least), measured, &command)
         };
-        let of_inside = best / self.inside().per_s() * 100.0;
+        let of_inside = best / self.inside.per_s() * 100.0;
         [
-            goal("best batch, in times of single calls", TIMES_SINGLE_MIN, best / single),
+            goal("best batch, in times of single calls", TIMES_SINGLE_MIN, times),
             goal("best batch, % of the rate without a network", OF_INSIDE_PERCENT_MIN, of_inside),
         ]
-        .into_iter()
+    }
+
+    /// Names a second by names in a call, beside those in one process.
+    fn lines(&self) -> Lines {
+        let at = |row: &Row| {
+            row.clone().figure("inside_per_s", row.get("per_s") / row.get("index_percent") * 100.0)
+        };
+        let rows: Vec<Row> = self.rows.iter().map(at).collect();
+        let mut lines = of_rows(&rows, "batch", "per_s", |_| self.what());
+        lines.extend(of_rows(&rows, "batch", "inside_per_s", |_| format!("{}, in one process", self.what())));
+        lines
     }
 }
 
@@ -222,15 +210,16 @@ impl Batched {
     async fn fill(&mut self, options: &Options, deployment: &Deployment) -> Result<(), Fault> {
         for names in &options.names {
             for kind in &options.kinds {
-                self.all.push(Compared { names: *names, kind: *kind, rows: Vec::new() });
+                let (rows, inside) = <_>::default();
+                self.all.push(Compared { names: *names, kind: *kind, rows, inside });
                 for batch in &options.batches {
                     if deployment.watch.is_stopped() {
                         break;
                     }
                     let took = measure((*names, *kind, *batch), options.seed, deployment).await?;
                     // Of a run that was ended early nothing is kept.
-                    if let Some(last) = self.all.last_mut().filter(|_| took.inside.names == *names) {
-                        last.rows.push((*batch, took));
+                    if let Some(last) = self.all.last_mut().filter(|_| took[0].names == *names) {
+                        last.add(*batch, &took);
                     }
                 }
             }
@@ -240,7 +229,7 @@ impl Batched {
 
     fn report(&self, options: &Options, deployment: &Deployment) -> Report {
         let Self { all, floor, fault } = self;
-        let tables = all.iter().map(|one| Section::new(format!("{}:", one.what()), COLUMNS, one.rows()));
+        let tables = all.iter().map(Compared::section);
         let goals: Vec<Goal> =
             all.iter().filter(|one| one.rows.len() > 1).flat_map(Compared::goals).collect();
         let foot = vec![
@@ -253,6 +242,12 @@ impl Batched {
              (3.0 times), 44 000 in one process; another machine and other work."
                 .to_owned(),
         ];
+        let rates = all.iter().flat_map(Compared::lines).collect();
+        let picture = Picture {
+            title: "Names registered and looked up".to_owned(),
+            subtitle: machine::in_words(),
+            charts: vec![lines(Axis::log("names in a call"), Axis::log("names a second"), rates)],
+        };
         Report {
             kind: Some("batch"),
             head: format!(
@@ -263,22 +258,9 @@ impl Batched {
             sections: tables.chain([goals::section(&goals)]).collect(),
             foot,
             facts: floor.facts().with("seed", options.seed).with("fault", fault.clone()),
+            pictures: vec![("batch".to_owned(), picture)],
             ..Report::default()
         }
         .ended(deployment.watch.is_stopped(), "Interrupted: rows are missing.", fault.as_ref())
-    }
-
-    /// Names a second by names in a call, beside those in one process.
-    fn picture(&self) -> Picture {
-        let lines = self.all.iter().flat_map(|one| {
-            let at = |rate: fn(&Compare) -> f64| {
-                one.rows.iter().map(|(batch, took)| (count(*batch), rate(took))).collect::<Points>()
-            };
-            let (between, inside) = (at(|took| took.between.per_s()), at(|took| took.inside.per_s()));
-            [(one.what(), between), (format!("{}, in one process", one.what()), inside)]
-        });
-        let along = "names in a call (logarithmic)";
-        let title = "Names registered and looked up";
-        rates(title, machine::in_words(), along, "names a second (logarithmic)", lines.collect())
     }
 }

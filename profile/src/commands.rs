@@ -10,18 +10,19 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use self::args::Args;
-use self::args::{Apart, Command, Drawn, Output, Plain};
-use crate::measure::{Measured, measure};
+use self::args::{Apart, Command, Target};
+use crate::measure::measure;
 use crate::outcome::{Begin, Fault, Outcome};
-use crate::report::{Proof, Report, option_name};
+use crate::report::outputs::{OutFile, Outputs};
+use crate::report::{Report, option_name};
 use crate::run::setup::{Connecting, Setup};
 use crate::run::watch::note;
+use crate::transfer::folder::Folder;
 use crate::{
     batch, compare, connections, consistency, goals, hostile, index, instructions, load, matrix, node,
-    pipeline, plot, relay, soak, transfer,
+    pipeline, relay, soak, transfer,
 };
 use crate::{cluster::deployment::Deployment, floor::layouts, plan::scenario::Scenario};
-use crate::{report::outputs::Outputs, run::Watch, transfer::folder::Folder};
 
 /// Does what the arguments say.
 ///
@@ -42,19 +43,19 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
     }
     match args.command {
         Command::Query(query) => run_query(&query),
-        Command::Floor(output) => run_floor(&output),
-        Command::Index(args) => run_alone(&args, index::run),
-        Command::Goals(goals) => run_goals(&goals),
-        Command::Connections(args) => run_alone(&args, connections::run),
+        Command::Floor(output) => finish(|| layouts::measure(&Arc::default()), &output),
+        Command::Index(args) => run_apart(&args, index::run),
+        Command::Goals(args) => finish(|| goals::search::run(&args.options, &Arc::default()), &args.output),
+        Command::Connections(args) => run_apart(&args, connections::run),
         Command::Matrix(matrix) => run_matrix(&matrix),
         Command::Transfer(args) => run_transfer(&args),
-        Command::Hostile(args) => run_proof(&args, "hostile", hostile::run),
-        Command::Soak(args) => run_proof(&args, "soak", soak::run),
-        Command::Batch(args) => run_proof(&args, "batch", batch::run),
-        Command::Pipeline(args) => run_proof(&args, "pipeline", pipeline::run),
-        Command::Relay(args) => run_proof(&args, "relay", relay::run),
-        Command::Load(args) => run_proof(&args, "load", load::run),
-        Command::Consistency(args) => run_consistency(&args),
+        Command::Hostile(args) => run_apart(&args, hostile::run),
+        Command::Soak(args) => run_apart(&args, soak::run),
+        Command::Batch(args) => run_apart(&args, batch::run),
+        Command::Pipeline(args) => run_apart(&args, pipeline::run),
+        Command::Relay(args) => run_apart(&args, relay::run),
+        Command::Load(args) => run_apart(&args, load::run),
+        Command::Consistency(args) => finish(|| run_consistency(&args.options), &args.output),
         Command::Compare(compare) => run_compare(&compare),
         Command::Instructions(instructions) => run_instructions(&instructions),
         Command::Node(process) => {
@@ -69,12 +70,8 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
 fn run_query(args: &args::Query) -> Result<Outcome, Fault> {
     let scenario = args.scenario();
     scenario.graph().or_cannot_begin()?;
-    let outputs = args.output.prepare()?;
-    let measured =
-        args.setup.on_threads(&Arc::default(), async |deployment| measure(&scenario, &deployment).await)?;
-    let csv = |out: &mut dyn Write| measured.samples.write_csv(out);
-    finish(&measured.report(), outputs.write_csv(csv)?.draw(|| plot::queries::pictures(&measured))?)?;
-    Ok(outcome(measured.is_all_well()))
+    let work = async |on: Deployment| Ok(measure(&scenario, &on).await?.report());
+    finish(|| args.setup.on_threads(&Arc::default(), work), &args.output)
 }
 
 fn run_matrix(args: &args::Matrix) -> Result<Outcome, Fault> {
@@ -82,35 +79,8 @@ fn run_matrix(args: &args::Matrix) -> Result<Outcome, Fault> {
     for (indexers, clients, ttl_hops) in matrix::ROWS {
         Scenario { indexers, clients, ttl_hops, ..base.clone() }.graph().or_cannot_begin()?;
     }
-    let outputs = args.output.prepare(None)?;
-    let matrix =
-        args.setup.on_threads(&Arc::default(), async |deployment| matrix::run(&base, &deployment).await)?;
-    finish(&matrix.report(), outputs.draw(|| matrix::pictures(&matrix.rows))?)?;
-    let is_all_well = !matrix.interrupted && matrix.rows.iter().all(Measured::is_all_well);
-    matrix.fault.map_or(Ok(outcome(is_all_well)), Err)
-}
-
-fn run_floor(output: &Output) -> Result<Outcome, Fault> {
-    let outputs = output.prepare()?;
-    measured(&layouts::measure(&Arc::default())?, outputs)
-}
-
-/// Measures one indexer in a process of its own.
-fn run_alone<O: clap::Args + Sync>(
-    args: &Apart<O, Output>,
-    work: impl AsyncFnOnce(&O, &Deployment) -> Result<Report, Fault> + Send,
-) -> Result<Outcome, Fault> {
-    let outputs = args.output.prepare()?;
-    let done = async |on: Deployment| work(&args.options, &on).await;
-    measured(&Setup::apart(args.connecting.clone()).on_threads(&Arc::default(), done)?, outputs)
-}
-
-fn run_goals(args: &Plain<goals::search::Options, Output>) -> Result<Outcome, Fault> {
-    let (outputs, watch) = (args.output.prepare()?, Arc::<Watch>::default());
-    let goals = goals::search::run(&args.options, &watch)?;
-    finish(&goals::report(&goals, "", watch.is_stopped()), outputs)?;
-    // A goal that is missed is a result; a wrong answer is not.
-    Ok(outcome(!watch.is_stopped() && goals.iter().all(|goal| goal.all_right)))
+    let work = async |on: Deployment| matrix::run(&base, &on).await;
+    finish(|| args.setup.on_threads(&Arc::default(), work), &args.output)
 }
 
 fn run_transfer(args: &args::Transfer) -> Result<Outcome, Fault> {
@@ -121,44 +91,26 @@ fn run_transfer(args: &args::Transfer) -> Result<Outcome, Fault> {
     let outputs = args.output.prepare()?;
     folder.has_room(most.unwrap_or(0)).or_cannot_begin()?;
     let setup = Setup::apart(Connecting { insecure: args.insecure, threads: THREADS_DEFAULT });
-    let watch = Arc::<Watch>::default();
-    if args.goals {
-        let options = args.goals();
-        let (goals, all_well) = setup.on_threads(&watch, async |deployment| {
-            Ok(goals::transfer::run(&options, &folder, &deployment).await)
-        })?;
-        let place = format!("{}.\n", folder.in_words());
-        finish(&goals::report(&goals, &place, watch.is_stopped()), outputs)?;
-        // A goal that is missed is a result; a wrong file, or one that did not arrive, is not.
-        return Ok(outcome(all_well));
-    }
-    let transfers =
-        setup.on_threads(&watch, async |deployment| transfer::run(&scenarios, &folder, &deployment).await)?;
-    let outputs = outputs.write_csv(|out| transfers.write_csv(out))?;
-    finish(&transfers.report(), outputs.draw(|| transfers.pictures())?)?;
-    Ok(outcome(transfers.is_all_well()))
+    let work = async |on: Deployment| match args.goals {
+        true => Ok(goals::transfer::run(&args.goals(), &folder, &on).await),
+        false => Ok(transfer::run(&scenarios, &folder, &on).await?.report()),
+    };
+    written(setup.on_threads(&Arc::default(), work)?, outputs)
 }
 
-/// Does something to real processes, and draws a picture of it, called `name`.
-fn run_proof<O: clap::Args + Sync>(
-    args: &Apart<O, Drawn>,
-    name: &str,
-    work: impl AsyncFnOnce(&O, &Deployment) -> Result<Proof, Fault> + Send,
-) -> Result<Outcome, Fault> {
-    let outputs = args.output.prepare(None)?;
-    let done = async |on: Deployment| work(&args.options, &on).await;
-    let proof = Setup::apart(args.connecting.clone()).on_threads(&Arc::default(), done)?;
-    let Proof { report, picture, is_all_well } = proof;
-    finish(&report, outputs.draw(|| vec![(name.to_owned(), picture)])?)?;
-    Ok(outcome(is_all_well && !report.interrupted))
-}
-
-fn run_consistency(args: &Plain<consistency::Options, Drawn>) -> Result<Outcome, Fault> {
-    let outputs = args.output.prepare(None)?;
-    let tables = consistency::run(&args.options)?;
+fn run_consistency(options: &consistency::Options) -> Result<Report, Fault> {
+    let tables = consistency::run(options)?;
     // A promise that is broken is a result.
-    let outputs = outputs.draw(|| consistency::pictures(&tables))?;
-    measured(&consistency::report(&tables, &args.options), outputs)
+    Ok(Report { pictures: consistency::pictures(&tables), ..consistency::report(&tables, options) })
+}
+
+/// Measures nodes that are processes of their own.
+fn run_apart<O: clap::Args + Sync, T: clap::Args + Target + Sync>(
+    args: &Apart<O, T>,
+    work: impl AsyncFnOnce(&O, &Deployment) -> Result<Report, Fault> + Send,
+) -> Result<Outcome, Fault> {
+    let done = async |on: Deployment| work(&args.options, &on).await;
+    finish(|| Setup::apart(args.connecting.clone()).on_threads(&Arc::default(), done), &args.output)
 }
 
 fn run_compare(args: &args::Compare) -> Result<Outcome, Fault> {
@@ -179,9 +131,10 @@ fn run_instructions(args: &args::Instructions) -> Result<Outcome, Fault> {
     let count =
         || instructions::count_all(|hot| note(&format!("counting {}", option_name(&hot)))).or_cannot_begin();
     if args.record {
-        let outputs = Outputs::prepare(Some(&args.recorded), None, None).or_cannot_begin()?;
+        let file = OutFile::prepare(&args.recorded).or_cannot_begin()?;
         let counted = serde_json::to_value(count()?).or_cannot_begin()?;
-        print(&outputs.write_json(&counted)?.written())?;
+        let path = file.write(|out| Ok(writeln!(out, "{counted:#}")?))?;
+        print(&format!("wrote {}", path.display()))?;
         return Ok(Outcome::Done);
     }
     let recorded = args.recorded.display();
@@ -198,20 +151,17 @@ fn read<T: DeserializeOwned>(path: &Path, cannot: &str) -> Result<T, Fault> {
     serde_json::from_str(&text).with_context(|| cannot.to_owned()).or_cannot_begin()
 }
 
-/// Writes and prints what was measured, all of which is right unless it was ended early.
-fn measured(report: &Report, outputs: Outputs) -> Result<Outcome, Fault> {
-    finish(report, outputs)?;
-    Ok(outcome(!report.interrupted))
+/// Does the `work` once it is sure that its results can be written.
+fn finish(work: impl FnOnce() -> Result<Report, Fault>, target: &impl Target) -> Result<Outcome, Fault> {
+    let outputs = target.prepare()?;
+    written(work()?, outputs)
 }
 
 /// Writes the results, and prints them together with what was written, which is on disk by then.
-fn finish(report: &Report, outputs: Outputs) -> anyhow::Result<()> {
-    let written = outputs.write_json(&report.json())?.written();
-    print(&[report.text(), written].join("\n"))
-}
-
-const fn outcome(is_all_well: bool) -> Outcome {
-    if is_all_well { Outcome::Done } else { Outcome::NotAllWell }
+fn written(mut report: Report, outputs: Outputs) -> Result<Outcome, Fault> {
+    let written = outputs.write(&mut report)?;
+    print(&[report.text(), written].join("\n"))?;
+    Ok(if report.is_broken || report.interrupted { Outcome::NotAllWell } else { Outcome::Done })
 }
 
 fn print(text: &str) -> anyhow::Result<()> {

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::report::metrics::{Better, METRICS, Metric};
-use crate::{report::Table, report::figures::P99_FROM};
+use crate::report::{Row, aligned, bytes, figures::P99_FROM};
 
 /// Figures that are times: divided by the floor where that is asked for.
 const TIMES: [&str; 5] = ["mean_us", "p50_us", "p90_us", "p99_us", "max_us"];
@@ -49,7 +49,7 @@ pub fn compare(a: &Value, b: &Value, rule: Rule) -> anyhow::Result<Comparison> {
         ensure!(result["interrupted"] != true, "an interrupted result cannot be compared");
     }
     let (before, after) = (rows(a)?, rows(b)?);
-    let has_floor = |row: &&Map<String, Value>| row.get("floor_us").is_some_and(Value::is_number);
+    let has_floor = |row: &Row| row.get("floor_us").is_finite();
     if rule.per_floor && !before.iter().chain(&after).all(has_floor) {
         bail!("not every row of these results has a floor to compare by");
     }
@@ -72,14 +72,9 @@ pub fn compare(a: &Value, b: &Value, rule: Rule) -> anyhow::Result<Comparison> {
     Ok(comparison)
 }
 
-fn compare_rows(
-    old: &Map<String, Value>,
-    new: &Map<String, Value>,
-    rule: Rule,
-    to: &mut Comparison,
-) -> anyhow::Result<()> {
+fn compare_rows(old: &Row, new: &Row, rule: Rule, to: &mut Comparison) -> anyhow::Result<()> {
     let name = identity(old);
-    let mut table = Table::new(["", "before", "after", "ratio", ""]);
+    let mut lines = vec![["", "before", "after", "ratio", ""].map(str::to_owned).to_vec()];
     for Metric { key, better, .. } in METRICS.into_iter().filter(|metric| metric.better != Better::Aside) {
         let (Some(before), Some(after)) = (figure(old, key, rule), figure(new, key, rule)) else {
             continue;
@@ -91,50 +86,43 @@ fn compare_rows(
             Better::NoMore => after > before,
             Better::Shown | Better::Aside => false,
         };
-        let cells = [format!("{before:.3}"), format!("{after:.3}"), format!("{ratio:.2} x")];
-        let mark = if is_worse { "worse" } else { "" };
-        table = table.line([key.to_owned()].into_iter().chain(cells).chain([mark.to_owned()]));
+        let mark = if is_worse { "worse" } else { "" }.to_owned();
+        let [was, is] = [before, after].map(|figure| format!("{figure:.3}"));
+        lines.push(vec![key.to_owned(), was, is, format!("{ratio:.2} x"), mark]);
         if is_worse {
             let change = format!("{key} went from {before:.3} to {after:.3} ({ratio:.2} x)");
             to.regressions.push(format!("{name}: {change}"));
         }
     }
-    writeln!(to.table, "{name}\n\n{table}\n")?;
+    writeln!(to.table, "{name}\n\n{}\n", aligned(&lines))?;
     Ok(())
 }
 
-fn figure(row: &Map<String, Value>, metric: &str, rule: Rule) -> Option<f64> {
-    let figure = row.get(metric)?.as_f64()?;
-    let times = row.get("times").and_then(Value::as_u64);
-    if metric == "p99_us" && times.is_some_and(|times| times < P99_FROM) {
-        return None;
-    }
-    let floor = row.get("floor_us").and_then(Value::as_f64);
-    Some(match floor.filter(|_| rule.per_floor) {
-        Some(floor) if TIMES.contains(&metric) => figure / floor,
-        Some(floor) if RATES.contains(&metric) => figure * floor,
+fn figure(row: &Row, key: &str, rule: Rule) -> Option<f64> {
+    let (figure, floor) = (row.get(key), if rule.per_floor { row.get("floor_us") } else { 1.0 });
+    let is_decided_by_few = key == "p99_us" && row.get("times") < bytes(P99_FROM);
+    Some(match key {
+        _ if TIMES.contains(&key) => figure / floor,
+        _ if RATES.contains(&key) => figure * floor,
         _ => figure,
     })
+    .filter(|figure| figure.is_finite() && !is_decided_by_few)
 }
 
 /// The rows of a result: itself, or those listed in it.
-fn rows(result: &Value) -> anyhow::Result<Vec<&Map<String, Value>>> {
-    let object = result.as_object().context("a result is a JSON object")?;
-    let rows = match object.get("rows") {
-        None => vec![object],
-        Some(rows) => {
-            let rows = rows.as_array().context("\"rows\" of a result is a list")?;
-            rows.iter().map(|row| row.as_object().context("a row is an object")).collect::<Result<_, _>>()?
-        }
-    };
-    if rows.is_empty() || rows.iter().any(|row| !row.contains_key("scenario")) {
-        bail!("a result of this program says which scenario it is of");
-    }
+fn rows(result: &Value) -> anyhow::Result<Vec<Row>> {
+    let rows = result
+        .get("rows")
+        .map_or(Some(std::slice::from_ref(result)), |rows| rows.as_array().map(|all| &all[..]));
+    let rows = rows.context("\"rows\" of a result is a list")?;
+    let rows: Vec<Row> = rows.iter().cloned().map(Row::of).collect();
+    let are_named = !rows.is_empty() && rows.iter().all(|row| row.0.contains_key("scenario"));
+    ensure!(are_named, "a result of this program says which scenario it is of");
     Ok(rows)
 }
 
-fn identity(row: &Map<String, Value>) -> String {
-    let parts = KEYS.iter().filter_map(|key| match row.get(*key)? {
+fn identity(row: &Row) -> String {
+    let parts = KEYS.iter().filter_map(|key| match row.0.get(*key)? {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),
         other => Some(format!("{key} {other}")),

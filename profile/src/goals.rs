@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde_json::json;
 
-use crate::report::{Report, Row, Section, Table, figures::rounded, machine};
+use crate::report::{Report, Row, Section, machine};
 
 /// What is aimed at.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,38 +75,35 @@ impl Goal {
         }
     }
 
-    fn line(&self) -> [String; 5] {
-        let Self { what, bound, measured, command, .. } = self;
-        let verdict = self.verdict().to_owned();
-        [what.clone(), bound.to_string(), shown(*measured), verdict, format!("`{command}`")]
+    fn row(&self) -> Row {
+        let Self { what, bound, measured, command, all_right } = self;
+        let reached = bound.is_reached(*measured);
+        Row::of(json!({
+            "goal": what, "bound": bound.to_string(), "measured": measured, "reached": reached, "all_right": all_right,
+            "command": command,
+        }))
     }
 
-    fn row(&self) -> Row {
-        Row::of(json!({
-            "goal": self.what,
-            "bound": self.bound.to_string(),
-            "measured": rounded(self.measured),
-            "reached": self.bound.is_reached(self.measured),
-            "all_right": self.all_right,
-            "command": self.command,
-        }))
+    fn shown(&self) -> Row {
+        let command = format!("`{}`", self.command);
+        let row = self.row().with("measured", shown(self.measured)).with("command", command);
+        row.with("verdict", self.verdict())
     }
 }
 
 pub(crate) fn section(goals: &[Goal]) -> Section {
-    let table = Table::new(["what", "goal", "measured", "verdict", "command"]);
-    let table = goals.iter().fold(table, |table, goal| table.line(goal.line()));
-    Section::of(table, goals.iter().map(Goal::row).collect())
+    let [shown, rows] = [Goal::shown, Goal::row].map(|row| goals.iter().map(row).collect());
+    Section::shown("", "goal bound measured verdict command", shown, rows)
 }
 
-/// That table alone; `place` says where they were measured.
+/// That table alone; `place` says where they were measured. A goal that is missed is a result; a wrong answer is not.
 pub fn report(goals: &[Goal], place: &str, interrupted: bool) -> Report {
-    let (kind, sections) = (Some("goals"), vec![section(goals)]);
     Report {
-        kind,
+        kind: Some("goals"),
         head: format!("{place}{}.", machine::in_words()),
-        sections,
+        sections: vec![section(goals)],
         interrupted,
+        is_broken: goals.iter().any(|goal| !goal.all_right),
         ..Report::default()
     }
 }

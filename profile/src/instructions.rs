@@ -13,7 +13,7 @@ use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::report::{Table, bytes, machine, option_name};
+use crate::report::{aligned, bytes, machine, option_name};
 
 pub use hot::{Hot, run};
 
@@ -76,8 +76,8 @@ pub fn judge(recorded: &Counts, counted: &Counts, tolerance: f64) -> anyhow::Res
     if recorded.arch != counted.arch {
         bail!("the recorded numbers are of {}, this machine is {}", recorded.arch, counted.arch);
     }
-    let (mut table, mut off) =
-        (Table::new(["instructions of", "recorded", "counted", "ratio", ""]), Vec::new());
+    let heads = ["instructions of", "recorded", "counted", "ratio", ""].map(str::to_owned);
+    let (mut lines, mut off) = (vec![heads.to_vec()], Vec::new());
     for (name, now) in &counted.instructions {
         let Some(before) = recorded.instructions.get(name) else {
             off.push(format!("{name}: nothing is recorded, it has {now:.0} now"));
@@ -92,11 +92,11 @@ pub fn judge(recorded: &Counts, counted: &Counts, tolerance: f64) -> anyhow::Res
             ratio if ratio < 1.0 - tolerance => "fewer: worth recording",
             _ => "",
         };
-        let cells = [format!("{before:.0}"), format!("{now:.0}"), format!("{ratio:.3} x"), mark.to_owned()];
-        table = table.line([name.clone()].into_iter().chain(cells));
+        let [was, is] = [*before, *now].map(|count| format!("{count:.0}"));
+        lines.push(vec![name.clone(), was, is, format!("{ratio:.3} x"), mark.to_owned()]);
     }
     for name in recorded.instructions.keys().filter(|name| !counted.instructions.contains_key(*name)) {
         off.push(format!("{name}: recorded, but not counted any more"));
     }
-    Ok((table.to_string(), off))
+    Ok((aligned(&lines), off))
 }

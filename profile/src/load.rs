@@ -14,19 +14,19 @@ mod work;
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum};
+use serde_json::json;
 use tokio::runtime::{Builder, Handle};
 
 use self::origin::Protocol;
 pub(crate) use self::origin::{DAEMON, run_daemon};
 use self::plan::{Broken, Plan, Scenario};
-use self::scenario::Measured;
 use self::stage::Setting;
 use self::work::Names;
 use crate::cluster::deployment::Deployment;
 use crate::node::Private;
 use crate::outcome::{Begin, Fault};
-use crate::plot::{Lines, Picture, Points, curves::shares};
-use crate::report::{Proof, Report, Row, Section, machine, option_name, security_name};
+use crate::plot::{Axis, Lines, Picture, Points, lines};
+use crate::report::{Report, Row, Section, machine, option_name, security_name};
 use crate::run::setup::within;
 use crate::transfer::folder::Folder;
 
@@ -91,18 +91,19 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// How long versions took to arrive, of each run in which they were followed.
-fn picture(all: &[(Protocol, String, Points)]) -> Picture {
+fn picture(curves: &Lines) -> Picture {
     let of = |protocol: Protocol| {
-        let lines = all.iter().filter(|(of, ..)| *of == protocol);
-        lines.map(|(_, label, points)| (label.clone(), points.clone())).collect()
+        let is_of = |label: &str| label.ends_with(&option_name(&protocol));
+        let followed = curves.iter().filter(|(label, points)| is_of(label) && !points.is_empty());
+        followed.cloned().collect::<Lines>()
     };
-    let charts = [Protocol::Native, Protocol::Rest].map(of);
-    let charts = charts.into_iter().filter(|lines: &Lines| !lines.is_empty()).collect();
-    let title = "From sharing a version to its arrival at the reader";
-    shares(title, machine::in_words(), "arrived by then, % of those that arrived", charts)
+    let charts = [Protocol::Native, Protocol::Rest].map(of).into_iter().filter(|lines| !lines.is_empty());
+    let title = "From sharing a version to its arrival at the reader, % of those that arrived".to_owned();
+    let charts = charts.map(|curves| lines(Axis::log("time, ms"), "arrived by then, %", curves));
+    Picture { title, subtitle: machine::in_words(), charts: charts.collect() }
 }
 
-pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Proof, Fault> {
+pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Report, Fault> {
     // For what is busy in this process: all cores, beside the thread that watches.
     let busy = Builder::new_multi_thread().enable_all().build().or_cannot_begin()?;
     let done = run_all(options, deployment, busy.handle()).await;
@@ -111,7 +112,7 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Pr
 }
 
 /// The same; origins and workers of this process run on `runtime`.
-async fn run_all(options: &Options, deployment: &Deployment, runtime: &Handle) -> Result<Proof, Fault> {
+async fn run_all(options: &Options, deployment: &Deployment, runtime: &Handle) -> Result<Report, Fault> {
     if let Some(broken) = options.broken
         && let Some(whole) = options.scenarios().into_iter().find(|scenario| !broken.is_of(*scenario))
     {
@@ -120,7 +121,7 @@ async fn run_all(options: &Options, deployment: &Deployment, runtime: &Handle) -
             "--break {broken} breaks nothing in {whole}: leave out one of them"
         )));
     }
-    let (mut measured, mut lines) = (Vec::<Measured>::new(), Vec::new());
+    let (mut rows, mut curves) = (Vec::<Row>::new(), Lines::new());
     let (mut runs, mut goals, mut place) = (Vec::new(), Vec::new(), String::new());
     for protocol in options.protocols() {
         let name = option_name(&protocol);
@@ -136,24 +137,23 @@ async fn run_all(options: &Options, deployment: &Deployment, runtime: &Handle) -
     }
     let watch = &deployment.watch;
     for (options, protocol, scenario, label) in runs {
-        let mut done =
-            match one(&options, (protocol, scenario, &label), deployment, runtime, &mut place).await {
-                Ok(done) => done,
-                Err(_) if watch.is_stopped() && !measured.is_empty() => break,
-                Err(Fault::Run(error)) if !watch.is_stopped() => Measured::failed(&label, &error),
-                Err(fault) => return Err(fault),
-            };
+        let what = (protocol, scenario, &label[..]);
+        let (row, curve) = match one(&options, what, deployment, runtime, &mut place).await {
+            Ok(done) => done,
+            Err(_) if watch.is_stopped() && !rows.is_empty() => break,
+            Err(Fault::Run(error)) if !watch.is_stopped() => scenario::failed(&label, &error),
+            Err(fault) => return Err(fault),
+        };
         if scenario == Scenario::Live && options.workers > 1 && !watch.is_stopped() {
-            goals.extend(goal(protocol, done.row.get("shared_per_s")));
+            goals.extend(goal(protocol, row.get("shared_per_s")));
         }
-        lines.push((protocol, label, std::mem::take(&mut done.curve)));
-        measured.push(done);
+        curves.push((label, curve));
+        rows.push(row);
         if watch.is_stopped() {
             break;
         }
     }
-    let is_all_well = measured.iter().all(|one| one.faults.is_empty());
-    let rows = measured.into_iter().map(|one| one.row).collect();
+    let is_broken = rows.iter().any(|row| row.0["faults"] != json!([]));
     let head = format!(
         "{} workers with {} names each for {} s in each scenario, {} indexers in a line, {}, {place}, {}.",
         options.workers,
@@ -163,15 +163,20 @@ async fn run_all(options: &Options, deployment: &Deployment, runtime: &Handle) -
         security_name(deployment.security),
         machine::in_words()
     );
-    let interrupted = deployment.watch.is_stopped();
-    let sections = vec![Section::new("", COLUMNS, rows)];
-    let facts = Row::default()
-        .with("workers", options.workers)
-        .with("names", options.names)
-        .with("duration_s", options.duration)
-        .with("rate", options.rate);
-    let report = Report { kind: Some("load"), head, sections, foot: goals, facts, interrupted };
-    Ok(Proof { report, picture: picture(&lines), is_all_well })
+    let facts = Row::of(json!({
+        "workers": options.workers, "names": options.names, "duration_s": options.duration, "rate": options.rate,
+    }));
+    Ok(Report {
+        kind: Some("load"),
+        head,
+        sections: vec![Section::new("", COLUMNS, rows)],
+        foot: goals,
+        facts,
+        interrupted: deployment.watch.is_stopped(),
+        is_broken,
+        pictures: vec![("load".to_owned(), picture(&curves))],
+        ..Report::default()
+    })
 }
 
 async fn one(
@@ -180,7 +185,7 @@ async fn one(
     deployment: &Deployment,
     runtime: &Handle,
     place: &mut String,
-) -> Result<Measured, Fault> {
+) -> Result<(Row, Points), Fault> {
     let dir = options.dir.clone().unwrap_or_else(std::env::temp_dir);
     let folder = Folder::prepare(Some(&dir)).or_cannot_begin()?;
     *place = folder.in_words();

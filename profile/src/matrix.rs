@@ -1,8 +1,8 @@
 //! The whole table of scenarios in one run.
 
 use crate::measure::{COLUMNS, Measured, measure};
-use crate::plot::{Picture, curves::scaling, queries};
-use crate::report::{Report, Section, machine};
+use crate::plot::{Axis, Lines, Picture, lines, of_rows};
+use crate::report::{Report, Row, Section, machine};
 use crate::{cluster::deployment::Deployment, outcome::Fault, plan::scenario::Scenario};
 
 /// Indexers, clients, TTL of each row: those of the forerunner's report, and beyond.
@@ -18,58 +18,69 @@ pub(crate) const ROWS: [(usize, usize, u8); 9] = [
     (10, 30, 7),
 ];
 
-/// The rows that were measured, and why there are no more.
-#[derive(Debug)]
-pub(crate) struct Matrix {
-    pub(crate) rows: Vec<Measured>,
-    /// It was ended early: rows are missing, or the last is not whole.
-    pub(crate) interrupted: bool,
-    /// What kept the next row from being measured.
-    pub(crate) fault: Option<Fault>,
-}
-
-/// Runs every row on `deployment`, each a variation of `base`; ends early when stopped.
-pub(crate) async fn run(base: &Scenario, deployment: &Deployment) -> Result<Matrix, Fault> {
-    let mut rows = Vec::new();
-    let mut fault = None;
+/// Runs every row on `deployment`, each a variation of `base`; ends early when stopped, or when one cannot be measured.
+pub(crate) async fn run(base: &Scenario, deployment: &Deployment) -> Result<Report, Fault> {
+    let (mut all, mut fault, watch) = (Vec::new(), None, &deployment.watch);
     for (indexers, clients, ttl_hops) in ROWS {
         let scenario = Scenario { indexers, clients, ttl_hops, ..base.clone() };
         match measure(&scenario, deployment).await {
-            Ok(row) => rows.push(row),
-            Err(first) if rows.is_empty() => return Err(first),
-            Err(_) if deployment.watch.is_stopped() => {} // it was kept from beginning
-            Err(later) => fault = Some(later),
+            Ok(row) => all.push(row),
+            Err(_) if watch.is_stopped() && !all.is_empty() => {} // it was kept from beginning
+            Err(error) => fault = Some(error.after(!all.is_empty())?),
         }
-        if deployment.watch.is_stopped() || fault.is_some() {
+        if watch.is_stopped() || fault.is_some() {
             break;
         }
     }
-    let is_whole = rows.len() == ROWS.len() && rows.iter().all(|row| !row.samples.interrupted);
-    Ok(Matrix { interrupted: deployment.watch.is_stopped() && !is_whole, rows, fault })
+    let is_whole = all.len() == ROWS.len() && all.iter().all(|row| !row.samples.interrupted);
+    let missing = format!("interrupted: {} whole rows were meant", ROWS.len());
+    Ok(report(&all).ended(watch.is_stopped() && !is_whole, &missing, fault.as_ref()))
 }
 
-impl Matrix {
-    pub(crate) fn report(&self) -> Report {
-        let setting = self.rows.first().map(Measured::setting).unwrap_or_default();
-        let (head, rows) =
-            (format!("{setting}, {}", machine::in_words()), self.rows.iter().map(Measured::row));
-        let sections = vec![Section::new("", COLUMNS, rows.collect())];
-        let report = Report { kind: Some("matrix"), head, sections, ..Report::default() };
-        report.ended(self.interrupted, &format!("interrupted: {} whole rows were meant", ROWS.len()), None)
+fn report(all: &[Measured]) -> Report {
+    let setting = all.first().map(Measured::setting).unwrap_or_default();
+    let rows: Vec<Row> = all.iter().map(Measured::row).collect();
+    let at = |others: [(&str, u32); 2]| {
+        let is_at = |row: &&Row| others.iter().all(|(key, value)| row.0.get(*key) == Some(&(*value).into()));
+        rows.iter().filter(is_at).cloned().collect::<Vec<_>>()
+    };
+    let by_clients = scaling(&at([("indexers", 10), ("ttl", 1)]), "10 indexers, TTL 1", "clients", &setting);
+    let by_hops =
+        scaling(&at([("indexers", 10), ("clients", 30)]), "10 indexers, 30 clients", "ttl", &setting);
+    Report {
+        kind: Some("matrix"),
+        head: format!("{setting}, {}", machine::in_words()),
+        is_broken: !all.iter().all(Measured::is_all_well),
+        pictures: all.iter().flat_map(Measured::pictures).chain(by_clients).chain(by_hops).collect(),
+        sections: vec![Section::new("", COLUMNS, rows)],
+        ..Report::default()
     }
 }
 
-/// Scatter and histogram of each row, and how they scale over clients and over hops.
-pub(crate) fn pictures(rows: &[Measured]) -> Vec<(String, Picture)> {
-    let clients = scaling(rows, "10 indexers, TTL 1: by number of clients", "clients", |row| {
-        let Scenario { indexers, clients, ttl_hops, .. } = row.scenario;
-        (indexers == 10 && ttl_hops == 1).then_some(clients)
-    });
-    let hops = scaling(rows, "10 indexers, 30 clients: by TTL", "TTL (hops)", |row| {
-        let Scenario { indexers, clients, ttl_hops, .. } = row.scenario;
-        (indexers == 10 && clients == 30).then_some(usize::from(ttl_hops))
-    });
-    let of_all = [("scaling-clients", clients), ("scaling-ttl", hops)];
-    let of_all = of_all.into_iter().filter_map(|(name, picture)| Some((name.to_owned(), picture?)));
-    rows.iter().flat_map(queries::pictures).chain(of_all).collect()
+/// Response times, and answers a second, of rows by their figure `along`; `None` if these are fewer than two.
+fn scaling(rows: &[Row], title: &str, along: &'static str, setting: &str) -> Option<(String, Picture)> {
+    if rows.len() < 2 {
+        return None;
+    }
+    let lines_of = |keys: &[(&str, &str)]| {
+        keys.iter().flat_map(|(key, label)| of_rows(rows, along, key, |_| (*label).to_owned())).collect()
+    };
+    let times = lines_of(&[
+        ("mean_us", "mean"),
+        ("p50_us", "p50"),
+        ("p99_us", "p99"),
+        ("forerunner_rebuilt_us", "forerunner, rebuilt (mean)"),
+    ]);
+    let mut rates: Lines = lines_of(&[("queries_per_s", "nekop2p")]);
+    // Closed loops: each client has one query under way.
+    let rebuilt =
+        rows.iter().map(|row| (row.get(along), row.get("clients") / row.get("forerunner_rebuilt_us") * 1e6));
+    rates.push(("forerunner, rebuilt".to_owned(), rebuilt.filter(|(_, per_s)| per_s.is_finite()).collect()));
+    let (x, by) = if along == "ttl" { ("TTL, hops", "TTL") } else { (along, "number of clients") };
+    let charts = vec![
+        lines(Axis::whole(x), Axis::log("response time, us"), times),
+        lines(Axis::whole(x), Axis::log("answers a second"), rates),
+    ];
+    let picture = Picture { title: format!("{title}: by {by}"), subtitle: setting.to_owned(), charts };
+    Some((format!("scaling-{along}"), picture))
 }

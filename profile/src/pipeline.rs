@@ -19,7 +19,7 @@ use self::stand::{Stand, leave_network};
 use crate::cluster::deployment::Deployment;
 use crate::node::{Probes, Request};
 use crate::outcome::{Begin, Fault};
-use crate::report::{Proof, machine};
+use crate::report::{Report, machine};
 use crate::run::setup::within;
 use crate::run::watch::{LINKED_WITHIN, Progress, note, until};
 use crate::transfer::folder::Folder;
@@ -84,7 +84,7 @@ struct Piped {
 }
 
 /// Measures each row on indexers of its own; ends early when stopped, with what was measured by then.
-pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Proof, Fault> {
+pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Report, Fault> {
     let folder = Folder::prepare(None).or_cannot_begin()?;
     let loopback = match options.loopback {
         true => Some("as asked for".to_owned()),
@@ -103,8 +103,7 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Pr
         let fault = fault.after(!piped.ran.is_empty())?;
         piped.fault = Some(fault).filter(|_| !deployment.watch.is_stopped());
     }
-    let (report, picture) = (piped.report(options, deployment), piped.picture());
-    Ok(Proof { report, picture, is_all_well: piped.is_all_well(options) })
+    Ok(piped.report(options, deployment))
 }
 
 async fn measure(

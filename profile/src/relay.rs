@@ -19,7 +19,7 @@ use crate::floor::Floor;
 use crate::outcome::{Begin, Fault};
 use crate::plan::{scenario::Load, scenario::Scenario, topology::Topology};
 use crate::report::machine::{self, Taken};
-use crate::report::{Proof, amount, figures::Times};
+use crate::report::{Report, amount, figures::Times};
 use crate::run::{setup::within, watch::Progress, watch::note};
 use crate::soak::growth::{LOOK_EVERY_MIN, lasting};
 
@@ -78,7 +78,7 @@ struct Relayed {
 }
 
 /// Sends the probes; ends early when stopped, with what was measured by then.
-pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Proof, Fault> {
+pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Report, Fault> {
     let watch = &deployment.watch;
     let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
     let load = Load { topology: Topology::Ring, ..Load::default() };
@@ -86,9 +86,7 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Pr
     let mut cluster = watch.unless_stopped(Cluster::start(&scenario, deployment)).await.or_cannot_begin()?;
     let relayed = relay(options, &mut cluster, deployment, floor).await;
     cluster.stop().await;
-    let relayed = relayed?;
-    let (report, picture) = (relayed.report(deployment), relayed.picture());
-    Ok(Proof { report, picture, is_all_well: relayed.is_all_well() })
+    Ok(relayed?.report(deployment))
 }
 
 async fn relay(

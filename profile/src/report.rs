@@ -1,12 +1,12 @@
-//! What a measurement says: rows of figures under known keys, for people as aligned tables, for machines
-//! as JSON, and as CSV.
+//! What a measurement says: rows of figures under known keys, for people as aligned tables and pictures, for
+//! machines as JSON, and as CSV.
 
 pub mod figures;
 pub mod machine;
 pub(crate) mod metrics;
 pub mod outputs;
 pub(crate) mod reference;
-pub(crate) mod table;
+mod table;
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ use nekoproto::transport::Security;
 use serde_json::{Map, Value, json};
 
 use self::figures::{Figures, rounded};
-pub(crate) use self::table::Table;
+pub(crate) use self::table::{aligned, cells, turned};
 use crate::plot::Picture;
 
 /// One row: values by key. `metrics` says what the keys mean.
@@ -22,6 +22,7 @@ use crate::plot::Picture;
 pub struct Row(pub Map<String, Value>);
 
 impl Row {
+    /// A row of these values by key, which are an object.
     pub(crate) fn of(values: Value) -> Self {
         match values {
             Value::Object(values) => Self(values),
@@ -39,9 +40,9 @@ impl Row {
         self
     }
 
-    /// The same with one more figure, in three decimals; one that is no number is null.
+    /// The same with one more figure; one that is no number is null.
     pub fn figure(self, key: &str, figure: impl Into<Option<f64>>) -> Self {
-        self.with(key, figure.into().map(rounded))
+        self.with(key, figure.into())
     }
 
     /// The same with the share of the index, and the rest: none where the index alone takes longer, as its work is shared
@@ -56,9 +57,15 @@ impl Row {
         self.0.get(key).and_then(Value::as_f64).unwrap_or(f64::NAN)
     }
 
-    pub(crate) fn times(mut self, figures: &Figures) -> Self {
-        self = self.with("times", figures.count);
-        figures.by_key().into_iter().fold(self, |row, (key, us)| row.figure(key, us))
+    /// The text under `key`; empty if there is none.
+    pub(crate) fn text(&self, key: &str) -> &str {
+        self.0.get(key).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    pub(crate) fn times(self, Figures { count, mean, p50, p90, p99, p999, max, .. }: &Figures) -> Self {
+        self.and(Self::of(json!({
+            "times": count, "mean_us": mean, "p50_us": p50, "p90_us": p90, "p99_us": p99, "p999_us": p999, "max_us": max,
+        })))
     }
 
     pub(crate) fn and(mut self, more: Self) -> Self {
@@ -68,27 +75,33 @@ impl Row {
 }
 
 /// A part of a report: one table, and its rows in the results.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Section {
     pub(crate) title: String,
-    pub(crate) table: Table,
+    /// Aligned; empty if it has no lines.
+    pub(crate) table: String,
     pub(crate) rows: Vec<Row>,
 }
 
 impl Section {
-    /// A table of its own, and the rows it was made of.
-    pub(crate) fn of(table: Table, rows: Vec<Row>) -> Self {
-        Self { title: String::new(), table, rows }
-    }
-
     /// Rows whose table has these columns, by key, separated by blanks.
     pub(crate) fn new(title: impl Into<String>, columns: &'static str, rows: Vec<Row>) -> Self {
-        Self { title: title.into(), table: Table::of(&rows, columns.split_whitespace()), rows }
+        Self { title: title.into(), table: aligned(&cells(&rows, columns.split_whitespace())), rows }
+    }
+
+    /// The same with `shown` in the table instead of `rows`.
+    pub(crate) fn shown(
+        title: impl Into<String>,
+        columns: &'static str,
+        shown: Vec<Row>,
+        rows: Vec<Row>,
+    ) -> Self {
+        Self { rows, ..Self::new(title, columns, shown) }
     }
 }
 
 /// What came of one command.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub struct Report {
     /// Which command; `None` if the only row is all of the results.
     pub kind: Option<&'static str>,
@@ -100,12 +113,19 @@ pub struct Report {
     /// Values of the results that belong to no row.
     pub facts: Row,
     pub(crate) interrupted: bool,
+    /// Something that was promised did not hold.
+    pub(crate) is_broken: bool,
+    /// By their names.
+    pub(crate) pictures: Vec<(String, Picture)>,
+    /// Every single request or round, where these can be had: keys separated by blanks, and rows as they are asked for.
+    pub csv: Option<(String, Box<dyn Iterator<Item = Row> + Send>)>,
 }
 
 impl Report {
     /// The same of a run that was ended early: by a user, so that something is missing, or by itself for `fault`.
     pub(crate) fn ended(mut self, interrupted: bool, missing: &str, fault: Option<&String>) -> Self {
         self.interrupted = interrupted;
+        self.is_broken |= fault.is_some();
         self.foot.extend(interrupted.then(|| missing.to_owned()));
         self.foot.extend(fault.map(|fault| format!("Ended early: {fault}.")));
         self
@@ -114,14 +134,13 @@ impl Report {
     /// A figure of the row of this scenario; not a number if there is none.
     pub fn of(&self, scenario: &str, key: &str) -> f64 {
         let mut rows = self.sections.iter().flat_map(|section| &section.rows);
-        let row = rows.find(|row| row.0.get("scenario").is_some_and(|name| name == scenario));
-        row.map_or(f64::NAN, |row| row.get(key))
+        rows.find(|row| row.text("scenario") == scenario).map_or(f64::NAN, |row| row.get(key))
     }
 
     /// The report for people.
     pub fn text(&self) -> String {
         let titled = |section: &Section| match &section.title[..] {
-            "" => section.table.to_string(),
+            "" => section.table.clone(),
             title => format!("{title}\n\n{}", section.table),
         };
         let sections = self.sections.iter().filter(|section| !section.table.is_empty()).map(titled);
@@ -130,38 +149,49 @@ impl Report {
         parts.join("\n\n")
     }
 
-    /// The report for machines.
+    /// The report for machines; figures have three decimals.
     pub fn json(&self) -> Value {
         let rows = self.sections.iter().flat_map(|section| &section.rows).cloned();
-        let about = Row::default().with("commit", machine::COMMIT).with("machine", machine::describe());
+        let about = Row::of(json!({ "commit": machine::COMMIT, "machine": machine::describe() }));
         let Some(kind) = self.kind else {
-            return Value::Object(rows.fold(about, Row::and).0);
+            return in_decimals(Value::Object(rows.fold(about, Row::and).0));
         };
         let rows: Vec<Value> = rows.map(|row| Value::Object(row.0)).collect();
-        let about = about.with("kind", kind).with("interrupted", self.interrupted).with("rows", rows);
-        Value::Object(about.and(self.facts.clone()).0)
+        let about =
+            about.and(Row::of(json!({ "kind": kind, "interrupted": self.interrupted, "rows": rows })));
+        in_decimals(Value::Object(about.and(self.facts.clone()).0))
     }
 }
 
-/// What came of something that was done to real processes.
-pub(crate) struct Proof {
-    pub(crate) report: Report,
-    pub(crate) picture: Picture,
-    /// Whatever was promised held.
-    pub(crate) is_all_well: bool,
+/// Results whose figures have three decimals.
+fn in_decimals(results: Value) -> Value {
+    match results {
+        Value::Object(values) => values.into_iter().map(|(key, value)| (key, in_decimals(value))).collect(),
+        Value::Array(values) => values.into_iter().map(in_decimals).collect(),
+        Value::Number(figure) if figure.is_f64() => json!(figure.as_f64().map(rounded)),
+        other => other,
+    }
 }
 
-/// Writes a line for each of `lines`, under `heads`.
-pub fn write_csv(
-    out: &mut dyn Write,
-    heads: &[&str],
-    lines: impl IntoIterator<Item = Vec<String>>,
-) -> io::Result<()> {
-    writeln!(out, "{}", heads.join(","))?;
-    let quoted = |cell: String| if cell.contains(',') { format!("\"{cell}\"") } else { cell };
-    lines
-        .into_iter()
-        .try_for_each(|line| writeln!(out, "{}", line.into_iter().map(quoted).collect::<Vec<_>>().join(",")))
+/// Writes a line for each of `rows`, with their values under these keys, which are separated by blanks; figures have three
+/// decimals.
+///
+/// # Errors
+/// `out` takes no more.
+pub fn write_csv(out: &mut dyn Write, keys: &str, rows: impl Iterator<Item = Row>) -> io::Result<()> {
+    let keys: Vec<&str> = keys.split_whitespace().collect();
+    writeln!(out, "{}", keys.join(","))?;
+    for row in rows {
+        let cells = keys.iter().map(|key| match row.0.get(*key) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) if text.contains(',') => format!("\"{text}\""),
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Number(figure)) if figure.is_f64() => format!("{:.3}", row.get(key)),
+            Some(value) => value.to_string(),
+        });
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join(","))?;
+    }
+    Ok(())
 }
 
 pub(crate) const fn security_name(security: Security) -> &'static str {

@@ -11,13 +11,13 @@ use serde_json::json;
 use tokio::time::{Instant, interval};
 use tokio_util::sync::CancellationToken;
 
-use self::growth::{Growth, lasting};
+use self::growth::{ALLOWED, Figure, Growth, lasting};
 use crate::arena::{self, Arena};
 use crate::hostile::judge::Seen;
 use crate::node::{Request, process::Process};
-use crate::plot::{Picture, proof::over_minutes};
+use crate::plot::{Picture, lines};
 use crate::report::machine::{self, Taken};
-use crate::report::{Proof, Report, Row, Section, Table};
+use crate::report::{Report, Row, Section};
 use crate::{cluster::deployment::Deployment, outcome::Fault, run::watch::note, transfer::folder::Folder};
 
 const INDEXERS: usize = 3;
@@ -56,7 +56,7 @@ struct Soaked {
 }
 
 /// Runs it until its time is over or it is stopped.
-pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Proof, Fault> {
+pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Report, Fault> {
     let folder = Folder::prepare(None)?;
     let mut arena = Arena::start(deployment, &folder.path, INDEXERS).await?;
     let names = arena.share().await?;
@@ -87,8 +87,7 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Pr
     soaked.seen = Some(Seen::of(arena.load.samples().iter()));
     events.reader.kill().await;
     arena.stop().await;
-    let (report, picture) = (soaked.report(options, deployment), soaked.picture());
-    Ok(Proof { report, picture, is_all_well: soaked.is_all_well() })
+    Ok(soaked.report(options, deployment))
 }
 
 /// Looks at the processes from time to time until stopped.
@@ -181,16 +180,13 @@ impl Soaked {
     }
 
     fn report(&self, options: &Options, deployment: &Deployment) -> Report {
-        let heads = ["process", "what", "after warm-up", "at the end", "growth an hour", "noise", "verdict"];
-        let line = |table: Table, (label, growth): (&str, Growth)| {
-            let verdict = if growth.grows { "**grows**" } else { "steady" };
-            let [label, what, verdict] = [label, growth.what, verdict].map(str::to_owned);
-            table.line([label, what].into_iter().chain(growth.shown()).chain([verdict]))
-        };
-        let table = self.growths().fold(Table::new(heads), line);
         let row = |(label, growth): (&str, Growth)| {
             Row::named(format!("{label}: {}", growth.what)).and(growth.row())
         };
+        let rows: Vec<Row> = self.growths().map(row).collect();
+        let verdict = |row: &Row| if row.0["grows"] == true { "**grows**" } else { "steady" };
+        let shown = rows.iter().map(|row| row.clone().with("verdict", verdict(row))).collect();
+        let columns = "scenario first last per_hour noise verdict";
         let [visits, updates, gets, more] = self.done;
         let seen = self.seen.clone().unwrap_or_else(|| Seen::of([].iter()));
         let Seen { figures, wrong, incomplete, failed, .. } = &seen;
@@ -203,35 +199,32 @@ impl Soaked {
             gets + more
         )];
         foot.extend(self.faults.iter().take(8).cloned());
-        let figures = Row::default().times(figures);
+        let facts = Row::of(json!({ "answers": answers, "faults": self.faults, "taken": self.taken }));
+        let minutes = options.minutes;
         Report {
             kind: Some("soak"),
-            head: format!(
-                "{INDEXERS} indexers and peers for {} min, {}.",
-                options.minutes,
-                deployment.in_words()
-            ),
-            sections: vec![Section::of(table, self.growths().map(row).collect())],
+            head: format!("{INDEXERS} indexers and peers for {minutes} min, {}.", deployment.in_words()),
+            sections: vec![Section::shown("", columns, shown, rows)],
             foot,
-            facts: figures
-                .with("answers", answers)
-                .with("faults", json!(self.faults))
-                .with("taken", json!(self.taken)),
+            facts: facts.times(figures),
             interrupted: deployment.watch.is_stopped(),
+            is_broken: !self.is_all_well(),
+            pictures: vec![("soak".to_owned(), self.picture())],
+            ..Report::default()
         }
     }
 
     /// A chart for each of memory, descriptors and threads.
     fn picture(&self) -> Picture {
-        let processes = self.taken.iter().map(|(label, taken)| (label.clone(), &taken[..]));
-        over_minutes(
-            processes,
-            |taken| taken.at_s,
-            [
-                ("resident, MiB", |taken| taken.memory_mib),
-                ("descriptors", |taken| taken.descriptors),
-                ("threads", |taken| taken.threads),
-            ],
-        )
+        let chart = |(y, figure, _): (&str, Figure, f64)| {
+            let points = |taken: &[Taken]| taken.iter().map(|one| (one.at_s / 60.0, figure(one))).collect();
+            let each = self.taken.iter().map(|(label, taken)| (label.clone(), points(taken)));
+            lines("minutes", y, each.collect())
+        };
+        Picture {
+            title: "What a long run takes".to_owned(),
+            subtitle: "of each process of the network".to_owned(),
+            charts: ALLOWED.map(chart).into(),
+        }
     }
 }

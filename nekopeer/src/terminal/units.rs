@@ -25,7 +25,7 @@ pub fn new_rate(text: &str) -> Result<u64, String> {
 }
 
 /// A duration of this many milliseconds with a unit, in about three digits.
-pub(crate) fn duration(ms: f64) -> String {
+pub fn duration(ms: f64) -> String {
     match ms {
         ..1.0 => format!("{:.0} us", ms * 1e3),
         ..10.0 => format!("{ms:.1} ms"),

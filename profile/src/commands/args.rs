@@ -106,22 +106,32 @@ pub(crate) struct Detailed {
     pub(crate) csv: Option<PathBuf>,
 }
 
-impl Output {
+/// Paths that results go to.
+pub(crate) trait Target {
+    /// Of the JSON, of the CSV, and of the folder of the pictures.
+    fn paths(&self) -> [Option<&Path>; 3];
+
     /// Makes sure that they can be written.
-    pub(crate) fn prepare(&self) -> Result<Outputs, Fault> {
-        Outputs::prepare(self.json.as_deref(), None, None).or_cannot_begin()
+    fn prepare(&self) -> Result<Outputs, Fault> {
+        Outputs::prepare(self.paths()).or_cannot_begin()
     }
 }
 
-impl Drawn {
-    pub(crate) fn prepare(&self, csv: Option<&Path>) -> Result<Outputs, Fault> {
-        Outputs::prepare(self.output.json.as_deref(), csv, self.plot.as_deref()).or_cannot_begin()
+impl Target for Output {
+    fn paths(&self) -> [Option<&Path>; 3] {
+        [self.json.as_deref(), None, None]
     }
 }
 
-impl Detailed {
-    pub(crate) fn prepare(&self) -> Result<Outputs, Fault> {
-        self.drawn.prepare(self.csv.as_deref())
+impl Target for Drawn {
+    fn paths(&self) -> [Option<&Path>; 3] {
+        [self.output.json.as_deref(), None, self.plot.as_deref()]
+    }
+}
+
+impl Target for Detailed {
+    fn paths(&self) -> [Option<&Path>; 3] {
+        [self.drawn.output.json.as_deref(), self.csv.as_deref(), self.drawn.plot.as_deref()]
     }
 }
 

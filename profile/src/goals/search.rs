@@ -46,11 +46,11 @@ pub(crate) struct Options {
 }
 
 /// Measures all goals; fewer if stopped.
-pub(crate) fn run(options: &Options, watch: &Arc<Watch>) -> Result<Vec<Goal>, Fault> {
+pub(crate) fn run(options: &Options, watch: &Arc<Watch>) -> Result<Report, Fault> {
     let mut search = Search { options, watch, goals: Vec::new() };
     match search.measure_all() {
         Err(fault) if !watch.is_stopped() => Err(fault),
-        _ => Ok(search.goals),
+        _ => Ok(super::report(&search.goals, "", watch.is_stopped())),
     }
 }
 

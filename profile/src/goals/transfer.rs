@@ -5,8 +5,9 @@ use std::num::NonZeroU64;
 use nekoproto::transport::Security;
 
 use super::{Bound, Goal};
+use crate::report::{Report, option_name};
 use crate::transfer::scenario::{Bulk, Change, How, Scenario, What};
-use crate::{cluster::deployment::Deployment, report::option_name, transfer::figures::Measured};
+use crate::{cluster::deployment::Deployment, transfer::figures::Measured};
 use crate::{run::watch::note, transfer::folder::Folder, transfer::measure, transfer::units::shown};
 
 const CAP: Option<NonZeroU64> = NonZeroU64::new(50_000_000);
@@ -130,13 +131,13 @@ pub fn scenarios(options: &Options) -> Vec<Scenario> {
     plan(options).into_iter().map(|plan| plan.scenario).collect()
 }
 
-/// Measures all goals; fewer if stopped. Also tells whether every file arrived and was right.
-pub async fn run(options: &Options, folder: &Folder, deployment: &Deployment) -> (Vec<Goal>, bool) {
+/// Measures all goals; fewer if stopped. A file that is wrong, or did not arrive, breaks a promise.
+pub(crate) async fn run(options: &Options, folder: &Folder, deployment: &Deployment) -> Report {
     let (mut goals, mut all_well, mut last) = (Vec::new(), true, None::<Measured>);
     for Plan { scenario, goals: aims } in plan(options) {
         let measured = measure(&scenario, folder, deployment).await;
         if deployment.watch.is_stopped() {
-            return (goals, false);
+            break;
         }
         let measured = measured.unwrap_or_else(|fault| {
             note(&format!("{}: {:#}", scenario.name(), fault.parts().1));
@@ -160,5 +161,6 @@ pub async fn run(options: &Options, folder: &Folder, deployment: &Deployment) ->
         }
         last = Some(measured);
     }
-    (goals, all_well)
+    let place = format!("{}.\n", folder.in_words());
+    Report { is_broken: !all_well, ..super::report(&goals, &place, deployment.watch.is_stopped()) }
 }

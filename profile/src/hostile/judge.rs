@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 use testkit::rogue::Attack;
 
 use crate::arena::load::{Found, Kind, Sample};
-use crate::report::figures::{Figures, rounded};
-use crate::report::some_of;
+use crate::report::{Row, figures::Figures, some_of};
 
 /// The parts of a run, as results name them.
 pub const PHASES: [&str; 3] = ["before", "during", "after"];
@@ -91,20 +90,16 @@ impl Seen {
         }
     }
 
+    /// Times in microseconds, of each kind of questions too, and what was not right.
     pub(crate) fn json(&self) -> Value {
         let Self { figures, kinds, wrong, incomplete, failed } = self;
-        let times = |figures: &Figures| {
-            let (p50_us, p99_us, max_us) = (rounded(figures.p50), rounded(figures.p99), rounded(figures.max));
-            json!({ "asked": figures.count, "p50_us": p50_us, "p99_us": p99_us, "max_us": max_us })
+        let times = |Figures { count, p50, p99, max, .. }: &Figures| {
+            Row::of(json!({ "asked": count, "p50_us": p50, "p99_us": p99, "max_us": max }))
         };
-        let mut json = times(figures);
-        json["wrong"] = json!(wrong);
-        json["incomplete"] = json!(incomplete);
-        json["failed"] = json!(failed);
-        for ((_, name), figures) in Kind::ALL.iter().zip(kinds).filter(|(_, figures)| figures.count > 0) {
-            json[*name] = times(figures);
-        }
-        json
+        let seen = times(figures)
+            .and(Row::of(json!({ "wrong": wrong, "incomplete": incomplete, "failed": failed })));
+        let kinds = Kind::ALL.iter().zip(kinds).filter(|(_, figures)| figures.count > 0);
+        Value::Object(kinds.fold(seen, |seen, ((_, name), figures)| seen.with(name, times(figures).0)).0)
     }
 
     pub(crate) const fn faults(&self) -> usize {

@@ -1,16 +1,21 @@
-//! What attacks did, as rows, lines of a table and goals.
+//! What attacks did, as rows, lines of a table, goals and a picture.
+
+use std::time::Duration;
 
 use serde_json::json;
 
 use super::Options;
 use super::judge::{self, Attacked, Judged, PHASES, Seen};
-use crate::arena::load::Kind;
+use crate::arena::load::{Found, Kind, Sample};
 use crate::cluster::deployment::Deployment;
 use crate::goals::{Bound, Goal};
-use crate::report::{Report, Row, Section, Table};
+use crate::plot::{Axis, Chart, Picture, Points, Series, Shape};
+use crate::report::{Report, Row, Section, aligned, count, figures::Figures};
 
 const HEADS: &str = "attack|found p50 ms, before / during|p99|miss p50|p99|search p50|p99|\
                      wrong / incomplete / failed during|after|peak MiB|kept|rogue CPU %|recovered s|verdict";
+/// What one point of the line of a picture stands for.
+const WINDOW: Duration = Duration::from_millis(250);
 
 /// Microseconds as milliseconds, if there are any.
 fn ms(us: f64) -> String {
@@ -20,14 +25,11 @@ fn ms(us: f64) -> String {
 impl Attacked {
     fn row(&self) -> Row {
         let Judged { missed, phases, recovered, .. } = &self.judged;
-        let row = Row::named(self.attack.name())
-            .figure("peak_mib", self.peak_mib)
-            .figure("kept_mib", self.kept_mib)
-            .figure("rogue_percent", self.rogue_percent)
-            .figure("recovered_s", recovered.map(|after| after.as_secs_f64()))
-            .with("held", missed.is_empty())
-            .with("missed", json!(missed))
-            .with("notes", json!(self.notes));
+        let row = Row::of(json!({
+            "scenario": self.attack.name(), "peak_mib": self.peak_mib, "kept_mib": self.kept_mib,
+            "rogue_percent": self.rogue_percent, "recovered_s": recovered.map(|after| after.as_secs_f64()),
+            "held": missed.is_empty(), "missed": missed, "notes": self.notes,
+        }));
         PHASES.into_iter().zip(phases).fold(row, |row, (phase, seen)| row.with(phase, seen.json()))
     }
 
@@ -51,44 +53,70 @@ impl Attacked {
 
     /// What must hold, as goals.
     fn goals(&self, seconds: u32) -> Vec<Goal> {
-        let [_, during, _] = &self.judged.phases;
-        let recovered_s = self.judged.recovered.map_or(f64::INFINITY, |after| after.as_secs_f64());
-        let times = Kind::ALL.iter().zip(&during.kinds).filter(|(_, figures)| figures.count > 0);
-        let times = times.map(|((kind, name), figures)| {
-            let most = Bound::AtMost(self.judged.most_us(*kind) / 1e3);
-            (format!("{name} p99, ms"), most, figures.p99 / 1e3)
-        });
-        let faults = crate::report::count(self.judged.faults());
-        let figures = [
-            ("memory peak, MiB", Bound::AtMost(judge::MEMORY_MIB), self.peak_mib),
-            ("memory not given back, MiB", Bound::AtMost(judge::KEPT_MIB), self.kept_mib),
-            ("recovered after, s", Bound::AtMost(judge::RECOVERED_WITHIN.as_secs_f64()), recovered_s),
-            ("wrong, incomplete, failed", Bound::Exactly(0.0), faults),
-            (
-                "what else must hold and did not",
-                Bound::Exactly(0.0),
-                crate::report::count(self.judged.others),
-            ),
-        ];
-        let figures = figures.map(|(what, bound, measured)| (what.to_owned(), bound, measured));
+        let judged = &self.judged;
+        let recovered_s = judged.recovered.map_or(f64::INFINITY, |after| after.as_secs_f64());
         let command = format!("profile hostile --attack {} --seconds {seconds}", self.attack);
-        let all_right = self.judged.phases.iter().all(|seen| seen.wrong == 0);
-        let goal = |(what, bound, measured)| Goal {
+        let all_right = judged.phases.iter().all(|seen| seen.wrong == 0);
+        let goal = |what: &str, bound, measured| Goal {
             all_right,
             ..Goal::new(format!("{}: {what}", self.attack), bound, measured, &command)
         };
-        times.chain(figures).map(goal).collect()
+        let times = Kind::ALL.iter().zip(&judged.phases[1].kinds).filter(|(_, figures)| figures.count > 0);
+        let times = times.map(|((kind, name), figures)| {
+            goal(&format!("{name} p99, ms"), Bound::AtMost(judged.most_us(*kind) / 1e3), figures.p99 / 1e3)
+        });
+        let within_s = judge::RECOVERED_WITHIN.as_secs_f64();
+        let others = [
+            goal("memory peak, MiB", Bound::AtMost(judge::MEMORY_MIB), self.peak_mib),
+            goal("memory not given back, MiB", Bound::AtMost(judge::KEPT_MIB), self.kept_mib),
+            goal("recovered after, s", Bound::AtMost(within_s), recovered_s),
+            goal("wrong, incomplete, failed", Bound::Exactly(0.0), count(judged.faults())),
+            goal("what else must hold and did not", Bound::Exactly(0.0), count(judged.others)),
+        ];
+        times.chain(others).collect()
+    }
+
+    /// The p99 of what is found over time, the attack's span shaded, what was not answered right as dots.
+    fn chart(&self) -> Chart {
+        let [begin, from, over, end] = self.marks;
+        let at_s = |at: Duration| at.saturating_sub(begin).as_secs_f64();
+        let windows = (0..).map(|n| begin + WINDOW * n).take_while(|start| *start < end);
+        let p99 = |start: Duration| {
+            let within =
+                |sample: &&Sample| sample.kind == Kind::Found && (start..start + WINDOW).contains(&sample.at);
+            let took = self.samples.iter().filter(within).map(|sample| sample.took);
+            Some((at_s(start + WINDOW / 2), Figures::of(took).p99)).filter(|(_, us)| us.is_finite())
+        };
+        let bad = self.samples.iter().filter(|sample| sample.found != Found::Right && sample.at >= begin);
+        let bad: Points = bad.map(|sample| (at_s(sample.at), sample.took.as_secs_f64() * 1e6)).collect();
+        let series = vec![
+            Series::new(self.attack.name(), Shape::Line, windows.filter_map(p99).collect()),
+            Series::new("not right", Shape::Dots, bad),
+            Series::new("", Shape::Shade(at_s(over) - at_s(from)), vec![(at_s(from), f64::NAN)]),
+        ];
+        Chart::new("seconds", Axis::log("p99, us"), series)
     }
 }
 
-/// The table of what was measured, or the goals beside it.
+/// The table of what was measured, or the goals beside it; and a chart for each attack.
 pub(super) fn report(all: &[Attacked], options: &Options, deployment: &Deployment) -> Report {
     let interrupted = deployment.watch.is_stopped();
+    let subtitle =
+        "p99 of what is found, each 250 ms; shaded: the attack; dots: wrong, incomplete or missing";
+    let picture = Picture {
+        title: "Honest clients under attack".to_owned(),
+        subtitle: subtitle.to_owned(),
+        charts: all.iter().map(Attacked::chart).collect(),
+    };
+    let pictures = vec![("hostile".to_owned(), picture)];
     if options.goals {
         let goals: Vec<Goal> = all.iter().flat_map(|attacked| attacked.goals(options.seconds)).collect();
-        return crate::goals::report(&goals, "", interrupted);
+        // An attack that harms is a result.
+        return Report { pictures, is_broken: false, ..crate::goals::report(&goals, "", interrupted) };
     }
-    let table = all.iter().fold(Table::new(HEADS.split('|')), |table, attacked| table.line(attacked.line()));
+    let lines = all.iter().map(Attacked::line);
+    let lines: Vec<_> = [HEADS.split('|').map(str::to_owned).collect()].into_iter().chain(lines).collect();
+    let rows = all.iter().map(Attacked::row).collect();
     let notes = all.iter().filter(|attacked| !attacked.notes.is_empty());
     let notes = notes.map(|attacked| format!("{}: {}.", attacked.attack, attacked.notes.join("; ")));
     let held = all.iter().filter(|attacked| attacked.judged.missed.is_empty()).count();
@@ -106,9 +134,10 @@ pub(super) fn report(all: &[Attacked], options: &Options, deployment: &Deploymen
             judge::KEPT_MIB,
             judge::RECOVERED_WITHIN.as_secs()
         ),
-        sections: vec![Section::of(table, all.iter().map(Attacked::row).collect())],
+        sections: vec![Section { table: aligned(&lines), rows, ..Section::default() }],
         foot: notes.chain([format!("{held} of {} held.", all.len())]).collect(),
         interrupted,
+        pictures,
         ..Report::default()
     }
 }

@@ -50,9 +50,9 @@ impl Tables {
         let process = format!("One indexer in a process of its own, one connection, {security}, {machine}.");
         let Options { names, seed, lookups, .. } = self.options;
         let names = names.first().copied().unwrap_or_default();
-        let shares = "scenario us_each index_us index_percent ipc_percent";
         let title = "Where the time goes (index: the same work in this process, without a network; IPC: all the rest):";
-        let shares = Section { rows: Vec::new(), ..Section::new(title, shares, self.shares) };
+        let columns = "scenario us_each index_us index_percent ipc_percent";
+        let shares = Section::shown(title, columns, self.shares, Vec::new());
         let depths = format!("Lookups by calls in flight, {names} names, one name in a call:");
         let batches =
             format!("By names in a call, one registration or {LOOKUPS_IN_FLIGHT} lookups in flight:");
@@ -81,6 +81,5 @@ impl Tables {
 fn table(title: &str, rows: Vec<Row>) -> Section {
     let is_few = |row: &Row| row.0.get("times").and_then(Value::as_u64).is_some_and(|times| times < P99_FROM);
     let shown = |row: &Row| if is_few(row) { row.clone().figure("p99_us", None) } else { row.clone() };
-    let shown: Vec<Row> = rows.iter().map(shown).collect();
-    Section { rows, ..Section::new(title, COLUMNS, shown) }
+    Section::shown(title, COLUMNS, rows.iter().map(shown).collect(), rows)
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::judge::{Judged, judge};
@@ -36,22 +37,10 @@ const MISHAPS: [(f64, Mishap); 4] = [
     (0.75, Mishap::IndexerReturns),
 ];
 
-pub(crate) struct Measured {
-    pub(crate) row: Row,
-    /// What did not hold.
-    pub(crate) faults: Vec<String>,
-    /// Microseconds from a publication to its arrival, and the percentage of all that arrived by then.
-    pub(crate) curve: Points,
-}
-
-impl Measured {
-    /// Of a run that came to no end.
-    pub(crate) fn failed(label: &str, error: &anyhow::Error) -> Self {
-        let fault = format!("{error:#}");
-        let faults = vec![fault];
-        let row = Row::named(label).with("verdict", fails(&faults));
-        Self { row: row.with("faults", faults.clone()), faults, curve: Points::new() }
-    }
+/// The row of a run that came to no end.
+pub(super) fn failed(label: &str, error: &anyhow::Error) -> (Row, Points) {
+    let faults = vec![format!("{error:#}")];
+    (Row::named(label).with("verdict", fails(&faults)).with("faults", faults), Points::new())
 }
 
 /// What failed, in one line.
@@ -60,8 +49,9 @@ fn fails(faults: &[String]) -> String {
     format!("**fail**: {}", faults.lines().collect::<Vec<_>>().join(" "))
 }
 
-/// Runs one scenario in networks with these settings.
-pub(crate) async fn run(plan: &Plan, settings: Vec<Setting>) -> Result<Measured, Fault> {
+/// Runs one scenario in networks with these settings: its row, and the milliseconds from a publication to its arrival with the
+/// percentage of all that arrived by then.
+pub(crate) async fn run(plan: &Plan, settings: Vec<Setting>) -> Result<(Row, Points), Fault> {
     let watch = settings[0].deployment.watch.clone();
     let mut stages = Vec::new();
     for setting in settings {
@@ -168,7 +158,7 @@ async fn finish(plan: &Plan, net: &mut UnderLoad) -> anyhow::Result<()> {
 }
 
 /// The figures of all networks together, and what did not hold.
-fn summary(plan: &Plan, nets: &[UnderLoad], lasted: Duration) -> Measured {
+fn summary(plan: &Plan, nets: &[UnderLoad], lasted: Duration) -> (Row, Points) {
     let (mut faults, mut all) = (Vec::new(), Vec::new());
     let is_followed = plan.scenario != Scenario::Disk;
     for net in nets {
@@ -197,20 +187,15 @@ fn summary(plan: &Plan, nets: &[UnderLoad], lasted: Duration) -> Measured {
         faults => fails(faults),
     };
     let curve = curve(&mut delays);
-    let row = Row::named(plan.label.clone())
-        .figure("shared_per_s", count(published) / lasted.as_secs_f64())
-        .figure("lookups_per_s", count(of_nets(|net| net.done.lookups)) / lasted.as_secs_f64())
-        .times(&Figures::of(delays))
-        .with("shared", published)
-        .with("unanswered", of_nets(|net| net.done.unanswered))
-        .with("twice", sum(|judged| judged.twice))
-        .with("skipped", is_followed.then(|| sum(|judged| judged.skipped)))
-        .with("missed", auditors().map(|auditor| auditor.missed).sum::<u64>())
-        .with("lost", sum(|judged| judged.lost))
-        .figure("peak_mib_receiver", mib(peak_bytes))
-        .with("verdict", verdict)
-        .with("faults", faults.clone());
-    Measured { row, faults, curve }
+    let (lasted_s, lookups) = (lasted.as_secs_f64(), of_nets(|net| net.done.lookups));
+    let row = Row::of(json!({
+        "scenario": plan.label, "shared_per_s": count(published) / lasted_s, "lookups_per_s": count(lookups) / lasted_s,
+        "shared": published, "unanswered": of_nets(|net| net.done.unanswered), "twice": sum(|judged| judged.twice),
+        "skipped": is_followed.then(|| sum(|judged| judged.skipped)), "lost": sum(|judged| judged.lost),
+        "missed": auditors().map(|auditor| auditor.missed).sum::<u64>(), "peak_mib_receiver": mib(peak_bytes),
+        "verdict": verdict, "faults": faults,
+    }));
+    (row.times(&Figures::of(delays)), curve)
 }
 
 /// Each percentile of `delays`.
@@ -218,7 +203,7 @@ fn curve(delays: &mut [Duration]) -> Points {
     delays.sort_unstable();
     let at = |percent: u32| {
         let delay = delays.get(delays.len() * percent as usize / 100)?;
-        Some((delay.as_secs_f64().max(1e-6) * 1e6, f64::from(percent)))
+        Some((delay.as_secs_f64().max(1e-6) * 1e3, f64::from(percent)))
     };
     (1..100).filter_map(at).collect()
 }

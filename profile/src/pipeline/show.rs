@@ -1,7 +1,5 @@
 //! What came of the messages, as tables: a row for each rate and log, and for each node.
 
-use std::collections::BTreeSet;
-
 use nekoindexer::ProbeCounts;
 use serde_json::json;
 
@@ -10,7 +8,7 @@ use super::stand::HOPS;
 use super::{INFO, OFF, Options, Piped, Ran, shown};
 use crate::cluster::deployment::Deployment;
 use crate::goals::{self, Bound, Goal};
-use crate::plot::{Picture, Points, curves::rates};
+use crate::plot::{Axis, Picture, lines, of_rows};
 use crate::report::figures::Times;
 use crate::report::{Report, Row, Section, bytes, count, machine, median};
 
@@ -41,44 +39,32 @@ impl Ran {
     }
 
     fn row(&self, options: &Options) -> Row {
-        let offered = &self.offered;
-        let cpu: f64 = self.cpu_s.iter().sum();
-        let (took, held) = (offered.took.figures(), offered.held_back.figures());
-        Row::named(self.label())
-            .with("rate", self.rate)
-            .with("log", self.log.clone())
-            .figure("per_s", self.per_s())
-            .figure("mbytes_per_s", self.per_s() * count(options.bytes) / 1e6)
-            .with("sent", offered.sent)
-            .with("arrived", offered.arrived)
-            .with("again", offered.again)
-            .with("lost", offered.lost())
-            .with("lost_by_reason", json!(offered.lost))
-            .with("unaccounted", self.unaccounted(options))
-            .figure("held_back_ms", held.p50 / 1e3)
-            .figure("took_p50_ms", took.p50 / 1e3)
-            .figure("took_p99_ms", took.p99 / 1e3)
-            .figure("cpu_percent", cpu / offered.wall.as_secs_f64() * 100.0)
+        let (offered, per_s) = (&self.offered, self.per_s());
+        let (took, held, cpu_s) =
+            (offered.took.figures(), offered.held_back.figures(), self.cpu_s.iter().sum::<f64>());
+        Row::of(json!({
+            "scenario": self.label(), "rate": self.rate, "log": self.log, "per_s": per_s,
+            "mbytes_per_s": per_s * count(options.bytes) / 1e6, "sent": offered.sent, "arrived": offered.arrived,
+            "again": offered.again, "lost": offered.lost(), "lost_by_reason": offered.lost,
+            "unaccounted": self.unaccounted(options), "held_back_ms": held.p50 / 1e3, "took_p50_ms": took.p50 / 1e3,
+            "took_p99_ms": took.p99 / 1e3, "cpu_percent": cpu_s / offered.wall.as_secs_f64() * 100.0,
+        }))
     }
 
     fn hops(&self, options: &Options) -> Vec<Row> {
-        let wall = self.offered.wall.as_secs_f64();
-        let rate = |calls: u64| bytes(calls) * count(options.in_a_call) / wall;
-        let hop = |((n, counted), (times, cpu_s)): ((usize, &ProbeCounts), (&[_; 2], &f64))| {
-            let [own, link]: &[Times; 2] = times;
-            let (own, link) = (own.figures(), link.figures());
-            let out = if n + 1 < HOPS { counted.forwarded } else { counted.out_of_hops };
-            Row::named(format!("node {}, {}", n + 1, self.label()))
-                .figure("in_per_s", rate(counted.received))
-                .figure("out_per_s", rate(out))
-                .figure("mbytes_per_s", rate(out) * count(options.bytes) / 1e6)
-                .with("refused", counted.refused * options.in_a_call as u64)
-                .with("lost", (counted.lost + counted.nowhere) * options.in_a_call as u64)
-                .figure("own_p50_us", own.p50)
-                .figure("own_p99_us", own.p99)
-                .figure("link_p50_us", link.p50)
-                .figure("link_p99_us", link.p99)
-                .figure("cpu_percent", cpu_s / wall * 100.0)
+        let wall_s = self.offered.wall.as_secs_f64();
+        let rate = |calls: u64| bytes(calls) * count(options.in_a_call) / wall_s;
+        let hop = |((n, counted), (times, cpu_s)): ((usize, &ProbeCounts), (&[Times; 2], &f64))| {
+            let [own, link] = times.each_ref().map(Times::figures);
+            let out = rate(if n + 1 < HOPS { counted.forwarded } else { counted.out_of_hops });
+            let messages = |calls: u64| calls * options.in_a_call as u64;
+            Row::of(json!({
+                "scenario": format!("node {}, {}", n + 1, self.label()), "in_per_s": rate(counted.received),
+                "out_per_s": out, "mbytes_per_s": out * count(options.bytes) / 1e6,
+                "refused": messages(counted.refused), "lost": messages(counted.lost + counted.nowhere),
+                "own_p50_us": own.p50, "own_p99_us": own.p99, "link_p50_us": link.p50, "link_p99_us": link.p99,
+                "cpu_percent": cpu_s / wall_s * 100.0,
+            }))
         };
         let taken = self.offered.nodes.iter().zip(&self.cpu_s);
         self.counted.iter().enumerate().zip(taken).map(hop).collect()
@@ -87,11 +73,11 @@ impl Ran {
 
 impl Announced {
     fn row(self) -> Row {
-        let row = Row::named("versions announced at the first, told at the last");
-        row.with("sent", self.acknowledged)
-            .with("arrived", self.told)
-            .with("lost", self.acknowledged.saturating_sub(self.told))
-            .figure("per_s", bytes(self.told) / self.wall.as_secs_f64())
+        Row::of(json!({
+            "scenario": "versions announced at the first, told at the last", "sent": self.acknowledged,
+            "arrived": self.told, "lost": self.acknowledged.saturating_sub(self.told),
+            "per_s": bytes(self.told) / self.wall.as_secs_f64(),
+        }))
     }
 }
 
@@ -137,8 +123,9 @@ impl Piped {
                        took_p99_ms cpu_percent";
         let hops = "scenario in_per_s out_per_s mbytes_per_s refused lost own_p50_us own_p99_us link_p50_us link_p99_us \
                     cpu_percent";
-        let rows = self.ran.iter().map(|ran| ran.row(options));
-        let rows = rows.chain(self.announced.map(Announced::row)).collect();
+        let rows: Vec<Row> = self.ran.iter().map(|ran| ran.row(options)).collect();
+        let picture = picture(&rows);
+        let rows = rows.into_iter().chain(self.announced.map(Announced::row)).collect();
         // In turn they say the same again.
         let once = self.ran.iter().take(options.rates.len() + 1 + options.logs.len());
         let of_hops = once.flat_map(|ran| ran.hops(options)).collect();
@@ -163,25 +150,24 @@ impl Piped {
                 goals::section(&self.goals(options)),
             ],
             foot: self.foot(options),
-            facts: Row::default().with("loopback", self.loopback.clone()).with("fault", self.fault.clone()),
+            facts: Row::of(json!({ "loopback": self.loopback, "fault": self.fault })),
+            is_broken: !self.is_all_well(options),
+            pictures: vec![("pipeline".to_owned(), picture)],
             ..Report::default()
         }
         .ended(deployment.watch.is_stopped(), "Interrupted: rows are missing.", self.fault.as_ref())
     }
+}
 
-    /// Messages a second through all hops by how many are offered, where that is said.
-    pub(super) fn picture(&self) -> Picture {
-        let at = |log: &str| -> Points {
-            let of_log = || self.ran.iter().filter(|ran| ran.log == log && ran.rate > 0);
-            let rates: BTreeSet<u64> = of_log().map(|ran| ran.rate).collect();
-            let usual = |rate| median(of_log().filter(|ran| ran.rate == rate).map(Ran::per_s));
-            rates.into_iter().map(|rate| (bytes(rate), usual(rate))).collect()
-        };
-        let logs: BTreeSet<&str> = self.ran.iter().map(|ran| ran.log.as_str()).collect();
-        let offered = at(OFF).into_iter().map(|(rate, _)| (rate, rate)).collect();
-        let through = logs.into_iter().map(|log| (format!("through all hops, log {log}"), at(log)));
-        let lines = through.chain([("offered".to_owned(), offered)]).collect();
-        let (title, along) = ("Messages down a line of three indexers", "offered a second (logarithmic)");
-        rates(title, machine::in_words(), along, "messages a second (logarithmic)", lines)
+/// Messages a second through all hops by how many are offered, where that is said; medians.
+fn picture(rows: &[Row]) -> Picture {
+    let limited = || rows.iter().filter(|row| row.get("rate") > 0.0);
+    let mut rates =
+        of_rows(limited(), "rate", "per_s", |row| format!("through all hops, log {}", row.text("log")));
+    rates.extend(of_rows(limited(), "rate", "rate", |_| "offered".to_owned()));
+    Picture {
+        title: "Messages down a line of three indexers".to_owned(),
+        subtitle: machine::in_words(),
+        charts: vec![lines(Axis::log("offered a second"), Axis::log("messages a second"), rates)],
     }
 }

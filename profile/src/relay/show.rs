@@ -7,12 +7,8 @@ use super::ring::off;
 use super::{Relayed, Seen};
 use crate::cluster::deployment::Deployment;
 use crate::goals::{self, Bound, Goal};
-use crate::plot::{
-    Picture,
-    by_node::{self, numbers},
-    proof::{Figure, over_minutes},
-};
-use crate::report::figures::{Figures, Times};
+use crate::plot::{Picture, bars, lines};
+use crate::report::figures::Times;
 use crate::report::machine::{self, Taken};
 use crate::report::{Report, Row, Section, bytes, security_name};
 use crate::soak::growth::Growth;
@@ -31,45 +27,45 @@ impl Relayed {
         Some(last - first)
     }
 
+    /// Of each node what it counted, its times, and those to the next.
     fn rows(&self) -> [Vec<Row>; 3] {
-        let named = |n: usize| Row::named(format!("node {}", n + 1));
         let counted = |(n, seen): (usize, &Seen)| {
             let ProbeCounts { received, forwarded, circles, out_of_hops, nowhere, lost, refused } =
                 seen.counted;
-            let row = named(n).with("received", received).with("forwarded", forwarded);
-            let row = row.with("dropped", out_of_hops).with("circles", circles);
-            let errors = off(&seen.counted, &self.ring.counts(n, self.probes));
-            let row = row.with("drops", json!({"nowhere": nowhere, "lost": lost, "refused": refused}));
-            let last = seen.taken.last().map(|(taken, tasks)| (taken.memory_mib, *tasks));
-            row.with("errors", errors)
-                .figure("memory_mib", last.map(|(mib, _)| mib))
-                .figure("grown_mib", Self::grown(seen))
-                .with("tasks", last.map(|(_, tasks)| tasks))
+            let last = seen.taken.last();
+            Row::of(json!({
+                "received": received, "forwarded": forwarded, "dropped": out_of_hops, "circles": circles,
+                "drops": { "nowhere": nowhere, "lost": lost, "refused": refused },
+                "errors": off(&seen.counted, &self.ring.counts(n, self.probes)),
+                "memory_mib": last.map(|(taken, _)| taken.memory_mib), "tasks": last.map(|(_, tasks)| tasks),
+                "grown_mib": Self::grown(seen),
+            }))
         };
-        let times = |of: fn(&Seen) -> &Times| {
-            let row = move |(n, seen): (usize, &Seen)| {
-                named(n).figure("min_us", of(seen).min_us()).times(&of(seen).figures())
-            };
-            self.nodes.iter().enumerate().map(row).collect::<Vec<_>>()
+        let times = |times: &Times| Row::default().figure("min_us", times.min_us()).times(&times.figures());
+        let rows = |row: &dyn Fn((usize, &Seen)) -> Row| {
+            let named = |(n, seen)| row((n, seen)).with("scenario", format!("node {}", n + 1));
+            self.nodes.iter().enumerate().map(named).collect()
         };
-        let counts = self.nodes.iter().enumerate().map(counted).collect();
-        [counts, times(|seen| &seen.processing), times(|seen| &seen.forwarding)]
+        [
+            rows(&counted),
+            rows(&|(_, seen)| times(&seen.processing)),
+            rows(&|(_, seen)| times(&seen.forwarding)),
+        ]
     }
 
-    fn goals(&self) -> Vec<Goal> {
-        let worst = |of: &dyn Fn(&Seen) -> f64| self.nodes.iter().map(of).fold(0.0, f64::max);
+    fn goals(&self, [counts, processing, forwarding]: &[Vec<Row>; 3]) -> Vec<Goal> {
+        let worst = |rows: &[Row], key| rows.iter().map(|row| row.get(key)).fold(0.0, f64::max);
         let command = format!("profile relay --nodes {} --hops {}", self.ring.nodes, self.ring.hops);
         let all_right = self.is_all_well();
         let goal = |what, most, measured| Goal {
             all_right,
             ..Goal::new(what, Bound::AtMost(most), measured, &command)
         };
-        let processing = worst(&|seen| seen.processing.figures().mean);
-        let forwarding = worst(&|seen| seen.forwarding.figures().p50);
+        let forwarding = worst(forwarding, "p50_us");
         let [raw, call] = [&self.floor.raw, &self.floor.call].map(|floor| forwarding / floor.p50);
-        let grown = worst(&|seen| Self::grown(seen).unwrap_or(f64::NAN));
+        let grown = worst(counts, "grown_mib");
         vec![
-            goal("processing in a node, mean us, worst", PROCESSING_US_MAX, processing),
+            goal("processing in a node, mean us, worst", PROCESSING_US_MAX, worst(processing, "mean_us")),
             goal("forwarding, p50, in floors of raw TCP, worst", FLOORS_MAX, raw),
             goal("forwarding, p50, in floors of an echo call, worst", FLOORS_MAX, call),
             goal("what was not as computed", 0.0, bytes(self.errors)),
@@ -79,18 +75,14 @@ impl Relayed {
 
     pub(super) fn report(&self, deployment: &Deployment) -> Report {
         let Self { ring, probes, .. } = *self;
-        let [counts, processing, forwarding] = self.rows();
-        let times = "scenario times min_us mean_us p50_us p99_us max_us";
+        let rows = self.rows();
+        let (picture, goals) = (self.picture(&rows), goals::section(&self.goals(&rows)));
+        let [counts, processing, forwarding] = rows;
+        let times = "scenario min_us mean_us p50_us p99_us max_us";
         let counted = "scenario received forwarded dropped circles errors memory_mib grown_mib tasks";
         let onward = "From each node to the next and back, with writing and reading the call:";
-        let sections = vec![
-            Section::new("Counted at each node, in the order of the way:", counted, counts),
-            Section::new("In each node, without waiting for the next:", times, processing),
-            Section::new(onward, times, forwarding),
-            goals::section(&self.goals()),
-        ];
-        let dropped_at = ring.dropped_at() + 1;
-        let last = usize::from(ring.hops) + 1;
+        let (dropped_at, last, wall_s) =
+            (ring.dropped_at() + 1, usize::from(ring.hops) + 1, self.wall.as_secs_f64());
         let foot = vec![
             format!(
                 "Computed: node {dropped_at} is stop {last} and has no hops left. {} of {probes} probes ended there.",
@@ -99,29 +91,31 @@ impl Relayed {
             "A relay that was measured elsewhere, over HTTP, for 1.25 h: 6 234 requests, 116 to 157 us in a node, \
              1 870 to 2 060 us to the next, another machine.".to_owned(),
         ];
-        let per_s = bytes(probes) / self.wall.as_secs_f64();
+        let per_s = bytes(probes) / wall_s;
+        let facts = Row::of(json!({
+            "probes": probes, "errors": self.errors, "dropped_at": dropped_at, "per_s": per_s, "fault": self.fault,
+            "faults": self.faults,
+        }));
         let report = Report {
             kind: Some("relay"),
             head: format!(
-                "{probes} probes of {} hops round {} indexers, each a process of its own, {}, {:.1} s, {per_s:.0} a second; {}.\n{}",
+                "{probes} probes of {} hops round {} indexers, each a process of its own, {}, {wall_s:.1} s, {per_s:.0} a second; {}.\n{}",
                 ring.hops,
                 ring.nodes,
                 security_name(deployment.security),
-                self.wall.as_secs_f64(),
                 machine::in_words(),
                 self.floor.in_words()
             ),
-            sections,
+            sections: vec![
+                Section::new("Counted at each node, in the order of the way:", counted, counts),
+                Section::new("In each node, without waiting for the next:", times, processing),
+                Section::new(onward, times, forwarding),
+                goals,
+            ],
             foot,
-            facts: self
-                .floor
-                .facts()
-                .with("probes", probes)
-                .with("errors", self.errors)
-                .with("dropped_at", dropped_at)
-                .figure("per_s", per_s)
-                .with("fault", self.fault.clone())
-                .with("faults", json!(self.faults)),
+            facts: self.floor.facts().and(facts),
+            is_broken: !self.is_all_well(),
+            pictures: vec![("relay".to_owned(), picture)],
             ..Report::default()
         };
         let missing = "Interrupted: not all of it was measured.";
@@ -131,35 +125,30 @@ impl Relayed {
     }
 
     /// Of each node what it dropped, how long a probe took there and to the next, and its memory over time.
-    pub(super) fn picture(&self) -> Picture {
-        let line = |label: &str, figure: &dyn Fn(&Seen) -> f64| {
-            let points = (1..).zip(&self.nodes).map(|(n, seen)| (f64::from(n), figure(seen)));
-            (label.to_owned(), points.filter(|(_, figure)| figure.is_finite()).collect())
-        };
-        let times = |of: fn(&Seen) -> &Times| {
-            let figure = |label, which: fn(&Figures) -> f64| line(label, &|seen| which(&of(seen).figures()));
-            vec![figure("p50", |all| all.p50), figure("mean", |all| all.mean), figure("p99", |all| all.p99)]
-        };
-        let others = |counted: &ProbeCounts| counted.nowhere + counted.lost + counted.refused;
-        let dropped = vec![
-            line("no hops left", &|seen| bytes(seen.counted.out_of_hops)),
-            line("no next node, lost or refused", &|seen| bytes(others(&seen.counted))),
-        ];
-        let nodes =
-            self.nodes.iter().enumerate().map(|(n, seen)| (format!("node {}", n + 1), &seen.taken[..]));
-        let memory: [Figure<_>; 1] = [("resident, MiB", |(taken, _): &(Taken, usize)| taken.memory_mib)];
-        let mut charts = vec![
-            numbers("probes dropped", dropped),
-            by_node::times("time in the node", times(|seen| &seen.processing)),
-            by_node::times("to the next node and back", times(|seen| &seen.forwarding)),
-        ];
-        charts.extend(over_minutes(nodes, |(taken, _)| taken.at_s, memory).charts);
-        let title =
-            format!("{} probes of {} hops round {} nodes", self.probes, self.ring.hops, self.ring.nodes);
+    fn picture(&self, [counts, processing, forwarding]: &[Vec<Row>; 3]) -> Picture {
+        let others =
+            self.nodes.iter().map(|Seen { counted, .. }| counted.nowhere + counted.lost + counted.refused);
+        let counts: Vec<Row> =
+            counts.iter().zip(others).map(|(row, others)| row.clone().with("others", others)).collect();
+        let times = [("p50_us", "p50"), ("mean_us", "mean"), ("p99_us", "p99")];
+        let memory = self.nodes.iter().enumerate().map(|(n, seen)| {
+            let points = seen.taken.iter().map(|(taken, _)| (taken.at_s / 60.0, taken.memory_mib));
+            (format!("node {}", n + 1), points.collect())
+        });
+        let node = "node, in the order of the way";
+        let dropped = [("dropped", "no hops left"), ("others", "no next node, lost or refused")];
         Picture {
-            title,
+            title: format!(
+                "{} probes of {} hops round {} nodes",
+                self.probes, self.ring.hops, self.ring.nodes
+            ),
             subtitle: "what each node dropped, how long it took, and its memory".to_owned(),
-            charts,
+            charts: vec![
+                bars(node, "probes dropped", &counts, &dropped),
+                bars(node, "time in the node, us", processing, &times),
+                bars(node, "to the next node and back, us", forwarding, &times),
+                lines("minutes", "resident, MiB", memory.collect()),
+            ],
         }
     }
 }

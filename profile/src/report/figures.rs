@@ -84,18 +84,6 @@ impl Figures {
         times.into_iter().for_each(|time| all.add(time));
         all.figures()
     }
-
-    /// The figures by their keys in results.
-    pub fn by_key(&self) -> [(&'static str, f64); 6] {
-        [
-            ("mean_us", self.mean),
-            ("p50_us", self.p50),
-            ("p90_us", self.p90),
-            ("p99_us", self.p99),
-            ("p999_us", self.p999),
-            ("max_us", self.max),
-        ]
-    }
 }
 
 fn micros(nanos: u64) -> f64 {
@@ -103,6 +91,6 @@ fn micros(nanos: u64) -> f64 {
 }
 
 /// A figure with three decimals: more would be noise.
-pub fn rounded(figure: f64) -> f64 {
+pub(crate) fn rounded(figure: f64) -> f64 {
     (figure * 1e3).round() / 1e3
 }

@@ -51,7 +51,13 @@ const fn free(key: &'static str, label: &'static str, better: Better) -> Metric 
 }
 
 /// All that have a heading or a direction of their own; comparisons follow this order.
-pub(crate) const METRICS: [Metric; 96] = [
+pub(crate) const METRICS: [Metric; 102] = [
+    free("goal", "what", Better::Aside),
+    fixed("first", "after warm-up", Better::Aside, 1),
+    fixed("last", "at the end", Better::Aside, 1),
+    fixed("per_hour", "growth an hour", Better::Aside, 1),
+    fixed("noise", "noise", Better::Aside, 1),
+    free("bound", "goal", Better::Aside),
     fixed("scenario", "what", Better::Aside, 0),
     fixed("min_us", "min us", Better::Aside, 1),
     fixed("mean_us", "mean us", Better::Lower, 1),

@@ -1,13 +1,15 @@
 //! What a run leaves: one sample for each request, and what they amount to.
 
-use std::{collections::BTreeMap, io::Write, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use nekoproto::Refusal;
 use serde::Serialize;
+use serde_json::json;
 use tarpc::client::RpcError;
 
-use crate::report::{key, write_csv};
-use crate::{plan::expected::Verdict, report::figures::Figures};
+use crate::plan::expected::Verdict;
+use crate::report::figures::Figures;
+use crate::report::{Row, key};
 
 /// How one request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -151,21 +153,20 @@ impl Samples {
             (round, sample.took.as_secs_f64() * 1e6)
         })
     }
+}
 
-    /// Writes a line for each measured request.
-    pub fn write_csv(&self, out: &mut dyn Write) -> std::io::Result<()> {
-        let heads = ["client", "begun_us", "took_us", "late_us", "outcome", "hit", "messages"];
-        let line = |sample: &Sample| {
-            let [begun, took, late] = [sample.begun, sample.took, sample.late]
-                .map(|time| format!("{:.3}", time.as_secs_f64() * 1e6));
-            let outcome = match sample.outcome {
-                Ok(verdict) => key(&verdict),
-                Err(failure) => key(&failure),
-            };
-            let (hit, messages) = (u8::from(sample.is_hit).to_string(), sample.messages.to_string());
-            vec![sample.client.to_string(), begun, took, late, outcome, hit, messages]
-        };
-        write_csv(out, &heads, self.measured.iter().map(line))
+impl Sample {
+    /// The keys of [`row`](Self::row), in their order.
+    pub const KEYS: &str = "client begun_us took_us late_us outcome hit messages";
+
+    /// The request by itself.
+    pub fn row(self) -> Row {
+        let [begun, took, late] = [self.begun, self.took, self.late].map(|time| time.as_secs_f64() * 1e6);
+        let outcome = self.outcome.map_or_else(|failure| key(&failure), |verdict| key(&verdict));
+        Row::of(json!({
+            "client": self.client, "begun_us": begun, "took_us": took, "late_us": late, "outcome": outcome,
+            "hit": u8::from(self.is_hit), "messages": self.messages,
+        }))
     }
 }
 

@@ -7,9 +7,9 @@ use serde_json::json;
 
 use crate::report::{Row, count, machine::Taken};
 
-type Figure = fn(&Taken) -> f64;
+pub(super) type Figure = fn(&Taken) -> f64;
 /// What may come and go for no reason, by figure: less is no growth.
-const ALLOWED: [(&str, Figure, f64); 3] = [
+pub(super) const ALLOWED: [(&str, Figure, f64); 3] = [
     ("memory MiB", |taken| taken.memory_mib, 8.0),
     ("descriptors", |taken| taken.descriptors, 8.0),
     ("threads", |taken| taken.threads, 6.0),
@@ -73,12 +73,8 @@ impl Growth {
         Some(Self { what, line: [at(first), at(last)], per_hour: slope * 3600.0, noise, grows })
     }
 
-    pub(crate) fn shown(&self) -> [String; 4] {
-        [self.line[0], self.line[1], self.per_hour, self.noise].map(|figure| format!("{figure:.1}"))
-    }
-
     pub(crate) fn row(&self) -> Row {
-        let row = Row::default().figure("first", self.line[0]).figure("last", self.line[1]);
-        row.figure("per_hour", self.per_hour).figure("noise", self.noise).with("grows", json!(self.grows))
+        let Self { line: [first, last], per_hour, noise, grows, .. } = self;
+        Row::of(json!({ "first": first, "last": last, "per_hour": per_hour, "noise": noise, "grows": grows }))
     }
 }

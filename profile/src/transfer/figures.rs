@@ -1,9 +1,14 @@
 //! What came of the rounds of one scenario, and what is said of it. Pure.
 
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
 use super::{floor::Floors, scenario::Scenario};
-use crate::node::usage::Usage;
+use crate::node::usage::{SAMPLED_EVERY, Usage};
 use crate::node::{Moment, Sent};
-use crate::report::{bytes, count, median, mib};
+use crate::plot::{Lines, Points};
+use crate::report::{Row, bytes, count, median, mib};
 
 /// What the origin is called.
 pub const ORIGIN: &str = "origin";
@@ -50,59 +55,54 @@ pub struct Round {
     pub errors: Vec<String>,
 }
 
-/// A figure: its key in results, and what it is in a round, if it is anything there.
-type Metric = (&'static str, fn(&Round) -> Option<f64>);
-
-/// All figures, in the order in which they are shown.
-pub const METRICS: [Metric; 26] = [
-    ("wall_s", Round::wall_s),
-    ("first_s", |round| round.took_s.iter().copied().reduce(f64::min)),
-    ("mb_per_s", |round| {
-        Some(bytes(round.wanted_bytes) / 1e6 / round.wall_s()?).filter(|_| !round.is_change)
-    }),
-    ("files_fetched_per_s", |round| {
-        Some(count(round.files * round.took_s.len()) / round.wall_s()?).filter(|_| round.files > 1)
-    }),
-    ("share_s", |round| Some(round.published?.1)),
-    ("files_shared_per_s", |round| {
-        round.published.map(|(files, took_s)| count(files) / took_s).filter(|_| round.files > 1)
-    }),
-    ("floor_tcp_s", |round| Some(round.floors?.tcp_s)),
-    ("floor_copy_s", |round| Some(round.floors?.copy_s)),
-    ("floor_read_write_s", |round| Some(round.floors?.read_write_s)),
-    ("floor_copies_s", |round| round.copies_s),
-    ("ratio_copies", |round| Some(round.wall_s()? / round.copies_s?)),
-    ("ratio_tcp", |round| Some(round.wall_s()? / round.floors?.tcp_s)),
-    ("ratio_copy", |round| Some(round.wall_s()? / round.floors?.copy_s)),
-    ("ratio_read_write", |round| Some(round.wall_s()? / round.floors?.read_write_s)),
-    ("cpu_s_per_gib_sender", |round| round.cpu_s_per_gib(&round.senders)),
-    ("cpu_s_per_gib_receiver", |round| round.cpu_s_per_gib(&round.readers)),
-    ("peak_mib_sender", |round| peak_mib(&round.senders)),
-    ("peak_mib_receiver", |round| peak_mib(&round.readers)),
-    ("origin_copies", |round| {
-        let sent = round.sources.iter().filter(|sent| sent.source == ORIGIN).map(|sent| sent.bytes);
-        Some(bytes(sent.sum()) / round.copy_bytes()?)
-    }),
-    ("moved_copies", |round| Some(bytes(round.moved_bytes()) / round.copy_bytes()?)),
-    ("moved_mib", |round| round.copy_bytes().map(|_| mib(round.moved_bytes()))),
-    ("extra_percent", |round| {
-        round.moved_percent().map(|percent| percent - 100.0).filter(|_| !round.is_change)
-    }),
-    ("moved_percent", |round| round.moved_percent().filter(|_| round.is_change)),
-    ("banned", |round| {
-        round.copy_bytes().map(|_| count(round.sources.iter().filter(|sent| sent.banned).count()))
-    }),
-    ("wrong", |round| Some(count(round.wrong))),
-    ("errors", |round| Some(count(round.errors.len()))),
-];
+/// The keys of all figures, in the order in which they are shown.
+pub const KEYS: &str = "wall_s first_s mb_per_s files_fetched_per_s share_s files_shared_per_s floor_tcp_s floor_copy_s \
+    floor_read_write_s floor_copies_s ratio_copies ratio_tcp ratio_copy ratio_read_write cpu_s_per_gib_sender \
+    cpu_s_per_gib_receiver peak_mib_sender peak_mib_receiver origin_copies moved_copies moved_mib extra_percent \
+    moved_percent banned wrong errors";
 
 impl Round {
-    pub(crate) fn wall_s(&self) -> Option<f64> {
-        self.took_s.iter().copied().reduce(f64::max)
+    /// The figures by key; null where there is none.
+    pub fn figures(&self) -> Row {
+        let (wall_s, copy_bytes) = (self.wall_s(), self.copy_bytes());
+        let floor = |of: fn(Floors) -> f64| self.floors.map(of);
+        let [tcp_s, copy_s, read_write_s] =
+            [floor(|all| all.tcp_s), floor(|all| all.copy_s), floor(|all| all.read_write_s)];
+        let ratio = |floor_s: Option<f64>| Some(wall_s? / floor_s?);
+        let sent = |is_meant: fn(&Sent) -> bool| {
+            self.sources.iter().filter(|sent| is_meant(sent)).map(|sent| sent.bytes).sum::<u64>()
+        };
+        let (of_origin, moved) = (sent(|sent| sent.source == ORIGIN), sent(|_| true));
+        let moved_percent = copy_bytes.map(|_| bytes(moved) / bytes(self.wanted_bytes) * 100.0);
+        let (is_small, is_whole) = (self.files > 1, !self.is_change);
+        let fetched = count(self.files * self.took_s.len());
+        let banned = || self.sources.iter().filter(|sent| sent.banned).count();
+        Row::of(json!({
+            "wall_s": wall_s,
+            "first_s": self.took_s.iter().copied().reduce(f64::min),
+            "mb_per_s": wall_s.filter(|_| is_whole).map(|wall_s| bytes(self.wanted_bytes) / 1e6 / wall_s),
+            "files_fetched_per_s": wall_s.filter(|_| is_small).map(|wall_s| fetched / wall_s),
+            "share_s": self.published.map(|(_, took_s)| took_s),
+            "files_shared_per_s": self.published.filter(|_| is_small).map(|(files, took_s)| count(files) / took_s),
+            "floor_tcp_s": tcp_s, "floor_copy_s": copy_s, "floor_read_write_s": read_write_s,
+            "floor_copies_s": self.copies_s, "ratio_copies": ratio(self.copies_s),
+            "ratio_tcp": ratio(tcp_s), "ratio_copy": ratio(copy_s), "ratio_read_write": ratio(read_write_s),
+            "cpu_s_per_gib_sender": self.cpu_s_per_gib(&self.senders),
+            "cpu_s_per_gib_receiver": self.cpu_s_per_gib(&self.readers),
+            "peak_mib_sender": peak_mib(&self.senders), "peak_mib_receiver": peak_mib(&self.readers),
+            "origin_copies": copy_bytes.map(|copy| bytes(of_origin) / copy),
+            "moved_copies": copy_bytes.map(|copy| bytes(moved) / copy),
+            "moved_mib": copy_bytes.map(|_| mib(moved)),
+            "extra_percent": moved_percent.filter(|_| is_whole).map(|percent| percent - 100.0),
+            "moved_percent": moved_percent.filter(|_| self.is_change),
+            "banned": copy_bytes.map(|_| banned()),
+            "wrong": self.wrong, "errors": self.errors.len(),
+        }))
     }
 
-    fn moved_bytes(&self) -> u64 {
-        self.sources.iter().map(|sent| sent.bytes).sum()
+    /// Seconds until the last reader was done.
+    pub(crate) fn wall_s(&self) -> Option<f64> {
+        self.took_s.iter().copied().reduce(f64::max)
     }
 
     /// Bytes that one reader wants; `None` if nobody reads.
@@ -110,15 +110,67 @@ impl Round {
         (!self.took_s.is_empty()).then(|| bytes(self.wanted_bytes) / count(self.took_s.len()))
     }
 
-    fn moved_percent(&self) -> Option<f64> {
-        self.copy_bytes().map(|_| bytes(self.moved_bytes()) / bytes(self.wanted_bytes) * 100.0)
-    }
-
     /// Processor seconds of `nodes` for each GiB that came to a reader, or was published.
     fn cpu_s_per_gib(&self, nodes: &[(String, Usage)]) -> Option<f64> {
         let taken_s: f64 = nodes.iter().map(|(_, usage)| usage.cpu_s).sum();
         let gib = mib(self.wanted_bytes) / 1024.0;
         (!nodes.is_empty() && gib > 0.0 && !self.is_change && self.files <= 1).then(|| taken_s / gib)
+    }
+
+    /// MB/s that came from each source over time, and from all of them, to all readers together; seconds since these began.
+    pub fn throughput(&self) -> Lines {
+        let moments = self.moments.iter().flatten();
+        let sources: BTreeSet<&String> =
+            moments.flat_map(|moment| moment.bytes.iter().map(|(from, _)| from)).collect();
+        let total = [("total".to_owned(), self.rates(None))];
+        total
+            .into_iter()
+            .chain(sources.into_iter().map(|source| (source.clone(), self.rates(Some(source)))))
+            .collect()
+    }
+
+    /// MB/s of a source, or of all: what came between two looks at it. Readers that began at once are looked
+    /// at together: what came to them is summed.
+    fn rates(&self, source: Option<&String>) -> Points {
+        let came = |came: &[(String, u64)]| -> u64 {
+            came.iter().filter(|(from, _)| source.is_none_or(|source| source == from)).map(|(_, b)| *b).sum()
+        };
+        let step_s = SAMPLED_EVERY.as_secs_f64();
+        let mut sums: Vec<f64> = Vec::new();
+        for [before, after] in self.moments.iter().flat_map(|moments| moments.array_windows()) {
+            let (from_s, to_s) = (before.at_s - self.began_s, after.at_s - self.began_s);
+            let more = came(&after.bytes).saturating_sub(came(&before.bytes));
+            spread(&mut sums, from_s.max(0.0) / step_s, to_s.max(0.0) / step_s, bytes(more));
+        }
+        (0u32..).zip(sums).map(|(n, sum)| ((f64::from(n) + 0.5) * step_s, sum / 1e6 / step_s)).collect()
+    }
+
+    /// Resident MiB of each node but the indexer, over the time of the readers, or of all.
+    pub fn memory(&self) -> Lines {
+        let end_s = self.wall_s().map_or(f64::MAX, |wall_s| wall_s + SAMPLED_EVERY.as_secs_f64());
+        let line = |(label, usage): &(String, Usage)| {
+            let first_s = usage.memory.first().map_or(0.0, |(at_s, _)| *at_s);
+            let begin_s = if self.wall_s().is_some() { self.began_s } else { first_s };
+            let points = usage.memory.iter().map(|(at_s, bytes)| (at_s - begin_s, mib(*bytes)));
+            (label.clone(), points.filter(|(at_s, _)| (0.0..end_s).contains(at_s)).collect())
+        };
+        self.senders.iter().chain(&self.readers).map(line).collect()
+    }
+}
+
+/// Adds `bytes`, which came evenly between two places on the axis, to the steps that these lie in.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "steps of one run")]
+pub fn spread(sums: &mut Vec<f64>, from: f64, to: f64, bytes: f64) {
+    let last = to.ceil() as usize;
+    sums.resize(sums.len().max(last), 0.0);
+    let mut at = from;
+    for (n, sum) in (0u32..).zip(sums.iter_mut()).skip(from.floor() as usize) {
+        let end = f64::from(n + 1).min(to);
+        if end <= at {
+            break;
+        }
+        *sum += bytes * (end - at) / (to - from);
+        at = end;
     }
 }
 
@@ -138,8 +190,7 @@ impl Measured {
     }
 
     fn of_rounds(&self, key: &str) -> impl Iterator<Item = f64> {
-        let metric = METRICS.into_iter().find(|(known, _)| *known == key);
-        self.rounds.iter().filter_map(move |round| (metric?.1)(round))
+        self.rounds.iter().map(move |round| round.figures().get(key)).filter(|figure| figure.is_finite())
     }
 
     /// Every file arrived and is right, in every round that was meant.

@@ -1,14 +1,12 @@
 //! What came of transfers: for people, for machines, and as pictures.
 
-use std::{io, io::Write};
-
 use serde_json::{Value, json};
 
-use super::figures::{METRICS, Measured, ORIGIN, Round};
+use super::figures::{KEYS, Measured, ORIGIN, Round};
 use super::scenario::{Scenario, What};
-use crate::plot::{Picture, over_time::memory, over_time::throughput};
-use crate::report::figures::rounded;
-use crate::report::{Report, Row, Section, Table, machine, mib, option_name, security_name, write_csv};
+use crate::plot::{Picture, lines};
+use crate::report::{Report, Row, Section, aligned, cells, turned};
+use crate::report::{machine, mib, option_name, security_name};
 
 /// Failures that are shown; the rest are counted only.
 const ERRORS_SHOWN: usize = 5;
@@ -25,10 +23,6 @@ pub struct Transfers {
 }
 
 impl Transfers {
-    pub(crate) fn is_all_well(&self) -> bool {
-        !self.interrupted && self.rows.iter().all(Measured::is_all_well)
-    }
-
     /// A line for each figure, a column for each scenario; medians of the rounds.
     pub fn report(&self) -> Report {
         let first = self.rows.first().map(|row| &row.scenario);
@@ -41,46 +35,46 @@ impl Transfers {
         if errors.len() > ERRORS_SHOWN {
             foot.push(format!("failed: {} more", errors.len() - ERRORS_SHOWN));
         }
-        let keys = ["scenario"].into_iter().chain(METRICS.map(|(key, _)| key));
         let shown: Vec<Row> = self.rows.iter().map(medians).collect();
-        let table = Table::of(&shown, keys).transposed();
+        let keys = ["scenario"].into_iter().chain(KEYS.split_whitespace());
+        let table = aligned(&turned(&cells(&shown, keys)));
+        let rows = self.rows.iter().map(all_rounds).collect();
+        let rounds_alone = self.rows.clone().into_iter().flat_map(|row| {
+            let (name, security) = (row.scenario.name(), security_name(row.scenario.security));
+            let of = move |n| Row::of(json!({ "scenario": name, "security": security, "round": n }));
+            (1..).zip(row.rounds).map(move |(n, round)| round.figures().and(of(n)))
+        });
         Report {
             kind: Some("transfer"),
             head: format!("{head}; medians of {rounds} round(s)."),
-            sections: vec![Section::of(table, self.rows.iter().map(all_rounds).collect())],
+            sections: vec![Section { table, rows, ..Section::default() }],
             foot,
             facts: Row::default().with("files", self.folder.clone()),
+            is_broken: !self.rows.iter().all(Measured::is_all_well),
+            pictures: self.rows.iter().flat_map(pictures).collect(),
+            csv: Some((format!("scenario security round {KEYS}"), Box::new(rounds_alone))),
             ..Report::default()
         }
         .ended(self.interrupted, "interrupted: rounds are missing", None)
     }
+}
 
-    /// Writes a line for each round.
-    pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
-        let lines = self.rows.iter().flat_map(|row| {
-            let (name, security) = (row.scenario.name(), security_name(row.scenario.security).to_owned());
-            (1..).zip(&row.rounds).map(move |(n, round)| {
-                let cells =
-                    METRICS.iter().map(|(_, of)| of(round).map_or_else(String::new, |is| is.to_string()));
-                [name.clone(), security.clone(), n.to_string()].into_iter().chain(cells).collect()
-            })
-        });
-        let heads = ["scenario", "security", "round"].into_iter().chain(METRICS.map(|(key, _)| key));
-        write_csv(out, &heads.collect::<Vec<_>>(), lines)
-    }
-
-    /// Of the last round of each scenario, what came from whom and how memory went.
-    pub fn pictures(&self) -> Vec<(String, Picture)> {
-        let of = |row: &Measured| {
-            let round = row.rounds.last()?;
-            let setting = format!("{}; {}", security_name(row.scenario.security), machine::in_words());
-            let (name, base) = (row.scenario.name(), format!("transfer-{}", row.scenario.slug()));
-            let throughput = throughput(round, &name, setting.clone());
-            let both = [("throughput", throughput), ("memory", memory(round, &name, setting))];
-            Some(both.map(|(what, picture)| Some((format!("{base}-{what}"), picture?))))
-        };
-        self.rows.iter().filter_map(of).flatten().flatten().collect()
-    }
+/// Of the last round, what came from whom and how memory went, where anything is known of it.
+fn pictures(row: &Measured) -> Vec<(String, Picture)> {
+    let Some(round) = row.rounds.last() else { return Vec::new() };
+    let scenario = &row.scenario;
+    let subtitle =
+        format!("{}\n{}; {}", scenario.name(), security_name(scenario.security), machine::in_words());
+    let of = |what: &str, title: &str, y, points| {
+        let chart = lines("seconds since the readers began", y, points);
+        let picture = Picture { title: title.to_owned(), subtitle: subtitle.clone(), charts: vec![chart] };
+        (format!("transfer-{}-{what}", scenario.slug()), picture)
+    };
+    let both = [
+        of("throughput", "What came from whom over time", "MB/s", round.throughput()),
+        of("memory", "Memory over time", "resident, MiB", round.memory()),
+    ];
+    both.into_iter().filter(|(_, picture)| !picture.charts[0].series.is_empty()).collect()
 }
 
 /// Who sent how much in the last round, if there were several.
@@ -95,18 +89,17 @@ fn sources(row: &Measured) -> Option<String> {
 
 fn medians(row: &Measured) -> Row {
     let named = Row::named(row.scenario.name());
-    METRICS.iter().fold(named, |shown, (key, _)| shown.figure(key, row.median(key)))
+    KEYS.split_whitespace().fold(named, |shown, key| shown.figure(key, row.median(key)))
 }
 
 fn all_rounds(row: &Measured) -> Row {
     let sum = |of: fn(&Round) -> usize| row.rounds.iter().map(of).sum::<usize>();
-    medians(row)
-        .and(scenario_row(&row.scenario))
+    medians(row).and(scenario_row(&row.scenario)).and(Row::of(json!({
         // Of these not the median counts, but all.
-        .with("wrong", sum(|round| round.wrong))
-        .with("errors", sum(|round| round.errors.len()))
-        .with("failures", row.errors().take(ERRORS_SHOWN).cloned().collect::<Vec<_>>())
-        .with("rounds", row.rounds.iter().map(round_json).collect::<Vec<_>>())
+        "wrong": sum(|round| round.wrong), "errors": sum(|round| round.errors.len()),
+        "failures": row.errors().take(ERRORS_SHOWN).collect::<Vec<_>>(),
+        "rounds": row.rounds.iter().map(round_json).collect::<Vec<_>>(),
+    })))
 }
 
 fn scenario_row(scenario: &Scenario) -> Row {
@@ -116,35 +109,27 @@ fn scenario_row(scenario: &Scenario) -> Row {
         What::Files { count, bytes } => (None, None, Some((count, bytes))),
     };
     Row::of(json!({
-        "scenario": scenario.name(),
-        "command": scenario.command(),
-        "security": security_name(scenario.security),
-        "size_bytes": bulk.map(|bulk| bulk.size),
-        "sparse": bulk.is_some_and(|bulk| bulk.sparse),
-        "sources": scenario.sources,
-        "readers": scenario.readers,
-        "cap_up_bytes_per_s": scenario.cap_up,
-        "cap_down_bytes_per_s": scenario.cap_down,
-        "corrupt_percent": scenario.corrupt,
-        "change_percent": change.map(|change| change.percent),
-        "change_places": change.map(|change| change.places),
+        "scenario": scenario.name(), "command": scenario.command(), "security": security_name(scenario.security),
+        "size_bytes": bulk.map(|bulk| bulk.size), "sparse": bulk.is_some_and(|bulk| bulk.sparse),
+        "sources": scenario.sources, "readers": scenario.readers, "cap_up_bytes_per_s": scenario.cap_up,
+        "cap_down_bytes_per_s": scenario.cap_down, "corrupt_percent": scenario.corrupt,
+        "change_percent": change.map(|change| change.percent), "change_places": change.map(|change| change.places),
         "change_how": change.map(|change| option_name(&change.how)),
-        "files": small.map(|(count, _)| count),
-        "file_bytes": small.map(|(_, (least, most))| [least, most]),
+        "files": small.map(|(count, _)| count), "file_bytes": small.map(|(_, (least, most))| [least, most]),
         "seed": scenario.seed,
     }))
 }
 
 fn round_json(round: &Round) -> Value {
-    let figures = METRICS.iter().fold(Row::default(), |row, (key, of)| row.figure(key, of(round)));
     let sources = round.sources.iter().map(|sent| {
         let is_origin = sent.source == ORIGIN;
         json!({ "source": sent.source, "origin": is_origin, "bytes": sent.bytes, "banned": sent.banned })
     });
-    let nodes = round.senders.iter().chain(&round.readers).map(|(label, usage)| {
-        json!({ "node": label, "cpu_s": rounded(usage.cpu_s), "peak_bytes": usage.peak_bytes })
-    });
-    let row = figures.with("by_source", sources.collect::<Vec<_>>()).with("nodes", nodes.collect::<Vec<_>>());
-    let took_s = round.took_s.iter().map(|took_s| json!(rounded(*took_s))).collect::<Vec<_>>();
-    Value::Object(row.with("took_s", took_s).0)
+    let nodes =
+        round.senders.iter().chain(&round.readers).map(
+            |(label, usage)| json!({ "node": label, "cpu_s": usage.cpu_s, "peak_bytes": usage.peak_bytes }),
+        );
+    let [sources, nodes] = [sources.collect::<Vec<_>>(), nodes.collect()];
+    let more = json!({ "by_source": sources, "nodes": nodes, "took_s": round.took_s });
+    Value::Object(round.figures().and(Row::of(more)).0)
 }
