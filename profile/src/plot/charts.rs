@@ -36,7 +36,7 @@ pub(crate) fn histogram(x: &str, y: &str, values: &[f64], marks: Vec<(String, f6
         .into_iter()
         .map(|(label, at)| Series::new(label, Shape::Bars(width / MARKS_OF_BAR), vec![(at, highest)]));
     let bars = Series::new("", Shape::Bars(width), bins);
-    Chart::new(x, y, [bars].into_iter().chain(marks).collect())
+    Chart::new(x, Axis::whole(y), [bars].into_iter().chain(marks).collect())
 }
 
 /// A group of bars for each of `rows`, which are numbered from 1 on: a bar for each figure, by its key and what it is called.

@@ -8,19 +8,18 @@ use crate::report::Row;
 
 /// What there is to see of a table; `None` if a table says it all.
 pub(crate) fn picture(which: Which, all: &[Measured]) -> Option<Picture> {
-    let curves = |x, y, by: &'static str, of: &'static str| {
-        let label = move |row: &Row| format!("{by} {}{of}", row.get(by));
-        of_rows(all.iter().map(|line| &line.row), x, y, label)
-    };
+    let curves =
+        |x, y, label: &dyn Fn(&Row) -> String| of_rows(all.iter().map(|line| &line.row), x, y, label);
+    let updates = |row: &Row| format!("an update each {} s", row.get("update_s"));
     let ages = |of: &str, at: &[(&str, Value)]| {
         let is_shown = |line: &&Measured| at.iter().all(|(key, value)| line.row.0.get(*key) == Some(value));
         let ages: Vec<f64> = all.iter().filter(is_shown).flat_map(|line| &line.stale_s).copied().collect();
-        histogram(&format!("age of the version that was read, {of}, s"), "reads", &ages, Vec::new())
+        histogram(&format!("{of}: age of the version that was read, s"), "reads", &ages, Vec::new())
     };
     let (title, charts) = match which {
         Which::C2 => ("Pull: reads of a version that was replaced", {
-            let mut reads = curves("ttr_s", "stale_percent", "update_s", "");
-            reads.extend(curves("ttr_s", "theory_percent", "update_s", ", 1-(1-e^-x)/x"));
+            let mut reads = curves("ttr_s", "stale_percent", &updates);
+            reads.extend(curves("ttr_s", "theory_percent", &|row| updates(row) + ", 1-(1-e^-x)/x"));
             vec![lines("TTR, s", "stale reads, %", reads), ages("all TTRs", &[])]
         }),
         Which::C3 => ("Stale reads served as fresh, 5 % loss, sessions of 30 min", {
@@ -31,7 +30,8 @@ pub(crate) fn picture(which: Which, all: &[Measured]) -> Option<Picture> {
             [5, 10, 30].map(|lease| ages(&format!("lease {lease} s"), &[("lease_s", json!(lease))])).into()
         }),
         Which::C6 => ("Messages for an update", {
-            vec![lines("replicas", "messages", curves("readers", "messages_per_update", "indexers", ""))]
+            let indexers = |row: &Row| format!("{} indexers", row.get("indexers"));
+            vec![lines("replicas", "messages", curves("readers", "messages_per_update", &indexers))]
         }),
         Which::C1 | Which::C5 => return None,
     };
