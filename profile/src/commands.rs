@@ -4,13 +4,13 @@ pub(crate) mod args;
 
 use std::{io::Write, path::Path, sync::Arc};
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use nekoindexer::daemon::threads::THREADS_DEFAULT;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use self::args::Args;
-use self::args::{Apart, Command, Target};
+use self::args::{Apart, Command, Detailed, Drawn, Target, Threaded};
 use crate::measure::measure;
 use crate::outcome::{Begin, Fault, Outcome};
 use crate::report::outputs::{OutFile, Outputs};
@@ -22,7 +22,9 @@ use crate::{
     batch, compare, connections, consistency, goals, hostile, index, instructions, load, matrix, node,
     pipeline, relay, soak, transfer,
 };
-use crate::{cluster::deployment::Deployment, floor::layouts, plan::scenario::Scenario};
+use crate::{
+    cluster::deployment::Deployment, floor::layouts, plan::scenario::Load, plan::scenario::Scenario,
+};
 
 /// Does what the arguments say.
 ///
@@ -67,15 +69,17 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
     }
 }
 
-fn run_query(args: &args::Query) -> Result<Outcome, Fault> {
-    let scenario = args.scenario();
-    scenario.graph().or_cannot_begin()?;
-    let work = async |on: Deployment| Ok(measure(&scenario, &on).await?.report());
+fn run_query(args: &Threaded<Scenario, Detailed>) -> Result<Outcome, Fault> {
+    args.options.graph().or_cannot_begin()?;
+    if args.options.idle_s > 0 && !args.setup.processes {
+        return Err(Fault::Begin(anyhow!("--idle is measured of processes: give --processes")));
+    }
+    let work = async |on: Deployment| Ok(measure(&args.options, &on).await?.report());
     finish(|| args.setup.on_threads(&Arc::default(), work), &args.output)
 }
 
-fn run_matrix(args: &args::Matrix) -> Result<Outcome, Fault> {
-    let base = Scenario { load: args.load.clone(), ..Scenario::default() };
+fn run_matrix(args: &Threaded<Load, Drawn>) -> Result<Outcome, Fault> {
+    let base = Scenario { load: args.options.clone(), ..Scenario::default() };
     for (indexers, clients, ttl_hops) in matrix::ROWS {
         Scenario { indexers, clients, ttl_hops, ..base.clone() }.graph().or_cannot_begin()?;
     }

@@ -6,7 +6,7 @@ use anyhow::{Context, bail, ensure};
 use clap::Args;
 use serde_json::Value;
 
-use crate::report::metrics::{Better, METRICS, Metric};
+use crate::report::metrics::{Better, compared};
 use crate::report::{Row, aligned, bytes, figures::P99_FROM};
 
 /// Figures that are times: divided by the floor where that is asked for.
@@ -75,7 +75,7 @@ pub fn compare(a: &Value, b: &Value, rule: Rule) -> anyhow::Result<Comparison> {
 fn compare_rows(old: &Row, new: &Row, rule: Rule, to: &mut Comparison) -> anyhow::Result<()> {
     let name = identity(old);
     let mut lines = vec![["", "before", "after", "ratio", ""].map(str::to_owned).to_vec()];
-    for Metric { key, better, .. } in METRICS.into_iter().filter(|metric| metric.better != Better::Aside) {
+    for (key, better) in compared() {
         let (Some(before), Some(after)) = (figure(old, key, rule), figure(new, key, rule)) else {
             continue;
         };
@@ -84,7 +84,7 @@ fn compare_rows(old: &Row, new: &Row, rule: Rule, to: &mut Comparison) -> anyhow
             Better::Lower => after > before * (1.0 + rule.tolerance),
             Better::Higher => after < before * (1.0 - rule.tolerance),
             Better::NoMore => after > before,
-            Better::Shown | Better::Aside => false,
+            Better::Shown => false,
         };
         let mark = if is_worse { "worse" } else { "" }.to_owned();
         let [was, is] = [before, after].map(|figure| format!("{figure:.3}"));

@@ -85,17 +85,12 @@ pub(crate) struct Section {
 
 impl Section {
     /// Rows whose table has these columns, by key, separated by blanks.
-    pub(crate) fn new(title: impl Into<String>, columns: &'static str, rows: Vec<Row>) -> Self {
+    pub(crate) fn new(title: impl Into<String>, columns: &str, rows: Vec<Row>) -> Self {
         Self { title: title.into(), table: aligned(&cells(&rows, columns.split_whitespace())), rows }
     }
 
     /// The same with `shown` in the table instead of `rows`.
-    pub(crate) fn shown(
-        title: impl Into<String>,
-        columns: &'static str,
-        shown: Vec<Row>,
-        rows: Vec<Row>,
-    ) -> Self {
+    pub(crate) fn shown(title: impl Into<String>, columns: &str, shown: Vec<Row>, rows: Vec<Row>) -> Self {
         Self { rows, ..Self::new(title, columns, shown) }
     }
 }

@@ -35,7 +35,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Response time of queries in one scenario
-    Query(Query),
+    Query(Threaded<Scenario, Detailed>),
     /// The round trips that no query can be faster than, in every layout of threads
     Floor(Output),
     /// One indexer: registrations, lookups, memory, beside the index without a network
@@ -45,7 +45,7 @@ pub(crate) enum Command {
     /// Many connections to one indexer, few of them busy: what an idle one costs, and whether all are served
     Connections(Apart<connections::Options, Output>),
     /// The whole table of scenarios, from 1 indexer and 1 client to 10 indexers and 30 clients with 7 hops
-    Matrix(Matrix),
+    Matrix(Threaded<Load, Drawn>),
     /// Files from peer to peer: how fast beside a plain copy, what it takes, from whom
     Transfer(Box<Transfer>),
     /// Attacks: what honest clients see before, during and after, and what the attacked node takes
@@ -135,25 +135,15 @@ impl Target for Detailed {
     }
 }
 
-/// Response time of queries in one scenario.
+/// Measurements that choose which threads run what, and where the results go.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Query {
+pub(crate) struct Threaded<O: ClapArgs, T: ClapArgs> {
     #[command(flatten)]
-    scenario: Scenario,
-    /// Seconds for which nobody asks anything at first: what the indexers take then
-    #[arg(long, value_name = "S", default_value_t = 0, requires = "processes")]
-    idle: u32,
+    pub(crate) options: O,
     #[command(flatten)]
     pub(crate) setup: Setup,
     #[command(flatten)]
-    pub(crate) output: Detailed,
-}
-
-impl Query {
-    /// What to run.
-    pub(crate) fn scenario(&self) -> Scenario {
-        Scenario { idle_s: self.idle, ..self.scenario.clone() }
-    }
+    pub(crate) output: T,
 }
 
 /// Measurements of processes of their own, and where the results go.
@@ -174,17 +164,6 @@ pub(crate) struct Plain<O: ClapArgs, W: ClapArgs> {
     pub(crate) options: O,
     #[command(flatten)]
     pub(crate) output: W,
-}
-
-/// The whole table.
-#[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Matrix {
-    #[command(flatten)]
-    pub(crate) load: Load,
-    #[command(flatten)]
-    pub(crate) setup: Setup,
-    #[command(flatten)]
-    pub(crate) output: Drawn,
 }
 
 /// Two results.

@@ -1,11 +1,10 @@
 //! What an indexer takes: a row for each timing, and how much of it is the index and how much the way to it.
 
 use nekoproto::transport::Security;
-use serde_json::Value;
 
 use super::{LOOKUPS_IN_FLIGHT, Options, subject::Timing};
 use crate::floor::Floor;
-use crate::report::{Report, Row, Section, figures::P99_FROM, machine, security_name};
+use crate::report::{Report, Row, Section, bytes, figures::P99_FROM, machine, security_name};
 
 /// The columns of every table of timings; those without a value are left out.
 const COLUMNS: &str = "names scenario per_s p50_us p99_us first_tenth_per_s last_tenth_per_s bytes_per_name cpu_ms \
@@ -79,7 +78,7 @@ impl Tables {
 
 /// A table of timings. A p99 of few times is not shown.
 fn table(title: &str, rows: Vec<Row>) -> Section {
-    let is_few = |row: &Row| row.0.get("times").and_then(Value::as_u64).is_some_and(|times| times < P99_FROM);
+    let is_few = |row: &Row| row.get("times") < bytes(P99_FROM);
     let shown = |row: &Row| if is_few(row) { row.clone().figure("p99_us", None) } else { row.clone() };
     Section::shown(title, COLUMNS, rows.iter().map(shown).collect(), rows)
 }

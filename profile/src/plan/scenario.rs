@@ -35,12 +35,12 @@ pub struct Scenario {
     /// Peers that hold each file, each at another indexer
     #[arg(long, default_value_t = 1)]
     pub holders: usize,
-    /// Seconds for which the indexers are left alone and measured before anybody asks; 0: not at all.
-    #[arg(skip)]
-    pub idle_s: u32,
     /// What clients ask.
     #[command(flatten)]
     pub load: Load,
+    /// Seconds for which nobody asks anything at first: what the indexers take then
+    #[arg(long = "idle", value_name = "S", default_value_t = 0)]
+    pub idle_s: u32,
 }
 
 /// What clients ask.

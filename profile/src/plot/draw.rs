@@ -149,9 +149,10 @@ impl Chart {
                     chart.draw_series(points.map(bar))?;
                 }
                 Shape::Shade(wide) => {
-                    let bar =
-                        |(x, _)| Rectangle::new([(x, floor), (x + wide, top)], colour.mix(0.15).filled());
-                    chart.draw_series(points.map(bar))?;
+                    let pale = colour.mix(0.15).filled();
+                    chart.draw_series(
+                        points.map(|(x, _)| Rectangle::new([(x, floor), (x + wide, top)], pale)),
+                    )?;
                 }
             }
         }

@@ -1,5 +1,5 @@
 //! Files and folders that results go to: tried out before the run, so that nobody waits for figures
-//! that cannot be kept, and gone again if there are none.
+//! that cannot be kept; nothing is there before the end.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use crate::plot::save;
 pub struct Outputs {
     json: Option<OutFile>,
     csv: Option<OutFile>,
-    plots: Option<OutFolder>,
+    plots: Option<PathBuf>,
 }
 
 impl Outputs {
     /// Makes sure that all of these can be written; nothing is left there if not.
     pub fn prepare([json, csv, plots]: [Option<&Path>; 3]) -> anyhow::Result<Self> {
         let [json, csv] = [json, csv].map(|path| path.map(OutFile::prepare).transpose());
-        let plots = plots.map(OutFolder::prepare).transpose();
+        let plots = plots.map(usable).transpose();
         Ok(Self { json: json?, csv: csv?, plots: plots? })
     }
 
@@ -34,8 +34,10 @@ impl Outputs {
         let csv = csv.map(|(file, (keys, rows))| file.write(|out| Ok(write_csv(out, &keys, rows)?)));
         let mut written: Vec<PathBuf> = json.into_iter().chain(csv).collect::<Result<_, _>>()?;
         if let Some(folder) = self.plots {
+            fs::create_dir_all(&folder)
+                .with_context(|| format!("cannot make the plot folder {}", folder.display()))?;
             for (name, picture) in &report.pictures {
-                written.extend(save(&folder.path, name, picture)?);
+                written.extend(save(&folder, name, picture)?);
             }
         }
         Ok(written.iter().map(|path| format!("wrote {}\n", path.display())).collect())
@@ -86,32 +88,10 @@ fn open(path: &Path) -> io::Result<(File, Option<(TempPath, PathBuf)>)> {
     Ok((file, Some((beside, place))))
 }
 
-/// A folder for pictures. Folders that were made for it are removed again if they stay empty.
-#[derive(Debug)]
-pub struct OutFolder {
-    /// Where the pictures go.
-    pub path: PathBuf,
-    /// Folders made for it, the innermost first.
-    made: Vec<PathBuf>,
-}
-
-impl OutFolder {
-    /// Makes sure that files can be written in `path`.
-    pub fn prepare(path: &Path) -> anyhow::Result<Self> {
-        let missing =
-            path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
-        let folder = Self { path: path.to_owned(), made: missing.map(Path::to_owned).collect() };
-        let tried = fs::create_dir_all(path).and_then(|()| tempfile::tempfile_in(path));
-        tried.with_context(|| format!("cannot use the plot folder {}", path.display()))?;
-        Ok(folder)
-    }
-}
-
-impl Drop for OutFolder {
-    fn drop(&mut self) {
-        for folder in &self.made {
-            // Fails where there are files now, and there it should stay.
-            let _ = fs::remove_dir(folder);
-        }
-    }
+/// Makes sure that files can be written in `folder`, which is made once there are some.
+fn usable(folder: &Path) -> anyhow::Result<PathBuf> {
+    let there = folder.ancestors().find(|folder| folder.exists()).unwrap_or_else(|| Path::new("."));
+    let cannot = || format!("cannot use the plot folder {}", folder.display());
+    tempfile::tempfile_in(there).with_context(cannot)?;
+    Ok(folder.to_owned())
 }

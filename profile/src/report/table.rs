@@ -2,16 +2,16 @@
 
 use serde_json::Value;
 
-use super::{Row, figures::rounded, metrics::metric};
+use super::{Row, figures::rounded, metrics};
 
 /// What stands where there is no value.
 const NOTHING: &str = "-";
 
 /// The headings of the columns that these keys name, then a line for each of `rows`; a column without any value is left out.
-pub(crate) fn cells(rows: &[Row], keys: impl IntoIterator<Item = &'static str>) -> Vec<Vec<String>> {
+pub(crate) fn cells<'a>(rows: &[Row], keys: impl IntoIterator<Item = &'a str>) -> Vec<Vec<String>> {
     let has_value = |key: &&str| rows.iter().any(|row| row.0.get(*key).is_some_and(|value| !value.is_null()));
-    let keys: Vec<&'static str> = keys.into_iter().filter(has_value).collect();
-    let heads = keys.iter().map(|key| metric(key).label.to_owned()).collect();
+    let keys: Vec<&str> = keys.into_iter().filter(has_value).collect();
+    let heads = keys.iter().map(|key| metrics::heading(key)).collect();
     let lines = rows.iter().map(|row| keys.iter().map(|key| shown(key, row.0.get(*key))).collect());
     [heads].into_iter().chain(lines).collect()
 }
@@ -53,12 +53,12 @@ fn is_figure(cell: &str) -> bool {
 }
 
 /// A value of a row, with as many decimals as its metric has.
-fn shown(key: &'static str, value: Option<&Value>) -> String {
+fn shown(key: &str, value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => NOTHING.to_owned(),
         Some(Value::String(text)) => text.clone(),
         Some(value) => match value.as_f64().filter(|_| value.is_f64()) {
-            Some(figure) => metric(key).shown(rounded(figure)),
+            Some(figure) => metrics::shown(key, rounded(figure)),
             None => value.to_string(),
         },
     }

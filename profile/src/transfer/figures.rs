@@ -119,30 +119,36 @@ impl Round {
 
     /// MB/s that came from each source over time, and from all of them, to all readers together; seconds since these began.
     pub fn throughput(&self) -> Lines {
-        let moments = self.moments.iter().flatten();
+        let moments = || self.moments.iter().flatten();
         let sources: BTreeSet<&String> =
-            moments.flat_map(|moment| moment.bytes.iter().map(|(from, _)| from)).collect();
-        let total = [("total".to_owned(), self.rates(None))];
-        total
-            .into_iter()
-            .chain(sources.into_iter().map(|source| (source.clone(), self.rates(Some(source)))))
-            .collect()
+            moments().flat_map(|moment| moment.bytes.iter().map(|(from, _)| from)).collect();
+        let step_s = SAMPLED_EVERY.as_secs_f64();
+        let end_s = moments().map(|moment| moment.at_s - self.began_s).fold(0.0, f64::max);
+        let rates = |source: Option<&String>| -> Points {
+            let steps = (0u32..).map(|n| f64::from(n) * step_s).take_while(|from_s| *from_s < end_s);
+            let came = |from_s| self.came_by(from_s + step_s, source) - self.came_by(from_s, source);
+            steps.map(|from_s| (from_s + step_s / 2.0, came(from_s) / 1e6 / step_s)).collect()
+        };
+        let each = sources.into_iter().map(|source| (source.clone(), rates(Some(source))));
+        [("total".to_owned(), rates(None))].into_iter().chain(each).collect()
     }
 
-    /// MB/s of a source, or of all: what came between two looks at it. Readers that began at once are looked
-    /// at together: what came to them is summed.
-    fn rates(&self, source: Option<&String>) -> Points {
-        let came = |came: &[(String, u64)]| -> u64 {
-            came.iter().filter(|(from, _)| source.is_none_or(|source| source == from)).map(|(_, b)| *b).sum()
+    /// Bytes that had come from a source, or from all, to all readers together so many seconds after these began: evenly
+    /// between two moments.
+    fn came_by(&self, at_s: f64, source: Option<&String>) -> f64 {
+        let of = |moment: &Moment| {
+            let meant = moment.bytes.iter().filter(|(from, _)| source.is_none_or(|source| source == from));
+            bytes(meant.map(|(_, came)| *came).sum())
         };
-        let step_s = SAMPLED_EVERY.as_secs_f64();
-        let mut sums: Vec<f64> = Vec::new();
-        for [before, after] in self.moments.iter().flat_map(|moments| moments.array_windows()) {
-            let (from_s, to_s) = (before.at_s - self.began_s, after.at_s - self.began_s);
-            let more = came(&after.bytes).saturating_sub(came(&before.bytes));
-            spread(&mut sums, from_s.max(0.0) / step_s, to_s.max(0.0) / step_s, bytes(more));
-        }
-        (0u32..).zip(sums).map(|(n, sum)| ((f64::from(n) + 0.5) * step_s, sum / 1e6 / step_s)).collect()
+        let reader = |moments: &Vec<Moment>| {
+            let next = moments.partition_point(|moment| moment.at_s - self.began_s < at_s);
+            let before = &moments[next.checked_sub(1)?];
+            let after = moments.get(next).unwrap_or(before);
+            let share =
+                (at_s + self.began_s - before.at_s) / (after.at_s - before.at_s).max(f64::MIN_POSITIVE);
+            Some(of(before) + (of(after) - of(before)) * share.min(1.0))
+        };
+        self.moments.iter().filter_map(reader).sum()
     }
 
     /// Resident MiB of each node but the indexer, over the time of the readers, or of all.
@@ -155,22 +161,6 @@ impl Round {
             (label.clone(), points.filter(|(at_s, _)| (0.0..end_s).contains(at_s)).collect())
         };
         self.senders.iter().chain(&self.readers).map(line).collect()
-    }
-}
-
-/// Adds `bytes`, which came evenly between two places on the axis, to the steps that these lie in.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "steps of one run")]
-pub fn spread(sums: &mut Vec<f64>, from: f64, to: f64, bytes: f64) {
-    let last = to.ceil() as usize;
-    sums.resize(sums.len().max(last), 0.0);
-    let mut at = from;
-    for (n, sum) in (0u32..).zip(sums.iter_mut()).skip(from.floor() as usize) {
-        let end = f64::from(n + 1).min(to);
-        if end <= at {
-            break;
-        }
-        *sum += bytes * (end - at) / (to - from);
-        at = end;
     }
 }
 

@@ -36,6 +36,7 @@ fn what_makes_no_scenario_is_refused() {
     refused(&["query", "--ttl", "17"], "17 is not in 0..=16");
     refused(&["query", "--topology", "random", "-i", "9", "--degree", "3"], "the product must be even");
     refused(&["query", "-i", "2", "--port", "65535"], "no ports past 65535");
+    refused(&["query", "--idle", "1"], "give --processes");
     refused(&["matrix", "-n", "0"], "the number of requests must be 1 to");
     refused(&["index", "--names", "5"], "100..=1000000");
 }

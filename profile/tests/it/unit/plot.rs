@@ -4,7 +4,7 @@ use std::path::Path;
 
 use profile::node::Moment;
 use profile::plot::*;
-use profile::transfer::figures::{Round, spread};
+use profile::transfer::figures::Round;
 
 fn nothing() -> Picture {
     Picture { title: "title".to_owned(), subtitle: "subtitle".to_owned(), charts: Vec::new() }
@@ -99,11 +99,13 @@ fn what_came_to_several_readers_is_summed_by_source() {
 }
 
 #[test]
-fn no_bytes_are_lost_between_steps() {
-    let mut sums = Vec::new();
-    spread(&mut sums, 0.5, 3.25, 11.0);
-    spread(&mut sums, 3.25, 3.5, 1.0);
-    assert_eq!(sums.len(), 4);
-    assert!((sums.iter().sum::<f64>() - 12.0).abs() < 1e-9, "{sums:?}");
-    assert!((sums[0] - 2.0).abs() < 1e-9 && (sums[1] - 4.0).abs() < 1e-9, "{sums:?}");
+fn no_bytes_are_lost_between_moments() {
+    let moment = |at_s, bytes| Moment { at_s, bytes: vec![("origin".to_owned(), bytes)] };
+    let reader =
+        vec![moment(10.02, 0), moment(10.19, 7_000_000), moment(10.23, 9_000_000), moment(10.4, 9_000_000)];
+    let round = Round { began_s: 10.0, took_s: vec![0.4], moments: vec![reader], ..Round::default() };
+    let rates = &round.throughput()[1].1;
+    let sum_mb: f64 = rates.iter().map(|(_, mb_per_s)| mb_per_s * 0.05).sum();
+    assert!((sum_mb - 9.0).abs() < 1e-6, "{rates:?}");
+    assert!(rates[1].1 > 40.0 && rates[6].1 < 1e-6, "{rates:?}");
 }

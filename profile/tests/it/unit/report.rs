@@ -44,19 +44,6 @@ fn this_process_has_memory_and_this_machine_a_processor() {
 }
 
 #[test]
-fn a_folder_without_pictures_leaves_nothing() {
-    let (base, inner) = testkit::temp_path("a/b");
-    drop(OutFolder::prepare(&inner).unwrap());
-    assert!(!base.path().join("a").exists());
-    let folder = OutFolder::prepare(&inner).unwrap();
-    fs::write(folder.path.join("picture"), "").unwrap();
-    drop(folder);
-    assert!(inner.join("picture").exists());
-    drop(OutFolder::prepare(&inner).unwrap());
-    assert!(inner.exists(), "it was there before");
-}
-
-#[test]
 fn a_file_appears_whole_or_not_at_all() {
     let (base, path) = testkit::temp_path("out.json");
     drop(OutFile::prepare(&path).unwrap());
