@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use self::args::Args;
-use self::args::{Apart, Command, Detailed, Drawn, Target, Threaded};
+use self::args::{Command, Detailed, Drawn, Run, Target};
 use crate::measure::measure;
 use crate::outcome::{Begin, Fault, Outcome};
 use crate::report::outputs::{OutFile, Outputs};
@@ -69,22 +69,22 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
     }
 }
 
-fn run_query(args: &Threaded<Scenario, Detailed>) -> Result<Outcome, Fault> {
+fn run_query(args: &Run<Scenario, Setup, Detailed>) -> Result<Outcome, Fault> {
     args.options.graph().or_cannot_begin()?;
-    if args.options.idle_s > 0 && !args.setup.processes {
+    if args.options.idle_s > 0 && !args.how.processes {
         return Err(Fault::Begin(anyhow!("--idle is measured of processes: give --processes")));
     }
     let work = async |on: Deployment| Ok(measure(&args.options, &on).await?.report());
-    finish(|| args.setup.on_threads(&Arc::default(), work), &args.output)
+    finish(|| args.how.on_threads(&Arc::default(), work), &args.output)
 }
 
-fn run_matrix(args: &Threaded<Load, Drawn>) -> Result<Outcome, Fault> {
+fn run_matrix(args: &Run<Load, Setup, Drawn>) -> Result<Outcome, Fault> {
     let base = Scenario { load: args.options.clone(), ..Scenario::default() };
     for (indexers, clients, ttl_hops) in matrix::ROWS {
         Scenario { indexers, clients, ttl_hops, ..base.clone() }.graph().or_cannot_begin()?;
     }
     let work = async |on: Deployment| matrix::run(&base, &on).await;
-    finish(|| args.setup.on_threads(&Arc::default(), work), &args.output)
+    finish(|| args.how.on_threads(&Arc::default(), work), &args.output)
 }
 
 fn run_transfer(args: &args::Transfer) -> Result<Outcome, Fault> {
@@ -110,11 +110,11 @@ fn run_consistency(options: &consistency::Options) -> Result<Report, Fault> {
 
 /// Measures nodes that are processes of their own.
 fn run_apart<O: clap::Args + Sync, T: clap::Args + Target + Sync>(
-    args: &Apart<O, T>,
+    args: &Run<O, Connecting, T>,
     work: impl AsyncFnOnce(&O, &Deployment) -> Result<Report, Fault> + Send,
 ) -> Result<Outcome, Fault> {
     let done = async |on: Deployment| work(&args.options, &on).await;
-    finish(|| Setup::apart(args.connecting.clone()).on_threads(&Arc::default(), done), &args.output)
+    finish(|| Setup::apart(args.how.clone()).on_threads(&Arc::default(), done), &args.output)
 }
 
 fn run_compare(args: &args::Compare) -> Result<Outcome, Fault> {

@@ -35,33 +35,33 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Response time of queries in one scenario
-    Query(Threaded<Scenario, Detailed>),
+    Query(Run<Scenario, Setup, Detailed>),
     /// The round trips that no query can be faster than, in every layout of threads
     Floor(Output),
     /// One indexer: registrations, lookups, memory, beside the index without a network
-    Index(Apart<index::Options, Output>),
+    Index(Run<index::Options, Connecting, Output>),
     /// All goals of the search in one run: what is aimed at, what was measured, reached or missed
-    Goals(Plain<goals::search::Options, Output>),
+    Goals(Run<goals::search::Options, (), Output>),
     /// Many connections to one indexer, few of them busy: what an idle one costs, and whether all are served
-    Connections(Apart<connections::Options, Output>),
+    Connections(Run<connections::Options, Connecting, Output>),
     /// The whole table of scenarios, from 1 indexer and 1 client to 10 indexers and 30 clients with 7 hops
-    Matrix(Threaded<Load, Drawn>),
+    Matrix(Run<Load, Setup, Drawn>),
     /// Files from peer to peer: how fast beside a plain copy, what it takes, from whom
     Transfer(Box<Transfer>),
     /// Attacks: what honest clients see before, during and after, and what the attacked node takes
-    Hostile(Apart<hostile::Options, Drawn>),
+    Hostile(Run<hostile::Options, Connecting, Drawn>),
     /// A small network for a long time, and whether memory, descriptors or threads of a process grow
-    Soak(Apart<soak::Options, Drawn>),
+    Soak(Run<soak::Options, Connecting, Drawn>),
     /// Messages down a line of three indexers: rates, what waits, what is lost, and what logging costs
-    Pipeline(Apart<pipeline::Options, Drawn>),
+    Pipeline(Run<pipeline::Options, Connecting, Drawn>),
     /// Names registered and looked up between processes, by names in a call, beside the same without a network
-    Batch(Apart<batch::Options, Drawn>),
+    Batch(Run<batch::Options, Connecting, Drawn>),
     /// Probes round a ring of indexers: where they are dropped, and how long each node has them
-    Relay(Apart<relay::Options, Drawn>),
+    Relay(Run<relay::Options, Connecting, Drawn>),
     /// Many workers that share and look up, and whether all that was acknowledged arrives
-    Load(Apart<load::Options, Drawn>),
+    Load(Run<load::Options, Connecting, Drawn>),
     /// How coherent copies are, simulated in virtual time: tables c1 to c6
-    Consistency(Plain<consistency::Options, Drawn>),
+    Consistency(Run<consistency::Options, (), Drawn>),
     /// Two results beside each other; exit code 1 if the second is worse
     Compare(Compare),
     /// Instructions of the hot functions, counted by valgrind and compared with the recorded numbers
@@ -135,35 +135,15 @@ impl Target for Detailed {
     }
 }
 
-/// Measurements that choose which threads run what, and where the results go.
+/// What to measure, how nodes are run where that can be chosen, and where the results go.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Threaded<O: ClapArgs, T: ClapArgs> {
+pub(crate) struct Run<O: ClapArgs, H: ClapArgs, T: ClapArgs> {
     #[command(flatten)]
     pub(crate) options: O,
     #[command(flatten)]
-    pub(crate) setup: Setup,
+    pub(crate) how: H,
     #[command(flatten)]
     pub(crate) output: T,
-}
-
-/// Measurements of processes of their own, and where the results go.
-#[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Apart<O: ClapArgs, W: ClapArgs> {
-    #[command(flatten)]
-    pub(crate) options: O,
-    #[command(flatten)]
-    pub(crate) connecting: Connecting,
-    #[command(flatten)]
-    pub(crate) output: W,
-}
-
-/// Measurements that choose how nodes run, and simulations.
-#[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Plain<O: ClapArgs, W: ClapArgs> {
-    #[command(flatten)]
-    pub(crate) options: O,
-    #[command(flatten)]
-    pub(crate) output: W,
 }
 
 /// Two results.
