@@ -97,7 +97,7 @@ fn run_transfer(args: &args::Transfer) -> Result<Outcome, Fault> {
     let setup = Setup::apart(Connecting { insecure: args.insecure, threads: THREADS_DEFAULT });
     let work = async |on: Deployment| match args.goals {
         true => Ok(goals::transfer::run(&args.goals(), &folder, &on).await),
-        false => Ok(transfer::run(&scenarios, &folder, &on).await?.report()),
+        false => transfer::run(&scenarios, &folder, &on).await,
     };
     written(setup.on_threads(&Arc::default(), work)?, outputs)
 }
@@ -120,9 +120,9 @@ fn run_apart<O: clap::Args + Sync, T: clap::Args + Target + Sync>(
 fn run_compare(args: &args::Compare) -> Result<Outcome, Fault> {
     let read = |path: &Path| read::<Value>(path, &format!("cannot read the result {}", path.display()));
     let (before, after) = (read(&args.before)?, read(&args.after)?);
-    let comparison = compare::compare(&before, &after, args.rule).or_cannot_begin()?;
-    print(&comparison.table)?;
-    judged(&comparison.regressions, "worse by more than the tolerance")
+    let (table, worse) = compare::compare(&before, &after, args.rule).or_cannot_begin()?;
+    print(&table)?;
+    judged(&worse, "worse by more than the tolerance")
 }
 
 fn run_instructions(args: &args::Instructions) -> Result<Outcome, Fault> {

@@ -34,17 +34,8 @@ pub(crate) fn tolerance(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "the tolerance is a share of at least 0, such as 0.1".to_owned())
 }
 
-/// The comparison of two results.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Comparison {
-    /// A table, for people.
-    pub table: String,
-    /// Every figure that is worse than the tolerance allows, in words.
-    pub regressions: Vec<String>,
-}
-
-/// Compares results `a` (before) and `b` (after), row by row.
-pub fn compare(a: &Value, b: &Value, rule: Rule) -> anyhow::Result<Comparison> {
+/// Compares results `a` (before) and `b` (after), row by row: tables, and in words what is worse than the tolerance allows.
+pub fn compare(a: &Value, b: &Value, rule: Rule) -> anyhow::Result<(String, Vec<String>)> {
     for result in [a, b] {
         ensure!(result["interrupted"] != true, "an interrupted result cannot be compared");
     }
@@ -53,26 +44,30 @@ pub fn compare(a: &Value, b: &Value, rule: Rule) -> anyhow::Result<Comparison> {
     if rule.per_floor && !before.iter().chain(&after).all(has_floor) {
         bail!("not every row of these results has a floor to compare by");
     }
-    let mut comparison = Comparison { table: String::new(), regressions: Vec::new() };
-    let mut compared = 0;
+    let (mut table, mut worse, mut compared) = (String::new(), Vec::new(), 0);
     for old in &before {
         let Some(new) = after.iter().find(|new| identity(new) == identity(old)) else {
-            comparison.regressions.push(format!("{}: not in the second result", identity(old)));
+            worse.push(format!("{}: not in the second result", identity(old)));
             continue;
         };
         compared += 1;
-        compare_rows(old, new, rule, &mut comparison)?;
+        compare_rows(old, new, rule, (&mut table, &mut worse))?;
     }
     for new in after.iter().filter(|new| before.iter().all(|old| identity(old) != identity(new))) {
-        writeln!(comparison.table, "{}: not in the first result\n", identity(new))?;
+        writeln!(table, "{}: not in the first result\n", identity(new))?;
     }
     if compared == 0 {
         bail!("the two results have no scenario in common");
     }
-    Ok(comparison)
+    Ok((table, worse))
 }
 
-fn compare_rows(old: &Row, new: &Row, rule: Rule, to: &mut Comparison) -> anyhow::Result<()> {
+fn compare_rows(
+    old: &Row,
+    new: &Row,
+    rule: Rule,
+    (table, worse): (&mut String, &mut Vec<String>),
+) -> anyhow::Result<()> {
     let name = identity(old);
     let mut lines = vec![["", "before", "after", "ratio", ""].map(str::to_owned).to_vec()];
     for (key, better) in compared() {
@@ -91,10 +86,10 @@ fn compare_rows(old: &Row, new: &Row, rule: Rule, to: &mut Comparison) -> anyhow
         lines.push(vec![key.to_owned(), was, is, format!("{ratio:.2} x"), mark]);
         if is_worse {
             let change = format!("{key} went from {before:.3} to {after:.3} ({ratio:.2} x)");
-            to.regressions.push(format!("{name}: {change}"));
+            worse.push(format!("{name}: {change}"));
         }
     }
-    writeln!(to.table, "{name}\n\n{}\n", aligned(&lines))?;
+    writeln!(table, "{name}\n\n{}\n", aligned(&lines))?;
     Ok(())
 }
 

@@ -17,23 +17,19 @@ use std::thread;
 use anyhow::Context;
 use tokio::sync::oneshot;
 
-use self::{figures::Measured, folder::Folder, scenario::Scenario, show::Transfers, stage::Stage};
+use self::{figures::Measured, folder::Folder, scenario::Scenario, stage::Stage};
 use crate::outcome::{Begin, Fault};
-use crate::{cluster::deployment::Deployment, run::watch::Progress};
+use crate::{cluster::deployment::Deployment, report::Report, run::watch::Progress};
 
 /// Measures these one after the other, with files in `folder`; ends early when stopped, with what was
 /// measured by then.
-pub async fn run(
-    scenarios: &[Scenario],
-    folder: &Folder,
-    deployment: &Deployment,
-) -> Result<Transfers, Fault> {
+pub async fn run(scenarios: &[Scenario], folder: &Folder, deployment: &Deployment) -> Result<Report, Fault> {
     let watch = &deployment.watch;
     let mut rows = Vec::new();
     for scenario in scenarios.iter().take_while(|_| !watch.is_stopped()) {
         rows.push(measure(scenario, folder, deployment).await?);
     }
-    Ok(Transfers { rows, folder: folder.in_words(), interrupted: watch.is_stopped() })
+    Ok(show::report(rows, &folder.in_words(), watch.is_stopped()))
 }
 
 /// Measures one scenario; fewer rounds of it when stopped. If that fails, nothing is left running.

@@ -11,52 +11,41 @@ use crate::report::{machine, mib, option_name, security_name};
 /// Failures that are shown; the rest are counted only.
 const ERRORS_SHOWN: usize = 5;
 
-/// What came of some scenarios.
-#[derive(Clone, Debug)]
-pub struct Transfers {
-    /// A row for each scenario.
-    pub rows: Vec<Measured>,
-    /// Where the files are, in words.
-    pub folder: String,
-    /// It was ended early.
-    pub interrupted: bool,
-}
-
-impl Transfers {
-    /// A line for each figure, a column for each scenario; medians of the rounds.
-    pub fn report(&self) -> Report {
-        let first = self.rows.first().map(|row| &row.scenario);
-        let security = first.map_or("", |scenario| security_name(scenario.security));
-        let (rounds, machine) = (first.map_or(0, |scenario| scenario.rounds), machine::in_words());
-        let head = format!("Every node a process of its own, {security}, {}, {machine}", self.folder);
-        let errors: Vec<&String> = self.rows.iter().flat_map(Measured::errors).collect();
-        let mut foot: Vec<String> = self.rows.iter().filter_map(sources).collect();
-        foot.extend(errors.iter().take(ERRORS_SHOWN).map(|error| format!("failed: {error}")));
-        if errors.len() > ERRORS_SHOWN {
-            foot.push(format!("failed: {} more", errors.len() - ERRORS_SHOWN));
-        }
-        let shown: Vec<Row> = self.rows.iter().map(medians).collect();
-        let keys = ["scenario"].into_iter().chain(KEYS.split_whitespace());
-        let table = aligned(&turned(&cells(&shown, keys)));
-        let rows = self.rows.iter().map(all_rounds).collect();
-        let rounds_alone = self.rows.clone().into_iter().flat_map(|row| {
-            let (name, security) = (row.scenario.name(), security_name(row.scenario.security));
-            let of = move |n| Row::of(json!({ "scenario": name, "security": security, "round": n }));
-            (1..).zip(row.rounds).map(move |(n, round)| round.figures().and(of(n)))
-        });
-        Report {
-            kind: Some("transfer"),
-            head: format!("{head}; medians of {rounds} round(s)."),
-            sections: vec![Section { table, rows, ..Section::default() }],
-            foot,
-            facts: Row::default().with("files", self.folder.clone()),
-            is_broken: !self.rows.iter().all(Measured::is_all_well),
-            pictures: self.rows.iter().flat_map(pictures).collect(),
-            csv: Some((format!("scenario security round {KEYS}"), Box::new(rounds_alone))),
-            ..Report::default()
-        }
-        .ended(self.interrupted, "interrupted: rounds are missing", None)
+/// A line for each figure, a column for each scenario; medians of the rounds. `place`: where the files are, in words.
+pub fn report(all: Vec<Measured>, place: &str, interrupted: bool) -> Report {
+    let first = all.first().map(|row| &row.scenario);
+    let security = first.map_or("", |scenario| security_name(scenario.security));
+    let (rounds, machine) = (first.map_or(0, |scenario| scenario.rounds), machine::in_words());
+    let head = format!("Every node a process of its own, {security}, {place}, {machine}");
+    let errors: Vec<&String> = all.iter().flat_map(Measured::errors).collect();
+    let mut foot: Vec<String> = all.iter().filter_map(sources).collect();
+    foot.extend(errors.iter().take(ERRORS_SHOWN).map(|error| format!("failed: {error}")));
+    if errors.len() > ERRORS_SHOWN {
+        foot.push(format!("failed: {} more", errors.len() - ERRORS_SHOWN));
     }
+    let shown: Vec<Row> = all.iter().map(medians).collect();
+    let keys = ["scenario"].into_iter().chain(KEYS.split_whitespace());
+    let table = aligned(&turned(&cells(&shown, keys)));
+    let rows = all.iter().map(all_rounds).collect();
+    let is_broken = !all.iter().all(Measured::is_all_well);
+    let pictures = all.iter().flat_map(pictures).collect();
+    let rounds_alone = all.into_iter().flat_map(|row| {
+        let (name, security) = (row.scenario.name(), security_name(row.scenario.security));
+        let of = move |n| Row::of(json!({ "scenario": name, "security": security, "round": n }));
+        (1..).zip(row.rounds).map(move |(n, round)| round.figures().and(of(n)))
+    });
+    Report {
+        kind: Some("transfer"),
+        head: format!("{head}; medians of {rounds} round(s)."),
+        sections: vec![Section { table, rows, ..Section::default() }],
+        foot,
+        facts: Row::default().with("files", place),
+        is_broken,
+        pictures,
+        csv: Some((format!("scenario security round {KEYS}"), Box::new(rounds_alone))),
+        ..Report::default()
+    }
+    .ended(interrupted, "interrupted: rounds are missing", None)
 }
 
 /// Of the last round, what came from whom and how memory went, where anything is known of it.

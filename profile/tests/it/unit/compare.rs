@@ -11,7 +11,7 @@ fn result(p50: f64, per_s: f64, wrong: u64) -> Value {
 }
 
 fn regressions(a: &Value, b: &Value, rule: Rule) -> usize {
-    compare(a, b, rule).unwrap().regressions.len()
+    compare(a, b, rule).unwrap().1.len()
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn worse_is_judged_by_what_should_go_which_way() {
     ] {
         assert_eq!(regressions(&before, &after, RULE), expected, "{after}");
     }
-    let text = compare(&before, &result(200.0, 1000.0, 0), RULE).unwrap().regressions;
+    let text = compare(&before, &result(200.0, 1000.0, 0), RULE).unwrap().1;
     assert_eq!(text, ["1/1/0, one: p50_us went from 100.000 to 200.000 (2.00 x)"]);
 }
 
@@ -59,10 +59,10 @@ fn rows_are_matched_by_what_they_are_of() {
     let a = json!({"rows": [row("a", 1.0), row("b", 1.0)]});
     let b = json!({"rows": [row("b", 1.0), row("a", 2.0), row("c", 1.0)]});
     let comparison = compare(&a, &b, RULE).unwrap();
-    assert_eq!(comparison.regressions.len(), 1);
-    let lost = compare(&b, &a, RULE).unwrap().regressions;
+    assert_eq!(comparison.1.len(), 1);
+    let lost = compare(&b, &a, RULE).unwrap().1;
     assert_eq!(lost, ["c: not in the second result"]);
-    assert!(comparison.table.contains("c: not in the first result"));
+    assert!(comparison.0.contains("c: not in the first result"));
     assert!(compare(&row("a", 1.0), &row("b", 1.0), RULE).is_err());
     for bad in [json!([]), json!({}), json!({"rows": 7}), json!({"rows": []}), json!({"rows": [{}]})] {
         assert!(compare(&a, &bad, RULE).is_err(), "{bad}");

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use profile::goals::transfer::{Options, scenarios};
 use profile::node::{Moment, Sent, usage::Usage};
-use profile::report::write_csv;
+use profile::report::{Report, write_csv};
 use profile::transfer::{figures::*, floor::Floors, scenario::*, show::*};
 use serde_json::json;
 
@@ -83,15 +83,14 @@ fn a_wrong_or_missing_file_is_not_well() {
     assert!(!failed.is_all_well() && failed.is_right());
 }
 
-fn transfers() -> Transfers {
+fn transfers() -> Report {
     let scenario = Scenario { readers: 2, rounds: 1, ..Scenario::whole(1 << 30) };
-    let rows = vec![Measured { scenario, rounds: vec![round()] }];
-    Transfers { rows, folder: "files in /tmp (ext4)".to_owned(), interrupted: false }
+    report(vec![Measured { scenario, rounds: vec![round()] }], "files in /tmp (ext4)", false)
 }
 
 #[test]
 fn columns_of_the_table_are_aligned() {
-    let table = transfers().report().text();
+    let table = transfers().text();
     let lines: Vec<&str> = table.lines().filter(|line| line.starts_with('|')).collect();
     assert!(lines.iter().all(|line| line.chars().count() == lines[0].chars().count()), "{table}");
     assert!(table.contains("hostile 1024.0 MiB, banned"), "{table}");
@@ -100,11 +99,11 @@ fn columns_of_the_table_are_aligned() {
 
 #[test]
 fn results_for_machines_have_scenario_and_rounds() {
-    let json = transfers().report().json();
+    let json = transfers().json();
     let row = &json["rows"][0];
     assert_eq!((&row["ratio_tcp"], &row["readers"]), (&json!(4.0), &json!(2)));
     assert_eq!(row["rounds"][0]["by_source"][1]["banned"], true);
-    let (mut csv, (keys, rows)) = (Vec::new(), transfers().report().csv.unwrap());
+    let (mut csv, (keys, rows)) = (Vec::new(), transfers().csv.unwrap());
     write_csv(&mut csv, &keys, rows).unwrap();
     let csv = String::from_utf8(csv).unwrap();
     let columns: Vec<usize> = csv.replace(", ", " ").lines().map(|line| line.split(',').count()).collect();
