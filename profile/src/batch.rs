@@ -72,22 +72,17 @@ struct Compared {
     inside: Took,
 }
 
-struct Batched {
-    all: Vec<Compared>,
-    floor: Floor,
-    /// What ended it early, by itself.
-    fault: Option<String>,
-}
-
 /// Measures all that `options` name, each on an indexer of its own; ends early when stopped.
 pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Report, Fault> {
     let watch = &deployment.watch;
     let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
-    let mut batched = Batched { all: Vec::new(), floor, fault: None };
-    if let Err(fault) = batched.fill(options, deployment).await {
-        batched.fault = Some(fault.after(batched.all.iter().any(|one| !one.rows.is_empty()))?);
+    let (mut all, mut ended) = (Vec::new(), None);
+    if let Err(fault) = measure_all(options, deployment, &mut all).await {
+        ended = Some(fault.after(all.iter().any(|one| !one.rows.is_empty()))?);
     }
-    Ok(batched.report(options, deployment))
+    let mut report = report(&all, &floor, options, deployment);
+    report.facts.0.insert("fault".to_owned(), ended.clone().into());
+    Ok(report.ended(watch.is_stopped(), "Interrupted: rows are missing.", ended.as_ref()))
 }
 
 /// Registers and looks up all names; how long that took in this process, without a network, and between processes.
@@ -206,61 +201,60 @@ impl Compared {
     }
 }
 
-impl Batched {
-    async fn fill(&mut self, options: &Options, deployment: &Deployment) -> Result<(), Fault> {
-        for names in &options.names {
-            for kind in &options.kinds {
-                let (rows, inside) = <_>::default();
-                self.all.push(Compared { names: *names, kind: *kind, rows, inside });
-                for batch in &options.batches {
-                    if deployment.watch.is_stopped() {
-                        break;
-                    }
-                    let took = measure((*names, *kind, *batch), options.seed, deployment).await?;
-                    // Of a run that was ended early nothing is kept.
-                    if let Some(last) = self.all.last_mut().filter(|_| took[0].names == *names) {
-                        last.add(*batch, &took);
-                    }
+async fn measure_all(
+    options: &Options,
+    deployment: &Deployment,
+    all: &mut Vec<Compared>,
+) -> Result<(), Fault> {
+    for names in &options.names {
+        for kind in &options.kinds {
+            let (rows, inside) = <_>::default();
+            all.push(Compared { names: *names, kind: *kind, rows, inside });
+            for batch in &options.batches {
+                if deployment.watch.is_stopped() {
+                    break;
+                }
+                let took = measure((*names, *kind, *batch), options.seed, deployment).await?;
+                // Of a run that was ended early nothing is kept.
+                if let Some(last) = all.last_mut().filter(|_| took[0].names == *names) {
+                    last.add(*batch, &took);
                 }
             }
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    fn report(&self, options: &Options, deployment: &Deployment) -> Report {
-        let Self { all, floor, fault } = self;
-        let tables = all.iter().map(Compared::section);
-        let goals: Vec<Goal> =
-            all.iter().filter(|one| one.rows.len() > 1).flat_map(Compared::goals).collect();
-        let foot = vec![
-            format!(
-                "Index: the time that the same work takes on one core without a network, in shares of that between processes; IPC: \
-                 the rest, where that is less. Calls of more \
-                 than {BATCH_MAX} names travel as several at once. All answers were those of the index in this process."
-            ),
-            "A pipeline of services that was measured elsewhere: 25 000 events a second alone, 77 000 in batches of 100 \
-             (3.0 times), 44 000 in one process; another machine and other work."
-                .to_owned(),
-        ];
-        let rates = all.iter().flat_map(Compared::lines).collect();
-        let picture = Picture {
-            title: "Names registered and looked up".to_owned(),
-            subtitle: machine::in_words(),
-            charts: vec![lines(Axis::log("names in a call"), Axis::log("names a second"), rates)],
-        };
-        Report {
-            kind: Some("batch"),
-            head: format!(
-                "One indexer in a process of its own, one connection, one call of a user after the other, {}.\n{}",
-                deployment.in_words(),
-                floor.in_words()
-            ),
-            sections: tables.chain([goals::section(&goals)]).collect(),
-            foot,
-            facts: floor.facts().with("seed", options.seed).with("fault", fault.clone()),
-            pictures: vec![("batch".to_owned(), picture)],
-            ..Report::default()
-        }
-        .ended(deployment.watch.is_stopped(), "Interrupted: rows are missing.", fault.as_ref())
+fn report(all: &[Compared], floor: &Floor, options: &Options, deployment: &Deployment) -> Report {
+    let tables = all.iter().map(Compared::section);
+    let goals: Vec<Goal> = all.iter().filter(|one| one.rows.len() > 1).flat_map(Compared::goals).collect();
+    let foot = vec![
+        format!(
+            "Index: the time that the same work takes on one core without a network, in shares of that between processes; IPC: \
+             the rest, where that is less. Calls of more \
+             than {BATCH_MAX} names travel as several at once. All answers were those of the index in this process."
+        ),
+        "A pipeline of services that was measured elsewhere: 25 000 events a second alone, 77 000 in batches of 100 \
+         (3.0 times), 44 000 in one process; another machine and other work."
+            .to_owned(),
+    ];
+    let rates = all.iter().flat_map(Compared::lines).collect();
+    let picture = Picture {
+        title: "Names registered and looked up".to_owned(),
+        subtitle: machine::in_words(),
+        charts: vec![lines(Axis::log("names in a call"), Axis::log("names a second"), rates)],
+    };
+    Report {
+        kind: Some("batch"),
+        head: format!(
+            "One indexer in a process of its own, one connection, one call of a user after the other, {}.\n{}",
+            deployment.in_words(),
+            floor.in_words()
+        ),
+        sections: tables.chain([goals::section(&goals)]).collect(),
+        foot,
+        facts: floor.facts().with("seed", options.seed),
+        pictures: vec![("batch".to_owned(), picture)],
+        ..Report::default()
     }
 }

@@ -93,7 +93,7 @@ impl Goal {
 
 pub(crate) fn section(goals: &[Goal]) -> Section {
     let [shown, rows] = [Goal::shown, Goal::row].map(|row| goals.iter().map(row).collect());
-    Section::shown("", "goal bound measured verdict command", shown, rows)
+    Section { rows, ..Section::new("", "goal bound measured verdict command", shown) }
 }
 
 /// That table alone; `place` says where they were measured. A goal that is missed is a result; a wrong answer is not.

@@ -88,11 +88,6 @@ impl Section {
     pub(crate) fn new(title: impl Into<String>, columns: &str, rows: Vec<Row>) -> Self {
         Self { title: title.into(), table: aligned(&cells(&rows, columns.split_whitespace())), rows }
     }
-
-    /// The same with `shown` in the table instead of `rows`.
-    pub(crate) fn shown(title: impl Into<String>, columns: &str, shown: Vec<Row>, rows: Vec<Row>) -> Self {
-        Self { rows, ..Self::new(title, columns, shown) }
-    }
 }
 
 /// What came of one command.

@@ -204,7 +204,7 @@ impl Soaked {
         Report {
             kind: Some("soak"),
             head: format!("{INDEXERS} indexers and peers for {minutes} min, {}.", deployment.in_words()),
-            sections: vec![Section::shown("", columns, shown, rows)],
+            sections: vec![Section { rows, ..Section::new("", columns, shown) }],
             foot,
             facts: facts.times(figures),
             interrupted: deployment.watch.is_stopped(),

@@ -51,7 +51,7 @@ impl Tables {
         let names = names.first().copied().unwrap_or_default();
         let title = "Where the time goes (index: the same work in this process, without a network; IPC: all the rest):";
         let columns = "scenario us_each index_us index_percent ipc_percent";
-        let shares = Section::shown(title, columns, self.shares, Vec::new());
+        let shares = Section { rows: Vec::new(), ..Section::new(title, columns, self.shares) };
         let depths = format!("Lookups by calls in flight, {names} names, one name in a call:");
         let batches =
             format!("By names in a call, one registration or {LOOKUPS_IN_FLIGHT} lookups in flight:");
@@ -80,5 +80,6 @@ impl Tables {
 fn table(title: &str, rows: Vec<Row>) -> Section {
     let is_few = |row: &Row| row.get("times") < bytes(P99_FROM);
     let shown = |row: &Row| if is_few(row) { row.clone().figure("p99_us", None) } else { row.clone() };
-    Section::shown(title, COLUMNS, rows.iter().map(shown).collect(), rows)
+    let shown = rows.iter().map(shown).collect();
+    Section { rows, ..Section::new(title, COLUMNS, shown) }
 }

@@ -79,7 +79,7 @@ impl Measured {
         }
         let columns = "scenario times mean_us p50_us p90_us p99_us p999_us max_us";
         let idle = |row| Section::new("Idle before:", "idle_links idle_percent idle_us", vec![row]);
-        let alone = Section::shown("", columns, shown, vec![self.row()]);
+        let alone = Section { rows: vec![self.row()], ..Section::new("", columns, shown) };
         let (name, interrupted) = (self.scenario.name(), self.samples.interrupted);
         Report {
             head: format!("{name} (indexers/clients/ttl), {}, {}", self.setting(), machine::in_words()),
