@@ -8,51 +8,7 @@
 mod folder;
 mod reader;
 
-use std::time::Instant;
-
-use nekoproto::{Held, VerifiedRecord};
-
 pub use self::{
-    folder::{Disk, Folder},
+    folder::{Disk, Folder, OfferChange},
     reader::Reader,
 };
-
-/// A question to the origin: whether a version is still the newest.
-#[derive(Clone, Debug)]
-pub struct Question {
-    /// The newest version that the reader knows.
-    pub copy: VerifiedRecord,
-    /// When it was sent.
-    pub asked_at: Instant,
-}
-
-impl Question {
-    /// As it is sent.
-    #[must_use]
-    pub fn held(&self) -> Held {
-        let copy = &self.copy;
-        Held { name: copy.name.clone(), version: copy.version, content: copy.content }
-    }
-}
-
-/// What a peer is to do.
-#[derive(Clone, Debug)]
-pub enum Act {
-    /// Ask the origin.
-    Ask(Question),
-    /// Download the newest version.
-    Fetch,
-    /// Send the origin a version that it does not know.
-    Remind(VerifiedRecord),
-    /// Register this version with the own indexer, as a new one where `news` is set.
-    Offer {
-        /// What to register.
-        record: VerifiedRecord,
-        /// Whether it was published here and the indexer has not listed it yet.
-        is_new: bool,
-        /// Whether the indexers tell each other of it.
-        announce: bool,
-    },
-    /// Tell the subscribers of this version, once the indexer has answered, or does not.
-    Announce(VerifiedRecord),
-}

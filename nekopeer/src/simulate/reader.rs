@@ -2,9 +2,8 @@
 
 use std::{sync::Arc, time::Instant};
 
-use nekoproto::{Freshness, SignedRecord, Verdict, VerifiedRecord, Verifier};
+use nekoproto::{Freshness, Verdict, VerifiedRecord, Verifier};
 
-use super::{Act, Question};
 use crate::state::{
     copies::Copies,
     freshness::CopyState,
@@ -16,47 +15,31 @@ use crate::state::{
 #[derive(Debug)]
 pub struct Reader {
     verifier: Arc<Verifier>,
-    /// On disk: the version held, and the newest later one.
-    held: VerifiedRecord,
+    /// The version on disk.
+    pub held: VerifiedRecord,
+    /// The newest later one, on disk too.
     newest: Option<VerifiedRecord>,
-    /// In memory.
     copies: Copies,
     outdated: Outdated,
 }
 
 impl Reader {
-    /// A reader that has just downloaded `held`.
+    /// A reader with the copy `held` on disk; [`restart`](Self::restart) starts it.
     #[must_use]
-    pub fn new(held: VerifiedRecord, verifier: &Arc<Verifier>, now: Instant) -> Self {
-        let mut reader = Self {
-            verifier: Arc::clone(verifier),
-            held,
-            newest: None,
-            copies: Copies::default(),
-            outdated: Outdated::default(),
-        };
-        reader.keep(now);
-        reader
+    pub fn new(held: VerifiedRecord, verifier: Arc<Verifier>) -> Self {
+        Self { verifier, held, newest: None, copies: Copies::default(), outdated: Outdated::default() }
     }
 
     /// It starts again, with what is on disk.
     pub fn restart(&mut self, now: Instant) {
         (self.copies, self.outdated) = (Copies::default(), Outdated::default());
-        self.keep(now);
-        if let Some(newest) = &self.newest {
-            self.outdated.add(newest.name.clone(), need(newest));
-        }
+        self.watch(now);
+        self.newest.iter().for_each(|newest| add(&mut self.outdated, newest));
     }
 
-    fn keep(&mut self, now: Instant) {
+    fn watch(&mut self, now: Instant) {
         let state = CopyState::new(&self.held, self.newest.clone(), None, now);
         self.copies.insert(&self.held.name, self.held.origin, state);
-    }
-
-    /// The version on disk.
-    #[must_use]
-    pub const fn held(&self) -> &VerifiedRecord {
-        &self.held
     }
 
     /// The newest version that it knows.
@@ -72,46 +55,36 @@ impl Reader {
         copy.map_or(Freshness::Unverified, |copy| copy.freshness(now))
     }
 
-    /// What is due at `now`, and when something is next.
-    pub fn wake(&mut self, now: Instant) -> (Vec<Act>, Option<Instant>) {
-        let mut acts: Vec<Act> = self.outdated.begin(now).into_iter().map(|_| Act::Fetch).collect();
-        for _ in self.copies.ask(now) {
-            let copy = self.known().clone();
-            acts.push(Act::Ask(Question { copy, asked_at: now }));
-        }
-        (acts, self.outdated.next_at(now).into_iter().chain(self.copies.next_at(now)).min())
+    /// What begins at `now`: a download of the newest version, a question to the origin whether the newest known
+    /// version is the newest; and when something is next.
+    pub fn wake(&mut self, now: Instant) -> (bool, bool, Option<Instant>) {
+        let (fetches, asks) = (!self.outdated.begin(now).is_empty(), !self.copies.ask(now).is_empty());
+        (fetches, asks, self.outdated.next_at(now).into_iter().chain(self.copies.next_at(now)).min())
     }
 
-    /// News arrives, from anyone.
-    pub fn hear(&mut self, news: SignedRecord) {
-        if let Ok(record) = self.verifier.verify(news) {
-            self.learn(record);
+    /// A version was heard of, from anyone.
+    pub fn learn(&mut self, record: VerifiedRecord) {
+        if record.replaces(self.known()) {
+            self.copies.learn(&record);
+            add(&mut self.outdated, &record);
+            self.newest = Some(record);
         }
     }
 
-    fn learn(&mut self, record: VerifiedRecord) {
-        if !record.replaces(self.known()) {
-            return;
-        }
-        self.newest = Some(record.clone());
-        self.copies.learn(&record);
-        self.outdated.add(record.name.clone(), need(&record));
-    }
-
-    /// The question was answered; `None` if no answer came in time. `random` is uniform in 0..1.
+    /// The question about `copy` was answered; `None` if no answer came in time. `random` is uniform in 0..1. Returns
+    /// whether the origin is to be sent `copy`, since it does not know it.
     pub fn answered(
         &mut self,
-        question: &Question,
+        (copy, asked_at): (&VerifiedRecord, Instant),
         verdict: Option<Verdict>,
         now: Instant,
         random: f64,
-    ) -> Vec<Act> {
-        self.copies.asked(question.copy.origin, verdict.is_some(), now, random);
-        let copy = &question.copy;
-        let reminds = verdict == Some(Verdict::Unknown);
+    ) -> bool {
+        self.copies.asked(copy.origin, verdict.is_some(), now, random);
+        let is_lost = verdict == Some(Verdict::Unknown);
         match later(copy, verdict, &self.verifier) {
             Ok(None) => {
-                self.copies.change_of(copy, |state| state.confirmed(copy, question.asked_at, random));
+                self.copies.change_of(copy, |state| state.confirmed(copy, asked_at, random));
             }
             Ok(Some(record)) => {
                 self.copies.change_of(copy, CopyState::found_later);
@@ -121,29 +94,29 @@ impl Reader {
                 self.copies.change_of(copy, |state| state.not_confirmed(why, now, random));
             }
         }
-        reminds.then(|| Act::Remind(copy.clone())).into_iter().collect()
+        is_lost
     }
 
-    /// The download has ended; `None` if it failed.
-    pub fn fetched(&mut self, found: Option<SignedRecord>, now: Instant, random: f64) -> Vec<Act> {
-        let found = found.and_then(|record| self.verifier.verify(record).ok());
-        let (name, mut acts) = (self.held.name.clone(), Vec::new());
-        let how = match found {
-            _ if self.newest.is_none() => Ended::Done,
-            Some(record) if record.replaces(&self.held) => {
-                self.newest.take_if(|newest| !newest.replaces(&record));
-                self.held = record.clone();
-                self.keep(now);
-                acts.push(Act::Offer { record, is_new: false, announce: false });
-                if self.newest.is_some() { Ended::Outdated } else { Ended::Done }
-            }
-            _ => Ended::Failed,
+    /// The download has ended; `None` if it failed. Returns whether another version is held, which is to be registered.
+    pub fn fetched(&mut self, found: Option<VerifiedRecord>, now: Instant, random: f64) -> bool {
+        let newer = found.filter(|record| self.newest.is_some() && record.replaces(&self.held));
+        let (is_wanted, is_newer) = (self.newest.is_some(), newer.is_some());
+        if let Some(record) = newer {
+            self.newest.take_if(|newest| !newest.replaces(&record));
+            self.held = record;
+            self.watch(now);
+        }
+        let how = match (is_wanted, is_newer) {
+            (true, false) => Ended::Failed,
+            (true, true) if self.newest.is_some() => Ended::Outdated,
+            _ => Ended::Done,
         };
-        self.outdated.ended(&name, how, now, random);
-        acts
+        self.outdated.ended(&self.held.name, how, now, random);
+        is_newer
     }
 }
 
-fn need(newest: &VerifiedRecord) -> Need {
-    Need { origin: newest.origin, size: newest.size, late_at: None }
+fn add(outdated: &mut Outdated, newest: &VerifiedRecord) {
+    let need = Need { origin: newest.origin, size: newest.size, late_at: None };
+    outdated.add(newest.name.clone(), need);
 }

@@ -1,59 +1,37 @@
 //! What must hold in each table.
 
 use super::cells::DELAY;
-use super::tables::Which;
-use crate::goals::{Bound, Goal};
-use crate::report::{Row, option_name};
+use crate::goals::Bound;
+use crate::report::Row;
 
 /// What is measured, what it should be, and what it is.
-type Aim = (String, Bound, f64);
-
-impl Which {
-    /// What must hold.
-    pub fn goals(self, rows: &[Row], seeds: u64) -> Vec<Goal> {
-        let aims = match self {
-            Self::C1 => c1(rows),
-            Self::C2 => c2(rows),
-            Self::C3 => c3(rows),
-            Self::C4 => {
-                let late = rows.iter().map(|row| row.get("past_bound")).sum();
-                vec![("reads served as fresh later than lease + delay".to_owned(), Bound::Exactly(0.0), late)]
-            }
-            Self::C5 => c5(rows),
-            Self::C6 => c6(rows),
-        };
-        let name = option_name(&self);
-        let command = format!("profile consistency --table {name} --seeds {seeds}");
-        let goal = |(what, bound, is): Aim| Goal::new(format!("{name}: {what}"), bound, is, &command);
-        aims.into_iter().map(goal).collect()
-    }
-}
+pub(super) type Aim = (String, Bound, f64);
 
 /// The largest figure under `key`, by its size alone.
 fn most<'a>(rows: impl IntoIterator<Item = &'a Row>, key: &str) -> f64 {
     rows.into_iter().map(|row| row.get(key).abs()).fold(0.0, f64::max)
 }
 
+/// Rows in which each of `of` is so.
 fn at<'a>(rows: &'a [Row], of: &[(&str, f64)]) -> Vec<&'a Row> {
     let is = |row: &&Row| of.iter().all(|(key, value)| (row.get(key) - value).abs() < 1e-9);
     rows.iter().filter(is).collect()
 }
 
-fn c1(rows: &[Row]) -> Vec<Aim> {
+pub(super) fn c1(rows: &[Row]) -> Vec<Aim> {
     let (none, three_messages) = (Bound::Exactly(0.0), Bound::AtMost(3.0 * DELAY.1.as_secs_f64()));
-    let replicated = at(rows, &[("readers", 3.0)]);
-    let messages = "messages for an update, 3 replicas on 3 indexers, worst row";
     let worst = |what: &str, bound, key| (format!("{what}, worst row"), bound, most(rows, key));
+    let messages = "messages for an update, 3 replicas on 3 indexers, worst row".to_owned();
     vec![
         worst("invalid query results, %", none, "invalid_percent"),
         worst("the same, replaced longer ago than one message takes, %", none, "invalid_late_percent"),
         worst("stale reads served as fresh, %", none, "stale_percent"),
         worst("longest of them, s (a registration, its answer, a push)", three_messages, "stale_max_s"),
-        (messages.to_owned(), Bound::AtMost(6.0), most(replicated, "messages_per_update")),
+        (messages, Bound::AtMost(6.0), most(at(rows, &[("readers", 3.0)]), "messages_per_update")),
     ]
 }
 
-fn c2(rows: &[Row]) -> Vec<Aim> {
+pub(super) fn c2(rows: &[Row]) -> Vec<Aim> {
     let off =
         |what: &str, key| (format!("points from 1-(1-e^-x)/x, {what}"), Bound::AtMost(1.0), most(rows, key));
     vec![
@@ -62,9 +40,9 @@ fn c2(rows: &[Row]) -> Vec<Aim> {
     ]
 }
 
-fn c3(rows: &[Row]) -> Vec<Aim> {
+pub(super) fn c3(rows: &[Row]) -> Vec<Aim> {
     let rows = at(rows, &[("session_min", 30.0), ("loss_percent", 5.0)]);
-    let hybrid = rows.iter().find(|row| row.0.get("mode").is_some_and(|mode| mode == "hybrid"));
+    let hybrid = rows.into_iter().find(|row| row.0.get("mode").is_some_and(|mode| mode == "hybrid"));
     let of = |key: &str| hybrid.map_or(f64::NAN, |row| row.get(key));
     let fewer = |key: &str| 100.0 - 100.0 * of(key) / of("flood");
     let aim = |what: &str, least, measured| {
@@ -77,7 +55,12 @@ fn c3(rows: &[Row]) -> Vec<Aim> {
     ]
 }
 
-fn c5(rows: &[Row]) -> Vec<Aim> {
+pub(super) fn c4(rows: &[Row]) -> Vec<Aim> {
+    let late = rows.iter().map(|row| row.get("past_bound")).sum();
+    vec![("reads served as fresh later than lease + delay".to_owned(), Bound::Exactly(0.0), late)]
+}
+
+pub(super) fn c5(rows: &[Row]) -> Vec<Aim> {
     let broken = [
         ("went_back", "older after newer"),
         ("never_shared", "believed and never shared"),
@@ -90,7 +73,7 @@ fn c5(rows: &[Row]) -> Vec<Aim> {
     rows.iter().flat_map(aims).collect()
 }
 
-fn c6(rows: &[Row]) -> Vec<Aim> {
+pub(super) fn c6(rows: &[Row]) -> Vec<Aim> {
     let messages = |indexers, readers| {
         most(at(rows, &[("indexers", indexers), ("readers", readers)]), "messages_per_update")
     };

@@ -8,11 +8,9 @@
 
 pub mod cells;
 mod goals;
-pub mod link;
-mod network;
+pub mod log;
 pub mod setting;
 pub mod tables;
-pub mod tally;
 pub mod world;
 
 use clap::{Args, ValueEnum};
@@ -49,27 +47,21 @@ pub struct Table {
 pub fn run(options: &Options) -> Result<Vec<Table>, Fault> {
     let tables = if options.table.is_empty() { Which::value_variants() } else { &options.table };
     let table = |which: &Which| {
-        let seeds = options.seeds.unwrap_or(which.seeds());
+        let seeds = options.seeds.unwrap_or(which.parts().0);
         note(&format!("table {}", option_name(which)));
-        let lines =
-            which.cells().iter().map(|cell| which.measure(cell, 1..=seeds)).collect::<Result<_, _>>()?;
-        Ok(Table { which: *which, seeds, lines })
+        let lines = which.cells().into_iter().map(|cell| which.measure(cell, 1..=seeds));
+        Ok(Table { which: *which, seeds, lines: lines.collect::<Result<_, _>>()? })
     };
     tables.iter().map(table).collect()
 }
 
 impl Table {
-    fn rows(&self) -> Vec<Row> {
-        self.lines.iter().map(|line| line.row.clone()).collect()
-    }
-
     fn section(&self) -> Section {
-        let (rows, columns) = (self.rows(), self.which.columns());
-        let shown = |row: &Row| columns.split(' ').fold(row.clone(), with_interval);
-        let shown: Vec<Row> = rows.iter().map(shown).collect();
-        let name = option_name(&self.which);
+        let (name, columns) = (option_name(&self.which), self.which.parts().1);
+        let rows = || self.lines.iter().map(|line| line.row.clone());
+        let shown = rows().map(|row| columns.split(' ').fold(row, with_interval)).collect();
         let title = format!("{}, {} seeds:", name.to_uppercase(), self.seeds);
-        let rows = rows.into_iter().map(|row| row.with("table", name.clone())).collect();
+        let rows = rows().map(|row| row.with("table", name.clone())).collect();
         Section { rows, ..Section::new(title, columns, shown) }
     }
 }
@@ -86,8 +78,9 @@ fn with_interval(row: Row, key: &str) -> Row {
 
 /// The tables, behind the goals if they are asked for.
 pub fn report(tables: &[Table], options: &Options) -> Report {
-    let goals = tables.iter().flat_map(|table| table.which.goals(&table.rows(), table.seeds));
-    let goals = crate::goals::section(&goals.filter(|_| options.goals).collect::<Vec<_>>());
+    let asked = tables.iter().filter(|_| options.goals);
+    let goals = asked.flat_map(|table| table.which.goals(&table.lines, table.seeds));
+    let goals = crate::goals::section(&goals.collect::<Vec<_>>());
     Report {
         kind: Some("consistency"),
         head: "Coherence of copies, simulated in virtual time with the nodes' own decisions. Means of the seeds ± half of \

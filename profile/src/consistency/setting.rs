@@ -1,44 +1,54 @@
 //! What is simulated: how many nodes, on which links, for how long, and what goes wrong.
 
-use std::time::Duration;
+use std::{
+    ops::{Range, RangeInclusive},
+    time::Duration,
+};
 
 use nekoproto::Policy;
 
-use super::link::Weather;
 use crate::plan::topology::Topology;
+
+/// A kind of link, by its ends: readers, the origin, indexers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    ReaderOrigin,
+    OriginIndexer,
+    ReaderIndexer,
+    Indexers,
+}
 
 /// What is simulated.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// How many indexers.
-    pub indexers: usize,
-    /// How they are linked.
-    pub topology: Topology,
-    /// How many readers.
-    pub readers: usize,
-    /// The policy of the file.
-    pub policy: Policy,
+    pub(crate) indexers: usize,
+    pub(crate) topology: Topology,
+    pub(crate) readers: usize,
+    pub(crate) policy: Policy,
     /// Mean time between updates.
-    pub update_every: Duration,
+    pub(crate) update_every: Duration,
     /// Mean time between reads of one copy.
-    pub read_every: Duration,
+    pub(crate) read_every: Duration,
     /// How long it lasts.
     pub lasts: Duration,
-    /// How links behave.
-    pub weather: Weather,
+    /// Of a message. Delays are uniform, and independent: messages overtake each other.
+    pub(crate) delay: RangeInclusive<Duration>,
+    /// Share of messages that are lost.
+    pub(crate) loss: f64,
+    /// Share of invalidations that arrive twice.
+    pub(crate) doubled: f64,
+    /// Which links, `None`: all, carry nothing and when. Nobody is told: calls over them time out.
+    pub(crate) cut: Option<(Option<Link>, Range<Duration>)>,
     /// Mean time that a peer is there; `None`: always.
-    pub session: Option<Duration>,
-    /// Mean time between mishaps of each kind; `None`: there are none.
-    pub mishaps: Option<Mishaps>,
+    pub(crate) session: Option<Duration>,
+    pub(crate) mishaps: Option<Mishaps>,
     /// Readers also ask the indexers for the file, each time that they read it.
-    pub queries: bool,
-    /// Readers serve as fresh what is past its bound. It breaks the promise, to see that this is noticed.
-    pub ignores_bound: bool,
+    pub(crate) queries: bool,
 }
 
 /// What goes wrong on top of links and sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mishaps {
+pub(crate) enum Mishaps {
     /// Older and forged versions are sent to anybody.
     Messages,
     /// Nodes start again.

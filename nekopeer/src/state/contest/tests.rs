@@ -1,7 +1,7 @@
 //! The decision alone, and in a simulation: a folder that is lost and restored, publishing through indexers that hear of
 //! each other or do not.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{collections::BTreeMap, time::Instant};
 
 use nekoproto::{ContentHash, ManifestHash, Policy, VerifiedRecord, Version};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -12,7 +12,7 @@ use testkit::{
 
 use super::*;
 use crate::{
-    simulate::{Act, Disk, Folder},
+    simulate::{Disk, Folder, OfferChange},
     storage::catalogue::numbering::Substance,
 };
 
@@ -79,10 +79,10 @@ impl Sim {
         if own_indexers.is_empty() {
             own_indexers.push(random.random_range(0..indexers));
         }
-        let folder = Folder::new(identity(1), name("a"), Policy::default(), &Arc::default(), now);
+        let folder = Folder::new(identity(1), name("a"), Policy::default(), now);
         Self {
             random,
-            copies: vec![folder.backup()],
+            copies: vec![folder.disk.clone()],
             folder,
             own_indexers,
             indexers: (0..indexers).map(|_| Indexer::default()).collect(),
@@ -132,7 +132,7 @@ impl Sim {
         let mut heard = Vec::new();
         for at in self.own_indexers.clone() {
             match self.register(at, &entry) {
-                Ok(()) => drop(self.folder.registered(&entry, None)),
+                Ok(()) => _ = self.folder.registered(&entry, None),
                 Err(known) => heard.push(known),
             }
         }
@@ -142,8 +142,8 @@ impl Sim {
     /// The user publishes `content`.
     fn publish(&mut self, content: u8) {
         let network = if self.is_reliable || self.random.random_bool(0.5) { self.newest() } else { None };
-        let acts = self.folder.publish([content; 32], network.as_ref(), self.now);
-        if !acts.iter().any(|act| matches!(act, Act::Offer { is_new: true, .. })) {
+        let change = self.folder.publish([content; 32], network.as_ref(), self.now);
+        if !matches!(change, Some(OfferChange::Published { .. })) {
             return self.register_all();
         }
         for round in 0.. {
@@ -151,7 +151,7 @@ impl Sim {
             let mut heard = self.offer();
             heard.sort_by_key(|heard| heard.version);
             let Some(heard) = heard.pop() else { break };
-            if self.folder.settle(heard, true).is_empty() {
+            if self.folder.settle(heard, true).is_none() {
                 break;
             }
         }
@@ -159,7 +159,7 @@ impl Sim {
 
     /// The folder hears of a record in the background.
     fn hear(&mut self, heard: &VerifiedRecord) {
-        if !self.folder.settle(heard.clone(), false).is_empty() {
+        if self.folder.settle(heard.clone(), false).is_some() {
             let heard = self.offer();
             self.to_folder.extend(heard);
         }
@@ -192,21 +192,26 @@ impl Sim {
     }
 
     fn step(&mut self) {
-        self.copies.push(self.folder.backup());
+        self.copies.push(self.folder.disk.clone());
         match self.random.random_range(0..10) {
             0 | 1 => {
                 let content = self.random.random_range(0..5);
                 self.publish(content);
             }
-            2 if self.random.random_bool(0.3) => self.folder.restart(Some(self.copies[0].clone()), self.now),
+            2 if self.random.random_bool(0.3) => self.restore(0),
             3 => {
                 let back = self.random.random_range(0..self.copies.len());
-                self.folder.restart(Some(self.copies[back].clone()), self.now);
+                self.restore(back);
             }
             4 => self.search(),
             5 => self.register_all(),
             _ => _ = self.deliver(),
         }
+    }
+
+    fn restore(&mut self, back: usize) {
+        self.folder.disk = self.copies[back].clone();
+        self.folder.restart(self.now);
     }
 
     /// The folder asks every indexer.
@@ -223,12 +228,12 @@ impl Sim {
         self.is_reliable = true;
         for rounds in 0.. {
             assert!(rounds < 20, "it never comes to rest");
-            let before = self.folder.backup();
+            let before = self.folder.disk.clone();
             while self.deliver() {}
             self.register_all();
             self.search();
             while self.deliver() {}
-            if self.folder.backup() == before {
+            if self.folder.disk == before {
                 return rounds;
             }
         }

@@ -1,38 +1,31 @@
 //! What goes wrong on top of links and sessions: replays, forgeries, restarts, restored folders.
 
-use nekoproto::limits::TTL_MAX;
-use nekoproto::{Record, Version};
+use nekoproto::{Record, Version, limits::TTL_MAX};
 
 use super::*;
-
-/// Mean time between mishaps.
-const MISHAP_EVERY: Duration = Duration::from_secs(5);
+use crate::consistency::setting::Mishaps;
 
 impl World {
-    pub(super) fn mishap(&mut self) {
-        let pause = exponential(MISHAP_EVERY, &mut self.rng);
-        self.queue.after(pause, Event::Mishap);
-        match self.setting.mishaps {
-            None => {}
-            Some(Mishaps::Messages) => {
+    pub(super) fn mishap(&mut self, mishaps: Mishaps) {
+        match mishaps {
+            Mishaps::Messages => {
                 let place = self.rng.random_range(0..self.history.len());
-                let old = self.history[place].to_signed();
+                let old = self.history[place].1.to_signed();
                 let record = if self.rng.random_bool(0.5) { Some(old) } else { self.forged(&old) };
                 if let Some(record) = record {
                     self.inject(record);
                 }
             }
-            Some(Mishaps::Restarts) => {
-                let peer = self.rng.random_range(0..self.peers.len());
-                self.starts_again(peer, None);
+            Mishaps::Restarts => {
+                let n = self.rng.random_range(0..self.peers.len());
+                self.starts_again(n, None);
             }
             // Seldom, so that what is restored is also published and read.
-            Some(Mishaps::Backups) if self.rng.random_bool(0.1) => {
-                let Role::Folder { backups, .. } = &self.peers[FOLDER].role else { return };
-                let backup = backups[self.rng.random_range(0..backups.len())].clone();
-                self.starts_again(FOLDER, Some(backup));
+            Mishaps::Backups if self.rng.random_bool(0.1) => {
+                let backup = self.rng.random_range(0..self.backups.len());
+                self.starts_again(FOLDER, Some(self.backups[backup].clone()));
             }
-            Some(Mishaps::Backups) => {}
+            Mishaps::Backups => {}
         }
     }
 
@@ -40,32 +33,20 @@ impl World {
     fn inject(&mut self, record: SignedRecord) {
         let to = self.rng.random_range(0..self.peers.len());
         if self.rng.random_bool(0.5) {
-            self.queue.after(Duration::ZERO, Event::ToPeer(to, ToPeer::News(record)));
+            self.after(Duration::ZERO, move |world| world.hears(to, record, Message::Invalidation));
         } else {
-            let (msg_id, ttl_hops) = (self.message_id(), self.rng.random_range(0..=TTL_MAX));
-            let (records, covered) = (Records::first_of([record]), Covered::new());
-            let message = ToIndexer::Invalidate(InvalidateRequest {
-                msg_id,
-                records,
-                ttl_hops,
-                covered,
-                from_guest: false,
-            });
-            let to = self.peers[to].home;
-            self.queue.after(Duration::ZERO, Event::ToIndexer(to, message));
+            let (to, ttl_hops) = (self.peers[to].home, self.rng.random_range(0..=TTL_MAX));
+            let request = self.invalidation(record, ttl_hops);
+            self.after(Duration::ZERO, move |world| world.invalidated(to, &request));
         }
     }
 
-    fn starts_again(&mut self, peer: usize, disk: Option<Disk>) {
-        if self.peers[peer].session.is_none() {
-            return;
+    fn starts_again(&mut self, n: usize, disk: Option<Disk>) {
+        if self.is_there(n) {
+            self.goes(n);
+            disk.into_iter().for_each(|disk| self.folder.disk = disk);
+            self.comes(n);
         }
-        self.goes(peer);
-        let now = self.now();
-        if let Role::Folder { folder, .. } = &mut self.peers[peer].role {
-            folder.restart(disk, now);
-        }
-        self.comes(peer);
     }
 
     /// The same with a higher number, under the signature of the true one.
@@ -75,7 +56,7 @@ impl World {
         let mut bytes = codec::encode(&Record { version, ..of.clone() }).ok()?;
         bytes.extend(codec::encode(record.signature()).ok()?);
         let forged = codec::decode(&bytes).ok()?;
-        self.tally.forged += 1;
+        self.log.push(Fact::Forged);
         Some(forged)
     }
 }
