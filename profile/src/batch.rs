@@ -147,8 +147,8 @@ impl Took {
 
     fn row(&self, what: String) -> Row {
         let each = |took: Duration| took.as_secs_f64() * 1e6 / count(self.names);
-        let row = Row::named(what).figure("per_s", self.per_s());
-        row.figure("register_us", each(self.registering)).figure("look_up_us", each(self.looking_up))
+        let row = Row::named(what).with("per_s", self.per_s());
+        row.with("register_us", each(self.registering)).with("look_up_us", each(self.looking_up))
     }
 }
 
@@ -191,9 +191,8 @@ impl Compared {
 
     /// Names a second by names in a call, beside those in one process.
     fn lines(&self) -> Lines {
-        let at = |row: &Row| {
-            row.clone().figure("inside_per_s", row.get("per_s") / row.get("index_percent") * 100.0)
-        };
+        let at =
+            |row: &Row| row.clone().with("inside_per_s", row.get("per_s") / row.get("index_percent") * 100.0);
         let rows: Vec<Row> = self.rows.iter().map(at).collect();
         let mut lines = of_rows(&rows, "batch", "per_s", |_| self.what());
         lines.extend(of_rows(&rows, "batch", "inside_per_s", |_| format!("{}, in one process", self.what())));

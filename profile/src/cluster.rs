@@ -110,8 +110,8 @@ impl Cluster {
         sleep(pause).await;
         let core = (taken_s()? - before_s) / began.elapsed().as_secs_f64();
         let links = count((0..self.net.nodes.len()).map(|n| self.graph.neighbors(n).len()).sum());
-        let row = Row::default().figure("idle_links", links).figure("idle_percent", core * 100.0);
-        Some(row.figure("idle_us", core * 1e6 / links))
+        let row = Row::default().with("idle_links", links).with("idle_percent", core * 100.0);
+        Some(row.with("idle_us", core * 1e6 / links))
     }
 
     /// Resident memory in bytes: of the indexers' processes, or of this one, which they are in.

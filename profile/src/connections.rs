@@ -62,7 +62,7 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Re
             machine::in_words()
         ),
         sections: vec![Section::new("Lookups:", "scenario times per_s p50_us p99_us max_us", rows)],
-        facts: facts.figure("floor_us", raw),
+        facts: facts.with("floor_us", raw),
         ..Report::default()
     };
     Ok(report.ended(watch.is_stopped(), "Interrupted: not all of it was measured.", None))
@@ -96,8 +96,8 @@ async fn measure(options: &Options, node: &Node, deployment: &Deployment) -> any
     let open = asked.by(open, &clients[..active], options.lookups).await?;
     let once = asked.by(once, &clients, 1).await?;
     let facts = Row::default().with("connections", opened).with("active", active);
-    let facts = facts.figure("bytes_each", bytes_each).figure("bytes_each_after", each(memory()?));
-    Ok((facts.figure("opening_s", opening_s), vec![alone, open, once]))
+    let facts = facts.with("bytes_each", bytes_each).with("bytes_each_after", each(memory()?));
+    Ok((facts.with("opening_s", opening_s), vec![alone, open, once]))
 }
 
 /// Connects as this number of peers; as fewer if stopped.
@@ -146,6 +146,6 @@ impl Asked<'_> {
         };
         let took = futures::future::try_join_all(clients.iter().map(ask)).await?.concat();
         let per_s = count(took.len()) / began.elapsed().as_secs_f64();
-        Ok(Row::named(what).with("open", open).figure("per_s", per_s).times(&Figures::of(took)))
+        Ok(Row::named(what).with("open", open).with("per_s", per_s).times(&Figures::of(took)))
     }
 }

@@ -63,7 +63,7 @@ impl Floor {
 
     /// Both for the results.
     pub(crate) fn facts(&self) -> Row {
-        Row::default().figure("floor_us", self.raw.p50).figure("floor_call_us", self.call.p50)
+        Row::default().with("floor_us", self.raw.p50).with("floor_call_us", self.call.p50)
     }
 }
 

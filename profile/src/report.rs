@@ -35,21 +35,17 @@ impl Row {
         Self::default().with("scenario", scenario)
     }
 
-    pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+    /// The same with one more value; a figure that is no number is null.
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.insert(key.to_owned(), value.into());
         self
-    }
-
-    /// The same with one more figure; one that is no number is null.
-    pub fn figure(self, key: &str, figure: impl Into<Option<f64>>) -> Self {
-        self.with(key, figure.into())
     }
 
     /// The same with the share of the index, and the rest: none where the index alone takes longer, as its work is shared
     /// by more cores between processes.
     pub fn shares(self, index_percent: f64) -> Self {
         let rest = Some(100.0 - index_percent).filter(|rest| *rest >= 0.0);
-        self.figure("index_percent", index_percent).figure("ipc_percent", rest)
+        self.with("index_percent", index_percent).with("ipc_percent", rest)
     }
 
     /// The figure under `key`; not a number if there is none.

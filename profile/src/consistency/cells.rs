@@ -79,7 +79,7 @@ pub(super) fn c2() -> Vec<Cell> {
         let theory = 100.0 * theory(f64::from(ttr_s) / update_every.as_secs_f64());
         let about = Row::default().with("update_s", update_s).with("ttr_s", ttr_s);
         let setting = Setting { indexers: 3, policy, update_every, lasts: 24 * HOUR, ..calm() };
-        Cell { about: about.figure("theory_percent", theory), setting }
+        Cell { about: about.with("theory_percent", theory), setting }
     };
     pairs(&[60, 120], &[15, 30, 60, 120, 255]).into_iter().map(cell).collect()
 }
@@ -88,7 +88,7 @@ pub(super) fn c3() -> Vec<Cell> {
     let (indexers, readers, topology) = (30, 30, Topology::Random);
     let cell = |((mode, session_min), loss_percent): ((Mode, Option<u64>), u32)| {
         let about = Row::default().with("mode", mode.to_string()).with("session_min", session_min);
-        let about = about.with("loss_percent", loss_percent).figure("flood", flood(indexers, readers));
+        let about = about.with("loss_percent", loss_percent).with("flood", flood(indexers, readers));
         let (policy, session) = (policy(mode, 120, 60), session_min.map(|min| secs(60 * min)));
         let (loss, update_every) = (f64::from(loss_percent) / 100.0, secs(120));
         let setting = Setting { indexers, readers, topology, policy, update_every, loss, session, ..calm() };
@@ -138,7 +138,7 @@ pub(super) fn c6() -> Vec<Cell> {
     let cell = |(indexers, readers)| {
         let about = Row::default().with("indexers", indexers).with("readers", readers);
         let setting = Setting { indexers, readers, topology: Topology::Random, ..calm() };
-        Cell { about: about.figure("flood", flood(indexers, readers)), setting }
+        Cell { about: about.with("flood", flood(indexers, readers)), setting }
     };
     pairs(&[10, 30, 100], &[0, 1, 3, 10, 30]).into_iter().map(cell).collect()
 }

@@ -92,7 +92,7 @@ impl Which {
             let early_s = ASKED_EARLY_S.min(ttr_s / 4.0);
             let asked = 100.0 * theory((ttr_s - early_s) / row.get("update_s"));
             let off = stale - row.get("theory_percent");
-            row = row.figure("off_points", off).figure("off_asked_points", stale - asked);
+            row = row.with("off_points", off).with("off_asked_points", stale - asked);
         }
         Ok(Measured { row, stale_s: judged.into_iter().flat_map(|one| one.stale_s).collect() })
     }
@@ -107,7 +107,7 @@ fn summarized(row: Row, seeds: &[Judged]) -> Row {
         let (mean, half) = interval(&values);
         let is_longest = *key == "stale_max_s";
         let figure = if is_longest { values.into_iter().fold(0.0, f64::max) } else { mean };
-        row.figure(key, figure).figure(&format!("{key}_ci"), (!is_longest).then_some(half))
+        row.with(key, figure).with(&format!("{key}_ci"), (!is_longest).then_some(half))
     });
     let sum = |key| seeds.iter().map(|one| one.counts[key]).sum::<usize>();
     counts.keys().fold(row, |row, key| row.with(key, sum(key)))

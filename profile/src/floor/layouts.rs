@@ -50,12 +50,12 @@ async fn of_layout(deployment: &Deployment) -> anyhow::Result<Vec<Row>> {
     for (what, security) in calls.into_iter().take_while(|_| !deployment.watch.is_stopped()) {
         let figures = call(deployment, security).await?;
         let per_s = calls_per_s(deployment, security, DEPTH).await?;
-        rows.push(row(what, &layout, &figures, &floor).figure("per_s", per_s));
+        rows.push(row(what, &layout, &figures, &floor).with("per_s", per_s));
     }
     Ok(rows)
 }
 
 fn row(what: &str, layout: &str, figures: &Figures, floor: &Figures) -> Row {
     let row = Row::named(what).with("layout", layout).with("per_s", None::<f64>).times(figures);
-    row.figure("floor_us", floor.p50).figure("ratio_to_floor", figures.p50 / floor.p50)
+    row.with("floor_us", floor.p50).with("ratio_to_floor", figures.p50 / floor.p50)
 }

@@ -53,8 +53,8 @@ pub(crate) async fn leave(subject: &Subject, names: usize, tables: &mut Tables) 
     let before = tables.row(format!("lookups before {names} leave"), &quiet);
     let meanwhile = tables
         .row(format!("lookups while {names} leave"), &busy)
-        .figure("left_after_ms", longest.as_secs_f64() * 1e3)
-        .figure("p99_ratio", busy.figures().p99 / quiet.figures().p99);
+        .with("left_after_ms", longest.as_secs_f64() * 1e3)
+        .with("p99_ratio", busy.figures().p99 / quiet.figures().p99);
     tables.left.extend([before, meanwhile].map(|row| row.with("names", names)));
     Ok(())
 }
@@ -100,9 +100,9 @@ pub(crate) async fn find(
         let ratio = busy.figures().p99 / before.figures().p99;
         let row = |what: &str, timing| tables.row(format!("{names} names, {what} {glob}"), timing);
         let rows = [
-            row("search", &alone).figure("cpu_ms", cpu_ms),
+            row("search", &alone).with("cpu_ms", cpu_ms),
             row("lookups before", &before),
-            row("lookups beside", &busy).figure("p99_ratio", ratio),
+            row("lookups beside", &busy).with("p99_ratio", ratio),
             row("search beside lookups", &beside),
         ];
         tables.found.extend(rows.map(|row| row.with("names", names)));

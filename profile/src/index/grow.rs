@@ -47,13 +47,13 @@ pub(crate) async fn grow(
         let mut row = tables.row(format!("{names} names, {what}"), timing).with("names", names);
         if what == "register" {
             row = row
-                .figure("bytes_per_name", bytes_per_name)
-                .figure("first_tenth_per_s", part(&|end| end <= tenth).per_s())
-                .figure("last_tenth_per_s", part(&|end| end > names - tenth).per_s())
-                .figure("inside_hit_us", costs.hit_us)
-                .figure("inside_miss_us", costs.miss_us)
-                .figure("inside_verify_us", costs.verify_us)
-                .figure("inside_register_us", costs.register_us);
+                .with("bytes_per_name", bytes_per_name)
+                .with("first_tenth_per_s", part(&|end| end <= tenth).per_s())
+                .with("last_tenth_per_s", part(&|end| end > names - tenth).per_s())
+                .with("inside_hit_us", costs.hit_us)
+                .with("inside_miss_us", costs.miss_us)
+                .with("inside_verify_us", costs.verify_us)
+                .with("inside_register_us", costs.register_us);
         }
         tables.grown.push(row);
     }

@@ -33,14 +33,14 @@ impl Tables {
 
     pub(crate) fn row(&self, scenario: String, timing: &Timing) -> Row {
         let row = Row::named(scenario).with("security", security_name(self.security));
-        let row = row.figure("per_s", timing.per_s()).figure("floor_us", self.floor.raw.p50);
+        let row = row.with("per_s", timing.per_s()).with("floor_us", self.floor.raw.p50);
         row.times(&timing.figures())
     }
 
     pub(crate) fn share(&mut self, operation: String, timing: &Timing, index_us: f64) {
         let us = 1e6 / timing.per_s(); // for each name, all calls together
         let percent = index_us / us * 100.0;
-        let row = Row::named(operation).figure("us_each", us).figure("index_us", index_us);
+        let row = Row::named(operation).with("us_each", us).with("index_us", index_us);
         self.shares.push(row.shares(percent));
     }
 
@@ -79,7 +79,7 @@ impl Tables {
 /// A table of timings. A p99 of few times is not shown.
 fn table(title: &str, rows: Vec<Row>) -> Section {
     let is_few = |row: &Row| row.get("times") < bytes(P99_FROM);
-    let shown = |row: &Row| if is_few(row) { row.clone().figure("p99_us", None) } else { row.clone() };
+    let shown = |row: &Row| if is_few(row) { row.clone().with("p99_us", f64::NAN) } else { row.clone() };
     let shown = rows.iter().map(shown).collect();
     Section { rows, ..Section::new(title, COLUMNS, shown) }
 }

@@ -41,7 +41,7 @@ impl Relayed {
                 "grown_mib": Self::grown(seen),
             }))
         };
-        let times = |times: &Times| Row::default().figure("min_us", times.min_us()).times(&times.figures());
+        let times = |times: &Times| Row::default().with("min_us", times.min_us()).times(&times.figures());
         let rows = |row: &dyn Fn((usize, &Seen)) -> Row| {
             let named = |(n, seen)| row((n, seen)).with("scenario", format!("node {}", n + 1));
             self.nodes.iter().enumerate().map(named).collect()

@@ -78,7 +78,7 @@ fn sources(row: &Measured) -> Option<String> {
 
 fn medians(row: &Measured) -> Row {
     let named = Row::named(row.scenario.name());
-    KEYS.split_whitespace().fold(named, |shown, key| shown.figure(key, row.median(key)))
+    KEYS.split_whitespace().fold(named, |shown, key| shown.with(key, row.median(key)))
 }
 
 fn all_rounds(row: &Measured) -> Row {
