@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{FileName, Holder, IdDigits, Label, NodeId, Version, clock::unix_ms};
+use nekoproto::{FileName, Holder, IdDigits, Label, NodeId, Record, Version, clock::unix_ms};
 use parking_lot::Mutex;
 use slab::Slab;
 use tokio::time::sleep;
@@ -240,6 +240,24 @@ impl Library {
         known.iter_mut().for_each(|known| known.label = readers.label(&known.holder.node));
         known.sort_unstable_by_key(|known| known.heard_ms);
         known
+    }
+
+    /// Subscribes those readers to the name of `record` that are remembered from before this process began, if their lease may
+    /// not have ended: an indexer tells only those of them that offer a copy.
+    pub(crate) fn resume_subscriptions(&self, record: &Record) {
+        let (now, now_ms, lease) = (clock::now(), unix_ms(), record.policy.bound());
+        if !record.policy.pushes() || self.subscribers.knows_all(lease, now) {
+            return;
+        }
+        // The times on disk may be as much older.
+        let heard_within = lease + LOOK_EVERY * TIMES_EVERY;
+        for (node, LastHeard { addr, holds, heard_ms, .. }) in self.readers.lock().of(&record.name, now_ms) {
+            let is_known = self.subscribers.behind(&record.name, record.version, &node, now).is_some();
+            let heard = Duration::from_millis(now_ms.saturating_sub(heard_ms));
+            if !is_known && holds < record.version && heard < heard_within {
+                self.subscribers.subscribe(&record.name, holds, holds, Holder::new(node, addr), lease, now);
+            }
+        }
     }
 
     /// Forgets the readers whose ids begin with `digits`, durably; returns their ids. A lease stays. Blocking.

@@ -94,6 +94,7 @@ impl Publisher {
     fn behind(&self, news: &[VerifiedRecord]) -> ToTell {
         let (now, mut to_tell) = (clock::now(), ToTell::new());
         for record in news.iter().filter(|record| self.library.hands_out(record)) {
+            self.library.resume_subscriptions(record);
             let subscribers = self.library.subscribers.of(&record.name, now);
             for known in subscribers.into_iter().filter(|known| known.version < record.version) {
                 let (_, records) =

@@ -33,6 +33,22 @@ fn log(reader: &Home) -> Vec<String> {
     text.lines().map(ToOwned::to_owned).collect()
 }
 
+/// Goal: a reader that went back is told of the next version although the origin was started again, and no indexer lists it.
+#[test]
+fn who_went_back_hears_of_the_next_version_of_an_origin_that_was_started_again() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("f", "one");
+    let mut sharing = origin.share(&["--policy", "push", "--lease", "600", "f"]);
+    let mut following = reader.start_out(&["follow", "f", "--keep", "3"], "f is at version 1");
+    origin.share_anew("f", "two");
+    following.out_line("f is at version 2");
+    reader.done(&["rollback", "f"]);
+    assert_eq!(sharing.interrupt().code, Some(0));
+    let _sharing = origin.serve(&[]);
+    origin.share_anew("f", "three");
+    following.out_line("f is at version 3");
+}
+
 #[test]
 fn version_that_the_command_refuses_is_put_back_if_another_was_accepted_and_the_next_one_comes() {
     let (_indexers, origin, reader, _sharing) = shared("bad");

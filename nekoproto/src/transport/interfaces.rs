@@ -5,6 +5,7 @@ use std::{
     net::{IpAddr, SocketAddr, SocketAddrV6},
 };
 
+use futures::future::select_ok;
 use tokio::net::TcpStream;
 
 /// Maximum number of addresses returned.
@@ -29,7 +30,7 @@ fn interfaces() -> impl Iterator<Item = if_addrs::Interface> {
 }
 
 /// Connects to `addr`. One of `fe80::/10` comes without the link that it is on, whose name is each machine's own: it is tried
-/// on all links of this machine that have such addresses.
+/// on all links of this machine that have such addresses, at once.
 ///
 /// # Errors
 /// Those of the last attempt.
@@ -39,9 +40,19 @@ fn interfaces() -> impl Iterator<Item = if_addrs::Interface> {
 pub(super) async fn connect(addr: SocketAddr) -> io::Result<TcpStream> {
     match addr {
         SocketAddr::V6(at) if at.ip().is_unicast_link_local() && at.scope_id() == 0 => {
-            let links = interfaces().filter(|one| is_of_link(&one.ip())).filter_map(|one| one.index);
-            let on = |link| SocketAddr::V6(SocketAddrV6::new(*at.ip(), at.port(), 0, link));
-            TcpStream::connect(&links.map(on).collect::<Vec<_>>()[..]).await
+            let mut links: Vec<u32> = interfaces()
+                .filter(|one| matches!(one.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local()))
+                .filter_map(|one| one.index)
+                .collect();
+            links.dedup();
+            let on = |link| SocketAddrV6::new(*at.ip(), at.port(), 0, link);
+            let connecting: Vec<_> =
+                links.into_iter().map(|link| Box::pin(TcpStream::connect(on(link)))).collect();
+            if connecting.is_empty() {
+                return Err(io::ErrorKind::NetworkUnreachable.into());
+            }
+            // Where nobody has the address, a link says so after seconds.
+            select_ok(connecting).await.map(|(stream, _)| stream)
         }
         _ => TcpStream::connect(addr).await,
     }
