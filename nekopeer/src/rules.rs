@@ -5,7 +5,10 @@ pub(crate) mod links;
 use std::{
     collections::HashMap,
     ffi::OsStr,
-    fmt, io,
+    fmt,
+    fs::Metadata,
+    io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -117,6 +120,31 @@ pub struct Skipped {
 /// The ignore files that were read so far, by folder. A new one sees what they say now.
 pub(crate) type Ignores = HashMap<PathBuf, Arc<Gitignore>>;
 
+/// What a peer keeps to itself: its data folder, and files by their paths and by what they are on disk, under whatever name.
+#[derive(Debug, Default)]
+pub(crate) struct OwnPaths {
+    /// Absolute, without symbolic links.
+    paths: Vec<PathBuf>,
+    /// Device and inode of each of the files.
+    files: Vec<(u64, u64)>,
+}
+
+impl OwnPaths {
+    /// Blocking.
+    pub(crate) fn new(data_dir: PathBuf, files: Vec<PathBuf>) -> Self {
+        let known = files.iter().filter_map(|path| path.metadata().ok());
+        let known = known.map(|known| (known.dev(), known.ino())).collect();
+        Self { paths: [data_dir].into_iter().chain(files).collect(), files: known }
+    }
+
+    /// Whether `path` is one of them, below one, or another name of one of the files. Blocking.
+    pub(crate) fn has(&self, path: &Path) -> bool {
+        let is_of_them = |known: Metadata| self.files.contains(&(known.dev(), known.ino()));
+        self.paths.iter().any(|own| path.starts_with(own))
+            || (!self.files.is_empty() && path.symlink_metadata().is_ok_and(is_of_them))
+    }
+}
+
 /// The rules for what is below one folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
@@ -125,7 +153,7 @@ pub(crate) struct Filter {
     /// It or a folder above it: from here on ignore files are read.
     top: PathBuf,
     /// What the peer keeps to itself, with all that is below it.
-    own: Arc<[PathBuf]>,
+    own: Arc<OwnPaths>,
     pub(crate) follows_links: bool,
     /// `None`: all is published but what is this program's own.
     rules: Option<(Arc<Gitignore>, bool)>,
@@ -175,7 +203,7 @@ impl Filter {
     pub(crate) fn new(
         root: &Path,
         top: &Path,
-        own: &Arc<[PathBuf]>,
+        own: &Arc<OwnPaths>,
         rules: Option<&Rules>,
     ) -> Result<Self, RulesError> {
         let compiled = |rules: &Rules| Ok::<_, RulesError>((Arc::new(rules.excluded(root)?), rules.hidden));
@@ -204,7 +232,7 @@ impl Filter {
     }
 
     fn is_kept(&self, path: &Path) -> bool {
-        self.own.iter().any(|own| path.starts_with(own))
+        self.own.has(path)
     }
 
     /// Whether the user excludes the folder or file that was named itself.
@@ -318,7 +346,13 @@ mod tests {
 
         fn skips(&self, rules: &Rules, root: &str, name: &str) -> Option<SkipCause> {
             let (root, top) = (self.path(root), self.path(""));
-            let filter = Filter::new(&root, &top, &[self.path("data")].into(), Some(rules)).unwrap();
+            let filter = Filter::new(
+                &root,
+                &top,
+                &Arc::new(OwnPaths::new(self.path("data"), Vec::new())),
+                Some(rules),
+            )
+            .unwrap();
             filter
                 .skips(&self.path(name.trim_end_matches('/')), name.ends_with('/'), &mut Ignores::new())
                 .unwrap()
@@ -401,7 +435,7 @@ mod tests {
         std::fs::create_dir_all(folder.path("e").join(IGNORE_FILE)).unwrap();
         for name in ["d", "e"] {
             let filter =
-                Filter::new(&folder.path(name), &folder.path(""), &[].into(), Some(&Rules::default()));
+                Filter::new(&folder.path(name), &folder.path(""), &Arc::default(), Some(&Rules::default()));
             let error =
                 filter.unwrap().enter(&folder.path(name), &mut Ignores::new()).unwrap_err().to_string();
             assert!(error.contains(&format!("{name}/{IGNORE_FILE}")), "{error}");

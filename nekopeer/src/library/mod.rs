@@ -35,6 +35,7 @@ use self::{
     subscribers::Subscribers,
 };
 use crate::{
+    rules::OwnPaths,
     state::{copies::Copies, outdated::Outdated, readers::Readers},
     storage::{
         catalogue::{Catalogue, Lent},
@@ -53,8 +54,8 @@ pub(crate) struct Library {
     pub(crate) share: ShareFolder,
     /// The data folder's absolute path, without symbolic links.
     pub(crate) data_dir: PathBuf,
-    /// It, and the files that are never shared: absolute paths without symbolic links.
-    pub(crate) own: Arc<[PathBuf]>,
+    /// It, and the files that are never shared.
+    pub(crate) own: Arc<OwnPaths>,
     pub(crate) catalogue: Catalogue,
     pub(crate) subscribers: Subscribers,
     /// Who was heard as a reader in the last days.
@@ -129,7 +130,7 @@ impl Library {
         let library = Self {
             node,
             share,
-            own: [data_dir.clone()].into_iter().chain(secret_files).collect(),
+            own: Arc::new(OwnPaths::new(data_dir.clone(), secret_files)),
             data_dir,
             readers: Mutex::new(Readers::new(heard, labels)),
             catalogue,

@@ -48,7 +48,7 @@ impl PublishedTree {
         let unreadable = |source| PublishError::Unreadable { path: path.to_owned(), source };
         let is_folder = std::fs::metadata(path).map_err(unreadable)?.is_dir();
         let root = path.canonicalize().map_err(unreadable)?;
-        if library.own.iter().any(|own| root.starts_with(own)) {
+        if library.own.has(&root) {
             return Err(PublishError::OwnData(path.to_owned()));
         }
         let (relative, last) = typed(library.share.root(), path, &root);

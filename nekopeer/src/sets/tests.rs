@@ -33,7 +33,7 @@ fn name() -> FileName {
 
 /// Skips nothing.
 fn all_of(folder: &Path) -> Filter {
-    Filter::new(folder, folder, &[].into(), None).unwrap()
+    Filter::new(folder, folder, &Arc::default(), None).unwrap()
 }
 
 /// A folder of an origin, and the folder of a reader.

@@ -154,16 +154,17 @@ fn secrets_in_a_shared_folder_are_left_out_and_named_and_refused_where_they_are_
     let mut serving = Running::start(command);
     serving.err_line("serving on");
     assert!(serving.err_was("this secret file was shared"), "{}", serving.said());
+    fs::hard_link(home.path("d/secret"), home.path("d/linked")).unwrap();
     let shared = home.done(&["share", "d"]);
     let set = home.done(&["share", "--set", "d", "all", "--json"]);
-    for name in ["secret", "allow", "state"] {
+    for name in ["secret", "allow", "state", "linked"] {
         let note = format!("d/{name}: this peer keeps it secret");
         for ended in [&shared, &set] {
             assert!(ended.err.iter().any(|line| line.contains(&note)), "{note}: {ended:?}");
         }
         home.run(&["share", &format!("d/{name}")]).failed_with(3, &["is kept secret by this peer"]);
     }
-    assert_eq!(set.json()["skipped"]["secret"], 3);
+    assert_eq!(set.json()["skipped"]["secret"], 4);
     assert_eq!(home.names(), ["all", "d/f"]);
 }
 

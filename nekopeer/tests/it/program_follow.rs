@@ -38,7 +38,7 @@ fn log(reader: &Home) -> Vec<String> {
 fn who_went_back_hears_of_the_next_version_of_an_origin_that_was_started_again() {
     let (_indexers, origin, reader) = two_homes();
     origin.write("f", "one");
-    let mut sharing = origin.share(&["--policy", "push", "--lease", "600", "f"]);
+    let sharing = origin.share(&["--policy", "push", "--lease", "600", "f"]);
     let mut following = reader.start_out(&["follow", "f", "--keep", "3"], "f is at version 1");
     origin.share_anew("f", "two");
     following.out_line("f is at version 2");
