@@ -5,10 +5,7 @@ pub(crate) mod links;
 use std::{
     collections::HashMap,
     ffi::OsStr,
-    fmt,
-    fs::Metadata,
-    io,
-    os::unix::fs::MetadataExt,
+    fmt, io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -20,7 +17,7 @@ use ignore::{
 use nekoproto::{Remedy, name::RESERVED_PREFIX};
 use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, library::own_paths::OwnPaths};
 
 /// The files that say, in the syntax of gitignore, what in their folder is not published. They are never published: their
 /// name begins as those of this program do.
@@ -119,31 +116,6 @@ pub struct Skipped {
 
 /// The ignore files that were read so far, by folder. A new one sees what they say now.
 pub(crate) type Ignores = HashMap<PathBuf, Arc<Gitignore>>;
-
-/// What a peer keeps to itself: its data folder, and files by their paths and by what they are on disk, under whatever name.
-#[derive(Debug, Default)]
-pub(crate) struct OwnPaths {
-    /// Absolute, without symbolic links.
-    paths: Vec<PathBuf>,
-    /// Device and inode of each of the files.
-    files: Vec<(u64, u64)>,
-}
-
-impl OwnPaths {
-    /// Blocking.
-    pub(crate) fn new(data_dir: PathBuf, files: Vec<PathBuf>) -> Self {
-        let known = files.iter().filter_map(|path| path.metadata().ok());
-        let known = known.map(|known| (known.dev(), known.ino())).collect();
-        Self { paths: [data_dir].into_iter().chain(files).collect(), files: known }
-    }
-
-    /// Whether `path` is one of them, below one, or another name of one of the files. Blocking.
-    pub(crate) fn has(&self, path: &Path) -> bool {
-        let is_of_them = |known: Metadata| self.files.contains(&(known.dev(), known.ino()));
-        self.paths.iter().any(|own| path.starts_with(own))
-            || (!self.files.is_empty() && path.symlink_metadata().is_ok_and(is_of_them))
-    }
-}
 
 /// The rules for what is below one folder.
 #[derive(Clone, Debug)]

@@ -8,6 +8,7 @@ pub(crate) mod copies;
 pub(crate) mod events;
 pub(crate) mod learn;
 pub(crate) mod opened;
+pub(crate) mod own_paths;
 pub(crate) mod status;
 pub(crate) mod subscribers;
 #[cfg(test)]
@@ -32,10 +33,10 @@ use self::{
     events::{Counters, EVENTS_KEPT, Event},
     learn::News,
     opened::Reads,
+    own_paths::OwnPaths,
     subscribers::Subscribers,
 };
 use crate::{
-    rules::OwnPaths,
     state::{copies::Copies, outdated::Outdated, readers::Readers},
     storage::{
         catalogue::{Catalogue, Lent},

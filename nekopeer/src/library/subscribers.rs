@@ -242,22 +242,24 @@ impl Library {
         known
     }
 
-    /// Subscribes those readers to the name of `record` that are remembered from before this process began, if their lease may
+    /// The readers of an earlier version than `record` that are remembered from before this process began, if their lease may
     /// not have ended: an indexer tells only those of them that offer a copy.
-    pub(crate) fn resume_subscriptions(&self, record: &Record) {
-        let (now, now_ms, lease) = (clock::now(), unix_ms(), record.policy.bound());
-        if !record.policy.pushes() || self.subscribers.knows_all(lease, now) {
-            return;
+    pub(crate) fn remembered(&self, record: &Record) -> Vec<Holder> {
+        let (now_ms, lease) = (unix_ms(), record.policy.bound());
+        if !record.policy.pushes() || self.subscribers.knows_all(lease, clock::now()) {
+            return Vec::new();
         }
         // The times on disk may be as much older.
         let heard_within = lease + LOOK_EVERY * TIMES_EVERY;
-        for (node, LastHeard { addr, holds, heard_ms, .. }) in self.readers.lock().of(&record.name, now_ms) {
-            let is_known = self.subscribers.behind(&record.name, record.version, &node, now).is_some();
-            let heard = Duration::from_millis(now_ms.saturating_sub(heard_ms));
-            if !is_known && holds < record.version && heard < heard_within {
-                self.subscribers.subscribe(&record.name, holds, holds, Holder::new(node, addr), lease, now);
-            }
-        }
+        let is_behind = |known: &LastHeard| {
+            let heard = Duration::from_millis(now_ms.saturating_sub(known.heard_ms));
+            known.holds < record.version && heard < heard_within
+        };
+        let known = self.readers.lock().of(&record.name, now_ms).into_iter();
+        known
+            .filter(|(_, known)| is_behind(known))
+            .map(|(node, known)| Holder::new(node, known.addr))
+            .collect()
     }
 
     /// Forgets the readers whose ids begin with `digits`, durably; returns their ids. A lease stays. Blocking.

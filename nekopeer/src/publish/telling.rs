@@ -94,11 +94,13 @@ impl Publisher {
     fn behind(&self, news: &[VerifiedRecord]) -> ToTell {
         let (now, mut to_tell) = (clock::now(), ToTell::new());
         for record in news.iter().filter(|record| self.library.hands_out(record)) {
-            self.library.resume_subscriptions(record);
             let subscribers = self.library.subscribers.of(&record.name, now);
-            for known in subscribers.into_iter().filter(|known| known.version < record.version) {
-                let (_, records) =
-                    to_tell.entry(known.holder.node).or_insert_with(|| (known.holder, Vec::new()));
+            let is_known = |one: &Holder| subscribers.iter().any(|known| known.holder.node == one.node);
+            let mut remembered = self.library.remembered(record); // these are told once: they have no lease
+            remembered.retain(|one| !is_known(one));
+            let behind = subscribers.iter().filter(|known| known.version < record.version);
+            for holder in behind.map(|known| known.holder).chain(remembered) {
+                let (_, records) = to_tell.entry(holder.node).or_insert_with(|| (holder, Vec::new()));
                 records.push(record.clone());
             }
         }
