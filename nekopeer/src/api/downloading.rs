@@ -76,7 +76,7 @@ pub(super) async fn prefer_held(
 }
 
 /// What one command downloads.
-pub(super) struct Selection {
+pub(super) struct WantedFiles {
     pub(super) names: Vec<FileName>,
     /// What was found of some of them: they are not searched for.
     pub(super) known: HashMap<FileName, SearchAnswer>,
@@ -85,7 +85,7 @@ pub(super) struct Selection {
     pub(super) options: DownloadOptions,
 }
 
-impl Selection {
+impl WantedFiles {
     fn select(&mut self, listed: Vec<(FileName, SearchAnswer)>) {
         self.names = listed.iter().map(|(name, _)| name.clone()).collect();
         self.known = listed.into_iter().collect();
@@ -95,15 +95,15 @@ impl Selection {
 /// Downloads what is selected; of several files those that fail are told at the end.
 pub(super) async fn get_all(
     peer: &PeerHandle,
-    selection: &mut Selection,
+    wanted: &mut WantedFiles,
     job: &Job,
     answer: &Answer,
 ) -> Result<Done, Failure> {
-    if selection.is_one && get_one(peer, selection, job, answer).await? {
+    if wanted.is_one && get_one(peer, wanted, job, answer).await? {
         return Ok(Done::all());
     }
-    let (progress, options) = (&job.progress, &selection.options);
-    let (mut left, mut known) = (selection.names.clone(), mem::take(&mut selection.known));
+    let (progress, options) = (&job.progress, &wanted.options);
+    let (mut left, mut known) = (wanted.names.clone(), mem::take(&mut wanted.known));
     let (mut here, mut failed) = (Vec::new(), Vec::new());
     while !left.is_empty() {
         let mut running = Vec::new();
@@ -144,12 +144,12 @@ pub(super) async fn get_all(
 /// selected instead, and it returns false.
 async fn get_one(
     peer: &PeerHandle,
-    selection: &mut Selection,
+    wanted: &mut WantedFiles,
     job: &Job,
     answer: &Answer,
 ) -> Result<bool, Failure> {
-    let (progress, options) = (&job.progress, &selection.options);
-    let [name] = selection.names.as_slice() else { return Ok(false) };
+    let (progress, options) = (&job.progress, &wanted.options);
+    let [name] = wanted.names.as_slice() else { return Ok(false) };
     let failure = loop {
         let downloading = peer.download(name, options.clone(), progress);
         match answer.reporting(progress, downloading).await {
@@ -171,8 +171,8 @@ async fn get_one(
             None => failure,
         });
     }
-    selection.select(below);
-    selection.options.origin = folder.origin;
+    wanted.select(below);
+    wanted.options.origin = folder.origin;
     answer.send(Reply::Many).await?;
     Ok(false)
 }

@@ -13,7 +13,7 @@ use nekoproto::{
 
 use super::{
     JobRow, LocalPath, Wanted, Word,
-    downloading::{Selection, get_all, own_places, prefer, prefer_held, read, remember},
+    downloading::{WantedFiles, get_all, own_places, prefer, prefer_held, read, remember},
     job::{Job, JobKind, in_background},
     jobs::only,
     named::{self, expanding::expanded, id_digits, tickets},
@@ -167,12 +167,12 @@ impl Api for Get {
         let output = self.output.map(|path| path.0);
         let unattended = self.background || goes_on;
         let options = DownloadOptions { output, unattended, ..named::options(&wanted, &via, self.force) };
-        let mut selection = Selection { names: names.clone(), known, is_one, options };
+        let mut files = WantedFiles { names: names.clone(), known, is_one, options };
         if self.background {
             let begin = || host.jobs.begin(JobKind::Get, &names, String::new(), true);
             let work = |host: Arc<Host>, job: Arc<Job>, answer| async move {
-                let got = Box::pin(get_all(&host.peer, &mut selection, &job, &answer)).await;
-                prefer_held(&host.peer, selection.names, change).await?;
+                let got = Box::pin(get_all(&host.peer, &mut files, &job, &answer)).await;
+                prefer_held(&host.peer, files.names, change).await?;
                 let _: Done = got?;
                 remember(&host.peer, &via).await;
                 Ok(())
@@ -181,9 +181,9 @@ impl Api for Get {
             return Ok(Done::all());
         }
         let job = host.jobs.begin(JobKind::Get, &names, String::new(), false);
-        let getting = Box::pin(get_all(peer, &mut selection, &job, answer));
+        let getting = Box::pin(get_all(peer, &mut files, &job, answer));
         let got = job.unless_cancelled(getting).await;
-        prefer_held(peer, selection.names, change).await?;
+        prefer_held(peer, files.names, change).await?;
         let done = got?;
         remember(peer, &via).await;
         Ok(done)
