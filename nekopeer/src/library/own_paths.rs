@@ -1,4 +1,4 @@
-//! [`OwnPaths`]: what is never shared, wherever it lies.
+//! [`OwnPaths`]: what is never shared, known by its path, and files also by device and inode.
 
 use std::{
     fs::Metadata,

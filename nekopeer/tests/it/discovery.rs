@@ -13,17 +13,22 @@ fn assert_alone(lan: &Lan, flags: &[&str]) {
     home.run(&["query", NAME]).ended_with(3, "no indexer found");
 }
 
-#[test]
-fn two_machines_need_no_address() {
-    let Some(lan) = Lan::of([&[1, 2]]) else { return };
-    let sharer = home_that_discovers(&lan, 1);
+/// The first machine shares a file, which the second finds by multicast, and by a ticket without it.
+fn shared_and_fetched(lan: &Lan) -> (Running, Home) {
+    let sharer = home_that_discovers(lan, 1);
     sharer.write(NAME, "hello\n");
     let mut sharing = sharer.share(&["--lan", NAME]);
-    home_that_discovers(&lan, 2).gets_soon(NAME, "hello\n");
-    // A ticket needs no multicast.
+    home_that_discovers(lan, 2).gets_soon(NAME, "hello\n");
     let stranger = Home::with(&["--no-discovery"]).on(lan.host(2));
     stranger.done(&["get", &ticket_of(&mut sharing)]);
     assert_eq!(stranger.read(NAME), b"hello\n");
+    (sharing, sharer)
+}
+
+#[test]
+fn two_machines_need_no_address() {
+    let Some(lan) = Lan::of([&[1, 2]]) else { return };
+    let _sharing = shared_and_fetched(&lan);
     // Who may not listen to announcements, or is of another network, finds none.
     assert_alone(&lan, &["--no-discovery"]);
     assert_alone(&lan, &["--no-discovery=false", "--network", "other"]);
@@ -34,13 +39,7 @@ fn two_machines_need_no_address() {
 fn two_machines_on_one_cable_need_no_address_but_those_of_the_link() {
     let Some(lan) = Lan::of([&[1, 2]]) else { return };
     [1, 2].into_iter().for_each(|host| lan.forget_addresses(host));
-    let sharer = home_that_discovers(&lan, 1);
-    sharer.write(NAME, "hello\n");
-    let mut sharing = sharer.share(&["--lan", NAME]);
-    home_that_discovers(&lan, 2).gets_soon(NAME, "hello\n");
-    let stranger = Home::with(&["--no-discovery"]).on(lan.host(2));
-    stranger.done(&["get", &ticket_of(&mut sharing)]);
-    assert_eq!(stranger.read(NAME), b"hello\n");
+    shared_and_fetched(&lan);
 }
 
 #[test]

@@ -273,11 +273,11 @@ mod tests {
             let guard = Guard { hosts: Vec::new(), token: None };
             let status = answer(&guard, Method::GET, "/", &headers);
             let hosts: Vec<_> = headers.iter().filter(|(name, _)| *name == "host").collect();
-            let own = uname().nodename().to_string_lossy().to_ascii_lowercase();
             let is_ours = |host: &str| {
                 let host = host.to_ascii_lowercase();
+                let name = host.split(':').next().unwrap_or_default().trim_end_matches('.');
                 host.starts_with("localhost")
-                    || host.starts_with(own.split('.').next().unwrap())
+                    || is_of_machine(name, &uname().nodename().to_string_lossy())
                     || host.starts_with(|first: char| first == '[' || first.is_ascii_digit())
             };
             assert!(status != 200 || hosts.len() == 1 && is_ours(hosts[0].1));
