@@ -17,8 +17,8 @@ use crate::cluster::deployment::{Deployment, Peers};
 use crate::cluster::net::{Http, Net};
 use crate::node::{Downloads, Request, Role, process::Process};
 use crate::plan::{topology::Graph, workload::sign_record};
+use crate::run::files;
 use crate::run::watch::{LINKED_WITHIN, until};
-use crate::transfer::files;
 
 /// Files that readers get, one after the other.
 pub(crate) const FILES: usize = 300;
@@ -154,7 +154,7 @@ impl Arena {
         let mut peer = self.peers_at(self.net.nodes.len() - 1).start("seeder").await?;
         let (shared, large) = (peer.dir.join(SHARED), peer.dir.join(LARGE));
         let names = tokio::task::spawn_blocking(move || {
-            let size = crate::transfer::scenario::Bulk { size: LARGE_BYTES, sparse: false };
+            let size = files::Bulk { size: LARGE_BYTES, sparse: false };
             files::make(&large, size, 1)?;
             files::make_small(&shared, FILES, (FILE_BYTES, FILE_BYTES), 2)
         });
@@ -205,7 +205,7 @@ pub(crate) async fn get(reader: &mut Process, seeder_dir: &Path, name: &str) -> 
     ensure!(downloads.failed.is_empty(), "{}", downloads.failed.join("; "));
     let [true_one, copy] = [seeder_dir, &reader.dir].map(|dir| dir.join(name));
     let is_same = move || Ok(files::is_right(&copy, &files::hash(&true_one)?)?);
-    ensure!(crate::transfer::apart(is_same).await?, WRONG);
+    ensure!(files::apart(is_same).await?, WRONG);
     Ok(())
 }
 

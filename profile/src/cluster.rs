@@ -19,7 +19,7 @@ use crate::plan::expected::{Expected, Verdict};
 use crate::plan::workload::{Ask, Workload};
 use crate::report::{Row, count, machine};
 use crate::run::watch::{LINKED_WITHIN, until};
-use crate::{plan::scenario::Scenario, plan::topology::Graph};
+use crate::{plan::query::Query, plan::topology::Graph};
 
 /// A running cluster; dropping it ends it.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// Starts the indexers of `scenario`, waits for their links, and registers the files.
-    pub async fn start(scenario: &Scenario, deployment: &Deployment) -> anyhow::Result<Self> {
+    pub async fn start(scenario: &Query, deployment: &Deployment) -> anyhow::Result<Self> {
         let graph = scenario.graph()?;
         let identities: Vec<Identity> =
             (0..scenario.indexers).map(|n| identity(scenario.load.seed, n)).collect();

@@ -1,13 +1,16 @@
 //! Two results beside each other: what became better, what became worse.
 
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use serde_json::Value;
 
+use crate::outcome::{Begin, Fault, Outcome, print};
 use crate::report::metrics::{Better, compared};
-use crate::report::{Row, aligned, bytes, figures::P99_FROM};
+use crate::report::{Row, aligned, bytes, figures::P99_FROM, outputs::read};
+use crate::scenario::Command;
 
 /// Figures that are times: divided by the floor where that is asked for.
 const TIMES: [&str; 5] = ["mean_us", "p50_us", "p90_us", "p99_us", "max_us"];
@@ -16,6 +19,27 @@ const RATES: [&str; 2] = ["queries_per_s", "per_s"];
 /// What tells one row of results from another.
 const KEYS: [&str; 10] =
     ["scenario", "topology", "degree", "security", "layout", "routing", "rate", "miss", "files", "holders"];
+
+/// Two results.
+#[derive(Args)]
+pub(crate) struct Compare {
+    /// The result before
+    before: PathBuf,
+    /// The result after
+    after: PathBuf,
+    #[command(flatten)]
+    rule: Rule,
+}
+
+impl Command for Compare {
+    fn run(&self) -> Result<Outcome, Fault> {
+        let read = |path: &Path| read::<Value>(path, &format!("cannot read the result {}", path.display()));
+        let (before, after) = (read(&self.before)?, read(&self.after)?);
+        let (table, worse) = compare(&before, &after, self.rule).or_cannot_begin()?;
+        print(&table)?;
+        Outcome::judged(&worse, "worse by more than the tolerance")
+    }
+}
 
 /// How to compare.
 #[derive(Clone, Copy, Debug, Args)]

@@ -1,7 +1,6 @@
 //! The floor: round trips that no query can be faster than, on the same threads as the queries.
 
 pub(crate) mod echo;
-pub(crate) mod layouts;
 
 use std::net::SocketAddr;
 use std::time::Instant;

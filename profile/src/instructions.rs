@@ -7,13 +7,18 @@
 pub mod hot;
 
 use std::collections::BTreeMap;
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::{self, Stdio};
 
 use anyhow::{Context, bail, ensure};
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
+use crate::compare::tolerance;
+use crate::outcome::{Begin, Fault, Outcome, print};
+use crate::report::outputs::{OutFile, read};
 use crate::report::{aligned, bytes, machine, option_name};
+use crate::{run::watch::note, scenario::Command};
 
 pub use hot::{Hot, run};
 
@@ -21,6 +26,53 @@ pub use hot::{Hot, run};
 pub const RECORDED: &str = "profile/instructions.json";
 const FEW: u32 = 2_000;
 const MANY: u32 = 12_000;
+
+/// Instructions of the hot functions.
+#[derive(Args)]
+pub(crate) struct Instructions {
+    /// Record what is counted instead of comparing with what is recorded
+    #[arg(long, conflicts_with = "count")]
+    record: bool,
+    /// File of the recorded numbers
+    #[arg(long, value_name = "FILE", default_value = RECORDED)]
+    recorded: PathBuf,
+    /// By how much a function may exceed its recorded number, as a share
+    #[arg(long, default_value_t = 0.05, value_parser = tolerance)]
+    tolerance: f64,
+    /// Run one function and count nothing; started by the others, under valgrind
+    #[arg(long, hide = true, requires = "times")]
+    count: Option<Hot>,
+    /// How often
+    #[arg(long, hide = true)]
+    times: Option<u32>,
+}
+
+impl Command for Instructions {
+    fn run(&self) -> Result<Outcome, Fault> {
+        if let (Some(hot), Some(times)) = (self.count, self.times) {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().or_cannot_begin()?;
+            let _within = runtime.enter(); // the table of message ids needs a timer
+            run(hot, times)?;
+            return Ok(Outcome::Done);
+        }
+        let count = || count_all(|hot| note(&format!("counting {}", option_name(&hot)))).or_cannot_begin();
+        if self.record {
+            let file = OutFile::prepare(&self.recorded).or_cannot_begin()?;
+            let counted = serde_json::to_value(count()?).or_cannot_begin()?;
+            let path = file.write(|out| Ok(writeln!(out, "{counted:#}")?))?;
+            print(&format!("wrote {}", path.display()))?;
+            return Ok(Outcome::Done);
+        }
+        let recorded = self.recorded.display();
+        let cannot =
+            format!("cannot read the recorded numbers in {recorded} (run it from the top of the repository)");
+        let recorded = read(&self.recorded, &cannot)?;
+        let (table, off) = judge(&recorded, &count()?, self.tolerance).or_cannot_begin()?;
+        print(&table)?;
+        Outcome::judged(&off, "off by more than the tolerance")
+    }
+}
 
 /// Instructions of one round of each function, and what they were counted on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,7 +104,7 @@ pub fn count_all(mut each: impl FnMut(Hot)) -> anyhow::Result<Counts> {
 /// Instructions of a whole process that runs `hot` `times` times.
 fn count(hot: Hot, times: u32) -> anyhow::Result<u64> {
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
-    let mut valgrind = Command::new("valgrind");
+    let mut valgrind = process::Command::new("valgrind");
     valgrind.args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]).arg(program);
     valgrind.args(["instructions", "--count", &option_name(&hot), "--times", &times.to_string()]);
     let output = valgrind

@@ -21,27 +21,17 @@
 //! It is a library for its program and its tests alone.
 
 pub mod arena;
-pub(crate) mod batch;
 pub mod cluster;
-pub mod commands;
 pub mod compare;
-pub(crate) mod connections;
-pub mod consistency;
 pub(crate) mod floor;
 pub mod goals;
-pub mod hostile;
-pub mod index;
 pub mod instructions;
-pub mod load;
 pub(crate) mod matrix;
-pub(crate) mod measure;
 pub mod node;
 pub mod outcome;
-pub(crate) mod pipeline;
 pub mod plan;
 pub mod plot;
-pub mod relay;
 pub mod report;
 pub mod run;
-pub mod soak;
-pub mod transfer;
+pub(crate) mod scenario;
+pub mod scenarios;

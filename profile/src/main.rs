@@ -4,13 +4,13 @@ use std::{io::Write, process::ExitCode};
 
 use clap::Parser;
 use nekoindexer::daemon::allocator;
-use profile::commands::{self, Args};
+use profile::scenarios::{self, Args};
 
 #[global_allocator]
 static ALLOCATOR: allocator::Global = allocator::GLOBAL;
 
 fn main() -> ExitCode {
-    match commands::run(Args::parse()) {
+    match scenarios::run(&Args::parse()) {
         Ok(outcome) => outcome.into(),
         Err(fault) => {
             let (code, error) = fault.parts();

@@ -1,12 +1,16 @@
 //! The whole table of scenarios in one run.
 
-use crate::measure::{COLUMNS, Measured, measure};
+use clap::Args;
+
+use crate::plan::query::{Load, Query};
 use crate::plot::{Axis, Lines, Picture, lines, of_rows};
-use crate::report::{Report, Row, Section, machine};
-use crate::{cluster::deployment::Deployment, outcome::Fault, plan::scenario::Scenario};
+use crate::report::{Report, Row, Section, machine, outputs::Drawn};
+use crate::run::setup::Setup;
+use crate::scenarios::query::{COLUMNS, Measured, measure};
+use crate::{cluster::deployment::Deployment, outcome::Fault, scenario::Scenario};
 
 /// Indexers, clients, TTL of each row: those of the forerunner's report, and beyond.
-pub(crate) const ROWS: [(usize, usize, u8); 9] = [
+const ROWS: [(usize, usize, u8); 9] = [
     (1, 1, 0),
     (1, 10, 0),
     (10, 1, 1),
@@ -18,23 +22,51 @@ pub(crate) const ROWS: [(usize, usize, u8); 9] = [
     (10, 30, 7),
 ];
 
-/// Runs every row on `deployment`, each a variation of `base`; ends early when stopped, or when one cannot be measured.
-pub(crate) async fn run(base: &Scenario, deployment: &Deployment) -> Result<Report, Fault> {
-    let (mut all, mut fault, watch) = (Vec::new(), None, &deployment.watch);
-    for (indexers, clients, ttl_hops) in ROWS {
-        let scenario = Scenario { indexers, clients, ttl_hops, ..base.clone() };
-        match measure(&scenario, deployment).await {
-            Ok(row) => all.push(row),
-            Err(_) if watch.is_stopped() && !all.is_empty() => {} // it was kept from beginning
-            Err(error) => fault = Some(error.after(!all.is_empty())?),
-        }
-        if watch.is_stopped() || fault.is_some() {
-            break;
-        }
+/// All of them.
+#[derive(Args)]
+pub(crate) struct Matrix {
+    #[command(flatten)]
+    load: Load,
+}
+
+impl Matrix {
+    fn queries(&self) -> [Query; ROWS.len()] {
+        let query = |(indexers, clients, ttl_hops)| Query {
+            indexers,
+            clients,
+            ttl_hops,
+            load: self.load.clone(),
+            ..Query::default()
+        };
+        ROWS.map(query)
     }
-    let is_whole = all.len() == ROWS.len() && all.iter().all(|row| !row.samples.interrupted);
-    let missing = format!("interrupted: {} whole rows were meant", ROWS.len());
-    Ok(report(&all).ended(watch.is_stopped() && !is_whole, &missing, fault.as_ref()))
+}
+
+impl Scenario for Matrix {
+    type How = Setup;
+    type Target = Drawn;
+
+    fn check(&self, _how: &Setup) -> anyhow::Result<()> {
+        self.queries().iter().try_for_each(|query| query.graph().map(drop))
+    }
+
+    /// Ends early when stopped, or when a row cannot be measured.
+    async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
+        let (mut all, mut fault, watch) = (Vec::new(), None, &on.watch);
+        for query in self.queries() {
+            match measure(&query, on).await {
+                Ok(row) => all.push(row),
+                Err(_) if watch.is_stopped() && !all.is_empty() => {} // it was kept from beginning
+                Err(error) => fault = Some(error.after(!all.is_empty())?),
+            }
+            if watch.is_stopped() || fault.is_some() {
+                break;
+            }
+        }
+        let is_whole = all.len() == ROWS.len() && all.iter().all(|row| !row.samples.interrupted);
+        let missing = format!("interrupted: {} whole rows were meant", ROWS.len());
+        Ok(report(&all).ended(watch.is_stopped() && !is_whole, &missing, fault.as_ref()))
+    }
 }
 
 fn report(all: &[Measured]) -> Report {

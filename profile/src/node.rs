@@ -3,6 +3,7 @@
 
 pub mod fetch;
 pub(crate) mod follow;
+pub(crate) mod http;
 pub(crate) mod process;
 pub(crate) mod serve;
 pub mod usage;

@@ -1,6 +1,9 @@
 //! How the program ends.
 
+use std::io::Write;
 use std::process::ExitCode;
+
+use anyhow::Context;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -39,6 +42,23 @@ pub enum Outcome {
     Regressed = 1,
     /// It was measured, but not all is well: a wrong answer, a failure, or it was ended early.
     NotAllWell = 3,
+}
+
+impl Outcome {
+    /// Prints what is `off`, if anything.
+    pub(crate) fn judged(off: &[String], what: &str) -> Result<Self, Fault> {
+        if off.is_empty() {
+            print("all within the tolerance")?;
+            return Ok(Self::Done);
+        }
+        print(&format!("\n{} {what}:\n  {}", off.len(), off.join("\n  ")))?;
+        Ok(Self::Regressed)
+    }
+}
+
+/// Prints this text.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    writeln!(std::io::stdout(), "{}", text.trim_end()).context("cannot write to stdout")
 }
 
 impl From<Outcome> for ExitCode {

@@ -2,7 +2,6 @@
 
 mod axis;
 mod charts;
-pub(crate) mod consistency;
 mod draw;
 
 pub use self::axis::Axis;

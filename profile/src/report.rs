@@ -2,11 +2,12 @@
 //! machines as JSON, and as CSV.
 
 pub mod figures;
+pub mod goals;
 pub mod machine;
 pub(crate) mod metrics;
 pub mod outputs;
-pub(crate) mod reference;
 mod table;
+pub mod units;
 
 use std::io::{self, Write};
 

@@ -1,5 +1,8 @@
 //! The run: clients that ask, each answer timed and then judged.
 
+pub mod files;
+pub mod folder;
+pub mod growth;
 pub mod pacer;
 pub mod samples;
 pub(crate) mod setup;
@@ -18,7 +21,7 @@ use self::pacer::Pacer;
 use self::samples::{Failure, Sample, Samples};
 use crate::cluster::{Cluster, request};
 use crate::plan::workload::{Ask, Draw, Workload};
-use crate::{cluster::client::Client, plan::expected::Expected, plan::scenario::Scenario};
+use crate::{cluster::client::Client, plan::expected::Expected, plan::query::Query};
 
 pub use watch::Watch;
 
@@ -30,7 +33,7 @@ const UNDER_WAY_MAX: usize = 10_000;
 pub struct Clients(Vec<Asking>);
 
 /// Connects the clients of `scenario`, each to its indexer.
-pub async fn connect(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>) -> anyhow::Result<Clients> {
+pub async fn connect(scenario: &Query, cluster: &Cluster, watch: &Arc<Watch>) -> anyhow::Result<Clients> {
     let expected: Vec<Arc<Expected>> = (0..scenario.indexers.min(scenario.clients))
         .map(|n| Arc::new(cluster.expected(n, scenario.ttl_hops)))
         .collect();
@@ -52,7 +55,7 @@ pub async fn connect(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>)
 }
 
 /// Runs `scenario` with its clients. When it is stopped early, requests under way are still awaited.
-pub async fn run(scenario: &Scenario, clients: Clients, watch: &Arc<Watch>) -> anyhow::Result<Samples> {
+pub async fn run(scenario: &Query, clients: Clients, watch: &Arc<Watch>) -> anyhow::Result<Samples> {
     watch.begin();
     let (mut clients, _) = closed_loop(clients.0, scenario.load.warm_up).await?;
     let warm_up = clients.iter_mut().flat_map(|client| std::mem::take(&mut client.samples)).collect();
@@ -158,7 +161,7 @@ async fn closed_loop(clients: Vec<Asking>, requests: usize) -> anyhow::Result<(V
 /// Requests begin at a fixed rate. Returns how long that took.
 async fn open_loop(
     clients: Vec<Asking>,
-    scenario: &Scenario,
+    scenario: &Query,
     rate: f64,
     watch: &Arc<Watch>,
 ) -> anyhow::Result<(Vec<Asking>, Duration)> {

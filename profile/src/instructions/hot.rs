@@ -16,8 +16,8 @@ use nekoproto::{Covered, FileName, Identity, MsgId, NodeAddrs, QueryReply, Query
 use serde::{Serialize, de::DeserializeOwned};
 use testkit::values::name;
 
-use crate::index::{inside::Inside, name_of};
 use crate::plan::workload::sign_record;
+use crate::scenarios::index::{inside::Inside, name_of};
 
 /// Names in the index; few, as their number changes no instruction that matters.
 const NAMES: usize = 64;

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::{any::Any, fs, path::PathBuf, thread, time::Duration};
 
 use anyhow::{Context, bail};
+use clap::Args;
 use nekoindexer::daemon::{
     logging::{self, LogArgs, LogFormat},
     threads,
@@ -23,13 +24,32 @@ use super::usage::{Meter, Usage, cpu_s, now_s};
 use super::{Options, PeerOptions, Request, Response, Role, Started, network, start_peer};
 use super::{fetch, follow, follow::Follower};
 use crate::cluster::deployment::{indexer_config, security};
-use crate::{floor::echo, transfer::folder};
+use crate::outcome::{Begin, Fault, Outcome};
+use crate::{floor::echo, run::folder, scenario::Command};
+
+/// A process of a measurement.
+#[derive(Args)]
+pub(crate) struct Node {
+    /// Where to listen
+    #[arg(long)]
+    listen: SocketAddr,
+    /// What to be, in JSON
+    options: String,
+}
+
+impl Command for Node {
+    fn run(&self) -> Result<Outcome, Fault> {
+        let options = serde_json::from_str(&self.options).or_cannot_begin()?;
+        run(self.listen, &options)?;
+        Ok(Outcome::Done)
+    }
+}
 
 /// How much a rogue node yields to others: as if it had a machine of its own.
 const ROGUE_NICE: i32 = 19;
 
 /// Serves until asked to end, or until stdin closes. An error means that nobody listens to it.
-pub(crate) fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {
+fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {
     if let Some(level) = &options.log {
         logging::start(&LogArgs { log: Some(level.clone()), log_format: LogFormat::Human });
     }

@@ -5,7 +5,7 @@ use nekoproto::{
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-use crate::plan::scenario::Scenario;
+use crate::plan::query::Query;
 
 /// Names that nobody has; a miss asks for one of them.
 const MISSING_NAMES: usize = 4096;
@@ -47,7 +47,7 @@ pub fn sign_record(origin: &Identity, name: &str) -> VerifiedRecord {
 
 impl Workload {
     /// The files of `scenario`; those of indexer n are published by `origins[n]`.
-    pub fn new(scenario: &Scenario, origins: &[Identity]) -> Self {
+    pub fn new(scenario: &Query, origins: &[Identity]) -> Self {
         let mut records = Vec::new();
         for (place, origin) in origins.iter().enumerate() {
             let name = |file| format!("indexer-{place}/file-{file}.bin");
@@ -99,7 +99,7 @@ pub struct Draw {
 
 impl Draw {
     /// The draw of the n-th client.
-    pub fn new(scenario: &Scenario, client: usize) -> Self {
+    pub fn new(scenario: &Query, client: usize) -> Self {
         let seed = scenario.load.seed.wrapping_mul(1_000_003).wrapping_add(client as u64);
         let files = scenario.load.files * scenario.indexers;
         Self { rng: StdRng::seed_from_u64(seed), miss: scenario.load.miss, files }

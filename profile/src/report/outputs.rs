@@ -6,10 +6,71 @@ use std::path::{Path, PathBuf};
 use std::{fs, fs::File, io, os::unix::fs::PermissionsExt};
 
 use anyhow::Context;
+use clap::Args;
+use serde::de::DeserializeOwned;
 use tempfile::TempPath;
 
 use super::{Report, write_csv};
+use crate::outcome::{Begin, Fault};
 use crate::plot::save;
+
+/// Where the results go.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Output {
+    /// Write the results into this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Results, and pictures of them.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Drawn {
+    #[command(flatten)]
+    output: Output,
+    /// Draw pictures into this folder, as SVG and PNG
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
+}
+
+/// Results, pictures, and all that they are made of.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Detailed {
+    #[command(flatten)]
+    drawn: Drawn,
+    /// Write every single request or round into this file
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+/// Paths that results go to.
+pub(crate) trait Target: Args + Sync {
+    /// Of the JSON, of the CSV, and of the folder of the pictures.
+    fn paths(&self) -> [Option<&Path>; 3];
+
+    /// Makes sure that they can be written.
+    fn prepare(&self) -> Result<Outputs, Fault> {
+        Outputs::prepare(self.paths()).or_cannot_begin()
+    }
+}
+
+impl Target for Output {
+    fn paths(&self) -> [Option<&Path>; 3] {
+        [self.json.as_deref(), None, None]
+    }
+}
+
+impl Target for Drawn {
+    fn paths(&self) -> [Option<&Path>; 3] {
+        [self.output.json.as_deref(), None, self.plot.as_deref()]
+    }
+}
+
+impl Target for Detailed {
+    fn paths(&self) -> [Option<&Path>; 3] {
+        let [json, _, plot] = self.drawn.paths();
+        [json, self.csv.as_deref(), plot]
+    }
+}
 
 /// All that a command writes.
 #[derive(Debug)]
@@ -86,6 +147,12 @@ fn open(path: &Path) -> io::Result<(File, Option<(TempPath, PathBuf)>)> {
     builder.permissions(fs::Permissions::from_mode(0o666)); // less what the user's umask says
     let (file, beside) = builder.tempfile_in(folder.unwrap_or_else(|| Path::new(".")))?.into_parts();
     Ok((file, Some((beside, place))))
+}
+
+/// What an earlier run wrote; `cannot` is said if there is none.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path, cannot: &str) -> Result<T, Fault> {
+    let text = fs::read_to_string(path).with_context(|| cannot.to_owned()).or_cannot_begin()?;
+    serde_json::from_str(&text).with_context(|| cannot.to_owned()).or_cannot_begin()
 }
 
 /// Makes sure that files can be written in `folder`, which is made once there are some.

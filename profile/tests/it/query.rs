@@ -6,7 +6,7 @@ use nekoindexer::Routing;
 use nekoproto::{FileName, Identity, transport::Security};
 use profile::{
     cluster::{Cluster, client::Client, deployment::Deployment, layout::Layout},
-    plan::{expected::Verdict, scenario::Load, scenario::Scenario, topology::Topology},
+    plan::{expected::Verdict, query::Load, query::Query, topology::Topology},
     run::{
         Watch, connect, run,
         samples::{Failure, Samples},
@@ -29,22 +29,22 @@ fn deployment() -> Deployment {
     }
 }
 
-fn scenario() -> Scenario {
+fn scenario() -> Query {
     let load = Load { requests: 40, warm_up: 5, miss: 0.2, seed: 7, ..Load::default() };
-    Scenario { indexers: 4, clients: 3, load, ..Scenario::default() }
+    Query { indexers: 4, clients: 3, load, ..Query::default() }
 }
 
-fn loaded(change: impl FnOnce(&mut Load)) -> Scenario {
+fn loaded(change: impl FnOnce(&mut Load)) -> Query {
     let mut scenario = scenario();
     change(&mut scenario.load);
     scenario
 }
 
-async fn measured(scenario: &Scenario, cluster: &Cluster) -> Samples {
+async fn measured(scenario: &Query, cluster: &Cluster) -> Samples {
     watched(scenario, cluster, &Arc::default()).await
 }
 
-async fn watched(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>) -> Samples {
+async fn watched(scenario: &Query, cluster: &Cluster, watch: &Arc<Watch>) -> Samples {
     let clients = connect(scenario, cluster, watch).await.unwrap();
     run(scenario, clients, watch).await.unwrap()
 }
@@ -66,7 +66,7 @@ async fn every_answer_is_right_in_every_topology() {
     for topology in [Topology::Mesh, Topology::Ring, Topology::Line, Topology::Tree, Topology::Random] {
         for (ttl_hops, holders) in [(1, 1), (2, 2)] {
             let scenario =
-                Scenario { indexers: 6, ttl_hops, holders, ..loaded(|load| load.topology = topology) };
+                Query { indexers: 6, ttl_hops, holders, ..loaded(|load| load.topology = topology) };
             let cluster = Cluster::start(&scenario, &deployment()).await.unwrap();
             let samples = measured(&scenario, &cluster).await;
             assert!(samples.wrong().is_empty() && samples.failures().is_empty(), "{topology:?} {ttl_hops}");
@@ -106,7 +106,7 @@ async fn an_open_loop_begins_every_request_at_its_time() {
 async fn times_of_an_open_loop_count_from_when_requests_were_due() {
     const HELD_UP: Duration = Duration::from_millis(150);
     let load = |load: &mut Load| (load.rate, load.requests, load.warm_up) = (Some(1000.0), 1000, 0);
-    let scenario = Scenario { clients: 1, ..loaded(load) };
+    let scenario = Query { clients: 1, ..loaded(load) };
     let cluster = Cluster::start(&scenario, &deployment()).await.unwrap();
     let watch = Arc::new(Watch::default());
     let holding_up = Arc::clone(&watch);
@@ -126,7 +126,7 @@ async fn times_of_an_open_loop_count_from_when_requests_were_due() {
 
 #[testkit::test]
 async fn a_stopped_run_keeps_what_was_measured() {
-    let scenario = Scenario { clients: 2, ..loaded(|load| load.requests = 1_000_000) };
+    let scenario = Query { clients: 2, ..loaded(|load| load.requests = 1_000_000) };
     let cluster = Cluster::start(&scenario, &deployment()).await.unwrap();
     let watch = Arc::new(Watch::default());
     let stopping = Arc::clone(&watch);

@@ -1,9 +1,10 @@
-//! Tests of `arena/load.rs`, `cluster/layout.rs`, `index.rs` and `relay/ring.rs`.
+//! Tests of `arena/load.rs`, `cluster/layout.rs`, `scenarios/index.rs` and `scenarios/relay/ring.rs`.
 
 use std::{net::SocketAddr, thread};
 
 use nekoproto::{Hit, Holder, Identity, List, ListedHolder, NodeAddrs, SignedRecord};
-use profile::{arena::load::*, cluster::layout::*, index::*, plan::workload::sign_record, relay::ring::*};
+use profile::scenarios::{index::*, relay::ring::*};
+use profile::{arena::load::*, cluster::layout::*, plan::workload::sign_record};
 
 fn file(seed: u8) -> (SignedRecord, ListedHolder) {
     let origin = Identity::from_seed(&[seed; 32]);

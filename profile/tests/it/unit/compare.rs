@@ -1,6 +1,6 @@
 //! Tests of `compare.rs`, `goals.rs` and `instructions.rs`.
 
-use profile::{compare::*, goals::*, instructions::*};
+use profile::{compare::*, instructions::*, report::goals::*};
 use serde_json::{Value, json};
 
 const RULE: Rule = Rule { tolerance: 0.1, per_floor: false };

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use profile::arena::load::{Found, Kind, Sample};
-use profile::hostile::judge::*;
-use profile::load::judge::{self, Acknowledged, Arrived, Held, judge};
+use profile::scenarios::hostile::judge::*;
+use profile::scenarios::load::judge::{self, Acknowledged, Arrived, Held, judge};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

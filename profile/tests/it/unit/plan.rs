@@ -3,12 +3,12 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use nekoproto::{Hit, Holder, Identity, List, ListedHolder, NodeAddrs, QueryReply, SignedRecord};
-use profile::plan::{expected::*, scenario::*, topology::*, workload::*};
+use profile::plan::{expected::*, query::*, topology::*, workload::*};
 
 /// A line of three indexers with two files each, held at two of them; asked from one end, one hop.
 fn expected() -> (Expected, Vec<Holder>, Vec<SignedRecord>) {
     let load = Load { files: 2, topology: Topology::Line, ..Load::default() };
-    let scenario = Scenario { indexers: 3, holders: 2, load, ..Scenario::default() };
+    let scenario = Query { indexers: 3, holders: 2, load, ..Query::default() };
     let origins: Vec<Identity> = (0..3).map(|n| Identity::from_seed(&[n; 32])).collect();
     let holders: Vec<Holder> = origins
         .iter()
@@ -63,15 +63,15 @@ fn anything_else_is_wrong_and_said_how() {
     assert_eq!(judge(&partly), Verdict::Incomplete);
 }
 
-fn refused(change: impl FnOnce(&mut Scenario)) -> String {
-    let mut scenario = Scenario::default();
+fn refused(change: impl FnOnce(&mut Query)) -> String {
+    let mut scenario = Query::default();
     change(&mut scenario);
     scenario.graph().unwrap_err().to_string()
 }
 
 #[test]
 fn numbers_out_of_range_are_named() {
-    assert!(Scenario::default().graph().is_ok());
+    assert!(Query::default().graph().is_ok());
     assert_eq!(refused(|s| s.indexers = 0), "the number of indexers must be 1 to 256, not 0");
     assert_eq!(refused(|s| s.clients = 0), "the number of clients must be 1 to 10000, not 0");
     assert_eq!(refused(|s| s.ttl_hops = 17), "the TTL must be 0 to 16, not 17");
@@ -85,7 +85,7 @@ fn numbers_out_of_range_are_named() {
     }
     assert!(refused(|s| (s.indexers, s.holders) = (20, 9)).contains("must be 1 to 8"));
     assert!(refused(|s| s.indexers = 66).contains("65 neighbors"));
-    let endless = |s: &mut Scenario| (s.load.topology, s.load.degree) = (Topology::Random, usize::MAX);
+    let endless = |s: &mut Query| (s.load.topology, s.load.degree) = (Topology::Random, usize::MAX);
     assert!(refused(endless).contains("degree"));
     assert!(refused(|s| s.load.requests = REQUESTS_MAX).contains("too many"));
     assert!(refused(|s| (s.clients, s.load.requests) = (10_000, usize::MAX / 2)).contains("requests"));
@@ -150,7 +150,7 @@ fn impossible_degrees_are_refused() {
     assert_eq!(graph(3, 3), Err(TopologyError::DegreeTooLarge(3, 3)));
 }
 
-fn workload(scenario: &Scenario) -> Workload {
+fn workload(scenario: &Query) -> Workload {
     let origins: Vec<Identity> =
         (0..scenario.indexers).map(|n| Identity::from_seed(&[u8::try_from(n).unwrap(); 32])).collect();
     Workload::new(scenario, &origins)
@@ -159,7 +159,7 @@ fn workload(scenario: &Scenario) -> Workload {
 #[test]
 fn each_file_is_registered_as_often_as_it_has_holders() {
     let load = Load { files: 5, ..Load::default() };
-    let scenario = Scenario { indexers: 4, holders: 3, load, ..Scenario::default() };
+    let scenario = Query { indexers: 4, holders: 3, load, ..Query::default() };
     let workload = workload(&scenario);
     let mut times = vec![0; workload.records().len()];
     for at in 0..4 {
@@ -173,7 +173,7 @@ fn each_file_is_registered_as_often_as_it_has_holders() {
 
 #[test]
 fn draws_repeat_with_the_seed_differ_by_client_and_keep_the_share_of_misses() {
-    let scenario = Scenario { load: Load { miss: 0.25, ..Load::default() }, ..Scenario::default() };
+    let scenario = Query { load: Load { miss: 0.25, ..Load::default() }, ..Query::default() };
     let asks = |client| {
         let mut draw = Draw::new(&scenario, client);
         (0..4000).map(|_| draw.ask()).collect::<Vec<_>>()

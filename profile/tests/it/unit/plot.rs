@@ -4,7 +4,7 @@ use std::path::Path;
 
 use profile::node::Moment;
 use profile::plot::*;
-use profile::transfer::figures::Round;
+use profile::scenarios::transfer::figures::Round;
 
 fn nothing() -> Picture {
     Picture { title: "title".to_owned(), subtitle: "subtitle".to_owned(), charts: Vec::new() }

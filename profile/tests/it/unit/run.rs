@@ -1,4 +1,4 @@
-//! Tests of `run/`, `node/` and `soak/growth.rs`.
+//! Tests of `run/` and `node/`.
 
 use std::{collections::BTreeMap, sync::Arc, thread, time::Duration, time::Instant};
 
@@ -7,7 +7,7 @@ use nekoproto::NodeId;
 use profile::node::{fetch::*, usage::*};
 use profile::report::write_csv;
 use profile::run::{Watch, pacer::*, samples::*};
-use profile::{plan::expected::Verdict, soak::growth::*};
+use profile::{plan::expected::Verdict, run::growth::*};
 use tokio::sync::mpsc;
 
 #[test]

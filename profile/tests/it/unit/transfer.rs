@@ -1,24 +1,23 @@
-//! Tests of `transfer/scenario.rs`, `transfer/figures.rs`, `transfer/show.rs` and `goals/transfer.rs`.
+//! Tests of `transfer/case.rs`, `transfer/figures.rs`, `transfer/show.rs` and `transfer/goals.rs`.
 
 use std::num::NonZeroU64;
 
-use profile::goals::transfer::{Options, scenarios};
 use profile::node::{Moment, Sent, usage::Usage};
 use profile::report::{Report, write_csv};
-use profile::transfer::{figures::*, floor::Floors, scenario::*, show::*};
+use profile::run::files::{Bulk, Change, How};
+use profile::scenarios::transfer::goals::{Sizes, cases};
+use profile::scenarios::transfer::{case::*, figures::*, floor::Floors, show::*};
 use serde_json::json;
 
 #[test]
 fn a_scenario_names_its_command() {
     let cap = NonZeroU64::new(50_000_000);
-    let many =
-        Scenario { sources: 4, readers: 2, cap_up: cap, corrupt: Some(1.0), ..Scenario::whole(1 << 30) };
+    let many = Case { sources: 4, readers: 2, cap_up: cap, corrupt: Some(1.0), ..Case::whole(1 << 30) };
     let command = "profile transfer --size 1GiB --sources 4 --readers 2 --corrupt 1 --cap-up 50MB";
     assert_eq!(many.command(), command);
     assert_eq!(many.slug(), "1-gib-4-sources-2-readers-one-of-them-corrupts-1-percent-50mb-s-up");
     let change = Change { percent: 1.0, places: 20, how: How::InPlace };
-    let changed =
-        Scenario { what: What::Change(Bulk { size: 1 << 20, sparse: false }, change), ..many.clone() };
+    let changed = Case { what: What::Change(Bulk { size: 1 << 20, sparse: false }, change), ..many.clone() };
     assert!(changed.command().contains("--change 1 --places 20 --how in-place"), "{}", changed.command());
     assert_eq!(many.disk_bytes(), (1 << 30) * (1 + 2 + 2));
 }
@@ -48,8 +47,8 @@ fn round() -> Round {
 
 #[test]
 fn figures_of_a_known_round_are_known() {
-    let scenario = Scenario { readers: 2, rounds: 1, ..Scenario::whole(1 << 30) };
-    let row = Measured { scenario, rounds: vec![round()] };
+    let case = Case { readers: 2, rounds: 1, ..Case::whole(1 << 30) };
+    let row = Rounds { case, rounds: vec![round()] };
     for (key, should) in [
         ("wall_s", 2.0),
         ("first_s", 1.0),
@@ -74,7 +73,7 @@ fn a_wrong_or_missing_file_is_not_well() {
     let row = |change: fn(&mut Round), rounds| {
         let mut one = round();
         change(&mut one);
-        Measured { scenario: Scenario { rounds, ..Scenario::whole(1 << 30) }, rounds: vec![one] }
+        Rounds { case: Case { rounds, ..Case::whole(1 << 30) }, rounds: vec![one] }
     };
     assert!(row(|_| {}, 1).is_all_well());
     assert!(!row(|_| {}, 2).is_all_well(), "a round is missing");
@@ -84,8 +83,8 @@ fn a_wrong_or_missing_file_is_not_well() {
 }
 
 fn transfers() -> Report {
-    let scenario = Scenario { readers: 2, rounds: 1, ..Scenario::whole(1 << 30) };
-    report(vec![Measured { scenario, rounds: vec![round()] }], "files in /tmp (ext4)", false)
+    let case = Case { readers: 2, rounds: 1, ..Case::whole(1 << 30) };
+    report(vec![Rounds { case, rounds: vec![round()] }], "files in /tmp (ext4)", false)
 }
 
 #[test]
@@ -113,9 +112,9 @@ fn results_for_machines_have_scenario_and_rounds() {
 #[test]
 fn every_goal_can_be_measured_also_when_it_is_small() {
     for size in [1 << 20, 1 << 30] {
-        let options = Options { size, files: 10, file_bytes: (1, 10), rounds: 3, seed: 1 };
-        let all = scenarios(&options);
+        let options = Sizes { size, files: 10, file_bytes: (1, 10), rounds: 3, seed: 1 };
+        let all = cases(&options);
         assert_eq!(all.len(), 11);
-        all.iter().for_each(|scenario| scenario.check().unwrap());
+        all.iter().for_each(|case| case.check().unwrap());
     }
 }

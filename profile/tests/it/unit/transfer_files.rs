@@ -1,9 +1,9 @@
-//! Tests of `transfer/files.rs`, `transfer/floor.rs`, `transfer/folder.rs` and `transfer/units.rs`.
+//! Tests of `run/files.rs`, `run/folder.rs`, `scenarios/transfer/floor.rs` and `report/units.rs`.
 
 use std::{fs, os::unix::fs::FileExt, path::Path};
 
-use profile::transfer::scenario::{Bulk, Change, How};
-use profile::transfer::{files::*, floor::*, folder::*, units::*};
+use profile::run::{files::*, folder::*};
+use profile::{report::units::*, scenarios::transfer::floor::*};
 
 const PLAIN: Bulk = Bulk { size: 3 << 20, sparse: false };
 

@@ -1,0 +1,94 @@
+//! All scenarios, and the list of commands. To add one: its file, and a line in each of the two lists here.
+
+pub(crate) mod batch;
+pub(crate) mod connections;
+pub mod consistency;
+pub(crate) mod floor;
+pub mod hostile;
+pub mod index;
+pub mod load;
+pub(crate) mod pipeline;
+pub(crate) mod query;
+pub mod relay;
+pub(crate) mod soak;
+pub mod transfer;
+
+use clap::{Parser, Subcommand};
+
+use crate::outcome::{Fault, Outcome};
+use crate::scenario::{Command as _, Run};
+use crate::{compare, goals, instructions, matrix, node::serve};
+
+/// Measures nekop2p, and checks every answer while doing so.
+///
+/// Exit codes: 0 done; 1 something regressed; 2 wrong usage, or it could not begin; 3 anything else, a wrong
+/// answer and Ctrl-C among it.
+#[derive(Parser)]
+#[command(name = "profile", version)]
+pub struct Args {
+    /// What to measure.
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Makes of each line a command: what help says of it, its name, and its options.
+macro_rules! commands {
+    ($($(#[$about:meta])+ $name:ident($options:ty),)+) => {
+        #[derive(Subcommand)]
+        enum Command {
+            $($(#[$about])+ $name($options),)+
+        }
+
+        /// Does what the arguments say.
+        ///
+        /// # Errors
+        /// Why it could not begin, or what went wrong then.
+        pub fn run(args: &Args) -> Result<Outcome, Fault> {
+            nekoproto::transport::raise_file_limit();
+            match &args.command {
+                $(Command::$name(command) => command.run(),)+
+            }
+        }
+    };
+}
+
+commands! {
+    /// Response time of queries in one scenario
+    Query(Run<query::Query>),
+    /// The round trips that no query can be faster than, in every layout of threads
+    Floor(Run<floor::Floors>),
+    /// One indexer: registrations, lookups, memory, beside the index without a network
+    Index(Run<index::Index>),
+    /// All goals of the search in one run: what is aimed at, what was measured, reached or missed
+    Goals(Run<goals::Goals>),
+    /// Many connections to one indexer, few of them busy: what an idle one costs, and whether all are served
+    Connections(Run<connections::Connections>),
+    /// The whole table of scenarios, from 1 indexer and 1 client to 10 indexers and 30 clients with 7 hops
+    Matrix(Run<matrix::Matrix>),
+    /// Files from peer to peer: how fast beside a plain copy, what it takes, from whom
+    Transfer(Box<Run<transfer::Transfer>>),
+    /// Attacks: what honest clients see before, during and after, and what the attacked node takes
+    Hostile(Run<hostile::Hostile>),
+    /// A small network for a long time, and whether memory, descriptors or threads of a process grow
+    Soak(Run<soak::Soak>),
+    /// Messages down a line of three indexers: rates, what waits, what is lost, and what logging costs
+    Pipeline(Run<pipeline::Pipeline>),
+    /// Names registered and looked up between processes, by names in a call, beside the same without a network
+    Batch(Run<batch::Batch>),
+    /// Probes round a ring of indexers: where they are dropped, and how long each node has them
+    Relay(Run<relay::Relay>),
+    /// Many workers that share and look up, and whether all that was acknowledged arrives
+    Load(Run<load::Load>),
+    /// How coherent copies are, simulated in virtual time: tables c1 to c6
+    Consistency(Run<consistency::Consistency>),
+    /// Two results beside each other; exit code 1 if the second is worse
+    Compare(compare::Compare),
+    /// Instructions of the hot functions, counted by valgrind and compared with the recorded numbers
+    Instructions(instructions::Instructions),
+    /// A process of a measurement; started by the others
+    #[command(hide = true)]
+    Node(serve::Node),
+    /// A `nekopeer` of a measurement; started by it
+    #[command(hide = true)]
+    Daemon(load::origin::Told),
+}

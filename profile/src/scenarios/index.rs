@@ -1,0 +1,182 @@
+//! One indexer in a process of its own: registrations and lookups a second, what a name costs in memory,
+//! and how much of the time is the index and how much the way to it.
+
+pub(crate) mod beside;
+pub(crate) mod grow;
+pub(crate) mod inside;
+pub(crate) mod subject;
+pub(crate) mod tables;
+
+use std::{ops::Range, thread};
+
+use clap::Args;
+use nekoindexer::state::index::SESSION_NAMES_MAX;
+use nekoproto::limits::{BATCH_MAX, CALLS_IN_FLIGHT_MAX};
+use nekoproto::{Identity, VerifiedRecord};
+
+use self::subject::{Sample, Subject};
+use self::{inside::Costs, tables::Tables};
+use crate::cluster::{deployment::Deployment, layout};
+use crate::outcome::{Begin, Fault};
+use crate::report::{Report, amount, outputs::Output};
+use crate::run::{setup::Connecting, setup::within, watch::Progress};
+use crate::scenario::Scenario;
+use crate::{floor::Floor, plan::workload::sign_record};
+
+/// Names of each row by batch size.
+const BATCHED_NAMES: usize = amount(10_000);
+/// Lookups of many names each that are in flight.
+const LOOKUPS_IN_FLIGHT: usize = 16;
+/// Lookups in batches are up to this many times faster, so that this many times more are measured.
+const LOOKUPS_BATCHED: usize = 10;
+
+/// What to measure.
+#[derive(Clone, Debug, Args)]
+pub struct Index {
+    /// Names registered, one row of memory and throughput for each
+    #[arg(long, value_delimiter = ',', default_value = "10000,100000,1000000", value_parser = within(100, SESSION_NAMES_MAX))]
+    pub names: Vec<usize>,
+    /// Calls in flight at once, one row of lookups for each
+    #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,256", value_parser = within(1, CALLS_IN_FLIGHT_MAX))]
+    pub depths: Vec<usize>,
+    /// Records in one registration, one row for each
+    #[arg(long, value_delimiter = ',', default_value = "1,10,100", value_parser = within(1, BATCH_MAX))]
+    pub batches: Vec<usize>,
+    /// Registrations of a peer that leaves, one row for each
+    #[arg(long, value_delimiter = ',', default_value = "100000", value_parser = within(100, SESSION_NAMES_MAX))]
+    pub leave: Vec<usize>,
+    /// Lookups of each row
+    #[arg(long, default_value = "20000", value_parser = within(100, 10_000_000))]
+    pub lookups: usize,
+    /// Seed of the key that signs the names
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl Scenario for Index {
+    type How = Connecting;
+    type Target = Output;
+
+    /// Measures all that is asked for on indexers of their own; ends early when stopped, with what was
+    /// measured by then.
+    async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
+        let watch = &on.watch;
+        let floor = watch.unless_stopped(Floor::measure(on)).await.or_cannot_begin()?;
+        let mut tables = Tables::new(self.clone(), on.security, floor);
+        let start = async || Subject::start(on, Origin::Own.identity(self.seed)).await.or_cannot_begin();
+        let mut costs = None;
+        for names in self.names.iter().take_while(|_| !watch.is_stopped()) {
+            let subject = start().await?;
+            if let Some((sample, of_names)) = grow::grow(&subject, *names, &mut tables).await?
+                && costs.is_none()
+            {
+                look_up_by_depth(&subject, &sample, &of_names, &mut tables).await?;
+                costs = Some(of_names);
+            }
+            subject.stop().await;
+        }
+        for batch in self.batches.iter().take_while(|_| !watch.is_stopped()) {
+            let subject = start().await?;
+            call_in_batches(&subject, *batch, costs.as_ref(), &mut tables).await?;
+            subject.stop().await;
+        }
+        for names in self.leave.iter().take_while(|_| !watch.is_stopped()) {
+            let subject = start().await?;
+            beside::leave(&subject, *names, &mut tables).await?;
+            subject.stop().await;
+        }
+        Ok(tables.report(watch.is_stopped()))
+    }
+}
+
+async fn look_up_by_depth(
+    subject: &Subject,
+    sample: &Sample,
+    costs: &Costs,
+    tables: &mut Tables,
+) -> anyhow::Result<()> {
+    for depth in tables.options.depths.clone().into_iter().take_while(|_| !subject.watch().is_stopped()) {
+        let (hits, misses) = subject.hits_and_misses(sample, depth, tables.options.lookups).await?;
+        for (one, several, timing, index_us) in
+            [("hit", "hits", &hits, costs.hit_us), ("miss", "misses", &misses, costs.miss_us)]
+        {
+            let row = tables.row(format!("{several}, {depth} in flight"), timing);
+            tables.depths.push(row.with("depth", depth));
+            if depth == 1 || depth == 64 {
+                tables.share(format!("lookup, {one}, {depth} in flight"), timing, index_us);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Registers, and looks up, `batch` names in a call. Of copies, which the peer holds, each has a signature
+/// to be checked.
+async fn call_in_batches(
+    subject: &Subject,
+    batch: usize,
+    costs: Option<&Costs>,
+    tables: &mut Tables,
+) -> anyhow::Result<()> {
+    let Index { seed, lookups, .. } = tables.options;
+    let sample = Sample::of(&sign(Origin::Own, seed, 0..BATCHED_NAMES), subject.client.at());
+    let copies = sign(Origin::Other, seed, BATCHED_NAMES..2 * BATCHED_NAMES);
+    let copies: Vec<_> = copies.iter().map(VerifiedRecord::to_signed).collect();
+    let lookups = lookups * batch.min(LOOKUPS_BATCHED);
+    let _progress = Progress::begin(&format!("batch {batch}"), 3 * BATCHED_NAMES + lookups, subject.watch());
+    let new = subject.register(&sample.records, batch, 1).await?;
+    let known = subject.register(&sample.records, batch, 1).await?;
+    let copies = subject.register(&copies, batch, 1).await?;
+    let hits = subject.look_up_all(&sample, lookups, batch, LOOKUPS_IN_FLIGHT).await?;
+    for (what, timing) in
+        [("register new", &new), ("register copies", &copies), ("register known", &known), ("hits", &hits)]
+    {
+        let row = tables.row(format!("{what}, batches of {batch}"), timing);
+        tables.batches.push(row.with("batch", batch));
+    }
+    if let Some(costs) = costs {
+        let operation = format!("registration, copies, batches of {batch}");
+        tables.share(operation, &copies, costs.verify_us + costs.register_us);
+    }
+    Ok(())
+}
+
+/// Who publishes the files: the peer itself, or somebody whose copies it holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin {
+    /// The peer itself.
+    Own,
+    /// Another peer.
+    Other,
+}
+
+impl Origin {
+    pub(crate) fn identity(self, seed: u64) -> Identity {
+        let mut key = [self as u8; 32];
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        Identity::from_seed(&key)
+    }
+}
+
+/// The name of the `n`-th file, of 30 bytes.
+pub fn name_of(n: usize) -> String {
+    format!("data-set/part-{n:012}.bin")
+}
+
+/// Signs the records of these files, on all cores.
+pub fn sign(origin: Origin, seed: u64, files: Range<usize>) -> Vec<VerifiedRecord> {
+    let origin = origin.identity(seed);
+    let share = files.len().div_ceil(layout::cores()).max(1);
+    thread::scope(|scope| {
+        let (origin, end) = (&origin, files.end);
+        let signing: Vec<_> = files
+            .step_by(share)
+            .map(|from| {
+                let of_share = from..(from + share).min(end);
+                scope.spawn(move || of_share.map(|n| sign_record(origin, &name_of(n))).collect::<Vec<_>>())
+            })
+            .collect();
+        // A panic there is one here; there is none.
+        signing.into_iter().flat_map(|share| share.join().unwrap_or_default()).collect()
+    })
+}

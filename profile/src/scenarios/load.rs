@@ -1,0 +1,251 @@
+//! Publications and lookups by many workers at once, checked by an auditor that follows: is what was acknowledged there
+//! in the end, also where a reader is slow, nodes die, another network is beside it, or all begin again from disk?
+
+mod auditor;
+pub mod judge;
+pub(crate) mod origin;
+mod plan;
+mod scenario;
+mod stage;
+mod under_load;
+mod work;
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use tokio::runtime::{Builder, Handle};
+
+use self::origin::Protocol;
+use self::plan::{Broken, Plan, Trial};
+use self::stage::Setting;
+use self::work::Names;
+use crate::cluster::deployment::Deployment;
+use crate::node::Private;
+use crate::outcome::{Begin, Fault};
+use crate::plot::{Axis, Lines, Picture, Points, lines};
+use crate::report::{Report, Row, Section, machine, option_name, outputs::Drawn, security_name};
+use crate::run::folder::Folder;
+use crate::run::setup::{Connecting, within};
+use crate::scenario::Scenario;
+
+/// Share of the duration for which publications are synced one by one.
+const ALONE: f64 = 0.1;
+/// And at least so long, in seconds.
+const ALONE_S_MIN: f64 = 0.5;
+/// As results call that.
+const ALONE_LABEL: &str = "one at a time";
+/// What a message broker says of itself with as many workers, messages a second, and what is aimed at, times that.
+const THEIRS: [(Protocol, f64, f64); 2] = [(Protocol::Native, 1438.29, 20.0), (Protocol::Rest, 842.68, 10.0)];
+/// Of the table, by key.
+const COLUMNS: &str =
+    "scenario shared_per_s lookups_per_s p50_us p99_us twice skipped lost peak_mib_receiver verdict";
+
+/// How much, for how long, and what happens meanwhile.
+#[derive(Clone, Debug, Args)]
+pub struct Load {
+    /// What workers call
+    #[arg(long, value_enum, default_value = "both")]
+    pub(crate) protocol: Protocols,
+    /// Workers at once
+    #[arg(long, default_value_t = 60, value_parser = within(1, 999))]
+    pub(crate) workers: usize,
+    /// Names of each worker, which it shares together
+    #[arg(long, default_value_t = 64, value_parser = within(1, 999))]
+    pub(crate) names: usize,
+    /// Seconds that they work in each scenario
+    #[arg(long, value_name = "S", default_value_t = 30.0, value_parser = seconds)]
+    pub(crate) duration: f64,
+    /// Publications a second of all workers together [default: as many as there can be]
+    #[arg(long, value_name = "PER_S", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rate: Option<u32>,
+    /// What happens meanwhile [default: all, one after the other]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) scenario: Vec<Trial>,
+    /// Where the files go [default: the system's folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// The n-th indexer listens on this port plus n [default: free ones]
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    pub(crate) port: u16,
+    /// Break a promise on purpose: the run must then fail
+    #[arg(long = "break", value_enum, hide = true)]
+    pub(crate) broken: Option<Broken>,
+}
+
+/// What workers call, as it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Protocols {
+    /// The peer's own interface, in the same process
+    Native,
+    /// HTTP, at a `nekopeer` in a process of its own
+    Rest,
+    /// One after the other
+    Both,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| (0.1..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "a run lasts 0.1 to 3600 seconds".to_owned())
+}
+
+/// How long versions took to arrive, of each run in which they were followed.
+fn picture(curves: &Lines) -> Picture {
+    let of = |protocol: Protocol| {
+        let is_of = |label: &str| label.ends_with(&option_name(&protocol));
+        let followed = curves.iter().filter(|(label, points)| is_of(label) && !points.is_empty());
+        followed.cloned().collect::<Lines>()
+    };
+    let charts = [Protocol::Native, Protocol::Rest].map(of).into_iter().filter(|lines| !lines.is_empty());
+    let title = "From sharing a version to its arrival at the reader, % of those that arrived".to_owned();
+    let charts = charts.map(|curves| lines(Axis::log("time, ms"), "arrived by then, %", curves));
+    Picture { title, subtitle: machine::in_words(), charts: charts.collect() }
+}
+
+impl Scenario for Load {
+    type How = Connecting;
+    type Target = Drawn;
+
+    fn check(&self, _how: &Connecting) -> anyhow::Result<()> {
+        let Some(broken) = self.broken else { return Ok(()) };
+        let Some(whole) = self.scenarios().into_iter().find(|trial| !broken.is_of(*trial)) else {
+            return Ok(());
+        };
+        let (broken, whole) = (option_name(&broken), option_name(&whole));
+        anyhow::bail!("--break {broken} breaks nothing in {whole}: leave out one of them")
+    }
+
+    async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
+        // For what is busy in this process: all cores, beside the thread that watches.
+        let busy = Builder::new_multi_thread().enable_all().build().or_cannot_begin()?;
+        let done = run_all(self, on, busy.handle()).await;
+        busy.shutdown_background();
+        done
+    }
+}
+
+/// The same; origins and workers of this process run on `runtime`.
+async fn run_all(options: &Load, deployment: &Deployment, runtime: &Handle) -> Result<Report, Fault> {
+    let (mut rows, mut curves) = (Vec::<Row>::new(), Lines::new());
+    let (mut runs, mut goals, mut place) = (Vec::new(), Vec::new(), String::new());
+    for protocol in options.protocols() {
+        let name = option_name(&protocol);
+        for scenario in options.scenarios() {
+            let label = format!("{} {name}", option_name(&scenario));
+            runs.push((options.clone(), protocol, scenario, label));
+        }
+        if options.scenarios().contains(&Trial::Live) && options.broken.is_none() {
+            let duration = (options.duration * ALONE).max(ALONE_S_MIN);
+            let alone = Load { workers: 1, names: 1, duration, rate: None, ..options.clone() };
+            runs.push((alone, protocol, Trial::Live, format!("{ALONE_LABEL} {name}")));
+        }
+    }
+    let watch = &deployment.watch;
+    for (options, protocol, scenario, label) in runs {
+        let what = (protocol, scenario, &label[..]);
+        let (row, curve) = match one(&options, what, deployment, runtime, &mut place).await {
+            Ok(done) => done,
+            Err(_) if watch.is_stopped() && !rows.is_empty() => break,
+            Err(Fault::Run(error)) if !watch.is_stopped() => scenario::failed(&label, &error),
+            Err(fault) => return Err(fault),
+        };
+        if scenario == Trial::Live && options.workers > 1 && !watch.is_stopped() {
+            goals.extend(goal(protocol, row.get("shared_per_s")));
+        }
+        curves.push((label, curve));
+        rows.push(row);
+        if watch.is_stopped() {
+            break;
+        }
+    }
+    let is_broken = rows.iter().any(|row| row.0["faults"] != json!([]));
+    let head = format!(
+        "{} workers with {} names each for {} s in each scenario, {} indexers in a line, {}, {place}, {}.",
+        options.workers,
+        options.names,
+        options.duration,
+        stage::INDEXERS,
+        security_name(deployment.security),
+        machine::in_words()
+    );
+    let facts = Row::of(json!({
+        "workers": options.workers, "names": options.names, "duration_s": options.duration, "rate": options.rate,
+    }));
+    Ok(Report {
+        kind: Some("load"),
+        head,
+        sections: vec![Section::new("", COLUMNS, rows)],
+        foot: goals,
+        facts,
+        interrupted: deployment.watch.is_stopped(),
+        is_broken,
+        pictures: vec![("load".to_owned(), picture(&curves))],
+        ..Report::default()
+    })
+}
+
+async fn one(
+    options: &Load,
+    (protocol, scenario, label): (Protocol, Trial, &str),
+    deployment: &Deployment,
+    runtime: &Handle,
+    place: &mut String,
+) -> Result<(Row, Points), Fault> {
+    let dir = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let folder = Folder::prepare(Some(&dir)).or_cannot_begin()?;
+    *place = folder.in_words();
+    let setting = |n: usize| {
+        let networks = scenario.networks();
+        let label = ["a", "b"][n];
+        let of = if options.broken == Some(Broken::Mix) { 0 } else { n };
+        let private = Private { name: format!("load-{of}"), secret: format!("{of}").repeat(64) };
+        Setting {
+            deployment: Deployment {
+                network: (networks > 1).then_some(private),
+                by_default: true,
+                port: if n == 0 { options.port } else { 0 },
+                ..deployment.clone()
+            },
+            protocol,
+            runtime: runtime.clone(),
+            folder: folder.path.clone(),
+            names: Names { label, workers: options.workers.div_ceil(networks), each: options.names },
+        }
+    };
+    let settings: Vec<Setting> = (0..scenario.networks()).map(setting).collect();
+    let names: usize = settings.iter().map(|setting| setting.names.count()).sum();
+    let every = options.rate.map(|rate| Duration::from_secs(1).mul_f64(crate::report::count(names)) / rate);
+    let duration = Duration::from_secs_f64(options.duration);
+    let plan = Plan { scenario, label: label.to_owned(), duration, every, broken: options.broken };
+    scenario::run(&plan, settings).await
+}
+
+/// What is aimed at, and whether it was reached.
+fn goal(protocol: Protocol, per_s: f64) -> Option<String> {
+    let (_, theirs, times) = THEIRS.into_iter().find(|(of, ..)| *of == protocol)?;
+    let verdict = if per_s >= theirs * times { "reached" } else { "missed" };
+    Some(format!(
+        "{}: {per_s:.0} shared a second are {:.1} times the {theirs:.0} messages of a broker; {times} are aimed at: {verdict}.",
+        option_name(&protocol),
+        per_s / theirs
+    ))
+}
+
+impl Load {
+    fn protocols(&self) -> Vec<Protocol> {
+        match self.protocol {
+            Protocols::Native => vec![Protocol::Native],
+            Protocols::Rest => vec![Protocol::Rest],
+            Protocols::Both => vec![Protocol::Native, Protocol::Rest],
+        }
+    }
+
+    /// Those asked for; otherwise all, or all that can break the promise.
+    fn scenarios(&self) -> Vec<Trial> {
+        if !self.scenario.is_empty() {
+            return self.scenario.clone();
+        }
+        let all = Trial::value_variants().iter().copied();
+        all.filter(|scenario| self.broken.is_none_or(|broken| broken.is_of(*scenario))).collect()
+    }
+}

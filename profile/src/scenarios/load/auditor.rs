@@ -1,0 +1,193 @@
+//! The auditor: a reader in a process of its own that follows all names, and an indexer's figures beside it.
+
+use std::{fs, net::SocketAddr, time::Duration};
+
+use anyhow::{Context, bail, ensure};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::judge::{Acknowledged, Arrived, Held};
+use super::work::Names;
+use crate::node::follow::{Seen, Versions};
+use crate::node::{Downloads, Options, Request, http::Http, process::Process};
+use crate::report::machine;
+use crate::run::watch::{LINKED_WITHIN, until};
+
+/// How long names may take until all of them can be downloaded.
+const LISTED_WITHIN: Duration = Duration::from_secs(20);
+/// How long the reader may take to answer, for all of its copies: one that hangs is killed.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// A reader that follows, and what it has told so far.
+pub(crate) struct Auditor {
+    pub(crate) names: Names,
+    options: Options,
+    follow: Request,
+    listen: SocketAddr,
+    /// `None` while it is dead.
+    process: Option<Process>,
+    pub(crate) arrived: Vec<Arrived>,
+    pub(crate) missed: u64,
+    /// Names that are none of this network's.
+    pub(crate) strange: usize,
+    pub(crate) peak_bytes: u64,
+}
+
+impl Auditor {
+    /// Starts it with copies of all names.
+    pub(crate) async fn start(
+        options: Options,
+        follow: Request,
+        listen: SocketAddr,
+        names: Names,
+    ) -> anyhow::Result<Self> {
+        let (arrived, process) = (Vec::new(), None);
+        let mut auditor =
+            Self { names, options, follow, listen, process, arrived, missed: 0, strange: 0, peak_bytes: 0 };
+        auditor.live().await?;
+        let downloaded = auditor.download_until(Instant::now() + LISTED_WITHIN, None).await;
+        downloaded.context("a reader does not get its copies")?;
+        auditor.call::<()>(&auditor.follow.clone()).await?;
+        Ok(auditor)
+    }
+
+    async fn live(&mut self) -> anyhow::Result<()> {
+        let process = Process::start("reader".to_owned(), self.listen, &self.options).await?;
+        self.listen = process.addr;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Kills it, without a word; what it had not told yet is not known.
+    pub(crate) async fn kill(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.kill().await;
+        }
+    }
+
+    /// Starts it again where it was.
+    pub(crate) async fn come_back(&mut self) -> anyhow::Result<()> {
+        // Another process may have its port for now.
+        let live = async || Ok(self.live().await.err().map(|error| format!("{error:#}")));
+        until(LINKED_WITHIN, live).await?;
+        self.call::<()>(&self.follow.clone()).await
+    }
+
+    async fn call<T: serde::de::DeserializeOwned>(&mut self, request: &Request) -> anyhow::Result<T> {
+        let process = self.process.as_mut().context("the reader is dead")?;
+        if let Ok(answer) = timeout(ANSWERS_WITHIN, process.call(request)).await {
+            return answer;
+        }
+        self.kill().await;
+        bail!("the reader did not answer within {} s, and was killed", ANSWERS_WITHIN.as_secs())
+    }
+
+    /// Downloads whatever is newer than its copies, but for the name that is `dropped`, again until all of it came or there
+    /// is no time left.
+    pub(crate) async fn download_until(
+        &mut self,
+        until: Instant,
+        dropped: Option<usize>,
+    ) -> anyhow::Result<()> {
+        let mut names = self.names.all();
+        if let Some(dropped) = dropped {
+            names.remove(dropped);
+        }
+        loop {
+            match self.download(names.clone()).await {
+                Err(_) if Instant::now() < until => sleep(AGAIN_AFTER).await,
+                done => return done,
+            }
+        }
+    }
+
+    async fn download(&mut self, names: Vec<String>) -> anyhow::Result<()> {
+        let request = Request::Download { names, at_s: 0.0 };
+        let Downloads { failed, .. } = self.call(&request).await?;
+        ensure!(failed.is_empty(), "{} downloads failed, such as {}", failed.len(), failed[0]);
+        Ok(())
+    }
+
+    /// Takes what arrived, if it lives.
+    pub(crate) async fn look(&mut self) -> anyhow::Result<()> {
+        if self.process.is_none() {
+            return Ok(());
+        }
+        let Seen { arrived, missed } = self.call(&Request::Arrived).await?;
+        let peak = self.process.as_ref().and_then(Process::id).and_then(machine::peak_bytes);
+        self.peak_bytes = self.peak_bytes.max(peak.unwrap_or(0));
+        self.missed += missed;
+        for (name, version, at_s) in arrived {
+            match self.names.index(&name) {
+                Some(name) => self.arrived.push(Arrived { name, version, at_s }),
+                None => self.strange += 1,
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn knows(&mut self, acknowledged: &[Acknowledged]) -> anyhow::Result<bool> {
+        let versions = self.versions().await?;
+        Ok(acknowledged.iter().all(|one| versions[one.name].known >= one.version))
+    }
+
+    async fn versions(&mut self) -> anyhow::Result<Vec<Versions>> {
+        let request = Request::Held(self.names.all());
+        self.call(&request).await
+    }
+
+    /// What it has of each name, bytes and all.
+    pub(crate) async fn held(&mut self) -> anyhow::Result<Vec<Held>> {
+        let versions = self.versions().await?;
+        let dir = self.process.as_ref().context("the reader is dead")?.dir.clone();
+        let held = versions.into_iter().enumerate().map(|(name, Versions { held: version, .. })| {
+            let bytes = fs::read_to_string(dir.join(self.names.text(name))).unwrap_or_default();
+            Held { version, number: self.names.number(name, &bytes) }
+        });
+        Ok(held.collect())
+    }
+}
+
+/// The figures of an indexer, by `/status` and `/metrics`.
+pub(crate) struct Figures {
+    http: Http,
+}
+
+impl Figures {
+    pub(crate) fn new(addr: SocketAddr) -> Self {
+        Self { http: Http::new(addr, None) }
+    }
+
+    /// Reads both; an error if they contradict each other. Names, and records registered since its start.
+    pub(crate) async fn read(&self) -> anyhow::Result<(u64, u64)> {
+        let (_, before) = self.status().await?;
+        let metrics = self.http.text("/metrics").await?;
+        let (names, after) = self.status().await?;
+        let line = metrics.lines().find_map(|line| line.strip_prefix("nekop2p_indexer_records_total "));
+        let records: u64 = line.context("/metrics does not count records")?.trim().parse()?;
+        ensure!(
+            (before..=after).contains(&records),
+            "/metrics counts {records} records, /status {before} before and {after} after"
+        );
+        Ok((names, after))
+    }
+
+    async fn status(&self) -> anyhow::Result<(u64, u64)> {
+        let status = self.http.json("/status").await?;
+        let figure = |key: &str| status[key].as_u64().with_context(|| format!("/status does not say {key}"));
+        Ok((figure("names")?, figure("registered")?))
+    }
+
+    /// Why the figures do not agree with `names` that were published, and `acknowledged` versions of them.
+    pub(crate) async fn disagree(&self, names: usize, acknowledged: Option<usize>) -> Option<String> {
+        match self.read().await {
+            Err(error) => Some(format!("{error:#}")),
+            Ok((listed, _)) if listed != names as u64 => {
+                Some(format!("/status counts {listed} names of {names}"))
+            }
+            Ok((_, records)) => acknowledged
+                .filter(|acknowledged| records < *acknowledged as u64)
+                .map(|acknowledged| format!("/status counts {records} records of {acknowledged}")),
+        }
+    }
+}

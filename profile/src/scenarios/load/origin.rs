@@ -1,0 +1,213 @@
+//! The peer that publishes: by its own interface in this process, or as `nekopeer serve --http` by REST.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{ExitCode, Stdio};
+use std::sync::{Arc, Mutex};
+
+use anyhow::{Context, anyhow, ensure};
+use clap::{Args, Parser, ValueEnum};
+use nekopeer::{Config, PeerHandle, cli};
+use nekoproto::transport::{NetworkSecret, Security};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::{fs, runtime::Handle};
+
+use crate::node::{Private, http::Http, locked, start_peer};
+use crate::outcome::{Begin, Fault, Outcome};
+
+/// The hidden command that runs `nekopeer`.
+const DAEMON: &str = "daemon";
+/// The environment variable with the secret of its network.
+const SECRET: &str = "PROFILE_NETWORK_SECRET";
+/// Calls of `publish` at once: while one waits for the disk the other reads files.
+const CALLS_AT_ONCE: usize = 2;
+/// Requests to publish at once: fewer than what a peer carries out for HTTP.
+const REQUESTS_AT_ONCE: usize = 32;
+
+/// What workers call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Protocol {
+    Native,
+    Rest,
+}
+
+/// The versions of published names, all of them listed by an indexer; why others were not published.
+pub(crate) type Published = Result<Arc<HashMap<String, u64>>, Arc<str>>;
+
+/// Files that wait to be published, and who waits for that.
+type Waiting = (Vec<PathBuf>, oneshot::Sender<Published>);
+
+pub(crate) enum Origin {
+    Native { peer: PeerHandle, waiting: Mutex<Vec<Waiting>>, calls: Semaphore },
+    Rest { daemon: Box<Daemon>, http: Http, node: String, addr: SocketAddr, requests: Semaphore },
+}
+
+/// A process that is `nekopeer`; dropping it kills it.
+pub(crate) struct Daemon {
+    child: Child,
+    /// Kept open: it may write more.
+    _stdout: Lines<BufReader<ChildStdout>>,
+}
+
+impl Origin {
+    /// Starts it, in the network that is `private`; what it calls others runs on `runtime`.
+    pub(crate) async fn start(
+        protocol: Protocol,
+        config: Config,
+        private: Option<&Private>,
+        runtime: &Handle,
+    ) -> anyhow::Result<Self> {
+        match protocol {
+            Protocol::Native => {
+                let peer = runtime.spawn(start_peer(config)).await??;
+                Ok(Self::Native { peer, waiting: Mutex::default(), calls: Semaphore::new(CALLS_AT_ONCE) })
+            }
+            Protocol::Rest => {
+                let (daemon, http) = Daemon::start(&config, private).await?;
+                let status = http.json("/status").await?;
+                let node = status["node"].as_str().context("a peer without an id")?.to_owned();
+                let addr = status["listen"].as_str().context("a peer does not listen")?.parse()?;
+                let requests = Semaphore::new(REQUESTS_AT_ONCE);
+                Ok(Self::Rest { daemon: Box::new(daemon), http: http.anew(), node, addr, requests })
+            }
+        }
+    }
+
+    pub(crate) fn node(&self) -> String {
+        match self {
+            Self::Native { peer, .. } => peer.node().to_string(),
+            Self::Rest { node, .. } => node.clone(),
+        }
+    }
+
+    pub(crate) fn addr(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Native { peer, .. } => peer.local_addr(),
+            Self::Rest { addr, .. } => Some(*addr),
+        }
+    }
+
+    /// Publishes files: in this process together with all others that wait by then, by REST in a request of their own.
+    pub(crate) async fn publish(&self, paths: Vec<PathBuf>) -> Published {
+        match self {
+            Self::Native { peer, waiting, calls } => {
+                let (tell, mut told) = oneshot::channel();
+                locked(waiting).push((paths, tell));
+                tokio::select! {
+                    biased;
+                    published = &mut told => return published.unwrap_or_else(|_| Err("given up".into())),
+                    _turn = calls.acquire() => publish_waiting(peer, waiting).await,
+                }
+                told.await.unwrap_or_else(|_| Err("given up".into()))
+            }
+            Self::Rest { http, requests, .. } => {
+                let _place = requests.acquire().await;
+                let answer = http.post("/api/v1/publish", &json!({ "paths": paths })).await;
+                answer.and_then(|answer| versions(&answer)).map_err(|error| format!("{error:#}").into())
+            }
+        }
+    }
+
+    /// Ends it as a crash would: nothing is withdrawn.
+    pub(crate) async fn kill(self) -> anyhow::Result<()> {
+        match self {
+            Self::Native { peer, .. } => peer.abort().await,
+            Self::Rest { mut daemon, .. } => daemon.child.kill().await?,
+        }
+        Ok(())
+    }
+}
+
+/// Publishes all that waits in one call.
+async fn publish_waiting(peer: &PeerHandle, waiting: &Mutex<Vec<Waiting>>) {
+    let mut waiting = std::mem::take(&mut *locked(waiting));
+    let paths: Vec<PathBuf> = waiting.iter_mut().flat_map(|(paths, _)| std::mem::take(paths)).collect();
+    if paths.is_empty() {
+        return;
+    }
+    let published: Published = async {
+        let outcome = peer.publish(paths, <_>::default(), &<_>::default()).await?;
+        if let Some((path, error)) = outcome.failed.first() {
+            return Err(anyhow!("cannot share {}: {error}", path.display()));
+        }
+        ensure!(outcome.is_confirmed, "no indexer has confirmed what was shared");
+        let versions = outcome.published.iter().map(|one| (one.name.to_string(), one.version.get()));
+        Ok(Arc::new(versions.collect()))
+    }
+    .await
+    .map_err(|error: anyhow::Error| format!("{error:#}").into());
+    for (_, tell) in waiting {
+        let _ = tell.send(published.clone()); // a worker that was ended takes none
+    }
+}
+
+fn versions(answer: &Value) -> anyhow::Result<Arc<HashMap<String, u64>>> {
+    let failed = answer["failed"].as_array().and_then(|failed| failed.first());
+    ensure!(failed.is_none(), "cannot share: {}", failed.unwrap_or_default());
+    ensure!(answer["confirmed"] == true, "no indexer has confirmed what was shared");
+    let published = answer["files"].as_array().context("an answer without versions")?;
+    let version = |one: &Value| Some((one["name"].as_str()?.to_owned(), one["version"].as_u64()?));
+    Ok(Arc::new(published.iter().filter_map(version).collect()))
+}
+
+impl Daemon {
+    /// Starts it; returns when its HTTP door is open.
+    async fn start(config: &Config, private: Option<&Private>) -> anyhow::Result<(Self, Http)> {
+        fs::create_dir_all(&config.dir).await?;
+        let log = config.dir.with_extension("log");
+        let indexers: Vec<String> = config.indexers.iter().map(|at| at.addr.to_string()).collect();
+        let listen = config.listen.context("an origin listens")?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args([DAEMON, "--", "--no-discovery", "--http", "127.0.0.1:0"]);
+        command.arg(format!("--listen={listen}")).arg(format!("--indexer={}", indexers.join(",")));
+        command.arg("--dir").arg(&config.dir);
+        if config.security == Security::Insecure {
+            command.arg("--insecure");
+        }
+        if let Some(Private { name, secret }) = private {
+            command.arg(format!("--network={name}")).env(SECRET, secret);
+        }
+        command.arg("serve").process_group(0).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(std::fs::File::create(&log)?);
+        let mut child = command.spawn().context("cannot start nekopeer")?;
+        let mut stdout = BufReader::new(child.stdout.take().context("nekopeer has no output")?).lines();
+        let Some(line) = stdout.next_line().await? else {
+            return Err(anyhow!("nekopeer did not start: {}", fs::read_to_string(&log).await?.trim()));
+        };
+        let addr =
+            line.strip_prefix("http on http://").and_then(|rest| rest.trim_end_matches('/').parse().ok());
+        let addr = addr.with_context(|| format!("nekopeer says: {line}"))?;
+        let token = fs::read_to_string(config.data_dir().join("http.token")).await?.trim().to_owned();
+        Ok((Self { child, _stdout: stdout }, Http::new(addr, Some(token))))
+    }
+}
+
+/// A `nekopeer` of a measurement.
+#[derive(Args)]
+pub(crate) struct Told {
+    /// What it is told
+    #[arg(last = true)]
+    args: Vec<String>,
+}
+
+impl crate::scenario::Command for Told {
+    fn run(&self) -> Result<Outcome, Fault> {
+        run_daemon(&self.args).or_cannot_begin().map(|()| Outcome::Done)
+    }
+}
+
+/// Is `nekopeer`, told `args`, until its parent is gone.
+fn run_daemon(args: &[String]) -> anyhow::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let mut args = cli::Args::try_parse_from([DAEMON].into_iter().chain(args.iter().map(String::as_str)))?;
+    if let Ok(secret) = std::env::var(SECRET) {
+        args.node.access.loaded.secret = Some(NetworkSecret::new(secret.as_bytes())?);
+    }
+    ensure!(cli::execute(args) == ExitCode::SUCCESS, "nekopeer has failed");
+    Ok(())
+}

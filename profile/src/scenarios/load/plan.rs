@@ -1,0 +1,66 @@
+//! What is to be run, and what is broken on purpose.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+
+/// What a slow reader takes for a message.
+const SLOW_MS: u64 = 2;
+
+/// What happens under load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Trial {
+    /// The reader is told of each version right after it was shared
+    Live,
+    /// The reader takes 2 ms for each message
+    Slow,
+    /// The reader, then its indexer, is killed half-way and comes back
+    Crash,
+    /// Two private networks with the same names try each other's indexers
+    Isolation,
+    /// All nodes are killed after the last publication; the reader begins after they are back
+    Disk,
+}
+
+/// One run of a scenario.
+pub(crate) struct Plan {
+    pub(crate) scenario: Trial,
+    /// As results call it.
+    pub(crate) label: String,
+    pub(crate) duration: Duration,
+    /// Between two publications of a worker; `None`: as fast as it can.
+    pub(crate) every: Option<Duration>,
+    pub(crate) broken: Option<Broken>,
+}
+
+/// A promise that is broken on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Broken {
+    /// The reader drops the newest version of one name.
+    Drop,
+    /// Both networks have one name and one secret.
+    Mix,
+    /// The origin comes back with the folder of before the load.
+    Lose,
+}
+
+impl Broken {
+    /// Whether `scenario` makes the promise.
+    pub(crate) const fn is_of(self, scenario: Trial) -> bool {
+        match self {
+            Self::Drop => matches!(scenario, Trial::Live | Trial::Slow | Trial::Crash),
+            Self::Mix => matches!(scenario, Trial::Isolation),
+            Self::Lose => matches!(scenario, Trial::Disk),
+        }
+    }
+}
+
+impl Trial {
+    pub(crate) const fn networks(self) -> usize {
+        if matches!(self, Self::Isolation) { 2 } else { 1 }
+    }
+
+    pub(crate) const fn pause_ms(self) -> u64 {
+        if matches!(self, Self::Slow) { SLOW_MS } else { 0 }
+    }
+}

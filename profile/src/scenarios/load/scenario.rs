@@ -1,0 +1,209 @@
+//! The scenarios: what happens to a network under load, and what must hold then.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::judge::{Judged, judge};
+use super::plan::{Broken, Plan, Trial};
+use super::stage::{INDEXERS, Setting, Stage};
+use super::under_load::UnderLoad;
+use crate::outcome::{Begin, Fault};
+use crate::plot::Points;
+use crate::report::figures::Figures;
+use crate::report::{Row, count, mib};
+use crate::run::watch::Progress;
+use crate::scenarios::hostile::judge::MEMORY_MIB;
+
+/// How often readers and figures are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How long the last versions may take to arrive.
+const SETTLED_WITHIN: Duration = Duration::from_secs(60);
+
+/// What is done to the far end of the line, and when: a share of the run.
+#[derive(Clone, Copy)]
+enum Mishap {
+    ReaderDies,
+    ReaderReturns,
+    IndexerDies,
+    IndexerReturns,
+}
+
+const MISHAPS: [(f64, Mishap); 4] = [
+    (0.3, Mishap::ReaderDies),
+    (0.45, Mishap::ReaderReturns),
+    (0.6, Mishap::IndexerDies),
+    (0.75, Mishap::IndexerReturns),
+];
+
+/// The row of a run that came to no end.
+pub(super) fn failed(label: &str, error: &anyhow::Error) -> (Row, Points) {
+    let faults = vec![format!("{error:#}")];
+    (Row::named(label).with("verdict", fails(&faults)).with("faults", faults), Points::new())
+}
+
+/// What failed, in one line.
+fn fails(faults: &[String]) -> String {
+    let faults = faults.join("; ");
+    format!("**fail**: {}", faults.lines().collect::<Vec<_>>().join(" "))
+}
+
+/// Runs one scenario in networks with these settings: its row, and the milliseconds from a publication to its arrival with the
+/// percentage of all that arrived by then.
+pub(crate) async fn run(plan: &Plan, settings: Vec<Setting>) -> Result<(Row, Points), Fault> {
+    let watch = settings[0].deployment.watch.clone();
+    let mut stages = Vec::new();
+    for setting in settings {
+        stages.push(watch.unless_stopped(Stage::start(setting)).await.or_cannot_begin()?);
+    }
+    let mut nets = watch.unless_stopped(begin(plan, stages)).await?;
+    let lasted = drive(plan, &mut nets).await;
+    if !watch.is_stopped() {
+        for net in &mut nets {
+            let finished = watch.unless_stopped(finish(plan, net)).await;
+            net.note(finished);
+        }
+    }
+    let measured = summary(plan, &nets, lasted);
+    for net in nets {
+        net.stop().await;
+    }
+    Ok(measured)
+}
+
+async fn begin(plan: &Plan, stages: Vec<Stage>) -> anyhow::Result<Vec<UnderLoad>> {
+    let addrs: Vec<_> = stages.iter().map(|stage| stage.net.addrs()).collect();
+    let mut nets = Vec::new();
+    for (n, mut stage) in stages.into_iter().enumerate() {
+        stage.strangers =
+            addrs.iter().enumerate().filter(|(m, _)| *m != n).flat_map(|(_, addrs)| addrs).copied().collect();
+        nets.push(UnderLoad::begin(plan, stage).await?);
+    }
+    Ok(nets)
+}
+
+/// Has the workers work, with what happens meanwhile; how long they did.
+async fn drive(plan: &Plan, nets: &mut [UnderLoad]) -> Duration {
+    let watch = nets[0].stage.setting.deployment.watch.clone();
+    let looks = plan.duration.as_millis().div_ceil(LOOK_EVERY.as_millis());
+    let _progress = Progress::begin(&plan.label, usize::try_from(looks).unwrap_or(usize::MAX), &watch);
+    let began = Instant::now();
+    nets.iter_mut().for_each(UnderLoad::work);
+    let mut mishaps = MISHAPS.iter().filter(|_| plan.scenario == Trial::Crash).peekable();
+    while began.elapsed() < plan.duration && !nets[0].is_stopped() {
+        sleep(LOOK_EVERY.min(plan.duration - began.elapsed().min(plan.duration))).await;
+        watch.add_done(1);
+        for net in &mut *nets {
+            net.look().await;
+        }
+        while let Some((_, mishap)) = mishaps.next_if(|(at, _)| began.elapsed() >= plan.duration.mul_f64(*at))
+        {
+            happens(*mishap, &mut nets[0]).await;
+        }
+    }
+    for net in &mut *nets {
+        net.rest().await;
+    }
+    let lasted = began.elapsed();
+    for (_, mishap) in mishaps {
+        happens(*mishap, &mut nets[0]).await;
+    }
+    lasted
+}
+
+async fn happens(mishap: Mishap, net: &mut UnderLoad) {
+    const LAST: usize = INDEXERS - 1;
+    let Some(auditor) = &mut net.auditor else { return };
+    let done = match mishap {
+        Mishap::ReaderDies => {
+            auditor.kill().await;
+            Ok(())
+        }
+        Mishap::ReaderReturns => auditor.come_back().await,
+        Mishap::IndexerDies => {
+            net.stage.net.kill(LAST).await;
+            Ok(())
+        }
+        Mishap::IndexerReturns => net.stage.net.revive(LAST).await,
+    };
+    net.note(done);
+}
+
+/// What comes after the last publication: all that was acknowledged must arrive.
+async fn finish(plan: &Plan, net: &mut UnderLoad) -> anyhow::Result<()> {
+    let ended = net.stage.net.ended();
+    net.note_fault(ended);
+    if plan.scenario == Trial::Disk {
+        net.restart(plan).await?;
+    }
+    let acknowledged = net.done.acknowledged.len();
+    let records = (plan.scenario != Trial::Disk).then_some(acknowledged);
+    let (names, until) = (net.stage.setting.names.count(), Instant::now() + SETTLED_WITHIN);
+    let disagree = net.figures.disagree(names, records).await;
+    net.note_fault(disagree);
+    let Some(auditor) = &mut net.auditor else { return Ok(()) };
+    while plan.scenario != Trial::Disk
+        && !auditor.knows(&net.done.acknowledged).await?
+        && Instant::now() < until
+    {
+        sleep(LOOK_EVERY).await;
+    }
+    let last = net.done.acknowledged.last().map(|last| last.name);
+    let downloaded = auditor.download_until(until, last.filter(|_| plan.broken == Some(Broken::Drop))).await;
+    auditor.look().await?;
+    net.held = auditor.held().await?;
+    net.note(downloaded);
+    Ok(())
+}
+
+/// The figures of all networks together, and what did not hold.
+fn summary(plan: &Plan, nets: &[UnderLoad], lasted: Duration) -> (Row, Points) {
+    let (mut faults, mut all) = (Vec::new(), Vec::new());
+    let is_followed = plan.scenario != Trial::Disk;
+    for net in nets {
+        let arrived = net.auditor.as_ref().map_or(&[][..], |auditor| &auditor.arrived);
+        let judged = judge(&net.attempts(), &net.done.acknowledged, arrived, &net.held);
+        faults.extend(net.faults.iter().cloned().chain(net.broken_promises(plan)).chain(judged.faults()));
+        faults.extend((is_followed && arrived.is_empty()).then(|| "nothing arrived".to_owned()));
+        all.push(judged);
+    }
+    let of_nets = |of: fn(&UnderLoad) -> usize| nets.iter().map(of).sum::<usize>();
+    let published = of_nets(|net| net.done.acknowledged.len().saturating_sub(net.first));
+    let sum = |of: fn(&Judged) -> usize| all.iter().map(of).sum::<usize>();
+    let auditors = || nets.iter().filter_map(|net| net.auditor.as_ref());
+    let peak_bytes = auditors().map(|auditor| auditor.peak_bytes).max().unwrap_or(0);
+    let mut delays: Vec<Duration> = all.iter().flat_map(|judged| &judged.delays).copied().collect();
+    if published == 0 {
+        faults.push("nothing was shared".to_owned());
+    }
+    if mib(peak_bytes) > MEMORY_MIB {
+        faults.push(format!("the reader took {:.0} MiB", mib(peak_bytes)));
+    }
+    let is_stopped = nets[0].is_stopped();
+    let verdict = match &faults[..] {
+        _ if is_stopped => "interrupted".to_owned(),
+        [] => "pass".to_owned(),
+        faults => fails(faults),
+    };
+    let curve = curve(&mut delays);
+    let (lasted_s, lookups) = (lasted.as_secs_f64(), of_nets(|net| net.done.lookups));
+    let row = Row::of(json!({
+        "scenario": plan.label, "shared_per_s": count(published) / lasted_s, "lookups_per_s": count(lookups) / lasted_s,
+        "shared": published, "unanswered": of_nets(|net| net.done.unanswered), "twice": sum(|judged| judged.twice),
+        "skipped": is_followed.then(|| sum(|judged| judged.skipped)), "lost": sum(|judged| judged.lost),
+        "missed": auditors().map(|auditor| auditor.missed).sum::<u64>(), "peak_mib_receiver": mib(peak_bytes),
+        "verdict": verdict, "faults": faults,
+    }));
+    (row.times(&Figures::of(delays)), curve)
+}
+
+/// Each percentile of `delays`.
+fn curve(delays: &mut [Duration]) -> Points {
+    delays.sort_unstable();
+    let at = |percent: u32| {
+        let delay = delays.get(delays.len() * percent as usize / 100)?;
+        Some((delay.as_secs_f64().max(1e-6) * 1e3, f64::from(percent)))
+    };
+    (1..100).filter_map(at).collect()
+}

@@ -1,0 +1,252 @@
+//! Probes that go round a ring of indexers until they have no hops left: where each is dropped, what every node counted
+//! of it, how long it took there and on the way, and what the processes take meanwhile.
+
+pub mod ring;
+mod show;
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use futures::{StreamExt, stream};
+use nekoindexer::ProbeCounts;
+use nekoproto::limits::{PROBE_HOPS_DEFAULT, PROBE_HOPS_MAX};
+use nekoproto::probe::{ProbeEnd, ProbeReply, ProbeRequest};
+use nekoproto::{MsgId, NodeTag, transport::call_until};
+
+use self::ring::{Ring, off};
+use crate::cluster::{Cluster, client::Client, deployment::Deployment};
+use crate::floor::Floor;
+use crate::outcome::{Begin, Fault};
+use crate::plan::{query::Load, query::Query, topology::Topology};
+use crate::report::machine::{self, Taken};
+use crate::report::{Report, amount, figures::Times, outputs::Drawn};
+use crate::run::growth::{LOOK_EVERY_MIN, lasting};
+use crate::run::{setup::Connecting, setup::within, watch::Progress, watch::note};
+use crate::scenario::Scenario;
+
+/// More would measure this machine's scheduler.
+const NODES_MAX: usize = 20;
+const REQUESTS_MAX: usize = 100_000_000;
+const IN_FLIGHT_MAX: usize = 256;
+/// Probes before those that count.
+const WARM_UP: usize = amount(500);
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// What of what went wrong is shown.
+const FAULTS_SHOWN: usize = 8;
+
+/// How many nodes, hops and probes.
+#[derive(Clone, Debug, Args)]
+pub struct Relay {
+    /// Indexers in the ring
+    #[arg(long, value_name = "N", default_value = "3", value_parser = within(2, NODES_MAX))]
+    nodes: usize,
+    /// How often each probe is passed on
+    #[arg(long, value_name = "N", default_value_t = PROBE_HOPS_DEFAULT,
+        value_parser = clap::value_parser!(u8).range(1..=i64::from(PROBE_HOPS_MAX)))]
+    hops: u8,
+    /// Probes
+    #[arg(short = 'n', long, value_name = "N", default_value = "100000", value_parser = within(1, REQUESTS_MAX))]
+    requests: usize,
+    /// Go on for so many minutes instead; a fraction is fine
+    #[arg(long, value_name = "M", conflicts_with = "requests")]
+    minutes: Option<f64>,
+    /// Probes under way at once
+    #[arg(long, value_name = "N", default_value = "1", value_parser = within(1, IN_FLIGHT_MAX))]
+    in_flight: usize,
+}
+
+#[derive(Default)]
+struct Seen {
+    counted: ProbeCounts,
+    processing: Times,
+    forwarding: Times,
+    /// What its process took, and its tasks, from moment to moment.
+    taken: Vec<(Taken, usize)>,
+}
+
+struct Relayed {
+    ring: Ring,
+    probes: u64,
+    wall: Duration,
+    /// In the order in which a probe comes to them.
+    nodes: Vec<Seen>,
+    floor: Floor,
+    /// What was not as computed: probes, and counts of nodes.
+    errors: u64,
+    faults: Vec<String>,
+    /// What ended it early, by itself.
+    fault: Option<String>,
+}
+
+impl Scenario for Relay {
+    type How = Connecting;
+    type Target = Drawn;
+
+    /// Sends the probes; ends early when stopped, with what was measured by then.
+    async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
+        let watch = &on.watch;
+        let floor = watch.unless_stopped(Floor::measure(on)).await.or_cannot_begin()?;
+        let load = Load { topology: Topology::Ring, ..Load::default() };
+        let query = Query { indexers: self.nodes, load, ..Query::default() };
+        let mut cluster = watch.unless_stopped(Cluster::start(&query, on)).await.or_cannot_begin()?;
+        let relayed = relay(self, &mut cluster, on, floor).await;
+        cluster.stop().await;
+        Ok(relayed?.report(on))
+    }
+}
+
+async fn relay(
+    options: &Relay,
+    cluster: &mut Cluster,
+    deployment: &Deployment,
+    floor: Floor,
+) -> anyhow::Result<Relayed> {
+    let ring = Ring { nodes: options.nodes, hops: options.hops };
+    let client = cluster.client(0, nekoproto::Identity::generate()).await?;
+    let order = order(cluster, &client).await?;
+    let tags: Vec<NodeTag> = order.iter().map(|(_, tag)| *tag).collect();
+    for _ in 0..WARM_UP {
+        probe(&client, ring.hops).await?;
+    }
+    let before = counts(cluster, &order).await?;
+    let nodes = (0..ring.nodes).map(|_| Seen::default()).collect();
+    let (errors, faults, fault, wall) = <_>::default();
+    let mut relayed = Relayed { ring, probes: 0, wall, nodes, floor, errors, faults, fault };
+    let lasting = options.minutes.map(lasting).transpose()?;
+    let (lasts, look_every) =
+        (lasting.map(|(lasts, _)| lasts), lasting.map_or(LOOK_EVERY_MIN, |(_, every)| every));
+    let requests = if lasts.is_some() { REQUESTS_MAX } else { options.requests } as u64;
+    let _progress = match options.minutes {
+        None => Some(Progress::begin("probes", options.requests, &deployment.watch)),
+        Some(minutes) => {
+            note(&format!("relaying for {minutes} min"));
+            None
+        }
+    };
+    let began = Instant::now();
+    let goes_on = |probes: u64| {
+        probes < requests
+            && lasts.is_none_or(|lasts| began.elapsed() < lasts)
+            && !deployment.watch.is_stopped()
+    };
+    while goes_on(relayed.probes) {
+        let (until, left) = (Instant::now() + look_every, requests - relayed.probes);
+        let probes = (0..left).take_while(|_| Instant::now() < until && !deployment.watch.is_stopped());
+        let mut ways =
+            stream::iter(probes).map(|_| probe(&client, ring.hops)).buffer_unordered(options.in_flight);
+        while let Some(way) = ways.next().await {
+            relayed.note(way, &tags);
+            deployment.watch.add_done(1);
+        }
+        if let Err(error) = relayed.look(cluster, &order, began.elapsed()).await {
+            relayed.fault = Some(format!("{error:#}"));
+            break;
+        }
+    }
+    relayed.wall = began.elapsed();
+    for (place, ((n, _), before)) in order.iter().zip(before).enumerate() {
+        match cluster.net.nodes[*n].probes().await {
+            Ok((after, _)) => relayed.count(place, after.since(before)),
+            Err(error) => relayed.fault = relayed.fault.or_else(|| Some(format!("{error:#}"))),
+        }
+    }
+    Ok(relayed)
+}
+
+/// The indexers, and who they are, in the order in which a probe through `client` comes to them.
+async fn order(cluster: &Cluster, client: &Client) -> anyhow::Result<Vec<(usize, NodeTag)>> {
+    let nodes = cluster.net.nodes.len();
+    let mut tags = Vec::new();
+    for n in 0..nodes {
+        tags.push(first(&probe(cluster.peer(n), 0).await?, 0)?);
+    }
+    let step = if first(&probe(client, 1).await?, 1)? == tags[1] { 1 } else { nodes - 1 };
+    Ok((0..nodes).map(|place| place * step % nodes).map(|n| (n, tags[n])).collect())
+}
+
+fn first(way: &ProbeReply, place: usize) -> anyhow::Result<NodeTag> {
+    way.stops
+        .get(place)
+        .map(|stop| stop.node)
+        .ok_or_else(|| anyhow::anyhow!("the ring is not linked: {}", way.end))
+}
+
+async fn probe(client: &Client, hops: u8) -> anyhow::Result<ProbeReply> {
+    let request = ProbeRequest::new(MsgId::random(), hops);
+    Ok(client.calls.probe(call_until(Instant::now() + ANSWER_WITHIN), request).await??)
+}
+
+async fn counts(cluster: &mut Cluster, order: &[(usize, NodeTag)]) -> anyhow::Result<Vec<ProbeCounts>> {
+    let mut counts = Vec::new();
+    for (n, _) in order {
+        counts.push(cluster.net.nodes[*n].probes().await?.0);
+    }
+    Ok(counts)
+}
+
+impl Relayed {
+    /// Takes the way of one probe; what is not as computed is an error.
+    fn note(&mut self, way: anyhow::Result<ProbeReply>, tags: &[NodeTag]) {
+        self.probes += 1;
+        let way = match way {
+            Ok(way) => way,
+            Err(error) => return self.is_wrong(1, || format!("a probe was not answered: {error:#}")),
+        };
+        let stops: Vec<_> = way.stops.iter().map(|stop| (stop.node, stop.again)).collect();
+        let computed = self.ring.way().enumerate().map(|(hop, place)| (tags[place], hop >= self.ring.nodes));
+        if way.end != ProbeEnd::Hops {
+            return self.is_wrong(1, || format!("a probe ended at stop {}: {}", stops.len(), way.end));
+        }
+        if !computed.eq(stops.iter().copied()) {
+            let place = |(tag, _)| tags.iter().position(|one| *one == tag).map_or(0, |place| place + 1);
+            let places: Vec<usize> = stops.into_iter().map(place).collect();
+            return self
+                .is_wrong(1, || format!("a probe went another way than computed: by nodes {places:?}"));
+        }
+        for (hop, (stop, place)) in way.stops.iter().zip(self.ring.way()).enumerate() {
+            let seen = &mut self.nodes[place];
+            seen.processing.add(Duration::from_nanos(stop.own_ns.into()));
+            if let Some(us) = way.link_us(hop) {
+                seen.forwarding.add(Duration::from_micros(us.into()));
+            }
+        }
+    }
+
+    fn is_wrong(&mut self, errors: u64, what: impl FnOnce() -> String) {
+        self.errors += errors;
+        if self.faults.len() < FAULTS_SHOWN {
+            self.faults.push(what());
+        }
+    }
+
+    /// Takes what node `n` counted.
+    fn count(&mut self, n: usize, counted: ProbeCounts) {
+        self.nodes[n].counted = counted;
+        let expected = self.ring.counts(n, self.probes);
+        let errors = off(&counted, &expected);
+        if errors > 0 {
+            self.is_wrong(errors, || format!("node {} counted {counted:?}, computed {expected:?}", n + 1));
+        }
+    }
+
+    /// Looks at what the processes take.
+    async fn look(
+        &mut self,
+        cluster: &mut Cluster,
+        order: &[(usize, NodeTag)],
+        at: Duration,
+    ) -> anyhow::Result<()> {
+        for (seen, (n, _)) in self.nodes.iter_mut().zip(order) {
+            let node = &mut cluster.net.nodes[*n];
+            let tasks = node.probes().await?.1;
+            let taken = node.of_process(Some).and_then(|pid| machine::taken(pid, at.as_secs_f64()));
+            seen.taken.extend(taken.map(|taken| (taken, tasks)));
+        }
+        Ok(())
+    }
+
+    /// Everything was as computed.
+    const fn is_all_well(&self) -> bool {
+        self.errors == 0 && self.fault.is_none()
+    }
+}

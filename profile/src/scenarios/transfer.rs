@@ -1,0 +1,159 @@
+//! Files from peer to peer: how fast beside a plain copy of the same bytes, what it takes of processor
+//! and memory, who sends how much. Every node is a process of its own, and every file that arrives is
+//! held against what was published.
+
+pub mod case;
+pub mod figures;
+pub mod floor;
+pub mod goals;
+mod round;
+pub mod show;
+mod stage;
+
+use std::{path::PathBuf, sync::Arc};
+
+use anyhow::Context;
+use clap::Args;
+use nekoindexer::daemon::threads::THREADS_DEFAULT;
+
+use self::case::{Case, What};
+use self::{figures::Rounds, stage::Stage};
+use crate::cluster::deployment::{Deployment, security};
+use crate::outcome::{Begin, Fault};
+use crate::report::{Report, outputs::Detailed, units};
+use crate::run::files::{Bulk, Change, How};
+use crate::run::{Watch, folder::Folder, setup::Connecting, setup::Setup, watch::Progress};
+use crate::scenario::Scenario;
+
+/// Files from peer to peer.
+///
+/// Bytes are given as 4096, 64MiB, 1GiB (units of 1024) or 50MB (units of 1000). Every node is a process of
+/// its own; every file that arrives is held against the one that was shared.
+#[derive(Args)]
+pub(crate) struct Transfer {
+    /// Bytes of the file; several, separated by commas, are measured one after the other
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "1GiB", value_parser = units::bytes)]
+    size: Vec<u64>,
+    #[command(flatten)]
+    case: Case,
+    /// Plain TCP instead of TLS
+    #[arg(long)]
+    insecure: bool,
+    /// Many small files instead of a large one: how many are shared, and fetched
+    #[arg(long, value_name = "N", conflicts_with_all = ["change", "share", "sparse"])]
+    files: Option<usize>,
+    /// The least and the most bytes of a small file
+    #[arg(long, value_name = "MIN-MAX", default_value = "1KiB-10KiB", value_parser = units::range)]
+    file_bytes: (u64, u64),
+    /// The file is fetched, changes by this much, in percent, and is fetched again: how much moves
+    #[arg(long, value_name = "PERCENT", value_parser = units::percent, conflicts_with_all = ["share", "sparse"])]
+    change: Option<f64>,
+    /// At how many places it changes
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "change")]
+    places: u64,
+    /// How it changes
+    #[arg(long, default_value = "in-place", requires = "change")]
+    how: How,
+    /// The file is only shared, and nobody fetches it
+    #[arg(long, conflicts_with_all = ["readers", "sources", "corrupt"])]
+    share: bool,
+    /// The file is a hole but for 64 KiB at either end
+    #[arg(long)]
+    sparse: bool,
+    /// All goals in one run: what is aimed at, what was measured, reached or missed
+    #[arg(long, conflicts_with_all = ["sources", "readers", "insecure", "cap_up", "cap_down", "corrupt", "change",
+          "share", "sparse", "csv", "plot"])]
+    goals: bool,
+    /// Where the files go, in a folder that is removed at the end [default: in memory if the system has such a
+    /// place, as /dev/shm]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+impl Transfer {
+    /// What to measure.
+    fn cases(&self) -> Vec<Case> {
+        if self.goals {
+            return goals::cases(&self.sizes());
+        }
+        let base = Case { security: security(self.insecure), ..self.case.clone() };
+        if let Some(count) = self.files {
+            return vec![Case { what: What::Files { count, bytes: self.file_bytes }, ..base }];
+        }
+        let what = |size: u64| {
+            let bulk = Bulk { size, sparse: self.sparse };
+            let change = self.change.map(|percent| Change { percent, places: self.places, how: self.how });
+            match change {
+                Some(change) => What::Change(bulk, change),
+                None if self.share => What::Publish(bulk),
+                None => What::Whole(bulk),
+            }
+        };
+        self.size.iter().map(|size| Case { what: what(*size), ..base.clone() }).collect()
+    }
+
+    /// How much is measured for the goals.
+    fn sizes(&self) -> goals::Sizes {
+        let Case { rounds, seed, .. } = self.case;
+        let size = self.size.first().copied().unwrap_or(1);
+        goals::Sizes {
+            size,
+            files: self.files.unwrap_or(goals::FILES),
+            file_bytes: self.file_bytes,
+            rounds,
+            seed,
+        }
+    }
+}
+
+impl Scenario for Transfer {
+    type How = ();
+    type Target = Detailed;
+
+    fn check(&self, (): &()) -> anyhow::Result<()> {
+        self.cases().iter().try_for_each(Case::check)
+    }
+
+    async fn run(&self, watch: &Arc<Watch>) -> Result<Report, Fault> {
+        let folder = Folder::prepare(self.dir.as_deref()).or_cannot_begin()?;
+        let cases = self.cases();
+        folder.has_room(cases.iter().map(Case::disk_bytes).max().unwrap_or(0)).or_cannot_begin()?;
+        let connecting = Connecting { insecure: self.insecure, threads: THREADS_DEFAULT };
+        let work = async |on: Deployment| match self.goals {
+            true => Ok(goals::run(&self.sizes(), &folder, &on).await),
+            false => measure_all(&cases, &folder, &on).await,
+        };
+        Setup::apart(connecting).on_threads(watch, work)
+    }
+}
+
+/// Measures these one after the other, with files in `folder`; ends early when stopped, with what was
+/// measured by then.
+async fn measure_all(cases: &[Case], folder: &Folder, deployment: &Deployment) -> Result<Report, Fault> {
+    let watch = &deployment.watch;
+    let mut rows = Vec::new();
+    for case in cases.iter().take_while(|_| !watch.is_stopped()) {
+        rows.push(measure(case, folder, deployment).await?);
+    }
+    Ok(show::report(rows, &folder.in_words(), watch.is_stopped()))
+}
+
+/// Measures one scenario; fewer rounds of it when stopped. If that fails, nothing is left running.
+pub(crate) async fn measure(case: &Case, folder: &Folder, deployment: &Deployment) -> Result<Rounds, Fault> {
+    let watch = &deployment.watch;
+    let _progress = Progress::begin(&case.name(), case.rounds, watch);
+    let mut row = Rounds { case: case.clone(), rounds: Vec::new() };
+    let started = watch.unless_stopped(Stage::start(case, deployment, &folder.path)).await;
+    let started = started.with_context(|| format!("the nodes of '{}' did not start", case.name()));
+    let mut stage = started.or_cannot_begin()?;
+    for n in 0..case.rounds {
+        match watch.unless_stopped(round::run(&mut stage, n)).await {
+            Ok(round) => row.rounds.push(round),
+            Err(_) if watch.is_stopped() => return Ok(row),
+            Err(error) => return Err(Fault::Run(error.context(case.name()))),
+        }
+        watch.add_done(1);
+    }
+    stage.stop().await?;
+    Ok(row)
+}

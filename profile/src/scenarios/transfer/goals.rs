@@ -1,0 +1,170 @@
+//! The goals of the transfer.
+
+use std::num::NonZeroU64;
+
+use nekoproto::transport::Security;
+
+use super::case::{Case, What};
+use super::{figures::Rounds, measure};
+use crate::cluster::deployment::Deployment;
+use crate::report::goals::{self, Bound, Goal};
+use crate::report::{Report, option_name, units::shown};
+use crate::run::files::{Bulk, Change, How};
+use crate::run::{folder::Folder, watch::note};
+
+const CAP: Option<NonZeroU64> = NonZeroU64::new(50_000_000);
+const READERS: usize = 8;
+/// The sparse file is this many times as large.
+const SPARSE_TIMES: u64 = 16;
+const PEAK_MIB: f64 = 64.0;
+
+/// Small files, unless told otherwise.
+pub const FILES: usize = 10_000;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Bytes of a large file.
+    pub size: u64,
+    /// Number of small files.
+    pub files: usize,
+    /// The least and the most bytes of a small file.
+    pub file_bytes: (u64, u64),
+    /// Times of each row that depends on the machine.
+    pub rounds: usize,
+    /// Seed of all bytes.
+    pub seed: u64,
+}
+
+/// One case, and what is aimed at in it.
+struct Plan {
+    case: Case,
+    goals: Vec<(String, Figure, Bound)>,
+}
+
+#[derive(Clone, Copy)]
+enum Figure {
+    Median(&'static str),
+    /// The largest of the rounds, where none may be worse.
+    Largest(&'static str),
+    InTimesOfLast(&'static str),
+}
+
+impl Plan {
+    const fn of(case: Case) -> Self {
+        Self { case, goals: Vec::new() }
+    }
+
+    /// The same with one more goal.
+    fn aim(mut self, what: impl Into<String>, figure: Figure, bound: Bound) -> Self {
+        self.goals.push((what.into(), figure, bound));
+        self
+    }
+
+    /// The same with goals for the memory of both sides.
+    fn peaks(self, size: u64, how: &str) -> Self {
+        let what = |side| format!("{}, {how}: peak of memory of the {side}, MiB", shown(size));
+        [("sender", "peak_mib_sender"), ("reader", "peak_mib_receiver")]
+            .into_iter()
+            .fold(self, |plan, (side, key)| {
+                plan.aim(what(side), Figure::Largest(key), Bound::AtMost(PEAK_MIB))
+            })
+    }
+}
+
+/// All cases with their goals, in order.
+fn plan(sizes: &Sizes) -> Vec<Plan> {
+    use Bound::{AtLeast, AtMost, Exactly};
+    use Figure::{InTimesOfLast, Largest, Median};
+    let Sizes { size, files: count, file_bytes: bytes, rounds, seed } = *sizes;
+    let whole = Case { rounds, seed, ..Case::whole(size) };
+    // What caps or chunks decide comes out the same every time, and no floor is held against it.
+    let once = Case { rounds: 1, floors: false, ..whole.clone() };
+    let bulk = Bulk { size, sparse: false };
+    let sparse = Bulk { size: size.saturating_mul(SPARSE_TIMES), sparse: true };
+    let one_source = |security, name: &str, most| {
+        let what = format!("one source, {name}, in floors of raw TCP to a file");
+        let plan = Plan::of(Case { security, ..whole.clone() });
+        plan.aim(what, Median("ratio_tcp"), AtMost(most)).peaks(size, name)
+    };
+    let change = |how: How| {
+        let what = format!("1 % changed at 20 places, {}: moved, %", option_name(&how));
+        let change = Change { percent: 1.0, places: 20, how };
+        let plan = Plan::of(Case { what: What::Change(bulk, change), ..once.clone() });
+        plan.aim(what, Median("moved_percent"), AtMost(3.0))
+    };
+    let capped = Case { cap_up: CAP, cap_down: CAP, ..once.clone() };
+    let corrupts = "one of four sources corrupts 1 % of the chunks";
+    let last = format!("{READERS} readers, 50 MB/s up and down each: the last, in times of one alone");
+    let sent = format!("{READERS} readers: sent by the origin, copies");
+    let small = Case { what: What::Files { count, bytes }, ..whole.clone() };
+    let files = small.name();
+    vec![
+        one_source(Security::Insecure, "plain TCP", 1.1),
+        one_source(Security::Tls, "TLS", 1.35),
+        Plan::of(Case { sources: 4, cap_up: CAP, ..once.clone() }).aim(
+            "four sources of 50 MB/s each, MB/s",
+            Median("mb_per_s"),
+            AtLeast(190.0),
+        ),
+        Plan::of(Case { sources: 4, corrupt: Some(1.0), ..once.clone() })
+            .aim(format!("{corrupts}: banned"), Median("banned"), Exactly(1.0))
+            .aim(format!("{corrupts}: extra bytes, %"), Largest("extra_percent"), AtMost(1.0)),
+        Plan::of(capped.clone()),
+        Plan::of(Case { readers: READERS, ..capped }).aim(last, InTimesOfLast("wall_s"), AtMost(1.6)).aim(
+            sent,
+            Median("origin_copies"),
+            AtMost(1.5),
+        ),
+        change(How::InPlace),
+        change(How::Insert),
+        Plan::of(small)
+            .aim(format!("{files}: shared a second"), Median("files_shared_per_s"), AtLeast(3000.0))
+            .aim(format!("{files}: fetched a second"), Median("files_fetched_per_s"), AtLeast(2000.0)),
+        Plan::of(Case { what: What::Publish(bulk), ..whole.clone() }).aim(
+            format!("share {}, s", shown(size)),
+            Median("share_s"),
+            AtMost(0.6),
+        ),
+        Plan::of(Case { what: What::Whole(sparse), ..once }).peaks(sparse.size, "sparse"),
+    ]
+}
+
+/// All that is measured, to be checked before anything begins.
+pub fn cases(sizes: &Sizes) -> Vec<Case> {
+    plan(sizes).into_iter().map(|plan| plan.case).collect()
+}
+
+/// Measures all goals; fewer if stopped. A file that is wrong, or did not arrive, breaks a promise.
+pub(crate) async fn run(sizes: &Sizes, folder: &Folder, deployment: &Deployment) -> Report {
+    let (mut goals, mut all_well, mut last) = (Vec::new(), true, None::<Rounds>);
+    for Plan { case, goals: aims } in plan(sizes) {
+        let measured = measure(&case, folder, deployment).await;
+        if deployment.watch.is_stopped() {
+            break;
+        }
+        let measured = measured.unwrap_or_else(|fault| {
+            note(&format!("{}: {:#}", case.name(), fault.parts().1));
+            Rounds { case: case.clone(), rounds: Vec::new() }
+        });
+        measured.errors().for_each(|error| note(&format!("{}: {error}", case.name())));
+        all_well &= measured.is_all_well();
+        for (what, figure, bound) in aims {
+            let is = match figure {
+                Figure::Median(key) => measured.median(key),
+                Figure::Largest(key) => measured.largest(key),
+                Figure::InTimesOfLast(key) => {
+                    let last = last.as_ref().and_then(|last| last.median(key));
+                    measured.median(key).zip(last).map(|(is, last)| is / last)
+                }
+            };
+            // What was not fetched to its end reaches none.
+            let is = is.filter(|_| measured.errors().next().is_none()).unwrap_or(f64::NAN);
+            let (command, all_right) = (case.command(), measured.is_right());
+            goals.push(Goal { what, bound, measured: is, command, all_right });
+        }
+        last = Some(measured);
+    }
+    let place = format!("{}.\n", folder.in_words());
+    Report { is_broken: !all_well, ..goals::report(&goals, &place, deployment.watch.is_stopped()) }
+}
