@@ -3,8 +3,7 @@
 
 pub mod load;
 
-use std::path::{Path, PathBuf};
-use std::{fs, net::SocketAddr, sync::Arc, time::Duration};
+use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
 use nekoproto::Identity;
@@ -13,9 +12,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::load::{Asker, Found, Load, Target};
 use crate::cluster::client::Client;
-use crate::cluster::deployment::{Deployment, Peers};
-use crate::cluster::net::{Http, Net};
-use crate::node::{Downloads, Request, Role, process::Process};
+use crate::cluster::deployment::Deployment;
+use crate::cluster::net::{Doors, Net};
+use crate::node::{Downloads, Request, process::Process};
 use crate::plan::{topology::Graph, workload::sign_record};
 use crate::run::files;
 use crate::run::watch::{LINKED_WITHIN, until};
@@ -36,7 +35,6 @@ const REGISTERS_AGAIN_AFTER: Duration = Duration::from_millis(250);
 
 /// Running nodes; dropping it ends them.
 pub(crate) struct Arena {
-    folder: PathBuf,
     /// All of them name each other as neighbors; the first one is asked, and answers over HTTP.
     pub(crate) net: Net,
     pub(crate) peers: Vec<Process>,
@@ -46,17 +44,13 @@ pub(crate) struct Arena {
 
 impl Arena {
     /// Starts this number of indexers, as users get them, with a file registered at each, and clients at the first.
-    pub(crate) async fn start(
-        deployment: &Deployment,
-        folder: &Path,
-        indexers: usize,
-    ) -> anyhow::Result<Self> {
+    pub(crate) async fn start(deployment: &Deployment, indexers: usize) -> anyhow::Result<Self> {
         let deployment = Deployment { by_default: true, ..deployment.clone() };
-        let net = Net::start(&deployment, &Graph::mesh(indexers), Http::First).await?;
+        let net = Net::start(&deployment, &Graph::mesh(indexers), Doors::First).await?;
         let askers = (0..CLIENTS).map(|_| Asker::new(net.addr(0), deployment.security)).collect();
         let load = Arc::new(Load::new(askers));
         let (peers, registered) = (Vec::new(), Vec::new());
-        let mut arena = Self { folder: folder.to_owned(), net, peers, registered, load };
+        let mut arena = Self { net, peers, registered, load };
         let mut all = Vec::new();
         for n in 0..indexers {
             let target = arena.register(n, &file_at(n)).await?;
@@ -69,14 +63,6 @@ impl Arena {
         Ok(arena)
     }
 
-    pub(crate) fn addr(&self) -> SocketAddr {
-        self.addr_of(0)
-    }
-
-    pub(crate) fn addr_of(&self, n: usize) -> SocketAddr {
-        self.net.addr(n)
-    }
-
     /// Registers a file at indexer `n`, whether or not it is listed there.
     pub(crate) async fn register(&mut self, n: usize, name: &str) -> anyhow::Result<Target> {
         let mut targets = self.register_all(n, &[name.to_owned()]).await?;
@@ -86,7 +72,7 @@ impl Arena {
     /// Registers files of one peer at indexer `n`, again when it was cut off, whether or not they are listed there.
     pub(crate) async fn register_all(&mut self, n: usize, names: &[String]) -> anyhow::Result<Vec<Target>> {
         let (addr, security, identity) =
-            (self.addr_of(n), self.net.deployment.security, Identity::generate());
+            (self.net.addr(n), self.net.deployment.security, Identity::generate());
         let records: Vec<_> = names.iter().map(|name| sign_record(&identity, name).to_signed()).collect();
         let mut client = Client::connect(addr, identity.clone(), security).await?;
         let holder = client.holder;
@@ -114,10 +100,6 @@ impl Arena {
         Ok(targets)
     }
 
-    pub(crate) async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
-        self.net.client(n, identity).await
-    }
-
     /// The name of the file that is registered at the second indexer.
     pub(crate) fn other_name() -> String {
         file_at(1)
@@ -143,15 +125,9 @@ impl Arena {
         until(within, look).await
     }
 
-    /// How peers are started at indexer `n`.
-    pub(crate) fn peers_at(&self, n: usize) -> Peers {
-        let (deployment, folder) = (self.net.deployment.clone(), self.folder.clone());
-        Peers { deployment, folder, indexer: self.addr_of(n) }
-    }
-
     /// Starts the peer that shares the files, at the last indexer; their names, the large one first.
     pub(crate) async fn share(&mut self) -> anyhow::Result<Vec<String>> {
-        let mut peer = self.peers_at(self.net.nodes.len() - 1).start("seeder").await?;
+        let mut peer = self.net.peers(self.net.nodes.len() - 1).start("seeder").await?;
         let (shared, large) = (peer.dir.join(SHARED), peer.dir.join(LARGE));
         let names = tokio::task::spawn_blocking(move || {
             let size = files::Bulk { size: LARGE_BYTES, sparse: false };
@@ -164,11 +140,6 @@ impl Arena {
         }
         self.peers.push(peer);
         Ok([LARGE.to_owned()].into_iter().chain(names).collect())
-    }
-
-    /// A process that does what `role` says.
-    pub(crate) async fn process(&self, label: &str, role: Role) -> anyhow::Result<Process> {
-        self.net.deployment.process(label, role).await
     }
 
     /// What the system calls the processes of all nodes.
@@ -185,8 +156,9 @@ impl Arena {
         for peer in self.peers {
             peer.kill().await;
         }
+        let folder = self.net.deployment.folder.clone();
         self.net.stop().await;
-        for left in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+        for left in fs::read_dir(folder).into_iter().flatten().flatten() {
             // The folder of the run is removed at its end.
             let _ = fs::remove_dir_all(left.path());
         }

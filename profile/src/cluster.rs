@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use self::client::Client;
 use self::deployment::Deployment;
-use self::net::{Http, Net};
+use self::net::{Doors, Net};
 use crate::plan::expected::{Expected, Verdict};
 use crate::plan::workload::{Ask, Workload};
 use crate::report::{Row, count, machine};
@@ -38,7 +38,7 @@ impl Cluster {
         let identities: Vec<Identity> =
             (0..scenario.indexers).map(|n| identity(scenario.load.seed, n)).collect();
         let workload = Arc::new(Workload::new(scenario, &identities));
-        let net = Net::start(deployment, &graph, Http::None).await;
+        let net = Net::start(deployment, &graph, Doors::None).await;
         let net = net.with_context(|| format!("the cluster of {} did not start", scenario.name()))?;
         let mut cluster = Self { net, peers: Vec::new(), graph, workload };
         match cluster.fill(identities).await {

@@ -26,8 +26,8 @@ pub(crate) struct Options {
     pub insecure: bool,
     /// Threads, unless it is a peer: those have one on each core.
     pub threads: NonZeroUsize,
-    /// What it logs; `None`: nothing.
-    pub log: Option<String>,
+    /// What it logs, and into which file; `None`: nothing.
+    pub log: Option<(String, PathBuf)>,
     /// The network it belongs to, unless it is the open one.
     pub network: Option<Private>,
     /// An indexer answers over HTTP here.

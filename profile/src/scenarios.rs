@@ -87,7 +87,7 @@ commands! {
     Instructions(instructions::Instructions),
     /// A process of a measurement; started by the others
     #[command(hide = true)]
-    Node(serve::Node),
+    Node(serve::Serve),
     /// A `nekopeer` of a measurement; started by it
     #[command(hide = true)]
     Daemon(load::origin::Told),

@@ -1,15 +1,19 @@
-//! Indexers that are started together, each with the addresses of its neighbors.
+//! The only place that starts nodes: indexers, each with the addresses of its neighbors, peers at them, and clients.
 
 use std::net::SocketAddr;
 
 use anyhow::Context;
+use nekoindexer::{Config, Indexer, IndexerHandle, ProbeCounts, Routing};
 use nekoproto::Identity;
-use testkit::network::ANY_PORT;
+use testkit::lan::Namespace;
+use testkit::network::{ANY_PORT, kept_port};
+use tokio::net::TcpSocket;
 
-use super::{
-    client::Client,
-    deployment::{Deployment, Node},
-};
+use super::client::Client;
+use super::deployment::{Deployment, indexer_config};
+use super::layout::Layout;
+use crate::node::process::Process;
+use crate::node::{Options, PeerOptions, Probes, Request, Role, network};
 use crate::plan::topology::Graph;
 use crate::run::watch::{LINKED_WITHIN, until};
 
@@ -18,13 +22,30 @@ use crate::run::watch::{LINKED_WITHIN, until};
 pub struct Net {
     pub(crate) deployment: Deployment,
     pub(crate) nodes: Vec<Node>,
-    /// Where the neighbors of each listen.
-    neighbors: Vec<Vec<SocketAddr>>,
+    places: Vec<Place>,
+}
+
+/// A running indexer; dropping it ends it.
+#[derive(Debug)]
+pub(crate) enum Node {
+    Here(Box<IndexerHandle>),
+    Apart(Box<Process>),
+}
+
+/// Where an indexer is started.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) label: String,
+    pub(crate) listen: SocketAddr,
+    pub(crate) neighbors: Vec<SocketAddr>,
+    http: Option<SocketAddr>,
+    /// In a network of its own; `None`: in that of this process.
+    pub(crate) host: Option<Namespace>,
 }
 
 /// Which indexers answer over HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Http {
+pub(crate) enum Doors {
     None,
     First,
     All,
@@ -32,34 +53,73 @@ pub(crate) enum Http {
 
 impl Net {
     /// Starts an indexer at each place of `graph`; returns when all listen.
-    pub(crate) async fn start(deployment: &Deployment, graph: &Graph, http: Http) -> anyhow::Result<Self> {
-        let (kept, addrs) = deployment.ports(graph.len())?;
-        let beside = |n| graph.neighbors(n).iter().map(|place| addrs[*place]).collect();
-        let neighbors = (0..graph.len()).map(beside).collect();
-        let mut net = Self { deployment: deployment.clone(), nodes: Vec::new(), neighbors };
-        for (n, addr) in addrs.iter().enumerate() {
-            let answers = http == Http::All || (http == Http::First && n == 0);
-            let node = net.node(n, (*addr, answers.then_some(ANY_PORT))).await?;
-            net.nodes.push(node);
+    pub(crate) async fn start(on: &Deployment, graph: &Graph, http: Doors) -> anyhow::Result<Self> {
+        let (_kept, places) = Self::places(on, graph, http)?;
+        Self::of(on, places).await
+    }
+
+    /// Where the indexers of `graph` listen, so that each can name the others before they are there. A free port is kept
+    /// until its socket is dropped.
+    pub(crate) fn places(
+        on: &Deployment,
+        graph: &Graph,
+        http: Doors,
+    ) -> anyhow::Result<(Vec<TcpSocket>, Vec<Place>)> {
+        let (kept, addrs): (Vec<_>, Vec<_>) = match on.port {
+            0 => (0..graph.len()).map(|_| kept_port()).unzip(),
+            first => {
+                let at = |n| {
+                    let port =
+                        first.checked_add(u16::try_from(n)?).context("there are no ports past 65535")?;
+                    Ok(SocketAddr::new(ANY_PORT.ip(), port))
+                };
+                (Vec::new(), (0..graph.len()).map(at).collect::<anyhow::Result<_>>()?)
+            }
+        };
+        let place = |(n, listen): (usize, &SocketAddr)| {
+            let answers = http == Doors::All || (http == Doors::First && n == 0);
+            let neighbors = graph.neighbors(n).iter().map(|place| addrs[*place]).collect();
+            let (label, http) = (format!("indexer {n}"), answers.then_some(ANY_PORT));
+            Place { label, listen: *listen, neighbors, http, host: None }
+        };
+        Ok((kept, addrs.iter().enumerate().map(place).collect()))
+    }
+
+    /// Starts an indexer at each of these places.
+    pub(crate) async fn of(on: &Deployment, places: Vec<Place>) -> anyhow::Result<Self> {
+        let mut net = Self { deployment: on.clone(), nodes: Vec::new(), places };
+        for n in 0..net.places.len() {
+            net.nodes.push(net.node(n).await?);
         }
-        drop(kept);
         Ok(net)
     }
 
     /// Starts one indexer.
-    pub(crate) async fn single(deployment: &Deployment) -> anyhow::Result<Self> {
-        Self::start(deployment, &Graph::line(1), Http::None).await
+    pub(crate) async fn single(on: &Deployment) -> anyhow::Result<Self> {
+        Self::start(on, &Graph::line(1), Doors::None).await
     }
 
-    async fn node(&self, n: usize, at: (SocketAddr, Option<SocketAddr>)) -> anyhow::Result<Node> {
-        self.deployment.indexer_at(n, at, self.neighbors[n].clone()).await
+    async fn node(&self, n: usize) -> anyhow::Result<Node> {
+        let (on, Place { label, listen, neighbors, http, host }) = (&self.deployment, self.places[n].clone());
+        if on.layout == Layout::Processes {
+            let (flood, by_default) = (on.routing == Routing::Flood, on.by_default);
+            let options = on.options(Role::Indexer { neighbors, flood, by_default });
+            let log = on.log.clone().map(|level| (level, on.folder.join(format!("{n}.log"))));
+            let options = Options { http, log, ..options };
+            let process = Process::start(label, listen, &options, host.as_ref()).await?;
+            return Ok(Node::Apart(Box::new(process)));
+        }
+        let config = indexer_config(listen, neighbors, on.security, on.routing, on.by_default);
+        let (network, access) = network(on.network.as_ref())?;
+        let config = Config { http, network, access, ..config };
+        Ok(Node::Here(Box::new(on.runtime(n).spawn(Indexer::spawn(config)).await??)))
     }
 
     /// One more indexer, on a free port, which calls the first its neighbor.
     pub(crate) async fn join(&mut self) -> anyhow::Result<()> {
-        self.neighbors.push(vec![self.addr(0)]);
-        let node = self.node(self.nodes.len(), (ANY_PORT, None)).await?;
-        self.nodes.push(node);
+        let (label, neighbors) = (format!("indexer {}", self.nodes.len()), vec![self.addr(0)]);
+        self.places.push(Place { label, listen: ANY_PORT, neighbors, http: None, host: None });
+        self.nodes.push(self.node(self.nodes.len()).await?);
         Ok(())
     }
 
@@ -77,6 +137,20 @@ impl Net {
         self.deployment.client_runtime(n).spawn(connect).await?
     }
 
+    /// How peers are started at indexer `n`.
+    pub(crate) fn peers(&self, n: usize) -> Peers {
+        Peers { on: self.deployment.clone(), indexer: self.addr(n) }
+    }
+
+    /// What each indexer counted of route probes.
+    pub(crate) async fn counts(&mut self) -> anyhow::Result<Vec<ProbeCounts>> {
+        let mut counts = Vec::new();
+        for node in &mut self.nodes {
+            counts.push(node.probes().await?.0);
+        }
+        Ok(counts)
+    }
+
     /// What to say if an indexer has ended that nobody here killed.
     pub(crate) fn ended(&mut self) -> Option<String> {
         let ended = self.nodes.iter_mut().position(Node::has_ended)?;
@@ -92,8 +166,8 @@ impl Net {
 
     /// Starts it again where it was.
     pub(crate) async fn revive(&mut self, n: usize) -> anyhow::Result<()> {
-        let at = (self.addr(n), self.nodes[n].http());
-        let start = async || match self.node(n, at).await {
+        (self.places[n].listen, self.places[n].http) = (self.addr(n), self.nodes[n].http());
+        let start = async || match self.node(n).await {
             Ok(node) => {
                 self.nodes[n] = node;
                 Ok(None)
@@ -106,6 +180,76 @@ impl Net {
     pub(crate) async fn stop(self) {
         for node in self.nodes {
             node.stop().await;
+        }
+    }
+}
+
+/// How peers are started at one indexer, each in a folder of its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Peers {
+    on: Deployment,
+    pub(crate) indexer: SocketAddr,
+}
+
+impl Peers {
+    /// How the peer called `label` is made; its folder is called so too.
+    pub(crate) fn options(&self, label: &str) -> PeerOptions {
+        let (dir, indexers) = (self.on.folder.join(label.replace(' ', "-")), vec![self.indexer]);
+        PeerOptions { dir, indexers, ..PeerOptions::default() }
+    }
+
+    pub(crate) async fn start(&self, label: &str) -> anyhow::Result<Process> {
+        self.start_as(label, self.options(label)).await
+    }
+
+    pub(crate) async fn start_as(&self, label: &str, peer: PeerOptions) -> anyhow::Result<Process> {
+        self.on.process(label, Role::Peer(peer)).await
+    }
+}
+
+impl Node {
+    pub(crate) const fn addr(&self) -> SocketAddr {
+        match self {
+            Self::Here(indexer) => indexer.local_addr(),
+            Self::Apart(process) => process.addr,
+        }
+    }
+
+    pub(crate) fn http(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Here(indexer) => indexer.http_addr(),
+            Self::Apart(process) => process.http,
+        }
+    }
+
+    /// Whether its own process, if it has one, has ended.
+    fn has_ended(&mut self) -> bool {
+        match self {
+            Self::Here(_) => false,
+            Self::Apart(process) => !matches!(process.child.try_wait(), Ok(None)),
+        }
+    }
+
+    /// What it counted of route probes, and how many tasks its process has.
+    pub(crate) async fn probes(&mut self) -> anyhow::Result<Probes> {
+        match self {
+            Self::Here(indexer) => Ok((indexer.probes(), 0)),
+            Self::Apart(process) => process.tells(&Request::Probes).await,
+        }
+    }
+
+    /// What the system says of its own process, if it has one that is still there.
+    pub(crate) fn of_process<T>(&self, says: fn(u32) -> Option<T>) -> Option<T> {
+        match self {
+            Self::Here(_) => None,
+            Self::Apart(process) => process.id().and_then(says),
+        }
+    }
+
+    async fn stop(self) {
+        match self {
+            Self::Here(indexer) => indexer.shutdown().await,
+            Self::Apart(process) => process.kill().await,
         }
     }
 }

@@ -4,6 +4,7 @@ use std::{fs::File, net::SocketAddr, path::PathBuf, process::Stdio, time::Durati
 
 use anyhow::{Context, anyhow, bail};
 use serde::de::DeserializeOwned;
+use testkit::lan::Namespace;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
@@ -11,18 +12,9 @@ use tokio::time::timeout;
 use super::{Options, Request, Response, Role, Started};
 
 /// The hidden command that a process runs.
-pub(crate) const NODE: &str = "node";
+const NODE: &str = "node";
 /// How long a process may take to say what it knows, and to end: one that hangs is killed.
 const RESPONDS_WITHIN: Duration = Duration::from_secs(20);
-
-/// Where a process is started.
-#[derive(Debug, Default)]
-pub(crate) struct Launch {
-    /// In a network of its own, which is gone when the process is.
-    pub(crate) own_network: bool,
-    /// Where its log goes; `None`: to the stderr of this process.
-    pub(crate) stderr: Option<File>,
-}
 
 /// A running process; dropping it ends it, and it ends when this process does.
 #[derive(Debug)]
@@ -39,28 +31,21 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a process called `label`; returns when it serves. If it does not, the error says why.
-    pub(crate) async fn start(label: String, listen: SocketAddr, options: &Options) -> anyhow::Result<Self> {
-        Self::launch(label, listen, options, Launch::default()).await
-    }
-
-    /// Starts it somewhere else than beside this process.
-    pub(crate) async fn launch(
+    /// Starts a process called `label`, on this machine or on a `host`; returns when it serves. If it does not, the error
+    /// says why.
+    pub(crate) async fn start(
         label: String,
         listen: SocketAddr,
         options: &Options,
-        launch: Launch,
+        host: Option<&Namespace>,
     ) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot find this program to start it again")?;
-        let mut command = Command::new(&program);
-        if launch.own_network {
-            command = Command::new("unshare");
-            command.args(["--net", "--"]).arg(program);
-        }
-        if let Some(log) = launch.stderr {
-            command.stderr(log);
-        }
+        let mut command = std::process::Command::new(program);
         command.arg(NODE).arg(format!("--listen={listen}")).arg(serde_json::to_string(options)?);
+        let mut command = Command::from(host.map(|host| host.command(&command)).unwrap_or(command));
+        if let Some((_, log)) = &options.log {
+            command.stderr(File::create(log)?);
+        }
         command.process_group(0).kill_on_drop(true).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("cannot start a process")?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {

@@ -29,7 +29,7 @@ use crate::{floor::echo, run::folder, scenario::Command};
 
 /// A process of a measurement.
 #[derive(Args)]
-pub(crate) struct Node {
+pub(crate) struct Serve {
     /// Where to listen
     #[arg(long)]
     listen: SocketAddr,
@@ -37,7 +37,7 @@ pub(crate) struct Node {
     options: String,
 }
 
-impl Command for Node {
+impl Command for Serve {
     fn run(&self) -> Result<Outcome, Fault> {
         let options = serde_json::from_str(&self.options).or_cannot_begin()?;
         run(self.listen, &options)?;
@@ -50,7 +50,7 @@ const ROGUE_NICE: i32 = 19;
 
 /// Serves until asked to end, or until stdin closes. An error means that nobody listens to it.
 fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {
-    if let Some(level) = &options.log {
+    if let Some((level, _)) = &options.log {
         logging::start(&LogArgs { log: Some(level.clone()), log_format: LogFormat::Human });
     }
     let runtime = match options.role {

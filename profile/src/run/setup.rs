@@ -67,7 +67,7 @@ impl Setup {
             Runtimes::new(layout).or_cannot_begin()?.run(|runtimes| async {
                 listen(Arc::clone(watch)).or_cannot_begin()?;
                 let watch = Arc::clone(watch);
-                let (by_default, network) = Default::default();
+                let (by_default, network, log, folder) = Default::default();
                 let deployment = Deployment {
                     layout,
                     security,
@@ -77,6 +77,8 @@ impl Setup {
                     port,
                     threads,
                     runtimes,
+                    log,
+                    folder,
                     watch,
                 };
                 work(deployment).await

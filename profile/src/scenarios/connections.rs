@@ -11,8 +11,8 @@ use nekoproto::{
 };
 
 use crate::cluster::{
-    deployment::{Deployment, Node},
-    net::Net,
+    deployment::Deployment,
+    net::{Net, Node},
 };
 use crate::outcome::{Begin, Fault};
 use crate::report::{Report, Row, Section, bytes, count, machine, outputs::Output, security_name};

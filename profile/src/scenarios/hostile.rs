@@ -8,7 +8,7 @@ mod news;
 mod table;
 mod victims;
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use clap::Args;
 use testkit::network::ANY_PORT;
@@ -65,25 +65,20 @@ impl Scenario for Hostile {
         for attack in attacks.iter().take_while(|_| !on.watch.is_stopped()) {
             note(&format!("attack {attack}"));
             let lasts = Duration::from_secs(self.seconds.into());
-            all.push(run_one(*attack, lasts, on, &folder.path).await?);
+            all.push(run_one(*attack, lasts, &on.within(&folder)).await?);
         }
         Ok(table::report(&all, self, on))
     }
 }
 
-async fn run_one(
-    attack: Attack,
-    lasts: Duration,
-    deployment: &Deployment,
-    folder: &Path,
-) -> anyhow::Result<Attacked> {
-    let mut arena = Arena::start(deployment, folder, 2).await?;
+async fn run_one(attack: Attack, lasts: Duration, deployment: &Deployment) -> anyhow::Result<Attacked> {
+    let mut arena = Arena::start(deployment, 2).await?;
     let third = TcpListener::bind(ANY_PORT).await?;
     let mut order = Order {
         attack,
         insecure: deployment.security == nekoproto::transport::Security::Insecure,
-        indexer: arena.addr(),
-        other: Some(arena.addr_of(1)),
+        indexer: arena.net.addr(0),
+        other: Some(arena.net.addr(1)),
         http: arena.net.nodes[0].http(),
         peer: None,
         names: vec![Arena::other_name()],
@@ -109,7 +104,7 @@ async fn run_one(
     sleep(lasts).await;
     let memory = Memory::before(&arena);
     let attacked = load.now();
-    let mut rogue = arena.process("rogue", Role::Rogue(order.clone())).await?;
+    let mut rogue = arena.net.deployment.process("rogue", Role::Rogue(order.clone())).await?;
     victims.stands(attack, &arena).await;
     let until = Instant::now() + lasts;
     victims.provoke(attack, &mut arena, BAIT, until).await?;

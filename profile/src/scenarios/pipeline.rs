@@ -6,18 +6,16 @@ mod offer;
 mod show;
 mod stand;
 
-use std::path::Path;
-
 use anyhow::ensure;
 use clap::Args;
 use nekoindexer::ProbeCounts;
 use nekoproto::limits::{BATCH_MAX, PROBE_PAYLOAD_MAX};
+use testkit::lan::Namespace;
 
 use self::news::Announced;
 use self::offer::{Offered, offer};
 use self::stand::{Stand, leave_network};
 use crate::cluster::deployment::Deployment;
-use crate::node::{Probes, Request};
 use crate::outcome::{Begin, Fault};
 use crate::report::{Report, machine, outputs::Drawn};
 use crate::run::folder::Folder;
@@ -78,7 +76,9 @@ struct Ran {
 struct Piped {
     ran: Vec<Ran>,
     announced: Option<Announced>,
-    /// Why the nodes were on loopback, if they were.
+    /// The network of this thread, unless the nodes were on loopback.
+    here: Option<Namespace>,
+    /// Why they were, if they were.
     loopback: Option<String>,
     /// What ended it early, by itself.
     fault: Option<String>,
@@ -91,9 +91,11 @@ impl Scenario for Pipeline {
     /// Measures each row on indexers of its own; ends early when stopped, with what was measured by then.
     async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
         let folder = Folder::prepare(None).or_cannot_begin()?;
-        let loopback = match self.loopback {
-            true => Some("as asked for".to_owned()),
-            false => leave_network().err().map(|error| format!("{error:#}")),
+        let on = &on.within(&folder);
+        let (here, loopback) = match self.loopback {
+            true => (None, Some("as asked for".to_owned())),
+            false => leave_network()
+                .map_or_else(|error| (None, Some(format!("{error:#}"))), |here| (Some(here), None)),
         };
         if let Some(why) = loopback.as_ref().filter(|_| !self.loopback) {
             note(&format!("note: on loopback, since networks cannot be made here: {why}"));
@@ -102,9 +104,9 @@ impl Scenario for Pipeline {
         let rates = self.rates.iter().map(|rate| (*rate, OFF));
         let logs: Vec<&str> = [OFF].into_iter().chain(self.logs.iter().map(String::as_str)).collect();
         let in_turn = (0..self.rounds).flat_map(|_| logs.iter().map(|log| (last, *log)));
-        let mut piped = Piped { ran: Vec::new(), announced: None, loopback, fault: None };
+        let mut piped = Piped { ran: Vec::new(), announced: None, here, loopback, fault: None };
         let rows = rates.chain(in_turn).collect();
-        if let Err(fault) = piped.fill(rows, &folder.path, self, on).await {
+        if let Err(fault) = piped.fill(rows, self, on).await {
             let fault = fault.after(!piped.ran.is_empty())?;
             piped.fault = Some(fault).filter(|_| !on.watch.is_stopped());
         }
@@ -120,12 +122,12 @@ async fn measure(
     deployment: &Deployment,
 ) -> anyhow::Result<Ran> {
     linked(stand, options, deployment).await?;
-    let client = stand.client(false, deployment).await?;
-    let (before, cpu_before) = (counts(stand).await?, cpu(stand));
+    let client = stand.client(false).await?;
+    let (before, cpu_before) = (stand.net.counts().await?, cpu(stand));
     let _progress =
         Progress::begin(&format!("{} offered, log {log}", shown(rate)), options.messages, &deployment.watch);
     let offered = offer(&client, rate, options, &deployment.watch).await;
-    let (after, cpu_after) = (counts(stand).await?, cpu(stand));
+    let (after, cpu_after) = (stand.net.counts().await?, cpu(stand));
     let counted = after.into_iter().zip(before).map(|(after, before)| after.since(before)).collect();
     let cpu_s = cpu_after.into_iter().zip(cpu_before).map(|(after, before)| after - before).collect();
     Ok(Ran { rate, log: log.to_owned(), offered, counted, cpu_s })
@@ -133,7 +135,7 @@ async fn measure(
 
 /// Waits until a message comes to the end of the line.
 async fn linked(stand: &Stand, options: &Pipeline, deployment: &Deployment) -> anyhow::Result<()> {
-    let client = stand.client(false, deployment).await?;
+    let client = stand.client(false).await?;
     let one = Pipeline { messages: 1, in_a_call: 1, ..options.clone() };
     let come = async || {
         ensure!(!deployment.watch.is_stopped(), "interrupted before it was measured");
@@ -143,17 +145,8 @@ async fn linked(stand: &Stand, options: &Pipeline, deployment: &Deployment) -> a
     until(LINKED_WITHIN, come).await
 }
 
-async fn counts(stand: &mut Stand) -> anyhow::Result<Vec<ProbeCounts>> {
-    let mut counts = Vec::new();
-    for node in &mut stand.nodes {
-        counts.push(node.tells::<Probes>(&Request::Probes).await?.0);
-    }
-    Ok(counts)
-}
-
 fn cpu(stand: &Stand) -> Vec<f64> {
-    let of = |node: &crate::node::process::Process| node.id().and_then(machine::cpu_s).unwrap_or(f64::NAN);
-    stand.nodes.iter().map(of).collect()
+    stand.net.nodes.iter().map(|node| node.of_process(machine::cpu_s).unwrap_or(f64::NAN)).collect()
 }
 
 fn shown(rate: u64) -> String {
@@ -164,13 +157,13 @@ impl Piped {
     async fn fill(
         &mut self,
         rows: Vec<(u64, &str)>,
-        folder: &Path,
         options: &Pipeline,
         deployment: &Deployment,
     ) -> Result<(), Fault> {
-        let (watch, own_networks) = (&deployment.watch, self.loopback.is_none());
+        let (watch, here) = (&deployment.watch, self.here.clone());
         let start = async |log: Option<&str>| {
-            watch.unless_stopped(Stand::start(deployment, own_networks, log, folder)).await.or_cannot_begin()
+            let on = Deployment { log: log.map(str::to_owned), ..deployment.clone() };
+            watch.unless_stopped(Stand::start(&on, here.as_ref())).await.or_cannot_begin()
         };
         for (rate, log) in rows {
             if watch.is_stopped() {
@@ -185,7 +178,7 @@ impl Piped {
             let stand = start(None).await?;
             let announced = async {
                 linked(&stand, options, deployment).await?;
-                news::announce(&stand, options.versions, deployment).await
+                news::announce(&stand, options.versions).await
             };
             let announced = watch.unless_stopped(announced).await;
             stand.stop().await;

@@ -108,7 +108,7 @@ async fn relay(
     for _ in 0..WARM_UP {
         probe(&client, ring.hops).await?;
     }
-    let before = counts(cluster, &order).await?;
+    let before = cluster.net.counts().await?;
     let nodes = (0..ring.nodes).map(|_| Seen::default()).collect();
     let (errors, faults, fault, wall) = <_>::default();
     let mut relayed = Relayed { ring, probes: 0, wall, nodes, floor, errors, faults, fault };
@@ -144,9 +144,9 @@ async fn relay(
         }
     }
     relayed.wall = began.elapsed();
-    for (place, ((n, _), before)) in order.iter().zip(before).enumerate() {
+    for (place, (n, _)) in order.iter().enumerate() {
         match cluster.net.nodes[*n].probes().await {
-            Ok((after, _)) => relayed.count(place, after.since(before)),
+            Ok((after, _)) => relayed.count(place, after.since(before[*n])),
             Err(error) => relayed.fault = relayed.fault.or_else(|| Some(format!("{error:#}"))),
         }
     }
@@ -174,14 +174,6 @@ fn first(way: &ProbeReply, place: usize) -> anyhow::Result<NodeTag> {
 async fn probe(client: &Client, hops: u8) -> anyhow::Result<ProbeReply> {
     let request = ProbeRequest::new(MsgId::random(), hops);
     Ok(client.calls.probe(call_until(Instant::now() + ANSWER_WITHIN), request).await??)
-}
-
-async fn counts(cluster: &mut Cluster, order: &[(usize, NodeTag)]) -> anyhow::Result<Vec<ProbeCounts>> {
-    let mut counts = Vec::new();
-    for (n, _) in order {
-        counts.push(cluster.net.nodes[*n].probes().await?.0);
-    }
-    Ok(counts)
 }
 
 impl Relayed {

@@ -61,16 +61,16 @@ impl Scenario for Soak {
     /// Runs it until its time is over or it is stopped.
     async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
         let folder = Folder::prepare(None)?;
-        let mut arena = Arena::start(on, &folder.path, INDEXERS).await?;
+        let mut arena = Arena::start(&on.within(&folder), INDEXERS).await?;
         let names = arena.share().await?;
-        let keeper = arena.peers_at(1).start("keeper").await?;
+        let keeper = arena.net.peers(1).start("keeper").await?;
         arena.peers.push(keeper);
         let (lasts, look_every) = lasting(self.minutes)?;
         let stop = CancellationToken::new();
         let asking = tokio::spawn(Arc::clone(&arena.load).queries(QUERIES_PER_S, false, stop.clone()));
         let looking = tokio::spawn(look(arena.ids(), look_every, stop.clone()));
         let mut soaked = Soaked::default();
-        let reader = arena.peers_at(0).start("reader-0").await?;
+        let reader = arena.net.peers(0).start("reader-0").await?;
         let mut events =
             Events { random: StdRng::seed_from_u64(self.seed), reader, names, gets: 0, number: 0 };
         let mut ticks = interval(Duration::from_secs(1) / self.rate.max(1));
@@ -155,7 +155,7 @@ impl Events {
     /// A reader gets one file after the other, goes, and another comes.
     async fn get(&mut self, arena: &mut Arena) -> anyhow::Result<()> {
         if self.gets == GETS_EACH {
-            let another = arena.peers_at(0).start(&format!("reader-{}", self.number)).await?;
+            let another = arena.net.peers(0).start(&format!("reader-{}", self.number)).await?;
             let mut gone = std::mem::replace(&mut self.reader, another);
             gone.end().await?;
             fs::remove_dir_all(&gone.dir)?;

@@ -119,31 +119,33 @@ impl Scenario for Transfer {
         let cases = self.cases();
         folder.has_room(cases.iter().map(Case::disk_bytes).max().unwrap_or(0)).or_cannot_begin()?;
         let connecting = Connecting { insecure: self.insecure, threads: THREADS_DEFAULT };
-        let work = async |on: Deployment| match self.goals {
-            true => Ok(goals::run(&self.sizes(), &folder, &on).await),
-            false => measure_all(&cases, &folder, &on).await,
+        let work = async |on: Deployment| {
+            let (on, place) = (on.within(&folder), folder.in_words());
+            match self.goals {
+                true => Ok(goals::run(&self.sizes(), &place, &on).await),
+                false => measure_all(&cases, &place, &on).await,
+            }
         };
         Setup::apart(connecting).on_threads(watch, work)
     }
 }
 
-/// Measures these one after the other, with files in `folder`; ends early when stopped, with what was
-/// measured by then.
-async fn measure_all(cases: &[Case], folder: &Folder, deployment: &Deployment) -> Result<Report, Fault> {
+/// Measures these one after the other; ends early when stopped, with what was measured by then.
+async fn measure_all(cases: &[Case], place: &str, deployment: &Deployment) -> Result<Report, Fault> {
     let watch = &deployment.watch;
     let mut rows = Vec::new();
     for case in cases.iter().take_while(|_| !watch.is_stopped()) {
-        rows.push(measure(case, folder, deployment).await?);
+        rows.push(measure(case, deployment).await?);
     }
-    Ok(show::report(rows, &folder.in_words(), watch.is_stopped()))
+    Ok(show::report(rows, place, watch.is_stopped()))
 }
 
-/// Measures one scenario; fewer rounds of it when stopped. If that fails, nothing is left running.
-pub(crate) async fn measure(case: &Case, folder: &Folder, deployment: &Deployment) -> Result<Rounds, Fault> {
+/// Measures one case; fewer rounds of it when stopped. If that fails, nothing is left running.
+pub(crate) async fn measure(case: &Case, deployment: &Deployment) -> Result<Rounds, Fault> {
     let watch = &deployment.watch;
     let _progress = Progress::begin(&case.name(), case.rounds, watch);
     let mut row = Rounds { case: case.clone(), rounds: Vec::new() };
-    let started = watch.unless_stopped(Stage::start(case, deployment, &folder.path)).await;
+    let started = watch.unless_stopped(Stage::start(case, deployment)).await;
     let started = started.with_context(|| format!("the nodes of '{}' did not start", case.name()));
     let mut stage = started.or_cannot_begin()?;
     for n in 0..case.rounds {

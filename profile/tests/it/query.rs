@@ -25,6 +25,8 @@ fn deployment() -> Deployment {
         port: 0,
         threads: nekoindexer::daemon::threads::THREADS_DEFAULT,
         runtimes: [Handle::current()].into(),
+        log: None,
+        folder: std::path::PathBuf::new(),
         watch: Arc::default(),
     }
 }

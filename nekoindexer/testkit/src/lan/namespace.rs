@@ -43,16 +43,22 @@ impl Namespace {
         there
     }
 
+    /// Takes the calling thread there, for good.
+    pub fn enter(&self) -> Result<(), String> {
+        setns(&*self.0, CloneFlags::CLONE_NEWNET).map_err(|error| format!("no network namespace: {error}"))
+    }
+
     /// What `act` returns, called by a thread that is there: the sockets that it opens stay there.
     pub fn within<T: Send>(&self, act: impl FnOnce() -> T + Send) -> T {
         let entering = || {
-            setns(&*self.0, CloneFlags::CLONE_NEWNET).unwrap();
+            self.enter().unwrap();
             act()
         };
         thread::scope(|scope| scope.spawn(entering).join().unwrap_or_else(|panicked| resume_unwind(panicked)))
     }
 
-    pub(super) fn tell(&self, program: &str, words: &[&str], input: &str) -> Result<String, String> {
+    /// What a program answers that is run there with these words and this input.
+    pub fn tell(&self, program: &str, words: &[&str], input: &str) -> Result<String, String> {
         let failed = |why: String| format!("{program} {}: {}", words.join(" "), why.trim());
         let mut command = self.command(Command::new(program).args(words));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -26,7 +26,7 @@ impl News {
         let identity = Identity::generate();
         let older: Vec<_> =
             (0..BATCH_MAX).map(|n| sign_record(&identity, &format!("news/{n}.bin"))).collect();
-        let holder = arena.client(1, Identity::generate()).await?;
+        let holder = arena.net.client(1, Identity::generate()).await?;
         holder.register(older.iter().map(|record| record.to_signed()).collect()).await?;
         let newer = older.into_iter().map(|older| {
             let version = older.version.next().unwrap_or(Version::FIRST);
@@ -34,7 +34,7 @@ impl News {
             Ok(newer.sign(&identity)?.to_signed())
         });
         let newer = newer.collect::<anyhow::Result<Vec<_>>>()?;
-        let origin = arena.client(0, identity).await?;
+        let origin = arena.net.client(0, identity).await?;
         let every = until.saturating_duration_since(Instant::now()) / u32::try_from(BATCH_MAX)?;
         let publishing = tokio::spawn(publish(origin, newer, every.max(Duration::from_millis(1))));
         Ok(Self { holder, publishing })

@@ -14,7 +14,7 @@ use super::judge::{Judged, RECOVERED_WITHIN};
 use super::{door::Door, news::News};
 use crate::arena::load::{Found, Kind};
 use crate::arena::{self, Arena};
-use crate::cluster::deployment::Peers;
+use crate::cluster::net::Peers;
 use crate::node::{Downloads, Request, locked, process::Process};
 use crate::report::{amount, count, machine, mib};
 use crate::run::watch::note;
@@ -72,7 +72,7 @@ impl Victims {
         names: Vec<String>,
         stop: CancellationToken,
     ) -> anyhow::Result<JoinHandle<()>> {
-        let start = arena.peers_at(0);
+        let start = arena.net.peers(0);
         let (reader, bait) = (start.start("reader").await?, start.start("bait").await?);
         let ids = Arc::clone(&self.ids);
         locked(&ids).extend([&reader, &bait].iter().filter_map(|one| one.id()));

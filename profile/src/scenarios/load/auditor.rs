@@ -52,7 +52,7 @@ impl Auditor {
     }
 
     async fn live(&mut self) -> anyhow::Result<()> {
-        let process = Process::start("reader".to_owned(), self.listen, &self.options).await?;
+        let process = Process::start("reader".to_owned(), self.listen, &self.options, None).await?;
         self.listen = process.addr;
         self.process = Some(process);
         Ok(())

@@ -10,8 +10,8 @@ use tokio::runtime::Handle;
 use super::auditor::{Auditor, Figures};
 use super::origin::{Origin, Protocol};
 use super::work::{Asker, Names};
-use crate::cluster::deployment::{Deployment, Node};
-use crate::cluster::net::{Http, Net};
+use crate::cluster::deployment::Deployment;
+use crate::cluster::net::{Doors, Net, Node};
 use crate::node::{PeerOptions, Request, Role, network, start_peer};
 use crate::plan::topology::Graph;
 
@@ -39,7 +39,7 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn start(setting: Setting) -> anyhow::Result<Self> {
-        let net = Net::start(&setting.deployment, &Graph::line(INDEXERS), Http::All).await?;
+        let net = Net::start(&setting.deployment, &Graph::line(INDEXERS), Doors::All).await?;
         Ok(Self { setting, net, strangers: Vec::new(), origin: None })
     }
 

@@ -13,7 +13,6 @@ use tokio::time::sleep;
 
 use super::stand::Stand;
 use crate::cluster::client::Client;
-use crate::cluster::deployment::Deployment;
 use crate::node::locked;
 use crate::plan::workload::sign_record;
 
@@ -35,12 +34,8 @@ pub(crate) struct Announced {
 }
 
 /// Announces this number of versions, rounded up to whole batches.
-pub(crate) async fn announce(
-    stand: &Stand,
-    versions: usize,
-    deployment: &Deployment,
-) -> anyhow::Result<Announced> {
-    let (origin, holder) = (stand.client(false, deployment).await?, stand.client(true, deployment).await?);
+pub(crate) async fn announce(stand: &Stand, versions: usize) -> anyhow::Result<Announced> {
+    let (origin, holder) = (stand.client(false).await?, stand.client(true).await?);
     let identity = Identity::generate();
     let batches = versions.div_ceil(BATCH_MAX);
     for batch in 0..batches {

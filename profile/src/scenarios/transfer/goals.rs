@@ -10,7 +10,7 @@ use crate::cluster::deployment::Deployment;
 use crate::report::goals::{self, Bound, Goal};
 use crate::report::{Report, option_name, units::shown};
 use crate::run::files::{Bulk, Change, How};
-use crate::run::{folder::Folder, watch::note};
+use crate::run::watch::note;
 
 const CAP: Option<NonZeroU64> = NonZeroU64::new(50_000_000);
 const READERS: usize = 8;
@@ -136,10 +136,10 @@ pub fn cases(sizes: &Sizes) -> Vec<Case> {
 }
 
 /// Measures all goals; fewer if stopped. A file that is wrong, or did not arrive, breaks a promise.
-pub(crate) async fn run(sizes: &Sizes, folder: &Folder, deployment: &Deployment) -> Report {
+pub(crate) async fn run(sizes: &Sizes, place: &str, deployment: &Deployment) -> Report {
     let (mut goals, mut all_well, mut last) = (Vec::new(), true, None::<Rounds>);
     for Plan { case, goals: aims } in plan(sizes) {
-        let measured = measure(&case, folder, deployment).await;
+        let measured = measure(&case, deployment).await;
         if deployment.watch.is_stopped() {
             break;
         }
@@ -165,6 +165,6 @@ pub(crate) async fn run(sizes: &Sizes, folder: &Folder, deployment: &Deployment)
         }
         last = Some(measured);
     }
-    let place = format!("{}.\n", folder.in_words());
+    let place = format!("{place}.\n");
     Report { is_broken: !all_well, ..goals::report(&goals, &place, deployment.watch.is_stopped()) }
 }

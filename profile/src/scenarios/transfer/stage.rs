@@ -11,10 +11,8 @@ use testkit::rogue::corrupt::Corruption;
 
 use super::case::{Case, What};
 use super::figures::ORIGIN;
-use crate::cluster::{
-    deployment::{Deployment, Peers},
-    net::Net,
-};
+use crate::cluster::deployment::Deployment;
+use crate::cluster::net::{Net, Peers};
 use crate::node::{Downloads, PeerOptions, Request, Role};
 use crate::run::files::{self, apart};
 use crate::run::watch::{LINKED_WITHIN, until};
@@ -40,18 +38,18 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Makes the files in `folder`, starts the nodes, and waits until the indexer knows all holders. What
+    /// Makes the files in the folder of nodes, starts the nodes, and waits until the indexer knows all holders. What
     /// was in the folder is gone. If something does not start, nothing is left running.
-    pub(crate) async fn start(case: &Case, deployment: &Deployment, folder: &Path) -> anyhow::Result<Self> {
+    pub(crate) async fn start(case: &Case, deployment: &Deployment) -> anyhow::Result<Self> {
         let deployment = Deployment { security: case.security, ..deployment.clone() };
-        clear(folder)?;
+        clear(&deployment.folder)?;
         let net = Net::single(&deployment).await?;
         let asker = net.client(0, Identity::generate()).await?;
-        let peers = Peers { deployment, indexer: net.addr(0), folder: folder.to_owned() };
+        let peers = net.peers(0);
         // The copies are not what is measured: they come as fast as they can.
         let uncapped = Case { cap_up: None, cap_down: None, ..case.clone() };
         let origin = start(&peers, ORIGIN, &uncapped).await?;
-        let (case, of, folder) = (case.clone(), case.clone(), folder.to_owned());
+        let (case, of, folder) = (case.clone(), case.clone(), deployment.folder);
         // The origin is there before its files: it removes them should this process be killed.
         let goods = apart(move || make_goods(&of, &folder)).await?;
         let (copies, hostile) = (Vec::new(), None);
@@ -85,7 +83,7 @@ impl Stage {
             let corruption = Corruption { file, name, percent, seed, per_s: self.case.cap_up };
             self.listed(honest).await?;
             let role = Role::Corrupt(self.peers.indexer, corruption);
-            self.hostile = Some(self.peers.deployment.process("hostile", role).await?);
+            self.hostile = Some(self.net.deployment.process("hostile", role).await?);
         }
         Ok(())
     }
@@ -152,7 +150,7 @@ impl Stage {
 
     /// The file that is published, or the folder.
     pub(crate) fn path(&self) -> PathBuf {
-        path_in(&self.case, &self.peers.folder)
+        path_in(&self.case, &self.net.deployment.folder)
     }
 
     /// Bytes of all that one reader fetches.
@@ -179,7 +177,7 @@ impl Stage {
 async fn start(peers: &Peers, label: &str, case: &Case) -> anyhow::Result<Process> {
     let Case { cap_up, cap_down, by_news: refetches, .. } = *case;
     let peer = PeerOptions { cap_up, cap_down, refetches, ..peers.options(label) };
-    peers.deployment.process(label, Role::Peer(peer)).await
+    peers.start_as(label, peer).await
 }
 
 fn path_in(case: &Case, folder: &Path) -> PathBuf {
