@@ -1,7 +1,7 @@
 //! What to run: the numbers of one measurement, checked. Pure.
 
 use anyhow::ensure;
-use clap::{Args, Command, FromArgMatches};
+use clap::{Args, Command};
 use nekoindexer::config::NEIGHBORS_MAX;
 use nekoproto::limits::{HOLDERS_OF_NEIGHBOR_MAX, TTL_MAX};
 
@@ -73,17 +73,22 @@ pub struct Load {
     pub seed: u64,
 }
 
+/// Options of which each has its default.
+#[expect(clippy::expect_used, reason = "every option has a default")]
+pub(crate) fn defaults<T: Args>() -> T {
+    let matches = T::augment_args(Command::new("")).get_matches_from([""]);
+    T::from_arg_matches(&matches).expect("defaults")
+}
+
 impl Default for Query {
-    #[expect(clippy::expect_used, reason = "every option has a default")]
     fn default() -> Self {
-        let matches = Self::augment_args(Command::new("")).get_matches_from([""]);
-        Self::from_arg_matches(&matches).expect("defaults")
+        defaults()
     }
 }
 
 impl Default for Load {
     fn default() -> Self {
-        Query::default().load
+        defaults()
     }
 }
 

@@ -45,6 +45,16 @@ pub fn sign_record(origin: &Identity, name: &str) -> VerifiedRecord {
     record.sign(origin).expect("signed by its origin")
 }
 
+/// The next version of the same file.
+#[expect(clippy::expect_used, reason = "as above, and there are more versions than anybody makes")]
+pub(crate) fn sign_next(origin: &Identity, record: &VerifiedRecord) -> VerifiedRecord {
+    let version = record.version.next().expect("one more");
+    let content = ContentHash::from_bytes([2; 32]);
+    Record { version, content, ..record.to_signed().unverified().clone() }
+        .sign(origin)
+        .expect("signed by its origin")
+}
+
 impl Workload {
     /// The files of `scenario`; those of indexer n are published by `origins[n]`.
     pub fn new(scenario: &Query, origins: &[Identity]) -> Self {

@@ -64,6 +64,18 @@ impl Watch {
         self.stop.load(Ordering::Relaxed)
     }
 
+    /// Does `step` again and again while it says so, until the time is over or the run is stopped; how long that took. It is
+    /// given the time since the beginning.
+    pub(crate) async fn during(
+        &self,
+        lasts: Duration,
+        mut step: impl AsyncFnMut(Duration) -> bool,
+    ) -> Duration {
+        let began = Instant::now();
+        while began.elapsed() < lasts && !self.is_stopped() && step(began.elapsed()).await {}
+        began.elapsed()
+    }
+
     /// What `work` gives, unless the run is stopped before; then `work` is dropped.
     pub async fn unless_stopped<T>(
         &self,

@@ -3,14 +3,13 @@
 
 mod auditor;
 pub mod judge;
+mod network;
 pub(crate) mod origin;
 mod plan;
-mod scenario;
-mod stage;
-mod under_load;
+mod trial;
 mod work;
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -18,12 +17,9 @@ use tokio::runtime::{Builder, Handle};
 
 use self::origin::Protocol;
 use self::plan::{Broken, Plan, Trial};
-use self::stage::Setting;
-use self::work::Names;
 use crate::cluster::deployment::Deployment;
-use crate::node::Private;
 use crate::outcome::{Begin, Fault};
-use crate::plot::{Axis, Lines, Picture, Points, lines};
+use crate::plot::{Axis, Lines, Picture, lines};
 use crate::report::{Report, Row, Section, machine, option_name, outputs::Drawn, security_name};
 use crate::run::folder::Folder;
 use crate::run::setup::{Connecting, within};
@@ -43,7 +39,7 @@ const COLUMNS: &str =
 
 /// How much, for how long, and what happens meanwhile.
 #[derive(Clone, Debug, Args)]
-pub struct Load {
+pub(crate) struct Load {
     /// What workers call
     #[arg(long, value_enum, default_value = "both")]
     pub(crate) protocol: Protocols,
@@ -108,7 +104,7 @@ impl Scenario for Load {
 
     fn check(&self, _how: &Connecting) -> anyhow::Result<()> {
         let Some(broken) = self.broken else { return Ok(()) };
-        let Some(whole) = self.scenarios().into_iter().find(|trial| !broken.is_of(*trial)) else {
+        let Some(whole) = self.trials().into_iter().find(|trial| !broken.is_of(*trial)) else {
             return Ok(());
         };
         let (broken, whole) = (option_name(&broken), option_name(&whole));
@@ -130,26 +126,30 @@ async fn run_all(options: &Load, deployment: &Deployment, runtime: &Handle) -> R
     let (mut runs, mut goals, mut place) = (Vec::new(), Vec::new(), String::new());
     for protocol in options.protocols() {
         let name = option_name(&protocol);
-        for scenario in options.scenarios() {
-            let label = format!("{} {name}", option_name(&scenario));
-            runs.push((options.clone(), protocol, scenario, label));
+        for trial in options.trials() {
+            let label = format!("{} {name}", option_name(&trial));
+            runs.push((options.clone(), protocol, trial, label));
         }
-        if options.scenarios().contains(&Trial::Live) && options.broken.is_none() {
+        if options.trials().contains(&Trial::Live) && options.broken.is_none() {
             let duration = (options.duration * ALONE).max(ALONE_S_MIN);
             let alone = Load { workers: 1, names: 1, duration, rate: None, ..options.clone() };
             runs.push((alone, protocol, Trial::Live, format!("{ALONE_LABEL} {name}")));
         }
     }
     let watch = &deployment.watch;
-    for (options, protocol, scenario, label) in runs {
-        let what = (protocol, scenario, &label[..]);
-        let (row, curve) = match one(&options, what, deployment, runtime, &mut place).await {
+    for (options, protocol, trial, label) in runs {
+        let dir = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let folder = Folder::prepare(Some(&dir)).or_cannot_begin()?;
+        place = folder.in_words();
+        let (on, runtime) = (deployment.within(&folder), runtime.clone());
+        let plan = Plan { trial, protocol, label: label.clone(), options, on, runtime };
+        let (row, curve) = match trial::run(&plan).await {
             Ok(done) => done,
             Err(_) if watch.is_stopped() && !rows.is_empty() => break,
-            Err(Fault::Run(error)) if !watch.is_stopped() => scenario::failed(&label, &error),
+            Err(Fault::Run(error)) if !watch.is_stopped() => trial::failed(&label, &error),
             Err(fault) => return Err(fault),
         };
-        if scenario == Trial::Live && options.workers > 1 && !watch.is_stopped() {
+        if trial == Trial::Live && plan.options.workers > 1 && !watch.is_stopped() {
             goals.extend(goal(protocol, row.get("shared_per_s")));
         }
         curves.push((label, curve));
@@ -164,7 +164,7 @@ async fn run_all(options: &Load, deployment: &Deployment, runtime: &Handle) -> R
         options.workers,
         options.names,
         options.duration,
-        stage::INDEXERS,
+        network::INDEXERS,
         security_name(deployment.security),
         machine::in_words()
     );
@@ -182,42 +182,6 @@ async fn run_all(options: &Load, deployment: &Deployment, runtime: &Handle) -> R
         pictures: vec![("load".to_owned(), picture(&curves))],
         ..Report::default()
     })
-}
-
-async fn one(
-    options: &Load,
-    (protocol, scenario, label): (Protocol, Trial, &str),
-    deployment: &Deployment,
-    runtime: &Handle,
-    place: &mut String,
-) -> Result<(Row, Points), Fault> {
-    let dir = options.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let folder = Folder::prepare(Some(&dir)).or_cannot_begin()?;
-    *place = folder.in_words();
-    let setting = |n: usize| {
-        let networks = scenario.networks();
-        let label = ["a", "b"][n];
-        let of = if options.broken == Some(Broken::Mix) { 0 } else { n };
-        let private = Private { name: format!("load-{of}"), secret: format!("{of}").repeat(64) };
-        Setting {
-            deployment: Deployment {
-                network: (networks > 1).then_some(private),
-                by_default: true,
-                port: if n == 0 { options.port } else { 0 },
-                ..deployment.clone()
-            },
-            protocol,
-            runtime: runtime.clone(),
-            folder: folder.path.clone(),
-            names: Names { label, workers: options.workers.div_ceil(networks), each: options.names },
-        }
-    };
-    let settings: Vec<Setting> = (0..scenario.networks()).map(setting).collect();
-    let names: usize = settings.iter().map(|setting| setting.names.count()).sum();
-    let every = options.rate.map(|rate| Duration::from_secs(1).mul_f64(crate::report::count(names)) / rate);
-    let duration = Duration::from_secs_f64(options.duration);
-    let plan = Plan { scenario, label: label.to_owned(), duration, every, broken: options.broken };
-    scenario::run(&plan, settings).await
 }
 
 /// What is aimed at, and whether it was reached.
@@ -241,11 +205,11 @@ impl Load {
     }
 
     /// Those asked for; otherwise all, or all that can break the promise.
-    fn scenarios(&self) -> Vec<Trial> {
+    fn trials(&self) -> Vec<Trial> {
         if !self.scenario.is_empty() {
             return self.scenario.clone();
         }
         let all = Trial::value_variants().iter().copied();
-        all.filter(|scenario| self.broken.is_none_or(|broken| broken.is_of(*scenario))).collect()
+        all.filter(|trial| self.broken.is_none_or(|broken| broken.is_of(*trial))).collect()
     }
 }

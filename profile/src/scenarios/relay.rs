@@ -113,9 +113,8 @@ async fn relay(
     let (errors, faults, fault, wall) = <_>::default();
     let mut relayed = Relayed { ring, probes: 0, wall, nodes, floor, errors, faults, fault };
     let lasting = options.minutes.map(lasting).transpose()?;
-    let (lasts, look_every) =
-        (lasting.map(|(lasts, _)| lasts), lasting.map_or(LOOK_EVERY_MIN, |(_, every)| every));
-    let requests = if lasts.is_some() { REQUESTS_MAX } else { options.requests } as u64;
+    let (lasts, look_every) = lasting.unwrap_or((Duration::MAX, LOOK_EVERY_MIN));
+    let requests = if lasting.is_some() { REQUESTS_MAX } else { options.requests } as u64;
     let _progress = match options.minutes {
         None => Some(Progress::begin("probes", options.requests, &deployment.watch)),
         Some(minutes) => {
@@ -123,27 +122,22 @@ async fn relay(
             None
         }
     };
+    let watch = &deployment.watch;
     let began = Instant::now();
-    let goes_on = |probes: u64| {
-        probes < requests
-            && lasts.is_none_or(|lasts| began.elapsed() < lasts)
-            && !deployment.watch.is_stopped()
-    };
-    while goes_on(relayed.probes) {
+    let send = async |_| {
         let (until, left) = (Instant::now() + look_every, requests - relayed.probes);
-        let probes = (0..left).take_while(|_| Instant::now() < until && !deployment.watch.is_stopped());
+        let probes = (0..left).take_while(|_| Instant::now() < until && !watch.is_stopped());
         let mut ways =
             stream::iter(probes).map(|_| probe(&client, ring.hops)).buffer_unordered(options.in_flight);
         while let Some(way) = ways.next().await {
             relayed.note(way, &tags);
-            deployment.watch.add_done(1);
+            watch.add_done(1);
         }
-        if let Err(error) = relayed.look(cluster, &order, began.elapsed()).await {
-            relayed.fault = Some(format!("{error:#}"));
-            break;
-        }
-    }
-    relayed.wall = began.elapsed();
+        let looked = relayed.look(cluster, &order, began.elapsed()).await;
+        relayed.fault = looked.err().map(|error| format!("{error:#}"));
+        relayed.fault.is_none() && relayed.probes < requests
+    };
+    relayed.wall = watch.during(lasts, send).await;
     for (place, (n, _)) in order.iter().enumerate() {
         match cluster.net.nodes[*n].probes().await {
             Ok((after, _)) => relayed.count(place, after.since(before[*n])),

@@ -75,15 +75,15 @@ impl Scenario for Soak {
             Events { random: StdRng::seed_from_u64(self.seed), reader, names, gets: 0, number: 0 };
         let mut ticks = interval(Duration::from_secs(1) / self.rate.max(1));
         note(&format!("soaking for {} min", self.minutes));
-        let until = Instant::now() + lasts;
-        while Instant::now() < until && !on.watch.is_stopped() {
+        let event = async |_| {
             ticks.tick().await;
             let kind = events.random.random_range(0..soaked.done.len());
             soaked.done[kind] += 1;
-            if let Err(fault) = events.happens(kind, &mut arena).await {
-                soaked.faults.push(format!("{fault:#}"));
-            }
-        }
+            let happened = events.happens(kind, &mut arena).await;
+            soaked.faults.extend(happened.err().map(|fault| format!("{fault:#}")));
+            true
+        };
+        on.watch.during(lasts, event).await;
         stop.cancel();
         asking.await.map_err(anyhow::Error::from)?;
         soaked.taken = looking.await.map_err(anyhow::Error::from)?;

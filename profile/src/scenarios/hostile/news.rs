@@ -2,9 +2,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use nekoproto::{
-    FileName, Identity, Record, Records, RegisterRequest, SignedRecord, Version, limits::BATCH_MAX,
-};
+use nekoproto::{FileName, Identity, Records, RegisterRequest, SignedRecord, limits::BATCH_MAX};
 use tarpc::context;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval};
@@ -12,7 +10,7 @@ use tokio::time::{Instant, interval};
 use crate::arena::Arena;
 use crate::cluster::client::Client;
 use crate::node::locked;
-use crate::plan::workload::sign_record;
+use crate::plan::workload::{sign_next, sign_record};
 
 /// The holder, and what was published.
 pub(super) struct News {
@@ -28,12 +26,7 @@ impl News {
             (0..BATCH_MAX).map(|n| sign_record(&identity, &format!("news/{n}.bin"))).collect();
         let holder = arena.net.client(1, Identity::generate()).await?;
         holder.register(older.iter().map(|record| record.to_signed()).collect()).await?;
-        let newer = older.into_iter().map(|older| {
-            let version = older.version.next().unwrap_or(Version::FIRST);
-            let newer = Record { version, ..older.to_signed().unverified().clone() };
-            Ok(newer.sign(&identity)?.to_signed())
-        });
-        let newer = newer.collect::<anyhow::Result<Vec<_>>>()?;
+        let newer = older.iter().map(|older| sign_next(&identity, older).to_signed()).collect();
         let origin = arena.net.client(0, identity).await?;
         let every = until.saturating_duration_since(Instant::now()) / u32::try_from(BATCH_MAX)?;
         let publishing = tokio::spawn(publish(origin, newer, every.max(Duration::from_millis(1))));

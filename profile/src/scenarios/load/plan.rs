@@ -3,6 +3,10 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
+use tokio::runtime::Handle;
+
+use super::{Load, origin::Protocol};
+use crate::{cluster::deployment::Deployment, report::count};
 
 /// What a slow reader takes for a message.
 const SLOW_MS: u64 = 2;
@@ -22,15 +26,33 @@ pub(crate) enum Trial {
     Disk,
 }
 
-/// One run of a scenario.
+/// One run of a trial.
 pub(crate) struct Plan {
-    pub(crate) scenario: Trial,
+    pub(crate) trial: Trial,
+    pub(crate) protocol: Protocol,
     /// As results call it.
     pub(crate) label: String,
-    pub(crate) duration: Duration,
+    pub(crate) options: Load,
+    pub(crate) on: Deployment,
+    /// Where the origin, if it is in this process, and the workers run.
+    pub(crate) runtime: Handle,
+}
+
+impl Plan {
+    pub(crate) fn duration(&self) -> Duration {
+        Duration::from_secs_f64(self.options.duration)
+    }
+
+    /// Workers of each network.
+    pub(crate) const fn workers(&self) -> usize {
+        self.options.workers.div_ceil(self.trial.networks())
+    }
+
     /// Between two publications of a worker; `None`: as fast as it can.
-    pub(crate) every: Option<Duration>,
-    pub(crate) broken: Option<Broken>,
+    pub(crate) fn every(&self) -> Option<Duration> {
+        let names = count(self.trial.networks() * self.workers() * self.options.names);
+        self.options.rate.map(|rate| Duration::from_secs(1).mul_f64(names) / rate)
+    }
 }
 
 /// A promise that is broken on purpose.

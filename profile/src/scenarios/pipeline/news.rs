@@ -3,18 +3,16 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use futures::{StreamExt, TryStreamExt, stream};
-use nekoproto::{
-    ContentHash, Identity, Record, Records, RegisterRequest, SignedRecord, Version, limits::BATCH_MAX,
-    transport::call_until,
-};
+use nekoproto::{Identity, Records, RegisterRequest, SignedRecord, VerifiedRecord};
+use nekoproto::{limits::BATCH_MAX, transport::call_until};
 use tokio::time::sleep;
 
 use super::stand::Stand;
 use crate::cluster::client::Client;
 use crate::node::locked;
-use crate::plan::workload::sign_record;
+use crate::plan::workload::{sign_next, sign_record};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// What is acknowledged and not told by then is lost.
@@ -39,12 +37,13 @@ pub(crate) async fn announce(stand: &Stand, versions: usize) -> anyhow::Result<A
     let identity = Identity::generate();
     let batches = versions.div_ceil(BATCH_MAX);
     for batch in 0..batches {
-        let first = signed(&identity, batch, Version::FIRST);
+        let first: Vec<_> = first(&identity, batch).iter().map(VerifiedRecord::to_signed).collect();
         origin.register(first.clone()).await?;
         holder.register(first).await?;
     }
-    let second = Version::FIRST.next().context("a second version")?;
-    let newer: Vec<Vec<SignedRecord>> = (0..batches).map(|batch| signed(&identity, batch, second)).collect();
+    let newer = |record: &VerifiedRecord| sign_next(&identity, record).to_signed();
+    let newer: Vec<Vec<SignedRecord>> =
+        (0..batches).map(|batch| first(&identity, batch).iter().map(newer).collect()).collect();
     let began = Instant::now();
     let calls = stream::iter(newer).map(|batch| publish(&origin, batch));
     let acknowledged: Vec<u64> = calls.buffer_unordered(IN_FLIGHT).try_collect().await?;
@@ -67,12 +66,7 @@ async fn publish(origin: &Client, records: Vec<SignedRecord>) -> anyhow::Result<
     Ok(versions)
 }
 
-fn signed(origin: &Identity, batch: usize, version: Version) -> Vec<SignedRecord> {
-    let sign = |n: usize| {
-        let first = sign_record(origin, &format!("build-{batch}/part-{n}.bin")).to_signed();
-        let content = ContentHash::from_bytes([u8::try_from(version.get()).unwrap_or(0); 32]);
-        let record = Record { version, content, ..first.unverified().clone() };
-        record.sign(origin).ok().map(|record| record.to_signed())
-    };
-    (0..BATCH_MAX).filter_map(sign).collect()
+/// The first versions of one batch of files.
+fn first(origin: &Identity, batch: usize) -> Vec<VerifiedRecord> {
+    (0..BATCH_MAX).map(|n| sign_record(origin, &format!("build-{batch}/part-{n}.bin"))).collect()
 }

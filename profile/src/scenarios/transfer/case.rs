@@ -7,6 +7,7 @@ use clap::Args;
 use nekoproto::limits::{FILE_BYTES_MAX, HOLDERS_MAX};
 use nekoproto::transport::Security;
 
+use crate::plan::query::defaults;
 use crate::report::option_name;
 use crate::report::units::{exact, percent, rate, shown};
 use crate::run::files::{Bulk, Change};
@@ -78,20 +79,8 @@ pub enum What {
 
 impl Case {
     /// A file of `size` bytes from one source to one reader over TLS, with floors, once.
-    pub const fn whole(size: u64) -> Self {
-        Self {
-            what: What::Whole(Bulk { size, sparse: false }),
-            sources: 1,
-            readers: 1,
-            security: Security::Tls,
-            cap_up: None,
-            cap_down: None,
-            corrupt: None,
-            rounds: ROUNDS_DEFAULT,
-            floors: true,
-            by_news: false,
-            seed: 1,
-        }
+    pub fn whole(size: u64) -> Self {
+        Self { what: What::Whole(Bulk { size, sparse: false }), ..defaults() }
     }
 
     /// The first thing that makes no sense is the error.

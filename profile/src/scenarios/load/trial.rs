@@ -6,9 +6,8 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::judge::{Judged, judge};
+use super::network::{INDEXERS, Network};
 use super::plan::{Broken, Plan, Trial};
-use super::stage::{INDEXERS, Setting, Stage};
-use super::under_load::UnderLoad;
 use crate::outcome::{Begin, Fault};
 use crate::plot::Points;
 use crate::report::figures::Figures;
@@ -49,15 +48,15 @@ fn fails(faults: &[String]) -> String {
     format!("**fail**: {}", faults.lines().collect::<Vec<_>>().join(" "))
 }
 
-/// Runs one scenario in networks with these settings: its row, and the milliseconds from a publication to its arrival with the
-/// percentage of all that arrived by then.
-pub(crate) async fn run(plan: &Plan, settings: Vec<Setting>) -> Result<(Row, Points), Fault> {
-    let watch = settings[0].deployment.watch.clone();
-    let mut stages = Vec::new();
-    for setting in settings {
-        stages.push(watch.unless_stopped(Stage::start(setting)).await.or_cannot_begin()?);
+/// Runs one trial: its row, and the milliseconds from a publication to its arrival with the percentage of all that arrived by
+/// then.
+pub(crate) async fn run(plan: &Plan) -> Result<(Row, Points), Fault> {
+    let watch = &plan.on.watch;
+    let mut nets = Vec::new();
+    for n in 0..plan.trial.networks() {
+        nets.push(watch.unless_stopped(Network::start(plan, n)).await.or_cannot_begin()?);
     }
-    let mut nets = watch.unless_stopped(begin(plan, stages)).await?;
+    watch.unless_stopped(begin(plan, &mut nets)).await?;
     let lasted = drive(plan, &mut nets).await;
     if !watch.is_stopped() {
         for net in &mut nets {
@@ -72,36 +71,35 @@ pub(crate) async fn run(plan: &Plan, settings: Vec<Setting>) -> Result<(Row, Poi
     Ok(measured)
 }
 
-async fn begin(plan: &Plan, stages: Vec<Stage>) -> anyhow::Result<Vec<UnderLoad>> {
-    let addrs: Vec<_> = stages.iter().map(|stage| stage.net.addrs()).collect();
-    let mut nets = Vec::new();
-    for (n, mut stage) in stages.into_iter().enumerate() {
-        stage.strangers =
-            addrs.iter().enumerate().filter(|(m, _)| *m != n).flat_map(|(_, addrs)| addrs).copied().collect();
-        nets.push(UnderLoad::begin(plan, stage).await?);
+async fn begin(plan: &Plan, nets: &mut [Network]) -> anyhow::Result<()> {
+    let addrs: Vec<_> = nets.iter().map(|net| net.net.addrs()).collect();
+    for (n, net) in nets.iter_mut().enumerate() {
+        let others = addrs.iter().enumerate().filter(|(m, _)| *m != n);
+        net.begin(plan, others.flat_map(|(_, addrs)| addrs).copied().collect()).await?;
     }
-    Ok(nets)
+    Ok(())
 }
 
 /// Has the workers work, with what happens meanwhile; how long they did.
-async fn drive(plan: &Plan, nets: &mut [UnderLoad]) -> Duration {
-    let watch = nets[0].stage.setting.deployment.watch.clone();
-    let looks = plan.duration.as_millis().div_ceil(LOOK_EVERY.as_millis());
-    let _progress = Progress::begin(&plan.label, usize::try_from(looks).unwrap_or(usize::MAX), &watch);
+async fn drive(plan: &Plan, nets: &mut [Network]) -> Duration {
+    let (watch, duration) = (&plan.on.watch, plan.duration());
+    let looks = duration.as_millis().div_ceil(LOOK_EVERY.as_millis());
+    let _progress = Progress::begin(&plan.label, usize::try_from(looks).unwrap_or(usize::MAX), watch);
     let began = Instant::now();
-    nets.iter_mut().for_each(UnderLoad::work);
-    let mut mishaps = MISHAPS.iter().filter(|_| plan.scenario == Trial::Crash).peekable();
-    while began.elapsed() < plan.duration && !nets[0].is_stopped() {
-        sleep(LOOK_EVERY.min(plan.duration - began.elapsed().min(plan.duration))).await;
+    nets.iter_mut().for_each(Network::work);
+    let mut mishaps = MISHAPS.iter().filter(|_| plan.trial == Trial::Crash).peekable();
+    let look = async |at: Duration| {
+        sleep(LOOK_EVERY.min(duration - at.min(duration))).await;
         watch.add_done(1);
         for net in &mut *nets {
             net.look().await;
         }
-        while let Some((_, mishap)) = mishaps.next_if(|(at, _)| began.elapsed() >= plan.duration.mul_f64(*at))
-        {
+        while let Some((_, mishap)) = mishaps.next_if(|(at, _)| began.elapsed() >= duration.mul_f64(*at)) {
             happens(*mishap, &mut nets[0]).await;
         }
-    }
+        true
+    };
+    watch.during(duration, look).await;
     for net in &mut *nets {
         net.rest().await;
     }
@@ -112,7 +110,7 @@ async fn drive(plan: &Plan, nets: &mut [UnderLoad]) -> Duration {
     lasted
 }
 
-async fn happens(mishap: Mishap, net: &mut UnderLoad) {
+async fn happens(mishap: Mishap, net: &mut Network) {
     const LAST: usize = INDEXERS - 1;
     let Some(auditor) = &mut net.auditor else { return };
     let done = match mishap {
@@ -122,35 +120,34 @@ async fn happens(mishap: Mishap, net: &mut UnderLoad) {
         }
         Mishap::ReaderReturns => auditor.come_back().await,
         Mishap::IndexerDies => {
-            net.stage.net.kill(LAST).await;
+            net.net.kill(LAST).await;
             Ok(())
         }
-        Mishap::IndexerReturns => net.stage.net.revive(LAST).await,
+        Mishap::IndexerReturns => net.net.revive(LAST).await,
     };
     net.note(done);
 }
 
 /// What comes after the last publication: all that was acknowledged must arrive.
-async fn finish(plan: &Plan, net: &mut UnderLoad) -> anyhow::Result<()> {
-    let ended = net.stage.net.ended();
+async fn finish(plan: &Plan, net: &mut Network) -> anyhow::Result<()> {
+    let ended = net.net.ended();
     net.note_fault(ended);
-    if plan.scenario == Trial::Disk {
+    if plan.trial == Trial::Disk {
         net.restart(plan).await?;
     }
     let acknowledged = net.done.acknowledged.len();
-    let records = (plan.scenario != Trial::Disk).then_some(acknowledged);
-    let (names, until) = (net.stage.setting.names.count(), Instant::now() + SETTLED_WITHIN);
+    let records = (plan.trial != Trial::Disk).then_some(acknowledged);
+    let (names, until) = (net.names.count(), Instant::now() + SETTLED_WITHIN);
     let disagree = net.figures.disagree(names, records).await;
     net.note_fault(disagree);
     let Some(auditor) = &mut net.auditor else { return Ok(()) };
-    while plan.scenario != Trial::Disk
-        && !auditor.knows(&net.done.acknowledged).await?
-        && Instant::now() < until
+    while plan.trial != Trial::Disk && !auditor.knows(&net.done.acknowledged).await? && Instant::now() < until
     {
         sleep(LOOK_EVERY).await;
     }
     let last = net.done.acknowledged.last().map(|last| last.name);
-    let downloaded = auditor.download_until(until, last.filter(|_| plan.broken == Some(Broken::Drop))).await;
+    let downloaded =
+        auditor.download_until(until, last.filter(|_| plan.options.broken == Some(Broken::Drop))).await;
     auditor.look().await?;
     net.held = auditor.held().await?;
     net.note(downloaded);
@@ -158,9 +155,9 @@ async fn finish(plan: &Plan, net: &mut UnderLoad) -> anyhow::Result<()> {
 }
 
 /// The figures of all networks together, and what did not hold.
-fn summary(plan: &Plan, nets: &[UnderLoad], lasted: Duration) -> (Row, Points) {
+fn summary(plan: &Plan, nets: &[Network], lasted: Duration) -> (Row, Points) {
     let (mut faults, mut all) = (Vec::new(), Vec::new());
-    let is_followed = plan.scenario != Trial::Disk;
+    let is_followed = plan.trial != Trial::Disk;
     for net in nets {
         let arrived = net.auditor.as_ref().map_or(&[][..], |auditor| &auditor.arrived);
         let judged = judge(&net.attempts(), &net.done.acknowledged, arrived, &net.held);
@@ -168,7 +165,7 @@ fn summary(plan: &Plan, nets: &[UnderLoad], lasted: Duration) -> (Row, Points) {
         faults.extend((is_followed && arrived.is_empty()).then(|| "nothing arrived".to_owned()));
         all.push(judged);
     }
-    let of_nets = |of: fn(&UnderLoad) -> usize| nets.iter().map(of).sum::<usize>();
+    let of_nets = |of: fn(&Network) -> usize| nets.iter().map(of).sum::<usize>();
     let published = of_nets(|net| net.done.acknowledged.len().saturating_sub(net.first));
     let sum = |of: fn(&Judged) -> usize| all.iter().map(of).sum::<usize>();
     let auditors = || nets.iter().filter_map(|net| net.auditor.as_ref());
@@ -180,7 +177,7 @@ fn summary(plan: &Plan, nets: &[UnderLoad], lasted: Duration) -> (Row, Points) {
     if mib(peak_bytes) > MEMORY_MIB {
         faults.push(format!("the reader took {:.0} MiB", mib(peak_bytes)));
     }
-    let is_stopped = nets[0].is_stopped();
+    let is_stopped = plan.on.watch.is_stopped();
     let verdict = match &faults[..] {
         _ if is_stopped => "interrupted".to_owned(),
         [] => "pass".to_owned(),

@@ -1,0 +1,258 @@
+//! One network under load: three indexers in a line, the origin and its workers at one end, a reader at the other.
+
+use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc};
+
+use anyhow::{Context, ensure};
+use nekopeer::Config;
+use testkit::network::ANY_PORT;
+use tokio::{process::Command, runtime::Handle, task::JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+use super::auditor::{Auditor, Figures};
+use super::judge::Held;
+use super::origin::{Origin, Protocol};
+use super::plan::{Broken, Plan, Trial};
+use super::work::{Asker, Done, Job, Names, Worker};
+use crate::cluster::deployment::Deployment;
+use crate::cluster::net::{Doors, Net, Node};
+use crate::node::{PeerOptions, Private, Request, Role, network, start_peer};
+use crate::plan::topology::Graph;
+use crate::report::some_of;
+
+pub(crate) const INDEXERS: usize = 3;
+
+/// A running network, and what came of it so far; dropping it ends its processes.
+pub(crate) struct Network {
+    pub(crate) net: Net,
+    protocol: Protocol,
+    /// Where the origin, if it is in this process, and the workers run.
+    runtime: Handle,
+    pub(crate) names: Names,
+    /// Indexers of another network, at which the nodes of this one try too.
+    strangers: Vec<SocketAddr>,
+    origin: Option<Arc<Origin>>,
+    /// Of the origin's indexer.
+    pub(crate) figures: Figures,
+    /// `None` if there is no reader yet.
+    pub(crate) auditor: Option<Auditor>,
+    stop: CancellationToken,
+    workers: Vec<Worker>,
+    working: Vec<JoinHandle<Done>>,
+    pub(crate) done: Done,
+    /// Publications before the load began.
+    pub(crate) first: usize,
+    /// What the reader has in the end; nothing if that is not known.
+    pub(crate) held: Vec<Held>,
+    pub(crate) faults: Vec<String>,
+}
+
+impl Network {
+    /// Starts the indexers of the n-th network of this run.
+    pub(crate) async fn start(plan: &Plan, n: usize) -> anyhow::Result<Self> {
+        let (options, networks) = (&plan.options, plan.trial.networks());
+        let of = if options.broken == Some(Broken::Mix) { 0 } else { n };
+        let private = Private { name: format!("load-{of}"), secret: format!("{of}").repeat(64) };
+        let (network, port) = ((networks > 1).then_some(private), if n == 0 { options.port } else { 0 });
+        let on = Deployment { network, by_default: true, port, ..plan.on.clone() };
+        let net = Net::start(&on, &Graph::line(INDEXERS), Doors::All).await?;
+        let figures = Figures::new(net.nodes[0].http().context("an indexer without HTTP")?);
+        let (protocol, runtime) = (plan.protocol, plan.runtime.clone());
+        let names = Names { label: ["a", "b"][n], workers: plan.workers(), each: options.names };
+        let (strangers, origin, auditor, stop, workers) = Default::default();
+        let (working, done, first, held, faults) = Default::default();
+        Ok(Self {
+            net,
+            protocol,
+            runtime,
+            names,
+            strangers,
+            origin,
+            figures,
+            auditor,
+            stop,
+            workers,
+            working,
+            done,
+            first,
+            held,
+            faults,
+        })
+    }
+
+    /// Publishes all names for the first time, and starts the reader.
+    pub(crate) async fn begin(&mut self, plan: &Plan, strangers: Vec<SocketAddr>) -> anyhow::Result<()> {
+        self.strangers = strangers;
+        self.start_origin(ANY_PORT).await?;
+        let job = Arc::new(self.job(plan).await?);
+        let workers = (0..job.names.workers).map(|number| {
+            let mut worker = Worker { number, job: Arc::clone(&job), rounds: 0, done: Done::default() };
+            self.runtime.spawn(async move { worker.publish().await.map(|()| worker) })
+        });
+        for worker in workers.collect::<Vec<_>>() {
+            self.workers.push(worker.await??);
+        }
+        if plan.options.broken == Some(Broken::Lose) {
+            let (from, to) = (self.dir("origin"), self.dir("origin").with_extension("before"));
+            let copied = Command::new("cp").arg("-r").args([from, to]).status().await?;
+            ensure!(copied.success(), "cannot copy the folder of the origin");
+        }
+        self.first = job.names.count();
+        if plan.trial != Trial::Disk {
+            self.start_auditor(plan).await;
+        }
+        Ok(())
+    }
+
+    /// The indexers of the reader, the last ones, and strangers.
+    fn far_indexers(&self) -> Vec<SocketAddr> {
+        self.net.addrs().into_iter().skip(1).rev().chain(self.strangers.iter().copied()).collect()
+    }
+
+    /// How a peer of this network is made.
+    fn peer(&self, dir: &str, indexers: Vec<SocketAddr>) -> anyhow::Result<Config> {
+        let Deployment { security, network: private, .. } = &self.net.deployment;
+        let (network, access) = network(private.as_ref())?;
+        let indexers = indexers.into_iter().map(Into::into).collect();
+        Ok(Config { indexers, network, security: *security, access, ..Config::new(self.dir(dir)) })
+    }
+
+    /// The folder of a peer, in the folder of the run.
+    fn dir(&self, peer: &str) -> PathBuf {
+        self.net.deployment.folder.join(format!("{peer}-{}", self.names.label))
+    }
+
+    /// Starts the origin, at the first indexer, for the first time or where it was.
+    async fn start_origin(&mut self, listen: SocketAddr) -> anyhow::Result<()> {
+        let dir = self.dir("origin");
+        for worker in 0..self.names.workers {
+            fs::create_dir_all(dir.join(format!("w{worker:03}")))?;
+        }
+        let indexers = self.net.addrs().into_iter().take(1).chain(self.strangers.iter().copied()).collect();
+        let config = Config { listen: Some(listen), ..self.peer("origin", indexers)? };
+        let private = self.net.deployment.network.as_ref();
+        self.origin = Some(Arc::new(Origin::start(self.protocol, config, private, &self.runtime).await?));
+        Ok(())
+    }
+
+    /// Ends the origin as a crash would; where it was.
+    async fn kill_origin(&mut self) -> anyhow::Result<SocketAddr> {
+        let origin = self.origin.take().and_then(Arc::into_inner).context("the origin is still called")?;
+        let addr = origin.addr().context("the origin does not serve")?;
+        origin.kill().await?;
+        Ok(addr)
+    }
+
+    /// What the workers of this network share; they look names up at the indexers of the reader.
+    async fn job(&self, plan: &Plan) -> anyhow::Result<Job> {
+        let asker = match self.protocol {
+            Protocol::Rest => Asker::rest(self.net.nodes[1..].iter().rev().filter_map(Node::http)),
+            Protocol::Native => {
+                let peer = start_peer(self.peer("asker", self.far_indexers())?);
+                Asker::Native(Box::new(self.runtime.spawn(peer).await??))
+            }
+        };
+        let origin = self.origin.clone().context("no origin runs")?;
+        let (names, dir, node) = (self.names.clone(), self.dir("origin"), origin.node());
+        Ok(Job { names, dir, origin, node, asker, every: plan.every(), stop: self.stop.clone() })
+    }
+
+    /// Starts a reader of all names.
+    async fn start_auditor(&mut self, plan: &Plan) {
+        let peer =
+            PeerOptions { dir: self.dir("reader"), indexers: self.far_indexers(), ..PeerOptions::default() };
+        let options = self.net.deployment.options(Role::Peer(peer));
+        let follow = Request::Follow { pause_ms: plan.trial.pause_ms() };
+        match Auditor::start(options, follow, ANY_PORT, self.names.clone()).await {
+            Ok(auditor) => self.auditor = Some(auditor),
+            Err(error) => self.faults.push(format!("{error:#}")),
+        }
+    }
+
+    pub(crate) fn work(&mut self) {
+        self.working = self.workers.drain(..).map(|worker| self.runtime.spawn(worker.run())).collect();
+    }
+
+    /// Lets the workers end what they do, and no more.
+    pub(crate) async fn rest(&mut self) {
+        self.stop.cancel();
+        for worker in std::mem::take(&mut self.working) {
+            match worker.await {
+                Ok(done) => self.done.add(done),
+                Err(error) => self.faults.push(format!("a worker died: {error}")),
+            }
+        }
+    }
+
+    /// Takes what arrived, and reads the indexer's figures.
+    pub(crate) async fn look(&mut self) {
+        let read = self.figures.read().await.map(drop);
+        self.note(read);
+        if let Some(auditor) = &mut self.auditor {
+            let looked = auditor.look().await;
+            self.note(looked);
+        }
+    }
+
+    /// Keeps what went wrong, each once.
+    pub(crate) fn note(&mut self, done: anyhow::Result<()>) {
+        self.note_fault(done.err().map(|error| format!("{error:#}")));
+    }
+
+    /// The same, of what is said in words.
+    pub(crate) fn note_fault(&mut self, fault: Option<String>) {
+        self.faults.extend(fault.filter(|fault| !self.faults.contains(fault)));
+    }
+
+    /// Kills the origin and the indexers, starts them again, and then the reader.
+    pub(crate) async fn restart(&mut self, plan: &Plan) -> anyhow::Result<()> {
+        let addr = self.kill_origin().await?;
+        for n in 0..INDEXERS {
+            self.net.kill(n).await;
+        }
+        if plan.options.broken == Some(Broken::Lose) {
+            let dir = self.dir("origin");
+            fs::remove_dir_all(&dir)?;
+            fs::rename(dir.with_extension("before"), &dir)?;
+        }
+        for n in 0..INDEXERS {
+            self.net.revive(n).await?;
+        }
+        self.start_origin(addr).await?;
+        self.start_auditor(plan).await;
+        Ok(())
+    }
+
+    /// How often each name was to be published.
+    pub(crate) fn attempts(&self) -> Vec<u64> {
+        (0..self.names.count()).map(|name| self.done.attempts.get(&name).copied().unwrap_or(0)).collect()
+    }
+
+    /// What did not hold for the workers.
+    pub(crate) fn broken_promises(&self, plan: &Plan) -> Vec<String> {
+        let done = &self.done;
+        // While an indexer is gone it cannot answer.
+        let unanswered = if plan.trial == Trial::Crash { 0 } else { done.unanswered };
+        let strange = self.auditor.as_ref().map_or(0, |auditor| auditor.strange);
+        let all = [
+            (done.failed, "versions that could not be shared"),
+            (unanswered, "lookups without an answer"),
+            (done.older, "lookups older than acknowledged"),
+            (done.foreign, "lookups with files of others"),
+            (strange, "names of others arrived"),
+        ];
+        let is_said = done.failed + unanswered > 0;
+        some_of(all).chain(done.faults.iter().filter(|_| is_said).cloned()).collect()
+    }
+
+    pub(crate) async fn stop(mut self) {
+        if let Some(auditor) = &mut self.auditor {
+            auditor.kill().await;
+        }
+        self.workers.clear();
+        if self.origin.is_some() {
+            // One that cannot be ended here ends with this process.
+            let _ = self.kill_origin().await;
+        }
+        self.net.stop().await;
+    }
+}
