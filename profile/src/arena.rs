@@ -10,7 +10,7 @@ use nekoproto::Identity;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
-use self::load::{Asker, Found, Load, Target};
+use self::load::{Caller, Found, Inquiry, Target};
 use crate::cluster::client::Client;
 use crate::cluster::deployment::Deployment;
 use crate::cluster::net::{Doors, Net};
@@ -39,7 +39,7 @@ pub(crate) struct Arena {
     pub(crate) net: Net,
     pub(crate) peers: Vec<Process>,
     registered: Vec<AbortOnDropHandle<()>>,
-    pub(crate) load: Arc<Load>,
+    pub(crate) load: Arc<Inquiry>,
 }
 
 impl Arena {
@@ -47,8 +47,8 @@ impl Arena {
     pub(crate) async fn start(deployment: &Deployment, indexers: usize) -> anyhow::Result<Self> {
         let deployment = Deployment { by_default: true, ..deployment.clone() };
         let net = Net::start(&deployment, &Graph::mesh(indexers), Doors::First).await?;
-        let askers = (0..CLIENTS).map(|_| Asker::new(net.addr(0), deployment.security)).collect();
-        let load = Arc::new(Load::new(askers));
+        let askers = (0..CLIENTS).map(|_| Caller::new(net.addr(0), deployment.security)).collect();
+        let load = Arc::new(Inquiry::new(askers));
         let (peers, registered) = (Vec::new(), Vec::new());
         let mut arena = Self { net, peers, registered, load };
         let mut all = Vec::new();

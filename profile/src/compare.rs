@@ -10,7 +10,6 @@ use serde_json::Value;
 use crate::outcome::{Begin, Fault, Outcome, print};
 use crate::report::metrics::{Better, compared};
 use crate::report::{Row, aligned, bytes, figures::P99_FROM, outputs::read};
-use crate::scenario::Command;
 
 /// Figures that are times: divided by the floor where that is asked for.
 const TIMES: [&str; 5] = ["mean_us", "p50_us", "p90_us", "p99_us", "max_us"];
@@ -31,8 +30,8 @@ pub(crate) struct Compare {
     rule: Rule,
 }
 
-impl Command for Compare {
-    fn run(&self) -> Result<Outcome, Fault> {
+impl Compare {
+    pub(crate) fn run(&self) -> Result<Outcome, Fault> {
         let read = |path: &Path| read::<Value>(path, &format!("cannot read the result {}", path.display()));
         let (before, after) = (read(&self.before)?, read(&self.after)?);
         let (table, worse) = compare(&before, &after, self.rule).or_cannot_begin()?;

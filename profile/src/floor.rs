@@ -103,7 +103,7 @@ async fn ask_raw(addr: SocketAddr) -> anyhow::Result<Figures> {
 async fn with_echo<T, F>(
     deployment: &Deployment,
     security: Security,
-    work: impl FnOnce(echo::Client) -> F,
+    work: impl FnOnce(echo::Pinger) -> F,
 ) -> anyhow::Result<T>
 where
     T: Send + 'static,
@@ -112,17 +112,17 @@ where
     if deployment.layout == Layout::Processes {
         let deployment = Deployment { security, ..deployment.clone() };
         let process = deployment.process("the echo", Role::Echo).await?;
-        let done = tokio::spawn(work(echo::Client::connect(process.addr, security).await?)).await?;
+        let done = tokio::spawn(work(echo::Pinger::connect(process.addr, security).await?)).await?;
         process.kill().await;
         return done;
     }
     let server = deployment.runtime(0).spawn(async move { echo::Server::start(security) }).await??;
-    tokio::spawn(work(echo::Client::connect(server.addr, security).await?)).await?
+    tokio::spawn(work(echo::Pinger::connect(server.addr, security).await?)).await?
 }
 
 /// An echo call through our own transport, one at a time.
 pub(crate) async fn call(deployment: &Deployment, security: Security) -> anyhow::Result<Figures> {
-    let ask = |client: echo::Client| async move { Ok(trips!({ client.echo().await? })) };
+    let ask = |client: echo::Pinger| async move { Ok(trips!({ client.echo().await? })) };
     with_echo(deployment, security, ask).await
 }
 
@@ -132,7 +132,7 @@ pub(crate) async fn calls_per_s(
     security: Security,
     depth: usize,
 ) -> anyhow::Result<f64> {
-    let ask = move |client: echo::Client| async move {
+    let ask = move |client: echo::Pinger| async move {
         let began = Instant::now();
         let calls = stream::iter(0..CALLS).map(|_| client.echo());
         calls.buffer_unordered(depth).try_collect::<()>().await?;

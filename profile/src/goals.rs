@@ -7,7 +7,7 @@ use clap::Args;
 use nekoindexer::{Routing, daemon::threads::THREADS_DEFAULT, state::index::SESSION_NAMES_MAX};
 use nekoproto::limits::CONNECTIONS_MAX;
 
-use crate::plan::query::{CLIENTS_MAX, INDEXERS_MAX, Load, Query};
+use crate::plan::query::{CLIENTS_MAX, INDEXERS_MAX, Query, Questions};
 use crate::report::goals::{self, Bound, Goal};
 use crate::report::{Report, amount, bytes, count, median, option_name, outputs::Output};
 use crate::run::setup::{Connecting, Setup, within};
@@ -51,7 +51,8 @@ impl Scenario for Goals {
     type Target = Output;
 
     /// Measures all goals; fewer if stopped.
-    async fn run(&self, watch: &Arc<Watch>) -> Result<Report, Fault> {
+    async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
+        let watch = &on.watch;
         let mut search = Search { options: self, watch, goals: Vec::new() };
         match search.measure_all() {
             Err(fault) if !watch.is_stopped() => Err(fault),
@@ -199,11 +200,11 @@ impl Search<'_> {
     }
 
     fn scenario(&self, indexers: usize, clients: usize, ttl_hops: u8) -> Query {
-        let (requests, usual) = (self.options.requests, Load::default());
+        let (requests, usual) = (self.options.requests, Questions::default());
         let warm_up = requests.min(usual.warm_up);
         // One client asks five times as often: a median of few is moved by little.
         let requests = requests * if clients == 1 { 5 } else { 1 };
-        let load = Load { requests, warm_up, ..usual };
+        let load = Questions { requests, warm_up, ..usual };
         Query { indexers, clients, ttl_hops, load, ..Query::default() }
     }
 

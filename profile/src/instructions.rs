@@ -8,7 +8,7 @@ pub mod hot;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::{self, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 use clap::{Args, ValueEnum};
@@ -18,7 +18,7 @@ use crate::compare::tolerance;
 use crate::outcome::{Begin, Fault, Outcome, print};
 use crate::report::outputs::{OutFile, read};
 use crate::report::{aligned, bytes, machine, option_name};
-use crate::{run::watch::note, scenario::Command};
+use crate::run::watch::note;
 
 pub use hot::{Hot, run};
 
@@ -47,8 +47,8 @@ pub(crate) struct Instructions {
     times: Option<u32>,
 }
 
-impl Command for Instructions {
-    fn run(&self) -> Result<Outcome, Fault> {
+impl Instructions {
+    pub(crate) fn run(&self) -> Result<Outcome, Fault> {
         if let (Some(hot), Some(times)) = (self.count, self.times) {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().or_cannot_begin()?;
@@ -104,7 +104,7 @@ pub fn count_all(mut each: impl FnMut(Hot)) -> anyhow::Result<Counts> {
 /// Instructions of a whole process that runs `hot` `times` times.
 fn count(hot: Hot, times: u32) -> anyhow::Result<u64> {
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
-    let mut valgrind = process::Command::new("valgrind");
+    let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]).arg(program);
     valgrind.args(["instructions", "--count", &option_name(&hot), "--times", &times.to_string()]);
     let output = valgrind

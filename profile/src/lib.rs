@@ -3,20 +3,17 @@
 //!
 //! | room | what happens there |
 //! |---|---|
-//! | `plan` | pure: scenario, topology, workload, and what must come out |
-//! | `cluster`, `node` | running indexers and peers, in this process or in their own, on chosen threads |
-//! | `run` | clients that ask, in a closed loop or at a rate, and a sample for each answer |
-//! | `floor` | the round trips that no query can be faster than |
-//! | `measure`, `matrix`, `index`, `connections` | one scenario, all of them, one indexer alone, a crowd |
-//! | `relay`, `pipeline`, `batch` | probes round a ring, messages down a line, names in batches |
-//! | `transfer` | files from peer to peer: how fast beside a plain copy, what it takes, from whom |
-//! | `arena`, `hostile`, `soak` | a small network of processes; attacks on it, and long runs |
-//! | `load` | workers publish and look up, an auditor follows: is what was acknowledged there in the end? |
-//! | `consistency` | the nodes' own decisions on simulated links, in virtual time |
-//! | `goals` | what is aimed at, beside what is measured, in one run |
-//! | `report`, `plot` | showing it: tables, JSON, CSV, pictures |
+//! | `scenarios` | one file for each thing that is measured, and the list of commands |
+//! | `scenario` | what a scenario is, and how it is carried out |
+//! | `matrix`, `goals` | lists of runs: a table of queries, and what is aimed at beside what is measured |
 //! | `compare`, `instructions` | guards: is it worse than before? |
-//! | `commands`, `outcome` | the program: arguments, exit codes |
+//! | `cluster`, `node` | `Net` starts indexers, peers and clients, in this process or in their own, on chosen threads |
+//! | `arena` | a small network of processes, with clients that ask at a steady rate |
+//! | `floor` | the round trips that no query can be faster than |
+//! | `run` | clients in a closed loop or at a rate, what watches a run, and the files and folders of it |
+//! | `plan` | pure: what to run, topology, workload, and what must come out |
+//! | `report`, `plot` | showing it: tables, JSON, CSV, goals, pictures |
+//! | `outcome` | how the program ends |
 //!
 //! It is a library for its program and its tests alone.
 

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::plan::query::{Load, Query};
+use crate::plan::query::{Query, Questions};
 use crate::plot::{Axis, Lines, Picture, lines, of_rows};
 use crate::report::{Report, Row, Section, machine, outputs::Drawn};
 use crate::run::setup::Setup;
@@ -26,7 +26,7 @@ const ROWS: [(usize, usize, u8); 9] = [
 #[derive(Args)]
 pub(crate) struct Matrix {
     #[command(flatten)]
-    load: Load,
+    load: Questions,
 }
 
 impl Matrix {

@@ -124,7 +124,7 @@ pub(crate) enum Request {
 /// What is responded to each request, and once when the process is ready: the value, or why there is none.
 ///
 /// Ready: [`Started`]; publish: the number of files, and seconds; download: [`Downloads`]; await: nothing, then [`Downloads`];
-/// arrived: [`Seen`](follow::Seen); held: [`Versions`](follow::Versions) of each; usage: [`Usage`](usage::Usage), or why a rogue node gave
+/// arrived: [`Arrivals`](follow::Arrivals); held: [`Versions`](follow::Versions) of each; usage: [`Usage`](usage::Usage), or why a rogue node gave
 /// up; probes: [`Probes`]; follow, reset and end: nothing.
 pub(crate) type Response<T> = Result<T, String>;
 

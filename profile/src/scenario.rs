@@ -6,17 +6,16 @@ use clap::Args;
 
 use crate::cluster::deployment::Deployment;
 use crate::outcome::{Begin, Fault, Outcome, print};
-use crate::report::{Report, outputs::Target};
-use crate::run::Watch;
+use crate::report::{Report, outputs::Paths};
 use crate::run::setup::{Connecting, Setup};
 use crate::run::watch::note;
 
 /// What one command measures. Its fields are its options, its rows and goals are in the report.
 pub(crate) trait Scenario: Args + Sync {
     /// How nodes are run, as far as that can be chosen.
-    type How: How;
+    type How: Threads;
     /// Where the results go.
-    type Target: Target;
+    type Target: Paths;
     /// The figures depend on how fast this program is.
     const IS_TIMED: bool = true;
 
@@ -26,59 +25,32 @@ pub(crate) trait Scenario: Args + Sync {
     }
 
     /// Measures it; less when stopped.
-    async fn run(&self, on: &<Self::How as How>::On) -> Result<Report, Fault>;
+    async fn run(&self, on: &Deployment) -> Result<Report, Fault>;
 }
 
 /// How nodes are run, as the command line says it.
-pub(crate) trait How: Args + Sync {
-    /// What a scenario runs on.
-    type On;
-
-    /// Does the `work` where it belongs.
-    fn start(
-        &self,
-        work: impl AsyncFnOnce(&Self::On) -> Result<Report, Fault> + Send,
-    ) -> Result<Report, Fault>;
+pub(crate) trait Threads: Args + Sync {
+    /// On which threads; `None`: the scenario chooses, each time that it starts some.
+    fn setup(&self) -> Option<Setup>;
 }
 
-impl How for Setup {
-    type On = Deployment;
-
-    fn start(
-        &self,
-        work: impl AsyncFnOnce(&Deployment) -> Result<Report, Fault> + Send,
-    ) -> Result<Report, Fault> {
-        self.on_threads(&Arc::default(), async |on| work(&on).await)
+impl Threads for Setup {
+    fn setup(&self) -> Option<Setup> {
+        Some(self.clone())
     }
 }
 
 /// Nodes are processes of their own.
-impl How for Connecting {
-    type On = Deployment;
-
-    fn start(
-        &self,
-        work: impl AsyncFnOnce(&Deployment) -> Result<Report, Fault> + Send,
-    ) -> Result<Report, Fault> {
-        Setup::apart(self.clone()).start(work)
+impl Threads for Connecting {
+    fn setup(&self) -> Option<Setup> {
+        Some(Setup::apart(self.clone()))
     }
 }
 
-/// The scenario chooses itself, each time that it runs some.
-impl How for () {
-    type On = Arc<Watch>;
-
-    fn start(
-        &self,
-        work: impl AsyncFnOnce(&Arc<Watch>) -> Result<Report, Fault> + Send,
-    ) -> Result<Report, Fault> {
-        futures::executor::block_on(work(&Arc::default()))
+impl Threads for () {
+    fn setup(&self) -> Option<Setup> {
+        None
     }
-}
-
-/// What a command does.
-pub(crate) trait Command {
-    fn run(&self) -> Result<Outcome, Fault>;
 }
 
 /// The command that measures a scenario.
@@ -92,14 +64,18 @@ pub(crate) struct Run<S: Scenario> {
     target: S::Target,
 }
 
-impl<S: Scenario> Command for Run<S> {
-    fn run(&self) -> Result<Outcome, Fault> {
+impl<S: Scenario> Run<S> {
+    pub(crate) fn run(&self) -> Result<Outcome, Fault> {
         if cfg!(debug_assertions) && S::IS_TIMED {
             note("note: this is a debug build, its figures say little (cargo run --profile dist)");
         }
         self.scenario.check(&self.how).or_cannot_begin()?;
         let outputs = self.target.prepare()?;
-        let mut report = self.how.start(async |on: &_| self.scenario.run(on).await)?;
+        let (watch, work) = (Arc::default(), async |on: Deployment| self.scenario.run(&on).await);
+        let mut report = match self.how.setup() {
+            Some(setup) => setup.on_threads(&watch, work)?,
+            None => futures::executor::block_on(work(Setup::plain().deployment([].into(), &watch)))?,
+        };
         // What is said to be written is on disk by then.
         let written = outputs.write(&mut report)?;
         print(&[report.text(), written].join("\n"))?;

@@ -16,7 +16,7 @@ pub mod transfer;
 use clap::{Parser, Subcommand};
 
 use crate::outcome::{Fault, Outcome};
-use crate::scenario::{Command as _, Run};
+use crate::scenario::Run;
 use crate::{compare, goals, instructions, matrix, node::serve};
 
 /// Measures nekop2p, and checks every answer while doing so.
@@ -56,7 +56,7 @@ commands! {
     /// Response time of queries in one scenario
     Query(Run<query::Query>),
     /// The round trips that no query can be faster than, in every layout of threads
-    Floor(Run<floor::Floors>),
+    Floor(Run<floor::Layouts>),
     /// One indexer: registrations, lookups, memory, beside the index without a network
     Index(Run<index::Index>),
     /// All goals of the search in one run: what is aimed at, what was measured, reached or missed

@@ -25,7 +25,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(20);
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Target {
-    ask: Ask,
+    ask: Question,
     /// What must be found, each with its only holder; none: nothing.
     pub(crate) held: Vec<(SignedRecord, Holder)>,
     /// More than an answer holds share the name: it need not be complete.
@@ -33,7 +33,7 @@ pub struct Target {
 }
 
 #[derive(Clone, Debug)]
-enum Ask {
+enum Question {
     /// Files of a name, of one origin or of all.
     Query { name: FileName, origin: Option<IdDigits> },
     /// Files whose names match.
@@ -66,7 +66,7 @@ pub enum Found {
 
 /// One question.
 #[derive(Clone, Copy, Debug)]
-pub struct Sample {
+pub struct Answered {
     /// Of which kind it was.
     pub kind: Kind,
     /// When it was due, from the beginning of the load.
@@ -85,7 +85,7 @@ impl Kind {
 
 impl Target {
     const fn query(name: FileName, held: Vec<(SignedRecord, Holder)>) -> Self {
-        Self { ask: Ask::Query { name, origin: None }, held, is_crowded: false }
+        Self { ask: Question::Query { name, origin: None }, held, is_crowded: false }
     }
 
     /// A name that nobody has, unless somebody hostile publishes it.
@@ -101,13 +101,13 @@ impl Target {
     /// The files with `word` in their names, which are these.
     pub(crate) fn searched(word: &str, held: Vec<(SignedRecord, Holder)>) -> anyhow::Result<Self> {
         let search = Search { terms: List::first_of([Term::new(word)?]), ..Search::default() };
-        Ok(Self { ask: Ask::Search(search), held, is_crowded: false })
+        Ok(Self { ask: Question::Search(search), held, is_crowded: false })
     }
 
     /// The same by its name alone, where more share that than an answer holds, and as a ticket asks for it: of its origin.
     pub(crate) fn among_many(self) -> anyhow::Result<[Self; 2]> {
         let mut ticket = self.clone();
-        if let (Ask::Query { origin, .. }, [(record, _)]) = (&mut ticket.ask, &self.held[..]) {
+        if let (Question::Query { origin, .. }, [(record, _)]) = (&mut ticket.ask, &self.held[..]) {
             *origin = Some(IdDigits::try_from(record.unverified().origin.to_string())?);
         }
         Ok([Self { is_crowded: true, ..self }, ticket])
@@ -115,9 +115,9 @@ impl Target {
 
     const fn kind(&self) -> Kind {
         match self.ask {
-            Ask::Search(_) => Kind::Search,
-            Ask::Query { .. } if self.held.is_empty() => Kind::Miss,
-            Ask::Query { .. } => Kind::Found,
+            Question::Search(_) => Kind::Search,
+            Question::Query { .. } if self.held.is_empty() => Kind::Miss,
+            Question::Query { .. } => Kind::Found,
         }
     }
 
@@ -152,13 +152,13 @@ impl Target {
 
 /// A client that connects again when its connection has ended.
 #[derive(Debug)]
-pub(crate) struct Asker {
+pub(crate) struct Caller {
     addr: SocketAddr,
     security: Security,
     client: tokio::sync::Mutex<Option<Arc<Client>>>,
 }
 
-impl Asker {
+impl Caller {
     pub(crate) fn new(addr: SocketAddr, security: Security) -> Self {
         Self { addr, security, client: tokio::sync::Mutex::default() }
     }
@@ -202,15 +202,15 @@ impl Asker {
 /// What is found, and whether that is all.
 type Reply = (Vec<Hit>, bool);
 
-async fn call(client: &Client, ask: &Ask, until: Instant) -> Result<Result<Reply, Refusal>, RpcError> {
+async fn call(client: &Client, ask: &Question, until: Instant) -> Result<Result<Reply, Refusal>, RpcError> {
     let until = call_until(until.into_std());
     match ask {
-        Ask::Query { name, origin } => {
+        Question::Query { name, origin } => {
             let asked = QueryRequest { origin: origin.clone(), ..request(name, TTL_HOPS) };
             let reply = client.calls.query(until, asked).await?;
             Ok(reply.map(|reply| (reply.hits.into_vec(), reply.complete)))
         }
-        Ask::Search(search) => {
+        Question::Search(search) => {
             let asked = FindRequest::new(search.clone(), TTL_HOPS);
             let reply = client.calls.find(until, asked).await?;
             Ok(reply.map(|reply| (reply.hits.into_vec(), reply.complete)))
@@ -220,15 +220,15 @@ async fn call(client: &Client, ask: &Ask, until: Instant) -> Result<Result<Reply
 
 /// What is asked, and what came of it.
 #[derive(Debug)]
-pub(crate) struct Load {
-    pub(super) askers: Vec<Asker>,
+pub(crate) struct Inquiry {
+    pub(super) askers: Vec<Caller>,
     targets: Mutex<Vec<Target>>,
-    samples: Mutex<Vec<Sample>>,
+    samples: Mutex<Vec<Answered>>,
     began: Instant,
 }
 
-impl Load {
-    pub(crate) fn new(askers: Vec<Asker>) -> Self {
+impl Inquiry {
+    pub(crate) fn new(askers: Vec<Caller>) -> Self {
         let (targets, samples) = (Mutex::default(), Mutex::default());
         Self { askers, targets, samples, began: Instant::now() }
     }
@@ -243,13 +243,13 @@ impl Load {
         self.began.elapsed()
     }
 
-    pub(crate) fn samples(&self) -> Vec<Sample> {
+    pub(crate) fn samples(&self) -> Vec<Answered> {
         locked(&self.samples).clone()
     }
 
     pub(crate) fn note(&self, kind: Kind, due: Instant, (found, answered): (Found, Instant)) {
         let (at, took) = (due - self.began, answered - due);
-        locked(&self.samples).push(Sample { kind, at, took, found });
+        locked(&self.samples).push(Answered { kind, at, took, found });
     }
 
     /// Asks for the targets in turn, `per_s` a second, whether or not earlier ones are answered; `anew`: over a
@@ -266,7 +266,7 @@ impl Load {
                     targets[n % targets.len()].clone()
                 };
                 let asker = &load.askers[n % load.askers.len()];
-                let newcomer = Asker::new(asker.addr, asker.security);
+                let newcomer = Caller::new(asker.addr, asker.security);
                 let asker = if anew { &newcomer } else { asker };
                 let found = timeout(ANSWER_WITHIN * 2, asker.ask(&target, due)).await;
                 load.note(target.kind(), due, found.unwrap_or_else(|_| (Found::Failed, Instant::now())));

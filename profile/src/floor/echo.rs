@@ -67,12 +67,12 @@ impl Server {
 
 /// Calls a [`Server`]; dropping it closes the connection.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct Pinger {
     calls: EchoServiceClient<Calls<EchoServiceRequest, EchoServiceResponse>>,
     _driver: AbortOnDropHandle<()>,
 }
 
-impl Client {
+impl Pinger {
     pub(crate) async fn connect(addr: SocketAddr, security: Security) -> anyhow::Result<Self> {
         let connection = endpoint(CLIENT, Role::Peer, security).dial(addr, Purpose::Control, None).await?;
         let (calls, driver) = control::open(connection.io, Handler.serve(), EchoServiceClient::from);

@@ -14,7 +14,7 @@ use super::{locked, usage::now_s};
 
 /// What came.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Seen {
+pub(crate) struct Arrivals {
     /// Names, versions and when each came, by [`now_s`].
     pub(crate) arrived: Vec<(String, u64, f64)>,
     /// Messages that this reader was too slow for.
@@ -32,25 +32,25 @@ pub(crate) struct Versions {
 
 /// Notes what comes until it is dropped.
 pub(crate) struct Follower {
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<Arrivals>>,
     _following: AbortOnDropHandle<()>,
 }
 
 impl Follower {
     /// Notes the newer versions that the reader is told of; each message takes `pause`.
     pub(crate) fn start(events: Receiver<Event>, pause: Duration) -> Self {
-        let seen = Arc::<Mutex<Seen>>::default();
+        let seen = Arc::<Mutex<Arrivals>>::default();
         let following = tokio::spawn(follow(events, pause, Arc::clone(&seen)));
         Self { seen, _following: AbortOnDropHandle::new(following) }
     }
 
     /// What came since this was called last.
-    pub(crate) fn take(&self) -> Seen {
+    pub(crate) fn take(&self) -> Arrivals {
         std::mem::take(&mut locked(&self.seen))
     }
 }
 
-async fn follow(mut events: Receiver<Event>, pause: Duration, seen: Arc<Mutex<Seen>>) {
+async fn follow(mut events: Receiver<Event>, pause: Duration, seen: Arc<Mutex<Arrivals>>) {
     loop {
         let (name, version) = match events.recv().await {
             Ok(Event::Invalidated { name, newest, .. }) => (name, newest),

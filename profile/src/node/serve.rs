@@ -25,7 +25,7 @@ use super::{Options, PeerOptions, Request, Response, Role, Started, network, sta
 use super::{fetch, follow, follow::Follower};
 use crate::cluster::deployment::{indexer_config, security};
 use crate::outcome::{Begin, Fault, Outcome};
-use crate::{floor::echo, run::folder, scenario::Command};
+use crate::{floor::echo, run::folder};
 
 /// A process of a measurement.
 #[derive(Args)]
@@ -37,8 +37,8 @@ pub(crate) struct Serve {
     options: String,
 }
 
-impl Command for Serve {
-    fn run(&self) -> Result<Outcome, Fault> {
+impl Serve {
+    pub(crate) fn run(&self) -> Result<Outcome, Fault> {
         let options = serde_json::from_str(&self.options).or_cannot_begin()?;
         run(self.listen, &options)?;
         Ok(Outcome::Done)

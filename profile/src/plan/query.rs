@@ -37,7 +37,7 @@ pub struct Query {
     pub holders: usize,
     /// What clients ask.
     #[command(flatten)]
-    pub load: Load,
+    pub load: Questions,
     /// Seconds for which nobody asks anything at first: what the indexers take then
     #[arg(long = "idle", value_name = "S", default_value_t = 0)]
     pub idle_s: u32,
@@ -45,7 +45,7 @@ pub struct Query {
 
 /// What clients ask.
 #[derive(Clone, Debug, PartialEq, Args)]
-pub struct Load {
+pub struct Questions {
     /// Measured requests of each client
     #[arg(short = 'n', long, default_value_t = 1000)]
     pub requests: usize,
@@ -86,7 +86,7 @@ impl Default for Query {
     }
 }
 
-impl Default for Load {
+impl Default for Questions {
     fn default() -> Self {
         defaults()
     }

@@ -44,7 +44,7 @@ const PALETTE: [RGBColor; 8] = [
     RGBColor(120, 94, 60),
 ];
 
-type Drawn<DB, T = ()> = Result<T, DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
+type Painted<DB, T = ()> = Result<T, DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
 /// Writes `picture` as `name`.svg and `name`.png; returns what was written.
 ///
@@ -88,7 +88,7 @@ impl Picture {
     }
 
     /// Draws it `px` times as large.
-    fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, px: u32) -> Drawn<DB> {
+    fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, px: u32) -> Painted<DB> {
         area.fill(&WHITE)?;
         let mut below = area.margin(8 * px, 4 * px, 0, 0).titled(&self.title, font(TITLE_PX * px))?;
         for line in self.subtitle.lines() {
@@ -103,7 +103,7 @@ impl Picture {
 
 impl Chart {
     #[expect(clippy::cast_possible_wrap, reason = "pixels")]
-    fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, px: u32) -> Drawn<DB> {
+    fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, px: u32) -> Painted<DB> {
         let legend_px = self.legend(area, px)?;
         let area = area.margin(legend_px, 0, 0, 0);
         let (wide, high) = area.dim_in_pixel();
@@ -161,7 +161,7 @@ impl Chart {
 
     /// Draws what each series is, above the chart; how high that is.
     #[expect(clippy::cast_possible_wrap, reason = "pixels")]
-    fn legend<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, px: u32) -> Drawn<DB, u32> {
+    fn legend<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>, px: u32) -> Painted<DB, u32> {
         let (begin, end) = ((Y_LABEL_PX + 6) * px, area.dim_in_pixel().0);
         let (mut x, mut y) = (begin, LINE * px / 2);
         let labelled = self.series.iter().enumerate().filter(|(_, series)| !series.label.is_empty());

@@ -43,7 +43,7 @@ pub(crate) struct Detailed {
 }
 
 /// Paths that results go to.
-pub(crate) trait Target: Args + Sync {
+pub(crate) trait Paths: Args + Sync {
     /// Of the JSON, of the CSV, and of the folder of the pictures.
     fn paths(&self) -> [Option<&Path>; 3];
 
@@ -53,19 +53,19 @@ pub(crate) trait Target: Args + Sync {
     }
 }
 
-impl Target for Output {
+impl Paths for Output {
     fn paths(&self) -> [Option<&Path>; 3] {
         [self.json.as_deref(), None, None]
     }
 }
 
-impl Target for Drawn {
+impl Paths for Drawn {
     fn paths(&self) -> [Option<&Path>; 3] {
         [self.output.json.as_deref(), None, self.plot.as_deref()]
     }
 }
 
-impl Target for Detailed {
+impl Paths for Detailed {
     fn paths(&self) -> [Option<&Path>; 3] {
         let [json, _, plot] = self.drawn.paths();
         [json, self.csv.as_deref(), plot]

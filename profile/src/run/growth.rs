@@ -7,9 +7,9 @@ use serde_json::json;
 
 use crate::report::{Row, count, machine::Taken};
 
-pub(crate) type Figure = fn(&Taken) -> f64;
+pub(crate) type Reading = fn(&Taken) -> f64;
 /// What may come and go for no reason, by figure: less is no growth.
-pub(crate) const ALLOWED: [(&str, Figure, f64); 3] = [
+pub(crate) const ALLOWED: [(&str, Reading, f64); 3] = [
     ("memory MiB", |taken| taken.memory_mib, 8.0),
     ("descriptors", |taken| taken.descriptors, 8.0),
     ("threads", |taken| taken.threads, 6.0),

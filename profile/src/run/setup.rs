@@ -4,6 +4,7 @@ use std::{io, num::NonZeroUsize, sync::Arc};
 
 use clap::{Args, builder::RangedU64ValueParser};
 use nekoindexer::{Routing, daemon::threads::THREADS_DEFAULT};
+use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Watch;
@@ -54,34 +55,40 @@ impl Setup {
         Self { layout: Layout::Processes, connecting, ..Self::plain() }
     }
 
+    const fn layout(&self) -> Layout {
+        if self.processes { Layout::Processes } else { self.layout }
+    }
+
+    /// How nodes are run on these runtimes.
+    pub(crate) fn deployment(&self, runtimes: Arc<[Handle]>, watch: &Arc<Watch>) -> Deployment {
+        let (routing, port, threads) = (self.routing, self.port, self.connecting.threads);
+        let security = security(self.connecting.insecure);
+        let (by_default, network, log, folder) = Default::default();
+        Deployment {
+            layout: self.layout(),
+            security,
+            network,
+            routing,
+            by_default,
+            port,
+            threads,
+            runtimes,
+            log,
+            folder,
+            watch: Arc::clone(watch),
+        }
+    }
+
     /// Runs `work` on a thread of its own, where the clients run, with Ctrl-C stopping `watch`.
     pub(crate) fn on_threads<T: Send>(
         &self,
         watch: &Arc<Watch>,
         work: impl AsyncFnOnce(Deployment) -> Result<T, Fault> + Send,
     ) -> Result<T, Fault> {
-        let layout = if self.processes { Layout::Processes } else { self.layout };
-        let (routing, port, threads) = (self.routing, self.port, self.connecting.threads);
-        let security = security(self.connecting.insecure);
         let on_thread = || {
-            Runtimes::new(layout).or_cannot_begin()?.run(|runtimes| async {
+            Runtimes::new(self.layout()).or_cannot_begin()?.run(|runtimes| async {
                 listen(Arc::clone(watch)).or_cannot_begin()?;
-                let watch = Arc::clone(watch);
-                let (by_default, network, log, folder) = Default::default();
-                let deployment = Deployment {
-                    layout,
-                    security,
-                    network,
-                    routing,
-                    by_default,
-                    port,
-                    threads,
-                    runtimes,
-                    log,
-                    folder,
-                    watch,
-                };
-                work(deployment).await
+                work(self.deployment(runtimes, watch)).await
             })
         };
         on_own_thread(on_thread)?

@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use nekoindexer::state::index::SESSION_NAMES_MAX;
 use nekoproto::{SignedRecord, VerifiedRecord, limits::BATCH_MAX};
 use serde_json::json;
@@ -17,8 +17,8 @@ use crate::report::goals::{self, Bound, Goal};
 use crate::report::{Report, Row, Section, count, machine, option_name, outputs::Drawn};
 use crate::run::{setup::Connecting, setup::within, watch::Progress};
 use crate::scenario::Scenario;
-use crate::scenarios::index::subject::{Sample, Subject};
-use crate::scenarios::index::{Origin, inside::Inside, sign};
+use crate::scenarios::index::subject::{Known, Subject};
+use crate::scenarios::index::{Whose, inside::Inside, sign};
 
 /// Records signed, and then registered, at a time: only the registering is timed.
 const CHUNK: usize = 10_000;
@@ -28,15 +28,6 @@ const IN_A_CALL_MAX: usize = 10_000;
 const TIMES_SINGLE_MIN: f64 = 5.0;
 const OF_INSIDE_PERCENT_MIN: f64 = 50.0;
 const COLUMNS: &str = "scenario per_s register_us look_up_us times_single index_percent ipc_percent";
-
-/// Whose files are registered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    /// Those of the peer that registers them: their connection proves them
-    Own,
-    /// Copies of another's files: each has a signature to be checked
-    Copies,
-}
 
 /// How many names, and how.
 #[derive(Clone, Debug, Args)]
@@ -49,7 +40,7 @@ pub(crate) struct Batch {
     batches: Vec<usize>,
     /// Whose files they are
     #[arg(long, value_delimiter = ',', default_value = "own,copies")]
-    kinds: Vec<Kind>,
+    kinds: Vec<Whose>,
     /// Seed of the keys that sign the names
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -66,7 +57,7 @@ struct Took {
 /// What came of one number of names of one kind.
 struct Compared {
     names: usize,
-    kind: Kind,
+    kind: Whose,
     /// By names in a call.
     rows: Vec<Row>,
     /// All that was done without a network: once for each of these.
@@ -93,20 +84,19 @@ impl Scenario for Batch {
 
 /// Registers and looks up all names; how long that took in this process, without a network, and between processes.
 async fn measure(
-    (names, kind, batch): (usize, Kind, usize),
+    (names, kind, batch): (usize, Whose, usize),
     seed: u64,
     deployment: &Deployment,
 ) -> Result<[Took; 2], Fault> {
     let watch = &deployment.watch;
-    let subject = Subject::start(deployment, Origin::Own.identity(seed)).await.or_cannot_begin()?;
+    let subject = Subject::start(deployment, Whose::Own.identity(seed)).await.or_cannot_begin()?;
     let _progress = Progress::begin(&format!("{} in calls of {batch}", option_name(&kind)), 2 * names, watch);
     let mut index = Inside::new(subject.client.at());
     let [mut inside, mut between] = <[Took; 2]>::default();
     // As few calls as there can be, all of about the same size.
     let (calls, size) = (batch.div_ceil(BATCH_MAX), batch.div_ceil(batch.div_ceil(BATCH_MAX)));
-    let origin = if kind == Kind::Own { Origin::Own } else { Origin::Other };
     for from in (0..names).step_by(CHUNK).take_while(|_| !watch.is_stopped()) {
-        let records = sign(origin, seed, from..(from + CHUNK).min(names));
+        let records = sign(kind, seed, from..(from + CHUNK).min(names));
         let signed: Vec<SignedRecord> = records.iter().map(VerifiedRecord::to_signed).collect();
         let sample = alone(&mut index, &records, &signed, kind, &mut inside);
         let registered = subject.register(&signed, size, calls).await?;
@@ -122,12 +112,12 @@ fn alone(
     index: &mut Inside,
     records: &[VerifiedRecord],
     signed: &[SignedRecord],
-    kind: Kind,
+    kind: Whose,
     inside: &mut Took,
-) -> Sample {
+) -> Known {
     let before = index.registering();
     let began = Instant::now();
-    if kind == Kind::Copies {
+    if kind == Whose::Copies {
         signed.iter().for_each(|record| drop(black_box(record.clone().verify())));
     }
     let verifying = began.elapsed();
@@ -136,7 +126,7 @@ fn alone(
     let began = Instant::now();
     signed.iter().for_each(|record| drop(black_box(index.search(&record.unverified().name))));
     inside.add(signed.len(), registering, began.elapsed());
-    Sample::known_to(index, signed.to_vec())
+    Known::known_to(index, signed.to_vec())
 }
 
 impl Took {
@@ -160,7 +150,7 @@ impl Took {
 
 impl Compared {
     fn what(&self) -> String {
-        let whose = if self.kind == Kind::Own { "own files" } else { "copies, signatures checked" };
+        let whose = if self.kind == Whose::Own { "own files" } else { "copies, signatures checked" };
         format!("{} names, {whose}", self.names)
     }
 

@@ -14,14 +14,12 @@ mod show;
 pub mod tables;
 pub mod world;
 
-use std::sync::Arc;
-
 use clap::{Args, ValueEnum};
 
 use self::tables::{Line, Which};
 use crate::report::{Report, Row, Section, goals, option_name, outputs::Drawn};
-use crate::run::{Watch, watch::note};
-use crate::{outcome::Fault, scenario::Scenario};
+use crate::run::watch::note;
+use crate::{cluster::deployment::Deployment, outcome::Fault, scenario::Scenario};
 
 /// Which tables, and how often.
 #[derive(Clone, Debug, Args)]
@@ -50,7 +48,7 @@ impl Scenario for Consistency {
     const IS_TIMED: bool = false;
 
     /// Simulates the tables one after the other. A promise that is broken is a result.
-    async fn run(&self, _watch: &Arc<Watch>) -> Result<Report, Fault> {
+    async fn run(&self, _on: &Deployment) -> Result<Report, Fault> {
         let tables = if self.table.is_empty() { Which::value_variants() } else { &self.table };
         let table = |which: &Which| {
             let seeds = self.seeds.unwrap_or(which.parts().0);

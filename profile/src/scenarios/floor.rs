@@ -1,7 +1,5 @@
 //! The floors of every layout beside each other: what this machine makes of a message and its answer.
 
-use std::sync::Arc;
-
 use clap::{Args, ValueEnum};
 use nekoproto::transport::Security;
 
@@ -9,7 +7,7 @@ use crate::cluster::{deployment::Deployment, layout::Layout};
 use crate::floor::{blocking, call, calls_per_s, raw};
 use crate::outcome::{Begin, Fault};
 use crate::report::{Report, Row, Section, figures::Figures, machine, outputs::Output};
-use crate::run::{Watch, setup::Setup};
+use crate::run::setup::Setup;
 use crate::scenario::Scenario;
 
 /// Echo calls in flight for a throughput.
@@ -18,13 +16,14 @@ const RAW: &str = "raw TCP";
 
 /// It has no options.
 #[derive(Args)]
-pub(crate) struct Floors {}
+pub(crate) struct Layouts {}
 
-impl Scenario for Floors {
+impl Scenario for Layouts {
     type How = ();
     type Target = Output;
 
-    async fn run(&self, watch: &Arc<Watch>) -> Result<Report, Fault> {
+    async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
+        let watch = &on.watch;
         let mut rows = Vec::new();
         for (layout, cores) in [("no runtime, one core", [0, 0]), ("no runtime, two cores", [0, 1])] {
             let figures = blocking(cores).or_cannot_begin()?;

@@ -9,12 +9,12 @@ pub(crate) mod tables;
 
 use std::{ops::Range, thread};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use nekoindexer::state::index::SESSION_NAMES_MAX;
 use nekoproto::limits::{BATCH_MAX, CALLS_IN_FLIGHT_MAX};
 use nekoproto::{Identity, VerifiedRecord};
 
-use self::subject::{Sample, Subject};
+use self::subject::{Known, Subject};
 use self::{inside::Costs, tables::Tables};
 use crate::cluster::{deployment::Deployment, layout};
 use crate::outcome::{Begin, Fault};
@@ -63,7 +63,7 @@ impl Scenario for Index {
         let watch = &on.watch;
         let floor = watch.unless_stopped(Floor::measure(on)).await.or_cannot_begin()?;
         let mut tables = Tables::new(self.clone(), on.security, floor);
-        let start = async || Subject::start(on, Origin::Own.identity(self.seed)).await.or_cannot_begin();
+        let start = async || Subject::start(on, Whose::Own.identity(self.seed)).await.or_cannot_begin();
         let mut costs = None;
         for names in self.names.iter().take_while(|_| !watch.is_stopped()) {
             let subject = start().await?;
@@ -91,7 +91,7 @@ impl Scenario for Index {
 
 async fn look_up_by_depth(
     subject: &Subject,
-    sample: &Sample,
+    sample: &Known,
     costs: &Costs,
     tables: &mut Tables,
 ) -> anyhow::Result<()> {
@@ -119,8 +119,8 @@ async fn call_in_batches(
     tables: &mut Tables,
 ) -> anyhow::Result<()> {
     let Index { seed, lookups, .. } = tables.options;
-    let sample = Sample::of(&sign(Origin::Own, seed, 0..BATCHED_NAMES), subject.client.at());
-    let copies = sign(Origin::Other, seed, BATCHED_NAMES..2 * BATCHED_NAMES);
+    let sample = Known::of(&sign(Whose::Own, seed, 0..BATCHED_NAMES), subject.client.at());
+    let copies = sign(Whose::Copies, seed, BATCHED_NAMES..2 * BATCHED_NAMES);
     let copies: Vec<_> = copies.iter().map(VerifiedRecord::to_signed).collect();
     let lookups = lookups * batch.min(LOOKUPS_BATCHED);
     let _progress = Progress::begin(&format!("batch {batch}"), 3 * BATCHED_NAMES + lookups, subject.watch());
@@ -141,16 +141,16 @@ async fn call_in_batches(
     Ok(())
 }
 
-/// Who publishes the files: the peer itself, or somebody whose copies it holds.
-#[derive(Clone, Copy, Debug)]
-pub enum Origin {
-    /// The peer itself.
+/// Whose files are registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Whose {
+    /// Those of the peer that registers them: their connection proves them
     Own,
-    /// Another peer.
-    Other,
+    /// Copies of another's files: each has a signature to be checked
+    Copies,
 }
 
-impl Origin {
+impl Whose {
     pub(crate) fn identity(self, seed: u64) -> Identity {
         let mut key = [self as u8; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -164,7 +164,7 @@ pub fn name_of(n: usize) -> String {
 }
 
 /// Signs the records of these files, on all cores.
-pub fn sign(origin: Origin, seed: u64, files: Range<usize>) -> Vec<VerifiedRecord> {
+pub fn sign(origin: Whose, seed: u64, files: Range<usize>) -> Vec<VerifiedRecord> {
     let origin = origin.identity(seed);
     let share = files.len().div_ceil(layout::cores()).max(1);
     thread::scope(|scope| {

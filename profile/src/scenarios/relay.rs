@@ -17,7 +17,7 @@ use self::ring::{Ring, off};
 use crate::cluster::{Cluster, client::Client, deployment::Deployment};
 use crate::floor::Floor;
 use crate::outcome::{Begin, Fault};
-use crate::plan::{query::Load, query::Query, topology::Topology};
+use crate::plan::{query::Query, query::Questions, topology::Topology};
 use crate::report::machine::{self, Taken};
 use crate::report::{Report, amount, figures::Times, outputs::Drawn};
 use crate::run::growth::{LOOK_EVERY_MIN, lasting};
@@ -56,7 +56,7 @@ pub struct Relay {
 }
 
 #[derive(Default)]
-struct Seen {
+struct Passed {
     counted: ProbeCounts,
     processing: Times,
     forwarding: Times,
@@ -69,7 +69,7 @@ struct Relayed {
     probes: u64,
     wall: Duration,
     /// In the order in which a probe comes to them.
-    nodes: Vec<Seen>,
+    nodes: Vec<Passed>,
     floor: Floor,
     /// What was not as computed: probes, and counts of nodes.
     errors: u64,
@@ -86,7 +86,7 @@ impl Scenario for Relay {
     async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
         let watch = &on.watch;
         let floor = watch.unless_stopped(Floor::measure(on)).await.or_cannot_begin()?;
-        let load = Load { topology: Topology::Ring, ..Load::default() };
+        let load = Questions { topology: Topology::Ring, ..Questions::default() };
         let query = Query { indexers: self.nodes, load, ..Query::default() };
         let mut cluster = watch.unless_stopped(Cluster::start(&query, on)).await.or_cannot_begin()?;
         let relayed = relay(self, &mut cluster, on, floor).await;
@@ -109,7 +109,7 @@ async fn relay(
         probe(&client, ring.hops).await?;
     }
     let before = cluster.net.counts().await?;
-    let nodes = (0..ring.nodes).map(|_| Seen::default()).collect();
+    let nodes = (0..ring.nodes).map(|_| Passed::default()).collect();
     let (errors, faults, fault, wall) = <_>::default();
     let mut relayed = Relayed { ring, probes: 0, wall, nodes, floor, errors, faults, fault };
     let lasting = options.minutes.map(lasting).transpose()?;

@@ -14,7 +14,7 @@ use crate::node::{Request, process::Process};
 use crate::plot::{Picture, lines};
 use crate::report::machine::{self, Taken};
 use crate::report::{Report, Row, Section, outputs::Drawn};
-use crate::run::growth::{ALLOWED, Figure, Growth, lasting};
+use crate::run::growth::{ALLOWED, Growth, Reading, lasting};
 use crate::run::{folder::Folder, setup::Connecting, watch::note};
 use crate::scenarios::hostile::judge::Seen;
 use crate::{cluster::deployment::Deployment, outcome::Fault, scenario::Scenario};
@@ -220,7 +220,7 @@ impl Soaked {
 
     /// A chart for each of memory, descriptors and threads.
     fn picture(&self) -> Picture {
-        let chart = |(y, figure, _): (&str, Figure, f64)| {
+        let chart = |(y, figure, _): (&str, Reading, f64)| {
             let points = |taken: &[Taken]| taken.iter().map(|one| (one.at_s / 60.0, figure(one))).collect();
             let each = self.taken.iter().map(|(label, taken)| (label.clone(), points(taken)));
             lines("minutes", y, each.collect())

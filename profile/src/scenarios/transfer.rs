@@ -10,7 +10,7 @@ mod round;
 pub mod show;
 mod stage;
 
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
@@ -22,7 +22,7 @@ use crate::cluster::deployment::{Deployment, security};
 use crate::outcome::{Begin, Fault};
 use crate::report::{Report, outputs::Detailed, units};
 use crate::run::files::{Bulk, Change, How};
-use crate::run::{Watch, folder::Folder, setup::Connecting, setup::Setup, watch::Progress};
+use crate::run::{folder::Folder, setup::Connecting, setup::Setup, watch::Progress};
 use crate::scenario::Scenario;
 
 /// Files from peer to peer.
@@ -114,7 +114,7 @@ impl Scenario for Transfer {
         self.cases().iter().try_for_each(Case::check)
     }
 
-    async fn run(&self, watch: &Arc<Watch>) -> Result<Report, Fault> {
+    async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
         let folder = Folder::prepare(self.dir.as_deref()).or_cannot_begin()?;
         let cases = self.cases();
         folder.has_room(cases.iter().map(Case::disk_bytes).max().unwrap_or(0)).or_cannot_begin()?;
@@ -126,7 +126,7 @@ impl Scenario for Transfer {
                 false => measure_all(&cases, &place, &on).await,
             }
         };
-        Setup::apart(connecting).on_threads(watch, work)
+        Setup::apart(connecting).on_threads(&on.watch, work)
     }
 }
 

@@ -6,7 +6,7 @@ use nekoindexer::Routing;
 use nekoproto::{FileName, Identity, transport::Security};
 use profile::{
     cluster::{Cluster, client::Client, deployment::Deployment, layout::Layout},
-    plan::{expected::Verdict, query::Load, query::Query, topology::Topology},
+    plan::{expected::Verdict, query::Query, query::Questions, topology::Topology},
     run::{
         Watch, connect, run,
         samples::{Failure, Samples},
@@ -32,11 +32,11 @@ fn deployment() -> Deployment {
 }
 
 fn scenario() -> Query {
-    let load = Load { requests: 40, warm_up: 5, miss: 0.2, seed: 7, ..Load::default() };
+    let load = Questions { requests: 40, warm_up: 5, miss: 0.2, seed: 7, ..Questions::default() };
     Query { indexers: 4, clients: 3, load, ..Query::default() }
 }
 
-fn loaded(change: impl FnOnce(&mut Load)) -> Query {
+fn loaded(change: impl FnOnce(&mut Questions)) -> Query {
     let mut scenario = scenario();
     change(&mut scenario.load);
     scenario
@@ -107,7 +107,7 @@ async fn an_open_loop_begins_every_request_at_its_time() {
 #[testkit::test]
 async fn times_of_an_open_loop_count_from_when_requests_were_due() {
     const HELD_UP: Duration = Duration::from_millis(150);
-    let load = |load: &mut Load| (load.rate, load.requests, load.warm_up) = (Some(1000.0), 1000, 0);
+    let load = |load: &mut Questions| (load.rate, load.requests, load.warm_up) = (Some(1000.0), 1000, 0);
     let scenario = Query { clients: 1, ..loaded(load) };
     let cluster = Cluster::start(&scenario, &deployment()).await.unwrap();
     let watch = Arc::new(Watch::default());

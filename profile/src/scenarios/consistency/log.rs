@@ -46,7 +46,7 @@ pub enum Message {
 
 /// What one simulation comes to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judged {
+pub struct Coherence {
     /// By their keys in results.
     pub figures: BTreeMap<&'static str, f64>,
     /// Broken promises of each kind, forged versions, and all broken promises, the same.
@@ -62,7 +62,7 @@ impl Fact {
 }
 
 /// Judges what happened under `setting`.
-pub fn judge(log: &[Fact], setting: &Setting) -> Judged {
+pub fn judge(log: &[Fact], setting: &Setting) -> Coherence {
     use Message::{Invalidation, Notice, Question, Registration};
     let all = |is: &dyn Fn(&Fact) -> bool| log.iter().filter(|fact| is(fact)).count();
     let sent = |of: &[Message]| all(&|fact| matches!(fact, Fact::Sent(message, _) if of.contains(message)));
@@ -103,7 +103,7 @@ pub fn judge(log: &[Fact], setting: &Setting) -> Judged {
         ("forged", all(&|fact| *fact == Fact::Forged)),
         ("violations", past_bound + went_back + two_contents + never_shared),
     ]);
-    Judged { figures, counts, stale_s }
+    Coherence { figures, counts, stale_s }
 }
 
 /// How long ago the version was replaced that was read as fresh. Where numbers are given up, that is not known.

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use super::aims::{self, Aim};
 use super::cells::{self, Cell, theory};
-use super::log::{Judged, judge};
+use super::log::{Coherence, judge};
 use super::world::run;
 use crate::report::goals::Goal;
 use crate::report::{Row, count, option_name};
@@ -85,7 +85,7 @@ impl Which {
     /// Its indexers cannot be linked.
     pub fn measure(self, cell: Cell, seeds: RangeInclusive<u64>) -> anyhow::Result<Line> {
         let judged = |seed| Ok(judge(&run(&cell.setting, seed)?, &cell.setting));
-        let judged = seeds.map(judged).collect::<anyhow::Result<Vec<Judged>>>()?;
+        let judged = seeds.map(judged).collect::<anyhow::Result<Vec<Coherence>>>()?;
         let mut row = summarized(cell.about, &judged);
         if self == Self::C2 {
             let (ttr_s, stale) = (row.get("ttr_s"), row.get("stale_percent"));
@@ -100,8 +100,8 @@ impl Which {
 
 /// Figures of several seeds: the mean of each, and half of its 95 % interval under the same key and `_ci`; of the longest
 /// the longest. Counts are added up.
-fn summarized(row: Row, seeds: &[Judged]) -> Row {
-    let Some(Judged { figures, counts, .. }) = seeds.first() else { return row };
+fn summarized(row: Row, seeds: &[Coherence]) -> Row {
+    let Some(Coherence { figures, counts, .. }) = seeds.first() else { return row };
     let row = figures.keys().fold(row.with("seeds", seeds.len()), |row, key| {
         let values: Vec<f64> = seeds.iter().map(|one| one.figures[key]).collect();
         let (mean, half) = interval(&values);

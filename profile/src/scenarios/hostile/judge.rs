@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use testkit::rogue::Attack;
 
-use crate::arena::load::{Found, Kind, Sample};
+use crate::arena::load::{Answered, Found, Kind};
 use crate::report::{Row, figures::Figures, some_of};
 
 /// The parts of a run, as results name them.
@@ -35,7 +35,7 @@ fn most_us(kind: Kind, before_us: f64, is_saturated: bool) -> f64 {
 
 pub(crate) struct Attacked {
     pub(crate) attack: Attack,
-    pub(crate) samples: Vec<Sample>,
+    pub(crate) samples: Vec<Answered>,
     /// From the beginning of the load to the begin of the figures, of the attack, to its end, and to the end of all.
     pub(crate) marks: [Duration; 4],
     pub(crate) judged: Judged,
@@ -78,7 +78,7 @@ pub struct Judged {
 }
 
 impl Seen {
-    pub(crate) fn of<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Self {
+    pub(crate) fn of<'a>(samples: impl Iterator<Item = &'a Answered> + Clone) -> Self {
         let those = |found| samples.clone().filter(|sample| sample.found == found).count();
         let took = |kind| samples.clone().filter(move |sample| sample.kind == kind).map(|sample| sample.took);
         Self {
@@ -109,7 +109,7 @@ impl Seen {
 
 impl Judged {
     /// Judges the samples between four marks: begin, attack, its end, end. The hostile node took `rogue_percent` of a core.
-    pub fn of(samples: &[Sample], [begin, attacked, over, end]: [Duration; 4], rogue_percent: f64) -> Self {
+    pub fn of(samples: &[Answered], [begin, attacked, over, end]: [Duration; 4], rogue_percent: f64) -> Self {
         let within = |from, to| samples.iter().filter(move |sample| (from..to).contains(&sample.at));
         let spans = [(begin, attacked), (attacked, over), (over, end)];
         let phases = spans.map(|(from, to)| Seen::of(within(from, to)));
@@ -134,11 +134,11 @@ impl Judged {
 
     /// How long after `over` the last window ended in which an answer was not right, whenever it was asked for, or the p90
     /// of a kind was more than its p99 may be; `None` if that was the last one before `end`.
-    pub fn recovered(&self, samples: &[Sample], over: Duration, end: Duration) -> Option<Duration> {
+    pub fn recovered(&self, samples: &[Answered], over: Duration, end: Duration) -> Option<Duration> {
         let windows = (0..).map(|n| over + WINDOW * n).take_while(|from| *from <= end);
         let is_bad = |from: &Duration| {
             let answered =
-                |sample: &&Sample| (*from..*from + WINDOW).contains(&(sample.at + sample.took).min(end));
+                |sample: &&Answered| (*from..*from + WINDOW).contains(&(sample.at + sample.took).min(end));
             let seen = Seen::of(samples.iter().filter(answered));
             let slow = |((kind, _), figures): (&(Kind, &str), &Figures)| figures.p90 > self.most_us(*kind);
             seen.faults() > 0 || Kind::ALL.iter().zip(&seen.kinds).any(slow)

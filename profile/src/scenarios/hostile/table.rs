@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::Hostile;
 use super::judge::{self, Attacked, Judged, PHASES, Seen};
-use crate::arena::load::{Found, Kind, Sample};
+use crate::arena::load::{Answered, Found, Kind};
 use crate::cluster::deployment::Deployment;
 use crate::plot::{Axis, Chart, Picture, Points, Series, Shape};
 use crate::report::goals::{Bound, Goal};
@@ -82,8 +82,9 @@ impl Attacked {
         let at_s = |at: Duration| at.saturating_sub(begin).as_secs_f64();
         let windows = (0..).map(|n| begin + WINDOW * n).take_while(|start| *start < end);
         let p99 = |start: Duration| {
-            let within =
-                |sample: &&Sample| sample.kind == Kind::Found && (start..start + WINDOW).contains(&sample.at);
+            let within = |sample: &&Answered| {
+                sample.kind == Kind::Found && (start..start + WINDOW).contains(&sample.at)
+            };
             let took = self.samples.iter().filter(within).map(|sample| sample.took);
             Some((at_s(start + WINDOW / 2), Figures::of(took).p99)).filter(|(_, us)| us.is_finite())
         };

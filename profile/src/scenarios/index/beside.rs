@@ -8,8 +8,8 @@ use futures::{StreamExt, stream};
 use nekoproto::{FindRequest, Names, Search, Term, Terms, VerifiedRecord};
 use nekoproto::{limits::FOUND_MAX, transport::call_until};
 
-use super::subject::{Sample, Subject, Timing};
-use super::{Index, Origin, name_of, sign, tables::Tables};
+use super::subject::{Known, Subject, Timing};
+use super::{Index, Whose, name_of, sign, tables::Tables};
 use crate::report::{amount, count, machine};
 use crate::run::watch::Progress;
 
@@ -23,11 +23,11 @@ const ROUNDS: usize = amount(5);
 /// Has a peer with `names` registrations leave, several times; less often if stopped.
 pub(crate) async fn leave(subject: &Subject, names: usize, tables: &mut Tables) -> anyhow::Result<()> {
     let (watch, &Index { seed, lookups, .. }) = (subject.watch(), &tables.options);
-    let identity = Origin::Other.identity(seed);
+    let identity = Whose::Copies.identity(seed);
     let leaver = subject.net.client(0, identity).await?;
-    let sample = Sample::of(&sign(Origin::Own, seed, 0..STAYING_NAMES), subject.client.at());
+    let sample = Known::of(&sign(Whose::Own, seed, 0..STAYING_NAMES), subject.client.at());
     subject.client.register_all(&sample.records).await?;
-    let leaving = sign(Origin::Other, seed, STAYING_NAMES..STAYING_NAMES + names);
+    let leaving = sign(Whose::Copies, seed, STAYING_NAMES..STAYING_NAMES + names);
     let leaving: Vec<_> = leaving.iter().map(VerifiedRecord::to_signed).collect();
     let _progress = Progress::begin(&format!("{names} leave"), ROUNDS * (names + lookups), watch);
     let (mut longest, mut quiet, mut busy) = (Duration::ZERO, Timing::default(), Timing::default());
@@ -70,7 +70,7 @@ const SEARCHES: usize = amount(50);
 /// Searches all `names`, alone and beside lookups of the `sample`. Every answer is checked.
 pub(crate) async fn find(
     subject: &Subject,
-    sample: &Sample,
+    sample: &Known,
     names: usize,
     tables: &mut Tables,
 ) -> anyhow::Result<()> {

@@ -4,8 +4,8 @@ use anyhow::Context;
 use nekoproto::{SignedRecord, VerifiedRecord};
 
 use super::inside::{Costs, Inside};
-use super::subject::{Sample, Subject, Timing};
-use super::{Origin, beside, sign, tables::Tables};
+use super::subject::{Known, Subject, Timing};
+use super::{Whose, beside, sign, tables::Tables};
 use crate::report::{bytes, count, machine};
 use crate::run::watch::Progress;
 
@@ -23,7 +23,7 @@ pub(crate) async fn grow(
     subject: &Subject,
     names: usize,
     tables: &mut Tables,
-) -> anyhow::Result<Option<(Sample, Costs)>> {
+) -> anyhow::Result<Option<(Known, Costs)>> {
     let memory =
         || subject.net.nodes[0].of_process(machine::rss_bytes).context("the indexer's memory is unknown");
     let mut inside = Inside::new(subject.client.at());
@@ -33,7 +33,7 @@ pub(crate) async fn grow(
         return Ok(None);
     }
     let bytes_per_name = bytes(memory()?.saturating_sub(empty)) / count(names);
-    let sample = Sample::known_to(&inside, kept);
+    let sample = Known::known_to(&inside, kept);
     let renewed = subject.register(&sample.records, BATCH, IN_FLIGHT).await?;
     let (hits, misses) = subject.hits_and_misses(&sample, LOOKUPS_IN_FLIGHT, tables.options.lookups).await?;
     let costs = inside.costs(&sample.records, &sample.missing);
@@ -78,7 +78,7 @@ async fn fill(
     let mut from = 0;
     while from < names && !subject.watch().is_stopped() {
         let end = ends.into_iter().filter(|end| *end > from).fold(from + CHUNK, usize::min);
-        let records = sign(Origin::Own, seed, from..end);
+        let records = sign(Whose::Own, seed, from..end);
         inside.register(&records);
         let signed: Vec<SignedRecord> = records.iter().map(VerifiedRecord::to_signed).collect();
         registered.push((end, subject.register(&signed, BATCH, IN_FLIGHT).await?));

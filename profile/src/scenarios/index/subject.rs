@@ -62,7 +62,7 @@ impl Timing {
 
 /// Names that are looked up and registered again, and what must be found.
 #[derive(Debug, Default)]
-pub(crate) struct Sample {
+pub(crate) struct Known {
     pub(crate) records: Vec<SignedRecord>,
     /// What the index without a network answers for each.
     answers: Vec<QueryReply>,
@@ -70,7 +70,7 @@ pub(crate) struct Sample {
     pub(crate) missing: Vec<FileName>,
 }
 
-impl Sample {
+impl Known {
     /// All of `records`, on an index of its own where the peer `at` these addresses has registered them.
     pub(crate) fn of(records: &[VerifiedRecord], at: NodeAddrs) -> Self {
         let mut inside = Inside::new(at);
@@ -128,7 +128,7 @@ impl Subject {
     /// Looks up `count` names that are there, and as many that are not; fewer if stopped.
     pub(crate) async fn hits_and_misses(
         &self,
-        sample: &Sample,
+        sample: &Known,
         in_flight: usize,
         count: usize,
     ) -> anyhow::Result<(Timing, Timing)> {
@@ -142,7 +142,7 @@ impl Subject {
     /// without a network says.
     pub(crate) async fn look_up_while(
         &self,
-        sample: &Sample,
+        sample: &Known,
         is_hit: bool,
         goes_on: impl Fn(usize) -> bool,
         in_flight: usize,
@@ -170,7 +170,7 @@ impl Subject {
     /// Looks up names that are there while `work` goes on.
     pub(crate) async fn look_up_beside<T>(
         &self,
-        sample: &Sample,
+        sample: &Known,
         in_flight: usize,
         work: impl Future<Output = anyhow::Result<T>>,
     ) -> anyhow::Result<(T, Timing)> {
@@ -184,7 +184,7 @@ impl Subject {
     /// be what the index without a network says.
     pub(crate) async fn look_up_all(
         &self,
-        sample: &Sample,
+        sample: &Known,
         count: usize,
         batch: usize,
         in_flight: usize,

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::judge::{Acknowledged, Arrived, Held};
 use super::work::Names;
-use crate::node::follow::{Seen, Versions};
+use crate::node::follow::{Arrivals, Versions};
 use crate::node::{Downloads, Options, Request, http::Http, process::Process};
 use crate::report::machine;
 use crate::run::watch::{LINKED_WITHIN, until};
@@ -113,7 +113,7 @@ impl Auditor {
         if self.process.is_none() {
             return Ok(());
         }
-        let Seen { arrived, missed } = self.call(&Request::Arrived).await?;
+        let Arrivals { arrived, missed } = self.call(&Request::Arrived).await?;
         let peak = self.process.as_ref().and_then(Process::id).and_then(machine::peak_bytes);
         self.peak_bytes = self.peak_bytes.max(peak.unwrap_or(0));
         self.missed += missed;
@@ -149,11 +149,11 @@ impl Auditor {
 }
 
 /// The figures of an indexer, by `/status` and `/metrics`.
-pub(crate) struct Figures {
+pub(crate) struct Status {
     http: Http,
 }
 
-impl Figures {
+impl Status {
     pub(crate) fn new(addr: SocketAddr) -> Self {
         Self { http: Http::new(addr, None) }
     }

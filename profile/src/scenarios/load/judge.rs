@@ -44,7 +44,7 @@ pub struct Held {
 
 /// What came of all names together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Judged {
+pub struct Delivered {
     /// ConnectionLimiter of a version that had arrived before.
     pub twice: usize,
     /// Versions that were acknowledged and never arrived, but are not the last of their name.
@@ -62,8 +62,13 @@ pub struct Judged {
 }
 
 /// Judges what came. Of each name there are as many versions as there were `attempts` to publish it, at most.
-pub fn judge(attempts: &[u64], acknowledged: &[Acknowledged], arrived: &[Arrived], held: &[Held]) -> Judged {
-    let mut judged = Judged::default();
+pub fn judge(
+    attempts: &[u64],
+    acknowledged: &[Acknowledged],
+    arrived: &[Arrived],
+    held: &[Held],
+) -> Delivered {
+    let mut judged = Delivered::default();
     let mut begun = vec![BTreeMap::new(); attempts.len()];
     let mut last = vec![(0, 0); attempts.len()];
     for one in acknowledged {
@@ -96,7 +101,7 @@ pub fn judge(attempts: &[u64], acknowledged: &[Acknowledged], arrived: &[Arrived
     judged
 }
 
-impl Judged {
+impl Delivered {
     /// What did not hold.
     pub fn faults(&self) -> Vec<String> {
         let all = [

@@ -8,11 +8,11 @@ use testkit::network::ANY_PORT;
 use tokio::{process::Command, runtime::Handle, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::auditor::{Auditor, Figures};
+use super::auditor::{Auditor, Status};
 use super::judge::Held;
 use super::origin::{Origin, Protocol};
 use super::plan::{Broken, Plan, Trial};
-use super::work::{Asker, Done, Job, Names, Worker};
+use super::work::{Done, Finder, Job, Names, Worker};
 use crate::cluster::deployment::Deployment;
 use crate::cluster::net::{Doors, Net, Node};
 use crate::node::{PeerOptions, Private, Request, Role, network, start_peer};
@@ -32,7 +32,7 @@ pub(crate) struct Network {
     strangers: Vec<SocketAddr>,
     origin: Option<Arc<Origin>>,
     /// Of the origin's indexer.
-    pub(crate) figures: Figures,
+    pub(crate) figures: Status,
     /// `None` if there is no reader yet.
     pub(crate) auditor: Option<Auditor>,
     stop: CancellationToken,
@@ -55,7 +55,7 @@ impl Network {
         let (network, port) = ((networks > 1).then_some(private), if n == 0 { options.port } else { 0 });
         let on = Deployment { network, by_default: true, port, ..plan.on.clone() };
         let net = Net::start(&on, &Graph::line(INDEXERS), Doors::All).await?;
-        let figures = Figures::new(net.nodes[0].http().context("an indexer without HTTP")?);
+        let figures = Status::new(net.nodes[0].http().context("an indexer without HTTP")?);
         let (protocol, runtime) = (plan.protocol, plan.runtime.clone());
         let names = Names { label: ["a", "b"][n], workers: plan.workers(), each: options.names };
         let (strangers, origin, auditor, stop, workers) = Default::default();
@@ -145,10 +145,10 @@ impl Network {
     /// What the workers of this network share; they look names up at the indexers of the reader.
     async fn job(&self, plan: &Plan) -> anyhow::Result<Job> {
         let asker = match self.protocol {
-            Protocol::Rest => Asker::rest(self.net.nodes[1..].iter().rev().filter_map(Node::http)),
+            Protocol::Rest => Finder::rest(self.net.nodes[1..].iter().rev().filter_map(Node::http)),
             Protocol::Native => {
                 let peer = start_peer(self.peer("asker", self.far_indexers())?);
-                Asker::Native(Box::new(self.runtime.spawn(peer).await??))
+                Finder::Native(Box::new(self.runtime.spawn(peer).await??))
             }
         };
         let origin = self.origin.clone().context("no origin runs")?;

@@ -195,8 +195,8 @@ pub(crate) struct Told {
     args: Vec<String>,
 }
 
-impl crate::scenario::Command for Told {
-    fn run(&self) -> Result<Outcome, Fault> {
+impl Told {
+    pub(crate) fn run(&self) -> Result<Outcome, Fault> {
         run_daemon(&self.args).or_cannot_begin().map(|()| Outcome::Done)
     }
 }

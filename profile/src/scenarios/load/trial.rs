@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::judge::{Judged, judge};
+use super::judge::{Delivered, judge};
 use super::network::{INDEXERS, Network};
 use super::plan::{Broken, Plan, Trial};
 use crate::outcome::{Begin, Fault};
@@ -167,7 +167,7 @@ fn summary(plan: &Plan, nets: &[Network], lasted: Duration) -> (Row, Points) {
     }
     let of_nets = |of: fn(&Network) -> usize| nets.iter().map(of).sum::<usize>();
     let published = of_nets(|net| net.done.acknowledged.len().saturating_sub(net.first));
-    let sum = |of: fn(&Judged) -> usize| all.iter().map(of).sum::<usize>();
+    let sum = |of: fn(&Delivered) -> usize| all.iter().map(of).sum::<usize>();
     let auditors = || nets.iter().filter_map(|net| net.auditor.as_ref());
     let peak_bytes = auditors().map(|auditor| auditor.peak_bytes).max().unwrap_or(0);
     let mut delays: Vec<Duration> = all.iter().flat_map(|judged| &judged.delays).copied().collect();

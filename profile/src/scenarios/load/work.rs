@@ -70,7 +70,7 @@ pub(crate) struct Job {
     pub(crate) dir: PathBuf,
     pub(crate) origin: Arc<Origin>,
     pub(crate) node: String,
-    pub(crate) asker: Asker,
+    pub(crate) asker: Finder,
     /// Between two publications of a worker.
     pub(crate) every: Option<Duration>,
     pub(crate) stop: CancellationToken,
@@ -197,12 +197,12 @@ impl Worker {
 }
 
 /// Who looks names up: a peer without files, or a client of the indexers' HTTP doors.
-pub(crate) enum Asker {
+pub(crate) enum Finder {
     Native(Box<PeerHandle>),
     Rest(Vec<Http>),
 }
 
-impl Asker {
+impl Finder {
     pub(crate) fn rest(doors: impl IntoIterator<Item = SocketAddr>) -> Self {
         Self::Rest(doors.into_iter().map(|door| Http::new(door, None)).collect())
     }

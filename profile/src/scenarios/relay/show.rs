@@ -4,7 +4,7 @@ use nekoindexer::ProbeCounts;
 use serde_json::json;
 
 use super::ring::off;
-use super::{Relayed, Seen};
+use super::{Passed, Relayed};
 use crate::cluster::deployment::Deployment;
 use crate::plot::{Picture, bars, lines};
 use crate::report::figures::Times;
@@ -21,7 +21,7 @@ const FLOORS_MAX: f64 = 3.0;
 
 impl Relayed {
     /// By how many MiB the memory of a node grew after the warm-up.
-    fn grown(seen: &Seen) -> Option<f64> {
+    fn grown(seen: &Passed) -> Option<f64> {
         let taken: Vec<Taken> = seen.taken.iter().map(|(taken, _)| *taken).collect();
         let [first, last] = Growth::all(&taken).next()?.line;
         Some(last - first)
@@ -29,7 +29,7 @@ impl Relayed {
 
     /// Of each node what it counted, its times, and those to the next.
     fn rows(&self) -> [Vec<Row>; 3] {
-        let counted = |(n, seen): (usize, &Seen)| {
+        let counted = |(n, seen): (usize, &Passed)| {
             let ProbeCounts { received, forwarded, circles, out_of_hops, nowhere, lost, refused } =
                 seen.counted;
             let last = seen.taken.last();
@@ -42,7 +42,7 @@ impl Relayed {
             }))
         };
         let times = |times: &Times| Row::default().with("min_us", times.min_us()).times(&times.figures());
-        let rows = |row: &dyn Fn((usize, &Seen)) -> Row| {
+        let rows = |row: &dyn Fn((usize, &Passed)) -> Row| {
             let named = |(n, seen)| row((n, seen)).with("scenario", format!("node {}", n + 1));
             self.nodes.iter().enumerate().map(named).collect()
         };
@@ -127,7 +127,7 @@ impl Relayed {
     /// Of each node what it dropped, how long a probe took there and to the next, and its memory over time.
     fn picture(&self, [counts, processing, forwarding]: &[Vec<Row>; 3]) -> Picture {
         let others =
-            self.nodes.iter().map(|Seen { counted, .. }| counted.nowhere + counted.lost + counted.refused);
+            self.nodes.iter().map(|Passed { counted, .. }| counted.nowhere + counted.lost + counted.refused);
         let counts: Vec<Row> =
             counts.iter().zip(others).map(|(row, others)| row.clone().with("others", others)).collect();
         let times = [("p50_us", "p50"), ("mean_us", "mean"), ("p99_us", "p99")];

@@ -37,7 +37,7 @@ pub struct Sizes {
 }
 
 /// One case, and what is aimed at in it.
-struct Plan {
+struct Aimed {
     case: Case,
     goals: Vec<(String, Figure, Bound)>,
 }
@@ -50,7 +50,7 @@ enum Figure {
     InTimesOfLast(&'static str),
 }
 
-impl Plan {
+impl Aimed {
     const fn of(case: Case) -> Self {
         Self { case, goals: Vec::new() }
     }
@@ -73,7 +73,7 @@ impl Plan {
 }
 
 /// All cases with their goals, in order.
-fn plan(sizes: &Sizes) -> Vec<Plan> {
+fn plan(sizes: &Sizes) -> Vec<Aimed> {
     use Bound::{AtLeast, AtMost, Exactly};
     use Figure::{InTimesOfLast, Largest, Median};
     let Sizes { size, files: count, file_bytes: bytes, rounds, seed } = *sizes;
@@ -84,13 +84,13 @@ fn plan(sizes: &Sizes) -> Vec<Plan> {
     let sparse = Bulk { size: size.saturating_mul(SPARSE_TIMES), sparse: true };
     let one_source = |security, name: &str, most| {
         let what = format!("one source, {name}, in floors of raw TCP to a file");
-        let plan = Plan::of(Case { security, ..whole.clone() });
+        let plan = Aimed::of(Case { security, ..whole.clone() });
         plan.aim(what, Median("ratio_tcp"), AtMost(most)).peaks(size, name)
     };
     let change = |how: How| {
         let what = format!("1 % changed at 20 places, {}: moved, %", option_name(&how));
         let change = Change { percent: 1.0, places: 20, how };
-        let plan = Plan::of(Case { what: What::Change(bulk, change), ..once.clone() });
+        let plan = Aimed::of(Case { what: What::Change(bulk, change), ..once.clone() });
         plan.aim(what, Median("moved_percent"), AtMost(3.0))
     };
     let capped = Case { cap_up: CAP, cap_down: CAP, ..once.clone() };
@@ -102,31 +102,31 @@ fn plan(sizes: &Sizes) -> Vec<Plan> {
     vec![
         one_source(Security::Insecure, "plain TCP", 1.1),
         one_source(Security::Tls, "TLS", 1.35),
-        Plan::of(Case { sources: 4, cap_up: CAP, ..once.clone() }).aim(
+        Aimed::of(Case { sources: 4, cap_up: CAP, ..once.clone() }).aim(
             "four sources of 50 MB/s each, MB/s",
             Median("mb_per_s"),
             AtLeast(190.0),
         ),
-        Plan::of(Case { sources: 4, corrupt: Some(1.0), ..once.clone() })
+        Aimed::of(Case { sources: 4, corrupt: Some(1.0), ..once.clone() })
             .aim(format!("{corrupts}: banned"), Median("banned"), Exactly(1.0))
             .aim(format!("{corrupts}: extra bytes, %"), Largest("extra_percent"), AtMost(1.0)),
-        Plan::of(capped.clone()),
-        Plan::of(Case { readers: READERS, ..capped }).aim(last, InTimesOfLast("wall_s"), AtMost(1.6)).aim(
+        Aimed::of(capped.clone()),
+        Aimed::of(Case { readers: READERS, ..capped }).aim(last, InTimesOfLast("wall_s"), AtMost(1.6)).aim(
             sent,
             Median("origin_copies"),
             AtMost(1.5),
         ),
         change(How::InPlace),
         change(How::Insert),
-        Plan::of(small)
+        Aimed::of(small)
             .aim(format!("{files}: shared a second"), Median("files_shared_per_s"), AtLeast(3000.0))
             .aim(format!("{files}: fetched a second"), Median("files_fetched_per_s"), AtLeast(2000.0)),
-        Plan::of(Case { what: What::Publish(bulk), ..whole.clone() }).aim(
+        Aimed::of(Case { what: What::Publish(bulk), ..whole.clone() }).aim(
             format!("share {}, s", shown(size)),
             Median("share_s"),
             AtMost(0.6),
         ),
-        Plan::of(Case { what: What::Whole(sparse), ..once }).peaks(sparse.size, "sparse"),
+        Aimed::of(Case { what: What::Whole(sparse), ..once }).peaks(sparse.size, "sparse"),
     ]
 }
 
@@ -138,7 +138,7 @@ pub fn cases(sizes: &Sizes) -> Vec<Case> {
 /// Measures all goals; fewer if stopped. A file that is wrong, or did not arrive, breaks a promise.
 pub(crate) async fn run(sizes: &Sizes, place: &str, deployment: &Deployment) -> Report {
     let (mut goals, mut all_well, mut last) = (Vec::new(), true, None::<Rounds>);
-    for Plan { case, goals: aims } in plan(sizes) {
+    for Aimed { case, goals: aims } in plan(sizes) {
         let measured = measure(&case, deployment).await;
         if deployment.watch.is_stopped() {
             break;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use profile::arena::load::{Found, Kind, Sample};
+use profile::arena::load::{Answered, Found, Kind};
 use profile::scenarios::hostile::judge::*;
 use profile::scenarios::load::judge::{self, Acknowledged, Arrived, Held, judge};
 
@@ -13,10 +13,10 @@ const fn ms(ms: u64) -> Duration {
 /// Asked each 10 ms for 9 s, attacked from 2 s to 4 s by somebody who takes `rogue_percent` of a core: what was seen follows
 /// from when it was asked.
 fn judged_of(kind: Kind, rogue_percent: f64, seen: impl Fn(u64) -> (u64, Found)) -> Judged {
-    let samples: Vec<Sample> = (0..900)
+    let samples: Vec<Answered> = (0..900)
         .map(|n| {
             let (took, found) = seen(n * 10);
-            Sample { kind, at: ms(n * 10), took: ms(took), found }
+            Answered { kind, at: ms(n * 10), took: ms(took), found }
         })
         .collect();
     Judged::of(&samples, [ms(0), ms(2000), ms(4000), ms(9000)], rogue_percent)
@@ -61,9 +61,9 @@ fn only_an_attack_that_uses_up_a_core_may_slow_what_is_found_to_10_ms() {
 #[test]
 fn kinds_are_judged_apart() {
     let at = |n: u64| ms(n * 10);
-    let sample = |n, kind, took| Sample { kind, at: at(n), took: ms(took), found: Found::Right };
+    let sample = |n, kind, took| Answered { kind, at: at(n), took: ms(took), found: Found::Right };
     // A slow search before the attack excuses no slow query during it.
-    let samples: Vec<Sample> = (0..900)
+    let samples: Vec<Answered> = (0..900)
         .map(|n| match n % 2 {
             0 => sample(n, Kind::Search, 100),
             _ => sample(n, Kind::Found, if (200..400).contains(&n) { 50 } else { 2 }),
@@ -116,7 +116,7 @@ fn arrived(version: u64) -> Arrived {
 }
 
 /// One name, published three times.
-fn arrivals_judged(arrivals: &[u64], held: Held) -> judge::Judged {
+fn arrivals_judged(arrivals: &[u64], held: Held) -> judge::Delivered {
     let all = [1, 2, 3].map(acknowledged);
     let arrivals: Vec<Arrived> = arrivals.iter().copied().map(arrived).collect();
     judge(&[3], &all, &arrivals, &[held])

@@ -7,7 +7,7 @@ use profile::plan::{expected::*, query::*, topology::*, workload::*};
 
 /// A line of three indexers with two files each, held at two of them; asked from one end, one hop.
 fn expected() -> (Expected, Vec<Holder>, Vec<SignedRecord>) {
-    let load = Load { files: 2, topology: Topology::Line, ..Load::default() };
+    let load = Questions { files: 2, topology: Topology::Line, ..Questions::default() };
     let scenario = Query { indexers: 3, holders: 2, load, ..Query::default() };
     let origins: Vec<Identity> = (0..3).map(|n| Identity::from_seed(&[n; 32])).collect();
     let holders: Vec<Holder> = origins
@@ -158,7 +158,7 @@ fn workload(scenario: &Query) -> Workload {
 
 #[test]
 fn each_file_is_registered_as_often_as_it_has_holders() {
-    let load = Load { files: 5, ..Load::default() };
+    let load = Questions { files: 5, ..Questions::default() };
     let scenario = Query { indexers: 4, holders: 3, load, ..Query::default() };
     let workload = workload(&scenario);
     let mut times = vec![0; workload.records().len()];
@@ -173,7 +173,7 @@ fn each_file_is_registered_as_often_as_it_has_holders() {
 
 #[test]
 fn draws_repeat_with_the_seed_differ_by_client_and_keep_the_share_of_misses() {
-    let scenario = Query { load: Load { miss: 0.25, ..Load::default() }, ..Query::default() };
+    let scenario = Query { load: Questions { miss: 0.25, ..Questions::default() }, ..Query::default() };
     let asks = |client| {
         let mut draw = Draw::new(&scenario, client);
         (0..4000).map(|_| draw.ask()).collect::<Vec<_>>()
