@@ -1,20 +1,13 @@
 //! The goals of the search.
 
-use std::sync::Arc;
-
 use anyhow::anyhow;
-use clap::Args;
 use nekoindexer::{Routing, daemon::threads::THREADS_DEFAULT, state::index::SESSION_NAMES_MAX};
 use nekoproto::limits::CONNECTIONS_MAX;
 
-use crate::plan::query::{CLIENTS_MAX, INDEXERS_MAX, Query, Questions};
-use crate::report::goals::{self, Bound, Goal};
-use crate::report::{Report, amount, bytes, count, median, option_name, outputs::Output};
-use crate::run::setup::{Connecting, Setup, within};
-use crate::scenarios::query::{Measured, measure};
-use crate::scenarios::{connections::Connections, index::Index};
-use crate::{cluster::deployment::Deployment, cluster::layout::Layout, outcome::Fault};
-use crate::{run::Watch, scenario::Scenario};
+use crate::plan::{query::CLIENTS_MAX, query::INDEXERS_MAX, query::Query, query::Questions};
+use crate::scenarios::prelude::*;
+use crate::scenarios::{connections::Connections, index::Index, query::Measured, query::measure};
+use crate::{cluster::layout::Layout, report::goals};
 
 /// Hops whose mean must be that of one hop.
 const HOPS: [u8; 4] = [2, 3, 7, 16];

@@ -1,13 +1,9 @@
 //! The whole table of scenarios in one run.
 
-use clap::Args;
-
-use crate::plan::query::{Query, Questions};
-use crate::plot::{Axis, Lines, Picture, lines, of_rows};
-use crate::report::{Report, Row, Section, machine, outputs::Drawn};
-use crate::run::setup::Setup;
-use crate::scenarios::query::{COLUMNS, Measured, measure};
-use crate::{cluster::deployment::Deployment, outcome::Fault, scenario::Scenario};
+use crate::plan::{query::Query, query::Questions};
+use crate::plot::Lines;
+use crate::scenarios::prelude::*;
+use crate::scenarios::{query::COLUMNS, query::Measured, query::measure};
 
 /// Indexers, clients, TTL of each row: those of the forerunner's report, and beyond.
 const ROWS: [(usize, usize, u8); 9] = [

@@ -8,6 +8,7 @@ pub mod hostile;
 pub mod index;
 pub mod load;
 pub(crate) mod pipeline;
+pub(crate) mod prelude;
 pub(crate) mod query;
 pub mod relay;
 pub(crate) mod soak;

@@ -1,24 +1,16 @@
 //! Registering and looking up many names, end to end between two processes, by names in a call; and the same work in
 //! this process, without a network. Every answer is held against that of the index in this process.
 
-use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::{hint::black_box, time::Instant};
 
-use clap::Args;
 use nekoindexer::state::index::SESSION_NAMES_MAX;
-use nekoproto::{SignedRecord, VerifiedRecord, limits::BATCH_MAX};
-use serde_json::json;
+use nekoproto::limits::BATCH_MAX;
 
-use crate::cluster::deployment::Deployment;
-use crate::floor::Floor;
-use crate::outcome::{Begin, Fault};
-use crate::plot::{Axis, Lines, Picture, lines, of_rows};
-use crate::report::goals::{self, Bound, Goal};
-use crate::report::{Report, Row, Section, count, machine, option_name, outputs::Drawn};
-use crate::run::{setup::Connecting, setup::within, watch::Progress};
-use crate::scenario::Scenario;
-use crate::scenarios::index::subject::{Known, Subject};
-use crate::scenarios::index::{Whose, inside::Inside, sign};
+use crate::scenarios::prelude::*;
+use crate::scenarios::{
+    index::Whose, index::inside::Inside, index::sign, index::subject::Known, index::subject::Subject,
+};
+use crate::{plot::Lines, report::goals};
 
 /// Records signed, and then registered, at a time: only the registering is timed.
 const CHUNK: usize = 10_000;

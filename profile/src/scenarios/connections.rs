@@ -1,24 +1,12 @@
 //! Many connections to one indexer, a few of them busy: what an idle one costs, and whether all are served.
 
-use std::time::{Duration, Instant};
-use std::{net::SocketAddr, sync::Arc};
+use std::time::Instant;
 
-use anyhow::{Context, ensure};
-use clap::Args;
 use futures::{StreamExt, TryStreamExt, stream};
-use nekoproto::{
-    FileName, Identity, QueryReply, SignedRecord, limits::CONNECTIONS_MAX, transport::call_until,
-};
+use nekoproto::{QueryReply, limits::CONNECTIONS_MAX, transport::call_until};
 
-use crate::cluster::{
-    deployment::Deployment,
-    net::{Net, Node},
-};
-use crate::outcome::{Begin, Fault};
-use crate::report::{Report, Row, Section, bytes, count, machine, outputs::Output, security_name};
-use crate::run::{Watch, setup::Connecting, setup::within, watch::Progress};
-use crate::scenario::Scenario;
-use crate::{cluster::client::Client, floor::Floor, plan::workload::sign_record, report::figures::Figures};
+use crate::scenarios::prelude::*;
+use crate::{cluster::net::Node, plan::workload::sign_record};
 
 const CONNECTING_AT_ONCE: usize = 64;
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);

@@ -14,12 +14,9 @@ mod show;
 pub mod tables;
 pub mod world;
 
-use clap::{Args, ValueEnum};
-
 use self::tables::{Line, Which};
-use crate::report::{Report, Row, Section, goals, option_name, outputs::Drawn};
-use crate::run::watch::note;
-use crate::{cluster::deployment::Deployment, outcome::Fault, scenario::Scenario};
+use crate::report::goals;
+use crate::scenarios::prelude::*;
 
 /// Which tables, and how often.
 #[derive(Clone, Debug, Args)]

@@ -1,14 +1,10 @@
 //! The floors of every layout beside each other: what this machine makes of a message and its answer.
 
-use clap::{Args, ValueEnum};
 use nekoproto::transport::Security;
 
-use crate::cluster::{deployment::Deployment, layout::Layout};
+use crate::cluster::layout::Layout;
 use crate::floor::{blocking, call, calls_per_s, raw};
-use crate::outcome::{Begin, Fault};
-use crate::report::{Report, Row, Section, figures::Figures, machine, outputs::Output};
-use crate::run::setup::Setup;
-use crate::scenario::Scenario;
+use crate::scenarios::prelude::*;
 
 /// Echo calls in flight for a throughput.
 const DEPTH: usize = 64;

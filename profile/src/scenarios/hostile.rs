@@ -8,23 +8,16 @@ mod news;
 mod table;
 mod victims;
 
-use std::time::Duration;
-
-use clap::Args;
-use testkit::network::ANY_PORT;
-use testkit::rogue::{Attack, Order};
-use tokio::net::TcpListener;
-use tokio::time::{Instant, sleep, sleep_until};
+use testkit::{network::ANY_PORT, rogue::Attack, rogue::Order};
+use tokio::{net::TcpListener, time::Instant, time::sleep, time::sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use self::judge::{Attacked, Judged, KEPT_MIB};
 use self::memory::Memory;
 use self::victims::Victims;
 use crate::arena::Arena;
-use crate::node::{Request, Role, usage::Usage};
-use crate::report::{Report, outputs::Drawn};
-use crate::run::{folder::Folder, setup::Connecting, watch::note};
-use crate::{cluster::deployment::Deployment, outcome::Fault, scenario::Scenario};
+use crate::node::{Role, usage::Usage};
+use crate::scenarios::prelude::*;
 
 /// Queries and searches a second, of all clients together.
 const QUERIES_PER_S: u32 = 200;

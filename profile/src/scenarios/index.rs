@@ -9,19 +9,13 @@ pub(crate) mod tables;
 
 use std::{ops::Range, thread};
 
-use clap::{Args, ValueEnum};
 use nekoindexer::state::index::SESSION_NAMES_MAX;
-use nekoproto::limits::{BATCH_MAX, CALLS_IN_FLIGHT_MAX};
-use nekoproto::{Identity, VerifiedRecord};
+use nekoproto::{limits::BATCH_MAX, limits::CALLS_IN_FLIGHT_MAX};
 
 use self::subject::{Known, Subject};
 use self::{inside::Costs, tables::Tables};
-use crate::cluster::{deployment::Deployment, layout};
-use crate::outcome::{Begin, Fault};
-use crate::report::{Report, amount, outputs::Output};
-use crate::run::{setup::Connecting, setup::within, watch::Progress};
-use crate::scenario::Scenario;
-use crate::{floor::Floor, plan::workload::sign_record};
+use crate::scenarios::prelude::*;
+use crate::{cluster::layout, plan::workload::sign_record};
 
 /// Names of each row by batch size.
 const BATCHED_NAMES: usize = amount(10_000);

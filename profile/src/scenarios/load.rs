@@ -9,21 +9,12 @@ mod plan;
 mod trial;
 mod work;
 
-use std::path::PathBuf;
-
-use clap::{Args, ValueEnum};
-use serde_json::json;
-use tokio::runtime::{Builder, Handle};
+use tokio::{runtime::Builder, runtime::Handle};
 
 use self::origin::Protocol;
 use self::plan::{Broken, Plan, Trial};
-use crate::cluster::deployment::Deployment;
-use crate::outcome::{Begin, Fault};
-use crate::plot::{Axis, Lines, Picture, lines};
-use crate::report::{Report, Row, Section, machine, option_name, outputs::Drawn, security_name};
-use crate::run::folder::Folder;
-use crate::run::setup::{Connecting, within};
-use crate::scenario::Scenario;
+use crate::plot::Lines;
+use crate::scenarios::prelude::*;
 
 /// Share of the duration for which publications are synced one by one.
 const ALONE: f64 = 0.1;

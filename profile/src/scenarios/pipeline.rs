@@ -6,22 +6,14 @@ mod offer;
 mod show;
 mod stand;
 
-use anyhow::ensure;
-use clap::Args;
 use nekoindexer::ProbeCounts;
-use nekoproto::limits::{BATCH_MAX, PROBE_PAYLOAD_MAX};
+use nekoproto::{limits::BATCH_MAX, limits::PROBE_PAYLOAD_MAX};
 use testkit::lan::Namespace;
 
 use self::news::Announced;
 use self::offer::{Offered, offer};
 use self::stand::{Stand, leave_network};
-use crate::cluster::deployment::Deployment;
-use crate::outcome::{Begin, Fault};
-use crate::report::{Report, machine, outputs::Drawn};
-use crate::run::folder::Folder;
-use crate::run::setup::{Connecting, within};
-use crate::run::watch::{LINKED_WITHIN, Progress, note, until};
-use crate::scenario::Scenario;
+use crate::scenarios::prelude::*;
 
 const MESSAGES_MAX: usize = 1_000_000_000;
 const RATE_MAX: u64 = 100_000_000;

@@ -3,17 +3,12 @@
 mod reference;
 pub(crate) mod show;
 
-use std::sync::Arc;
-
-use anyhow::ensure;
 use nekoindexer::Routing;
 use nekoproto::transport::Security;
 
-use crate::cluster::{Cluster, deployment::Deployment, layout::Layout};
-use crate::outcome::{Begin, Fault};
-use crate::report::{Report, Row, figures::Figures, outputs::Detailed};
-use crate::run::{self, Watch, samples::Samples, setup::Setup, watch::Progress};
-use crate::{floor::Floor, scenario::Scenario};
+use crate::cluster::{Cluster, layout::Layout};
+use crate::run::{self, samples::Samples};
+use crate::scenarios::prelude::*;
 
 pub(crate) use crate::plan::query::Query;
 pub(crate) use show::COLUMNS;

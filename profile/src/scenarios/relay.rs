@@ -4,25 +4,21 @@
 pub mod ring;
 mod show;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use clap::Args;
 use futures::{StreamExt, stream};
 use nekoindexer::ProbeCounts;
-use nekoproto::limits::{PROBE_HOPS_DEFAULT, PROBE_HOPS_MAX};
-use nekoproto::probe::{ProbeEnd, ProbeReply, ProbeRequest};
-use nekoproto::{MsgId, NodeTag, transport::call_until};
+use nekoproto::{
+    MsgId, NodeTag, limits::PROBE_HOPS_DEFAULT, limits::PROBE_HOPS_MAX, probe::ProbeEnd, probe::ProbeReply,
+    probe::ProbeRequest, transport::call_until,
+};
 
 use self::ring::{Ring, off};
-use crate::cluster::{Cluster, client::Client, deployment::Deployment};
-use crate::floor::Floor;
-use crate::outcome::{Begin, Fault};
+use crate::cluster::Cluster;
 use crate::plan::{query::Query, query::Questions, topology::Topology};
-use crate::report::machine::{self, Taken};
-use crate::report::{Report, amount, figures::Times, outputs::Drawn};
-use crate::run::growth::{LOOK_EVERY_MIN, lasting};
-use crate::run::{setup::Connecting, setup::within, watch::Progress, watch::note};
-use crate::scenario::Scenario;
+use crate::report::{figures::Times, machine::Taken};
+use crate::run::{growth::LOOK_EVERY_MIN, growth::lasting};
+use crate::scenarios::prelude::*;
 
 /// More would measure this machine's scheduler.
 const NODES_MAX: usize = 20;

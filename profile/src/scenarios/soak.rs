@@ -1,23 +1,16 @@
 //! A small network for a long time: queries, downloads, updates, comings and goings, every answer checked, and
 //! what each process takes meanwhile. What a process takes must not grow once it has warmed up.
 
-use std::{fs, path::Path, sync::Arc, time::Duration};
+use std::{fs, path::Path};
 
-use clap::Args;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
-use serde_json::json;
-use tokio::time::{Instant, interval};
+use tokio::{time::Instant, time::interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::arena::{self, Arena};
-use crate::node::{Request, process::Process};
-use crate::plot::{Picture, lines};
-use crate::report::machine::{self, Taken};
-use crate::report::{Report, Row, Section, outputs::Drawn};
-use crate::run::growth::{ALLOWED, Growth, Reading, lasting};
-use crate::run::{folder::Folder, setup::Connecting, watch::note};
-use crate::scenarios::hostile::judge::Seen;
-use crate::{cluster::deployment::Deployment, outcome::Fault, scenario::Scenario};
+use crate::run::{growth::ALLOWED, growth::Growth, growth::Reading, growth::lasting};
+use crate::scenarios::prelude::*;
+use crate::{report::machine::Taken, scenarios::hostile::judge::Seen};
 
 const INDEXERS: usize = 3;
 const QUERIES_PER_S: u32 = 50;

@@ -10,20 +10,13 @@ mod round;
 pub mod show;
 mod stage;
 
-use std::path::PathBuf;
-
-use anyhow::Context;
-use clap::Args;
 use nekoindexer::daemon::threads::THREADS_DEFAULT;
 
 use self::case::{Case, What};
 use self::{figures::Rounds, stage::Stage};
-use crate::cluster::deployment::{Deployment, security};
-use crate::outcome::{Begin, Fault};
-use crate::report::{Report, outputs::Detailed, units};
-use crate::run::files::{Bulk, Change, How};
-use crate::run::{folder::Folder, setup::Connecting, setup::Setup, watch::Progress};
-use crate::scenario::Scenario;
+use crate::run::{files::Bulk, files::Change, files::How};
+use crate::scenarios::prelude::*;
+use crate::{cluster::deployment::security, report::units};
 
 /// Files from peer to peer.
 ///

@@ -1,12 +1,10 @@
 //! The lines of each table: what is simulated.
 
-use std::time::Duration;
-
 use nekoproto::{Mode, Policy, Staleness};
 
-use super::setting::{Link, Mishaps, Setting};
+use super::{setting::Link, setting::Mishaps, setting::Setting};
 use crate::plan::topology::Topology;
-use crate::report::{Row, count};
+use crate::scenarios::prelude::*;
 
 /// One line of a table.
 pub struct Cell {

@@ -1,10 +1,10 @@
 //! How stale copies are: lines over the TTR or the replicas, and how often which age was read.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::tables::{Line, Which};
-use crate::plot::{Picture, histogram, lines, of_rows};
-use crate::report::Row;
+use super::{tables::Line, tables::Which};
+use crate::plot::histogram;
+use crate::scenarios::prelude::*;
 
 /// What there is to see of a table; `None` if a table says it all.
 pub(crate) fn picture(which: Which, all: &[Line]) -> Option<Picture> {

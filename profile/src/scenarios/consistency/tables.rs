@@ -2,14 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use clap::ValueEnum;
-
-use super::aims::{self, Aim};
-use super::cells::{self, Cell, theory};
-use super::log::{Coherence, judge};
-use super::world::run;
-use crate::report::goals::Goal;
-use crate::report::{Row, count, option_name};
+use super::{aims, aims::Aim, cells, cells::Cell, cells::theory, log::Coherence, log::judge, world::run};
+use crate::scenarios::prelude::*;
 
 /// How long before the end of the TTR the shipped code asks at most.
 const ASKED_EARLY_S: f64 = 1.0;

@@ -5,22 +5,18 @@ mod indexers;
 mod mishaps;
 mod peers;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{Arc, LazyLock},
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, collections::BTreeSet, sync::LazyLock, time::Instant};
 
 use nekoindexer::state::index::Session;
-use nekopeer::simulate::{Disk, Folder, OfferChange, Reader};
-use nekoproto::{FileName, Holder, Identity, MsgId, SignedRecord, VerifiedRecord, Verifier, codec};
+use nekopeer::{simulate::Disk, simulate::Folder, simulate::OfferChange, simulate::Reader};
+use nekoproto::{Holder, MsgId, Verifier, codec};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
 use serde::Serialize;
 
 use self::indexers::Indexer;
-use super::log::{Fact, Message};
-use super::setting::{Link, Setting};
-use crate::plan::topology::{Graph, TopologyError};
+use super::{log::Fact, log::Message, setting::Link, setting::Setting};
+use crate::plan::{topology::Graph, topology::TopologyError};
+use crate::scenarios::prelude::*;
 
 /// Where the log begins, or at the bound if that is longer: until then all register, and an origin that has just started
 /// does not know who holds its file.

@@ -1,12 +1,10 @@
 //! What the samples of one attack say, and whether what must hold held. Pure.
 
-use std::time::Duration;
-
-use serde_json::{Value, json};
+use serde_json::Value;
 use testkit::rogue::Attack;
 
-use crate::arena::load::{Answered, Found, Kind};
-use crate::report::{Row, figures::Figures, some_of};
+use crate::arena::{load::Answered, load::Found, load::Kind};
+use crate::scenarios::prelude::*;
 
 /// The parts of a run, as results name them.
 pub const PHASES: [&str; 3] = ["before", "during", "after"];

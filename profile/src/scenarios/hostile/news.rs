@@ -1,16 +1,14 @@
 //! Newer versions that are published where nodes are attacked: a holder at the other indexer must hear of each.
 
-use std::{collections::HashSet, time::Duration};
+use std::collections::HashSet;
 
-use nekoproto::{FileName, Identity, Records, RegisterRequest, SignedRecord, limits::BATCH_MAX};
+use nekoproto::{Records, RegisterRequest, limits::BATCH_MAX};
 use tarpc::context;
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, interval};
+use tokio::{task::JoinHandle, time::Instant, time::interval};
 
-use crate::arena::Arena;
-use crate::cluster::client::Client;
-use crate::node::locked;
-use crate::plan::workload::{sign_next, sign_record};
+use crate::plan::{workload::sign_next, workload::sign_record};
+use crate::scenarios::prelude::*;
+use crate::{arena::Arena, node::locked};
 
 /// The holder, and what was published.
 pub(super) struct News {

@@ -1,16 +1,10 @@
 //! What attacks did, as rows, lines of a table, goals and a picture.
 
-use std::time::Duration;
-
-use serde_json::json;
-
-use super::Hostile;
-use super::judge::{self, Attacked, Judged, PHASES, Seen};
-use crate::arena::load::{Answered, Found, Kind};
-use crate::cluster::deployment::Deployment;
-use crate::plot::{Axis, Chart, Picture, Points, Series, Shape};
-use crate::report::goals::{Bound, Goal};
-use crate::report::{Report, Row, Section, aligned, count, figures::Figures};
+use super::{Hostile, judge, judge::Attacked, judge::Judged, judge::PHASES, judge::Seen};
+use crate::arena::{load::Answered, load::Found, load::Kind};
+use crate::plot::{Chart, Points, Series, Shape};
+use crate::report::aligned;
+use crate::scenarios::prelude::*;
 
 const HEADS: &str = "attack|found p50 ms, before / during|p99|miss p50|p99|search p50|p99|\
                      wrong / incomplete / failed during|after|peak MiB|kept|rogue CPU %|recovered s|verdict";

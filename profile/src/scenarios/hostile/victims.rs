@@ -1,23 +1,21 @@
 //! Who is attacked besides those that ask: readers, somebody who takes the bait, a third party.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::{fs, os::unix::fs::MetadataExt, path::Path, path::PathBuf, time::Duration};
+use std::{
+    fs, os::unix::fs::MetadataExt, path::Path, sync::Mutex, sync::atomic::AtomicU64, sync::atomic::Ordering,
+};
 
-use testkit::rogue::{Attack, SQUATTERS};
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+use testkit::{rogue::Attack, rogue::SQUATTERS};
+use tokio::{
+    net::TcpListener, task::JoinHandle, time::Instant, time::MissedTickBehavior, time::interval, time::sleep,
+    time::sleep_until, time::timeout,
+};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::judge::{Judged, RECOVERED_WITHIN};
-use super::{door::Door, news::News};
-use crate::arena::load::{Found, Kind};
-use crate::arena::{self, Arena};
+use super::{door::Door, judge::Judged, judge::RECOVERED_WITHIN, news::News};
+use crate::arena::{self, Arena, load::Found, load::Kind};
 use crate::cluster::net::Peers;
-use crate::node::{Downloads, Request, locked, process::Process};
-use crate::report::{amount, count, machine, mib};
-use crate::run::watch::note;
+use crate::node::{Downloads, locked};
+use crate::scenarios::prelude::*;
 
 const GETS_PER_S: u32 = 8;
 /// A file of 64 KiB that has not come by then has failed.

@@ -1,17 +1,13 @@
 //! What goes on beside lookups, and whether these notice: a peer with many registrations leaves, and searches by glob go
 //! through all names.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context, ensure};
 use futures::{StreamExt, stream};
-use nekoproto::{FindRequest, Names, Search, Term, Terms, VerifiedRecord};
-use nekoproto::{limits::FOUND_MAX, transport::call_until};
+use nekoproto::{FindRequest, Names, Search, Term, Terms, limits::FOUND_MAX, transport::call_until};
 
-use super::subject::{Known, Subject, Timing};
-use super::{Index, Whose, name_of, sign, tables::Tables};
-use crate::report::{amount, count, machine};
-use crate::run::watch::Progress;
+use super::{Index, Whose, name_of, sign, subject::Known, subject::Subject, subject::Timing, tables::Tables};
+use crate::scenarios::prelude::*;
 
 const IN_FLIGHT: usize = 16;
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);

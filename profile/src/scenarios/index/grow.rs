@@ -1,13 +1,10 @@
 //! An indexer that grows to a number of names, and what it does then.
 
-use anyhow::Context;
-use nekoproto::{SignedRecord, VerifiedRecord};
-
-use super::inside::{Costs, Inside};
-use super::subject::{Known, Subject, Timing};
-use super::{Whose, beside, sign, tables::Tables};
-use crate::report::{bytes, count, machine};
-use crate::run::watch::Progress;
+use super::{
+    Whose, beside, inside::Costs, inside::Inside, sign, subject::Known, subject::Subject, subject::Timing,
+    tables::Tables,
+};
+use crate::scenarios::prelude::*;
 
 /// Records signed, and then registered, at a time: only the registering is timed.
 const CHUNK: usize = 10_000;

@@ -1,12 +1,11 @@
 //! The same index without a network: what the work itself costs.
 
-use std::time::{Duration, Instant};
-use std::{hint::black_box, sync::Arc};
+use std::{hint::black_box, time::Instant};
 
-use nekoindexer::state::{State, index::Session, merge::Merge};
-use nekoproto::{FileName, NodeAddrs, QueryReply, SignedRecord, VerifiedRecord};
+use nekoindexer::{state::State, state::index::Session, state::merge::Merge};
+use nekoproto::{NodeAddrs, QueryReply};
 
-use crate::report::count;
+use crate::scenarios::prelude::*;
 
 /// Longer than any measurement.
 const LEASE: Duration = Duration::from_secs(24 * 3600);

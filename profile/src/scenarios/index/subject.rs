@@ -1,20 +1,13 @@
 //! The indexer that is measured, and the calls it gets. Every answer is checked.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::atomic::AtomicBool, sync::atomic::Ordering, time::Instant};
 
-use anyhow::ensure;
 use futures::{FutureExt, Stream, StreamExt, TryStreamExt, future::try_join, stream};
-use nekoproto::transport::call_until;
-use nekoproto::{FileName, Identity, Names, NodeAddrs, QueryReply, SignedRecord, VerifiedRecord};
+use nekoproto::{Names, NodeAddrs, QueryReply, transport::call_until};
 use tarpc::context;
 
 use super::inside::Inside;
-use crate::cluster::{deployment::Deployment, net::Net};
-use crate::report::{amount, count, figures::Figures};
-use crate::run::watch::Progress;
-use crate::{cluster::client::Client, run::Watch};
+use crate::scenarios::prelude::*;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const WARM_UP: usize = amount(500);

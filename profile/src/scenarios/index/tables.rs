@@ -3,8 +3,8 @@
 use nekoproto::transport::Security;
 
 use super::{Index, LOOKUPS_IN_FLIGHT, subject::Timing};
-use crate::floor::Floor;
-use crate::report::{Report, Row, Section, bytes, figures::P99_FROM, machine, security_name};
+use crate::report::figures::P99_FROM;
+use crate::scenarios::prelude::*;
 
 /// The columns of every table of timings; those without a value are left out.
 const COLUMNS: &str = "names scenario per_s p50_us p99_us first_tenth_per_s last_tenth_per_s bytes_per_name cpu_ms \

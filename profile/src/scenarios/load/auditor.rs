@@ -1,16 +1,13 @@
 //! The auditor: a reader in a process of its own that follows all names, and an indexer's figures beside it.
 
-use std::{fs, net::SocketAddr, time::Duration};
+use std::fs;
 
-use anyhow::{Context, bail, ensure};
-use tokio::time::{Instant, sleep, timeout};
+use anyhow::bail;
+use tokio::{time::Instant, time::sleep, time::timeout};
 
-use super::judge::{Acknowledged, Arrived, Held};
-use super::work::Names;
-use crate::node::follow::{Arrivals, Versions};
-use crate::node::{Downloads, Options, Request, http::Http, process::Process};
-use crate::report::machine;
-use crate::run::watch::{LINKED_WITHIN, until};
+use super::{judge::Acknowledged, judge::Arrived, judge::Held, work::Names};
+use crate::node::{Downloads, Options, follow::Arrivals, follow::Versions, http::Http};
+use crate::scenarios::prelude::*;
 
 /// How long names may take until all of them can be downloaded.
 const LISTED_WITHIN: Duration = Duration::from_secs(20);

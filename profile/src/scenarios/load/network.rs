@@ -1,23 +1,20 @@
 //! One network under load: three indexers in a line, the origin and its workers at one end, a reader at the other.
 
-use std::{fs, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::fs;
 
-use anyhow::{Context, ensure};
 use nekopeer::Config;
 use testkit::network::ANY_PORT;
 use tokio::{process::Command, runtime::Handle, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::auditor::{Auditor, Status};
-use super::judge::Held;
-use super::origin::{Origin, Protocol};
-use super::plan::{Broken, Plan, Trial};
-use super::work::{Done, Finder, Job, Names, Worker};
-use crate::cluster::deployment::Deployment;
-use crate::cluster::net::{Doors, Net, Node};
-use crate::node::{PeerOptions, Private, Request, Role, network, start_peer};
+use super::{
+    auditor::Auditor, auditor::Status, judge::Held, origin::Origin, origin::Protocol, plan::Broken,
+    plan::Plan, plan::Trial, work::Done, work::Finder, work::Job, work::Names, work::Worker,
+};
+use crate::cluster::{net::Doors, net::Node};
+use crate::node::{PeerOptions, Private, Role, network, start_peer};
 use crate::plan::topology::Graph;
-use crate::report::some_of;
+use crate::scenarios::prelude::*;
 
 pub(crate) const INDEXERS: usize = 3;
 

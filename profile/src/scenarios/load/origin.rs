@@ -1,24 +1,21 @@
 //! The peer that publishes: by its own interface in this process, or as `nekopeer serve --http` by REST.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::{ExitCode, Stdio};
-use std::sync::{Arc, Mutex};
+use std::{collections::HashMap, process::ExitCode, process::Stdio, sync::Mutex};
 
-use anyhow::{Context, anyhow, ensure};
-use clap::{Args, Parser, ValueEnum};
+use anyhow::anyhow;
+use clap::Parser;
 use nekopeer::{Config, PeerHandle, cli};
-use nekoproto::transport::{NetworkSecret, Security};
-use rustix::process::{Signal, set_parent_process_death_signal};
-use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
-use tokio::sync::{Semaphore, oneshot};
-use tokio::{fs, runtime::Handle};
+use nekoproto::{transport::NetworkSecret, transport::Security};
+use rustix::{process::Signal, process::set_parent_process_death_signal};
+use serde_json::Value;
+use tokio::{
+    fs, io::AsyncBufReadExt, io::BufReader, io::Lines, process::Child, process::ChildStdout,
+    process::Command, runtime::Handle, sync::Semaphore, sync::oneshot,
+};
 
 use crate::node::{Private, http::Http, locked, start_peer};
-use crate::outcome::{Begin, Fault, Outcome};
+use crate::outcome::Outcome;
+use crate::scenarios::prelude::*;
 
 /// The hidden command that runs `nekopeer`.
 const DAEMON: &str = "daemon";

@@ -1,12 +1,9 @@
 //! What is to be run, and what is broken on purpose.
 
-use std::time::Duration;
-
-use clap::ValueEnum;
 use tokio::runtime::Handle;
 
 use super::{Load, origin::Protocol};
-use crate::{cluster::deployment::Deployment, report::count};
+use crate::scenarios::prelude::*;
 
 /// What a slow reader takes for a message.
 const SLOW_MS: u64 = 2;

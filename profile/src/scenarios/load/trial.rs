@@ -1,19 +1,13 @@
 //! The scenarios: what happens to a network under load, and what must hold then.
 
-use std::time::Duration;
+use tokio::{time::Instant, time::sleep};
 
-use serde_json::json;
-use tokio::time::{Instant, sleep};
-
-use super::judge::{Delivered, judge};
-use super::network::{INDEXERS, Network};
-use super::plan::{Broken, Plan, Trial};
-use crate::outcome::{Begin, Fault};
-use crate::plot::Points;
-use crate::report::figures::Figures;
-use crate::report::{Row, count, mib};
-use crate::run::watch::Progress;
-use crate::scenarios::hostile::judge::MEMORY_MIB;
+use super::{
+    judge::Delivered, judge::judge, network::INDEXERS, network::Network, plan::Broken, plan::Plan,
+    plan::Trial,
+};
+use crate::scenarios::prelude::*;
+use crate::{plot::Points, scenarios::hostile::judge::MEMORY_MIB};
 
 /// How often readers and figures are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);

@@ -1,19 +1,15 @@
 //! What workers do: write, publish, note what was acknowledged, look up.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
-use std::{fs::OpenOptions, io::Write, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::HashMap, fs::OpenOptions, io::Write};
 
-use anyhow::Context;
 use nekopeer::PeerHandle;
-use nekoproto::FileName;
 use serde_json::Value;
-use tokio::time::{interval, sleep};
+use tokio::{time::interval, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::judge::Acknowledged;
-use super::origin::Origin;
+use super::{judge::Acknowledged, origin::Origin};
 use crate::node::{http::Http, usage::now_s};
+use crate::scenarios::prelude::*;
 
 /// Names that a worker looks up after each of its publications.
 const LOOKUPS_EACH: usize = 4;

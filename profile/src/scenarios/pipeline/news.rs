@@ -1,18 +1,16 @@
 //! Real work down the line: an origin at the first indexer announces the second version of each of its files, and a
 //! holder of copies at the last is told of each.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::ensure;
 use futures::{StreamExt, TryStreamExt, stream};
-use nekoproto::{Identity, Records, RegisterRequest, SignedRecord, VerifiedRecord};
-use nekoproto::{limits::BATCH_MAX, transport::call_until};
+use nekoproto::{Records, RegisterRequest, limits::BATCH_MAX, transport::call_until};
 use tokio::time::sleep;
 
 use super::stand::Stand;
-use crate::cluster::client::Client;
 use crate::node::locked;
-use crate::plan::workload::{sign_next, sign_record};
+use crate::plan::{workload::sign_next, workload::sign_record};
+use crate::scenarios::prelude::*;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// What is acknowledged and not told by then is lost.

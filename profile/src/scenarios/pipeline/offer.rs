@@ -1,20 +1,16 @@
 //! Messages that are offered at a rate, whatever becomes of earlier ones: each call carries many of them down the line.
 
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::{collections::BTreeMap, time::Instant};
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use nekoproto::probe::{ProbeEnd, ProbeReply, ProbeRequest};
-use nekoproto::{MsgId, NoAnswer, Refusal, transport::call_until};
+use nekoproto::{
+    MsgId, NoAnswer, Refusal, probe::ProbeEnd, probe::ProbeReply, probe::ProbeRequest, transport::call_until,
+};
 use tokio::time::sleep_until;
 
-use super::{
-    Pipeline,
-    stand::{HOPS, PASSED_ON},
-};
-use crate::cluster::client::Client;
+use super::{Pipeline, stand::HOPS, stand::PASSED_ON};
 use crate::report::figures::Times;
-use crate::run::Watch;
+use crate::scenarios::prelude::*;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// The line is broken when so many calls were lost one after the other, in times of those that are under way at once.

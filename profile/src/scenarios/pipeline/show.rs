@@ -1,16 +1,10 @@
 //! What came of the messages, as tables: a row for each rate and log, and for each node.
 
 use nekoindexer::ProbeCounts;
-use serde_json::json;
 
-use super::news::Announced;
-use super::stand::HOPS;
-use super::{INFO, OFF, Piped, Pipeline, Ran, shown};
-use crate::cluster::deployment::Deployment;
-use crate::plot::{Axis, Picture, lines, of_rows};
-use crate::report::figures::Times;
-use crate::report::goals::{self, Bound, Goal};
-use crate::report::{Report, Row, Section, bytes, count, machine, median};
+use super::{INFO, OFF, Piped, Pipeline, Ran, news::Announced, shown, stand::HOPS};
+use crate::report::{figures::Times, goals};
+use crate::scenarios::prelude::*;
 
 /// Goals: messages a second through all hops, and what logging at info may cost, in percent.
 const PER_S_MIN: f64 = 307_000.0;

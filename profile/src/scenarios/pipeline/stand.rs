@@ -1,14 +1,13 @@
 //! Three indexers in a line, each a process of its own: in networks of their own that are joined by pairs of virtual
 //! Ethernet devices, or on loopback. The networks have no name: they are gone when whoever made them is.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 
 use anyhow::Error;
 use testkit::{lan::Namespace, network::ANY_PORT};
 
-use crate::cluster::net::{Doors, Net};
-use crate::cluster::{client::Client, deployment::Deployment};
-use crate::plan::topology::Graph;
+use crate::scenarios::prelude::*;
+use crate::{cluster::net::Doors, plan::topology::Graph};
 
 /// Indexers, each of which names those beside it as neighbors.
 pub(crate) const HOPS: usize = PASSED_ON as usize + 1;

@@ -5,14 +5,12 @@ use std::collections::BTreeMap;
 
 use nekopeer::cli::units::duration;
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::Measured;
-use super::reference;
-use crate::plot::{Picture, Points, histogram, scatter};
-use crate::report::figures::Figures;
-use crate::report::{Report, Row, Section, count, key, machine, mib, option_name, security_name};
-use crate::run::samples::Sample;
+use super::{Measured, reference};
+use crate::plot::{Points, histogram, scatter};
+use crate::scenarios::prelude::*;
+use crate::{report::key, run::samples::Sample};
 
 /// By how much the floor may move during a run before that is said.
 const FLOORS_APART: f64 = 1.3;

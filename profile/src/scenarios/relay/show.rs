@@ -1,17 +1,11 @@
 //! What came of the probes, as tables and a picture: what each node counted, how long it took, what its process takes.
 
 use nekoindexer::ProbeCounts;
-use serde_json::json;
 
-use super::ring::off;
-use super::{Passed, Relayed};
-use crate::cluster::deployment::Deployment;
-use crate::plot::{Picture, bars, lines};
-use crate::report::figures::Times;
-use crate::report::goals::{self, Bound, Goal};
-use crate::report::machine::{self, Taken};
-use crate::report::{Report, Row, Section, bytes, security_name};
-use crate::run::growth::Growth;
+use super::{Passed, Relayed, ring::off};
+use crate::report::{figures::Times, goals, machine::Taken};
+use crate::scenarios::prelude::*;
+use crate::{plot::bars, run::growth::Growth};
 
 /// By how much memory may grow after a third of a run.
 const GROWN_MIB_MAX: f64 = 1.0;

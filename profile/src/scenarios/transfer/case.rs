@@ -2,15 +2,12 @@
 
 use std::num::NonZeroU64;
 
-use anyhow::ensure;
-use clap::Args;
-use nekoproto::limits::{FILE_BYTES_MAX, HOLDERS_MAX};
-use nekoproto::transport::Security;
+use nekoproto::{limits::FILE_BYTES_MAX, limits::HOLDERS_MAX, transport::Security};
 
 use crate::plan::query::defaults;
-use crate::report::option_name;
-use crate::report::units::{exact, percent, rate, shown};
-use crate::run::files::{Bulk, Change};
+use crate::report::{units::exact, units::percent, units::rate, units::shown};
+use crate::run::{files::Bulk, files::Change};
+use crate::scenarios::prelude::*;
 
 /// Times a transfer is done unless told otherwise.
 pub const ROUNDS_DEFAULT: usize = 3;

@@ -2,13 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::json;
-
 use super::{case::Case, floor::Floors};
-use crate::node::usage::{SAMPLED_EVERY, Usage};
-use crate::node::{Moment, Sent};
+use crate::node::{Moment, Sent, usage::SAMPLED_EVERY, usage::Usage};
 use crate::plot::{Lines, Points};
-use crate::report::{Row, bytes, count, median, mib};
+use crate::scenarios::prelude::*;
 
 /// What the origin is called.
 pub const ORIGIN: &str = "origin";

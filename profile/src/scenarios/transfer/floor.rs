@@ -1,19 +1,14 @@
 //! What no transfer of a file can be faster than: the same bytes over a plain socket into a file,
 //! unverified, and from file to file. Blocking threads, no runtime.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::{
-    fs,
-    fs::File,
-    io,
-    path::{Path, PathBuf},
-    thread,
-    time::Instant,
+    fs, fs::File, io, io::Read, io::Write, net::Ipv4Addr, net::Shutdown, net::TcpListener, net::TcpStream,
+    path::Path, thread, time::Instant,
 };
 
-use anyhow::{Context, ensure};
 use rustix::fs::sendfile;
+
+use crate::scenarios::prelude::*;
 
 const BLOCK_BYTES: usize = 1 << 20;
 /// Bytes that the system is told to send at once.

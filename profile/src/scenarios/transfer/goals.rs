@@ -4,13 +4,10 @@ use std::num::NonZeroU64;
 
 use nekoproto::transport::Security;
 
-use super::case::{Case, What};
-use super::{figures::Rounds, measure};
-use crate::cluster::deployment::Deployment;
-use crate::report::goals::{self, Bound, Goal};
-use crate::report::{Report, option_name, units::shown};
-use crate::run::files::{Bulk, Change, How};
-use crate::run::watch::note;
+use super::{case::Case, case::What, figures::Rounds, measure};
+use crate::report::{goals, units::shown};
+use crate::run::{files::Bulk, files::Change, files::How};
+use crate::scenarios::prelude::*;
 
 const CAP: Option<NonZeroU64> = NonZeroU64::new(50_000_000);
 const READERS: usize = 8;

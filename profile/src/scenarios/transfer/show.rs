@@ -1,12 +1,10 @@
 //! What came of transfers: for people, for machines, and as pictures.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::case::{Case, What};
-use super::figures::{KEYS, ORIGIN, Round, Rounds};
-use crate::plot::{Picture, lines};
-use crate::report::{Report, Row, Section, aligned, cells, turned};
-use crate::report::{machine, mib, option_name, security_name};
+use super::{case::Case, case::What, figures::KEYS, figures::ORIGIN, figures::Round, figures::Rounds};
+use crate::report::{aligned, cells, turned};
+use crate::scenarios::prelude::*;
 
 /// Failures that are shown; the rest are counted only.
 const ERRORS_SHOWN: usize = 5;

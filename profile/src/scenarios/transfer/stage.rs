@@ -1,22 +1,16 @@
 //! Who is there when the readers begin: an indexer, the origin, holders of copies, a hostile one.
 
-use std::path::{Path, PathBuf};
-use std::{collections::HashMap, fs};
+use std::{collections::HashMap, fs, path::Path};
 
-use anyhow::{Context, ensure};
 use blake3::Hash;
-use nekoproto::{FileName, Identity};
 use tarpc::context;
 use testkit::rogue::corrupt::Corruption;
 
-use super::case::{Case, What};
-use super::figures::ORIGIN;
-use crate::cluster::deployment::Deployment;
-use crate::cluster::net::{Net, Peers};
-use crate::node::{Downloads, PeerOptions, Request, Role};
-use crate::run::files::{self, apart};
-use crate::run::watch::{LINKED_WITHIN, until};
-use crate::{cluster::client::Client, node::process::Process, node::usage::now_s};
+use super::{case::Case, case::What, figures::ORIGIN};
+use crate::cluster::net::Peers;
+use crate::node::{Downloads, PeerOptions, Role, usage::now_s};
+use crate::run::{files, files::apart};
+use crate::scenarios::prelude::*;
 
 const NAME: &str = "data.bin";
 const SMALL: &str = "small";
