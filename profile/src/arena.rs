@@ -3,7 +3,7 @@
 
 pub mod load;
 
-use std::{fs, path::Path, sync::Arc, time::Duration};
+use std::{collections::HashMap, fs, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
 use nekoproto::Identity;
@@ -16,6 +16,7 @@ use crate::cluster::deployment::Deployment;
 use crate::cluster::net::{Doors, Net};
 use crate::node::{Downloads, Request, process::Process};
 use crate::plan::{topology::Graph, workload::sign_record};
+use crate::report::{machine, mib};
 use crate::run::files;
 use crate::run::watch::{LINKED_WITHIN, until};
 
@@ -149,6 +150,12 @@ impl Arena {
             indexers.filter_map(|(n, node)| Some((format!("indexer {n}"), node.of_process(Some)?)));
         let peers = self.peers.iter().filter_map(|peer| Some((peer.label.clone(), peer.id()?)));
         indexers.chain(peers).collect()
+    }
+
+    /// What each node has of memory, in MiB, by its process.
+    pub(crate) fn memory_mib(&self) -> HashMap<u32, f64> {
+        let of = |(_, pid)| Some((pid, mib(machine::rss_bytes(pid)?)));
+        self.ids().into_iter().filter_map(of).collect()
     }
 
     /// Ends all nodes, and removes their files.

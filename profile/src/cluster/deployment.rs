@@ -70,7 +70,16 @@ impl Deployment {
     }
 
     pub(crate) async fn process(&self, label: &str, role: Role) -> anyhow::Result<Process> {
-        Process::start(label.to_owned(), ANY_PORT, &self.options(role), None).await
+        self.process_at(label, ANY_PORT, role).await
+    }
+
+    pub(crate) async fn process_at(
+        &self,
+        label: &str,
+        listen: SocketAddr,
+        role: Role,
+    ) -> anyhow::Result<Process> {
+        Process::start(label.to_owned(), listen, &self.options(role), None).await
     }
 
     /// How a process is made that does what `role` says.

@@ -1,6 +1,6 @@
 //! The only place that starts nodes: indexers, each with the addresses of its neighbors, peers at them, and clients.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
 use nekoindexer::{Config, Indexer, IndexerHandle, ProbeCounts, Routing};
@@ -15,7 +15,7 @@ use super::layout::Layout;
 use crate::node::process::Process;
 use crate::node::{Options, PeerOptions, Probes, Request, Role, network};
 use crate::plan::topology::Graph;
-use crate::run::watch::{LINKED_WITHIN, until};
+use crate::run::watch::{LINKED_WITHIN, Watch, until};
 
 /// Running indexers; dropping it ends them.
 #[derive(Debug)]
@@ -127,6 +127,11 @@ impl Net {
         self.nodes[n].addr()
     }
 
+    /// How far a run has come, and whether it goes on.
+    pub(crate) const fn watch(&self) -> &Arc<Watch> {
+        &self.deployment.watch
+    }
+
     pub(crate) fn addrs(&self) -> Vec<SocketAddr> {
         self.nodes.iter().map(Node::addr).collect()
     }
@@ -188,7 +193,7 @@ impl Net {
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     on: Deployment,
-    pub(crate) indexer: SocketAddr,
+    indexer: SocketAddr,
 }
 
 impl Peers {

@@ -5,8 +5,8 @@ use std::time::Instant;
 use futures::{StreamExt, TryStreamExt, stream};
 use nekoproto::{QueryReply, limits::CONNECTIONS_MAX, transport::call_until};
 
+use crate::plan::workload::sign_record;
 use crate::scenarios::prelude::*;
-use crate::{cluster::net::Node, plan::workload::sign_record};
 
 const CONNECTING_AT_ONCE: usize = 64;
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -37,7 +37,7 @@ impl Scenario for Connections {
         let options = Self { connections: self.connections.max(self.active), ..self.clone() };
         let floor = watch.unless_stopped(Floor::measure(on)).await.or_cannot_begin()?;
         let net = Net::single(on).await.or_cannot_begin()?;
-        let measured = measure(&options, &net.nodes[0], on).await;
+        let measured = measure(&options, &net).await;
         net.stop().await;
         let (facts, rows) = measured?;
         let (security, raw) = (security_name(on.security), floor.raw.p50);
@@ -63,17 +63,13 @@ impl Scenario for Connections {
 }
 
 /// What the connections cost, and a row for each kind of lookups.
-async fn measure(
-    options: &Connections,
-    node: &Node,
-    deployment: &Deployment,
-) -> anyhow::Result<(Row, Vec<Row>)> {
-    let (watch, active) = (&deployment.watch, options.active);
+async fn measure(options: &Connections, net: &Net) -> anyhow::Result<(Row, Vec<Row>)> {
+    let (node, watch, active) = (&net.nodes[0], net.watch(), options.active);
     let memory = || node.of_process(machine::rss_bytes).context("the indexer's memory cannot be read");
     let origin = Identity::generate();
     let record = sign_record(&origin, "everybody/wants.this").to_signed();
     // All the busy ones first: what they leave behind in the indexer is no part of what an idle one costs.
-    let mut clients = connect(active, node.addr(), deployment).await?;
+    let mut clients = connect(active, net).await?;
     let first = clients.first().context("at least one connection is active")?;
     first.register(vec![record.clone()]).await?;
     let expected = look_up(first, &record).await?.1;
@@ -84,7 +80,7 @@ async fn measure(
     tokio::time::sleep(SETTLED_AFTER).await;
     let before = memory()?;
     let began = Instant::now();
-    clients.extend(connect(options.connections - active, node.addr(), deployment).await?);
+    clients.extend(connect(options.connections - active, net).await?);
     let opened = clients.len();
     let opening_s = began.elapsed().as_secs_f64();
     tokio::time::sleep(SETTLED_AFTER).await;
@@ -99,11 +95,11 @@ async fn measure(
 }
 
 /// Connects as this number of peers; as fewer if stopped.
-async fn connect(peers: usize, addr: SocketAddr, deployment: &Deployment) -> anyhow::Result<Vec<Client>> {
-    let watch = &deployment.watch;
+async fn connect(peers: usize, net: &Net) -> anyhow::Result<Vec<Client>> {
+    let (watch, addr, security) = (net.watch(), net.addr(0), net.deployment.security);
     let _progress = Progress::begin(&format!("{peers} connect"), peers, watch);
     let connect = |_| async {
-        let client = Client::connect(addr, Identity::generate(), deployment.security).await;
+        let client = Client::connect(addr, Identity::generate(), security).await;
         watch.add_done(1);
         client.map(Client::without_port)
     };

@@ -3,17 +3,17 @@
 
 mod door;
 pub mod judge;
-mod memory;
 mod news;
 mod table;
 mod victims;
+
+use std::collections::HashMap;
 
 use testkit::{network::ANY_PORT, rogue::Attack, rogue::Order};
 use tokio::{net::TcpListener, time::Instant, time::sleep, time::sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use self::judge::{Attacked, Judged, KEPT_MIB};
-use self::memory::Memory;
 use self::victims::Victims;
 use crate::arena::Arena;
 use crate::node::{Role, usage::Usage};
@@ -95,7 +95,8 @@ async fn run_one(attack: Attack, lasts: Duration, deployment: &Deployment) -> an
     sleep(WARM_UP).await;
     let begin = load.now();
     sleep(lasts).await;
-    let memory = Memory::before(&arena);
+    let before_mib = arena.memory_mib();
+    before_mib.keys().for_each(|pid| machine::forget_peak(*pid)); // peaks count from here on
     let attacked = load.now();
     let mut rogue = arena.net.deployment.process("rogue", Role::Rogue(order.clone())).await?;
     victims.stands(attack, &arena).await;
@@ -109,8 +110,8 @@ async fn run_one(attack: Attack, lasts: Duration, deployment: &Deployment) -> an
     let percent = rogue_percent.as_ref().map_or(f64::NAN, |percent| *percent);
     let calm = (lasts / 4).clamp(LOOK_EVERY * 5, LOOK_EVERY * 10);
     let so_far = Judged::of(&load.samples(), [begin, attacked, over, over], percent);
-    calms_down((&arena, &victims, &memory), &so_far, (over, calm), deployment).await;
-    let (peak_mib, kept_mib) = (victims.peak_mib(&arena), memory.kept_mib(&arena));
+    calms_down((&arena, &victims, &before_mib), &so_far, (over, calm)).await;
+    let (peak_mib, kept_mib) = (victims.peak_mib(&arena), kept_mib(&before_mib, &arena));
     stop.cancel();
     asking.await?;
     let end = load.now();
@@ -129,19 +130,24 @@ async fn run_one(attack: Attack, lasts: Duration, deployment: &Deployment) -> an
 
 /// Waits until all is as it was for `calm`, or too late.
 async fn calms_down(
-    (arena, victims, memory): (&Arena, &Victims, &Memory),
+    (arena, victims, before_mib): (&Arena, &Victims, &HashMap<u32, f64>),
     so_far: &Judged,
     (over, calm): (Duration, Duration),
-    deployment: &Deployment,
 ) {
     loop {
         sleep(LOOK_EVERY).await;
         let now = arena.load.now();
         let recovered = so_far.recovered(&arena.load.samples(), over, now);
         let is_calm = recovered.is_some_and(|after| now >= over + after + calm) && victims.is_done();
-        let is_given_back = memory.kept_mib(arena) <= KEPT_MIB;
-        if is_calm && is_given_back || now >= over + AFTER_MAX || deployment.watch.is_stopped() {
+        let is_given_back = kept_mib(before_mib, arena) <= KEPT_MIB;
+        if is_calm && is_given_back || now >= over + AFTER_MAX || arena.net.deployment.watch.is_stopped() {
             return;
         }
     }
+}
+
+/// How much more memory the node has now that grew most.
+fn kept_mib(before_mib: &HashMap<u32, f64>, arena: &Arena) -> f64 {
+    let grown = arena.memory_mib().into_iter().filter_map(|(pid, now)| Some(now - before_mib.get(&pid)?));
+    grown.fold(0.0, f64::max)
 }

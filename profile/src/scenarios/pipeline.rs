@@ -106,19 +106,12 @@ impl Scenario for Pipeline {
     }
 }
 
-async fn measure(
-    stand: &mut Stand,
-    rate: u64,
-    log: &str,
-    options: &Pipeline,
-    deployment: &Deployment,
-) -> anyhow::Result<Ran> {
-    linked(stand, options, deployment).await?;
-    let client = stand.client(false).await?;
+async fn measure(stand: &mut Stand, rate: u64, log: &str, options: &Pipeline) -> anyhow::Result<Ran> {
+    linked(stand, options).await?;
+    let (client, watch) = (stand.client(false).await?, Arc::clone(stand.net.watch()));
     let (before, cpu_before) = (stand.net.counts().await?, cpu(stand));
-    let _progress =
-        Progress::begin(&format!("{} offered, log {log}", shown(rate)), options.messages, &deployment.watch);
-    let offered = offer(&client, rate, options, &deployment.watch).await;
+    let _progress = Progress::begin(&format!("{} offered, log {log}", shown(rate)), options.messages, &watch);
+    let offered = offer(&client, rate, options, &watch).await;
     let (after, cpu_after) = (stand.net.counts().await?, cpu(stand));
     let counted = after.into_iter().zip(before).map(|(after, before)| after.since(before)).collect();
     let cpu_s = cpu_after.into_iter().zip(cpu_before).map(|(after, before)| after - before).collect();
@@ -126,12 +119,12 @@ async fn measure(
 }
 
 /// Waits until a message comes to the end of the line.
-async fn linked(stand: &Stand, options: &Pipeline, deployment: &Deployment) -> anyhow::Result<()> {
-    let client = stand.client(false).await?;
+async fn linked(stand: &Stand, options: &Pipeline) -> anyhow::Result<()> {
+    let (client, watch) = (stand.client(false).await?, stand.net.watch());
     let one = Pipeline { messages: 1, in_a_call: 1, ..options.clone() };
     let come = async || {
-        ensure!(!deployment.watch.is_stopped(), "interrupted before it was measured");
-        let arrived = offer(&client, 0, &one, &deployment.watch).await.arrived;
+        ensure!(!watch.is_stopped(), "interrupted before it was measured");
+        let arrived = offer(&client, 0, &one, watch).await.arrived;
         Ok((arrived == 0).then(|| "the indexers do not find each other".to_owned()))
     };
     until(LINKED_WITHIN, come).await
@@ -162,14 +155,14 @@ impl Piped {
                 return Ok(());
             }
             let mut stand = start((log != OFF).then_some(log)).await?;
-            let ran = measure(&mut stand, rate, log, options, deployment).await;
+            let ran = measure(&mut stand, rate, log, options).await;
             stand.stop().await;
             self.ran.push(ran?);
         }
         if !watch.is_stopped() {
             let stand = start(None).await?;
             let announced = async {
-                linked(&stand, options, deployment).await?;
+                linked(&stand, options).await?;
                 news::announce(&stand, options.versions).await
             };
             let announced = watch.unless_stopped(announced).await;

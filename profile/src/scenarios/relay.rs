@@ -85,18 +85,14 @@ impl Scenario for Relay {
         let load = Questions { topology: Topology::Ring, ..Questions::default() };
         let query = Query { indexers: self.nodes, load, ..Query::default() };
         let mut cluster = watch.unless_stopped(Cluster::start(&query, on)).await.or_cannot_begin()?;
-        let relayed = relay(self, &mut cluster, on, floor).await;
+        let relayed = relay(self, &mut cluster, floor).await;
         cluster.stop().await;
         Ok(relayed?.report(on))
     }
 }
 
-async fn relay(
-    options: &Relay,
-    cluster: &mut Cluster,
-    deployment: &Deployment,
-    floor: Floor,
-) -> anyhow::Result<Relayed> {
+async fn relay(options: &Relay, cluster: &mut Cluster, floor: Floor) -> anyhow::Result<Relayed> {
+    let watch = &Arc::clone(cluster.net.watch());
     let ring = Ring { nodes: options.nodes, hops: options.hops };
     let client = cluster.client(0, nekoproto::Identity::generate()).await?;
     let order = order(cluster, &client).await?;
@@ -112,13 +108,12 @@ async fn relay(
     let (lasts, look_every) = lasting.unwrap_or((Duration::MAX, LOOK_EVERY_MIN));
     let requests = if lasting.is_some() { REQUESTS_MAX } else { options.requests } as u64;
     let _progress = match options.minutes {
-        None => Some(Progress::begin("probes", options.requests, &deployment.watch)),
+        None => Some(Progress::begin("probes", options.requests, watch)),
         Some(minutes) => {
             note(&format!("relaying for {minutes} min"));
             None
         }
     };
-    let watch = &deployment.watch;
     let began = Instant::now();
     let send = async |_| {
         let (until, left) = (Instant::now() + look_every, requests - relayed.probes);

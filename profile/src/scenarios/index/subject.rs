@@ -98,7 +98,7 @@ impl Subject {
 
     /// How far it has come, and whether it goes on.
     pub(crate) const fn watch(&self) -> &Arc<Watch> {
-        &self.net.deployment.watch
+        self.net.watch()
     }
 
     /// Registers `records`, `batch` of them in a call, with `in_flight` calls in flight; all must be listed.

@@ -3,10 +3,11 @@
 use std::fs;
 
 use anyhow::bail;
+use testkit::network::ANY_PORT;
 use tokio::{time::Instant, time::sleep, time::timeout};
 
 use super::{judge::Acknowledged, judge::Arrived, judge::Held, work::Names};
-use crate::node::{Downloads, Options, follow::Arrivals, follow::Versions, http::Http};
+use crate::node::{Downloads, PeerOptions, Role, follow::Arrivals, follow::Versions, http::Http};
 use crate::scenarios::prelude::*;
 
 /// How long names may take until all of them can be downloaded.
@@ -18,7 +19,8 @@ const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// A reader that follows, and what it has told so far.
 pub(crate) struct Auditor {
     pub(crate) names: Names,
-    options: Options,
+    on: Deployment,
+    peer: PeerOptions,
     follow: Request,
     listen: SocketAddr,
     /// `None` while it is dead.
@@ -31,16 +33,17 @@ pub(crate) struct Auditor {
 }
 
 impl Auditor {
-    /// Starts it with copies of all names.
+    /// Starts it with copies of all names; it takes so long for each message.
     pub(crate) async fn start(
-        options: Options,
-        follow: Request,
-        listen: SocketAddr,
+        on: Deployment,
+        peer: PeerOptions,
+        pause_ms: u64,
         names: Names,
     ) -> anyhow::Result<Self> {
-        let (arrived, process) = (Vec::new(), None);
+        let (follow, listen) = (Request::Follow { pause_ms }, ANY_PORT);
+        let (arrived, process, missed, strange, peak_bytes) = Default::default();
         let mut auditor =
-            Self { names, options, follow, listen, process, arrived, missed: 0, strange: 0, peak_bytes: 0 };
+            Self { names, on, peer, follow, listen, process, arrived, missed, strange, peak_bytes };
         auditor.live().await?;
         let downloaded = auditor.download_until(Instant::now() + LISTED_WITHIN, None).await;
         downloaded.context("a reader does not get its copies")?;
@@ -49,7 +52,7 @@ impl Auditor {
     }
 
     async fn live(&mut self) -> anyhow::Result<()> {
-        let process = Process::start("reader".to_owned(), self.listen, &self.options, None).await?;
+        let process = self.on.process_at("reader", self.listen, Role::Peer(self.peer.clone())).await?;
         self.listen = process.addr;
         self.process = Some(process);
         Ok(())

@@ -12,7 +12,7 @@ use super::{
     plan::Plan, plan::Trial, work::Done, work::Finder, work::Job, work::Names, work::Worker,
 };
 use crate::cluster::{net::Doors, net::Node};
-use crate::node::{PeerOptions, Private, Role, network, start_peer};
+use crate::node::{PeerOptions, Private, network, start_peer};
 use crate::plan::topology::Graph;
 use crate::scenarios::prelude::*;
 
@@ -155,11 +155,10 @@ impl Network {
 
     /// Starts a reader of all names.
     async fn start_auditor(&mut self, plan: &Plan) {
-        let peer =
-            PeerOptions { dir: self.dir("reader"), indexers: self.far_indexers(), ..PeerOptions::default() };
-        let options = self.net.deployment.options(Role::Peer(peer));
-        let follow = Request::Follow { pause_ms: plan.trial.pause_ms() };
-        match Auditor::start(options, follow, ANY_PORT, self.names.clone()).await {
+        let (dir, indexers) = (self.dir("reader"), self.far_indexers());
+        let peer = PeerOptions { dir, indexers, ..PeerOptions::default() };
+        let (on, names) = (self.net.deployment.clone(), self.names.clone());
+        match Auditor::start(on, peer, plan.trial.pause_ms(), names).await {
             Ok(auditor) => self.auditor = Some(auditor),
             Err(error) => self.faults.push(format!("{error:#}")),
         }

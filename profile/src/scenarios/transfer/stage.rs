@@ -7,7 +7,6 @@ use tarpc::context;
 use testkit::rogue::corrupt::Corruption;
 
 use super::{case::Case, case::What, figures::ORIGIN};
-use crate::cluster::net::Peers;
 use crate::node::{Downloads, PeerOptions, Role, usage::now_s};
 use crate::run::{files, files::apart};
 use crate::scenarios::prelude::*;
@@ -21,7 +20,6 @@ const DATA: &str = ".neko";
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) case: Case,
-    peers: Peers,
     net: Net,
     asker: Client,
     pub(crate) origin: Process,
@@ -39,15 +37,14 @@ impl Stage {
         clear(&deployment.folder)?;
         let net = Net::single(&deployment).await?;
         let asker = net.client(0, Identity::generate()).await?;
-        let peers = net.peers(0);
         // The copies are not what is measured: they come as fast as they can.
         let uncapped = Case { cap_up: None, cap_down: None, ..case.clone() };
-        let origin = start(&peers, ORIGIN, &uncapped).await?;
+        let origin = start(&net, ORIGIN, &uncapped).await?;
         let (case, of, folder) = (case.clone(), case.clone(), deployment.folder);
         // The origin is there before its files: it removes them should this process be killed.
         let goods = apart(move || make_goods(&of, &folder)).await?;
         let (copies, hostile) = (Vec::new(), None);
-        let mut stage = Self { case, peers, net, asker, origin, copies, hostile, goods };
+        let mut stage = Self { case, net, asker, origin, copies, hostile, goods };
         stage.fill().await?;
         Ok(stage)
     }
@@ -59,7 +56,7 @@ impl Stage {
         let uncapped = Case { cap_up: None, cap_down: None, ..self.case.clone() };
         let honest = self.case.sources - usize::from(self.case.corrupt.is_some());
         for n in 1..honest {
-            let mut copy = start(&self.peers, &format!("source {n}"), &uncapped).await?;
+            let mut copy = start(&self.net, &format!("source {n}"), &uncapped).await?;
             self.listed(n).await?;
             let failed = copy.call::<Downloads>(&self.download(now_s())).await?.failed;
             ensure!(failed.is_empty(), "{}: {}", copy.label, failed.join("; "));
@@ -69,14 +66,14 @@ impl Stage {
             // Again, now with their caps, on what they have on disk.
             for node in [&mut self.origin].into_iter().chain(&mut self.copies) {
                 node.end().await?;
-                *node = start(&self.peers, &node.label, &self.case).await?;
+                *node = start(&self.net, &node.label, &self.case).await?;
             }
         }
         if let Some(percent) = self.case.corrupt {
             let (file, name, seed) = (self.path(), NAME.to_owned(), self.case.seed);
             let corruption = Corruption { file, name, percent, seed, per_s: self.case.cap_up };
             self.listed(honest).await?;
-            let role = Role::Corrupt(self.peers.indexer, corruption);
+            let role = Role::Corrupt(self.net.addr(0), corruption);
             self.hostile = Some(self.net.deployment.process("hostile", role).await?);
         }
         Ok(())
@@ -86,7 +83,7 @@ impl Stage {
     pub(crate) async fn fresh_origin(&mut self) -> anyhow::Result<()> {
         self.origin.end().await?;
         fs::remove_dir_all(self.origin.dir.join(DATA)).context("cannot remove what was shared")?;
-        self.origin = start(&self.peers, ORIGIN, &self.case).await?;
+        self.origin = start(&self.net, ORIGIN, &self.case).await?;
         Ok(())
     }
 
@@ -100,7 +97,7 @@ impl Stage {
     pub(crate) async fn readers(&self) -> anyhow::Result<Vec<Process>> {
         let mut readers = Vec::new();
         for n in 1..=self.case.readers {
-            readers.push(start(&self.peers, &format!("reader {n}"), &self.case).await?);
+            readers.push(start(&self.net, &format!("reader {n}"), &self.case).await?);
         }
         Ok(readers)
     }
@@ -168,8 +165,8 @@ impl Stage {
 }
 
 /// Starts the peer called `label`, in its folder, with the caps of `case`.
-async fn start(peers: &Peers, label: &str, case: &Case) -> anyhow::Result<Process> {
-    let Case { cap_up, cap_down, by_news: refetches, .. } = *case;
+async fn start(net: &Net, label: &str, case: &Case) -> anyhow::Result<Process> {
+    let (peers, &Case { cap_up, cap_down, by_news: refetches, .. }) = (net.peers(0), case);
     let peer = PeerOptions { cap_up, cap_down, refetches, ..peers.options(label) };
     peers.start_as(label, peer).await
 }
