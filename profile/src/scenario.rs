@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::cluster::deployment::Deployment;
 use crate::outcome::{Begin, Fault, Outcome, print};
-use crate::report::{Report, outputs::Paths};
+use crate::report::{Report, outputs::Outputs, outputs::Paths};
 use crate::run::setup::{Connecting, Setup};
 use crate::run::watch::note;
 
@@ -70,7 +70,7 @@ impl<S: Scenario> Run<S> {
             note("note: this is a debug build, its figures say little (cargo run --profile dist)");
         }
         self.scenario.check(&self.how).or_cannot_begin()?;
-        let outputs = self.target.prepare()?;
+        let outputs = Outputs::prepare(self.target.paths()).or_cannot_begin()?;
         let (watch, work) = (Arc::default(), async |on: Deployment| self.scenario.run(&on).await);
         let mut report = match self.how.setup() {
             Some(setup) => setup.on_threads(&watch, work)?,

@@ -46,11 +46,6 @@ pub(crate) struct Detailed {
 pub(crate) trait Paths: Args + Sync {
     /// Of the JSON, of the CSV, and of the folder of the pictures.
     fn paths(&self) -> [Option<&Path>; 3];
-
-    /// Makes sure that they can be written.
-    fn prepare(&self) -> Result<Outputs, Fault> {
-        Outputs::prepare(self.paths()).or_cannot_begin()
-    }
 }
 
 impl Paths for Output {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::plot::{Chart, lines};
 use crate::report::{Row, count, machine::Taken};
 
 pub(crate) type Reading = fn(&Taken) -> f64;
@@ -41,6 +42,16 @@ pub struct Growth {
 pub(crate) fn lasting(minutes: f64) -> anyhow::Result<(Duration, Duration)> {
     let lasts = Duration::try_from_secs_f64(minutes * 60.0)?;
     Ok((lasts, (lasts / LOOKS_MAX).max(LOOK_EVERY_MIN)))
+}
+
+/// This figure of each process over time.
+pub(crate) fn chart<'a>(
+    y: &str,
+    reading: Reading,
+    all: impl Iterator<Item = (String, &'a [Taken])>,
+) -> Chart {
+    let points = |taken: &[Taken]| taken.iter().map(|one| (one.at_s / 60.0, reading(one))).collect();
+    lines("minutes", y, all.map(|(label, taken)| (label, points(taken))).collect())
 }
 
 impl Growth {

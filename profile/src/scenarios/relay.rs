@@ -56,8 +56,9 @@ struct Passed {
     counted: ProbeCounts,
     processing: Times,
     forwarding: Times,
-    /// What its process took, and its tasks, from moment to moment.
-    taken: Vec<(Taken, usize)>,
+    /// What its process took from moment to moment, and its tasks in the end.
+    taken: Vec<Taken>,
+    tasks: Option<usize>,
 }
 
 struct Relayed {
@@ -217,7 +218,8 @@ impl Relayed {
             let node = &mut cluster.net.nodes[*n];
             let tasks = node.probes().await?.1;
             let taken = node.of_process(Some).and_then(|pid| machine::taken(pid, at.as_secs_f64()));
-            seen.taken.extend(taken.map(|taken| (taken, tasks)));
+            seen.tasks = taken.map(|_| tasks).or(seen.tasks);
+            seen.taken.extend(taken);
         }
         Ok(())
     }

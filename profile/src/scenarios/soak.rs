@@ -8,7 +8,7 @@ use tokio::{time::Instant, time::interval};
 use tokio_util::sync::CancellationToken;
 
 use crate::arena::{self, Arena};
-use crate::run::{growth::ALLOWED, growth::Growth, growth::Reading, growth::lasting};
+use crate::run::{growth::ALLOWED, growth::Growth, growth::chart, growth::lasting};
 use crate::scenarios::prelude::*;
 use crate::{report::machine::Taken, scenarios::hostile::judge::Seen};
 
@@ -213,15 +213,11 @@ impl Soaked {
 
     /// A chart for each of memory, descriptors and threads.
     fn picture(&self) -> Picture {
-        let chart = |(y, figure, _): (&str, Reading, f64)| {
-            let points = |taken: &[Taken]| taken.iter().map(|one| (one.at_s / 60.0, figure(one))).collect();
-            let each = self.taken.iter().map(|(label, taken)| (label.clone(), points(taken)));
-            lines("minutes", y, each.collect())
-        };
+        let all = || self.taken.iter().map(|(label, taken)| (label.clone(), &taken[..]));
         Picture {
             title: "What a long run takes".to_owned(),
             subtitle: "of each process of the network".to_owned(),
-            charts: ALLOWED.map(chart).into(),
+            charts: ALLOWED.map(|(y, reading, _)| chart(y, reading, all())).into(),
         }
     }
 }

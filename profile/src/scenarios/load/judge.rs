@@ -45,15 +45,15 @@ pub struct Held {
 /// What came of all names together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Delivered {
-    /// ConnectionLimiter of a version that had arrived before.
+    /// Arrivals of a version that had arrived before.
     pub twice: usize,
     /// Versions that were acknowledged and never arrived, but are not the last of their name.
     pub skipped: usize,
     /// Names of which the last acknowledged version is not there in the end.
     pub lost: usize,
-    /// ConnectionLimiter of an older version after a newer one.
+    /// Arrivals of an older version after a newer one.
     pub went_back: usize,
-    /// ConnectionLimiter of versions that nobody published.
+    /// Arrivals of versions that nobody published.
     pub never_shared: usize,
     /// Names whose bytes in the end are none that were written under them.
     pub wrong: usize,

@@ -3,9 +3,9 @@
 use nekoindexer::ProbeCounts;
 
 use super::{Passed, Relayed, ring::off};
-use crate::report::{figures::Times, goals, machine::Taken};
+use crate::report::{figures::Times, goals};
 use crate::scenarios::prelude::*;
-use crate::{plot::bars, run::growth::Growth};
+use crate::{plot::bars, run::growth::Growth, run::growth::chart};
 
 /// By how much memory may grow after a third of a run.
 const GROWN_MIB_MAX: f64 = 1.0;
@@ -16,8 +16,7 @@ const FLOORS_MAX: f64 = 3.0;
 impl Relayed {
     /// By how many MiB the memory of a node grew after the warm-up.
     fn grown(seen: &Passed) -> Option<f64> {
-        let taken: Vec<Taken> = seen.taken.iter().map(|(taken, _)| *taken).collect();
-        let [first, last] = Growth::all(&taken).next()?.line;
+        let [first, last] = Growth::all(&seen.taken).next()?.line;
         Some(last - first)
     }
 
@@ -26,12 +25,11 @@ impl Relayed {
         let counted = |(n, seen): (usize, &Passed)| {
             let ProbeCounts { received, forwarded, circles, out_of_hops, nowhere, lost, refused } =
                 seen.counted;
-            let last = seen.taken.last();
             Row::of(json!({
                 "received": received, "forwarded": forwarded, "dropped": out_of_hops, "circles": circles,
                 "drops": { "nowhere": nowhere, "lost": lost, "refused": refused },
                 "errors": off(&seen.counted, &self.ring.counts(n, self.probes)),
-                "memory_mib": last.map(|(taken, _)| taken.memory_mib), "tasks": last.map(|(_, tasks)| tasks),
+                "memory_mib": seen.taken.last().map(|taken| taken.memory_mib), "tasks": seen.tasks,
                 "grown_mib": Self::grown(seen),
             }))
         };
@@ -125,10 +123,7 @@ impl Relayed {
         let counts: Vec<Row> =
             counts.iter().zip(others).map(|(row, others)| row.clone().with("others", others)).collect();
         let times = [("p50_us", "p50"), ("mean_us", "mean"), ("p99_us", "p99")];
-        let memory = self.nodes.iter().enumerate().map(|(n, seen)| {
-            let points = seen.taken.iter().map(|(taken, _)| (taken.at_s / 60.0, taken.memory_mib));
-            (format!("node {}", n + 1), points.collect())
-        });
+        let memory = (1..).zip(&self.nodes).map(|(n, seen)| (format!("node {n}"), &seen.taken[..]));
         let node = "node, in the order of the way";
         let dropped = [("dropped", "no hops left"), ("others", "no next node, lost or refused")];
         Picture {
@@ -141,7 +136,7 @@ impl Relayed {
                 bars(node, "probes dropped", &counts, &dropped),
                 bars(node, "time in the node, us", processing, &times),
                 bars(node, "to the next node and back, us", forwarding, &times),
-                lines("minutes", "resident, MiB", memory.collect()),
+                chart("resident, MiB", |taken| taken.memory_mib, memory),
             ],
         }
     }
