@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
+use anyhow::bail;
 use nekoindexer::{Config, Routing};
 use nekoproto::transport::Security;
 use testkit::network::ANY_PORT;
 use tokio::runtime::Handle;
 
-use crate::node::{Options, Private, Role};
+use crate::node::{Options, Private, Role, network};
 use crate::report::{machine, security_name};
 use crate::{cluster::layout::Layout, node::process::Process, run::folder::Folder, run::watch::Watch};
 
@@ -89,17 +90,19 @@ impl Deployment {
     }
 }
 
-/// How an indexer is made: as users get it, or with room for a million names of one peer, which may take a third of it.
-pub(crate) fn indexer_config(
-    listen: SocketAddr,
-    neighbors: Vec<SocketAddr>,
-    security: Security,
-    routing: Routing,
-    by_default: bool,
-) -> Config {
-    let neighbors = neighbors.into_iter().map(Into::into).collect();
-    let config = Config { listen, neighbors, security, routing, ..Config::default() };
-    if by_default { config } else { Config { lease: LEASE, memory: 2 << 30, carries_probes: true, ..config } }
+/// How an indexer of these `options` is made: as users get it, or with room for a million names of one peer, which may take
+/// a third of it.
+pub(crate) fn indexer_config(listen: SocketAddr, options: &Options) -> anyhow::Result<Config> {
+    let Role::Indexer { neighbors, flood, by_default } = &options.role else { bail!("it is no indexer") };
+    let routing = if *flood { Routing::Flood } else { Routing::Summary };
+    let neighbors = neighbors.iter().copied().map(Into::into).collect();
+    let ((network, access), security) = (network(options.network.as_ref())?, security(options.insecure));
+    let http = options.http;
+    let config = Config { listen, neighbors, security, routing, network, access, http, ..Config::default() };
+    Ok(match by_default {
+        true => config,
+        false => Config { lease: LEASE, memory: 2 << 30, carries_probes: true, ..config },
+    })
 }
 
 pub(crate) const fn security(insecure: bool) -> Security {

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context;
-use nekoindexer::{Config, Indexer, IndexerHandle, ProbeCounts, Routing};
+use nekoindexer::{Indexer, IndexerHandle, ProbeCounts, Routing};
 use nekoproto::Identity;
 use testkit::lan::Namespace;
 use testkit::network::{ANY_PORT, kept_port};
@@ -13,7 +13,7 @@ use super::client::Client;
 use super::deployment::{Deployment, indexer_config};
 use super::layout::Layout;
 use crate::node::process::Process;
-use crate::node::{Options, PeerOptions, Probes, Request, Role, network};
+use crate::node::{Options, PeerOptions, Probes, Request, Role};
 use crate::plan::topology::Graph;
 use crate::run::watch::{LINKED_WITHIN, Watch, until};
 
@@ -101,18 +101,15 @@ impl Net {
 
     async fn node(&self, n: usize) -> anyhow::Result<Node> {
         let (on, Place { label, listen, neighbors, http, host }) = (&self.deployment, self.places[n].clone());
+        let (flood, by_default) = (on.routing == Routing::Flood, on.by_default);
+        let log = on.log.clone().map(|level| (level, on.folder.join(format!("{n}.log"))));
+        let options = Options { http, log, ..on.options(Role::Indexer { neighbors, flood, by_default }) };
         if on.layout == Layout::Processes {
-            let (flood, by_default) = (on.routing == Routing::Flood, on.by_default);
-            let options = on.options(Role::Indexer { neighbors, flood, by_default });
-            let log = on.log.clone().map(|level| (level, on.folder.join(format!("{n}.log"))));
-            let options = Options { http, log, ..options };
             let process = Process::start(label, listen, &options, host.as_ref()).await?;
             return Ok(Node::Apart(Box::new(process)));
         }
-        let config = indexer_config(listen, neighbors, on.security, on.routing, on.by_default);
-        let (network, access) = network(on.network.as_ref())?;
-        let config = Config { http, network, access, ..config };
-        Ok(Node::Here(Box::new(on.runtime(n).spawn(Indexer::spawn(config)).await??)))
+        let indexer = Indexer::spawn(indexer_config(listen, &options)?);
+        Ok(Node::Here(Box::new(on.runtime(n).spawn(indexer).await??)))
     }
 
     /// One more indexer, on a free port, which calls the first its neighbor.

@@ -11,7 +11,7 @@ use nekoindexer::daemon::{
     logging::{self, LogArgs, LogFormat},
     threads,
 };
-use nekoindexer::{Indexer, IndexerHandle, Routing};
+use nekoindexer::{Indexer, IndexerHandle};
 use nekopeer::{Config, OnStale, PeerHandle};
 use nekoproto::Holder;
 use serde::Serialize;
@@ -137,11 +137,8 @@ async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running
     let security = security(options.insecure);
     let (network, access) = network(options.network.as_ref())?;
     let (held, node, addr): (Box<dyn Any>, _, _) = match &options.role {
-        Role::Indexer { neighbors, flood, by_default } => {
-            let routing = if *flood { Routing::Flood } else { Routing::Summary };
-            let config = indexer_config(listen, neighbors.clone(), security, routing, *by_default);
-            let indexer =
-                Indexer::spawn(nekoindexer::Config { network, access, http: options.http, ..config }).await?;
+        Role::Indexer { .. } => {
+            let indexer = Indexer::spawn(indexer_config(listen, options)?).await?;
             let started = (String::new(), indexer.local_addr(), indexer.http_addr());
             return Ok((Running::Indexer(Box::new(indexer)), started));
         }
