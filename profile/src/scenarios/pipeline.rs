@@ -68,10 +68,8 @@ struct Ran {
 struct Piped {
     ran: Vec<Ran>,
     announced: Option<Announced>,
-    /// The network of this thread, unless the nodes were on loopback.
-    here: Option<Namespace>,
-    /// Why they were, if they were.
-    loopback: Option<String>,
+    /// That of this thread, or why the nodes were on loopback.
+    network: Result<Namespace, String>,
     /// What ended it early, by itself.
     fault: Option<String>,
 }
@@ -84,19 +82,18 @@ impl Scenario for Pipeline {
     async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
         let folder = Folder::prepare(None).or_cannot_begin()?;
         let on = &on.within(&folder);
-        let (here, loopback) = match self.loopback {
-            true => (None, Some("as asked for".to_owned())),
-            false => leave_network()
-                .map_or_else(|error| (None, Some(format!("{error:#}"))), |here| (Some(here), None)),
+        let network = match self.loopback {
+            true => Err("as asked for".to_owned()),
+            false => leave_network().map_err(|error| format!("{error:#}")),
         };
-        if let Some(why) = loopback.as_ref().filter(|_| !self.loopback) {
+        if let Some(why) = network.as_ref().err().filter(|_| !self.loopback) {
             note(&format!("note: on loopback, since networks cannot be made here: {why}"));
         }
         let last = self.rates.last().copied().unwrap_or(0);
         let rates = self.rates.iter().map(|rate| (*rate, OFF));
         let logs: Vec<&str> = [OFF].into_iter().chain(self.logs.iter().map(String::as_str)).collect();
         let in_turn = (0..self.rounds).flat_map(|_| logs.iter().map(|log| (last, *log)));
-        let mut piped = Piped { ran: Vec::new(), announced: None, here, loopback, fault: None };
+        let mut piped = Piped { ran: Vec::new(), announced: None, network, fault: None };
         let rows = rates.chain(in_turn).collect();
         if let Err(fault) = piped.fill(rows, self, on).await {
             let fault = fault.after(!piped.ran.is_empty())?;
@@ -145,7 +142,7 @@ impl Piped {
         options: &Pipeline,
         deployment: &Deployment,
     ) -> Result<(), Fault> {
-        let (watch, here) = (&deployment.watch, self.here.clone());
+        let (watch, here) = (&deployment.watch, self.network.clone().ok());
         let start = async |log: Option<&str>| {
             let on = Deployment { log: log.map(str::to_owned), ..deployment.clone() };
             watch.unless_stopped(Stand::start(&on, here.as_ref())).await.or_cannot_begin()

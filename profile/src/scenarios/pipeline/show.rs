@@ -123,9 +123,9 @@ impl Piped {
         // In turn they say the same again.
         let once = self.ran.iter().take(options.rates.len() + 1 + options.logs.len());
         let of_hops = once.flat_map(|ran| ran.hops(options)).collect();
-        let place = match &self.loopback {
-            None => "networks of their own, joined by pairs of virtual Ethernet devices".to_owned(),
-            Some(why) => format!("loopback ({why})"),
+        let place = match &self.network {
+            Ok(_) => "networks of their own, joined by pairs of virtual Ethernet devices".to_owned(),
+            Err(why) => format!("loopback ({why})"),
         };
         Report {
             kind: Some("pipeline"),
@@ -144,7 +144,7 @@ impl Piped {
                 goals::section(&self.goals(options)),
             ],
             foot: self.foot(options),
-            facts: Row::of(json!({ "loopback": self.loopback, "fault": self.fault })),
+            facts: Row::of(json!({ "loopback": self.network.as_ref().err(), "fault": self.fault })),
             is_broken: !self.is_all_well(options),
             pictures: vec![("pipeline".to_owned(), picture)],
             ..Report::default()

@@ -46,8 +46,8 @@ impl Stand {
                 let host = Namespace::new().map_err(Error::msg)?;
                 join(&before, &host, n)?;
                 place.listen = (Ipv4Addr::UNSPECIFIED, PORT).into();
-                let [before_it, after_it] = [(n > 0, n, 1), (n < PASSED_ON, n + 1, 2)]
-                    .map(|(is_there, network, end)| is_there.then(|| end_of(network, end)));
+                let before_it = (n > 0).then(|| end_of(n, 1));
+                let after_it = (n < PASSED_ON).then(|| end_of(n + 1, 2));
                 place.neighbors = before_it.into_iter().chain(after_it).collect();
                 place.host = Some(host.clone());
                 before = host;
@@ -72,8 +72,7 @@ impl Stand {
 
     /// Ends the indexers. The devices of this thread's network are taken away at once: the system does so later.
     pub(crate) async fn stop(self) {
-        for network in self.here.iter().flat_map(|here| [0, LAST].map(|network| (here, network))) {
-            let (here, network) = network;
+        for (here, network) in self.here.iter().flat_map(|here| [(here, 0), (here, LAST)]) {
             let _ = here.tell("ip", &["link", "del", &format!("near{network}")], ""); // it may be gone already
         }
         self.net.stop().await;
