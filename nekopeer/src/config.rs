@@ -23,6 +23,8 @@ pub struct Config {
     /// Address to serve on; port 0 picks a free one. `None`: the peer searches and downloads but serves
     /// nothing, and is not listed as a holder.
     pub listen: Option<SocketAddr>,
+    /// It listens only once it downloads a large file, lists and serves that, and nothing else.
+    pub serves_downloads_only: bool,
     /// The folder that files are downloaded to, and that relative names refer to.
     pub dir: PathBuf,
     /// Folder of the key and the catalogue; `None`: `DIR/.neko`.
@@ -64,6 +66,7 @@ impl Config {
             keys: HashMap::new(),
             discovers: false,
             listen: None,
+            serves_downloads_only: false,
             dir: dir.into(),
             data_dir: None,
             secret_files: Vec::new(),

@@ -86,12 +86,20 @@ pub struct Get {
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 9007199254740991u64)]
     #[serde(default, deserialize_with = "json::version")]
     version: Option<Version>,
+    /// Where no peer runs: seconds at most that a file of 8 MiB or more is served afterwards, while others download it; 0: it
+    /// is served to nobody, during the download neither [default: 10]
+    #[arg(long, value_name = "SECS")]
+    #[serde(skip)]
+    seed: Option<u32>,
     /// Return at once, and have the running peer go on; see jobs and cancel
     #[arg(long)]
     #[serde(default)]
     #[schema(ignore)]
     background: bool,
 }
+
+/// Seconds that what was downloaded is served on at most: who downloads it too has other sources by then.
+const SEED_SECS: u32 = 10;
 
 const VERSION_USAGE: &str =
     "--version is of a single file, and puts it in its place; -o - writes it to stdout instead";
@@ -232,6 +240,10 @@ impl Api for Get {
                 false => Need::Indexer,
             })
         }
+    }
+
+    fn seed_secs(&self) -> Option<u32> {
+        Some(self.seed.unwrap_or(SEED_SECS)).filter(|secs| *secs > 0)
     }
 
     fn view(&self) -> Box<dyn View> {

@@ -154,6 +154,12 @@ pub(crate) trait Api: Debug {
         None
     }
 
+    /// Seconds at most that large files which it downloads are served afterwards, where others download them; `None`: they are
+    /// served to nobody.
+    fn seed_secs(&self) -> Option<u32> {
+        None
+    }
+
     /// What is carried out after it, until the caller leaves.
     fn then(&self) -> Option<Command> {
         None

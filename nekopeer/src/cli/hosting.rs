@@ -52,12 +52,23 @@ pub(super) struct Hosted {
     pub(super) indexers: Indexers,
 }
 
-/// The configuration of a peer with these indexers. It serves if `serving`.
-fn config(args: &NodeArgs, indexers: &Indexers, serving: bool) -> Config {
+/// What a peer of this process serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Serves {
+    Nothing,
+    /// What it downloads, see [`Config::serves_downloads_only`].
+    Downloads,
+    All,
+}
+
+/// The configuration of a peer with these indexers.
+fn config(args: &NodeArgs, indexers: &Indexers, serves: Serves) -> Config {
     // The host that was given and found at an address, if one was.
     let host = |addr: &SocketAddr| args.indexer.iter().find(|at| at.addr == *addr).cloned();
     Config {
-        listen: serving.then(|| args.listen.unwrap_or_else(|| listen_as(indexers.is_open))),
+        listen: (serves != Serves::Nothing)
+            .then(|| args.listen.unwrap_or_else(|| listen_as(indexers.is_open))),
+        serves_downloads_only: serves == Serves::Downloads,
         indexers: indexers.addrs.iter().map(|addr| host(addr).unwrap_or_else(|| (*addr).into())).collect(),
         discovers: !args.no_discovery,
         keys: indexers.keys.clone(),
@@ -84,19 +95,19 @@ fn name_of_machine() -> Option<Label> {
 impl Hosted {
     /// Opens the folders of a peer; with `repairs`, its catalogue is about to be brought back.
     pub(super) async fn prepare(args: &NodeArgs, repairs: bool) -> Result<Prepared, Failure> {
-        Peer::prepare(&Config { repairs, ..config(args, &Indexers::default(), false) }).await
+        Peer::prepare(&Config { repairs, ..config(args, &Indexers::default(), Serves::Nothing) }).await
     }
 
-    /// Starts the peer that is `prepared`, which serves if `serving`, and opens its door. If that fails, an indexer that was
+    /// Starts the peer that is `prepared`, and opens its door. If that fails, an indexer that was
     /// started for it is shut down.
     pub(super) async fn start(
         args: &NodeArgs,
         prepared: Prepared,
         mut indexers: Indexers,
-        serving: bool,
+        serves: Serves,
         output: Output,
     ) -> Result<Self, Failure> {
-        let config = config(args, &indexers, serving);
+        let (config, serving) = (config(args, &indexers, serves), serves == Serves::All);
         // Where a peer serves is told when a connection is opened.
         let dialed = if serving { Dialed::new() } else { std::mem::take(&mut indexers.dialed) };
         indexers.dialed.clear();

@@ -11,6 +11,7 @@ use super::{
     Ended,
     args::NodeArgs,
     flags,
+    hosting::Hosted,
     reach::{LOCKED_MAX, Reached, reach, running},
     run::{Run, run, run_beside},
     serving::serve_until,
@@ -66,6 +67,9 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
             (ended, _) => {
                 let refusal = reached.refusal();
                 let is_patient = !matches!(ended, Ok(Run::Interrupted)) && need != Need::Serving;
+                if let (true, Reached::Here(hosted)) = (is_patient, &reached) {
+                    seed(hosted, &command, output, &mut stop).await;
+                }
                 tokio::select! {
                     () = reached.end(is_patient) => {}
                     () = stop.wait() => {} // the user does not want to wait
@@ -79,6 +83,19 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
                     Run::Interrupted | Run::Moved => Ok(Ended::Interrupted),
                 };
             }
+        }
+    }
+}
+
+/// Serves what was downloaded as long as others download it, or the user has the patience.
+async fn seed(hosted: &Hosted, command: &Command, output: Output, stop: &mut Stop) {
+    let (Some(membership), Some(secs)) = (&hosted.host.peer.membership, command.api().seed_secs()) else { return };
+    if membership.is_asked() {
+        output.note(&format!("others download it from here: serves them for {secs} s at most, Ctrl-C ends"));
+        tokio::select! {
+            () = membership.seed(Instant::now() + Duration::from_secs(secs.into())) => {}
+            () = stop.wait() => {}
+            () = hosted.stopped() => {}
         }
     }
 }

@@ -9,7 +9,11 @@ use std::{
 use nekoproto::transport::Endpoint;
 use tokio::time::{sleep, timeout};
 
-use super::{args::NodeArgs, hosting::Hosted, indexers::Indexers};
+use super::{
+    args::NodeArgs,
+    hosting::{Hosted, Serves},
+    indexers::Indexers,
+};
 use crate::{
     api::{Command, Failure, FailureKind, Need},
     door::{Caller, DoorError, Facts, knock},
@@ -73,7 +77,13 @@ pub(super) async fn reach(
         match Hosted::prepare(args, false).await {
             Ok(prepared) => {
                 let indexers = find_indexers(args, &prepared.endpoint, need).await?;
-                let starting = Hosted::start(args, prepared, indexers, need == Need::Serving, output);
+                let seeds = command.is_some_and(|command| command.api().seed_secs().is_some());
+                let serves = match need {
+                    Need::Serving => Serves::All,
+                    _ if seeds => Serves::Downloads,
+                    _ => Serves::Nothing,
+                };
+                let starting = Hosted::start(args, prepared, indexers, serves, output);
                 let hosted = starting.await?;
                 hosted.indexers.note(args, need == Need::Peers, hosted.facts.serves_on, output);
                 return Ok(Reached::Here(Box::new(hosted)));

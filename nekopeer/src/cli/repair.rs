@@ -4,7 +4,12 @@ use anyhow::Context;
 use nekoproto::Identity;
 use serde::Serialize;
 
-use super::{Ended, args::NodeArgs, hosting::Hosted, indexers::Indexers};
+use super::{
+    Ended,
+    args::NodeArgs,
+    hosting::{Hosted, Serves},
+    indexers::Indexers,
+};
 use crate::{
     api::{Failure, FailureKind},
     peer::{KEY_FILE, lost_key},
@@ -47,7 +52,7 @@ pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended
     }
     let prepared = Hosted::prepare(args, true).await?;
     let indexers = Indexers::find(args, &prepared.endpoint).await;
-    let hosted = Hosted::start(args, prepared, indexers, false, output).await?;
+    let hosted = Hosted::start(args, prepared, indexers, Serves::Nothing, output).await?;
     hosted.host.peer.indexers_tried().await;
     let peer = &hosted.host.peer;
     let repaired = repair(&peer.library, &peer.indexers, salvaged).await;

@@ -9,6 +9,7 @@ mod file;
 mod finding;
 mod manifest;
 mod many;
+pub(crate) mod membership;
 mod origins;
 pub(crate) mod plan;
 mod strict;
@@ -34,6 +35,7 @@ use tracing::debug;
 use self::{
     earlier::kept,
     file::destination::Destination,
+    membership::Membership,
     plan::{DownloadRun, Plan},
     swarm::{SwarmReport, source::Source},
 };
@@ -185,6 +187,8 @@ pub(crate) struct Downloader {
     /// Where unfinished downloads are served from.
     partial_files: Arc<PartialFiles>,
     throttle: Arc<Throttle>,
+    /// What makes a peer that serves nothing else serve what it downloads.
+    membership: Option<Arc<Membership>>,
     /// What is done with outdated copies, unless the reader says otherwise of one.
     pub(crate) on_stale: OnStale,
 }
@@ -197,12 +201,13 @@ impl Downloader {
         endpoint: &Arc<Endpoint>,
         partial_files: &Arc<PartialFiles>,
         throttle: &Arc<Throttle>,
+        membership: Option<Arc<Membership>>,
         on_stale: OnStale,
     ) -> Arc<Self> {
         let (library, indexers, peers) = (Arc::clone(library), Arc::clone(indexers), Arc::clone(peers));
         let (endpoint, throttle) = (Arc::clone(endpoint), Arc::clone(throttle));
         let partial_files = Arc::clone(partial_files);
-        Arc::new(Self { library, indexers, peers, endpoint, partial_files, throttle, on_stale })
+        Arc::new(Self { library, indexers, peers, endpoint, partial_files, throttle, membership, on_stale })
     }
 
     /// See [`PeerHandle::download`](crate::PeerHandle::download).

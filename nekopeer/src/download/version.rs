@@ -152,9 +152,14 @@ impl Downloader {
         Err(exhausted(record, Some("the partial file is damaged again and again".to_owned())))
     }
 
+    /// Whether what comes of it is served to others during its download.
+    fn is_shown(&self, record: &VerifiedRecord) -> bool {
+        record.size >= SHOWN_FROM && (self.library.is_serving || self.membership.is_some())
+    }
+
     /// Order of the chunks: concurrent readers, who serve each other, start at different chunks.
     fn order(&self, record: &VerifiedRecord, chunks: usize) -> Order {
-        let anywhere = self.library.is_serving && record.size >= SHOWN_FROM;
+        let anywhere = self.is_shown(record);
         Order::RarestFirst { from: if anywhere { rand::random_range(0..chunks) } else { 0 } }
     }
 
@@ -165,7 +170,7 @@ impl Downloader {
         layout: &Layout,
         assembly: &Assembly,
     ) -> Option<impl Sized + use<>> {
-        if !self.library.is_serving || record.size < SHOWN_FROM {
+        if !self.is_shown(record) {
             return None;
         }
         let shown = self.partial_files.show(PartialFile {
@@ -177,6 +182,9 @@ impl Downloader {
             have: Arc::clone(assembly.have()),
             since: clock::now(),
         });
+        if let Some(membership) = &self.membership {
+            membership.begin();
+        }
         let (indexers, record, ended) =
             (Arc::clone(&self.indexers), record.clone(), CancellationToken::new());
         let until = ended.clone();

@@ -116,8 +116,8 @@ impl Indexers {
     /// # Cancel safety
     /// Safe: the indexers are told in the background.
     pub(crate) async fn offer<'a>(&self, records: impl IntoIterator<Item = &'a VerifiedRecord>) {
-        if !self.library.is_serving {
-            return; // nothing is registered, now or later
+        if !self.library.is_listed() {
+            return;
         }
         let records: Vec<&VerifiedRecord> = records.into_iter().collect();
         self.registrations.lock().offer(records.iter().copied());
@@ -139,7 +139,7 @@ impl Indexers {
 
     /// Registers versions in the background. See [`offer`](Self::offer).
     pub(crate) fn offer_soon(&self, records: &[VerifiedRecord]) {
-        if self.library.is_serving {
+        if self.library.is_listed() {
             self.registrations.lock().offer(records);
             self.sessions.iter().for_each(Session::wake);
         }
@@ -208,7 +208,7 @@ impl Indexers {
     /// expires.
     pub(crate) async fn withdraw_all(&self) {
         self.registrations.lock().close();
-        if self.library.is_serving {
+        if self.library.is_listed() {
             let withdrawing = join_all(self.sessions.iter().map(Session::withdraw_all));
             for error in
                 timeout(FAREWELL_WITHIN, withdrawing).await.into_iter().flatten().filter_map(Result::err)
@@ -235,6 +235,11 @@ impl Indexers {
         for error in join_all(telling).await.into_iter().filter_map(Result::err) {
             debug!(%error, "an indexer could not be told of a newer version");
         }
+    }
+
+    /// Connects once more to each, as this peer listens by now: what it downloads is listed over the new connections.
+    pub(crate) fn connect_again(&self) {
+        self.sessions.iter().for_each(Session::connect_again);
     }
 
     pub(crate) fn links(&self) -> Vec<IndexerLink> {
@@ -273,7 +278,7 @@ impl Indexers {
     /// Waits until each indexer was told of these names, or cannot be told now or soon. A peer that does not serve tells
     /// them nothing.
     async fn told(&self, names: &[FileName]) {
-        if self.library.is_serving {
+        if self.library.is_listed() {
             join_all(self.sessions.iter().map(|session| session.told(names))).await;
         }
     }

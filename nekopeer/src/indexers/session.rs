@@ -125,6 +125,10 @@ impl Session {
         self.worker.link.tried().await;
     }
 
+    pub(super) fn connect_again(&self) {
+        self.worker.link.dial_again();
+    }
+
     pub(super) fn wake(&self) {
         self.worker.changed.notify_one();
     }

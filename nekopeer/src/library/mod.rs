@@ -18,7 +18,10 @@ use std::{
     collections::{HashMap, hash_map},
     net::SocketAddr,
     path::PathBuf,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -72,6 +75,8 @@ pub(crate) struct Library {
     pub(crate) counters: Arc<Counters>,
     /// Whether other nodes can download from this peer.
     pub(crate) is_serving: bool,
+    /// It serves nothing but what it downloads, while it does.
+    pub(crate) is_member: AtomicBool,
     /// As a reader: how long a confirmation counts, if shorter than the policy of a file says.
     ttr: Option<Duration>,
     copies: Mutex<Copies>,
@@ -144,6 +149,7 @@ impl Library {
             tasks: Tasks::default(),
             counters: Arc::default(),
             is_serving,
+            is_member: AtomicBool::new(false),
             ttr,
             copies: Mutex::default(),
             outdated: Mutex::default(),
@@ -160,6 +166,11 @@ impl Library {
             lock,
         };
         (Arc::new(library), first_events)
+    }
+
+    /// Whether indexers list what it downloads.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.is_serving || self.is_member.load(Ordering::Acquire)
     }
 
     pub(crate) fn tell(&self, event: Event) {

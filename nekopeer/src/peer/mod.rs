@@ -8,14 +8,13 @@ mod throttling;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
 use nekoproto::{
     FileName, Identity, NodeId, Remedy, Role,
     budget::Budget,
-    tasks::spawn_until,
     transport::{Endpoint, EndpointConfig, Listener},
 };
 use parking_lot::Mutex;
@@ -29,7 +28,7 @@ use tracing::warn;
 pub use self::throttling::Limits;
 use crate::{
     config::Config,
-    download::Downloader,
+    download::{Downloader, membership::Membership},
     failure::Failure,
     figures::Figures,
     indexers::{Dialed, Indexers},
@@ -75,6 +74,8 @@ pub struct PeerHandle {
     pub(crate) downloader: Arc<Downloader>,
     pub(crate) publisher: Arc<Publisher>,
     pub(crate) reconciler: Arc<Reconciler>,
+    /// Of a peer that serves nothing but what it downloads.
+    pub(crate) membership: Option<Arc<Membership>>,
     throttle: Arc<Throttle>,
     local_addr: Option<SocketAddr>,
     pub(crate) figures: Arc<Figures>,
@@ -120,7 +121,11 @@ impl Peer {
             let failed = |error| Failure::conflict(format!("cannot listen on {addr}: {error}"));
             endpoint.bind(addr).map_err(|error| failed(error).remedied(Remedy::Listen))
         };
-        let listener = config.listen.map(listen).transpose()?;
+        let (joins, serves) = match config.serves_downloads_only {
+            true => (config.listen, None),
+            false => (None, config.listen),
+        };
+        let listener = serves.map(listen).transpose()?;
         let local_addr = listener.as_ref().map(Listener::local_addr);
         let indexers = config.indexers.len();
         let (library, first_events) =
@@ -128,13 +133,22 @@ impl Peer {
         library.blocking(|library| sets::sweep(library)).await;
         let partial_files = Arc::new(PartialFiles::default());
         let throttle = Arc::new(Throttle::new(config.limit_up, config.limit_down));
-        let serving = listener.map(|listener| (Uploads::new(&library, &partial_files, &throttle), listener));
-        let uploads = serving.as_ref().map(|(uploads, _)| Arc::clone(uploads));
-        let indexers = Indexers::spawn(&config, &endpoint, &library, uploads, dialed);
+        let uploads = config.listen.map(|_| Uploads::new(&library, &partial_files, &throttle));
+        let indexers = Indexers::spawn(&config, &endpoint, &library, uploads.clone(), dialed);
+        let membership = joins.zip(uploads.as_ref()).map(|(listen, uploads)| {
+            Arc::new(Membership {
+                listen,
+                endpoint: Arc::clone(&endpoint),
+                library: Arc::clone(&library),
+                indexers: Arc::clone(&indexers),
+                uploads: Arc::clone(uploads),
+                has_begun: AtomicBool::default(),
+            })
+        });
         let peers = Peers::new(&endpoint, &library, &indexers, config.label.clone());
-        let (partial, on_stale) = (&partial_files, config.on_stale);
+        let (partial, on_stale, member) = (&partial_files, config.on_stale, membership.clone());
         let downloader =
-            Downloader::new(&library, &indexers, &peers, &endpoint, partial, &throttle, on_stale);
+            Downloader::new(&library, &indexers, &peers, &endpoint, partial, &throttle, member, on_stale);
         let publisher = Publisher::new(&library, &indexers, &peers, config.policy);
         let reconciler = Arc::new(Reconciler {
             library: Arc::clone(&library),
@@ -146,13 +160,11 @@ impl Peer {
         });
         let tasks = &library.tasks;
         let accepts = tasks.stop.child_token();
-        let serving = serving.map(|(uploads, listener)| {
-            let serving = (Arc::clone(&uploads), listener.arrivals());
-            let serve = move |connection| Arc::clone(&uploads).serve(connection);
-            let accepting = listener.run(tasks.stop.clone(), tasks.tracker.clone(), serve);
-            spawn_until(&tasks.tracker, &accepts, accepting);
+        let serving = uploads.zip(listener).map(|(uploads, listener)| {
+            let arrivals = listener.arrivals();
+            uploads.accept(listener, &accepts);
             tasks.tracker.spawn(Arc::clone(&library).keep_readers_stored());
-            serving
+            (uploads, arrivals)
         });
         let figures = Figures::new(endpoint.budget(), &library, serving);
         tasks.spawn_until_stop(Arc::clone(&reconciler).run());
@@ -164,6 +176,7 @@ impl Peer {
             downloader,
             publisher,
             reconciler,
+            membership,
             throttle,
             local_addr,
             figures,

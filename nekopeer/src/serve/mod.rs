@@ -19,12 +19,15 @@ use std::{
 use nekoproto::{
     DataRequest, FetchRefusal, PeerService, PeerServiceClient, Purpose,
     limits::STALL_TIMEOUT,
+    tasks::spawn_until,
     transport::{
-        self, Connection, DataError, DataStream, Remote, file_limit,
+        self, Connection, DataError, DataStream, Listener, Remote, file_limit,
         slots::{Activity, SlotLimits, SlotOwner, Slots},
     },
 };
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 pub(crate) use self::upload_slots::SlotCounts;
@@ -79,6 +82,8 @@ pub(crate) struct Uploads {
     throttle: Arc<Throttle>,
     /// Places for connections to nodes that cannot connect here.
     dialed_back: Arc<Semaphore>,
+    /// When a reader was answered last.
+    sent_at: Mutex<Option<Instant>>,
 }
 
 enum Turned {
@@ -101,11 +106,24 @@ impl Uploads {
         let all = (file_limit() / IDLE_FILES_PARTS).clamp(IDLE_MIN, IDLE_ALL_MAX);
         let idle = Slots::with(SlotLimits { each: IDLE_OF_ONE_MAX, ..SlotLimits::new(all) });
         let (throttle, dialed_back) = (Arc::clone(throttle), Arc::new(Semaphore::new(DIALED_BACK_MAX)));
-        Arc::new(Self { library, partial_files, slots, idle, in_memory, throttle, dialed_back })
+        let sent_at = Mutex::default();
+        Arc::new(Self { library, partial_files, slots, idle, in_memory, throttle, dialed_back, sent_at })
     }
 
     pub(crate) fn slots(&self) -> SlotCounts {
         self.slots.now()
+    }
+
+    /// Serves the connections that come in, until `accepts` is cancelled; those that are open then are served on.
+    pub(crate) fn accept(self: &Arc<Self>, listener: Listener, accepts: &CancellationToken) {
+        let (tasks, uploads) = (&self.library.tasks, Arc::clone(self));
+        let serve = move |connection| Arc::clone(&uploads).serve(connection);
+        spawn_until(&tasks.tracker, accepts, listener.run(tasks.stop.clone(), tasks.tracker.clone(), serve));
+    }
+
+    /// Whether bytes of files were sent lately.
+    pub(crate) fn sent_within(&self, time: Duration) -> bool {
+        self.sent_at.lock().is_some_and(|sent_at| sent_at.elapsed() < time)
     }
 
     /// Serves one connection until it closes.
@@ -166,6 +184,7 @@ impl Uploads {
         reader: &Remote,
         turn: Turn,
     ) -> Result<DataStream, DataError> {
+        scopeguard::defer! { *self.sent_at.lock() = Some(Instant::now()) }
         if !turn.begins().await {
             return self.refuse(stream);
         }

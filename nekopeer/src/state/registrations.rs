@@ -92,11 +92,13 @@ impl Registrations {
         }
     }
 
-    /// The indexer has a new connection, over which it lists nothing: everything is to be registered, some `names` names.
-    pub(crate) fn connected(&mut self, index: IndexerIndex, names: usize) {
+    /// The indexer has a new connection, over which it lists nothing: everything is to be registered, some `names` names; or,
+    /// without that, what is being downloaded and no more.
+    pub(crate) fn connected(&mut self, index: IndexerIndex, names: Option<usize>) {
         let Indexer { failures, .. } = self.indexers[index];
-        self.indexers[index] = Indexer { is_connected: !self.is_closed, failures, ..Indexer::default() };
-        self.indexers[index].listed.reserve(names); // room that grows bit by bit leaves holes
+        let (is_connected, is_whole) = (!self.is_closed, names.is_some());
+        self.indexers[index] = Indexer { is_connected, is_whole, failures, ..Indexer::default() };
+        self.indexers[index].listed.reserve(names.unwrap_or_default()); // room that grows bit by bit leaves holes
         self.begin_all(index);
     }
 
@@ -114,7 +116,7 @@ impl Registrations {
     fn begin_all(&mut self, index: IndexerIndex) {
         let indexer = &mut self.indexers[index];
         if indexer.is_connected {
-            indexer.rest = Some(String::new());
+            indexer.rest = indexer.is_whole.then(String::new);
             indexer.dirty.extend(self.parts.keys().cloned());
         }
     }

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::{Notify, watch},
+    time::sleep,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info};
 
@@ -60,6 +63,8 @@ pub struct Link<C> {
     /// Of a host that was not found at first: where it was found then.
     found: Arc<OnceLock<SocketAddr>>,
     state: watch::Receiver<LinkState<C>>,
+    /// Notified when another connection is to take the place of the open one.
+    again: Arc<Notify>,
 }
 
 impl<C: Clone + Send + Sync + 'static> Link<C> {
@@ -74,12 +79,12 @@ impl<C: Clone + Send + Sync + 'static> Link<C> {
         open: impl Fn(Connection) -> (C, Driver) + Send + 'static,
     ) -> Self {
         let (sender, state) = watch::channel(LinkState::Connecting);
-        let (first, found) = (at.addr, Arc::default());
-        let finding = Arc::clone(&found);
+        let (first, found, again) = (at.addr, Arc::default(), Arc::<Notify>::default());
+        let (finding, dialing) = (Arc::clone(&found), Arc::clone(&again));
         spawn_until(tasks, &stop, async move {
-            keep_connected(endpoint, (at, expected), dialed, open, (&sender, &finding)).await
+            keep_connected(endpoint, (at, expected), dialed, open, (&sender, &finding, &dialing)).await
         });
-        Self { first, found, state }
+        Self { first, found, state, again }
     }
 
     /// The address it connects to; of a host, the one that was found first.
@@ -101,6 +106,11 @@ impl<C: Clone + Send + Sync + 'static> Link<C> {
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<LinkState<C>> {
         self.state.clone()
+    }
+
+    /// Dials once more, as this node has something else to say of itself; the open connection stays until that is done.
+    pub fn dial_again(&self) {
+        self.again.notify_one();
     }
 
     /// Waits until the first attempt has succeeded or failed.
@@ -145,7 +155,7 @@ async fn keep_connected<C: Clone>(
     (at, expected): (HostAddr, Option<NodeId>),
     mut dialed: Option<Connection>,
     open: impl Fn(Connection) -> (C, Driver),
-    (state, found): (&watch::Sender<LinkState<C>>, &OnceLock<SocketAddr>),
+    (state, found, again): (&watch::Sender<LinkState<C>>, &OnceLock<SocketAddr>, &Notify),
 ) {
     let mut backoff = Backoff::new(BACKOFF_BASE, BACKOFF_MAX);
     let mut addresses = Addresses::of(at);
@@ -168,9 +178,23 @@ async fn keep_connected<C: Clone>(
                 state.send_replace(LinkState::Up { client, remote });
                 let moved = moved(&endpoint, remote.here);
                 let driver = endpoint.access().allowed.while_admitted(remote.node, driver);
+                let next = async {
+                    again.notified().await;
+                    match Box::pin(dial(&endpoint, &mut addresses, expected)).await {
+                        Ok(connection) => connection,
+                        Err(error) => {
+                            debug!(%addr, %error, "the open connection stays");
+                            pending().await
+                        }
+                    }
+                };
                 tokio::select! {
                     () = driver => {}
                     () = moved => info!(%addr, "the addresses of this machine have changed"),
+                    connection = next => {
+                        dialed = Some(connection);
+                        continue;
+                    }
                 }
                 if since.elapsed() >= GOOD_AFTER {
                     backoff.reset();

@@ -78,12 +78,16 @@ impl Worker {
     /// Registers everything, then each change, and renews the lease; registers everything again if the indexer lost it.
     /// Nothing, unless the indexer `is_reached` over an address where this peer listens.
     async fn keep_registered(&self, client: &IndexerServiceClient, is_reached: bool) {
-        if !self.library.is_serving {
+        if !self.library.is_listed() {
             return;
         }
         self.is_unreachable.store(false, Ordering::Relaxed);
-        let files = self.library.blocking(|library| library.catalogue.len()).await;
-        self.registrations.lock().connected(self.index, files.unwrap_or_default());
+        // Who serves nothing but its downloads has no further names.
+        let files = match self.library.is_serving {
+            true => Some(self.library.blocking(|library| library.catalogue.len()).await.unwrap_or_default()),
+            false => None,
+        };
+        self.registrations.lock().connected(self.index, files);
         loop {
             let (mut is_first, mut untold, mut renewed_at) = (true, Vec::new(), Instant::now());
             loop {

@@ -23,6 +23,8 @@ pub(crate) type Offered = (FileName, Option<(VerifiedRecord, Kind)>);
 #[derive(Debug, Default)]
 pub(super) struct Indexer {
     pub(super) is_connected: bool,
+    /// It is to list all that is held here, not only what is being downloaded.
+    pub(super) is_whole: bool,
     pub(super) listed: HashMap<FileName, Listing>,
     pub(super) counted: usize,
     /// Names whose offers may differ from what is listed.

@@ -87,7 +87,7 @@ fn no_news(_: &VerifiedRecord) -> bool {
 
 fn connected(held: &Held) -> Registrations {
     let mut registrations = Registrations::new(1);
-    registrations.connected(0, 0);
+    registrations.connected(0, Some(0));
     assert_eq!(tell(&mut registrations, held).len(), held.len());
     registrations
 }
@@ -123,7 +123,7 @@ fn part_stands_in_place_of_an_older_version_until_it_ends() {
 #[test]
 fn what_changes_comes_before_the_rest_of_everything() {
     let (mut registrations, held) = (Registrations::new(1), held(0..10, 1));
-    registrations.connected(0, 0);
+    registrations.connected(0, Some(0));
     registrations.offer(&[record(9, 1)]);
     let batch = next(&mut registrations, 0, &held, no_news).unwrap();
     assert_eq!(batch.held, [record(9, 1)]);
@@ -165,9 +165,9 @@ fn look_at_a_file_tells_what_differs_from_what_is_listed() {
 #[test]
 fn what_is_compared_is_listed_where_it_was_before() {
     let (mut was, mut began) = (Registrations::new(1), Registrations::new(1));
-    was.connected(0, 1);
+    was.connected(0, Some(1));
     tell(&mut was, &held([1], 1));
-    began.connected(0, 1);
+    began.connected(0, Some(1));
     for (registrations, expected) in [(&mut was, Some((record(1, 1), Kind::Compared))), (&mut began, None)] {
         let is_changed = registrations.refresh(&[(record(1, 1), Some(Kind::Compared))]);
         assert_eq!(is_changed, expected.is_some());
@@ -222,7 +222,7 @@ fn closed_table_tells_nobody_anything() {
     let mut registrations = connected(&held([1], 1));
     registrations.close();
     registrations.offer(&[record(2, 1)]);
-    registrations.connected(0, 0);
+    registrations.connected(0, Some(0));
     registrations.offer_part(&record(3, 1));
     registrations.lost_track(0);
     assert_eq!(next(&mut registrations, 0, &held([1, 2], 1), no_news), None);
@@ -337,7 +337,7 @@ impl Sim {
     fn reconnect(&mut self, index: IndexerIndex) {
         self.registrations.disconnected(index);
         self.models[index].listed.clear();
-        self.registrations.connected(index, 0);
+        self.registrations.connected(index, Some(0));
         self.under_way[index] = None;
     }
 

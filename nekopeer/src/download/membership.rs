@@ -1,0 +1,65 @@
+//! Makes a peer that only downloads a member of the swarm: from its first large file on it listens, and lists and serves what
+//! it downloads, and for a while after the last.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use nekoproto::transport::Endpoint;
+use tokio::time::sleep;
+use tracing::warn;
+
+use crate::{
+    indexers::Indexers,
+    library::Library,
+    serve::{SlotCounts, Uploads},
+};
+
+/// Time without a byte for others after which nobody is taken to download from here any more.
+const QUIET_AFTER: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What a peer needs to become a member.
+#[derive(Debug)]
+pub(crate) struct Membership {
+    pub(crate) listen: SocketAddr,
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) library: Arc<Library>,
+    pub(crate) indexers: Arc<Indexers>,
+    pub(crate) uploads: Arc<Uploads>,
+    pub(crate) has_begun: AtomicBool,
+}
+
+impl Membership {
+    /// Listens, and tells the indexers so in the background. Where that fails, what is downloaded is served to nobody.
+    pub(super) fn begin(&self) {
+        if self.has_begun.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        match self.endpoint.bind(self.listen) {
+            Ok(listener) => {
+                self.uploads.accept(listener, &self.library.tasks.stop);
+                self.library.is_member.store(true, Ordering::Release);
+                self.indexers.connect_again();
+            }
+            Err(error) => warn!(listen = %self.listen, %error, "what is downloaded is served to nobody"),
+        }
+    }
+
+    /// Whether others download from here.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.uploads.slots() != SlotCounts::default() || self.uploads.sent_within(QUIET_AFTER)
+    }
+
+    /// Serves on as long as others download from here, at most until then.
+    pub(crate) async fn seed(&self, until: Instant) {
+        while self.is_asked() && Instant::now() < until {
+            sleep(LOOK_EVERY).await;
+        }
+    }
+}
