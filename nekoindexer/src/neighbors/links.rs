@@ -135,7 +135,7 @@ impl Links {
                 }
                 link.why = text;
             }
-            LinkState::Connecting => {}
+            LinkState::Connecting | LinkState::Greeting { .. } => {}
         }
         self.publish(&mut known);
     }

@@ -89,7 +89,9 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
 
 /// Serves what was downloaded as long as others download it, or the user has the patience.
 async fn seed(hosted: &Hosted, command: &Command, output: Output, stop: &mut Stop) {
-    let (Some(membership), Some(secs)) = (&hosted.host.peer.membership, command.api().seed_secs()) else { return };
+    let (Some(membership), Some(secs)) = (&hosted.host.peer.membership, command.api().seed_secs()) else {
+        return;
+    };
     if membership.is_asked() {
         output.note(&format!("others download it from here: serves them for {secs} s at most, Ctrl-C ends"));
         tokio::select! {

@@ -56,7 +56,7 @@ use crate::{
         catalogue::{Entry, Why, overtaken},
         stopped,
     },
-    util::{clock, progress::Progress, tasks::blocking, throttle::Throttle},
+    util::{progress::Progress, tasks::blocking, throttle::Throttle},
 };
 
 /// Later versions that a download goes on with, one after the other, where the one before is not sent any more.
@@ -281,13 +281,13 @@ impl Downloader {
     /// Asks the origin of `record` whether it is the newest version, over the connection that is open if there is one.
     async fn confirm(&self, record: &VerifiedRecord, open: Option<Source>) {
         if let Some(mut origin) = open.filter(|_| self.peers.is_introduced(&record.origin)) {
-            let (held, asked_at, guard) = (held(record), clock::now(), origin.hang_up().on_drop());
-            let answer = blocking(move || origin.confirm(held, ANSWER_WITHIN)).await;
+            let (held, guard) = (held(record), origin.hang_up().on_drop());
+            let answer = blocking(move || origin.verdict(held, ANSWER_WITHIN)).await;
             guard.disarm();
             if let Err(error) = &answer {
                 debug!(%error, "the origin does not answer on the open connection");
             }
-            if let Ok(verdict) = answer
+            if let Ok(Some((verdict, asked_at))) = answer
                 && self.peers.heard(record, verdict, asked_at).await
             {
                 return;

@@ -125,7 +125,7 @@ async fn ask(
     let until = call_within(limit);
     let (client, sender) = asked.client(limit).await?;
     let answer = client.find(until, request.clone()).await;
-    Ok((sender, answer.map_err(|error| asked.unreachable(error.to_string()))??))
+    Ok((sender, answer.map_err(|error| asked.failed(&error))??))
 }
 
 /// Checks what the indexers said, none of it on trust, and merges it. A page that is wrong anywhere does not count.

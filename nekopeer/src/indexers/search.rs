@@ -71,6 +71,14 @@ impl Asked<'_> {
         }
     }
 
+    /// Why a call failed: the connection may have been refused meanwhile.
+    pub(super) fn failed(self, error: &RpcError) -> SearchError {
+        match self {
+            Self::Session(session) if let Some(why) = session.refused() => self.unreachable(why),
+            _ => self.unreachable(error.to_string()),
+        }
+    }
+
     pub(super) fn unreachable(self, why: impl Into<Cause>) -> SearchError {
         let indexer = match self {
             Self::Session(session) => session.addr(),
@@ -83,10 +91,7 @@ impl Asked<'_> {
     pub(super) async fn client(self, limit: Duration) -> Result<(IndexerServiceClient, Sender), SearchError> {
         match self {
             Self::Session(session) => {
-                let client = session.client_within(limit).await;
-                let client = client.ok_or_else(|| self.unreachable(session.why_away()))?;
-                let sender = session.sender().ok_or_else(|| self.unreachable("it has just gone"))?;
-                Ok((client, sender))
+                session.asked_within(limit).await.ok_or_else(|| self.unreachable(session.why_away()))
             }
             Self::Via(Connected { at, is_local, client, .. }) => {
                 Ok((client.clone(), Sender { at: *at, is_local: *is_local }))
@@ -321,7 +326,7 @@ async fn ask_one(
 ) -> Result<Vec<Heard>, SearchError> {
     let until = call_within(limit);
     let (client, sender) = asked.client(limit).await?;
-    let failed = |error: RpcError| asked.unreachable(error.to_string());
+    let failed = |error: RpcError| asked.failed(&error);
     if let [name] = names {
         let reply = match scope {
             Scope::Own => client.search(until, name.clone()).await,

@@ -16,7 +16,9 @@ use nekoindexer::state::holders::Sender;
 use nekoproto::{
     Cause, FileName, IndexerAddr, IndexerServiceClient, InvalidateRequest, List, MsgId, NodeId, PeerService,
     Records, Refusal, VerifiedRecord,
-    transport::{Connection, Endpoint, HostAddr, Link, LinkState, Remote, call_within, control},
+    transport::{
+        ConnectError, Connection, Endpoint, HostAddr, Link, LinkState, Remote, call_within, control,
+    },
 };
 use parking_lot::Mutex;
 use tarpc::client::RpcError;
@@ -140,7 +142,7 @@ impl Session {
     fn connected(&self) -> Option<Remote> {
         match &*self.worker.link.watch().borrow() {
             LinkState::Up { remote, .. } => Some(*remote),
-            LinkState::Connecting | LinkState::Down(_) => None,
+            LinkState::Connecting | LinkState::Greeting { .. } | LinkState::Down(_) => None,
         }
     }
 
@@ -150,8 +152,7 @@ impl Session {
 
     /// It as one that names holders, while it is connected.
     pub(super) fn sender(&self) -> Option<Sender> {
-        let remote = self.connected()?;
-        Some(Sender { at: IndexerAddr { addr: remote.addr, node: remote.node }, is_local: remote.is_local() })
+        Some(sender(&self.connected()?))
     }
 
     pub(super) fn is_connected(&self) -> bool {
@@ -221,11 +222,13 @@ impl Session {
         Ok(())
     }
 
-    /// The client of this indexer; waits for the first attempt to connect, at most `patience`.
-    pub(super) async fn client_within(&self, patience: Duration) -> Option<IndexerServiceClient> {
+    /// What asks this indexer, and it as one that names holders; waits for the first attempt to connect, at most `patience`.
+    /// It may still refuse this node: then what it is asked fails.
+    pub(super) async fn asked_within(&self, patience: Duration) -> Option<(IndexerServiceClient, Sender)> {
         // A timeout shows as a missing client below.
-        drop(timeout(patience, self.worker.link.tried()).await);
-        self.worker.link.client()
+        drop(timeout(patience, self.worker.link.tried_early()).await);
+        let (client, remote) = self.worker.link.early_client()?;
+        Some((client, sender(&remote)))
     }
 
     /// The answer that is `asked` for; if there are others to ask, `None` as soon as the indexer is unresponsive.
@@ -247,7 +250,7 @@ impl Session {
     /// Completes when the indexer, which was asked something just now, answers neither that nor anything else in time. One
     /// that only takes long for its answer is waited for.
     async fn until_unresponsive(&self) {
-        if self.client_within(SILENT_MAX).await.is_none() {
+        if self.asked_within(SILENT_MAX).await.is_none() {
             return; // it does not even take connections
         }
         let (asked_at, liveness) = (Instant::now(), &self.worker.liveness);
@@ -272,13 +275,27 @@ impl Session {
         }
     }
 
+    /// Why the indexer, with which there was a connection, let this node not in.
+    pub(super) fn refused(&self) -> Option<Cause> {
+        match &*self.worker.link.watch().borrow() {
+            LinkState::Down(why) if !matches!(**why, ConnectError::Unreachable { .. }) => {
+                Some((&**why).into())
+            }
+            _ => None,
+        }
+    }
+
     pub(super) fn why_away(&self) -> Cause {
         match &*self.worker.link.watch().borrow() {
             LinkState::Down(why) => (&**why).into(),
-            LinkState::Connecting => "it does not answer".into(),
+            LinkState::Connecting | LinkState::Greeting { .. } => "it does not answer".into(),
             LinkState::Up { .. } => "it just came back".into(),
         }
     }
+}
+
+fn sender(remote: &Remote) -> Sender {
+    Sender { at: IndexerAddr { addr: remote.addr, node: remote.node }, is_local: remote.is_local() }
 }
 
 impl Worker {

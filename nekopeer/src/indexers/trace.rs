@@ -43,9 +43,9 @@ impl Indexers {
 
 async fn ask(session: &Session, patience: Duration, request: QueryRequest) -> Result<QueryReply, NoAnswer> {
     let began = Instant::now();
-    match session.client_within(patience).await {
+    match session.asked_within(patience).await {
         None => Err(NoAnswer::Away),
-        Some(client) => {
+        Some((client, _)) => {
             let left = patience.saturating_sub(began.elapsed());
             match client.query(call_within(left), request).await {
                 Ok(Ok(reply)) => Ok(reply),

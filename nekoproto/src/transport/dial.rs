@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     limits::HANDSHAKE_TIMEOUT,
-    messages::Purpose,
+    messages::{Purpose, Role},
     values::{IndexerAddr, NodeId},
 };
 
@@ -29,8 +29,18 @@ const RESET_PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Time for a connection to whoever waits for it.
 const DIAL_BACK_WITHIN: Duration = Duration::from_secs(2);
 
+/// What a connection is opened for, and of which role the other end has to be for requests to be sent before its hello has
+/// come; `None`: they wait for it.
+type EarlyFor = (Purpose, Option<Role>);
+
+/// That of a connection to any node: only peers take data connections.
+fn of_node(purpose: Purpose) -> EarlyFor {
+    (purpose, (purpose == Purpose::Data).then_some(Role::Peer))
+}
+
 impl Endpoint {
-    /// Connects to `addr` and does the handshake. With `expected`, any other node is refused. After a reset it tries again
+    /// Connects to `addr` and does the handshake; that of a data connection ends with the first answer, see
+    /// [`dial_early`](Self::dial_early). With `expected`, any other node is refused. After a reset it tries again
     /// until [`HANDSHAKE_TIMEOUT`]: that is how a node that many connect to sends some of them away.
     ///
     /// # Errors
@@ -44,7 +54,23 @@ impl Endpoint {
         purpose: Purpose,
         expected: Option<NodeId>,
     ) -> Result<Connection, ConnectError> {
-        self.dial_checked(addr, purpose, expected, true).await
+        self.dial_checked(addr, of_node(purpose), expected, true).await
+    }
+
+    /// As [`dial`](Self::dial), for calls to an indexer; its hello is not waited for where TLS alone proves who it is. Whoever
+    /// wants to know it [waits](super::Connection::greeted) for it; a refusal shows there, and ends the connection.
+    ///
+    /// # Errors
+    /// See [`ConnectError`]; no connection is left open.
+    ///
+    /// # Cancel safety
+    /// Safe: dropping the future closes the connection.
+    pub async fn dial_early(
+        &self,
+        addr: SocketAddr,
+        expected: Option<NodeId>,
+    ) -> Result<Connection, ConnectError> {
+        self.dial_checked(addr, (Purpose::Control, Some(Role::Indexer)), expected, true).await
     }
 
     /// From now on `callers` has nodes connect here that cannot be connected to.
@@ -95,7 +121,7 @@ impl Endpoint {
         let stream =
             callers.call_back(indexer, node).await.ok_or(ConnectError::NotCalledBack(indexer.addr))?;
         let addr = canonical(stream.peer_addr()?);
-        let greeting = self.greet(stream, addr, purpose);
+        let greeting = self.greet_as(stream, addr, of_node(purpose));
         let connection =
             timeout(HANDSHAKE_TIMEOUT, greeting).await.map_err(|_| ConnectError::Timeout(addr))??;
         self.check(connection, Some(node))
@@ -129,13 +155,14 @@ impl Endpoint {
         purpose: Purpose,
         node: NodeId,
     ) -> Result<Connection, ConnectError> {
-        self.unproven.guard(addr, node, |again| self.dial_checked(addr, purpose, Some(node), again)).await
+        let dialing = |again| self.dial_checked(addr, of_node(purpose), Some(node), again);
+        self.unproven.guard(addr, node, dialing).await
     }
 
     async fn dial_checked(
         &self,
         addr: SocketAddr,
-        purpose: Purpose,
+        purpose: EarlyFor,
         expected: Option<NodeId>,
         again: bool,
     ) -> Result<Connection, ConnectError> {
@@ -157,7 +184,7 @@ impl Endpoint {
     async fn dial_again(
         &self,
         addr: SocketAddr,
-        purpose: Purpose,
+        purpose: EarlyFor,
         again: bool,
     ) -> Result<Connection, ConnectError> {
         let mut backoff = Backoff::new(RESET_PAUSE, RESET_PAUSE_MAX);
@@ -169,8 +196,20 @@ impl Endpoint {
         }
     }
 
-    async fn dial_unbounded(&self, addr: SocketAddr, purpose: Purpose) -> Result<Connection, ConnectError> {
+    async fn dial_unbounded(&self, addr: SocketAddr, purpose: EarlyFor) -> Result<Connection, ConnectError> {
         let stream = connect(addr).await.map_err(|source| ConnectError::Unreachable { addr, source })?;
-        self.greet(stream, addr, purpose).await
+        self.greet_as(stream, addr, purpose).await
+    }
+
+    async fn greet_as(
+        &self,
+        stream: TcpStream,
+        addr: SocketAddr,
+        (purpose, role): EarlyFor,
+    ) -> Result<Connection, ConnectError> {
+        match role {
+            Some(role) => self.greet_early(stream, addr, (purpose, role)).await,
+            None => self.greet(stream, addr, purpose).await,
+        }
     }
 }

@@ -19,6 +19,7 @@ use super::{
     interfaces,
     io::{Io, prepare},
     node_io::NodeIo,
+    pending::PendingHello,
     relay::Relay,
     remote::Connection,
     rendezvous::{CallsBack, Rendezvous},
@@ -196,19 +197,7 @@ impl Endpoint {
     ) -> Result<Connection, ConnectError> {
         prepare(&stream)?;
         let here = stream.local_addr()?.ip().to_canonical();
-        let (mut io, proven) = match &self.tls {
-            Some(tls) => {
-                let stream = tls
-                    .connector
-                    .connect(ServerName::IpAddress(addr.ip().into()), stream)
-                    .await
-                    .map_err(explain_tls)?;
-                let stream = TlsStream::from(stream);
-                let node = proven_node(&stream).ok_or(ConnectError::Unproven)?;
-                (Io::Tls(Box::new(stream)), Some(node))
-            }
-            None => (Io::Plain(stream), None),
-        };
+        let (mut io, proven) = self.secure(stream, addr).await?;
         let hello = self.hello(purpose, here);
         let theirs = handshake::connect(&mut io, &hello, &self.proofs(proven)).await?;
         if theirs.node == self.node() {
@@ -218,6 +207,50 @@ impl Endpoint {
         let account = self.budget.account(addr.ip(), theirs.node);
         let io = NodeIo::new(io, account.clone());
         Ok(Connection::new((io, account), (&theirs, purpose), (addr, us)))
+    }
+
+    /// As [`greet`](Self::greet), but where TLS alone proves who the other end is, its hello is not waited for: requests may
+    /// be sent at once, a round trip earlier, and the hello is read before their answers. A refusal shows then. Until it
+    /// has come the other end is taken for a `role` that does not listen.
+    pub(super) async fn greet_early(
+        &self,
+        stream: TcpStream,
+        addr: SocketAddr,
+        (purpose, role): (Purpose, Role),
+    ) -> Result<Connection, ConnectError> {
+        if self.tls.is_none() || self.is_private() {
+            return self.greet(stream, addr, purpose).await;
+        }
+        prepare(&stream)?;
+        let here = stream.local_addr()?.ip().to_canonical();
+        let (mut io, proven) = self.secure(stream, addr).await?;
+        let node = proven.ok_or(ConnectError::Unproven)?;
+        if node == self.node() {
+            return Err(ConnectError::Refused(HelloRefusal::Yourself));
+        }
+        let hello = self.hello(purpose, here);
+        let greeting = handshake::connect_early(&mut io, &hello, node).await?;
+        let us = SocketAddr::new(here, hello.listen_port);
+        let account = self.budget.account(addr.ip(), node);
+        let mut io = NodeIo::new(io, account.clone());
+        io.pending = Some(Box::new(PendingHello { greeting, addr, us, told: None }));
+        let (listen_port, is_open, hints) = (0, false, List::new());
+        let theirs = Hello { node, role, listen_port, is_open, hints, instance: 0, ..hello };
+        Ok(Connection::new((io, account), (&theirs, purpose), (addr, us)))
+    }
+
+    /// `stream` under TLS, and the node that it proves; or as it is.
+    async fn secure(
+        &self,
+        stream: TcpStream,
+        addr: SocketAddr,
+    ) -> Result<(Io, Option<NodeId>), ConnectError> {
+        let Some(tls) = &self.tls else { return Ok((Io::Plain(stream), None)) };
+        let name = ServerName::IpAddress(addr.ip().into());
+        let stream = tls.connector.connect(name, stream).await.map_err(explain_tls)?;
+        let stream = TlsStream::from(stream);
+        let node = proven_node(&stream).ok_or(ConnectError::Unproven)?;
+        Ok((Io::Tls(Box::new(stream)), Some(node)))
     }
 
     /// Does the handshake of an accepted TCP connection, or of one that was [dialled back](Self::dial_back).

@@ -191,4 +191,7 @@ pub enum DataError {
     /// A message that violates the format.
     #[error(transparent)]
     Malformed(#[from] CodecError),
+    /// The other end refused the connection: its hello came with its first answer.
+    #[error(transparent)]
+    Hello(#[from] ConnectError),
 }

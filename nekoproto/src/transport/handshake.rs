@@ -19,7 +19,7 @@ use crate::{
     codec,
     identity::Identity,
     limits::HELLO_BYTES_MAX,
-    messages::{Hello, HelloRefusal, PROTOCOL_VERSION},
+    messages::{Hello, HelloRefusal, NetworkName, PROTOCOL_VERSION},
     values::{NodeId, Signature},
 };
 
@@ -156,15 +156,16 @@ fn body<T: DeserializeOwned>(message: &[u8]) -> Result<T, ConnectError> {
     codec::decode(&message[HEADER_BYTES..]).map_err(|_| ConnectError::Malformed)
 }
 
-/// Reads exactly one message, header included.
-async fn read_message(io: &mut Io) -> Result<Vec<u8>, ConnectError> {
-    let mut header = [0; HEADER_BYTES];
+/// Bytes of the message that begins with `received`, as far as these tell.
+fn message_len(received: &[u8]) -> Result<usize, ConnectError> {
     // Two bytes first: a TLS alert has only seven, fewer than a header.
-    io.read_exact(&mut header[..2]).await?;
-    if [TLS_HANDSHAKE, TLS_ALERT].iter().any(|start| header.starts_with(start)) {
+    if received.len() < 2 {
+        return Ok(2);
+    }
+    if [TLS_HANDSHAKE, TLS_ALERT].iter().any(|start| received.starts_with(start)) {
         return Err(ConnectError::SecurityDiffers);
     }
-    io.read_exact(&mut header[2..]).await?;
+    let Some(header) = received.first_chunk::<HEADER_BYTES>() else { return Ok(HEADER_BYTES) };
     if !header.starts_with(MAGIC) {
         return Err(ConnectError::NotNekop2p);
     }
@@ -173,13 +174,61 @@ async fn read_message(io: &mut Io) -> Result<Vec<u8>, ConnectError> {
         return Err(ConnectError::VersionDiffers { theirs });
     }
     let len = usize::from(u16::from_be_bytes([header[6], header[7]]));
-    if len > HELLO_BYTES_MAX {
-        return Err(ConnectError::Malformed);
+    if len > HELLO_BYTES_MAX { Err(ConnectError::Malformed) } else { Ok(HEADER_BYTES + len) }
+}
+
+/// Reads exactly one message, header included.
+async fn read_message(io: &mut Io) -> Result<Vec<u8>, ConnectError> {
+    let mut message = Vec::new();
+    loop {
+        let (had, wanted) = (message.len(), message_len(&message)?);
+        if had == wanted {
+            return Ok(message);
+        }
+        message.resize(wanted, 0);
+        io.read_exact(&mut message[had..]).await?;
     }
-    let mut message = header.to_vec();
-    message.resize(HEADER_BYTES + len, 0);
-    io.read_exact(&mut message[HEADER_BYTES..]).await?;
-    Ok(message)
+}
+
+/// The hello of the accepting side, which has not come yet: it is the first that comes, before the answers to what was sent
+/// behind the hello of this side.
+#[derive(Debug)]
+pub(super) struct Greeting {
+    /// The node that TLS proved.
+    pub(super) proven: NodeId,
+    pub(super) network: NetworkName,
+    pub(super) received: Vec<u8>,
+}
+
+impl Greeting {
+    /// Bytes of it that are to be read next; `None` once all have come.
+    pub(super) fn wanted(&self) -> Result<Option<usize>, ConnectError> {
+        let left = message_len(&self.received)? - self.received.len();
+        Ok((left > 0).then_some(left))
+    }
+
+    /// All of it, checked.
+    pub(super) fn hello(&self) -> Result<Hello, ConnectError> {
+        let answer: Result<Hello, HelloRefusal> = body(&self.received)?;
+        let theirs = answer.map_err(ConnectError::Refused)?;
+        if theirs.node != self.proven {
+            return Err(ConnectError::Unproven);
+        }
+        if theirs.network != self.network {
+            return Err(ConnectError::Refused(HelloRefusal::OtherNetwork));
+        }
+        Ok(theirs)
+    }
+}
+
+/// The connecting side, which does not wait for the other's hello.
+pub(super) async fn connect_early(
+    io: &mut Io,
+    ours: &Hello,
+    proven: NodeId,
+) -> Result<Greeting, ConnectError> {
+    write(io, &message(ours)?).await?;
+    Ok(Greeting { proven, network: ours.network.clone(), received: Vec::new() })
 }
 
 fn proof_message(side: Side, transcript: &blake3::Hash) -> Vec<u8> {

@@ -7,6 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::FutureExt;
 use tokio::{
     sync::{Notify, watch},
     time::sleep,
@@ -41,6 +42,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 pub enum LinkState<C> {
     /// The first attempt is in progress.
     Connecting,
+    /// Connected, and its hello has not come yet. What is asked now is answered if it does not refuse.
+    Greeting {
+        /// Calls the other end.
+        client: C,
+        /// The other end, as far as that is known.
+        remote: Remote,
+    },
     /// Connected.
     Up {
         /// Calls the other end; clones share the connection.
@@ -98,6 +106,17 @@ impl<C: Clone + Send + Sync + 'static> Link<C> {
     pub fn client(&self) -> Option<C> {
         match &*self.state.borrow() {
             LinkState::Up { client, .. } => Some(client.clone()),
+            LinkState::Connecting | LinkState::Greeting { .. } | LinkState::Down(_) => None,
+        }
+    }
+
+    /// The same, and as soon as questions may be asked, although the other end may still refuse.
+    #[must_use]
+    pub fn early_client(&self) -> Option<(C, Remote)> {
+        match &*self.state.borrow() {
+            LinkState::Up { client, remote } | LinkState::Greeting { client, remote } => {
+                Some((client.clone(), *remote))
+            }
             LinkState::Connecting | LinkState::Down(_) => None,
         }
     }
@@ -118,9 +137,21 @@ impl<C: Clone + Send + Sync + 'static> Link<C> {
     /// # Cancel safety
     /// Safe.
     pub async fn tried(&self) -> LinkState<C> {
+        self.reached(|state| !matches!(state, LinkState::Connecting | LinkState::Greeting { .. })).await
+    }
+
+    /// Waits until [`early_client`](Self::early_client) has one, or the first attempt has failed.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn tried_early(&self) -> LinkState<C> {
+        self.reached(|state| !matches!(state, LinkState::Connecting)).await
+    }
+
+    async fn reached(&self, is_it: impl FnMut(&LinkState<C>) -> bool) -> LinkState<C> {
         let mut state = self.state.clone();
-        let tried = state.wait_for(|state| !matches!(state, LinkState::Connecting)).await;
-        tried.map_or(LinkState::Connecting, |state| state.clone())
+        let reached = state.wait_for(is_it).await;
+        reached.map_or(LinkState::Connecting, |state| state.clone())
     }
 }
 
@@ -147,7 +178,10 @@ async fn dial(
     expected: Option<NodeId>,
 ) -> Result<Connection, ConnectError> {
     let addr = addresses.current().await?;
-    endpoint.dial(addr, Purpose::Control, expected).await
+    match endpoint.role() {
+        Role::Peer => endpoint.dial_early(addr, expected).await, // peers have links to indexers alone
+        Role::Indexer => endpoint.dial(addr, Purpose::Control, expected).await,
+    }
 }
 
 async fn keep_connected<C: Clone>(
@@ -169,13 +203,38 @@ async fn keep_connected<C: Clone>(
         if !matches!(connected, Err(ConnectError::UnknownHost { .. })) {
             found.get_or_init(|| addr);
         }
-        let (failed, why) = match connected {
-            Ok(connection) => {
+        let is_down = |why: ConnectError| {
+            match matches!(&*state.borrow(), LinkState::Down(before) if before.to_string() == why.to_string())
+            {
+                true => debug!(%addr, error = %why, "still not connected"),
+                false => info!(%addr, error = %why, "not connected"),
+            }
+            state.send_replace(LinkState::Down(Arc::new(why)));
+        };
+        let failed = match connected {
+            Ok(mut connection) => {
                 let since = Instant::now();
-                let remote = connection.remote;
+                let (remote, greeted) = (connection.remote, connection.greeted());
                 let (client, driver) = open(connection);
-                info!(%addr, node = %remote.node.short(), "connected");
-                state.send_replace(LinkState::Up { client, remote });
+                let up = client.clone();
+                let is_up = move |remote: Remote| {
+                    info!(%addr, node = %remote.node.short(), "connected");
+                    state.send_replace(LinkState::Up { client: up, remote });
+                };
+                let refused = async {
+                    match greeted {
+                        None => is_up(remote),
+                        Some(greeted) => {
+                            state.send_replace(LinkState::Greeting { client, remote });
+                            match greeted.await {
+                                Ok(Ok(remote)) => is_up(remote),
+                                Ok(Err(why)) => return why,
+                                Err(_) => {} // it broke before
+                            }
+                        }
+                    }
+                    pending().await
+                };
                 let moved = moved(&endpoint, remote.here);
                 let driver = endpoint.access().allowed.while_admitted(remote.node, driver);
                 let next = async {
@@ -188,27 +247,33 @@ async fn keep_connected<C: Clone>(
                         }
                     }
                 };
-                tokio::select! {
-                    () = driver => {}
-                    () = moved => info!(%addr, "the addresses of this machine have changed"),
+                tokio::pin!(refused, driver);
+                let refused = tokio::select! {
+                    why = &mut refused => Some(why),
+                    () = &mut driver => refused.as_mut().now_or_never(),
+                    () = moved => {
+                        info!(%addr, "the addresses of this machine have changed");
+                        None
+                    }
                     connection = next => {
                         dialed = Some(connection);
                         continue;
                     }
-                }
+                };
                 if since.elapsed() >= GOOD_AFTER {
                     backoff.reset();
                 }
-                let closed = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
-                (false, ConnectError::Unreachable { addr, source: closed })
+                let closed = || std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+                let is_refused = refused.is_some();
+                let why = refused.unwrap_or_else(|| ConnectError::Unreachable { addr, source: closed() });
+                is_down(why); // before its calls fail, so that they can say why
+                is_refused
             }
-            Err(error) => (true, error),
+            Err(error) => {
+                is_down(error);
+                true
+            }
         };
-        match matches!(&*state.borrow(), LinkState::Down(before) if before.to_string() == why.to_string()) {
-            true => debug!(%addr, error = %why, "still not connected"),
-            false => info!(%addr, error = %why, "not connected"),
-        }
-        state.send_replace(LinkState::Down(Arc::new(why)));
         tokio::join!(sleep(backoff.pause(rand::random())), addresses.look_up_again(failed));
     }
 }

@@ -27,6 +27,7 @@ mod io;
 mod link;
 mod listener;
 mod node_io;
+mod pending;
 mod relay;
 mod remote;
 pub mod rendezvous;

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::{io::Io, slots::Activity};
+use super::{io::Io, pending::PendingHello, slots::Activity};
 use crate::budget::Account;
 
 /// The byte stream of a connection after its handshake.
@@ -17,13 +17,15 @@ pub struct NodeIo {
     pub(super) io: Io,
     pub(super) account: Account,
     pub(super) activity: Activity,
+    /// The other end's hello, if it was not waited for.
+    pub(super) pending: Option<Box<PendingHello>>,
 }
 
 impl NodeIo {
     /// It ends when `account` is evicted, or when another takes its place.
     pub(super) fn new(io: Io, account: Account) -> Self {
         let activity = Activity::new(account.evicted().child_token());
-        Self { io, account, activity }
+        Self { io, account, activity, pending: None }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::node_io::NodeIo;
+use tokio::sync::oneshot;
+
+use super::{error::ConnectError, node_io::NodeIo};
 use crate::{
     budget::Account,
     messages::{Hello, Purpose, Role},
@@ -53,13 +55,20 @@ pub struct Connection {
     pub account: Account,
 }
 
-fn remote(hello: &Hello, addr: SocketAddr, us: SocketAddr) -> Remote {
+pub(super) fn remote(hello: &Hello, addr: SocketAddr, us: SocketAddr) -> Remote {
     let listens_at = (hello.listen_port != 0).then(|| SocketAddr::new(addr.ip(), hello.listen_port));
     let reaches_us_at = (us.port() != 0).then_some(us);
     Remote { node: hello.node, role: hello.role, addr, listens_at, here: us.ip(), reaches_us_at }
 }
 
 impl Connection {
+    /// Sends the other end as its hello says, once that has come, or why it refused; `None` if it came before.
+    pub fn greeted(&mut self) -> Option<oneshot::Receiver<Result<Remote, ConnectError>>> {
+        let (told, greeted) = oneshot::channel();
+        self.io.pending.as_mut()?.told = Some(told);
+        Some(greeted)
+    }
+
     /// A connection to the node that said `hello`, at `addr`; `us` is where it reaches this one.
     pub(super) fn new(
         (io, account): (NodeIo, Account),

@@ -23,11 +23,14 @@ use crate::{
         pace::{PACE_WINDOW, Pace, SLOWEST_SOURCE},
         schedule::Availability,
     },
-    util::{rate::Rate, tasks::finished},
+    util::{clock, rate::Rate, tasks::finished},
 };
 
 /// Bytes of an origin's verdict: that of a later version has its record, with a name and a signature.
 const VERDICT_BYTES_MAX: usize = 16 * 1024;
+
+/// Age of an answer of the origin, from the question on, beyond which it is asked again.
+const VERDICT_COUNTS_FOR: Duration = Duration::from_secs(2);
 
 /// Why a source did not deliver.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +39,7 @@ pub(crate) enum FetchError {
     Connect(#[from] ConnectError),
     /// The stream broke, ended early or stalled.
     #[error(transparent)]
-    Stream(#[from] DataError),
+    Stream(DataError),
     /// Less than [`SLOWEST_SOURCE`] came for [`PACE_WINDOW`].
     #[error("it sent less than {} KiB/s for {} s", SLOWEST_SOURCE / 1024, PACE_WINDOW.as_secs())]
     TooSlow,
@@ -56,6 +59,15 @@ pub(crate) enum FetchError {
     /// The manifest does not match the record.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
+}
+
+impl From<DataError> for FetchError {
+    fn from(error: DataError) -> Self {
+        match error {
+            DataError::Hello(refused) => Self::Connect(refused), // it comes with the first answer
+            error => Self::Stream(error),
+        }
+    }
 }
 
 impl FetchError {
@@ -94,6 +106,9 @@ pub(crate) struct Source {
     stream: DataStream,
     pace: Pace,
     round_trips: Duration,
+    /// What the origin said of the newest version, and when it was asked.
+    verdict: Option<(Verdict, Instant)>,
+    verdict_asked_at: Option<Instant>,
 }
 
 impl Source {
@@ -108,7 +123,8 @@ impl Source {
         let dialing = async move { endpoint.dial_node(addr, Purpose::Data, node).await };
         let connection = finished(tokio::spawn(dialing)).await?;
         let stream = DataStream::new(connection.io).map_err(DataError::from)?;
-        Ok(Self { stream, pace: Pace::default(), round_trips: began.elapsed() })
+        let (pace, round_trips) = (Pace::default(), began.elapsed());
+        Ok(Self { stream, pace, round_trips, verdict: None, verdict_asked_at: None })
     }
 
     /// How long it took to connect: a few round trips.
@@ -243,17 +259,39 @@ impl Source {
         bitfield::from_bytes(&bytes, chunks).map(Availability::Some).ok_or(wrong)
     }
 
-    /// Asks the origin whether `held` is the newest version of its file; waits at most `patience` for each part of the
-    /// answer.
-    pub(crate) fn confirm(&mut self, held: Held, patience: Duration) -> Result<Verdict, FetchError> {
-        self.stream.send(&DataRequest::Confirm(held))?;
+    /// Asks the origin whether `held` is the newest version of its file, behind all that it was asked before;
+    /// [`hear_verdict`](Self::hear_verdict) receives the answer.
+    pub(crate) fn ask_verdict(&mut self, held: Held) -> Result<(), FetchError> {
+        self.verdict_asked_at = Some(clock::now());
+        Ok(self.stream.send(&DataRequest::Confirm(held))?)
+    }
+
+    /// Waits at most `patience` for each part of the answer, and keeps it.
+    pub(crate) fn hear_verdict(&mut self, patience: Duration) -> Result<(), FetchError> {
         self.stream.end_at(Some(Instant::now() + patience));
         let grant = self.stream.receive::<DataReply>(patience)??;
         let len = usize::try_from(grant.len).ok().filter(|len| *len <= VERDICT_BYTES_MAX);
         let wrong = FetchError::WrongLength { offered: grant.len, asked: VERDICT_BYTES_MAX as u64 };
         let mut bytes = vec![0; len.ok_or(wrong)?];
         self.stream.receive_bytes(&mut bytes)?;
-        Ok(codec::decode(&bytes).map_err(DataError::from)?)
+        let verdict = codec::decode(&bytes).map_err(DataError::from)?;
+        self.verdict = self.verdict_asked_at.map(|asked_at| (verdict, asked_at));
+        Ok(())
+    }
+
+    /// The answer to a question of the last moment, and when that was asked; it is asked now if there was none.
+    pub(crate) fn verdict(
+        &mut self,
+        held: Held,
+        patience: Duration,
+    ) -> Result<Option<(Verdict, Instant)>, FetchError> {
+        if self.verdict.as_ref().is_none_or(|(_, asked_at)| {
+            clock::now().saturating_duration_since(*asked_at) > VERDICT_COUNTS_FOR
+        }) {
+            self.ask_verdict(held)?;
+            self.hear_verdict(patience)?;
+        }
+        Ok(self.verdict.take())
     }
 
     /// Receives a reply and all of its bytes, at most `max`.

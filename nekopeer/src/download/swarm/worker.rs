@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     content::{chunker::hash, outboard::SegmentHasher},
+    peers::{ANSWER_WITHIN, held},
     state::schedule::{Availability, Next, StreamId},
     util::progress::SourceProgress,
 };
@@ -38,6 +39,8 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 enum Requested {
     Run(Range<usize>),
     Have,
+    /// Whether this is the newest version, which its origin knows.
+    Verdict,
 }
 
 #[derive(Clone, Copy)]
@@ -67,6 +70,7 @@ pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Resu
         busy: Busy::default(),
         worked_at: Instant::now(),
         ask_have_at: holder.partial.then(Instant::now),
+        is_verdict_asked: false,
     };
     let worked = worker.work();
     let is_open = transfer.closed(id);
@@ -102,6 +106,7 @@ struct StreamWorker<'a> {
     worked_at: Instant,
     /// When to request the bit field next, for a source that is still downloading.
     ask_have_at: Option<Instant>,
+    is_verdict_asked: bool,
 }
 
 impl StreamWorker<'_> {
@@ -139,6 +144,10 @@ impl StreamWorker<'_> {
                     }
                     self.transfer.offers_now(self.holder.node, available);
                 }
+                Some(Requested::Verdict) => match self.source.hear_verdict(ANSWER_WITHIN) {
+                    Ok(()) | Err(FetchError::Refused(_)) => {} // it is asked again when the file is there
+                    Err(error) => return Err(error),
+                },
                 None if matches!(next, Next::Done | Next::StruckOut) => return Ok(StreamEnd::Quiet),
                 None if self.worked_at.elapsed() > IDLE_MAX => return Ok(StreamEnd::Quiet),
                 None => self.transfer.wait((self.worked_at.elapsed() / 2).clamp(LOOK_SOON, LOOK_EVERY)),
@@ -158,10 +167,24 @@ impl StreamWorker<'_> {
                     self.source.ask(&self.transfer.record, self.transfer.assembly.manifest(), &run)?;
                     self.asked.push_back(Requested::Run(run));
                 }
-                next => return Ok(next),
+                next => {
+                    self.ask_verdict()?;
+                    return Ok(next);
+                }
             }
         }
         Ok(Next::Wait)
+    }
+
+    /// Asks the origin, behind the last run that is asked of it, whether this is the newest version.
+    fn ask_verdict(&mut self) -> Result<(), FetchError> {
+        let is_last = self.asked.iter().any(|asked| matches!(asked, Requested::Run(_)));
+        if is_last && self.holder.node == self.transfer.record.origin && !self.is_verdict_asked {
+            self.is_verdict_asked = true;
+            self.source.ask_verdict(held(&self.transfer.record))?;
+            self.asked.push_back(Requested::Verdict);
+        }
+        Ok(())
     }
 
     /// Receives one run; false to end the connection.
@@ -262,7 +285,7 @@ impl StreamWorker<'_> {
     fn asked_chunks(&self) -> impl Iterator<Item = usize> + '_ {
         self.asked.iter().flat_map(|asked| match asked {
             Requested::Run(run) => run.clone(),
-            Requested::Have => 0..0,
+            Requested::Have | Requested::Verdict => 0..0,
         })
     }
 }

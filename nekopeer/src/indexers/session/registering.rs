@@ -67,7 +67,7 @@ impl Worker {
                     told_away = true;
                     self.library.tell(Event::Away { indexer: self.link.addr(), why: (&*why).into() });
                 }
-                LinkState::Down(_) | LinkState::Connecting => {}
+                LinkState::Down(_) | LinkState::Greeting { .. } | LinkState::Connecting => {}
             }
             if state.changed().await.is_err() {
                 return;

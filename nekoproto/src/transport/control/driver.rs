@@ -33,7 +33,7 @@ use crate::{
     codec,
     limits::FRAME_BYTES_MAX,
     messages::Fault,
-    transport::{error::FrameError, io::Io, node_io::NodeIo, slots::Activity},
+    transport::{error::FrameError, io::Io, node_io::NodeIo, pending::PendingHello, slots::Activity},
 };
 
 /// Bytes to be sent that are written while requests are still being served: the other end works on them
@@ -55,6 +55,8 @@ const _: () = assert!(OUT_BYTES_HARD + FRAME_BYTES_MAX < OUT_BYTES_MAX);
 /// One control connection: serves `SReq`, calls and gets `CResp`.
 pub(super) struct ConnectionDriver<SReq, CResp, F, S> {
     io: Io,
+    /// The other end's hello, which comes before all else.
+    pending: Option<Box<PendingHello>>,
     calls: Arc<Table<CResp>>,
     serving: Serving<SReq, F, S>,
     /// What was read when the slice was over: whole frames, and the beginning of one. Empty if `partial` is not.
@@ -90,9 +92,10 @@ where
     S: Fn(context::Context, SReq) -> F,
 {
     pub(super) fn new(io: NodeIo, calls: Arc<Table<CResp>>, serve: S) -> Self {
-        let NodeIo { io, account, activity } = io;
+        let NodeIo { io, account, activity, pending } = io;
         Self {
             io,
+            pending,
             calls,
             serving: Serving::new(serve),
             unhandled: Vec::new(),

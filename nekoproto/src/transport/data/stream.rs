@@ -14,7 +14,7 @@ use super::{hang_up::HangUp, wire::Wire};
 use crate::{
     codec,
     limits::{DATA_MESSAGE_BYTES_MAX, STALL_TIMEOUT},
-    transport::{error::DataError, node_io::NodeIo, slots::Activity},
+    transport::{error::DataError, handshake::Greeting, node_io::NodeIo, slots::Activity},
 };
 
 /// A data connection: messages and raw bytes, moved by the calling thread, which may block. A wait ends
@@ -22,6 +22,8 @@ use crate::{
 #[derive(Debug)]
 pub struct DataStream {
     wire: Wire,
+    /// The other end's hello, which comes before its first message.
+    greeting: Option<Greeting>,
     /// The part of a message that has arrived, its length included.
     arrived: Vec<u8>,
     activity: Activity,
@@ -34,8 +36,9 @@ impl DataStream {
     /// # Errors
     /// The runtime cannot release the socket.
     pub fn new(io: NodeIo) -> io::Result<Self> {
-        let NodeIo { io, activity, .. } = io;
-        Ok(Self { wire: Wire::new(io, STALL_TIMEOUT)?, arrived: Vec::new(), activity })
+        let NodeIo { io, activity, pending, .. } = io;
+        let greeting = pending.map(|pending| pending.greeting);
+        Ok(Self { wire: Wire::new(io, STALL_TIMEOUT)?, greeting, arrived: Vec::new(), activity })
     }
 
     /// Replaces [`STALL_TIMEOUT`] by `stall`.
@@ -166,6 +169,14 @@ impl DataStream {
     pub fn receive<T: DeserializeOwned>(&mut self, patience: Duration) -> Result<T, DataError> {
         let mut len = [0; 4];
         let until = Instant::now() + patience;
+        if let Some(mut greeting) = self.greeting.take() {
+            while let Some(wanted) = greeting.wanted()? {
+                let had = greeting.received.len();
+                greeting.received.resize(had + wanted, 0);
+                self.fill(&mut greeting.received[had..], |_| until)?;
+            }
+            greeting.hello()?;
+        }
         self.fill(&mut len, |_| until)?;
         let mut bytes = vec![0; message_len(len)?];
         // A message is short: one stall timeout covers all of it.

@@ -62,6 +62,13 @@ where
         cx: &mut Context<'_>,
         slice: &mut Slice,
     ) -> Result<Poll<()>, FrameError> {
+        if let Some(pending) = &mut self.pending {
+            match pending.poll_read(cx, &mut self.io) {
+                Poll::Pending => return Ok(Poll::Pending),
+                Poll::Ready(read) => read?,
+            }
+            self.pending = None;
+        }
         while self.unhandled.is_empty() && !slice.is_over() {
             let mut buf = ReadBuf::new(scratch);
             match Pin::new(&mut self.io).poll_read(cx, &mut buf) {

@@ -1,0 +1,57 @@
+//! [`PendingHello`]: the other end's hello where this end sends its first requests without waiting for it.
+
+use std::{
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio::{
+    io::{AsyncRead, ReadBuf},
+    sync::oneshot,
+};
+
+use super::{
+    error::ConnectError,
+    handshake::Greeting,
+    io::Io,
+    remote::{Remote, remote},
+};
+use crate::limits::HELLO_BYTES_MAX;
+
+/// A hello that comes before the first answer, and who waits to hear of it.
+#[derive(Debug)]
+pub(super) struct PendingHello {
+    pub(super) greeting: Greeting,
+    pub(super) addr: SocketAddr,
+    pub(super) us: SocketAddr,
+    pub(super) told: Option<oneshot::Sender<Result<Remote, ConnectError>>>,
+}
+
+impl PendingHello {
+    /// Reads it to its end, and tells who waits for it. A refusal ends the connection.
+    pub(super) fn poll_read(&mut self, cx: &mut Context<'_>, io: &mut Io) -> Poll<io::Result<()>> {
+        let read = ready!(self.poll_hello(cx, io));
+        let is_read = read.is_ok();
+        if let Some(told) = self.told.take() {
+            drop(told.send(read)); // nobody may wait any more
+        }
+        let refused = || io::Error::new(io::ErrorKind::ConnectionRefused, "the other end refused the hello");
+        Poll::Ready(if is_read { Ok(()) } else { Err(refused()) })
+    }
+
+    fn poll_hello(&mut self, cx: &mut Context<'_>, io: &mut Io) -> Poll<Result<Remote, ConnectError>> {
+        let mut piece = [0; HELLO_BYTES_MAX];
+        while let Some(wanted) = self.greeting.wanted()? {
+            let room = wanted.min(piece.len());
+            let mut buffer = ReadBuf::new(&mut piece[..room]);
+            ready!(Pin::new(&mut *io).poll_read(cx, &mut buffer))?;
+            if buffer.filled().is_empty() {
+                return Poll::Ready(Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()));
+            }
+            self.greeting.received.extend_from_slice(buffer.filled());
+        }
+        Poll::Ready(self.greeting.hello().map(|hello| remote(&hello, self.addr, self.us)))
+    }
+}
