@@ -11,10 +11,11 @@ use std::{
 
 use futures::{StreamExt, stream};
 use nekoproto::{
-    FileName, Held, Holder, List, NodeId, PeerServiceClient, Records, Verdict, VerifiedRecord,
+    FileName, Held, Holder, List, NodeId, PeerServiceClient, Records, Refusal, Verdict, VerifiedRecord,
     limits::{BATCH_MAX, TTL_DEFAULT},
     transport::call_within,
 };
+use tarpc::client::RpcError;
 use tokio::sync::OnceCell;
 use tracing::debug;
 
@@ -30,6 +31,8 @@ use crate::{
 };
 
 pub(crate) const ORIGINS_AT_ONCE: usize = 64;
+/// Batches that one origin is asked about at once: the answers to 1 024 names are under way together.
+const BATCHES_AT_ONCE: usize = 8;
 /// Addresses of an origin that are tried before the indexers are asked for more.
 const ADDRESSES_TRIED: usize = 2;
 /// Names for which the indexers are asked to find an origin's address.
@@ -142,26 +145,40 @@ impl Peers {
     async fn ask_at(&self, origin: Holder, left: &mut &[VerifiedRecord]) -> Result<(), CallError> {
         let batches = u32::try_from(left.len().div_ceil(BATCH_MAX)).unwrap_or(u32::MAX);
         let ask = |client: PeerServiceClient| async move {
-            while !left.is_empty() {
-                let (batch, later) = left.split_at(left.len().min(BATCH_MAX));
-                let in_place = self.in_place(batch);
-                let held = List::first_of(in_place.iter().map(held));
-                let asked_at = clock::now();
-                let verdicts = match client.confirm(call_within(ANSWER_WITHIN), held).await? {
-                    Ok(verdicts) => verdicts,
+            let all = *left;
+            let asked: Vec<_> = all.chunks(BATCH_MAX).map(|batch| self.ask_batch(&client, batch)).collect();
+            let mut answers = stream::iter(asked).buffered(BATCHES_AT_ONCE);
+            while let Some(answer) = answers.next().await {
+                match answer? {
+                    Ok(()) => *left = &left[left.len().min(BATCH_MAX)..],
                     Err(refusal) => return Ok(Err(refusal)),
-                };
-                let lost = self.record(batch, about_newest(batch, &in_place, verdicts), asked_at).await;
-                *left = later;
-                if !lost.is_empty() {
-                    // If it lost its counter its own signature shows it that, and it publishes above it.
-                    let told = client.invalidate(call_within(ANSWER_WITHIN), lost).await?;
-                    debug!(?told, "an origin was told of versions that it did not know");
                 }
             }
             Ok(Ok(()))
         };
         self.call_origin(origin, ANSWER_WITHIN.saturating_mul(batches), ask).await
+    }
+
+    /// Asks an origin about a batch, and records its answers.
+    async fn ask_batch(
+        &self,
+        client: &PeerServiceClient,
+        batch: &[VerifiedRecord],
+    ) -> Result<Result<(), Refusal>, RpcError> {
+        let in_place = self.in_place(batch);
+        let held = List::first_of(in_place.iter().map(held));
+        let asked_at = clock::now();
+        let verdicts = match client.confirm(call_within(ANSWER_WITHIN), held).await? {
+            Ok(verdicts) => verdicts,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let lost = self.record(batch, about_newest(batch, &in_place, verdicts), asked_at).await;
+        if !lost.is_empty() {
+            // If it lost its counter its own signature shows it that, and it publishes above it.
+            let told = client.invalidate(call_within(ANSWER_WITHIN), lost).await?;
+            debug!(?told, "an origin was told of versions that it did not know");
+        }
+        Ok(Ok(()))
     }
 
     /// Of each of these newest versions that are known, the earlier one of the same origin whose place it has not taken, if

@@ -1,4 +1,4 @@
-//! One batch of small files, fetched concurrently from their sources and stored together.
+//! Small files, fetched concurrently from their sources as one stream each, and stored together beside that.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,7 +9,7 @@ use std::{
 
 use futures::{StreamExt, stream};
 use nekoproto::{ContentHash, Holder, Manifest, NodeId};
-use tokio::time::timeout;
+use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -49,7 +49,12 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// asked for no more files of this command that others have.
 const ASK_ANOTHER_AFTER: Duration = Duration::from_secs(1);
 
-/// Time after which what has come is stored while another source is waited for.
+/// Limits of what is stored together: files, and their bytes.
+const STORED_FILES: usize = 512;
+const STORED_BYTES: usize = 8 * 1024 * 1024;
+/// Files that wait to be stored, at most 64 KiB each.
+pub(super) const WAITING_MAX: usize = 256;
+/// Time after which what has come is stored while a source is waited for.
 const STORED_AFTER: Duration = Duration::from_millis(300);
 
 /// A file of a single chunk.
@@ -62,7 +67,6 @@ pub(super) struct Small {
     pub(super) stop: CancellationToken,
 }
 
-/// Files that are held in memory together.
 pub(super) type SmallFiles = Vec<Small>;
 
 /// A file whose verified bytes have arrived.
@@ -72,62 +76,50 @@ pub(super) struct Arrived {
     pub(super) from: Holder,
 }
 
-/// The result of a batch.
-pub(super) struct BatchFetched {
+/// The result of a fetch.
+pub(super) struct Fetched {
     /// Connections that are still usable.
     pub(super) streams: HashMap<NodeId, Source>,
-    pub(super) arrived: Vec<Arrived>,
-    /// Those that were stored already, as another source was waited for.
-    pub(super) stored: Vec<(Arrived, Result<PathBuf, Failure>)>,
     /// Files that their source did not deliver.
     pub(super) failed: SmallFiles,
 }
 
 impl Downloader {
-    /// Fetches each file of a batch from one of its sources, and from another one where that is `late`, which grows.
-    pub(super) async fn fetch_batch(
+    /// Fetches each file from one of its sources, and from another one where that is `late`, which grows. What comes goes to
+    /// `arrived`, which holds the sources back where it is full.
+    pub(super) async fn fetch_small(
         &self,
         streams: HashMap<NodeId, Source>,
-        mut batch: SmallFiles,
+        mut small: SmallFiles,
         late: &mut HashSet<NodeId>,
         progress: &Arc<Progress>,
-    ) -> BatchFetched {
-        let mut fetched =
-            BatchFetched { streams, arrived: Vec::new(), stored: Vec::new(), failed: Vec::new() };
-        while !batch.is_empty() {
+        arrived: &mpsc::Sender<Arrived>,
+    ) -> Fetched {
+        let mut fetched = Fetched { streams, failed: Vec::new() };
+        while !small.is_empty() {
             self.throttle.until_paused(false).await; // what is under way comes to its end: it is small
-            let fetching = shared_out(std::mem::take(&mut batch), late).into_iter().map(|part| {
+            let fetching = shared_out(std::mem::take(&mut small), late).into_iter().map(|part| {
                 let ready = fetched.streams.remove(&part.holder.node);
-                self.fetch_from(part, ready, progress)
+                self.fetch_from(part, ready, progress, arrived.clone())
             });
             let fetching: Vec<_> = fetching.collect();
             let mut ended = stream::iter(fetching).buffer_unordered(SOURCES_MAX);
-            loop {
-                let next = match timeout(STORED_AFTER, ended.next()).await {
-                    Ok(next) => next,
-                    Err(_) if fetched.arrived.is_empty() => ended.next().await,
-                    Err(_) => {
-                        let stored = self.store_batch(std::mem::take(&mut fetched.arrived)).await;
-                        fetched.stored.extend(stored);
-                        continue;
-                    }
-                };
-                let Some((node, source, arrived, failed, is_late)) = next else { break };
+            while let Some((node, source, failed, is_late)) = ended.next().await {
                 fetched.streams.extend(source.map(|source| (node, source)));
-                fetched.arrived.extend(arrived);
-                if is_late && late.insert(node) { &mut batch } else { &mut fetched.failed }.extend(failed);
+                if is_late && late.insert(node) { &mut small } else { &mut fetched.failed }.extend(failed);
             }
         }
         fetched
     }
 
-    /// Fetches a part; what did not come is last but one, and last, whether that is as the source took too long to begin.
+    /// Fetches a part; returned are the source, what did not come, and whether that is as the source took too long to begin.
     async fn fetch_from(
         &self,
         SourceShare { holder, batch, has_others }: SourceShare,
         ready: Option<Source>,
         progress: &Arc<Progress>,
-    ) -> (NodeId, Option<Source>, Vec<Arrived>, SmallFiles, bool) {
+        arrived: mpsc::Sender<Arrived>,
+    ) -> (NodeId, Option<Source>, SmallFiles, bool) {
         let connect_within = if has_others { ASK_ANOTHER_AFTER } else { CONNECT_WITHIN };
         let connecting = async {
             match ready {
@@ -140,7 +132,7 @@ impl Downloader {
         };
         let mut source = match connecting.await {
             Ok(source) => source,
-            Err(is_late) => return (holder.node, None, Vec::new(), batch, is_late),
+            Err(is_late) => return (holder.node, None, batch, is_late),
         };
         let (throttle, counter) = (Arc::clone(&self.throttle), progress.source(holder.node, holder.addr));
         let (progress, counters) = (Arc::clone(progress), Arc::clone(&self.library.counters));
@@ -148,10 +140,10 @@ impl Downloader {
         let (may_be_late, came) = (has_others && self.throttle.down.limit().is_none(), Arc::clone(&counter));
         let bytes_before = came.bytes();
         let fetching = blocking(move || {
-            let (mut arrived, mut failed) = (Vec::with_capacity(batch.len()), Vec::new());
+            let mut failed = Vec::new();
             let (mut asked, mut broken) = (0, false);
             let bytes: u64 = batch.iter().map(|small| small.target.record.size).sum();
-            let until = Instant::now() + PART_WITHIN + Duration::from_secs(bytes / SLOWEST_SOURCE);
+            let mut until = Instant::now() + PART_WITHIN + Duration::from_secs(bytes / SLOWEST_SOURCE);
             let names: Vec<(ContentHash, u64)> =
                 batch.iter().map(|small| (small.target.record.content, small.target.record.size)).collect();
             for (place, small) in batch.into_iter().enumerate() {
@@ -171,7 +163,10 @@ impl Downloader {
                         counter.add(bytes.len() as u64);
                         counters.bytes_down.inc_by(bytes.len() as u64);
                         progress.add_done(bytes.len() as u64);
-                        arrived.push(Arrived { small, bytes, from: holder });
+                        let came_at = Instant::now();
+                        // Nobody takes it where the download was dropped.
+                        broken |= arrived.blocking_send(Arrived { small, bytes, from: holder }).is_err();
+                        until += came_at.elapsed(); // for a slow disk no source is to blame
                     }
                     Some(Err(error)) => {
                         broken |= !matches!(error, FetchError::Refused(_));
@@ -180,7 +175,7 @@ impl Downloader {
                     None => failed.push(small),
                 }
             }
-            ((!broken).then_some(source), arrived, failed)
+            ((!broken).then_some(source), failed)
         });
         tokio::pin!(fetching);
         let mut fetched = timeout(ASK_ANOTHER_AFTER, &mut fetching).await.ok();
@@ -188,19 +183,37 @@ impl Downloader {
         if is_late {
             hang_up.now();
         }
-        let (source, arrived, failed) = match fetched.take() {
+        let (source, failed) = match fetched.take() {
             Some(fetched) => fetched,
             None => fetching.await,
         };
         guard.disarm();
-        (holder.node, source, arrived, failed, is_late)
+        (holder.node, source, failed, is_late)
+    }
+
+    /// Stores what comes, some hundred files together, until nobody sends any more; each outcome goes to `stored`.
+    pub(super) async fn store_small(
+        &self,
+        mut arrived: mpsc::Receiver<Arrived>,
+        mut stored: impl FnMut(Vec<(Arrived, Result<PathBuf, Failure>)>),
+    ) {
+        while let Some(first) = arrived.recv().await {
+            let (mut bytes, mut group) = (first.bytes.len(), vec![first]);
+            while group.len() < STORED_FILES && bytes < STORED_BYTES {
+                // What has come is stored while a source is waited for.
+                let Ok(Some(next)) = timeout(STORED_AFTER, arrived.recv()).await else { break };
+                bytes += next.bytes.len();
+                group.push(next);
+            }
+            stored(self.store_batch(group).await);
+        }
     }
 
     /// [Puts](put_in_place) all files of a batch in their places.
     ///
     /// # Cancel safety
     /// Safe: once started it runs to its end.
-    pub(super) async fn store_batch(
+    async fn store_batch(
         &self,
         arrived: Vec<Arrived>,
     ) -> Vec<(Arrived, Result<PathBuf, Failure>)> {

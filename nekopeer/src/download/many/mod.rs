@@ -13,9 +13,10 @@ use std::{
 use futures::{StreamExt, stream};
 use nekoproto::{FileName, Holder, Manifest, NodeId, VerifiedRecord};
 use parking_lot::Mutex;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::batch::{Arrived, Small, SmallFiles};
+use self::batch::{Arrived, Small, WAITING_MAX};
 use super::{
     Delivery, DownloadOptions, Downloaded, Downloader,
     error::already_running,
@@ -29,22 +30,21 @@ use crate::{
     failure::Failure,
     indexers::Answer,
     library::{Library, NameInUse},
+    peers::Peers,
     state::choice::Target,
     storage::place::FolderCache,
     util::progress::Progress,
 };
 
-/// Names that are looked for and then downloaded together: at first, so that it soon begins, and at most; each time twice as
-/// many as before.
-const NAMES_AT_FIRST: usize = 512;
+/// Names that are looked for and then downloaded together: at first, so that it soon begins, and at most; each time so many
+/// times as many as before, so that between them the sources wait seldom.
+const NAMES_AT_FIRST: usize = 128;
 const NAMES_AT_ONCE: usize = 4096;
+const NAMES_GROW_BY: usize = 8;
 /// Files that are downloaded by themselves at once: with two connections to a source each for the large ones, and one for
 /// small files beside them, fewer than the requests that a source answers one reader.
 const LARGE_AT_ONCE: usize = 3;
 const MIDDLE_AT_ONCE: usize = 6;
-/// Limits of a batch: its files, and their bytes, which are in memory together.
-const BATCH_FILES: usize = 512;
-const BATCH_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Outcomes by name, in the order of the names.
 pub(crate) type Outcomes = Vec<(FileName, Result<Downloaded, Failure>)>;
@@ -75,6 +75,8 @@ pub(crate) struct Downloads {
     outcomes: Mutex<HashMap<FileName, Result<Downloaded, Failure>>>,
     /// What is done, and its origins are not asked yet.
     done: Option<Outcomes>,
+    /// What asks the origins, over a connection that is kept.
+    peers: Arc<Peers>,
     /// Origins that did not answer; they are not asked again.
     away: HashSet<NodeId>,
     /// Sources that were late; the others are asked.
@@ -108,6 +110,7 @@ impl Downloads {
             ahead: None,
             outcomes: Mutex::default(),
             done: None,
+            peers: downloader.peers.keeping(),
             away: HashSet::new(),
             late: HashSet::new(),
         }
@@ -125,7 +128,7 @@ impl Downloads {
                 done.iter().flatten().filter_map(|(_, outcome)| Some(outcome.as_ref().ok()?.record.clone()));
             let asked: Vec<VerifiedRecord> =
                 records.filter(|record| !self.away.contains(&record.origin)).collect();
-            let peers = Arc::clone(&self.downloader.peers);
+            let peers = Arc::clone(&self.peers);
             let piece = match self.ahead.take() {
                 Some(piece) => piece,
                 None => Box::pin(self.reserve_next().find()).await,
@@ -159,7 +162,7 @@ impl Downloads {
     /// Reserves the next names, which are to be [found](Reserved::find).
     fn reserve_next(&mut self) -> Reserved {
         let names = self.names.split_off(self.names.len().saturating_sub(self.at_once));
-        self.at_once = NAMES_AT_ONCE.min(2 * self.at_once);
+        self.at_once = NAMES_AT_ONCE.min(NAMES_GROW_BY * self.at_once);
         let names: Vec<FileName> = names.into_iter().rev().collect();
         let (mut wanted, mut known, mut found) = (Vec::with_capacity(names.len()), Vec::new(), Vec::new());
         for name in &names {
@@ -243,35 +246,23 @@ impl Downloads {
         (small, large)
     }
 
-    /// Fetches one batch after the other; the next batch is fetched while one is made durable.
-    /// Returns connections that are still usable, and what no source delivered.
+    /// Fetches the files while those that came are made durable. Returns connections that are still usable, and what no
+    /// source delivered.
     async fn fetch_small(
         &self,
         small: Vec<Small>,
-        mut streams: HashMap<NodeId, Source>,
+        streams: HashMap<NodeId, Source>,
         late: &mut HashSet<NodeId>,
     ) -> (HashMap<NodeId, Source>, Vec<Target>) {
-        let (mut storing, mut by_themselves) = (None, Vec::new());
-        for batch in batches(small) {
-            let stored = async {
-                match storing.take() {
-                    Some(arrived) => Some(self.downloader.store_batch(arrived).await),
-                    None => None,
-                }
-            };
-            let fetching = self.downloader.fetch_batch(streams, batch, late, &self.progress);
-            let (before, fetched) = tokio::join!(stored, fetching);
-            streams = fetched.streams;
-            self.take_stored(before.unwrap_or_default());
-            self.take_stored(fetched.stored);
-            storing = Some(fetched.arrived);
-            by_themselves.extend(fetched.failed.into_iter().map(|small| small.target));
-        }
-        if let Some(arrived) = storing {
-            let stored = self.downloader.store_batch(arrived).await;
-            self.take_stored(stored);
-        }
-        (streams, by_themselves)
+        let (sender, arrived) = mpsc::channel(WAITING_MAX);
+        let fetching = async {
+            let fetched = self.downloader.fetch_small(streams, small, late, &self.progress, &sender).await;
+            drop(sender); // all have been sent
+            fetched
+        };
+        let storing = self.downloader.store_small(arrived, |stored| self.take_stored(stored));
+        let (fetched, ()) = tokio::join!(fetching, storing);
+        (fetched.streams, fetched.failed.into_iter().map(|small| small.target).collect())
     }
 
     fn take_stored(&self, stored: Vec<(Arrived, Result<PathBuf, Failure>)>) {
@@ -355,23 +346,4 @@ impl Reserved {
         }
         piece
     }
-}
-
-/// Divides small files into batches bounded in files and bytes.
-fn batches(small: Vec<Small>) -> Vec<SmallFiles> {
-    let mut batches: Vec<SmallFiles> = Vec::new();
-    let mut bytes = 0;
-    for small in small {
-        let size = small.target.record.size;
-        let has_room = |batch: &SmallFiles| batch.len() < BATCH_FILES && bytes + size <= BATCH_BYTES;
-        match batches.last_mut().filter(|batch| has_room(batch)) {
-            Some(batch) => batch.push(small),
-            None => {
-                batches.push(vec![small]);
-                bytes = 0;
-            }
-        }
-        bytes += size;
-    }
-    batches
 }
