@@ -9,7 +9,7 @@ use std::{
 
 use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use nekoproto::{
-    Covered, FindReply, FindRequest, List, ListedRecord, NodeTag, Position, Refusal, SignedRecord, clock,
+    Covered, FindReply, FindRequest, ListedRecord, NodeTag, Position, Refusal, SignedRecord, clock,
     limits::HOLDERS_OF_NEIGHBOR_MAX,
 };
 use tokio::{task::spawn_blocking, time::timeout_at};
@@ -269,13 +269,12 @@ impl Part {
     }
 
     fn reply(self) -> FindReply {
+        let hits = self.page.found.into_iter().map(Found::into_hit).collect();
         self.reached.told(FindReply {
-            hits: List::first_of(self.page.found.into_iter().map(Found::into_hit)),
-            next: self.page.next,
             complete: self.complete,
             guests_unheard: self.guests_unheard,
             messages: self.messages,
-            ..FindReply::default()
+            ..FindReply::of(hits, self.page.next)
         })
     }
 }

@@ -24,8 +24,11 @@ pub const HOLDERS_WHOLE_MIN: usize = HOLDERS_MAX / 4;
 const _: () = assert!(0 < HOLDERS_WHOLE_MIN && HOLDERS_WHOLE_MIN < HOLDERS_MAX);
 /// Of these, the number taken from one neighbor: half, so that none fills the list with holders of its making.
 pub const HOLDERS_OF_NEIGHBOR_MAX: usize = HOLDERS_MAX / 2;
-/// Hits on one page of a search by pattern.
+/// Hits on one page of a search by pattern, for people: however many holders they have, they fit a frame.
 pub const FOUND_MAX: usize = 128;
+/// The same for who lists a folder, with each page a round trip later than the one before: what does not fit a frame is on
+/// the next page.
+pub const LISTED_MAX: usize = 1024;
 /// Terms of one search by pattern.
 pub const TERMS_MAX: usize = 16;
 /// Bytes of one term: a whole name is one.
@@ -54,10 +57,10 @@ const _: () = assert!(BATCH_MAX * RECORD_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(
     HITS_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FRAME_BYTES_MAX - ANSWERS_BYTES_MAX
 );
-const _: () = assert!(
-    FOUND_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) + 2 * COVERED_MAX * 8
-        < FRAME_BYTES_MAX - 64
-);
+/// Room for the hits of a page: what a frame has beside the place of the next page, the indexers that answered or did not,
+/// and the envelope.
+pub const FIND_BYTES_MAX: usize = FRAME_BYTES_MAX - RECORD_BYTES_MAX - 2 * COVERED_MAX * 8 - 64;
+const _: () = assert!(FOUND_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FIND_BYTES_MAX);
 
 /// Indexers in the trace of one query: more than a query with the default TTL reaches in most networks.
 pub const TRACE_HOPS_MAX: usize = 256;

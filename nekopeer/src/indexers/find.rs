@@ -9,7 +9,7 @@ use nekoindexer::state::{
 };
 use nekoproto::{
     FindReply, FindRequest, ListedRecord, Position, Search,
-    limits::{FOUND_MAX, HOLDERS_MAX},
+    limits::{HOLDERS_MAX, LISTED_MAX},
     transport::{Endpoint, call_within},
 };
 use tracing::debug;
@@ -40,7 +40,7 @@ pub struct Found {
 }
 
 impl Indexers {
-    /// The first `limit` files behind `after` that match, at most [`FOUND_MAX`], known to the own indexers, to those of `via`
+    /// The first `limit` files behind `after` that match, at most [`LISTED_MAX`], known to the own indexers, to those of `via`
     /// and to those within `ttl_hops` of them.
     pub(crate) async fn find(
         &self,
@@ -54,7 +54,7 @@ impl Indexers {
         // The same id for all indexers: the network handles it once.
         let request = FindRequest {
             after: after.cloned(),
-            limit: u16::try_from(limit.min(FOUND_MAX)).unwrap_or(u16::MAX),
+            limit: u16::try_from(limit.min(LISTED_MAX)).unwrap_or(u16::MAX),
             ..FindRequest::new(search.clone(), ttl_hops)
         };
         let asked = self.asked(via).count();

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     limits::{
-        ANSWERS_BYTES_MAX, BATCH_MAX, COVERED_MAX, FOUND_MAX, FRAME_BYTES_MAX, HITS_MAX, HOLDER_BYTES_MAX,
-        NAME_BYTES_MAX, RECORD_BYTES_MAX, WITHOUT_MAX,
+        ANSWERS_BYTES_MAX, BATCH_MAX, COVERED_MAX, FIND_BYTES_MAX, FOUND_MAX, FRAME_BYTES_MAX, HITS_MAX,
+        HOLDER_BYTES_MAX, LISTED_MAX, NAME_BYTES_MAX, RECORD_BYTES_MAX, WITHOUT_MAX,
     },
     transport::rendezvous::Token,
     values::{ContentHash, FileName, List, MsgId, NodeId, NodeTag, SignedRecord, Version},
@@ -214,12 +214,14 @@ pub struct QueryReply {
 impl QueryReply {
     /// Upper bound of its encoded length without a trace.
     fn bytes_max(&self) -> usize {
-        let hit = |hit: &Hit| {
-            let name = hit.record.unverified().name.as_str().len();
-            RECORD_BYTES_MAX - NAME_BYTES_MAX + name + hit.holders.len() * HOLDER_BYTES_MAX
-        };
-        self.hits.iter().map(hit).sum()
+        self.hits.iter().map(hit_bytes_max).sum()
     }
+}
+
+/// Upper bound of the encoded length of a hit.
+fn hit_bytes_max(hit: &Hit) -> usize {
+    let name = hit.record.unverified().name.as_str().len();
+    RECORD_BYTES_MAX - NAME_BYTES_MAX + name + hit.holders.len() * HOLDER_BYTES_MAX
 }
 
 /// A search as it is forwarded.
@@ -231,7 +233,7 @@ pub struct FindRequest {
     pub search: Search,
     /// Only files behind this place; `None`: from the first on.
     pub after: Option<Position>,
-    /// At most this many hits, and [`FOUND_MAX`]; 0 counts as 1.
+    /// At most this many hits, and [`LISTED_MAX`]; 0 counts as 1.
     pub limit: u16,
     /// Hops left; 0 asks the receiver alone.
     pub ttl_hops: u8,
@@ -246,14 +248,14 @@ impl FindRequest {
     /// A new search for the first page.
     #[must_use]
     pub fn new(search: Search, ttl_hops: u8) -> Self {
-        let (msg_id, limit, covered) = (MsgId::random(), u16::MAX, Covered::new());
-        Self { msg_id, search, after: None, limit, ttl_hops, covered, from_guest: false }
+        let (msg_id, covered) = (MsgId::random(), Covered::new());
+        Self { msg_id, search, after: None, limit: FOUND_MAX as u16, ttl_hops, covered, from_guest: false }
     }
 
     /// The number of hits on a full page.
     #[must_use]
     pub fn limit(&self) -> usize {
-        usize::from(self.limit).clamp(1, FOUND_MAX)
+        usize::from(self.limit).clamp(1, LISTED_MAX)
     }
 }
 
@@ -262,7 +264,7 @@ impl FindRequest {
 pub struct FindReply {
     /// The first matches behind the place asked for, strictly in the order of their [`Position`]s; one hit for each
     /// file of an origin.
-    pub hits: List<Hit, FOUND_MAX>,
+    pub hits: List<Hit, LISTED_MAX>,
     /// Where further matches may begin: those up to this place are on the page. `None`: there are none.
     pub next: Option<Position>,
     /// Whether every trusted indexer in reach answered in time, and nothing was left out before `next`.
@@ -279,6 +281,27 @@ pub struct FindReply {
     /// is not known, and one that was never connected [stands](NodeTag::of_addr) by its address.
     #[serde(with = "crate::values::fixed_list")]
     pub silent: Covered,
+}
+
+impl FindReply {
+    /// A page of the first of these hits, as many as fit a frame; the next one begins behind them, or at `next`.
+    #[must_use]
+    pub fn of(mut hits: Vec<Hit>, next: Option<Position>) -> Self {
+        let mut room = FIND_BYTES_MAX;
+        let is_over = |hit: &Hit| {
+            let left = room.checked_sub(hit_bytes_max(hit));
+            room = left.unwrap_or_default();
+            left.is_none()
+        };
+        let next = match hits.iter().position(is_over) {
+            Some(end) => {
+                hits.truncate(end);
+                hits.last().map(|hit| Position::of(hit.record.unverified()))
+            }
+            None => next,
+        };
+        Self { next, hits: List::first_of(hits), ..Self::default() }
+    }
 }
 
 /// An invalidation as it is forwarded.

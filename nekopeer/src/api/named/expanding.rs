@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use nekoindexer::state::find::Matcher;
-use nekoproto::{FileName, IdDigits, Search, Term, Terms, limits::FOUND_MAX};
+use nekoproto::{FileName, IdDigits, Search, Term, Terms, limits::LISTED_MAX};
 
 use super::{
     Word,
@@ -147,7 +147,7 @@ pub(in crate::api) async fn matched(
     };
     let (mut all, mut after, mut is_complete) = (Vec::<(FileName, SearchAnswer)>::new(), None, true);
     loop {
-        let found = peer.indexers.find(&search, after.as_ref(), FOUND_MAX, ttl_hops, via).await?;
+        let found = peer.indexers.find(&search, after.as_ref(), LISTED_MAX, ttl_hops, via).await?;
         is_complete &= found.complete;
         after = found.next;
         for file in found.matches.into_iter().filter(|found| !found.record.is_withdrawal()) {

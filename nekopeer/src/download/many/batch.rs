@@ -213,10 +213,7 @@ impl Downloader {
     ///
     /// # Cancel safety
     /// Safe: once started it runs to its end.
-    async fn store_batch(
-        &self,
-        arrived: Vec<Arrived>,
-    ) -> Vec<(Arrived, Result<PathBuf, Failure>)> {
+    async fn store_batch(&self, arrived: Vec<Arrived>) -> Vec<(Arrived, Result<PathBuf, Failure>)> {
         let indexers = Arc::clone(&self.indexers);
         let store = move |library: &Arc<Library>| {
             let stored = store_all(library, arrived);
