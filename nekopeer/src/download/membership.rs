@@ -14,14 +14,9 @@ use nekoproto::transport::Endpoint;
 use tokio::time::sleep;
 use tracing::warn;
 
-use crate::{
-    indexers::Indexers,
-    library::Library,
-    serve::{SlotCounts, Uploads},
-};
+use crate::{indexers::Indexers, library::Library, serve::Uploads};
 
-/// Time without a byte for others after which nobody is taken to download from here any more.
-const QUIET_AFTER: Duration = Duration::from_secs(1);
+/// Interval between looks at who downloads from here.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What a peer needs to become a member.
@@ -53,7 +48,7 @@ impl Membership {
 
     /// Whether others download from here.
     pub(crate) fn is_asked(&self) -> bool {
-        self.uploads.slots() != SlotCounts::default() || self.uploads.sent_within(QUIET_AFTER)
+        self.uploads.readers() > 0
     }
 
     /// Serves on as long as others download from here, at most until then.

@@ -160,7 +160,8 @@ impl Downloader {
     /// Order of the chunks: concurrent readers, who serve each other, start at different chunks.
     fn order(&self, record: &VerifiedRecord, chunks: usize) -> Order {
         let anywhere = self.is_shown(record);
-        Order::RarestFirst { from: if anywhere { rand::random_range(0..chunks) } else { 0 } }
+        let from = if anywhere { rand::random_range(0..chunks) } else { 0 };
+        Order::RarestFirst { from, own: self.library.node }
     }
 
     /// Serves and offers what has been received, until the guards are dropped. No chunk waits for the indexers.

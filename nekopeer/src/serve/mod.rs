@@ -12,7 +12,10 @@ mod sending;
 mod upload_slots;
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -25,7 +28,6 @@ use nekoproto::{
         slots::{Activity, SlotLimits, SlotOwner, Slots},
     },
 };
-use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -82,8 +84,8 @@ pub(crate) struct Uploads {
     throttle: Arc<Throttle>,
     /// Places for connections to nodes that cannot connect here.
     dialed_back: Arc<Semaphore>,
-    /// When a reader was answered last.
-    sent_at: Mutex<Option<Instant>>,
+    /// Data streams that asked for something and are open.
+    readers: AtomicUsize,
 }
 
 enum Turned {
@@ -106,8 +108,8 @@ impl Uploads {
         let all = (file_limit() / IDLE_FILES_PARTS).clamp(IDLE_MIN, IDLE_ALL_MAX);
         let idle = Slots::with(SlotLimits { each: IDLE_OF_ONE_MAX, ..SlotLimits::new(all) });
         let (throttle, dialed_back) = (Arc::clone(throttle), Arc::new(Semaphore::new(DIALED_BACK_MAX)));
-        let sent_at = Mutex::default();
-        Arc::new(Self { library, partial_files, slots, idle, in_memory, throttle, dialed_back, sent_at })
+        let readers = AtomicUsize::default();
+        Arc::new(Self { library, partial_files, slots, idle, in_memory, throttle, dialed_back, readers })
     }
 
     pub(crate) fn slots(&self) -> SlotCounts {
@@ -121,9 +123,9 @@ impl Uploads {
         spawn_until(&tasks.tracker, accepts, listener.run(tasks.stop.clone(), tasks.tracker.clone(), serve));
     }
 
-    /// Whether bytes of files were sent lately.
-    pub(crate) fn sent_within(&self, time: Duration) -> bool {
-        self.sent_at.lock().is_some_and(|sent_at| sent_at.elapsed() < time)
+    /// Data streams that asked for something and are open.
+    pub(crate) fn readers(&self) -> usize {
+        self.readers.load(Ordering::Relaxed)
     }
 
     /// Serves one connection until it closes.
@@ -151,6 +153,7 @@ impl Uploads {
         let _ends_with_this = stream.hang_up().on_drop();
         let owner = SlotOwner::at(reader.addr.ip(), Some(reader.node));
         let mut has_asked = false;
+        let mut counted = None;
         loop {
             let request = match stream.receive_arrived()? {
                 Some(request) => request,
@@ -169,6 +172,10 @@ impl Uploads {
                 }
             };
             has_asked = true;
+            counted.get_or_insert_with(|| {
+                self.readers.fetch_add(1, Ordering::Relaxed);
+                scopeguard::guard(&self.readers, |readers| drop(readers.fetch_sub(1, Ordering::Relaxed)))
+            });
             stream = match self.slots.ask(owner) {
                 Some(turn) => self.answer(stream, request, reader, turn).await?,
                 None => self.refuse(stream)?,
@@ -184,7 +191,6 @@ impl Uploads {
         reader: &Remote,
         turn: Turn,
     ) -> Result<DataStream, DataError> {
-        scopeguard::defer! { *self.sent_at.lock() = Some(Instant::now()) }
         if !turn.begins().await {
             return self.refuse(stream);
         }

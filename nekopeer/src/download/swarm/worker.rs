@@ -28,7 +28,7 @@ const ASKED_AHEAD: usize = 2;
 /// processor's cache, and enough to write most pages of the file once.
 const TAKEN_AT_ONCE: usize = 384 * 1024;
 /// Interval between requests for the bit field of a source that is still downloading.
-const HAVE_EVERY: Duration = Duration::from_millis(200);
+const HAVE_EVERY: Duration = Duration::from_millis(100);
 /// Bounds of the time that an idle thread waits before it looks for work again: half as long as it has had none.
 const LOOK_SOON: Duration = Duration::from_millis(5);
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -75,6 +75,14 @@ pub(super) struct SourceState {
 }
 
 impl Ledger {
+    /// The sources that are still downloading, and were not struck out.
+    pub(super) fn readers(&self) -> impl Iterator<Item = &SourceId> + Clone {
+        let sources = self.sources.iter();
+        let is_reader =
+            |source: &SourceState| source.strikes < STRIKES_MAX && source.available.part().is_some();
+        sources.filter(move |(_, source)| is_reader(source)).map(|(reader, _)| reader)
+    }
+
     /// All chunks of `manifest` are missing except those `had` and those `claimed`.
     pub(super) fn new(manifest: &Manifest, had: Bitfield, claimed: &Bitfield) -> Self {
         let lens: Vec<u32> = manifest.chunks().iter().map(|chunk| chunk.len).collect();

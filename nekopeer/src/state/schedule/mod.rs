@@ -28,6 +28,8 @@ pub(crate) enum Order {
     RarestFirst {
         /// Equally rare chunks are leased in order from this one on.
         from: usize,
+        /// Who downloads: with others that do, each begins with a share of its own.
+        own: SourceId,
     },
     /// In the order of the file.
     InOrder,
@@ -59,7 +61,7 @@ impl Schedule {
     pub(crate) fn new(manifest: &Manifest, had: Bitfield, claimed: &Bitfield, order: Order) -> Self {
         let seed = match order {
             Order::InOrder => 0,
-            Order::RarestFirst { from } => from as u64,
+            Order::RarestFirst { from, .. } => from as u64,
         };
         let random = SmallRng::seed_from_u64(seed);
         Self { ledger: Ledger::new(manifest, had, claimed), order, random }
@@ -91,7 +93,7 @@ impl Schedule {
         let next = picker::pick(&self.ledger, stream, self.order, &mut self.random, now);
         if let Next::Fetch(run) = &next {
             self.ledger.lease(stream, run.clone(), now);
-            if let Order::RarestFirst { from } = &mut self.order {
+            if let Order::RarestFirst { from, .. } = &mut self.order {
                 *from = run.end % self.ledger.lens.len();
             }
         }

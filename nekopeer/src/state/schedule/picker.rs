@@ -7,11 +7,13 @@ use rand::{Rng, RngExt};
 use super::{
     Next, Order,
     ledger::{Availability, Ledger, STRIKES_MAX, StreamId},
-    stream::Stream,
+    stream::{SourceId, Stream},
 };
 
-/// A lease is as long as the stream moves in this time, in seconds.
-const LEASE_SECS: f64 = 0.2;
+/// A lease is as long as the stream moves in some round trips, within these bounds in seconds: what is leased by several
+/// readers at once comes from the complete sources more than once.
+const LEASE_SECS_MIN: f64 = 0.05;
+const LEASE_SECS_MAX: f64 = 0.2;
 /// Bytes of a lease while the speed of the stream is unknown.
 const LEASE_BYTES_FIRST: u64 = 1024 * 1024;
 /// Bounds of a lease, in bytes.
@@ -38,16 +40,31 @@ pub(super) fn pick(
     let Some(source) = source else { return Next::StruckOut };
     let start = match order {
         Order::InOrder => 0,
-        Order::RarestFirst { from } if ledger.partial_sources == 0 => from,
-        // Readers that download concurrently get the same availability. If all continued from their own last
-        // chunk, they would request the same chunks from the complete sources; so each starts at random.
-        Order::RarestFirst { .. } => random.random_range(0..ledger.lens.len()),
+        Order::RarestFirst { from, .. } if ledger.partial_sources == 0 => from,
+        // Readers that download concurrently get the same availability. If all continued from their own last chunk, they
+        // would request the same chunks from the complete sources: so each has a share of the file, of which it begins
+        // with what no other reader has, and starts at random where nothing is left of that.
+        Order::RarestFirst { own, .. } => match source.available {
+            Availability::All => first_of_share(ledger, own),
+            Availability::Some(_) => None,
+        }
+        .unwrap_or_else(|| random.random_range(0..ledger.lens.len())),
     };
     let run = match first_missing(ledger, order, &source.available, start) {
         Some(first) => Some(run_of_missing(ledger, first, known.lease_bytes(), &source.available)),
         None => to_take_over(ledger, stream, known, &source.available, now),
     };
     run.map_or(Next::Wait, Next::Fetch)
+}
+
+/// The first chunk in this reader's share of the file that is missing here and at all others that download it. With the same
+/// readers in view, the shares of two have nothing in common.
+fn first_of_share(ledger: &Ledger, own: SourceId) -> Option<usize> {
+    let readers = ledger.readers();
+    let (all, before) = (readers.clone().count() + 1, readers.filter(|reader| **reader < own).count());
+    let chunks = ledger.lens.len();
+    let mut share = chunks * before / all..chunks * (before + 1) / all;
+    share.find(|index| ledger.missing.contains(*index) && ledger.copies[*index] == 0)
 }
 
 /// The first chunk to fetch among those missing and `available`: the rarest, in order from `start`, or the
@@ -152,7 +169,8 @@ impl Stream {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and clamped")]
     fn lease_bytes(&self) -> u64 {
         self.speed.map_or(LEASE_BYTES_FIRST, |speed| {
-            ((speed * LEASE_SECS) as u64).clamp(LEASE_BYTES_MIN, LEASE_BYTES_MAX)
+            let secs = self.round_trips.as_secs_f64().clamp(LEASE_SECS_MIN, LEASE_SECS_MAX);
+            ((speed * secs) as u64).clamp(LEASE_BYTES_MIN, LEASE_BYTES_MAX)
         })
     }
 }

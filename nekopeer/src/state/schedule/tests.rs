@@ -111,8 +111,12 @@ fn failing_source_strikes_out_after_a_few_tries() {
 #[test]
 fn what_fewest_have_comes_first() {
     let empty = Bitfield::with_capacity(6);
-    let mut schedule =
-        Schedule::new(&manifest(&[10; 6]), empty.clone(), &empty, Order::RarestFirst { from: 0 });
+    let mut schedule = Schedule::new(
+        &manifest(&[10; 6]),
+        empty.clone(),
+        &empty,
+        Order::RarestFirst { from: 0, own: source(0) },
+    );
     schedule = with_sources(schedule, 1);
     let mut some = Bitfield::with_capacity(6);
     [0, 1, 3, 4].into_iter().for_each(|index| {
@@ -292,7 +296,12 @@ fn simulate(seed: u64, speeds: &[f64], chunks: usize) -> Outcome {
     let count = u8::try_from(speeds.len()).unwrap();
     let empty = Bitfield::with_capacity(chunks);
     let start = random.random_range(0..chunks);
-    let schedule = Schedule::new(&manifest(&lens), empty.clone(), &empty, Order::RarestFirst { from: start });
+    let schedule = Schedule::new(
+        &manifest(&lens),
+        empty.clone(),
+        &empty,
+        Order::RarestFirst { from: start, own: source(0) },
+    );
     let mut schedule = with_sources(schedule, count);
     let mut queues: BTreeMap<u32, VecDeque<Range<usize>>> =
         (1..=u32::from(count)).map(|n| (n, VecDeque::new())).collect();
