@@ -174,7 +174,9 @@ impl Uploads {
             has_asked = true;
             counted.get_or_insert_with(|| {
                 self.readers.fetch_add(1, Ordering::Relaxed);
-                scopeguard::guard(&self.readers, |readers| drop(readers.fetch_sub(1, Ordering::Relaxed)))
+                scopeguard::guard(&self.readers, |readers| {
+                    readers.fetch_sub(1, Ordering::Relaxed);
+                })
             });
             stream = match self.slots.ask(owner) {
                 Some(turn) => self.answer(stream, request, reader, turn).await?,
