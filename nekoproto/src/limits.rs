@@ -59,7 +59,7 @@ const _: () = assert!(
 );
 /// Room for the hits of a page: what a frame has beside the place of the next page, the indexers that answered or did not,
 /// and the envelope.
-pub const FIND_BYTES_MAX: usize = FRAME_BYTES_MAX - RECORD_BYTES_MAX - 2 * COVERED_MAX * 8 - 64;
+pub(crate) const FIND_BYTES_MAX: usize = FRAME_BYTES_MAX - RECORD_BYTES_MAX - 2 * COVERED_MAX * 8 - 64;
 const _: () = assert!(FOUND_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FIND_BYTES_MAX);
 
 /// Indexers in the trace of one query: more than a query with the default TTL reaches in most networks.

@@ -28,7 +28,10 @@ use crate::{
     peers::Peers,
     publish::Publisher,
     sets,
-    state::{freshness::OnStale, outdated::Ended},
+    state::{
+        freshness::{NoAnswer, OnStale},
+        outdated::Ended,
+    },
     storage::catalogue::Entry,
     util::clock,
 };
@@ -190,6 +193,11 @@ impl Reconciler {
     async fn ask(&self, origin: NodeId, names: Vec<FileName>) -> (NodeId, bool) {
         let asking = async {
             let copies = self.library.blocking(move |library| library.asked_for(&names)).await;
+            // Whoever is asked is told what is held: of a set that is when its folder is brought to its version.
+            let (unfolded, copies): (Vec<_>, Vec<_>) = copies
+                .into_iter()
+                .partition(|copy| copy.policy.is_set() && self.library.is_in_use(&copy.name));
+            unfolded.iter().for_each(|copy| self.library.note_unconfirmed(copy, NoAnswer::Away));
             copies.is_empty() || self.peers.confirm_one(origin, copies, &OnceCell::new()).await
         };
         (origin, AssertUnwindSafe(asking).catch_unwind().await.unwrap_or(false))

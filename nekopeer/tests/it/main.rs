@@ -41,6 +41,7 @@ mod program_rules;
 mod program_sets;
 mod program_shells;
 mod program_strict;
+mod program_swarm;
 mod program_versions;
 mod program_waiting;
 mod program_watch;

@@ -227,7 +227,7 @@ async fn keep_connected<C: Clone>(
                         Some(greeted) => {
                             state.send_replace(LinkState::Greeting { client, remote });
                             match greeted.await {
-                                Ok(Ok(remote)) => is_up(remote),
+                                Ok(Ok(hello)) => is_up(remote.as_said(&hello)),
                                 Ok(Err(why)) => return why,
                                 Err(_) => {} // it broke before
                             }

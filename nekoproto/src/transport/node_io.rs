@@ -3,7 +3,7 @@
 use std::{
     io,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -31,7 +31,12 @@ impl NodeIo {
 
 impl AsyncRead for NodeIo {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_read(cx, buf)
+        let this = self.get_mut();
+        if let Some(pending) = &mut this.pending {
+            ready!(pending.poll_read(cx, &mut this.io))?;
+            this.pending = None;
+        }
+        Pin::new(&mut this.io).poll_read(cx, buf)
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::{
     io,
-    net::SocketAddr,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -12,21 +11,14 @@ use tokio::{
     sync::oneshot,
 };
 
-use super::{
-    error::ConnectError,
-    handshake::Greeting,
-    io::Io,
-    remote::{Remote, remote},
-};
-use crate::limits::HELLO_BYTES_MAX;
+use super::{error::ConnectError, handshake::Greeting, io::Io};
+use crate::{limits::HELLO_BYTES_MAX, messages::Hello};
 
 /// A hello that comes before the first answer, and who waits to hear of it.
 #[derive(Debug)]
 pub(super) struct PendingHello {
     pub(super) greeting: Greeting,
-    pub(super) addr: SocketAddr,
-    pub(super) us: SocketAddr,
-    pub(super) told: Option<oneshot::Sender<Result<Remote, ConnectError>>>,
+    pub(super) told: Option<oneshot::Sender<Result<Hello, ConnectError>>>,
 }
 
 impl PendingHello {
@@ -41,7 +33,7 @@ impl PendingHello {
         Poll::Ready(if is_read { Ok(()) } else { Err(refused()) })
     }
 
-    fn poll_hello(&mut self, cx: &mut Context<'_>, io: &mut Io) -> Poll<Result<Remote, ConnectError>> {
+    fn poll_hello(&mut self, cx: &mut Context<'_>, io: &mut Io) -> Poll<Result<Hello, ConnectError>> {
         let mut piece = [0; HELLO_BYTES_MAX];
         while let Some(wanted) = self.greeting.wanted()? {
             let room = wanted.min(piece.len());
@@ -52,6 +44,6 @@ impl PendingHello {
             }
             self.greeting.received.extend_from_slice(buffer.filled());
         }
-        Poll::Ready(self.greeting.hello().map(|hello| remote(&hello, self.addr, self.us)))
+        Poll::Ready(self.greeting.hello())
     }
 }

@@ -29,6 +29,13 @@ pub struct Remote {
 }
 
 impl Remote {
+    /// It as its hello says, which has come since.
+    #[must_use]
+    pub fn as_said(self, hello: &Hello) -> Self {
+        let us = self.reaches_us_at.unwrap_or_else(|| SocketAddr::new(self.here, 0));
+        remote(hello, self.addr, us)
+    }
+
     /// Whether it runs on this machine.
     #[must_use]
     pub fn is_local(&self) -> bool {
@@ -55,15 +62,15 @@ pub struct Connection {
     pub account: Account,
 }
 
-pub(super) fn remote(hello: &Hello, addr: SocketAddr, us: SocketAddr) -> Remote {
+fn remote(hello: &Hello, addr: SocketAddr, us: SocketAddr) -> Remote {
     let listens_at = (hello.listen_port != 0).then(|| SocketAddr::new(addr.ip(), hello.listen_port));
     let reaches_us_at = (us.port() != 0).then_some(us);
     Remote { node: hello.node, role: hello.role, addr, listens_at, here: us.ip(), reaches_us_at }
 }
 
 impl Connection {
-    /// Sends the other end as its hello says, once that has come, or why it refused; `None` if it came before.
-    pub fn greeted(&mut self) -> Option<oneshot::Receiver<Result<Remote, ConnectError>>> {
+    /// Sends the other end's hello once it has come, or why it refused; `None` if it came before.
+    pub fn greeted(&mut self) -> Option<oneshot::Receiver<Result<Hello, ConnectError>>> {
         let (told, greeted) = oneshot::channel();
         self.io.pending.as_mut()?.told = Some(told);
         Some(greeted)

@@ -15,6 +15,20 @@ async fn dialed(answer: impl FnOnce(Vec<u8>) -> Vec<u8> + Send + 'static) -> Con
     peer(1, Security::Insecure).dial(addr, Purpose::Control, expected).await.unwrap_err()
 }
 
+/// Why it is not let in. Of a data connection under TLS that comes with the first answer.
+async fn refused(dialer: &Endpoint, addr: SocketAddr, purpose: Purpose) -> ConnectError {
+    let dialed = match dialer.dial(addr, purpose, None).await {
+        Ok(dialed) => dialed,
+        Err(error) => return error,
+    };
+    let mut stream = DataStream::new(dialed.io).unwrap();
+    let receive = move || stream.receive::<DataReply>(Duration::from_secs(20));
+    match tokio::task::spawn_blocking(receive).await.unwrap() {
+        Err(DataError::Hello(error)) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[testkit::test]
 async fn both_ends_learn_who_is_at_the_other(security: Security) {
     let mut site = Site::indexer(security);
@@ -57,7 +71,7 @@ async fn wrong_network_purpose_or_node_is_refused_by_name(security: Security) {
         (&twin, Purpose::Control, HelloRefusal::Yourself),
     ];
     for (dialer, purpose, refusal) in cases {
-        let error = dialer.dial(site.addr, purpose, None).await.unwrap_err();
+        let error = refused(dialer, site.addr, purpose).await;
         assert!(matches!(error, ConnectError::Refused(why) if why == refusal), "{refusal:?}: {error}");
     }
     site.admits_first(&peer).await;

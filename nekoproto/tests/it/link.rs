@@ -66,7 +66,7 @@ impl Linked {
                 assert_eq!(remote.node, identity(seed).id());
                 client
             }
-            LinkState::Connecting | LinkState::Down(_) => unreachable!("it was waited for"),
+            _ => unreachable!("it was waited for"),
         }
     }
 
@@ -96,6 +96,48 @@ async fn server_that_is_not_there_at_start_is_found_and_after_its_loss_its_succe
     let _server = Server::begin(3, addr, security); // not the same node: the address counts
     calls_work(&linked.up(3).await).await;
     calls_work(&linked.link.client().unwrap()).await;
+}
+
+/// Goal: what is asked before the other end has said hello is answered; where that refuses, the call fails, and the link says why.
+#[testkit::test]
+async fn question_goes_with_the_hello_and_a_refusal_is_told() {
+    let (_kept, addr) = kept_port();
+    let _server = Server::begin(2, addr, Security::Tls);
+    let linked = Linked::begin(addr, Security::Tls);
+    linked.link.tried_early().await;
+    let (client, remote) = linked.link.early_client().unwrap();
+    assert_eq!(remote.node, identity(2).id());
+    calls_work(&client).await;
+
+    let (stop, tasks, (service, _events)) = (CancellationToken::new(), TaskTracker::new(), Peer::new());
+    let network = NetworkName::try_from("elsewhere".to_owned()).unwrap();
+    let (identity, role, security, access) = (identity(3), Role::Peer, Security::Tls, Access::default());
+    let stranger = Endpoint::new(EndpointConfig { identity, role, network, security, access }).unwrap();
+    let open = move |connection| open_as_peer(connection, service.clone());
+    let link = Link::spawn(stranger, (addr.into(), None), None, stop.clone(), &tasks, open);
+    let mut state = link.watch();
+    link.tried_early().await;
+    if let Some((client, _)) = link.early_client() {
+        client.search(patient(), name("abc")).await.unwrap_err();
+    }
+    let refused = state.wait_for(|state| matches!(state, LinkState::Down(_))).await.unwrap().clone();
+    let LinkState::Down(why) = refused else { unreachable!("it was waited for") };
+    assert!(matches!(*why, ConnectError::Refused(HelloRefusal::OtherNetwork)), "{why}");
+    stop.cancel();
+}
+
+/// Goal: another connection takes the place of one that works, and no call fails for the lack of one.
+#[testkit::test]
+async fn link_that_dials_again_has_a_client_all_the_time(security: Security) {
+    let (_kept, addr) = kept_port();
+    let mut server = Server::begin(2, addr, security);
+    let mut linked = Linked::begin(addr, security);
+    let before = linked.up(2).await;
+    server.clients.recv().await.unwrap();
+    linked.link.dial_again();
+    server.clients.recv().await.unwrap();
+    while before.search(patient(), name("abc")).await.is_ok() {} // until the old one is closed
+    calls_work(&linked.up(2).await).await;
 }
 
 /// Goal: a host that moved is found where it is now. Method: it was at an address where nobody listens, as far as is known.

@@ -10,4 +10,5 @@ mod golden;
 mod handshake;
 mod link;
 mod overload;
+mod pages;
 mod tls;

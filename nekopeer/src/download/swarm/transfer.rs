@@ -60,6 +60,9 @@ pub(crate) struct Transfer {
     pub(super) over: CancellationToken,
     /// Whether the verified chunks are kept for the next attempt.
     pub(super) is_resumable: bool,
+    /// Whether its origin is asked behind the last chunk if this is the newest version. Of a peer that can be reached it would
+    /// note that it holds that, before the file is in its place.
+    pub(super) asks_origin: bool,
 }
 
 #[derive(Debug)]
@@ -129,6 +132,7 @@ impl Transfer {
         let had_bytes = had.ones().map(|index| u64::from(assembly.manifest().chunks()[index].len));
         progress.start_at(mark, had_bytes.sum());
         let schedule = Schedule::new(assembly.manifest(), had, &claimed, order);
+        let is_resumable = order != Order::InOrder;
         Self {
             endpoint: Arc::clone(&downloader.endpoint),
             record,
@@ -153,7 +157,8 @@ impl Transfer {
             }),
             changed: Condvar::new(),
             over: CancellationToken::new(),
-            is_resumable: order != Order::InOrder, // a pipe's partial file is unlinked
+            is_resumable, // a pipe's partial file is unlinked, and no copy is kept
+            asks_origin: is_resumable && !downloader.library.is_listed(),
         }
     }
 

@@ -179,7 +179,8 @@ impl StreamWorker<'_> {
     /// Asks the origin, behind the last run that is asked of it, whether this is the newest version.
     fn ask_verdict(&mut self) -> Result<(), FetchError> {
         let is_last = self.asked.iter().any(|asked| matches!(asked, Requested::Run(_)));
-        if is_last && self.holder.node == self.transfer.record.origin && !self.is_verdict_asked {
+        let is_origin = self.holder.node == self.transfer.record.origin;
+        if is_last && is_origin && self.transfer.asks_origin && !self.is_verdict_asked {
             self.is_verdict_asked = true;
             self.source.ask_verdict(held(&self.transfer.record))?;
             self.asked.push_back(Requested::Verdict);

@@ -108,6 +108,34 @@ fn failing_source_strikes_out_after_a_few_tries() {
     assert_eq!(schedule.left(), 1);
 }
 
+/// Goal: readers that know each other fetch different chunks from the origin. Method: three of them, none of which hears what
+/// the others got.
+#[test]
+fn concurrent_readers_share_the_file_out() {
+    const CHUNKS: usize = 90;
+    let (none, origin) = (Bitfield::with_capacity(CHUNKS), source(9));
+    let mut fetched = HashSet::new();
+    for own in 1..=3 {
+        let order = Order::RarestFirst { from: 0, own: source(own) };
+        let mut schedule = Schedule::new(&manifest(&[256 * 1024; CHUNKS]), none.clone(), &none, order);
+        schedule.offers(origin, Availability::All);
+        (1..=3).filter(|other| *other != own).for_each(|other| {
+            schedule.offers(source(other), Availability::Some(none.clone()));
+        });
+        schedule.opened(1, origin, NEAR, NOW);
+        let mut share = 0;
+        while share < CHUNKS / 3 {
+            let Next::Fetch(run) = schedule.next(1, NOW) else { panic!("nothing to fetch") };
+            for index in run.take(CHUNKS / 3 - share) {
+                assert!(fetched.insert(index), "chunk {index} is fetched twice");
+                share += 1;
+            }
+        }
+        schedule.check();
+    }
+    assert_eq!(fetched.len(), CHUNKS);
+}
+
 #[test]
 fn what_fewest_have_comes_first() {
     let empty = Bitfield::with_capacity(6);
@@ -144,8 +172,8 @@ fn what_fewest_have_comes_first() {
 #[test]
 fn a_stream_that_stands_still_at_the_end_is_overtaken_and_its_chunk_comes_once() {
     let mut schedule = with_sources(in_order(&[100_000; 4], &[]), 2);
-    schedule.measured(1, 1_000_000, 1.0, NOW);
-    schedule.measured(2, 1_000_000, 1.0, NOW);
+    schedule.measured(1, 4_000_000, 1.0, NOW);
+    schedule.measured(2, 4_000_000, 1.0, NOW);
     assert_eq!(schedule.next(1, NOW), Next::Fetch(0..2));
     assert_eq!(schedule.next(2, NOW), Next::Fetch(2..4));
     assert!([2, 3].into_iter().all(|index| schedule.had(index, Some(2), NOW)));

@@ -134,7 +134,7 @@ impl Users {
     }
 
     fn follow(&mut self) {
-        let Some(following) = self.following.take() else {
+        let Some(mut following) = self.following.take() else {
             let command = format!("sleep 0.05; test ! -e {BAD}");
             self.following = Some(self.reader.start(&["follow", "f", "--keep", "3", "--exec", &command]));
             return;
@@ -142,6 +142,7 @@ impl Users {
         match self.rng.random_range(0..3) {
             0 => drop(following),
             signal => {
+                until_interruptible(&mut following);
                 following.signal(["INT", "TERM"][signal - 1]);
                 assert!(following.wait_within(LIMIT).is_some(), "it does not end: {:?}", self.log);
             }

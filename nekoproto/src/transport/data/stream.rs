@@ -13,7 +13,7 @@ use tokio::{io::Interest, time::timeout};
 use super::{hang_up::HangUp, wire::Wire};
 use crate::{
     codec,
-    limits::{DATA_MESSAGE_BYTES_MAX, STALL_TIMEOUT},
+    limits::{DATA_MESSAGE_BYTES_MAX, HELLO_BYTES_MAX, STALL_TIMEOUT},
     transport::{error::DataError, handshake::Greeting, node_io::NodeIo, slots::Activity},
 };
 
@@ -88,7 +88,7 @@ impl DataStream {
                 return Ok(Some(message));
             }
             let room = piece.len().min(wanted - self.arrived.len());
-            match self.wire.read(&mut piece[..room], None) {
+            match self.read(&mut piece[..room], None) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 Ok(read) => self.arrived.extend_from_slice(&piece[..read]),
                 Err(DataError::Stalled) => return Ok(None),
@@ -169,14 +169,6 @@ impl DataStream {
     pub fn receive<T: DeserializeOwned>(&mut self, patience: Duration) -> Result<T, DataError> {
         let mut len = [0; 4];
         let until = Instant::now() + patience;
-        if let Some(mut greeting) = self.greeting.take() {
-            while let Some(wanted) = greeting.wanted()? {
-                let had = greeting.received.len();
-                greeting.received.resize(had + wanted, 0);
-                self.fill(&mut greeting.received[had..], |_| until)?;
-            }
-            greeting.hello()?;
-        }
         self.fill(&mut len, |_| until)?;
         let mut bytes = vec![0; message_len(len)?];
         // A message is short: one stall timeout covers all of it.
@@ -245,7 +237,8 @@ impl DataStream {
     /// # Errors
     /// The stream is no longer usable; its end is `UnexpectedEof`.
     pub fn receive_some(&mut self, buffer: &mut [u8]) -> Result<usize, DataError> {
-        match self.wire.read(buffer, Some(Instant::now() + self.wire.stall))? {
+        let until = Instant::now() + self.wire.stall;
+        match self.read(buffer, Some(until))? {
             0 if !buffer.is_empty() => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             read => Ok(read),
         }
@@ -256,7 +249,10 @@ impl DataStream {
     /// # Errors
     /// The stream is no longer usable.
     pub fn receive_ready(&mut self, buffer: &mut [u8]) -> Result<usize, DataError> {
-        self.wire.read_ready(buffer)
+        match self.read(buffer, None) {
+            Err(DataError::Stalled) => Ok(0),
+            read => read,
+        }
     }
 
     /// Fills `buffer` with raw bytes.
@@ -267,10 +263,29 @@ impl DataStream {
         self.fill(buffer, |stall| Instant::now() + stall)
     }
 
+    /// Reads at least one byte behind the other end's hello, as [`Wire::read`].
+    fn read(&mut self, buffer: &mut [u8], until: Option<Instant>) -> Result<usize, DataError> {
+        while let Some(greeting) = &mut self.greeting {
+            let Some(wanted) = greeting.wanted()? else {
+                greeting.hello()?;
+                self.greeting = None;
+                break;
+            };
+            let mut piece = [0; HELLO_BYTES_MAX];
+            let room = wanted.min(piece.len());
+            match self.wire.read(&mut piece[..room], until)? {
+                0 => return Ok(0),
+                read => greeting.received.extend_from_slice(&piece[..read]),
+            }
+        }
+        self.wire.read(buffer, until)
+    }
+
     fn fill(&mut self, buffer: &mut [u8], until: impl Fn(Duration) -> Instant) -> Result<(), DataError> {
         let mut filled = 0;
         while filled < buffer.len() {
-            match self.wire.read(&mut buffer[filled..], Some(until(self.wire.stall)))? {
+            let until = until(self.wire.stall);
+            match self.read(&mut buffer[filled..], Some(until))? {
                 0 => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 read => filled += read,
             }

@@ -139,14 +139,6 @@ impl Wire {
         }
     }
 
-    /// Reads what has arrived, without waiting; 0 if nothing has, or at the end of the stream.
-    pub(super) fn read_ready(&mut self, buffer: &mut [u8]) -> Result<usize, DataError> {
-        match self.read(buffer, None) {
-            Err(DataError::Stalled) => Ok(0),
-            read => read,
-        }
-    }
-
     /// Reads at least one byte; 0 at the end of the stream. Waits until `until`, or not at all without it.
     pub(super) fn read(&mut self, buffer: &mut [u8], until: Option<Instant>) -> Result<usize, DataError> {
         loop {

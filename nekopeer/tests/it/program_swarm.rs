@@ -1,0 +1,44 @@
+//! Downloads of large files where no peer runs: members of the swarm while they last.
+
+use crate::program::*;
+
+/// A file that is served during its download, which its origin, at 5 MB/s, makes last for some seconds.
+const BYTES: usize = 24 * 1024 * 1024;
+
+fn holders(asking: &Home) -> usize {
+    asking.done(&["--json", "query", "big"]).json()["hits"][0]["holders"].as_array().unwrap().len()
+}
+
+/// Goal: whoever gets a large file is a source of it for the others who do, while it downloads and as long as these do.
+/// Method: the second one begins when the first is listed, and is fetched from.
+#[test]
+fn who_gets_a_large_file_serves_it_to_those_who_do_too() {
+    let (indexers, origin) = one_home();
+    let content = bytes(1, BYTES);
+    origin.write("big", &content);
+    let mut sharing = origin.share(&["big", "--limit-up", "5MB"]);
+    let [first, second, asking] = [0; 3].map(|place| Home::at(&indexers, place));
+    let mut getting = first.start(&["--json", "get", "big"]);
+    until(&mut getting, "a second holder", || holders(&asking) == 2);
+    let got = second.done(&["--json", "get", "big"]).json();
+    let id = first.done(&["id"]).out.join("");
+    let bytes_of_first =
+        got["sources"].as_array().unwrap().iter().find(|source| source["node"] == id.as_str());
+    assert!(bytes_of_first.is_some_and(|source| source["bytes"].as_u64() > Some(0)), "{got}");
+    assert_eq!(getting.wait().code, Some(0));
+    assert!(first.read("big") == content && second.read("big") == content);
+    until(&mut sharing, "nobody but the origin", || holders(&asking) == 1);
+}
+
+/// Goal: who says so serves nobody. Method: it has far more than another would have when it is listed.
+#[test]
+fn who_seeds_for_no_time_is_no_source() {
+    let (indexers, origin) = one_home();
+    origin.write("big", bytes(1, BYTES));
+    let _sharing = origin.share(&["big", "--limit-up", "5MB"]);
+    let [first, asking] = [0; 2].map(|place| Home::at(&indexers, place));
+    let mut getting = first.start(&["get", "big", "--seed", "0"]);
+    until(&mut getting, "a third of the file", || first.partial_len() > BYTES as u64 / 3);
+    assert_eq!(holders(&asking), 1);
+    assert_eq!(getting.wait().code, Some(0));
+}
