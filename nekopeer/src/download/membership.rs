@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::transport::Endpoint;
+use nekoproto::{Record, transport::Endpoint};
 use tokio::time::sleep;
 use tracing::warn;
 
@@ -22,17 +22,31 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// What a peer needs to become a member.
 #[derive(Debug)]
 pub(crate) struct Membership {
-    pub(crate) listen: SocketAddr,
-    pub(crate) endpoint: Arc<Endpoint>,
-    pub(crate) library: Arc<Library>,
-    pub(crate) indexers: Arc<Indexers>,
-    pub(crate) uploads: Arc<Uploads>,
-    pub(crate) has_begun: AtomicBool,
+    listen: SocketAddr,
+    endpoint: Arc<Endpoint>,
+    library: Arc<Library>,
+    indexers: Arc<Indexers>,
+    uploads: Arc<Uploads>,
+    has_begun: AtomicBool,
 }
 
 impl Membership {
-    /// Listens, and tells the indexers so in the background. Where that fails, what is downloaded is served to nobody.
-    pub(super) fn begin(&self) {
+    pub(crate) fn new(
+        listen: SocketAddr,
+        endpoint: &Arc<Endpoint>,
+        library: &Arc<Library>,
+        indexers: &Arc<Indexers>,
+        uploads: &Arc<Uploads>,
+    ) -> Arc<Self> {
+        let (endpoint, library) = (Arc::clone(endpoint), Arc::clone(library));
+        let (indexers, uploads) = (Arc::clone(indexers), Arc::clone(uploads));
+        Arc::new(Self { listen, endpoint, library, indexers, uploads, has_begun: AtomicBool::default() })
+    }
+
+    /// Serves what comes of `record`: listens, and tells the indexers so in the background. Where that fails, what is downloaded
+    /// is served to nobody.
+    pub(super) fn begin(&self, record: &Record) {
+        self.uploads.admit(record);
         if self.has_begun.swap(true, Ordering::AcqRel) {
             return;
         }

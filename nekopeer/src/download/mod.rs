@@ -180,36 +180,20 @@ pub struct Delivery {
 
 #[derive(Debug)]
 pub(crate) struct Downloader {
-    library: Arc<Library>,
-    indexers: Arc<Indexers>,
-    peers: Arc<Peers>,
-    endpoint: Arc<Endpoint>,
+    pub(crate) library: Arc<Library>,
+    pub(crate) indexers: Arc<Indexers>,
+    pub(crate) peers: Arc<Peers>,
+    pub(crate) endpoint: Arc<Endpoint>,
     /// Where unfinished downloads are served from.
-    partial_files: Arc<PartialFiles>,
-    throttle: Arc<Throttle>,
+    pub(crate) partial_files: Arc<PartialFiles>,
+    pub(crate) throttle: Arc<Throttle>,
     /// What makes a peer that serves nothing else serve what it downloads.
-    membership: Option<Arc<Membership>>,
+    pub(crate) membership: Option<Arc<Membership>>,
     /// What is done with outdated copies, unless the reader says otherwise of one.
     pub(crate) on_stale: OnStale,
 }
 
 impl Downloader {
-    pub(crate) fn new(
-        library: &Arc<Library>,
-        indexers: &Arc<Indexers>,
-        peers: &Arc<Peers>,
-        endpoint: &Arc<Endpoint>,
-        partial_files: &Arc<PartialFiles>,
-        throttle: &Arc<Throttle>,
-        membership: Option<Arc<Membership>>,
-        on_stale: OnStale,
-    ) -> Arc<Self> {
-        let (library, indexers, peers) = (Arc::clone(library), Arc::clone(indexers), Arc::clone(peers));
-        let (endpoint, throttle) = (Arc::clone(endpoint), Arc::clone(throttle));
-        let partial_files = Arc::clone(partial_files);
-        Arc::new(Self { library, indexers, peers, endpoint, partial_files, throttle, membership, on_stale })
-    }
-
     /// See [`PeerHandle::download`](crate::PeerHandle::download).
     pub(crate) async fn download(
         &self,

@@ -184,7 +184,7 @@ impl Downloader {
             since: clock::now(),
         });
         if let Some(membership) = &self.membership {
-            membership.begin();
+            membership.begin(record);
         }
         let (indexers, record, ended) =
             (Arc::clone(&self.indexers), record.clone(), CancellationToken::new());

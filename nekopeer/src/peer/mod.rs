@@ -8,7 +8,7 @@ mod throttling;
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::{Arc, atomic::AtomicBool},
+    sync::Arc,
     time::Duration,
 };
 
@@ -133,22 +133,24 @@ impl Peer {
         library.blocking(|library| sets::sweep(library)).await;
         let partial_files = Arc::new(PartialFiles::default());
         let throttle = Arc::new(Throttle::new(config.limit_up, config.limit_down));
-        let uploads = config.listen.map(|_| Uploads::new(&library, &partial_files, &throttle));
+        let uploads = config
+            .listen
+            .map(|_| Uploads::new(&library, &partial_files, &throttle, config.serves_downloads_only));
         let indexers = Indexers::spawn(&config, &endpoint, &library, uploads.clone(), dialed);
-        let membership = joins.zip(uploads.as_ref()).map(|(listen, uploads)| {
-            Arc::new(Membership {
-                listen,
-                endpoint: Arc::clone(&endpoint),
-                library: Arc::clone(&library),
-                indexers: Arc::clone(&indexers),
-                uploads: Arc::clone(uploads),
-                has_begun: AtomicBool::default(),
-            })
-        });
+        let membership = joins
+            .zip(uploads.as_ref())
+            .map(|(listen, uploads)| Membership::new(listen, &endpoint, &library, &indexers, uploads));
         let peers = Peers::new(&endpoint, &library, &indexers, config.label.clone());
-        let (partial, on_stale, member) = (&partial_files, config.on_stale, membership.clone());
-        let downloader =
-            Downloader::new(&library, &indexers, &peers, &endpoint, partial, &throttle, member, on_stale);
+        let downloader = Arc::new(Downloader {
+            library: Arc::clone(&library),
+            indexers: Arc::clone(&indexers),
+            peers: Arc::clone(&peers),
+            endpoint: Arc::clone(&endpoint),
+            partial_files,
+            throttle: Arc::clone(&throttle),
+            membership: membership.clone(),
+            on_stale: config.on_stale,
+        });
         let publisher = Publisher::new(&library, &indexers, &peers, config.policy);
         let reconciler = Arc::new(Reconciler {
             library: Arc::clone(&library),

@@ -12,6 +12,7 @@ mod sending;
 mod upload_slots;
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -20,7 +21,7 @@ use std::{
 };
 
 use nekoproto::{
-    DataRequest, FetchRefusal, PeerService, PeerServiceClient, Purpose,
+    DataRequest, FetchRefusal, PeerService, PeerServiceClient, Purpose, Record,
     limits::STALL_TIMEOUT,
     tasks::spawn_until,
     transport::{
@@ -28,6 +29,7 @@ use nekoproto::{
         slots::{Activity, SlotLimits, SlotOwner, Slots},
     },
 };
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -86,6 +88,8 @@ pub(crate) struct Uploads {
     dialed_back: Arc<Semaphore>,
     /// Data streams that asked for something and are open.
     readers: AtomicUsize,
+    /// Of a peer that serves nothing but what it downloads: these files, by content and by manifest.
+    only: Option<Mutex<HashSet<[u8; 32]>>>,
 }
 
 enum Turned {
@@ -102,14 +106,25 @@ impl Uploads {
         library: &Arc<Library>,
         partial_files: &Arc<PartialFiles>,
         throttle: &Arc<Throttle>,
+        downloads_only: bool,
     ) -> Arc<Self> {
         let (library, partial_files) = (Arc::clone(library), Arc::clone(partial_files));
         let (slots, in_memory) = Default::default();
         let all = (file_limit() / IDLE_FILES_PARTS).clamp(IDLE_MIN, IDLE_ALL_MAX);
         let idle = Slots::with(SlotLimits { each: IDLE_OF_ONE_MAX, ..SlotLimits::new(all) });
         let (throttle, dialed_back) = (Arc::clone(throttle), Arc::new(Semaphore::new(DIALED_BACK_MAX)));
-        let readers = AtomicUsize::default();
-        Arc::new(Self { library, partial_files, slots, idle, in_memory, throttle, dialed_back, readers })
+        let (readers, only) = (AtomicUsize::default(), downloads_only.then(Mutex::default));
+        Arc::new(Self {
+            library,
+            partial_files,
+            slots,
+            idle,
+            in_memory,
+            throttle,
+            dialed_back,
+            readers,
+            only,
+        })
     }
 
     pub(crate) fn slots(&self) -> SlotCounts {
@@ -121,6 +136,22 @@ impl Uploads {
         let (tasks, uploads) = (&self.library.tasks, Arc::clone(self));
         let serve = move |connection| Arc::clone(&uploads).serve(connection);
         spawn_until(&tasks.tracker, accepts, listener.run(tasks.stop.clone(), tasks.tracker.clone(), serve));
+    }
+
+    /// This file is served too, where nothing but downloads is.
+    pub(crate) fn admit(&self, record: &Record) {
+        if let Some(only) = &self.only {
+            only.lock().extend([*record.content.as_bytes(), *record.manifest.as_bytes()]);
+        }
+    }
+
+    fn may_send(&self, request: &DataRequest) -> bool {
+        let of = match request {
+            DataRequest::Get { content, .. } | DataRequest::Have(content) => content.as_bytes(),
+            DataRequest::Manifest(hash) | DataRequest::Outboard(hash) => hash.as_bytes(),
+            DataRequest::Confirm(_) => return true,
+        };
+        self.only.as_ref().is_none_or(|only| only.lock().contains(of))
     }
 
     /// Data streams that asked for something and are open.
@@ -286,6 +317,9 @@ impl Uploads {
     fn reply(&self, request: DataRequest, reader: &Remote, share: &mut Share) -> Result<Sending, DataError> {
         self.library.counters.requests.inc();
         share.take(REQUEST_COUNTS_AS);
+        if !self.may_send(&request) {
+            return Sending::new(Err(FetchRefusal::NotShared));
+        }
         Sending::new(reply::reply(&self.library, &self.partial_files, &self.in_memory, reader, request))
     }
 }

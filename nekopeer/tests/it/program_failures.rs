@@ -134,8 +134,10 @@ fn full_disk_is_said_leaves_the_older_copy_as_it_was_and_a_later_download_moves_
     let size = 12 * MIB;
     let source = origin.write("a.bin", bytes(10, size));
     origin.done(&["share", "a.bin"]);
-    // Both connections keep pace, so that something is written before one of them meets the end.
-    let full = on_small_disk(&reader, &["get", "a.bin", "--limit-down", "20MB"], 8 * 1024).wait();
+    // Both connections keep pace, so that something is written before one of them meets the end; in the order of the file, as
+    // it is served to nobody.
+    let get = ["get", "a.bin", "--seed", "0", "--limit-down", "20MB"];
+    let full = on_small_disk(&reader, &get, 8 * 1024).wait();
     full.failed_with(3, &["no space", "a.bin", "remove", ".neko/parts/"]);
     assert!(reader.read("a.bin") == first, "the old version still stands");
     let kept: u64 = reader.partials().iter().map(|partial| partial.blocks() * 512).sum();

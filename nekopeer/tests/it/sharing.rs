@@ -41,7 +41,21 @@ async fn readers_of_one_slow_origin_share_what_they_have() {
 
 #[testkit::test(multi_thread)]
 async fn a_peer_that_is_still_downloading_is_listed_so_and_serves_what_it_has() {
-    let (indexer, [(_to, reader)]) = network().await;
+    is_listed_and_serves(false).await;
+}
+
+/// Nothing else that it holds is listed, or sent to whoever knows its hash.
+#[testkit::test(multi_thread)]
+async fn a_peer_that_serves_its_downloads_only_does_so_while_they_last() {
+    is_listed_and_serves(true).await;
+}
+
+async fn is_listed_and_serves(serves_downloads_only: bool) {
+    let (indexer, [(from, origin)]) = network().await;
+    let other = origin.publish(&from.write("other", &bytes(2, MIB))).await;
+    let to = Folder::new();
+    let reader = Node::start(Config { serves_downloads_only, ..to.config(&[indexer.local_addr()]) }).await;
+    reader.get("other").await.unwrap();
     let goods = Goods::new(1, "a", 1, bytes(1, 16 * MIB));
     // The origin sends the first half only.
     let half = goods.bytes.len() as u64 / 2;
@@ -74,6 +88,14 @@ async fn a_peer_that_is_still_downloading_is_listed_so_and_serves_what_it_has() 
         assert!(manifest.is_ok());
         let have = stranger.ask(partial.addr, &DataRequest::Have(goods.record.content)).await.unwrap();
         assert_eq!(have.len, goods.bytes.len().div_ceil(CHUNK_BYTES).div_ceil(8) as u64);
+        let of_other = stranger.ask(partial.addr, &DataRequest::Have(other.content)).await;
+        assert_eq!(of_other.is_ok(), !serves_downloads_only, "{of_other:?}");
+        let found = reader.peer.query(&name("other"), 0).await.unwrap().candidates;
+        let holders = found.iter().flat_map(|found| &found.holders);
+        assert_eq!(
+            holders.filter(|holder| holder.node == reader.peer.node()).count(),
+            usize::from(!serves_downloads_only)
+        );
     };
     tokio::select! {
         ended = downloading => panic!("{ended:?}"),

@@ -249,7 +249,8 @@ impl FindRequest {
     #[must_use]
     pub fn new(search: Search, ttl_hops: u8) -> Self {
         let (msg_id, covered) = (MsgId::random(), Covered::new());
-        Self { msg_id, search, after: None, limit: FOUND_MAX as u16, ttl_hops, covered, from_guest: false }
+        let limit = u16::try_from(FOUND_MAX).unwrap_or(u16::MAX);
+        Self { msg_id, search, after: None, limit, ttl_hops, covered, from_guest: false }
     }
 
     /// The number of hits on a full page.

@@ -9,7 +9,7 @@ use std::{
 
 use futures::FutureExt;
 use tokio::{
-    sync::{Notify, watch},
+    sync::{Notify, oneshot, watch},
     time::sleep,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -25,7 +25,7 @@ use super::{
     remote::{Connection, Remote},
 };
 use crate::{
-    messages::{Purpose, Role},
+    messages::{Hello, Purpose, Role},
     tasks::spawn_until,
     values::NodeId,
 };
@@ -90,7 +90,8 @@ impl<C: Clone + Send + Sync + 'static> Link<C> {
         let (first, found, again) = (at.addr, Arc::default(), Arc::<Notify>::default());
         let (finding, dialing) = (Arc::clone(&found), Arc::clone(&again));
         spawn_until(tasks, &stop, async move {
-            keep_connected(endpoint, (at, expected), dialed, open, (&sender, &finding, &dialing)).await
+            let report = Report { state: &sender, found: &finding };
+            keep_connected(endpoint, (at, expected), dialed, open, (report, &dialing)).await
         });
         Self { first, found, state, again }
     }
@@ -184,12 +185,91 @@ async fn dial(
     }
 }
 
+/// Where a link tells how it is.
+struct Report<'a, C> {
+    state: &'a watch::Sender<LinkState<C>>,
+    found: &'a OnceLock<SocketAddr>,
+}
+
+impl<C: Clone> Report<'_, C> {
+    fn up(&self, client: C, remote: Remote) {
+        info!(addr = %remote.addr, node = %remote.node.short(), "connected");
+        self.state.send_replace(LinkState::Up { client, remote });
+    }
+
+    fn down(&self, addr: SocketAddr, why: ConnectError) {
+        let is_known = |before: &ConnectError| before.to_string() == why.to_string();
+        match matches!(&*self.state.borrow(), LinkState::Down(before) if is_known(before)) {
+            true => debug!(%addr, error = %why, "still not connected"),
+            false => info!(%addr, error = %why, "not connected"),
+        }
+        self.state.send_replace(LinkState::Down(Arc::new(why)));
+    }
+
+    /// Says that it is up, once the other end's hello has come; completes if that refuses.
+    async fn until_refused(
+        &self,
+        client: C,
+        remote: Remote,
+        greeted: Option<oneshot::Receiver<Result<Hello, ConnectError>>>,
+    ) -> ConnectError {
+        match greeted {
+            None => self.up(client, remote),
+            Some(greeted) => {
+                self.state.send_replace(LinkState::Greeting { client: client.clone(), remote });
+                match greeted.await {
+                    Ok(Ok(hello)) => self.up(client, remote.as_said(&hello)),
+                    Ok(Err(why)) => return why,
+                    Err(_) => {} // it broke before
+                }
+            }
+        }
+        pending().await
+    }
+}
+
+/// How a connection ended.
+enum LinkEnd {
+    /// Another one has taken its place.
+    Replaced(Box<Connection>),
+    /// It broke, or this machine has moved.
+    Broken,
+    Refused,
+}
+
+/// Runs a connection to `remote` to its end; one that is dialled `again` takes its place.
+async fn run(
+    endpoint: &Endpoint,
+    remote: Remote,
+    driver: Driver,
+    refused: impl Future<Output = ConnectError>,
+    again: impl Future<Output = Connection>,
+    down: impl FnOnce(ConnectError),
+) -> LinkEnd {
+    let driver = endpoint.access().allowed.while_admitted(remote.node, driver);
+    tokio::pin!(refused, driver);
+    let refused = tokio::select! {
+        why = &mut refused => Some(why),
+        () = &mut driver => refused.as_mut().now_or_never(),
+        () = moved(endpoint, remote.here) => {
+            info!(addr = %remote.addr, "the addresses of this machine have changed");
+            None
+        }
+        connection = again => return LinkEnd::Replaced(Box::new(connection)),
+    };
+    let is_refused = refused.is_some();
+    let closed = || std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+    let why = refused.unwrap_or_else(|| ConnectError::Unreachable { addr: remote.addr, source: closed() });
+    down(why); // before its calls fail, so that they can say why
+    if is_refused { LinkEnd::Refused } else { LinkEnd::Broken }
+}
+
 async fn keep_connected<C: Clone>(
     endpoint: Arc<Endpoint>,
     (at, expected): (HostAddr, Option<NodeId>),
     mut dialed: Option<Connection>,
     open: impl Fn(Connection) -> (C, Driver),
-    (state, found, again): (&watch::Sender<LinkState<C>>, &OnceLock<SocketAddr>, &Notify),
+    (report, again): (Report<'_, C>, &Notify),
 ) {
     let mut backoff = Backoff::new(BACKOFF_BASE, BACKOFF_MAX);
     let mut addresses = Addresses::of(at);
@@ -201,43 +281,14 @@ async fn keep_connected<C: Clone>(
         };
         let addr = addresses.last();
         if !matches!(connected, Err(ConnectError::UnknownHost { .. })) {
-            found.get_or_init(|| addr);
+            report.found.get_or_init(|| addr);
         }
-        let is_down = |why: ConnectError| {
-            match matches!(&*state.borrow(), LinkState::Down(before) if before.to_string() == why.to_string())
-            {
-                true => debug!(%addr, error = %why, "still not connected"),
-                false => info!(%addr, error = %why, "not connected"),
-            }
-            state.send_replace(LinkState::Down(Arc::new(why)));
-        };
-        let failed = match connected {
+        let has_failed = match connected {
             Ok(mut connection) => {
-                let since = Instant::now();
-                let (remote, greeted) = (connection.remote, connection.greeted());
+                let (since, remote, greeted) = (Instant::now(), connection.remote, connection.greeted());
                 let (client, driver) = open(connection);
-                let up = client.clone();
-                let is_up = move |remote: Remote| {
-                    info!(%addr, node = %remote.node.short(), "connected");
-                    state.send_replace(LinkState::Up { client: up, remote });
-                };
-                let refused = async {
-                    match greeted {
-                        None => is_up(remote),
-                        Some(greeted) => {
-                            state.send_replace(LinkState::Greeting { client, remote });
-                            match greeted.await {
-                                Ok(Ok(hello)) => is_up(remote.as_said(&hello)),
-                                Ok(Err(why)) => return why,
-                                Err(_) => {} // it broke before
-                            }
-                        }
-                    }
-                    pending().await
-                };
-                let moved = moved(&endpoint, remote.here);
-                let driver = endpoint.access().allowed.while_admitted(remote.node, driver);
-                let next = async {
+                let refused = report.until_refused(client, remote, greeted);
+                let dialed_again = async {
                     again.notified().await;
                     match Box::pin(dial(&endpoint, &mut addresses, expected)).await {
                         Ok(connection) => connection,
@@ -247,33 +298,22 @@ async fn keep_connected<C: Clone>(
                         }
                     }
                 };
-                tokio::pin!(refused, driver);
-                let refused = tokio::select! {
-                    why = &mut refused => Some(why),
-                    () = &mut driver => refused.as_mut().now_or_never(),
-                    () = moved => {
-                        info!(%addr, "the addresses of this machine have changed");
-                        None
-                    }
-                    connection = next => {
-                        dialed = Some(connection);
-                        continue;
-                    }
-                };
+                let down = |why| report.down(addr, why);
+                let ended = run(&endpoint, remote, driver, refused, dialed_again, down).await;
                 if since.elapsed() >= GOOD_AFTER {
                     backoff.reset();
                 }
-                let closed = || std::io::Error::from(std::io::ErrorKind::ConnectionReset);
-                let is_refused = refused.is_some();
-                let why = refused.unwrap_or_else(|| ConnectError::Unreachable { addr, source: closed() });
-                is_down(why); // before its calls fail, so that they can say why
-                is_refused
+                if let LinkEnd::Replaced(connection) = ended {
+                    dialed = Some(*connection);
+                    continue;
+                }
+                matches!(ended, LinkEnd::Refused)
             }
             Err(error) => {
-                is_down(error);
+                report.down(addr, error);
                 true
             }
         };
-        tokio::join!(sleep(backoff.pause(rand::random())), addresses.look_up_again(failed));
+        tokio::join!(sleep(backoff.pause(rand::random())), addresses.look_up_again(has_failed));
     }
 }
