@@ -8,7 +8,7 @@ use std::{
 
 use nekoproto::{
     FileName, IdDigits, NodeId, Search, VerifiedRecord, Version,
-    limits::{LISTED_MAX, TTL_DEFAULT},
+    limits::{FOUND_MAX, TTL_DEFAULT},
 };
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use serde::Serialize;
@@ -142,17 +142,15 @@ impl Knowledge {
         let origin = IdDigits::try_from(self.node.to_string()).ok();
         let (search, mut after) = (Search { origin, ..Search::default() }, None);
         loop {
-            let found = match indexers
-                .find(&search, after.as_ref(), LISTED_MAX, TTL_DEFAULT, &Via::default())
-                .await
-            {
-                Ok(found) => found,
-                Err(error) => {
-                    tracing::warn!(%error, "indexers do not say what this key has shared");
-                    self.complete = false;
-                    return;
-                }
-            };
+            let found =
+                match indexers.find(&search, after.as_ref(), FOUND_MAX, TTL_DEFAULT, &Via::default()).await {
+                    Ok(found) => found,
+                    Err(error) => {
+                        tracing::warn!(%error, "indexers do not say what this key has shared");
+                        self.complete = false;
+                        return;
+                    }
+                };
             self.complete &= found.complete;
             after = found.next;
             for record in found.matches.into_iter().map(|found| found.record) {

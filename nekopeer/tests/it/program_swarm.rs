@@ -42,3 +42,19 @@ fn who_seeds_for_no_time_is_no_source() {
     assert_eq!(holders(&asking), 1);
     assert_eq!(getting.wait().code, Some(0));
 }
+
+/// Goal: a folder whose only source is gone is given up as one, not file by file. Method: killed when the first of many is there.
+#[test]
+fn folder_whose_only_source_is_gone_is_given_up_soon() {
+    const FILES: usize = 1200;
+    let (_indexers, origin, reader) = two_homes();
+    (0..FILES).for_each(|n| drop(origin.write(&format!("d/f{n}"), bytes(n as u64, 2000))));
+    let sharing = origin.share(&["d"]);
+    let mut getting = reader.start(&["get", "d/", "--limit-down", "300KB"]);
+    until(&mut getting, "a file", || reader.path("d").exists());
+    drop(sharing); // killed
+    let ended = getting.wait();
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let said = ended.err.join("\n");
+    assert!(said.contains("run it again to go on"), "{said}");
+}

@@ -7,19 +7,19 @@ use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use futures::{StreamExt, stream};
 use nekoproto::{FileName, Holder, Manifest, NodeId, VerifiedRecord};
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::batch::{Arrived, Small, WAITING_MAX};
 use super::{
     Delivery, DownloadOptions, Downloaded, Downloader,
-    error::already_running,
+    error::{already_running, exhausted},
     file::destination::{Destination, destination},
     finding::Finding,
     plan::{DownloadRun, Landing, Plan},
@@ -27,7 +27,7 @@ use super::{
     unless_ended,
 };
 use crate::{
-    failure::Failure,
+    failure::{Failure, Reason},
     indexers::Answer,
     library::{Library, NameInUse},
     peers::Peers,
@@ -45,6 +45,9 @@ const NAMES_GROW_BY: usize = 8;
 /// small files beside them, fewer than the requests that a source answers one reader.
 const LARGE_AT_ONCE: usize = 3;
 const MIDDLE_AT_ONCE: usize = 6;
+
+/// Time for a source that did not deliver another file to take a connection.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Outcomes by name, in the order of the names.
 pub(crate) type Outcomes = Vec<(FileName, Result<Downloaded, Failure>)>;
@@ -81,6 +84,8 @@ pub(crate) struct Downloads {
     away: HashSet<NodeId>,
     /// Sources that were late; the others are asked.
     late: HashSet<NodeId>,
+    /// Sources of a file of which none delivered it, and that have delivered nothing since.
+    silent: Mutex<HashSet<NodeId>>,
 }
 
 impl Downloads {
@@ -113,6 +118,7 @@ impl Downloads {
             peers: downloader.peers.keeping(),
             away: HashSet::new(),
             late: HashSet::new(),
+            silent: Mutex::default(),
         }
     }
 
@@ -291,24 +297,53 @@ impl Downloads {
 
     async fn fetch_by_itself(&self, target: Target) {
         let (options, name, node) = (&self.options, target.record.name.clone(), target.record.origin);
+        let nodes: Vec<NodeId> = target.sources.iter().map(|source| source.node).collect();
         let stop = self.stop(&name);
         let part = self.progress.part(&name);
         let work = DownloadRun { options, progress: &part.progress, stop: &stop, began: self.began };
-        let ready = {
-            let mut idle = self.idle.lock();
-            let of_source =
-                |(node, _): &(NodeId, Source)| target.sources.iter().any(|source| source.node == *node);
-            let place = idle.iter().position(of_source);
-            place.map(|place| idle.swap_remove(place))
+        let ready = match self.ready_for(&target).await {
+            Ok(ready) => ready,
+            Err(why) => return self.ended(&name, Err(exhausted(&target.record, Some(why)))),
         };
         let plan = Plan { ready, ..Plan::new(target, options.output.clone()) };
         let downloading = self.downloader.carry_out_newest(plan, &work);
         let got = unless_ended(&self.downloader.library, &name, &stop, downloading).await;
+        match &got {
+            Ok((done, _)) => done.sources.iter().for_each(|source| {
+                self.silent.lock().remove(&source.node);
+            }),
+            Err(Failure { reason: Reason::NoSource, .. }) => self.silent.lock().extend(nodes),
+            Err(_) => {}
+        }
         let got = got.map(|(done, origin)| {
             self.idle.lock().extend(origin.map(|origin| (node, origin)));
             done
         });
         self.ended(&name, got); // the name is free again
+    }
+
+    /// An open connection to one of its sources, if there is one. Where none of these delivered another file, one has to be
+    /// there: of thousands of files each would wait for them anew.
+    async fn ready_for(&self, target: &Target) -> Result<Option<(NodeId, Source)>, String> {
+        {
+            let mut idle = self.idle.lock();
+            let of_source =
+                |(node, _): &(NodeId, Source)| target.sources.iter().any(|source| source.node == *node);
+            if let Some(place) = idle.iter().position(of_source) {
+                return Ok(Some(idle.swap_remove(place)));
+            }
+        }
+        let is_silent = |source: &Holder| self.silent.lock().contains(&source.node);
+        if target.sources.is_empty() || !target.sources.iter().all(is_silent) {
+            return Ok(None);
+        }
+        for source in &target.sources {
+            let connecting = Source::connect(&self.downloader.endpoint, source);
+            if let Ok(Ok(connected)) = timeout(ANSWERS_WITHIN, connecting).await {
+                return Ok(Some((source.node, connected)));
+            }
+        }
+        Err("none of its sources answers any more".to_owned())
     }
 
     /// What ends the download of `name`.

@@ -118,6 +118,9 @@ where
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(())) => Poll::Ready(()),
             Poll::Ready(Err(error)) => {
+                if let Some(pending) = &mut self.pending {
+                    drop(pending.poll_read(cx, &mut self.io)); // it may have broken because it was refused
+                }
                 debug!(%error, "control connection broke");
                 Poll::Ready(())
             }

@@ -17,6 +17,9 @@ use crate::{
     transport::{error::DataError, handshake::Greeting, node_io::NodeIo, slots::Activity},
 };
 
+/// Time for a refusal to come from an end that has closed the connection.
+const REFUSED_WITHIN: Duration = Duration::from_millis(500);
+
 /// A data connection: messages and raw bytes, moved by the calling thread, which may block. A wait ends
 /// after [`STALL_TIMEOUT`] without a single byte; slow progress does not end it.
 #[derive(Debug)]
@@ -183,8 +186,15 @@ impl DataStream {
     /// The stream is no longer usable.
     pub fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), DataError> {
         let stall = self.wire.stall;
-        let sent = self.wire.write(bytes, stall)?;
-        self.all_sent(sent == bytes.len())
+        let sent = self.wire.write(bytes, stall).and_then(|sent| self.all_sent(sent == bytes.len()));
+        sent.map_err(|error| self.refusal().unwrap_or(error))
+    }
+
+    /// Why the other end refused this connection, if it did: where it closed it before all was sent, that can still be read.
+    fn refusal(&mut self) -> Option<DataError> {
+        self.greeting.as_ref()?;
+        let soon = Instant::now() + REFUSED_WITHIN;
+        self.read(&mut [0], Some(soon)).err().filter(|error| matches!(error, DataError::Hello(_)))
     }
 
     /// Sends `range` of `file` as raw bytes.
