@@ -1,4 +1,4 @@
-//! The goals of the search.
+//! Runs the scenarios of the search one after the other, and compares their figures with the goals.
 
 use anyhow::anyhow;
 use nekoindexer::{Routing, daemon::threads::THREADS_DEFAULT, state::index::SESSION_NAMES_MAX};

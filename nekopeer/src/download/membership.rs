@@ -1,5 +1,5 @@
-//! Makes a peer that only downloads a member of the swarm: from its first large file on it listens, and lists and serves what
-//! it downloads, and for a while after the last.
+//! [`Membership`]: has a `get` without a running peer listen, register the large files that it downloads, and upload their
+//! chunks to other readers, until these have ended or its time is over.
 
 use std::{
     net::SocketAddr,

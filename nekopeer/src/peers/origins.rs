@@ -165,20 +165,30 @@ impl Peers {
         client: &PeerServiceClient,
         batch: &[VerifiedRecord],
     ) -> Result<Result<(), Refusal>, RpcError> {
-        let in_place = self.in_place(batch);
-        let held = List::first_of(in_place.iter().map(held));
         let asked_at = clock::now();
-        let verdicts = match client.confirm(call_within(ANSWER_WITHIN), held).await? {
+        let verdicts = match self.verdicts(client, batch).await? {
             Ok(verdicts) => verdicts,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        let lost = self.record(batch, about_newest(batch, &in_place, verdicts), asked_at).await;
+        let lost = self.record(batch, verdicts, asked_at).await;
         if !lost.is_empty() {
             // If it lost its counter its own signature shows it that, and it publishes above it.
             let told = client.invalidate(call_within(ANSWER_WITHIN), lost).await?;
             debug!(?told, "an origin was told of versions that it did not know");
         }
         Ok(Ok(()))
+    }
+
+    /// What an origin says of a batch of the newest versions that are known.
+    async fn verdicts(
+        &self,
+        client: &PeerServiceClient,
+        newest: &[VerifiedRecord],
+    ) -> Result<Result<Vec<Verdict>, Refusal>, RpcError> {
+        let in_place = self.in_place(newest);
+        let held = List::first_of(in_place.iter().map(held));
+        let verdicts = client.confirm(call_within(ANSWER_WITHIN), held).await?;
+        Ok(verdicts.map(|verdicts| about_newest(newest, &in_place, verdicts)))
     }
 
     /// Of each of these newest versions that are known, the earlier one of the same origin whose place it has not taken, if
@@ -224,14 +234,11 @@ impl Peers {
         let ask = |client: PeerServiceClient| async move {
             let mut newest = Vec::new();
             for batch in known.chunks(BATCH_MAX) {
-                let in_place = self.in_place(batch);
-                let asked = List::first_of(in_place.iter().map(held));
                 let asked_at = clock::now();
-                let verdicts = match client.confirm(call_within(ANSWER_WITHIN), asked).await? {
+                let verdicts = match self.verdicts(&client, batch).await? {
                     Ok(verdicts) => verdicts,
                     Err(refusal) => return Ok(Err(refusal)),
                 };
-                let verdicts = about_newest(batch, &in_place, verdicts);
                 newest.extend(batch.iter().zip(verdicts).filter_map(|(known, verdict)| {
                     let later = later(known, Some(verdict), self.library.checks.verifier()).ok()?;
                     if later.is_none() {

@@ -1,4 +1,4 @@
-//! Downloads of large files where no peer runs: members of the swarm while they last.
+//! `get` without a running peer: uploads large files to other readers while it downloads them, and gives up dead sources.
 
 use crate::program::*;
 

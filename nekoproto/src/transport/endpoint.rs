@@ -229,11 +229,11 @@ impl Endpoint {
             return Err(ConnectError::Refused(HelloRefusal::Yourself));
         }
         let hello = self.hello(purpose, here);
-        let greeting = handshake::connect_early(&mut io, &hello, node).await?;
+        let reader = handshake::connect_early(&mut io, &hello, node).await?;
         let us = SocketAddr::new(here, hello.listen_port);
         let account = self.budget.account(addr.ip(), node);
         let mut io = NodeIo::new(io, account.clone());
-        io.pending = Some(Box::new(PendingHello { greeting, told: None }));
+        io.pending = Some(Box::new(PendingHello { hello: reader, told: None }));
         let (listen_port, is_open, hints) = (0, false, List::new());
         let theirs = Hello { node, role, listen_port, is_open, hints, instance: 0, ..hello };
         Ok(Connection::new((io, account), (&theirs, purpose), (addr, us)))

@@ -193,14 +193,14 @@ async fn read_message(io: &mut Io) -> Result<Vec<u8>, ConnectError> {
 /// The hello of the accepting side, which has not come yet: it is the first that comes, before the answers to what was sent
 /// behind the hello of this side.
 #[derive(Debug)]
-pub(super) struct Greeting {
+pub(super) struct HelloReader {
     /// The node that TLS proved.
     pub(super) proven: NodeId,
     pub(super) network: NetworkName,
     pub(super) received: Vec<u8>,
 }
 
-impl Greeting {
+impl HelloReader {
     /// Bytes of it that are to be read next; `None` once all have come.
     pub(super) fn wanted(&self) -> Result<Option<usize>, ConnectError> {
         let left = message_len(&self.received)? - self.received.len();
@@ -226,9 +226,9 @@ pub(super) async fn connect_early(
     io: &mut Io,
     ours: &Hello,
     proven: NodeId,
-) -> Result<Greeting, ConnectError> {
+) -> Result<HelloReader, ConnectError> {
     write(io, &message(ours)?).await?;
-    Ok(Greeting { proven, network: ours.network.clone(), received: Vec::new() })
+    Ok(HelloReader { proven, network: ours.network.clone(), received: Vec::new() })
 }
 
 fn proof_message(side: Side, transcript: &blake3::Hash) -> Vec<u8> {

@@ -11,13 +11,13 @@ use tokio::{
     sync::oneshot,
 };
 
-use super::{error::ConnectError, handshake::Greeting, io::Io};
+use super::{error::ConnectError, handshake::HelloReader, io::Io};
 use crate::{limits::HELLO_BYTES_MAX, messages::Hello};
 
 /// A hello that comes before the first answer, and who waits to hear of it.
 #[derive(Debug)]
 pub(super) struct PendingHello {
-    pub(super) greeting: Greeting,
+    pub(super) hello: HelloReader,
     pub(super) told: Option<oneshot::Sender<Result<Hello, ConnectError>>>,
 }
 
@@ -35,15 +35,15 @@ impl PendingHello {
 
     fn poll_hello(&mut self, cx: &mut Context<'_>, io: &mut Io) -> Poll<Result<Hello, ConnectError>> {
         let mut piece = [0; HELLO_BYTES_MAX];
-        while let Some(wanted) = self.greeting.wanted()? {
+        while let Some(wanted) = self.hello.wanted()? {
             let room = wanted.min(piece.len());
             let mut buffer = ReadBuf::new(&mut piece[..room]);
             ready!(Pin::new(&mut *io).poll_read(cx, &mut buffer))?;
             if buffer.filled().is_empty() {
                 return Poll::Ready(Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()));
             }
-            self.greeting.received.extend_from_slice(buffer.filled());
+            self.hello.received.extend_from_slice(buffer.filled());
         }
-        Poll::Ready(self.greeting.hello())
+        Poll::Ready(self.hello.hello())
     }
 }

@@ -1,4 +1,4 @@
-//! Small files, fetched concurrently from their sources as one stream each, and stored together beside that.
+//! Small files: requested ahead on one connection to each source; what has arrived is committed in groups meanwhile.
 
 use std::{
     collections::{HashMap, HashSet},

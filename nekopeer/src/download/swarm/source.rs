@@ -106,9 +106,9 @@ pub(crate) struct Source {
     stream: DataStream,
     pace: Pace,
     round_trips: Duration,
-    /// What the origin said of the newest version, and when it was asked.
-    verdict: Option<(Verdict, Instant)>,
-    verdict_asked_at: Option<Instant>,
+    /// What the origin was asked about last, when, and what it said.
+    asked: Option<(Held, Instant)>,
+    verdict: Option<Verdict>,
 }
 
 impl Source {
@@ -124,7 +124,7 @@ impl Source {
         let connection = finished(tokio::spawn(dialing)).await?;
         let stream = DataStream::new(connection.io).map_err(DataError::from)?;
         let (pace, round_trips) = (Pace::default(), began.elapsed());
-        Ok(Self { stream, pace, round_trips, verdict: None, verdict_asked_at: None })
+        Ok(Self { stream, pace, round_trips, asked: None, verdict: None })
     }
 
     /// How long it took to connect: a few round trips.
@@ -262,7 +262,7 @@ impl Source {
     /// Asks the origin whether `held` is the newest version of its file, behind all that it was asked before;
     /// [`hear_verdict`](Self::hear_verdict) receives the answer.
     pub(crate) fn ask_verdict(&mut self, held: Held) -> Result<(), FetchError> {
-        self.verdict_asked_at = Some(clock::now());
+        (self.asked, self.verdict) = (Some((held.clone(), clock::now())), None);
         Ok(self.stream.send(&DataRequest::Confirm(held))?)
     }
 
@@ -274,8 +274,7 @@ impl Source {
         let wrong = FetchError::WrongLength { offered: grant.len, asked: VERDICT_BYTES_MAX as u64 };
         let mut bytes = vec![0; len.ok_or(wrong)?];
         self.stream.receive_bytes(&mut bytes)?;
-        let verdict = codec::decode(&bytes).map_err(DataError::from)?;
-        self.verdict = self.verdict_asked_at.map(|asked_at| (verdict, asked_at));
+        self.verdict = Some(codec::decode(&bytes).map_err(DataError::from)?);
         Ok(())
     }
 
@@ -285,13 +284,14 @@ impl Source {
         held: Held,
         patience: Duration,
     ) -> Result<Option<(Verdict, Instant)>, FetchError> {
-        if self.verdict.as_ref().is_none_or(|(_, asked_at)| {
-            clock::now().saturating_duration_since(*asked_at) > VERDICT_COUNTS_FOR
-        }) {
+        let is_of_now = |(about, asked_at): &(Held, Instant)| {
+            *about == held && clock::now().saturating_duration_since(*asked_at) <= VERDICT_COUNTS_FOR
+        };
+        if self.verdict.is_none() || !self.asked.as_ref().is_some_and(is_of_now) {
             self.ask_verdict(held)?;
             self.hear_verdict(patience)?;
         }
-        Ok(self.verdict.take())
+        Ok(self.verdict.take().zip(self.asked.take().map(|(_, asked_at)| asked_at)))
     }
 
     /// Receives a reply and all of its bytes, at most `max`.

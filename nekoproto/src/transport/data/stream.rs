@@ -14,7 +14,7 @@ use super::{hang_up::HangUp, wire::Wire};
 use crate::{
     codec,
     limits::{DATA_MESSAGE_BYTES_MAX, HELLO_BYTES_MAX, STALL_TIMEOUT},
-    transport::{error::DataError, handshake::Greeting, node_io::NodeIo, slots::Activity},
+    transport::{error::DataError, handshake::HelloReader, node_io::NodeIo, slots::Activity},
 };
 
 /// Time for a refusal to come from an end that has closed the connection.
@@ -26,7 +26,7 @@ const REFUSED_WITHIN: Duration = Duration::from_millis(500);
 pub struct DataStream {
     wire: Wire,
     /// The other end's hello, which comes before its first message.
-    greeting: Option<Greeting>,
+    hello: Option<HelloReader>,
     /// The part of a message that has arrived, its length included.
     arrived: Vec<u8>,
     activity: Activity,
@@ -40,8 +40,8 @@ impl DataStream {
     /// The runtime cannot release the socket.
     pub fn new(io: NodeIo) -> io::Result<Self> {
         let NodeIo { io, activity, pending, .. } = io;
-        let greeting = pending.map(|pending| pending.greeting);
-        Ok(Self { wire: Wire::new(io, STALL_TIMEOUT)?, greeting, arrived: Vec::new(), activity })
+        let hello = pending.map(|pending| pending.hello);
+        Ok(Self { wire: Wire::new(io, STALL_TIMEOUT)?, hello, arrived: Vec::new(), activity })
     }
 
     /// Replaces [`STALL_TIMEOUT`] by `stall`.
@@ -192,7 +192,7 @@ impl DataStream {
 
     /// Why the other end refused this connection, if it did: where it closed it before all was sent, that can still be read.
     fn refusal(&mut self) -> Option<DataError> {
-        self.greeting.as_ref()?;
+        self.hello.as_ref()?;
         let soon = Instant::now() + REFUSED_WITHIN;
         self.read(&mut [0], Some(soon)).err().filter(|error| matches!(error, DataError::Hello(_)))
     }
@@ -275,17 +275,17 @@ impl DataStream {
 
     /// Reads at least one byte behind the other end's hello, as [`Wire::read`].
     fn read(&mut self, buffer: &mut [u8], until: Option<Instant>) -> Result<usize, DataError> {
-        while let Some(greeting) = &mut self.greeting {
-            let Some(wanted) = greeting.wanted()? else {
-                greeting.hello()?;
-                self.greeting = None;
+        while let Some(hello) = &mut self.hello {
+            let Some(wanted) = hello.wanted()? else {
+                hello.hello()?;
+                self.hello = None;
                 break;
             };
             let mut piece = [0; HELLO_BYTES_MAX];
             let room = wanted.min(piece.len());
             match self.wire.read(&mut piece[..room], until)? {
                 0 => return Ok(0),
-                read => greeting.received.extend_from_slice(&piece[..read]),
+                read => hello.received.extend_from_slice(&piece[..read]),
             }
         }
         self.wire.read(buffer, until)
