@@ -124,8 +124,10 @@ async fn ask(
 ) -> Result<(Sender, FindReply), SearchError> {
     let until = call_within(limit);
     let (client, sender) = asked.client(limit).await?;
-    let answer = client.find(until, request.clone()).await;
-    Ok((sender, answer.map_err(|error| asked.failed(&error))??))
+    match client.find(until, request.clone()).await {
+        Ok(page) => Ok((sender, page?)),
+        Err(error) => Err(asked.failed(error).await),
+    }
 }
 
 /// Checks what the indexers said, none of it on trust, and merges it. A page that is wrong anywhere does not count.

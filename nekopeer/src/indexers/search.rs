@@ -72,11 +72,13 @@ impl Asked<'_> {
     }
 
     /// Why a call failed: the connection may have been refused meanwhile.
-    pub(super) fn failed(self, error: &RpcError) -> SearchError {
-        match self {
-            Self::Session(session) if let Some(why) = session.refused() => self.unreachable(why),
-            _ => self.unreachable(error.to_string()),
+    pub(super) async fn failed(self, error: RpcError) -> SearchError {
+        if let Self::Session(session) = self
+            && let Some(why) = session.refused().await
+        {
+            return self.unreachable(why);
         }
+        self.unreachable(error.to_string())
     }
 
     pub(super) fn unreachable(self, why: impl Into<Cause>) -> SearchError {
@@ -326,7 +328,6 @@ async fn ask_one(
 ) -> Result<Vec<Heard>, SearchError> {
     let until = call_within(limit);
     let (client, sender) = asked.client(limit).await?;
-    let failed = |error: RpcError| asked.failed(&error);
     if let [name] = names {
         let reply = match scope {
             Scope::Own => client.search(until, name.clone()).await,
@@ -337,10 +338,16 @@ async fn ask_one(
                 client.query(until, QueryRequest { origin, without, ..request }).await
             }
         };
-        return Ok(vec![(sender, reply.map_err(failed)??)]);
+        return match reply {
+            Ok(reply) => Ok(vec![(sender, reply?)]),
+            Err(error) => Err(asked.failed(error).await),
+        };
     }
     let list = Names::first_of(names.iter().cloned());
-    let mut replies = call_all(&client, scope, msg_id, list, until).await.map_err(failed)??.into_vec();
+    let mut replies = match call_all(&client, scope, msg_id, list, until).await {
+        Ok(replies) => replies?.into_vec(),
+        Err(error) => return Err(asked.failed(error).await),
+    };
     replies.resize(names.len(), None);
     for _ in 1..LISTS_MAX {
         // The answers so far had no room for these.

@@ -275,8 +275,9 @@ impl Session {
         }
     }
 
-    /// Why the indexer, with which there was a connection, let this node not in.
-    pub(super) fn refused(&self) -> Option<Cause> {
+    /// Why the indexer, with which there was a connection, let this node not in. Where a call failed, that may not be noted yet.
+    pub(super) async fn refused(&self) -> Option<Cause> {
+        drop(timeout(ANSWER_WITHIN, self.worker.link.tried()).await);
         match &*self.worker.link.watch().borrow() {
             LinkState::Down(why) if !matches!(**why, ConnectError::Unreachable { .. }) => {
                 Some((&**why).into())
