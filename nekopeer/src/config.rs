@@ -53,6 +53,9 @@ pub struct Config {
     pub limit_up: Option<NonZeroU64>,
     /// Limit on the file bytes fetched per second, over all sources.
     pub limit_down: Option<NonZeroU64>,
+    /// Bytes of the copies of published files at most, to which the next versions are sent as differences; `None`: as much
+    /// as is usual.
+    pub keep_base: Option<u64>,
     /// Bytes that are kept for other nodes at most, see [`Budget`](nekoproto::budget::Budget).
     pub memory: usize,
 }
@@ -81,6 +84,7 @@ impl Config {
             repairs: false,
             limit_up: None,
             limit_down: None,
+            keep_base: None,
             memory: BUDGET_DEFAULT,
         }
     }

@@ -149,6 +149,17 @@ pub const DATA_MESSAGE_BYTES_MAX: usize = 16 * 1024;
 /// Ranges in one request on a data stream.
 pub const RANGES_MAX: usize = 256;
 const _: () = assert!(RANGES_MAX * 20 < DATA_MESSAGE_BYTES_MAX);
+/// Bytes that one packed reply stands for: the longest chunk.
+pub const UNPACKED_BYTES_MAX: u64 = CHUNK_BYTES_MAX;
+/// Other versions that a reader names for one packed reply.
+pub const BASES_MAX: usize = 8;
+/// Parts of such a version that stand in front of one packed reply, and their bytes together: more brings nothing.
+pub const BASE_RANGES_MAX: usize = 128;
+/// See [`BASE_RANGES_MAX`].
+pub const BASE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Bytes that say how a packed reply is packed.
+pub const PACKING_BYTES_MAX: u64 = 4 * 1024;
+const _: () = assert!((BASE_RANGES_MAX * 18 + 16) < PACKING_BYTES_MAX as usize);
 /// Time without a single byte after which a data stream fails.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(20);
 

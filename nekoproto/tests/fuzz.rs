@@ -5,8 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
 
 use nekoproto::{
-    DataReply, DataRequest, FileName, Hello, HelloRefusal, Manifest, NetworkName, Signature, SignedRecord,
-    Ticket, codec,
+    DataReply, DataRequest, FileName, Hello, HelloRefusal, Manifest, NetworkName, Packing, Signature,
+    SignedRecord, Ticket, codec,
     indexer::{IndexerServiceRequest, IndexerServiceResponse},
     peer::{PeerServiceRequest, PeerServiceResponse},
     transport::Envelope,
@@ -50,6 +50,10 @@ fn messages_of_a_data_stream() {
     testkit::fuzz("messages_of_a_data_stream", |bytes: &[u8]| {
         round::<DataRequest>(bytes);
         round::<DataReply>(bytes);
+        round::<Packing>(bytes);
+        if let Some((packing, rest)) = Packing::split(bytes) {
+            assert_eq!(Packing::split(&packing.before(rest).unwrap()), Some((packing, rest)));
+        }
     });
 }
 

@@ -68,6 +68,9 @@ impl Goods {
                 .flat_map(|range| &self.bytes[at(range.offset)..at(range.offset + range.len)])
                 .copied()
                 .collect(),
+            DataRequest::Packed { range, .. } => {
+                Packing::Plain.before(&self.bytes[at(range.offset)..at(range.offset + range.len)]).unwrap()
+            }
         }
     }
 

@@ -104,6 +104,10 @@ pub struct NodeArgs {
     /// Bytes a second that are fetched at most, from all sources together [default: no limit]
     #[arg(long, global = true, hide_short_help = true, help_heading = "Serving", value_name = "RATE", value_parser = units::rate)]
     pub limit_down: Option<NonZeroU64>,
+    /// Disk that copies of shared files take at most, so that their next versions are sent as differences: 10GiB, 0 keeps none
+    /// [default: a tenth of what is free, at most 10GiB]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Serving", value_name = "BYTES", value_parser = units::bytes)]
+    pub keep_base: Option<u64>,
     /// Memory kept for other nodes at most, such as 1GiB; one node may use a third of it [default: 160MiB]
     #[arg(long, global = true, hide_short_help = true, help_heading = "Serving", value_name = "BYTES", value_parser = memory::memory)]
     pub memory: Option<NonZeroU64>,

@@ -61,6 +61,7 @@ fn not_followed(
         ("--label", args.label.is_some() && args.label != facts.label),
         ("--limit-up", args.limit_up.is_some() && args.limit_up != facts.limit_up),
         ("--limit-down", args.limit_down.is_some() && args.limit_down != facts.limit_down),
+        ("--keep-base", args.keep_base.is_some() && args.keep_base != facts.keep_base),
         ("--memory", args.memory.is_some() && args.memory() != facts.memory),
         // What is published has its own.
         ("--ttr", need != Need::Serving && args.policy.ttr.is_some_and(other_ttr)),
@@ -118,7 +119,7 @@ mod tests {
             "--indexer 127.0.0.1:2 --on-stale keep --listen 127.0.0.1:5 --http-hosts named --memory 160MiB";
         assert!(named(same, Need::Serving).is_empty());
         let all = "--indexer 127.0.0.1:3 --discover 127.0.0.1:4 --no-discovery --listen 127.0.0.1:6 --http 127.0.0.1:0 \
-                   --http-hosts named,other --lan --limit-up 1MB --limit-down 1MB --memory 1GiB --ttr 5 --on-stale drop";
+                   --http-hosts named,other --lan --limit-up 1MB --limit-down 1MB --keep-base 1GB --memory 1GiB --ttr 5 --on-stale drop";
         let every: Vec<&str> = all.split_whitespace().filter(|word| word.starts_with("--")).collect();
         for need in [Need::Catalogue, Need::Peers, Need::Indexer, Need::Serving] {
             let is_told = |flag: &&str| need != Need::Serving || *flag != "--ttr";

@@ -81,6 +81,7 @@ fn config(args: &NodeArgs, indexers: &Indexers, serves: Serves) -> Config {
         ttr: args.policy.ttr.map(|secs| Duration::from_secs(secs.into())),
         limit_up: args.limit_up,
         limit_down: args.limit_down,
+        keep_base: args.keep_base,
         memory: args.memory(),
         on_stale: args.on_stale.unwrap_or_default(),
         ..Config::new(&args.dir)

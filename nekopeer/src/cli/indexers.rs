@@ -8,17 +8,18 @@ use std::{
 };
 
 use anyhow::Context;
-use futures::future::join_all;
+use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use nekoindexer::{Indexer, IndexerHandle, StartError, announce, daemon::settings::advice};
 use nekoproto::{
     IndexerAddr, NodeId, Purpose, Role,
     transport::{ConnectError, Connection, Endpoint, interfaces},
 };
 use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{args::NodeArgs, listen::listen_as};
 use crate::{
-    indexers::Dialed,
+    indexers::{Dialed, via::by_key},
     storage::remembered::{Home, remembered},
     terminal::Output,
 };
@@ -28,6 +29,9 @@ const PROBE_WITHIN: Duration = Duration::from_secs(1);
 /// Time limit for hearing of an indexer by multicast: what was announced within the last second is repeated at the
 /// second question, one second after the first.
 const HEARD_WITHIN: Duration = Duration::from_millis(1500);
+/// How long who serves waits for an answer to the first question, which takes 20 to 120 ms (RFC 6762, section 6): then it
+/// starts an indexer, and listens on beside it.
+const ANSWERED_WITHIN: Duration = Duration::from_millis(200);
 /// Indexers that were found and are used.
 const FOUND_MAX: usize = 4;
 
@@ -39,7 +43,9 @@ pub(super) struct Indexers {
     pub(super) keys: HashMap<SocketAddr, NodeId>,
     /// Whether other machines reach one of them.
     pub(super) is_open: bool,
-    pub(super) embedded: Option<IndexerHandle>,
+    pub(super) embedded: Option<Arc<IndexerHandle>>,
+    /// Looks for others, for the one that was started here.
+    listening: Option<AbortOnDropHandle<()>>,
     /// Where it would listen if nothing else did, which does not answer as an indexer.
     taken: Option<SocketAddr>,
     /// Connections to those that were asked whether they are there.
@@ -79,21 +85,34 @@ impl Indexers {
         }
         let home = Home { network: args.network.clone().unwrap_or_default(), insecure: args.insecure };
         let known = remembered(&args.data_dir(), &home);
-        near.or(Self::of_those_that_answer(endpoint, known, How::Remembered).await)
+        near.or(Self::of_those_that_answer(endpoint, &known, How::Remembered).await)
     }
 
-    /// The same; else those that are announced to this network.
+    /// The indexers given, or that a ticket names, if they answer.
+    pub(super) async fn find_named(args: &NodeArgs, endpoint: &Arc<Endpoint>) -> Self {
+        let near = Self::find_near(args, endpoint).await;
+        if !near.addrs.is_empty() {
+            return near;
+        }
+        near.or(Self::of_those_that_answer(endpoint, &args.named, How::ByAddress).await)
+    }
+
+    /// The same as [`find_near`](Self::find_near); else those that are announced to this network.
     pub(super) async fn find(args: &NodeArgs, endpoint: &Arc<Endpoint>) -> Self {
+        Self::heard_within(HEARD_WITHIN, args, endpoint).await
+    }
+
+    async fn heard_within(within: Duration, args: &NodeArgs, endpoint: &Arc<Endpoint>) -> Self {
         let mut near = Self::find_near(args, endpoint).await;
         if !near.addrs.is_empty() || args.no_discovery {
             return near;
         }
         let network = args.network.clone().unwrap_or_default();
-        let (until, mut tried) = (Instant::now() + HEARD_WITHIN, Vec::new());
+        let (until, mut tried) = (Instant::now() + within, Vec::new());
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let heard = announce::browse(&network, args.insecure, |at| !tried.contains(at), left).await;
-            near = near.or(Self::of_those_that_answer(endpoint, heard.clone(), How::Heard).await);
+            near = near.or(Self::of_those_that_answer(endpoint, &heard, How::Heard).await);
             if !near.addrs.is_empty() || heard.is_empty() {
                 return near;
             }
@@ -101,24 +120,26 @@ impl Indexers {
         }
     }
 
-    /// Each of `known` once, at the first of its addresses where it proves its key.
-    async fn of_those_that_answer(endpoint: &Arc<Endpoint>, known: Vec<IndexerAddr>, how: How) -> Self {
-        let asking = known.iter().map(|at| probe(endpoint, at.addr, Some(at.node)));
-        let answering = join_all(asking).await;
+    /// Each of `known` once, at that of its addresses where it proves its key first.
+    async fn of_those_that_answer(endpoint: &Arc<Endpoint>, known: &[IndexerAddr], how: How) -> Self {
         let mut found = Self { how, ..Self::default() };
-        for (at, answer) in known.into_iter().zip(answering) {
-            let connection = match answer {
-                Ok(Some(connection)) => connection,
-                Ok(None) => continue,
-                Err(error) => {
-                    found.note_refusal(at.addr, &error);
-                    continue;
+        let asking = by_key(known).into_iter().map(async |(node, addrs)| {
+            let probes = addrs.into_iter().map(async |addr| (addr, probe(endpoint, addr, Some(node)).await));
+            let (mut probes, mut failed) = (probes.collect::<FuturesUnordered<_>>(), Vec::new());
+            while let Some((addr, answer)) = probes.next().await {
+                match answer {
+                    Ok(Some(connection)) => return (Some((addr, node, connection)), failed),
+                    Ok(None) => {}
+                    Err(error) => failed.push((addr, error)),
                 }
-            };
-            found.is_open |= connection.is_open;
-            if found.addrs.len() < FOUND_MAX && !found.keys.values().any(|node| *node == at.node) {
-                found.keys.insert(at.addr, at.node);
-                found = found.with(at.addr, connection);
+            }
+            (None, failed)
+        });
+        for (there, failed) in join_all(asking).await {
+            failed.iter().for_each(|(addr, error)| found.note_refusal(*addr, error));
+            if let Some((addr, node, connection)) = there.filter(|_| found.addrs.len() < FOUND_MAX) {
+                found.keys.insert(addr, node);
+                found = found.with(addr, connection);
             }
         }
         found
@@ -167,9 +188,13 @@ impl Indexers {
     }
 
     /// The indexers given or found, or those that a ticket names, which are waited for, or one started here.
-    pub(super) async fn find_or_start(args: &NodeArgs, endpoint: &Arc<Endpoint>) -> anyhow::Result<Self> {
+    pub(super) async fn find_or_start(
+        args: &NodeArgs,
+        endpoint: &Arc<Endpoint>,
+        output: Output,
+    ) -> anyhow::Result<Self> {
         let found = match args.named.is_empty() {
-            true => Self::find(args, endpoint).await,
+            true => Self::heard_within(ANSWERED_WITHIN, args, endpoint).await,
             false => Self::find_near(args, endpoint).await,
         };
         if !found.addrs.is_empty() {
@@ -200,7 +225,13 @@ impl Indexers {
         let ip = if bound.ip().is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { bound.ip() };
         let addrs = vec![SocketAddr::new(ip, bound.port())];
         let taken = is_taken.then_some(at);
-        Ok(Self { addrs, is_open, embedded: Some(embedded), taken, how: How::ByAddress, ..found })
+        let embedded = Arc::new(embedded);
+        let listening = (!args.no_discovery).then(|| {
+            let listening = link_to_heard(Arc::clone(&embedded), args.clone(), output);
+            AbortOnDropHandle::new(tokio::spawn(listening))
+        });
+        let how = How::ByAddress;
+        Ok(Self { addrs, is_open, embedded: Some(embedded), listening, taken, how, ..found })
     }
 
     /// Tells of a peer that was started with these indexers what its user does not expect: that it has none (if
@@ -260,9 +291,34 @@ impl Indexers {
 
     /// Shuts down the indexer that was started here.
     pub(super) async fn shutdown(self) {
-        if let Some(embedded) = self.embedded {
+        if let Some(listening) = self.listening {
+            listening.abort();
+            drop(listening.await); // it is cancelled, or has ended
+        }
+        if let Some(embedded) = self.embedded.and_then(Arc::into_inner) {
             embedded.shutdown().await;
         }
+    }
+}
+
+/// Hears of the indexers that did not answer the first question, and links the `embedded` one to them if it serves other
+/// machines too: who asks them finds what is shared here. Else it says that they are there.
+async fn link_to_heard(embedded: Arc<IndexerHandle>, args: NodeArgs, output: Output) {
+    let (network, own) = (args.network.clone().unwrap_or_default(), embedded.node());
+    let heard = announce::browse(&network, args.insecure, |at| at.node != own, HEARD_WITHIN).await;
+    let mut addrs: Vec<SocketAddr> =
+        by_key(&heard).into_iter().filter_map(|(_, addrs)| addrs.first().copied()).collect();
+    addrs.truncate(FOUND_MAX);
+    let others = addrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    if addrs.is_empty() {
+    } else if embedded.local_addr().ip().is_loopback() {
+        output.note(&format!(
+            "note: an indexer is announced at {others}: to share with those who ask it, start again with --indexer {others}"
+        ));
+    } else if let Err(why) = embedded.reload(&addrs, args.access.allow.as_deref()) {
+        output.note(&format!("note: the indexer that is announced at {others} is not used: {why}"));
+    } else {
+        output.note(&format!("note: linked with the indexer that is announced at {others}"));
     }
 }
 

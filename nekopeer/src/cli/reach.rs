@@ -76,7 +76,7 @@ pub(super) async fn reach(
         command.map_or(Ok(()), |command| command.api().check_paths())?;
         match Hosted::prepare(args, false).await {
             Ok(prepared) => {
-                let indexers = find_indexers(args, &prepared.endpoint, need).await?;
+                let indexers = find_indexers(args, &prepared.endpoint, need, output).await?;
                 let seeds = command.is_some_and(|command| command.api().seed_secs().is_some());
                 let serves = match need {
                     Need::Serving => Serves::All,
@@ -120,12 +120,17 @@ pub(super) async fn running(folder: PathBuf, output: Output) -> Result<Caller, D
     knocking.await
 }
 
-async fn find_indexers(args: &NodeArgs, endpoint: &Arc<Endpoint>, need: Need) -> anyhow::Result<Indexers> {
+async fn find_indexers(
+    args: &NodeArgs,
+    endpoint: &Arc<Endpoint>,
+    need: Need,
+    output: Output,
+) -> anyhow::Result<Indexers> {
     match need {
         Need::Running | Need::Catalogue => Ok(Indexers::default()),
-        Need::Ticket => Ok(Indexers::find_near(args, endpoint).await),
+        Need::Ticket => Ok(Indexers::find_named(args, endpoint).await),
         Need::Peers | Need::Indexer => Ok(Indexers::find(args, endpoint).await.or_refusing()),
-        Need::Serving => Indexers::find_or_start(args, endpoint).await,
+        Need::Serving => Indexers::find_or_start(args, endpoint, output).await,
     }
 }
 

@@ -42,6 +42,7 @@ pub(crate) struct Facts {
     pub(crate) ttr: Option<Duration>,
     pub(crate) on_stale: OnStale,
     pub(crate) memory: usize,
+    pub(crate) keep_base: Option<u64>,
     pub(crate) discovers: bool,
     /// Of the command line: where an indexer was looked for, the list of allowed nodes, the names of the HTTP door.
     pub(crate) discover: Option<SocketAddr>,
@@ -79,6 +80,7 @@ impl Facts {
             ttr: config.ttr,
             on_stale: config.on_stale,
             memory: config.memory,
+            keep_base: config.keep_base,
             discovers: config.discovers,
             discover: None,
             allow: None,
@@ -109,6 +111,7 @@ impl Facts {
             ttr: None,
             on_stale: OnStale::Keep,
             memory: nekoproto::budget::BUDGET_DEFAULT,
+            keep_base: None,
             discovers: true,
             discover: None,
             allow: None,

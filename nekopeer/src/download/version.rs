@@ -11,6 +11,7 @@ use super::{
     error::exhausted,
     file::{
         assembly::Assembly,
+        bases::Bases,
         checkpoint,
         destination::place_for,
         placement::{Complete, copy_entry, put_in_place},
@@ -114,7 +115,12 @@ impl Downloader {
         let (mut report, mut begin) = (SwarmReport::default(), layout.begin);
         for attempt in 1.. {
             let order = self.order(record, layout.manifest.chunks().len());
-            let transfer = Transfer::new(self, record.clone(), assembly, &local, order, work.progress, mark);
+            let bases = {
+                let record = record.clone();
+                self.library.blocking(move |library| Bases::find(&library.catalogue, &record)).await
+            };
+            let file = (assembly, bases);
+            let transfer = Transfer::new(self, record.clone(), file, &local, order, work.progress, mark);
             let look = || self.look_for_sources(record, work.options);
             let fetched = self.fetch(transfer, local, begin, look, look_after).await?;
             report.add(fetched.report);

@@ -53,6 +53,18 @@ enum Asked {
     New(Connected),
 }
 
+/// The first [`VIA_MAX`] of `wanted`: the addresses of each key.
+pub(crate) fn by_key(wanted: &[IndexerAddr]) -> Vec<(NodeId, Vec<SocketAddr>)> {
+    let mut keys: Vec<(NodeId, Vec<SocketAddr>)> = Vec::new();
+    for IndexerAddr { addr, node } in wanted.iter().take(VIA_MAX) {
+        match keys.iter_mut().find(|(key, _)| key == node) {
+            Some((_, addrs)) => addrs.push(*addr),
+            None => keys.push((*node, vec![*addr])),
+        }
+    }
+    keys
+}
+
 /// Why an indexer that a ticket names at a loopback address cannot be used.
 fn of_that_machine(why: &Cause) -> Cause {
     let help = "if this is another machine than the one where the ticket was made, the ticket is of no use here: its network \
@@ -117,15 +129,8 @@ impl Indexers {
     }
 
     async fn connect_each(&self, wanted: &[IndexerAddr]) -> Via {
-        let mut by_key: Vec<(NodeId, Vec<SocketAddr>)> = Vec::new();
-        for IndexerAddr { addr, node } in wanted.iter().take(VIA_MAX) {
-            match by_key.iter_mut().find(|(key, _)| key == node) {
-                Some((_, addrs)) => addrs.push(*addr),
-                None => by_key.push((*node, vec![*addr])),
-            }
-        }
         let (mut connected, mut failed, mut good) = (Vec::new(), Vec::new(), Vec::new());
-        let asking = by_key.into_iter().map(|(node, addrs)| self.connect_one(node, addrs));
+        let asking = by_key(wanted).into_iter().map(|(node, addrs)| self.connect_one(node, addrs));
         for (asked, why) in join_all(asking).await {
             failed.extend(why);
             match asked {

@@ -151,7 +151,7 @@ impl Peer {
             membership: membership.clone(),
             on_stale: config.on_stale,
         });
-        let publisher = Publisher::new(&library, &indexers, &peers, config.policy);
+        let publisher = Publisher::new(&library, &indexers, &peers, &config);
         let reconciler = Arc::new(Reconciler {
             library: Arc::clone(&library),
             indexers: Arc::clone(&indexers),

@@ -2,6 +2,7 @@
 //! indexer lists it.
 
 mod asking;
+mod bases;
 mod contest;
 mod error;
 pub(crate) mod from_pipe;
@@ -20,9 +21,10 @@ use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::DropGuard;
 
 pub(crate) use self::read_files::What;
-use self::{asking::Asking, read_files::StoredBatch};
+use self::{asking::Asking, bases::Bases, read_files::StoredBatch};
 pub use self::{error::PublishError, policy::PolicyChange};
 use crate::{
+    config::Config,
     indexers::Indexers,
     library::Library,
     peers::Peers,
@@ -132,6 +134,7 @@ pub(crate) struct Publisher {
     indexers: Arc<Indexers>,
     peers: Arc<Peers>,
     policy: Policy,
+    bases: Bases,
 }
 
 impl Publisher {
@@ -139,10 +142,11 @@ impl Publisher {
         library: &Arc<Library>,
         indexers: &Arc<Indexers>,
         peers: &Arc<Peers>,
-        policy: Policy,
+        config: &Config,
     ) -> Arc<Self> {
         let (library, indexers, peers) = (Arc::clone(library), Arc::clone(indexers), Arc::clone(peers));
-        Arc::new(Self { library, indexers, peers, policy })
+        let (policy, bases) = (config.policy, Bases::new(&library, config.keep_base));
+        Arc::new(Self { library, indexers, peers, policy, bases })
     }
 
     /// As [`PeerHandle::publish`](crate::PeerHandle::publish); the outcome comes in pieces.
@@ -205,6 +209,8 @@ impl Publisher {
             drop(settling); // before others are told: what an indexer lists later is spread by the indexers
             self.tell_subscribers(&outcome.published);
             self.library.learn(newer).await; // what was published elsewhere since
+            let published = outcome.published.iter().chain(&outcome.unchanged);
+            self.bases.keep(published.map(|record| record.name.clone()).collect());
         }
         outcome
     }

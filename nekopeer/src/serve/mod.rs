@@ -6,6 +6,7 @@
 
 pub(crate) mod control;
 mod dial_back;
+mod packing;
 pub(crate) mod partial_files;
 mod reply;
 mod sending;
@@ -15,7 +16,7 @@ use std::{
     collections::HashSet,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -30,7 +31,7 @@ use nekoproto::{
     },
 };
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
@@ -38,6 +39,7 @@ pub(crate) use self::upload_slots::SlotCounts;
 use self::{
     control::PeerControl,
     dial_back::DIALED_BACK_MAX,
+    packing::Packer,
     partial_files::PartialFiles,
     reply::InMemory,
     sending::{Sending, Sent, Share},
@@ -69,6 +71,8 @@ const IDLE_ALL_MAX: usize = 1024;
 const IDLE_FILES_PARTS: usize = 8;
 /// Bytes that a request counts in a turn, in addition to those sent.
 const REQUEST_COUNTS_AS: u64 = 16 * 1024;
+/// Interval between looks at what the packer keeps open.
+const PACKER_LOOK_EVERY: Duration = Duration::from_secs(10);
 /// Minimum speed of a reader in bytes per second, over the time in which the peer waits for it to take bytes; and the
 /// extra time that each request gets.
 const SLOWEST_READER: u64 = 32 * 1024;
@@ -83,6 +87,9 @@ pub(crate) struct Uploads {
     /// Streams that wait for a request: each has a TLS session too, so that there are fewer than data connections.
     idle: Slots,
     in_memory: InMemory,
+    packer: Packer,
+    /// It is looked whether something of the packer is to be closed.
+    closes_packer: AtomicBool,
     throttle: Arc<Throttle>,
     /// Places for connections to nodes that cannot connect here.
     dialed_back: Arc<Semaphore>,
@@ -109,7 +116,7 @@ impl Uploads {
         downloads_only: bool,
     ) -> Arc<Self> {
         let (library, partial_files) = (Arc::clone(library), Arc::clone(partial_files));
-        let (slots, in_memory) = Default::default();
+        let (slots, in_memory, packer, closes_packer) = Default::default();
         let all = (file_limit() / IDLE_FILES_PARTS).clamp(IDLE_MIN, IDLE_ALL_MAX);
         let idle = Slots::with(SlotLimits { each: IDLE_OF_ONE_MAX, ..SlotLimits::new(all) });
         let (throttle, dialed_back) = (Arc::clone(throttle), Arc::new(Semaphore::new(DIALED_BACK_MAX)));
@@ -120,6 +127,8 @@ impl Uploads {
             slots,
             idle,
             in_memory,
+            packer,
+            closes_packer,
             throttle,
             dialed_back,
             readers,
@@ -147,7 +156,9 @@ impl Uploads {
 
     fn may_send(&self, request: &DataRequest) -> bool {
         let of = match request {
-            DataRequest::Get { content, .. } | DataRequest::Have(content) => content.as_bytes(),
+            DataRequest::Get { content, .. }
+            | DataRequest::Packed { content, .. }
+            | DataRequest::Have(content) => content.as_bytes(),
             DataRequest::Manifest(hash) | DataRequest::Outboard(hash) => hash.as_bytes(),
             DataRequest::Confirm(_) => return true,
         };
@@ -284,7 +295,7 @@ impl Uploads {
 
     /// One turn: sends what is `left`, or answers `request`; then the requests that have arrived. Blocking.
     fn turn(
-        &self,
+        self: &Arc<Self>,
         stream: &mut DataStream,
         reader: &Remote,
         left: Option<Sending>,
@@ -314,12 +325,37 @@ impl Uploads {
         Ok(Turned::Answered)
     }
 
-    fn reply(&self, request: DataRequest, reader: &Remote, share: &mut Share) -> Result<Sending, DataError> {
+    fn reply(
+        self: &Arc<Self>,
+        request: DataRequest,
+        reader: &Remote,
+        share: &mut Share,
+    ) -> Result<Sending, DataError> {
         self.library.counters.requests.inc();
         share.take(REQUEST_COUNTS_AS);
         if !self.may_send(&request) {
             return Sending::new(Err(FetchRefusal::NotShared));
         }
-        Sending::new(reply::reply(&self.library, &self.partial_files, &self.in_memory, reader, request))
+        if matches!(request, DataRequest::Packed { .. }) {
+            self.close_packer();
+        }
+        let held = (&*self.partial_files, &self.in_memory, &self.packer);
+        Sending::new(reply::reply(&self.library, held, reader, request))
+    }
+
+    /// Has the packer close what nobody asks for any more: the files may be removed, and take room until then.
+    fn close_packer(self: &Arc<Self>) {
+        if self.closes_packer.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let uploads = Arc::clone(self);
+        self.library.tasks.spawn_until_stop(async move {
+            loop {
+                sleep(PACKER_LOOK_EVERY).await;
+                if !uploads.packer.close_idle() {
+                    return uploads.closes_packer.store(false, Ordering::Release);
+                }
+            }
+        });
     }
 }

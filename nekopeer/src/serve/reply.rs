@@ -8,12 +8,14 @@ use std::{
 };
 
 use nekoproto::{
-    ByteRange, ContentHash, DataRequest, FetchRefusal, Freshness, ManifestHash, codec, transport::Remote,
+    ByteRange, ContentHash, DataRequest, FetchRefusal, Freshness, Manifest, ManifestHash, codec,
+    limits::UNPACKED_BYTES_MAX, transport::Remote,
 };
 use parking_lot::Mutex;
 
 use super::{
     control,
+    packing::Packer,
     partial_files::{PartialFile, PartialFiles},
 };
 use crate::{
@@ -94,8 +96,7 @@ impl InMemory {
 /// The reply to the `request` of `reader`, or the refusal. Blocking.
 pub(super) fn reply(
     library: &Library,
-    partial_files: &PartialFiles,
-    in_memory: &InMemory,
+    (partial_files, in_memory, packer): (&PartialFiles, &InMemory, &Packer),
     reader: &Remote,
     request: DataRequest,
 ) -> Result<Reply, FetchRefusal> {
@@ -104,6 +105,9 @@ pub(super) fn reply(
         DataRequest::Get { content, ranges } => ranges_of(library, partial_files, content, ranges.into_vec()),
         DataRequest::Have(content) => have(library, partial_files, content),
         DataRequest::Outboard(hash) => outboard(library, partial_files, in_memory, hash),
+        DataRequest::Packed { content, range, bases } => {
+            packed(library, (partial_files, packer), content, range, &bases)
+        }
         DataRequest::Confirm(held) => {
             let (verdict, is_news) =
                 control::confirm(library, reader, None, &held).map_err(|_| FetchRefusal::Unreadable)?;
@@ -192,11 +196,44 @@ fn ranges_of(
     Ok(Reply { freshness, body: body(parts, len)? })
 }
 
+/// A range of a file, packed.
+fn packed(
+    library: &Library,
+    (partial_files, packer): (&PartialFiles, &Packer),
+    content: ContentHash,
+    range: ByteRange,
+    bases: &[ContentHash],
+) -> Result<Reply, FetchRefusal> {
+    if range.len > UNPACKED_BYTES_MAX {
+        return Err(FetchRefusal::BadRange);
+    }
+    let Reply { freshness, body } = ranges_of(library, partial_files, content, vec![range])?;
+    let run: Arc<[u8]> = match body {
+        Body::Bytes(bytes) => bytes,
+        Body::Parts { parts, len } => read(parts, len)?.into(),
+    };
+    let named = || match partial_files.with_content(&content) {
+        Some(partial) => Some((partial.record.name.clone(), Arc::clone(&partial.manifest))),
+        None => {
+            let entry = library.catalogue.with_content(&content).into_iter().next()?;
+            let encoded = library.catalogue.manifest_of(&entry).ok()??;
+            Some((entry.record.name.clone(), Arc::new(Manifest::decode(&encoded).ok()?)))
+        }
+    };
+    let bytes = packer.packed(library, (content, named), (range, &run), bases);
+    let bytes = bytes.map_err(|_| FetchRefusal::Unreadable)?;
+    Ok(Reply { freshness, body: Body::Bytes(bytes.into()) })
+}
+
 /// A short body is read at once.
 fn body(parts: Vec<(Arc<File>, ByteRange)>, len: u64) -> Result<Body, FetchRefusal> {
     if len > SHORT_BYTES {
         return Ok(Body::Parts { parts, len });
     }
+    Ok(Body::Bytes(read(parts, len)?.into()))
+}
+
+fn read(parts: Vec<(Arc<File>, ByteRange)>, len: u64) -> Result<Vec<u8>, FetchRefusal> {
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
     let mut rest = bytes.as_mut_slice();
     for (file, range) in parts {
@@ -204,7 +241,7 @@ fn body(parts: Vec<(Arc<File>, ByteRange)>, len: u64) -> Result<Body, FetchRefus
         file.read_exact_at(now, range.offset).map_err(|_| FetchRefusal::Changed)?;
         rest = later;
     }
-    Ok(Body::Bytes(bytes.into()))
+    Ok(bytes)
 }
 
 fn have(

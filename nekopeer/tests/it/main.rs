@@ -25,6 +25,7 @@ mod numbering;
 mod one_key;
 mod one_number;
 mod origins;
+mod packed;
 mod places;
 mod private_network;
 mod program;

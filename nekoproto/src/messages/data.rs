@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Held, error::FetchRefusal};
 use crate::{
-    limits::RANGES_MAX,
+    codec::{self, CodecError},
+    limits::{BASE_RANGES_MAX, BASES_MAX, PACKING_BYTES_MAX, RANGES_MAX},
     values::{ContentHash, List, ManifestHash},
 };
 
@@ -33,6 +34,16 @@ pub enum DataRequest {
     /// Whether this version is the newest, asked of its origin; the raw bytes are the encoded [`Verdict`](super::Verdict).
     /// Subscribes as the call `confirm` does.
     Confirm(Held),
+    /// One range of the file with this hash, in as few bytes as the holder can make of it: the raw bytes are a
+    /// [`Packing`] and what it says.
+    Packed {
+        /// BLAKE3 of the file.
+        content: ContentHash,
+        /// The range, at most [`UNPACKED_BYTES_MAX`](crate::limits::UNPACKED_BYTES_MAX) long.
+        range: ByteRange,
+        /// BLAKE3 of other versions that the reader can read any part of, the newest first.
+        bases: List<ContentHash, BASES_MAX>,
+    },
 }
 
 /// A range of bytes of a file.
@@ -42,6 +53,45 @@ pub struct ByteRange {
     pub offset: u64,
     /// Number of bytes, at least one.
     pub len: u64,
+}
+
+/// How the bytes of a [`DataRequest::Packed`] come. Wire: append variants, never reorder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Packing {
+    /// As they are.
+    Plain,
+    /// As one zstd frame.
+    Frame,
+    /// As one zstd frame whose prefix is a part of a base, which is not sent.
+    After {
+        /// The place of the base in the request.
+        base: u8,
+        /// Its parts, one after the other.
+        ranges: List<ByteRange, BASE_RANGES_MAX>,
+    },
+}
+
+impl Packing {
+    /// The body of a reply: this, in front of the `bytes` that it is about.
+    ///
+    /// # Errors
+    /// Never: its ranges are bounded.
+    pub fn before(&self, bytes: &[u8]) -> Result<Vec<u8>, CodecError> {
+        let mut body = vec![0; size_of::<u16>()];
+        codec::encode_into(&mut body, self, PACKING_BYTES_MAX)?;
+        let len = u16::try_from(body.len() - size_of::<u16>()).unwrap_or(u16::MAX);
+        body[..size_of::<u16>()].copy_from_slice(&len.to_be_bytes());
+        body.extend_from_slice(bytes);
+        Ok(body)
+    }
+
+    /// The same of a `body` that was received. `None` if it is none.
+    #[must_use]
+    pub fn split(body: &[u8]) -> Option<(Self, &[u8])> {
+        let (len, rest) = body.split_first_chunk()?;
+        let (packing, bytes) = rest.split_at_checked(u16::from_be_bytes(*len).into())?;
+        Some((codec::decode(packing).ok()?, bytes))
+    }
 }
 
 /// What the holder knows of its copy being the newest version.

@@ -301,6 +301,13 @@ fn data_messages(pins: &mut Pins) {
     pins.pin("data: outboard", &DataRequest::Outboard(MANIFEST));
     let held = Held { name: name("a/b"), version: Version::FIRST, content: CONTENT };
     pins.pin("data: confirm", &DataRequest::Confirm(held));
+    let range = ByteRange { offset: 250, len: 1 << 20 };
+    let bases = List::first_of([CONTENT]);
+    pins.pin("data: packed", &DataRequest::Packed { content: CONTENT, range, bases });
+    let after = Packing::After { base: 1, ranges: List::first_of(ranges) };
+    for (name, packing) in [("plain", Packing::Plain), ("frame", Packing::Frame), ("after", after)] {
+        pins.pin_bytes(&format!("data packed: {name}"), &packing.before(&[7]).unwrap());
+    }
     for freshness in [Freshness::Fresh, Freshness::Unverified, Freshness::Stale] {
         let grant = DataReply::Ok(Grant { len: 70_000, freshness });
         pins.pin(&format!("data granted: {freshness:?}"), &grant);

@@ -60,6 +60,11 @@ fn reply(request: &DataRequest, manifest: &[u8]) -> ScriptedReply {
         DataRequest::Manifest(_) => ScriptedReply::of(manifest.to_vec()),
         DataRequest::Have(_) => ScriptedReply::of(Vec::new()), // all of it
         DataRequest::Outboard(_) | DataRequest::Confirm(_) => ScriptedReply::refusal(FetchRefusal::NotShared),
+        DataRequest::Packed { content, range, .. } => {
+            let get = DataRequest::Get { content: *content, ranges: List::first_of([*range]) };
+            let plain = Packing::Plain.before(&[]).unwrap_or_default();
+            self::reply(&get, manifest).after(plain)
+        }
         DataRequest::Get { ranges, .. } => {
             let len = ranges.iter().map(|range| range.len).sum();
             let zeros =

@@ -59,6 +59,13 @@ impl ScriptedReply {
         Self { pause: Some(pause), ..self }
     }
 
+    /// The same bytes behind those of `head`.
+    pub(super) fn after(self, head: Vec<u8>) -> Self {
+        let len = head.len() as u64;
+        let reply = self.reply.map(|grant| Grant { len: grant.len + len, ..grant });
+        Self { reply, pieces: Box::new(iter::once(Ok(head)).chain(self.pieces)), ..self }
+    }
+
     /// Grants everything, and sends only the first `len` bytes.
     pub fn cut_to(mut self, len: usize) -> Self {
         let mut bytes: Vec<u8> = self.pieces.by_ref().flatten().flatten().collect();

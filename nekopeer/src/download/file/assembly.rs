@@ -12,6 +12,7 @@ use crate::{
     content::{
         bitfield::{Bitfield, SharedBitfield},
         chunker::hash,
+        equal_chunks::by_hash,
         outboard::{self, SegmentHash, SegmentHasher, Segments},
     },
     download::error::origin_lies,
@@ -43,17 +44,6 @@ pub(crate) struct Assembly {
     writing: Mutex<()>,
     /// For chunks that occur more than once: index of the first occurrence -> indices of the others.
     again: HashMap<usize, Vec<usize>>,
-}
-
-/// The indices of the chunks that `counts`, equal chunks side by side in the order of the file. A manifest may have a
-/// million: their hashes are not copied.
-pub(super) fn by_hash(manifest: &Manifest, counts: impl Fn(usize) -> bool) -> Vec<u32> {
-    let chunks = manifest.chunks();
-    let mut sorted: Vec<u32> = (0..u32::try_from(chunks.len()).unwrap_or(u32::MAX))
-        .filter(|index| counts(*index as usize))
-        .collect();
-    sorted.sort_unstable_by_key(|index| (chunks[*index as usize].hash, *index));
-    sorted
 }
 
 impl Assembly {

@@ -1,6 +1,7 @@
 //! One file on disk: its destination, the chunks already present, its assembly.
 
 pub(super) mod assembly;
+pub(super) mod bases;
 pub(super) mod checkpoint;
 pub(super) mod destination;
 #[cfg(test)]

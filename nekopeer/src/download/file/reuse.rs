@@ -11,9 +11,14 @@ use std::{
 use nekoproto::{ChunkHash, Manifest, Record};
 use tokio_util::sync::CancellationToken;
 
-use super::assembly::{Assembly, by_hash};
+use super::assembly::Assembly;
 use crate::{
-    content::{chunker::hash, outboard::SegmentHasher, stamp::open_file},
+    content::{
+        chunker::hash,
+        equal_chunks::{by_hash, equal_to},
+        outboard::SegmentHasher,
+        stamp::open_file,
+    },
     failure::Failure,
     storage::catalogue::{Catalogue, Entry},
 };
@@ -195,10 +200,7 @@ impl<'a> ChunkSearch<'a> {
     }
 
     fn wanted(&self, hash: &ChunkHash) -> &[u32] {
-        let hash_of = |index: &u32| &self.assembly.manifest().chunks()[*index as usize].hash;
-        let start = self.wanted.partition_point(|index| hash_of(index) < hash);
-        let len = self.wanted[start..].partition_point(|index| hash_of(index) == hash);
-        &self.wanted[start..start + len]
+        equal_to(hash, &self.wanted, self.assembly.manifest())
     }
 
     fn in_place(&mut self) {

@@ -10,7 +10,7 @@ use std::{
 use nekoproto::{
     ByteRange, ContentHash, DataReply, DataRequest, FetchRefusal, Grant, Held, Holder, List, Manifest,
     ManifestError, Purpose, Record, Verdict, codec,
-    limits::{MANIFEST_BYTES_MAX, STALL_TIMEOUT},
+    limits::{BASES_MAX, MANIFEST_BYTES_MAX, PACKING_BYTES_MAX, STALL_TIMEOUT},
     transport::{ConnectError, DataError, DataStream, Endpoint, HangUp, encoded},
 };
 
@@ -48,6 +48,9 @@ pub(crate) enum FetchError {
     /// The bytes of a chunk do not match its hash.
     #[error("it sent a corrupt chunk")]
     Corrupt,
+    /// What it sent packed cannot be unpacked.
+    #[error("it sent a run that does not unpack")]
+    BadPacking,
     /// It granted another number of bytes than were requested.
     #[error("it offered {offered} bytes where {asked} were asked for")]
     WrongLength {
@@ -74,7 +77,7 @@ impl FetchError {
     /// Whether this proves that the source sends bytes which are not the file's; it is banned then.
     #[must_use]
     pub(crate) const fn is_corrupt(&self) -> bool {
-        matches!(self, Self::Corrupt | Self::WrongLength { .. } | Self::Manifest(_))
+        matches!(self, Self::Corrupt | Self::BadPacking | Self::WrongLength { .. } | Self::Manifest(_))
     }
 
     /// Whether it was not even tried, as others failed before.
@@ -180,6 +183,27 @@ impl Source {
         let asked = bytes_of(manifest, run).len;
         let grant = self.reply()?;
         if grant.len == asked { Ok(()) } else { Err(FetchError::WrongLength { offered: grant.len, asked }) }
+    }
+
+    /// Requests the chunks `run` packed, for a reader that has `bases`: [`packed`](Self::packed) receives the grant, and then
+    /// [`receive`](Self::receive) the bytes.
+    pub(crate) fn ask_packed(
+        &mut self,
+        record: &Record,
+        manifest: &Manifest,
+        run: &Range<usize>,
+        bases: List<ContentHash, BASES_MAX>,
+    ) -> Result<(), FetchError> {
+        let (content, range) = (record.content, bytes_of(manifest, run));
+        Ok(self.stream.send(&DataRequest::Packed { content, range, bases })?)
+    }
+
+    /// Receives the grant for the oldest outstanding request, which was one for a packed run. Returns the bytes that follow.
+    pub(crate) fn packed(&mut self, manifest: &Manifest, run: &Range<usize>) -> Result<usize, FetchError> {
+        let asked = bytes_of(manifest, run).len + PACKING_BYTES_MAX;
+        let grant = self.reply()?;
+        let len = usize::try_from(grant.len).ok().filter(|_| grant.len <= asked);
+        len.ok_or(FetchError::WrongLength { offered: grant.len, asked })
     }
 
     /// Receives granted bytes into `buffer`, after the `held` bytes already in it, as fast as `limit` allows:

@@ -24,7 +24,7 @@ use crate::{
     content::bitfield::Bitfield,
     download::{
         Downloader,
-        file::{assembly::Assembly, reuse::LocalChunks},
+        file::{assembly::Assembly, bases::Bases, reuse::LocalChunks},
     },
     failure::Failure,
     library::events::Counters,
@@ -45,6 +45,7 @@ pub(crate) struct Transfer {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) record: VerifiedRecord,
     pub(super) assembly: Assembly,
+    pub(super) bases: Bases,
     pub(super) progress: Arc<Progress>,
     throttle: Arc<Throttle>,
     counters: Arc<Counters>,
@@ -80,10 +81,34 @@ struct TransferState {
     has_elsewhere: bool,
 }
 
+/// In how many bytes a run came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Came {
+    pub(super) bytes: u64,
+    /// Those of the run, at least one.
+    pub(super) run: u64,
+}
+
+impl Came {
+    /// As many bytes as the run has.
+    pub(super) const PLAIN: Self = Self { bytes: 1, run: 1 };
+
+    /// The bytes in which `len` of the run came.
+    const fn of(self, len: u64) -> u64 {
+        (len as u128 * self.bytes as u128 / self.run as u128) as u64
+    }
+
+    /// The bytes of the run that `bytes` stand for.
+    pub(super) const fn unpacked(self, bytes: u64) -> u64 {
+        let came = if self.bytes == 0 { 1 } else { self.bytes };
+        (bytes as u128 * self.run as u128 / came as u128) as u64
+    }
+}
+
 /// What the sources delivered.
 #[derive(Debug, Default)]
 pub(crate) struct SwarmReport {
-    /// Useful file bytes received.
+    /// Bytes received in which useful ones of the file came.
     pub(crate) bytes_moved: u64,
     /// Sources that sent bytes which are not the file's.
     pub(crate) corrupt_sources: HashSet<NodeId>,
@@ -118,7 +143,7 @@ impl Transfer {
     pub(crate) fn new(
         downloader: &Downloader,
         record: VerifiedRecord,
-        assembly: Assembly,
+        (assembly, bases): (Assembly, Bases),
         local: &LocalChunks,
         order: Order,
         progress: &Arc<Progress>,
@@ -137,6 +162,7 @@ impl Transfer {
             endpoint: Arc::clone(&downloader.endpoint),
             record,
             assembly,
+            bases,
             progress: Arc::clone(progress),
             throttle: Arc::clone(&downloader.throttle),
             counters: Arc::clone(&downloader.library.counters),
@@ -303,28 +329,30 @@ impl Transfer {
         }
     }
 
-    /// Records that chunk `index` is on disk, and counts its bytes; returns them, 0 if it was there before.
-    pub(super) fn had(&self, index: usize, from: Option<StreamId>) -> u64 {
+    /// Records that chunk `index` is on disk. Returns the bytes in which it came from a source, 0 if it was there before.
+    pub(super) fn had(&self, index: usize, from: Option<(StreamId, Came)>) -> u64 {
         let now = self.now();
         let (is_new, left) = {
             let mut state = self.state.lock();
-            (state.schedule.had(index, from, now), state.schedule.left())
+            (state.schedule.had(index, from.map(|(stream, _)| stream), now), state.schedule.left())
         };
         if !is_new {
             return 0;
         }
         let len = u64::from(self.assembly.manifest().chunks()[index].len);
-        if from.is_some() {
-            self.moved.fetch_add(len, Ordering::Relaxed);
-            self.counters.bytes_down.inc_by(len);
-            self.progress.add_done(len);
-        } else {
-            self.progress.add_kept(len);
+        let moved = from.map(|(_, came)| came.of(len));
+        match moved {
+            Some(moved) => {
+                self.moved.fetch_add(moved, Ordering::Relaxed);
+                self.counters.bytes_down.inc_by(moved);
+                self.progress.add_done(len);
+            }
+            None => self.progress.add_kept(len),
         }
         if left == 0 {
             self.changed.notify_all();
         }
-        len
+        moved.unwrap_or_default()
     }
 
     /// Keeps a connection to the origin for the question whether this is the newest version.

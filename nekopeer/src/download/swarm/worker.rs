@@ -9,10 +9,13 @@ use std::{
 
 use nekoproto::{FetchRefusal, Holder};
 
+mod packed;
+
+use self::packed::Packs;
 use super::{
     busy::Busy,
     source::{FetchError, Source},
-    transfer::Transfer,
+    transfer::{Came, Transfer},
     verify::Verifier,
 };
 use crate::{
@@ -37,7 +40,12 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 
 /// An outstanding request.
 enum Requested {
-    Run(Range<usize>),
+    /// A leased run or a part of it.
+    Run {
+        chunks: Range<usize>,
+        is_packed: bool,
+        is_last: bool,
+    },
     Have,
     /// Whether this is the newest version, which its origin knows.
     Verdict,
@@ -71,6 +79,9 @@ pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Resu
         worked_at: Instant::now(),
         ask_have_at: holder.partial.then(Instant::now),
         is_verdict_asked: false,
+        packs: Packs::default(),
+        came: Came::PLAIN,
+        packed: Vec::new(),
     };
     let worked = worker.work();
     let is_open = transfer.closed(id);
@@ -107,6 +118,11 @@ struct StreamWorker<'a> {
     /// When to request the bit field next, for a source that is still downloading.
     ask_have_at: Option<Instant>,
     is_verdict_asked: bool,
+    packs: Packs,
+    /// In how many bytes the run came that is being written.
+    came: Came,
+    /// What is being received packed.
+    packed: Vec<u8>,
 }
 
 impl StreamWorker<'_> {
@@ -121,22 +137,23 @@ impl StreamWorker<'_> {
                 Requesting::Draining => Next::Wait,
             };
             match self.asked.pop_front() {
-                Some(Requested::Run(run)) => match self.source.grant(self.transfer.assembly.manifest(), &run)
-                {
-                    Ok(()) if self.receive(run.clone())? => {
-                        (self.worked_at, self.state) = (Instant::now(), Requesting::Asking);
-                        self.busy = Busy::default();
+                Some(Requested::Run { chunks, is_packed, .. }) => {
+                    match self.deliver(chunks.clone(), is_packed) {
+                        Ok(true) => {
+                            (self.worked_at, self.state) = (Instant::now(), Requesting::Asking);
+                            self.busy = Busy::default();
+                        }
+                        Ok(false) => return Ok(StreamEnd::Midway),
+                        // The stream is still usable, and later requests may be granted.
+                        Err(FetchError::Refused(FetchRefusal::Busy | FetchRefusal::NotYet))
+                            if !self.busy.is_over() =>
+                        {
+                            self.state = Requesting::Draining;
+                            self.transfer.refused(self.id, chunks);
+                        }
+                        Err(error) => return Err(error),
                     }
-                    Ok(()) => return Ok(StreamEnd::Midway),
-                    // The stream is still usable, and later requests may be granted.
-                    Err(FetchError::Refused(FetchRefusal::Busy | FetchRefusal::NotYet))
-                        if !self.busy.is_over() =>
-                    {
-                        self.state = Requesting::Draining;
-                        self.transfer.refused(self.id, run);
-                    }
-                    Err(error) => return Err(error),
-                },
+                }
                 Some(Requested::Have) => {
                     let available = self.source.have(self.transfer.assembly.manifest().chunks().len())?;
                     if available == Availability::All {
@@ -161,11 +178,15 @@ impl StreamWorker<'_> {
             self.source.ask_have(&self.transfer.record)?;
             self.asked.push_back(Requested::Have);
         }
-        while self.asked.len() < ASKED_AHEAD {
+        let is_whole = |asked: &&Requested| !matches!(asked, Requested::Run { is_last: false, .. });
+        while self.asked.iter().filter(is_whole).count() < ASKED_AHEAD {
             match self.transfer.next(self.id) {
+                Next::Fetch(run) if self.packs.next(&self.source, &self.transfer.bases) => {
+                    self.ask_packed(run)?;
+                }
                 Next::Fetch(run) => {
                     self.source.ask(&self.transfer.record, self.transfer.assembly.manifest(), &run)?;
-                    self.asked.push_back(Requested::Run(run));
+                    self.asked.push_back(Requested::Run { chunks: run, is_packed: false, is_last: true });
                 }
                 next => {
                     self.ask_verdict()?;
@@ -178,7 +199,7 @@ impl StreamWorker<'_> {
 
     /// Asks the origin, behind the last run that is asked of it, whether this is the newest version.
     fn ask_verdict(&mut self) -> Result<(), FetchError> {
-        let is_last = self.asked.iter().any(|asked| matches!(asked, Requested::Run(_)));
+        let is_last = self.asked.iter().any(|asked| matches!(asked, Requested::Run { .. }));
         let is_origin = self.holder.node == self.transfer.record.origin;
         if is_last && is_origin && self.transfer.asks_origin && !self.is_verdict_asked {
             self.is_verdict_asked = true;
@@ -188,7 +209,19 @@ impl StreamWorker<'_> {
         Ok(())
     }
 
-    /// Receives one run; false to end the connection.
+    /// Receives the reply to the oldest request, which was one for this run; false to end the connection.
+    fn deliver(&mut self, run: Range<usize>, is_packed: bool) -> Result<bool, FetchError> {
+        let manifest = Arc::clone(self.transfer.assembly.manifest());
+        if is_packed {
+            let len = self.source.packed(&manifest, &run)?;
+            return self.receive_packed(&manifest, run, len);
+        }
+        self.source.grant(&manifest, &run)?;
+        self.came = Came::PLAIN;
+        self.receive(run)
+    }
+
+    /// Receives one run as it is; false to end the connection.
     fn receive(&mut self, run: Range<usize>) -> Result<bool, FetchError> {
         let began = Instant::now();
         let manifest = Arc::clone(self.transfer.assembly.manifest());
@@ -219,6 +252,7 @@ impl StreamWorker<'_> {
             self.buffer.copy_within(used..held, 0);
             held -= used;
         }
+        self.packs.came(bytes, began.elapsed());
         self.transfer.measured(self.id, bytes, began.elapsed());
         Ok(true)
     }
@@ -272,7 +306,8 @@ impl StreamWorker<'_> {
         let manifest = transfer.assembly.manifest();
         let range = manifest.range(chunks.start).start..manifest.range(chunks.end - 1).end;
         let bytes = &self.buffer[len(range.start - offset)..len(range.end - offset)];
-        let took = |index| self.counter.add(transfer.had(index, Some(id)));
+        let came = self.came;
+        let took = |index| self.counter.add(transfer.had(index, Some((id, came))));
         let written = transfer.writing(|| {
             if self.verifier.is_used() {
                 transfer.assembly.put(chunks.start, bytes, || {}, took)
@@ -285,7 +320,7 @@ impl StreamWorker<'_> {
 
     fn asked_chunks(&self) -> impl Iterator<Item = usize> + '_ {
         self.asked.iter().flat_map(|asked| match asked {
-            Requested::Run(run) => run.clone(),
+            Requested::Run { chunks, .. } => chunks.clone(),
             Requested::Have | Requested::Verdict => 0..0,
         })
     }

@@ -4,6 +4,7 @@
 //! Invariant: the chunks of a kept version are in the packs with its sequence number or a later one, and in the file in
 //! its place. So the first one can be removed at any time, and so can the pack of a version that is in its place again.
 
+pub(super) mod bases;
 pub(super) mod lent;
 
 use std::{
@@ -57,6 +58,18 @@ impl EarlierVersion {
         Some(Self { sequence, entry, manifest, encoded, pack, at: Vec::new() })
     }
 
+    /// One of so many bytes, none of which can be read.
+    #[cfg(test)]
+    pub(crate) fn of_test(size: u64) -> Self {
+        use testkit::values::{file, identity, name};
+        let record = Record { size, ..file(1, name("a"), 1) }.sign(&identity(1)).unwrap();
+        let (path, stamp) = Default::default();
+        let entry = Entry { record, path, stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
+        let empty = Manifest::new(Vec::new()).unwrap();
+        let (manifest, encoded) = (Arc::new(empty.clone()), Arc::default());
+        Self { sequence: 0, entry, manifest, encoded, pack: empty, at: Vec::new() }
+    }
+
     fn key(&self) -> (&str, u64) {
         (self.entry.record.name.as_str(), self.sequence)
     }
@@ -70,6 +83,22 @@ impl EarlierVersion {
     /// Whether it was replaced by `held`, or before that.
     pub(crate) fn is_before(&self, held: &Record) -> bool {
         held.same_file(&self.entry.record) && *held != *self.entry.record
+    }
+
+    /// The bytes of `ranges`, which are within the file. Blocking.
+    ///
+    /// # Errors
+    /// They cannot be read; what is in a file that another program changed is not noticed here.
+    pub(crate) fn read(&self, ranges: &[ByteRange]) -> io::Result<Vec<u8>> {
+        let len = ranges.iter().map(|range| range.len).sum::<u64>();
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+        let mut rest = bytes.as_mut_slice();
+        for (file, range) in self.parts(ranges) {
+            let (now, later) = rest.split_at_mut(usize::try_from(range.len).unwrap_or(usize::MAX));
+            file.read_exact_at(now, range.offset)?;
+            rest = later;
+        }
+        Ok(bytes)
     }
 
     /// Where the bytes of `ranges`, which are within the file, are.
@@ -128,12 +157,7 @@ impl Catalogue {
         let place = open_file(&held.entry.path).ok().filter(|_| with_place);
         files.extend(place.map(|file| (Arc::new(file), Manifest::clone(&held.manifest))));
         let mut chunks = Chunks::new();
-        for (file, manifest) in &files {
-            for (index, chunk) in manifest.chunks().iter().enumerate() {
-                let range = ByteRange { offset: manifest.range(index).start, len: chunk.len.into() };
-                chunks.entry(chunk.hash).or_insert_with(|| (Arc::clone(file), range));
-            }
-        }
+        files.iter().for_each(|(file, manifest)| add_chunks(&mut chunks, file, manifest));
         Ok(chunks)
     }
 
@@ -274,6 +298,14 @@ impl Catalogue {
     fn pack_path(&self, name: &str, sequence: u64) -> PathBuf {
         let digits = &blake3::hash(name.as_bytes()).to_hex()[..DIGITS];
         self.packs.join(format!("{digits}-{sequence}"))
+    }
+}
+
+/// The chunks of `manifest` are in `file`, in their order.
+fn add_chunks(chunks: &mut Chunks, file: &Arc<File>, manifest: &Manifest) {
+    for (index, chunk) in manifest.chunks().iter().enumerate() {
+        let range = ByteRange { offset: manifest.range(index).start, len: chunk.len.into() };
+        chunks.entry(chunk.hash).or_insert_with(|| (Arc::clone(file), range));
     }
 }
 

@@ -1,0 +1,271 @@
+//! [`Packer`]: answers with a run of a file in few bytes: packed after the parts of a version that the reader has which are
+//! most like it, packed alone, or as it is. No answer waits long for that, and strangers get half of the cores at most.
+//!
+//! Which parts are like a run is told by its neighbors, where they are chunks of that version too; else by its
+//! [`Anchors`], which are looked for once in that version, when a reader first asks for what they help with.
+
+use std::{
+    sync::Arc,
+    thread::{self, available_parallelism},
+    time::{Duration, Instant},
+};
+
+use nekoproto::{
+    ByteRange, ChunkHash, ContentHash, FileName, List, Manifest, Packing,
+    codec::CodecError,
+    limits::{BASE_BYTES_MAX, BASE_RANGES_MAX},
+};
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::Semaphore;
+
+use crate::{
+    content::{
+        anchors::{Anchors, PART_BYTES},
+        equal_chunks::{by_hash, equal_to},
+        packed::pack,
+    },
+    library::Library,
+    storage::catalogue::EarlierVersion,
+};
+
+/// How long an answer waits for its turn to be packed: after that it goes as it is.
+const TURN_WITHIN: Duration = Duration::from_millis(50);
+const TURN_LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How long answers wait for the anchors of a version: as long as those of 1 GiB take. Later ones do without until they are
+/// there.
+const ANCHORS_WITHIN: Duration = Duration::from_secs(2);
+/// Versions that are open at once, each with 16 MiB of anchors at most, and how long after the last answer.
+const OPEN_MAX: usize = 2;
+const OPEN_FOR: Duration = Duration::from_secs(30);
+/// How much of a version stands in front of a run at most, by the run's length, and at least.
+const BASE_TIMES_MAX: u64 = 4;
+const BASE_BYTES_USUAL: u64 = 256 * 1024;
+/// Bytes that are read at once for anchors.
+const READ_BYTES: u64 = 1024 * 1024;
+
+/// Packs, and keeps open what that needs.
+#[derive(Debug)]
+pub(super) struct Packer {
+    turns: Semaphore,
+    open: Mutex<Vec<(Instant, Pair)>>,
+}
+
+/// A file, a version that readers of it have, and that version if it is here.
+type Pair = ((ContentHash, ContentHash), Option<Arc<Base>>);
+
+/// A version that readers have.
+#[derive(Debug)]
+struct Base {
+    version: EarlierVersion,
+    /// Its chunks, [by hash](by_hash).
+    sorted: Vec<u32>,
+    /// The chunks of the file that is asked for.
+    file: Arc<Manifest>,
+    anchors: Mutex<Looked>,
+    found: Condvar,
+}
+
+#[derive(Debug)]
+enum Looked {
+    Not,
+    Since(Instant),
+    Found(Arc<Anchors>),
+}
+
+impl Default for Packer {
+    fn default() -> Self {
+        let half = available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1));
+        Self { turns: Semaphore::new(half), open: Mutex::default() }
+    }
+}
+
+impl Packer {
+    /// The body of the reply: `run`, which are the bytes in `range` of the file `content`, for a reader that has `bases`.
+    /// `named` is that file's name and manifest. Blocking.
+    pub(super) fn packed(
+        &self,
+        library: &Library,
+        (content, named): (ContentHash, impl Fn() -> Option<(FileName, Arc<Manifest>)>),
+        (range, run): (ByteRange, &[u8]),
+        bases: &[ContentHash],
+    ) -> Result<Vec<u8>, CodecError> {
+        let Some(_turn) = self.turn() else { return Packing::Plain.before(run) };
+        for (place, base) in (0u8..).zip(bases) {
+            let Some(base) = self.open(library, content, *base, &named) else { continue };
+            let ranges = base.like(range, run);
+            let prefix = Some(&ranges).filter(|ranges| !ranges.is_empty());
+            let prefix = prefix.and_then(|ranges| base.version.read(ranges).ok());
+            if let Some(frame) = prefix.and_then(|prefix| pack(&prefix, run)) {
+                return Packing::After { base: place, ranges: List::first_of(ranges) }.before(&frame);
+            }
+            break; // what is further off has less in common
+        }
+        match pack(&[], run) {
+            Some(frame) => Packing::Frame.before(&frame),
+            None => Packing::Plain.before(run),
+        }
+    }
+
+    fn turn(&self) -> Option<impl Sized> {
+        let began = Instant::now();
+        loop {
+            match self.turns.try_acquire() {
+                Ok(turn) => return Some(turn),
+                Err(_) if began.elapsed() >= TURN_WITHIN => return None,
+                Err(_) => thread::sleep(TURN_LOOK_EVERY),
+            }
+        }
+    }
+
+    /// The version `base`, if it is one of the file `content` and is here: it stays open for a while.
+    fn open(
+        &self,
+        library: &Library,
+        content: ContentHash,
+        base: ContentHash,
+        named: impl Fn() -> Option<(FileName, Arc<Manifest>)>,
+    ) -> Option<Arc<Base>> {
+        let mut open = self.open.lock();
+        open.retain(|(since, _)| since.elapsed() < OPEN_FOR);
+        let known = open.iter().position(|(_, (pair, _))| *pair == (content, base));
+        let found = match known {
+            Some(place) => open.remove(place).1.1,
+            None => named().and_then(|(name, file)| Base::find(library, &name, base, file).map(Arc::new)),
+        };
+        if open.len() >= OPEN_MAX {
+            open.remove(0); // the one that was asked for longest ago
+        }
+        open.push((Instant::now(), ((content, base), found.clone())));
+        found
+    }
+
+    /// Closes what was not asked for lately. Returns whether something is open.
+    pub(super) fn close_idle(&self) -> bool {
+        let mut open = self.open.lock();
+        open.retain(|(since, _)| since.elapsed() < OPEN_FOR);
+        !open.is_empty()
+    }
+}
+
+impl Base {
+    fn find(library: &Library, name: &FileName, base: ContentHash, file: Arc<Manifest>) -> Option<Self> {
+        let versions = library.catalogue.readable_versions(name);
+        let versions =
+            versions.inspect_err(|error| tracing::warn!(%name, %error, "no earlier version is read"));
+        let version = versions.ok()?.into_iter().find(|version| version.entry.record.content == base)?;
+        let sorted = by_hash(&version.manifest, |_| true);
+        Some(Self { version, sorted, file, anchors: Mutex::new(Looked::Not), found: Condvar::new() })
+    }
+
+    /// The parts of this version that are most like `run`, in its order.
+    fn like(self: &Arc<Self>, range: ByteRange, run: &[u8]) -> Vec<ByteRange> {
+        let (len, size) = (range.len, self.version.manifest.size());
+        let most = (len * BASE_TIMES_MAX).clamp(BASE_BYTES_USUAL, BASE_BYTES_MAX);
+        let around = self.around(range);
+        let mut ranges = match around {
+            (Some(left), Some(right)) if left <= right && right - left <= most => vec![left..right],
+            (Some(left), Some(right)) => vec![left..left + len / 2, right.saturating_sub(len / 2)..right],
+            (Some(left), None) => vec![left..left + len],
+            (None, Some(right)) => vec![right.saturating_sub(len)..right],
+            (None, None) => Vec::new(),
+        };
+        let is_between = ranges.len() == 1 && around.0.is_some() && around.1.is_some();
+        let sure: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        if !(is_between && 2 * sure >= len)
+            && let Some(anchors) = self.anchors()
+        {
+            let parts = usize::try_from(most.saturating_sub(sure) / PART_BYTES).unwrap_or(0);
+            let like = anchors.like(run, parts).into_iter();
+            ranges.extend(like.map(|part| part * PART_BYTES..(part + 1) * PART_BYTES));
+        }
+        merged(ranges, size)
+    }
+
+    /// Where this version goes on behind the chunk in front of `range`, and where the chunk behind it begins.
+    fn around(&self, range: ByteRange) -> (Option<u64>, Option<u64>) {
+        let chunks = self.file.chunks_in(range.offset..range.offset + range.len);
+        let (manifest, file) = (&self.version.manifest, self.file.chunks());
+        let place = |hash: &ChunkHash| {
+            equal_to(hash, &self.sorted, manifest).first().map(|index| manifest.range(*index as usize))
+        };
+        let left = chunks.start.checked_sub(1).and_then(|index| place(&file[index].hash));
+        let right = file.get(chunks.end).and_then(|chunk| place(&chunk.hash));
+        (left.map(|left| left.end), right.map(|right| right.start))
+    }
+
+    /// The anchors of this version; `None` while they are looked for, once that took long.
+    fn anchors(self: &Arc<Self>) -> Option<Arc<Anchors>> {
+        let mut looked = self.anchors.lock();
+        if matches!(*looked, Looked::Not) {
+            *looked = Looked::Since(Instant::now());
+            let base = Arc::clone(self);
+            thread::spawn(move || base.look());
+        }
+        loop {
+            let since = match &*looked {
+                Looked::Found(anchors) => return Some(Arc::clone(anchors)),
+                Looked::Since(since) => *since,
+                Looked::Not => return None, // it cannot be read
+            };
+            if self.found.wait_until(&mut looked, since + ANCHORS_WITHIN).timed_out() {
+                return None;
+            }
+        }
+    }
+
+    /// Reads all of this version for its anchors.
+    fn look(&self) {
+        let size = self.version.manifest.size();
+        let mut anchors = Anchors::new(size);
+        let read =
+            (0..size).step_by(usize::try_from(READ_BYTES).unwrap_or(usize::MAX)).try_for_each(|offset| {
+                let len = READ_BYTES.min(size - offset);
+                self.version.read(&[ByteRange { offset, len }]).map(|bytes| anchors.add(&bytes))
+            });
+        let found = read.map(|()| Looked::Found(Arc::new(anchors)));
+        *self.anchors.lock() = found.unwrap_or_else(|error| {
+            tracing::debug!(%error, "an earlier version cannot be read");
+            Looked::Not
+        });
+        self.found.notify_all();
+    }
+}
+
+/// Joins what touches, in order, within a version of `size` bytes and within the limits of a reply.
+fn merged(mut ranges: Vec<std::ops::Range<u64>>, size: u64) -> Vec<ByteRange> {
+    ranges.iter_mut().for_each(|range| *range = range.start.min(size)..range.end.min(size));
+    ranges.retain(|range| !range.is_empty());
+    ranges.sort_unstable_by_key(|range| (range.start, range.end));
+    let (mut joined, mut left) = (Vec::<ByteRange>::new(), BASE_BYTES_MAX);
+    for range in ranges {
+        let end = joined.last().map_or(0, |last| last.offset + last.len);
+        let start = range.start.max(end);
+        let len = range.end.saturating_sub(start).min(left);
+        let is_full = joined.len() == BASE_RANGES_MAX;
+        match joined.last_mut() {
+            _ if len == 0 => continue,
+            Some(last) if start == end => last.len += len,
+            _ if is_full => break,
+            _ => joined.push(ByteRange { offset: start, len }),
+        }
+        left -= len;
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_joined_and_stay_within_the_version_and_the_limits() {
+        let range = |offset, len| ByteRange { offset, len };
+        assert_eq!(merged(vec![20..30, 0..10, 10..15, 12..21], 25), [range(0, 25)]);
+        assert_eq!(merged(vec![50..60, 5..5, 0..3], 40), [range(0, 3)]);
+        let many = (0..1000).map(|part| 2 * part * PART_BYTES..(2 * part + 1) * PART_BYTES).collect();
+        let joined = merged(many, u64::MAX);
+        assert_eq!(joined.len(), BASE_RANGES_MAX);
+        assert_eq!(joined.iter().map(|range| range.len).sum::<u64>(), BASE_BYTES_MAX);
+        assert_eq!(merged(vec![0..u64::MAX], u64::MAX), [range(0, BASE_BYTES_MAX)]);
+    }
+}
