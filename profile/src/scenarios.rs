@@ -3,6 +3,7 @@
 pub(crate) mod batch;
 pub(crate) mod connections;
 pub mod consistency;
+pub(crate) mod delta;
 pub(crate) mod floor;
 pub mod hostile;
 pub mod index;
@@ -68,6 +69,8 @@ commands! {
     Matrix(Run<matrix::Matrix>),
     /// Files from peer to peer: how fast beside a plain copy, what it takes, from whom
     Transfer(Box<Run<transfer::Transfer>>),
+    /// Updates: how much of a file moves when it changes, beside rsync and zstd
+    Delta(Run<delta::Delta>),
     /// Attacks: what honest clients see before, during and after, and what the attacked node takes
     Hostile(Run<hostile::Hostile>),
     /// A small network for a long time, and whether memory, descriptors or threads of a process grow

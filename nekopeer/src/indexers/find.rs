@@ -122,9 +122,8 @@ async fn ask(
     request: &FindRequest,
     limit: Duration,
 ) -> Result<(Sender, FindReply), SearchError> {
-    let until = call_within(limit);
-    let (client, sender) = asked.client(limit).await?;
-    match client.find(until, request.clone()).await {
+    let (client, sender, limit) = asked.client(limit).await?;
+    match client.find(call_within(limit), request.clone()).await {
         Ok(page) => Ok((sender, page?)),
         Err(error) => Err(asked.failed(error).await),
     }

@@ -2,7 +2,12 @@
 
 mod merging;
 
-use std::{collections::HashMap, net::SocketAddr, slice, time::Duration};
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    slice,
+    time::{Duration, Instant},
+};
 
 use futures::{
     StreamExt,
@@ -13,7 +18,7 @@ use nekoindexer::state::holders::Sender;
 use nekoproto::{
     Answers, Cause, FileName, Hit, IdDigits, IndexerServiceClient, List, MsgId, Names, NodeTag,
     QueryAllRequest, QueryReply, QueryRequest, Refusal, Remedy, VerifiedRecord,
-    limits::{BATCH_MAX, TTL_DEFAULT},
+    limits::{BATCH_MAX, HANDSHAKE_TIMEOUT, TTL_DEFAULT},
     transport::{call_within, shown},
 };
 use parking_lot::Mutex;
@@ -89,16 +94,23 @@ impl Asked<'_> {
         SearchError::Unreachable { indexer, why: why.into() }
     }
 
-    /// What calls it, at the latest after `limit`, and it as one that names holders.
-    pub(super) async fn client(self, limit: Duration) -> Result<(IndexerServiceClient, Sender), SearchError> {
-        match self {
+    /// What calls it, it as one that names holders, and the time that an answer has which takes it `limit`: the link to it
+    /// takes as long again as it took to connect, if it was not connected before.
+    pub(super) async fn client(
+        self,
+        limit: Duration,
+    ) -> Result<(IndexerServiceClient, Sender, Duration), SearchError> {
+        let began = Instant::now();
+        let (client, sender) = match self {
             Self::Session(session) => {
-                session.asked_within(limit).await.ok_or_else(|| self.unreachable(session.why_away()))
+                let asked = session.asked_within(HANDSHAKE_TIMEOUT).await;
+                asked.ok_or_else(|| self.unreachable(session.why_away()))?
             }
             Self::Via(Connected { at, is_local, client, .. }) => {
-                Ok((client.clone(), Sender { at: *at, is_local: *is_local }))
+                (client.clone(), Sender { at: *at, is_local: *is_local })
             }
-        }
+        };
+        Ok((client, sender, limit + began.elapsed()))
     }
 
     /// What it is `asked`; if there are others, an own indexer that gives no sign of life is not waited for.
@@ -326,8 +338,8 @@ async fn ask_one(
     names: &[FileName],
     (wishes, limit): (&Wishes, Duration),
 ) -> Result<Vec<Heard>, SearchError> {
+    let (client, sender, limit) = asked.client(limit).await?;
     let until = call_within(limit);
-    let (client, sender) = asked.client(limit).await?;
     if let [name] = names {
         let reply = match scope {
             Scope::Own => client.search(until, name.clone()).await,

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use nekoproto::{
-    FileName, MsgId, NoAnswer, QueryReply, QueryRequest, TraceHop, TraceReply, transport::call_within,
+    FileName, MsgId, NoAnswer, QueryReply, QueryRequest, TraceHop, TraceReply, limits::HANDSHAKE_TIMEOUT,
+    transport::call_within,
 };
 use tarpc::client::RpcError;
 
@@ -41,18 +42,15 @@ impl Indexers {
     }
 }
 
-async fn ask(session: &Session, patience: Duration, request: QueryRequest) -> Result<QueryReply, NoAnswer> {
+async fn ask(session: &Session, limit: Duration, request: QueryRequest) -> Result<QueryReply, NoAnswer> {
     let began = Instant::now();
-    match session.asked_within(patience).await {
+    match session.asked_within(HANDSHAKE_TIMEOUT).await {
         None => Err(NoAnswer::Away),
-        Some((client, _)) => {
-            let left = patience.saturating_sub(began.elapsed());
-            match client.query(call_within(left), request).await {
-                Ok(Ok(reply)) => Ok(reply),
-                Ok(Err(refusal)) => Err(NoAnswer::Refused(refusal)),
-                Err(RpcError::DeadlineExceeded) => Err(NoAnswer::Late),
-                Err(_) => Err(NoAnswer::Failed),
-            }
-        }
+        Some((client, _)) => match client.query(call_within(limit + began.elapsed()), request).await {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(refusal)) => Err(NoAnswer::Refused(refusal)),
+            Err(RpcError::DeadlineExceeded) => Err(NoAnswer::Late),
+            Err(_) => Err(NoAnswer::Failed),
+        },
     }
 }

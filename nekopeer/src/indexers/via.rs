@@ -10,6 +10,7 @@ use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use nekoindexer::announce;
 use nekoproto::{
     Cause, IndexerAddr, IndexerServiceClient, NodeId, PeerService, Purpose, Role,
+    limits::HANDSHAKE_TIMEOUT,
     transport::{ConnectError, Connection, control},
 };
 use tokio::time::timeout;
@@ -25,7 +26,6 @@ use crate::{
 
 /// Addresses that one command may name.
 pub(crate) const VIA_MAX: usize = 16;
-const CONNECTED_WITHIN: Duration = Duration::from_secs(2);
 /// Time limit for hearing of an indexer by multicast: what was announced within the last second is repeated at the
 /// second question, one second after the first.
 const HEARD_WITHIN: Duration = Duration::from_millis(1500);
@@ -185,7 +185,7 @@ impl Indexers {
         at: IndexerAddr,
         dialing: impl Future<Output = Result<Connection, ConnectError>>,
     ) -> Result<Connected, Cause> {
-        match timeout(CONNECTED_WITHIN, dialing).await {
+        match timeout(HANDSHAKE_TIMEOUT, dialing).await {
             Ok(Ok(connection)) if connection.remote.role == Role::Indexer => {
                 let is_local = connection.remote.is_local();
                 let control = PeerControl::new(&self.library, connection.remote);

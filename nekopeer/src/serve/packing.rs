@@ -28,8 +28,10 @@ use crate::{
     storage::catalogue::EarlierVersion,
 };
 
-/// How long an answer waits for its turn to be packed: after that it goes as it is.
+/// How long an answer waits for its turn to be packed, alone and after a version that the reader has: after that it goes as
+/// it is.
 const TURN_WITHIN: Duration = Duration::from_millis(50);
+const TURN_WITH_BASE_WITHIN: Duration = Duration::from_millis(500);
 const TURN_LOOK_EVERY: Duration = Duration::from_millis(2);
 /// How long answers wait for the anchors of a version: as long as those of 1 GiB take. Later ones do without until they are
 /// there.
@@ -89,16 +91,19 @@ impl Packer {
         (range, run): (ByteRange, &[u8]),
         bases: &[ContentHash],
     ) -> Result<Vec<u8>, CodecError> {
-        let Some(_turn) = self.turn() else { return Packing::Plain.before(run) };
-        for (place, base) in (0u8..).zip(bases) {
-            let Some(base) = self.open(library, content, *base, &named) else { continue };
-            let ranges = base.like(range, run);
+        // The first is the newest: what is further off has less in common.
+        let mut bases = (0u8..).zip(bases);
+        let base = bases.find_map(|(place, base)| Some((place, self.open(library, content, *base, &named)?)));
+        let anchors = base.as_ref().and_then(|(_, base)| base.anchors(range)); // many may wait for them
+        let patience = if base.is_some() { TURN_WITH_BASE_WITHIN } else { TURN_WITHIN };
+        let Some(_turn) = self.turn(patience) else { return Packing::Plain.before(run) };
+        if let Some((place, base)) = base {
+            let ranges = base.like(range, run, anchors.as_deref());
             let prefix = Some(&ranges).filter(|ranges| !ranges.is_empty());
             let prefix = prefix.and_then(|ranges| base.version.read(ranges).ok());
             if let Some(frame) = prefix.and_then(|prefix| pack(&prefix, run)) {
                 return Packing::After { base: place, ranges: List::first_of(ranges) }.before(&frame);
             }
-            break; // what is further off has less in common
         }
         match pack(&[], run) {
             Some(frame) => Packing::Frame.before(&frame),
@@ -106,12 +111,12 @@ impl Packer {
         }
     }
 
-    fn turn(&self) -> Option<impl Sized> {
+    fn turn(&self, patience: Duration) -> Option<impl Sized> {
         let began = Instant::now();
         loop {
             match self.turns.try_acquire() {
                 Ok(turn) => return Some(turn),
-                Err(_) if began.elapsed() >= TURN_WITHIN => return None,
+                Err(_) if began.elapsed() >= patience => return None,
                 Err(_) => thread::sleep(TURN_LOOK_EVERY),
             }
         }
@@ -158,22 +163,17 @@ impl Base {
     }
 
     /// The parts of this version that are most like `run`, in its order.
-    fn like(self: &Arc<Self>, range: ByteRange, run: &[u8]) -> Vec<ByteRange> {
-        let (len, size) = (range.len, self.version.manifest.size());
-        let most = (len * BASE_TIMES_MAX).clamp(BASE_BYTES_USUAL, BASE_BYTES_MAX);
-        let around = self.around(range);
-        let mut ranges = match around {
+    fn like(&self, range: ByteRange, run: &[u8], anchors: Option<&Anchors>) -> Vec<ByteRange> {
+        let (len, size, most) = (range.len, self.version.manifest.size(), most(range.len));
+        let mut ranges = match self.around(range) {
             (Some(left), Some(right)) if left <= right && right - left <= most => vec![left..right],
             (Some(left), Some(right)) => vec![left..left + len / 2, right.saturating_sub(len / 2)..right],
             (Some(left), None) => vec![left..left + len],
             (None, Some(right)) => vec![right.saturating_sub(len)..right],
             (None, None) => Vec::new(),
         };
-        let is_between = ranges.len() == 1 && around.0.is_some() && around.1.is_some();
-        let sure: u64 = ranges.iter().map(|range| range.end - range.start).sum();
-        if !(is_between && 2 * sure >= len)
-            && let Some(anchors) = self.anchors()
-        {
+        if let Some(anchors) = anchors {
+            let sure: u64 = ranges.iter().map(|range| range.end - range.start).sum();
             let parts = usize::try_from(most.saturating_sub(sure) / PART_BYTES).unwrap_or(0);
             let like = anchors.like(run, parts).into_iter();
             ranges.extend(like.map(|part| part * PART_BYTES..(part + 1) * PART_BYTES));
@@ -193,8 +193,15 @@ impl Base {
         (left.map(|left| left.end), right.map(|right| right.start))
     }
 
-    /// The anchors of this version; `None` while they are looked for, once that took long.
-    fn anchors(self: &Arc<Self>) -> Option<Arc<Anchors>> {
+    /// The anchors of this version, if they help with the bytes in `range`: not where what is between the chunks around
+    /// it is of this version too. `None` too while they are looked for, once that took long.
+    fn anchors(self: &Arc<Self>, range: ByteRange) -> Option<Arc<Anchors>> {
+        if let (Some(left), Some(right)) = self.around(range)
+            && left <= right
+            && (range.len / 2..=most(range.len)).contains(&(right - left))
+        {
+            return None;
+        }
         let mut looked = self.anchors.lock();
         if matches!(*looked, Looked::Not) {
             *looked = Looked::Since(Instant::now());
@@ -229,6 +236,11 @@ impl Base {
         });
         self.found.notify_all();
     }
+}
+
+/// Bytes of a version that stand in front of a run of `len` bytes at most.
+fn most(len: u64) -> u64 {
+    (len * BASE_TIMES_MAX).clamp(BASE_BYTES_USUAL, BASE_BYTES_MAX)
 }
 
 /// Joins what touches, in order, within a version of `size` bytes and within the limits of a reply.

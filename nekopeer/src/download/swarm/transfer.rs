@@ -92,6 +92,8 @@ pub(super) struct Came {
 impl Came {
     /// As many bytes as the run has.
     pub(super) const PLAIN: Self = Self { bytes: 1, run: 1 };
+    /// It did not come, but an equal one.
+    pub(super) const CARRIED: Self = Self { bytes: 0, run: 1 };
 
     /// The bytes in which `len` of the run came.
     const fn of(self, len: u64) -> u64 {

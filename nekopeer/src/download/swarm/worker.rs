@@ -306,8 +306,8 @@ impl StreamWorker<'_> {
         let manifest = transfer.assembly.manifest();
         let range = manifest.range(chunks.start).start..manifest.range(chunks.end - 1).end;
         let bytes = &self.buffer[len(range.start - offset)..len(range.end - offset)];
-        let came = self.came;
-        let took = |index| self.counter.add(transfer.had(index, Some((id, came))));
+        let came = |index| if chunks.contains(&index) { self.came } else { Came::CARRIED };
+        let took = |index| self.counter.add(transfer.had(index, Some((id, came(index)))));
         let written = transfer.writing(|| {
             if self.verifier.is_used() {
                 transfer.assembly.put(chunks.start, bytes, || {}, took)
