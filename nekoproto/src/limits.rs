@@ -159,7 +159,7 @@ pub const BASE_RANGES_MAX: usize = 128;
 pub const BASE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Bytes that say how a packed reply is packed.
 pub const PACKING_BYTES_MAX: u64 = 4 * 1024;
-const _: () = assert!((BASE_RANGES_MAX * 18 + 16) < PACKING_BYTES_MAX as usize);
+const _: () = assert!(BASE_RANGES_MAX as u64 * 18 + 16 < PACKING_BYTES_MAX);
 /// Time without a single byte after which a data stream fails.
 pub const STALL_TIMEOUT: Duration = Duration::from_secs(20);
 

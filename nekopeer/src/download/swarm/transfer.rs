@@ -81,7 +81,7 @@ struct TransferState {
     has_elsewhere: bool,
 }
 
-/// In how many bytes a run came.
+/// In how many bytes a run came: both numbers are some MiB at most, and their product is no large number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Came {
     pub(super) bytes: u64,
@@ -97,13 +97,13 @@ impl Came {
 
     /// The bytes in which `len` of the run came.
     const fn of(self, len: u64) -> u64 {
-        (len as u128 * self.bytes as u128 / self.run as u128) as u64
+        len * self.bytes / self.run
     }
 
     /// The bytes of the run that `bytes` stand for.
     pub(super) const fn unpacked(self, bytes: u64) -> u64 {
         let came = if self.bytes == 0 { 1 } else { self.bytes };
-        (bytes as u128 * self.run as u128 / came as u128) as u64
+        bytes * self.run / came
     }
 }
 
