@@ -17,15 +17,17 @@ use crate::scenarios::prelude::*;
 const NAME: &str = "data";
 /// A base is kept in the background: as long as that may take.
 const BASE_WITHIN: Duration = Duration::from_secs(60);
-/// Goal: in shares of what rsync -z moves.
+/// Goals: the more of these shares of what rsync -z moves, and of a patch that zstd makes with both files in memory: where
+/// nearly all that changed is new, no program moves half of what rsync -z does.
 const OF_RSYNC_MAX: f64 = 0.5;
+const OF_PATCH_MAX: f64 = 1.2;
 const COLUMNS: &str = "scenario size_mib rate first_percent first_s moved_percent took_s sender_cpu_s reader_cpu_s \
                        peak_mib_sender peak_mib_receiver rsync_percent rsync_z_percent patch_3_percent";
 
 /// Updates of files.
 ///
 /// Without pairs the kinds are made: a table of numbers, a log, a disk image, sources, and where `sqlite3` is installed a
-/// database. A goal is half of what rsync -z moves, but for the log, to which is only added.
+/// database. The goal is half of what rsync -z moves, or 1.2 times a patch by zstd -3 if that is more.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Delta {
     /// Pairs of files: OLD NEW, and so on
@@ -109,11 +111,12 @@ impl Delta {
     fn report(&self, rows: Vec<Row>, on: &Deployment) -> Report {
         let first = |row: &&Row| row.get("mbit") == count_of(self.rates().first());
         let goal = |row: &Row| {
-            let bound = row.get("rsync_z_percent") * OF_RSYNC_MAX;
-            let what = format!("{}: % of the file that moves, half of rsync -z", row.text("scenario"));
+            let bound =
+                (row.get("rsync_z_percent") * OF_RSYNC_MAX).max(row.get("patch_3_percent") * OF_PATCH_MAX);
+            let what = format!("{}: % of the file that moves", row.text("scenario"));
             Goal::new(what, Bound::AtMost(bound), row.get("moved_percent"), "profile delta")
         };
-        let has_bound = |row: &&Row| row.get("rsync_z_percent").is_finite() && row.text("scenario") != "log";
+        let has_bound = |row: &&Row| row.get("rsync_z_percent").is_finite();
         let goals: Vec<Goal> = rows.iter().filter(first).filter(has_bound).map(goal).collect();
         let shown: Vec<Row> = rows.iter().filter(first).cloned().collect();
         let names = shown.iter().enumerate().map(|(n, row)| format!("{} {}", n + 1, row.text("scenario")));
