@@ -94,7 +94,9 @@ impl Indexers {
         if !near.addrs.is_empty() {
             return near;
         }
-        near.or(Self::of_those_that_answer(endpoint, &args.named, How::ByAddress).await)
+        // Why one of these cannot be used is said by who asks it.
+        let named = Self::of_those_that_answer(endpoint, &args.named, How::ByAddress).await;
+        Self { refusing: near.refusing, ..named }
     }
 
     /// The same as [`find_near`](Self::find_near); else those that are announced to this network.

@@ -18,7 +18,7 @@ use nekoproto::{FileName, Manifest, VerifiedRecord};
 use super::{
     DownloadOptions, Downloaded, Downloader, deliveries,
     error::{exhausted, origin_lies, pipe_broke},
-    file::{assembly::Assembly, bases::Bases, reuse::LocalChunks, room::refuse_too_large},
+    file::{assembly::Assembly, reuse::LocalChunks, room::refuse_too_large},
     plan::{Plan, begin_with},
     swarm::{LOOK_AFTER, transfer::Transfer},
 };
@@ -108,8 +108,8 @@ impl Downloader {
             have: Arc::clone(assembly.have()),
             stop: Arc::clone(&stop),
         };
-        let (file, order) = ((assembly, Bases::default()), Order::InOrder);
-        let transfer = Transfer::new(self, record.clone(), file, &local, order, progress, progress.mark());
+        let transfer =
+            Transfer::new(self, record.clone(), assembly, &local, Order::InOrder, progress, progress.mark());
         let look = || self.look_for_sources(&record, options);
         let fetching = async {
             let fetched = self.fetch(transfer, local, layout.begin, look, LOOK_AFTER).await?;

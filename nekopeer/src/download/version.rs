@@ -103,8 +103,9 @@ impl Downloader {
                 let before = place.open().ok();
                 let partial = place.partial(&library.data_dir, &record.name)?;
                 let (had, segments, maybe_more) = checkpoint::recall(record.manifest, &manifest, &partial)?;
-                let assembly = Assembly::open(manifest, outboard, partial, &had, segments);
                 let catalogue = &library.catalogue;
+                let bases = Bases::find(catalogue, &record);
+                let assembly = Assembly::open(manifest, outboard, partial, &had, segments).after(bases);
                 let local = LocalChunks::find(catalogue, &record, before, &assembly, maybe_more, &stop);
                 Ok::<_, Failure>((assembly, local))
             };
@@ -115,12 +116,7 @@ impl Downloader {
         let (mut report, mut begin) = (SwarmReport::default(), layout.begin);
         for attempt in 1.. {
             let order = self.order(record, layout.manifest.chunks().len());
-            let bases = {
-                let record = record.clone();
-                self.library.blocking(move |library| Bases::find(&library.catalogue, &record)).await
-            };
-            let file = (assembly, bases);
-            let transfer = Transfer::new(self, record.clone(), file, &local, order, work.progress, mark);
+            let transfer = Transfer::new(self, record.clone(), assembly, &local, order, work.progress, mark);
             let look = || self.look_for_sources(record, work.options);
             let fetched = self.fetch(transfer, local, begin, look, look_after).await?;
             report.add(fetched.report);

@@ -339,8 +339,8 @@ impl Uploads {
         if matches!(request, DataRequest::Packed { .. }) {
             self.close_packer();
         }
-        let held = (&*self.partial_files, &self.in_memory, &self.packer);
-        Sending::new(reply::reply(&self.library, held, reader, request))
+        let (library, partial, packer) = (&self.library, &self.partial_files, &self.packer);
+        Sending::new(reply::reply(library, partial, &self.in_memory, packer, reader, request))
     }
 
     /// Has the packer close what nobody asks for any more: the files may be removed, and take room until then.

@@ -88,8 +88,10 @@ impl Packer {
     pub(super) fn packed(
         &self,
         library: &Library,
-        (content, named): (ContentHash, impl Fn() -> Option<(FileName, Arc<Manifest>)>),
-        (range, run): (ByteRange, &[u8]),
+        content: ContentHash,
+        named: impl Fn() -> Option<(FileName, Arc<Manifest>)>,
+        range: ByteRange,
+        run: &[u8],
         bases: &[ContentHash],
     ) -> Result<Vec<u8>, CodecError> {
         // The first is the newest: what is further off has less in common.

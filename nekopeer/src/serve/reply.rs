@@ -96,7 +96,9 @@ impl InMemory {
 /// The reply to the `request` of `reader`, or the refusal. Blocking.
 pub(super) fn reply(
     library: &Library,
-    (partial_files, in_memory, packer): (&PartialFiles, &InMemory, &Packer),
+    partial_files: &PartialFiles,
+    in_memory: &InMemory,
+    packer: &Packer,
     reader: &Remote,
     request: DataRequest,
 ) -> Result<Reply, FetchRefusal> {
@@ -106,7 +108,7 @@ pub(super) fn reply(
         DataRequest::Have(content) => have(library, partial_files, content),
         DataRequest::Outboard(hash) => outboard(library, partial_files, in_memory, hash),
         DataRequest::Packed { content, range, bases } => {
-            packed(library, (partial_files, packer), content, range, &bases)
+            packed(library, partial_files, packer, content, range, &bases)
         }
         DataRequest::Confirm(held) => {
             let (verdict, is_news) =
@@ -199,7 +201,8 @@ fn ranges_of(
 /// A range of a file, packed.
 fn packed(
     library: &Library,
-    (partial_files, packer): (&PartialFiles, &Packer),
+    partial_files: &PartialFiles,
+    packer: &Packer,
     content: ContentHash,
     range: ByteRange,
     bases: &[ContentHash],
@@ -220,7 +223,7 @@ fn packed(
             Some((entry.record.name.clone(), Arc::new(Manifest::decode(&encoded).ok()?)))
         }
     };
-    let bytes = packer.packed(library, (content, named), (range, &run), bases);
+    let bytes = packer.packed(library, content, named, range, &run, bases);
     let bytes = bytes.map_err(|_| FetchRefusal::Unreadable)?;
     Ok(Reply { freshness, body: Body::Bytes(bytes.into()) })
 }

@@ -100,11 +100,6 @@ async fn base_that_is_damaged_costs_bytes_and_no_file() {
     assert!(to.read("a") == second);
 }
 
-/// Ends the reply to one that holds the version before, and is told nonsense.
-fn lie(packing: &Packing, bytes: &[u8]) -> ScriptedReply {
-    ScriptedReply::of(packing.before(bytes).unwrap())
-}
-
 #[testkit::test]
 async fn source_that_packs_nonsense_is_left_and_others_are_asked() {
     let range = |offset, len| ByteRange { offset, len };
@@ -127,8 +122,7 @@ async fn source_that_packs_nonsense_is_left_and_others_are_asked() {
         drop(held);
         let said = format!("{packing:?}");
         let lying = move |goods: &Goods, request: &DataRequest| match request {
-            DataRequest::Packed { .. } => lie(&packing, &bytes_of_lie),
-            DataRequest::Get { .. } => ScriptedReply::refusal(FetchRefusal::Unreadable),
+            DataRequest::Get { .. } => ScriptedReply::packed(&packing, &bytes_of_lie),
             _ => goods.honest(request),
         };
         let _liar = second.served(1, indexer.local_addr(), lying).await;

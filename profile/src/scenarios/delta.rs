@@ -21,7 +21,7 @@ const BASE_WITHIN: Duration = Duration::from_secs(60);
 /// nearly all that changed is new, no program moves half of what rsync -z does.
 const OF_RSYNC_MAX: f64 = 0.5;
 const OF_PATCH_MAX: f64 = 1.2;
-const COLUMNS: &str = "scenario size_mib rate first_percent first_s moved_percent took_s sender_cpu_s reader_cpu_s \
+const COLUMNS: &str = "scenario size_mib rate first_get_percent first_get_s moved_percent took_s sender_cpu_s reader_cpu_s \
                        peak_mib_sender peak_mib_receiver rsync_percent rsync_z_percent patch_3_percent";
 
 /// Updates of files.
@@ -191,7 +191,7 @@ async fn update(pair: &Pair, mbit: u64, on: &Deployment) -> anyhow::Result<Row> 
     let (moved, took_s) = publish_and_get(&mut origin, &mut reader, &pair.new).await?;
     let mut row = Row::named(pair.name.clone()).and(Row::of(json!({
         "mbit": mbit, "size_mib": mib(new), "rate": if mbit == 0 { "no limit".to_owned() } else { format!("{mbit} Mbit/s") },
-        "first_percent": percent(first, old), "first_s": first_s, "moved_percent": percent(moved, new), "took_s": took_s,
+        "first_get_percent": percent(first, old), "first_get_s": first_s, "moved_percent": percent(moved, new), "took_s": took_s,
     })));
     for (node, cpu, peak) in
         [(&mut origin, "sender_cpu_s", "peak_mib_sender"), (&mut reader, "reader_cpu_s", "peak_mib_receiver")]

@@ -103,11 +103,11 @@ fn every_kind_of_transfer_arrives() {
     for how in ["in-place", "insert"] {
         let rows = measured(&["--size", "8MiB", "--change", "1", "--places", "2", "--how", how]);
         let moved = rows[0]["moved_percent"].as_f64().unwrap();
-        assert!((1.0..30.0).contains(&moved), "{rows}");
+        assert!((0.1..30.0).contains(&moved), "{rows}");
     }
     let rows = measured(&["--size", "8MiB", "--change", "1", "--places", "2", "--by-news", "--readers", "2"]);
     let figure = |key: &str| rows[0][key].as_f64().unwrap_or_else(|| panic!("{key}: {rows}"));
-    assert!((1.0..30.0).contains(&figure("moved_percent")) && figure("wrong") < 0.5, "{rows}");
+    assert!((0.1..30.0).contains(&figure("moved_percent")) && figure("wrong") < 0.5, "{rows}");
     assert!(figure("ratio_copies") > 0.0 && figure("wall_s") > figure("share_s"), "{rows}");
     let rows = measured(&["--files", "40", "--file-bytes", "1B-2KiB"]);
     assert!(rows[0]["files_fetched_per_s"].as_f64().unwrap() > 0.0, "{rows}");

@@ -114,14 +114,10 @@ impl Goods {
     fn reply(self: &Arc<Self>, request: &DataRequest) -> ScriptedReply {
         match request {
             DataRequest::Manifest(_) => ScriptedReply::of(self.manifest.clone()),
-            DataRequest::Outboard(_) | DataRequest::Confirm(_) => {
+            DataRequest::Outboard(_) | DataRequest::Confirm(_) | DataRequest::Packed { .. } => {
                 ScriptedReply::refusal(FetchRefusal::NotShared)
             }
             DataRequest::Have(_) => ScriptedReply::of(Vec::new()), // all of it
-            DataRequest::Packed { content, range, .. } => {
-                let get = DataRequest::Get { content: *content, ranges: List::first_of([*range]) };
-                self.reply(&get).after(Packing::Plain.before(&[]).unwrap_or_default())
-            }
             DataRequest::Get { ranges, .. } => {
                 let (ranges, goods) = (ranges.clone(), Arc::clone(self));
                 let len = ranges.iter().map(|range| range.len).sum();

@@ -59,11 +59,8 @@ fn reply(request: &DataRequest, manifest: &[u8]) -> ScriptedReply {
     match request {
         DataRequest::Manifest(_) => ScriptedReply::of(manifest.to_vec()),
         DataRequest::Have(_) => ScriptedReply::of(Vec::new()), // all of it
-        DataRequest::Outboard(_) | DataRequest::Confirm(_) => ScriptedReply::refusal(FetchRefusal::NotShared),
-        DataRequest::Packed { content, range, .. } => {
-            let get = DataRequest::Get { content: *content, ranges: List::first_of([*range]) };
-            let plain = Packing::Plain.before(&[]).unwrap_or_default();
-            self::reply(&get, manifest).after(plain)
+        DataRequest::Outboard(_) | DataRequest::Confirm(_) | DataRequest::Packed { .. } => {
+            ScriptedReply::refusal(FetchRefusal::NotShared)
         }
         DataRequest::Get { ranges, .. } => {
             let len = ranges.iter().map(|range| range.len).sum();

@@ -13,6 +13,7 @@ pub struct ScriptedReply {
     then: Then,
     gate: Option<Arc<Notify>>,
     pause: Option<Duration>,
+    is_packed: bool,
 }
 
 /// What is sent, piece by piece; making one may block.
@@ -40,7 +41,7 @@ impl ScriptedReply {
 
     pub fn in_pieces(len: u64, pieces: impl Iterator<Item = io::Result<Vec<u8>>> + Send + 'static) -> Self {
         let reply = Ok(Grant { len, freshness: Freshness::Fresh });
-        Self { reply, pieces: Box::new(pieces), then: Then::GoOn, gate: None, pause: None }
+        Self { reply, pieces: Box::new(pieces), then: Then::GoOn, gate: None, pause: None, is_packed: false }
     }
 
     pub fn refusal(refusal: FetchRefusal) -> Self {
@@ -59,10 +60,19 @@ impl ScriptedReply {
         Self { pause: Some(pause), ..self }
     }
 
-    /// The same bytes behind those of `head`.
-    pub(super) fn after(self, head: Vec<u8>) -> Self {
-        let len = head.len() as u64;
-        let reply = self.reply.map(|grant| Grant { len: grant.len + len, ..grant });
+    /// These bytes packed so, whatever they are: the reply to a request for packed ones alone.
+    pub fn packed(packing: &Packing, bytes: &[u8]) -> Self {
+        Self { is_packed: true, ..Self::of(packing.before(bytes).unwrap_or_default()) }
+    }
+
+    /// The same bytes as they are, if it is granted, in reply to a request for packed ones.
+    fn or_plain(self) -> Self {
+        let Ok(grant) = self.reply else { return self };
+        if self.is_packed {
+            return self;
+        }
+        let head = Packing::Plain.before(&[]).unwrap_or_default();
+        let reply = Ok(Grant { len: grant.len + head.len() as u64, ..grant });
         Self { reply, pieces: Box::new(iter::once(Ok(head)).chain(self.pieces)), ..self }
     }
 
@@ -84,14 +94,19 @@ pub(super) async fn serve(connection: Connection, script: impl Fn(&DataRequest) 
     serve_data(connection, script).await;
 }
 
-/// Replies to data requests as `script` says, until the reader goes.
+/// Replies to data requests as `script` says, until the reader goes. One for a packed run is shown to it as one for the run.
 pub async fn serve_data(connection: Connection, script: impl Fn(&DataRequest) -> ScriptedReply) {
     let Ok(mut stream) = DataStream::new(connection.io) else { return };
     let _ends_with_this = stream.hang_up().on_drop();
     loop {
         let received = blocking(stream, |stream| stream.receive::<DataRequest>(PATIENCE)).await;
         let Some((back, Ok(request))) = received else { return };
-        let ScriptedReply { reply, pieces, then, gate, pause } = script(&request);
+        let ScriptedReply { reply, pieces, then, gate, pause, .. } = match request {
+            DataRequest::Packed { content, range, .. } => {
+                script(&DataRequest::Get { content, ranges: List::first_of([range]) }).or_plain()
+            }
+            request => script(&request),
+        };
         if let Some(gate) = gate {
             gate.notified().await;
         }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use rayon::{iter::ParallelIterator, slice::ParallelSlice};
 use tokio_util::sync::CancellationToken;
 
+use super::bases::Bases;
 use crate::{
     content::{
         bitfield::{Bitfield, SharedBitfield},
@@ -44,6 +45,8 @@ pub(crate) struct Assembly {
     writing: Mutex<()>,
     /// For chunks that occur more than once: index of the first occurrence -> indices of the others.
     again: HashMap<usize, Vec<usize>>,
+    /// Versions that are here, after which sources pack.
+    bases: Bases,
 }
 
 impl Assembly {
@@ -67,7 +70,17 @@ impl Assembly {
             }
         }
         let have = Arc::new(SharedBitfield::new(had));
-        Self { manifest, outboard, partial, have, whole: Mutex::new(whole), writing: Mutex::new(()), again }
+        let (whole, writing, bases) = (Mutex::new(whole), Mutex::new(()), Bases::default());
+        Self { manifest, outboard, partial, have, whole, writing, again, bases }
+    }
+
+    /// The same, of which sources may send what changed since these.
+    pub(crate) fn after(self, bases: Bases) -> Self {
+        Self { bases, ..self }
+    }
+
+    pub(crate) const fn bases(&self) -> &Bases {
+        &self.bases
     }
 
     pub(crate) const fn manifest(&self) -> &Arc<Manifest> {

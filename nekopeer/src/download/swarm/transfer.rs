@@ -24,7 +24,7 @@ use crate::{
     content::bitfield::Bitfield,
     download::{
         Downloader,
-        file::{assembly::Assembly, bases::Bases, reuse::LocalChunks},
+        file::{assembly::Assembly, reuse::LocalChunks},
     },
     failure::Failure,
     library::events::Counters,
@@ -45,7 +45,6 @@ pub(crate) struct Transfer {
     pub(super) endpoint: Arc<Endpoint>,
     pub(super) record: VerifiedRecord,
     pub(super) assembly: Assembly,
-    pub(super) bases: Bases,
     pub(super) progress: Arc<Progress>,
     throttle: Arc<Throttle>,
     counters: Arc<Counters>,
@@ -145,7 +144,7 @@ impl Transfer {
     pub(crate) fn new(
         downloader: &Downloader,
         record: VerifiedRecord,
-        (assembly, bases): (Assembly, Bases),
+        assembly: Assembly,
         local: &LocalChunks,
         order: Order,
         progress: &Arc<Progress>,
@@ -164,7 +163,6 @@ impl Transfer {
             endpoint: Arc::clone(&downloader.endpoint),
             record,
             assembly,
-            bases,
             progress: Arc::clone(progress),
             throttle: Arc::clone(&downloader.throttle),
             counters: Arc::clone(&downloader.library.counters),

@@ -181,9 +181,7 @@ impl StreamWorker<'_> {
         let is_whole = |asked: &&Requested| !matches!(asked, Requested::Run { is_last: false, .. });
         while self.asked.iter().filter(is_whole).count() < ASKED_AHEAD {
             match self.transfer.next(self.id) {
-                Next::Fetch(run) if self.packs.next(&self.source, &self.transfer.bases) => {
-                    self.ask_packed(run)?;
-                }
+                Next::Fetch(run) if self.is_packed(&run) => self.ask_packed(run)?,
                 Next::Fetch(run) => {
                     self.source.ask(&self.transfer.record, self.transfer.assembly.manifest(), &run)?;
                     self.asked.push_back(Requested::Run { chunks: run, is_packed: false, is_last: true });
