@@ -45,12 +45,13 @@ pub(crate) struct Anchors {
 impl Anchors {
     /// For a file of `size` bytes, none of which is [added](Self::add) yet.
     pub(crate) fn new(size: u64) -> Self {
-        let mut spacing_log = SPACING_LOG_MIN;
-        while size >> spacing_log > ANCHORS_MAX {
-            spacing_log += 1;
-        }
-        let anchors = usize::try_from(size >> spacing_log).unwrap_or(usize::MAX).max(64);
-        Self { slots: vec![(0, u32::MAX); (anchors * 3 / 2).next_power_of_two()], spacing_log, at: 0 }
+        let (spacing_log, slots) = shape(size);
+        Self { slots: vec![(0, u32::MAX); slots], spacing_log, at: 0 }
+    }
+
+    /// The bytes that those of a file of `size` bytes take.
+    pub(crate) fn bytes(size: u64) -> usize {
+        shape(size).1 * size_of::<(u32, u32)>()
     }
 
     /// Adds the next bytes of the file.
@@ -88,6 +89,16 @@ impl Anchors {
         let worth = parts.into_iter().take_while(|(votes, _)| votes * VOTES_SHARE_MIN >= most);
         worth.take(max).map(|(_, part)| part.into()).collect()
     }
+}
+
+/// One anchor for so many bytes of a file of `size` bytes, as a power of two, and the slots for all of them.
+fn shape(size: u64) -> (u32, usize) {
+    let mut spacing_log = SPACING_LOG_MIN;
+    while size >> spacing_log > ANCHORS_MAX {
+        spacing_log += 1;
+    }
+    let anchors = usize::try_from(size >> spacing_log).unwrap_or(usize::MAX).max(64); // at most ANCHORS_MAX
+    (spacing_log, (anchors * 3 / 2).next_power_of_two())
 }
 
 /// Calls `each` with the place and the hash of each anchor in `bytes`.

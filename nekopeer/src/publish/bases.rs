@@ -1,21 +1,21 @@
-//! [`Bases`]: keeps copies of what was published, in the background and one after the other, so that the next version is sent
+//! [`BaseKeeper`]: keeps copies of what was published, in the background and one after the other, so that the next version is sent
 //! as a difference to them. No publish waits for that.
 
 use std::sync::Arc;
 
-use nekoproto::FileName;
+use nekoproto::{FileName, VerifiedRecord};
 use tokio::sync::mpsc;
 
-use crate::{download::free_in, library::Library};
+use crate::{download::free_in, library::Library, storage::catalogue::BASE_BYTES_MIN};
 
 /// What they take at most unless the user says otherwise: a tenth of what is free, and not more than this.
 const BASES_BYTES_USUAL: u64 = 10 * 1024 * 1024 * 1024;
 const FREE_PARTS: u64 = 10;
 
 #[derive(Debug)]
-pub(super) struct Bases(mpsc::UnboundedSender<Vec<FileName>>);
+pub(super) struct BaseKeeper(mpsc::UnboundedSender<Vec<FileName>>);
 
-impl Bases {
+impl BaseKeeper {
     /// Keeps those of this peer within `max` bytes, or what is usual.
     pub(super) fn new(library: &Arc<Library>, max: Option<u64>) -> Self {
         let (sender, mut published) = mpsc::unbounded_channel::<Vec<FileName>>(); // of what is published here
@@ -36,8 +36,12 @@ impl Bases {
         Self(sender)
     }
 
-    /// Keeps what is published under these names now, soon.
-    pub(super) fn keep(&self, names: Vec<FileName>) {
-        drop(self.0.send(names)); // the peer ends
+    /// Keeps these versions soon, or what is published under their names by then.
+    pub(super) fn keep<'a>(&self, published: impl Iterator<Item = &'a VerifiedRecord>) {
+        let large = published.filter(|record| record.size >= BASE_BYTES_MIN);
+        let names: Vec<FileName> = large.map(|record| record.name.clone()).collect();
+        if !names.is_empty() {
+            drop(self.0.send(names)); // the peer ends
+        }
     }
 }

@@ -21,7 +21,7 @@ use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::DropGuard;
 
 pub(crate) use self::read_files::What;
-use self::{asking::Asking, bases::Bases, read_files::StoredBatch};
+use self::{asking::Asking, bases::BaseKeeper, read_files::StoredBatch};
 pub use self::{error::PublishError, policy::PolicyChange};
 use crate::{
     config::Config,
@@ -134,7 +134,7 @@ pub(crate) struct Publisher {
     indexers: Arc<Indexers>,
     peers: Arc<Peers>,
     policy: Policy,
-    bases: Bases,
+    bases: BaseKeeper,
 }
 
 impl Publisher {
@@ -145,7 +145,7 @@ impl Publisher {
         config: &Config,
     ) -> Arc<Self> {
         let (library, indexers, peers) = (Arc::clone(library), Arc::clone(indexers), Arc::clone(peers));
-        let (policy, bases) = (config.policy, Bases::new(&library, config.keep_base));
+        let (policy, bases) = (config.policy, BaseKeeper::new(&library, config.keep_base));
         Arc::new(Self { library, indexers, peers, policy, bases })
     }
 
@@ -209,8 +209,7 @@ impl Publisher {
             drop(settling); // before others are told: what an indexer lists later is spread by the indexers
             self.tell_subscribers(&outcome.published);
             self.library.learn(newer).await; // what was published elsewhere since
-            let published = outcome.published.iter().chain(&outcome.unchanged);
-            self.bases.keep(published.map(|record| record.name.clone()).collect());
+            self.bases.keep(outcome.published.iter().chain(&outcome.unchanged));
         }
         outcome
     }

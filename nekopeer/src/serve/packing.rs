@@ -37,8 +37,10 @@ const TURN_LOOK_EVERY: Duration = Duration::from_millis(2);
 /// How long answers wait for the anchors of a version: as long as those of 1 GiB take. Later ones do without until they are
 /// there.
 const ANCHORS_WITHIN: Duration = Duration::from_secs(2);
-/// Versions that are open at once, each with 16 MiB of anchors at most, and how long after the last answer.
-const OPEN_MAX: usize = 2;
+/// Versions that are open at once, bytes of all their anchors (those of a large one take 16 MiB), and how long after the last
+/// answer.
+const OPEN_MAX: usize = 32;
+const ANCHORS_BYTES_MAX: usize = 32 * 1024 * 1024;
 const OPEN_FOR: Duration = Duration::from_secs(30);
 /// How much of a version stands in front of a run at most, by the run's length, and at least.
 const BASE_TIMES_MAX: u64 = 4;
@@ -50,15 +52,15 @@ const READ_BYTES: u64 = 1024 * 1024;
 #[derive(Debug)]
 pub(super) struct Packer {
     turns: Semaphore,
-    open: Mutex<Vec<(Instant, Pair)>>,
+    open: Mutex<Vec<(Instant, OpenPair)>>,
 }
 
 /// A file, a version that readers of it have, and that version if it is here.
-type Pair = ((ContentHash, ContentHash), Option<Arc<Base>>);
+type OpenPair = ((ContentHash, ContentHash), Option<Arc<OpenBase>>);
 
 /// A version that readers have.
 #[derive(Debug)]
-struct Base {
+struct OpenBase {
     version: EarlierVersion,
     /// Its chunks, [by hash](by_hash).
     sorted: Vec<u32>,
@@ -73,6 +75,8 @@ enum Looked {
     Not,
     Since(Instant),
     Found(Arc<Anchors>),
+    /// The version cannot be read.
+    InVain,
 }
 
 impl Default for Packer {
@@ -132,18 +136,21 @@ impl Packer {
         content: ContentHash,
         base: ContentHash,
         named: impl Fn() -> Option<(FileName, Arc<Manifest>)>,
-    ) -> Option<Arc<Base>> {
+    ) -> Option<Arc<OpenBase>> {
         let mut open = self.open.lock();
         open.retain(|(since, _)| since.elapsed() < OPEN_FOR);
         let known = open.iter().position(|(_, (pair, _))| *pair == (content, base));
         let found = match known {
             Some(place) => open.remove(place).1.1,
-            None => named().and_then(|(name, file)| Base::find(library, &name, base, file).map(Arc::new)),
+            None => named().and_then(|(name, file)| OpenBase::find(library, &name, base, file).map(Arc::new)),
         };
-        if open.len() >= OPEN_MAX {
-            open.remove(0); // the one that was asked for longest ago
-        }
         open.push((Instant::now(), ((content, base), found.clone())));
+        while open.len() > OPEN_MAX
+            || open.iter().map(|(_, (_, base))| bytes_of(base)).sum::<usize>() > ANCHORS_BYTES_MAX
+        {
+            let absent = open.iter().position(|(_, (_, base))| base.is_none());
+            open.remove(absent.unwrap_or(0)); // what is not here, or was asked for longest ago
+        }
         found
     }
 
@@ -155,7 +162,12 @@ impl Packer {
     }
 }
 
-impl Base {
+/// Bytes of the anchors of a version that is here, once they are found.
+fn bytes_of(base: &Option<Arc<OpenBase>>) -> usize {
+    base.as_ref().map_or(0, |base| Anchors::bytes(base.version.manifest.size()))
+}
+
+impl OpenBase {
     fn find(library: &Library, name: &FileName, base: ContentHash, file: Arc<Manifest>) -> Option<Self> {
         let versions = library.catalogue.readable_versions(name);
         let versions =
@@ -216,7 +228,7 @@ impl Base {
             let since = match &*looked {
                 Looked::Found(anchors) => return Some(Arc::clone(anchors)),
                 Looked::Since(since) => *since,
-                Looked::Not => return None, // it cannot be read
+                Looked::Not | Looked::InVain => return None,
             };
             if self.found.wait_until(&mut looked, since + ANCHORS_WITHIN).timed_out() {
                 return None;
@@ -236,7 +248,7 @@ impl Base {
         let found = read.map(|()| Looked::Found(Arc::new(anchors)));
         *self.anchors.lock() = found.unwrap_or_else(|error| {
             tracing::debug!(%error, "an earlier version cannot be read");
-            Looked::Not
+            Looked::InVain
         });
         self.found.notify_all();
     }

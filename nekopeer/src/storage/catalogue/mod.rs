@@ -57,7 +57,7 @@ pub(crate) use self::{
     restore::Restored,
     salvage::{Examined, Salvaged, examine},
     trees::{Tree, TreeFile, Trees},
-    versions::{EarlierVersion, lent::Lent},
+    versions::{EarlierVersion, bases::BASE_BYTES_MIN, lent::Lent},
     withdraw::{Gone, WITHDRAWALS_MAX, Withdrawal},
 };
 use crate::failure::Failure;

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Smallest file of which a base is kept, in bytes: less is sent whole.
-const BASE_BYTES_MIN: u64 = 128 * 1024;
+pub(crate) const BASE_BYTES_MIN: u64 = 128 * 1024;
 /// Versions of one name that are kept as bases.
 const BASES_OF_ONE_MAX: usize = 4;
 /// Bytes that are copied before it is looked whether that is to end.
