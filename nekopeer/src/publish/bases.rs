@@ -21,6 +21,12 @@ impl BaseKeeper {
         let (sender, mut published) = mpsc::unbounded_channel::<Vec<FileName>>(); // of what is published here
         let keeping = Arc::clone(library);
         library.tasks.spawn_until_stop(async move {
+            if let Some(max) = max {
+                let trim = move |library: &Arc<Library>| library.catalogue.trim_bases(max);
+                if let Err(error) = keeping.blocking(trim).await {
+                    tracing::warn!(%error, "copies of what is shared take more than they may");
+                }
+            }
             while let Some(names) = published.recv().await {
                 let keep = move |library: &Arc<Library>| {
                     let usual = || {

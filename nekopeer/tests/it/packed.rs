@@ -82,6 +82,10 @@ async fn bases_stay_within_what_the_user_allows() {
     origin.publish(&from.write("c", &bytes(9, MIB))).await;
     let kept = eventually(async || Some(bases(&from)).filter(|kept| kept.len() == 2)).await;
     assert!(kept.iter().map(|(_, len)| len).sum::<u64>() <= max, "{kept:?}");
+    // Fewer are allowed at the next start.
+    origin.peer.shutdown().await;
+    let _origin = from.peer_with(&[indexer.local_addr()], |config| config.keep_base = Some(0)).await;
+    eventually(async || bases(&from).is_empty().then_some(())).await;
 }
 
 /// What the origin packs after is not what the reader has.

@@ -63,7 +63,7 @@ impl Catalogue {
             }
             let all = match bytes {
                 Some(all) => all,
-                None => self.bytes_of_bases()?,
+                None => self.bases()?.iter().map(|(_, bytes)| bytes).sum::<u64>(),
             };
             let has_room = all + size <= max;
             bytes = Some(if has_room && self.keep_base(&entry, kept, stop)? { all + size } else { all });
@@ -89,6 +89,10 @@ impl Catalogue {
         self.change_kept(&[base], &[])?;
         kept.retain(|before| before.entry.record.origin == entry.record.origin); // not those of a copy
         self.shrink(kept, &next)?;
+        // It may have been unshared while it was copied: whoever comes last removes what is kept.
+        if !self.entry(&entry.record.name)?.is_some_and(|now| self.is_own(&now)) {
+            self.trim_kept(&entry.record.name)?;
+        }
         Ok(true)
     }
 
@@ -130,9 +134,36 @@ impl Catalogue {
             left.push(rest);
             removed.push(whole);
         }
-        self.change_kept(&left, &removed)?;
+        self.replace_bases(&left, &removed)
+    }
+
+    fn replace_bases(&self, stored: &[EarlierVersion], removed: &[EarlierVersion]) -> Result<(), Failure> {
+        self.change_kept(stored, removed)?;
         for gone in removed {
-            drop(fs::remove_file(self.pack_path(gone.entry.record.name.as_str(), gone.sequence)));
+            drop(fs::remove_file(self.pack_path(gone.entry.record.name.as_str(), gone.sequence))); // or the next start does
+        }
+        Ok(())
+    }
+
+    /// Removes bases of one name after the other until they take `max` bytes at most: fewer than before are allowed. Blocking.
+    pub(crate) fn trim_bases(&self, max: u64) -> Result<(), Failure> {
+        let mut bases = self.bases()?;
+        let mut bytes = bases.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        bases.dedup_by(|(name, more), (first, sum)| {
+            name == first && {
+                *sum += *more;
+                true
+            }
+        });
+        for (name, of_name) in bases {
+            if bytes <= max {
+                break;
+            }
+            let own = self.identity.id();
+            let mut kept = self.kept(&name)?;
+            kept.retain(|base| base.entry.record.origin == own);
+            self.replace_bases(&[], &kept)?;
+            bytes -= of_name;
         }
         Ok(())
     }
@@ -145,14 +176,13 @@ impl Catalogue {
             .ok_or_else(|| Failure::new("the manifest of a base is damaged".to_owned()))
     }
 
-    /// Bytes of all bases of names that are published here.
-    fn bytes_of_bases(&self) -> Result<u64, Failure> {
+    /// Name and bytes of each base of this peer, by name.
+    fn bases(&self) -> Result<Vec<(FileName, u64)>, Failure> {
         let own = self.identity.id();
-        let bytes = self.tables.rows(KEPT, .., usize::MAX, |_, row| {
+        self.tables.rows(KEPT, .., usize::MAX, |(name, _), row| {
             let ((entry, ..), pack) = row.value();
             entry.filter(|entry| entry.record.origin == own)?;
-            Some(Manifest::decode(pack).ok()?.size())
-        })?;
-        Ok(bytes.into_iter().sum())
+            Some((FileName::new(name).ok()?, Manifest::decode(pack).ok()?.size()))
+        })
     }
 }
