@@ -106,7 +106,7 @@ pub struct NodeArgs {
     pub limit_down: Option<NonZeroU64>,
     /// Disk that copies of shared files take at most, so that their next versions are sent as differences: 10GiB, 0 keeps none
     /// [default: a tenth of what is free, at most 10GiB]
-    #[arg(long, global = true, hide_short_help = true, help_heading = "Serving", value_name = "BYTES", value_parser = units::bytes)]
+    #[arg(long, global = true, hide_short_help = true, help_heading = "Serving", value_name = "BYTES", value_parser = bytes_or_none)]
     pub keep_base: Option<u64>,
     /// Memory kept for other nodes at most, such as 1GiB; one node may use a third of it [default: 160MiB]
     #[arg(long, global = true, hide_short_help = true, help_heading = "Serving", value_name = "BYTES", value_parser = memory::memory)]
@@ -126,6 +126,11 @@ fn mode() -> impl TypedValueParser<Value = Mode> {
 
 fn label(text: &str) -> Result<Label, LabelError> {
     text.to_owned().try_into()
+}
+
+/// A number of bytes, or 0.
+fn bytes_or_none(text: &str) -> Result<u64, String> {
+    if text.trim() == "0" { Ok(0) } else { units::bytes(text) }
 }
 
 /// What was said about a policy.

@@ -119,7 +119,7 @@ mod tests {
             "--indexer 127.0.0.1:2 --on-stale keep --listen 127.0.0.1:5 --http-hosts named --memory 160MiB";
         assert!(named(same, Need::Serving).is_empty());
         let all = "--indexer 127.0.0.1:3 --discover 127.0.0.1:4 --no-discovery --listen 127.0.0.1:6 --http 127.0.0.1:0 \
-                   --http-hosts named,other --lan --limit-up 1MB --limit-down 1MB --keep-base 1GB --memory 1GiB --ttr 5 --on-stale drop";
+                   --http-hosts named,other --lan --limit-up 1MB --limit-down 1MB --keep-base 0 --memory 1GiB --ttr 5 --on-stale drop";
         let every: Vec<&str> = all.split_whitespace().filter(|word| word.starts_with("--")).collect();
         for need in [Need::Catalogue, Need::Peers, Need::Indexer, Need::Serving] {
             let is_told = |flag: &&str| need != Need::Serving || *flag != "--ttr";

@@ -29,8 +29,8 @@ const PROBE_WITHIN: Duration = Duration::from_secs(1);
 /// Time limit for hearing of an indexer by multicast: what was announced within the last second is repeated at the
 /// second question, one second after the first.
 const HEARD_WITHIN: Duration = Duration::from_millis(1500);
-/// How long who serves waits for an answer to the first question, which takes 20 to 120 ms (RFC 6762, section 6): then it
-/// starts an indexer, and listens on beside it.
+/// How long who serves the local network waits for an answer to the first question, which takes 20 to 120 ms (RFC 6762,
+/// section 6), but a second if another program asked just before: then it starts an indexer, and listens on beside it.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(200);
 /// Indexers that were found and are used.
 const FOUND_MAX: usize = 4;
@@ -196,7 +196,8 @@ impl Indexers {
         output: Output,
     ) -> anyhow::Result<Self> {
         let found = match args.named.is_empty() {
-            true => Self::heard_within(ANSWERED_WITHIN, args, endpoint).await,
+            true if args.lan => Self::heard_within(ANSWERED_WITHIN, args, endpoint).await,
+            true => Self::find(args, endpoint).await, // one on this machine alone could not be linked to it later
             false => Self::find_near(args, endpoint).await,
         };
         if !found.addrs.is_empty() {
@@ -228,7 +229,7 @@ impl Indexers {
         let addrs = vec![SocketAddr::new(ip, bound.port())];
         let taken = is_taken.then_some(at);
         let embedded = Arc::new(embedded);
-        let listening = (!args.no_discovery).then(|| {
+        let listening = (is_open && !args.no_discovery).then(|| {
             let listening = link_to_heard(Arc::clone(&embedded), args.clone(), output);
             AbortOnDropHandle::new(tokio::spawn(listening))
         });
@@ -303,25 +304,21 @@ impl Indexers {
     }
 }
 
-/// Hears of the indexers that did not answer the first question, and links the `embedded` one to them if it serves other
-/// machines too: who asks them finds what is shared here. Else it says that they are there.
+/// Hears of the indexers that did not answer the first question, and links the `embedded` one to them: who asks them finds
+/// what is shared here.
 async fn link_to_heard(embedded: Arc<IndexerHandle>, args: NodeArgs, output: Output) {
     let (network, own) = (args.network.clone().unwrap_or_default(), embedded.node());
     let heard = announce::browse(&network, args.insecure, |at| at.node != own, HEARD_WITHIN).await;
-    let mut addrs: Vec<SocketAddr> =
-        by_key(&heard).into_iter().filter_map(|(_, addrs)| addrs.first().copied()).collect();
-    addrs.truncate(FOUND_MAX);
-    let others = addrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let first = |(_, addrs): (NodeId, Vec<SocketAddr>)| addrs.first().copied();
+    let addrs: Vec<SocketAddr> = by_key(&heard).into_iter().filter_map(first).take(FOUND_MAX).collect();
     if addrs.is_empty() {
-    } else if embedded.local_addr().ip().is_loopback() {
-        output.note(&format!(
-            "note: an indexer is announced at {others}: to share with those who ask it, start again with --indexer {others}"
-        ));
-    } else if let Err(why) = embedded.reload(&addrs, args.access.allow.as_deref()) {
-        output.note(&format!("note: the indexer that is announced at {others} is not used: {why}"));
-    } else {
-        output.note(&format!("note: linked with the indexer that is announced at {others}"));
+        return;
     }
+    let others = addrs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    output.note(&match embedded.reload(&addrs, args.access.allow.as_deref()) {
+        Ok(_) => format!("note: linked with the indexer that is announced at {others}"),
+        Err(why) => format!("note: the indexer that is announced at {others} is not used: {why}"),
+    });
 }
 
 /// As [`probe`]; `None` too if it fails.

@@ -84,8 +84,12 @@ async fn bases_stay_within_what_the_user_allows() {
     assert!(kept.iter().map(|(_, len)| len).sum::<u64>() <= max, "{kept:?}");
     // Fewer are allowed at the next start.
     origin.peer.shutdown().await;
-    let _origin = from.peer_with(&[indexer.local_addr()], |config| config.keep_base = Some(0)).await;
+    let origin = from.peer_with(&[indexer.local_addr()], |config| config.keep_base = Some(0)).await;
     eventually(async || bases(&from).is_empty().then_some(())).await;
+    // And more at the one after that, which keeps what none before it did.
+    origin.peer.shutdown().await;
+    let _origin = from.peer_with(&[indexer.local_addr()], |config| config.keep_base = Some(max)).await;
+    eventually(async || (bases(&from).len() == 2).then_some(())).await;
 }
 
 /// What the origin packs after is not what the reader has.

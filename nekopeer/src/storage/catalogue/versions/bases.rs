@@ -25,7 +25,7 @@ pub(crate) const BASE_BYTES_MIN: u64 = 128 * 1024;
 const BASES_OF_ONE_MAX: usize = 4;
 /// Bytes that are copied before it is looked whether that is to end.
 const COPIED_AT_ONCE: u64 = 64 * 1024 * 1024;
-/// Sequence numbers from one base to the next: what is left of a base when the next one comes has the number before its own.
+/// Sequence numbers from one whole base to the next: what is left of one when the next one comes has the number before its own.
 const SEQUENCE_STEP: u64 = 2;
 
 impl Catalogue {
@@ -45,18 +45,20 @@ impl Catalogue {
     }
 
     /// Copies the published files of `names` whose bytes have no base yet, as long as all bases of this peer together stay
-    /// within `max` bytes. Blocking: as long as it takes to read the files and write them durably, or to share their blocks
-    /// where the file system can; ends soon after `stop`.
+    /// within `max` bytes. Where there is room for one of two versions only, the one before goes if it `gives_way`; returns the
+    /// names of those for which it would have to. Blocking: as long as it takes to read the files and write them durably, or
+    /// to share their blocks where the file system can; ends soon after `stop`.
     pub(crate) fn keep_bases(
         &self,
         names: &[FileName],
         max: u64,
+        gives_way: bool,
         stop: &CancellationToken,
-    ) -> Result<(), Failure> {
-        let mut bytes = None;
+    ) -> Result<Vec<FileName>, Failure> {
+        let (mut bytes, mut crowded) = (None, Vec::new());
         for name in names {
             let Some(entry) = self.entry(name)?.filter(|entry| self.is_own(entry)) else { continue };
-            let (size, kept) = (entry.record.size, self.kept(name)?);
+            let (size, mut kept) = (entry.record.size, self.kept(name)?);
             let is_kept = kept.first().is_some_and(|last| last.entry.record.content == entry.record.content);
             if is_kept || !(BASE_BYTES_MIN..=max).contains(&size) {
                 continue;
@@ -65,20 +67,33 @@ impl Catalogue {
                 Some(all) => all,
                 None => self.bases()?.iter().map(|(_, bytes)| bytes).sum::<u64>(),
             };
-            let has_room = all + size <= max;
-            bytes = Some(if has_room && self.keep_base(&entry, kept, stop)? { all + size } else { all });
+            let last = kept.first().map_or(0, |last| last.sequence.next_multiple_of(SEQUENCE_STEP));
+            kept.retain(|before| before.entry.record.origin == entry.record.origin); // not those of a copy
+            let before = kept.iter().map(|base| base.pack.size()).sum::<u64>();
+            bytes = Some(if all + size <= max {
+                all + if self.keep_base(&entry, last, kept, stop)? { size } else { 0 }
+            } else if all - before + size > max {
+                all
+            } else if gives_way {
+                self.replace_bases(&[], &kept)?;
+                all - before + if self.keep_base(&entry, last, Vec::new(), stop)? { size } else { 0 }
+            } else {
+                crowded.push(name.clone());
+                all
+            });
         }
-        Ok(())
+        Ok(crowded)
     }
 
+    /// Keeps one whose sequence number is the next after `last`; those `kept` so far are left as differences.
     fn keep_base(
         &self,
         entry: &Entry,
-        mut kept: Vec<EarlierVersion>,
+        last: u64,
+        kept: Vec<EarlierVersion>,
         stop: &CancellationToken,
     ) -> Result<bool, Failure> {
         let encoded = self.manifest_of(entry)?.unwrap_or_default();
-        let last = kept.first().map_or(0, |last| last.sequence.next_multiple_of(SEQUENCE_STEP));
         let Some(base) = EarlierVersion::new(last + SEQUENCE_STEP, entry.clone(), &encoded, &encoded) else {
             return Ok(false);
         };
@@ -87,7 +102,6 @@ impl Catalogue {
             return Ok(false);
         }
         self.change_kept(&[base], &[])?;
-        kept.retain(|before| before.entry.record.origin == entry.record.origin); // not those of a copy
         self.shrink(kept, &next)?;
         // It may have been unshared while it was copied: whoever comes last removes what is kept.
         if !self.entry(&entry.record.name)?.is_some_and(|now| self.is_own(&now)) {
@@ -119,14 +133,13 @@ impl Catalogue {
         copied
     }
 
-    /// Leaves of the base before, of the versions `kept` so far, what `next` does not have, and removes the oldest.
+    /// Leaves of the versions `kept` so far that are whole what `next` does not have, and removes the oldest. One is whole
+    /// usually, more after a process was killed.
     fn shrink(&self, mut kept: Vec<EarlierVersion>, next: &Manifest) -> Result<(), Failure> {
         let mut removed = kept.split_off(kept.len().min(BASES_OF_ONE_MAX - 1));
         let mut left = Vec::new();
-        if !kept.is_empty() {
-            let whole = kept.remove(0);
-            let mut rest = self.remade(&whole)?;
-            let mut here = Chunks::new();
+        for whole in kept.into_iter().filter(|base| base.sequence.is_multiple_of(SEQUENCE_STEP)) {
+            let (mut rest, mut here) = (self.remade(&whole)?, Chunks::new());
             if let Ok(file) = open_file(&self.pack_path(whole.entry.record.name.as_str(), whole.sequence)) {
                 add_chunks(&mut here, &Arc::new(file), &whole.pack);
             }
@@ -184,5 +197,64 @@ impl Catalogue {
             entry.filter(|entry| entry.record.origin == own)?;
             Some((FileName::new(name).ok()?, Manifest::decode(pack).ok()?.size()))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::{goods::bytes, values::name};
+
+    use super::*;
+    use crate::storage::catalogue::model_tests::DataFolder;
+
+    const SIZE: usize = 300_000;
+
+    /// The versions that can be read, the newest first, and the bytes of their packs.
+    fn kept(catalogue: &Catalogue) -> Vec<(u64, u64)> {
+        let versions = catalogue.readable_versions(&name("a")).unwrap();
+        versions.iter().map(|base| (base.entry.record.version.get(), base.pack.size())).collect()
+    }
+
+    fn keep(catalogue: &Catalogue, max: u64, gives_way: bool) -> usize {
+        let stop = CancellationToken::new();
+        catalogue.keep_bases(&[name("a")], max, gives_way, &stop).unwrap().len()
+    }
+
+    #[test]
+    fn version_before_gives_way_where_both_have_no_room_and_only_then() {
+        let (folder, catalogue) = DataFolder::begin();
+        let max = SIZE as u64 * 3 / 2;
+        folder.publish(&catalogue, "a", &bytes(1, SIZE));
+        assert_eq!((keep(&catalogue, max, false), kept(&catalogue)), (0, vec![(1, SIZE as u64)]));
+        folder.publish(&catalogue, "a", &bytes(2, SIZE));
+        assert_eq!((keep(&catalogue, max, false), kept(&catalogue)), (1, vec![(1, SIZE as u64)]));
+        assert_eq!((keep(&catalogue, max, true), kept(&catalogue)), (0, vec![(2, SIZE as u64)]));
+        folder.publish(&catalogue, "a", &bytes(3, SIZE));
+        assert_eq!(keep(&catalogue, SIZE as u64 - 1, true), 0, "a file that is larger than all may be");
+        assert_eq!(kept(&catalogue), [(2, SIZE as u64)]);
+        catalogue.trim_bases(SIZE as u64).unwrap();
+        assert_eq!(kept(&catalogue).len(), 1);
+        catalogue.trim_bases(SIZE as u64 - 1).unwrap();
+        assert_eq!(kept(&catalogue), []);
+    }
+
+    /// As after a kill between the two transactions.
+    #[test]
+    fn several_whole_ones_become_differences_to_the_next() {
+        let (folder, catalogue) = DataFolder::begin();
+        let mut content = bytes(1, SIZE);
+        for version in 1..=3 {
+            content[100_000 * (version - 1)] ^= 1;
+            folder.publish(&catalogue, "a", &content);
+            let entry = catalogue.entry(&name("a")).unwrap().unwrap();
+            let last = 2 * (version as u64 - 1);
+            // None before it is known: so each stays whole.
+            let known = if version < 3 { Vec::new() } else { catalogue.kept(&name("a")).unwrap() };
+            assert!(catalogue.keep_base(&entry, last, known, &CancellationToken::new()).unwrap());
+        }
+        let found = kept(&catalogue);
+        assert_eq!(found.iter().map(|(version, _)| *version).collect::<Vec<_>>(), [3, 2, 1]);
+        assert_eq!(found[0].1, SIZE as u64);
+        assert!(found[1..].iter().all(|(_, pack)| *pack < SIZE as u64 * 9 / 10), "{found:?}");
     }
 }
