@@ -211,8 +211,7 @@ impl StreamWorker<'_> {
     fn deliver(&mut self, run: Range<usize>, is_packed: bool) -> Result<bool, FetchError> {
         let manifest = Arc::clone(self.transfer.assembly.manifest());
         if is_packed {
-            let len = self.source.packed(&manifest, &run)?;
-            return self.receive_packed(&manifest, run, len);
+            return self.receive_packed(&manifest, run);
         }
         self.source.grant(&manifest, &run)?;
         self.came = Came::PLAIN;

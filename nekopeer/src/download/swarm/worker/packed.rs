@@ -93,15 +93,16 @@ impl StreamWorker<'_> {
         Ok(())
     }
 
-    /// Receives one run in `bytes` bytes, unpacks, verifies and writes it; false to end the connection. A run that comes wrong
-    /// after a base of this reader is left to others and to this source, as it is: the base may be to blame.
+    /// Receives one run, unpacks, verifies and writes it; false to end the connection. A run that comes wrong after a base of
+    /// this reader is left to others and to this source, as it is: the base may be to blame. How long it took counts from the
+    /// reply before: a limit makes a short reply wait before its first byte.
     pub(super) fn receive_packed(
         &mut self,
         manifest: &Manifest,
         run: Range<usize>,
-        bytes: usize,
     ) -> Result<bool, FetchError> {
         let (began, offset) = (Instant::now(), manifest.range(run.start).start);
+        let bytes = self.source.packed(manifest, &run)?;
         let plain = manifest.range(run.end - 1).end - offset;
         self.packed.resize(bytes, 0);
         let (transfer, id, came) = (self.transfer, self.id, Came { bytes: bytes as u64, run: plain });
