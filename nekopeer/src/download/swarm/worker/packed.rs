@@ -108,10 +108,10 @@ impl StreamWorker<'_> {
         let (transfer, id, came) = (self.transfer, self.id, Came { bytes: bytes as u64, run: plain });
         let each = |bytes, keeps_pace| transfer.came(id, came.unpacked(bytes), keeps_pace);
         self.source.receive(&mut self.packed, 0, bytes, transfer.limit(), each)?;
-        self.packs.came(bytes as u64, began.elapsed());
-        transfer.measured(id, plain, began.elapsed());
+        let took = began.elapsed();
+        self.packs.came(bytes as u64, took);
         let (packing, packed) = Packing::split(&self.packed).ok_or(FetchError::BadPacking)?;
-        let plain = len(plain);
+        let (measured, plain) = (plain, len(plain));
         self.buffer.resize(self.buffer.len().max(plain), 0);
         let unpacked = unpacked(&packing, packed, transfer.assembly.bases(), &mut self.buffer[..plain])?;
         self.came = came;
@@ -135,7 +135,10 @@ impl StreamWorker<'_> {
                 transfer.refused(id, run);
                 Ok(true)
             }
-            taken => Ok(taken?.is_some()),
+            taken => {
+                transfer.measured(id, measured, took); // once its chunks are had: the next one begins
+                Ok(taken?.is_some())
+            }
         }
     }
 }
