@@ -16,7 +16,8 @@ fn edited(bytes: &[u8], every: usize) -> Vec<u8> {
 /// The bases that a peer keeps, and their bytes.
 fn bases(of: &Folder) -> Vec<(PathBuf, u64)> {
     let found = fs::read_dir(of.path(".neko/kept")).into_iter().flatten().flatten();
-    found.filter_map(|file| Some((file.path(), file.metadata().ok()?.len()))).collect()
+    let whole = found.filter(|file| file.path().extension().is_none()); // no copy that is being made
+    whole.filter_map(|file| Some((file.path(), file.metadata().ok()?.len()))).collect()
 }
 
 /// Publishes these bytes, and waits until all of them are kept, and of the version before what they do not have.

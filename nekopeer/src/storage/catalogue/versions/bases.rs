@@ -23,6 +23,8 @@ use crate::{
 pub(crate) const BASE_BYTES_MIN: u64 = 128 * 1024;
 /// Versions of one name that are kept as bases.
 const BASES_OF_ONE_MAX: usize = 4;
+/// What the name of a copy ends with until it is one.
+const PARTIAL: &str = "partial";
 /// Bytes that are copied before it is looked whether that is to end.
 const COPIED_AT_ONCE: u64 = 64 * 1024 * 1024;
 /// Sequence numbers from one whole base to the next: what is left of one when the next one comes has the number before its own.
@@ -113,10 +115,11 @@ impl Catalogue {
     /// Copies the file into the pack of `base`; false if it is not what was published any more.
     fn copy_whole(&self, base: &EarlierVersion, stop: &CancellationToken) -> Result<bool, Failure> {
         let path = self.pack_path(base.entry.record.name.as_str(), base.sequence);
+        let partial = path.with_extension(PARTIAL);
         let copy = || {
             private_folder(path.parent().unwrap_or(&path)).map_err(io::Error::other)?;
             let mut file = open_file(&base.entry.path)?;
-            let mut pack = open_private(&path, File::options().write(true).create(true).truncate(true))?;
+            let mut pack = open_private(&partial, File::options().write(true).create(true).truncate(true))?;
             // The system shares blocks where it can.
             while io::copy(&mut (&mut file).take(COPIED_AT_ONCE), &mut pack)? > 0 {
                 if stop.is_cancelled() {
@@ -124,11 +127,15 @@ impl Catalogue {
                 }
             }
             pack.sync_all()?;
-            Ok(Stamp::of(&file.metadata()?) == base.entry.stamp)
+            let is_it = Stamp::of(&file.metadata()?) == base.entry.stamp;
+            if is_it {
+                fs::rename(&partial, &path)?;
+            }
+            Ok(is_it)
         };
         let copied = copy().map_err(|error| not_kept(&path, error));
         if !matches!(copied, Ok(true)) {
-            drop(fs::remove_file(&path)); // or the next start does
+            drop(fs::remove_file(&partial)); // or the next start does
         }
         copied
     }
