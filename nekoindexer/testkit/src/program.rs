@@ -70,6 +70,11 @@ impl Running {
         self.out.wait_for(text).unwrap_or_else(|| panic!("no {text:?} on stdout: {}", self.said()))
     }
 
+    /// The same; `None` if it ends without.
+    pub fn out_line_if_any(&mut self, text: &str) -> Option<String> {
+        self.out.wait_for(text)
+    }
+
     pub fn err_line(&mut self, text: &str) -> String {
         self.err.wait_for(text).unwrap_or_else(|| panic!("no {text:?} on stderr: {}", self.said()))
     }

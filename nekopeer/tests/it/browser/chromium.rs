@@ -64,10 +64,16 @@ impl Browser {
     /// A browser, or `None` where none is installed and `NEKO_BROWSER` does not require one.
     pub(crate) fn start() -> Option<Self> {
         let (driver, browser) = BROWSER.or_left_out(machine::browser())?;
-        let mut command = Command::new(driver);
-        command.args(["--port=0", "--log-level=SEVERE"]);
-        let mut running = Running::start(command);
-        let line = running.out_line("started successfully on port ");
+        // The driver takes a port that is free for IPv6, and ends where another program has the same of IPv4.
+        let (running, line) = loop {
+            let mut command = Command::new(&driver);
+            command.args(["--port=0", "--log-level=SEVERE"]);
+            let mut running = Running::start(command);
+            match running.out_line_if_any("started successfully on port ") {
+                Some(line) => break (running, line),
+                None => drop(running.err_line("Address already in use")),
+            }
+        };
         let port: u16 = line.rsplit(' ').next().unwrap().trim_end_matches('.').parse().unwrap();
         let driver = Driver { running: Some(running), profile: TempDir::new().unwrap() };
         let profile = format!("--user-data-dir={}", driver.profile.path().display());
