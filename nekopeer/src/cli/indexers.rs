@@ -19,16 +19,16 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{args::NodeArgs, listen::listen_as};
 use crate::{
-    indexers::{Dialed, via::by_key},
+    indexers::{
+        Dialed,
+        via::{HEARD_WITHIN, by_key},
+    },
     storage::remembered::{Home, remembered},
     terminal::Output,
 };
 
 /// Time limit for probing whether an indexer answers.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
-/// Time limit for hearing of an indexer by multicast: what was announced within the last second is repeated at the
-/// second question, one second after the first.
-const HEARD_WITHIN: Duration = Duration::from_millis(1500);
 /// How long who serves the local network waits for an answer to the first question, which takes 20 to 120 ms (RFC 6762,
 /// section 6), but a second if another program asked just before: then it starts an indexer, and listens on beside it.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(200);

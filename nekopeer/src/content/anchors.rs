@@ -1,7 +1,7 @@
-//! [`Anchors`]: finds which parts of one file are like a piece of another, by hashes of windows sampled from both.
+//! [`Anchors`]: an index of a file by sampled hashes of 32-byte windows; finds which of its 32 KiB parts a run resembles.
 //!
-//! A window of 32 bytes is an anchor if some bits of its rolling hash are zero, wherever it stands: so both files have the
-//! same anchors where they have the same bytes. Each anchor of the piece that the file has too is a vote for its part.
+//! A window is an anchor if some bits of its rolling hash are zero, wherever it stands: so both have the same
+//! anchors where they have the same bytes. Each anchor of the run that the file has too is a vote for its part.
 
 use std::collections::HashMap;
 

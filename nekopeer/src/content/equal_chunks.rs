@@ -1,4 +1,4 @@
-//! Finds the chunks of a manifest by their hashes, in four bytes a chunk: a manifest may have a million.
+//! Finds equal chunks of a manifest by binary search: chunk numbers sorted by hash, four bytes each.
 
 use nekoproto::{ChunkHash, Manifest};
 

@@ -1,4 +1,4 @@
-//! Packs a run of a file with zstd, after a prefix of another version that the other end has too, and unpacks it.
+//! Delta compression of a run of chunks: zstd, with parts of a version that both ends have as the prefix; and its reverse.
 
 use zstd::zstd_safe::{CCtx, CParameter, DCtx, DParameter, SafeResult, compress_bound};
 

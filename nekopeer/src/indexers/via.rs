@@ -28,7 +28,7 @@ use crate::{
 pub(crate) const VIA_MAX: usize = 16;
 /// Time limit for hearing of an indexer by multicast: what was announced within the last second is repeated at the
 /// second question, one second after the first.
-const HEARD_WITHIN: Duration = Duration::from_millis(1500);
+pub(crate) const HEARD_WITHIN: Duration = Duration::from_millis(1500);
 
 /// Connections to indexers that a ticket names, or that are remembered from one. Dropped, they are closed.
 #[derive(Clone, Debug, Default)]

@@ -1,5 +1,5 @@
-//! [`BaseKeeper`]: keeps copies of what was published, in the background and one after the other, so that the next version is sent
-//! as a difference to them. No publish waits for that.
+//! [`BaseKeeper`]: a task that copies each published file, one after the other, as the delta base of its next version. No publish
+//! waits for it.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! [`Packer`]: answers with a run of a file in few bytes: packed after the parts of a version that the reader has which are
-//! most like it, packed alone, or as it is. No answer waits long for that, and strangers get half of the cores at most.
+//! [`Packer`]: compresses a requested run: as a delta to a version that the reader has, else alone, else not at all. On half of
+//! the cores at most, and no reply waits long for its turn.
 
 mod open_base;
 

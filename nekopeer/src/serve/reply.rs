@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     fs::File,
-    os::unix::fs::FileExt,
     sync::{Arc, Weak},
 };
 
@@ -19,7 +18,7 @@ use super::{
     partial_files::{PartialFile, PartialFiles},
 };
 use crate::{
-    content::bitfield,
+    content::{bitfield, parts::read},
     library::{Library, opened, status::Condition},
     storage::catalogue::Entry,
     util::clock,
@@ -213,7 +212,7 @@ fn packed(
     let Reply { freshness, body } = ranges_of(library, partial_files, content, vec![range])?;
     let run: Arc<[u8]> = match body {
         Body::Bytes(bytes) => bytes,
-        Body::Parts { parts, len } => read(parts, len)?.into(),
+        Body::Parts { parts, .. } => read(&parts).map_err(|_| FetchRefusal::Changed)?.into(),
     };
     let named = || match partial_files.with_content(&content) {
         Some(partial) => Some((partial.record.name.clone(), Arc::clone(&partial.manifest))),
@@ -233,18 +232,8 @@ fn body(parts: Vec<(Arc<File>, ByteRange)>, len: u64) -> Result<Body, FetchRefus
     if len > SHORT_BYTES {
         return Ok(Body::Parts { parts, len });
     }
-    Ok(Body::Bytes(read(parts, len)?.into()))
-}
-
-fn read(parts: Vec<(Arc<File>, ByteRange)>, len: u64) -> Result<Vec<u8>, FetchRefusal> {
-    let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
-    let mut rest = bytes.as_mut_slice();
-    for (file, range) in parts {
-        let (now, later) = rest.split_at_mut(usize::try_from(range.len).unwrap_or(usize::MAX));
-        file.read_exact_at(now, range.offset).map_err(|_| FetchRefusal::Changed)?;
-        rest = later;
-    }
-    Ok(bytes)
+    let bytes = read(&parts).map_err(|_| FetchRefusal::Changed)?;
+    Ok(Body::Bytes(bytes.into()))
 }
 
 fn have(

@@ -32,14 +32,20 @@ async fn published(origin: &Node, from: &Folder, content: &[u8]) {
     .await;
 }
 
-#[testkit::test(multi_thread)]
-async fn update_moves_what_changed_and_not_the_chunks_around_it() {
-    let (_indexer, [(from, origin), (to, reader)]) = network().await;
-    let first = bytes(1, SIZE);
-    published(&origin, &from, &first).await;
+/// An origin of a second version, its bytes, and a reader that has the first.
+async fn outdated() -> (IndexerHandle, [(Folder, Node); 2], Vec<u8>) {
+    let (indexer, peers) = network().await;
+    let ([(from, origin), (_, reader)], first) = (&peers, bytes(1, SIZE));
+    published(origin, from, &first).await;
     reader.get("a").await.unwrap();
     let second = edited(&first, 400_000);
-    published(&origin, &from, &second).await;
+    published(origin, from, &second).await;
+    (indexer, peers, second)
+}
+
+#[testkit::test(multi_thread)]
+async fn update_moves_what_changed_and_not_the_chunks_around_it() {
+    let (_indexer, [_origin, (to, reader)], second) = outdated().await;
     let done = reader.get("a").await.unwrap();
     assert!(to.read("a") == second);
     assert!(done.bytes_moved < CHUNK_BYTES as u64 / 4, "{} bytes for 20 that changed", done.bytes_moved);
@@ -96,12 +102,7 @@ async fn bases_stay_within_what_the_user_allows() {
 /// What the origin packs after is not what the reader has.
 #[testkit::test(multi_thread)]
 async fn base_that_is_damaged_costs_bytes_and_no_file() {
-    let (_indexer, [(from, origin), (to, reader)]) = network().await;
-    let first = bytes(1, SIZE);
-    published(&origin, &from, &first).await;
-    reader.get("a").await.unwrap();
-    let second = edited(&first, 400_000);
-    published(&origin, &from, &second).await;
+    let (_indexer, [(from, _origin), (to, reader)], second) = outdated().await;
     for (path, len) in bases(&from) {
         fs::write(path, vec![7; usize::try_from(len).unwrap()]).unwrap();
     }

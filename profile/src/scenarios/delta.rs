@@ -6,8 +6,8 @@ mod others;
 
 use std::{fs, num::NonZeroU64, path::Path};
 
-use self::kinds::{KINDS, Pair};
-use self::others::{OTHERS, Other};
+use self::kinds::{KINDS, VersionPair};
+use self::others::{COMPARED_TOOLS, ComparedTool};
 use crate::node::{Downloads, PeerOptions, usage::Usage, usage::now_s};
 use crate::plot::bars;
 use crate::report::{goals, units};
@@ -95,11 +95,11 @@ impl Delta {
         let given = self.pairs.get(2 * n..2 * n + 2).map(<[PathBuf]>::to_vec);
         let (size, seed, at) = (self.size, self.seed, folder.clone());
         let pair = apart(move || match given {
-            Some(given) => Pair::of(&given[0], &given[1]),
+            Some(given) => VersionPair::of(&given[0], &given[1]),
             None => (KINDS[n].make)(KINDS[n].name, &at, size, seed),
         });
         let Some(pair) = pair.await? else { return Ok(()) }; // what makes it is not installed
-        let others = Others::of(&pair, &folder).await?;
+        let others = ComparedShares::of(&pair, &folder).await?;
         for rate in self.rates().iter().take_while(|_| !on.watch.is_stopped()) {
             let row = update(&pair, *rate, on).await.with_context(|| pair.name.clone())?;
             rows.push(others.0.iter().fold(row, |row, (key, percent)| row.with(key, *percent)));
@@ -152,16 +152,17 @@ fn count_of(rate: Option<&u64>) -> f64 {
 }
 
 /// What others move of a pair, in percent of the new file, by the key of a column.
-struct Others(Vec<(&'static str, f64)>);
+struct ComparedShares(Vec<(&'static str, f64)>);
 
-impl Others {
-    async fn of(pair: &Pair, folder: &Path) -> anyhow::Result<Self> {
+impl ComparedShares {
+    async fn of(pair: &VersionPair, folder: &Path) -> anyhow::Result<Self> {
         let (pair, folder) = (pair.clone(), folder.to_owned());
         let all = move || {
-            let moved = |other: &Other| Some((other.key, (other.moved)(&pair.old, &pair.new, &folder)?));
+            let moved =
+                |other: &ComparedTool| Some((other.key, (other.moved)(&pair.old, &pair.new, &folder)?));
             let whole = fs::metadata(&pair.new)?.len();
             let percent = |(key, moved): (_, u64)| (key, percent(moved, whole));
-            Ok(Self(OTHERS.iter().filter_map(moved).map(percent).collect()))
+            Ok(Self(COMPARED_TOOLS.iter().filter_map(moved).map(percent).collect()))
         };
         apart(all).await
     }
@@ -172,7 +173,7 @@ fn percent(moved: u64, of: u64) -> f64 {
 }
 
 /// A reader gets the old version, the origin publishes the new one, and the reader gets that: one row.
-async fn update(pair: &Pair, mbit: u64, on: &Deployment) -> anyhow::Result<Row> {
+async fn update(pair: &VersionPair, mbit: u64, on: &Deployment) -> anyhow::Result<Row> {
     let net = Net::single(on).await?;
     let mut origin = net
         .peers(0)

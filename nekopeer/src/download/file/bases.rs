@@ -1,4 +1,4 @@
-//! [`Bases`]: the versions of a file that this reader has, after which sources pack what it lacks.
+//! [`Bases`]: the versions of a file on this disk, which a reader names to sources as delta bases.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -19,7 +19,7 @@ pub(crate) struct Bases {
 
 /// Why nothing can be unpacked after a base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoBase {
+pub(crate) enum BaseError {
     /// The source names parts that no honest one does.
     Outside,
     /// It cannot be read.
@@ -49,18 +49,18 @@ impl Bases {
     }
 
     /// The bytes of `ranges` of that base, which a source named. Blocking.
-    pub(crate) fn read(&self, base: u8, ranges: &[ByteRange]) -> Result<Vec<u8>, NoBase> {
-        let version = self.versions.get(usize::from(base)).ok_or(NoBase::Outside)?;
+    pub(crate) fn read(&self, base: u8, ranges: &[ByteRange]) -> Result<Vec<u8>, BaseError> {
+        let version = self.versions.get(usize::from(base)).ok_or(BaseError::Outside)?;
         let size = version.entry.record.size;
         let mut bytes = 0u64;
         for range in ranges {
             let end = range.offset.checked_add(range.len).filter(|end| range.len > 0 && *end <= size);
-            bytes = end.and_then(|_| bytes.checked_add(range.len)).ok_or(NoBase::Outside)?;
+            bytes = end.and_then(|_| bytes.checked_add(range.len)).ok_or(BaseError::Outside)?;
         }
         if bytes > BASE_BYTES_MAX {
-            return Err(NoBase::Outside);
+            return Err(BaseError::Outside);
         }
-        version.read(ranges).map_err(|_| NoBase::Unreadable)
+        version.read(ranges).map_err(|_| BaseError::Unreadable)
     }
 }
 
@@ -82,9 +82,9 @@ mod tests {
             vec![range(0, 100); 128 * 1024],
         ];
         for ranges in wrong {
-            assert_eq!(bases.read(0, &ranges[..]), Err(NoBase::Outside), "{:?}", &ranges[..1]);
+            assert_eq!(bases.read(0, &ranges[..]), Err(BaseError::Outside), "{:?}", &ranges[..1]);
         }
-        assert_eq!(bases.read(1, &[range(0, 1)]), Err(NoBase::Outside), "no such base");
+        assert_eq!(bases.read(1, &[range(0, 1)]), Err(BaseError::Outside), "no such base");
         assert_eq!(bases.contents().len(), 1);
         bases.are_wrong();
         assert!(bases.contents().is_empty());

@@ -82,13 +82,13 @@ struct TransferState {
 
 /// In how many bytes a run came: both numbers are some MiB at most, and their product is no large number.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Came {
+pub(super) struct WireRatio {
     pub(super) bytes: u64,
     /// Those of the run, at least one.
     pub(super) run: u64,
 }
 
-impl Came {
+impl WireRatio {
     /// As many bytes as the run has.
     pub(super) const PLAIN: Self = Self { bytes: 1, run: 1 };
     /// It did not come, but an equal one.
@@ -330,7 +330,7 @@ impl Transfer {
     }
 
     /// Records that chunk `index` is on disk. Returns the bytes in which it came from a source, 0 if it was there before.
-    pub(super) fn had(&self, index: usize, from: Option<(StreamId, Came)>) -> u64 {
+    pub(super) fn had(&self, index: usize, from: Option<(StreamId, WireRatio)>) -> u64 {
         let now = self.now();
         let (is_new, left) = {
             let mut state = self.state.lock();

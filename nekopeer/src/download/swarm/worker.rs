@@ -11,11 +11,11 @@ use nekoproto::{FetchRefusal, Holder};
 
 mod packed;
 
-use self::packed::Packs;
+use self::packed::PackingPolicy;
 use super::{
     busy::Busy,
     source::{FetchError, Source},
-    transfer::{Came, Transfer},
+    transfer::{Transfer, WireRatio},
     verify::Verifier,
 };
 use crate::{
@@ -79,8 +79,8 @@ pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Resu
         worked_at: Instant::now(),
         ask_have_at: holder.partial.then(Instant::now),
         is_verdict_asked: false,
-        packs: Packs::default(),
-        came: Came::PLAIN,
+        packs: PackingPolicy::default(),
+        came: WireRatio::PLAIN,
         packed: Vec::new(),
     };
     let worked = worker.work();
@@ -118,9 +118,9 @@ struct StreamWorker<'a> {
     /// When to request the bit field next, for a source that is still downloading.
     ask_have_at: Option<Instant>,
     is_verdict_asked: bool,
-    packs: Packs,
+    packs: PackingPolicy,
     /// In how many bytes the run came that is being written.
-    came: Came,
+    came: WireRatio,
     /// What is being received packed.
     packed: Vec<u8>,
 }
@@ -214,7 +214,7 @@ impl StreamWorker<'_> {
             return self.receive_packed(&manifest, run);
         }
         self.source.grant(&manifest, &run)?;
-        self.came = Came::PLAIN;
+        self.came = WireRatio::PLAIN;
         self.receive(run)
     }
 
@@ -303,7 +303,7 @@ impl StreamWorker<'_> {
         let manifest = transfer.assembly.manifest();
         let range = manifest.range(chunks.start).start..manifest.range(chunks.end - 1).end;
         let bytes = &self.buffer[len(range.start - offset)..len(range.end - offset)];
-        let came = |index| if chunks.contains(&index) { self.came } else { Came::CARRIED };
+        let came = |index| if chunks.contains(&index) { self.came } else { WireRatio::CARRIED };
         let took = |index| self.counter.add(transfer.had(index, Some((id, came(index)))));
         let written = transfer.writing(|| {
             if self.verifier.is_used() {

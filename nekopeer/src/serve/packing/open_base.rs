@@ -1,4 +1,4 @@
-//! [`OpenBase`]: a version that readers have, and which of its parts are like a run of the next one.
+//! [`OpenBase`]: a delta base, and which of its parts become the prefix of a run.
 //!
 //! That is told by the run's neighbors, where they are chunks of that version too; else by its [`Anchors`], which are looked for
 //! once in that version, when a reader first asks for what they help with.

@@ -7,26 +7,26 @@ use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 
 /// A file and its next version.
 #[derive(Clone, Debug)]
-pub(super) struct Pair {
+pub(super) struct VersionPair {
     pub(super) name: String,
     pub(super) old: PathBuf,
     pub(super) new: PathBuf,
 }
 
-type Make = fn(&str, &Path, u64, u64) -> anyhow::Result<Option<Pair>>;
+type Make = fn(&str, &Path, u64, u64) -> anyhow::Result<Option<VersionPair>>;
 
-pub(super) struct Kind {
+pub(super) struct PairKind {
     pub(super) name: &'static str,
     /// Makes it in this folder, of so many bytes, by this seed; `None` where a program that it needs is not installed.
     pub(super) make: Make,
 }
 
-pub(super) const KINDS: [Kind; 5] = [
-    Kind { name: "table", make: table },
-    Kind { name: "log", make: log },
-    Kind { name: "image", make: image },
-    Kind { name: "sources", make: sources },
-    Kind { name: "sqlite", make: sqlite },
+pub(super) const KINDS: [PairKind; 5] = [
+    PairKind { name: "table", make: table },
+    PairKind { name: "log", make: log },
+    PairKind { name: "image", make: image },
+    PairKind { name: "sources", make: sources },
+    PairKind { name: "sqlite", make: sqlite },
 ];
 
 /// Of so many rows of a table one changes; as many thousandths are added.
@@ -35,7 +35,7 @@ const BLOCK_BYTES: usize = 4096;
 /// Of so many blocks of an image one changes.
 const BLOCKS_PER_CHANGE: usize = 64;
 
-impl Pair {
+impl VersionPair {
     pub(super) fn of(old: &Path, new: &Path) -> anyhow::Result<Option<Self>> {
         let name = new.file_name().context("a file has a name")?.to_string_lossy().into_owned();
         Ok(Some(Self { name, old: old.canonicalize()?, new: new.canonicalize()? }))
@@ -61,7 +61,7 @@ fn row(number: usize, random: &mut StdRng) -> String {
 }
 
 /// Rows of numbers, of which some change, and some are added.
-fn table(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Option<Pair>> {
+fn table(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Option<VersionPair>> {
     let mut random = StdRng::seed_from_u64(seed);
     let (mut rows, mut bytes) = (Vec::new(), 0u64);
     while bytes < size {
@@ -74,11 +74,11 @@ fn table(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Opti
         rows[number] = row(number, &mut random);
     }
     let added: Vec<String> = (0..rows.len() / 200).map(|n| row(rows.len() + n, &mut random)).collect();
-    Pair::write(name, folder, old, rows.concat() + &added.concat())
+    VersionPair::write(name, folder, old, rows.concat() + &added.concat())
 }
 
 /// Lines, to which a fiftieth is added.
-fn log(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Option<Pair>> {
+fn log(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Option<VersionPair>> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut text = String::new();
     let mut grow = |text: &mut String, size: u64| {
@@ -90,11 +90,11 @@ fn log(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Option
     grow(&mut text, size);
     let old = text.clone();
     grow(&mut text, size + size / 50);
-    Pair::write(name, folder, old, text)
+    VersionPair::write(name, folder, old, text)
 }
 
 /// Blocks, of which some change, half of them to noise.
-fn image(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Option<Pair>> {
+fn image(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Option<VersionPair>> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut old = vec![0; usize::try_from(size)?];
     for block in old.chunks_mut(BLOCK_BYTES) {
@@ -112,11 +112,11 @@ fn image(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Opti
             false => new[at..at + BLOCK_BYTES / 8].fill(7),
         }
     }
-    Pair::write(name, folder, old, new)
+    VersionPair::write(name, folder, old, new)
 }
 
 /// Files of functions one after the other, as in an archive: some functions change, some files are new, some moved.
-fn sources(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Option<Pair>> {
+fn sources(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Option<VersionPair>> {
     let mut random = StdRng::seed_from_u64(seed);
     let words: Vec<String> =
         (0..2000).map(|_| format!("{:x}", random.random::<u32>() >> random.random_range(0..16))).collect();
@@ -149,13 +149,13 @@ fn sources(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Op
         let to = random.random_range(0..=all.len());
         all.insert(to, moved);
     }
-    Pair::write(name, folder, old, text(&all))
+    VersionPair::write(name, folder, old, text(&all))
 }
 
 /// A database, of which rows change and are added.
-fn sqlite(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Option<Pair>> {
+fn sqlite(name: &str, folder: &Path, size: u64, seed: u64) -> anyhow::Result<Option<VersionPair>> {
     let rows = size / 60;
-    let pair = Pair { name: name.to_owned(), old: folder.join("old"), new: folder.join("new") };
+    let pair = VersionPair { name: name.to_owned(), old: folder.join("old"), new: folder.join("new") };
     // Numbers that look like chance and are the same each time.
     let value = format!("abs((n * 2654435761 + {seed}) % 1000003)");
     let fill = |from: u64, to: u64| {

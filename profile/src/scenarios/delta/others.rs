@@ -3,17 +3,17 @@
 use std::{fs, path::Path, process::Command};
 
 /// Another program.
-pub(super) struct Other {
+pub(super) struct ComparedTool {
     /// The key of its column.
     pub(super) key: &'static str,
     /// The bytes that it moves from one file to the next, in a folder for what it makes; `None` where it is not installed.
     pub(super) moved: fn(&Path, &Path, &Path) -> Option<u64>,
 }
 
-pub(super) const OTHERS: [Other; 3] = [
-    Other { key: "rsync_percent", moved: |old, new, folder| rsync(&[], old, new, folder) },
-    Other { key: "rsync_z_percent", moved: |old, new, folder| rsync(&["-z"], old, new, folder) },
-    Other { key: "patch_3_percent", moved: patch },
+pub(super) const COMPARED_TOOLS: [ComparedTool; 3] = [
+    ComparedTool { key: "rsync_percent", moved: |old, new, folder| rsync(&[], old, new, folder) },
+    ComparedTool { key: "rsync_z_percent", moved: |old, new, folder| rsync(&["-z"], old, new, folder) },
+    ComparedTool { key: "patch_3_percent", moved: patch },
 ];
 
 /// Bytes both ways through its pipe.

@@ -1,4 +1,4 @@
-//! Runs that come packed: when they are asked for, and how they are unpacked.
+//! Decides which runs are requested compressed, and decompresses, verifies and writes those that come.
 
 use std::{
     ops::Range,
@@ -11,8 +11,8 @@ use super::{Requested, StreamWorker, len};
 use crate::{
     content::packed::unpack,
     download::{
-        file::bases::{Bases, NoBase},
-        swarm::{source::FetchError, transfer::Came},
+        file::bases::{BaseError, Bases},
+        swarm::{source::FetchError, transfer::WireRatio},
     },
 };
 
@@ -30,7 +30,7 @@ const PLAIN_RUNS: u32 = 16;
 
 /// When runs of one connection are asked for packed: always after a version that is here, else where that is faster.
 #[derive(Debug, Default)]
-pub(super) struct Packs {
+pub(super) struct PackingPolicy {
     is_over: bool,
     /// Leases that are asked for as they are.
     plain: u32,
@@ -39,7 +39,7 @@ pub(super) struct Packs {
     took: Duration,
 }
 
-impl Packs {
+impl PackingPolicy {
     /// Whether the next lease, of so many bytes from a source that is far or not, is.
     pub(super) fn next(&mut self, bytes: u64, is_far: bool, bases: &Bases) -> bool {
         if self.is_over || bytes < PACKED_FROM {
@@ -61,14 +61,6 @@ impl Packs {
         self.came += bytes;
         self.took += took;
     }
-}
-
-/// What became of a packed run.
-enum Unpacked {
-    /// It is in the buffer.
-    Done,
-    /// Its base is not what it should be.
-    WrongBase,
 }
 
 impl StreamWorker<'_> {
@@ -103,7 +95,7 @@ impl StreamWorker<'_> {
         let bytes = self.source.packed(manifest, &run)?;
         let plain = manifest.range(run.end - 1).end - offset;
         self.packed.resize(bytes, 0);
-        let (transfer, id, came) = (self.transfer, self.id, Came { bytes: bytes as u64, run: plain });
+        let (transfer, id, came) = (self.transfer, self.id, WireRatio { bytes: bytes as u64, run: plain });
         let each = |bytes, keeps_pace| transfer.came(id, came.unpacked(bytes), keeps_pace);
         self.source.receive(&mut self.packed, 0, bytes, transfer.limit(), each)?;
         let took = began.elapsed();
@@ -114,17 +106,16 @@ impl StreamWorker<'_> {
         let unpacked = unpacked(&packing, packed, transfer.assembly.bases(), &mut self.buffer[..plain])?;
         self.came = came;
         if matches!(packing, Packing::Plain) {
-            (self.packs.plain, self.came) = (PLAIN_RUNS, Came::PLAIN);
+            (self.packs.plain, self.came) = (PLAIN_RUNS, WireRatio::PLAIN);
         }
-        let taken = match unpacked {
-            Unpacked::Done => {
-                self.verifier.begin(offset);
-                self.verifier.feed(offset, &self.buffer[..plain], |index, hash| {
-                    transfer.assembly.has_segment(index, hash);
-                });
-                self.take(run.clone(), plain, true)
-            }
-            Unpacked::WrongBase => Err(FetchError::Corrupt),
+        let taken = if unpacked {
+            self.verifier.begin(offset);
+            self.verifier.feed(offset, &self.buffer[..plain], |index, hash| {
+                transfer.assembly.has_segment(index, hash);
+            });
+            self.take(run.clone(), plain, true)
+        } else {
+            Err(FetchError::Corrupt)
         };
         match taken {
             Err(FetchError::Corrupt) if matches!(packing, Packing::After { .. }) => {
@@ -141,11 +132,11 @@ impl StreamWorker<'_> {
     }
 }
 
-/// Unpacks into all of `run`.
+/// Unpacks into all of `run`; false if the base is not what it should be.
 ///
 /// # Errors
 /// The source is to blame.
-fn unpacked(packing: &Packing, bytes: &[u8], bases: &Bases, run: &mut [u8]) -> Result<Unpacked, FetchError> {
+fn unpacked(packing: &Packing, bytes: &[u8], bases: &Bases, run: &mut [u8]) -> Result<bool, FetchError> {
     let is_done = match packing {
         Packing::Plain if bytes.len() == run.len() => {
             run.copy_from_slice(bytes);
@@ -158,11 +149,11 @@ fn unpacked(packing: &Packing, bytes: &[u8], bases: &Bases, run: &mut [u8]) -> R
         Packing::Frame => unpack(&[], bytes, run),
         Packing::After { base, ranges } => match bases.read(*base, ranges) {
             Ok(prefix) if unpack(&prefix, bytes, run) => true,
-            Ok(_) | Err(NoBase::Unreadable) => return Ok(Unpacked::WrongBase),
-            Err(NoBase::Outside) => false,
+            Ok(_) | Err(BaseError::Unreadable) => return Ok(false),
+            Err(BaseError::Outside) => false,
         },
     };
-    if is_done { Ok(Unpacked::Done) } else { Err(FetchError::BadPacking) }
+    if is_done { Ok(true) } else { Err(FetchError::BadPacking) }
 }
 
 /// Splits a lease into parts of at most [`UNIT_BYTES`] or one chunk; the last is marked.

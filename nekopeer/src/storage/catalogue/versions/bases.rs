@@ -1,4 +1,5 @@
-//! Bases: whole copies of what this peer publishes, kept so that what comes next is sent as a difference to them.
+//! Delta bases of an origin: a whole copy of the newest version of each published file, and packs of the three before, after
+//! which the next versions are compressed.
 //!
 //! The newest base of a name is a pack with all its chunks in their order; those before it are packs of what the next one
 //! does not have. A base never stands in the way of what is shared: where there is no room, there is none.
@@ -77,7 +78,7 @@ impl Catalogue {
             } else if all - before + size > max {
                 all
             } else if gives_way {
-                self.replace_bases(&[], &kept)?;
+                self.replace_kept(&[], &kept)?;
                 all - before + if self.keep_base(&entry, last, Vec::new(), stop)? { size } else { 0 }
             } else {
                 crowded.push(name.clone());
@@ -154,15 +155,7 @@ impl Catalogue {
             left.push(rest);
             removed.push(whole);
         }
-        self.replace_bases(&left, &removed)
-    }
-
-    fn replace_bases(&self, stored: &[EarlierVersion], removed: &[EarlierVersion]) -> Result<(), Failure> {
-        self.change_kept(stored, removed)?;
-        for gone in removed {
-            drop(fs::remove_file(self.pack_path(gone.entry.record.name.as_str(), gone.sequence))); // or the next start does
-        }
-        Ok(())
+        self.replace_kept(&left, &removed)
     }
 
     /// Removes bases of one name after the other until they take `max` bytes at most: fewer than before are allowed. Blocking.
@@ -182,7 +175,7 @@ impl Catalogue {
             let own = self.identity.id();
             let mut kept = self.kept(&name)?;
             kept.retain(|base| base.entry.record.origin == own);
-            self.replace_bases(&[], &kept)?;
+            self.replace_kept(&[], &kept)?;
             bytes -= of_name;
         }
         Ok(())

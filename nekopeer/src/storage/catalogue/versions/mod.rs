@@ -22,6 +22,7 @@ use super::{Catalogue, Entry, error::not_kept, schema::KEPT};
 use crate::{
     content::{
         chunker::hash,
+        parts,
         stamp::{Stamp, open_file},
     },
     failure::Failure,
@@ -90,15 +91,7 @@ impl EarlierVersion {
     /// # Errors
     /// They cannot be read; what is in a file that another program changed is not noticed here.
     pub(crate) fn read(&self, ranges: &[ByteRange]) -> io::Result<Vec<u8>> {
-        let len = ranges.iter().map(|range| range.len).sum::<u64>();
-        let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
-        let mut rest = bytes.as_mut_slice();
-        for (file, range) in self.parts(ranges) {
-            let (now, later) = rest.split_at_mut(usize::try_from(range.len).unwrap_or(usize::MAX));
-            file.read_exact_at(now, range.offset)?;
-            rest = later;
-        }
-        Ok(bytes)
+        parts::read(&self.parts(ranges))
     }
 
     /// Where the bytes of `ranges`, which are within the file, are.
@@ -217,9 +210,14 @@ impl Catalogue {
         if removed.is_empty() {
             return Ok(());
         }
-        self.change_kept(&grown, &removed)?;
-        for kept in removed {
-            drop(fs::remove_file(self.pack_path(name.as_str(), kept.sequence))); // or the next start does
+        self.replace_kept(&grown, &removed)
+    }
+
+    /// Stores and removes earlier versions, and then the packs of those.
+    fn replace_kept(&self, stored: &[EarlierVersion], removed: &[EarlierVersion]) -> Result<(), Failure> {
+        self.change_kept(stored, removed)?;
+        for (name, sequence) in removed.iter().map(EarlierVersion::key) {
+            drop(fs::remove_file(self.pack_path(name, sequence))); // or the next start does
         }
         Ok(())
     }
