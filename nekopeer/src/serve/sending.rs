@@ -1,6 +1,8 @@
 //! [`Sending`]: a reply on its way, which goes on where it stopped.
 
 use std::{
+    fs::File,
+    ops::Range,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -97,9 +99,11 @@ impl Sending {
             if !share.is_left() {
                 return Ok(Sent::Share);
             }
-            let piece = share.bytes.min(limit.piece().unwrap_or(PIECE_BYTES)).min(all - self.sent);
-            limit.wait_for(piece);
-            let (asked, sent) = self.send_piece(stream, piece, patience)?;
+            let piece = self.piece(share.bytes.min(limit.piece().unwrap_or(PIECE_BYTES)));
+            let asked = piece.len();
+            limit.wait_for(asked);
+            let sent = piece.send(stream, patience)?;
+            limit.give_back(asked - sent);
             share.take(sent);
             let before = self.sent.max(self.header);
             self.sent += sent;
@@ -111,36 +115,80 @@ impl Sending {
         Ok(if stream.flush_some(patience)? { Sent::All } else { Sent::Some })
     }
 
-    /// Sends up to `max` bytes that lie together; returns how many it tried, and how many were sent.
-    fn send_piece(
-        &self,
-        stream: &mut DataStream,
-        max: u64,
-        patience: Duration,
-    ) -> Result<(u64, u64), DataError> {
+    /// The next bytes: up to `max` that lie together, none at the end.
+    fn piece(&self, max: u64) -> Piece<'_> {
         let head = self.head.len() as u64;
-        let mut bytes = |bytes: &[u8], from: u64| {
-            let from = usize::try_from(from).unwrap_or(usize::MAX);
-            let piece = &bytes[from..bytes.len().min(from + usize::try_from(max).unwrap_or(usize::MAX))];
-            Ok((piece.len() as u64, stream.send_some(piece, patience)? as u64))
-        };
         if self.sent < head {
-            return bytes(&self.head, self.sent);
+            return Piece::of(&self.head, self.sent, max);
         }
         let mut at = self.sent - head;
         match &self.body {
-            Body::Bytes(body) => bytes(body, at),
+            Body::Bytes(body) => Piece::of(body, at, max),
             Body::Parts { parts, .. } => {
                 for (file, range) in parts {
                     if at < range.len {
-                        let (from, len) = (range.offset + at, max.min(range.len - at));
-                        let sent = stream.send_file_some(file, from..from + len, patience)?;
-                        return Ok((len, sent));
+                        let from = range.offset + at;
+                        return Piece::OfFile(file, from..from + max.min(range.len - at));
                     }
                     at -= range.len;
                 }
-                Ok((0, 0))
+                Piece::Bytes(&[])
             }
         }
+    }
+}
+
+/// Bytes that lie together: what is charged to the limit is what may be sent at once.
+enum Piece<'a> {
+    Bytes(&'a [u8]),
+    OfFile(&'a File, Range<u64>),
+}
+
+impl<'a> Piece<'a> {
+    fn of(bytes: &'a [u8], from: u64, max: u64) -> Self {
+        let rest = bytes.get(usize::try_from(from).unwrap_or(usize::MAX)..).unwrap_or_default();
+        Self::Bytes(&rest[..rest.len().min(usize::try_from(max).unwrap_or(usize::MAX))])
+    }
+
+    fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::OfFile(_, range) => range.end - range.start,
+        }
+    }
+
+    /// Sends it as far as the socket takes it; returns the number of bytes.
+    fn send(self, stream: &mut DataStream, patience: Duration) -> Result<u64, DataError> {
+        match self {
+            Self::Bytes(bytes) => Ok(stream.send_some(bytes, patience)? as u64),
+            Self::OfFile(file, range) => stream.send_file_some(file, range, patience),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::{ByteRange, Freshness};
+
+    use super::*;
+
+    /// A reply's header, charged as a whole piece, took from a limit of 50 MB/s 15 of them.
+    #[test]
+    fn pieces_are_the_reply_and_each_is_as_long_as_what_is_sent_of_it() {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let part = |offset, len| (Arc::clone(&file), ByteRange { offset, len });
+        let body = Body::Parts { parts: vec![part(7, 250), part(1000, 30)], len: 280 };
+        let mut sending = Sending::new(Ok(Reply { freshness: Freshness::Fresh, body })).unwrap();
+        let (mut lens, header) = (Vec::new(), sending.header);
+        while sending.piece(100).len() > 0 {
+            lens.push(sending.piece(100).len());
+            sending.sent += sending.piece(100).len();
+        }
+        assert_eq!(lens, [header, 100, 100, 50, 30]);
+        let range = |piece| if let Piece::OfFile(_, range) = piece { range } else { 0..0 };
+        sending.sent = header + 200;
+        assert_eq!(range(sending.piece(100)), 207..257);
+        sending.sent = header + 250;
+        assert_eq!(range(sending.piece(10)), 1000..1010);
     }
 }

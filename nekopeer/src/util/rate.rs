@@ -44,6 +44,13 @@ impl Queue {
         self.free_at = Some(begin + takes);
         Some(begin)
     }
+
+    fn give_back(&mut self, bytes: u64) {
+        if let (Some(per_second), Some(free_at)) = (self.per_second, self.free_at) {
+            let takes = Duration::from_secs_f64(bytes as f64 / per_second.get() as f64);
+            self.free_at = free_at.checked_sub(takes);
+        }
+    }
 }
 
 impl Rate {
@@ -79,6 +86,13 @@ impl Rate {
         while queue.changes == changes && !self.changed.wait_until(&mut queue, begin).timed_out() {}
         true
     }
+
+    /// Takes back `bytes` that were granted and not moved.
+    pub(crate) fn give_back(&self, bytes: u64) {
+        if bytes > 0 {
+            self.queue.lock().give_back(bytes);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -101,6 +115,15 @@ mod tests {
             passed += piece;
         }
         assert!((1_000_000..1_000_000 + 50_000 + 2 * piece).contains(&passed), "{passed}");
+    }
+
+    #[test]
+    fn what_is_given_back_makes_nobody_wait() {
+        let (mut queue, now) = (queue(1000), Instant::now());
+        let free_at = queue.reserve(100, now).map(|_| queue.free_at);
+        queue.reserve(500, now);
+        queue.give_back(500);
+        assert_eq!(Some(queue.free_at), free_at);
     }
 
     #[test]

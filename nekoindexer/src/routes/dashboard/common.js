@@ -79,6 +79,14 @@ export class Refused extends Error {
   }
 }
 
+/** The node could not be reached. */
+class Unanswered extends Error {}
+
+/** Calls `forget` once the node answers again, if `error` says that it did not. */
+export function untilItAnswers(error, forget) {
+  if (error instanceof Unanswered) document.addEventListener("answers", forget, { once: true });
+}
+
 async function refusal(response) {
   const text = await response.text().catch(() => "");
   try {
@@ -90,7 +98,7 @@ async function refusal(response) {
 
 /**
  * Asks the node; gives its JSON, or null where it sends none.
- * Throws `Refused`, or an `Error` if the node cannot be reached.
+ * Throws `Refused`, or `Unanswered` if the node cannot be reached.
  */
 export async function ask(path, options = {}) {
   let response;
@@ -98,7 +106,7 @@ export async function ask(path, options = {}) {
     response = await fetch(path, { cache: "no-store", redirect: "error", ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Error("the node does not answer: is it still running?");
+    throw new Unanswered("the node does not answer: is it still running?");
   }
   const date = Date.parse(response.headers.get("date"));
   if (date) skew = Math.abs(date - Date.now()) < 2000 ? 0 : date - Date.now();
@@ -132,6 +140,7 @@ export function live(path, names, onEvent, poll) {
     state.dataset.state = kind;
     document.body.dataset.node = kind; // what is shown of one that is gone is old, and looks so
     set(state, text);
+    if (kind !== "away") document.dispatchEvent(new Event("answers"));
   };
   let [timer, retry] = [null, null];
   const look = () => poll().then(() => show("polling", "polling"), () => show("away", "no answer"));
@@ -215,7 +224,10 @@ export async function acting(button, lineId, action) {
   try {
     await action();
   } catch (error) {
-    if (error.name !== "AbortError") say(lineId, visible(error.message), true);
+    if (error.name === "AbortError") return;
+    const text = visible(error.message);
+    say(lineId, text, true);
+    untilItAnswers(error, () => { if ($(lineId).textContent === text) say(lineId, ""); });
   } finally {
     if (button) button.disabled = false;
   }

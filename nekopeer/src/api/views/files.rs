@@ -108,11 +108,15 @@ fn lines(file: &FileRow, detail: &Detail) -> Vec<String> {
     for reader in leased {
         let most =
             if reader.version < version { ", may take it for fresh for" } else { ", its lease ends in" };
+        let told = match reader.version > reader.holds {
+            true => format!(", was told of version {}", reader.version),
+            false => String::new(),
+        };
         lines.push(format!(
-            "    {} at {} knows version {}{most} {} s",
+            "    {} at {} holds version {}{told}{most} {} s",
             named(reader.label.as_ref(), short(&reader.node)),
             reader.addr,
-            reader.version,
+            reader.holds,
             reader.lease_ends_in_ms.div_ceil(1000)
         ));
     }

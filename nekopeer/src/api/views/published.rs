@@ -2,7 +2,7 @@
 
 use std::io;
 
-use nekoproto::{FileName, Ticket};
+use nekoproto::{FileName, Ticket, Version};
 
 use super::{View, parsed};
 use crate::{
@@ -25,6 +25,8 @@ const TICKETS_MAX: usize = 3;
 #[derive(Default)]
 pub(in crate::api) struct PublishedView {
     new: usize,
+    /// Files that were shared before, as other bytes.
+    changed: usize,
     unchanged: usize,
     bytes: u64,
     /// Of the first files.
@@ -59,6 +61,10 @@ impl PublishedView {
     pub(in crate::api) fn of(names_skipped: bool, follows_links: bool) -> Self {
         Self { names_skipped, follows_links, ..Self::default() }
     }
+
+    const fn files(&self) -> usize {
+        self.new + self.changed + self.unchanged
+    }
 }
 
 impl View for PublishedView {
@@ -66,7 +72,8 @@ impl View for PublishedView {
         for row in parsed::<PublishedRow>(rows) {
             let (what, Ticketed { version, ticket }) = match row {
                 PublishedRow::Published(version) => {
-                    self.new += 1;
+                    let is_first = version.version.version == Version::FIRST.get();
+                    *(if is_first { &mut self.new } else { &mut self.changed }) += 1;
                     ("shared", version)
                 }
                 PublishedRow::Unchanged(version) => {
@@ -77,7 +84,7 @@ impl View for PublishedView {
             };
             self.bytes += version.size;
             self.tickets.extend(ticket.filter(|_| self.tickets.len() < TICKETS_MAX));
-            if self.new + self.unchanged <= LISTED_MAX {
+            if self.files() <= LISTED_MAX {
                 output.text(&line_of(what, &version))?;
             }
         }
@@ -87,7 +94,7 @@ impl View for PublishedView {
     fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
         let PublishedFields { failed, copies, withdrawn, missing, confirmed, skipped, ticket, .. } =
             done.fields.parse().unwrap_or_default();
-        if let Some(more) = (self.new + self.unchanged).checked_sub(LISTED_MAX).filter(|more| *more > 0) {
+        if let Some(more) = self.files().checked_sub(LISTED_MAX).filter(|more| *more > 0) {
             output.text(&format!("... and {more} more"))?;
         }
         let copies_count = copies.len();
@@ -95,8 +102,9 @@ impl View for PublishedView {
             output.text(&format!("kept as a copy {name}: another origin's file"))?;
         }
         let Self { new, unchanged, bytes, .. } = self;
+        let changed = if self.changed > 0 { format!(", {} changed", self.changed) } else { String::new() };
         let unconfirmed = if confirmed { "" } else { ", not confirmed by an indexer yet" };
-        output.text(&format!("{new} new, {unchanged} unchanged, {}{unconfirmed}", size(*bytes)))?;
+        output.text(&format!("{new} new{changed}, {unchanged} unchanged, {}{unconfirmed}", size(*bytes)))?;
         if let Some(ticket) = &ticket {
             output.raw_text(&format!("{}, all of them: {}", place_of(ticket), command_of(ticket)))?;
         }
@@ -106,12 +114,11 @@ impl View for PublishedView {
         if ticket.iter().chain(&self.tickets).next().is_some_and(|ticket| place_of(ticket) == HERE) {
             output.note(FOR_OTHERS);
         }
-        if !self.tickets.is_empty() && self.new + self.unchanged > self.tickets.len() {
+        if !self.tickets.is_empty() && self.files() > self.tickets.len() {
             output.text("others: nekopeer ticket NAME prints what to type elsewhere")?;
         }
         if let Some(line) = line_of_skipped(&skipped) {
-            let is_nothing =
-                self.new + self.unchanged + copies_count + withdrawn.len() == 0 && failed.is_empty();
+            let is_nothing = self.files() + copies_count + withdrawn.len() == 0 && failed.is_empty();
             let is_nothing = is_nothing && skipped.has_unasked();
             let mut more = if self.names_skipped { String::new() } else { ": -v names them".to_owned() };
             for (count, flag) in [

@@ -156,7 +156,7 @@ async function loadStatus() {
     ["Copies", counted ? plural(counted.copies, "file") : "…"],
     ["Sent", bytes(traffic.bytes_up)], ["Received", bytes(traffic.bytes_down)],
     ["Uploads", `${count(traffic.uploads_active)} now, ${count(traffic.uploads_waiting)} waiting`],
-    ["Subscribers", counted ? `${plural(counted.readers, "lease")}, ${count(counted.behind)} stale` : "…"],
+    ["Subscribers", counted ? `${plural(counted.readers, "lease")}, ${count(counted.behind)} not told yet` : "…"],
     ["Memory", status.memory_bytes ? bytes(status.memory_bytes) : "unknown"]]);
   fill($("links"), status.indexers, (link) => link.addr, linkRow);
   $("links-table").hidden = status.indexers.length === 0;

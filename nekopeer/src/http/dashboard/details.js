@@ -32,12 +32,13 @@ function freshness(file) {
 }
 
 function readerRow() {
-  const [node, known, ends] = [el("code"), cell("version", { class: "number" }), cell("lease ends in")];
-  const line = el("tr", { role: "row" }, el("th", { scope: "row" }, node), known, ends);
+  const [node, held, known, ends] = [el("code"), cell("holds", { class: "number" }), cell("told of", { class: "number" }), cell("lease ends in")];
+  const line = el("tr", { role: "row" }, el("th", { scope: "row" }, node), held, known, ends);
   line.update = ({ reader, version }) => {
-    set(node, `${reader.node.slice(0, 8)} at ${reader.addr}`);
+    set(node, `${reader.label ? `${visible(reader.label)}, ` : ""}${reader.node.slice(0, 8)} at ${reader.addr}`);
+    set(held, `v${reader.holds}`);
+    held.classList.toggle("bad", reader.holds < version);
     set(known, `v${reader.version}`);
-    known.classList.toggle("bad", reader.version < version);
     set(ends, span(reader.lease_ends_in_ms / 1000));
   };
   return line;
@@ -64,7 +65,7 @@ async function load() {
     ...(file.passed_over ? [["Skipped", `up to v${file.passed_over}: ${PASSED_OVER[file.passed_over_why]}`]] : []),
   ], "details-tiles");
   fill($("details-readers"), file.readers.map((reader) => ({ reader, version: file.version })), ({ reader }) => reader.node, readerRow);
-  set($("details-readers-line"), `${plural(file.readers.length, "subscriber")}, ${count(behind)} with an older version`);
+  set($("details-readers-line"), `${plural(file.readers.length, "subscriber")}, ${count(behind)} not told of v${file.version} yet`);
   $("details-readers-table").hidden = file.readers.length === 0;
   fill($("details-kept"), file.kept, (version) => version, keptRow);
   $("details-kept-table").hidden = file.kept.length === 0;

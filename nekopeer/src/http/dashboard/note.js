@@ -1,6 +1,6 @@
 // One line at the upper edge of the window that says what an action did, and may offer another; a question before one. A failure
-// stays until it is closed.
-import { $, set, visible } from "./common.js";
+// stays until it is closed, or until a node that did not answer does.
+import { $, set, untilItAnswers, visible } from "./common.js";
 
 /** How long a line that is no failure stays, in ms. */
 const SHOWN_MS = 10000;
@@ -28,7 +28,10 @@ export async function doing(button, action) {
   try {
     await action();
   } catch (error) {
-    if (error.name !== "AbortError") tell(error.message, true);
+    if (error.name !== "AbortError") {
+      tell(error.message, true);
+      untilItAnswers(error, () => { if ($("note").textContent === visible(error.message)) tell(""); });
+    }
   } finally {
     if (button) button.disabled = false;
     if (hasFocus && document.activeElement === document.body) button.focus();

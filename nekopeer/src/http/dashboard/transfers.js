@@ -116,7 +116,8 @@ function told(job) {
   asked.delete(job.id);
   const follows = { refetch: "is complete, and newer versions are fetched as they come.", keep: "is complete, and newer versions are not fetched." };
   const what = { done: follows[body?.on_stale] ?? "is complete.", failed: `failed: ${job.error ?? ""}`, cancelled: "was cancelled." }[job.state];
-  const offer = job.remedy === "force" && body && !body.force ? { word: "Replace …", act: () => replaceChanged(job, body) } : null;
+  let offer = body && job.state !== "done" ? { word: "Get again", act: () => get(body) } : null;
+  if (offer && job.remedy === "force" && !body.force) offer = { word: "Replace …", act: () => replaceChanged(job, body) };
   tell(`The ${WORK[job.kind] ?? job.kind}${job.name ? ` of ${job.name}` : ""} ${what}`, job.state === "failed", offer);
   onDone(job.name);
 }
