@@ -4,6 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use nekoproto::{
     CallBack, PeerServiceClient, Purpose, Refusal, Role,
+    limits::HANDSHAKE_TIMEOUT,
     transport::{Remote, call_within},
 };
 use tokio::time::{sleep, timeout};
@@ -14,8 +15,8 @@ use crate::{
     state::{caller::Caller, index::Session},
 };
 
-/// Time in which a peer has to be connected to, after which it counts as one that cannot be: then it connects to others at
-/// once, and they to it.
+/// Time in which a peer has to be connected to, after which it counts as one that cannot be: then it is had to connect to
+/// others at once. It is told so only when [`HANDSHAKE_TIMEOUT`] was not enough either: its link may be slow.
 const REACHED_WITHIN: Duration = Duration::from_secs(1);
 /// How often one that cannot be connected to is tried again.
 const CHECKED_EVERY: Duration = Duration::from_secs(60);
@@ -64,14 +65,18 @@ pub(crate) fn check(shared: &Arc<Shared>, session: &Arc<Session>, remote: Remote
     let Some(at) = remote.listens_at.filter(|_| !remote.is_local()) else { return };
     let session = Arc::clone(session);
     shared.spawn_until_stop(|shared| async move {
-        let mut was_reached = true;
+        let (mut was_told, mut patience) = (true, REACHED_WITHIN);
         loop {
             let dialing = shared.endpoint.dial_node_at(at, Purpose::Control, remote.node);
-            let dialed = timeout(REACHED_WITHIN, dialing).await;
-            let is_reached = matches!(dialed, Ok(Ok(_)));
-            if is_reached != was_reached {
-                debug!(peer = %remote.node.short(), is_reached, "whether a peer can be connected to has changed");
-                session.note_reached(is_reached);
+            let is_reached = matches!(timeout(patience, dialing).await, Ok(Ok(_)));
+            debug!(peer = %remote.node.short(), is_reached, "whether a peer can be connected to");
+            session.note_reached(is_reached);
+            if !is_reached && patience < HANDSHAKE_TIMEOUT {
+                patience = HANDSHAKE_TIMEOUT;
+                continue;
+            }
+            if is_reached != was_told {
+                was_told = is_reached;
                 if client.reached(call_within(CONNECTS_WITHIN), at, is_reached).await.is_err() {
                     return; // it is gone
                 }
@@ -79,7 +84,6 @@ pub(crate) fn check(shared: &Arc<Shared>, session: &Arc<Session>, remote: Remote
             if is_reached {
                 return;
             }
-            was_reached = is_reached;
             sleep(CHECKED_EVERY).await;
             if !session.is_connected() {
                 return;

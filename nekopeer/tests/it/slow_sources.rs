@@ -74,21 +74,28 @@ async fn holder_that_trickles_is_not_waited_for_when_another_is_there() {
 /// Small files, each at a holder that accepts requests and answers none, and at an honest one.
 #[testkit::test]
 async fn mute_holder_of_many_small_files_is_left_for_another() {
-    let (indexer, [(to, reader)]) = network().await;
-    let goods = ["a", "b", "c", "d"].map(|text| Goods::new(2, text, 1, bytes(2, CHUNK_BYTES / 2)));
-    let records = || goods.iter().map(|goods| goods.record.to_signed()).collect::<Vec<_>>();
-    let file = goods[0].clone();
-    let mute = Holder::begin(1, |_| ScriptedReply::of(Vec::new()).then(Then::Hang));
-    let honest = Holder::begin(2, move |request| file.honest(request));
-    for holder in [&mute, &honest] {
-        holder.register(indexer.local_addr(), records()).await;
+    for delivers in [0, 1] {
+        let (indexer, [(to, reader)]) = network().await;
+        let goods = ["a", "b", "c", "d"].map(|text| Goods::new(2, text, 1, bytes(2, CHUNK_BYTES / 2)));
+        let records = || goods.iter().map(|goods| goods.record.to_signed()).collect::<Vec<_>>();
+        let (file, same, left) = (goods[0].clone(), goods[0].clone(), AtomicUsize::new(delivers));
+        let mute = Holder::begin(1, move |request| {
+            match left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
+                Ok(_) => same.honest(request),
+                Err(_) => ScriptedReply::of(Vec::new()).then(Then::Hang),
+            }
+        });
+        let honest = Holder::begin(2, move |request| file.honest(request));
+        for holder in [&mute, &honest] {
+            holder.register(indexer.local_addr(), records()).await;
+        }
+        let names = ["a", "b", "c", "d"].map(name);
+        let began = Instant::now();
+        let outcomes = reader.peer.download_all(&names, &DownloadOptions::default(), &Arc::default()).await;
+        assert!(outcomes.iter().all(|(_, outcome)| outcome.is_ok()), "after {delivers}: {outcomes:?}");
+        assert!(began.elapsed() < STALL_TIMEOUT / 2, "after {delivers}: {:?}", began.elapsed());
+        assert!(to.read("d") == goods[3].bytes);
     }
-    let names = ["a", "b", "c", "d"].map(name);
-    let began = Instant::now();
-    let outcomes = reader.peer.download_all(&names, &DownloadOptions::default(), &Arc::default()).await;
-    assert!(outcomes.iter().all(|(_, outcome)| outcome.is_ok()), "{outcomes:?}");
-    assert!(began.elapsed() < STALL_TIMEOUT / 2, "{:?}", began.elapsed());
-    assert!(to.read("d") == goods[3].bytes);
 }
 
 #[testkit::test]

@@ -48,6 +48,8 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// and, where others have the files too, for that and for the first of the bytes each: then the others are asked, and it is
 /// asked for no more files of this command that others have.
 const ASK_ANOTHER_AFTER: Duration = Duration::from_secs(1);
+/// The same without another file, once it has begun.
+const SILENT_AFTER: Duration = Duration::from_secs(3);
 
 /// Limits of what is stored together: files, and their bytes.
 const STORED_FILES: usize = 512;
@@ -138,7 +140,7 @@ impl Downloader {
         let (progress, counters) = (Arc::clone(progress), Arc::clone(&self.library.counters));
         let (hang_up, guard) = (source.hang_up(), source.hang_up().on_drop());
         let (may_be_late, came) = (has_others && self.throttle.down.limit().is_none(), Arc::clone(&counter));
-        let bytes_before = came.bytes();
+        let (mut bytes_before, disk) = (came.bytes(), arrived.clone());
         let fetching = blocking(move || {
             let mut failed = Vec::new();
             let (mut asked, mut broken) = (0, false);
@@ -178,14 +180,17 @@ impl Downloader {
             ((!broken).then_some(source), failed)
         });
         tokio::pin!(fetching);
-        let mut fetched = timeout(ASK_ANOTHER_AFTER, &mut fetching).await.ok();
-        let is_late = fetched.is_none() && may_be_late && came.bytes() == bytes_before;
-        if is_late {
-            hang_up.now();
-        }
-        let (source, failed) = match fetched.take() {
-            Some(fetched) => fetched,
-            None => fetching.await,
+        let (mut patience, mut is_late) = (ASK_ANOTHER_AFTER, false);
+        let (source, failed) = loop {
+            if let Ok(fetched) = timeout(patience, &mut fetching).await {
+                break fetched;
+            }
+            // What waits for a slow disk came in time.
+            is_late |= may_be_late && came.bytes() == bytes_before && disk.capacity() > 0;
+            if is_late {
+                hang_up.now();
+            }
+            (patience, bytes_before) = (SILENT_AFTER, came.bytes());
         };
         guard.disarm();
         (holder.node, source, failed, is_late)
