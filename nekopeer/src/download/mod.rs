@@ -253,13 +253,20 @@ impl Downloader {
             let plan = planning.await?;
             let is_newest = plan.landing.passed_over.is_none();
             let (mut done, origin) = self.carry_out_newest(plan, &work).await?;
-            self.confirm(&done.record, origin).await;
+            tokio::join!(self.listed(&done), self.confirm(&done.record, origin));
             if is_newest {
                 done.look_again(&self.library);
             }
             Ok(done)
         };
         unless_ended(&self.library, name, work.stop, downloading).await
+    }
+
+    /// Waits until the indexers list what was not here before, if this peer is listed.
+    async fn listed(&self, done: &Downloaded) {
+        if !done.was_here {
+            self.indexers.told(std::slice::from_ref(&done.record.name)).await;
+        }
     }
 
     /// Asks the origin of `record` whether it is the newest version, over the connection that is open if there is one.
@@ -304,8 +311,8 @@ impl Downloader {
         Box::pin(self.carry_out(plan, work)).await
     }
 
-    /// Fetches the version of `plan`, unless it is there, puts it in its place, and offers it. Returned with it, if it came from
-    /// its origin: the connection to that.
+    /// Fetches the version of `plan`, unless it is there, and puts it in its place, and offers it in the background. Returned with
+    /// it, if it came from its origin: the connection to that.
     async fn carry_out(
         &self,
         mut plan: Plan,
@@ -333,7 +340,7 @@ impl Downloader {
             Destination::Replaceable(stamp) => {
                 plan.landing.replaceable = stamp;
                 let (entry, report) = self.obtain(plan, work).await?;
-                self.indexers.offer([&entry.record]).await;
+                self.indexers.offer_soon(std::slice::from_ref(&entry.record));
                 if is_told {
                     self.library.tell(Event::RolledBack { name, version: entry.record.version });
                 }

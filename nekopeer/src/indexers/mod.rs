@@ -277,7 +277,7 @@ impl Indexers {
 
     /// Waits until each indexer was told of these names, or cannot be told now or soon. A peer that does not serve tells
     /// them nothing.
-    async fn told(&self, names: &[FileName]) {
+    pub(crate) async fn told(&self, names: &[FileName]) {
         if self.library.is_listed() {
             join_all(self.sessions.iter().map(|session| session.told(names))).await;
         }
