@@ -24,7 +24,7 @@ impl Api for Cancel {
         Ok(Done::all())
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         About { shape: Shape::Lines, ..About::needing(Need::Running) }
     }
 

@@ -29,12 +29,8 @@ impl Api for Events {
         Ok(Done::all())
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         About { shape: Shape::Lines, is_endless: true, ..About::needing(Need::Catalogue) }
-    }
-
-    fn view(&self) -> Box<dyn View> {
-        Lines::none()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, path::absolute, time::Duration};
 
 use anyhow::Context;
-use nekoproto::{IndexerAddr, limits::TTL_DEFAULT};
+use nekoproto::limits::TTL_DEFAULT;
 use parking_lot::Mutex;
 use tokio::{sync::mpsc, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -21,16 +21,12 @@ use super::{
     prelude::*,
 };
 use crate::{
-    api::views::followed::Followed,
     follow::{FOLLOWED_FILES_MAX, FOLLOWED_MAX, Follower, Hook, KEEP_MAX, NewNames, PRINTED_WAITING_MAX},
     indexers::via::Via,
     library::events::Event,
     peer::PeerHandle,
     state::freshness::OnStale,
-    storage::{
-        catalogue::{Preference, PreferenceChange},
-        remembered::Home,
-    },
+    storage::catalogue::{Preference, PreferenceChange},
     terminal::units,
 };
 
@@ -150,20 +146,15 @@ impl Api for Follow {
         Ok(Self { folder: LocalPath(folder), ..self }.into())
     }
 
-    fn about(&self) -> About {
-        About { shape: Shape::Lines, is_endless: true, stores_files: true, ..About::needing(Need::Serving) }
-    }
-
-    fn view(&self) -> Box<dyn View> {
-        Box::new(Followed)
-    }
-
-    fn names(&self) -> Vec<&FileName> {
-        self.names.iter().filter_map(Word::name).collect()
-    }
-
-    fn by_ticket(&self) -> Option<(Home, Vec<IndexerAddr>)> {
-        self.wanted().ok()?.1.by_ticket()
+    fn about(&self) -> About<'_> {
+        About {
+            shape: Shape::Lines,
+            is_endless: true,
+            stores_files: true,
+            names: Word::names(&self.names),
+            by_ticket: self.wanted().ok().and_then(|(_, wanted)| wanted.by_ticket()),
+            ..About::needing(Need::Serving)
+        }
     }
 }
 

@@ -24,7 +24,7 @@ impl Api for Forget {
         Ok(Done::all())
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         About { shape: Shape::List("forgotten"), ..About::needing(Need::Catalogue) }
     }
 

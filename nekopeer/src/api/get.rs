@@ -7,7 +7,7 @@ use axum::{
     response::IntoResponse,
 };
 use nekoproto::{
-    IndexerAddr, Version,
+    Version,
     limits::{POLICY_SECS_MAX, TTL_DEFAULT},
 };
 
@@ -23,16 +23,10 @@ use super::{
 };
 use crate::{
     api::rest::described,
-    api::views::{
-        downloads::{Many, One},
-        jobs::lines,
-    },
+    api::views::{downloads::DownloadsView, jobs::lines},
     download::DownloadOptions,
     state::freshness::OnStale,
-    storage::{
-        catalogue::{Preference, PreferenceChange},
-        remembered::Home,
-    },
+    storage::catalogue::{Preference, PreferenceChange},
     util::json::{self, whole},
 };
 
@@ -122,10 +116,6 @@ impl Get {
         Ok((names, wanted))
     }
 
-    fn is_of_many(&self) -> bool {
-        self.wanted().is_ok_and(|(names, wanted)| wanted.are_many(&names))
-    }
-
     fn is_to_stdout(&self) -> bool {
         self.output.as_ref().is_some_and(|path| path.0 == Path::new(STDIO))
     }
@@ -177,7 +167,6 @@ impl Api for Get {
         let options = DownloadOptions { output, unattended, ..named::options(&wanted, &via, self.force) };
         let mut files = WantedFiles { names: names.clone(), known, is_one, options };
         if self.background {
-            let begin = || host.jobs.begin(JobKind::Get, &names, String::new(), true);
             let work = |host: Arc<Host>, job: Arc<Job>, answer| async move {
                 let got = Box::pin(get_all(&host.peer, &mut files, &job, &answer)).await;
                 prefer_held(&host.peer, files.names, change).await?;
@@ -185,7 +174,7 @@ impl Api for Get {
                 remember(&host.peer, &via).await;
                 Ok(())
             };
-            in_background(host, answer, begin, work).await?;
+            in_background(host, answer, &names, work).await?;
             return Ok(Done::all());
         }
         let job = host.jobs.begin(JobKind::Get, &names, String::new(), false);
@@ -209,31 +198,39 @@ impl Api for Get {
         if let Some(fault) = self.output_fault(is_many) {
             return Err(NoCommand::usage(fault));
         }
-        match &self.output {
-            Some(_) if !is_many && self.is_to_stdout() && self.background => {
-                return Err(NoCommand::usage("-o - writes to stdout, which --background leaves"));
-            }
-            Some(_)
-                if !is_many && self.is_to_stdout() && self.preference() != PreferenceChange::default() =>
-            {
-                return Err(NoCommand::usage(PREFERENCE_USAGE));
-            }
-            Some(_) if !is_many && self.is_to_stdout() => return Ok(self.into()),
-            Some(_) if is_many => own_places(&names).map_err(|why| NoCommand::usage(why.message))?,
-            _ => {}
+        if is_many && self.output.is_some() {
+            own_places(&names).map_err(|why| NoCommand::usage(why.message))?;
+        } else if self.is_to_stdout() {
+            return match self.preference() == PreferenceChange::default() {
+                _ if self.background => {
+                    Err(NoCommand::usage("-o - writes to stdout, which --background leaves"))
+                }
+                true => Ok(self.into()),
+                false => Err(NoCommand::usage(PREFERENCE_USAGE)),
+            };
         }
         Ok(Self { output: self.output.map(from_root), ..self }.into())
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
+        let wanted = self.wanted().ok();
+        let is_many = wanted.as_ref().is_some_and(|(names, wanted)| wanted.are_many(names));
         About {
-            shape: match self.is_of_many() {
+            shape: match is_many {
                 _ if self.background => Shape::Object,
                 true => Shape::List("files"),
                 false => Shape::ObjectOr("files"),
             },
             stores_files: self.output.is_none(),
-            is_bytes: self.is_to_stdout() && !self.is_of_many(),
+            is_bytes: self.is_to_stdout() && !is_many,
+            title: match self.names.as_slice() {
+                [word] => word.text(),
+                words => format!("{} files", words.len()),
+            },
+            names: Word::names(&self.names),
+            paths: self.output.iter().map(|path| path.0.as_path()).collect(),
+            by_ticket: wanted.and_then(|(_, wanted)| wanted.by_ticket()),
+            seed_secs: Some(self.seed.unwrap_or(SEED_SECS)).filter(|secs| *secs > 0),
             ..About::needing(match self.names.iter().all(Word::is_ticket) {
                 _ if self.background => Need::Running,
                 true => Need::Ticket,
@@ -242,35 +239,13 @@ impl Api for Get {
         }
     }
 
-    fn seed_secs(&self) -> Option<u32> {
-        Some(self.seed.unwrap_or(SEED_SECS)).filter(|secs| *secs > 0)
-    }
-
     fn view(&self) -> Box<dyn View> {
-        match self.wanted() {
-            _ if self.background => lines(Some("runs in the background")),
-            Ok((names, wanted)) if wanted.are_many(&names) => Box::new(Many::of(wanted)),
-            wanted => Box::new(One {
-                to_stdout: self.is_to_stdout(),
-                wanted: wanted.map(|(_, wanted)| wanted).unwrap_or_default(),
-                many: None,
-            }),
+        if self.background {
+            return lines(Some("runs in the background"));
         }
-    }
-
-    fn title(&self) -> String {
-        match self.names.as_slice() {
-            [word] => word.text(),
-            words => format!("{} files", words.len()),
-        }
-    }
-
-    fn names(&self) -> Vec<&FileName> {
-        self.names.iter().filter_map(Word::name).collect()
-    }
-
-    fn paths(&self) -> Vec<&Path> {
-        self.output.iter().map(|path| path.0.as_path()).collect()
+        let (names, wanted) = self.wanted().unwrap_or_default();
+        let is_many = wanted.are_many(&names);
+        Box::new(DownloadsView::of(wanted, is_many, self.is_to_stdout()))
     }
 
     fn check_paths(&self) -> Result<(), Failure> {
@@ -283,10 +258,6 @@ impl Api for Get {
                 Err(Failure::with(FailureKind::NoSuchPath, why))
             }
         }
-    }
-
-    fn by_ticket(&self) -> Option<(Home, Vec<IndexerAddr>)> {
-        self.wanted().ok()?.1.by_ticket()
     }
 
     fn without_peer(&self, folder: &str) -> Result<String, Failure> {

@@ -56,15 +56,8 @@ pub(crate) struct Host {
 /// A command that is being carried out. Dropping it interrupts the command: what came so far is kept.
 #[derive(Debug)]
 pub(crate) struct Carried {
-    replies: mpsc::Receiver<Reply>,
+    pub(crate) replies: mpsc::Receiver<Reply>,
     _working: AbortOnDropHandle<()>,
-}
-
-impl Carried {
-    /// The next reply; `None` after the last.
-    pub(crate) async fn next(&mut self) -> Option<Reply> {
-        self.replies.recv().await
-    }
 }
 
 impl Host {

@@ -15,7 +15,7 @@ impl Api for Jobs {
         Ok(Done::all())
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         About { shape: Shape::List("jobs"), ..About::needing(Need::Running) }
     }
 

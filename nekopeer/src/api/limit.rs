@@ -67,7 +67,7 @@ impl Api for Limit {
         Ok(Done::all())
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         About::needing(Need::Running)
     }
 

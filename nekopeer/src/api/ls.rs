@@ -1,5 +1,7 @@
 //! `ls`: lists what is shared and held here.
 
+use std::collections::HashSet;
+
 use axum::response::IntoResponse;
 use tokio::sync::Semaphore;
 
@@ -43,7 +45,7 @@ impl Api for Ls {
         list(&host.peer, false, self, answer).await
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         About { shape: Shape::List("files"), ..About::needing(Need::Catalogue) }
     }
 
@@ -52,7 +54,7 @@ impl Api for Ls {
     }
 }
 
-/// Lists files, piece by piece as they are read; origins are asked if `asks`.
+/// Lists files, piece by piece as they are read; origins are asked if `asks`, and then all that is known of names is told.
 pub(super) async fn list(
     peer: &PeerHandle,
     asks: bool,
@@ -66,7 +68,8 @@ pub(super) async fn list(
         true => Listing::new(library, peers, after.as_ref(), left),
         false => Listing::of(library, peers, names.clone()),
     };
-    let (mut damaged, mut last, mut is_none) = (Vec::new(), None, true);
+    let tells_all = asks && !names.is_empty();
+    let (mut damaged, mut last, mut found) = (Vec::new(), None, HashSet::new());
     while left > 0 {
         let Some(mut files) = listing.next().await? else {
             break;
@@ -76,30 +79,41 @@ pub(super) async fn list(
         let mut rows = Vec::with_capacity(files.len());
         for file in files {
             match file {
-                Ok(file) => rows.push(FileRow::from(&file)),
+                Ok(file) => {
+                    let mut row = FileRow::from(&file);
+                    if tells_all {
+                        row.detail = Some(Detail::of(&file, peer.reading_of(&file.record.name).await?));
+                    }
+                    if !names.is_empty() {
+                        found.insert(file.record.name.clone());
+                    }
+                    rows.push(row);
+                }
                 Err(error) => damaged.push(in_one_line(&error)),
             }
         }
-        is_none &= rows.is_empty();
         last = rows.last().map(|row| row.version.name.clone()).or(last);
         answer.rows_of(rows, |row| row).await?;
     }
-    if is_none && !names.is_empty() {
-        let names: Vec<&str> = names.iter().map(FileName::as_str).collect();
-        return Err(Failure::missing(format!("nothing here is called {}", names.join(" or "))));
+    match names.iter().find(|name| !found.contains(*name)) {
+        Some(name) if tells_all => {
+            let why = format!("{name} is neither shared nor held here: get {name} brings a copy");
+            return Err(Failure::missing(why));
+        }
+        Some(_) if found.is_empty() => {
+            let names: Vec<&str> = names.iter().map(FileName::as_str).collect();
+            return Err(Failure::missing(format!("nothing here is called {}", names.join(" or "))));
+        }
+        _ => {}
     }
-    Ok(listed(damaged, last.filter(|_| left == 0)))
-}
-
-/// The end of a list, with what of the catalogue cannot be read, and the name after which it goes on.
-pub(super) fn listed(mut damaged: Vec<String>, next: Option<FileName>) -> Done {
     let outcome = if damaged.is_empty() { Outcome::All } else { Outcome::Part };
     let more = damaged.len().saturating_sub(DAMAGED_MAX);
     damaged.truncate(DAMAGED_MAX);
     if more > 0 {
         damaged.push(format!("and {more} more"));
     }
-    Done::with(outcome, &serde_json::json!({ "damaged": damaged, "next": next }))
+    let next = last.filter(|_| left == 0);
+    Ok(Done::with(outcome, &serde_json::json!({ "damaged": damaged, "next": next })))
 }
 
 /// Files that are shared or held here, by name.
@@ -116,7 +130,7 @@ pub(super) struct CatalogueJson {
     folders: Option<Vec<FolderJson>>,
     /// With `q`, `sort` or `folder`: the totals of all selected files, over all pages.
     #[serde(skip_serializing_if = "Option::is_none")]
-    selected: Option<TotalsJson>,
+    selected: Option<Totals>,
 }
 
 /// A folder, with all that is below it.
@@ -127,23 +141,7 @@ struct FolderJson {
     name: String,
     #[serde(flatten)]
     #[schema(inline)]
-    totals: TotalsJson,
-}
-
-/// Totals of files.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Totals)]
-struct TotalsJson {
-    files: u64,
-    bytes: u64,
-    /// Files of which a newer version is known.
-    stale: u64,
-}
-
-impl From<Totals> for TotalsJson {
-    fn from(Totals { files, bytes, stale }: Totals) -> Self {
-        Self { files, bytes, stale }
-    }
+    totals: Totals,
 }
 
 /// Lists what is shared and held here, by name or as `sort` says. No other node is asked. With `q`, `sort` or `folder`
@@ -219,13 +217,13 @@ async fn browse(inside: &Inside, selection: Selection) -> Result<Response, Probl
     let has_folders = selection.folder.is_some() && selection.words.is_empty();
     let browsed = inside.host.peer.library.blocking(move |library| library.browse(&selection)).await;
     let Browsed { files, folders, totals, damaged, next } = browsed.map_err(|error| problem(&error))?;
-    let folders = folders.into_iter().map(|(name, totals)| FolderJson { name, totals: totals.into() });
+    let folders = folders.into_iter().map(|(name, totals)| FolderJson { name, totals });
     let catalogue = CatalogueJson {
         files: files.iter().map(FileRow::from).collect(),
         damaged: damaged.iter().take(DAMAGED_MAX).map(ToString::to_string).collect(),
         next: next.map(|name| name.to_string()),
         folders: has_folders.then(|| folders.collect()),
-        selected: Some(totals.into()),
+        selected: Some(totals),
     };
     Ok(Json(catalogue).into_response())
 }

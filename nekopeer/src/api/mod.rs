@@ -41,28 +41,30 @@ use nekoproto::{FileName, IndexerAddr};
 use serde::{Deserialize, Serialize};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use self::views::View;
+use self::views::{Lines, View};
 pub(crate) use self::{
     answer::{
-        Answer, Class, Classified, Done, Failure, FailureKind, Framed, INPUT_PIECE_BYTES, INPUT_WAITING_MAX,
-        Input, Outcome, Piece, Reply, Shape, Snapshot, in_one_line, no_input, pass_events, rows_of,
+        Answer, Class, Classified, Done, Failure, FailureKind, Framed, INPUT_WAITING_MAX, Input, Outcome,
+        PIECE_BYTES, Piece, Pieces, Reply, Shape, Snapshot, feed, in_one_line, no_input, pass_events,
     },
     host::{COMMANDS_MAX, Carried, Ending, Host},
     job::{JobRow, JobState, Jobs as JobTable},
     named::{LocalPath, Wanted, Word},
     rows::{
         Detail, DownloadedRow, EarlierRow, EventRow, FailedRow, FileRow, FoundRow, HopRow, IndexersRow,
-        MatchRow, PublishedFields, PublishedRow, Row, SkippedFields, Ticketed, TraceRow, Unasked, VersionRow,
+        MatchRow, Matches, PublishedFields, PublishedRow, Row, SkippedFields, Ticketed, TraceRow, Unasked,
+        VersionRow,
     },
     said::{NoCommand, Saying, seconds},
 };
 use crate::storage::remembered::Home;
 
 /// What a command needs of the peer that carries it out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Need {
     /// To run already.
     Running,
+    #[default]
     Catalogue,
     /// Indexers that the command names; others help.
     Ticket,
@@ -75,8 +77,8 @@ pub(crate) enum Need {
 }
 
 /// What has to be known of a command before it is carried out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct About {
+#[derive(Debug, Default)]
+pub(crate) struct About<'a> {
     pub(crate) need: Need,
     /// How its answer looks as JSON.
     pub(crate) shape: Shape,
@@ -90,13 +92,25 @@ pub(crate) struct About {
     pub(crate) stores_files: bool,
     /// Whether its answer is the bytes of a file.
     pub(crate) is_bytes: bool,
+    /// What the progress bar is about.
+    pub(crate) title: String,
+    /// The names that it mentions, to be completed later.
+    pub(crate) names: Vec<&'a FileName>,
+    /// The paths of this machine that it names.
+    pub(crate) paths: Vec<&'a Path>,
+    /// The network of its tickets, and the indexers that they name.
+    pub(crate) by_ticket: Option<(Home, Vec<IndexerAddr>)>,
+    /// What is carried out after it, until the caller leaves.
+    pub(crate) then: Option<Command>,
+    /// Seconds at most that large files which it downloads are served afterwards, where others download them; `None`: they are
+    /// served to nobody.
+    pub(crate) seed_secs: Option<u32>,
 }
 
-impl About {
+impl About<'_> {
     /// The usual: one row, and nothing of all that.
-    const fn needing(need: Need) -> Self {
-        let [takes_input, is_endless, has_policy, stores_files, is_bytes] = [false; 5];
-        Self { need, shape: Shape::Object, takes_input, is_endless, has_policy, stores_files, is_bytes }
+    fn needing(need: Need) -> Self {
+        Self { need, ..Self::default() }
     }
 }
 
@@ -124,45 +138,16 @@ pub(crate) trait Api: Debug {
     }
 
     /// What has to be known of it before it is carried out.
-    fn about(&self) -> About;
+    fn about(&self) -> About<'_>;
 
-    /// How its answer looks as text.
-    fn view(&self) -> Box<dyn View>;
-
-    /// What the progress bar is about.
-    fn title(&self) -> String {
-        String::new()
+    /// How its answer looks as text; as none, unless it says.
+    fn view(&self) -> Box<dyn View> {
+        Lines::of(|(), _| Ok(()))
     }
 
-    /// The names that it mentions, to be completed later.
-    fn names(&self) -> Vec<&FileName> {
-        Vec::new()
-    }
-
-    /// The paths of this machine that it names.
-    fn paths(&self) -> Vec<&Path> {
-        Vec::new()
-    }
-
-    /// What is wrong with these paths, said before an indexer is looked for.
+    /// What is wrong with the paths that it names, said before an indexer is looked for.
     fn check_paths(&self) -> Result<(), Failure> {
         Ok(())
-    }
-
-    /// The network of its tickets, and the indexers that they name.
-    fn by_ticket(&self) -> Option<(Home, Vec<IndexerAddr>)> {
-        None
-    }
-
-    /// Seconds at most that large files which it downloads are served afterwards, where others download them; `None`: they are
-    /// served to nobody.
-    fn seed_secs(&self) -> Option<u32> {
-        None
-    }
-
-    /// What is carried out after it, until the caller leaves.
-    fn then(&self) -> Option<Command> {
-        None
     }
 
     /// What it answers where it needs a peer that runs, and none does: why its answer is empty, or a failure.

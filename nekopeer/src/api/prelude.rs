@@ -20,54 +20,35 @@ pub(super) use super::{
     views::{Lines, View},
 };
 
-/// The REST route of a command: the structure is the request, and its rows are the answer.
+/// The REST route of a command: the structure is the request, which a function may check, and the rows are the answer.
 macro_rules! route {
-    ($(#[$doc:meta])* get $path:literal $name:ident($request:ident) -> $answer:ident, $said:literal) => {
-        $(#[$doc])*
-        #[utoipa::path(
-            get,
-            path = $path,
-            params($request),
-            responses((status = 200, description = $said, body = $answer), Refused),
-        )]
-        pub(super) async fn $name(
-            State(inside): State<Arc<Inside>>,
-            Asked(request): Asked<$request>,
-        ) -> Result<Response, Problem> {
-            answered(&inside, request).await
-        }
+    ($(#[$doc:meta])* get $path:literal $name:ident($request:ident $($check:ident)?) -> $($answer:tt)*) => {
+        route!(@ $(#[$doc])* get $path [params($request)] $name([] Asked<$request> $($check)?) -> $($answer)*);
     };
-    ($(#[$doc:meta])* delete $path:literal $name:ident($request:ident) -> $answer:ident, $said:literal) => {
-        $(#[$doc])*
-        #[utoipa::path(
-            delete,
-            path = $path,
-            params($request),
-            responses((status = 200, description = $said, body = $answer), Refused),
-            security(("token" = [])),
-        )]
-        pub(super) async fn $name(
-            _: Authorized,
-            State(inside): State<Arc<Inside>>,
-            Asked(request): Asked<$request>,
-        ) -> Result<Response, Problem> {
-            answered(&inside, request).await
-        }
+    ($(#[$doc:meta])* delete $path:literal $name:ident($request:ident) -> $($answer:tt)*) => {
+        route!(@ $(#[$doc])* delete $path [params($request), security(("token" = []))]
+            $name([_: Authorized,] Asked<$request>) -> $($answer)*);
     };
-    ($(#[$doc:meta])* post $path:literal $name:ident($request:ident) -> $answer:ident, $said:literal) => {
+    ($(#[$doc:meta])* post $path:literal $name:ident($request:ident $($check:ident)?) -> $($answer:tt)*) => {
+        route!(@ $(#[$doc])* post $path [request_body = $request, security(("token" = []))]
+            $name([_: Authorized,] Json<$request> $($check)?) -> $($answer)*);
+    };
+    (@ $(#[$doc:meta])* $method:ident $path:literal [$($described:tt)*]
+        $name:ident([$($token:tt)*] $extractor:ident<$request:ident> $($check:ident)?) -> $answer:ident, $said:literal
+    ) => {
         $(#[$doc])*
         #[utoipa::path(
-            post,
+            $method,
             path = $path,
-            request_body = $request,
             responses((status = 200, description = $said, body = $answer), Refused),
-            security(("token" = [])),
+            $($described)*
         )]
         pub(super) async fn $name(
-            _: Authorized,
+            $($token)*
             State(inside): State<Arc<Inside>>,
-            Json(request): Json<$request>,
+            $extractor(request): $extractor<$request>,
         ) -> Result<Response, Problem> {
+            $(let request = $check(&inside, request)?;)?
             answered(&inside, request).await
         }
     };

@@ -57,7 +57,7 @@ pub(super) async fn publish(
             fields.add(outcome);
         }
         let folder = folder.name(is_all).and_then(|folder| FileName::new(folder).ok());
-        fields.ticket = folder.and_then(|folder| tickets.of_folder(&folder, peer.node()));
+        fields.ticket = folder.and_then(|folder| tickets.ticket(&folder, peer.node(), None));
         let is_any = is_any || !fields.copies.is_empty() || !fields.withdrawn.is_empty();
         let outcome = match (fields.failed.is_empty(), is_any) {
             (true, false) if fields.skipped.has_unasked() => Outcome::NotFound,
@@ -144,7 +144,7 @@ pub(super) async fn told(
     answer: &Answer,
 ) -> Result<(), Failure> {
     let row = |record: &VerifiedRecord, row: fn(Ticketed) -> PublishedRow| {
-        let ticket = tickets.ticket(&record.name, record.origin, record.version);
+        let ticket = tickets.ticket(&record.name, record.origin, Some(record.version));
         row(Ticketed { version: record.into(), ticket })
     };
     answer.rows_of(&outcome.published, |record| row(record, PublishedRow::Published)).await?;

@@ -70,22 +70,19 @@ impl Api for Query {
         Ok(Done { outcome, ..Done::all() })
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         About {
             shape: match self.names.as_slice() {
                 [word] if word.name().is_some() => Shape::ObjectOr("answers"),
                 _ => Shape::List("answers"),
             },
+            names: Word::names(&self.names),
             ..About::needing(Need::Indexer)
         }
     }
 
     fn view(&self) -> Box<dyn View> {
         Box::<Hits>::default()
-    }
-
-    fn names(&self) -> Vec<&FileName> {
-        self.names.iter().filter_map(Word::name).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use nekoproto::Version;
 
-use super::views::downloads::One;
+use super::views::downloads::DownloadsView;
 use super::{Reply, job::JobKind, named::version, prelude::*};
 use crate::{follow, util::json};
 
@@ -45,20 +45,12 @@ impl Api for Rollback {
         Ok(Done::all())
     }
 
-    fn about(&self) -> About {
-        About::needing(Need::Peers)
+    fn about(&self) -> About<'_> {
+        About { names: vec![&self.name], title: self.name.to_string(), ..About::needing(Need::Peers) }
     }
 
     fn view(&self) -> Box<dyn View> {
-        Box::<One>::default()
-    }
-
-    fn title(&self) -> String {
-        self.name.to_string()
-    }
-
-    fn names(&self) -> Vec<&FileName> {
-        vec![&self.name]
+        Box::<DownloadsView>::default()
     }
 }
 

@@ -13,7 +13,7 @@ use super::{
     prelude::*,
 };
 use crate::{
-    api::views::matches::Matches as Table, library::status::FileStatus, peer::PeerHandle,
+    api::views::matches::MatchesView, library::status::FileStatus, peer::PeerHandle,
     state::choice::Candidate, terminal::units, util::json,
 };
 
@@ -98,34 +98,27 @@ impl Api for Search {
         let (peer, ttl_hops) = (&host.peer, self.ttl_hops());
         let search = self.checked().map_err(Failure::invalid)?;
         let name = search.terms.iter().map(Term::as_str).collect::<Vec<_>>().join(" ");
-        let (mut complete, mut guests_unheard) = (true, false);
-        let (mut indexers, mut after) = (IndexersRow::default(), self.after);
+        let mut all = Matches { name, complete: true, ..Matches::default() };
+        let mut after = self.after;
         let (mut left, mut shown) = (self.limit.clamp(1, MATCHES_MAX) as usize, 0);
-        let next = loop {
+        loop {
             let asked = left.min(FOUND_MAX);
             let found = peer.find(&search, after.as_ref(), asked, ttl_hops).await?;
-            complete &= found.complete;
-            guests_unheard |= found.guests_unheard;
-            indexers = indexers.or_worse(&found);
+            all.complete &= found.complete;
+            all.guests_unheard |= found.guests_unheard;
+            all.indexers = all.indexers.or_worse(&found);
             let is_short = found.matches.len() < asked; // the time was over, or some were not the newest
             left = left.saturating_sub(found.matches.len());
             after = found.next;
             let files = found.matches.into_iter().filter(|found| !found.record.is_withdrawal());
             shown += show(peer, files.collect(), answer).await?;
             if left == 0 || is_short || after.is_none() {
-                break after;
+                break;
             }
-        };
+        }
+        all.next = after.map(|next| next.to_string());
         let outcome = if shown > 0 { Outcome::All } else { Outcome::NotFound };
-        let next = next.map(|next| next.to_string());
-        let fields = json!({
-            "name": name,
-            "complete": complete,
-            "guests_unheard": guests_unheard,
-            "indexers": indexers,
-            "next": next,
-        });
-        Ok(Done::with(outcome, &fields))
+        Ok(Done::with(outcome, &json!(all))) // in the order of the keys
     }
 
     fn said(self, _: Saying) -> Result<Command, NoCommand> {
@@ -133,12 +126,12 @@ impl Api for Search {
         Ok(self.into())
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         About { shape: Shape::List("hits"), ..About::needing(Need::Indexer) }
     }
 
     fn view(&self) -> Box<dyn View> {
-        Box::new(Table::of(self.terms.join(" "), self.ttl_hops() == 0))
+        Box::new(MatchesView::of(self.terms.join(" "), self.ttl_hops() == 0))
     }
 }
 
@@ -153,41 +146,19 @@ async fn show(peer: &PeerHandle, matches: Vec<Candidate>, answer: &Answer) -> Re
     Ok(matches.len())
 }
 
-/// Files that match a search.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Matches)]
-struct Matches {
-    hits: Vec<MatchRow>,
-    /// Whether every indexer in reach answered.
-    complete: bool,
-    /// Whether guests of an indexer may know more: they are waited for 250 ms longer than the others.
-    guests_unheard: bool,
-    /// How many are in reach, and how many of them answered.
-    indexers: IndexersRow,
-    /// What was looked for.
-    name: String,
-    /// Give this as `after` to go on; null after the last match.
-    next: Option<String>,
+route! {
+    /// Looks for files by words, globs and filters, all of which must match.
+    get "/api/v1/search" search(Words checked) -> Matches, "Matches, by name"
 }
 
-/// Looks for files by words, globs and filters, all of which must match.
-#[utoipa::path(
-    get,
-    path = "/api/v1/search",
-    params(Words),
-    responses((status = 200, description = "Matches, by name", body = Matches), Refused),
-)]
-pub(super) async fn search(
-    State(inside): State<Arc<Inside>>,
-    Asked(words): Asked<Words>,
-) -> Result<Response, Problem> {
+fn checked(_: &Inside, words: Words) -> Result<Search, Problem> {
     let now_ms = unix_ms();
     if !(1..=MATCHES_MAX).contains(&words.limit) {
         return Err(Problem::bad_request(format!("limit is a number from 1 to {MATCHES_MAX}")));
     }
     let after = words.after.as_deref().map(str::parse::<Position>).transpose();
     let after = after.map_err(|_| Problem::not_found("no answer had this \"next\" to go on from"))?;
-    let search = Search {
+    Ok(Search {
         terms: words.q.split_whitespace().map(str::to_owned).collect(),
         min_size: words.min_size,
         newer_than: words.newer_than_secs.map(|secs| now_ms.saturating_sub(secs.saturating_mul(1000))),
@@ -196,8 +167,7 @@ pub(super) async fn search(
         here: false,
         limit: words.limit,
         after,
-    };
-    answered(&inside, search).await
+    })
 }
 
 /// What is looked for.

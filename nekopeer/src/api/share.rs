@@ -177,11 +177,14 @@ impl Api for Share {
         }
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         About {
             shape: Shape::List("files"),
             has_policy: true,
             stores_files: true,
+            title: "reading".to_owned(),
+            paths: self.paths.iter().map(|path| path.0.as_path()).collect(),
+            then: self.watch.then(|| Watch { share: self.clone(), settle: self.settle }.into()),
             ..About::needing(Need::Serving)
         }
     }
@@ -190,24 +193,12 @@ impl Api for Share {
         Box::new(PublishedView::of(self.verbose, self.follow_links))
     }
 
-    fn paths(&self) -> Vec<&Path> {
-        self.paths.iter().map(|path| path.0.as_path()).collect()
-    }
-
     fn check_paths(&self) -> Result<(), Failure> {
         let missing = |path: &LocalPath| Some((path.0.clone(), path.0.symlink_metadata().err()?));
         match self.paths.iter().find_map(missing) {
             Some((path, source)) => Err(Failure::of(&PublishError::Unreadable { path, source })),
             None => Ok(()),
         }
-    }
-
-    fn title(&self) -> String {
-        "reading".to_owned()
-    }
-
-    fn then(&self) -> Option<Command> {
-        self.watch.then(|| Watch { share: self.clone(), settle: self.settle }.into())
     }
 }
 
@@ -246,22 +237,12 @@ pub(super) struct Shared {
     confirmed: bool,
 }
 
-/// Shares files and folders of this machine.
-#[utoipa::path(
-    post,
-    path = "/api/v1/publish",
-    request_body = Share,
-    responses(
-        (status = 200, description = "What became of them", body = Shared),
-        Refused,
-    ),
-    security(("token" = [])),
-)]
-pub(super) async fn share(
-    _: Authorized,
-    State(inside): State<Arc<Inside>>,
-    Json(share): Json<Share>,
-) -> Result<Response, Problem> {
+route! {
+    /// Shares files and folders of this machine.
+    post "/api/v1/publish" share(Share checked) -> Shared, "What became of them"
+}
+
+fn checked(inside: &Inside, share: Share) -> Result<Share, Problem> {
     let Share { paths, name, set, .. } = &share;
     if paths.is_empty() || paths.iter().any(|path| path.0.as_os_str().is_empty()) {
         return Err(Problem::bad_request("say which files: \"paths\" has at least one, and none is empty"));
@@ -275,7 +256,7 @@ pub(super) async fn share(
         return Err(Problem::bad_request(format!("times of a policy are 1 to {POLICY_SECS_MAX} seconds")));
     }
     let paths = paths.iter().map(|path| inside.host.peer.dir().join(&path.0).into()).collect();
-    answered(&inside, Share { paths, ..share }).await
+    Ok(Share { paths, ..share })
 }
 
 #[cfg(test)]

@@ -64,8 +64,8 @@ impl Api for Ticket {
         for (name, of_folder) in asked {
             let held = peer.library.catalogue.get(&name);
             let ticket = match (of_folder, held.as_ref().map(|held| &held.record)) {
-                (Some(origin), _) => tickets.of_folder(&name, origin),
-                (None, Some(held)) => tickets.ticket(&name, held.origin, held.version),
+                (Some(origin), _) => tickets.ticket(&name, origin, None),
+                (None, Some(held)) => tickets.ticket(&name, held.origin, Some(held.version)),
                 (None, None) => None,
             };
             let outcome = ticket.ok_or_else(|| match of_folder.is_none() && held.is_none() {
@@ -83,8 +83,12 @@ impl Api for Ticket {
         parted(is_any, failed)
     }
 
-    fn about(&self) -> About {
-        About { shape: Shape::List("tickets"), ..About::needing(Need::Peers) }
+    fn about(&self) -> About<'_> {
+        About {
+            shape: Shape::List("tickets"),
+            names: Word::names(&self.names),
+            ..About::needing(Need::Peers)
+        }
     }
 
     fn view(&self) -> Box<dyn View> {
@@ -100,10 +104,6 @@ impl Api for Ticket {
             }
             Ok(())
         })
-    }
-
-    fn names(&self) -> Vec<&FileName> {
-        self.names.iter().filter_map(Word::name).collect()
     }
 }
 

@@ -35,16 +35,12 @@ impl Api for Trace {
         Ok(Done { outcome, ..Done::all() })
     }
 
-    fn about(&self) -> About {
-        About::needing(Need::Indexer)
+    fn about(&self) -> About<'_> {
+        About { names: vec![&self.name], ..About::needing(Need::Indexer) }
     }
 
     fn view(&self) -> Box<dyn View> {
-        Box::new(views::trace::Trace)
-    }
-
-    fn names(&self) -> Vec<&FileName> {
-        vec![&self.name]
+        Lines::of(views::trace::show)
     }
 }
 

@@ -33,16 +33,16 @@ impl Api for Unshare {
         parted(is_any, failed)
     }
 
-    fn about(&self) -> About {
-        About { shape: Shape::List("unshared"), ..About::needing(Need::Catalogue) }
+    fn about(&self) -> About<'_> {
+        About {
+            shape: Shape::List("unshared"),
+            names: Word::names(&self.names),
+            ..About::needing(Need::Catalogue)
+        }
     }
 
     fn view(&self) -> Box<dyn View> {
         Lines::of(|name: String, output| output.text(&format!("{name} is no longer shared; the file stays")))
-    }
-
-    fn names(&self) -> Vec<&FileName> {
-        self.names.iter().filter_map(Word::name).collect()
     }
 }
 

@@ -1,22 +1,18 @@
 //! `share -`, `share --version`: stores what comes on stdin or in a request, or an earlier version, as a file in its place and
 //! shares it.
 
-use std::{
-    io::{self, Write},
-    path::PathBuf,
-};
+use std::path::PathBuf;
 
 use axum::{
     body::Body,
     http::{HeaderMap, StatusCode, header},
 };
-use futures::StreamExt;
 use nekoindexer::daemon::http::is_stalled;
 use nekoproto::Version;
 use tokio::sync::mpsc;
 
 use super::{
-    Framed, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, answer::InputReader, job::JobKind, prelude::*,
+    Framed, INPUT_WAITING_MAX, Piece, Pieces, answer::InputReader, feed, job::JobKind, prelude::*,
     publishing::publish, share::Shared,
 };
 use crate::{
@@ -69,22 +65,19 @@ impl Api for Upload {
         job.unless_cancelled(storing).await
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         About {
             shape: Shape::List("files"),
             takes_input: self.version.is_none(),
             has_policy: true,
             stores_files: true,
+            title: if self.version.is_some() { self.name.to_string() } else { "stdin".to_owned() },
             ..About::needing(Need::Serving)
         }
     }
 
     fn view(&self) -> Box<dyn View> {
         Box::<PublishedView>::default()
-    }
-
-    fn title(&self) -> String {
-        if self.version.is_some() { self.name.to_string() } else { "stdin".to_owned() }
     }
 }
 
@@ -101,7 +94,7 @@ async fn fetched(
     let (plan, path) = peer.downloader.find_published(name, version, &options, progress).await?;
     let place = PlaceOfFile { path, is_executable: plan.is_executable() };
     let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
-    let out = InputPieces(pieces.clone());
+    let out = Pieces(pieces.clone(), Piece::Bytes);
     let stored = Arc::default();
     let storing = peer.publisher.store(name, Some(place), InputReader::new(input), force, &stored);
     let fetching = async {
@@ -110,20 +103,6 @@ async fn fetched(
         Ok(())
     };
     tokio::try_join!(storing, fetching).map(|(path, ())| path)
-}
-
-struct InputPieces(mpsc::Sender<Piece>);
-
-impl Write for InputPieces {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let len = bytes.len().min(INPUT_PIECE_BYTES);
-        let sent = self.0.blocking_send(Piece::Bytes(bytes[..len].to_vec()));
-        sent.map(|()| len).map_err(|_| io::ErrorKind::BrokenPipe.into())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Stores the body as a file in the share folder and shares it. A body that is cut off stores nothing; none at
@@ -163,44 +142,17 @@ pub(super) async fn store(
     let shape = Framed::new(upload.about().shape);
     let carried = inside.carry_out(upload, input)?;
     let feeding = async {
-        match feed(body, pieces).await {
-            Ok(()) => std::future::pending().await,
-            Err(stalled) => stalled,
+        match feed(body.into_data_stream(), &pieces).await {
+            Ok(()) => {}
+            Err(error) if is_stalled(&error) => {
+                return Problem::new(StatusCode::REQUEST_TIMEOUT, "too slow", error.to_string());
+            }
+            Err(error) => drop(pieces.send(Piece::Failed(format!("the body was cut off: {error}"))).await),
         }
+        std::future::pending().await
     };
     tokio::select! {
         answer = sent(carried, shape) => answer,
         stalled = feeding => Err(stalled),
     }
-}
-
-/// Passes a body on to a command, as fast as that takes it. One that is cut off is no complete input.
-async fn feed(body: Body, pieces: mpsc::Sender<Piece>) -> Result<(), Problem> {
-    let mut body = body.into_data_stream();
-    while let Some(bytes) = body.next().await {
-        let is_taken = match bytes {
-            Ok(mut bytes) => loop {
-                let piece = bytes.split_to(bytes.len().min(INPUT_PIECE_BYTES));
-                if piece.is_empty() {
-                    break true;
-                }
-                if pieces.send(Piece::Bytes(piece.into())).await.is_err() {
-                    break false;
-                }
-            },
-            Err(error) if is_stalled(&error) => {
-                let why = error.to_string();
-                return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "too slow", why));
-            }
-            Err(error) => {
-                let _ = pieces.send(Piece::Failed(format!("the body was cut off: {error}"))).await;
-                return Ok(());
-            }
-        };
-        if !is_taken {
-            return Ok(()); // the answer says why
-        }
-    }
-    let _ = pieces.send(Piece::End).await; // the answer says why it is not taken
-    Ok(())
 }

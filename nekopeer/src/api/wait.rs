@@ -83,20 +83,16 @@ impl Api for Wait {
         Ok(Done::all())
     }
 
-    fn about(&self) -> About {
+    fn about(&self) -> About<'_> {
         let is_one = matches!(self.names.as_slice(), [word] if word.name().is_some());
         let shape = if is_one { Shape::ObjectOr("files") } else { Shape::List("files") };
-        About { shape, ..About::needing(Need::Peers) }
+        About { shape, names: Word::names(&self.names), ..About::needing(Need::Peers) }
     }
 
     fn view(&self) -> Box<dyn View> {
         Lines::of(|ReachedRow { name, version }, output| {
             output.text(&format!("{name} is at version {version}"))
         })
-    }
-
-    fn names(&self) -> Vec<&FileName> {
-        self.names.iter().filter_map(Word::name).collect()
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     publishing::{failed, title, told as tell},
 };
 use crate::{
-    api::views::watched::Watched,
+    api::views::published::line_of,
     changes::{Told, Watching},
     peer::PeerHandle,
     publish::{PublishError, PublishOptions, PublishOutcome},
@@ -28,12 +28,7 @@ pub(super) const SETTLE_SECS_DEFAULT: u32 = 10;
 pub struct Watch {
     pub(super) share: Share,
     /// Seconds that a file has to be gone before it is unshared.
-    #[serde(default = "settle_default")]
     pub(super) settle: u32,
-}
-
-const fn settle_default() -> u32 {
-    SETTLE_SECS_DEFAULT
 }
 
 impl Api for Watch {
@@ -44,16 +39,28 @@ impl Api for Watch {
         Ok(Done::all())
     }
 
-    fn about(&self) -> About {
-        About { shape: Shape::Lines, is_endless: true, stores_files: true, ..About::needing(Need::Serving) }
+    fn about(&self) -> About<'_> {
+        About {
+            shape: Shape::Lines,
+            is_endless: true,
+            stores_files: true,
+            title: "reading".to_owned(),
+            ..About::needing(Need::Serving)
+        }
     }
 
     fn view(&self) -> Box<dyn View> {
-        Box::new(Watched)
-    }
-
-    fn title(&self) -> String {
-        "reading".to_owned()
+        Lines::of(|row: PublishedRow, output| {
+            match row {
+                PublishedRow::Published(shared) => output.text(&line_of("shared", &shared.version))?,
+                PublishedRow::Withdrawn { name } => {
+                    output.text(&format!("unshared {name}: its file is gone"))?;
+                }
+                PublishedRow::Failed { why, .. } => why.print(output),
+                PublishedRow::Unchanged(_) => {}
+            }
+            Ok(())
+        })
     }
 }
 

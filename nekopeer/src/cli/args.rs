@@ -135,31 +135,26 @@ fn bytes_or_none(text: &str) -> Result<u64, String> {
 
 /// What was said about a policy.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Policy of what is shared")]
 pub struct PolicyArgs {
     /// How copies of shared files are kept coherent [default: as before, else hybrid]
-    #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared", value_name = "MODE", value_parser = mode())]
+    #[arg(long, global = true, hide_short_help = true, value_name = "MODE", value_parser = mode())]
     pub policy: Option<Mode>,
     /// Shared files: seconds that a copy counts as fresh under push [default: as before, else 60]
-    #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared", value_name = "SECS", value_parser = seconds())]
+    #[arg(long, global = true, hide_short_help = true, value_name = "SECS", value_parser = seconds())]
     pub lease: Option<u32>,
     /// Shared files: seconds that a copy counts as fresh under pull [default: as before, else 60]; copies
     /// here: the same, if stricter than their origin says
-    #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared", value_name = "SECS", value_parser = seconds())]
+    #[arg(long, global = true, hide_short_help = true, value_name = "SECS", value_parser = seconds())]
     pub ttr: Option<u32>,
     /// Shared files: a copy past its time is not handed out at all
-    #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared")]
+    #[arg(long, global = true, hide_short_help = true)]
     pub no_serve_stale: bool,
     /// Shared files: a copy past its time is handed out again, as such
-    #[arg(
-        long,
-        global = true,
-        hide_short_help = true,
-        help_heading = "Policy of what is shared",
-        conflicts_with = "no_serve_stale"
-    )]
+    #[arg(long, global = true, hide_short_help = true, conflicts_with = "no_serve_stale")]
     pub serve_stale: bool,
     /// Shared files: nobody reads a copy unless this peer confirms that it is the newest, at each read
-    #[arg(long, global = true, hide_short_help = true, help_heading = "Policy of what is shared", conflicts_with_all = ["serve_stale", "no_serve_stale"])]
+    #[arg(long, global = true, hide_short_help = true, conflicts_with_all = ["serve_stale", "no_serve_stale"])]
     pub strict: bool,
 }
 
@@ -209,7 +204,7 @@ impl NodeArgs {
     /// The same in the network of a command's tickets, unless a network is given, and with the indexers that they name.
     #[must_use]
     pub(super) fn for_command(&self, command: &crate::api::Command) -> Self {
-        let Some((home, named)) = command.api().by_ticket() else { return self.clone() };
+        let Some((home, named)) = command.api().about().by_ticket else { return self.clone() };
         Self { network: self.network.clone().or(Some(home.network)), named, ..self.clone() }
     }
 

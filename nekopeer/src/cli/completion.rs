@@ -15,13 +15,9 @@ use tokio::{runtime, time::timeout};
 
 use super::{
     args::{Args, NodeArgs},
-    repl::{LastWord, Named, typed_before},
+    repl::{LastWord, names_of, typed_before},
 };
-use crate::{
-    api::{Answer, Ls, no_input, rows_of},
-    door::knock,
-    storage::catalogue::names_in,
-};
+use crate::{api::Ls, door::knock, storage::catalogue::names_in};
 
 /// Names that are proposed at once.
 const PROPOSED_MAX: u32 = 1000;
@@ -66,11 +62,6 @@ fn held(folder: PathBuf, begin: &str) -> Vec<String> {
 async fn listed(folder: &Path, begin: &str) -> Option<Vec<String>> {
     let mut peer = knock(folder).await.ok()?;
     let after = FileName::new(begin.trim_end_matches('/')).ok();
-    let (answer, replies) = Answer::channel();
-    let asking = async move {
-        let list = Ls { first: Some(PROPOSED_MAX), after, ..Ls::default() }.into();
-        drop(peer.carry_out(list, no_input(), &answer).await); // the rows are what is wanted
-    };
-    let rows = tokio::join!(asking, rows_of(replies)).1.into_iter();
-    Some(rows.filter_map(|row| Some(row.parse::<Named>()?.name)).collect())
+    let list = Ls { first: Some(PROPOSED_MAX), after, ..Ls::default() };
+    Some(names_of(&peer.rows(list.into()).await.1))
 }

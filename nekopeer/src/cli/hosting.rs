@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use nekoindexer::daemon::http::{Guard, Token};
+use nekoindexer::daemon::http::{Guard, HttpDoor, Token};
 use nekoproto::{Label, Remedy};
 use rustix::system::uname;
 use tokio::sync::broadcast;
@@ -21,14 +21,13 @@ use super::{
     args::NodeArgs,
     bar::beside,
     events::{self, EventSource, Showing},
-    indexers::Indexers,
-    listen::listen_as,
+    indexers::{Indexers, listen_as},
 };
 use crate::{
     api::{Ending, Failure, Host},
     config::Config,
     door::{Caller, Door, Facts},
-    http::HttpServer,
+    http,
     indexers::Dialed,
     library::events::Event,
     peer::{Peer, Prepared},
@@ -42,7 +41,7 @@ pub(super) struct Hosted {
     /// Starts with the first event of the peer.
     events: Option<broadcast::Receiver<Event>>,
     door: Option<Door>,
-    http: Option<HttpServer>,
+    http: Option<HttpDoor>,
     showing: Option<Showing>,
     /// The command of this process may still publish what changed on disk.
     is_publishing: Arc<AtomicBool>,
@@ -130,7 +129,7 @@ impl Hosted {
         };
         let events = host.peer.events();
         let (http, token) = http.unzip();
-        let http_addr = http.as_ref().map(HttpServer::local_addr);
+        let http_addr = http.as_ref().map(HttpDoor::local_addr);
         if let (Some(addr), Some(token)) = (http_addr, token) {
             say_http(addr, &token, output);
         }
@@ -201,11 +200,6 @@ impl Hosted {
         self.refusal.get().map(|why| Failure::conflict(why).into())
     }
 
-    /// Completes when no command of another shell is carried out.
-    pub(super) async fn idle(&self) {
-        self.host.idle().await;
-    }
-
     /// Withdraws everything, and waits until all has ended. If `is_patient`, commands of others have a moment
     /// to end by themselves.
     pub(super) async fn end(self, is_patient: bool) {
@@ -221,7 +215,7 @@ impl Hosted {
             None => host.close(ending).await,
         }
         if let Some(http) = http {
-            http.close().await;
+            http.shutdown().await;
         }
         host.ended().await;
         host.jobs.close().await;
@@ -241,12 +235,12 @@ fn open_http(
     args: &NodeArgs,
     config: &Config,
     host: &Arc<Host>,
-) -> Result<(HttpServer, Arc<Token>), Failure> {
+) -> Result<(HttpDoor, Arc<Token>), Failure> {
     let token = Token::load_or_create(&config.data_dir().join("http.token")).map_err(Failure::general)?;
     let token = Arc::new(token);
     let guard = Guard { hosts: args.http_hosts.clone(), token: Some(Arc::clone(&token)) };
     let failed = |error| Failure::conflict(format!("cannot listen on {addr} for HTTP: {error}"));
-    HttpServer::open(addr, host, guard, config.access.secret.is_some())
+    http::open(addr, host, guard, config.access.secret.is_some())
         .map(|http| (http, token))
         .map_err(|error| failed(error).remedied(Remedy::Http))
 }

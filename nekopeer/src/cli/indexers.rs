@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -17,7 +17,7 @@ use nekoproto::{
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{args::NodeArgs, listen::listen_as};
+use super::args::NodeArgs;
 use crate::{
     indexers::{
         Dialed,
@@ -174,7 +174,7 @@ impl Indexers {
         if addrs.iter().any(|addr| !addr.ip().is_loopback()) {
             return Self { addrs, is_open: true, ..Self::default() };
         }
-        let answering = join_all(addrs.iter().map(|addr| answers(endpoint, *addr, None))).await;
+        let answering = join_all(addrs.iter().map(|addr| answers(endpoint, *addr))).await;
         let there = addrs.iter().zip(answering).filter_map(|(addr, to)| Some((*addr, to?)));
         let dialed: Dialed = there.collect();
         let is_open = dialed.values().any(|connection| connection.is_open);
@@ -213,7 +213,7 @@ impl Indexers {
         let (embedded, is_taken) = match spawn(config.clone()).await {
             Err(StartError::Listen { .. }) if at.port() != 0 => {
                 // Another program listens there: an indexer that was started at the same time, or something else.
-                if let Some(connection) = answers(endpoint, reached_at(at), None).await {
+                if let Some(connection) = answers(endpoint, reached_at(at)).await {
                     return Ok(found.with(reached_at(at), connection));
                 }
                 let listen = SocketAddr::new(at.ip(), 0);
@@ -322,8 +322,8 @@ async fn link_to_heard(embedded: Arc<IndexerHandle>, args: NodeArgs, output: Out
 }
 
 /// As [`probe`]; `None` too if it fails.
-async fn answers(endpoint: &Arc<Endpoint>, addr: SocketAddr, expected: Option<NodeId>) -> Option<Connection> {
-    probe(endpoint, addr, expected).await.unwrap_or(None)
+async fn answers(endpoint: &Arc<Endpoint>, addr: SocketAddr) -> Option<Connection> {
+    probe(endpoint, addr, None).await.unwrap_or(None)
 }
 
 /// A connection to the indexer that answers at `addr`, with this key if one is expected. `None`: it is none.
@@ -371,6 +371,17 @@ fn config_of(args: &NodeArgs) -> nekoindexer::Config {
         is_leaf: true,
         memory: args.memory(),
         ..nekoindexer::Config::default()
+    }
+}
+
+/// A free port of all addresses of this machine if one of the peer's indexers `is_open`, reached by other machines;
+/// otherwise of 127.0.0.1.
+pub(super) fn listen_as(is_open: bool) -> SocketAddr {
+    let all = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)); // takes IPv4 too
+    match is_open {
+        true if TcpListener::bind(all).is_ok() => all,
+        true => (Ipv4Addr::UNSPECIFIED, 0).into(), // a system without IPv6
+        false => (Ipv4Addr::LOCALHOST, 0).into(),
     }
 }
 

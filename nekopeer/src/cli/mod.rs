@@ -9,7 +9,6 @@ mod flags;
 mod help;
 mod hosting;
 mod indexers;
-mod listen;
 mod one_shot;
 mod reach;
 mod repair;
@@ -26,6 +25,7 @@ pub use args::Args;
 use args::Command;
 use nekoindexer::daemon::{
     settings::{AccessArgs, CommonArgs, Program, Tool},
+    signals::Stop,
     stdout::EXIT_UNREAD,
 };
 use tokio::runtime::Runtime;
@@ -49,6 +49,14 @@ enum Ended {
     Unread,
     /// Any other failure.
     Failed(FailureKind),
+}
+
+/// What `work` comes to; `None` if the user does not want to wait for it.
+async fn unless_stopped<T>(stop: &mut Stop, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        result = work => Some(result),
+        () = stop.wait() => None,
+    }
 }
 
 impl From<Ended> for ExitCode {

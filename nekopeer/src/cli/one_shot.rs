@@ -13,9 +13,9 @@ use super::{
     flags,
     hosting::Hosted,
     reach::{LOCKED_MAX, Reached, reach, running},
-    run::{Run, run, run_beside},
+    run::{run, run_beside},
     serving::serve_until,
-    show,
+    show, unless_stopped,
     verbs::Verb,
 };
 use crate::{
@@ -35,52 +35,48 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
     let saying = Saying { dir: &args.dir, policy: args.policy.change(), line: None };
     let Some(mut command) = verb.command(saying, output)? else { return Ok(Ended::Usage) };
     if let Command::Stop(_) = command {
-        let stopped = stop_peer(args, output, &mut stop).await?;
+        let stopped = unless_stopped(&mut stop, stop_peer(args, output)).await.transpose()?;
         return Ok(stopped.unwrap_or_else(|| show::interrupted(output)));
     }
     let (args, _removed) = &without_new_folders(args, &command, output)?;
     let need = command.api().about().need;
     if need == Need::Running {
-        let running = tokio::select! {
-            running = running(args.data_dir(), output) => running,
-            () = stop.wait() => return Ok(show::interrupted(output)),
+        let Some(running) = unless_stopped(&mut stop, running(args.data_dir(), output)).await else {
+            return Ok(show::interrupted(output));
         };
         if matches!(running, Err(DoorError::NobodyThere(_))) {
             return nobody_runs(args, &command, output);
         }
     }
     loop {
-        let Some(mut reached) =
-            reached(&args.for_command(&command), need, Some(&command), output, &mut stop).await?
-        else {
+        let args_there = args.for_command(&command);
+        let reaching = reach(&args_there, need, Some(&command), output);
+        let Some(reached) = unless_stopped(&mut stop, reaching).await else {
             return Ok(show::interrupted(output));
         };
-        let watching = command.api().then();
-        let ended = on_reached(&mut reached, args, (&command, watching.as_ref()), output, &mut stop).await;
+        let mut reached = reached?;
+        let watching = command.api().about().then;
+        let ended = on_reached(&mut reached, args, &command, watching.as_ref(), output, &mut stop).await;
         match (ended, watching) {
             // A connection is for one command.
-            (Ok(Run::Ended(Ended::Well | Ended::Partly)), Some(watching)) if reached.is_there() => {
+            (Ok(Some(Ended::Well | Ended::Partly)), Some(watching)) if reached.is_there() => {
                 reached.end(false).await;
                 command = watching;
             }
-            (Ok(Run::Moved), _) => reached.end(false).await,
+            (Ok(None), _) => reached.end(false).await,
             (ended, _) => {
                 let refusal = reached.refusal();
-                let is_patient = !matches!(ended, Ok(Run::Interrupted)) && need != Need::Serving;
+                let is_patient = !matches!(ended, Ok(Some(Ended::Interrupted))) && need != Need::Serving;
                 if let (true, Reached::Here(hosted)) = (is_patient, &reached) {
                     seed(hosted, &command, output, &mut stop).await;
                 }
-                tokio::select! {
-                    () = reached.end(is_patient) => {}
-                    () = stop.wait() => {} // the user does not want to wait
-                }
+                unless_stopped(&mut stop, reached.end(is_patient)).await;
                 if let Some(refusal) = refusal {
                     return Err(refusal);
                 }
                 return match ended? {
-                    Run::Ended(ended) => Ok(ended),
-                    Run::Interrupted if command.api().about().is_endless => Ok(Ended::Well),
-                    Run::Interrupted | Run::Moved => Ok(Ended::Interrupted),
+                    Some(Ended::Interrupted) if command.api().about().is_endless => Ok(Ended::Well),
+                    ended => Ok(ended.unwrap_or(Ended::Interrupted)),
                 };
             }
         }
@@ -89,7 +85,8 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
 
 /// Serves what was downloaded as long as others download it, or the user has the patience.
 async fn seed(hosted: &Hosted, command: &Command, output: Output, stop: &mut Stop) {
-    let (Some(membership), Some(secs)) = (&hosted.host.peer.membership, command.api().seed_secs()) else {
+    let (Some(membership), Some(secs)) = (&hosted.host.peer.membership, command.api().about().seed_secs)
+    else {
         return;
     };
     if membership.is_asked() {
@@ -147,28 +144,15 @@ fn nobody_runs(args: &NodeArgs, command: &Command, output: Output) -> anyhow::Re
     Ok(Ended::Well)
 }
 
-/// Finds who carries out a command; `None` if the user has no patience.
-async fn reached(
-    args: &NodeArgs,
-    need: Need,
-    command: Option<&Command>,
-    output: Output,
-    stop: &mut Stop,
-) -> anyhow::Result<Option<Reached>> {
-    tokio::select! {
-        reached = reach(args, need, command, output) => reached.map(Some),
-        () = stop.wait() => Ok(None),
-    }
-}
-
 /// Has a command carried out; a peer of this process then serves what was published, and carries out `watching`.
 async fn on_reached(
     reached: &mut Reached,
     args: &NodeArgs,
-    (command, watching): (&Command, Option<&Command>),
+    command: &Command,
+    watching: Option<&Command>,
     output: Output,
     stop: &mut Stop,
-) -> anyhow::Result<Run> {
+) -> anyhow::Result<Option<Ended>> {
     let need = command.api().about().need;
     if let Reached::There(caller) = reached {
         flags::check(args, &caller.facts, need, command.api().about().stores_files, output)?;
@@ -180,13 +164,13 @@ async fn on_reached(
     }
     let (ended, watching) = match reached {
         // A peer that carried it out has ended.
-        Reached::Here(_) if matches!(command, Command::Watch(_)) => (Run::Ended(Ended::Well), Some(command)),
+        Reached::Here(_) if matches!(command, Command::Watch(_)) => (Some(Ended::Well), Some(command)),
         _ => (run(reached, command, output, stop).await?, watching),
     };
     if let (Reached::Here(hosted), Need::Serving, None, false) = (&*reached, need, watching, follows) {
         hosted.note_changed(output);
     }
-    if let (Run::Ended(ended), Need::Serving, false) = (&ended, need, follows) {
+    if let (Some(ended), Need::Serving, false) = (&ended, need, follows) {
         match reached {
             Reached::Here(hosted) if matches!(ended, Ended::Well | Ended::Partly) => {
                 let _watching = watching.map(|command| run_beside(hosted, command.clone(), output));
@@ -205,7 +189,8 @@ async fn on_reached(
 /// Serves what is published, until the user or another command ends it.
 pub(super) async fn serve(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
     let mut stop = Stop::new()?;
-    let mut hosted = match reached(args, Need::Serving, None, output, &mut stop).await? {
+    let reaching = reach(args, Need::Serving, None, output);
+    let mut hosted = match unless_stopped(&mut stop, reaching).await.transpose()? {
         None => return Ok(show::interrupted(output)),
         Some(Reached::Here(hosted)) => hosted,
         Some(Reached::There(caller)) => {
@@ -224,10 +209,7 @@ pub(super) async fn serve(args: &NodeArgs, output: Output) -> anyhow::Result<End
         () = hosted.stopped() => {}
     }
     let refusal = hosted.refusal();
-    tokio::select! {
-        () = hosted.end(false) => {}
-        () = stop.wait() => {} // the user does not want to wait
-    }
+    unless_stopped(&mut stop, hosted.end(false)).await;
     refusal.map_or(Ok(Ended::Well), Err)
 }
 
@@ -247,19 +229,8 @@ pub(super) fn id(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
     Ok(Ended::Well)
 }
 
-/// Ends the peer that runs on the data folder, and waits until it is gone; `None` if the user has no patience.
-pub(super) async fn stop_peer(
-    args: &NodeArgs,
-    output: Output,
-    stop: &mut Stop,
-) -> anyhow::Result<Option<Ended>> {
-    tokio::select! {
-        ended = stopped_peer(args, output) => ended.map(Some),
-        () = stop.wait() => Ok(None),
-    }
-}
-
-async fn stopped_peer(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
+/// Ends the peer that runs on the data folder, and waits until it is gone.
+pub(super) async fn stop_peer(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
     let folder = args.data_dir();
     let began = Instant::now();
     let mut caller = loop {

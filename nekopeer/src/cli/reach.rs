@@ -77,7 +77,7 @@ pub(super) async fn reach(
         match Hosted::prepare(args, false).await {
             Ok(prepared) => {
                 let indexers = find_indexers(args, &prepared.endpoint, need, output).await?;
-                let seeds = command.is_some_and(|command| command.api().seed_secs().is_some());
+                let seeds = command.is_some_and(|command| command.api().about().seed_secs.is_some());
                 let serves = match need {
                     Need::Serving => Serves::All,
                     _ if seeds => Serves::Downloads,

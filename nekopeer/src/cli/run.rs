@@ -1,7 +1,7 @@
 //! Runs one command: on a peer of this process, or on the one that runs already.
 
 use std::{
-    io::{self, Read},
+    io::{self, BufReader},
     path::Path,
     thread,
     time::Duration,
@@ -12,12 +12,12 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::timeout,
 };
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{Ended, hosting::Hosted, reach::Reached, show};
 use crate::api::{
-    Answer, Command, Done, Failure, FailureKind, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, Reply,
-    no_input,
+    About, Answer, Command, Done, Failure, FailureKind, INPUT_WAITING_MAX, Input, PIECE_BYTES, Piece, Pieces,
+    Reply, no_input,
 };
 use crate::door::Facts;
 use crate::terminal::Output;
@@ -33,32 +33,17 @@ const UNSEEN: [&str; 3] = ["No such file or directory", "Permission denied", "Re
 /// Time limit for the output of an interrupted command, where nobody takes it; a second Ctrl-C ends it at once.
 const SHOWN_WITHIN: Duration = Duration::from_secs(5);
 
-/// How a run ended.
-pub(super) enum Run {
-    /// It was carried out.
-    Ended(Ended),
-    /// The user interrupted it, which was said.
-    Interrupted,
-    /// The running peer ended before the command began; it is to be repeated.
-    Moved,
-}
-
-/// Runs `command` on the peer that was reached, and shows its answer.
+/// Runs `command` on the peer that was reached, and shows its answer; returns how it ended. `None`: the running peer ended
+/// before the command began; it is to be repeated.
 pub(super) async fn run(
     reached: &mut Reached,
     command: &Command,
     output: Output,
     stop: &mut Stop,
-) -> anyhow::Result<Run> {
-    let host = match &*reached {
-        Reached::Here(hosted) => Some(hosted.host.clone()),
-        Reached::There(_) => None,
-    };
-    let stopped = async {
-        match &host {
-            Some(host) => host.stop.cancelled().await,
-            None => std::future::pending().await,
-        }
+) -> anyhow::Result<Option<Ended>> {
+    let stopped = match &*reached {
+        Reached::Here(hosted) => hosted.host.stop.clone(),
+        Reached::There(_) => CancellationToken::new(),
     };
     let (answer, shown) = show_on_thread(command.clone(), output);
     let interrupted = answer.clone();
@@ -68,17 +53,17 @@ pub(super) async fn run(
         biased;
         is_moved = carried_out(reached, command, answer) => {
             if is_moved {
-                return Ok(Run::Moved);
+                return Ok(None);
             }
             false
         }
-        shown = &mut showing => return shown.map(Run::Ended), // the output failed
+        shown = &mut showing => return shown.map(Some), // the output failed
         () = stop.wait() => true,
-        () = stopped => true,
+        () = stopped.cancelled() => true,
     };
     if !is_interrupted {
         tokio::select! {
-            shown = &mut showing => return shown.map(Run::Ended),
+            shown = &mut showing => return shown.map(Some),
             () = stop.wait() => {} // nobody takes what is printed
         }
     }
@@ -99,7 +84,7 @@ pub(super) async fn run(
     if !is_shown && is_told {
         output.note(text);
     }
-    Ok(Run::Interrupted)
+    Ok(Some(Ended::Interrupted))
 }
 
 /// Carries out an endless command on a peer of this process, and shows its answer, until the handle is dropped.
@@ -114,17 +99,25 @@ pub(super) fn run_beside(hosted: &Hosted, command: Command, output: Output) -> A
 
 /// Has the command carried out and sends its answer. Returns whether it is to be repeated elsewhere.
 async fn carried_out(reached: &mut Reached, command: &Command, answer: Answer) -> bool {
-    let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
-    let _feeding =
-        command.api().about().takes_input.then(|| AbortOnDropHandle::new(tokio::spawn(feed(pieces))));
-    let result = on_peer(reached, command.clone(), input, &answer).await;
-    if let Reached::There(caller) = &*reached
-        && let Some(note) = unseen(command, &caller.facts, &result)
-    {
+    let About { takes_input, is_endless, .. } = command.api().about();
+    let (is_there, mut here) = (reached.is_there(), None);
+    let caller = match reached {
+        Reached::Here(hosted) => here.insert(hosted.caller()),
+        Reached::There(caller) => &mut **caller,
+    };
+    let input = if takes_input { pieces_of_stdin() } else { no_input() };
+    let mut result = caller.carry_out(command.clone(), input, &answer).await;
+    if let Some(note) = is_there.then(|| unseen(command, &caller.facts, &result)).flatten() {
         drop(answer.0.send(Reply::Note(note)).await); // the output may have failed
     }
-    if matches!(&result, Err(failure) if failure.kind == FailureKind::Moved) {
-        return true;
+    if let Err(failure) = &mut result
+        && failure.kind == FailureKind::Moved
+    {
+        if !takes_input && (is_endless || !caller.is_answered()) {
+            return true;
+        }
+        // It cannot be repeated: a part was shown, or the input is gone.
+        *failure = Failure::new(std::mem::take(&mut failure.message));
     }
     drop(answer.0.send(Reply::Finished(result)).await); // the output may have failed
     false
@@ -136,7 +129,7 @@ fn unseen(command: &Command, facts: &Facts, result: &Result<Done, Failure>) -> O
         Err(failure) => failure.message.clone(),
         Ok(done) => done.fields.text().to_owned(),
     };
-    let paths = command.api().paths().into_iter().flat_map(|path| path.ancestors().take(2));
+    let paths = command.api().about().paths.into_iter().flat_map(|path| path.ancestors().take(2));
     let is_unseen = |path: &&Path| {
         let errors = UNSEEN.iter().map(|errno| format!("{}: {errno}", path.display()));
         errors.into_iter().any(|error| said.contains(&error)) && path.symlink_metadata().is_ok()
@@ -151,28 +144,6 @@ fn unseen(command: &Command, facts: &Facts, result: &Result<Done, Failure>) -> O
     ))
 }
 
-/// Has the command carried out, here or there.
-async fn on_peer(
-    reached: &mut Reached,
-    command: Command,
-    input: Input,
-    answer: &Answer,
-) -> Result<Done, Failure> {
-    let (takes_input, is_endless) = (command.api().about().takes_input, command.api().about().is_endless);
-    let mut here = None;
-    let caller = match reached {
-        Reached::Here(hosted) => here.insert(hosted.caller()),
-        Reached::There(caller) => &mut **caller,
-    };
-    caller.carry_out(command, input, answer).await.map_err(|failure| match failure.kind {
-        // It cannot be repeated: a part was shown, or the input is gone.
-        FailureKind::Moved if takes_input || caller.is_answered() && !is_endless => {
-            Failure::new(failure.message)
-        }
-        _ => failure,
-    })
-}
-
 /// Starts to show an answer, on a thread: printing blocks.
 fn show_on_thread(command: Command, output: Output) -> (Answer, oneshot::Receiver<anyhow::Result<Ended>>) {
     let (answer, replies) = Answer::channel();
@@ -181,37 +152,16 @@ fn show_on_thread(command: Command, output: Output) -> (Answer, oneshot::Receive
     (answer, shown)
 }
 
-/// Passes stdin on to the command, until it takes no more.
-async fn feed(pieces: mpsc::Sender<Piece>) {
-    let mut read = pieces_of_stdin();
-    while let Some(piece) = read.recv().await {
-        if pieces.send(piece).await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Reads stdin on a thread, since that blocks. The thread ends with the process.
+/// Reads stdin on a thread, since that blocks, until the command takes no more. The thread ends with the process.
 fn pieces_of_stdin() -> Input {
     let (sender, input) = mpsc::channel(INPUT_WAITING_MAX);
     thread::spawn(move || {
-        let mut stdin = io::stdin().lock();
-        loop {
-            let mut bytes = vec![0; INPUT_PIECE_BYTES];
-            let piece = match stdin.read(&mut bytes) {
-                Ok(0) => Piece::End,
-                Ok(len) => {
-                    bytes.truncate(len);
-                    Piece::Bytes(bytes)
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => Piece::Failed(error.to_string()),
-            };
-            let is_last = !matches!(piece, Piece::Bytes(_));
-            if sender.blocking_send(piece).is_err() || is_last {
-                return;
-            }
-        }
+        let mut stdin = BufReader::with_capacity(PIECE_BYTES, io::stdin().lock());
+        let last = match io::copy(&mut stdin, &mut Pieces(sender.clone(), Piece::Bytes)) {
+            Ok(_) => Piece::End,
+            Err(error) => Piece::Failed(error.to_string()),
+        };
+        drop(sender.blocking_send(last)); // it may take no more
     });
     input
 }

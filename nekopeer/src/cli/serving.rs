@@ -8,6 +8,7 @@ use nekoindexer::daemon::{
 use super::{
     args::{Args, NodeArgs},
     hosting::Hosted,
+    unless_stopped,
 };
 use crate::terminal::Output;
 
@@ -18,10 +19,7 @@ pub(super) async fn serve_until(hosted: &Hosted, args: &NodeArgs, output: Output
     let hangups = Hangups::new().ok();
     signals::serve(stop, hangups, hosted.stopped(), async || output.note(&reload(args).await)).await;
     if stop.is_terminated {
-        tokio::select! {
-            () = hosted.host.peer.drain() => {}
-            () = stop.wait() => {} // the user does not want to wait
-        }
+        unless_stopped(stop, hosted.host.peer.drain()).await;
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn answer(
 ) -> anyhow::Result<Ended> {
     let (mut view, mut framed) = (command.api().view(), Framed::new(command.api().about().shape));
     let print = |text: String| if output.is_json() { output.print(&text) } else { Ok(()) };
-    let mut bars = Bars::new(&command.api().title(), output);
+    let mut bars = Bars::new(&command.api().about().title, output);
     while let Some(reply) = replies.blocking_recv() {
         match reply {
             Reply::Progress(now) => bars.draw(now),
@@ -77,7 +77,8 @@ pub(super) fn answer(
 /// Whose bytes cannot be written, if it is a file's.
 fn of_file(command: &Command, why: io::Error) -> anyhow::Error {
     let why = anyhow::Error::from(why);
-    if command.api().about().is_bytes { why.context(command.api().title()) } else { why }
+    let about = command.api().about();
+    if about.is_bytes { why.context(about.title) } else { why }
 }
 
 /// Prints why a command failed, as JSON too where results are; returns how it ended.

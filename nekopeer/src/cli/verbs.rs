@@ -56,7 +56,7 @@ impl Verb {
     /// The names that this mentions, to be completed later.
     pub(super) fn names(&self) -> Vec<&FileName> {
         match self {
-            Self::Command(command) => command.api().names(),
+            Self::Command(command) => command.api().about().names,
             Self::Register(_) | Self::Pause | Self::Resume => Vec::new(),
         }
     }

@@ -6,7 +6,7 @@ use axum::{
     Router,
     body::{Body, Bytes, to_bytes},
 };
-use futures::stream;
+use futures::{StreamExt, stream};
 use hyper::{
     Request, StatusCode,
     client::conn::http1::{SendRequest, handshake},
@@ -23,7 +23,7 @@ use super::{
     place::SocketPlace,
     router::{FACTS, RUN, router},
 };
-use crate::api::{Answer, Command, Done, Failure, FailureKind, Host, Input, Piece, Reply};
+use crate::api::{Answer, Command, Done, Failure, FailureKind, Host, Input, Piece, Reply, Row, no_input};
 
 /// Interval between attempts to connect to a socket whose queue is full.
 const TRY_EVERY: Duration = Duration::from_millis(50);
@@ -171,6 +171,18 @@ impl Caller {
         }
     }
 
+    /// The same of a command without input: its end and its rows.
+    pub(crate) async fn rows(&mut self, command: Command) -> (Result<Done, Failure>, Vec<Row>) {
+        let ((answer, mut replies), mut rows) = (Answer::channel(), Vec::new());
+        let asking = async move { self.carry_out(command, no_input(), &answer).await };
+        let gathering = async {
+            while let Some(reply) = replies.recv().await {
+                rows.extend(if let Reply::Rows(rows) = reply { rows } else { Vec::new() });
+            }
+        };
+        (tokio::join!(asking, gathering).0, rows)
+    }
+
     pub(crate) const fn is_answered(&self) -> bool {
         self.is_answered
     }
@@ -191,15 +203,11 @@ fn body(command: &Command, input: Input) -> Body {
     if !command.api().about().takes_input {
         return first.into();
     }
-    Body::from_stream(stream::try_unfold((Some(first), input), async |(mut first, mut input)| {
-        if let Some(line) = first.take() {
-            return Ok(Some((Bytes::from(line), (None, input))));
-        }
-        match input.recv().await {
-            Some(Piece::Bytes(bytes)) => Ok(Some((bytes.into(), (None, input)))),
-            Some(Piece::End) => Ok(None),
-            Some(Piece::Failed(why)) => Err(io::Error::other(why)),
-            None => Err(io::Error::other("the input was cut off")),
-        }
-    }))
+    let rest = stream::try_unfold(input, async |mut input: Input| match input.recv().await {
+        Some(Piece::Bytes(bytes)) => Ok(Some((Bytes::from(bytes), input))),
+        Some(Piece::End) => Ok(None),
+        Some(Piece::Failed(why)) => Err(io::Error::other(why)),
+        None => Err(io::Error::other("the input was cut off")),
+    });
+    Body::from_stream(stream::iter([Ok(Bytes::from(first))]).chain(rest))
 }

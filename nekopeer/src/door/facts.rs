@@ -10,11 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{api::LocalPath, config::Config, peer::PeerHandle, state::freshness::OnStale};
 
-/// What tells the secret of `node` from others, and nothing else of it.
-fn mark(secret: &NetworkSecret, node: &NodeId) -> [u8; 16] {
-    secret.mark(node.as_bytes())
-}
-
 pub(crate) const DOOR_VERSION: u32 = 17;
 
 /// What a running peer is, and was told at its start.
@@ -35,7 +30,8 @@ pub(crate) struct Facts {
     pub(crate) label: Option<Label>,
     pub(crate) network: NetworkName,
     pub(crate) insecure: bool,
-    /// The [mark](NetworkSecret::mark) of the network's secret, if it has one.
+    /// The [mark](NetworkSecret::mark) of the network's secret, if it has one: what tells it from others, and nothing else of
+    /// it.
     pub(crate) secret: Option<[u8; 16]>,
     pub(crate) limit_up: Option<NonZeroU64>,
     pub(crate) limit_down: Option<NonZeroU64>,
@@ -58,7 +54,7 @@ impl Facts {
 
     /// Whether the running peer has this secret of its network.
     pub(crate) fn has(&self, secret: &NetworkSecret) -> bool {
-        self.secret == Some(mark(secret, &self.node))
+        self.secret == Some(secret.mark(self.node.as_bytes()))
     }
 
     pub(crate) fn of(peer: &PeerHandle, config: &Config, http: Option<SocketAddr>) -> Self {
@@ -74,7 +70,7 @@ impl Facts {
             label: config.label.clone(),
             network: config.network.clone(),
             insecure: config.security == Security::Insecure,
-            secret: config.access.secret.as_ref().map(|secret| mark(secret, &peer.node())),
+            secret: config.access.secret.as_ref().map(|secret| secret.mark(peer.node().as_bytes())),
             limit_up: config.limit_up,
             limit_down: config.limit_down,
             ttr: config.ttr,

@@ -4,7 +4,7 @@ use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use axum::{
     Extension, Json, Router,
-    body::{Body, Bytes},
+    body::Body,
     extract::State,
     response::{IntoResponse, Response},
     routing::{get, post},
@@ -16,14 +16,14 @@ use tokio::{
     sync::{Semaphore, mpsc},
     time::timeout,
 };
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::{io::ReaderStream, task::AbortOnDropHandle};
 
 use super::{
     Facts,
     lines::{self, encoded},
 };
 use crate::api::{
-    Command, Failure, FailureKind, Host, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, Reply, no_input,
+    Command, Failure, FailureKind, Host, INPUT_WAITING_MAX, PIECE_BYTES, Piece, Reply, feed, no_input,
 };
 
 /// Where a caller learns what the peer is.
@@ -72,22 +72,22 @@ async fn run(
         }
         Err(failure) => Err(failure),
     };
-    let begun = begun.map_err(|failure| Some(Reply::Finished(Err(failure))));
-    let replies = stream::unfold(begun, async |begun| match begun {
-        Ok((mut carried, feeding)) => match (carried.next().await, feeding) {
-            (Some(reply), feeding) => Some((reply, Ok((carried, feeding)))),
-            // A connection that is closed before its input was taken can take the end of the answer with it.
-            (None, Some(feeding)) => {
-                drop(carried); // others may begin
-                let _ = timeout(INPUT_ENDS_WITHIN, feeding).await;
-                None
-            }
-            (None, None) => None,
-        },
-        Err(mut only) => Some((only.take()?, Err(None))),
+    let begun = match begun {
+        Ok(begun) => begun,
+        Err(failure) => return Body::from(encoded(Reply::Finished(Err(failure)))).into_response(),
+    };
+    let replies = stream::unfold(begun, async |(mut carried, feeding)| {
+        if let Some(reply) = carried.replies.recv().await {
+            return Some((Ok::<_, Infallible>(encoded(reply)), (carried, feeding)));
+        }
+        // A connection that is closed before its input was taken can take the end of the answer with it.
+        drop(carried); // others may begin
+        if let Some(feeding) = feeding {
+            let _ = timeout(INPUT_ENDS_WITHIN, feeding).await;
+        }
+        None
     });
-    let encoded = futures::StreamExt::map(replies, |reply| Ok::<Bytes, Infallible>(encoded(reply)));
-    Body::from_stream(encoded).into_response()
+    Body::from_stream(replies).into_response()
 }
 
 /// The command. A long one takes one of a few places.
@@ -112,7 +112,7 @@ async fn command(body: &mut (impl AsyncBufRead + Unpin)) -> Result<Command, Fail
 fn begin(
     host: &Arc<Host>,
     command: Command,
-    mut body: impl AsyncBufRead + Send + Unpin + 'static,
+    body: impl AsyncBufRead + Send + Unpin + 'static,
 ) -> Result<(crate::api::Carried, Option<AbortOnDropHandle<()>>), Failure> {
     if !command.api().about().takes_input {
         return Ok((host.begin(command, no_input(), std::future::pending())?, None));
@@ -120,21 +120,9 @@ fn begin(
     let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
     let carried = host.begin(command, input, std::future::pending())?;
     let feeding = async move {
-        loop {
-            let mut bytes = vec![0; INPUT_PIECE_BYTES];
-            let piece = match body.read(&mut bytes).await {
-                Ok(0) => Piece::End,
-                Ok(len) => {
-                    bytes.truncate(len);
-                    Piece::Bytes(bytes)
-                }
-                Err(_) => Piece::Failed("the input was cut off".to_owned()),
-            };
-            let is_last = !matches!(piece, Piece::Bytes(_));
-            let _ = pieces.send(piece).await; // what a command that has ended does not take goes
-            if is_last {
-                return;
-            }
+        let read = ReaderStream::with_capacity(body, PIECE_BYTES);
+        if feed(read, &pieces).await.is_err() {
+            let _ = pieces.send(Piece::Failed("the input was cut off".to_owned())).await; // it may have ended
         }
     };
     Ok((carried, Some(AbortOnDropHandle::new(tokio::spawn(feeding)))))

@@ -14,7 +14,7 @@ use super::{Caller, Door, DoorError, Facts, knock, place::SocketPlace};
 use crate::{
     api::{
         Answer, COMMANDS_MAX, Command, Ending, Events, FailureKind, Host, Ls, Outcome, Piece, Row, Stop,
-        no_input, rows_of,
+        no_input,
     },
     config::Config,
     peer::Peer,
@@ -46,10 +46,7 @@ impl Fixture {
 
     async fn ask(&self, command: impl Into<Command>) -> (Result<Outcome, String>, Vec<Row>) {
         let mut caller = self.knock().await;
-        let (answer, replies) = Answer::channel();
-        let command = command.into();
-        let asking = async move { caller.carry_out(command, no_input(), &answer).await };
-        let (end, rows) = timeout(SOON, async { tokio::join!(asking, rows_of(replies)) }).await.unwrap();
+        let (end, rows) = timeout(SOON, caller.rows(command.into())).await.unwrap();
         (end.map(|done| done.outcome).map_err(|failure| failure.message), rows)
     }
 

@@ -20,36 +20,17 @@ use crate::api::{
 /// Threads that serve connections.
 const THREADS: NonZeroUsize = NonZeroUsize::new(2).expect("2 is not 0");
 
-/// An open HTTP door. Dropping it closes it.
-#[derive(Debug)]
-pub(crate) struct HttpServer {
-    door: HttpDoor,
-}
-
-impl HttpServer {
-    /// Opens the door at `listen`. Changing routes ask for the token of `guard`; so does everything but whether the process
-    /// lives, where the network `is_private` and others than this machine reach the door. To be called on the runtime of the peer.
-    pub(crate) fn open(
-        listen: SocketAddr,
-        host: &Arc<Host>,
-        guard: Guard,
-        is_private: bool,
-    ) -> io::Result<Self> {
-        let inside = Inside::of(host);
-        let config = HttpConfig { listen, threads: THREADS };
-        let door =
-            HttpDoor::open(config, guarded(router(&inside, is_private && !listen.ip().is_loopback()), guard));
-        Ok(Self { door: door? })
-    }
-
-    /// Where it listens, with the real port.
-    pub(crate) const fn local_addr(&self) -> SocketAddr {
-        self.door.local_addr()
-    }
-
-    pub(crate) async fn close(self) {
-        self.door.shutdown().await;
-    }
+/// Opens the door of `host` at `listen`; dropping it closes it. Changing routes ask for the token of `guard`; so does
+/// everything but whether the process lives, where the network `is_private` and others than this machine reach the door. To be
+/// called on the runtime of the peer.
+pub(crate) fn open(
+    listen: SocketAddr,
+    host: &Arc<Host>,
+    guard: Guard,
+    is_private: bool,
+) -> io::Result<HttpDoor> {
+    let router = router(&Inside::of(host), is_private && !listen.ip().is_loopback());
+    HttpDoor::open(HttpConfig { listen, threads: THREADS }, guarded(router, guard))
 }
 
 fn router(inside: &Arc<Inside>, guards_all: bool) -> Router {

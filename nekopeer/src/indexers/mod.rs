@@ -22,8 +22,10 @@ use nekoproto::{
     transport::{Connection, Endpoint},
 };
 use parking_lot::Mutex;
+use serde::Serialize;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
+use utoipa::ToSchema;
 
 pub(crate) use self::search::{Scope, Wishes};
 use self::{call_back::Callers, session::Session};
@@ -54,11 +56,15 @@ const SPREAD_HOPS: u8 = TTL_MAX - 1;
 /// Connections to indexers that are open when a peer starts: what looked for them opened them.
 pub(crate) type Dialed = HashMap<SocketAddr, Connection>;
 
-#[derive(Debug)]
+/// How the peer stands with an indexer.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Link)]
 pub(crate) struct IndexerLink {
+    #[schema(value_type = String)]
     pub(crate) addr: SocketAddr,
+    #[serde(rename = "connected")]
     pub(crate) is_connected: bool,
-    /// Why it is not, or does not reach this peer.
+    /// Why it is not connected.
     pub(crate) why: Option<String>,
 }
 

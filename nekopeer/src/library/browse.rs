@@ -3,6 +3,8 @@
 use std::{cmp::Reverse, collections::BTreeMap, str::FromStr};
 
 use nekoproto::{FileName, Freshness};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{ENTRIES_AT_ONCE, Library, status::FileStatus};
 use crate::{
@@ -55,10 +57,12 @@ pub(crate) struct Browsed {
     pub(crate) next: Option<FileName>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Totals of files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct Totals {
     pub(crate) files: u64,
     pub(crate) bytes: u64,
+    /// Files of which a newer version is known.
     pub(crate) stale: u64,
 }
 

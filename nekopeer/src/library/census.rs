@@ -1,6 +1,8 @@
 //! [`Census`]: how many files there are, and how fresh they are.
 
 use nekoproto::Freshness;
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{ENTRIES_AT_ONCE, Library, subscribers::Subscribed};
 use crate::{
@@ -12,25 +14,35 @@ use crate::{
 /// Ages of a confirmation that copies are counted by, in seconds.
 pub(crate) const AGES_S: [u64; 9] = [1, 10, 30, 60, 300, 600, 3600, 21_600, 86_400];
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Files by their condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = FilesStatus)]
 pub(crate) struct Census {
+    /// Shared here.
     pub(crate) own: u64,
+    /// Copies of other origins' files.
     pub(crate) copies: u64,
+    /// Bytes of all of them.
     pub(crate) bytes: u64,
+    /// Copies that count as fresh.
     pub(crate) fresh: u64,
-    /// Copies whose origin has not confirmed them within their bound.
+    /// Copies whose origin has not confirmed them in time.
     pub(crate) unverified: u64,
+    /// Files of which a newer version is known.
     pub(crate) stale: u64,
-    /// Files that changed on disk, as far as is known, and are not shared.
+    /// Files that changed on disk and are not shared.
     pub(crate) changed: u64,
+    /// Files that are sets: folders, all of which is one version.
     pub(crate) sets: u64,
-    /// Leases of readers on news of own files.
+    /// Leases of readers on news of the files that are shared here.
     pub(crate) readers: u64,
     /// Those whose reader has not acknowledged the newest version.
     pub(crate) behind: u64,
     /// Copies that were confirmed at most so long ago, for each of [`AGES_S`].
+    #[serde(skip)]
     pub(crate) confirmed_within: [u64; AGES_S.len()],
     /// The longest time since a confirmation of a copy, in milliseconds; of those that were ever confirmed.
+    #[serde(skip)]
     pub(crate) oldest_ms: u64,
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     fmt::Display,
-    io::{self, BufWriter, Write},
+    io::{self, Write},
 };
 
 use nekoindexer::daemon::settings::advice;
@@ -57,11 +57,6 @@ impl Output {
         let mut stdout = Stdout::lock();
         stdout.write_all(text.as_bytes())?;
         stdout.flush()
-    }
-
-    /// Prints many lines; the caller flushes it.
-    pub(crate) fn lines(self) -> BufWriter<Stdout> {
-        BufWriter::new(Stdout::lock())
     }
 
     /// Prints the result as JSON.

@@ -4,12 +4,12 @@ use std::{
     borrow::Cow,
     collections::HashMap,
     fmt::{Display, Write as _},
-    io::{self, Write},
+    io::{self, BufWriter, Write},
 };
 
 use super::{
     columns, cut,
-    output::{Output, look_of, visible},
+    output::{Output, Stdout, look_of, visible},
     width,
 };
 
@@ -50,7 +50,7 @@ impl Table {
         if output.is_json() || cells.is_empty() {
             return Ok(());
         }
-        self.rows_within(cells, columns(&io::stdout()), output.lines())
+        self.rows_within(cells, columns(&io::stdout()), BufWriter::new(Stdout::lock()))
     }
 
     /// As [`print`](Self::print), in at most this many columns.

@@ -36,9 +36,10 @@ impl Done {
 }
 
 /// How an answer looks as JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// The only row is the answer.
+    #[default]
     Object,
     /// The same, unless [`Reply::Many`](super::Reply::Many) comes first: then a list under this key.
     ObjectOr(&'static str),
@@ -58,6 +59,11 @@ pub(crate) struct Framed {
 impl Framed {
     pub(crate) const fn new(shape: Shape) -> Self {
         Self { shape, is_begun: false }
+    }
+
+    /// Whether rows came.
+    pub(crate) const fn is_begun(&self) -> bool {
+        self.is_begun
     }
 
     /// The answer is a list, though one row was asked for.

@@ -1,10 +1,16 @@
 //! The input of a command: bytes that its caller sends while it runs.
 
-use std::io::{self, Read};
+use std::{
+    io::{self, Read, Write},
+    pin::pin,
+};
 
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
 use tokio::sync::mpsc;
 
-pub(crate) const INPUT_PIECE_BYTES: usize = 256 * 1024;
+/// Bytes that travel together at most, of the input or of a file.
+pub(crate) const PIECE_BYTES: usize = 256 * 1024;
 /// Pieces of input that wait to be read; the caller is slowed down beyond.
 pub(crate) const INPUT_WAITING_MAX: usize = 4;
 
@@ -25,6 +31,39 @@ pub(crate) type Input = mpsc::Receiver<Piece>;
 /// The input of a command that reads none.
 pub(crate) fn no_input() -> Input {
     mpsc::channel(1).1
+}
+
+/// Sends what is written to it in pieces, each made of its bytes. It blocks.
+pub(crate) struct Pieces<T>(pub(crate) mpsc::Sender<T>, pub(crate) fn(Vec<u8>) -> T);
+
+impl<T> Write for Pieces<T> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let len = bytes.len().min(PIECE_BYTES);
+        let sent = self.0.blocking_send(self.1(bytes[..len].to_vec()));
+        sent.map(|()| len).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Passes what comes on to a command, as fast as that takes it, and reads what it does not take too. What breaks off is no
+/// complete input.
+pub(crate) async fn feed<E>(
+    from: impl Stream<Item = Result<Bytes, E>>,
+    pieces: &mpsc::Sender<Piece>,
+) -> Result<(), E> {
+    let mut from = pin!(from);
+    while let Some(bytes) = from.next().await {
+        let mut bytes = bytes?;
+        while !bytes.is_empty() {
+            let piece = bytes.split_to(bytes.len().min(PIECE_BYTES));
+            let _ = pieces.send(Piece::Bytes(piece.into())).await;
+        }
+    }
+    let _ = pieces.send(Piece::End).await; // the answer says why it is not taken
+    Ok(())
 }
 
 /// Reads the input as a file. Blocking.

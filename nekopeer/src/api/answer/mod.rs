@@ -5,11 +5,7 @@ mod failure;
 mod input;
 mod reply;
 
-use std::{
-    io::{self, Write},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use nekoproto::FileName;
 use serde::Serialize;
@@ -23,7 +19,7 @@ pub(super) use self::input::InputReader;
 use self::reply::PARTS_MAX;
 pub(crate) use self::{
     done::{Done, Framed, Outcome, Shape},
-    input::{INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, no_input},
+    input::{INPUT_WAITING_MAX, Input, PIECE_BYTES, Piece, Pieces, feed, no_input},
     reply::{Reply, Snapshot},
 };
 use super::Row;
@@ -34,8 +30,6 @@ use crate::{library::events::Event, util::progress::Progress};
 const REPLIES_WAITING_MAX: usize = 4;
 /// About how many bytes of rows travel together.
 const ROWS_BYTES_AIMED_AT: usize = 64 * 1024;
-/// Bytes of a file that travel together at most.
-const BYTES_AT_ONCE_MAX: usize = 256 * 1024;
 /// What takes less time has no progress.
 const PROGRESS_AFTER: Duration = Duration::from_millis(200);
 /// Interval between two reports of progress.
@@ -124,34 +118,9 @@ impl Answer {
     }
 
     /// A writer whose bytes become part of the answer. It blocks.
-    pub(in crate::api) fn writer(&self) -> impl Write + Send + 'static {
-        BytesOut(self.0.clone())
+    pub(in crate::api) fn writer(&self) -> Pieces<Reply> {
+        Pieces(self.0.clone(), Reply::Bytes)
     }
-}
-
-struct BytesOut(mpsc::Sender<Reply>);
-
-impl Write for BytesOut {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let len = bytes.len().min(BYTES_AT_ONCE_MAX);
-        let sent = self.0.blocking_send(Reply::Bytes(bytes[..len].to_vec()));
-        sent.map(|()| len).map_err(|_| io::ErrorKind::BrokenPipe.into())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// The rows among the replies, to their end.
-pub(crate) async fn rows_of(mut replies: mpsc::Receiver<Reply>) -> Vec<Row> {
-    let mut rows = Vec::new();
-    while let Some(reply) = replies.recv().await {
-        if let Reply::Rows(piece) = reply {
-            rows.extend(piece);
-        }
-    }
-    rows
 }
 
 /// Sends the events that are wanted until nobody takes them, the peer has ended, or all that have come are sent and they

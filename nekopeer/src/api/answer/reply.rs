@@ -69,7 +69,7 @@ impl Snapshot {
 mod followed {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    use crate::api::answer::BYTES_AT_ONCE_MAX;
+    use crate::api::PIECE_BYTES;
 
     pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
         to.serialize_u64(bytes.len() as u64)
@@ -78,7 +78,7 @@ mod followed {
     /// As many zeros, to be replaced by what follows.
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
         match usize::deserialize(from)? {
-            len if len <= BYTES_AT_ONCE_MAX => Ok(vec![0; len]),
+            len if len <= PIECE_BYTES => Ok(vec![0; len]),
             len => Err(D::Error::custom(format!("{len} bytes at once"))),
         }
     }

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use super::{BACKGROUND_MAX, Job};
+use nekoproto::FileName;
+
+use super::{BACKGROUND_MAX, Job, JobKind};
 use crate::{
     api::{Answer, Failure, FailureKind, Host},
     library::events::Event,
 };
 
-/// Starts `work` about the job that `begin` begins, and answers with that at once. Its end is an event.
+/// Starts `work` that gets `names`, and answers with its job at once. Its end is an event.
 pub(crate) async fn in_background<F: Future<Output = Result<(), Failure>> + Send + 'static>(
     host: &Arc<Host>,
     answer: &Answer,
-    begin: impl FnOnce() -> Arc<Job>,
+    names: &[FileName],
     work: impl FnOnce(Arc<Host>, Arc<Job>, Answer) -> F,
 ) -> Result<(), Failure> {
     let jobs = &host.jobs;
@@ -27,8 +29,8 @@ pub(crate) async fn in_background<F: Future<Output = Result<(), Failure>> + Send
     if jobs.closing.is_cancelled() {
         return Err(Failure::with(FailureKind::Moved, "the peer is about to end"));
     }
-    let job = begin();
-    let id = job.id;
+    let job = jobs.begin(JobKind::Get, names, String::new(), true);
+    let id = job.running.row.id;
     // Nobody takes the rows: what failed is noted in the job.
     let (nobody, mut replies) = Answer::channel();
     let working = work(Arc::clone(host), Arc::clone(&job), nobody);

@@ -17,7 +17,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::table::{Found, Table};
+use self::table::{Found, Running, Table};
 pub(crate) use self::{
     background::in_background,
     row::{JobKind, JobRow, JobState},
@@ -73,11 +73,8 @@ fn own_work(peer: &PeerHandle) -> table::NamesInWork {
 #[derive(Debug)]
 pub(crate) struct Job {
     jobs: Arc<Jobs>,
-    pub(crate) id: u64,
+    running: Arc<Running>,
     pub(in crate::api) progress: Arc<Progress>,
-    cancelled: CancellationToken,
-    /// Cancelled when the job has ended.
-    ended: CancellationToken,
     outcome: Mutex<Outcome>,
 }
 
@@ -99,12 +96,10 @@ impl Jobs {
         title: String,
         is_background: bool,
     ) -> Arc<Job> {
-        let progress = Arc::new(Progress::default());
-        let (cancelled, ended) = (CancellationToken::new(), CancellationToken::new());
-        let running = table::Running::new(kind, names, title, is_background, &progress, &cancelled, &ended);
-        let (id, row) = self.table.lock().begin(running);
-        drop(self.changes.send(row)); // there may be no receiver
-        Arc::new(Job { jobs: Arc::clone(self), id, progress, cancelled, ended, outcome: Mutex::default() })
+        let running = self.table.lock().begin(kind, names, title, is_background);
+        drop(self.changes.send(running.row())); // there may be no receiver
+        let (jobs, progress) = (Arc::clone(self), Arc::clone(&running.progress));
+        Arc::new(Job { jobs, running, progress, outcome: Mutex::default() })
     }
 
     /// The jobs that run, and then those that ended lately, the last one first.
@@ -121,21 +116,20 @@ impl Jobs {
     pub(in crate::api) async fn cancel(&self, what: &str, peer: &PeerHandle) -> Result<Vec<JobRow>, Failure> {
         let found = self.table.lock().find(what, own_work(peer))?;
         let mut rows = Vec::with_capacity(found.len());
-        for Found { row, how } in found {
-            let row = match how {
-                table::How::Command { cancelled, ended } => {
-                    cancelled.cancel();
+        for (id, found) in found {
+            rows.push(match found {
+                Found::Command(running) => {
+                    running.cancelled.cancel();
                     // One that writes its last bytes ends a moment later.
-                    let _ = timeout(CANCELLED_WITHIN, ended.cancelled()).await;
-                    self.table.lock().ended(row.id).unwrap_or(row)
+                    let _ = timeout(CANCELLED_WITHIN, running.ended.cancelled()).await;
+                    self.table.lock().ended(id).unwrap_or_else(|| running.row())
                 }
-                table::How::Writing(name) => {
+                Found::Writing(row, name) => {
                     peer.library.end_writing(&name);
                     let _ = timeout(CANCELLED_WITHIN, peer.library.until_free(&name)).await;
                     JobRow { state: JobState::Cancelled, ..row }
                 }
-            };
-            rows.push(row);
+            });
         }
         Ok(rows)
     }
@@ -164,7 +158,7 @@ impl Job {
     ) -> Result<T, Failure> {
         let result = tokio::select! {
             biased;
-            () = self.cancelled.cancelled() => {
+            () = self.running.cancelled.cancelled() => {
                 Err(Failure::with(FailureKind::Cancelled, CANCELLED))
             }
             result = work => result,
@@ -202,10 +196,10 @@ impl Drop for Job {
             Some(_) => why,
         };
         let state = state.unwrap_or(JobState::Cancelled);
-        let row = self.jobs.table.lock().end(self.id, state, why);
+        let row = self.jobs.table.lock().end(self.running.row.id, state, why);
         if let Some(row) = row {
             drop(self.jobs.changes.send(row)); // there may be no receiver
         }
-        self.ended.cancel();
+        self.running.ended.cancel();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use nekoproto::{FileName, Remedy};
+use nekoproto::{FileName, Remedy, clock::unix_ms};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -41,6 +41,25 @@ pub(crate) struct JobRow {
     /// Why it waits.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) why: Option<String>,
+}
+
+impl JobRow {
+    /// One that begins now.
+    pub(super) fn new(id: u64, kind: JobKind, name: String, background: bool) -> Self {
+        Self {
+            id,
+            kind,
+            name,
+            background,
+            now: Snapshot::default(),
+            state: JobState::Running,
+            error: None,
+            remedy: None,
+            started_ms: unix_ms(),
+            ended_ms: None,
+            why: None,
+        }
+    }
 }
 
 /// What a job does.

@@ -35,19 +35,22 @@ const WHY_WAITING: &str = "as many copies are being downloaded as may be at once
 #[derive(Debug, Default)]
 pub(super) struct Table {
     last_id: u64,
-    running: BTreeMap<u64, Running>,
+    running: BTreeMap<u64, Arc<Running>>,
     ended: VecDeque<JobRow>,
     /// Files that the peer writes by itself, as far as somebody asked.
     written: HashMap<FileName, Written>,
 }
 
+/// A command that runs.
 #[derive(Debug)]
 pub(super) struct Running {
-    row: JobRow,
+    /// As it began.
+    pub(super) row: JobRow,
     names: Vec<FileName>,
-    progress: Arc<Progress>,
-    cancelled: CancellationToken,
-    ended: CancellationToken,
+    pub(super) progress: Arc<Progress>,
+    pub(super) cancelled: CancellationToken,
+    /// Cancelled when it has ended.
+    pub(super) ended: CancellationToken,
 }
 
 #[derive(Debug)]
@@ -58,48 +61,14 @@ struct Written {
 }
 
 #[derive(Debug)]
-pub(super) struct Found {
-    pub(super) row: JobRow,
-    pub(super) how: How,
-}
-
-#[derive(Debug)]
-pub(super) enum How {
-    /// It is a command.
-    Command { cancelled: CancellationToken, ended: CancellationToken },
+pub(super) enum Found {
+    Command(Arc<Running>),
     /// The peer writes this file by itself.
-    Writing(FileName),
+    Writing(JobRow, FileName),
 }
 
 impl Running {
-    pub(super) fn new(
-        kind: JobKind,
-        names: &[FileName],
-        title: String,
-        is_background: bool,
-        progress: &Arc<Progress>,
-        cancelled: &CancellationToken,
-        ended: &CancellationToken,
-    ) -> Self {
-        let row = JobRow {
-            id: 0,
-            kind,
-            name: called(names, title),
-            background: is_background,
-            now: Snapshot::default(),
-            state: JobState::Running,
-            error: None,
-            remedy: None,
-            started_ms: unix_ms(),
-            ended_ms: None,
-            why: None,
-        };
-        let names = names[..names.len().min(NAMES_KEPT_MAX)].to_vec();
-        let (cancelled, ended) = (cancelled.clone(), ended.clone());
-        Self { row, names, progress: Arc::clone(progress), cancelled, ended }
-    }
-
-    fn row(&self) -> JobRow {
+    pub(super) fn row(&self) -> JobRow {
         JobRow { now: Snapshot::of(&self.progress), ..self.row.clone() }
     }
 }
@@ -110,12 +79,20 @@ impl Table {
         self.last_id
     }
 
-    pub(in crate::api) fn begin(&mut self, mut running: Running) -> (u64, JobRow) {
+    pub(super) fn begin(
+        &mut self,
+        kind: JobKind,
+        names: &[FileName],
+        title: String,
+        is_background: bool,
+    ) -> Arc<Running> {
         let id = self.next_id();
-        running.row.id = id;
-        let row = running.row();
-        self.running.insert(id, running);
-        (id, row)
+        let row = JobRow::new(id, kind, called(names, title), is_background);
+        let names = names[..names.len().min(NAMES_KEPT_MAX)].to_vec();
+        let [cancelled, ended] = [CancellationToken::new(), CancellationToken::new()];
+        let running = Arc::new(Running { row, names, progress: Arc::default(), cancelled, ended });
+        self.running.insert(id, Arc::clone(&running));
+        running
     }
 
     /// Ends a job; returns what it came to.
@@ -149,15 +126,14 @@ impl Table {
     /// All jobs. `writing` are the names that are being written, by commands or by the peer itself.
     pub(super) fn rows(&mut self, writing: NamesInWork) -> Vec<JobRow> {
         self.prune();
-        // What is brought to followed names is theirs, too.
-        let of_followed = |running: &Running| {
-            let is_theirs = |(name, _): &&(FileName, _)| running.names.contains(name);
-            let parts = writing.iter().filter(is_theirs).filter_map(|(_, part)| part.as_deref());
-            let now = parts.map(Snapshot::of).reduce(Snapshot::plus);
-            JobRow { now: now.unwrap_or_default(), ..running.row() }
-        };
-        let of_command = |running: &Running| match running.row.kind {
-            JobKind::Follow => of_followed(running),
+        let of_command = |running: &Arc<Running>| match running.row.kind {
+            // What is brought to followed names is theirs, too.
+            JobKind::Follow => {
+                let is_theirs = |(name, _): &&(FileName, _)| running.names.contains(name);
+                let parts = writing.iter().filter(is_theirs).filter_map(|(_, part)| part.as_deref());
+                let now = parts.map(Snapshot::of).reduce(Snapshot::plus);
+                JobRow { now: now.unwrap_or_default(), ..running.row() }
+            }
             _ => running.row(),
         };
         let mut rows: Vec<_> = self.running.values().map(of_command).collect();
@@ -180,35 +156,24 @@ impl Table {
                 Some(written) => (written.id, written.started_ms),
                 None => (self.next_id(), unix_ms()),
             };
-            let (called, now) = (name.to_string(), progress.as_deref().map(Snapshot::of).unwrap_or_default());
+            let now = progress.as_deref().map(Snapshot::of).unwrap_or_default();
             let (state, why) = match progress {
                 Some(_) => (JobState::Running, None),
                 None => (JobState::Waiting, Some(WHY_WAITING.to_owned())),
             };
+            let row = JobRow::new(id, JobKind::Refetch, name.to_string(), true);
+            rows.push(JobRow { now, state, started_ms, why, ..row });
             self.written.insert(name, Written { id, progress: of, started_ms });
-            rows.push(JobRow {
-                id,
-                kind: JobKind::Refetch,
-                name: called,
-                background: true,
-                now,
-                state,
-                error: None,
-                remedy: None,
-                started_ms,
-                ended_ms: None,
-                why,
-            });
         }
         rows
     }
 
     /// The jobs that `what` means: the one with this id, otherwise those about this name alone.
-    pub(super) fn find(&mut self, what: &str, writing: NamesInWork) -> Result<Vec<Found>, Failure> {
+    pub(super) fn find(&mut self, what: &str, writing: NamesInWork) -> Result<Vec<(u64, Found)>, Failure> {
         let id = what.parse().ok();
         let of_peer = self.written(writing).into_iter().filter_map(|row| {
             let name = FileName::new(&row.name).ok().filter(|_| row.state == JobState::Running)?;
-            Some((row.name == what, Found { row, how: How::Writing(name) }))
+            Some((row.name == what, (row.id, Found::Writing(row, name))))
         });
         let of_commands = self.running.values().map(|running| {
             let is_named = match running.names.as_slice() {
@@ -216,17 +181,13 @@ impl Table {
                 [] => running.row.name == what,
                 _ => false,
             };
-            let (cancelled, ended) = (running.cancelled.clone(), running.ended.clone());
-            (is_named, Found { row: running.row(), how: How::Command { cancelled, ended } })
+            (is_named, (running.row.id, Found::Command(Arc::clone(running))))
         });
-        let (by_id, others): (Vec<_>, Vec<_>) =
-            of_peer.chain(of_commands).partition(|(_, found)| Some(found.row.id) == id);
-        let meant = if by_id.is_empty() {
-            others.into_iter().filter(|(is_named, _)| *is_named).collect()
-        } else {
-            by_id
-        };
-        let found: Vec<Found> = meant.into_iter().map(|(_, found)| found).collect();
+        let mut found: Vec<_> = of_peer.chain(of_commands).collect();
+        let is_id = |found: &(u64, Found)| Some(found.0) == id;
+        let by_id = found.iter().any(|(_, found)| is_id(found));
+        found.retain(|(is_named, found)| if by_id { is_id(found) } else { *is_named });
+        let found: Vec<_> = found.into_iter().map(|(_, found)| found).collect();
         if found.is_empty() { Err(self.not_found(what, id)) } else { Ok(found) }
     }
 
@@ -257,9 +218,8 @@ mod tests {
 
     fn begin(table: &mut Table, names: &[&str]) -> (u64, Arc<Progress>) {
         let names: Vec<_> = names.iter().map(|text| name(text)).collect();
-        let (progress, token) = (Arc::default(), CancellationToken::new());
-        let running = Running::new(JobKind::Get, &names, String::new(), false, &progress, &token, &token);
-        (table.begin(running).0, progress)
+        let running = table.begin(JobKind::Get, &names, String::new(), false);
+        (running.row.id, Arc::clone(&running.progress))
     }
 
     #[test]
@@ -277,11 +237,8 @@ mod tests {
 
     #[test]
     fn follower_is_as_far_as_what_is_brought_to_its_names() {
-        let (mut table, token) = (Table::default(), CancellationToken::new());
-        let followed = [name("a"), name("b")];
-        let running =
-            Running::new(JobKind::Follow, &followed, String::new(), false, &Arc::default(), &token, &token);
-        let id = table.begin(running).0;
+        let (mut table, followed) = (Table::default(), [name("a"), name("b")]);
+        let id = table.begin(JobKind::Follow, &followed, String::new(), false).row.id;
         let part = |name: &str, done| {
             let progress = Progress::default();
             progress.set_total(10);
@@ -301,7 +258,7 @@ mod tests {
         let (many, _) = begin(&mut table, &["b", "c"]);
         let meant = |table: &mut Table, what: &str| {
             let found = table.find(what, Vec::new());
-            found.map(|found| found.iter().map(|found| found.row.id).collect::<Vec<_>>())
+            found.map(|found| found.iter().map(|found| found.0).collect::<Vec<_>>())
         };
         assert_eq!(meant(&mut table, "a").unwrap(), [one]);
         assert_eq!(meant(&mut table, &many.to_string()).unwrap(), [many]);
@@ -325,11 +282,11 @@ mod tests {
         assert_eq!(shown, [(kinds[0], runs, false), (kinds[1], runs, false), (kinds[1], waits, true)]);
         assert!(table.find("late", writing()).is_err(), "it does not run");
         assert_eq!(table.rows(writing()), first);
-        assert!(matches!(table.find("own", writing()).unwrap()[0].how, How::Writing(_)));
+        assert!(matches!(table.find("own", writing()).unwrap()[0].1, Found::Writing(..)));
         // A file that is called like an id does not end with the job of that id.
         let numbered = vec![running("1", &own)];
         let found = table.find("1", numbered).unwrap();
-        assert_eq!(found.iter().map(|found| found.row.id).collect::<Vec<_>>(), [1]);
+        assert_eq!(found.iter().map(|found| found.0).collect::<Vec<_>>(), [1]);
         drop((own, found));
         assert_eq!(table.rows(Vec::new()).len(), 1);
         assert!(table.written.is_empty());

@@ -8,7 +8,7 @@ use std::{
 
 use nekoindexer::state::find::Matcher;
 use nekoproto::{
-    FileName, IdDigits, Position, Search, Term, Terms,
+    FileName, IdDigits, Search, Term, Terms,
     limits::{FOUND_MAX, LISTED_MAX, QUERY_DEADLINE_DEFAULT},
 };
 
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     api::{Answer, Failure, Reply},
-    indexers::{Answer as SearchAnswer, Found, SearchError, via::Via},
+    indexers::{Answer as SearchAnswer, via::Via},
     library::{ENTRIES_AT_ONCE, Library},
     peer::PeerHandle,
 };
@@ -30,36 +30,6 @@ const EXPANDED_MAX: usize = 100_000;
 const QUICK_PAGE: Duration = Duration::from_millis(250);
 const PAGES_GROW_BY: usize = 4;
 const _: () = assert!(QUICK_PAGE.as_millis() * 8 <= QUERY_DEADLINE_DEFAULT.as_millis());
-
-/// Pages of matches, as long as the link to the indexers brings in time.
-struct Pages {
-    limit: usize,
-    most: usize,
-}
-
-impl Pages {
-    async fn next(
-        &mut self,
-        peer: &PeerHandle,
-        search: &Search,
-        after: Option<&Position>,
-        ttl_hops: u8,
-        via: &Via,
-    ) -> Result<Found, SearchError> {
-        let began = Instant::now();
-        let found = match peer.indexers.find(search, after, self.limit, ttl_hops, via).await {
-            Err(_) if self.limit > FOUND_MAX => {
-                (self.limit, self.most) = (FOUND_MAX, FOUND_MAX);
-                peer.indexers.find(search, after, FOUND_MAX, ttl_hops, via).await?
-            }
-            found => found?,
-        };
-        if began.elapsed() < QUICK_PAGE {
-            self.limit = self.most.min(self.limit * PAGES_GROW_BY);
-        }
-        Ok(found)
-    }
-}
 
 /// Where names are looked for.
 #[derive(Clone, Copy, Debug)]
@@ -188,9 +158,20 @@ pub(in crate::api) async fn matched(
         return Ok(unknown(held(peer, String::new(), origin.clone(), is_match).await?));
     };
     let (mut all, mut after, mut is_complete) = (Vec::<(FileName, SearchAnswer)>::new(), None, true);
-    let mut pages = Pages { limit: FOUND_MAX, most: LISTED_MAX };
+    // As long as the link to the indexers brings in time.
+    let (mut page, mut page_max) = (FOUND_MAX, LISTED_MAX);
     loop {
-        let found = pages.next(peer, &search, after.as_ref(), ttl_hops, via).await?;
+        let began = Instant::now();
+        let found = match peer.indexers.find(&search, after.as_ref(), page, ttl_hops, via).await {
+            Err(_) if page > FOUND_MAX => {
+                (page, page_max) = (FOUND_MAX, FOUND_MAX);
+                continue;
+            }
+            found => found?,
+        };
+        if began.elapsed() < QUICK_PAGE {
+            page = page_max.min(page * PAGES_GROW_BY);
+        }
         is_complete &= found.complete;
         after = found.next;
         for file in found.matches.into_iter().filter(|found| !found.record.is_withdrawal()) {

@@ -22,16 +22,14 @@ impl Tickets {
         Self { home, private, indexers: peer.indexers.known().await }
     }
 
-    pub(in crate::api) fn of_folder(&self, folder: &FileName, origin: NodeId) -> Option<String> {
-        self.made(folder, origin, None)
-    }
-
-    /// The ticket of a file; `None` while no indexer is connected, so that nobody would find it.
-    pub(in crate::api) fn ticket(&self, name: &FileName, origin: NodeId, version: Version) -> Option<String> {
-        self.made(name, origin, Some(version))
-    }
-
-    fn made(&self, name: &FileName, origin: NodeId, version: Option<Version>) -> Option<String> {
+    /// The ticket of a file, or without a version of a folder; `None` while no indexer is connected, so that nobody would find
+    /// it.
+    pub(in crate::api) fn ticket(
+        &self,
+        name: &FileName,
+        origin: NodeId,
+        version: Option<Version>,
+    ) -> Option<String> {
         let ticket = Ticket {
             network: self.home.network.clone(),
             insecure: self.home.insecure,

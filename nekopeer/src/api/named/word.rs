@@ -69,6 +69,11 @@ impl Word {
         }
     }
 
+    /// The names among `words`.
+    pub(in crate::api) fn names(words: &[Self]) -> Vec<&FileName> {
+        words.iter().filter_map(Self::name).collect()
+    }
+
     /// The folder that it may be.
     pub(in crate::api) fn folder(&self) -> Option<FileName> {
         FileName::new(self.pattern().text.strip_suffix('/')?).ok()

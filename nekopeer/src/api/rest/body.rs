@@ -1,11 +1,11 @@
 //! Answers of commands as JSON, sent as their rows come.
 
 use axum::{
-    body::{Body, Bytes},
+    body::Body,
     http::header,
     response::{IntoResponse, Response},
 };
-use futures::stream;
+use futures::{StreamExt, TryStreamExt, stream};
 use nekoindexer::daemon::http::Problem;
 use serde::Deserialize;
 
@@ -14,14 +14,6 @@ use super::{
     carried::{Carried, problem},
 };
 use crate::api::{Command, Done, Failure, Framed, Outcome, Reply, Shape, no_input};
-
-struct Sending {
-    carried: Carried,
-    framed: Framed,
-    /// A reply that came before the answer began.
-    first: Option<Reply>,
-    is_ended: bool,
-}
 
 /// Has `command` carried out and answers with its rows. A failure before the first row is an error; a later one cuts the
 /// answer off.
@@ -41,20 +33,30 @@ pub(crate) async fn framed(
 }
 
 /// Answers with the rows of `carried`.
-pub(crate) async fn sent(mut carried: Carried, framed: Framed) -> Result<Response, Problem> {
-    let first = loop {
-        match carried.next().await {
-            Reply::Finished(Err(failure)) => return Err(problem(&failure)),
-            Reply::Finished(Ok(done)) => match nothing_done(&done) {
-                Some(nothing) => return Err(nothing),
-                None => break Reply::Finished(Ok(done)),
-            },
-            rows @ Reply::Rows(_) => break rows,
-            _ => {}
+pub(crate) async fn sent(carried: Carried, framed: Framed) -> Result<Response, Problem> {
+    let texts = stream::try_unfold(Some((carried, framed)), async |state| {
+        let Some((mut carried, mut framed)) = state else { return Ok(None) };
+        loop {
+            match carried.next().await {
+                Reply::Rows(rows) if !rows.is_empty() => {
+                    return Ok(Some((framed.rows(&rows), Some((carried, framed)))));
+                }
+                Reply::Finished(Ok(done)) => {
+                    return match nothing_done(&done).filter(|_| !framed.is_begun()) {
+                        Some(nothing) => Err(nothing),
+                        None => Ok(Some((framed.end(&done.fields), None))),
+                    };
+                }
+                Reply::Finished(Err(failure)) => return Err(problem(&failure)),
+                _ => {}
+            }
         }
-    };
-    let sending = Sending { carried, framed, first: Some(first), is_ended: false };
-    let body = Body::from_stream(stream::try_unfold(sending, Sending::next));
+    });
+    let mut texts = Box::pin(texts.peekable());
+    if let Some(Err(problem)) = texts.as_mut().next_if(Result::is_err).await {
+        return Err(problem);
+    }
+    let body = Body::from_stream(texts.map_err(|problem| std::io::Error::other(problem.detail)));
     Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
 }
 
@@ -66,29 +68,4 @@ fn nothing_done(done: &Done) -> Option<Problem> {
     }
     let failed = done.fields.parse::<Failed>().filter(|_| done.outcome != Outcome::All)?;
     failed.failed.first().map(problem)
-}
-
-impl Sending {
-    /// The next bytes; `None` after the last.
-    async fn next(mut self) -> Result<Option<(Bytes, Self)>, std::io::Error> {
-        while !self.is_ended {
-            let reply = match self.first.take() {
-                Some(reply) => reply,
-                None => self.carried.next().await,
-            };
-            let text = match reply {
-                Reply::Rows(rows) => self.framed.rows(&rows),
-                Reply::Finished(Ok(done)) => {
-                    self.is_ended = true;
-                    self.framed.end(&done.fields)
-                }
-                Reply::Finished(Err(failure)) => return Err(std::io::Error::other(failure)),
-                _ => continue,
-            };
-            if !text.is_empty() {
-                return Ok(Some((text.into(), self)));
-            }
-        }
-        Ok(None)
-    }
 }

@@ -23,26 +23,15 @@ const _: () = assert!(HTTP_COMMANDS_MAX < COMMANDS_MAX);
 /// A command that is being carried out for a request.
 pub(crate) struct Carried {
     at_host: AtHost,
-    /// `None`: a command that always has room.
-    slot: Option<Slot>,
+    slot: Slot,
 }
 
 impl Inside {
     /// Begins a command, with a slot among those of HTTP requests.
     pub(crate) fn carry_out(&self, command: impl Into<Command>, input: Input) -> Result<Carried, Problem> {
-        let command = command.into();
-        let slot = match &command {
-            Command::Stop(_) => None,
-            _ => Some(self.commands.enter(SlotOwner::LOCAL, Activity::busy()).ok_or_else(busy)?),
-        };
-        let own = slot.as_ref().map(|slot| slot.activity().ended().clone());
-        let displaced = async move {
-            match own {
-                Some(ended) => ended.cancelled().await,
-                None => std::future::pending().await,
-            }
-        };
-        let at_host = self.host.begin(command, input, displaced);
+        let slot = self.commands.enter(SlotOwner::LOCAL, Activity::busy()).ok_or_else(busy)?;
+        let displaced = slot.activity().ended().clone().cancelled_owned();
+        let at_host = self.host.begin(command.into(), input, displaced);
         Ok(Carried { at_host: at_host.map_err(|failure| problem(&failure))?, slot })
     }
 }
@@ -54,16 +43,16 @@ fn busy() -> Problem {
 impl Carried {
     /// The next reply but progress.
     pub(crate) async fn next(&mut self) -> Reply {
-        let activity = self.slot.as_ref().map(|slot| slot.activity().clone());
-        activity.iter().for_each(|activity| activity.set_busy(true));
+        let activity = self.slot.activity();
+        activity.set_busy(true);
         loop {
-            let reply = match self.at_host.next().await {
+            let reply = match self.at_host.replies.recv().await {
                 Some(Reply::Progress(_) | Reply::Parts(_)) => continue,
                 Some(reply) => reply,
                 None => Reply::Finished(Err(Failure::new("the command ended without an answer"))),
             };
             // Until it is asked for the next one.
-            activity.iter().for_each(|activity| activity.idle_since(Instant::now()));
+            activity.idle_since(Instant::now());
             return reply;
         }
     }

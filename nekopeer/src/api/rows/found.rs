@@ -66,6 +66,25 @@ pub(crate) struct MatchRow {
     pub(crate) held: Option<HeldRow>,
 }
 
+/// Files that match a search.
+#[derive(Default, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Matches {
+    // They are told as rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = true)]
+    pub(crate) hits: Vec<MatchRow>,
+    /// Whether every indexer in reach answered.
+    pub(crate) complete: bool,
+    /// Whether guests of an indexer may know more: they are waited for 250 ms longer than the others.
+    pub(crate) guests_unheard: bool,
+    /// How many are in reach, and how many of them answered.
+    pub(crate) indexers: IndexersRow,
+    /// What was looked for.
+    pub(crate) name: String,
+    /// Give this as `after` to go on; null after the last match.
+    pub(crate) next: Option<String>,
+}
+
 /// The indexers that a search reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Indexers)]

@@ -17,7 +17,7 @@ pub(crate) use self::{
     downloads::DownloadedRow,
     events::EventRow,
     files::{Detail, EarlierRow, FileRow},
-    found::{FoundRow, IndexersRow, MatchRow, VersionRow},
+    found::{FoundRow, IndexersRow, MatchRow, Matches, VersionRow},
     published::{PublishedFields, PublishedRow, SkippedFields, Ticketed, UnpublishedRow},
     trace::{HopRow, TraceRow, Unasked},
 };

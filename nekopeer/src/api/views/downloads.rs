@@ -14,51 +14,14 @@ const NOTES_TOLD_MAX: usize = 4;
 /// Other origins of the same bytes that a note names.
 const OTHERS_TOLD_MAX: usize = 8;
 
-/// One download: a line, and notes.
+/// Downloads, and notes: a line for the only one, or the counts of several.
 #[derive(Default)]
-pub(in crate::api) struct One {
+pub(in crate::api) struct DownloadsView {
+    wanted: Wanted,
     /// Its bytes went to stdout, so the line goes to stderr.
-    pub(in crate::api) to_stdout: bool,
-    pub(in crate::api) wanted: Wanted,
-    /// It is a folder that was named without its slash.
-    pub(in crate::api) many: Option<Many>,
-}
-
-impl View for One {
-    fn be_many(&mut self) {
-        self.many = Some(Many::of(self.wanted.clone()));
-    }
-
-    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
-        if let Some(many) = &mut self.many {
-            return many.rows(rows, output);
-        }
-        for done in parsed::<DownloadedRow>(rows) {
-            match self.to_stdout {
-                true => output.note(&line(&done)),
-                false => output.text(&line(&done))?,
-            }
-            for source in done.sources.iter().filter(|source| source.banned) {
-                output.note(&format!(
-                    "note: source {} at {} sent what is not the file's, and was asked no more",
-                    short(&source.node),
-                    source.addr
-                ));
-            }
-            notes(&self.wanted, &done).for_each(|why| output.note(&format!("note: {why}")));
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
-        self.many.as_mut().map_or(Ok(()), |many| many.finish(done, output))
-    }
-}
-
-/// Several downloads: their counts.
-#[derive(Default)]
-pub(in crate::api) struct Many {
-    pub(in crate::api) wanted: Wanted,
+    to_stdout: bool,
+    /// Several are wanted, or a folder that was named without its slash.
+    is_many: bool,
     done: usize,
     bytes: u64,
     moved: u64,
@@ -66,15 +29,39 @@ pub(in crate::api) struct Many {
     notes: usize,
 }
 
-impl Many {
-    pub(in crate::api) fn of(wanted: Wanted) -> Self {
-        Self { wanted, ..Self::default() }
+impl DownloadsView {
+    pub(in crate::api) fn of(wanted: Wanted, is_many: bool, to_stdout: bool) -> Self {
+        Self { wanted, is_many, to_stdout, ..Self::default() }
+    }
+
+    fn only(&self, done: &DownloadedRow, output: Output) -> io::Result<()> {
+        match self.to_stdout {
+            true => output.note(&line(done)),
+            false => output.text(&line(done))?,
+        }
+        for source in done.sources.iter().filter(|source| source.banned) {
+            output.note(&format!(
+                "note: source {} at {} sent what is not the file's, and was asked no more",
+                short(&source.node),
+                source.addr
+            ));
+        }
+        notes(&self.wanted, done).for_each(|why| output.note(&format!("note: {why}")));
+        Ok(())
     }
 }
 
-impl View for Many {
+impl View for DownloadsView {
+    fn be_many(&mut self) {
+        self.is_many = true;
+    }
+
     fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
         for done in parsed::<DownloadedRow>(rows) {
+            if !self.is_many {
+                self.only(&done, output)?;
+                continue;
+            }
             self.done += 1;
             self.bytes += done.version.size;
             self.moved += done.bytes_moved;
@@ -90,6 +77,9 @@ impl View for Many {
     }
 
     fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
+        if !self.is_many {
+            return Ok(());
+        }
         let Failed { failed, gone } = done.fields.parse().unwrap_or_default();
         let (moved, bytes, seconds) = (size(self.moved), size(self.bytes), self.seconds);
         let here = self.done.saturating_sub(gone);

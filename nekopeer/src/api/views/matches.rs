@@ -2,11 +2,9 @@
 
 use std::io;
 
-use serde::Deserialize;
-
 use super::{View, downloads::short, hits::GUESTS_UNHEARD, parsed};
 use crate::{
-    api::{Done, IndexersRow, MatchRow, Outcome, Row, VersionRow},
+    api::{Done, IndexersRow, MatchRow, Matches, Outcome, Row, VersionRow},
     terminal::{
         Output,
         table::{Cells, Table},
@@ -17,22 +15,13 @@ use crate::{
 const HEADINGS: [&str; 6] = ["NAME", "VERSION", "SIZE", "AGE", "HOLDERS", "FRESHNESS"];
 
 /// A table with one row per file.
-pub(in crate::api) struct Matches {
+pub(in crate::api) struct MatchesView {
     looked_for: String,
     is_near: bool,
     table: Table,
 }
 
-/// Where further matches begin, if there are any, and which indexers answered.
-#[derive(Default, Deserialize)]
-struct Further {
-    complete: bool,
-    guests_unheard: bool,
-    indexers: IndexersRow,
-    next: Option<String>,
-}
-
-impl Matches {
+impl MatchesView {
     /// For a search of these terms, which asks the own indexer only if it `is_near`.
     pub(in crate::api) fn of(looked_for: String, is_near: bool) -> Self {
         let table = Table::new(&HEADINGS, &[1, 2, 3, 4]).sparing(&[4, 1]);
@@ -60,7 +49,7 @@ impl Matches {
     }
 }
 
-impl View for Matches {
+impl View for MatchesView {
     fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
         let found: Vec<MatchRow> = parsed(rows).collect();
         let mut cells = Cells::default();
@@ -75,7 +64,7 @@ impl View for Matches {
     }
 
     fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
-        let Further { complete, guests_unheard, indexers: IndexersRow { asked, answered }, next } =
+        let Matches { complete, guests_unheard, indexers: IndexersRow { asked, answered }, next, .. } =
             done.fields.parse().unwrap_or_default();
         let in_full = if complete || answered < asked { "" } else { ", but not all of them in full" };
         let reached = format!("{answered} of {asked} indexers answered{in_full}");

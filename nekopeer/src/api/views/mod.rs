@@ -2,21 +2,18 @@
 
 pub(super) mod downloads;
 pub(super) mod files;
-pub(super) mod followed;
 pub(super) mod hits;
 pub(super) mod jobs;
-mod lines;
 pub(super) mod matches;
 pub(super) mod published;
 pub(super) mod trace;
-pub(super) mod watched;
 
 use std::io;
 
+use nekoindexer::daemon::settings::advice;
 use serde::de::DeserializeOwned;
 
-pub(super) use self::lines::Lines;
-use super::{Done, FailedRow, Row};
+use super::{Done, EventRow, FailedRow, Row};
 use crate::{library::events::Event, terminal::Output};
 
 /// Shows one kind of answer as text: its rows, as lines of stdout, and notes. Where results are JSON objects, the lines are
@@ -28,13 +25,45 @@ pub(crate) trait View {
     /// The rows are of several, though one was asked for.
     fn be_many(&mut self) {}
 
-    /// Something happened.
-    fn event(&mut self, _event: &Event, _output: Output) -> io::Result<()> {
+    /// Something happened: a new version is a line, all else a note.
+    fn event(&mut self, event: &Event, output: Output) -> io::Result<()> {
+        match event {
+            _ if output.is_json() => output.object(&EventRow::from(event))?,
+            Event::Followed { .. } => output.line(&event.to_string())?,
+            _ => output.note(&format!("{event}{}", advice(event.remedy()))),
+        }
         Ok(())
     }
 
     /// The answer is complete.
     fn finish(&mut self, _done: &Done, _output: Output) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Shows each row by a function, and what failed as notes.
+pub(super) struct Lines(Box<ShowRow>);
+
+type ShowRow = dyn FnMut(&Row, Output) -> io::Result<()>;
+
+impl Lines {
+    /// Rows of this type, shown so.
+    pub(super) fn of<T: DeserializeOwned>(
+        mut show: impl FnMut(T, Output) -> io::Result<()> + 'static,
+    ) -> Box<dyn View> {
+        let show = move |row: &Row, output| row.parse().map_or(Ok(()), |row| show(row, output));
+        Box::new(Self(Box::new(show)))
+    }
+}
+
+impl View for Lines {
+    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
+        rows.iter().try_for_each(|row| (self.0)(row, output))
+    }
+
+    fn finish(&mut self, done: &Done, output: Output) -> io::Result<()> {
+        let Failed { failed, .. } = done.fields.parse().unwrap_or_default();
+        failed.iter().for_each(|failed| failed.why.print(output));
         Ok(())
     }
 }
@@ -50,9 +79,4 @@ struct Failed {
     /// How many of them were done before.
     #[serde(default)]
     gone: usize,
-}
-
-fn tell_failed(done: &Done, output: Output) {
-    let Failed { failed, .. } = done.fields.parse().unwrap_or_default();
-    failed.iter().for_each(|failed| failed.why.print(output));
 }

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use super::{View, downloads::short, parsed};
+use super::downloads::short;
 use crate::{
-    api::{HopRow, Row, TraceRow, Unasked},
+    api::{HopRow, TraceRow, Unasked},
     terminal::{
         Output,
         table::{Cells, Table},
@@ -17,23 +17,17 @@ const HEADINGS: [&str; 5] = ["WAITED", "OWN", "INDEXER", "ANSWER", "ADDRESS"];
 const SHOWN_EACH_MAX: usize = 4;
 
 /// A table with a line for each hop.
-pub(in crate::api) struct Trace;
-
-impl View for Trace {
-    fn rows(&mut self, rows: &[Row], output: Output) -> io::Result<()> {
-        for trace in parsed::<TraceRow>(rows) {
-            let mut cells = Cells::default();
-            trace.indexers.iter().for_each(|hop| add_hop(&mut cells, hop, 0));
-            Table::new(&HEADINGS, &[0, 1]).print(&cells, output)?;
-            if !trace.complete {
-                output.note("note: more indexers were asked than are shown");
-            }
-            if !trace.found {
-                output.note(&format!("nobody shares {}", trace.name));
-            }
-        }
-        Ok(())
+pub(in crate::api) fn show(trace: TraceRow, output: Output) -> io::Result<()> {
+    let mut cells = Cells::default();
+    trace.indexers.iter().for_each(|hop| add_hop(&mut cells, hop, 0));
+    Table::new(&HEADINGS, &[0, 1]).print(&cells, output)?;
+    if !trace.complete {
+        output.note("note: more indexers were asked than are shown");
     }
+    if !trace.found {
+        output.note(&format!("nobody shares {}", trace.name));
+    }
+    Ok(())
 }
 
 /// Adds a line for `hop`, and those for whom it did and did not ask below it.

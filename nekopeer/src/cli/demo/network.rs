@@ -14,7 +14,7 @@ use tokio::{sync::broadcast, time::timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    api::{Answer, Command, Ending, Host, Row, Saying, no_input, rows_of},
+    api::{Command, Ending, Host, Row, Saying},
     cli::repl::{Line, Words, parse},
     config::Config,
     door::{Caller, Facts},
@@ -137,11 +137,7 @@ impl Actor {
     /// The same without a word.
     pub(super) async fn done(&self, line: &str) -> anyhow::Result<(Command, Vec<Row>)> {
         let command = self.command(line)?;
-        let (answer, replies) = Answer::channel();
-        let mut caller = Caller::here(&self.host, self.facts.clone());
-        let asked = command.clone();
-        let asking = async move { caller.carry_out(asked, no_input(), &answer).await };
-        let (done, rows) = tokio::join!(asking, rows_of(replies));
+        let (done, rows) = Caller::here(&self.host, self.facts.clone()).rows(command.clone()).await;
         done.with_context(|| format!("{}: {line}", self.name))?;
         Ok((command, rows))
     }

@@ -20,13 +20,13 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 pub(super) use self::line::{Line, Words, parse};
-pub(super) use self::{complete::LastWord, session::Named, typed::typed_before};
+pub(super) use self::{complete::LastWord, session::names_of, typed::typed_before};
 use self::{
     editor::{Asked, Editor},
     session::Session,
     typed::HISTORY_FILE,
 };
-use super::{Ended, args::NodeArgs, bar::beside, show};
+use super::{Ended, args::NodeArgs, bar::beside, help::USAGE, show, unless_stopped};
 use crate::{
     api::{Failure, FailureKind},
     terminal::{self, Output},
@@ -35,30 +35,20 @@ use crate::{
 /// Names that were typed and are remembered.
 const NAMED_MAX: usize = 1000;
 
-/// Whether to continue after a line.
-enum After {
-    GoOn(Ended),
-    Exit,
-}
-
 /// Runs until `exit` or the end of input.
 pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
     let mut stop = Stop::new()?;
-    let opened = tokio::select! {
-        opened = Session::open(args, output) => opened?,
-        () = stop.wait() => return Ok(Ended::Interrupted),
+    let Some(opened) = unless_stopped(&mut stop, Session::open(args, output)).await else {
+        return Ok(Ended::Interrupted);
     };
-    let mut session = opened;
+    let mut session = opened?;
     let is_script = !(io::stdin().is_terminal() && io::stdout().is_terminal());
     let ended = match is_script {
         true => script(&mut session, output, &mut stop).await,
         false => interactive(&mut session, output, &mut stop).await,
     };
     let refusal = session.refusal();
-    tokio::select! {
-        () = session.close(is_script) => {}
-        () = stop.wait() => {} // the user does not want to wait
-    }
+    unless_stopped(&mut stop, session.close(is_script)).await;
     refusal.map_or(ended, Err)
 }
 
@@ -68,9 +58,8 @@ async fn script(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> a
         true
     })));
     let mut lines = lines_of_stdin();
-    tokio::select! {
-        () = session.indexers_tried() => {}
-        () = stop.wait() => return Ok(Ended::Well),
+    if unless_stopped(stop, session.indexers_tried()).await.is_none() {
+        return Ok(Ended::Well);
     }
     let mut first_failure = Ended::Well;
     loop {
@@ -81,10 +70,7 @@ async fn script(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> a
         };
         let Some(line) = line.transpose()? else {
             // Jobs in the background end with this process.
-            let has_failed = tokio::select! {
-                has_failed = session.background_ended() => has_failed,
-                () = stop.wait() => true,
-            };
+            let has_failed = unless_stopped(stop, session.background_ended()).await.unwrap_or(true);
             if has_failed && first_failure == Ended::Well {
                 first_failure = Ended::Failed(FailureKind::Failed);
             }
@@ -96,14 +82,11 @@ async fn script(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> a
             }
             break;
         };
-        let (after, is_interrupted) = execute(session, parse(&line), output, stop).await;
-        match after {
-            After::GoOn(ended) if first_failure == Ended::Well => first_failure = ended,
-            After::GoOn(_) => {}
-            After::Exit => break,
-        }
-        if is_interrupted {
-            return Ok(Ended::Interrupted);
+        match execute(session, parse(&line), output, stop).await {
+            Some(Ended::Interrupted) => return Ok(Ended::Interrupted),
+            Some(ended) if first_failure == Ended::Well => first_failure = ended,
+            Some(_) => {}
+            None => break,
         }
     }
     Ok(first_failure)
@@ -155,61 +138,53 @@ async fn interactive(session: &mut Session<'_>, output: Output, stop: &mut Stop)
             }
             named.drain(..named.len().saturating_sub(NAMED_MAX));
         }
-        let (after, _) = execute(session, line, output, stop).await;
-        if matches!(after, After::Exit) || stop.is_terminated {
+        if execute(session, line, output, stop).await.is_none() || stop.is_terminated {
             break;
         }
     }
     Ok(Ended::Well) // the failures were shown as they happened
 }
 
-/// Runs one line; prints an error as one line. Returns whether the line was interrupted, too.
+/// Runs one line, and prints an error as one line; `None`: it was the last.
 async fn execute(
     session: &mut Session<'_>,
     line: Result<Option<Words>, String>,
     output: Output,
     stop: &mut Stop,
-) -> (After, bool) {
-    let failed = |error: anyhow::Error| After::GoOn(show::error(&error, output));
-    let words = match line {
-        Ok(Some(words)) => words,
-        Ok(None) => return (After::GoOn(Ended::Well), false),
-        Err(error) => {
-            show::failure(&Failure::invalid(error), output);
-            return (After::GoOn(Ended::Usage), false);
-        }
+) -> Option<Ended> {
+    let executed = match line {
+        Ok(Some(words)) => executed(session, words, output, stop).await,
+        Ok(None) => Ok(Some(Ended::Well)),
+        Err(why) => Ok(wrong(why, output)),
     };
+    executed.unwrap_or_else(|error| Some(show::error(&error, output)))
+}
+
+async fn executed(
+    session: &mut Session<'_>,
+    words: Words,
+    output: Output,
+    stop: &mut Stop,
+) -> anyhow::Result<Option<Ended>> {
     match words.line {
-        Line::Exit => (After::Exit, false),
+        Line::Exit => return Ok(None),
         Line::Help { command: Some(command) } => match line::help_of(&command) {
-            Some(lines) => match lines.iter().try_for_each(|line| output.say(line)) {
-                Ok(()) => (After::GoOn(Ended::Well), false),
-                Err(error) => (failed(error.into()), false),
-            },
-            None => {
-                let why = format!("there is no command '{command}': help lists them");
-                show::failure(&Failure::invalid(why), output);
-                (After::GoOn(Ended::Usage), false)
-            }
+            Some(lines) => lines.iter().try_for_each(|line| output.say(line))?,
+            None => return Ok(wrong(format!("there is no command '{command}': help lists them"), output)),
         },
+        Line::Help { command: None } if output.is_json() => output.say(USAGE)?,
         Line::Help { command: None } => {
-            let said = match output.is_json() {
-                true => output.say(crate::cli::help::USAGE),
-                false => {
-                    let lines = line::help(terminal::columns(&io::stdout()));
-                    lines.iter().try_for_each(|line| output.line(line))
-                }
-            };
-            match said {
-                Ok(()) => (After::GoOn(Ended::Well), false),
-                Err(error) => (failed(error.into()), false),
-            }
+            line::help(terminal::columns(&io::stdout())).iter().try_for_each(|line| output.line(line))?;
         }
-        Line::Verb(verb) => match session.verb(verb, words.policy, stop).await {
-            Ok(Some(ended)) => (After::GoOn(ended), false),
-            Ok(None) if session.is_stopped() => (After::Exit, false),
-            Ok(None) => (After::GoOn(Ended::Interrupted), true),
-            Err(error) => (failed(error), false),
-        },
+        Line::Verb(verb) => {
+            let ended = session.verb(verb, words.policy, stop).await?;
+            return Ok(Some(ended).filter(|ended| *ended != Ended::Interrupted || !session.is_stopped()));
+        }
     }
+    Ok(Some(Ended::Well))
+}
+
+fn wrong(why: String, output: Output) -> Option<Ended> {
+    show::failure(&Failure::invalid(why), output);
+    Some(Ended::Usage)
 }

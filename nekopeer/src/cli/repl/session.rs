@@ -9,14 +9,15 @@ use tokio::time::timeout;
 
 use super::editor::Names;
 use crate::{
-    api::{Answer, Command, Ls, Need, Saying, Search, no_input, rows_of},
+    api::{Command, Ls, Need, Row, Saying, Search},
     cli::{
         Ended,
         args::{NodeArgs, PolicyArgs},
         events::{self, EventSource, Showing},
         flags, one_shot,
         reach::{Reached, reach, running},
-        run::{Run, run},
+        run::run,
+        unless_stopped,
         verbs::Verb,
     },
     door::Facts,
@@ -35,7 +36,7 @@ const COMPLETED_WITHIN: Duration = Duration::from_millis(300);
 pub(super) struct Session<'a> {
     args: &'a NodeArgs,
     output: Output,
-    /// The process whose events are shown.
+    /// The process whose events are shown; 0: none.
     watched: u32,
     /// A peer of this process, or a connection for the next line.
     reached: Option<Reached>,
@@ -48,12 +49,9 @@ pub(super) type Show = Arc<Mutex<dyn FnMut(String) -> bool + Send>>;
 
 impl<'a> Session<'a> {
     pub(super) async fn open(args: &'a NodeArgs, output: Output) -> anyhow::Result<Self> {
-        let reached = reach(args, Need::Serving, None, output).await?;
-        if let Reached::There(caller) = &reached {
-            flags::check(args, &caller.facts, Need::Serving, true, output)?;
-        }
-        let watched = reached.facts().process;
-        Ok(Self { args, output, watched, reached: Some(reached), show: None, showing: None })
+        let mut session = Self { args, output, watched: 0, reached: None, show: None, showing: None };
+        session.reached = Some(session.reach_again().await?);
+        Ok(session)
     }
 
     pub(super) fn greeting(&self) -> String {
@@ -134,30 +132,33 @@ impl<'a> Session<'a> {
         self.reached.as_ref()?.refusal()
     }
 
-    /// Runs a verb; `None` if it was interrupted.
+    /// Runs a verb.
     pub(super) async fn verb(
         &mut self,
         verb: Verb,
         policy: PolicyArgs,
         stop: &mut Stop,
-    ) -> anyhow::Result<Option<Ended>> {
+    ) -> anyhow::Result<Ended> {
         let line = Some(policy.change());
         let saying = Saying { dir: &self.args.dir, policy: self.args.policy.change(), line };
-        let Some(command) = verb.command(saying, self.output)? else { return Ok(Some(Ended::Usage)) };
+        let Some(command) = verb.command(saying, self.output)? else { return Ok(Ended::Usage) };
         match (&command, &self.reached) {
             (Command::Stop(_), Some(Reached::Here(hosted))) => {
                 hosted.host.stop.cancel();
-                return Ok(None);
+                return Ok(Ended::Interrupted);
             }
-            (Command::Stop(_), _) => return one_shot::stop_peer(self.args, self.output, stop).await,
+            (Command::Stop(_), _) => {
+                let stopped = unless_stopped(stop, one_shot::stop_peer(self.args, self.output)).await;
+                return stopped.unwrap_or(Ok(Ended::Interrupted));
+            }
             _ => {}
         }
         loop {
             let mut reached = match self.reached.take() {
                 Some(reached) => reached,
-                None => tokio::select! {
-                    reached = self.reach_again() => reached?,
-                    () = stop.wait() => return Ok(None),
+                None => match unless_stopped(stop, self.reach_again()).await {
+                    Some(reached) => reached?,
+                    None => return Ok(Ended::Interrupted),
                 },
             };
             let ended = run(&mut reached, &command, self.output, stop).await;
@@ -165,15 +166,13 @@ impl<'a> Session<'a> {
                 Reached::Here(_) => self.reached = Some(reached),
                 Reached::There(_) => reached.end(false).await,
             }
-            match ended? {
-                Run::Ended(ended) => return Ok(Some(ended)),
-                Run::Interrupted => return Ok(None),
-                Run::Moved => {}
+            if let Some(ended) = ended? {
+                return Ok(ended);
             }
         }
     }
 
-    /// Finds who carries out the next line. From now on its events are shown, if it is another than before.
+    /// Finds who carries out the first or the next line. From now on its events are shown, if it is another than before.
     async fn reach_again(&mut self) -> anyhow::Result<Reached> {
         loop {
             let reached = reach(self.args, Need::Serving, None, self.output).await?;
@@ -209,24 +208,18 @@ impl<'a> Session<'a> {
 
     /// The names in the answer to `command`. There are none if it fails: completion is no more than a help.
     async fn names_of(&self, command: Command) -> Vec<String> {
-        let (answer, replies) = Answer::channel();
-        let asking = async move {
-            let caller = match &self.reached {
-                Some(Reached::Here(hosted)) => Ok(hosted.caller()),
-                _ => running(self.data_dir(), self.output).await,
-            };
-            if let Ok(mut caller) = caller {
-                drop(caller.carry_out(command, no_input(), &answer).await);
-            }
+        let caller = match &self.reached {
+            Some(Reached::Here(hosted)) => Ok(hosted.caller()),
+            _ => running(self.data_dir(), self.output).await,
         };
-        let rows = tokio::join!(asking, rows_of(replies)).1.into_iter();
-        rows.filter_map(|row| Some(row.parse::<Named>()?.name)).collect()
+        let Ok(mut caller) = caller else { return Vec::new() };
+        names_of(&caller.rows(command).await.1)
     }
 
     /// Completes when a peer of this process carries out no command of another shell.
     pub(super) async fn others_ended(&self) {
         if let Some(Reached::Here(hosted)) = &self.reached {
-            hosted.idle().await;
+            hosted.host.idle().await;
         }
     }
 
@@ -239,10 +232,13 @@ impl<'a> Session<'a> {
     }
 }
 
-/// A row with the name of a file.
-#[derive(serde::Deserialize)]
-pub(in crate::cli) struct Named {
-    pub(in crate::cli) name: String,
+/// The names of the files that rows are about.
+pub(in crate::cli) fn names_of(rows: &[Row]) -> Vec<String> {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        name: String,
+    }
+    rows.iter().filter_map(|row| Some(row.parse::<Named>()?.name)).collect()
 }
 
 /// What finds names that begin with `prefix`, at the own indexers; `None` if no name does.

@@ -29,9 +29,9 @@ pub(super) struct PeerStatus {
     listen: Option<String>,
     /// Milliseconds since the start.
     uptime_ms: u64,
-    indexers: Vec<IndexerStatus>,
+    indexers: Vec<IndexerLink>,
     /// The files, as they were counted some seconds ago; null if counting takes too long now.
-    files: Option<FilesStatus>,
+    files: Option<Census>,
     traffic: Traffic,
     /// Files that are being written.
     writing: usize,
@@ -41,41 +41,6 @@ pub(super) struct PeerStatus {
     memory: Kept,
     /// Memory of the process in bytes.
     memory_bytes: Option<u64>,
-}
-
-/// How the peer stands with an indexer.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Link)]
-struct IndexerStatus {
-    addr: String,
-    connected: bool,
-    /// Why it is not connected.
-    why: Option<String>,
-}
-
-/// Files by their condition.
-#[derive(Debug, Serialize, ToSchema)]
-struct FilesStatus {
-    /// Shared here.
-    own: u64,
-    /// Copies of other origins' files.
-    copies: u64,
-    /// Bytes of all of them.
-    bytes: u64,
-    /// Copies that count as fresh.
-    fresh: u64,
-    /// Copies whose origin has not confirmed them in time.
-    unverified: u64,
-    /// Files of which a newer version is known.
-    stale: u64,
-    /// Files that changed on disk and are not shared.
-    changed: u64,
-    /// Files that are sets: folders, all of which is one version.
-    sets: u64,
-    /// Leases of readers on news of the files that are shared here.
-    readers: u64,
-    /// Those whose reader has not acknowledged the newest version.
-    behind: u64,
 }
 
 /// What was moved since the start.
@@ -119,20 +84,6 @@ struct Kept {
     refused: u64,
 }
 
-impl From<IndexerLink> for IndexerStatus {
-    fn from(IndexerLink { addr, is_connected, why }: IndexerLink) -> Self {
-        Self { addr: addr.to_string(), connected: is_connected, why }
-    }
-}
-
-impl From<Census> for FilesStatus {
-    fn from(census: Census) -> Self {
-        let Census { own, copies, bytes, fresh, unverified, stale, changed, sets, readers, behind, .. } =
-            census;
-        Self { own, copies, bytes, fresh, unverified, stale, changed, sets, readers, behind }
-    }
-}
-
 impl Kept {
     fn of(budget: &Budget) -> Self {
         let (evicted, refused) = (budget.evicted(), budget.refused());
@@ -170,7 +121,7 @@ impl Traffic {
     )
 )]
 pub(super) async fn state(State(inside): State<Arc<Inside>>) -> Json<PeerStatus> {
-    let files = census(&inside).await.map(FilesStatus::from);
+    let files = census(&inside).await;
     let peer = &inside.host.peer;
     let figures = &peer.figures;
     let uptime = Instant::now().saturating_duration_since(figures.began);
@@ -181,7 +132,7 @@ pub(super) async fn state(State(inside): State<Arc<Inside>>) -> Json<PeerStatus>
         network: peer.indexers.home.network.to_string(),
         listen: peer.local_addr().map(|addr| addr.to_string()),
         uptime_ms: u64::try_from(uptime.as_millis()).unwrap_or(u64::MAX),
-        indexers: peer.indexers.links().into_iter().map(IndexerStatus::from).collect(),
+        indexers: peer.indexers.links(),
         files,
         traffic: Traffic::of(peer),
         writing: peer.library.writing().len(),

@@ -7,6 +7,7 @@ use hyper::{
     },
 };
 use nekoproto::FileName;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// What a browser may do with a shared file that it opens: show it. No script runs, and the file has no origin, so that it
 /// cannot reach this peer's pages. A PDF is shown by the browser's viewer, which is apart from this peer's pages too.
@@ -16,6 +17,8 @@ const SANDBOX: &str =
 /// without one. No script runs here either.
 const PLAYED: &str =
     "sandbox allow-same-origin; default-src 'none'; media-src 'self'; style-src 'unsafe-inline'";
+/// What is escaped in the name of a saved file.
+const ESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 /// Kinds of texts that are shown; other texts (HTML, XML, scripts) may run.
 const TEXTS_SHOWN: [&str; 5] = ["plain", "css", "csv", "markdown", "x-log"];
 
@@ -46,15 +49,7 @@ fn disposition(name: &FileName, is_shown: bool) -> String {
     let is_plain = |c: char| matches!(c, ' '..='~') && !"\"\\%".contains(c);
     let plain: String = last.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     let what = if is_shown { "inline" } else { "attachment" };
-    let mut text = format!("{what}; filename=\"{plain}\"; filename*=UTF-8''");
-    for byte in last.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            text.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    text
+    format!("{what}; filename=\"{plain}\"; filename*=UTF-8''{}", utf8_percent_encode(last, &ESCAPED))
 }
 
 #[cfg(test)]
