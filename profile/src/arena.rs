@@ -3,19 +3,14 @@
 
 pub mod load;
 
-use std::{collections::HashMap, fs, path::Path, sync::Arc, time::Duration};
-
-use anyhow::{Context, ensure};
-use nekoproto::Identity;
-use tokio::time::{Instant, sleep};
-use tokio_util::task::AbortOnDropHandle;
+use tokio::time::Instant;
 
 use self::load::{Caller, Found, Inquiry, Target};
-use crate::cluster::client::Client;
 use crate::cluster::deployment::Deployment;
-use crate::cluster::net::{Doors, Net};
+use crate::cluster::net::Net;
 use crate::node::{Downloads, Request, process::Process};
 use crate::plan::{topology::Graph, workload::sign_record};
+use crate::prelude::*;
 use crate::report::{machine, mib};
 use crate::run::files;
 use crate::run::watch::{LINKED_WITHIN, until};
@@ -39,7 +34,8 @@ pub(crate) struct Arena {
     /// All of them name each other as neighbors; the first one is asked, and answers over HTTP.
     pub(crate) net: Net,
     pub(crate) peers: Vec<Process>,
-    registered: Vec<AbortOnDropHandle<()>>,
+    /// Who have registered something; dropped, they leave.
+    pub(crate) registered: Vec<AbortOnDropHandle<()>>,
     pub(crate) load: Arc<Inquiry>,
 }
 
@@ -47,8 +43,8 @@ impl Arena {
     /// Starts this number of indexers, as users get them, with a file registered at each, and clients at the first.
     pub(crate) async fn start(deployment: &Deployment, indexers: usize) -> anyhow::Result<Self> {
         let deployment = Deployment { by_default: true, ..deployment.clone() };
-        let net = Net::start(&deployment, &Graph::mesh(indexers), Doors::First).await?;
-        let askers = (0..CLIENTS).map(|_| Caller::new(net.addr(0), deployment.security)).collect();
+        let net = Net::start(&deployment, &Graph::mesh(indexers), 1).await?;
+        let askers = (0..CLIENTS).map(|_| Caller::new(net.peers(0))).collect();
         let load = Arc::new(Inquiry::new(askers));
         let (peers, registered) = (Vec::new(), Vec::new());
         let mut arena = Self { net, peers, registered, load };
@@ -72,10 +68,9 @@ impl Arena {
 
     /// Registers files of one peer at indexer `n`, again when it was cut off, whether or not they are listed there.
     pub(crate) async fn register_all(&mut self, n: usize, names: &[String]) -> anyhow::Result<Vec<Target>> {
-        let (addr, security, identity) =
-            (self.net.addr(n), self.net.deployment.security, Identity::generate());
+        let (at, identity) = (self.net.peers(n), Identity::generate());
         let records: Vec<_> = names.iter().map(|name| sign_record(&identity, name).to_signed()).collect();
-        let mut client = Client::connect(addr, identity.clone(), security).await?;
+        let mut client = at.client(identity.clone()).await?;
         let holder = client.holder;
         let targets = records.iter().map(|record| Target::held(record.clone(), holder)).collect();
         let mut is_listed = client.register_all(&records).await.is_ok();
@@ -86,9 +81,7 @@ impl Arena {
                 tokio::select! {
                     () = client.ended() => {
                         is_listed = false;
-                        while let Err(_refused) =
-                            Client::connect(addr, identity.clone(), security).await.map(|new| client = new)
-                        {
+                        while let Err(_refused) = at.client(identity.clone()).await.map(|new| client = new) {
                             sleep(REGISTERS_AGAIN_AFTER).await;
                         }
                     }
@@ -99,16 +92,6 @@ impl Arena {
             }
         })));
         Ok(targets)
-    }
-
-    /// The name of the file that is registered at the second indexer.
-    pub(crate) fn other_name() -> String {
-        file_at(1)
-    }
-
-    /// Whoever registered last leaves.
-    pub(crate) fn leave(&mut self) {
-        self.registered.pop();
     }
 
     /// One more indexer, which calls the first its neighbor; a file is registered there.
@@ -160,7 +143,7 @@ impl Arena {
 
     /// Ends all nodes, and removes their files.
     pub(crate) async fn stop(self) {
-        for peer in self.peers {
+        for mut peer in self.peers {
             peer.kill().await;
         }
         let folder = self.net.deployment.folder.clone();
@@ -173,7 +156,7 @@ impl Arena {
 }
 
 /// The name of the file that is registered at indexer `n`.
-fn file_at(n: usize) -> String {
+pub(crate) fn file_at(n: usize) -> String {
     format!("indexer-{n}/{FOUND_BY}.bin")
 }
 

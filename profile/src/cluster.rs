@@ -5,18 +5,14 @@ pub mod deployment;
 pub mod layout;
 pub mod net;
 
-use std::{sync::Arc, time::Duration};
-
-use anyhow::Context;
-use nekoproto::{FileName, Holder, Identity, MsgId, QueryRequest};
-use tarpc::context;
-use tokio::time::{Instant, sleep};
+use nekoproto::QueryRequest;
+use tokio::time::Instant;
 
 use self::client::Client;
 use self::deployment::Deployment;
-use self::net::{Doors, Net};
-use crate::plan::expected::{Expected, Verdict};
-use crate::plan::workload::{Ask, Workload};
+use self::net::Net;
+use crate::plan::workload::{Ask, Expected, Verdict, Workload};
+use crate::prelude::*;
 use crate::report::{Row, count, machine};
 use crate::run::watch::{LINKED_WITHIN, until};
 use crate::{plan::query::Query, plan::topology::Graph};
@@ -26,9 +22,10 @@ use crate::{plan::query::Query, plan::topology::Graph};
 pub struct Cluster {
     pub(crate) net: Net,
     /// One peer for each indexer, with files registered there.
-    peers: Vec<Client>,
+    pub(crate) peers: Vec<Client>,
     graph: Graph,
-    workload: Arc<Workload>,
+    /// What is registered, and may be asked for.
+    pub workload: Arc<Workload>,
 }
 
 impl Cluster {
@@ -38,7 +35,7 @@ impl Cluster {
         let identities: Vec<Identity> =
             (0..scenario.indexers).map(|n| identity(scenario.load.seed, n)).collect();
         let workload = Arc::new(Workload::new(scenario, &identities));
-        let net = Net::start(deployment, &graph, Doors::None).await;
+        let net = Net::start(deployment, &graph, 0).await;
         let net = net.with_context(|| format!("the cluster of {} did not start", scenario.name()))?;
         let mut cluster = Self { net, peers: Vec::new(), graph, workload };
         match cluster.fill(identities).await {
@@ -62,7 +59,7 @@ impl Cluster {
 
     /// Waits until each indexer is linked, and knows of the files of all others what it will know.
     async fn settled(&self) -> anyhow::Result<()> {
-        let (files, peers) = (self.workload.records().len(), self.peers.len());
+        let (files, peers) = (self.workload.records.len(), self.peers.len());
         for (n, peer) in self.peers.iter().enumerate() {
             let expected = self.expected(n, 1);
             for ask in (1..=peers).map(|end| Ask::File(end * files / peers - 1)) {
@@ -84,20 +81,10 @@ impl Cluster {
         self.net.client(n, identity).await
     }
 
-    /// The peer that registered files at indexer `n`.
-    pub fn peer(&self, n: usize) -> &Client {
-        &self.peers[n]
-    }
-
-    /// What is registered, and may be asked for.
-    pub fn workload(&self) -> Arc<Workload> {
-        Arc::clone(&self.workload)
-    }
-
     /// What clients of indexer `n` must find with `ttl_hops`.
     pub fn expected(&self, n: usize, ttl_hops: u8) -> Expected {
         let holders: Vec<Holder> = self.peers.iter().map(|peer| peer.holder).collect();
-        Expected::new(self.workload(), &self.graph, n, ttl_hops, &holders)
+        Expected::new(Arc::clone(&self.workload), &self.graph, n, ttl_hops, &holders)
     }
 
     /// What the indexers take while nobody asks anything, measured for `seconds` after a pause as long; nothing for 0.

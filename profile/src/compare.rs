@@ -1,13 +1,9 @@
 //! Two results beside each other: what became better, what became worse.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context, bail, ensure};
-use clap::Args;
-use serde_json::Value;
 
 use crate::outcome::{Begin, Fault, Outcome, print};
+use crate::prelude::*;
 use crate::report::metrics::{Better, compared};
 use crate::report::{Row, aligned, bytes, figures::P99_FROM, outputs::read};
 

@@ -2,19 +2,15 @@
 
 pub(crate) mod echo;
 
-use std::net::SocketAddr;
 use std::time::Instant;
 
-use anyhow::{Context as _, ensure};
-use futures::{StreamExt, TryStreamExt, stream};
-use nekoproto::transport::Security;
-use testkit::network::ANY_PORT;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 use self::echo::MESSAGE_BYTES;
 use crate::cluster::deployment::Deployment;
 use crate::cluster::layout::{keep_on_core, on_own_thread};
+use crate::prelude::*;
 use crate::report::{Row, amount, count, figures::Figures};
 use crate::{cluster::layout::Layout, node::Role};
 
@@ -68,24 +64,7 @@ impl Floor {
 
 /// Raw TCP: the bytes go to where the indexers run, and back.
 pub(crate) async fn raw(deployment: &Deployment) -> anyhow::Result<Figures> {
-    if deployment.layout == Layout::Processes {
-        let process = deployment.process("the echo", Role::RawEcho).await?;
-        let figures = ask_raw(process.addr).await;
-        process.kill().await;
-        return figures;
-    }
-    // A socket belongs to the runtime it was made on.
-    let listener = deployment.runtime(0).spawn(TcpListener::bind(ANY_PORT)).await??;
-    let addr = listener.local_addr()?;
-    let echo = deployment.runtime(0).spawn(echo::serve_raw(listener));
-    let figures = ask_raw(addr).await?;
-    echo.await??;
-    Ok(figures)
-}
-
-async fn ask_raw(addr: SocketAddr) -> anyhow::Result<Figures> {
-    // In a task of its own, as the clients are.
-    let asking = tokio::spawn(async move {
+    let ask = |addr: SocketAddr| async move {
         let mut stream = TcpStream::connect(addr).await?;
         stream.set_nodelay(true)?;
         let mut message = [7; MESSAGE_BYTES];
@@ -95,35 +74,41 @@ async fn ask_raw(addr: SocketAddr) -> anyhow::Result<Figures> {
         });
         ensure!(message == [7; MESSAGE_BYTES], "the echo returned other bytes");
         Ok(figures)
-    });
-    asking.await?
+    };
+    with_echo(deployment, None, ask).await
 }
 
-/// An echo server where the indexers run, and a client here that does `work`, in a task of its own.
+/// An echo where the indexers run, raw or by calls with this security, and a client of it here that does `work`, in a task
+/// of its own as the clients are.
 async fn with_echo<T, F>(
     deployment: &Deployment,
-    security: Security,
-    work: impl FnOnce(echo::Pinger) -> F,
+    calls: Option<Security>,
+    work: impl FnOnce(SocketAddr) -> F,
 ) -> anyhow::Result<T>
 where
     T: Send + 'static,
     F: Future<Output = anyhow::Result<T>> + Send + 'static,
 {
     if deployment.layout == Layout::Processes {
+        let security = calls.unwrap_or(deployment.security);
         let deployment = Deployment { security, ..deployment.clone() };
-        let process = deployment.process("the echo", Role::Echo).await?;
-        let done = tokio::spawn(work(echo::Pinger::connect(process.addr, security).await?)).await?;
+        let mut process = deployment.process("the echo", Role::Echo { raw: calls.is_none() }).await?;
+        let done = tokio::spawn(work(process.addr)).await?;
         process.kill().await;
         return done;
     }
-    let server = deployment.runtime(0).spawn(async move { echo::Server::start(security) }).await??;
-    tokio::spawn(work(echo::Pinger::connect(server.addr, security).await?)).await?
+    // A socket belongs to the runtime it was made on.
+    let server = deployment.runtime(0).spawn(echo::Server::start(calls)).await??;
+    tokio::spawn(work(server.addr)).await?
 }
 
 /// An echo call through our own transport, one at a time.
 pub(crate) async fn call(deployment: &Deployment, security: Security) -> anyhow::Result<Figures> {
-    let ask = |client: echo::Pinger| async move { Ok(trips!({ client.echo().await? })) };
-    with_echo(deployment, security, ask).await
+    let ask = move |addr| async move {
+        let client = echo::Pinger::connect(addr, security).await?;
+        Ok(trips!({ client.echo().await? }))
+    };
+    with_echo(deployment, Some(security), ask).await
 }
 
 /// Echo calls a second over one connection, with `depth` of them in flight.
@@ -132,13 +117,14 @@ pub(crate) async fn calls_per_s(
     security: Security,
     depth: usize,
 ) -> anyhow::Result<f64> {
-    let ask = move |client: echo::Pinger| async move {
+    let ask = move |addr| async move {
+        let client = echo::Pinger::connect(addr, security).await?;
         let began = Instant::now();
         let calls = stream::iter(0..CALLS).map(|_| client.echo());
         calls.buffer_unordered(depth).try_collect::<()>().await?;
         Ok(count(CALLS) / began.elapsed().as_secs_f64())
     };
-    with_echo(deployment, security, ask).await
+    with_echo(deployment, Some(security), ask).await
 }
 
 /// The raw round trip between two threads that block, without any runtime, on these cores: what the

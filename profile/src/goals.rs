@@ -1,13 +1,12 @@
 //! Runs the scenarios of the search one after the other, and compares their figures with the goals.
 
-use anyhow::anyhow;
-use nekoindexer::{Routing, daemon::threads::THREADS_DEFAULT, state::index::SESSION_NAMES_MAX};
+use nekoindexer::{daemon::threads::THREADS_DEFAULT, state::index::SESSION_NAMES_MAX};
 use nekoproto::limits::CONNECTIONS_MAX;
 
-use crate::plan::{query::CLIENTS_MAX, query::INDEXERS_MAX, query::Query, query::Questions};
+use crate::cluster::layout::Layout;
+use crate::plan::{query::CLIENTS_MAX, query::INDEXERS_MAX, query::Query, query::Questions, query::defaults};
 use crate::scenarios::prelude::*;
 use crate::scenarios::{connections::Connections, index::Index, query::Measured, query::measure};
-use crate::{cluster::layout::Layout, report::goals};
 
 /// Hops whose mean must be that of one hop.
 const HOPS: [u8; 4] = [2, 3, 7, 16];
@@ -193,12 +192,12 @@ impl Search<'_> {
     }
 
     fn scenario(&self, indexers: usize, clients: usize, ttl_hops: u8) -> Query {
-        let (requests, usual) = (self.options.requests, Questions::default());
+        let (requests, usual) = (self.options.requests, defaults::<Questions>());
         let warm_up = requests.min(usual.warm_up);
         // One client asks five times as often: a median of few is moved by little.
         let requests = requests * if clients == 1 { 5 } else { 1 };
         let load = Questions { requests, warm_up, ..usual };
-        Query { indexers, clients, ttl_hops, load, ..Query::default() }
+        Query { indexers, clients, ttl_hops, load, ..defaults() }
     }
 
     fn measure(&self, scenario: &Query, setup: &Setup) -> Result<Measured, Fault> {

@@ -6,16 +6,11 @@
 
 pub mod hot;
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-
-use anyhow::{Context, bail, ensure};
-use clap::{Args, ValueEnum};
-use serde::{Deserialize, Serialize};
+use std::process::Stdio;
 
 use crate::compare::tolerance;
 use crate::outcome::{Begin, Fault, Outcome, print};
+use crate::prelude::*;
 use crate::report::outputs::{OutFile, read};
 use crate::report::{aligned, bytes, machine, option_name};
 use crate::run::watch::note;

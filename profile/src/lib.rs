@@ -3,8 +3,7 @@
 //!
 //! | room | what happens there |
 //! |---|---|
-//! | `scenarios` | one file for each thing that is measured, and the list of commands |
-//! | `scenario` | what a scenario is, and how it is carried out |
+//! | `scenarios` | one file for each thing that is measured, the list of commands, what a scenario is and how it is carried out |
 //! | `matrix`, `goals` | lists of runs: a table of queries, and what is aimed at beside what is measured |
 //! | `compare`, `instructions` | guards: is it worse than before? |
 //! | `cluster`, `node` | `Net` starts indexers, peers and clients, in this process or in their own, on chosen threads |
@@ -28,7 +27,7 @@ pub mod node;
 pub mod outcome;
 pub mod plan;
 pub mod plot;
+pub(crate) mod prelude;
 pub mod report;
 pub mod run;
-pub(crate) mod scenario;
 pub mod scenarios;

@@ -11,7 +11,7 @@ static ALLOCATOR: allocator::Global = allocator::GLOBAL;
 
 fn main() -> ExitCode {
     match scenarios::run(&Args::parse()) {
-        Ok(outcome) => outcome.into(),
+        Ok(outcome) => ExitCode::from(outcome as u8),
         Err(fault) => {
             let (code, error) = fault.parts();
             // Nobody is left to tell if stderr is closed.

@@ -1,7 +1,6 @@
 //! The whole table of scenarios in one run.
 
-use crate::plan::{query::Query, query::Questions};
-use crate::plot::Lines;
+use crate::plan::{query::Query, query::Questions, query::defaults};
 use crate::scenarios::prelude::*;
 use crate::scenarios::{query::COLUMNS, query::Measured, query::measure};
 
@@ -32,7 +31,7 @@ impl Matrix {
             clients,
             ttl_hops,
             load: self.load.clone(),
-            ..Query::default()
+            ..defaults()
         };
         ROWS.map(query)
     }
@@ -86,7 +85,7 @@ fn report(all: &[Measured]) -> Report {
 }
 
 /// Response times, and answers a second, of rows by their figure `along`; `None` if these are fewer than two.
-fn scaling(rows: &[Row], title: &str, along: &'static str, setting: &str) -> Option<(String, Picture)> {
+fn scaling(rows: &[Row], title: &str, along: &'static str, setting: &str) -> Option<Picture> {
     if rows.len() < 2 {
         return None;
     }
@@ -109,6 +108,5 @@ fn scaling(rows: &[Row], title: &str, along: &'static str, setting: &str) -> Opt
         lines(Axis::whole(x), Axis::log("response time, us"), times),
         lines(Axis::whole(x), Axis::log("answers a second"), rates),
     ];
-    let picture = Picture { title: format!("{title}: by {by}"), subtitle: setting.to_owned(), charts };
-    Some((format!("scaling-{along}"), picture))
+    Some(Picture::new(format!("scaling-{along}"), format!("{title}: by {by}"), setting, charts))
 }

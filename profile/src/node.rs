@@ -1,22 +1,20 @@
 //! Processes of this program: what one can be, and what it and whoever started it say to each other: a JSON
 //! object in each line, requests on its stdin, responses on its stdout.
 
-pub mod fetch;
-pub(crate) mod follow;
 pub(crate) mod http;
 pub(crate) mod process;
+pub mod reader;
 pub(crate) mod serve;
 pub mod usage;
 
-use std::num::{NonZeroU64, NonZeroUsize};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::{net::SocketAddr, path::PathBuf};
+use std::num::NonZeroUsize;
+use std::sync::{MutexGuard, PoisonError};
 
-use nekoindexer::ProbeCounts;
-use nekopeer::{Config, Peer, PeerHandle};
+use nekopeer::{Config, Peer};
 use nekoproto::{NetworkName, transport::Access, transport::NetworkSecret};
-use serde::{Deserialize, Serialize};
 use testkit::rogue::{Order, corrupt::Corruption};
+
+use crate::prelude::*;
 
 /// What a process is made of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -64,10 +62,8 @@ pub(crate) enum Role {
         /// With the memory and the leases that users get.
         by_default: bool,
     },
-    /// Sends every byte back.
-    RawEcho,
-    /// Answers calls with what they carry.
-    Echo,
+    /// Sends every byte back, or answers calls with what they carry.
+    Echo { raw: bool },
     /// Publishes and downloads as it is asked to.
     Peer(PeerOptions),
     /// Serves a file of which it corrupts some chunks, and is registered with this indexer.
@@ -124,7 +120,7 @@ pub(crate) enum Request {
 /// What is responded to each request, and once when the process is ready: the value, or why there is none.
 ///
 /// Ready: [`Started`]; publish: the number of files, and seconds; download: [`Downloads`]; await: nothing, then [`Downloads`];
-/// arrived: [`Arrivals`](follow::Arrivals); held: [`Versions`](follow::Versions) of each; usage: [`Usage`](usage::Usage), or why a rogue node gave
+/// arrived: [`Arrivals`](reader::Arrivals); held: [`Versions`](reader::Versions) of each; usage: [`Usage`](usage::Usage), or why a rogue node gave
 /// up; probes: [`Probes`]; follow, reset and end: nothing.
 pub(crate) type Response<T> = Result<T, String>;
 

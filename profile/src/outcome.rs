@@ -1,9 +1,6 @@
 //! How the program ends.
 
-use std::io::Write;
-use std::process::ExitCode;
-
-use anyhow::Context;
+use crate::prelude::*;
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -59,12 +56,6 @@ impl Outcome {
 /// Prints this text.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{}", text.trim_end()).context("cannot write to stdout")
-}
-
-impl From<Outcome> for ExitCode {
-    fn from(outcome: Outcome) -> Self {
-        Self::from(outcome as u8)
-    }
 }
 
 impl Fault {

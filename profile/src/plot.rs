@@ -10,14 +10,28 @@ pub(crate) use self::charts::{bars, histogram, of_rows, scatter};
 pub use self::draw::save;
 
 /// One or more charts, under a title.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Picture {
+    /// What its files are called.
+    name: String,
     /// The first line.
-    pub title: String,
+    title: String,
     /// The lines below it, smaller.
-    pub subtitle: String,
+    subtitle: String,
     /// One below the other; more than three in two columns.
-    pub charts: Vec<Chart>,
+    pub(crate) charts: Vec<Chart>,
+}
+
+impl Picture {
+    /// Charts, with what is said above them.
+    pub fn new(
+        name: impl Into<String>,
+        title: impl Into<String>,
+        subtitle: impl Into<String>,
+        charts: Vec<Chart>,
+    ) -> Self {
+        Self { name: name.into(), title: title.into(), subtitle: subtitle.into(), charts }
+    }
 }
 
 /// Series over two axes.

@@ -5,23 +5,21 @@ pub mod folder;
 pub mod growth;
 pub mod pacer;
 pub mod samples;
-pub(crate) mod setup;
 pub mod watch;
 
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::OnceLock;
+use std::time::Instant;
 
-use futures::{StreamExt, future::try_join_all, stream::FuturesUnordered};
-use nekoproto::{Identity, limits::QUERY_DEADLINE_DEFAULT, transport::call_until};
-use tokio::runtime::Handle;
+use futures::{future::try_join_all, stream::FuturesUnordered};
+use nekoproto::limits::QUERY_DEADLINE_DEFAULT;
 use tokio::sync::{Barrier, mpsc};
-use tokio_util::task::AbortOnDropHandle;
 
 use self::pacer::Pacer;
 use self::samples::{Failure, Sample, Samples};
 use crate::cluster::{Cluster, request};
-use crate::plan::workload::{Ask, Draw, Workload};
-use crate::{cluster::client::Client, plan::expected::Expected, plan::query::Query};
+use crate::plan::workload::{Ask, Draw, Expected, Workload};
+use crate::prelude::*;
+use crate::{cluster::client::Client, plan::query::Query};
 
 pub use watch::Watch;
 
@@ -43,7 +41,7 @@ pub async fn connect(scenario: &Query, cluster: &Cluster, watch: &Arc<Watch>) ->
         let asker = Asker {
             number: u32::try_from(n)?,
             client: cluster.client(at, Identity::generate()).await?,
-            workload: cluster.workload(),
+            workload: Arc::clone(&cluster.workload),
             expected: Arc::clone(&expected[at]),
             ttl_hops: scenario.ttl_hops,
             watch: Arc::clone(watch),

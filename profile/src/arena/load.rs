@@ -1,20 +1,13 @@
 //! Clients that ask at a steady rate, and judge each answer: right, incomplete, wrong, or none at all.
 
-use std::sync::{Arc, Mutex};
-use std::{net::SocketAddr, time::Duration};
-
-use nekoproto::transport::{Security, call_until};
-use nekoproto::{
-    FileName, FindRequest, Hit, Holder, IdDigits, Identity, List, QueryRequest, Refusal, Search,
-    SignedRecord, Term,
-};
+use nekoproto::{FindRequest, Hit, IdDigits, List, QueryRequest, Refusal, Search, Term};
 use tarpc::client::RpcError;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, interval, sleep, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 
-use crate::cluster::{client::Client, request};
+use crate::cluster::{client::Client, net::Peers, request};
 use crate::node::locked;
+use crate::prelude::*;
 
 /// How long an asker waits for an answer, `Busy` and retried among it.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -153,14 +146,13 @@ impl Target {
 /// A client that connects again when its connection has ended.
 #[derive(Debug)]
 pub(crate) struct Caller {
-    addr: SocketAddr,
-    security: Security,
+    at: Peers,
     client: tokio::sync::Mutex<Option<Arc<Client>>>,
 }
 
 impl Caller {
-    pub(crate) fn new(addr: SocketAddr, security: Security) -> Self {
-        Self { addr, security, client: tokio::sync::Mutex::default() }
+    pub(crate) fn new(at: Peers) -> Self {
+        Self { at, client: tokio::sync::Mutex::default() }
     }
 
     async fn client(&self) -> anyhow::Result<Arc<Client>> {
@@ -168,7 +160,7 @@ impl Caller {
         if let Some(client) = &*client {
             return Ok(Arc::clone(client));
         }
-        let connected = Client::connect(self.addr, Identity::generate(), self.security).await?.without_port();
+        let connected = self.at.client(Identity::generate()).await?.without_port();
         Ok(Arc::clone(client.insert(Arc::new(connected))))
     }
 
@@ -266,7 +258,7 @@ impl Inquiry {
                     targets[n % targets.len()].clone()
                 };
                 let asker = &load.askers[n % load.askers.len()];
-                let newcomer = Caller::new(asker.addr, asker.security);
+                let newcomer = Caller::new(asker.at.clone());
                 let asker = if anew { &newcomer } else { asker };
                 let found = timeout(ANSWER_WITHIN * 2, asker.ask(&target, due)).await;
                 load.note(target.kind(), due, found.unwrap_or_else(|_| (Found::Failed, Instant::now())));

@@ -1,19 +1,10 @@
 //! A peer as far as indexers see it: an identity, a port, a control connection.
 
-use std::collections::HashSet;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use nekoproto::transport::{Endpoint, EndpointConfig, Listener, control};
+use nekoproto::{IndexerServiceClient, Purpose, Role};
+use testkit::rogue::Silent;
 
-use nekoproto::transport::{Endpoint, EndpointConfig, Listener, Security, control};
-use nekoproto::{
-    FileName, Holder, Identity, IndexerServiceClient, NodeAddrs, Purpose, Records, RegisterRequest, Role,
-    SignedRecord, limits::BATCH_MAX,
-};
-use tarpc::context;
-use testkit::{network::ANY_PORT, rogue::Silent};
-use tokio::time::sleep;
-use tokio_util::task::AbortOnDropHandle;
+use crate::prelude::*;
 
 /// How long it takes to ask again whether the lease is renewed.
 const RENEW_AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -33,13 +24,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the indexer at `addr`.
-    pub async fn connect(addr: SocketAddr, identity: Identity, security: Security) -> anyhow::Result<Self> {
-        Self::connect_at(ANY_PORT, addr, identity, security).await
-    }
-
     /// Connects to the indexer at `addr` as a peer that is listed `at`.
-    pub async fn connect_at(
+    pub async fn connect(
         at: SocketAddr,
         addr: SocketAddr,
         identity: Identity,

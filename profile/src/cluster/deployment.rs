@@ -1,18 +1,17 @@
-//! How nodes are run: as tasks of this process, or as processes of their own.
+//! How nodes are run, as the command line says it: as tasks of this process, or as processes of their own, and on which threads.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::num::NonZeroUsize;
 
-use anyhow::bail;
-use nekoindexer::{Config, Routing};
-use nekoproto::transport::Security;
-use testkit::network::ANY_PORT;
-use tokio::runtime::Handle;
+use clap::builder::RangedU64ValueParser;
+use nekoindexer::Config;
+use nekoindexer::daemon::{signals::Stop, threads::THREADS_DEFAULT};
 
-use crate::node::{Options, Private, Role, network};
+use super::layout::{Layout, Runtimes, on_own_thread};
+use crate::node::{Options, Private, Role, network, process::Process};
+use crate::outcome::{Begin, Fault};
+use crate::prelude::*;
 use crate::report::{machine, security_name};
-use crate::{cluster::layout::Layout, node::process::Process, run::folder::Folder, run::watch::Watch};
+use crate::run::{folder::Folder, watch::Watch};
 
 /// How long a peer of a measured cluster stays listed without a renewal: no renewal shows in a measurement.
 pub(crate) const LEASE: Duration = Duration::from_secs(3600);
@@ -47,6 +46,13 @@ pub struct Deployment {
 }
 
 impl Deployment {
+    /// The same as users get them but for memory and leases, in the open network, without files.
+    pub fn new(layout: Layout, security: Security, runtimes: Arc<[Handle]>, watch: Arc<Watch>) -> Self {
+        let (by_default, network, log, folder, port) = Default::default();
+        let (routing, threads) = (Routing::Summary, THREADS_DEFAULT);
+        Self { layout, security, network, routing, by_default, port, threads, runtimes, log, folder, watch }
+    }
+
     /// How connections are secured, and the machine.
     pub(crate) fn in_words(&self) -> String {
         format!("{}, {}", security_name(self.security), machine::in_words())
@@ -70,17 +76,9 @@ impl Deployment {
         }
     }
 
+    /// Starts a process called so on a free port.
     pub(crate) async fn process(&self, label: &str, role: Role) -> anyhow::Result<Process> {
-        self.process_at(label, ANY_PORT, role).await
-    }
-
-    pub(crate) async fn process_at(
-        &self,
-        label: &str,
-        listen: SocketAddr,
-        role: Role,
-    ) -> anyhow::Result<Process> {
-        Process::start(label.to_owned(), listen, &self.options(role), None).await
+        Process::start(label.to_owned(), ANY_PORT, self.options(role), None).await
     }
 
     /// How a process is made that does what `role` says.
@@ -107,4 +105,82 @@ pub(crate) fn indexer_config(listen: SocketAddr, options: &Options) -> anyhow::R
 
 pub(crate) const fn security(insecure: bool) -> Security {
     if insecure { Security::Insecure } else { Security::Tls }
+}
+
+/// TLS or not, and the threads of a process.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Connecting {
+    /// Plain TCP instead of TLS
+    #[arg(long)]
+    pub(crate) insecure: bool,
+    /// Threads of each indexer that is a process of its own
+    #[arg(long, value_name = "N", default_value_t = THREADS_DEFAULT)]
+    pub(crate) threads: NonZeroUsize,
+}
+
+/// How indexers and clients are run.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Setup {
+    /// Which threads run what
+    #[arg(long, default_value = "one")]
+    pub(crate) layout: Layout,
+    /// Each indexer a process of its own
+    #[arg(long, conflicts_with = "layout")]
+    pub(crate) processes: bool,
+    /// Whom indexers send queries to
+    #[arg(long, default_value = "summary")]
+    pub(crate) routing: Routing,
+    /// The n-th indexer listens on this port plus n [default: free ones]
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    pub(crate) port: u16,
+    #[command(flatten)]
+    pub(crate) connecting: Connecting,
+}
+
+impl Setup {
+    /// All on one thread, over plain TCP.
+    pub(crate) const fn plain() -> Self {
+        let connecting = Connecting { insecure: true, threads: THREADS_DEFAULT };
+        Self { layout: Layout::One, processes: false, routing: Routing::Summary, port: 0, connecting }
+    }
+
+    /// Each indexer a process of its own.
+    pub(crate) const fn apart(connecting: Connecting) -> Self {
+        Self { layout: Layout::Processes, connecting, ..Self::plain() }
+    }
+
+    const fn layout(&self) -> Layout {
+        if self.processes { Layout::Processes } else { self.layout }
+    }
+
+    /// How nodes are run on these runtimes.
+    pub(crate) fn deployment(&self, runtimes: Arc<[Handle]>, watch: &Arc<Watch>) -> Deployment {
+        let (layout, watch) = (self.layout(), Arc::clone(watch));
+        let &Self { routing, port, connecting: Connecting { insecure, threads }, .. } = self;
+        Deployment { routing, port, threads, ..Deployment::new(layout, security(insecure), runtimes, watch) }
+    }
+
+    /// Runs `work` on a thread of its own, where the clients run, with Ctrl-C stopping `watch`.
+    pub(crate) fn on_threads<T: Send>(
+        &self,
+        watch: &Arc<Watch>,
+        work: impl AsyncFnOnce(Deployment) -> Result<T, Fault> + Send,
+    ) -> Result<T, Fault> {
+        let on_thread = || {
+            Runtimes::new(self.layout()).or_cannot_begin()?.run(|runtimes| async {
+                let (mut signals, stopping) = (Stop::new().or_cannot_begin()?, Arc::clone(watch));
+                tokio::spawn(async move {
+                    signals.wait().await;
+                    stopping.stop();
+                });
+                work(self.deployment(runtimes, watch)).await
+            })
+        };
+        on_own_thread(on_thread)?
+    }
+}
+
+/// A number from `least` to `most`, on the command line.
+pub(crate) fn within(least: u64, most: usize) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(least..=most as u64)
 }

@@ -2,17 +2,13 @@
 //! the layout decides a measurement, and the floor must be laid out as the calls are. Where two threads that talk to
 //! each other are is not left to the system: on one core a message costs some microseconds, between two many more.
 
-use std::{
-    io,
-    sync::{Arc, OnceLock},
-    thread,
-};
+use std::sync::OnceLock;
 
-use clap::ValueEnum;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
+use crate::prelude::*;
 use crate::report::option_name;
 
 /// Which threads run what.

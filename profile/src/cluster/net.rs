@@ -1,12 +1,8 @@
 //! The only place that starts nodes: indexers, each with the addresses of its neighbors, peers at them, and clients.
 
-use std::{net::SocketAddr, sync::Arc};
-
-use anyhow::Context;
-use nekoindexer::{Indexer, IndexerHandle, ProbeCounts, Routing};
-use nekoproto::Identity;
+use nekoindexer::{Indexer, IndexerHandle};
 use testkit::lan::Namespace;
-use testkit::network::{ANY_PORT, kept_port};
+use testkit::network::kept_port;
 use tokio::net::TcpSocket;
 
 use super::client::Client;
@@ -15,25 +11,32 @@ use super::layout::Layout;
 use crate::node::process::Process;
 use crate::node::{Options, PeerOptions, Probes, Request, Role};
 use crate::plan::topology::Graph;
-use crate::run::watch::{LINKED_WITHIN, Watch, until};
+use crate::prelude::*;
+use crate::run::watch::Watch;
 
 /// Running indexers; dropping it ends them.
 #[derive(Debug)]
 pub struct Net {
     pub(crate) deployment: Deployment,
     pub(crate) nodes: Vec<Node>,
-    places: Vec<Place>,
 }
 
-/// A running indexer; dropping it ends it.
+/// A running indexer, and where it listens and answers over HTTP; dropping it ends it.
 #[derive(Debug)]
-pub(crate) enum Node {
+pub(crate) struct Node {
+    pub(crate) addr: SocketAddr,
+    pub(crate) http: Option<SocketAddr>,
+    place: NodePlace,
+}
+
+#[derive(Debug)]
+enum NodePlace {
     Here(Box<IndexerHandle>),
     Apart(Box<Process>),
 }
 
 /// Where an indexer is started.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) label: String,
     pub(crate) listen: SocketAddr,
@@ -43,18 +46,10 @@ pub(crate) struct Place {
     pub(crate) host: Option<Namespace>,
 }
 
-/// Which indexers answer over HTTP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doors {
-    None,
-    First,
-    All,
-}
-
 impl Net {
-    /// Starts an indexer at each place of `graph`; returns when all listen.
-    pub(crate) async fn start(on: &Deployment, graph: &Graph, http: Doors) -> anyhow::Result<Self> {
-        let (_kept, places) = Self::places(on, graph, http)?;
+    /// Starts an indexer at each place of `graph`, of which the first `doors` answer over HTTP; returns when all listen.
+    pub(crate) async fn start(on: &Deployment, graph: &Graph, doors: usize) -> anyhow::Result<Self> {
+        let (_kept, places) = Self::places(on, graph, doors)?;
         Self::of(on, places).await
     }
 
@@ -63,7 +58,7 @@ impl Net {
     pub(crate) fn places(
         on: &Deployment,
         graph: &Graph,
-        http: Doors,
+        doors: usize,
     ) -> anyhow::Result<(Vec<TcpSocket>, Vec<Place>)> {
         let (kept, addrs): (Vec<_>, Vec<_>) = match on.port {
             0 => (0..graph.len()).map(|_| kept_port()).unzip(),
@@ -77,9 +72,8 @@ impl Net {
             }
         };
         let place = |(n, listen): (usize, &SocketAddr)| {
-            let answers = http == Doors::All || (http == Doors::First && n == 0);
             let neighbors = graph.neighbors(n).iter().map(|place| addrs[*place]).collect();
-            let (label, http) = (format!("indexer {n}"), answers.then_some(ANY_PORT));
+            let (label, http) = (format!("indexer {n}"), (n < doors).then_some(ANY_PORT));
             Place { label, listen: *listen, neighbors, http, host: None }
         };
         Ok((kept, addrs.iter().enumerate().map(place).collect()))
@@ -87,41 +81,44 @@ impl Net {
 
     /// Starts an indexer at each of these places.
     pub(crate) async fn of(on: &Deployment, places: Vec<Place>) -> anyhow::Result<Self> {
-        let mut net = Self { deployment: on.clone(), nodes: Vec::new(), places };
-        for n in 0..net.places.len() {
-            net.nodes.push(net.node(n).await?);
+        let mut net = Self { deployment: on.clone(), nodes: Vec::new() };
+        for place in places {
+            net.nodes.push(net.node(place).await?);
         }
         Ok(net)
     }
 
     /// Starts one indexer.
     pub(crate) async fn single(on: &Deployment) -> anyhow::Result<Self> {
-        Self::start(on, &Graph::line(1), Doors::None).await
+        Self::start(on, &Graph::line(1), 0).await
     }
 
-    async fn node(&self, n: usize) -> anyhow::Result<Node> {
-        let (on, Place { label, listen, neighbors, http, host }) = (&self.deployment, self.places[n].clone());
+    async fn node(&self, place: Place) -> anyhow::Result<Node> {
+        let (on, n, Place { label, listen, neighbors, http, host }) =
+            (&self.deployment, self.nodes.len(), place);
         let (flood, by_default) = (on.routing == Routing::Flood, on.by_default);
         let log = on.log.clone().map(|level| (level, on.folder.join(format!("{n}.log"))));
         let options = Options { http, log, ..on.options(Role::Indexer { neighbors, flood, by_default }) };
         if on.layout == Layout::Processes {
-            let process = Process::start(label, listen, &options, host.as_ref()).await?;
-            return Ok(Node::Apart(Box::new(process)));
+            let process = Process::start(label, listen, options, host).await?;
+            let (addr, http) = (process.addr, process.http);
+            return Ok(Node { addr, http, place: NodePlace::Apart(Box::new(process)) });
         }
-        let indexer = Indexer::spawn(indexer_config(listen, &options)?);
-        Ok(Node::Here(Box::new(on.runtime(n).spawn(indexer).await??)))
+        let indexer = on.runtime(n).spawn(Indexer::spawn(indexer_config(listen, &options)?)).await??;
+        let (addr, http) = (indexer.local_addr(), indexer.http_addr());
+        Ok(Node { addr, http, place: NodePlace::Here(Box::new(indexer)) })
     }
 
     /// One more indexer, on a free port, which calls the first its neighbor.
     pub(crate) async fn join(&mut self) -> anyhow::Result<()> {
         let (label, neighbors) = (format!("indexer {}", self.nodes.len()), vec![self.addr(0)]);
-        self.places.push(Place { label, listen: ANY_PORT, neighbors, http: None, host: None });
-        self.nodes.push(self.node(self.nodes.len()).await?);
+        let place = Place { label, listen: ANY_PORT, neighbors, http: None, host: None };
+        self.nodes.push(self.node(place).await?);
         Ok(())
     }
 
     pub(crate) fn addr(&self, n: usize) -> SocketAddr {
-        self.nodes[n].addr()
+        self.nodes[n].addr
     }
 
     /// How far a run has come, and whether it goes on.
@@ -130,13 +127,13 @@ impl Net {
     }
 
     pub(crate) fn addrs(&self) -> Vec<SocketAddr> {
-        self.nodes.iter().map(Node::addr).collect()
+        self.nodes.iter().map(|node| node.addr).collect()
     }
 
     /// Connects a peer with this identity to indexer `n`.
     pub(crate) async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
-        let connect = Client::connect(self.addr(n), identity, self.deployment.security);
-        self.deployment.client_runtime(n).spawn(connect).await?
+        let at = self.peers(n);
+        self.deployment.client_runtime(n).spawn(async move { at.client(identity).await }).await?
     }
 
     /// How peers are started at indexer `n`.
@@ -153,30 +150,25 @@ impl Net {
         Ok(counts)
     }
 
-    /// What to say if an indexer has ended that nobody here killed.
-    pub(crate) fn ended(&mut self) -> Option<String> {
-        let ended = self.nodes.iter_mut().position(Node::has_ended)?;
-        Some(format!("indexer {ended} has ended by itself"))
+    /// An error if an indexer has ended that nobody here killed.
+    pub(crate) fn all_run(&mut self) -> anyhow::Result<()> {
+        let ended = self.nodes.iter_mut().position(Node::has_ended);
+        ended.map_or(Ok(()), |n| bail!("indexer {n} has ended by itself"))
     }
 
     /// Ends indexer `n`, a process of its own, as a crash would.
     pub(crate) async fn kill(&mut self, n: usize) {
-        if let Node::Apart(process) = &mut self.nodes[n] {
-            process.kill_here().await;
+        if let NodePlace::Apart(process) = &mut self.nodes[n].place {
+            process.kill().await;
         }
     }
 
     /// Starts it again where it was.
     pub(crate) async fn revive(&mut self, n: usize) -> anyhow::Result<()> {
-        (self.places[n].listen, self.places[n].http) = (self.addr(n), self.nodes[n].http());
-        let start = async || match self.node(n).await {
-            Ok(node) => {
-                self.nodes[n] = node;
-                Ok(None)
-            }
-            Err(error) => Ok(Some(format!("{error:#}"))), // another process may have its port for now
-        };
-        until(LINKED_WITHIN, start).await.with_context(|| format!("indexer {n} does not start again"))
+        if let NodePlace::Apart(process) = &mut self.nodes[n].place {
+            process.again().await.with_context(|| format!("indexer {n} does not start again"))?;
+        }
+        Ok(())
     }
 
     pub(crate) async fn stop(self) {
@@ -186,7 +178,7 @@ impl Net {
     }
 }
 
-/// How peers are started at one indexer, each in a folder of its own.
+/// How peers are started at one indexer, each in a folder of its own, and clients there.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     on: Deployment,
@@ -200,6 +192,11 @@ impl Peers {
         PeerOptions { dir, indexers, ..PeerOptions::default() }
     }
 
+    /// Connects one with this identity, on the runtime that this is called on.
+    pub(crate) async fn client(&self, identity: Identity) -> anyhow::Result<Client> {
+        Client::connect(ANY_PORT, self.indexer, identity, self.on.security).await
+    }
+
     pub(crate) async fn start(&self, label: &str) -> anyhow::Result<Process> {
         self.start_as(label, self.options(label)).await
     }
@@ -210,48 +207,32 @@ impl Peers {
 }
 
 impl Node {
-    pub(crate) const fn addr(&self) -> SocketAddr {
-        match self {
-            Self::Here(indexer) => indexer.local_addr(),
-            Self::Apart(process) => process.addr,
-        }
-    }
-
-    pub(crate) fn http(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Here(indexer) => indexer.http_addr(),
-            Self::Apart(process) => process.http,
-        }
-    }
-
     /// Whether its own process, if it has one, has ended.
     fn has_ended(&mut self) -> bool {
-        match self {
-            Self::Here(_) => false,
-            Self::Apart(process) => !matches!(process.child.try_wait(), Ok(None)),
+        match &mut self.place {
+            NodePlace::Here(_) => false,
+            NodePlace::Apart(process) => !matches!(process.child.try_wait(), Ok(None)),
         }
     }
 
     /// What it counted of route probes, and how many tasks its process has.
     pub(crate) async fn probes(&mut self) -> anyhow::Result<Probes> {
-        match self {
-            Self::Here(indexer) => Ok((indexer.probes(), 0)),
-            Self::Apart(process) => process.tells(&Request::Probes).await,
+        match &mut self.place {
+            NodePlace::Here(indexer) => Ok((indexer.probes(), 0)),
+            NodePlace::Apart(process) => process.tells(&Request::Probes).await,
         }
     }
 
     /// What the system says of its own process, if it has one that is still there.
     pub(crate) fn of_process<T>(&self, says: fn(u32) -> Option<T>) -> Option<T> {
-        match self {
-            Self::Here(_) => None,
-            Self::Apart(process) => process.id().and_then(says),
-        }
+        let NodePlace::Apart(process) = &self.place else { return None };
+        process.id().and_then(says)
     }
 
     async fn stop(self) {
-        match self {
-            Self::Here(indexer) => indexer.shutdown().await,
-            Self::Apart(process) => process.kill().await,
+        match self.place {
+            NodePlace::Here(indexer) => indexer.shutdown().await,
+            NodePlace::Apart(mut process) => process.kill().await,
         }
     }
 }

@@ -1,15 +1,14 @@
 //! The least that can be asked: bytes that come back, raw and as a call through our own transport.
 
-use std::{io, net::SocketAddr};
-
-use nekoproto::transport::{Calls, Connection, Security, control};
+use nekoproto::transport::{Calls, Connection, control};
 use nekoproto::{ContentHash, Purpose, Role};
-use tarpc::context;
-use testkit::{network::ANY_PORT, peer::endpoint, values::patient};
+use testkit::{peer::endpoint, values::patient};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use tokio_util::sync::DropGuard;
+use tokio_util::task::TaskTracker;
+
+use crate::prelude::*;
 
 pub(crate) const MESSAGE_BYTES: usize = 64;
 /// The seeds of the keys of both ends.
@@ -36,7 +35,7 @@ impl EchoService for Handler {
 }
 
 /// Sends back what comes over the first connection, until it ends.
-pub(crate) async fn serve_raw(listener: TcpListener) -> io::Result<()> {
+async fn serve_raw(listener: TcpListener) -> io::Result<()> {
     let (mut stream, _) = listener.accept().await?;
     stream.set_nodelay(true)?;
     let mut message = [0; MESSAGE_BYTES];
@@ -46,7 +45,7 @@ pub(crate) async fn serve_raw(listener: TcpListener) -> io::Result<()> {
     Ok(())
 }
 
-/// Answers echo calls; dropping it ends that.
+/// An echo; dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) addr: SocketAddr,
@@ -54,10 +53,17 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Begins to answer, on the runtime that this is called on.
-    pub(crate) fn start(security: Security) -> anyhow::Result<Self> {
+    /// Begins to send back raw bytes, or to answer calls with this security, on the runtime that this is called on.
+    pub(crate) async fn start(calls: Option<Security>) -> anyhow::Result<Self> {
+        let stop = CancellationToken::new();
+        let Some(security) = calls else {
+            let listener = TcpListener::bind(ANY_PORT).await?;
+            let addr = listener.local_addr()?;
+            tokio::spawn(stop.clone().run_until_cancelled_owned(serve_raw(listener)));
+            return Ok(Self { addr, _stop: stop.drop_guard() });
+        };
         let listener = endpoint(SERVER, Role::Indexer, security).bind(ANY_PORT)?;
-        let (addr, stop) = (listener.local_addr(), CancellationToken::new());
+        let addr = listener.local_addr();
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), |connection: Connection| async {
             control::open(connection.io, Handler.serve(), EchoServiceClient::from).1.await;
         }));

@@ -1,9 +1,8 @@
 //! The functions that every query, or every route probe, goes through.
 
-use std::time::{Duration, Instant};
-use std::{hint::black_box, net::SocketAddr, ops::Range};
+use std::hint::black_box;
+use std::time::Instant;
 
-use clap::ValueEnum;
 use nekoindexer::state::holders::Listed;
 use nekoindexer::state::merge::{Found, Merge};
 use nekoindexer::state::probe::plan;
@@ -12,11 +11,12 @@ use nekoindexer::state::{
     caller::{Caller, CallerRole},
 };
 use nekoproto::probe::ProbeRequest;
-use nekoproto::{Covered, FileName, Identity, MsgId, NodeAddrs, QueryReply, QueryRequest, Via, codec};
-use serde::{Serialize, de::DeserializeOwned};
+use nekoproto::{Covered, QueryRequest, Via, codec};
+use serde::de::DeserializeOwned;
 use testkit::values::name;
 
 use crate::plan::workload::sign_record;
+use crate::prelude::*;
 use crate::scenarios::index::{inside::Inside, name_of};
 
 /// Names in the index; few, as their number changes no instruction that matters.

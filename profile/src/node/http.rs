@@ -1,15 +1,12 @@
 //! Requests over HTTP: to the REST door of a peer, and to `/status` and `/metrics` of an indexer.
 
-use std::{net::SocketAddr, time::Duration};
-
-use anyhow::{Context, ensure};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request, header};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
-use serde_json::Value;
-use tokio::time::timeout;
+
+use crate::prelude::*;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
@@ -24,11 +21,6 @@ pub(crate) struct Http {
 impl Http {
     pub(crate) fn new(addr: SocketAddr, token: Option<String>) -> Self {
         Self { client: Client::builder(TokioExecutor::new()).build_http(), addr, token }
-    }
-
-    /// The same server, for another runtime.
-    pub(crate) fn anew(&self) -> Self {
-        Self::new(self.addr, self.token.clone())
     }
 
     pub(crate) async fn text(&self, path: &str) -> anyhow::Result<String> {

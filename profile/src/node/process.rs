@@ -1,15 +1,15 @@
 //! A process as whoever started it holds it: asked over its stdin, responding over its stdout.
 
-use std::{fs::File, net::SocketAddr, path::PathBuf, process::Stdio, time::Duration};
+use std::{fs::File, process::Stdio};
 
-use anyhow::{Context, anyhow, bail};
 use serde::de::DeserializeOwned;
 use testkit::lan::Namespace;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::time::timeout;
 
 use super::{Options, Request, Response, Role, Started};
+use crate::prelude::*;
+use crate::run::watch::{LINKED_WITHIN, until};
 
 /// The hidden command that a process runs.
 const NODE: &str = "node";
@@ -28,6 +28,8 @@ pub(crate) struct Process {
     /// Where it answers over HTTP.
     pub(crate) http: Option<SocketAddr>,
     pub(crate) dir: PathBuf,
+    options: Options,
+    host: Option<Namespace>,
 }
 
 impl Process {
@@ -36,13 +38,13 @@ impl Process {
     pub(crate) async fn start(
         label: String,
         listen: SocketAddr,
-        options: &Options,
-        host: Option<&Namespace>,
+        options: Options,
+        host: Option<Namespace>,
     ) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot find this program to start it again")?;
         let mut command = std::process::Command::new(program);
-        command.arg(NODE).arg(format!("--listen={listen}")).arg(serde_json::to_string(options)?);
-        let mut command = Command::from(host.map(|host| host.command(&command)).unwrap_or(command));
+        command.arg(NODE).arg(format!("--listen={listen}")).arg(serde_json::to_string(&options)?);
+        let mut command = Command::from(host.as_ref().map(|host| host.command(&command)).unwrap_or(command));
         if let Some((_, log)) = &options.log {
             command.stderr(File::create(log)?);
         }
@@ -57,9 +59,25 @@ impl Process {
             _ => PathBuf::new(),
         };
         let node = String::new();
-        let mut process = Self { child, stdin, responses, label, node, addr: listen, http: None, dir };
+        let (addr, http) = (listen, None);
+        let mut process = Self { child, stdin, responses, label, node, addr, http, dir, options, host };
         (process.node, process.addr, process.http) = process.response::<Started>().await?;
         Ok(process)
+    }
+
+    /// Starts it again where it was, as soon as no other process has its port.
+    pub(crate) async fn again(&mut self) -> anyhow::Result<()> {
+        let start = async || {
+            let options = Options { http: self.http, ..self.options.clone() };
+            match Self::start(self.label.clone(), self.addr, options, self.host.clone()).await {
+                Ok(again) => {
+                    *self = again;
+                    Ok(None)
+                }
+                Err(error) => Ok(Some(format!("{error:#}"))),
+            }
+        };
+        until(LINKED_WITHIN, start).await
     }
 
     /// Asks for something; [`response`](Self::response) then gives what came of it.
@@ -86,7 +104,7 @@ impl Process {
         if let Ok(answer) = timeout(RESPONDS_WITHIN, self.call(request)).await {
             return answer;
         }
-        self.kill_here().await;
+        self.kill().await;
         bail!("{} did not respond within {} s, and was killed", self.label, RESPONDS_WITHIN.as_secs())
     }
 
@@ -102,13 +120,8 @@ impl Process {
         Ok(())
     }
 
-    /// Kills it and waits for its end.
-    pub(crate) async fn kill(mut self) {
-        self.kill_here().await;
-    }
-
-    /// The same; who and where it was is still known.
-    pub(crate) async fn kill_here(&mut self) {
+    /// Kills it and waits for its end; who and where it was is still known.
+    pub(crate) async fn kill(&mut self) {
         // Fails if it has ended already, which is as good.
         let _ = self.child.kill().await;
     }

@@ -1,30 +1,24 @@
 //! What a process does: be an indexer, an echo, a peer or a hostile holder, and respond to requests. When
 //! its stdin closes, whoever started it is gone: it removes the folder of the run, if it has one, and ends.
 
-use std::io::{BufRead, Write};
-use std::net::{Ipv4Addr, SocketAddr};
-use std::{any::Any, fs, path::PathBuf, thread, time::Duration};
+use std::any::Any;
+use std::io::BufRead;
 
-use anyhow::{Context, bail};
-use clap::Args;
 use nekoindexer::daemon::{
     logging::{self, LogArgs, LogFormat},
     threads,
 };
 use nekoindexer::{Indexer, IndexerHandle};
-use nekopeer::{Config, OnStale, PeerHandle};
-use nekoproto::Holder;
-use serde::Serialize;
-use serde_json::{Value, json};
+use nekopeer::{Config, OnStale};
 use testkit::rogue::{RogueError, corrupt::CorruptHolder};
-use tokio::{net::TcpListener, runtime::Handle, sync::mpsc, task::JoinHandle};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::mpsc;
 
+use super::reader::{self, Follower};
 use super::usage::{Meter, Usage, cpu_s, now_s};
 use super::{Options, PeerOptions, Request, Response, Role, Started, network, start_peer};
-use super::{fetch, follow, follow::Follower};
 use crate::cluster::deployment::{indexer_config, security};
 use crate::outcome::{Begin, Fault, Outcome};
+use crate::prelude::*;
 use crate::{floor::echo, run::folder};
 
 /// A process of a measurement.
@@ -57,7 +51,7 @@ fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {
         Role::Peer(_) | Role::Corrupt(..) | Role::Rogue(_) => {
             tokio::runtime::Builder::new_multi_thread().enable_all().build()?
         }
-        Role::Indexer { .. } | Role::RawEcho | Role::Echo => threads::runtime(options.threads)?,
+        Role::Indexer { .. } | Role::Echo { .. } => threads::runtime(options.threads)?,
     };
     let gone = CancellationToken::new();
     let requests = read_requests(gone.clone())?;
@@ -121,7 +115,7 @@ async fn serve(
                 let Running::Peer(peer, ..) = &running else { bail!("only a peer has copies") };
                 let news = peer.events();
                 say(Ok(()))?;
-                say(fetch::until_refreshed(news).await)?;
+                say(reader::until_refreshed(news).await)?;
             }
             Some(request) => say(obey(&mut running, request).await)?,
         }
@@ -142,13 +136,8 @@ async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running
             let started = (String::new(), indexer.local_addr(), indexer.http_addr());
             return Ok((Running::Indexer(Box::new(indexer)), started));
         }
-        Role::RawEcho => {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-            let addr = listener.local_addr()?;
-            (Box::new(tokio::spawn(echo::serve_raw(listener))), String::new(), addr)
-        }
-        Role::Echo => {
-            let server = echo::Server::start(security)?;
+        Role::Echo { raw } => {
+            let server = echo::Server::start((!raw).then_some(security)).await?;
             let addr = server.addr;
             (Box::new(server), String::new(), addr)
         }
@@ -205,13 +194,13 @@ async fn obey(running: &mut Running, request: Request) -> anyhow::Result<Value> 
         }
         Request::Usage => json!(meter.usage()),
         Request::Publish(path) => json!(publish(peer, path).await?),
-        Request::Download { names, at_s } => json!(fetch::fetch(peer, names, at_s).await?),
+        Request::Download { names, at_s } => json!(reader::fetch(peer, names, at_s).await?),
         Request::Follow { pause_ms } => {
             *follower = Some(Follower::start(peer.events(), Duration::from_millis(pause_ms)));
             Value::Null
         }
         Request::Arrived => json!(follower.as_ref().map(Follower::take).unwrap_or_default()),
-        Request::Held(names) => json!(follow::held(peer, &names).await?),
+        Request::Held(names) => json!(reader::held(peer, &names).await?),
         Request::Probes | Request::Await | Request::End => bail!("it is no request like others"),
     })
 }

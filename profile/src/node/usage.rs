@@ -1,13 +1,10 @@
 //! What a node's process takes: processor time, peak of memory, and memory from moment to moment. To be
 //! asked by the process itself.
 
-use std::sync::{Arc, Mutex};
-use std::{io, thread, time::Duration};
-
 use rustix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
 
 use super::locked;
+use crate::prelude::*;
 use crate::report::machine;
 
 /// How often memory, and the bytes of each source, are looked at.

@@ -1,11 +1,11 @@
 //! What to run: the numbers of one measurement, checked. Pure.
 
-use anyhow::ensure;
-use clap::{Args, Command};
+use clap::Command;
 use nekoindexer::config::NEIGHBORS_MAX;
 use nekoproto::limits::{HOLDERS_OF_NEIGHBOR_MAX, TTL_MAX};
 
 use crate::plan::topology::{Graph, Topology};
+use crate::prelude::*;
 
 /// Indexers of one scenario; more would measure this machine's scheduler.
 pub const INDEXERS_MAX: usize = 256;
@@ -75,21 +75,9 @@ pub struct Questions {
 
 /// Options of which each has its default.
 #[expect(clippy::expect_used, reason = "every option has a default")]
-pub(crate) fn defaults<T: Args>() -> T {
+pub fn defaults<T: Args>() -> T {
     let matches = T::augment_args(Command::new("")).get_matches_from([""]);
     T::from_arg_matches(&matches).expect("defaults")
-}
-
-impl Default for Query {
-    fn default() -> Self {
-        defaults()
-    }
-}
-
-impl Default for Questions {
-    fn default() -> Self {
-        defaults()
-    }
 }
 
 impl Query {

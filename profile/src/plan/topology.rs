@@ -1,9 +1,8 @@
 //! How indexers are linked, and how far a query gets on those links. Pure.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
-use clap::ValueEnum;
-use rand::{RngExt, SeedableRng, rngs::StdRng};
+use crate::prelude::*;
 
 /// Swaps of links per link that turn the regular circle into a random graph.
 const SWAPS_PER_LINK: usize = 20;
@@ -25,23 +24,6 @@ pub enum Topology {
     Random,
 }
 
-/// A topology that cannot be built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TopologyError {
-    /// Such a degree would not connect them.
-    #[error("a degree of {0} connects nobody: at least 2 is needed")]
-    DegreeTooSmall(usize),
-    /// More neighbors than there are others.
-    #[error("a degree of {0} is more than {1} indexers can have")]
-    DegreeTooLarge(usize, usize),
-    /// Every link has two ends.
-    #[error("{0} indexers of degree {1} cannot be: the product must be even")]
-    OddEnds(usize, usize),
-    /// Links are drawn at random, and no draw was connected.
-    #[error("no connected graph of {0} indexers of degree {1} was found")]
-    NotConnected(usize, usize),
-}
-
 /// Who is linked to whom.
 ///
 /// Invariants: no one is linked to itself or twice to the same; links go both ways.
@@ -52,7 +34,7 @@ pub struct Graph {
 
 impl Graph {
     /// The graph of `indexers` nodes; `degree` and `seed` matter to the random one only.
-    pub fn new(topology: Topology, indexers: usize, degree: usize, seed: u64) -> Result<Self, TopologyError> {
+    pub fn new(topology: Topology, indexers: usize, degree: usize, seed: u64) -> anyhow::Result<Self> {
         let links: Vec<(usize, usize)> = match topology {
             Topology::Mesh => return Ok(Self::mesh(indexers)),
             Topology::Line => return Ok(Self::line(indexers)),
@@ -60,9 +42,6 @@ impl Graph {
             Topology::Ring => {
                 let closing = (indexers > 2).then(|| (0, indexers - 1));
                 (1..indexers).map(|b| (b - 1, b)).chain(closing).collect()
-            }
-            Topology::Random if degree >= indexers => {
-                return Err(TopologyError::DegreeTooLarge(degree, indexers));
             }
             Topology::Random => random_regular(indexers, degree, seed)?,
         };
@@ -127,13 +106,11 @@ impl Graph {
 
 /// Links of a random graph in which everyone has `degree` neighbors: a regular circle whose links
 /// change ends at random until it is well mixed and connected.
-fn random_regular(indexers: usize, degree: usize, seed: u64) -> Result<Vec<(usize, usize)>, TopologyError> {
-    if degree < 2 {
-        return Err(TopologyError::DegreeTooSmall(degree));
-    }
-    if indexers * degree % 2 == 1 {
-        return Err(TopologyError::OddEnds(indexers, degree));
-    }
+fn random_regular(indexers: usize, degree: usize, seed: u64) -> anyhow::Result<Vec<(usize, usize)>> {
+    ensure!(degree < indexers, "a degree of {degree} is more than {indexers} indexers can have");
+    ensure!(degree >= 2, "a degree of {degree} connects nobody: at least 2 is needed");
+    let is_even = (indexers * degree).is_multiple_of(2);
+    ensure!(is_even, "{indexers} indexers of degree {degree} cannot be: the product must be even");
     let near = (1..=degree / 2).flat_map(|step| (0..indexers).map(move |a| (a, (a + step) % indexers)));
     let across = (0..indexers / 2 * (degree % 2)).map(|a| (a, a + indexers / 2));
     let mut links: Vec<(usize, usize)> = near.chain(across).collect();
@@ -147,7 +124,7 @@ fn random_regular(indexers: usize, degree: usize, seed: u64) -> Result<Vec<(usiz
             return Ok(links);
         }
     }
-    Err(TopologyError::NotConnected(indexers, degree))
+    bail!("no connected graph of {indexers} indexers of degree {degree} was found")
 }
 
 /// Two links exchange their ends, unless that would link someone to itself or twice.

@@ -46,15 +46,15 @@ const PALETTE: [RGBColor; 8] = [
 
 type Painted<DB, T = ()> = Result<T, DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
-/// Writes `picture` as `name`.svg and `name`.png; returns what was written.
+/// Writes `picture` by its name, as .svg and .png; returns what was written.
 ///
 /// # Errors
 /// A file cannot be written.
-pub fn save(folder: &Path, name: &str, picture: &Picture) -> anyhow::Result<Vec<PathBuf>> {
+pub fn save(folder: &Path, picture: &Picture) -> anyhow::Result<Vec<PathBuf>> {
     static IS_FONT_KNOWN: OnceLock<bool> = OnceLock::new();
     let register = || register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).is_ok();
     anyhow::ensure!(*IS_FONT_KNOWN.get_or_init(register), "the embedded font cannot be read");
-    let [svg, png] = ["svg", "png"].map(|kind| folder.join(format!("{name}.{kind}")));
+    let [svg, png] = ["svg", "png"].map(|kind| folder.join(format!("{}.{kind}", picture.name)));
     let cannot =
         |path: &Path, error: &dyn std::error::Error| anyhow!("cannot draw {}: {error}", path.display());
     let (wide, high) = picture.size();

@@ -1,8 +1,8 @@
 //! Mean and percentiles of response times, from an HDR histogram.
 
-use std::time::Duration;
-
 use hdrhistogram::Histogram;
+
+use crate::prelude::*;
 
 /// Significant digits of the histogram: each figure is right within a thousandth.
 const DIGITS: u8 = 3;

@@ -3,9 +3,8 @@
 
 use std::fmt;
 
-use serde_json::json;
-
 use super::{Report, Row, Section, machine};
+use crate::prelude::*;
 
 /// What is aimed at.
 #[derive(Clone, Copy, Debug, PartialEq)]

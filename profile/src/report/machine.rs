@@ -1,12 +1,8 @@
 //! Where and of what a measurement was made: processor, system, commit, memory.
 
-use std::fs;
-
-use serde::Serialize;
-use serde_json::{Value, json};
-
 use super::{bytes, count, mib};
 use crate::cluster::layout::cores;
+use crate::prelude::*;
 
 /// The commit this program was built from, with `-dirty` if files were changed; empty if unknown.
 pub const COMMIT: &str = env!("NEKO_COMMIT");

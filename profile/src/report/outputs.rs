@@ -1,18 +1,16 @@
 //! Files and folders that results go to: tried out before the run, so that nobody waits for figures
 //! that cannot be kept; nothing is there before the end.
 
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
-use std::{fs, fs::File, io, os::unix::fs::PermissionsExt};
+use std::io::BufWriter;
+use std::{fs::File, os::unix::fs::PermissionsExt};
 
-use anyhow::Context;
-use clap::Args;
 use serde::de::DeserializeOwned;
 use tempfile::TempPath;
 
 use super::{Report, write_csv};
 use crate::outcome::{Begin, Fault};
 use crate::plot::save;
+use crate::prelude::*;
 
 /// Where the results go.
 #[derive(Clone, Debug, Args)]
@@ -92,8 +90,8 @@ impl Outputs {
         if let Some(folder) = self.plots {
             fs::create_dir_all(&folder)
                 .with_context(|| format!("cannot make the plot folder {}", folder.display()))?;
-            for (name, picture) in &report.pictures {
-                written.extend(save(&folder, name, picture)?);
+            for picture in &report.pictures {
+                written.extend(save(&folder, picture)?);
             }
         }
         Ok(written.iter().map(|path| format!("wrote {}\n", path.display())).collect())

@@ -1,15 +1,13 @@
 //! The files that are transferred: made from a seed, changed, and held against what arrived.
 //! Everything here blocks.
 
-use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
-use std::{fs, fs::File, io, path::Path, thread};
+use std::fs::File;
+use std::io::{BufWriter, Read, Seek, SeekFrom};
 
-use anyhow::Context;
 use blake3::{Hash, OutputReader};
-use clap::ValueEnum;
-use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tokio::sync::oneshot;
 
+use crate::prelude::*;
 use crate::report::bytes;
 
 const BLOCK_BYTES: usize = 1 << 20;

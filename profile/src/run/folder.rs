@@ -1,10 +1,6 @@
 //! The folder that files go to: in memory if the system has such a place, gone at the end.
 
-use std::path::{Path, PathBuf};
-use std::{fs, thread, time::Duration};
-
-use anyhow::{Context, ensure};
-
+use crate::prelude::*;
 use crate::report::{machine, units::shown};
 
 const IN_MEMORY: &str = "/dev/shm";

@@ -1,11 +1,8 @@
 //! Whether what a process takes grows: the slope of a line through it, beside how much it varies around that
 //! line. Pure.
 
-use std::time::Duration;
-
-use serde_json::json;
-
 use crate::plot::{Chart, lines};
+use crate::prelude::*;
 use crate::report::{Row, count, machine::Taken};
 
 pub(crate) type Reading = fn(&Taken) -> f64;

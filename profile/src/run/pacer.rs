@@ -1,12 +1,12 @@
 //! The pacer: tells clients when a request is due, at a fixed rate, whatever becomes of earlier ones.
 
-use std::time::{Duration, Instant};
-use std::{io, num::NonZeroU64, sync::Arc, thread};
+use std::time::Instant;
 
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::Watch;
 use crate::cluster::layout::on_any_core;
+use crate::prelude::*;
 
 /// The runtime's timers have a grain of a millisecond; a thread that sleeps with this slack, in
 /// nanoseconds, wakes within some microseconds.

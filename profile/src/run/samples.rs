@@ -1,13 +1,10 @@
 //! What a run leaves: one sample for each request, and what they amount to.
 
-use std::{collections::BTreeMap, time::Duration};
-
 use nekoproto::Refusal;
-use serde::Serialize;
-use serde_json::json;
 use tarpc::client::RpcError;
 
-use crate::plan::expected::Verdict;
+use crate::plan::workload::Verdict;
+use crate::prelude::*;
 use crate::report::figures::Figures;
 use crate::report::{Row, key};
 

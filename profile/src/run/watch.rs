@@ -2,15 +2,14 @@
 //! drawn by a thread of its own from a counter, so that clients never wait for it; where stderr is no terminal, one line
 //! says what has begun.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::{fmt, io::Write, sync::Arc, thread, time::Duration};
 
-use anyhow::{bail, ensure};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
-use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 
 use crate::cluster::layout::on_any_core;
+use crate::prelude::*;
 
 /// How long nodes may take to find each other, and each other's files.
 pub(crate) const LINKED_WITHIN: Duration = Duration::from_secs(30);

@@ -4,13 +4,11 @@
 use std::{hint::black_box, time::Instant};
 
 use nekoindexer::state::index::SESSION_NAMES_MAX;
-use nekoproto::limits::BATCH_MAX;
 
 use crate::scenarios::prelude::*;
 use crate::scenarios::{
     index::Whose, index::inside::Inside, index::sign, index::subject::Known, index::subject::Subject,
 };
-use crate::{plot::Lines, report::goals};
 
 /// Records signed, and then registered, at a time: only the registering is timed.
 const CHUNK: usize = 10_000;
@@ -107,14 +105,14 @@ fn alone(
     kind: Whose,
     inside: &mut Took,
 ) -> Known {
-    let before = index.registering();
+    let before = index.registering;
     let began = Instant::now();
     if kind == Whose::Copies {
         signed.iter().for_each(|record| drop(black_box(record.clone().verify())));
     }
     let verifying = began.elapsed();
     index.register(records);
-    let registering = verifying + (index.registering() - before);
+    let registering = verifying + (index.registering - before);
     let began = Instant::now();
     signed.iter().for_each(|record| drop(black_box(index.search(&record.unverified().name))));
     inside.add(signed.len(), registering, began.elapsed());
@@ -222,11 +220,8 @@ fn report(all: &[Compared], floor: &Floor, options: &Batch, deployment: &Deploym
             .to_owned(),
     ];
     let rates = all.iter().flat_map(Compared::lines).collect();
-    let picture = Picture {
-        title: "Names registered and looked up".to_owned(),
-        subtitle: machine::in_words(),
-        charts: vec![lines(Axis::log("names in a call"), Axis::log("names a second"), rates)],
-    };
+    let charts = vec![lines(Axis::log("names in a call"), Axis::log("names a second"), rates)];
+    let picture = Picture::new("batch", "Names registered and looked up", machine::in_words(), charts);
     Report {
         kind: Some("batch"),
         head: format!(
@@ -237,7 +232,7 @@ fn report(all: &[Compared], floor: &Floor, options: &Batch, deployment: &Deploym
         sections: tables.chain([goals::section(&goals)]).collect(),
         foot,
         facts: floor.facts().with("seed", options.seed),
-        pictures: vec![("batch".to_owned(), picture)],
+        pictures: vec![picture],
         ..Report::default()
     }
 }

@@ -2,10 +2,8 @@
 
 use std::time::Instant;
 
-use futures::{StreamExt, TryStreamExt, stream};
-use nekoproto::{QueryReply, limits::CONNECTIONS_MAX, transport::call_until};
+use nekoproto::limits::CONNECTIONS_MAX;
 
-use crate::plan::workload::sign_record;
 use crate::scenarios::prelude::*;
 
 const CONNECTING_AT_ONCE: usize = 64;
@@ -96,10 +94,10 @@ async fn measure(options: &Connections, net: &Net) -> anyhow::Result<(Row, Vec<R
 
 /// Connects as this number of peers; as fewer if stopped.
 async fn connect(peers: usize, net: &Net) -> anyhow::Result<Vec<Client>> {
-    let (watch, addr, security) = (net.watch(), net.addr(0), net.deployment.security);
+    let (watch, at) = (net.watch(), net.peers(0));
     let _progress = Progress::begin(&format!("{peers} connect"), peers, watch);
     let connect = |_| async {
-        let client = Client::connect(addr, Identity::generate(), security).await;
+        let client = at.client(Identity::generate()).await;
         watch.add_done(1);
         client.map(Client::without_port)
     };

@@ -2,16 +2,9 @@
 //! rsync and zstd where they are installed. Every file that arrives is held against what was published.
 
 mod kinds;
-mod others;
-
-use std::{fs, num::NonZeroU64, path::Path};
 
 use self::kinds::{KINDS, VersionPair};
-use self::others::{COMPARED_TOOLS, ComparedTool};
-use crate::node::{Downloads, PeerOptions, usage::Usage, usage::now_s};
-use crate::plot::bars;
-use crate::report::{goals, units};
-use crate::run::{files, files::apart};
+use crate::report::units;
 use crate::scenarios::prelude::*;
 
 const NAME: &str = "data";
@@ -96,20 +89,20 @@ impl Delta {
         let (size, seed, at) = (self.size, self.seed, folder.clone());
         let pair = apart(move || match given {
             Some(given) => VersionPair::of(&given[0], &given[1]),
-            None => (KINDS[n].make)(KINDS[n].name, &at, size, seed),
+            None => KINDS[n].1(KINDS[n].0, &at, size, seed),
         });
         let Some(pair) = pair.await? else { return Ok(()) }; // what makes it is not installed
-        let others = ComparedShares::of(&pair, &folder).await?;
+        let others = compared(&pair, &folder).await?;
         for rate in self.rates().iter().take_while(|_| !on.watch.is_stopped()) {
             let row = update(&pair, *rate, on).await.with_context(|| pair.name.clone())?;
-            rows.push(others.0.iter().fold(row, |row, (key, percent)| row.with(key, *percent)));
+            rows.push(others.iter().fold(row, |row, (key, percent)| row.with(key, *percent)));
             on.watch.add_done(1);
         }
         Ok(fs::remove_dir_all(folder)?)
     }
 
     fn report(&self, rows: Vec<Row>, on: &Deployment) -> Report {
-        let first = |row: &&Row| row.get("mbit") == count_of(self.rates().first());
+        let first = |row: &&Row| row.0["mbit"] == json!(self.rates().first());
         let goal = |row: &Row| {
             let bound =
                 (row.get("rsync_z_percent") * OF_RSYNC_MAX).max(row.get("patch_3_percent") * OF_PATCH_MAX);
@@ -125,11 +118,9 @@ impl Delta {
             ("rsync_z_percent", "rsync -z"),
             ("patch_3_percent", "zstd --patch-from -3"),
         ];
-        let picture = Picture {
-            title: "How much of a file moves when it changes".to_owned(),
-            subtitle: names.collect::<Vec<_>>().join(", "),
-            charts: vec![bars("file", "% of the new file", &shown, &keys)],
-        };
+        let charts = vec![bars("file", "% of the new file", &shown, &keys)];
+        let (title, names) =
+            ("How much of a file moves when it changes", names.collect::<Vec<_>>().join(", "));
         Report {
             kind: Some("delta"),
             head: format!("One origin that keeps a base, one reader that has the version before, {}.", on.in_words()),
@@ -141,31 +132,22 @@ impl Delta {
                     .to_owned(),
             ],
             facts: Row::default().with("seed", self.seed),
-            pictures: vec![("delta".to_owned(), picture)],
+            pictures: vec![Picture::new("delta", title, names, charts)],
             ..Report::default()
         }
     }
 }
 
-fn count_of(rate: Option<&u64>) -> f64 {
-    rate.copied().map_or(f64::NAN, |rate| count(usize::try_from(rate).unwrap_or(usize::MAX)))
-}
-
 /// What others move of a pair, in percent of the new file, by the key of a column.
-struct ComparedShares(Vec<(&'static str, f64)>);
-
-impl ComparedShares {
-    async fn of(pair: &VersionPair, folder: &Path) -> anyhow::Result<Self> {
-        let (pair, folder) = (pair.clone(), folder.to_owned());
-        let all = move || {
-            let moved =
-                |other: &ComparedTool| Some((other.key, (other.moved)(&pair.old, &pair.new, &folder)?));
-            let whole = fs::metadata(&pair.new)?.len();
-            let percent = |(key, moved): (_, u64)| (key, percent(moved, whole));
-            Ok(Self(COMPARED_TOOLS.iter().filter_map(moved).map(percent).collect()))
-        };
-        apart(all).await
-    }
+async fn compared(pair: &VersionPair, folder: &Path) -> anyhow::Result<Vec<(&'static str, f64)>> {
+    let (pair, folder) = (pair.clone(), folder.to_owned());
+    let all = move || {
+        let whole = fs::metadata(&pair.new)?.len();
+        let moved = |(key, moved): (_, MovedBytes)| Some((key, moved(&pair.old, &pair.new, &folder)?));
+        let moved = COMPARED_TOOLS.into_iter().filter_map(moved);
+        Ok(moved.map(|(key, moved)| (key, percent(moved, whole))).collect())
+    };
+    apart(all).await
 }
 
 fn percent(moved: u64, of: u64) -> f64 {
@@ -240,4 +222,38 @@ async fn based(origin: &Process, len: u64) -> anyhow::Result<()> {
         Ok((!is_whole).then(|| "the origin keeps no base".to_owned()))
     })
     .await
+}
+
+/// The bytes that another program moves from one file to the next, in a folder for what it makes; `None` where it is not
+/// installed.
+type MovedBytes = fn(&Path, &Path, &Path) -> Option<u64>;
+
+/// By the key of a column.
+const COMPARED_TOOLS: [(&str, MovedBytes); 3] = [
+    ("rsync_percent", |old, new, folder| rsync(&[], old, new, folder)),
+    ("rsync_z_percent", |old, new, folder| rsync(&["-z"], old, new, folder)),
+    ("patch_3_percent", patch),
+];
+
+/// Bytes both ways through its pipe.
+fn rsync(flags: &[&str], old: &Path, new: &Path, folder: &Path) -> Option<u64> {
+    let copy = folder.join("copy");
+    fs::copy(old, &copy).ok()?;
+    let mut command = Command::new("rsync");
+    command.args(["--no-whole-file", "--ignore-times", "--stats"]).args(flags).arg(new).arg(&copy);
+    let said = String::from_utf8(command.output().ok()?.stdout).ok()?;
+    let after = |words: &str| {
+        let line = said.lines().find_map(|line| line.strip_prefix(words))?;
+        line.chars().filter(char::is_ascii_digit).collect::<String>().parse::<u64>().ok()
+    };
+    Some(after("Total bytes sent:")? + after("Total bytes received:")?)
+}
+
+/// Bytes of a patch, made with all of both files in memory.
+fn patch(old: &Path, new: &Path, folder: &Path) -> Option<u64> {
+    let patch = folder.join("patch");
+    let mut command = Command::new("zstd");
+    command.args(["-q", "-f", "-3", "--long=31", "--patch-from"]).arg(old).arg(new).arg("-o").arg(&patch);
+    command.status().ok().filter(std::process::ExitStatus::success)?;
+    Some(fs::metadata(&patch).ok()?.len())
 }

@@ -1,7 +1,5 @@
 //! The floors of every layout beside each other: what this machine makes of a message and its answer.
 
-use nekoproto::transport::Security;
-
 use crate::cluster::layout::Layout;
 use crate::floor::{blocking, call, calls_per_s, raw};
 use crate::scenarios::prelude::*;

@@ -1,22 +1,16 @@
 //! Attacks on one node among honest ones: what honest clients see before, during and after, and what the
 //! attacked node takes. One row for each attack, judged by what must hold.
 
-mod door;
+mod beside;
 pub mod judge;
-mod news;
-mod table;
 mod victims;
 
-use std::collections::HashMap;
-
-use testkit::{network::ANY_PORT, rogue::Attack, rogue::Order};
-use tokio::{net::TcpListener, time::Instant, time::sleep, time::sleep_until};
-use tokio_util::sync::CancellationToken;
+use testkit::{rogue::Attack, rogue::Order};
+use tokio::{net::TcpListener, time::Instant};
 
 use self::judge::{Attacked, Judged, KEPT_MIB};
 use self::victims::Victims;
-use crate::arena::Arena;
-use crate::node::{Role, usage::Usage};
+use crate::arena::{Arena, file_at};
 use crate::scenarios::prelude::*;
 
 /// Queries and searches a second, of all clients together.
@@ -60,7 +54,7 @@ impl Scenario for Hostile {
             let lasts = Duration::from_secs(self.seconds.into());
             all.push(run_one(*attack, lasts, &on.within(&folder)).await?);
         }
-        Ok(table::report(&all, self, on))
+        Ok(judge::report(&all, self, on))
     }
 }
 
@@ -72,9 +66,9 @@ async fn run_one(attack: Attack, lasts: Duration, deployment: &Deployment) -> an
         insecure: deployment.security == nekoproto::transport::Security::Insecure,
         indexer: arena.net.addr(0),
         other: Some(arena.net.addr(1)),
-        http: arena.net.nodes[0].http(),
+        http: arena.net.nodes[0].http,
         peer: None,
-        names: vec![Arena::other_name()],
+        names: vec![file_at(1)],
         bait: BAIT.to_owned(),
         third: Some(third.local_addr()?),
     };

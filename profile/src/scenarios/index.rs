@@ -1,21 +1,17 @@
 //! One indexer in a process of its own: registrations and lookups a second, what a name costs in memory,
 //! and how much of the time is the index and how much the way to it.
 
-pub(crate) mod beside;
-pub(crate) mod grow;
 pub(crate) mod inside;
+mod phases;
 pub(crate) mod subject;
-pub(crate) mod tables;
-
-use std::{ops::Range, thread};
 
 use nekoindexer::state::index::SESSION_NAMES_MAX;
-use nekoproto::{limits::BATCH_MAX, limits::CALLS_IN_FLIGHT_MAX};
+use nekoproto::limits::CALLS_IN_FLIGHT_MAX;
 
-use self::subject::{Known, Subject};
-use self::{inside::Costs, tables::Tables};
+use self::inside::Costs;
+use self::subject::{Known, Subject, Timing};
+use crate::cluster::layout;
 use crate::scenarios::prelude::*;
-use crate::{cluster::layout, plan::workload::sign_record};
 
 /// Names of each row by batch size.
 const BATCHED_NAMES: usize = amount(10_000);
@@ -61,7 +57,7 @@ impl Scenario for Index {
         let mut costs = None;
         for names in self.names.iter().take_while(|_| !watch.is_stopped()) {
             let subject = start().await?;
-            if let Some((sample, of_names)) = grow::grow(&subject, *names, &mut tables).await?
+            if let Some((sample, of_names)) = phases::grow(&subject, *names, &mut tables).await?
                 && costs.is_none()
             {
                 look_up_by_depth(&subject, &sample, &of_names, &mut tables).await?;
@@ -76,7 +72,7 @@ impl Scenario for Index {
         }
         for names in self.leave.iter().take_while(|_| !watch.is_stopped()) {
             let subject = start().await?;
-            beside::leave(&subject, *names, &mut tables).await?;
+            phases::leave(&subject, *names, &mut tables).await?;
             subject.stop().await;
         }
         Ok(tables.report(watch.is_stopped()))
@@ -89,7 +85,7 @@ async fn look_up_by_depth(
     costs: &Costs,
     tables: &mut Tables,
 ) -> anyhow::Result<()> {
-    for depth in tables.options.depths.clone().into_iter().take_while(|_| !subject.watch().is_stopped()) {
+    for depth in tables.options.depths.clone().into_iter().take_while(|_| !subject.net.watch().is_stopped()) {
         let (hits, misses) = subject.hits_and_misses(sample, depth, tables.options.lookups).await?;
         for (one, several, timing, index_us) in
             [("hit", "hits", &hits, costs.hit_us), ("miss", "misses", &misses, costs.miss_us)]
@@ -117,7 +113,8 @@ async fn call_in_batches(
     let copies = sign(Whose::Copies, seed, BATCHED_NAMES..2 * BATCHED_NAMES);
     let copies: Vec<_> = copies.iter().map(VerifiedRecord::to_signed).collect();
     let lookups = lookups * batch.min(LOOKUPS_BATCHED);
-    let _progress = Progress::begin(&format!("batch {batch}"), 3 * BATCHED_NAMES + lookups, subject.watch());
+    let _progress =
+        Progress::begin(&format!("batch {batch}"), 3 * BATCHED_NAMES + lookups, subject.net.watch());
     let new = subject.register(&sample.records, batch, 1).await?;
     let known = subject.register(&sample.records, batch, 1).await?;
     let copies = subject.register(&copies, batch, 1).await?;
@@ -173,4 +170,83 @@ pub fn sign(origin: Whose, seed: u64, files: Range<usize>) -> Vec<VerifiedRecord
         // A panic there is one here; there is none.
         signing.into_iter().flat_map(|share| share.join().unwrap_or_default()).collect()
     })
+}
+
+/// The columns of every table of timings; those without a value are left out.
+const COLUMNS: &str = "names scenario per_s p50_us p99_us first_tenth_per_s last_tenth_per_s bytes_per_name cpu_ms \
+    left_after_ms p99_ratio times";
+
+/// What an indexer takes: a row for each timing, and how much of it is the index and how much the way to it.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    options: Index,
+    security: Security,
+    floor: Floor,
+    grown: Vec<Row>,
+    depths: Vec<Row>,
+    batches: Vec<Row>,
+    /// Searches, and lookups beside them.
+    found: Vec<Row>,
+    /// By registrations of a peer that left.
+    left: Vec<Row>,
+    shares: Vec<Row>,
+}
+
+impl Tables {
+    fn new(options: Index, security: Security, floor: Floor) -> Self {
+        let (grown, depths, batches, found, left, shares) = <_>::default();
+        Self { options, security, floor, grown, depths, batches, found, left, shares }
+    }
+
+    fn row(&self, scenario: String, timing: &Timing) -> Row {
+        let row = Row::named(scenario).with("security", security_name(self.security));
+        let row = row.with("per_s", timing.per_s()).with("floor_us", self.floor.raw.p50);
+        row.times(&timing.figures())
+    }
+
+    fn share(&mut self, operation: String, timing: &Timing, index_us: f64) {
+        let us = 1e6 / timing.per_s(); // for each name, all calls together
+        let percent = index_us / us * 100.0;
+        let row = Row::named(operation).with("us_each", us).with("index_us", index_us);
+        self.shares.push(row.shares(percent));
+    }
+
+    fn report(self, interrupted: bool) -> Report {
+        let (security, machine) = (security_name(self.security), machine::in_words());
+        let process = format!("One indexer in a process of its own, one connection, {security}, {machine}.");
+        let Index { names, seed, lookups, .. } = self.options;
+        let names = names.first().copied().unwrap_or_default();
+        let title = "Where the time goes (index: the same work in this process, without a network; IPC: all the rest):";
+        let columns = "scenario us_each index_us index_percent ipc_percent";
+        let shares = Section { rows: Vec::new(), ..Section::new(title, columns, self.shares) };
+        let depths = format!("Lookups by calls in flight, {names} names, one name in a call:");
+        let batches =
+            format!("By names in a call, one registration or {LOOKUPS_IN_FLIGHT} lookups in flight:");
+        Report {
+            kind: Some("index"),
+            head: format!("{process}\n{}", self.floor.in_words()),
+            sections: vec![
+                table("By number of names (registered in batches of 100, 4 calls in flight):", self.grown),
+                table(&depths, self.depths),
+                table(&batches, self.batches),
+                table(
+                    "Searches by glob one after the other, and lookups beside them, 16 in flight:",
+                    self.found,
+                ),
+                table("A peer leaves, and others look up meanwhile, 16 in flight:", self.left),
+                shares,
+            ],
+            facts: self.floor.facts().with("seed", seed).with("lookups", lookups),
+            ..Report::default()
+        }
+        .ended(interrupted, "Interrupted: rows are missing.", None)
+    }
+}
+
+/// A table of timings. A p99 of few times is not shown.
+fn table(title: &str, rows: Vec<Row>) -> Section {
+    let is_few = |row: &Row| row.get("times") < bytes(P99_FROM);
+    let shown = |row: &Row| if is_few(row) { row.clone().with("p99_us", f64::NAN) } else { row.clone() };
+    let shown = rows.iter().map(shown).collect();
+    Section { rows, ..Section::new(title, COLUMNS, shown) }
 }

@@ -5,15 +5,12 @@ mod auditor;
 pub mod judge;
 mod network;
 pub(crate) mod origin;
-mod plan;
 mod trial;
 mod work;
 
-use tokio::{runtime::Builder, runtime::Handle};
+use tokio::runtime::Builder;
 
 use self::origin::Protocol;
-use self::plan::{Broken, Plan, Trial};
-use crate::plot::Lines;
 use crate::scenarios::prelude::*;
 
 /// Share of the duration for which publications are synced one by one.
@@ -84,9 +81,9 @@ fn picture(curves: &Lines) -> Picture {
         followed.cloned().collect::<Lines>()
     };
     let charts = [Protocol::Native, Protocol::Rest].map(of).into_iter().filter(|lines| !lines.is_empty());
-    let title = "From sharing a version to its arrival at the reader, % of those that arrived".to_owned();
+    let title = "From sharing a version to its arrival at the reader, % of those that arrived";
     let charts = charts.map(|curves| lines(Axis::log("time, ms"), "arrived by then, %", curves));
-    Picture { title, subtitle: machine::in_words(), charts: charts.collect() }
+    Picture::new("load", title, machine::in_words(), charts.collect())
 }
 
 impl Scenario for Load {
@@ -133,7 +130,7 @@ async fn run_all(options: &Load, deployment: &Deployment, runtime: &Handle) -> R
         let folder = Folder::prepare(Some(&dir)).or_cannot_begin()?;
         place = folder.in_words();
         let (on, runtime) = (deployment.within(&folder), runtime.clone());
-        let plan = Plan { trial, protocol, label: label.clone(), options, on, runtime };
+        let plan = Arc::new(Plan { trial, protocol, label: label.clone(), options, on, runtime });
         let (row, curve) = match trial::run(&plan).await {
             Ok(done) => done,
             Err(_) if watch.is_stopped() && !rows.is_empty() => break,
@@ -170,7 +167,7 @@ async fn run_all(options: &Load, deployment: &Deployment, runtime: &Handle) -> R
         facts,
         interrupted: deployment.watch.is_stopped(),
         is_broken,
-        pictures: vec![("load".to_owned(), picture(&curves))],
+        pictures: vec![picture(&curves)],
         ..Report::default()
     })
 }
@@ -202,5 +199,80 @@ impl Load {
         }
         let all = Trial::value_variants().iter().copied();
         all.filter(|trial| self.broken.is_none_or(|broken| broken.is_of(*trial))).collect()
+    }
+}
+
+/// What a slow reader takes for a message.
+const SLOW_MS: u64 = 2;
+
+/// What happens under load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Trial {
+    /// The reader is told of each version right after it was shared
+    Live,
+    /// The reader takes 2 ms for each message
+    Slow,
+    /// The reader, then its indexer, is killed half-way and comes back
+    Crash,
+    /// Two private networks with the same names try each other's indexers
+    Isolation,
+    /// All nodes are killed after the last publication; the reader begins after they are back
+    Disk,
+}
+
+/// One run of a trial.
+pub(crate) struct Plan {
+    pub(crate) trial: Trial,
+    pub(crate) protocol: Protocol,
+    /// As results call it.
+    pub(crate) label: String,
+    pub(crate) options: Load,
+    pub(crate) on: Deployment,
+    /// Where the origin, if it is in this process, and the workers run.
+    pub(crate) runtime: Handle,
+}
+
+impl Plan {
+    /// Workers of each network.
+    pub(crate) const fn workers(&self) -> usize {
+        self.options.workers.div_ceil(self.trial.networks())
+    }
+
+    /// Between two publications of a worker; `None`: as fast as it can.
+    pub(crate) fn every(&self) -> Option<Duration> {
+        let names = count(self.trial.networks() * self.workers() * self.options.names);
+        self.options.rate.map(|rate| Duration::from_secs(1).mul_f64(names) / rate)
+    }
+}
+
+/// A promise that is broken on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Broken {
+    /// The reader drops the newest version of one name.
+    Drop,
+    /// Both networks have one name and one secret.
+    Mix,
+    /// The origin comes back with the folder of before the load.
+    Lose,
+}
+
+impl Broken {
+    /// Whether `scenario` makes the promise.
+    pub(crate) const fn is_of(self, scenario: Trial) -> bool {
+        match self {
+            Self::Drop => matches!(scenario, Trial::Live | Trial::Slow | Trial::Crash),
+            Self::Mix => matches!(scenario, Trial::Isolation),
+            Self::Lose => matches!(scenario, Trial::Disk),
+        }
+    }
+}
+
+impl Trial {
+    pub(crate) const fn networks(self) -> usize {
+        if matches!(self, Self::Isolation) { 2 } else { 1 }
+    }
+
+    pub(crate) const fn pause_ms(self) -> u64 {
+        if matches!(self, Self::Slow) { SLOW_MS } else { 0 }
     }
 }

@@ -1,22 +1,18 @@
 //! Probes that go round a ring of indexers until they have no hops left: where each is dropped, what every node counted
 //! of it, how long it took there and on the way, and what the processes take meanwhile.
 
-pub mod ring;
 mod show;
 
 use std::time::Instant;
 
-use futures::{StreamExt, stream};
-use nekoindexer::ProbeCounts;
 use nekoproto::{
-    MsgId, NodeTag, limits::PROBE_HOPS_DEFAULT, limits::PROBE_HOPS_MAX, probe::ProbeEnd, probe::ProbeReply,
-    probe::ProbeRequest, transport::call_until,
+    NodeTag, limits::PROBE_HOPS_DEFAULT, limits::PROBE_HOPS_MAX, probe::ProbeEnd, probe::ProbeReply,
+    probe::ProbeRequest,
 };
 
-use self::ring::{Ring, off};
 use crate::cluster::Cluster;
-use crate::plan::{query::Query, query::Questions, topology::Topology};
-use crate::report::{figures::Times, machine::Taken};
+use crate::plan::{query::Query, query::Questions, query::defaults, topology::Topology};
+use crate::report::machine::Taken;
 use crate::run::{growth::LOOK_EVERY_MIN, growth::lasting};
 use crate::scenarios::prelude::*;
 
@@ -83,8 +79,8 @@ impl Scenario for Relay {
     async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
         let watch = &on.watch;
         let floor = watch.unless_stopped(Floor::measure(on)).await.or_cannot_begin()?;
-        let load = Questions { topology: Topology::Ring, ..Questions::default() };
-        let query = Query { indexers: self.nodes, load, ..Query::default() };
+        let load = Questions { topology: Topology::Ring, ..defaults() };
+        let query = Query { indexers: self.nodes, load, ..defaults() };
         let mut cluster = watch.unless_stopped(Cluster::start(&query, on)).await.or_cannot_begin()?;
         let relayed = relay(self, &mut cluster, floor).await;
         cluster.stop().await;
@@ -144,7 +140,7 @@ async fn order(cluster: &Cluster, client: &Client) -> anyhow::Result<Vec<(usize,
     let nodes = cluster.net.nodes.len();
     let mut tags = Vec::new();
     for n in 0..nodes {
-        tags.push(first(&probe(cluster.peer(n), 0).await?, 0)?);
+        tags.push(first(&probe(&cluster.peers[n], 0).await?, 0)?);
     }
     let step = if first(&probe(client, 1).await?, 1)? == tags[1] { 1 } else { nodes - 1 };
     Ok((0..nodes).map(|place| place * step % nodes).map(|n| (n, tags[n])).collect())
@@ -228,4 +224,46 @@ impl Relayed {
     const fn is_all_well(&self) -> bool {
         self.errors == 0 && self.fault.is_none()
     }
+}
+
+/// A ring of nodes, and the hops of a probe. Nodes are numbered from 0 in the order in which the probe comes to them.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring {
+    /// Number of nodes, at least 2.
+    pub nodes: usize,
+    /// How often a probe is passed on.
+    pub hops: u8,
+}
+
+impl Ring {
+    /// The node of each stop.
+    pub fn way(self) -> impl Iterator<Item = usize> {
+        (0..=usize::from(self.hops)).map(move |hop| hop % self.nodes)
+    }
+
+    /// The node where a probe has no hops left.
+    pub fn dropped_at(self) -> usize {
+        usize::from(self.hops) % self.nodes
+    }
+
+    /// What `node` counts of this number of probes.
+    pub fn counts(self, node: usize, probes: u64) -> ProbeCounts {
+        let received = self.way().filter(|at| *at == node).count() as u64;
+        let out_of_hops = u64::from(self.dropped_at() == node);
+        ProbeCounts {
+            received: received * probes,
+            forwarded: (received - out_of_hops) * probes,
+            circles: received.saturating_sub(1) * probes,
+            out_of_hops: out_of_hops * probes,
+            ..ProbeCounts::default()
+        }
+    }
+}
+
+/// By how much what was counted is off.
+pub fn off(counted: &ProbeCounts, expected: &ProbeCounts) -> u64 {
+    let all = |of: &ProbeCounts| {
+        [of.received, of.forwarded, of.circles, of.out_of_hops, of.nowhere, of.lost, of.refused]
+    };
+    all(counted).into_iter().zip(all(expected)).map(|(one, other)| one.abs_diff(other)).sum()
 }

@@ -1,11 +1,7 @@
 //! A small network for a long time: queries, downloads, updates, comings and goings, every answer checked, and
 //! what each process takes meanwhile. What a process takes must not grow once it has warmed up.
 
-use std::{fs, path::Path};
-
-use rand::{RngExt, SeedableRng, rngs::StdRng};
-use tokio::{time::Instant, time::interval};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 
 use crate::arena::{self, Arena};
 use crate::run::{growth::ALLOWED, growth::Growth, growth::chart, growth::lasting};
@@ -36,7 +32,6 @@ pub(crate) struct Soak {
     pub(crate) seed: u64,
 }
 
-#[derive(Default)]
 struct Soaked {
     /// What each process took, by its label.
     taken: Vec<(String, Vec<Taken>)>,
@@ -44,7 +39,7 @@ struct Soaked {
     done: [usize; 4],
     faults: Vec<String>,
     /// What clients saw.
-    seen: Option<Seen>,
+    seen: Seen,
 }
 
 impl Scenario for Soak {
@@ -62,7 +57,7 @@ impl Scenario for Soak {
         let stop = CancellationToken::new();
         let asking = tokio::spawn(Arc::clone(&arena.load).queries(QUERIES_PER_S, false, stop.clone()));
         let looking = tokio::spawn(look(arena.ids(), look_every, stop.clone()));
-        let mut soaked = Soaked::default();
+        let (mut done, mut faults) = ([0; 4], Vec::new());
         let reader = arena.net.peers(0).start("reader-0").await?;
         let mut events =
             Events { random: StdRng::seed_from_u64(self.seed), reader, names, gets: 0, number: 0 };
@@ -70,20 +65,20 @@ impl Scenario for Soak {
         note(&format!("soaking for {} min", self.minutes));
         let event = async |_| {
             ticks.tick().await;
-            let kind = events.random.random_range(0..soaked.done.len());
-            soaked.done[kind] += 1;
+            let kind = events.random.random_range(0..done.len());
+            done[kind] += 1;
             let happened = events.happens(kind, &mut arena).await;
-            soaked.faults.extend(happened.err().map(|fault| format!("{fault:#}")));
+            faults.extend(happened.err().map(|fault| format!("{fault:#}")));
             true
         };
         on.watch.during(lasts, event).await;
         stop.cancel();
         asking.await.map_err(anyhow::Error::from)?;
-        soaked.taken = looking.await.map_err(anyhow::Error::from)?;
-        soaked.seen = Some(Seen::of(arena.load.samples().iter()));
+        let taken = looking.await.map_err(anyhow::Error::from)?;
+        let seen = Seen::of(arena.load.samples().iter());
         events.reader.kill().await;
         arena.stop().await;
-        Ok(soaked.report(self, on))
+        Ok(Soaked { taken, done, faults, seen }.report(self, on))
     }
 }
 
@@ -131,7 +126,7 @@ impl Events {
         let at = self.random.random_range(0..INDEXERS);
         let target = arena.register(at, &format!("visitor-{}/file.bin", self.number)).await?;
         arena.found(&target, FOUND_WITHIN).await?;
-        arena.leave();
+        arena.registered.pop();
         Ok(())
     }
 
@@ -172,8 +167,7 @@ impl Soaked {
 
     /// Nothing grew, and every answer was right.
     fn is_all_well(&self) -> bool {
-        let all_right = self.seen.as_ref().is_none_or(|seen| seen.faults() == 0);
-        self.faults.is_empty() && all_right && !self.growths().any(|(_, growth)| growth.grows)
+        self.faults.is_empty() && self.seen.faults() == 0 && !self.growths().any(|(_, growth)| growth.grows)
     }
 
     fn report(&self, options: &Soak, deployment: &Deployment) -> Report {
@@ -185,9 +179,8 @@ impl Soaked {
         let shown = rows.iter().map(|row| row.clone().with("verdict", verdict(row))).collect();
         let columns = "scenario first last per_hour noise verdict";
         let [visits, updates, gets, more] = self.done;
-        let seen = self.seen.clone().unwrap_or_else(|| Seen::of([].iter()));
-        let Seen { figures, wrong, incomplete, failed, .. } = &seen;
-        let right = figures.count - seen.faults() as u64;
+        let Seen { figures, wrong, incomplete, failed, .. } = &self.seen;
+        let right = figures.count - self.seen.faults() as u64;
         let answers = json!({"right": right, "incomplete": incomplete, "wrong": wrong, "failed": failed});
         let faults = self.faults.len();
         let mut foot = vec![format!(
@@ -206,7 +199,7 @@ impl Soaked {
             facts: facts.times(figures),
             interrupted: deployment.watch.is_stopped(),
             is_broken: !self.is_all_well(),
-            pictures: vec![("soak".to_owned(), self.picture())],
+            pictures: vec![self.picture()],
             ..Report::default()
         }
     }
@@ -214,10 +207,7 @@ impl Soaked {
     /// A chart for each of memory, descriptors and threads.
     fn picture(&self) -> Picture {
         let all = || self.taken.iter().map(|(label, taken)| (label.clone(), &taken[..]));
-        Picture {
-            title: "What a long run takes".to_owned(),
-            subtitle: "of each process of the network".to_owned(),
-            charts: ALLOWED.map(|(y, reading, _)| chart(y, reading, all())).into(),
-        }
+        let charts = ALLOWED.map(|(y, reading, _)| chart(y, reading, all())).into();
+        Picture::new("soak", "What a long run takes", "of each process of the network", charts)
     }
 }

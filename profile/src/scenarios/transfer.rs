@@ -7,7 +7,6 @@ pub mod figures;
 pub mod floor;
 pub mod goals;
 mod round;
-pub mod show;
 mod stage;
 
 use nekoindexer::daemon::threads::THREADS_DEFAULT;
@@ -67,7 +66,7 @@ impl Transfer {
     /// What to measure.
     fn cases(&self) -> Vec<Case> {
         if self.goals {
-            return goals::cases(&self.sizes());
+            return goals::cases(&self.aimed_at());
         }
         let base = Case { security: security(self.insecure), ..self.case.clone() };
         if let Some(count) = self.files {
@@ -85,17 +84,12 @@ impl Transfer {
         self.size.iter().map(|size| Case { what: what(*size), ..base.clone() }).collect()
     }
 
-    /// How much is measured for the goals.
-    fn sizes(&self) -> goals::Sizes {
+    /// What is measured for the goals: a large file, and small ones.
+    fn aimed_at(&self) -> [Case; 2] {
         let Case { rounds, seed, .. } = self.case;
-        let size = self.size.first().copied().unwrap_or(1);
-        goals::Sizes {
-            size,
-            files: self.files.unwrap_or(goals::FILES),
-            file_bytes: self.file_bytes,
-            rounds,
-            seed,
-        }
+        let whole = Case { rounds, seed, ..Case::whole(self.size.first().copied().unwrap_or(1)) };
+        let what = What::Files { count: self.files.unwrap_or(goals::FILES), bytes: self.file_bytes };
+        [whole.clone(), Case { what, ..whole }]
     }
 }
 
@@ -115,7 +109,7 @@ impl Scenario for Transfer {
         let work = async |on: Deployment| {
             let (on, place) = (on.within(&folder), folder.in_words());
             match self.goals {
-                true => Ok(goals::run(&self.sizes(), &place, &on).await),
+                true => Ok(goals::run(&self.aimed_at(), &place, &on).await),
                 false => measure_all(&cases, &place, &on).await,
             }
         };
@@ -130,7 +124,7 @@ async fn measure_all(cases: &[Case], place: &str, deployment: &Deployment) -> Re
     for case in cases.iter().take_while(|_| !watch.is_stopped()) {
         rows.push(measure(case, deployment).await?);
     }
-    Ok(show::report(rows, place, watch.is_stopped()))
+    Ok(figures::report(rows, place, watch.is_stopped()))
 }
 
 /// Measures one case; fewer rounds of it when stopped. If that fails, nothing is left running.

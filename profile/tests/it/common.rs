@@ -7,6 +7,7 @@ use std::{
 };
 
 use serde_json::Value;
+use tempfile::TempDir;
 use testkit::program::Running;
 
 pub(crate) fn profile(args: &[&str]) -> Command {
@@ -47,6 +48,14 @@ pub(crate) fn files_in(folder: &Path) -> Vec<String> {
 
 pub(crate) fn read_json(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// What it prints when it ends well, the results that it writes, and the folder of its pictures.
+pub(crate) fn drawn(args: &[&str]) -> (String, Value, TempDir) {
+    let (plots, (_folder, json)) = (tempfile::tempdir().unwrap(), testkit::temp_path("out.json"));
+    let [json_path, plots_path] = [&json, plots.path()].map(|path| path.to_str().unwrap());
+    let stdout = ok(&[args, &["--json", json_path, "--plot", plots_path]].concat());
+    (stdout, read_json(&json), plots)
 }
 
 /// Processes whose command line has `text` in it.

@@ -6,7 +6,7 @@ use std::{fs, net::TcpListener};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::common::{begun, children, ended, ends, interrupted, ok, processes_with, read_json, refused};
+use crate::common::{begun, children, drawn, ended, ends, interrupted, ok, processes_with, refused};
 
 fn small<'a>(dir: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     let args = ["load", "--workers", "2", "--names", "3", "--duration", "0.6", "--rate", "200", "--dir", dir];
@@ -28,14 +28,10 @@ fn what_cannot_be_a_load_is_refused() {
 #[test]
 fn all_that_was_acknowledged_arrives_live_and_from_disk_by_both_protocols() {
     let folder = tempfile::tempdir().unwrap();
-    let (dir, json) = (folder.path().to_str().unwrap(), folder.path().join("out.json"));
-    let plots = tempfile::tempdir().unwrap();
-    let [json_path, plots_path] = [&json, plots.path()].map(|path| path.to_str().unwrap());
-    let args = ["--scenario", "live,disk", "--json", json_path, "--plot", plots_path];
-    let stdout = ok(&small(dir, &args));
+    let dir = folder.path().to_str().unwrap();
+    let (stdout, json, plots) = drawn(&small(dir, &["--scenario", "live,disk"]));
     assert!(stdout.contains("native: ") && stdout.contains("messages of a broker"), "{stdout}");
-    let json_is = read_json(&json);
-    let rows = json_is["rows"].as_array().unwrap();
+    let rows = json["rows"].as_array().unwrap();
     let names: Vec<&str> = rows.iter().filter_map(|row| row["scenario"].as_str()).collect();
     let each = |protocol: &str| ["live", "disk", "one at a time"].map(|what| format!("{what} {protocol}"));
     assert_eq!(names, [each("native"), each("rest")].concat());
@@ -44,7 +40,6 @@ fn all_that_was_acknowledged_arrives_live_and_from_disk_by_both_protocols() {
         assert!(row["shared"].as_u64().unwrap() > 0 && row["lookups_per_s"].as_f64().unwrap() > 0.0, "{row}");
     }
     assert!(rows[0]["p50_us"].as_f64().unwrap() > 0.0 && rows[1]["p50_us"].is_null(), "{stdout}");
-    fs::remove_file(json).unwrap();
     let picture = fs::read_to_string(plots.path().join("load.svg")).unwrap();
     assert!(picture.contains("one at a time rest") && !picture.contains("disk native"), "{picture}");
     assert_eq!((fs::read_dir(folder.path()).unwrap().count(), processes_with(dir)), (0, 0));

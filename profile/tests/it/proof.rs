@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::common::{ends, files_in, interrupted, ok, read_json, refused};
+use crate::common::{drawn, ends, files_in, interrupted, ok, read_json, refused};
 
 #[test]
 fn attacks_that_do_not_exist_are_refused() {
@@ -14,13 +14,9 @@ fn attacks_that_do_not_exist_are_refused() {
 
 #[test]
 fn attacks_on_queries_and_on_downloads_are_measured_and_drawn() {
-    let folder = tempfile::tempdir().unwrap();
-    let [json, plots] = ["out.json", "plots"].map(|name| folder.path().join(name));
-    let [json_path, plots_path] = [&json, &plots].map(|path| path.to_str().unwrap());
     let args = ["hostile", "--attack", "late-50,slow-readers", "--seconds", "1", "--insecure"];
-    let stdout = ok(&[&args[..], &["--json", json_path, "--plot", plots_path]].concat());
+    let (stdout, json, plots) = drawn(&args);
     assert!(stdout.contains("| late-50 |") && stdout.contains("| slow-readers |"), "{stdout}");
-    let json = read_json(&json);
     assert_eq!(json["kind"], "hostile");
     let rows = json["rows"].as_array().unwrap();
     assert_eq!(rows.iter().map(|row| &row["scenario"]).collect::<Vec<_>>(), ["late-50", "slow-readers"]);
@@ -32,7 +28,7 @@ fn attacks_on_queries_and_on_downloads_are_measured_and_drawn() {
         assert!(row["peak_mib"].as_f64().unwrap() > 1.0, "{row}");
         assert_eq!(row["held"], json!(row["missed"].as_array().unwrap().is_empty()), "{row}");
     }
-    assert_eq!(files_in(&plots), ["hostile.png", "hostile.svg"]);
+    assert_eq!(files_in(plots.path()), ["hostile.png", "hostile.svg"]);
 }
 
 #[test]
@@ -87,14 +83,10 @@ fn interrupted_ones_print_what_was_measured() {
 
 #[test]
 fn probes_go_round_as_computed_and_every_node_counts_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let [json, plots] = ["out.json", "plots"].map(|name| folder.path().join(name));
-    let [json_path, plots_path] = [&json, &plots].map(|path| path.to_str().unwrap());
     let args = ["relay", "--nodes", "3", "--hops", "10", "-n", "300", "--in-flight", "8", "--insecure"];
-    let stdout = ok(&[&args[..], &["--json", json_path, "--plot", plots_path]].concat());
+    let (stdout, json, plots) = drawn(&args);
     assert!(stdout.contains("Computed: node 2 is stop 11"), "{stdout}");
     assert!(stdout.contains("300 of 300 probes ended there"), "{stdout}");
-    let json = read_json(&json);
     assert_eq!((&json["errors"], &json["dropped_at"]), (&json!(0), &json!(2)));
     let counted: Vec<[&Value; 4]> = json["rows"].as_array().unwrap()[..3]
         .iter()
@@ -102,8 +94,8 @@ fn probes_go_round_as_computed_and_every_node_counts_them() {
         .collect();
     let numbers = [[1200, 1200, 0, 900], [1200, 900, 300, 900], [900, 900, 0, 600]];
     assert_eq!(json!(counted), json!(numbers));
-    assert_eq!(files_in(&plots), ["relay.png", "relay.svg"]);
-    let drawn = std::fs::read_to_string(plots.join("relay.svg")).unwrap();
+    assert_eq!(files_in(plots.path()), ["relay.png", "relay.svg"]);
+    let drawn = std::fs::read_to_string(plots.path().join("relay.svg")).unwrap();
     for shown in
         ["probes dropped", "no hops left", "time in the node", "to the next node and back", "resident, MiB"]
     {
@@ -115,22 +107,18 @@ fn probes_go_round_as_computed_and_every_node_counts_them() {
 
 #[test]
 fn batches_are_answered_as_the_index_in_this_process_does() {
-    let folder = tempfile::tempdir().unwrap();
-    let [json, plots] = ["out.json", "plots"].map(|name| folder.path().join(name));
-    let [json_path, plots_path] = [&json, &plots].map(|path| path.to_str().unwrap());
     let args = ["batch", "--names", "500", "--batches", "1,200", "--insecure"];
-    let stdout = ok(&[&args[..], &["--json", json_path, "--plot", plots_path]].concat());
+    let (stdout, json, plots) = drawn(&args);
     for line in
         ["500 names, own files:", "500 names, copies, signatures checked:", "in this process, no network"]
     {
         assert!(stdout.contains(line), "{line}: {stdout}");
     }
-    let json = read_json(&json);
     let rows = json["rows"].as_array().unwrap();
     let batches: Vec<&Value> = rows.iter().map(|row| &row["batch"]).filter(|batch| batch.is_u64()).collect();
     assert_eq!(json!(batches), json!([1, 200, 1, 200]));
     assert_eq!(rows[0]["times_single"], 1.0);
-    assert_eq!(files_in(&plots), ["batch.png", "batch.svg"]);
+    assert_eq!(files_in(plots.path()), ["batch.png", "batch.svg"]);
     refused(&["batch", "--batches", "0"], "0 is not in 1..=10000");
     refused(&["batch", "--names", "5"], "5 is not in 100..=");
 }

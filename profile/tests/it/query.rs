@@ -2,11 +2,10 @@
 
 use std::{sync::Arc, thread, time::Duration};
 
-use nekoindexer::Routing;
 use nekoproto::{FileName, Identity, transport::Security};
 use profile::{
     cluster::{Cluster, client::Client, deployment::Deployment, layout::Layout},
-    plan::{expected::Verdict, query::Query, query::Questions, topology::Topology},
+    plan::{query::Query, query::Questions, query::defaults, topology::Topology, workload::Verdict},
     run::{
         Watch, connect, run,
         samples::{Failure, Samples},
@@ -16,24 +15,12 @@ use tarpc::context;
 use tokio::runtime::Handle;
 
 fn deployment() -> Deployment {
-    Deployment {
-        layout: Layout::Shared,
-        security: Security::Insecure,
-        network: None,
-        routing: Routing::Summary,
-        by_default: false,
-        port: 0,
-        threads: nekoindexer::daemon::threads::THREADS_DEFAULT,
-        runtimes: [Handle::current()].into(),
-        log: None,
-        folder: std::path::PathBuf::new(),
-        watch: Arc::default(),
-    }
+    Deployment::new(Layout::Shared, Security::Insecure, [Handle::current()].into(), Arc::default())
 }
 
 fn scenario() -> Query {
-    let load = Questions { requests: 40, warm_up: 5, miss: 0.2, seed: 7, ..Questions::default() };
-    Query { indexers: 4, clients: 3, load, ..Query::default() }
+    let load = Questions { requests: 40, warm_up: 5, miss: 0.2, seed: 7, ..defaults() };
+    Query { indexers: 4, clients: 3, load, ..defaults() }
 }
 
 fn loaded(change: impl FnOnce(&mut Questions)) -> Query {
@@ -83,7 +70,7 @@ async fn every_answer_is_right_in_every_topology() {
 async fn a_holder_too_many_is_noticed() {
     let verdicts = spoiled(async |cluster| {
         let copy = cluster.client(1, Identity::generate()).await.unwrap();
-        copy.register(cluster.workload().records()[..1].to_vec()).await.unwrap();
+        copy.register(cluster.workload.records[..1].to_vec()).await.unwrap();
         Some(copy)
     });
     assert_eq!(verdicts.await, [Verdict::Unexpected]);

@@ -1,13 +1,9 @@
 //! What happened in a simulation, and the judge of the promises: a fold over it.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    time::Duration,
-};
+use nekoproto::{ContentHash, Freshness, Version};
 
-use nekoproto::{ContentHash, Freshness, Record, Version};
-
-use super::setting::{Mishaps, Setting};
+use super::cells::{Mishaps, Setting};
+use crate::prelude::*;
 use crate::report::count;
 
 /// What happened.
@@ -53,12 +49,6 @@ pub struct Coherence {
     pub counts: BTreeMap<&'static str, usize>,
     /// For each read that was served as fresh and was not current: seconds since the version was replaced.
     pub stale_s: Vec<f64>,
-}
-
-impl Fact {
-    pub(crate) fn downloaded(before: &Record, now: &Record) -> Self {
-        Self::Downloaded([before, now].map(|record| (record.version, record.content)))
-    }
 }
 
 /// Judges what happened under `setting`.

@@ -2,20 +2,18 @@
 //! events in virtual time. Who sends what to whom when is as in the shell of the nodes; what they decide is their own code.
 
 mod indexers;
-mod mishaps;
 mod peers;
 
-use std::{collections::BTreeMap, collections::BTreeSet, sync::LazyLock, time::Instant};
+use std::{collections::BTreeSet, sync::LazyLock, time::Instant};
 
 use nekoindexer::state::index::Session;
 use nekopeer::{simulate::Disk, simulate::Folder, simulate::OfferChange, simulate::Reader};
-use nekoproto::{Holder, MsgId, Verifier, codec};
-use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
-use serde::Serialize;
+use nekoproto::{Record, Verifier, Version, codec, limits::TTL_MAX};
+use rand::seq::SliceRandom;
 
 use self::indexers::Indexer;
-use super::{log::Fact, log::Message, setting::Link, setting::Setting};
-use crate::plan::{topology::Graph, topology::TopologyError};
+use super::{cells::Link, cells::Mishaps, cells::Setting, log::Fact, log::Message};
+use crate::plan::topology::Graph;
 use crate::scenarios::prelude::*;
 
 /// Where the log begins, or at the bound if that is longer: until then all register, and an origin that has just started
@@ -92,7 +90,7 @@ pub fn run(setting: &Setting, seed: u64) -> anyhow::Result<Vec<Fact>> {
 }
 
 impl World {
-    fn new(setting: Setting, seed: u64) -> Result<Self, TopologyError> {
+    fn new(setting: Setting, seed: u64) -> anyhow::Result<Self> {
         let graph = Graph::new(setting.topology, setting.indexers, DEGREE, seed)?;
         let (mut rng, base) = (StdRng::seed_from_u64(seed), Instant::now());
         let verifier = Arc::<Verifier>::default();
@@ -210,5 +208,60 @@ impl World {
     /// Counts a message with these arguments, or this answer.
     fn note(&mut self, message: Message, call: &impl Serialize) {
         self.log.push(Fact::Sent(message, codec::encode(call).map_or(0, |bytes| bytes.len())));
+    }
+
+    /// What goes wrong on top of links and sessions: replays, forgeries, restarts, restored folders.
+    fn mishap(&mut self, mishaps: Mishaps) {
+        match mishaps {
+            Mishaps::Messages => {
+                let place = self.rng.random_range(0..self.history.len());
+                let old = self.history[place].1.to_signed();
+                let record = if self.rng.random_bool(0.5) { Some(old) } else { self.forged(&old) };
+                if let Some(record) = record {
+                    self.inject(record);
+                }
+            }
+            Mishaps::Restarts => {
+                let n = self.rng.random_range(0..self.peers.len());
+                self.starts_again(n, None);
+            }
+            // Seldom, so that what is restored is also published and read.
+            Mishaps::Backups if self.rng.random_bool(0.1) => {
+                let backup = self.rng.random_range(0..self.backups.len());
+                self.starts_again(FOLDER, Some(self.backups[backup].clone()));
+            }
+            Mishaps::Backups => {}
+        }
+    }
+
+    /// Somebody sends this record to anyone.
+    fn inject(&mut self, record: SignedRecord) {
+        let to = self.rng.random_range(0..self.peers.len());
+        if self.rng.random_bool(0.5) {
+            self.after(Duration::ZERO, move |world| world.hears(to, record, Message::Invalidation));
+        } else {
+            let (to, ttl_hops) = (self.peers[to].home, self.rng.random_range(0..=TTL_MAX));
+            let request = self.invalidation(record, ttl_hops);
+            self.after(Duration::ZERO, move |world| world.invalidated(to, &request));
+        }
+    }
+
+    fn starts_again(&mut self, n: usize, disk: Option<Disk>) {
+        if self.is_there(n) {
+            self.goes(n);
+            disk.into_iter().for_each(|disk| self.folder.disk = disk);
+            self.comes(n);
+        }
+    }
+
+    /// The same with a higher number, under the signature of the true one.
+    fn forged(&mut self, record: &SignedRecord) -> Option<SignedRecord> {
+        let of = record.unverified();
+        let version = Version::new(of.version.get() + 5)?;
+        let mut bytes = codec::encode(&Record { version, ..of.clone() }).ok()?;
+        bytes.extend(codec::encode(record.signature()).ok()?);
+        let forged = codec::decode(&bytes).ok()?;
+        self.log.push(Fact::Forged);
+        Some(forged)
     }
 }

@@ -1,9 +1,10 @@
 //! The kinds of files that are made, each with its next version.
 
-use std::{fmt::Write, fs, path::Path, path::PathBuf, process::Command};
+use std::fmt::Write;
 
-use anyhow::{Context, ensure};
-use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
+use rand::Rng;
+
+use crate::prelude::*;
 
 /// A file and its next version.
 #[derive(Clone, Debug)]
@@ -13,21 +14,12 @@ pub(super) struct VersionPair {
     pub(super) new: PathBuf,
 }
 
+/// Makes a pair of this name in this folder, of so many bytes, by this seed; `None` where a program that it needs is not
+/// installed.
 type Make = fn(&str, &Path, u64, u64) -> anyhow::Result<Option<VersionPair>>;
 
-pub(super) struct PairKind {
-    pub(super) name: &'static str,
-    /// Makes it in this folder, of so many bytes, by this seed; `None` where a program that it needs is not installed.
-    pub(super) make: Make,
-}
-
-pub(super) const KINDS: [PairKind; 5] = [
-    PairKind { name: "table", make: table },
-    PairKind { name: "log", make: log },
-    PairKind { name: "image", make: image },
-    PairKind { name: "sources", make: sources },
-    PairKind { name: "sqlite", make: sqlite },
-];
+pub(super) const KINDS: [(&str, Make); 5] =
+    [("table", table), ("log", log), ("image", image), ("sources", sources), ("sqlite", sqlite)];
 
 /// Of so many rows of a table one changes; as many thousandths are added.
 const ROWS_PER_CHANGE: usize = 400;

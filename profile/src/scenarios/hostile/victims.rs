@@ -1,20 +1,13 @@
 //! Who is attacked besides those that ask: readers, somebody who takes the bait, a third party.
 
-use std::{
-    fs, os::unix::fs::MetadataExt, path::Path, sync::Mutex, sync::atomic::AtomicU64, sync::atomic::Ordering,
-};
+use std::{os::unix::fs::MetadataExt, sync::atomic::AtomicU64, sync::atomic::Ordering};
 
 use testkit::{rogue::Attack, rogue::SQUATTERS};
-use tokio::{
-    net::TcpListener, task::JoinHandle, time::Instant, time::MissedTickBehavior, time::interval, time::sleep,
-    time::sleep_until, time::timeout,
-};
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio::{net::TcpListener, time::Instant, time::MissedTickBehavior};
 
-use super::{door::Door, judge::Judged, judge::RECOVERED_WITHIN, news::News};
+use super::{beside::Door, beside::News, judge::Judged, judge::RECOVERED_WITHIN};
 use crate::arena::{self, Arena, load::Found, load::Kind};
 use crate::cluster::net::Peers;
-use crate::node::{Downloads, locked};
 use crate::scenarios::prelude::*;
 
 const GETS_PER_S: u32 = 8;
@@ -139,7 +132,7 @@ impl Victims {
                 targets.into_iter().for_each(|target| arena.load.add(target));
             }
             Attack::Ahead => self.news = Some(News::begin(arena, until).await?),
-            Attack::Streams => self.door = arena.net.nodes[0].http().map(Door::begin),
+            Attack::Streams => self.door = arena.net.nodes[0].http.map(Door::begin),
             _ => {}
         }
         if let Some(target) = target {

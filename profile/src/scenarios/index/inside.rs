@@ -3,7 +3,6 @@
 use std::{hint::black_box, time::Instant};
 
 use nekoindexer::{state::State, state::index::Session, state::merge::Merge};
-use nekoproto::{NodeAddrs, QueryReply};
 
 use crate::scenarios::prelude::*;
 
@@ -15,7 +14,8 @@ const LEASE: Duration = Duration::from_secs(24 * 3600);
 pub(crate) struct Inside {
     pub(crate) state: State,
     session: Arc<Session>,
-    registering: Duration,
+    /// How long registering took so far.
+    pub(crate) registering: Duration,
     registered: usize,
 }
 
@@ -47,11 +47,6 @@ impl Inside {
         let began = Instant::now();
         black_box(self.state.on_register(&self.session, records, false));
         self.registering += began.elapsed();
-    }
-
-    /// How long registering took so far.
-    pub(crate) const fn registering(&self) -> Duration {
-        self.registering
     }
 
     /// What an indexer with these names answers.

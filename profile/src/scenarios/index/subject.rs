@@ -1,10 +1,9 @@
 //! The indexer that is measured, and the calls it gets. Every answer is checked.
 
-use std::{ops::Range, sync::atomic::AtomicBool, sync::atomic::Ordering, time::Instant};
+use std::{sync::atomic::AtomicBool, sync::atomic::Ordering, time::Instant};
 
-use futures::{FutureExt, Stream, StreamExt, TryStreamExt, future::try_join, stream};
-use nekoproto::{Names, NodeAddrs, QueryReply, transport::call_until};
-use tarpc::context;
+use futures::{FutureExt, Stream, future::try_join};
+use nekoproto::Names;
 
 use super::inside::Inside;
 use crate::scenarios::prelude::*;
@@ -96,11 +95,6 @@ impl Subject {
         Ok(Self { net, client })
     }
 
-    /// How far it has come, and whether it goes on.
-    pub(crate) const fn watch(&self) -> &Arc<Watch> {
-        self.net.watch()
-    }
-
     /// Registers `records`, `batch` of them in a call, with `in_flight` calls in flight; all must be listed.
     pub(crate) async fn register(
         &self,
@@ -112,7 +106,7 @@ impl Subject {
         let call = |batch: Vec<SignedRecord>| async move {
             let (sent, count) = (Instant::now(), batch.len());
             self.client.register(batch).await?;
-            self.watch().add_done(count as u64);
+            self.net.watch().add_done(count as u64);
             Ok((count, sent.elapsed()))
         };
         Timing::of(stream::iter(batches).map(call), in_flight).await
@@ -125,8 +119,8 @@ impl Subject {
         in_flight: usize,
         count: usize,
     ) -> anyhow::Result<(Timing, Timing)> {
-        let _progress = Progress::begin(&format!("{in_flight} in flight"), 2 * count, self.watch());
-        let goes_on = |n| n < count && !self.watch().is_stopped();
+        let _progress = Progress::begin(&format!("{in_flight} in flight"), 2 * count, self.net.watch());
+        let goes_on = |n| n < count && !self.net.watch().is_stopped();
         let hits = self.look_up_while(sample, true, goes_on, in_flight).await?;
         Ok((hits, self.look_up_while(sample, false, goes_on, in_flight).await?))
     }
@@ -153,7 +147,7 @@ impl Subject {
                     self.client.calls.search(call_until(sent + ANSWER_WITHIN), name.clone()).await??;
                 let took = sent.elapsed();
                 ensure!(reply == *expected, "wrong answer for {name}: {reply:?} instead of {expected:?}");
-                self.watch().add_done(1);
+                self.net.watch().add_done(1);
                 Ok((1, took))
             }
         };
@@ -193,11 +187,12 @@ impl Subject {
             let took = sent.elapsed();
             let is_right = answers.iter().map(Option::as_ref).eq(expected.iter().map(Some));
             ensure!(is_right, "wrong answers: {answers:?} instead of {expected:?}");
-            self.watch().add_done(records.len() as u64);
+            self.net.watch().add_done(records.len() as u64);
             Ok((records.len(), took))
         };
         let calls = batches.iter().cycle().take(count.div_ceil(batch)).cloned();
-        Timing::of(stream::iter(calls.take_while(|_| !self.watch().is_stopped())).map(call), in_flight).await
+        Timing::of(stream::iter(calls.take_while(|_| !self.net.watch().is_stopped())).map(call), in_flight)
+            .await
     }
 
     pub(crate) async fn stop(self) {

@@ -1,13 +1,9 @@
 //! The auditor: a reader in a process of its own that follows all names, and an indexer's figures beside it.
 
-use std::fs;
-
-use anyhow::bail;
-use testkit::network::ANY_PORT;
-use tokio::{time::Instant, time::sleep, time::timeout};
+use tokio::time::Instant;
 
 use super::{judge::Acknowledged, judge::Arrived, judge::Held, work::Names};
-use crate::node::{Downloads, PeerOptions, Role, follow::Arrivals, follow::Versions, http::Http};
+use crate::node::{reader::Arrivals, reader::Versions};
 use crate::scenarios::prelude::*;
 
 /// How long names may take until all of them can be downloaded.
@@ -19,12 +15,8 @@ const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// A reader that follows, and what it has told so far.
 pub(crate) struct Auditor {
     pub(crate) names: Names,
-    on: Deployment,
-    peer: PeerOptions,
     follow: Request,
-    listen: SocketAddr,
-    /// `None` while it is dead.
-    process: Option<Process>,
+    process: Process,
     pub(crate) arrived: Vec<Arrived>,
     pub(crate) missed: u64,
     /// Names that are none of this network's.
@@ -35,47 +27,35 @@ pub(crate) struct Auditor {
 impl Auditor {
     /// Starts it with copies of all names; it takes so long for each message.
     pub(crate) async fn start(
-        on: Deployment,
+        on: &Deployment,
         peer: PeerOptions,
         pause_ms: u64,
         names: Names,
     ) -> anyhow::Result<Self> {
-        let (follow, listen) = (Request::Follow { pause_ms }, ANY_PORT);
-        let (arrived, process, missed, strange, peak_bytes) = Default::default();
-        let mut auditor =
-            Self { names, on, peer, follow, listen, process, arrived, missed, strange, peak_bytes };
-        auditor.live().await?;
+        let process = on.process("reader", Role::Peer(peer)).await?;
+        let (arrived, missed, strange, peak_bytes) = Default::default();
+        let follow = Request::Follow { pause_ms };
+        let mut auditor = Self { names, follow, process, arrived, missed, strange, peak_bytes };
         let downloaded = auditor.download_until(Instant::now() + LISTED_WITHIN, None).await;
         downloaded.context("a reader does not get its copies")?;
         auditor.call::<()>(&auditor.follow.clone()).await?;
         Ok(auditor)
     }
 
-    async fn live(&mut self) -> anyhow::Result<()> {
-        let process = self.on.process_at("reader", self.listen, Role::Peer(self.peer.clone())).await?;
-        self.listen = process.addr;
-        self.process = Some(process);
-        Ok(())
-    }
-
     /// Kills it, without a word; what it had not told yet is not known.
     pub(crate) async fn kill(&mut self) {
-        if let Some(process) = self.process.take() {
-            process.kill().await;
-        }
+        self.process.kill().await;
     }
 
     /// Starts it again where it was.
     pub(crate) async fn come_back(&mut self) -> anyhow::Result<()> {
-        // Another process may have its port for now.
-        let live = async || Ok(self.live().await.err().map(|error| format!("{error:#}")));
-        until(LINKED_WITHIN, live).await?;
+        self.process.again().await?;
         self.call::<()>(&self.follow.clone()).await
     }
 
     async fn call<T: serde::de::DeserializeOwned>(&mut self, request: &Request) -> anyhow::Result<T> {
-        let process = self.process.as_mut().context("the reader is dead")?;
-        if let Ok(answer) = timeout(ANSWERS_WITHIN, process.call(request)).await {
+        ensure!(self.process.id().is_some(), "the reader is dead");
+        if let Ok(answer) = timeout(ANSWERS_WITHIN, self.process.call(request)).await {
             return answer;
         }
         self.kill().await;
@@ -110,12 +90,9 @@ impl Auditor {
 
     /// Takes what arrived, if it lives.
     pub(crate) async fn look(&mut self) -> anyhow::Result<()> {
-        if self.process.is_none() {
-            return Ok(());
-        }
+        let Some(pid) = self.process.id() else { return Ok(()) };
         let Arrivals { arrived, missed } = self.call(&Request::Arrived).await?;
-        let peak = self.process.as_ref().and_then(Process::id).and_then(machine::peak_bytes);
-        self.peak_bytes = self.peak_bytes.max(peak.unwrap_or(0));
+        self.peak_bytes = self.peak_bytes.max(machine::peak_bytes(pid).unwrap_or(0));
         self.missed += missed;
         for (name, version, at_s) in arrived {
             match self.names.index(&name) {
@@ -139,7 +116,7 @@ impl Auditor {
     /// What it has of each name, bytes and all.
     pub(crate) async fn held(&mut self) -> anyhow::Result<Vec<Held>> {
         let versions = self.versions().await?;
-        let dir = self.process.as_ref().context("the reader is dead")?.dir.clone();
+        let dir = self.process.dir.clone();
         let held = versions.into_iter().enumerate().map(|(name, Versions { held: version, .. })| {
             let bytes = fs::read_to_string(dir.join(self.names.text(name))).unwrap_or_default();
             Held { version, number: self.names.number(name, &bytes) }
@@ -149,19 +126,13 @@ impl Auditor {
 }
 
 /// The figures of an indexer, by `/status` and `/metrics`.
-pub(crate) struct Status {
-    http: Http,
-}
+pub(crate) struct Status(pub(crate) Http);
 
 impl Status {
-    pub(crate) fn new(addr: SocketAddr) -> Self {
-        Self { http: Http::new(addr, None) }
-    }
-
     /// Reads both; an error if they contradict each other. Names, and records registered since its start.
     pub(crate) async fn read(&self) -> anyhow::Result<(u64, u64)> {
         let (_, before) = self.status().await?;
-        let metrics = self.http.text("/metrics").await?;
+        let metrics = self.0.text("/metrics").await?;
         let (names, after) = self.status().await?;
         let line = metrics.lines().find_map(|line| line.strip_prefix("nekop2p_indexer_records_total "));
         let records: u64 = line.context("/metrics does not count records")?.trim().parse()?;
@@ -173,21 +144,16 @@ impl Status {
     }
 
     async fn status(&self) -> anyhow::Result<(u64, u64)> {
-        let status = self.http.json("/status").await?;
+        let status = self.0.json("/status").await?;
         let figure = |key: &str| status[key].as_u64().with_context(|| format!("/status does not say {key}"));
         Ok((figure("names")?, figure("registered")?))
     }
 
-    /// Why the figures do not agree with `names` that were published, and `acknowledged` versions of them.
-    pub(crate) async fn disagree(&self, names: usize, acknowledged: Option<usize>) -> Option<String> {
-        match self.read().await {
-            Err(error) => Some(format!("{error:#}")),
-            Ok((listed, _)) if listed != names as u64 => {
-                Some(format!("/status counts {listed} names of {names}"))
-            }
-            Ok((_, records)) => acknowledged
-                .filter(|acknowledged| records < *acknowledged as u64)
-                .map(|acknowledged| format!("/status counts {records} records of {acknowledged}")),
-        }
+    /// An error unless the figures agree with `names` that were published, and `acknowledged` versions of them.
+    pub(crate) async fn agree(&self, names: usize, acknowledged: usize) -> anyhow::Result<()> {
+        let (listed, records) = self.read().await?;
+        ensure!(listed == names as u64, "/status counts {listed} names of {names}");
+        ensure!(records >= acknowledged as u64, "/status counts {records} records of {acknowledged}");
+        Ok(())
     }
 }

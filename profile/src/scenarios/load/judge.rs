@@ -3,9 +3,7 @@
 //! The product has states, not a queue: a version may be skipped, but never comes after a later one, and the last one that
 //! was acknowledged arrives in the end.
 
-use std::collections::{BTreeMap, HashSet};
-use std::time::Duration;
-
+use crate::prelude::*;
 use crate::report::some_of;
 
 /// A version of a name that its publisher was told of as listed.

@@ -1,18 +1,13 @@
 //! One network under load: three indexers in a line, the origin and its workers at one end, a reader at the other.
 
-use std::fs;
-
 use nekopeer::Config;
-use testkit::network::ANY_PORT;
-use tokio::{process::Command, runtime::Handle, task::JoinHandle};
-use tokio_util::sync::CancellationToken;
+use tokio::process::Command;
 
 use super::{
-    auditor::Auditor, auditor::Status, judge::Held, origin::Origin, origin::Protocol, plan::Broken,
-    plan::Plan, plan::Trial, work::Done, work::Finder, work::Job, work::Names, work::Worker,
+    Broken, Plan, Trial, auditor::Auditor, auditor::Status, judge::Held, origin::Origin, origin::Protocol,
+    work::Done, work::Finder, work::Job, work::Names, work::Worker,
 };
-use crate::cluster::{net::Doors, net::Node};
-use crate::node::{PeerOptions, Private, network, start_peer};
+use crate::node::{Private, network, start_peer};
 use crate::plan::topology::Graph;
 use crate::scenarios::prelude::*;
 
@@ -21,9 +16,7 @@ pub(crate) const INDEXERS: usize = 3;
 /// A running network, and what came of it so far; dropping it ends its processes.
 pub(crate) struct Network {
     pub(crate) net: Net,
-    protocol: Protocol,
-    /// Where the origin, if it is in this process, and the workers run.
-    runtime: Handle,
+    plan: Arc<Plan>,
     pub(crate) names: Names,
     /// Indexers of another network, at which the nodes of this one try too.
     strangers: Vec<SocketAddr>,
@@ -45,22 +38,21 @@ pub(crate) struct Network {
 
 impl Network {
     /// Starts the indexers of the n-th network of this run.
-    pub(crate) async fn start(plan: &Plan, n: usize) -> anyhow::Result<Self> {
+    pub(crate) async fn start(plan: &Arc<Plan>, n: usize) -> anyhow::Result<Self> {
         let (options, networks) = (&plan.options, plan.trial.networks());
         let of = if options.broken == Some(Broken::Mix) { 0 } else { n };
         let private = Private { name: format!("load-{of}"), secret: format!("{of}").repeat(64) };
         let (network, port) = ((networks > 1).then_some(private), if n == 0 { options.port } else { 0 });
         let on = Deployment { network, by_default: true, port, ..plan.on.clone() };
-        let net = Net::start(&on, &Graph::line(INDEXERS), Doors::All).await?;
-        let figures = Status::new(net.nodes[0].http().context("an indexer without HTTP")?);
-        let (protocol, runtime) = (plan.protocol, plan.runtime.clone());
+        let net = Net::start(&on, &Graph::line(INDEXERS), INDEXERS).await?;
+        let figures = Status(Http::new(net.nodes[0].http.context("an indexer without HTTP")?, None));
+        let plan = Arc::clone(plan);
         let names = Names { label: ["a", "b"][n], workers: plan.workers(), each: options.names };
         let (strangers, origin, auditor, stop, workers) = Default::default();
         let (working, done, first, held, faults) = Default::default();
         Ok(Self {
             net,
-            protocol,
-            runtime,
+            plan,
             names,
             strangers,
             origin,
@@ -77,25 +69,25 @@ impl Network {
     }
 
     /// Publishes all names for the first time, and starts the reader.
-    pub(crate) async fn begin(&mut self, plan: &Plan, strangers: Vec<SocketAddr>) -> anyhow::Result<()> {
+    pub(crate) async fn begin(&mut self, strangers: Vec<SocketAddr>) -> anyhow::Result<()> {
         self.strangers = strangers;
         self.start_origin(ANY_PORT).await?;
-        let job = Arc::new(self.job(plan).await?);
+        let job = Arc::new(self.job().await?);
         let workers = (0..job.names.workers).map(|number| {
             let mut worker = Worker { number, job: Arc::clone(&job), rounds: 0, done: Done::default() };
-            self.runtime.spawn(async move { worker.publish().await.map(|()| worker) })
+            self.plan.runtime.spawn(async move { worker.publish().await.map(|()| worker) })
         });
         for worker in workers.collect::<Vec<_>>() {
             self.workers.push(worker.await??);
         }
-        if plan.options.broken == Some(Broken::Lose) {
+        if self.plan.options.broken == Some(Broken::Lose) {
             let (from, to) = (self.dir("origin"), self.dir("origin").with_extension("before"));
             let copied = Command::new("cp").arg("-r").args([from, to]).status().await?;
             ensure!(copied.success(), "cannot copy the folder of the origin");
         }
         self.first = job.names.count();
-        if plan.trial != Trial::Disk {
-            self.start_auditor(plan).await;
+        if self.plan.trial != Trial::Disk {
+            self.start_auditor().await;
         }
         Ok(())
     }
@@ -127,45 +119,46 @@ impl Network {
         let indexers = self.net.addrs().into_iter().take(1).chain(self.strangers.iter().copied()).collect();
         let config = Config { listen: Some(listen), ..self.peer("origin", indexers)? };
         let private = self.net.deployment.network.as_ref();
-        self.origin = Some(Arc::new(Origin::start(self.protocol, config, private, &self.runtime).await?));
+        let Plan { protocol, runtime, .. } = &*self.plan;
+        self.origin = Some(Arc::new(Origin::start(*protocol, config, private, runtime).await?));
         Ok(())
     }
 
     /// Ends the origin as a crash would; where it was.
     async fn kill_origin(&mut self) -> anyhow::Result<SocketAddr> {
         let origin = self.origin.take().and_then(Arc::into_inner).context("the origin is still called")?;
-        let addr = origin.addr().context("the origin does not serve")?;
+        let addr = origin.addr;
         origin.kill().await?;
         Ok(addr)
     }
 
     /// What the workers of this network share; they look names up at the indexers of the reader.
-    async fn job(&self, plan: &Plan) -> anyhow::Result<Job> {
-        let asker = match self.protocol {
-            Protocol::Rest => Finder::rest(self.net.nodes[1..].iter().rev().filter_map(Node::http)),
+    async fn job(&self) -> anyhow::Result<Job> {
+        let asker = match self.plan.protocol {
+            Protocol::Rest => Finder::rest(self.net.nodes[1..].iter().rev().filter_map(|node| node.http)),
             Protocol::Native => {
                 let peer = start_peer(self.peer("asker", self.far_indexers())?);
-                Finder::Native(Box::new(self.runtime.spawn(peer).await??))
+                Finder::Native(Box::new(self.plan.runtime.spawn(peer).await??))
             }
         };
         let origin = self.origin.clone().context("no origin runs")?;
-        let (names, dir, node) = (self.names.clone(), self.dir("origin"), origin.node());
-        Ok(Job { names, dir, origin, node, asker, every: plan.every(), stop: self.stop.clone() })
+        let (names, dir, node) = (self.names.clone(), self.dir("origin"), origin.node.clone());
+        Ok(Job { names, dir, origin, node, asker, every: self.plan.every(), stop: self.stop.clone() })
     }
 
     /// Starts a reader of all names.
-    async fn start_auditor(&mut self, plan: &Plan) {
+    async fn start_auditor(&mut self) {
         let (dir, indexers) = (self.dir("reader"), self.far_indexers());
         let peer = PeerOptions { dir, indexers, ..PeerOptions::default() };
-        let (on, names) = (self.net.deployment.clone(), self.names.clone());
-        match Auditor::start(on, peer, plan.trial.pause_ms(), names).await {
+        let (on, names) = (&self.net.deployment, self.names.clone());
+        match Auditor::start(on, peer, self.plan.trial.pause_ms(), names).await {
             Ok(auditor) => self.auditor = Some(auditor),
             Err(error) => self.faults.push(format!("{error:#}")),
         }
     }
 
     pub(crate) fn work(&mut self) {
-        self.working = self.workers.drain(..).map(|worker| self.runtime.spawn(worker.run())).collect();
+        self.working = self.workers.drain(..).map(|worker| self.plan.runtime.spawn(worker.run())).collect();
     }
 
     /// Lets the workers end what they do, and no more.
@@ -191,21 +184,17 @@ impl Network {
 
     /// Keeps what went wrong, each once.
     pub(crate) fn note(&mut self, done: anyhow::Result<()>) {
-        self.note_fault(done.err().map(|error| format!("{error:#}")));
-    }
-
-    /// The same, of what is said in words.
-    pub(crate) fn note_fault(&mut self, fault: Option<String>) {
+        let fault = done.err().map(|error| format!("{error:#}"));
         self.faults.extend(fault.filter(|fault| !self.faults.contains(fault)));
     }
 
     /// Kills the origin and the indexers, starts them again, and then the reader.
-    pub(crate) async fn restart(&mut self, plan: &Plan) -> anyhow::Result<()> {
+    pub(crate) async fn restart(&mut self) -> anyhow::Result<()> {
         let addr = self.kill_origin().await?;
         for n in 0..INDEXERS {
             self.net.kill(n).await;
         }
-        if plan.options.broken == Some(Broken::Lose) {
+        if self.plan.options.broken == Some(Broken::Lose) {
             let dir = self.dir("origin");
             fs::remove_dir_all(&dir)?;
             fs::rename(dir.with_extension("before"), &dir)?;
@@ -214,7 +203,7 @@ impl Network {
             self.net.revive(n).await?;
         }
         self.start_origin(addr).await?;
-        self.start_auditor(plan).await;
+        self.start_auditor().await;
         Ok(())
     }
 
@@ -224,10 +213,10 @@ impl Network {
     }
 
     /// What did not hold for the workers.
-    pub(crate) fn broken_promises(&self, plan: &Plan) -> Vec<String> {
+    pub(crate) fn broken_promises(&self) -> Vec<String> {
         let done = &self.done;
         // While an indexer is gone it cannot answer.
-        let unanswered = if plan.trial == Trial::Crash { 0 } else { done.unanswered };
+        let unanswered = if self.plan.trial == Trial::Crash { 0 } else { done.unanswered };
         let strange = self.auditor.as_ref().map_or(0, |auditor| auditor.strange);
         let all = [
             (done.failed, "versions that could not be shared"),

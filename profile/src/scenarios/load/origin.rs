@@ -1,19 +1,17 @@
 //! The peer that publishes: by its own interface in this process, or as `nekopeer serve --http` by REST.
 
-use std::{collections::HashMap, process::ExitCode, process::Stdio, sync::Mutex};
+use std::{process::ExitCode, process::Stdio};
 
-use anyhow::anyhow;
 use clap::Parser;
-use nekopeer::{Config, PeerHandle, cli};
-use nekoproto::{transport::NetworkSecret, transport::Security};
+use nekopeer::{Config, cli};
+use nekoproto::transport::NetworkSecret;
 use rustix::{process::Signal, process::set_parent_process_death_signal};
-use serde_json::Value;
 use tokio::{
     fs, io::AsyncBufReadExt, io::BufReader, io::Lines, process::Child, process::ChildStdout,
-    process::Command, runtime::Handle, sync::Semaphore, sync::oneshot,
+    process::Command, sync::Semaphore, sync::oneshot,
 };
 
-use crate::node::{Private, http::Http, locked, start_peer};
+use crate::node::{Private, start_peer};
 use crate::outcome::Outcome;
 use crate::scenarios::prelude::*;
 
@@ -39,9 +37,15 @@ pub(crate) type Published = Result<Arc<HashMap<String, u64>>, Arc<str>>;
 /// Files that wait to be published, and who waits for that.
 type Waiting = (Vec<PathBuf>, oneshot::Sender<Published>);
 
-pub(crate) enum Origin {
+pub(crate) struct Origin {
+    pub(crate) node: String,
+    pub(crate) addr: SocketAddr,
+    by: Interface,
+}
+
+enum Interface {
     Native { peer: PeerHandle, waiting: Mutex<Vec<Waiting>>, calls: Semaphore },
-    Rest { daemon: Box<Daemon>, http: Http, node: String, addr: SocketAddr, requests: Semaphore },
+    Rest { daemon: Box<Daemon>, http: Http, requests: Semaphore },
 }
 
 /// A process that is `nekopeer`; dropping it kills it.
@@ -62,37 +66,28 @@ impl Origin {
         match protocol {
             Protocol::Native => {
                 let peer = runtime.spawn(start_peer(config)).await??;
-                Ok(Self::Native { peer, waiting: Mutex::default(), calls: Semaphore::new(CALLS_AT_ONCE) })
+                let addr = peer.local_addr().context("the origin does not serve")?;
+                let (node, waiting, calls) =
+                    (peer.node().to_string(), Mutex::default(), Semaphore::new(CALLS_AT_ONCE));
+                Ok(Self { node, addr, by: Interface::Native { peer, waiting, calls } })
             }
             Protocol::Rest => {
-                let (daemon, http) = Daemon::start(&config, private).await?;
-                let status = http.json("/status").await?;
+                let (daemon, at, token) = Daemon::start(&config, private).await?;
+                let daemon = Box::new(daemon);
+                let status = Http::new(at, Some(token.clone())).json("/status").await?;
                 let node = status["node"].as_str().context("a peer without an id")?.to_owned();
                 let addr = status["listen"].as_str().context("a peer does not listen")?.parse()?;
-                let requests = Semaphore::new(REQUESTS_AT_ONCE);
-                Ok(Self::Rest { daemon: Box::new(daemon), http: http.anew(), node, addr, requests })
+                // The runtime of the workers has connections of its own.
+                let (http, requests) = (Http::new(at, Some(token)), Semaphore::new(REQUESTS_AT_ONCE));
+                Ok(Self { node, addr, by: Interface::Rest { daemon, http, requests } })
             }
-        }
-    }
-
-    pub(crate) fn node(&self) -> String {
-        match self {
-            Self::Native { peer, .. } => peer.node().to_string(),
-            Self::Rest { node, .. } => node.clone(),
-        }
-    }
-
-    pub(crate) fn addr(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Native { peer, .. } => peer.local_addr(),
-            Self::Rest { addr, .. } => Some(*addr),
         }
     }
 
     /// Publishes files: in this process together with all others that wait by then, by REST in a request of their own.
     pub(crate) async fn publish(&self, paths: Vec<PathBuf>) -> Published {
-        match self {
-            Self::Native { peer, waiting, calls } => {
+        match &self.by {
+            Interface::Native { peer, waiting, calls } => {
                 let (tell, mut told) = oneshot::channel();
                 locked(waiting).push((paths, tell));
                 tokio::select! {
@@ -102,7 +97,7 @@ impl Origin {
                 }
                 told.await.unwrap_or_else(|_| Err("given up".into()))
             }
-            Self::Rest { http, requests, .. } => {
+            Interface::Rest { http, requests, .. } => {
                 let _place = requests.acquire().await;
                 let answer = http.post("/api/v1/publish", &json!({ "paths": paths })).await;
                 answer.and_then(|answer| versions(&answer)).map_err(|error| format!("{error:#}").into())
@@ -112,9 +107,9 @@ impl Origin {
 
     /// Ends it as a crash would: nothing is withdrawn.
     pub(crate) async fn kill(self) -> anyhow::Result<()> {
-        match self {
-            Self::Native { peer, .. } => peer.abort().await,
-            Self::Rest { mut daemon, .. } => daemon.child.kill().await?,
+        match self.by {
+            Interface::Native { peer, .. } => peer.abort().await,
+            Interface::Rest { mut daemon, .. } => daemon.child.kill().await?,
         }
         Ok(())
     }
@@ -153,8 +148,8 @@ fn versions(answer: &Value) -> anyhow::Result<Arc<HashMap<String, u64>>> {
 }
 
 impl Daemon {
-    /// Starts it; returns when its HTTP door is open.
-    async fn start(config: &Config, private: Option<&Private>) -> anyhow::Result<(Self, Http)> {
+    /// Starts it; returns when its HTTP door is open, with where that is and the token for it.
+    async fn start(config: &Config, private: Option<&Private>) -> anyhow::Result<(Self, SocketAddr, String)> {
         fs::create_dir_all(&config.dir).await?;
         let log = config.dir.with_extension("log");
         let indexers: Vec<String> = config.indexers.iter().map(|at| at.addr.to_string()).collect();
@@ -180,7 +175,7 @@ impl Daemon {
             line.strip_prefix("http on http://").and_then(|rest| rest.trim_end_matches('/').parse().ok());
         let addr = addr.with_context(|| format!("nekopeer says: {line}"))?;
         let token = fs::read_to_string(config.data_dir().join("http.token")).await?.trim().to_owned();
-        Ok((Self { child, _stdout: stdout }, Http::new(addr, Some(token))))
+        Ok((Self { child, _stdout: stdout }, addr, token))
     }
 }
 

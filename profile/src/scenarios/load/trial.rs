@@ -1,13 +1,10 @@
 //! The scenarios: what happens to a network under load, and what must hold then.
 
-use tokio::{time::Instant, time::sleep};
+use tokio::time::Instant;
 
-use super::{
-    judge::Delivered, judge::judge, network::INDEXERS, network::Network, plan::Broken, plan::Plan,
-    plan::Trial,
-};
+use super::{Broken, Plan, Trial, judge::Delivered, judge::judge, network::INDEXERS, network::Network};
+use crate::scenarios::hostile::judge::MEMORY_MIB;
 use crate::scenarios::prelude::*;
-use crate::{plot::Points, scenarios::hostile::judge::MEMORY_MIB};
 
 /// How often readers and figures are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -44,13 +41,13 @@ fn fails(faults: &[String]) -> String {
 
 /// Runs one trial: its row, and the milliseconds from a publication to its arrival with the percentage of all that arrived by
 /// then.
-pub(crate) async fn run(plan: &Plan) -> Result<(Row, Points), Fault> {
+pub(crate) async fn run(plan: &Arc<Plan>) -> Result<(Row, Points), Fault> {
     let watch = &plan.on.watch;
     let mut nets = Vec::new();
     for n in 0..plan.trial.networks() {
         nets.push(watch.unless_stopped(Network::start(plan, n)).await.or_cannot_begin()?);
     }
-    watch.unless_stopped(begin(plan, &mut nets)).await?;
+    watch.unless_stopped(begin(&mut nets)).await?;
     let lasted = drive(plan, &mut nets).await;
     if !watch.is_stopped() {
         for net in &mut nets {
@@ -65,18 +62,18 @@ pub(crate) async fn run(plan: &Plan) -> Result<(Row, Points), Fault> {
     Ok(measured)
 }
 
-async fn begin(plan: &Plan, nets: &mut [Network]) -> anyhow::Result<()> {
+async fn begin(nets: &mut [Network]) -> anyhow::Result<()> {
     let addrs: Vec<_> = nets.iter().map(|net| net.net.addrs()).collect();
     for (n, net) in nets.iter_mut().enumerate() {
         let others = addrs.iter().enumerate().filter(|(m, _)| *m != n);
-        net.begin(plan, others.flat_map(|(_, addrs)| addrs).copied().collect()).await?;
+        net.begin(others.flat_map(|(_, addrs)| addrs).copied().collect()).await?;
     }
     Ok(())
 }
 
 /// Has the workers work, with what happens meanwhile; how long they did.
 async fn drive(plan: &Plan, nets: &mut [Network]) -> Duration {
-    let (watch, duration) = (&plan.on.watch, plan.duration());
+    let (watch, duration) = (&plan.on.watch, Duration::from_secs_f64(plan.options.duration));
     let looks = duration.as_millis().div_ceil(LOOK_EVERY.as_millis());
     let _progress = Progress::begin(&plan.label, usize::try_from(looks).unwrap_or(usize::MAX), watch);
     let began = Instant::now();
@@ -124,16 +121,15 @@ async fn happens(mishap: Mishap, net: &mut Network) {
 
 /// What comes after the last publication: all that was acknowledged must arrive.
 async fn finish(plan: &Plan, net: &mut Network) -> anyhow::Result<()> {
-    let ended = net.net.ended();
-    net.note_fault(ended);
+    let all_run = net.net.all_run();
+    net.note(all_run);
     if plan.trial == Trial::Disk {
-        net.restart(plan).await?;
+        net.restart().await?;
     }
-    let acknowledged = net.done.acknowledged.len();
-    let records = (plan.trial != Trial::Disk).then_some(acknowledged);
+    let records = if plan.trial == Trial::Disk { 0 } else { net.done.acknowledged.len() };
     let (names, until) = (net.names.count(), Instant::now() + SETTLED_WITHIN);
-    let disagree = net.figures.disagree(names, records).await;
-    net.note_fault(disagree);
+    let agree = net.figures.agree(names, records).await;
+    net.note(agree);
     let Some(auditor) = &mut net.auditor else { return Ok(()) };
     while plan.trial != Trial::Disk && !auditor.knows(&net.done.acknowledged).await? && Instant::now() < until
     {
@@ -155,7 +151,7 @@ fn summary(plan: &Plan, nets: &[Network], lasted: Duration) -> (Row, Points) {
     for net in nets {
         let arrived = net.auditor.as_ref().map_or(&[][..], |auditor| &auditor.arrived);
         let judged = judge(&net.attempts(), &net.done.acknowledged, arrived, &net.held);
-        faults.extend(net.faults.iter().cloned().chain(net.broken_promises(plan)).chain(judged.faults()));
+        faults.extend(net.faults.iter().cloned().chain(net.broken_promises()).chain(judged.faults()));
         faults.extend((is_followed && arrived.is_empty()).then(|| "nothing arrived".to_owned()));
         all.push(judged);
     }

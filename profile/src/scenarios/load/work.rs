@@ -1,14 +1,8 @@
 //! What workers do: write, publish, note what was acknowledged, look up.
 
-use std::{collections::HashMap, fs::OpenOptions, io::Write};
-
-use nekopeer::PeerHandle;
-use serde_json::Value;
-use tokio::{time::interval, time::sleep};
-use tokio_util::sync::CancellationToken;
+use std::fs::OpenOptions;
 
 use super::{judge::Acknowledged, origin::Origin};
-use crate::node::{http::Http, usage::now_s};
 use crate::scenarios::prelude::*;
 
 /// Names that a worker looks up after each of its publications.

@@ -4,10 +4,10 @@
 use std::net::Ipv4Addr;
 
 use anyhow::Error;
-use testkit::{lan::Namespace, network::ANY_PORT};
+use testkit::lan::Namespace;
 
+use crate::plan::topology::Graph;
 use crate::scenarios::prelude::*;
-use crate::{cluster::net::Doors, plan::topology::Graph};
 
 /// Indexers, each of which names those beside it as neighbors.
 pub(crate) const HOPS: usize = PASSED_ON as usize + 1;
@@ -38,7 +38,7 @@ pub(crate) fn leave_network() -> anyhow::Result<Namespace> {
 impl Stand {
     /// Starts the indexers, each in a network of its own if this thread is `here`, or else on loopback.
     pub(crate) async fn start(on: &Deployment, here: Option<&Namespace>) -> anyhow::Result<Self> {
-        let (kept, mut places) = Net::places(on, &Graph::line(HOPS), Doors::None)?;
+        let (kept, mut places) = Net::places(on, &Graph::line(HOPS), 0)?;
         places.iter_mut().zip(1..).for_each(|(place, n)| place.label = format!("indexer {n}"));
         if let Some(here) = here {
             let mut before = here.clone();
@@ -67,7 +67,7 @@ impl Stand {
     pub(crate) async fn client(&self, at_last: bool) -> anyhow::Result<Client> {
         let (addr, at) = self.ends[usize::from(at_last)];
         let security = self.net.deployment.security;
-        Client::connect_at(at, addr, nekoproto::Identity::generate(), security).await
+        Client::connect(at, addr, nekoproto::Identity::generate(), security).await
     }
 
     /// Ends the indexers. The devices of this thread's network are taken away at once: the system does so later.

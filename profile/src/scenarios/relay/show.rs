@@ -1,11 +1,8 @@
 //! What came of the probes, as tables and a picture: what each node counted, how long it took, what its process takes.
 
-use nekoindexer::ProbeCounts;
-
-use super::{Passed, Relayed, ring::off};
-use crate::report::{figures::Times, goals};
+use super::{Passed, Relayed, Ring, off};
 use crate::scenarios::prelude::*;
-use crate::{plot::bars, run::growth::Growth, run::growth::chart};
+use crate::{run::growth::Growth, run::growth::chart};
 
 /// By how much memory may grow after a third of a run.
 const GROWN_MIB_MAX: f64 = 1.0;
@@ -107,7 +104,7 @@ impl Relayed {
             foot,
             facts: self.floor.facts().and(facts),
             is_broken: !self.is_all_well(),
-            pictures: vec![("relay".to_owned(), picture)],
+            pictures: vec![picture],
             ..Report::default()
         };
         let missing = "Interrupted: not all of it was measured.";
@@ -126,18 +123,14 @@ impl Relayed {
         let memory = (1..).zip(&self.nodes).map(|(n, seen)| (format!("node {n}"), &seen.taken[..]));
         let node = "node, in the order of the way";
         let dropped = [("dropped", "no hops left"), ("others", "no next node, lost or refused")];
-        Picture {
-            title: format!(
-                "{} probes of {} hops round {} nodes",
-                self.probes, self.ring.hops, self.ring.nodes
-            ),
-            subtitle: "what each node dropped, how long it took, and its memory".to_owned(),
-            charts: vec![
-                bars(node, "probes dropped", &counts, &dropped),
-                bars(node, "time in the node, us", processing, &times),
-                bars(node, "to the next node and back, us", forwarding, &times),
-                chart("resident, MiB", |taken| taken.memory_mib, memory),
-            ],
-        }
+        let (probes, Ring { hops, nodes }) = (self.probes, self.ring);
+        let charts = vec![
+            bars(node, "probes dropped", &counts, &dropped),
+            bars(node, "time in the node, us", processing, &times),
+            bars(node, "to the next node and back, us", forwarding, &times),
+            chart("resident, MiB", |taken| taken.memory_mib, memory),
+        ];
+        let title = format!("{probes} probes of {hops} hops round {nodes} nodes");
+        Picture::new("relay", title, "what each node dropped, how long it took, and its memory", charts)
     }
 }

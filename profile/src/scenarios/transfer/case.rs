@@ -1,8 +1,6 @@
 //! What is transferred, between how many, under which caps; and whether that makes sense.
 
-use std::num::NonZeroU64;
-
-use nekoproto::{limits::FILE_BYTES_MAX, limits::HOLDERS_MAX, transport::Security};
+use nekoproto::{limits::FILE_BYTES_MAX, limits::HOLDERS_MAX};
 
 use crate::plan::query::defaults;
 use crate::report::{units::exact, units::percent, units::rate, units::shown};

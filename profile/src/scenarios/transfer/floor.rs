@@ -2,8 +2,7 @@
 //! unverified, and from file to file. Blocking threads, no runtime.
 
 use std::{
-    fs, fs::File, io, io::Read, io::Write, net::Ipv4Addr, net::Shutdown, net::TcpListener, net::TcpStream,
-    path::Path, thread, time::Instant,
+    fs::File, io::Read, net::Ipv4Addr, net::Shutdown, net::TcpListener, net::TcpStream, time::Instant,
 };
 
 use rustix::fs::sendfile;

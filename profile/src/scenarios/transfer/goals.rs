@@ -1,11 +1,7 @@
 //! The goals of the transfer.
 
-use std::num::NonZeroU64;
-
-use nekoproto::transport::Security;
-
 use super::{case::Case, case::What, figures::Rounds, measure};
-use crate::report::{goals, units::shown};
+use crate::report::units::shown;
 use crate::run::{files::Bulk, files::Change, files::How};
 use crate::scenarios::prelude::*;
 
@@ -18,26 +14,8 @@ const PEAK_MIB: f64 = 64.0;
 /// Small files, unless told otherwise.
 pub const FILES: usize = 10_000;
 
-/// How much is measured.
-#[derive(Clone, Copy, Debug)]
-pub struct Sizes {
-    /// Bytes of a large file.
-    pub size: u64,
-    /// Number of small files.
-    pub files: usize,
-    /// The least and the most bytes of a small file.
-    pub file_bytes: (u64, u64),
-    /// Times of each row that depends on the machine.
-    pub rounds: usize,
-    /// Seed of all bytes.
-    pub seed: u64,
-}
-
-/// One case, and what is aimed at in it.
-struct Aimed {
-    case: Case,
-    goals: Vec<(String, Figure, Bound)>,
-}
+/// What is measured, of which figure, and what it should be.
+type FigureAim = (String, Figure, Bound);
 
 #[derive(Clone, Copy)]
 enum Figure {
@@ -47,95 +25,78 @@ enum Figure {
     InTimesOfLast(&'static str),
 }
 
-impl Aimed {
-    const fn of(case: Case) -> Self {
-        Self { case, goals: Vec::new() }
-    }
-
-    /// The same with one more goal.
-    fn aim(mut self, what: impl Into<String>, figure: Figure, bound: Bound) -> Self {
-        self.goals.push((what.into(), figure, bound));
-        self
-    }
-
-    /// The same with goals for the memory of both sides.
-    fn peaks(self, size: u64, how: &str) -> Self {
-        let what = |side| format!("{}, {how}: peak of memory of the {side}, MiB", shown(size));
-        [("sender", "peak_mib_sender"), ("reader", "peak_mib_receiver")]
-            .into_iter()
-            .fold(self, |plan, (side, key)| {
-                plan.aim(what(side), Figure::Largest(key), Bound::AtMost(PEAK_MIB))
-            })
-    }
+/// Goals for the memory of both sides.
+fn peaks(size: u64, how: &str) -> Vec<FigureAim> {
+    let what = |side| format!("{}, {how}: peak of memory of the {side}, MiB", shown(size));
+    let peaks = [("sender", "peak_mib_sender"), ("reader", "peak_mib_receiver")];
+    peaks.map(|(side, key)| (what(side), Figure::Largest(key), Bound::AtMost(PEAK_MIB))).into()
 }
 
-/// All cases with their goals, in order.
-fn plan(sizes: &Sizes) -> Vec<Aimed> {
+/// All cases of a large file, and of small ones, with their goals, in order.
+fn plan(whole: &Case, small: &Case) -> Vec<(Case, Vec<FigureAim>)> {
     use Bound::{AtLeast, AtMost, Exactly};
     use Figure::{InTimesOfLast, Largest, Median};
-    let Sizes { size, files: count, file_bytes: bytes, rounds, seed } = *sizes;
-    let whole = Case { rounds, seed, ..Case::whole(size) };
     // What caps or chunks decide comes out the same every time, and no floor is held against it.
     let once = Case { rounds: 1, floors: false, ..whole.clone() };
-    let bulk = Bulk { size, sparse: false };
+    let What::Whole(bulk @ Bulk { size, .. }) = whole.what else { return Vec::new() };
     let sparse = Bulk { size: size.saturating_mul(SPARSE_TIMES), sparse: true };
     let one_source = |security, name: &str, most| {
         let what = format!("one source, {name}, in floors of raw TCP to a file");
-        let plan = Aimed::of(Case { security, ..whole.clone() });
-        plan.aim(what, Median("ratio_tcp"), AtMost(most)).peaks(size, name)
+        let ratio = (what, Median("ratio_tcp"), AtMost(most));
+        (Case { security, ..whole.clone() }, [ratio].into_iter().chain(peaks(size, name)).collect())
     };
     let change = |how: How| {
         let what = format!("1 % changed at 20 places, {}: moved, %", option_name(&how));
         let change = Change { percent: 1.0, places: 20, how };
-        let plan = Aimed::of(Case { what: What::Change(bulk, change), ..once.clone() });
-        plan.aim(what, Median("moved_percent"), AtMost(3.0))
+        let moved = (what, Median("moved_percent"), AtMost(3.0));
+        (Case { what: What::Change(bulk, change), ..once.clone() }, vec![moved])
     };
     let capped = Case { cap_up: CAP, cap_down: CAP, ..once.clone() };
     let corrupts = "one of four sources corrupts 1 % of the chunks";
     let last = format!("{READERS} readers, 50 MB/s up and down each: the last, in times of one alone");
     let sent = format!("{READERS} readers: sent by the origin, copies");
-    let small = Case { what: What::Files { count, bytes }, ..whole.clone() };
+    let (four, share) =
+        ("four sources of 50 MB/s each, MB/s".to_owned(), format!("share {}, s", shown(size)));
     let files = small.name();
     vec![
         one_source(Security::Insecure, "plain TCP", 1.1),
         one_source(Security::Tls, "TLS", 1.35),
-        Aimed::of(Case { sources: 4, cap_up: CAP, ..once.clone() }).aim(
-            "four sources of 50 MB/s each, MB/s",
-            Median("mb_per_s"),
-            AtLeast(190.0),
+        (Case { sources: 4, cap_up: CAP, ..once.clone() }, vec![(four, Median("mb_per_s"), AtLeast(190.0))]),
+        (
+            Case { sources: 4, corrupt: Some(1.0), ..once.clone() },
+            vec![
+                (format!("{corrupts}: banned"), Median("banned"), Exactly(1.0)),
+                (format!("{corrupts}: extra bytes, %"), Largest("extra_percent"), AtMost(1.0)),
+            ],
         ),
-        Aimed::of(Case { sources: 4, corrupt: Some(1.0), ..once.clone() })
-            .aim(format!("{corrupts}: banned"), Median("banned"), Exactly(1.0))
-            .aim(format!("{corrupts}: extra bytes, %"), Largest("extra_percent"), AtMost(1.0)),
-        Aimed::of(capped.clone()),
-        Aimed::of(Case { readers: READERS, ..capped }).aim(last, InTimesOfLast("wall_s"), AtMost(1.6)).aim(
-            sent,
-            Median("origin_copies"),
-            AtMost(1.5),
+        (capped.clone(), Vec::new()),
+        (
+            Case { readers: READERS, ..capped },
+            vec![(last, InTimesOfLast("wall_s"), AtMost(1.6)), (sent, Median("origin_copies"), AtMost(1.5))],
         ),
         change(How::InPlace),
         change(How::Insert),
-        Aimed::of(small)
-            .aim(format!("{files}: shared a second"), Median("files_shared_per_s"), AtLeast(3000.0))
-            .aim(format!("{files}: fetched a second"), Median("files_fetched_per_s"), AtLeast(2000.0)),
-        Aimed::of(Case { what: What::Publish(bulk), ..whole.clone() }).aim(
-            format!("share {}, s", shown(size)),
-            Median("share_s"),
-            AtMost(0.6),
+        (
+            small.clone(),
+            vec![
+                (format!("{files}: shared a second"), Median("files_shared_per_s"), AtLeast(3000.0)),
+                (format!("{files}: fetched a second"), Median("files_fetched_per_s"), AtLeast(2000.0)),
+            ],
         ),
-        Aimed::of(Case { what: What::Whole(sparse), ..once }).peaks(sparse.size, "sparse"),
+        (Case { what: What::Publish(bulk), ..whole.clone() }, vec![(share, Median("share_s"), AtMost(0.6))]),
+        (Case { what: What::Whole(sparse), ..once }, peaks(sparse.size, "sparse")),
     ]
 }
 
 /// All that is measured, to be checked before anything begins.
-pub fn cases(sizes: &Sizes) -> Vec<Case> {
-    plan(sizes).into_iter().map(|plan| plan.case).collect()
+pub fn cases([whole, small]: &[Case; 2]) -> Vec<Case> {
+    plan(whole, small).into_iter().map(|(case, _)| case).collect()
 }
 
 /// Measures all goals; fewer if stopped. A file that is wrong, or did not arrive, breaks a promise.
-pub(crate) async fn run(sizes: &Sizes, place: &str, deployment: &Deployment) -> Report {
+pub(crate) async fn run([whole, small]: &[Case; 2], place: &str, deployment: &Deployment) -> Report {
     let (mut goals, mut all_well, mut last) = (Vec::new(), true, None::<Rounds>);
-    for Aimed { case, goals: aims } in plan(sizes) {
+    for (case, aims) in plan(whole, small) {
         let measured = measure(&case, deployment).await;
         if deployment.watch.is_stopped() {
             break;

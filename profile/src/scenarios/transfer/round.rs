@@ -1,16 +1,12 @@
 //! One round: floors and transfer in turns, and everything that arrived is checked.
 
-use std::collections::HashMap;
-
-use anyhow::bail;
 use blake3::Hash;
 
 use super::case::What;
 use super::{figures::Round, floor, stage::Stage};
-use crate::node::process::Process;
-use crate::node::usage::{Usage, now_s};
-use crate::node::{Downloads, Moment, Request, Sent};
-use crate::run::files::{self, Change, apart};
+use crate::node::{Moment, Sent};
+use crate::run::files::Change;
+use crate::scenarios::prelude::*;
 
 /// Readers begin this long after they were asked, so that all of them know by then.
 const BEGIN_AFTER_S: f64 = 0.03;
@@ -43,28 +39,18 @@ pub(crate) async fn run(stage: &mut Stage, n: usize) -> anyhow::Result<Round> {
         }
         round = Round { files: 1, is_change: true, ..Round::default() };
         change_it(stage, change, n).await?;
-        if stage.case.by_news {
-            round.copies_s = Some(copies(stage).await?);
-            round.wanted_bytes = stage.bytes()? * readers.len() as u64;
-            reset(stage.senders().chain(&mut readers)).await?;
-            let fetched = publish_to(stage, &mut readers, &mut round).await?;
-            return end(stage, readers, fetched, round).await;
+        match stage.case.by_news {
+            true => round.copies_s = Some(copies(stage).await?),
+            false => round.published = Some(stage.publish().await?),
         }
-        round.published = Some(stage.publish().await?);
     }
     round.wanted_bytes = stage.bytes()? * readers.len() as u64;
     reset(stage.senders().chain(&mut readers)).await?;
-    let fetched = fetch(stage, &mut readers, &mut round).await?;
-    end(stage, readers, fetched, round).await
-}
-
-/// Writes down what was taken and sent, and holds what arrived against what was published.
-async fn end(
-    stage: &mut Stage,
-    mut readers: Vec<Process>,
-    fetched: Vec<Downloads>,
-    mut round: Round,
-) -> anyhow::Result<Round> {
+    let fetched = match stage.case.by_news {
+        true => publish_to(stage, &mut readers, &mut round).await?,
+        false => fetch(stage, &mut readers, &mut round).await?,
+    };
+    // What was taken and sent is written down, and what arrived is held against what was published.
     round.senders = usages(stage.senders()).await?;
     round.readers = usages(readers.iter_mut()).await?;
     describe(stage, &readers, fetched, &mut round);
@@ -87,7 +73,7 @@ async fn copies(stage: &Stage) -> anyhow::Result<f64> {
     apart(move || floor::copies(&source, &folder, readers)).await
 }
 
-/// Publishes while all readers wait for news; writes down how long each took from before that, and what failed.
+/// Publishes while all readers wait for news; writes down how long each took from before that.
 async fn publish_to(
     stage: &mut Stage,
     readers: &mut [Process],
@@ -98,26 +84,23 @@ async fn publish_to(
     }
     round.began_s = now_s();
     round.published = Some(stage.publish().await?);
-    let mut fetched = Vec::new();
-    for reader in readers {
-        let downloads: Downloads = reader.response().await?;
-        round.took_s.push(downloads.ended_s - round.began_s);
-        fetched.push(downloads);
-    }
-    Ok(fetched)
+    ended(readers, round).await
 }
 
 /// Lets all readers fetch at once; writes down how long each took, and what failed.
 async fn fetch(stage: &Stage, readers: &mut [Process], round: &mut Round) -> anyhow::Result<Vec<Downloads>> {
-    let at_s = now_s() + BEGIN_AFTER_S;
+    round.began_s = now_s() + BEGIN_AFTER_S;
     for reader in &mut *readers {
-        reader.ask(&stage.download(at_s)).await?;
+        reader.ask(&stage.download(round.began_s)).await?;
     }
-    round.began_s = at_s;
+    ended(readers, round).await
+}
+
+async fn ended(readers: &mut [Process], round: &mut Round) -> anyhow::Result<Vec<Downloads>> {
     let mut fetched = Vec::new();
     for reader in readers {
         let downloads: Downloads = reader.response().await?;
-        round.took_s.push(downloads.ended_s - at_s);
+        round.took_s.push(downloads.ended_s - round.began_s);
         round.errors.extend(downloads.failed.iter().map(|why| format!("{}: {why}", reader.label)));
         fetched.push(downloads);
     }

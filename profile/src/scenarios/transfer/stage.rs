@@ -1,14 +1,9 @@
 //! Who is there when the readers begin: an indexer, the origin, holders of copies, a hostile one.
 
-use std::{collections::HashMap, fs, path::Path};
-
 use blake3::Hash;
-use tarpc::context;
 use testkit::rogue::corrupt::Corruption;
 
 use super::{case::Case, case::What, figures::ORIGIN};
-use crate::node::{Downloads, PeerOptions, Role, usage::now_s};
-use crate::run::{files, files::apart};
 use crate::scenarios::prelude::*;
 
 const NAME: &str = "data.bin";

@@ -1,9 +1,9 @@
-//! Tests of `arena/load.rs`, `cluster/layout.rs`, `scenarios/index.rs` and `scenarios/relay/ring.rs`.
+//! Tests of `arena/load.rs`, `cluster/layout.rs`, `scenarios/index.rs` and `scenarios/relay.rs`.
 
 use std::{net::SocketAddr, thread};
 
 use nekoproto::{Hit, Holder, Identity, List, ListedHolder, NodeAddrs, SignedRecord};
-use profile::scenarios::{index::*, relay::ring::*};
+use profile::scenarios::{index::*, relay::*};
 use profile::{arena::load::*, cluster::layout::*, plan::workload::sign_record};
 
 fn file(seed: u8) -> (SignedRecord, ListedHolder) {

@@ -6,8 +6,7 @@ use nekoproto::{ContentHash, Freshness, Version};
 use profile::report::Row;
 use profile::scenarios::consistency::cells::{Cell, theory};
 use profile::scenarios::consistency::log::{Fact, judge};
-use profile::scenarios::consistency::tables::{Which, interval};
-use profile::scenarios::consistency::world::run;
+use profile::scenarios::consistency::{Which, interval, world::run};
 
 /// The lines of a table for which `is_wanted`, with few seeds, simulated for three hours at most.
 fn rows(which: Which, seeds: u64, is_wanted: impl Fn(&Row) -> bool) -> Vec<Row> {

@@ -3,12 +3,12 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use nekoproto::{Hit, Holder, Identity, List, ListedHolder, NodeAddrs, QueryReply, SignedRecord};
-use profile::plan::{expected::*, query::*, topology::*, workload::*};
+use profile::plan::{query::*, topology::*, workload::*};
 
 /// A line of three indexers with two files each, held at two of them; asked from one end, one hop.
 fn expected() -> (Expected, Vec<Holder>, Vec<SignedRecord>) {
-    let load = Questions { files: 2, topology: Topology::Line, ..Questions::default() };
-    let scenario = Query { indexers: 3, holders: 2, load, ..Query::default() };
+    let load = Questions { files: 2, topology: Topology::Line, ..defaults() };
+    let scenario = Query { indexers: 3, holders: 2, load, ..defaults() };
     let origins: Vec<Identity> = (0..3).map(|n| Identity::from_seed(&[n; 32])).collect();
     let holders: Vec<Holder> = origins
         .iter()
@@ -17,7 +17,7 @@ fn expected() -> (Expected, Vec<Holder>, Vec<SignedRecord>) {
         .collect();
     let workload = Arc::new(Workload::new(&scenario, &origins));
     let expected = Expected::new(Arc::clone(&workload), &scenario.graph().unwrap(), 0, 1, &holders);
-    (expected, holders, workload.records().to_vec())
+    (expected, holders, workload.records.clone())
 }
 
 fn listed(holder: &Holder) -> ListedHolder {
@@ -64,14 +64,14 @@ fn anything_else_is_wrong_and_said_how() {
 }
 
 fn refused(change: impl FnOnce(&mut Query)) -> String {
-    let mut scenario = Query::default();
+    let mut scenario = defaults::<Query>();
     change(&mut scenario);
     scenario.graph().unwrap_err().to_string()
 }
 
 #[test]
 fn numbers_out_of_range_are_named() {
-    assert!(Query::default().graph().is_ok());
+    assert!(defaults::<Query>().graph().is_ok());
     assert_eq!(refused(|s| s.indexers = 0), "the number of indexers must be 1 to 256, not 0");
     assert_eq!(refused(|s| s.clients = 0), "the number of clients must be 1 to 10000, not 0");
     assert_eq!(refused(|s| s.ttl_hops = 17), "the TTL must be 0 to 16, not 17");
@@ -144,10 +144,14 @@ fn random_graphs_are_regular_connected_and_repeatable() {
 
 #[test]
 fn impossible_degrees_are_refused() {
-    let graph = |indexers, degree| Graph::new(Topology::Random, indexers, degree, 1);
-    assert_eq!(graph(9, 3), Err(TopologyError::OddEnds(9, 3)));
-    assert_eq!(graph(9, 1), Err(TopologyError::DegreeTooSmall(1)));
-    assert_eq!(graph(3, 3), Err(TopologyError::DegreeTooLarge(3, 3)));
+    for (indexers, degree, why) in [
+        (9, 3, "9 indexers of degree 3 cannot be: the product must be even"),
+        (9, 1, "a degree of 1 connects nobody: at least 2 is needed"),
+        (3, 3, "a degree of 3 is more than 3 indexers can have"),
+    ] {
+        let graph = Graph::new(Topology::Random, indexers, degree, 1);
+        assert_eq!(graph.unwrap_err().to_string(), why);
+    }
 }
 
 fn workload(scenario: &Query) -> Workload {
@@ -158,13 +162,13 @@ fn workload(scenario: &Query) -> Workload {
 
 #[test]
 fn each_file_is_registered_as_often_as_it_has_holders() {
-    let load = Questions { files: 5, ..Questions::default() };
-    let scenario = Query { indexers: 4, holders: 3, load, ..Query::default() };
+    let load = Questions { files: 5, ..defaults() };
+    let scenario = Query { indexers: 4, holders: 3, load, ..defaults() };
     let workload = workload(&scenario);
-    let mut times = vec![0; workload.records().len()];
+    let mut times = vec![0; workload.records.len()];
     for at in 0..4 {
         for record in workload.registered_at(at) {
-            times[workload.records().iter().position(|known| *known == record).unwrap()] += 1;
+            times[workload.records.iter().position(|known| *known == record).unwrap()] += 1;
         }
     }
     assert_eq!(times, [3; 20]);
@@ -173,7 +177,7 @@ fn each_file_is_registered_as_often_as_it_has_holders() {
 
 #[test]
 fn draws_repeat_with_the_seed_differ_by_client_and_keep_the_share_of_misses() {
-    let scenario = Query { load: Questions { miss: 0.25, ..Questions::default() }, ..Query::default() };
+    let scenario = Query { load: Questions { miss: 0.25, ..defaults() }, ..defaults() };
     let asks = |client| {
         let mut draw = Draw::new(&scenario, client);
         (0..4000).map(|_| draw.ask()).collect::<Vec<_>>()

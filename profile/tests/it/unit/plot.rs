@@ -6,26 +6,26 @@ use profile::node::Moment;
 use profile::plot::*;
 use profile::scenarios::transfer::figures::Round;
 
-fn nothing() -> Picture {
-    Picture { title: "title".to_owned(), subtitle: "subtitle".to_owned(), charts: Vec::new() }
+fn picture(charts: Vec<Chart>) -> Picture {
+    Picture::new("a", "title", "subtitle", charts)
 }
 
 #[test]
 fn a_picture_is_written_in_both_formats_with_its_own_font() {
     let folder = tempfile::tempdir().unwrap();
-    let written = save(folder.path(), "nothing", &nothing()).unwrap();
+    let written = save(folder.path(), &picture(Vec::new())).unwrap();
     let svg = std::fs::read_to_string(&written[0]).unwrap();
     assert!(svg.contains(">\ntitle\n<"), "{svg}");
     assert_eq!(std::fs::read(&written[1]).unwrap()[..4], *b"\x89PNG");
-    let error = save(Path::new("/nowhere/at/all"), "nothing", &nothing()).unwrap_err().to_string();
-    assert!(error.contains("/nowhere/at/all/nothing.svg"), "{error}");
+    let error = save(Path::new("/nowhere/at/all"), &picture(Vec::new())).unwrap_err().to_string();
+    assert!(error.contains("/nowhere/at/all/a.svg"), "{error}");
 }
 
 /// The numbers along and up the axes of a chart with this line: where they are, and what they say.
 fn labels(x: impl Into<Axis>, y: impl Into<Axis>, line: Points) -> [Vec<(f64, String)>; 2] {
     let charts = vec![lines(x, y, vec![(String::new(), line)])];
     let folder = tempfile::tempdir().unwrap();
-    let written = save(folder.path(), "a", &Picture { charts, ..nothing() }).unwrap();
+    let written = save(folder.path(), &picture(charts)).unwrap();
     let svg = std::fs::read_to_string(&written[0]).unwrap();
     let (mut along, mut up) = (Vec::<(f64, String)>::new(), Vec::<(f64, String)>::new());
     for text in svg.split("<text ").skip(1) {

@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, sync::Arc, thread, time::Duration, time::Instan
 
 use nekopeer::Delivery;
 use nekoproto::NodeId;
-use profile::node::{fetch::*, usage::*};
+use profile::node::{reader::*, usage::*};
 use profile::report::write_csv;
 use profile::run::{Watch, pacer::*, samples::*};
-use profile::{plan::expected::Verdict, run::growth::*};
+use profile::{plan::workload::Verdict, run::growth::*};
 use tokio::sync::mpsc;
 
 #[test]

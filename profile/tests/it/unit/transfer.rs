@@ -1,12 +1,12 @@
-//! Tests of `transfer/case.rs`, `transfer/figures.rs`, `transfer/show.rs` and `transfer/goals.rs`.
+//! Tests of `transfer/case.rs`, `transfer/figures.rs` and `transfer/goals.rs`.
 
 use std::num::NonZeroU64;
 
 use profile::node::{Moment, Sent, usage::Usage};
 use profile::report::{Report, write_csv};
 use profile::run::files::{Bulk, Change, How};
-use profile::scenarios::transfer::goals::{Sizes, cases};
-use profile::scenarios::transfer::{case::*, figures::*, floor::Floors, show::*};
+use profile::scenarios::transfer::goals::cases;
+use profile::scenarios::transfer::{case::*, figures::*, floor::Floors};
 use serde_json::json;
 
 #[test]
@@ -112,8 +112,8 @@ fn results_for_machines_have_scenario_and_rounds() {
 #[test]
 fn every_goal_can_be_measured_also_when_it_is_small() {
     for size in [1 << 20, 1 << 30] {
-        let options = Sizes { size, files: 10, file_bytes: (1, 10), rounds: 3, seed: 1 };
-        let all = cases(&options);
+        let small = Case { what: What::Files { count: 10, bytes: (1, 10) }, ..Case::whole(size) };
+        let all = cases(&[Case::whole(size), small]);
         assert_eq!(all.len(), 11);
         all.iter().for_each(|case| case.check().unwrap());
     }

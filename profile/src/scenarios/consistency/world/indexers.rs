@@ -9,8 +9,8 @@ use nekoindexer::{
     },
 };
 use nekoproto::{
-    Covered, InvalidateRequest, ListedRecord, NodeAddrs, NodeTag, Records, SignedRecord,
-    limits::{SEEN_FOR, TTL_DEFAULT, TTL_MAX},
+    Covered, InvalidateRequest, ListedRecord, NodeTag,
+    limits::{SEEN_FOR, TTL_DEFAULT},
 };
 
 use super::{

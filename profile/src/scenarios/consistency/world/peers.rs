@@ -2,9 +2,7 @@
 
 use std::slice;
 
-use nekoproto::{
-    Held, Holder, Records, RegisterRequest, SignedRecord, VerifiedRecord, Version, limits::TTL_MAX,
-};
+use nekoproto::Held;
 
 use super::*;
 
@@ -228,7 +226,8 @@ impl World {
         let Some(reader) = &mut self.peers[n].reader else { return };
         let before = reader.held.clone();
         let is_newer = reader.fetched(found, now, random);
-        self.log.push(Fact::downloaded(&before, &reader.held));
+        let versions = [&before, &reader.held].map(|record| (record.version, record.content));
+        self.log.push(Fact::Downloaded(versions));
         if is_newer {
             self.offers(n, false);
         }

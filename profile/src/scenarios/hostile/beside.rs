@@ -1,16 +1,46 @@
-//! Newer versions that are published where nodes are attacked: a holder at the other indexer must hear of each.
+//! What goes on beside an attack, and must come out of it: `/healthz` is answered, and who holds a file hears of newer versions.
 
-use std::collections::HashSet;
+use tokio::time::Instant;
 
-use nekoproto::{Records, RegisterRequest, limits::BATCH_MAX};
-use tarpc::context;
-use tokio::{task::JoinHandle, time::Instant, time::interval};
-
-use crate::plan::{workload::sign_next, workload::sign_record};
+use crate::arena::Arena;
 use crate::scenarios::prelude::*;
-use crate::{arena::Arena, node::locked};
 
-/// The holder, and what was published.
+/// How often it is asked for, each time over a connection of its own.
+const ASKED_EVERY: Duration = Duration::from_millis(100);
+const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+
+/// Asks for `/healthz`, as the operator of an attacked node does, until it is ended.
+pub(super) struct Door {
+    stop: CancellationToken,
+    asking: JoinHandle<Vec<Option<Duration>>>,
+}
+
+impl Door {
+    pub(super) fn begin(addr: SocketAddr) -> Self {
+        let stop = CancellationToken::new();
+        let (stopped, mut ticks) = (stop.clone(), interval(ASKED_EVERY));
+        let asking = tokio::spawn(async move {
+            let mut took = Vec::new();
+            while stopped.run_until_cancelled(ticks.tick()).await.is_some() {
+                let (door, began) = (Http::new(addr, None), Instant::now());
+                let answer = timeout(ANSWERS_WITHIN, door.text("/healthz")).await;
+                took.push(answer.is_ok_and(|answer| answer.is_ok()).then(|| began.elapsed()));
+            }
+            took
+        });
+        Self { stop, asking }
+    }
+
+    /// How often it was asked, how often there was no answer in time, and the longest that one took.
+    pub(super) async fn end(self) -> anyhow::Result<(usize, usize, Duration)> {
+        self.stop.cancel();
+        let took = self.asking.await?;
+        let longest = took.iter().flatten().max().copied().unwrap_or_default();
+        Ok((took.len(), took.iter().filter(|took| took.is_none()).count(), longest))
+    }
+}
+
+/// Newer versions that are published where nodes are attacked, and their holder at the other indexer.
 pub(super) struct News {
     holder: Client,
     publishing: JoinHandle<HashSet<FileName>>,
