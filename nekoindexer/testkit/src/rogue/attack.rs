@@ -1,120 +1,103 @@
 //! What rogue nodes do, and how that is called.
 
+use crate::prelude::*;
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
+use super::{
+    Order, RogueError, connections, guests, holder, http, indexer, junk::Junk, peer, pretender::Habit,
+    streams,
+};
 
 /// Keys that register one name.
 pub const SQUATTERS: usize = 1100;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Attack {
+/// All of them: the name on command lines and in results, and what does it.
+macro_rules! attacks {
+    ($($(#[$doc:meta])* $attack:ident $name:literal: |$order:ident| $does:expr;)*) => {
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum Attack { $($(#[$doc])* $attack,)* }
+
+        impl Attack {
+            pub const ALL: &[(Self, &str)] = &[$((Self::$attack, $name),)*];
+
+            pub(super) async fn carry_out(self, order: &'static Order) -> Result<(), RogueError> {
+                match self { $(Self::$attack => { let $order = order; $does.await })* }
+            }
+        }
+    };
+}
+
+attacks! {
     /// A neighbor that confirms heartbeats and never answers a query.
-    Silent,
+    Silent "silent": |order| indexer::neighbors(order, 1, Habit::NeverAnswers, None);
     /// A neighbor that answers one query each 0.4 s.
-    Slow,
+    Slow "slow": |order| indexer::neighbors(order, 1, Habit::one_each(indexer::ANSWERS_EVERY), None);
     /// A neighbor that answers with signed records of others and 16 false holders at a third party's port.
-    Replay,
+    Replay "replay": |order| guests::replay(order);
     /// The same, where readers download.
-    ReplayGet,
+    ReplayGet "replay-get": |order| guests::replay(order);
     /// 300 neighbors that redial as real ones do, and then leave.
-    Crowd,
+    Crowd "crowd": |order| indexer::neighbors(order, 300, Habit::nothing(), None);
     /// Neighbors that come and go, 150 a second.
-    Churn,
+    Churn "churn": |order| indexer::come_and_go(order, 150);
     /// 64 neighbors with summaries of the largest size.
-    Summaries,
+    Summaries "summaries": |order| indexer::largest_summaries(order, 64);
     /// 8 connections that send large requests and read one answer each 0.4 s.
-    Unread,
+    Unread "unread": |order| connections::unread(order, 8);
     /// 2 000 connections with an unfinished frame of 512 KiB each.
-    Unfinished,
+    Unfinished "unfinished": |order| connections::unfinished(order, 2000);
     /// 16 384 connections from one host, each opened again at once.
-    Flood,
+    Flood "flood": |order| connections::flood(order.indexer, 16 * 1024);
     /// 300 connections that begin a handshake and then say nothing.
-    Hellos,
+    Hellos "hellos": |order| connections::hellos(order, 300);
     /// As many message ids as go through one connection.
-    Ids,
+    Ids "ids": |order| connections::ids(order);
     /// 4 connections that query 128 names at a time.
-    Work,
+    Work "work": |order| connections::work(order, 4);
     /// 2 connections that search by patterns that are long to match.
-    Finds,
+    Finds "finds": |order| connections::finds(order, 2);
     /// 4 connections that send route probes of as many hops as are allowed.
-    Probes,
+    Probes "probes": |order| connections::probes(order, 4);
     /// 300 000 names of 1 000 bytes from one peer.
-    Names,
+    Names "names": |order| peer::names(order, 1, 300_000, peer::LONG_NAME_BYTES);
     /// 12 000 names from each of 120 keys.
-    Keys,
+    Keys "keys": |order| peer::names(order, 120, 12_000, 60);
     /// 32 keys that register one name.
-    Origins,
+    Origins "origins": |order| peer::origins(order, 32, true);
     /// 32 streams, each with a key of its own, that ask a peer for 32 MiB and read 4 KB/s.
-    SlowReaders,
+    SlowReaders "slow-readers": |order| streams::slow_readers(order, 32);
     /// 10 000 data streams without a request.
-    IdleStreams,
+    IdleStreams "idle-streams": |order| streams::idle(order, 10_000);
     /// A holder, of some files the only one, that sends 1 byte/s.
-    Drip,
+    Drip "drip": |order| holder::drip(order);
     /// A file of 1 TiB whose chunks are all zero.
-    Zeros,
+    Zeros "zeros": |order| holder::zeros(order);
     /// A neighbor that may have every name, and answers after so many milliseconds, with nothing.
-    Late(u16),
+    Late50 "late-50": |order| guests::of_all(order, 1, Habit::Late(Duration::from_millis(50)));
+    Late100 "late-100": |order| guests::of_all(order, 1, Habit::Late(Duration::from_millis(100)));
+    Late200 "late-200": |order| guests::of_all(order, 1, Habit::Late(Duration::from_millis(200)));
+    Late1100 "late-1100": |order| guests::of_all(order, 1, Habit::Late(Duration::from_millis(1100)));
     /// So many neighbors that may have every name, and answer at once, with nothing.
-    CrowdOf(u16),
+    CrowdOf1 "crowd-1": |order| guests::of_all(order, 1, Habit::nothing());
+    CrowdOf64 "crowd-64": |order| guests::of_all(order, 64, Habit::nothing());
+    CrowdOf256 "crowd-256": |order| guests::of_all(order, 256, Habit::nothing());
     /// Neighbors that send what they are asked and told to another honest node at once, ahead of the honest copy.
-    Ahead,
+    Ahead "ahead": |order| guests::ahead(order, 16);
     /// A neighbor that says that it speaks for another honest node, and answers nothing.
-    ForgedRelay,
+    ForgedRelay "forged-relay": |order| guests::forged_relay(order);
     /// A neighbor that answers with as many records as an answer holds, signed for the very name, and made-up holders.
-    JunkHits,
+    JunkHits "junk-hits": |order| guests::of_all(order, 1, Habit::Signs(Arc::new(Junk::new())));
     /// A neighbor whose neighbors change, and whose summary begins anew, as fast as it is let.
-    Toggle,
+    Toggle "toggle": |order| guests::toggle(order);
     /// [`SQUATTERS`] keys that register one name before its origin does.
-    Squat,
+    Squat "squat": |order| peer::origins(order, SQUATTERS, true);
     /// The same with signatures that do not hold.
-    SquatForged,
+    SquatForged "squat-forged": |order| peer::origins(order, SQUATTERS, false);
     /// 2 200 event streams, and 3 000 connections whose replies are not read, at the HTTP door.
-    Streams,
+    Streams "streams": |order| http::streams(order, 2200, 3000);
 }
 
 impl Attack {
-    /// All of them, with their names on command lines and in results.
-    pub const ALL: &[(Self, &str)] = &[
-        (Self::Silent, "silent"),
-        (Self::Slow, "slow"),
-        (Self::Replay, "replay"),
-        (Self::ReplayGet, "replay-get"),
-        (Self::Crowd, "crowd"),
-        (Self::Churn, "churn"),
-        (Self::Summaries, "summaries"),
-        (Self::Unread, "unread"),
-        (Self::Unfinished, "unfinished"),
-        (Self::Flood, "flood"),
-        (Self::Hellos, "hellos"),
-        (Self::Ids, "ids"),
-        (Self::Work, "work"),
-        (Self::Finds, "finds"),
-        (Self::Probes, "probes"),
-        (Self::Names, "names"),
-        (Self::Keys, "keys"),
-        (Self::Origins, "origins"),
-        (Self::SlowReaders, "slow-readers"),
-        (Self::IdleStreams, "idle-streams"),
-        (Self::Drip, "drip"),
-        (Self::Zeros, "zeros"),
-        (Self::Late(50), "late-50"),
-        (Self::Late(100), "late-100"),
-        (Self::Late(200), "late-200"),
-        (Self::Late(1100), "late-1100"),
-        (Self::CrowdOf(1), "crowd-1"),
-        (Self::CrowdOf(64), "crowd-64"),
-        (Self::CrowdOf(256), "crowd-256"),
-        (Self::Ahead, "ahead"),
-        (Self::ForgedRelay, "forged-relay"),
-        (Self::JunkHits, "junk-hits"),
-        (Self::Toggle, "toggle"),
-        (Self::Squat, "squat"),
-        (Self::SquatForged, "squat-forged"),
-        (Self::Streams, "streams"),
-    ];
-
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(attack, _)| *attack == self).map_or("", |(_, name)| name)
     }

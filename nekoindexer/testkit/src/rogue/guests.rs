@@ -4,8 +4,8 @@ use crate::prelude::*;
 
 use super::{
     Order, RogueError,
-    indexer::Guest,
-    peer::made_up_records,
+    indexer::{Guest, neighbors},
+    peer::{false_hits, made_up_records},
     pretender::Habit,
     raw::{AGAIN_AFTER, crowd},
     summary,
@@ -18,6 +18,16 @@ const REFUSED_FOR: Duration = Duration::from_millis(10);
 
 async fn dial(order: &Order, to: SocketAddr) -> Result<Guest, RogueError> {
     Guest::dial(order, to, Habit::nothing()).await
+}
+
+/// This many neighbors that may have every name.
+pub(super) async fn of_all(order: &'static Order, count: usize, habit: Habit) -> Result<(), RogueError> {
+    neighbors(order, count, habit, Some(summary::full()?)).await
+}
+
+/// Answers with the true records of others, held by nobody who is there.
+pub(super) async fn replay(order: &'static Order) -> Result<(), RogueError> {
+    neighbors(order, 1, Habit::Knows(Arc::new(false_hits(order).await?)), None).await
 }
 
 /// This many neighbors of the indexer, each of which is one of the other too, and sends there at once what it hears:

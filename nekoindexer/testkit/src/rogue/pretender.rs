@@ -28,8 +28,6 @@ pub enum Habit {
     /// Answers no registration, no withdrawal and no search, and counts those that wait.
     Hangs(Arc<AtomicUsize>),
     NeverAnswers,
-    /// Answers nothing but what goes no further, as probes do.
-    AnswersProbes,
     Panics,
 }
 
@@ -98,7 +96,6 @@ impl Habit {
                 sleep(if ttl_hops == 0 { Duration::ZERO } else { time }).await;
                 Ok(nothing())
             }
-            Self::AnswersProbes if ttl_hops == 0 => Ok(nothing()),
             Self::OneEach(time, turn) => {
                 let _turn = turn.lock().await;
                 sleep(time).await;
