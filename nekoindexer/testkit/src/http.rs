@@ -1,6 +1,7 @@
 //! An HTTP client that sends exactly what it is told to, and shows what came and where it ended.
 
 use std::{
+    collections::{BTreeMap, HashSet},
     io::{BufRead, BufReader, ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
 };
@@ -43,6 +44,47 @@ impl Answer {
         assert!(problem["status"] == status && problem["title"].is_string(), "{problem}");
         let detail = problem["detail"].as_str().unwrap_or_default();
         assert!(!detail.is_empty() && detail.contains(text), "{problem}");
+    }
+
+    /// The samples of a page of metrics, after checking it: each sample belongs to the family that was described last, no
+    /// family and no sample comes twice, buckets do not fall, and the end is marked.
+    pub fn samples(&self) -> BTreeMap<String, f64> {
+        assert_eq!(self.status, 200);
+        assert!(self.header("content-type").starts_with("application/openmetrics-text"));
+        let lines = self.text().strip_suffix("# EOF\n").expect("the end is marked").lines();
+        let (mut families, mut samples) = (HashSet::new(), BTreeMap::new());
+        let (mut described, mut family, mut kind, mut series, mut bucket) = ("", "", "", String::new(), 0.0);
+        for line in lines {
+            if let Some(help) = line.strip_prefix("# HELP ") {
+                described = help.split_once(' ').unwrap().0;
+                continue;
+            }
+            if let Some(described_kind) = line.strip_prefix("# TYPE ") {
+                (family, kind) = described_kind.split_once(' ').unwrap();
+                assert_eq!(family, described);
+                assert!(families.insert(family), "twice: {family}");
+                continue;
+            }
+            let (sample, value) = line.rsplit_once(' ').unwrap();
+            let value: f64 = value.parse().unwrap();
+            let suffix = sample.split('{').next().unwrap().strip_prefix(family);
+            let suffix = suffix.unwrap_or_else(|| panic!("{line} of {family}"));
+            let suffixes: &[&str] = match kind {
+                "counter" => &["_total"],
+                "gauge" => &[""],
+                "info" => &["_info"],
+                "histogram" => &["_bucket", "_sum", "_count"],
+                other => panic!("{other}"),
+            };
+            assert!(suffixes.contains(&suffix), "{line}");
+            if suffix == "_bucket" {
+                let of = sample.replace(sample.split("le=\"").nth(1).unwrap().split('"').next().unwrap(), "");
+                assert!(value >= bucket || of != series, "{line}");
+                (series, bucket) = (of, value);
+            }
+            assert!(samples.insert(sample.to_owned(), value).is_none(), "twice: {line}");
+        }
+        samples
     }
 }
 

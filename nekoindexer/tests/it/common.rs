@@ -1,7 +1,7 @@
 //! What the tests of the indexer share.
 
 pub(crate) use std::{
-    collections::{BTreeMap, BTreeSet, HashSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fs,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::{Arc, LazyLock},

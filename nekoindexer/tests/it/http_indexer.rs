@@ -9,49 +9,8 @@ pub(crate) async fn answering(neighbors: &[SocketAddr]) -> (IndexerHandle, Socke
     (indexer, addr)
 }
 
-/// The samples of a text of metrics, after checking it: each sample belongs to the family that was described last, no
-/// family and no sample comes twice, buckets do not fall, and the end is marked.
-fn parse(text: &str) -> BTreeMap<String, f64> {
-    let lines = text.strip_suffix("# EOF\n").expect("the end is marked").lines();
-    let (mut families, mut samples) = (HashSet::new(), BTreeMap::new());
-    let (mut described, mut family, mut kind, mut series, mut bucket) = ("", "", "", String::new(), 0.0);
-    for line in lines {
-        if let Some(help) = line.strip_prefix("# HELP ") {
-            described = help.split_once(' ').unwrap().0;
-            continue;
-        }
-        if let Some(described_kind) = line.strip_prefix("# TYPE ") {
-            (family, kind) = described_kind.split_once(' ').unwrap();
-            assert_eq!(family, described);
-            assert!(families.insert(family), "twice: {family}");
-            continue;
-        }
-        let (sample, value) = line.rsplit_once(' ').unwrap();
-        let value: f64 = value.parse().unwrap();
-        let suffix = sample.split('{').next().unwrap().strip_prefix(family);
-        let suffix = suffix.unwrap_or_else(|| panic!("{line} of {family}"));
-        let suffixes: &[&str] = match kind {
-            "counter" => &["_total"],
-            "gauge" => &[""],
-            "info" => &["_info"],
-            "histogram" => &["_bucket", "_sum", "_count"],
-            other => panic!("{other}"),
-        };
-        assert!(suffixes.contains(&suffix), "{line}");
-        if suffix == "_bucket" {
-            let of = sample.replace(sample.split("le=\"").nth(1).unwrap().split('"').next().unwrap(), "");
-            assert!(value >= bucket || of != series, "{line}");
-            (series, bucket) = (of, value);
-        }
-        assert!(samples.insert(sample.to_owned(), value).is_none(), "twice: {line}");
-    }
-    samples
-}
-
 pub(crate) async fn metrics(addr: SocketAddr) -> BTreeMap<String, f64> {
-    let answer = http::get(addr, "/metrics").await;
-    assert_eq!(answer.status, 200);
-    parse(answer.text())
+    http::get(addr, "/metrics").await.samples()
 }
 
 async fn json_of(addr: SocketAddr, path: &str) -> serde_json::Value {
@@ -174,7 +133,6 @@ async fn events_bring_new_figures_each_second() {
     indexer.shutdown().await;
 }
 
-/// Each route is described with what it answers, and each part that a description names is there.
 #[testkit::test]
 async fn the_description_is_complete() {
     let (_indexer, addr) = answering(&[]).await;
