@@ -240,7 +240,6 @@ mod tests {
         Identity::from_seed(&[seed; 32]).id()
     }
 
-    /// Goal: whoever is not named by the configuration any more is trusted no longer.
     #[test]
     fn a_neighbor_that_is_not_configured_any_more_is_what_it_connected_as() {
         let [left, connected] = [1, 2].map(node);
@@ -259,7 +258,6 @@ mod tests {
         assert_eq!(known.trust_level_of(&connected, &known.inbound[&connected]), TrustLevel::Guest);
     }
 
-    /// Goal: whatever number of keys one address has, guests at other addresses have places.
     #[test]
     fn the_address_with_most_guests_makes_room_for_others() {
         let mut known = KnownLinks::new(node(0).tag(), &[]);

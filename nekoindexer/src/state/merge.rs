@@ -210,7 +210,6 @@ mod tests {
         merge.finish()
     }
 
-    /// Goal: as many origins as fit, all at one address, do not hide one at another, whichever indexer knows of them.
     #[test]
     fn many_origins_of_one_site_leave_room_for_another() {
         let crowd = || (1..=u8::try_from(HITS_MAX).unwrap()).map(|origin| found(origin, 1, &[origin]));

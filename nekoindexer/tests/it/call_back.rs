@@ -45,7 +45,6 @@ async fn holder_is_told_the_address_at_which_the_reader_is_seen(security: Securi
     assert_eq!(waiting.next().await, Some(Err(Refusal::Busy)), "sixteen wait for the holder");
 }
 
-/// Connections that nobody waits for, and those that never say more, leave the others served.
 #[testkit::test]
 async fn connections_that_nobody_waits_for_are_closed(security: Security) {
     let indexer = indexer(security, &[]).await;

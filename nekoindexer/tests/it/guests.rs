@@ -136,7 +136,6 @@ async fn a_message_that_is_sent_ahead_hides_no_answer_and_no_news() {
     assert_eq!(told[0].unverified().version.get(), 2);
 }
 
-/// Goal: of indexers that each name the one before, both ends find what is at the other.
 #[testkit::test]
 async fn a_chain_that_is_named_on_one_side_is_searched_both_ways() {
     let first = indexer(CLEAR, &[]).await;
@@ -164,7 +163,6 @@ async fn a_chain_that_is_named_on_one_side_is_searched_both_ways() {
     }
 }
 
-/// Goal: indexers of an open network that name each other ask nobody for what nobody has.
 #[testkit::test]
 async fn a_pair_that_names_each_other_is_not_asked_for_what_it_does_not_have() {
     let (_pair, [peer, _holder]) = pair().await;

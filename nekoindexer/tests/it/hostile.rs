@@ -162,15 +162,6 @@ async fn neighbor_that_makes_up_holders_leaves_room_for_the_real_ones(security: 
     assert!(found.iter().take(2).any(is_real), "{found:?}");
 }
 
-/// What a node says of itself adds addresses; none of them is of nobody, of many or of the indexer's own machine.
-#[testkit::test]
-async fn peer_is_listed_where_its_connection_comes_from(security: Security) {
-    let indexer = indexer(security, &[]).await;
-    let peer = holder(ORIGIN, &indexer, security).await;
-    assert_eq!(peer.search("a").await.hits[0].at(), [peer.holder.unwrap()]);
-}
-
-/// Whatever comes over a connection, before its handshake or after it, ends that one alone.
 #[testkit::test]
 async fn garbage_and_silence_leave_the_others_served(security: Security) {
     let indexer = indexer(security, &[]).await;

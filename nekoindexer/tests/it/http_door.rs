@@ -134,8 +134,7 @@ async fn events_come_in_order_and_what_was_missed_is_told() {
     drop(client.rest());
 }
 
-/// Goal: connections that bring no request keep nobody out. Method: more of them than there are places, all of this
-/// machine, as is who comes then.
+/// Method: more of them than there are places, all of this machine, as is who comes then.
 #[test]
 fn connections_that_bring_no_request_keep_nobody_out() {
     nekoproto::transport::raise_file_limit();
@@ -148,8 +147,7 @@ fn connections_that_bring_no_request_keep_nobody_out() {
     drop(silent);
 }
 
-/// Goal: event streams keep no short request out. Method: more of them than there are connections, all of this machine,
-/// as is who comes then.
+/// Method: more of them than there are connections, all of this machine, as is who comes then.
 #[testkit::test]
 async fn event_streams_keep_no_short_request_out() {
     nekoproto::transport::raise_file_limit();
@@ -175,8 +173,7 @@ async fn event_streams_keep_no_short_request_out() {
     door.shutdown().await;
 }
 
-/// Goal: answers that nobody reads keep nobody out. Method: more of them than there are connections, short ones and some
-/// that are longer than what the system takes.
+/// Method: more of them than there are connections, short ones and some that are longer than what the system takes.
 #[test]
 fn unread_answers_keep_nobody_out() {
     nekoproto::transport::raise_file_limit();

@@ -144,7 +144,6 @@ async fn stuck_indexer_far_away_does_not_hide_what_is_before_it() {
     assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes(0..2))], false));
 }
 
-/// A neighbor that lets many queries wait and answers none is asked no more: its answer is missing at once.
 #[testkit::test]
 async fn query_behind_many_that_are_stuck_is_answered_at_once() {
     const OTHERS: u16 = 9;

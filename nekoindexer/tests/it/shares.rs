@@ -38,7 +38,6 @@ async fn register(peer: &Peer, seed: u16, range: Range<usize>) -> Vec<FileName> 
     unlisted
 }
 
-/// Goal: a peer past its share of names is told which are not listed; what is listed stays, and others register.
 #[testkit::test]
 async fn names_past_a_share_are_told_and_nobody_else_notices() {
     let indexer = small(config(CLEAR, &[])).await;
@@ -67,7 +66,6 @@ async fn names_past_a_share_are_told_and_nobody_else_notices() {
     assert!(register(&greedy, GREEDY, 5000..5009).await.is_empty());
 }
 
-/// Goal: when all is used up the largest makes room at once, not when its lease ends; small ones stay.
 #[testkit::test]
 async fn the_largest_loses_its_names_at_once_when_all_is_used_up() {
     let indexer = small(config(CLEAR, &[])).await;
@@ -86,7 +84,6 @@ async fn the_largest_loses_its_names_at_once_when_all_is_used_up() {
     assert!(honest.register([record(HONEST, "more", 1)]).await.unlisted.is_empty());
 }
 
-/// Goal: many keys at one address, each with fewer names, throw out nobody at another, also when they have left.
 #[testkit::test]
 async fn keys_of_one_address_throw_out_nobody_at_another() {
     let indexer = small(config(CLEAR, &[])).await;
@@ -107,7 +104,6 @@ async fn keys_of_one_address_throw_out_nobody_at_another() {
     }
 }
 
-/// Goal: a peer that asks for much at once is answered: its queries wait for their places at a neighbor, none is refused.
 #[testkit::test]
 async fn queries_of_one_peer_wait_for_their_places() {
     let far = indexer(CLEAR, &[]).await;
@@ -119,7 +115,6 @@ async fn queries_of_one_peer_wait_for_their_places() {
     }
 }
 
-/// Goal: replies to traces of one peer fill no more than its share: further ones are refused, and plain queries are not.
 #[testkit::test]
 async fn traces_past_a_share_are_refused() {
     let fake = Fake::begin(20, CLEAR, Habit::NeverAnswers);

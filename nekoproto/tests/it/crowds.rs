@@ -13,7 +13,6 @@ const REQUESTS: u64 = if cfg!(debug_assertions) { 100 } else { 400 };
 /// that have not had anything yet get.
 const BEFORE_MAX: usize = 100;
 
-/// Goal: a request is answered after some slices of others, not after all that they have asked for.
 #[testkit::test]
 async fn who_asks_little_waits_for_some_slices_of_those_who_ask_much(security: Security) {
     let mut site = Site::indexer(security);
@@ -43,7 +42,6 @@ async fn who_asks_little_waits_for_some_slices_of_those_who_ask_much(security: S
 /// More than have their handshakes at once.
 const SILENT: usize = 600;
 
-/// Goal: who says nothing takes nothing that others need, and is not closed while there is room.
 #[testkit::test]
 async fn silent_connections_neither_take_places_of_handshakes_nor_give_way_for_them(security: Security) {
     let mut site = Site::indexer(security);

@@ -161,7 +161,6 @@ async fn requests_are_received_as_they_arrive(security: Security) {
     assert!(matches!(ended, DataError::Io(_)), "{ended:?}");
 }
 
-/// A sender goes on where the socket took no more, and the bytes arrive whole.
 #[testkit::test]
 async fn what_the_socket_does_not_take_is_sent_later(security: Security) {
     let (bytes, source) = file();
@@ -181,7 +180,6 @@ async fn what_the_socket_does_not_take_is_sent_later(security: Security) {
     receiving.await.unwrap();
 }
 
-/// A downloader that does not read blocks the sender's thread for a while and uses no memory.
 #[testkit::test]
 async fn downloader_that_does_not_read_is_given_up(security: Security) {
     let (_downloader, holder) = streams(security).await;

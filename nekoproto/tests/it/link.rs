@@ -126,7 +126,6 @@ async fn question_goes_with_the_hello_and_a_refusal_is_told() {
     stop.cancel();
 }
 
-/// Goal: another connection takes the place of one that works, and no call fails for the lack of one.
 #[testkit::test]
 async fn link_that_dials_again_has_a_client_all_the_time(security: Security) {
     let (_kept, addr) = kept_port();
@@ -152,7 +151,6 @@ async fn host_is_looked_up_again_when_nobody_is_where_it_was(security: Security)
     assert_eq!((linked.link.addr(), remote.addr), (before, addr));
 }
 
-/// Goal: a host whose name cannot be looked up is no reason to give up, and its link says why.
 #[testkit::test]
 async fn host_that_cannot_be_looked_up_is_tried_again(security: Security) {
     let mut linked = Linked::begin("nowhere.invalid:7707".parse::<HostAddr>().unwrap(), security);
@@ -163,7 +161,6 @@ async fn host_that_cannot_be_looked_up_is_tried_again(security: Security) {
     }
 }
 
-/// A handler that still works for the lost server must not keep the link from reconnecting.
 #[testkit::test]
 async fn link_comes_back_although_calls_were_in_flight_both_ways(security: Security) {
     let (_kept, addr) = kept_port();

@@ -30,7 +30,6 @@ async fn frame_that_is_not_finished_is_counted_and_ends_its_connection_in_time(s
     other.is_served(1).await;
 }
 
-/// The time limit of a frame that has arrived does not end the connection during a later one.
 #[testkit::test]
 async fn frame_under_way_when_the_time_of_an_earlier_one_is_over_is_served(security: Security) {
     let mut site = Site::indexer(security);
@@ -65,7 +64,6 @@ async fn frame_under_way_when_the_time_of_an_earlier_one_is_over_is_served(secur
     wire.answers(2, 3).await;
 }
 
-/// A frame that comes in pieces is as good as any other.
 #[testkit::test]
 async fn frame_in_pieces_is_served_and_its_room_given_back(security: Security) {
     let mut site = Site::indexer(security);
@@ -128,7 +126,6 @@ async fn who_asks_on_and_never_reads_is_closed_and_others_are_served(security: S
     other.is_served(2).await;
 }
 
-/// Own calls to one who does not read wait with their callers, who give up by their deadlines.
 #[testkit::test]
 async fn calls_to_one_who_does_not_read_wait_with_their_callers(security: Security) {
     let mut site = Site::indexer(security);

@@ -143,7 +143,6 @@ fn a_neighbor_that_may_ask_others_is_asked_unless_they_are_covered() {
     assert!(is_ruled_out(2, 1, Some(&[1]), 1) && !is_ruled_out(2, 1, Some(&[1, 2]), 1));
 }
 
-/// The rest of a filter that is under way is not confirmed before it is told.
 #[test]
 fn what_is_told_in_parts_is_confirmed_with_the_last() {
     let (mut own, mut told) = (OwnSummary::new(1), Told::default());

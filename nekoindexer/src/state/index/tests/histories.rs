@@ -4,7 +4,6 @@ use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
 
-/// Goal: whatever happens, the invariants hold, and an emptied index is empty.
 #[test]
 fn random_histories_keep_the_invariants() {
     testkit::seeds(20).for_each(|seed| random_history(seed, &Setup::new()));
