@@ -194,7 +194,6 @@ mod tests {
         download::file::kills::{self, Killed},
     };
 
-    /// Whenever a rollback is interrupted: no version is passed over for one that is not in its place.
     #[tokio::test]
     async fn what_is_passed_over_is_recorded_with_what_is_put_back_and_not_before() {
         let folder = tempfile::tempdir().unwrap();

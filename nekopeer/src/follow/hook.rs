@@ -151,12 +151,6 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[tokio::test]
-    async fn command_knows_name_version_path_and_the_version_before() {
-        let check = r#"test "$NEKO_NAME|$NEKO_VERSION|$NEKO_PATH|$NEKO_PREVIOUS_VERSION" = "a b|3|/x/a b|2""#;
-        run(check, LONG).await.unwrap();
-    }
-
-    #[tokio::test]
     async fn failure_quotes_the_last_words() {
         let error = run("echo out; echo 'no\u{1b}[31m such model' >&2; exit 7", LONG).await.unwrap_err();
         assert_eq!(error, "the command failed, exit code 7: no[31m such model");

@@ -16,9 +16,7 @@ use super::*;
 use crate::{
     config::Config,
     content::stamp::Stamp,
-    download::DownloadOptions,
     peer::{Peer, PeerHandle},
-    publish::PublishOptions,
     storage::catalogue::{Entry, StoredCopy},
 };
 
@@ -92,13 +90,7 @@ impl ReaderPeer {
     /// What its indexer lists: the version, and for each holder whether it is this peer and whether it is
     /// partial.
     async fn listed(&self) -> Option<(u64, Vec<(bool, bool)>)> {
-        self.listed_for(self).await
-    }
-
-    /// The same, looked up by `viewer`: a peer learns from what it finds which of its own copies are outdated.
-    async fn listed_for(&self, viewer: &Self) -> Option<(u64, Vec<(bool, bool)>)> {
-        let answers =
-            viewer.indexers().search_all(&[name()], Scope::Own, &via::Via::default()).await.unwrap();
+        let answers = self.indexers().search_all(&[name()], Scope::Own, &via::Via::default()).await.unwrap();
         let answer = &answers[0];
         let found = answer.candidates.first()?;
         let holder = |holder: &Holder| (holder.node == self.peer.node(), holder.partial);
@@ -114,52 +106,6 @@ impl ReaderPeer {
 
 const OWN_PART: (bool, bool) = (true, true);
 const OWN_WHOLE: (bool, bool) = (true, false);
-const OTHER_WHOLE: (bool, bool) = (false, false);
-
-#[testkit::test]
-async fn part_is_listed_until_its_download_is_given_up() {
-    let indexer = indexer(ANY_PORT).await;
-    let reader = ReaderPeer::start(&indexer).await;
-    reader.indexers().offer_part(&record(1)).await;
-    assert_eq!(reader.listed().await, Some((1, vec![OWN_PART])));
-    reader.indexers().end_part(&name()).await;
-    assert_eq!((reader.listed().await, indexer.names()), (None, 0));
-    reader.indexers().end_part(&name()).await; // a no-op
-}
-
-#[testkit::test]
-async fn part_becomes_the_whole_when_its_download_is_done() {
-    let indexer = indexer(ANY_PORT).await;
-    let (origin, reader) = (ReaderPeer::start(&indexer).await, ReaderPeer::start(&indexer).await);
-    let (paths, options) = (vec![origin.write()], PublishOptions::default());
-    let mut outcome = origin.peer.publish(paths, options, &Arc::default()).await.unwrap();
-    let published = outcome.published.remove(0);
-    reader.indexers().offer_part(&published).await;
-    assert_eq!(reader.listed().await, Some((1, vec![OTHER_WHOLE, OWN_PART])));
-    reader.peer.download(&name(), DownloadOptions::default(), &Arc::default()).await.unwrap();
-    assert!(!reader.indexers().registrations.lock().end_part(&name()), "it has ended");
-    reader.indexers().end_part(&name()).await;
-    let (_, mut holders) = reader.listed().await.unwrap();
-    holders.sort();
-    assert_eq!(holders, [OTHER_WHOLE, OWN_WHOLE]);
-}
-
-#[testkit::test]
-async fn older_copy_is_listed_again_when_the_download_of_a_newer_version_is_given_up() {
-    let indexer = indexer(ANY_PORT).await;
-    let (reader, viewer) = (ReaderPeer::start(&indexer).await, ReaderPeer::start(&indexer).await);
-    reader.holds(record(1), &reader.write());
-    reader.indexers().offer(&[record(1)]).await;
-    assert_eq!(reader.listed_for(&viewer).await, Some((1, vec![OWN_WHOLE])));
-    reader.indexers().offer_part(&record(2)).await;
-    assert_eq!(reader.listed_for(&viewer).await, Some((2, vec![OWN_PART])));
-    reader.indexers().offer(&[record(1)]).await;
-    assert_eq!(reader.listed_for(&viewer).await, Some((2, vec![OWN_PART])), "the download goes on");
-    reader.indexers().end_part(&name()).await;
-    assert_eq!(reader.listed_for(&viewer).await, Some((1, vec![OWN_WHOLE])));
-    let registrations = reader.indexers().registrations.lock();
-    assert!(registrations.counted(0) == 1 && registrations.is_all(0, 1) && !registrations.is_all(0, 0));
-}
 
 #[testkit::test]
 async fn part_is_registered_again_when_the_indexer_restarts_or_loses_it() {

@@ -422,7 +422,6 @@ fn folder_that_cannot_be_a_set_says_why() {
     assert!(fold().unwrap_err().to_string().ends_with("; and 13 more"));
 }
 
-/// Whoever opens the folder and lists and reads what is in it gets one version, of a thousand.
 #[test]
 fn reader_sees_one_version_while_a_thousand_take_its_place() {
     const VERSIONS: u64 = 1000;

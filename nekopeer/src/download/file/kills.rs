@@ -254,7 +254,6 @@ fn second_version(library: &Library, record: &VerifiedRecord) -> (Partial, Arc<E
     (partial, before, StoredCopy { entry, manifest: Vec::new(), outboard: Vec::new() })
 }
 
-/// While a file is replaced, nobody takes it for one that a user changed.
 #[test]
 fn file_that_is_being_replaced_is_not_called_changed() {
     let (_folder, library) = first_version();

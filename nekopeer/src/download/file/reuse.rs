@@ -284,7 +284,10 @@ impl<'a> ChunkSearch<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use std::{
+        cell::Cell,
+        path::{Path, PathBuf},
+    };
 
     use nekoproto::{Chunk, FileName};
 
@@ -294,19 +297,27 @@ mod tests {
         storage::share_folder::ShareFolder,
     };
 
-    #[test]
-    fn taking_chunks_ends_soon_after_the_download() {
-        let folder = tempfile::tempdir().unwrap();
-        let bytes: Vec<u8> = (0..100).collect();
+    /// The download of a file of these bytes, of which the partial file has some already.
+    fn download(folder: &Path, bytes: &[u8], there: &[u8]) -> (Arc<Manifest>, Assembly) {
         let chunk = |bytes: &[u8]| Chunk { len: 10, hash: hash(bytes) };
         let manifest = Arc::new(Manifest::new(bytes.chunks(10).map(chunk).collect()).unwrap());
-        let share = ShareFolder::open(folder.path()).unwrap();
-        let place = share.place(&FileName::new("a").unwrap()).unwrap();
-        let partial = place.partial(folder.path(), &FileName::new("a").unwrap()).unwrap();
-        let assembly =
-            Assembly::open(manifest, None, partial, &Bitfield::with_capacity(10), Segments::new(100));
-        std::fs::write(folder.path().join("before"), &bytes).unwrap();
-        let before = Arc::new(File::open(folder.path().join("before")).unwrap());
+        let (share, name) = (ShareFolder::open(folder).unwrap(), FileName::new("a").unwrap());
+        let partial = share.place(&name).unwrap().partial(folder, &name).unwrap();
+        partial.write_at(there, 0).unwrap();
+        let (have, whole) = (Bitfield::with_capacity(bytes.len() / 10), Segments::new(bytes.len() as u64));
+        (Arc::clone(&manifest), Assembly::open(manifest, None, partial, &have, whole))
+    }
+
+    fn file(path: PathBuf, bytes: &[u8]) -> Arc<File> {
+        std::fs::write(&path, bytes).unwrap();
+        Arc::new(File::open(path).unwrap())
+    }
+
+    #[test]
+    fn taking_chunks_ends_soon_after_the_download() {
+        let (folder, bytes) = (tempfile::tempdir().unwrap(), (0..100).collect::<Vec<u8>>());
+        let (_, assembly) = download(folder.path(), &bytes, &[]);
+        let before = file(folder.path().join("before"), &bytes);
         let local = (0..10).map(|index| (index, ChunkAt::File(Arc::clone(&before), 10 * index as u64)));
         let taken = Cell::new(0);
         let over = || taken.get() == 3;
@@ -317,23 +328,9 @@ mod tests {
     /// A partial file is one for all versions of its name.
     #[test]
     fn chunk_where_the_partial_file_has_another_version_is_taken_from_elsewhere() {
-        let folder = tempfile::tempdir().unwrap();
-        let bytes: Vec<u8> = (0..30).collect();
-        let chunk = |bytes: &[u8]| Chunk { len: 10, hash: hash(bytes) };
-        let manifest = Arc::new(Manifest::new(bytes.chunks(10).map(chunk).collect()).unwrap());
-        let share = ShareFolder::open(folder.path()).unwrap();
-        let name = FileName::new("a").unwrap();
-        let partial = share.place(&name).unwrap().partial(folder.path(), &name).unwrap();
-        partial.write_at(&[&bytes[..10], &[9; 20]].concat(), 0).unwrap();
-        std::fs::write(folder.path().join("pack"), &bytes[10..20]).unwrap();
-        let pack = Arc::new(File::open(folder.path().join("pack")).unwrap());
-        let assembly = Assembly::open(
-            Arc::clone(&manifest),
-            None,
-            partial,
-            &Bitfield::with_capacity(3),
-            Segments::new(30),
-        );
+        let (folder, bytes) = (tempfile::tempdir().unwrap(), (0..30).collect::<Vec<u8>>());
+        let (manifest, assembly) = download(folder.path(), &bytes, &[&bytes[..10], &[9; 20]].concat());
+        let pack = file(folder.path().join("pack"), &bytes[10..20]);
         let mut search = ChunkSearch::new(&assembly);
         search.in_place();
         search.note(&manifest.chunks()[1].hash, &pack, 0);

@@ -366,27 +366,17 @@ fn bytes_of(manifest: &Manifest, run: &Range<usize>) -> ByteRange {
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::{Identity, Role, tasks::spawn_until, transport::EndpointConfig};
+    use nekoproto::{Role, tasks::spawn_until, transport::Security};
+    use testkit::peer::endpoint;
     use tokio::time::timeout;
     use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
     use super::*;
 
-    fn endpoint(seed: u8) -> Arc<Endpoint> {
-        let config = EndpointConfig {
-            identity: Identity::from_seed(&[seed; 32]),
-            role: Role::Peer,
-            network: Default::default(),
-            security: Default::default(),
-            access: Default::default(),
-        };
-        Endpoint::new(config).unwrap()
-    }
-
     /// Whenever another source is faster.
     #[tokio::test]
     async fn holder_whose_connections_were_not_waited_for_is_not_left_alone() {
-        let (reader, holder) = (endpoint(1), endpoint(2));
+        let [reader, holder] = [1, 2].map(|seed| endpoint(seed, Role::Peer, Security::Tls));
         let listener = holder.bind(([127, 0, 0, 1], 0).into()).unwrap();
         let at = Holder::new(holder.node(), listener.local_addr());
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());

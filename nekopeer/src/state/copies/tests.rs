@@ -101,7 +101,6 @@ fn an_origin_of_very_many_copies_is_asked_about_some_at_once() {
     assert_eq!(copies.ask(later).remove(0).1.len(), ASKED_MAX);
 }
 
-/// However many origins are due, what is handed out is what may be asked now.
 #[test]
 fn no_more_is_handed_out_than_may_be_asked() {
     let (mut copies, now) = (Copies::default(), Instant::now());

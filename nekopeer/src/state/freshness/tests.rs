@@ -155,7 +155,6 @@ fn hybrid_copy_is_asked_about_more_often_while_questions_find_what_no_push_told(
 }
 
 proptest! {
-    /// In any order and with duplicates, the known version only increases.
     #[test]
     fn knowledge_only_grows(held in 1..5u64, heard in prop::collection::vec(1..9u64, 0..30)) {
         let now = Instant::now();

@@ -95,7 +95,6 @@ enum Kind {
     Hanging,
 }
 
-/// Whatever the others do, the copies of an origin that answers are refetched soon; once all answer, all are.
 #[test]
 fn copies_of_living_origins_are_refetched_whatever_the_others_do() {
     for seed in 0..8 {

@@ -136,19 +136,6 @@ fn what_changes_comes_before_the_rest_of_everything() {
 }
 
 #[test]
-fn what_changed_after_it_was_read_is_told_again() {
-    let mut registrations = connected(&Held::new());
-    registrations.offer(&[record(1, 1)]);
-    let batch = next(&mut registrations, 0, &held([1], 1), no_news).unwrap();
-    (2..100).for_each(|version| registrations.offer(&[record(1, version)]));
-    registrations.registered(0, Kind::Held, &batch.held, &[], &[]);
-    registrations.done(0, &batch);
-    assert_eq!(registrations.left(0, &[name(1)]), Some(&[name(1)][..]));
-    assert_eq!(tell(&mut registrations, &held([1], 99)), [(Kind::Held, record(1, 99))]);
-    assert_eq!(registrations.left(0, &[name(1)]), None);
-}
-
-#[test]
 fn look_at_a_file_tells_what_differs_from_what_is_listed() {
     let mut registrations = connected(&held([1, 2], 1));
     let look = |version, kind| [(record(1, version), kind)];
@@ -177,21 +164,6 @@ fn what_is_compared_is_listed_where_it_was_before() {
         assert_eq!(batch.partial, expected.map(|(record, _)| record).as_slice());
         assert!(batch.withdraw.is_empty() && batch.held.is_empty());
     }
-}
-
-#[test]
-fn withdrawal_that_waits_survives_that_the_indexer_loses_track() {
-    let mut registrations = connected(&held([1, 2, 3], 1));
-    registrations.withdraw(&[name(1)]);
-    let batch = next(&mut registrations, 0, &held([2, 3], 1), no_news).unwrap();
-    registrations.failed(0, &batch);
-    registrations.withdraw(&[name(2)]);
-    registrations.lost_track(0);
-    let batch = next(&mut registrations, 0, &held([3], 1), no_news).unwrap();
-    assert_eq!(batch.withdraw, [name(1), name(2)]);
-    registrations.withdrawn(0, &batch.withdraw);
-    registrations.done(0, &batch);
-    assert_eq!(tell(&mut registrations, &held([3], 1)), [(Kind::Held, record(3, 1))]);
 }
 
 #[test]

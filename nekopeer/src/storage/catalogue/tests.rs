@@ -2,8 +2,11 @@
 
 use std::sync::atomic::AtomicU64;
 
-use nekoproto::{Policy, Record, Staleness, VerifiedRecord, Version};
-use testkit::{goods, values::name};
+use nekoproto::{Policy, Record, VerifiedRecord, Version};
+use testkit::{
+    goods::{self, bytes},
+    values::name,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -34,12 +37,6 @@ impl DataFolder {
     }
 }
 
-/// The names of all entries.
-fn names(catalogue: &Catalogue) -> Vec<String> {
-    let entries = catalogue.page(&PageStart::default(), 1000).unwrap().entries;
-    entries.into_iter().map(|entry| entry.unwrap().record.name.to_string()).collect()
-}
-
 /// Publishes drafts, none of which fails.
 fn published(catalogue: &Catalogue, drafts: Vec<Draft>) -> Vec<Published> {
     catalogue.publish(drafts).unwrap().into_iter().map(Result::unwrap).collect()
@@ -65,35 +62,6 @@ fn versions_count_up_over_restarts_and_removals() {
         }
     }
     assert_eq!(seen, [1, 2, 3, 4]);
-}
-
-#[test]
-fn same_bytes_are_no_new_version_but_another_policy_is() {
-    let (folder, catalogue) = DataFolder::begin();
-    folder.publish(&catalogue, "a", b"one");
-    let again = folder.publish(&catalogue, "a", b"one");
-    assert!(matches!(again, Published::Unchanged(_)) && version(&again) == 1);
-    let mut draft = folder.draft("a", b"one");
-    draft.policy = Policy::new(nekoproto::Mode::Pull, 5, 5, Staleness::Bounded).unwrap();
-    assert_eq!(version(&published(&catalogue, vec![draft])[0]), 2);
-}
-
-#[test]
-fn everything_is_there_after_a_restart() {
-    let folder = DataFolder::new();
-    let (entry, manifest) = {
-        let catalogue = folder.open();
-        folder.publish(&catalogue, "a", b"one");
-        catalogue.put_copy(stored(folder.copy("b", 7), b"manifest")).unwrap();
-        let entry = catalogue.get(&name("a")).unwrap();
-        (entry.clone(), catalogue.manifest_of(&entry).unwrap())
-    };
-    let catalogue = folder.open();
-    assert_eq!(catalogue.get(&name("a")), Some(entry.clone()));
-    assert_eq!(catalogue.manifest_of(&entry).unwrap(), manifest);
-    assert_eq!(catalogue.with_content(&entry.record.content), std::slice::from_ref(&entry));
-    assert_eq!(catalogue.with_manifest(&entry.record.manifest), [entry]);
-    assert_eq!(names(&catalogue), ["a", "b"]);
 }
 
 /// A crash between taking the number and the commit loses the publish and nothing else.
@@ -273,44 +241,13 @@ fn another_key_or_damage_is_refused() {
     assert!(Catalogue::open(folder.path(), identity()).is_err());
 }
 
-/// Bytes of several chunks: their manifest is stored.
-fn large(seed: u8) -> Vec<u8> {
-    (0..300_000u32).flat_map(|n| (n.wrapping_mul(2_654_435_761) ^ u32::from(seed)).to_le_bytes()).collect()
-}
-
-#[test]
-fn manifests_go_with_the_last_entry_that_uses_them() {
-    let (folder, catalogue) = DataFolder::begin();
-    folder.publish(&catalogue, "a", &large(1));
-    folder.publish(&catalogue, "b", &large(1));
-    let entry = catalogue.get(&name("a")).unwrap();
-    assert!(entry.stores_manifest());
-    catalogue.remove(&name("a")).unwrap();
-    assert!(catalogue.manifest_of(&entry).unwrap().is_some());
-    catalogue.remove(&name("b")).unwrap();
-    assert!(catalogue.manifest_of(&entry).unwrap().is_none());
-}
-
-#[test]
-fn a_manifest_goes_with_its_last_users_when_they_leave_it_in_one_batch_and_stays_with_one_that_takes_it() {
-    let (folder, catalogue) = DataFolder::begin();
-    folder.publish(&catalogue, "a", &large(1));
-    folder.publish(&catalogue, "b", &large(1));
-    let left = catalogue.get(&name("a")).unwrap();
-    catalogue.publish(vec![folder.draft("a", &large(2)), folder.draft("b", &large(3))]).unwrap();
-    assert!(catalogue.manifest_of(&left).unwrap().is_none(), "both left it");
-    let (second, third) = (catalogue.get(&name("a")).unwrap(), catalogue.get(&name("b")).unwrap());
-    catalogue.publish(vec![folder.draft("a", &large(3)), folder.draft("b", &large(2))]).unwrap();
-    assert!(
-        catalogue.manifest_of(&second).unwrap().is_some() && catalogue.manifest_of(&third).unwrap().is_some()
-    );
-}
-
 #[test]
 fn the_second_of_two_drafts_of_a_name_in_one_batch_gets_no_number_and_leaves_nothing_behind() {
     let (folder, catalogue) = DataFolder::begin();
-    let drafts =
-        vec![folder.draft("a", &large(1)), Draft { name: name("a"), ..folder.draft("b", &large(2)) }];
+    let drafts = vec![
+        folder.draft("a", &bytes(1, 300_000)),
+        Draft { name: name("a"), ..folder.draft("b", &bytes(2, 300_000)) },
+    ];
     let second = drafts[1].chunked.content;
     let results = catalogue.publish(drafts).unwrap();
     assert!(results[0].is_ok() && matches!(results[1], Err(Failure { reason: Reason::Overtaken, .. })));

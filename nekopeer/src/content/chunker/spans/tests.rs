@@ -126,7 +126,6 @@ fn a_file_that_shrinks_or_a_stop_ends_all_threads() {
     assert!(matches!(stopped, Err(Halt::Stopped)));
 }
 
-/// For every size, spans are whole segments and the buffers stay within their bound.
 #[test]
 fn plans_of_all_sizes_keep_their_bounds() {
     for shift in 0..=40 {
