@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     common::ANY_PORT,
-    program::{Ended, Home, Running, one_home, two_homes},
+    program::{Ended, Home, Running, one_home, sharing},
 };
 
 fn run(home: &Home, words: &[&str], variables: &[(&str, &str)]) -> Ended {
@@ -54,8 +54,7 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
 
 #[test]
 fn a_file_alone_is_enough_to_share_and_to_get() {
-    let (indexers, origin, _) = two_homes();
-    let _sharing = origin.share_file("a.txt", "a\n");
+    let (indexers, _origin, _, _sharing) = sharing("a.txt", "a\n");
     let reader = Home::with(&[]);
     let addr = indexers.addr(0);
     reader.write("given.toml", format!("indexer = ['{addr}']\ndir = 'copies'\ndata_dir = 'data'\n"));
@@ -157,7 +156,6 @@ fn what_the_other_program_is_told_changes_nothing_here() {
     assert_eq!((ended.code, ended.err), (Some(0), home.run(&["ls"]).err));
 }
 
-/// Both programs obey `NEKO_DATA_DIR`.
 #[testkit::test(multi_thread)]
 async fn an_indexer_and_a_peer_can_have_the_same_data_folder() {
     let home = Home::with(&[]);

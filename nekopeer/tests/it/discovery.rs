@@ -16,8 +16,7 @@ fn assert_alone(lan: &Lan, flags: &[&str]) {
 /// The first machine shares a file, which the second finds by multicast, and by a ticket without it.
 fn shared_and_fetched(lan: &Lan) -> (Running, Home) {
     let sharer = home_that_discovers(lan, 1);
-    sharer.write(NAME, "hello\n");
-    let mut sharing = sharer.share(&["--lan", NAME]);
+    let mut sharing = sharer.share_files([(NAME, "hello\n")], &["--lan", NAME]);
     home_that_discovers(lan, 2).gets_soon(NAME, "hello\n");
     let stranger = Home::with(&["--no-discovery"]).on(lan.host(2));
     stranger.done(&["get", &ticket_of(&mut sharing)]);

@@ -269,8 +269,7 @@ fn ticket_and_name_with_its_origin_are_fetched() {
 
 #[test]
 fn job_of_a_shell_is_cancelled_over_http_and_that_of_http_by_a_shell() {
-    let (_indexers, origin, reader) = two_homes();
-    let _sharing = origin.share_file("big.bin", bytes(1, 16 * MIB));
+    let (_indexers, _origin, reader, _sharing) = sharing("big.bin", bytes(1, 16 * MIB));
     let (mut running, http) = Http::serving(&reader, &["--limit-down", "1MB"]);
     let getting = reader.start(&["get", "big.bin"]);
     let jobs = || http.get("/api/v1/jobs").done(200)["jobs"].clone();
@@ -286,8 +285,7 @@ fn job_of_a_shell_is_cancelled_over_http_and_that_of_http_by_a_shell() {
 
 #[test]
 fn events_tell_of_jobs_and_of_what_happens() {
-    let (_indexers, origin, reader) = two_homes();
-    let mut sharing = origin.share_file("a.bin", bytes(1, MIB));
+    let (_indexers, origin, reader, mut sharing) = sharing("a.bin", bytes(1, MIB));
     let (_running, http) = Http::serving(&reader, &[]);
     let mut events = http.begin("GET", "/api/v1/events", &[]);
     let _ = events.head(); // from now on events come

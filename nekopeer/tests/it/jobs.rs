@@ -55,8 +55,7 @@ fn download_of_one_shell_is_cancelled_by_another_or_by_its_interruption() {
 
 #[test]
 fn download_in_the_background_returns_at_once_and_its_end_is_told() {
-    let (_indexers, origin, reader) = two_homes();
-    let _sharing = origin.share_file("a.bin", bytes(2, MIB));
+    let (_indexers, _origin, reader, _sharing) = sharing("a.bin", bytes(2, MIB));
     reader.run(&["get", "a.bin", "--background"]).failed_with(2, &["nekopeer serve"]);
     reader.run(&["cancel", "a.bin"]).failed_with(1, &["no peer runs"]);
     assert!(jobs(&reader).is_empty());
@@ -112,9 +111,8 @@ fn refetch_of_an_outdated_copy_is_listed_and_cancelled_too() {
 #[test]
 fn line_that_ends_with_an_ampersand_runs_in_the_background_and_the_end_of_the_script_waits_for_it() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("a.bin", bytes(2, MIB));
-    origin.write("slow.bin", bytes(3, 16 * MIB));
-    let _sharing = origin.share(&["a.bin", "slow.bin"]);
+    let files = [("a.bin", bytes(2, MIB)), ("slow.bin", bytes(3, 16 * MIB))];
+    let _sharing = origin.share_files(files, &["a.bin", "slow.bin"]);
     let mut repl = reader.start(&["--limit-down", "2MB"]);
     repl.type_line("get a.bin &");
     let ended = repl.wait();
@@ -135,8 +133,7 @@ fn line_that_ends_with_an_ampersand_runs_in_the_background_and_the_end_of_the_sc
 
 #[test]
 fn limits_and_pause_are_changed_on_the_running_peer() {
-    let (_indexers, origin, reader) = two_homes();
-    let _sharing = origin.share_file("large.bin", bytes(1, 8 * MIB));
+    let (_indexers, origin, reader, _sharing) = sharing("large.bin", bytes(1, 8 * MIB));
     reader.run(&["limit", "--up", "4MB"]).failed_with(1, &["no peer runs"]);
     let _serving = reader.serve(&["--limit-down", "1MB"]);
     let said = |words: &[&str]| reader.done(words).out.concat();

@@ -22,8 +22,7 @@ fn is_refused(running: Running) {
 
 #[test]
 fn second_node_with_a_key_that_runs_is_refused_and_changes_nothing() {
-    let (indexers, from, to) = two_homes();
-    let first = from.share_file("a", "first");
+    let (indexers, from, to, first) = sharing("a", "first");
     let copy = cloned(&from, &indexers);
     copy.write("a", "by the copy");
     is_refused(copy.start(&["serve"]));
@@ -40,8 +39,7 @@ fn second_node_with_a_key_that_runs_is_refused_and_changes_nothing() {
 
 #[test]
 fn node_that_was_killed_or_stopped_gives_way_and_is_refused_when_it_goes_on() {
-    let (indexers, from, to) = two_homes();
-    let killed = from.share_file("a", "first");
+    let (indexers, from, to, killed) = sharing("a", "first");
     killed.kill();
     let stopped = from.share(&["a"]);
     let copy = cloned(&from, &indexers);

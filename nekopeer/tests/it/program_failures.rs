@@ -132,8 +132,7 @@ fn full_disk_is_said_leaves_the_older_copy_as_it_was_and_a_later_download_moves_
     let _sharing = origin.share_file("a.bin", &first);
     reader.done(&["get", "a.bin"]);
     let size = 12 * MIB;
-    let source = origin.write("a.bin", bytes(10, size));
-    origin.done(&["share", "a.bin"]);
+    origin.share_anew("a.bin", bytes(10, size));
     // Both connections keep pace, so that something is written before one of them meets the end; in the order of the file, as
     // it is served to nobody.
     let get = ["get", "a.bin", "--seed", "0", "--limit-down", "20MB"];
@@ -148,14 +147,13 @@ fn full_disk_is_said_leaves_the_older_copy_as_it_was_and_a_later_download_moves_
     // One chunk per connection may have been written in part.
     let (size, some) = (size as u64, 4 * 128 * 1024);
     assert!((size..size + some).contains(&(kept + moved)), "{moved} of {size}, {kept} were kept");
-    assert!(same(&source, &reader.path("a.bin")));
+    assert!(same(&origin.path("a.bin"), &reader.path("a.bin")));
 }
 
 #[test]
 fn running_peer_downloads_publishes_and_follows_once_there_is_space_again() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write_all([("small", "small\n"), ("f", "1\n")]);
-    let _sharing = origin.share(&["small", "f"]);
+    let _sharing = origin.share_files([("small", "small\n"), ("f", "1\n")], &["small", "f"]);
     let mut serving = on_small_disk(&reader, &["--on-stale", "refetch", "serve"], 0);
     serving.err_line("serving");
     reader.done(&["get", "f"]);
@@ -248,8 +246,7 @@ fn failure_with_json_is_an_object_with_its_kind() {
 
 #[test]
 fn stdout_that_nobody_reads_ends_a_command_quietly_and_one_that_takes_nothing_with_an_error() {
-    let (_indexers, origin, reader) = two_homes();
-    let _sharing = origin.share_file("a.txt", "a\n");
+    let (_indexers, _origin, reader, _sharing) = sharing("a.txt", "a\n");
     reader.done(&["get", "a.txt"]);
     let run = |words: &[&str], stdout: Stdio| {
         let mut command = reader.command(words);
@@ -369,7 +366,6 @@ fn nothing_is_received_into_the_data_folder() {
     assert_eq!(reader.done(&["id"]).out, id);
 }
 
-/// What cannot be stored is not acknowledged, however often it is told.
 #[testkit::test(multi_thread)]
 async fn news_on_a_full_disk_is_never_acknowledged() {
     let indexer = indexer(&[]).await;

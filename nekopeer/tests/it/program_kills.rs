@@ -31,7 +31,6 @@ async fn copy_of_a_reader_that_is_killed_again_and_again_follows_without_force()
     assert!(home.partials().is_empty());
 }
 
-/// A folder is usable whenever its first process was killed.
 #[testkit::test]
 async fn a_process_that_is_killed_in_its_first_moments_leaves_a_folder_that_works() {
     for seed in seeds(10) {

@@ -36,8 +36,7 @@ fn a_file_travels_from_stdin_to_stdout_also_through_running_peers() {
 
 #[test]
 fn download_to_a_pipe_ends_quietly_when_that_is_closed_and_with_one_line_when_it_is_interrupted() {
-    let (_indexers, origin, reader) = two_homes();
-    let _sharing = origin.share_file("a.bin", bytes(1, 3 * MIB));
+    let (_indexers, _origin, reader, _sharing) = sharing("a.bin", bytes(1, 3 * MIB));
     let getting = || {
         let (mut unread, out) = pipe().unwrap();
         let mut command = reader.command(["get", "a.bin", "-o", "-"]);

@@ -11,8 +11,7 @@ fn outdated_copies_are_treated_by_name_as_was_said_also_by_a_later_process() {
         origin.write("b", text);
         origin.done(&["share", "a", "b"]);
     };
-    origin.write_all([("a", "one"), ("b", "one")]);
-    let _sharing = origin.share(&["a", "b"]);
+    let _sharing = origin.share_files([("a", "one"), ("b", "one")], &["a", "b"]);
     let mut serving = reader.serve(&[]);
     reader.done(&["get", "a", "b"]);
     assert_eq!(reader.status("a").get("on_stale"), None);
@@ -42,8 +41,7 @@ fn outdated_copies_are_treated_by_name_as_was_said_also_by_a_later_process() {
 #[test]
 fn bound_of_a_name_is_the_stricter_one_and_can_be_taken_back() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write_all([("d/a", "one"), ("d/b", "one")]);
-    let mut sharing = origin.share(&["d"]);
+    let mut sharing = origin.share_files([("d/a", "one"), ("d/b", "one")], &["d"]);
     let line = sharing.out_line("get neko:");
     let ticket = line.split(' ').find(|word| word.starts_with("neko:")).unwrap();
     let mut serving = reader.serve(&[]);

@@ -64,8 +64,7 @@ fn commands_beside_a_running_share_answer_as_they_would_alone() {
 #[test]
 fn share_beside_a_running_peer_publishes_and_returns_and_flags_that_it_does_not_follow_are_named() {
     let (_indexers, home, reader) = two_homes();
-    home.write_all([("a.txt", "a\n"), ("b.txt", "b\n")]);
-    let _sharing = home.share(&["a.txt"]);
+    let _sharing = home.share_files([("a.txt", "a\n"), ("b.txt", "b\n")], &["a.txt"]);
     let shared = home.done(&["share", "b.txt", "--policy", "push", "--lease", "5"]);
     assert_eq!(shared.out[..2], ["shared b.txt version 1, 2 B", "1 new, 0 unchanged, 2 B"]);
     assert!(shared.out.len() == 3 && shared.out[2].contains("nekopeer get neko:"), "{shared:?}");
@@ -120,8 +119,7 @@ fn paths_are_those_of_the_callers_folder_and_then_of_the_share_folder() {
 #[test]
 fn interrupted_download_in_the_running_peer_stops_and_goes_on_by_itself_when_that_is_killed() {
     let (_indexers, origin, reader) = two_homes();
-    let source = origin.write("big.bin", bytes(2, BIG));
-    let _sharing = origin.share(&["big.bin"]);
+    let _sharing = origin.share_file("big.bin", bytes(2, BIG));
     let serving = reader.serve(&SLOW);
     for signal in ["INT", "KILL"] {
         let getting = downloading(&reader, "big.bin");
@@ -148,7 +146,7 @@ fn interrupted_download_in_the_running_peer_stops_and_goes_on_by_itself_when_tha
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let moved = ended.json()["bytes_moved"].as_u64().unwrap();
     assert!(0 < moved && moved < BIG as u64, "{moved} bytes moved");
-    assert!(same(&source, &reader.path("big.bin")) && reader.partials().is_empty());
+    assert!(same(&origin.path("big.bin"), &reader.path("big.bin")) && reader.partials().is_empty());
     assert!(!reader.path(".neko/run/peer.sock").exists(), "the killed peer's is replaced");
 }
 
@@ -306,8 +304,7 @@ fn file_that_the_command_publishes_is_not_said_to_have_changed_before() {
     let (_indexers, home) = one_home();
     home.write_all([("f", "1"), ("g", "1")]);
     home.publish(&["f", "g"]);
-    home.write_all([("f", "22"), ("g", "22")]);
-    let mut sharing = home.share(&["f"]);
+    let mut sharing = home.share_files([("f", "22"), ("g", "22")], &["f"]);
     sharing.err_line("g was changed or removed on disk");
     assert!(!sharing.err_was("f changed on disk"), "{}", sharing.said());
 }
@@ -332,10 +329,8 @@ fn second_get_of_a_file_waits_for_the_first() {
 
 #[test]
 fn repl_attaches_to_the_running_peer_takes_over_when_it_is_gone_and_follows_one_that_starts() {
-    let (_indexers, origin, home) = two_homes();
-    let _theirs = origin.share_file("a.txt", "first\n");
-    home.write_all([("mine.txt", "mine\n"), ("second.txt", "second\n")]);
-    let mut sharing = home.share(&["mine.txt"]);
+    let (_indexers, origin, home, _theirs) = sharing("a.txt", "first\n");
+    let mut sharing = home.share_files([("mine.txt", "mine\n"), ("second.txt", "second\n")], &["mine.txt"]);
     let mut attached = home.start(&[]);
     attached.answers("get a.txt", "a.txt version 1");
     attached.answers("share mine.txt second.txt", "1 new, 1 unchanged");

@@ -15,8 +15,7 @@ fn holders(asking: &Home) -> usize {
 fn who_gets_a_large_file_serves_it_to_those_who_do_too() {
     let (indexers, origin) = one_home();
     let content = bytes(1, BYTES);
-    origin.write("big", &content);
-    let mut sharing = origin.share(&["big", "--limit-up", "5MB"]);
+    let mut sharing = origin.share_files([("big", &content)], &["big", "--limit-up", "5MB"]);
     let [first, second, asking] = [0; 3].map(|place| Home::at(&indexers, place));
     let mut getting = first.start(&["--json", "get", "big"]);
     until(&mut getting, "a second holder", || holders(&asking) == 2);
@@ -34,8 +33,7 @@ fn who_gets_a_large_file_serves_it_to_those_who_do_too() {
 #[test]
 fn who_seeds_for_no_time_is_no_source() {
     let (indexers, origin) = one_home();
-    origin.write("big", bytes(1, BYTES));
-    let _sharing = origin.share(&["big", "--limit-up", "5MB"]);
+    let _sharing = origin.share_files([("big", bytes(1, BYTES))], &["big", "--limit-up", "5MB"]);
     let [first, asking] = [0; 2].map(|place| Home::at(&indexers, place));
     let mut getting = first.start(&["get", "big", "--seed", "0"]);
     until(&mut getting, "a third of the file", || first.partial_len() > BYTES as u64 / 3);

@@ -45,8 +45,7 @@ fn origin_knows_who_is_behind_until_all_that_read_have_the_version() {
 /// Whatever it asks its origin meanwhile, which it does about the newest version that it knows.
 #[test]
 fn reader_that_knows_of_a_version_and_does_not_have_it_is_waited_for() {
-    let (_indexers, origin, reader) = two_homes();
-    let _sharing = origin.share_file("f", "one");
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
     reader.done(&["get", "f"]);
     let mut serving = reader.start_err(&["serve"], "serving on ");
     origin.done(&["wait", "f", "--all", "--timeout", "60"]);
@@ -90,8 +89,7 @@ fn reader_waits_for_a_version_and_says_what_is_there_when_it_does_not_come() {
 #[test]
 fn reader_that_is_off_is_waited_for_and_listed_until_it_is_forgotten() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("f", "one");
-    let sharing = origin.share(&["f", "--lease", "1"]);
+    let sharing = origin.share_files([("f", "one")], &["f", "--lease", "1"]);
     let following = reader.start_out(&["follow", "f"], "f is at version 1");
     origin.done(&["wait", "f", "--all", "--timeout", "60"]);
     following.kill();
@@ -140,8 +138,7 @@ fn origin_is_asked_again_and_again_over_one_connection_while_a_name_is_waited_fo
 /// Its first word to the origin says it, so that no line is without it.
 #[test]
 fn reader_is_called_by_its_label_wherever_it_is_shown_also_after_the_origin_began_anew() {
-    let (_indexers, origin, reader) = two_homes();
-    let mut sharing = origin.share_file("f", "one");
+    let (_indexers, origin, reader, mut sharing) = sharing("f", "one");
     let mut following = reader.start_out(&["follow", "f", "--label", "desk-3"], "f is at version 1");
     let line = sharing.err_line("has f at version 1");
     assert!(line.starts_with("desk-3 ("), "{line}");

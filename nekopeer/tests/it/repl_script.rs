@@ -100,8 +100,7 @@ fn first_failure_decides_the_code_and_later_lines_still_run() {
 
 #[test]
 fn json_in_a_script_is_one_object_for_each_command() {
-    let (_indexers, origin, home) = two_homes();
-    let _sharing = origin.share_file("theirs.txt", "theirs\n");
+    let (_indexers, _origin, home, _sharing) = sharing("theirs.txt", "theirs\n");
     home.write("mine.txt", "mine\n");
     let lines = [
         "register mine.txt",

@@ -155,8 +155,7 @@ fn terminal_journey() {
     let mut terminal = Terminal::open(&reader);
     tab_completes_commands_paths_and_names(&mut terminal);
     line_being_typed_stays(&mut terminal, |name| {
-        origin.write(name, "another version");
-        origin.done(&["share", name]);
+        origin.share_anew(name, "another version");
     });
     let mut terminal = history_is_shared_and_stays(&reader, terminal);
     // Terminated while a command runs, and while it waits for a line, it ends well.

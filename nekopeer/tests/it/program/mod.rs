@@ -195,8 +195,17 @@ impl Home {
     }
 
     pub(crate) fn share_file(&self, name: &str, bytes: impl AsRef<[u8]>) -> Running {
-        self.write(name, bytes);
-        self.share(&[name])
+        self.share_files([(name, bytes)], &[name])
+    }
+
+    /// Writes these files, and starts to share with these words.
+    pub(crate) fn share_files<const N: usize>(
+        &self,
+        files: [(&str, impl AsRef<[u8]>); N],
+        words: &[&str],
+    ) -> Running {
+        files.into_iter().for_each(|(name, bytes)| drop(self.write(name, bytes)));
+        self.share(words)
     }
 
     /// Writes a file and shares it through the running peer.
@@ -222,6 +231,13 @@ pub(crate) fn two_homes() -> (Indexers, Home, Home) {
     let (indexers, home) = one_home();
     let other = Home::at(&indexers, 0);
     (indexers, home, other)
+}
+
+/// Two homes, of which the first shares a file with these bytes.
+pub(crate) fn sharing(name: &str, bytes: impl AsRef<[u8]>) -> (Indexers, Home, Home, Running) {
+    let (indexers, origin, reader) = two_homes();
+    let sharing = origin.share_file(name, bytes);
+    (indexers, origin, reader, sharing)
 }
 
 /// Runs a command at a terminal; escape codes are taken out of what it says if it `strips` them.
