@@ -59,8 +59,7 @@ fn without_an_origin_all_are_listed_and_none_is_remembered_but_a_copy_stays_that
         is_refused(&["follow", "a.txt"]);
         reader.done(&["get", &each[n]]);
         let text = format!("of origin {n}, again {version}\n");
-        two.homes[n].write("a.txt", &text);
-        two.homes[n].done(&["share", "a.txt"]);
+        two.homes[n].share_anew("a.txt", &text);
         reader.gets("a.txt", text.as_bytes());
         let following = reader.start_out(&["follow", "a.txt"], &format!("a.txt is at version {version}"));
         assert_eq!(following.interrupt().code, Some(0));
@@ -90,8 +89,7 @@ fn of_the_same_bytes_get_says_whose_it_takes_and_what_goes_on_by_itself_wants_on
     let mut following = reader.start(&["follow", "a.txt", "--exec", "cat a.txt >> ran"]);
     following.out_line("a.txt is at version 1");
     for (n, text) in [(left, "of the other"), (taken, " again")] {
-        two.homes[n].write("a.txt", text);
-        two.homes[n].done(&["share", "a.txt"]);
+        two.homes[n].share_anew("a.txt", text);
     }
     following.out_line("a.txt is at version 2");
     assert_eq!(reader.read("ran"), b"same again");
@@ -100,8 +98,7 @@ fn of_the_same_bytes_get_says_whose_it_takes_and_what_goes_on_by_itself_wants_on
 /// A stranger waits until the copy is dropped and its origin is off.
 #[test]
 fn what_goes_on_by_itself_stays_with_the_origin_of_a_copy_that_was_dropped() {
-    let (indexers, origin, reader) = two_homes();
-    let sharing = origin.share_file("a.txt", "one");
+    let (indexers, origin, reader, sharing) = sharing("a.txt", "one");
     reader.done(&["get", "a.txt", "--when-stale", "drop"]);
     let mut serving = reader.serve(&[]);
     origin.share_anew("a.txt", "two");
@@ -116,8 +113,13 @@ fn what_goes_on_by_itself_stays_with_the_origin_of_a_copy_that_was_dropped() {
 }
 
 #[test]
-fn an_origin_after_a_name_is_taken_wherever_a_name_is() {
+fn an_origin_after_a_name_is_taken_wherever_a_name_is_and_nothing_is_asked_on_a_terminal() {
     let two = Two::publish();
+    let shown = |words: &[&str]| at_terminal(two.reader.command(words), false).exp_eof().unwrap();
+    let said = shown(&["get", "a.txt"]);
+    assert!(two.ids.iter().all(|id| said.contains(&format!("a.txt@{id}"))), "{said}");
+    let said = shown(&["get", "a.txt", "b.txt", "--json"]);
+    assert!(said.contains("\"failed\":["), "{said}");
     for (n, id) in two.ids.iter().enumerate() {
         for verb in ["query", "search"] {
             let found = two.reader.done(&[verb, &format!("a.txt@{id}"), "--json"]).json();
@@ -188,14 +190,4 @@ fn an_origin_of_a_copy_that_is_gone_is_said_plainly() {
     assert_eq!(two.reader.read("a.txt"), b"of origin 0\n");
     two.reader.done(&["get", "a.txt", "--origin", &two.ids[1]]);
     two.is_of(1);
-}
-
-#[test]
-fn on_a_terminal_too_the_files_are_listed_and_nothing_is_asked() {
-    let two = Two::publish();
-    let shown = |words: &[&str]| at_terminal(two.reader.command(words), false).exp_eof().unwrap();
-    let said = shown(&["get", "a.txt"]);
-    assert!(two.ids.iter().all(|id| said.contains(&format!("a.txt@{id}"))), "{said}");
-    let said = shown(&["get", "a.txt", "b.txt", "--json"]);
-    assert!(said.contains("\"failed\":["), "{said}");
 }

@@ -43,8 +43,7 @@ fn stranger_is_told_of_the_secret_and_so_is_the_node_that_it_came_to() {
     let files = Home::with(&[]);
     let (right, wrong) = (secret(&files, "right", "a"), secret(&files, "wrong", "b"));
     let mut inside = with_indexer(&["--network-secret", &right]);
-    inside.home.write("f", "x");
-    inside.home.done(&["share", "f"]);
+    inside.home.share_anew("f", "x");
     let asks =
         |flags: &[&str]| Home::with(&["--indexer", &inside.indexer]).run(&[flags, &["query", "f"]].concat());
     let private = ["its network is private; give both the same secret with --network-secret FILE"];
@@ -65,7 +64,6 @@ fn stranger_is_told_of_the_secret_and_so_is_the_node_that_it_came_to() {
     asks(&["--network-secret", &right]).failed_with(2, &["chmod 600"]);
 }
 
-/// Goal: where the only indexer refuses the reader, however it was found, each command says why and what helps.
 #[test]
 fn reader_that_is_refused_by_the_indexer_that_it_found_is_told_why_in_every_command() {
     let files = Home::with(&[]);
@@ -73,8 +71,7 @@ fn reader_that_is_refused_by_the_indexer_that_it_found_is_told_why_in_every_comm
     let (open, private) = (with_indexer(&[]), with_indexer(&["--network-secret", &right]));
     let at_usual = |inside: &WithIndexer| Home::with(&["--discover", &inside.indexer]);
     let remembered = Home::with(&["--discover", "127.0.0.1:0"]);
-    private.home.write("f", "x");
-    let shared = private.home.done(&["share", "f"]).out.join(" ");
+    let shared = private.home.share_anew("f", "x").out.join(" ");
     let ticket = shared.split_whitespace().find(|word| word.starts_with("neko:")).unwrap();
     remembered.done(&["get", ticket, "--network-secret", &right]);
     let missing = "its network is private; give both the same secret with --network-secret FILE";
@@ -108,8 +105,7 @@ fn secret_is_shown_by_no_command_and_no_door_and_the_door_asks_for_the_token() {
     let text = fs::read_to_string(&path).unwrap().trim().to_owned();
     let mut inside = with_indexer(&["--network-secret", &path, "--http", "0.0.0.0:0", "--log", "trace"]);
     let http = Http::of(&inside.home, &mut inside.running);
-    inside.home.write("f", "x");
-    let said = inside.home.done(&["share", "f"]);
+    let said = inside.home.share_anew("f", "x");
     let checked = inside.home.done(&["config", "check", "--network-secret", &path]);
     for ended in [said, checked, inside.home.done(&["status", "--json"])] {
         assert!(!format!("{ended:?}").contains(&text), "{ended:?}");
@@ -133,8 +129,7 @@ fn secret_is_shown_by_no_command_and_no_door_and_the_door_asks_for_the_token() {
     // Files need no token on loopback.
     let mut near = with_indexer(&["--network-secret", &path, "--http", "127.0.0.1:0"]);
     let http = Http::of(&near.home, &mut near.running);
-    near.home.write("f", "x");
-    near.home.done(&["share", "f"]);
+    near.home.share_anew("f", "x");
     assert_eq!(http.get("/f/f").body, b"x");
 }
 
@@ -164,6 +159,7 @@ fn secrets_in_a_shared_folder_are_left_out_and_named_and_refused_where_they_are_
         }
         home.run(&["share", &format!("d/{name}")]).failed_with(3, &["is kept secret by this peer"]);
     }
+    home.run(&["share", "d/state/peer.key"]).failed_with(3, &["is kept secret by this peer"]);
     assert_eq!(set.json()["skipped"]["secret"], 4);
     assert_eq!(home.names(), ["all", "d/f"]);
 }

@@ -14,7 +14,6 @@ fn number(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or_else(|| panic!("{key} in {value}"))
 }
 
-/// Nothing of another program comes between a line and its end.
 /// Nobody sends the version that it began with any more.
 #[test]
 fn get_goes_on_with_a_version_that_is_shared_meanwhile() {
@@ -31,8 +30,7 @@ fn get_goes_on_with_a_version_that_is_shared_meanwhile() {
 #[test]
 fn ls_takes_names_and_folders_and_says_which_is_not_here() {
     let (_indexers, home) = one_home();
-    home.write_all([("a", "1"), ("b/c", "2"), ("b/d", "3")]);
-    let _sharing = home.share(&["a", "b"]);
+    let _sharing = home.share_files([("a", "1"), ("b/c", "2"), ("b/d", "3")], &["a", "b"]);
     let listed = |words: &[&str]| home.done(&[&["ls"], words].concat()).out.len() - 1;
     assert_eq!([listed(&[]), listed(&["b"]), listed(&["a", "b/d"])], [3, 2, 2]);
     home.run(&["ls", "b/c/d"]).failed_with(1, &["nothing here is called b/c/d"]);
@@ -51,6 +49,7 @@ fn what_only_asks_leaves_nothing_behind_and_a_folder_that_is_missing_is_no_new_p
     assert!(!home.path("missing").exists());
 }
 
+/// Nothing of another program comes between a line and its end.
 #[test]
 fn line_is_written_at_once() {
     let (_indexers, home) = one_home();
@@ -107,8 +106,7 @@ fn shared_folder_is_downloaded_updated_and_withdrawn() {
     assert_eq!(sharing.wait().code, Some(0));
     reader.run(&["query", "course/notes.txt"]).failed_with(1, &["nobody shares course/notes.txt"]);
     // What was edited is stale elsewhere, and only the change moves.
-    origin.write("course/week 1/slides.bin", edited(first, 100_000));
-    let mut sharing = origin.share(&["course"]);
+    let mut sharing = origin.share_files([("course/week 1/slides.bin", edited(first, 100_000))], &["course"]);
     sharing.out_line("shared course/week 1/slides.bin version 2");
     let status = reader.done(&["status"]);
     let row = status.out.iter().find(|line| line.contains("slides.bin")).unwrap();
@@ -246,15 +244,14 @@ fn peers_of_neighboring_indexers_find_each_other_within_the_ttl_with_and_without
         let indexers = Indexers::line(2, security);
         let home = |place| Home::with(&[flags, &["--indexer", &indexers.addr(place)]].concat());
         let (origin, reader) = (home(0), home(1));
-        let source = origin.write("a.bin", bytes(7, MIB));
-        let _sharing = origin.share(&["a.bin"]);
+        let _sharing = origin.share_file("a.bin", bytes(7, MIB));
         assert_eq!(reader.run(&["search", "a.bin", "--here"]).code, Some(1), "its own indexer does not know");
         assert_eq!(reader.run(&["query", "a.bin", "--ttl", "0"]).code, Some(1), "no hop, no hit");
         let hits = reader.done(&["query", "a.bin", "--ttl", "1"]);
         assert_eq!(hits.out.len(), 2, "a heading and a row: {hits:?}");
         assert!(hits.out[1].starts_with("a.bin") && hits.out[1].contains("origin"), "{hits:?}");
         reader.done(&["get", "a.bin"]);
-        assert!(same(&source, &reader.path("a.bin")));
+        assert!(same(&origin.path("a.bin"), &reader.path("a.bin")));
         for (home, role) in [(&origin, " shared "), (&reader, " copy ")] {
             let listed = home.done(&["ls"]);
             assert!(listed.out[1].starts_with("a.bin") && listed.out[1].contains(role), "{listed:?}");
@@ -274,56 +271,9 @@ fn peers_of_neighboring_indexers_find_each_other_within_the_ttl_with_and_without
 }
 
 #[test]
-fn each_of_several_downloads_says_if_it_may_not_be_the_newest() {
-    let (indexers, origin) = one_home();
-    let names = ["c.txt", "d.txt"];
-    names.iter().for_each(|name| drop(origin.write(name, "bytes\n")));
-    let sharing = origin.share(&names);
-    let holder = Home::at(&indexers, 0);
-    holder.done(&["get", "c.txt", "d.txt"]);
-    let _serving = holder.start_err(&["serve"], "registered 2 files");
-    drop(sharing);
-    let got = Home::at(&indexers, 0).done(&["get", "c.txt", "d.txt"]);
-    for name in names {
-        let note = "the origin could not be asked whether this is still the newest version";
-        assert!(got.err.contains(&format!("note: {name}: {note}")), "{got:?}");
-    }
-}
-
-#[test]
-fn folder_and_glob_bring_all_that_match_and_a_name_that_looks_like_a_glob_is_one() {
-    let (_indexers, origin, reader) = two_homes();
-    for n in 0..60 {
-        origin.write(&format!("odd/f{n}"), n.to_string());
-    }
-    for name in ["odd/in/g", "oddity", "song [live].mp3"] {
-        origin.write(name, name);
-    }
-    let _sharing = origin.share(&["odd", "oddity", "song [live].mp3"]);
-    let got = |home: &Home, words: &[&str]| {
-        let got = home.done(&[&["get", "--json"], words].concat()).json();
-        let names =
-            got["files"].as_array().unwrap().iter().map(|file| file["name"].as_str().unwrap().to_owned());
-        names.collect::<Vec<_>>()
-    };
-    let all = got(&reader, &["odd/"]);
-    assert_eq!((all.len(), reader.read("odd/in/g")), (61, b"odd/in/g".to_vec()), "{all:?}");
-    assert_eq!(got(&reader, &["odd/**", "odd/f1"]).len(), 61);
-    assert_eq!(got(&reader, &["odd/f1?"]).len(), 10);
-    reader.run(&["get", "song [dead"]).failed_with(1, &["nobody shares song [dead"]);
-    reader.done(&["get", "song [live].mp3", "-o", "song"]);
-    assert_eq!(reader.read("song"), b"song [live].mp3");
-    fs::create_dir(reader.path("out")).unwrap();
-    assert_eq!(got(&reader, &["odd/f2*", "-o", "out"]).len(), 11);
-    assert_eq!(reader.read("out/f29"), b"29");
-    reader.run(&["get", "even/"]).failed_with(1, &["nothing is below even/"]);
-}
-
-#[test]
 fn wrong_name_is_answered_with_the_one_that_looks_like_it_and_a_quiet_command_says_errors_only() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("course/notes.txt", "notes");
-    let _sharing = origin.share(&["course"]);
+    let _sharing = origin.share_files([("course/notes.txt", "notes")], &["course"]);
     reader.run(&["get", "course/nots.txt"]).failed_with(1, &["did you mean course/notes.txt?"]);
     let other = reader.run(&["get", "x"]);
     assert!(other.code == Some(1) && !other.err.concat().contains("did you mean"), "{other:?}");

@@ -21,7 +21,9 @@ fn each_command_takes_folders_globs_and_folders_without_their_slash() {
     origin.write_all([("odd/a", "1"), ("odd/in/b", "2"), ("odder", "3"), ("song [live].mp3", "4")]);
     let sharing = origin.share(&["odd", "odder", "song [live].mp3"]);
     for word in ["odd/", "odd", "odd/**"] {
-        assert_eq!(listed(&reader, &["query", word], "name"), BELOW, "query {word}");
+        for verb in ["query", "get"] {
+            assert_eq!(listed(&reader, &[verb, word], "name"), BELOW, "{verb} {word}");
+        }
         for verb in ["ls", "status"] {
             assert_eq!(listed(&origin, &[verb, word], "name"), BELOW, "{verb} {word}");
         }
@@ -52,6 +54,8 @@ fn each_command_takes_folders_globs_and_folders_without_their_slash() {
     }
     origin.run(&["unshare", "odder", "x*"]).failed_with(1, &["nothing matches x*"]);
     // A name that looks like a glob is itself, and one that is a file is no folder.
+    reader.run(&["get", "song [dead"]).failed_with(1, &["nobody shares song [dead"]);
+    reader.gets("song [live].mp3", "4");
     assert_eq!(listed(&origin, &["unshare", "song [live].mp3"], "name"), ["song [live].mp3"]);
     assert_eq!(listed(&origin, &["unshare", "odd"], "name"), ["odd/a", "odd/c", "odd/in/b"]);
     assert_eq!(origin.names(), ["odder"]);
@@ -61,8 +65,7 @@ fn each_command_takes_folders_globs_and_folders_without_their_slash() {
 #[test]
 fn folder_is_followed_with_what_is_shared_there_later_and_what_is_withdrawn_is_said() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write_all([("odd/a", "1"), ("odd/in/b", "2"), ("odder", "3")]);
-    let _sharing = origin.share(&["odd", "odder"]);
+    let _sharing = origin.share_files([("odd/a", "1"), ("odd/in/b", "2"), ("odder", "3")], &["odd", "odder"]);
     reader.write("odd/mine", "4");
     let hook = r#"echo "$NEKO_NAME $NEKO_VERSION" >> log"#;
     let words = ["follow", "odd", "later/*", "--exec", hook, "--on-stale", "refetch"];
@@ -99,7 +102,8 @@ fn what_is_to_be_said_of_each_file_of_a_folder_is_said_of_the_first_and_counted(
     for folder in ["odd/", "odd"] {
         let got = Home::at(&indexers, 0).done(&["get", folder]);
         assert!(got.out.len() == 1 && got.out[0].starts_with("6 of 6 files here"), "{got:?}");
-        let of_each = got.err.iter().filter(|line| line.contains("the origin could not be asked"));
+        let note = "the origin could not be asked whether this is still the newest version";
+        let of_each = got.err.iter().filter(|line| line.starts_with("note: odd/") && line.contains(note));
         assert_eq!(of_each.count(), 4, "{got:?}");
         assert_eq!(got.err.last().unwrap(), "note: and 2 more notes; --json has them all");
     }
@@ -127,7 +131,7 @@ fn folder_that_is_moved_away_while_its_files_come_is_not_said_to_be_here() {
 fn share_folder_itself_has_one_ticket_for_all() {
     let (_indexers, origin, other) = two_homes();
     origin.write_all([("a", "1"), ("odd/b", "2")]);
-    let _other = other.share_file("theirs", "3");
+    let _other = other.share_file("odd/theirs", "3");
     let mut sharing = origin.start(&["share", "."]);
     let line = sharing.out_line("on this machine, all of them: ");
     sharing.err_line("serving on ");
@@ -137,7 +141,14 @@ fn share_folder_itself_has_one_ticket_for_all() {
     origin.share_anew("c", "4");
     let following = reader.start_out(&["follow", ticket], "c is at version 1");
     following.interrupt();
-    assert!(!reader.path("theirs").exists());
+    // So has a folder in it, also of files that come later.
+    let line = origin.done(&["ticket", "odd/"]).out.remove(0);
+    let below = Home::with(&["--no-discovery", "--discover", "127.0.0.1:9"]);
+    let get = ["get", line.rsplit(' ').next().unwrap()];
+    assert_eq!(listed(&below, &get, "name"), ["odd/b"]);
+    origin.share_anew("odd/d", "5");
+    assert_eq!(listed(&below, &get, "name"), ["odd/b", "odd/d"]);
+    assert!([reader, below].iter().all(|home| !home.path("odd/theirs").exists()));
     // Several files have none: it would be for what was not shared with them.
     let shared = origin.done(&["share", "a", "c", "--json"]).json();
     assert_eq!(shared["ticket"], Value::Null);

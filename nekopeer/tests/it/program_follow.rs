@@ -1,15 +1,17 @@
 //! `follow` and `rollback`, each in a process of its own.
 
+use std::fmt::Display;
+
 use crate::program::*;
 
 fn publish(origin: &Home, content: impl AsRef<[u8]>) {
     origin.share_anew("f", content);
 }
 
-fn shared(content: impl AsRef<[u8]>) -> (Indexers, Home, Home, Running) {
-    let (indexers, origin, reader) = two_homes();
-    let sharing = origin.share_file("f", content);
-    (indexers, origin, reader, sharing)
+/// Publishes it, and waits until the follower has it as this version.
+fn update(origin: &Home, following: &mut Running, version: impl Display, content: impl AsRef<[u8]>) {
+    publish(origin, content);
+    following.out_line(&format!("f is at version {version}"));
 }
 
 fn until_is(reader: &Home, following: &mut Running, content: &[u8]) {
@@ -37,32 +39,28 @@ fn log(reader: &Home) -> Vec<String> {
 #[test]
 fn who_went_back_hears_of_the_next_version_of_an_origin_that_was_started_again() {
     let (_indexers, origin, reader) = two_homes();
-    origin.write("f", "one");
-    let sharing = origin.share(&["--policy", "push", "--lease", "600", "f"]);
+    let sharing = origin.share_files([("f", "one")], &["--policy", "push", "--lease", "600", "f"]);
     let mut following = reader.start_out(&["follow", "f", "--keep", "3"], "f is at version 1");
-    origin.share_anew("f", "two");
-    following.out_line("f is at version 2");
+    update(&origin, &mut following, 2, "two");
     reader.done(&["rollback", "f"]);
     assert_eq!(sharing.interrupt().code, Some(0));
     let _sharing = origin.serve(&[]);
-    origin.share_anew("f", "three");
-    following.out_line("f is at version 3");
+    update(&origin, &mut following, 3, "three");
 }
 
 #[test]
 fn version_that_the_command_refuses_is_put_back_if_another_was_accepted_and_the_next_one_comes() {
-    let (_indexers, origin, reader, _sharing) = shared("bad");
-    let mut following = reader.start(&["follow", "f", "--exec", HOOK]);
+    let (_indexers, origin, reader, _sharing) = sharing("f", "bad");
+    let run = ["follow", "f", "--exec", HOOK];
+    let mut following = reader.start(&run);
     following.err_line("version 1 is refused, and none before can be put back");
     assert_eq!(reader.read("f"), b"bad");
-    publish(&origin, "two");
-    following.out_line("f is at version 2");
+    update(&origin, &mut following, 2, "two");
     publish(&origin, "bad again");
     let refused = following.err_line("version 3 is refused, and version 2 is back");
     assert!(refused.contains("exit code 1"), "{refused}");
     assert_eq!(reader.read("f"), b"two");
-    publish(&origin, "four");
-    following.out_line("f is at version 4");
+    update(&origin, &mut following, 4, "four");
     assert_eq!(reader.read("f"), b"four");
     interrupt(following);
     assert_eq!(log(&reader)[2..], ["3 after 2 of f", "4 after 2 of f"]);
@@ -70,19 +68,28 @@ fn version_that_the_command_refuses_is_put_back_if_another_was_accepted_and_the_
 
     // What was accepted, and what was refused, outlives the process.
     publish(&origin, "bad at last");
-    let mut following = reader.start(&["follow", "f", "--exec", HOOK]);
+    let mut following = reader.start(&run);
     following.err_line("version 5 is refused, and version 4 is back");
     interrupt(following);
-    let mut following = reader.start(&["follow", "f", "--exec", HOOK]);
-    publish(&origin, "six");
-    following.out_line("f is at version 6");
-    interrupt(following);
+    let mut following = reader.start(&run);
+    update(&origin, &mut following, 6, "six");
     assert_eq!(log(&reader)[4..], ["5 after 4 of f", "6 after 4 of f"]);
+
+    // It does not take the place of the version before because somebody removed that.
+    publish(&origin, "bad for good");
+    following.err_line("version 7 is refused, and version 6 is back");
+    interrupt(following);
+    fs::remove_file(reader.path("f")).unwrap();
+    reader.run(&run).ended_with(1, "version 6 of f is not here");
+    assert_eq!((reader.path("f").exists(), log(&reader).len()), (false, 7));
+    publish(&origin, "eight");
+    interrupt(reader.start_out(&run, "f is at version 8"));
+    assert_eq!(log(&reader)[7..], ["8 after 6 of f"]);
 }
 
 #[test]
 fn command_that_was_killed_with_the_follower_runs_again_and_one_that_hangs_is_ended() {
-    let (_indexers, origin, reader, _sharing) = shared("one");
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
     // It ends when the test does: whoever kills the follower leaves it running.
     let hang = "test ! -e hang || { echo begun >> log; while test -e hang; do sleep .05; done; exit 1; }";
     let exec = format!("{hang}; {HOOK}");
@@ -93,8 +100,7 @@ fn command_that_was_killed_with_the_follower_runs_again_and_one_that_hangs_is_en
     fs::remove_file(reader.path("hang")).unwrap();
     let mut following = reader.start_out(&["follow", "f", "--exec", &exec], "f is at version 1");
     assert_eq!(log(&reader), ["begun", "1 after  of f"]);
-    publish(&origin, "two");
-    following.out_line("f is at version 2");
+    update(&origin, &mut following, 2, "two");
     interrupt(following);
     reader.write("hang", "");
     publish(&origin, "three");
@@ -107,7 +113,7 @@ fn command_that_was_killed_with_the_follower_runs_again_and_one_that_hangs_is_en
 
 #[test]
 fn what_the_command_prints_is_shown_to_its_follower_alone_and_bounded() {
-    let (_indexers, origin, reader, _sharing) = shared("one");
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
     let mut serving = reader.serve(&[]);
     let exec = r#"echo "out $NEKO_VERSION"; printf 'err\033[31m\n' >&2; test $NEKO_VERSION = 1 || seq 1000; test $NEKO_VERSION != 3"#;
     let mut following = reader.start_err(&["follow", "f", "--exec", exec], "f: out 1");
@@ -134,7 +140,7 @@ fn what_the_command_prints_is_shown_to_its_follower_alone_and_bounded() {
 /// Another command may bring a version while the command runs on the one before, whose failure is not that of the later.
 #[test]
 fn version_that_came_while_the_command_ran_stays_and_has_its_turn() {
-    let (_indexers, origin, reader, _sharing) = shared("one");
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
     let exec = r#"echo $NEKO_VERSION >> log; test $NEKO_VERSION != 2 || { until test -e go; do sleep .05; done; exit 1; }"#;
     let mut following = reader.start_out(&["follow", "f", "--exec", exec], "f is at version 1");
     publish(&origin, "two");
@@ -157,12 +163,11 @@ fn versions_that_are_kept_come_back_and_the_others_do_not() {
         content[MIB..MIB + 1000].fill(n);
         content
     };
-    let (_indexers, origin, reader, sharing) = shared(version(1));
+    let (_indexers, origin, reader, sharing) = sharing("f", version(1));
     let mut following = reader.start_out(&["follow", "f", "--keep", "3"], "f is at version 1");
     for n in 2..=5 {
         fs::set_permissions(reader.path("f"), fs::Permissions::from_mode(0o755)).unwrap(); // no other bytes
-        publish(&origin, version(n));
-        following.out_line(&format!("f is at version {n}"));
+        update(&origin, &mut following, n, version(n));
     }
     let packs =
         fs::read_dir(reader.path(".neko/kept")).unwrap().map(|pack| pack.unwrap().metadata().unwrap().len());
@@ -179,8 +184,7 @@ fn versions_that_are_kept_come_back_and_the_others_do_not() {
     assert_eq!((&listed["files"][0]["version"], &listed["files"][0]["newest"]), (&3.into(), &5.into()));
     let refused = reader.run(&["rollback", "f", "1"]);
     refused.failed_with(1, &["version 1 of f is not kept here, but 5, 4, 2"]);
-    publish(&origin, version(6));
-    following.out_line("f is at version 6");
+    update(&origin, &mut following, 6, version(6));
     interrupt(following);
     drop(sharing);
     for n in [3, 5, 4] {
@@ -218,7 +222,7 @@ fn what_cannot_be_followed_is_said_at_once() {
 /// Strangers who share different files under one name end neither the command nor what it runs on another.
 #[test]
 fn name_that_needs_its_user_says_so_again_when_that_changes_and_the_others_go_on() {
-    let (indexers, origin, reader, _sharing) = shared("one");
+    let (indexers, origin, reader, _sharing) = sharing("f", "one");
     let strangers = [0, 1, 2].map(|n| {
         let stranger = Home::at(&indexers, 0);
         stranger.write("g", n.to_string());
@@ -235,13 +239,11 @@ fn name_that_needs_its_user_says_so_again_when_that_changes_and_the_others_go_on
     following.out_line("f is at version 1");
     strangers[..2].iter().for_each(|stranger| drop(stranger.done(&["unshare", "g"])));
     following.out_line("g is at version 1");
-    publish(&origin, "two");
-    following.out_line("f is at version 2");
+    update(&origin, &mut following, 2, "two");
     assert_eq!((reader.read("g"), log(&reader)), (b"2".to_vec(), ["f", "g", "f"].map(str::to_owned).into()));
     interrupt(following);
 }
 
-/// A name that nobody offers yet is waited for, and one whose version before cannot be kept waits for that.
 #[test]
 fn follower_waits_for_a_name_and_never_replaces_what_it_cannot_keep() {
     let (_indexers, origin, reader) = two_homes();
@@ -260,12 +262,11 @@ fn follower_waits_for_a_name_and_never_replaces_what_it_cannot_keep() {
 
 #[test]
 fn command_that_goes_back_by_itself_is_told_that_its_exit_code_decides() {
-    let (_indexers, origin, reader, _sharing) = shared("one");
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
     let hook = format!("{} rollback f 2>> log; true", env!("CARGO_BIN_EXE_nekopeer"));
     let mut following = reader.start_out(&["follow", "f", "--exec", &hook], "f is at version 1");
     for (number, content) in [(2, "two"), (3, "three")] {
-        publish(&origin, content);
-        following.out_line(&format!("f is at version {number}"));
+        update(&origin, &mut following, number, content);
         assert_eq!(reader.read("f"), content.as_bytes());
     }
     interrupt(following);
@@ -276,15 +277,14 @@ fn command_that_goes_back_by_itself_is_told_that_its_exit_code_decides() {
 /// Two followers judge it: what one of them refuses is not there, whatever the other says.
 #[test]
 fn rollback_waits_for_the_commands_of_followers_and_fails_with_what_they_say() {
-    let (_indexers, origin, reader, _sharing) = shared("one");
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
     let _serving = reader.serve(&[]);
-    let hook = "test ! -e bad$NEKO_VERSION";
+    let hook = "test ! -e hang$NEKO_VERSION || sleep 1000; test ! -e bad$NEKO_VERSION";
     let mut following =
         reader.start_out(&["follow", "f", "--keep", "3", "--exec", hook], "f is at version 1");
     let mut other = reader.start_out(&["follow", "f", "--exec", "true"], "f is at version 1");
     for (number, content) in [(2, "two"), (3, "three")] {
-        publish(&origin, content);
-        following.out_line(&format!("f is at version {number}"));
+        update(&origin, &mut following, number, content);
         other.out_line(&format!("f is at version {number}"));
     }
     reader.write("bad2", "");
@@ -299,31 +299,19 @@ fn rollback_waits_for_the_commands_of_followers_and_fails_with_what_they_say() {
     reader.run(&["rollback", "f", "2"]).ended_with(3, "version 1 was put back");
     let file = reader.status("f");
     assert_eq!((&file["version"], &file["passed_over"]), (&1.into(), &3.into()), "{file}");
-    interrupt(following);
     interrupt(other);
-}
-
-#[test]
-fn rollback_whose_follower_ends_without_an_answer_says_so_and_fails() {
-    let (_indexers, origin, reader, _sharing) = shared("one");
-    let _serving = reader.serve(&[]);
-    let hook = "! test -e hang$NEKO_VERSION || sleep 1000";
-    let mut following =
-        reader.start_out(&["follow", "f", "--keep", "3", "--exec", hook], "f is at version 1");
-    publish(&origin, "two");
-    following.out_line("f is at version 2");
-    reader.write("hang1", "");
-    let going_back = reader.start_err(&["rollback", "f"], "waits for the command of follow");
+    // One that ends without an answer leaves what was put back.
+    reader.write("hang2", "");
+    let going_back = reader.start_err(&["rollback", "f", "2"], "waits for the command of follow");
     interrupt(following);
     going_back.wait().ended_with(3, "when a follow ended without an answer");
-    assert_eq!(reader.read("f"), b"one");
+    assert_eq!(reader.read("f"), b"two");
 }
 
 /// The origin keeps no earlier version: its readers do.
 #[test]
 fn earlier_version_that_a_reader_keeps_is_shared_anew_in_the_place_of_the_newest() {
-    let (_indexers, origin, reader) = two_homes();
-    let _sharing = origin.share_file("d/f", bytes(1, MIB));
+    let (_indexers, origin, reader, _sharing) = sharing("d/f", bytes(1, MIB));
     let mut following = reader.start_out(&["follow", "d/f", "--keep", "2"], "d/f is at version 1");
     origin.share_anew("d/f", bytes(2, MIB));
     following.out_line("d/f is at version 2");
@@ -341,29 +329,26 @@ fn earlier_version_that_a_reader_keeps_is_shared_anew_in_the_place_of_the_newest
 
 #[test]
 fn rollback_that_fails_leaves_the_place_wherever_it_is_to_later_versions() {
-    let (_indexers, origin, reader, _sharing) = shared(bytes(1, MIB));
+    let (_indexers, origin, reader, _sharing) = sharing("f", bytes(1, MIB));
     reader.done(&["get", "f", "-o", "there"]);
     let mut following = reader.start_out(&["follow", "f", "--keep", "1"], "f is at version 1");
-    publish(&origin, bytes(2, MIB));
-    following.out_line("f is at version 2");
+    update(&origin, &mut following, 2, bytes(2, MIB));
     for pack in fs::read_dir(reader.path(".neko/kept")).unwrap() {
         fs::write(pack.unwrap().path(), "damaged").unwrap();
     }
     assert_eq!(reader.run(&["rollback", "f"]).code, Some(3));
     assert_eq!(reader.status("f").get("passed_over"), None);
-    publish(&origin, "three");
-    following.out_line("f is at version 3");
+    update(&origin, &mut following, 3, "three");
     assert_eq!((reader.read("there"), reader.path("f").exists()), (b"three".to_vec(), false));
     interrupt(following);
 }
 
 #[test]
 fn what_was_put_back_is_wanted_where_outdated_copies_are_dropped() {
-    let (_indexers, origin, reader, _sharing) = shared("one");
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
     origin.share_anew("g", "one");
     let mut following = reader.start_out(&["follow", "f", "--keep", "1"], "f is at version 1");
-    publish(&origin, "two");
-    following.out_line("f is at version 2");
+    update(&origin, &mut following, 2, "two");
     interrupt(following);
     let mut serving = reader.serve(&["--on-stale", "drop"]);
     reader.done(&["get", "g"]);
@@ -376,7 +361,7 @@ fn what_was_put_back_is_wanted_where_outdated_copies_are_dropped() {
 /// One is late: it runs on the next version too, and what it says of the one before is not what the other said.
 #[test]
 fn two_commands_on_one_name_both_run_on_each_version() {
-    let (_indexers, origin, reader, _sharing) = shared("one");
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
     let _serving = reader.serve(&[]);
     let lines = |file: &str| fs::read_to_string(reader.path(file)).unwrap_or_default();
     let late = "echo $NEKO_VERSION >> late; test $NEKO_VERSION != 1 || { until test -e go; do sleep .05; done; exit 1; }";
@@ -402,7 +387,7 @@ fn two_commands_on_one_name_both_run_on_each_version() {
 /// What one command accepted says nothing of another, whichever ended first.
 #[test]
 fn command_that_was_killed_runs_again_although_another_accepted_the_version() {
-    let (_indexers, origin, reader, _sharing) = shared("one");
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
     let _serving = reader.serve(&[]);
     let lines = |file: &str| fs::read_to_string(reader.path(file)).unwrap_or_default();
     let killed = "echo $NEKO_VERSION >> killed; while test $NEKO_VERSION = 2 && ! test -e go && test -e killed; do sleep .05; done";
@@ -426,7 +411,7 @@ fn command_that_was_killed_runs_again_although_another_accepted_the_version() {
 /// The command takes away what is kept; once that is there again, the version before is too.
 #[test]
 fn refused_version_is_replaced_as_soon_as_the_one_before_can_be_put_back() {
-    let (_indexers, origin, reader, _sharing) = shared("one");
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
     let exec = "test $NEKO_VERSION != 2 || { mv .neko/kept away; exit 1; }";
     let mut following = reader.start_out(&["follow", "f", "--exec", exec], "f is at version 1");
     publish(&origin, "two");
@@ -442,7 +427,7 @@ fn refused_version_is_replaced_as_soon_as_the_one_before_can_be_put_back() {
 /// Nothing is said of the version of a copy, and no command runs on it, before somebody looked at its bytes.
 #[test]
 fn copy_that_was_changed_is_said_one_that_is_gone_is_brought_back_and_a_touched_one_is_the_version() {
-    let (_indexers, origin, reader, _sharing) = shared("one");
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
     let run = ["follow", "f", "--exec", HOOK];
     reader.done(&["get", "f"]);
     reader.write("f", "own");
@@ -476,40 +461,21 @@ fn copy_that_was_changed_is_said_one_that_is_gone_is_brought_back_and_a_touched_
     assert_eq!(reader.read("d/a"), b"a");
 }
 
-/// What a command refused does not take the place of the version before because somebody removed that.
-#[test]
-fn copy_that_was_put_back_and_removed_is_not_replaced_by_the_refused_version() {
-    let (_indexers, origin, reader, _sharing) = shared("one");
-    let run = ["follow", "f", "--exec", HOOK];
-    let mut following = reader.start_out(&run, "f is at version 1");
-    publish(&origin, "bad");
-    following.err_line("version 2 is refused, and version 1 is back");
-    interrupt(following);
-    fs::remove_file(reader.path("f")).unwrap();
-    reader.run(&run).ended_with(1, "version 1 of f is not here");
-    assert_eq!((reader.path("f").exists(), log(&reader).len()), (false, 2));
-    publish(&origin, "three");
-    interrupt(reader.start_out(&run, "f is at version 3"));
-    assert_eq!(log(&reader)[2..], ["3 after 1 of f"]);
-}
-
 #[test]
 fn mode_that_the_user_gave_a_copy_stays_whatever_takes_its_place() {
-    let (_indexers, origin, reader, _sharing) = shared("one");
+    let (_indexers, origin, reader, _sharing) = sharing("f", "one");
     reader.done(&["get", "f"]);
     let set = |mode| fs::set_permissions(reader.path("f"), fs::Permissions::from_mode(mode)).unwrap();
     let mode = || fs::metadata(reader.path("f")).unwrap().permissions().mode() & 0o777;
     set(0o751);
     let mut following = reader.start_out(&["follow", "f", "--exec", HOOK], "f is at version 1");
-    publish(&origin, "two");
-    following.out_line("f is at version 2");
+    update(&origin, &mut following, 2, "two");
     assert_eq!(mode(), 0o751, "after an update");
     publish(&origin, "bad");
     following.err_line("version 3 is refused, and version 2 is back");
     assert_eq!((mode(), reader.read("f")), (0o751, b"two".to_vec()), "after a refusal");
     set(0o440);
-    publish(&origin, "four");
-    following.out_line("f is at version 4");
+    update(&origin, &mut following, 4, "four");
     assert_eq!(mode(), 0o440, "nobody writes to it");
     reader.done(&["rollback", "f"]);
     assert_eq!((mode(), reader.read("f")), (0o440, b"two".to_vec()), "after a rollback");

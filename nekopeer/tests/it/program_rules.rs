@@ -1,6 +1,6 @@
 //! What `share` publishes of a folder: hidden files, `.nekoignore` files, globs, links; and what it says of the rest.
 
-use std::os::unix::fs::symlink;
+use std::os::unix::{fs::symlink, net::UnixListener};
 
 use crate::program::*;
 
@@ -11,16 +11,19 @@ fn says(ended: &Ended, what: &str) -> bool {
 #[test]
 fn what_is_skipped_is_counted_and_named_if_that_is_asked() {
     let (_indexers, origin) = one_home();
-    for file in ["a", ".env", ".profile", ".git/config", "build/x", "build/y", "x.log", "b.tmp"] {
+    for file in
+        ["a", ".env", ".profile", ".git/config", "build/x", "build/y", "x.log", "b.tmp", "o/.neko/key"]
+    {
         origin.write(&format!("d/{file}"), file);
     }
     origin.write("d/.nekoignore", "build/\n*.log\n");
     symlink(origin.path("d/a"), origin.path("d/link")).unwrap();
+    UnixListener::bind(origin.path("d/socket")).unwrap();
     let _serving = origin.serve(&[]);
 
     let shared = origin.done(&["share", "d", "--exclude", "*.tmp"]);
     let line =
-        "skipped 2 hidden files, 1 hidden folder, 1 link, 2 by .nekoignore, 1 by --exclude: -v names them";
+        "skipped 2 hidden files, 1 hidden folder, 1 link, 2 by .nekoignore, 1 by --exclude, 1 that are";
     assert!(says(&shared, line) && !says(&shared, ".env"), "{shared:?}");
     assert_eq!(origin.names(), ["d/a"]);
 
@@ -44,6 +47,11 @@ fn what_is_skipped_is_counted_and_named_if_that_is_asked() {
 
     let shared = origin.done(&["share", "d"]);
     assert!(says(&shared, "3 of them were shared before and stay so"), "{shared:?}");
+    // What is named itself is shared, hidden or not; a glob holds for it too.
+    origin.write("d/.named", "");
+    let shared = origin.done(&["share", "d/.named", "d/x.log", "--exclude", "*.log"]);
+    assert!(says(&shared, "1 by --exclude"), "{shared:?}");
+    assert_eq!(origin.names(), ["d/.env", "d/.git/config", "d/.named", "d/.profile", "d/a", "d/b.tmp"]);
     let wrong = origin.run(&["share", "d", "--exclude", "{a"]);
     assert!(wrong.code == Some(2) && says(&wrong, "--exclude"), "{wrong:?}");
 }

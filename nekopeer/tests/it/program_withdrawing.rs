@@ -11,11 +11,12 @@ fn is_withdrawn(home: &Home, version: u64) -> bool {
     listed(home).is_some_and(|file| file["freshness"] == "unshared" && file["newest"] == version)
 }
 
+/// The lease outlasts the test: a copy that is there learns by push alone.
+const LASTING: [&str; 5] = ["f", "--policy", "push", "--lease", "600"];
+
 fn shared(flags: &[&str]) -> (Indexers, Home, Home, Running, Running) {
     let (indexers, origin, reader) = two_homes();
-    origin.write("f", "one");
-    // The lease outlasts the test: a copy that is there learns by push alone.
-    let sharing = origin.share(&["f", "--policy", "push", "--lease", "600"]);
+    let sharing = origin.share_files([("f", "one")], &LASTING);
     let reading = reader.serve(flags);
     reader.done(&["get", "f"]);
     reader.done(&["status"]); // it subscribes
@@ -74,8 +75,7 @@ fn copy_that_was_away_learns_of_a_withdrawal_although_its_origin_was_restarted_a
 
 #[test]
 fn withdrawal_that_was_told_to_nobody_before_the_process_was_killed_is_told_after_the_restart() {
-    let (indexers, origin, reader) = two_homes();
-    let sharing = origin.share_file("f", "one");
+    let (indexers, origin, reader, sharing) = sharing("f", "one");
     reader.done(&["get", "f"]);
     sharing.kill();
     // Without an indexer it tells nobody: it is committed and no more.
@@ -101,9 +101,9 @@ fn reader_that_drops_outdated_copies_drops_a_withdrawn_one_and_takes_no_older_on
 }
 
 #[test]
-fn follower_keeps_the_last_file_and_says_that_its_name_was_withdrawn() {
+fn follower_keeps_the_last_file_says_that_its_name_was_withdrawn_and_goes_on_when_it_is_shared_again() {
     let (_indexers, origin, reader) = two_homes();
-    let _sharing = origin.share_file("f", "one");
+    let _sharing = origin.share_files([("f", "one")], &LASTING);
     let mut following = reader.start_out(&["follow", "f"], "f is at version 1");
     origin.done(&["deregister", "f"]);
     following.err_line("f was unshared by its origin as version 2");
@@ -113,20 +113,13 @@ fn follower_keeps_the_last_file_and_says_that_its_name_was_withdrawn() {
     origin.share_anew("f", "three");
     following.out_line("f is at version 3");
     assert_eq!(reader.read("f"), b"three");
-}
-
-/// Goal: a follower that was killed before it heard that a name is unshared is told at its new address that it is shared again.
-#[test]
-fn follower_that_was_killed_hears_of_a_name_that_is_shared_again() {
-    let (_indexers, origin, reader) = two_homes();
-    origin.write("f", "one");
-    let _sharing = origin.share(&["--policy", "push", "--lease", "600", "f"]);
-    drop(reader.start_out(&["follow", "f"], "f is at version 1")); // it is killed
+    // One that was killed before it heard of the withdrawal is told at its new address.
+    drop(following);
     origin.done(&["unshare", "f"]);
-    let mut following = reader.start_err(&["follow", "f"], "f was unshared by its origin as version 2");
+    let mut following = reader.start_err(&["follow", "f"], "f was unshared by its origin as version 4");
     reader.done(&["status", "f"]); // asks the origin
-    origin.share_anew("f", "three");
-    following.out_line("f is at version 3");
+    origin.share_anew("f", "five");
+    following.out_line("f is at version 5");
 }
 
 #[test]

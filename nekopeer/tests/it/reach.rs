@@ -14,26 +14,21 @@ const ALL: &str = "0.0.0.0:7707";
 /// That indexer, on the first host.
 const INDEXER: &str = "10.66.0.1:7707";
 
-/// The sharer knows its indexer by the loopback address, and others know that by the address `known`.
-fn reached_from_other_machines(listen: &str, loopback: &str, known: &str) {
-    let Some(lan) = Lan::of([&[1, 2, 3]]) else { return };
-    let _indexers = [indexer(&lan, 1, listen, &[]), indexer(&lan, 3, listen, &[known])];
-    let sharer = home(&lan, 1, loopback);
-    let mut sharing = sharer.shares("hello\n");
-    home(&lan, 2, known).gets_soon(NAME, "hello\n");
-    home(&lan, 3, loopback).gets_soon(NAME, "hello\n");
-    let stranger = Home::with(&["--discover", "127.0.0.1:0"]).on(lan.host(2));
-    stranger.gets_soon(&ticket_of(&mut sharing), "hello\n");
-}
-
+/// By IPv4 and by IPv6: the sharer knows its indexer by the loopback address, others by another one.
 #[test]
 fn who_shares_beside_an_open_indexer_is_reached_from_other_machines() {
-    reached_from_other_machines(ALL, "127.0.0.1:7707", INDEXER);
-}
-
-#[test]
-fn who_shares_beside_an_open_indexer_is_reached_from_other_machines_by_ipv6() {
-    reached_from_other_machines("[::]:7707", "[::1]:7707", "[fd66::1]:7707");
+    for (listen, loopback, known) in
+        [(ALL, "127.0.0.1:7707", INDEXER), ("[::]:7707", "[::1]:7707", "[fd66::1]:7707")]
+    {
+        let Some(lan) = Lan::of([&[1, 2, 3]]) else { return };
+        let _indexers = [indexer(&lan, 1, listen, &[]), indexer(&lan, 3, listen, &[known])];
+        let sharer = home(&lan, 1, loopback);
+        let mut sharing = sharer.shares("hello\n");
+        home(&lan, 2, known).gets_soon(NAME, "hello\n");
+        home(&lan, 3, loopback).gets_soon(NAME, "hello\n");
+        let stranger = Home::with(&["--discover", "127.0.0.1:0"]).on(lan.host(2));
+        stranger.gets_soon(&ticket_of(&mut sharing), "hello\n");
+    }
 }
 
 /// Who shares knows its indexer by IPv6.
@@ -60,26 +55,17 @@ fn who_has_two_networks_is_reached_through_both() {
 }
 
 #[test]
-fn who_gets_another_address_is_reached_there() {
+fn who_gets_another_address_is_reached_there_by_readers_and_followers() {
     let Some(lan) = Lan::of([&[1, 2, 3]]) else { return };
     let _indexer = indexer(&lan, 1, ALL, &[]);
-    let [sharer, reader] = [2, 3].map(|host| home(&lan, host, INDEXER));
-    let _sharing = sharer.shares("hello\n");
-    lan.move_to(2, 22);
-    reader.gets_soon(NAME, "hello\n");
-}
-
-#[test]
-fn updates_of_who_gets_another_address_reach_a_follower() {
-    let Some(lan) = Lan::of([&[1, 2, 3]]) else { return };
-    let _indexer = indexer(&lan, 1, ALL, &[]);
-    let [sharer, follower] = [2, 3].map(|host| home(&lan, host, INDEXER));
+    let [sharer, follower, reader] = [2, 3, 3].map(|host| home(&lan, host, INDEXER));
     let _sharing = sharer.shares("one\n");
     let mut following = follower.start(&["follow", NAME]);
     follower.has_soon(&mut following, "one\n");
     lan.move_to(2, 22);
     sharer.share_anew(NAME, "two\n");
     follower.has_soon(&mut following, "two\n");
+    reader.gets_soon(NAME, "two\n");
 }
 
 #[test]
@@ -101,8 +87,7 @@ fn download_goes_on_when_its_source_gets_another_address() {
 fn cable_that_was_out_does_not_keep_a_follower_from_the_next_update() {
     let Some(lan) = Lan::of([&[1, 2]]) else { return };
     let [sharer, follower] = [1, 2].map(|host| home_that_discovers(&lan, host));
-    sharer.write(NAME, "one\n");
-    let _sharing = sharer.share(&["--lan", NAME]);
+    let _sharing = sharer.share_files([(NAME, "one\n")], &["--lan", NAME]);
     follower.gets_soon(NAME, "one\n");
     let mut following = follower.start_out(&["follow", NAME], "is at version 1");
     sharer.share_anew(NAME, "two\n");
@@ -119,8 +104,7 @@ fn cable_that_was_out_does_not_keep_a_follower_from_the_next_update() {
 fn who_shares_alone_is_found_where_it_has_moved() {
     let Some(lan) = Lan::of([&[1, 2]]) else { return };
     let [sharer, reader] = [1, 2].map(|host| home_that_discovers(&lan, host));
-    sharer.write(NAME, "one\n");
-    let _sharing = sharer.share(&["--lan", NAME]);
+    let _sharing = sharer.share_files([(NAME, "one\n")], &["--lan", NAME]);
     reader.gets_soon(NAME, "one\n");
     lan.move_to(1, 11);
     sharer.share_anew(NAME, "two\n");

@@ -14,6 +14,14 @@ pub(crate) fn ticket_of(sharing: &mut Running) -> String {
     line.split_whitespace().find(|word| word.starts_with("neko:")).unwrap().to_owned()
 }
 
+/// A sharer of `f.txt`, and the ticket of that.
+fn shared() -> (Indexers, Home, Running, String) {
+    let (indexers, origin) = one_home();
+    let mut sharing = origin.share_file("f.txt", "one\n");
+    let ticket = ticket_of(&mut sharing);
+    (indexers, origin, sharing, ticket)
+}
+
 /// Runs `status` until it lists this, as the news comes in its own time.
 fn status_until(home: &Home, what: &str) -> Ended {
     let began = Instant::now();
@@ -28,9 +36,7 @@ fn status_until(home: &Home, what: &str) -> Ended {
 
 #[test]
 fn a_ticket_alone_brings_the_file_also_after_an_update() {
-    let (_indexers, origin) = one_home();
-    let mut sharing = origin.share_file("f.txt", "one\n");
-    let ticket = ticket_of(&mut sharing);
+    let (_indexers, origin, _sharing, ticket) = shared();
     let text = ticket.parse::<Ticket>().unwrap();
     assert_eq!((text.name.as_str(), text.version, text.insecure), ("f.txt", Version::new(1), false));
     for (n, bytes) in ["one\n", "two, longer\n"].into_iter().enumerate() {
@@ -100,9 +106,8 @@ fn tickets_and_names_go_together_and_are_printed_later_too() {
 
 #[test]
 fn another_key_or_nobody_at_an_address_is_passed_over_and_the_next_one_is_asked() {
-    let (indexers, origin) = one_home();
-    let mut sharing = origin.share_file("f.txt", "one\n");
-    let good = ticket_of(&mut sharing).parse::<Ticket>().unwrap();
+    let (indexers, _origin, _sharing, good) = shared();
+    let good = good.parse::<Ticket>().unwrap();
     let other = Indexers::one();
     let wrong = IndexerAddr { addr: other.addr(0).parse().unwrap(), node: Identity::generate().id() };
     let both = Ticket { indexers: List::first_of([wrong, good.indexers[0]]), ..good.clone() };
@@ -128,9 +133,7 @@ fn another_key_or_nobody_at_an_address_is_passed_over_and_the_next_one_is_asked(
 #[test]
 fn a_running_peer_with_other_indexers_fetches_by_ticket_and_keeps_the_copy_coherent_wherever_its_origin_moves()
  {
-    let (_indexers, origin) = one_home();
-    let mut sharing = origin.share_file("f.txt", "one\n");
-    let ticket = ticket_of(&mut sharing);
+    let (_indexers, origin, sharing, ticket) = shared();
     let (_others, reader) = one_home();
     let _serving = reader.serve(&[]);
     reader.run(&["get", "f.txt"]).failed_with(1, &["nobody shares f.txt"]);
@@ -138,8 +141,7 @@ fn a_running_peer_with_other_indexers_fetches_by_ticket_and_keeps_the_copy_coher
     assert!(got.err.is_empty(), "{got:?}");
     origin.share_anew("f.txt", "two, longer\n");
     status_until(&reader, "version 2 is out");
-    reader.done(&["get", "f.txt"]);
-    assert_eq!(reader.read("f.txt"), b"two, longer\n");
+    reader.gets("f.txt", b"two, longer\n");
     // By name alone, at the remembered indexers.
     origin.share_anew("g.txt", "another\n");
     reader.done(&["get", "g.txt"]);
@@ -154,9 +156,7 @@ fn a_running_peer_with_other_indexers_fetches_by_ticket_and_keeps_the_copy_coher
 
 #[test]
 fn what_a_ticket_cannot_do_is_said_in_one_line() {
-    let (_indexers, origin) = one_home();
-    let mut sharing = origin.share_file("f.txt", "one\n");
-    let text = ticket_of(&mut sharing);
+    let (_indexers, _origin, _sharing, text) = shared();
     let ticket = text.parse::<Ticket>().unwrap();
     let reader = stranger();
     let typo = format!("{}{}", &text[..text.len() - 1], if text.ends_with('a') { 'b' } else { 'a' });
@@ -214,8 +214,7 @@ fn an_indexer_for_all_addresses_is_named_by_those_that_others_reach() {
 #[test]
 fn what_is_here_by_a_ticket_is_updated_by_its_name_though_the_own_indexer_lists_the_old_copy() {
     let (_indexers, origin) = one_home();
-    origin.write_all([("f.txt", "one\n"), ("g.txt", "one\n")]);
-    let mut sharing = origin.share(&["f.txt", "g.txt"]);
+    let mut sharing = origin.share_files([("f.txt", "one\n"), ("g.txt", "one\n")], &["f.txt", "g.txt"]);
     let ticket = ticket_of(&mut sharing);
     let of_g = origin.done(&["ticket", "g.txt"]).out[0].replace("nekopeer get ", "");
     let (_others, reader) = one_home();
@@ -231,36 +230,9 @@ fn what_is_here_by_a_ticket_is_updated_by_its_name_though_the_own_indexer_lists_
     }
 }
 
-/// One ticket for what one `share` of a folder published, where no indexer is known otherwise; also of files that came later.
-#[test]
-fn ticket_of_a_folder_brings_all_its_files_and_those_of_its_origin_alone() {
-    let (indexers, origin, other) = two_homes();
-    for name in ["odd/f1", "odd/in/f2"] {
-        origin.write(name, name);
-    }
-    other.write("odd/theirs", "theirs");
-    let _other = other.share(&["odd"]);
-    let mut sharing = origin.start(&["share", "odd"]);
-    let line = sharing.out_line("on this machine, all of them: ");
-    let ticket = line.rsplit(' ').next().unwrap().to_owned();
-    sharing.err_line("serving on ");
-    let reader = Home::with(&["--no-discovery", "--discover", "127.0.0.1:9"]);
-    assert!(!indexers.addr(0).is_empty());
-    let got = reader.done(&["--json", "get", &ticket]).json();
-    assert_eq!(got["files"].as_array().unwrap().len(), 2, "{got}");
-    assert_eq!(reader.read("odd/in/f2"), b"odd/in/f2");
-    assert!(!reader.path("odd/theirs").exists());
-    origin.write("odd/f3", "f3");
-    origin.done(&["share", "odd"]);
-    let got = reader.done(&["--json", "get", &ticket]).json();
-    assert_eq!((got["files"].as_array().unwrap().len(), reader.read("odd/f3")), (3, b"f3".to_vec()), "{got}");
-}
-
 #[test]
 fn ticket_is_followed_by_the_indexers_that_it_names_and_none_is_started() {
-    let (_indexers, origin) = one_home();
-    let mut sharing = origin.share_file("f.txt", "one\n");
-    let (ticket, reader) = (ticket_of(&mut sharing), stranger());
+    let ((_indexers, origin, _sharing, ticket), reader) = (shared(), stranger());
     let mut following = reader.start_out(&["follow", &ticket], "f.txt is at version 1");
     origin.share_anew("f.txt", "two\n");
     following.out_line("f.txt is at version 2");
