@@ -51,7 +51,8 @@ impl Answer {
     pub fn samples(&self) -> BTreeMap<String, f64> {
         assert_eq!(self.status, 200);
         assert!(self.header("content-type").starts_with("application/openmetrics-text"));
-        let lines = self.text().strip_suffix("# EOF\n").expect("the end is marked").lines();
+        let lines =
+            self.text().strip_suffix("# EOF\n").unwrap_or_else(|| panic!("the end is not marked")).lines();
         let (mut families, mut samples) = (HashSet::new(), BTreeMap::new());
         let (mut described, mut family, mut kind, mut series, mut bucket) = ("", "", "", String::new(), 0.0);
         for line in lines {
