@@ -1,5 +1,5 @@
 //! Rogue nodes, for measurements and tests: each does one thing that no honest node does, over connections whose
-//! handshake is right. Behind the feature `rogue`; no program that users run has it.
+//! handshake is right. No program that users run has it.
 //!
 //! All of it comes from one address, which no honest node has. Whatever they are refused they try again, for as long as the returned future is polled.
 
