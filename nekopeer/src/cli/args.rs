@@ -98,7 +98,7 @@ pub struct NodeArgs {
     /// The policy of shared files, and of copies here.
     #[command(flatten)]
     pub policy: PolicyArgs,
-    /// Bytes a second that are sent at most, to all readers together, such as 50MB [default: no limit]
+    /// Bytes a second that are sent at most, to all peers together and not over HTTP, such as 50MB [default: no limit]
     #[arg(long, global = true, hide_short_help = true, help_heading = "Serving", value_name = "RATE", value_parser = units::rate)]
     pub limit_up: Option<NonZeroU64>,
     /// Bytes a second that are fetched at most, from all sources together [default: no limit]

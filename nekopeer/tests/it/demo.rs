@@ -23,3 +23,15 @@ fn demo_ends_well_and_leaves_nothing_behind() {
         std::fs::read_dir(home.path(".")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["tmp"], "no other file in the working directory");
 }
+
+#[test]
+fn demo_that_is_interrupted_leaves_nothing_behind() {
+    let home = Home::with(&[]);
+    std::fs::create_dir(home.path("tmp")).unwrap();
+    let mut command = home.command(["demo"]);
+    command.env("TMPDIR", home.path("tmp"));
+    let mut running = crate::program::Running::start(command);
+    running.out_line("1. origin shares a folder");
+    assert_eq!(running.interrupt().code, Some(3));
+    assert_eq!(std::fs::read_dir(home.path("tmp")).unwrap().count(), 0);
+}

@@ -62,6 +62,12 @@ const WRONG: &[(&[&str], &str)] = &[
 
 /// Before an indexer is looked for, and one is started.
 #[test]
+fn trace_without_an_answer_says_nothing_of_who_shares() {
+    let traced = Home::with(&["--indexer", "127.0.0.1:1"]).run(&["trace", "f"]);
+    traced.failed_with(3, &["no indexer answered: who shares f is not known"]);
+}
+
+#[test]
 fn paths_that_cannot_be_are_told_first_and_leave_nothing_behind() {
     let home = Home::with(&["--discover", "127.0.0.1:0", "--no-discovery"]);
     home.run(&["share", "missing"]).failed_with(3, &["cannot read", "missing: No such file"]);

@@ -33,7 +33,7 @@ fn origin_knows_who_is_behind_until_all_that_read_have_the_version() {
     let told = origin.done(&["status", "f"]);
     let text = told.out.join("\n");
     assert!(text.contains("peers with a lease on it: 1; 1 did not acknowledge version 2"), "{text}");
-    assert!(text.contains("holds version 1, may take it for fresh for"), "{text}");
+    assert!(text.contains("had version 1 last, may take it for fresh for"), "{text}");
     assert_eq!(readers(&origin)[0]["version"], 1);
 
     following.signal("CONT");

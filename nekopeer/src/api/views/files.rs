@@ -113,7 +113,7 @@ fn lines(file: &FileRow, detail: &Detail) -> Vec<String> {
             false => String::new(),
         };
         lines.push(format!(
-            "    {} at {} holds version {}{told}{most} {} s",
+            "    {} at {} had version {} last{told}{most} {} s",
             named(reader.label.as_ref(), short(&reader.node)),
             reader.addr,
             reader.holds,

@@ -24,8 +24,13 @@ pub(in crate::api) fn show(trace: TraceRow, output: Output) -> io::Result<()> {
     if !trace.complete {
         output.note("note: more indexers were asked than are shown");
     }
-    if !trace.found {
-        output.note(&format!("nobody shares {}", trace.name));
+    let is_answered = trace.indexers.iter().any(|hop| hop.error.is_none());
+    match (trace.found, is_answered) {
+        (true, _) => {}
+        (false, true) => output.note(&format!("nobody shares {}", trace.name)),
+        (false, false) => {
+            output.note(&format!("no indexer answered: who shares {} is not known", trace.name))
+        }
     }
     Ok(())
 }

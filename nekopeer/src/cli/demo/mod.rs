@@ -8,12 +8,13 @@ mod sets;
 use std::{sync::Arc, time::Instant};
 
 use anyhow::{Context, ensure};
+use nekoindexer::daemon::signals::Stop;
 
 use self::{
     files::{change_middle, ensure_same, write_random},
     network::{Actor, DemoNetwork, QUIET, heard},
 };
-use super::Ended;
+use super::{Ended, unless_stopped};
 use crate::{
     api::{DownloadedRow, Row},
     library::events::Event,
@@ -29,8 +30,13 @@ fn say(text: &str) -> std::io::Result<()> {
     text.lines().try_for_each(|line| QUIET.line(line))
 }
 
-/// Runs the demo; the large file has `size_mib` MiB.
+/// Runs the demo; the large file has `size_mib` MiB. Its folder is removed at the end, also where the user ends it.
 pub(super) async fn run(size_mib: u64) -> anyhow::Result<Ended> {
+    let told = unless_stopped(&mut Stop::new()?, Box::pin(tell(size_mib))).await;
+    told.unwrap_or(Ok(Ended::Interrupted))
+}
+
+async fn tell(size_mib: u64) -> anyhow::Result<Ended> {
     let started = Instant::now();
     say("nekop2p demo: three indexers in a line, four peers, real files, TLS everywhere")?;
     let network = DemoNetwork::start().await?;

@@ -144,10 +144,10 @@ impl Downloader {
         let fetching = blocking(move || {
             let mut failed = Vec::new();
             let (mut asked, mut broken) = (0, false);
-            let bytes: u64 = batch.iter().map(|small| small.target.record.size).sum();
+            let record = |small: &Small| (small.target.record.content, small.target.record.size);
+            let names: Vec<(ContentHash, u64)> = batch.iter().map(record).collect();
+            let bytes: u64 = names.iter().map(|(_, size)| size).sum();
             let mut until = Instant::now() + PART_WITHIN + Duration::from_secs(bytes / SLOWEST_SOURCE);
-            let names: Vec<(ContentHash, u64)> =
-                batch.iter().map(|small| (small.target.record.content, small.target.record.size)).collect();
             for (place, small) in batch.into_iter().enumerate() {
                 broken |= throttle.down.limit().is_none() && Instant::now() > until;
                 let ahead = names.len().min(place + ASKED_AHEAD);
@@ -155,12 +155,8 @@ impl Downloader {
                     broken = source.ask_whole(&names[asked..ahead]).is_err();
                     asked = ahead;
                 }
-                let received = if broken {
-                    None
-                } else {
-                    Some(source.whole(names[place].0, names[place].1, &throttle.down))
-                };
-                match received {
+                let (content, size) = names[place];
+                match (!broken).then(|| source.whole(content, size, &throttle.down)) {
                     Some(Ok(bytes)) => {
                         counter.add(bytes.len() as u64);
                         counters.bytes_down.inc_by(bytes.len() as u64);

@@ -32,7 +32,7 @@ function freshness(file) {
 }
 
 function readerRow() {
-  const [node, held, known, ends] = [el("code"), cell("holds", { class: "number" }), cell("told of", { class: "number" }), cell("lease ends in")];
+  const [node, held, known, ends] = [el("code"), cell("had last", { class: "number" }), cell("told of", { class: "number" }), cell("lease ends in")];
   const line = el("tr", { role: "row" }, el("th", { scope: "row" }, node), held, known, ends);
   line.update = ({ reader, version }) => {
     set(node, `${reader.label ? `${visible(reader.label)}, ` : ""}${reader.node.slice(0, 8)} at ${reader.addr}`);
