@@ -22,7 +22,7 @@ pub struct Rounds {
 /// What came of one time. Where nothing was fetched or published, those are empty.
 #[derive(Clone, Debug, Default)]
 pub struct Round {
-    /// When the readers began, by [`now_s`](crate::node::usage::now_s).
+    /// When the readers began, by [`now_s`].
     pub began_s: f64,
     /// Seconds of each reader.
     pub took_s: Vec<f64>,
