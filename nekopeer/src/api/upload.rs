@@ -12,7 +12,7 @@ use nekoproto::Version;
 use tokio::sync::mpsc;
 
 use super::{
-    Framed, INPUT_WAITING_MAX, Piece, Pieces, answer::InputReader, feed, job::JobKind, prelude::*,
+    Framed, INPUT_WAITING_MAX, Piece, PieceWriter, answer::InputReader, feed, job::JobKind, prelude::*,
     publishing::publish, share::Shared,
 };
 use crate::{
@@ -94,7 +94,7 @@ async fn fetched(
     let (plan, path) = peer.downloader.find_published(name, version, &options, progress).await?;
     let place = PlaceOfFile { path, is_executable: plan.is_executable() };
     let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
-    let out = Pieces(pieces.clone(), Piece::Bytes);
+    let out = PieceWriter(pieces.clone(), Piece::Bytes);
     let stored = Arc::default();
     let storing = peer.publisher.store(name, Some(place), InputReader::new(input), force, &stored);
     let fetching = async {

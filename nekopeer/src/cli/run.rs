@@ -16,8 +16,8 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{Ended, hosting::Hosted, reach::Reached, show};
 use crate::api::{
-    About, Answer, Command, Done, Failure, FailureKind, INPUT_WAITING_MAX, Input, PIECE_BYTES, Piece, Pieces,
-    Reply, no_input,
+    About, Answer, Command, Done, Failure, FailureKind, INPUT_WAITING_MAX, Input, PIECE_BYTES, Piece,
+    PieceWriter, Reply, no_input,
 };
 use crate::door::Facts;
 use crate::terminal::Output;
@@ -157,7 +157,7 @@ fn pieces_of_stdin() -> Input {
     let (sender, input) = mpsc::channel(INPUT_WAITING_MAX);
     thread::spawn(move || {
         let mut stdin = BufReader::with_capacity(PIECE_BYTES, io::stdin().lock());
-        let last = match io::copy(&mut stdin, &mut Pieces(sender.clone(), Piece::Bytes)) {
+        let last = match io::copy(&mut stdin, &mut PieceWriter(sender.clone(), Piece::Bytes)) {
             Ok(_) => Piece::End,
             Err(error) => Piece::Failed(error.to_string()),
         };

@@ -99,10 +99,10 @@ impl Sending {
             if !share.is_left() {
                 return Ok(Sent::Share);
             }
-            let piece = self.piece(share.bytes.min(limit.piece().unwrap_or(PIECE_BYTES)));
-            let asked = piece.len();
+            let extent = self.extent(share.bytes.min(limit.piece().unwrap_or(PIECE_BYTES)));
+            let asked = extent.len();
             limit.wait_for(asked);
-            let sent = piece.send(stream, patience)?;
+            let sent = extent.send(stream, patience)?;
             limit.give_back(asked - sent);
             share.take(sent);
             let before = self.sent.max(self.header);
@@ -116,35 +116,35 @@ impl Sending {
     }
 
     /// The next bytes: up to `max` that lie together, none at the end.
-    fn piece(&self, max: u64) -> Piece<'_> {
+    fn extent(&self, max: u64) -> Extent<'_> {
         let head = self.head.len() as u64;
         if self.sent < head {
-            return Piece::of(&self.head, self.sent, max);
+            return Extent::of(&self.head, self.sent, max);
         }
         let mut at = self.sent - head;
         match &self.body {
-            Body::Bytes(body) => Piece::of(body, at, max),
+            Body::Bytes(body) => Extent::of(body, at, max),
             Body::Parts { parts, .. } => {
                 for (file, range) in parts {
                     if at < range.len {
                         let from = range.offset + at;
-                        return Piece::OfFile(file, from..from + max.min(range.len - at));
+                        return Extent::OfFile(file, from..from + max.min(range.len - at));
                     }
                     at -= range.len;
                 }
-                Piece::Bytes(&[])
+                Extent::Bytes(&[])
             }
         }
     }
 }
 
 /// Bytes that lie together: what is charged to the limit is what may be sent at once.
-enum Piece<'a> {
+enum Extent<'a> {
     Bytes(&'a [u8]),
     OfFile(&'a File, Range<u64>),
 }
 
-impl<'a> Piece<'a> {
+impl<'a> Extent<'a> {
     fn of(bytes: &'a [u8], from: u64, max: u64) -> Self {
         let rest = bytes.get(usize::try_from(from).unwrap_or(usize::MAX)..).unwrap_or_default();
         Self::Bytes(&rest[..rest.len().min(usize::try_from(max).unwrap_or(usize::MAX))])
@@ -174,20 +174,20 @@ mod tests {
 
     /// A reply's header, charged as a whole piece, took from a limit of 50 MB/s 15 of them.
     #[test]
-    fn pieces_are_the_reply_and_each_is_as_long_as_what_is_sent_of_it() {
+    fn extents_are_the_reply_and_each_is_as_long_as_what_is_sent_of_it() {
         let file = Arc::new(tempfile::tempfile().unwrap());
         let part = |offset, len| (Arc::clone(&file), ByteRange { offset, len });
         let body = Body::Parts { parts: vec![part(7, 250), part(1000, 30)], len: 280 };
         let mut sending = Sending::new(Ok(Reply { freshness: Freshness::Fresh, body })).unwrap();
         let (mut lens, header) = (Vec::new(), sending.header);
         while lens.last() != Some(&0) {
-            lens.push(sending.piece(100).len());
+            lens.push(sending.extent(100).len());
             sending.sent += lens.last().unwrap();
         }
         assert_eq!(lens, [header, 100, 100, 50, 30, 0]);
         for (sent, expected) in [(200, 207..257), (250, 1000..1030)] {
             sending.sent = header + sent;
-            assert!(matches!(sending.piece(100), Piece::OfFile(_, range) if range == expected), "{sent}");
+            assert!(matches!(sending.extent(100), Extent::OfFile(_, range) if range == expected), "{sent}");
         }
     }
 }

@@ -34,9 +34,9 @@ pub(crate) fn no_input() -> Input {
 }
 
 /// Sends what is written to it in pieces, each made of its bytes. It blocks.
-pub(crate) struct Pieces<T>(pub(crate) mpsc::Sender<T>, pub(crate) fn(Vec<u8>) -> T);
+pub(crate) struct PieceWriter<T>(pub(crate) mpsc::Sender<T>, pub(crate) fn(Vec<u8>) -> T);
 
-impl<T> Write for Pieces<T> {
+impl<T> Write for PieceWriter<T> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let len = bytes.len().min(PIECE_BYTES);
         let sent = self.0.blocking_send(self.1(bytes[..len].to_vec()));

@@ -19,7 +19,7 @@ pub(super) use self::input::InputReader;
 use self::reply::PARTS_MAX;
 pub(crate) use self::{
     done::{Done, Framed, Outcome, Shape},
-    input::{INPUT_WAITING_MAX, Input, PIECE_BYTES, Piece, Pieces, feed, no_input},
+    input::{INPUT_WAITING_MAX, Input, PIECE_BYTES, Piece, PieceWriter, feed, no_input},
     reply::{Reply, Snapshot},
 };
 use super::Row;
@@ -118,8 +118,8 @@ impl Answer {
     }
 
     /// A writer whose bytes become part of the answer. It blocks.
-    pub(in crate::api) fn writer(&self) -> Pieces<Reply> {
-        Pieces(self.0.clone(), Reply::Bytes)
+    pub(in crate::api) fn writer(&self) -> PieceWriter<Reply> {
+        PieceWriter(self.0.clone(), Reply::Bytes)
     }
 }
 
