@@ -164,3 +164,19 @@ fn stopped_sharer_is_named_and_given_up() {
     assert!(last.contains("no source delivers a") && last.contains("did not answer"), "{ended:?}");
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
+
+/// Each of them waited for by itself, they would take many minutes.
+#[test]
+fn thousands_of_files_of_a_sharer_that_stops_midway_are_given_up_together() {
+    const FILES: usize = 3000;
+    let (_indexers, from, to) = program::two_homes();
+    (0..FILES).for_each(|n| drop(from.write(&format!("many/f{n}"), bytes(n as u64, 9000))));
+    let mut sharer = from.share(&["many", "--limit-up", "2MB"]);
+    let getting = to.start(&["get", "many/"]);
+    let came = || std::fs::read_dir(to.path("many")).map_or(0, Iterator::count);
+    program::until(&mut sharer, "the first files", || came() > FILES / 30);
+    sharer.signal("STOP");
+    let ended = getting.wait();
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(ended.err.iter().any(|line| line.contains("none of its sources answers any more")), "{ended:?}");
+}

@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::{StreamExt, stream};
@@ -25,7 +25,7 @@ use crate::{
     },
     failure::{Failure, FailureKind},
     library::Library,
-    state::{choice::Target, pace::SLOWEST_SOURCE},
+    state::{choice::Target, pace::PACE_WINDOW},
     storage::{
         catalogue::{Entry, StoredCopy},
         full,
@@ -40,16 +40,15 @@ const SOURCES_MAX: usize = 8;
 const ASKED_AHEAD: usize = 512;
 /// Requests in one write.
 const ASKED_AT_ONCE: usize = 64;
-/// Time that one source has for its part of a batch, plus 1 s for each [`SLOWEST_SOURCE`] bytes of it. What did not come
-/// by then is downloaded by itself, from all sources.
-const PART_WITHIN: Duration = Duration::from_secs(30);
 /// Time limit for connecting to a source,
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// and, where others have the files too, for that and for the first of the bytes each: then the others are asked, and it is
 /// asked for no more files of this command that others have.
 const ASK_ANOTHER_AFTER: Duration = Duration::from_secs(1);
-/// The same without another file, once it has begun.
+/// The same without another file, once it has begun,
 const SILENT_AFTER: Duration = Duration::from_secs(3);
+/// and where nobody else has all of the files: what did not come is then downloaded by itself, and its sources looked for.
+const SILENT_ALONE_AFTER: Duration = PACE_WINDOW;
 
 /// Limits of what is stored together: files, and their bytes.
 const STORED_FILES: usize = 512;
@@ -139,17 +138,14 @@ impl Downloader {
         let (throttle, counter) = (Arc::clone(&self.throttle), progress.source(holder.node, holder.addr));
         let (progress, counters) = (Arc::clone(progress), Arc::clone(&self.library.counters));
         let (hang_up, guard) = (source.hang_up(), source.hang_up().on_drop());
-        let (may_be_late, came) = (has_others && self.throttle.down.limit().is_none(), Arc::clone(&counter));
+        let (may_be_silent, came) = (self.throttle.down.limit().is_none(), Arc::clone(&counter));
         let (mut bytes_before, disk) = (came.bytes(), arrived.clone());
         let fetching = blocking(move || {
             let mut failed = Vec::new();
             let (mut asked, mut broken) = (0, false);
             let record = |small: &Small| (small.target.record.content, small.target.record.size);
             let names: Vec<(ContentHash, u64)> = batch.iter().map(record).collect();
-            let bytes: u64 = names.iter().map(|(_, size)| size).sum();
-            let mut until = Instant::now() + PART_WITHIN + Duration::from_secs(bytes / SLOWEST_SOURCE);
             for (place, small) in batch.into_iter().enumerate() {
-                broken |= throttle.down.limit().is_none() && Instant::now() > until;
                 let ahead = names.len().min(place + ASKED_AHEAD);
                 if !broken && asked < ahead && (asked + ASKED_AT_ONCE <= ahead || ahead == names.len()) {
                     broken = source.ask_whole(&names[asked..ahead]).is_err();
@@ -161,10 +157,8 @@ impl Downloader {
                         counter.add(bytes.len() as u64);
                         counters.bytes_down.inc_by(bytes.len() as u64);
                         progress.add_done(bytes.len() as u64);
-                        let came_at = Instant::now();
                         // Nobody takes it where the download was dropped.
                         broken |= arrived.blocking_send(Arrived { small, bytes, from: holder }).is_err();
-                        until += came_at.elapsed(); // for a slow disk no source is to blame
                     }
                     Some(Err(error)) => {
                         broken |= !matches!(error, FetchError::Refused(_));
@@ -176,20 +170,24 @@ impl Downloader {
             ((!broken).then_some(source), failed)
         });
         tokio::pin!(fetching);
-        let (mut patience, mut is_late) = (ASK_ANOTHER_AFTER, false);
+        let (mut patience, later) = match has_others {
+            true => (ASK_ANOTHER_AFTER, SILENT_AFTER),
+            false => (SILENT_ALONE_AFTER, SILENT_ALONE_AFTER),
+        };
+        let mut is_silent = false;
         let (source, failed) = loop {
             if let Ok(fetched) = timeout(patience, &mut fetching).await {
                 break fetched;
             }
             // What waits for a slow disk came in time.
-            is_late |= may_be_late && came.bytes() == bytes_before && disk.capacity() > 0;
-            if is_late {
+            is_silent |= may_be_silent && came.bytes() == bytes_before && disk.capacity() > 0;
+            if is_silent {
                 hang_up.now();
             }
-            (patience, bytes_before) = (SILENT_AFTER, came.bytes());
+            (patience, bytes_before) = (later, came.bytes());
         };
         guard.disarm();
-        (holder.node, source, failed, is_late)
+        (holder.node, source, failed, is_silent && has_others)
     }
 
     /// Stores what comes, some hundred files together, until nobody sends any more; each outcome goes to `stored`.

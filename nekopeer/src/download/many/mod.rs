@@ -46,8 +46,10 @@ const NAMES_GROW_BY: usize = 8;
 const LARGE_AT_ONCE: usize = 3;
 const MIDDLE_AT_ONCE: usize = 6;
 
-/// Time for a source that did not deliver another file to take a connection.
+/// Time for a source that did not deliver another file to take a connection, and how long it is asked for no more files
+/// if it did not.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// Outcomes by name, in the order of the names.
 pub(crate) type Outcomes = Vec<(FileName, Result<Downloaded, Failure>)>;
@@ -84,8 +86,9 @@ pub(crate) struct Downloads {
     away: HashSet<NodeId>,
     /// Sources that were late; the others are asked.
     late: HashSet<NodeId>,
-    /// Sources of a file of which none delivered it, and that have delivered nothing since.
-    silent: Mutex<HashSet<NodeId>>,
+    /// Sources of a file of which none delivered it, and that have delivered nothing since: when they did not take a
+    /// connection last.
+    silent: Mutex<HashMap<NodeId, Instant>>,
 }
 
 impl Downloads {
@@ -317,7 +320,7 @@ impl Downloads {
             Ok((done, _)) => done.sources.iter().for_each(|source| {
                 self.silent.lock().remove(&source.node);
             }),
-            Err(Failure { reason: Reason::NoSource, .. }) => self.silent.lock().extend(nodes),
+            Err(Failure { reason: Reason::NoSource, .. }) => self.are_silent(nodes),
             Err(_) => {}
         }
         let got = got.map(|(done, origin)| {
@@ -338,17 +341,24 @@ impl Downloads {
                 return Ok(Some(idle.swap_remove(place)));
             }
         }
-        let is_silent = |source: &Holder| self.silent.lock().contains(&source.node);
-        if target.sources.is_empty() || !target.sources.iter().all(is_silent) {
+        let silent_at = |source: &Holder| self.silent.lock().get(&source.node).copied();
+        if target.sources.is_empty() || !target.sources.iter().all(|source| silent_at(source).is_some()) {
             return Ok(None);
         }
-        for source in &target.sources {
+        let is_due = |source: &&Holder| silent_at(source).is_none_or(|at| at.elapsed() > ASKED_AGAIN_AFTER);
+        for source in target.sources.iter().filter(is_due) {
             let connecting = Source::connect(&self.downloader.endpoint, source);
             if let Ok(Ok(connected)) = timeout(ANSWERS_WITHIN, connecting).await {
                 return Ok(Some((source.node, connected)));
             }
+            self.are_silent([source.node]);
         }
         Err("none of its sources answers any more".to_owned())
+    }
+
+    fn are_silent(&self, nodes: impl IntoIterator<Item = NodeId>) {
+        let now = Instant::now();
+        self.silent.lock().extend(nodes.into_iter().map(|node| (node, now)));
     }
 
     /// What ends the download of `name`.
