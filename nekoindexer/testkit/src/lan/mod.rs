@@ -7,10 +7,15 @@ mod changes;
 mod namespace;
 #[cfg(test)]
 mod tests;
+mod wan;
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-pub use self::{changes::Cable, namespace::Namespace};
+pub use self::{
+    changes::Cable,
+    namespace::Namespace,
+    wan::{Host, Packet, Wan, Wire, flights},
+};
 
 use crate::{LOOK_EVERY, machine::NETWORKS, prelude::*};
 

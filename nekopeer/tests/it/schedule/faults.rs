@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use rand::Rng;
+use testkit::lan::Wire;
 
 use super::world::{INDEXERS, READERS};
 
@@ -33,6 +34,14 @@ pub(super) enum Harm {
     Deaf,
     /// Its host receives, and what it sends is lost.
     Mute,
+}
+
+impl Harm {
+    /// The wire of a host that suffers it.
+    pub(super) const fn to(self, wire: Wire) -> Wire {
+        let sends = !matches!(self, Self::Cut | Self::Mute);
+        Wire { sends, receives: !matches!(self, Self::Cut | Self::Deaf), ..wire }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

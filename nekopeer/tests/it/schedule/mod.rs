@@ -5,7 +5,6 @@
 
 mod faults;
 mod judge;
-mod network;
 mod node;
 mod record;
 mod seen;
@@ -14,13 +13,12 @@ mod world;
 
 use std::env;
 
-use testkit::machine::NETWORKS;
+use testkit::{lan::Wan, machine::NETWORKS};
 
 use self::{
     faults::faults,
-    network::Network,
     record::Record,
-    world::{FILES, HOSTS, READERS, World, pause},
+    world::{FILES, HOSTS, READERS, WIRE, World, pause},
 };
 
 use crate::program::*;
@@ -37,11 +35,11 @@ fn random_schedule_keeps_the_promises() {
 /// Each process on a host of its own; hosts are cut off, one way or both.
 #[test]
 fn random_schedule_on_a_network_keeps_the_promises() {
-    each_seed(|| NETWORKS.or_left_out(Network::of(HOSTS)).map(Some));
+    each_seed(|| NETWORKS.or_left_out(Wan::of(&[WIRE; HOSTS])).map(Some));
 }
 
 #[expect(clippy::print_stdout, reason = "says what a seed came to")]
-fn each_seed(mut network: impl FnMut() -> Option<Option<Network>>) {
+fn each_seed(mut network: impl FnMut() -> Option<Option<Wan>>) {
     for seed in testkit::seeds(1) {
         let Some(network) = network() else { return };
         let record = run(seed, seconds(), network);
@@ -53,7 +51,7 @@ fn seconds() -> Duration {
     Duration::from_secs(env::var("NEKO_SCHEDULE_SECONDS").map_or(SECONDS, |text| text.parse().unwrap()))
 }
 
-fn run(seed: u64, lasts: Duration, network: Option<Network>) -> Record {
+fn run(seed: u64, lasts: Duration, network: Option<Wan>) -> Record {
     let (record, has_network) = (Record::new(), network.is_some());
     let world = World::start(network);
     (0..FILES.len()).for_each(|file| world.publish(file, seed, &record));

@@ -1,6 +1,7 @@
 //! One process of a schedule: how it is started, asked, killed and paused.
 
-use super::network::Host;
+use testkit::lan::Host;
+
 use crate::program::indexer::{LISTENS, an_indexer};
 
 use crate::program::*;

@@ -3,11 +3,12 @@
 use super::{
     faults::{Fault, Harm, Target},
     judge::Event,
-    network::{Host, Network},
     node::{Node, copy_folder},
     record::Record,
     seen::{content_of, note_copy, publish_at, who},
 };
+
+use testkit::lan::{Host, Wan, Wire};
 
 use crate::program::*;
 
@@ -22,7 +23,9 @@ pub(super) const FILES: [(&str, &[&str], u64); 4] = [
 /// The readers: what each does with outdated copies, and its own bound in seconds.
 pub(super) const READERS: [(&str, Option<u64>); 5] =
     [("keep", None), ("refetch", None), ("drop", None), ("keep", Some(1)), ("refetch", Some(1))];
-pub(super) const HOSTS: u8 = 9;
+pub(super) const HOSTS: usize = 9;
+/// 50 ms there and back between two hosts.
+pub(super) const WIRE: Wire = Wire::of(Duration::from_micros(12_500));
 
 /// Time for everybody to follow the last version once all is well.
 const FOLLOWED_WITHIN: Duration = Duration::from_secs(60);
@@ -40,7 +43,7 @@ pub(super) struct World {
     publishing: Mutex<()>,
     /// The file that was last in the place of a reader's copy.
     opened: Mutex<HashMap<(usize, &'static str), File>>,
-    network: Option<Network>,
+    network: Option<Wan>,
 }
 
 pub(super) fn pause(ms: u64) {
@@ -58,8 +61,8 @@ impl Target {
 }
 
 impl World {
-    pub(super) fn start(network: Option<Network>) -> Self {
-        let host = |target: Target| network.as_ref().map(|network| network.host(target.host()));
+    pub(super) fn start(network: Option<Wan>) -> Self {
+        let host = |target: Target| network.as_ref().map(|network| network.host(target.host()).clone());
         let reserved: Vec<_> = (0..HOSTS).map(|_| kept_port()).collect();
         let addr = |target: Target| host(target).map_or(reserved[target.host()].1, |host: Host| host.addr);
         let origin = addr(Target::Origin);
@@ -136,9 +139,9 @@ impl World {
             Fault::Harm(target, Harm::Pause, down) => self.node(target).pause_for(down),
             Fault::Harm(target, harm, down) => {
                 let network = self.network.as_ref().unwrap();
-                network.set(target.host(), Some(harm));
+                network.set(target.host(), harm.to(WIRE));
                 thread::sleep(down);
-                network.set(target.host(), None);
+                network.set(target.host(), WIRE);
             }
             Fault::BackUp => self.back_up_origin(),
             Fault::Restore => self.restore_origin(record),
