@@ -5,6 +5,7 @@ pub(crate) mod batch;
 pub(crate) mod connections;
 pub mod consistency;
 pub(crate) mod delta;
+pub(crate) mod far;
 pub(crate) mod floor;
 pub mod hostile;
 pub mod index;
@@ -75,6 +76,8 @@ commands! {
     Transfer(Box<Run<transfer::Transfer>>),
     /// Updates: how much of a file moves when it changes, beside rsync and zstd
     Delta(Run<delta::Delta>),
+    /// Journeys over a far link: round trips, flights, seconds, beside plain TCP and rsync
+    Far(Run<far::Far>),
     /// Attacks: what honest clients see before, during and after, and what the attacked node takes
     Hostile(Run<hostile::Hostile>),
     /// A small network for a long time, and whether memory, descriptors or threads of a process grow

@@ -16,7 +16,7 @@ use crate::outcome::Outcome;
 use crate::scenarios::prelude::*;
 
 /// The hidden command that runs `nekopeer`.
-const DAEMON: &str = "daemon";
+pub(crate) const DAEMON: &str = "daemon";
 /// The environment variable with the secret of its network.
 const SECRET: &str = "PROFILE_NETWORK_SECRET";
 /// Calls of `publish` at once: while one waits for the disk the other reads files.
