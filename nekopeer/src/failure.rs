@@ -134,7 +134,6 @@ impl FailureKind {
 }
 
 impl Failure {
-    /// A failure of the general kind.
     pub(crate) fn new(message: impl Into<String>) -> Self {
         Self::with(FailureKind::Failed, message)
     }
@@ -149,17 +148,14 @@ impl Failure {
         Self { message, kind, remedy: None, may_pass, reason: Reason::Other }
     }
 
-    /// There is no such thing.
     pub(crate) fn missing(message: impl Into<String>) -> Self {
         Self::with(FailureKind::NotFound, message)
     }
 
-    /// It contradicts what is there.
     pub(crate) fn conflict(message: impl Into<String>) -> Self {
         Self::with(FailureKind::Conflict, message)
     }
 
-    /// What was asked for cannot be.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::with(FailureKind::Invalid, message)
     }

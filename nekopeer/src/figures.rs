@@ -19,20 +19,17 @@ const CENSUS_FOR: Duration = Duration::from_secs(5);
 /// The share of the time that may go into taking them: where one takes a second, it counts for twenty.
 const CENSUS_SHARE: u32 = 20;
 
-/// What a running peer tells of itself.
 #[derive(Debug)]
 pub(crate) struct Figures {
     pub(crate) began: Instant,
     /// The bytes that are kept for other nodes.
     pub(crate) budget: Arc<Budget>,
-    /// What the process takes of the system.
     pub(crate) process: Process,
     library: Arc<Library>,
     serving: Option<(Arc<Uploads>, Arc<ConnectionLimiter>)>,
     census: Mutex<Option<Taken>>,
 }
 
-/// A census, and until when it counts.
 #[derive(Debug)]
 struct Taken {
     census: Census,

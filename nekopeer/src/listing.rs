@@ -31,7 +31,6 @@ pub(crate) struct Listing {
     at_once: usize,
 }
 
-/// What is still to be listed.
 #[derive(Clone, Debug)]
 enum Remainder {
     From(PageStart),

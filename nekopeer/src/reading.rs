@@ -296,7 +296,6 @@ impl Fetch {
     }
 }
 
-/// What a task of the peer returned.
 async fn ended<T>(task: AbortOnDropHandle<Option<T>>) -> Result<T, Failure> {
     let result = match task.await {
         Ok(result) => result,

@@ -75,7 +75,6 @@ pub(super) async fn prefer_held(
     prefer(peer, &peer.library.blocking(held).await, change).await
 }
 
-/// What one command downloads.
 pub(super) struct WantedFiles {
     pub(super) names: Vec<FileName>,
     /// What was found of some of them: they are not searched for.

@@ -33,7 +33,6 @@ pub(crate) enum Ending {
     Stopped,
 }
 
-/// A running peer that carries out commands.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) peer: PeerHandle,

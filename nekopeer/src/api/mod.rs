@@ -80,7 +80,6 @@ pub(crate) enum Need {
 #[derive(Debug, Default)]
 pub(crate) struct About<'a> {
     pub(crate) need: Need,
-    /// How its answer looks as JSON.
     pub(crate) shape: Shape,
     pub(crate) takes_input: bool,
     /// Whether it goes on until its caller leaves. The peer does not wait for its end, and where the peer ends, it can be
@@ -179,18 +178,15 @@ macro_rules! commands {
         })*
 
         impl Command {
-            /// What all commands have in common.
             pub(crate) fn api(&self) -> &dyn Api {
                 match self { $(Self::$name(command) => command,)* }
             }
 
-            /// As [`Api::said`].
             pub(crate) fn said(self, saying: Saying) -> Result<Self, NoCommand> {
                 match self { $(Self::$name(command) => command.said(saying),)* }
             }
         }
 
-        /// As [`Api::run`].
         pub(crate) async fn carry_out(
             host: &Arc<Host>,
             command: Command,

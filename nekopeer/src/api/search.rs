@@ -17,9 +17,7 @@ use crate::{
     state::choice::Candidate, terminal::units, util::json,
 };
 
-/// Matches of one search unless another number is asked for.
 pub(crate) const MATCHES_DEFAULT: u32 = 50;
-/// The largest number of matches of one search.
 pub(crate) const MATCHES_MAX: u32 = 10_000;
 
 /// Find files in the network by words or globs

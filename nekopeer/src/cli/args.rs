@@ -119,7 +119,6 @@ pub struct NodeArgs {
     pub(super) named: Vec<IndexerAddr>,
 }
 
-/// The mode of a policy.
 fn mode() -> impl TypedValueParser<Value = Mode> {
     PossibleValuesParser::new(["push", "pull", "hybrid"]).try_map(|word| word.parse::<Mode>())
 }
@@ -196,7 +195,6 @@ pub enum Command {
 }
 
 impl NodeArgs {
-    /// The budget of a node of this process.
     pub(super) fn memory(&self) -> usize {
         self.memory.map_or(BUDGET_DEFAULT, memory::budget)
     }

@@ -19,9 +19,7 @@ use super::{
 };
 use crate::{api::Ls, door::knock, storage::catalogue::names_in};
 
-/// Names that are proposed at once.
 const PROPOSED_MAX: u32 = 1000;
-/// Time limit for the running peer to list them.
 const LISTED_WITHIN: Duration = Duration::from_millis(500);
 
 /// `command` with the arguments of its commands completed that are names.

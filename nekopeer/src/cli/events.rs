@@ -18,11 +18,8 @@ use crate::{
 /// Time limit for an output to take the last events.
 const SHOWN_WITHIN: Duration = Duration::from_secs(1);
 
-/// Where events come from.
 pub(super) enum EventSource {
-    /// The peer of this process.
     Here(broadcast::Receiver<Event>),
-    /// The peer that runs already.
     There(Box<Caller>),
 }
 

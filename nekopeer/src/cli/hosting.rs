@@ -51,7 +51,6 @@ pub(super) struct Hosted {
     pub(super) indexers: Indexers,
 }
 
-/// What a peer of this process serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Serves {
     Nothing,
@@ -60,7 +59,6 @@ pub(super) enum Serves {
     All,
 }
 
-/// The configuration of a peer with these indexers.
 fn config(args: &NodeArgs, indexers: &Indexers, serves: Serves) -> Config {
     // The host that was given and found at an address, if one was.
     let host = |addr: &SocketAddr| args.indexer.iter().find(|at| at.addr == *addr).cloned();
@@ -158,7 +156,6 @@ impl Hosted {
         Ok(Self { host, facts, events, door, http, showing, is_publishing, refusal, _ends_refused, indexers })
     }
 
-    /// The events so far and from now on.
     pub(super) fn events(&mut self) -> broadcast::Receiver<Event> {
         self.events.take().unwrap_or_else(|| self.host.peer.events())
     }
@@ -185,7 +182,6 @@ impl Hosted {
         }
     }
 
-    /// Whoever has commands carried out here.
     pub(super) fn caller(&self) -> Caller {
         Caller::here(&self.host, self.facts.clone())
     }

@@ -27,7 +27,6 @@ use crate::{
     terminal::Output,
 };
 
-/// Time limit for probing whether an indexer answers.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
 /// How long who serves the local network waits for an answer to the first question, which takes 20 to 120 ms (RFC 6762,
 /// section 6), but a second if another program asked just before: then it starts an indexer, and listens on beside it.
@@ -55,7 +54,6 @@ pub(super) struct Indexers {
     refusing: Option<(SocketAddr, String)>,
 }
 
-/// How the indexers were found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum How {
     /// They were given, stand at the usual address, or there are none.
@@ -63,7 +61,6 @@ enum How {
     ByAddress,
     /// A ticket named them earlier.
     Remembered,
-    /// By multicast.
     Heard,
 }
 
@@ -292,7 +289,6 @@ impl Indexers {
         }
     }
 
-    /// Shuts down the indexer that was started here.
     pub(super) async fn shutdown(self) {
         if let Some(listening) = self.listening {
             listening.abort();
@@ -354,7 +350,6 @@ impl NodeArgs {
     }
 }
 
-/// The configuration of an indexer that is started here.
 fn config_of(args: &NodeArgs) -> nekoindexer::Config {
     let listen = match args.lan && args.discover.ip().is_loopback() {
         true => SocketAddr::new(listen_as(true).ip(), args.discover.port()),

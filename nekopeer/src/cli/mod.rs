@@ -47,7 +47,6 @@ enum Ended {
     Interrupted,
     /// Nobody reads what it prints any more.
     Unread,
-    /// Any other failure.
     Failed(FailureKind),
 }
 

@@ -26,10 +26,8 @@ use crate::{
     terminal::Output,
 };
 
-/// Interval between two looks at whether a peer has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Runs what a verb means, once.
 pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> anyhow::Result<Ended> {
     let mut stop = Stop::new()?; // before anything is printed: who reads that may interrupt the command
     let saying = Saying { dir: &args.dir, policy: args.policy.change(), line: None };

@@ -24,12 +24,10 @@ use crate::{
 /// Time limit for a data folder that is locked by a process that takes no commands: one that has just started,
 /// or is about to end.
 pub(super) const LOCKED_MAX: Duration = Duration::from_secs(10);
-/// Interval between two attempts.
 const TRY_EVERY: Duration = Duration::from_millis(50);
 /// A running peer that does not answer for this long is named.
 const SILENT_AFTER: Duration = Duration::from_secs(2);
 
-/// Whether a running peer can do what is needed.
 fn is_met_by(need: Need, facts: &Facts) -> bool {
     match need {
         Need::Running | Need::Catalogue | Need::Ticket => true,
@@ -146,7 +144,6 @@ impl Reached {
         }
     }
 
-    /// Why a peer of this process ends although nobody asked it to.
     pub(super) fn refusal(&self) -> Option<anyhow::Error> {
         match self {
             Self::Here(hosted) => hosted.refusal(),

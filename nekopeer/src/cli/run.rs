@@ -22,7 +22,6 @@ use crate::api::{
 use crate::door::Facts;
 use crate::terminal::Output;
 
-/// Printed when a command is interrupted.
 const INTERRUPTED: &str = "interrupted; what came so far is kept";
 /// The same for what comes on stdin. The storing of a complete input is not interrupted.
 const INTERRUPTED_INPUT: &str = "interrupted; stdin is stored only if it had ended";

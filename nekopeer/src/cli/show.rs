@@ -99,14 +99,12 @@ pub(super) fn interrupted(output: Output) -> Ended {
     Ended::Interrupted
 }
 
-/// Prints it where results are JSON.
 fn print_json(failure: &Failure, output: Output) {
     if output.is_json() {
         let _ = output.print(&format!("{}\n", error_of(failure).text())); // the exit code says it too
     }
 }
 
-/// The fields of an answer that failed.
 fn error_of(Failure { message, kind, remedy, .. }: &Failure) -> Row {
     Row::of(&json!({ "error": { "kind": kind, "message": message, "remedy": remedy } }))
 }

@@ -20,7 +20,6 @@ const VOTES_SHARE_MIN: usize = 64;
 const WINDOW_BYTES: usize = 32;
 const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A random number for each byte.
 const GEAR: [u64; 256] = {
     let (mut table, mut at, mut state) = ([0; 256], 0, MIX);
     while at < table.len() {

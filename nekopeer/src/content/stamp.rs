@@ -53,7 +53,6 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
-/// Whether its owner may run the file.
 pub(crate) fn is_executable(metadata: &Metadata) -> bool {
     metadata.mode() & 0o100 != 0
 }
@@ -78,7 +77,6 @@ impl Stamp {
         }
     }
 
-    /// The stamp of a file with this status.
     pub(crate) fn of_stat(stat: &Stat) -> Self {
         Self {
             size: stat.st_size.cast_unsigned(),
@@ -105,7 +103,6 @@ impl Stamp {
         Self { changed_ns: there.changed_ns, ..*self } == *there
     }
 
-    /// Whether both are of the same file, changed or not.
     pub(crate) const fn is_same_file(&self, other: &Self) -> bool {
         self.inode == other.inode && self.device == other.device
     }

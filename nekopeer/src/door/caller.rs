@@ -39,9 +39,7 @@ pub(crate) struct Caller {
 }
 
 enum To {
-    /// A peer of this process.
     Here(TowerToHyperService<Router>),
-    /// A connection to a running peer.
     There(Box<Connection>),
 }
 

@@ -28,10 +28,8 @@ use crate::api::{Class, Classified, FailureKind};
 /// Why nothing can be asked at the door.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DoorError {
-    /// Nobody listens.
     #[error("no peer takes commands at {0}")]
     NobodyThere(PathBuf),
-    /// The peer runs as another user.
     #[error("the peer of {0} belongs to another user: {1}; run this as that user")]
     NotAllowed(PathBuf, io::Error),
     /// The peer is of another version of the program.

@@ -15,7 +15,6 @@ use tokio::net::{UnixListener, UnixStream};
 
 /// The folder of the socket in the data folder.
 const FOLDER: &str = "run";
-/// The socket in it.
 const SOCKET: &str = "peer.sock";
 
 /// The socket's place. It is reached through an open handle of its folder, since the system takes only short

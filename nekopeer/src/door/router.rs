@@ -26,9 +26,7 @@ use crate::api::{
     Command, Failure, FailureKind, Host, INPUT_WAITING_MAX, PIECE_BYTES, Piece, Reply, feed, no_input,
 };
 
-/// Where a caller learns what the peer is.
 pub(super) const FACTS: &str = "/facts";
-/// Where commands are carried out.
 pub(super) const RUN: &str = "/run";
 
 /// Longest command, in bytes: one with half a million names of a hundred bytes.
@@ -37,7 +35,6 @@ const COMMAND_BYTES_MAX: usize = 64 * 1024 * 1024;
 const SHORT_BYTES: usize = 1024 * 1024;
 /// Longer commands that are received at once.
 const LONG_COMMANDS_MAX: usize = 2;
-/// Time limit for a command to arrive.
 const COMMAND_WITHIN: Duration = Duration::from_secs(20);
 /// Time in which a caller who has the answer ends its input, or leaves.
 const INPUT_ENDS_WITHIN: Duration = Duration::from_secs(5);

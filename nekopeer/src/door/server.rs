@@ -35,9 +35,7 @@ use crate::{
 /// Connections at once: more than commands, so that `stop` is always heard. Of too many the one gives way that has said
 /// no command for the longest time.
 const CONNECTIONS_MAX: usize = COMMANDS_MAX + 64;
-/// Time limit for a caller to say what it wants.
 const SAID_WITHIN: Duration = Duration::from_secs(5);
-/// Time limit to tell a caller that the peer ends.
 const FAREWELL_WITHIN: Duration = Duration::from_millis(500);
 /// Interval between looks at whether the socket is still there.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

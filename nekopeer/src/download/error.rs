@@ -45,7 +45,6 @@ fn of_each(name: &FileName, origins: &[NodeId]) -> String {
     format!("{}{}", named.join(" or "), if origins.len() > NAMED_MAX { " or another" } else { "" })
 }
 
-/// No node shares the file.
 pub(super) fn not_found(name: &FileName, complete: bool) -> Failure {
     let partly = if complete { "" } else { " (but not every indexer answered)" };
     let help = "check the name, or try again when its holders are back";
@@ -77,7 +76,6 @@ pub(super) fn origin_gone(name: &FileName, origin: &NodeId, others: &[NodeId]) -
     Failure::missing(message).passing().because(Reason::NotThere)
 }
 
-/// Its origin unshared the file.
 pub(super) fn withdrawn(withdrawal: &VerifiedRecord) -> Failure {
     let Record { name, origin, version, .. } = &**withdrawal;
     let message = format!(
@@ -97,12 +95,10 @@ pub(super) fn older(name: &FileName, found: Version, held: Version) -> Failure {
     Failure::with(FailureKind::Away, message).because(Reason::NotThere)
 }
 
-/// This peer is the file's origin.
 pub(crate) fn own(name: &FileName) -> Failure {
     Failure::conflict(format!("{name} is shared by this peer itself: it is here already, ls says where"))
 }
 
-/// The name is being downloaded already.
 pub(crate) fn already_running(name: &FileName) -> Failure {
     let message = format!("{name} is being downloaded already: wait for that");
     Failure::with(FailureKind::Busy, message).because(Reason::AlreadyRunning)
@@ -117,13 +113,11 @@ pub(super) fn unconfirmed(name: &FileName) -> Failure {
     Failure::with(FailureKind::Away, message).because(Reason::Unconfirmed)
 }
 
-/// The origin's record contradicts itself.
 pub(super) fn origin_lies(name: &FileName) -> Failure {
     let what = "the origin signed a content hash that its own chunks do not have: it must be shared again";
     Failure::new(format!("{name}: {what}")).because(Reason::OriginLies)
 }
 
-/// The pipe that it is written to or read from broke.
 pub(crate) fn pipe_broke(name: &FileName, error: &std::io::Error) -> Failure {
     let kind = match error.kind() {
         // What was to be stored did not come to its end.

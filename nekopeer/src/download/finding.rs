@@ -25,7 +25,6 @@ const WISHED_AT_ONCE: usize = 16;
 pub(super) type Finding = (FileName, Result<Target, Failure>);
 
 impl Downloader {
-    /// Finds the version of one name.
     pub(crate) async fn find(&self, name: &FileName, options: &DownloadOptions) -> Result<Target, Failure> {
         let finding = self.find_all(vec![name.clone()], Vec::new(), options);
         Box::pin(finding).await.remove(0).1 // one for each name

@@ -19,7 +19,6 @@ use crate::{indexers::Indexers, library::Library, serve::Uploads};
 /// Interval between looks at who downloads from here.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What a peer needs to become a member.
 #[derive(Debug)]
 pub(crate) struct Membership {
     listen: SocketAddr,
@@ -60,7 +59,6 @@ impl Membership {
         }
     }
 
-    /// Whether others download from here.
     pub(crate) fn is_asked(&self) -> bool {
         self.uploads.readers() > 0
     }

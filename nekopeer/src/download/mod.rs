@@ -158,7 +158,6 @@ impl Downloaded {
         }
     }
 
-    /// Says how fresh the copy is now.
     fn look_again(&mut self, library: &Library) {
         self.freshness = library.freshness(&self.record);
         self.is_unshared = library.is_withdrawn(&self.record);

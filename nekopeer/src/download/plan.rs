@@ -22,9 +22,7 @@ use crate::{
     util::progress::Progress,
 };
 
-/// A version that is to be downloaded.
 pub(crate) struct Plan {
-    /// The version, and who holds it.
     pub(super) target: Target,
     /// How it is put together, if that is known already.
     pub(super) layout: Option<Layout>,
@@ -55,7 +53,6 @@ pub(crate) struct Landing {
     pub(super) passed_over: Option<PassedOver>,
 }
 
-/// What a running download works with.
 #[derive(Clone, Copy)]
 pub(super) struct DownloadRun<'a> {
     pub(super) options: &'a DownloadOptions,

@@ -35,7 +35,6 @@ use crate::{
     util::{progress::Progress, tasks::blocking},
 };
 
-/// Interval between checks for the next chunk.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 impl Downloader {
@@ -157,7 +156,6 @@ fn open(
     Ok((assembly, local, file))
 }
 
-/// Writes the chunks in order.
 struct Writer {
     manifest: Arc<Manifest>,
     range: Range<u64>,

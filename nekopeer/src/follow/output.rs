@@ -38,7 +38,6 @@ struct HookOutput {
     is_cut: bool,
     /// The cursor is back at the begin of the line.
     is_returned: bool,
-    /// The last line with text.
     last: String,
 }
 

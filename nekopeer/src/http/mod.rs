@@ -17,7 +17,6 @@ use crate::api::{
     rest::{self, Inside},
 };
 
-/// Threads that serve connections.
 const THREADS: NonZeroUsize = NonZeroUsize::new(2).expect("2 is not 0");
 
 /// Opens the door of `host` at `listen`; dropping it closes it. Changing routes ask for the token of `guard`; so does

@@ -12,7 +12,6 @@ use super::Indexers;
 const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
 
 impl Indexers {
-    /// Whether their network has a secret.
     pub(crate) fn is_private(&self) -> bool {
         self.endpoint.is_private()
     }

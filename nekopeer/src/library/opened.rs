@@ -26,7 +26,6 @@ const READS_MAX: usize = 64 * 1024;
 pub(crate) struct Reads(Mutex<HashMap<FileName, u64>>);
 
 impl Reads {
-    /// The file of `name` is read now.
     pub(crate) fn note(&self, name: &FileName) {
         let mut reads = self.0.lock();
         match reads.get_mut(name) {
@@ -64,7 +63,6 @@ pub(crate) struct Validity {
     pub(crate) age: Duration,
 }
 
-/// What is held under a name.
 #[derive(Debug)]
 pub(crate) enum Holding {
     Nothing,

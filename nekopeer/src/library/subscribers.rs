@@ -84,7 +84,6 @@ impl Default for Subscribers {
 }
 
 impl Subscribed {
-    /// How it is shown: what it is called, and its id.
     pub(crate) fn named(&self) -> String {
         named(self.label.as_ref(), &self.holder.node.short())
     }

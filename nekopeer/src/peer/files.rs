@@ -109,7 +109,6 @@ impl PeerHandle {
         self.library.blocking(look).await
     }
 
-    /// Changes what is wanted of the copies of `names`, durably.
     pub(crate) async fn prefer(&self, names: Vec<FileName>, change: PreferenceChange) -> Result<(), Failure> {
         self.library.blocking(move |library| library.prefer(&names, change)).await
     }

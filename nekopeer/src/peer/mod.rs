@@ -47,7 +47,6 @@ use crate::{
     watch::Reconciler,
 };
 
-/// The file of the key in the data folder.
 pub(crate) const KEY_FILE: &str = "peer.key";
 /// Longest time that uploads under way have to end after a request to stop.
 const DRAIN_MAX: Duration = Duration::from_secs(5);

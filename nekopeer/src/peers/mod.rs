@@ -34,7 +34,6 @@ const INTRODUCED_FOR: Duration = Duration::from_secs(3600);
 /// Origins of which that is known.
 const INTRODUCED_MAX: usize = 4096;
 
-/// Calls other peers.
 #[derive(Clone, Debug)]
 pub(crate) struct Peers {
     endpoint: Arc<Endpoint>,
@@ -48,7 +47,6 @@ pub(crate) struct Peers {
     introduced: Arc<Mutex<HashMap<NodeId, Instant>>>,
 }
 
-/// A connection to a peer, until it is dropped.
 #[derive(Debug)]
 struct Link {
     peer: Holder,

@@ -159,7 +159,6 @@ impl Peers {
         self.call_origin(origin, ANSWER_WITHIN.saturating_mul(batches), ask).await
     }
 
-    /// Asks an origin about a batch, and records its answers.
     async fn ask_batch(
         &self,
         client: &PeerServiceClient,

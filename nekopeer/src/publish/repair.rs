@@ -25,7 +25,6 @@ use crate::{
 /// Files that are stored in one transaction.
 const BATCH_FILES_MAX: usize = 1024;
 
-/// What was brought back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Repaired {
     /// Published here, under the version that it had.
@@ -132,7 +131,6 @@ impl Knowledge {
         }
     }
 
-    /// The records of this node.
     fn own(&self) -> impl Iterator<Item = &VerifiedRecord> {
         let node = self.node;
         self.names.values().flatten().filter(move |record| record.origin == node)

@@ -19,7 +19,6 @@ pub(crate) struct Links<'a> {
     folders: usize,
 }
 
-/// The system's error.
 pub(crate) fn cause(error: walkdir::Error) -> io::Error {
     let text = error.to_string();
     error.into_io_error().unwrap_or_else(|| io::Error::other(text))

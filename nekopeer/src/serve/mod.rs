@@ -65,9 +65,7 @@ const BLOCKED_AFTER: Duration = Duration::from_millis(20);
 const IDLE_OF_ONE_MAX: usize = 64;
 /// Bounds of their number in all, and the part of the limit of open files that it follows from.
 const IDLE_MIN: usize = 64;
-/// See [`IDLE_MIN`].
 const IDLE_ALL_MAX: usize = 1024;
-/// See [`IDLE_MIN`].
 const IDLE_FILES_PARTS: usize = 8;
 /// Bytes that a request counts in a turn, in addition to those sent.
 const REQUEST_COUNTS_AS: u64 = 16 * 1024;
@@ -165,12 +163,10 @@ impl Uploads {
         self.only.as_ref().is_none_or(|only| only.lock().contains(of))
     }
 
-    /// Data streams that asked for something and are open.
     pub(crate) fn readers(&self) -> usize {
         self.readers.load(Ordering::Relaxed)
     }
 
-    /// Serves one connection until it closes.
     pub(crate) async fn serve(self: Arc<Self>, connection: Connection) {
         match connection.purpose {
             Purpose::Control => {

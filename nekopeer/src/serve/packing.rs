@@ -29,7 +29,6 @@ const TURN_LOOK_EVERY: Duration = Duration::from_millis(2);
 const OPEN_MAX: usize = 32;
 const ANCHORS_BYTES_MAX: usize = 32 * 1024 * 1024;
 const OPEN_FOR: Duration = Duration::from_secs(30);
-/// Packs, and keeps open what that needs.
 #[derive(Debug)]
 pub(super) struct Packer {
     turns: Semaphore,

@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 
 use crate::content::{bitfield::SharedBitfield, outboard::Segments};
 
-/// A file being downloaded, as it is served.
 #[derive(Debug)]
 pub(crate) struct PartialFile {
     pub(crate) record: VerifiedRecord,
@@ -37,7 +36,6 @@ pub(crate) struct PartialFiles {
 }
 
 impl PartialFiles {
-    /// Serves `file` until the guard is dropped.
     pub(crate) fn show(self: &Arc<Self>, file: PartialFile) -> Shown {
         let file = Arc::new(file);
         self.files.lock().insert(file.record.content, Arc::clone(&file));
@@ -53,7 +51,6 @@ impl PartialFiles {
     }
 }
 
-/// Serves a file until dropped.
 #[derive(Debug)]
 pub(crate) struct Shown {
     files: Arc<PartialFiles>,

@@ -29,7 +29,6 @@ const GET_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// A reply up to this length is read into memory and sent in one write with its header.
 pub(super) const SHORT_BYTES: u64 = 64 * 1024;
 
-/// The reply to a data request.
 pub(super) struct Reply {
     pub(super) freshness: Freshness,
     pub(super) body: Body,

@@ -18,7 +18,6 @@ use crate::{library::events::Counters, util::rate::Rate};
 /// Bytes sent before the share of the turn is looked at again.
 const PIECE_BYTES: u64 = 1024 * 1024;
 
-/// A reply and how much of it is sent.
 pub(super) struct Sending {
     /// The header, and the bytes of a short reply.
     head: Vec<u8>,
@@ -47,7 +46,6 @@ pub(super) struct Share {
 }
 
 impl Share {
-    /// Whether another piece may be sent.
     pub(super) fn is_left(&self) -> bool {
         self.bytes > 0 && Instant::now() < self.until
     }

@@ -24,13 +24,11 @@ pub(super) fn bad(what: impl Display) -> Failure {
     Failure::invalid(format!("it is no valid set: {what}"))
 }
 
-/// There are too many files.
 pub(super) fn too_many_files(files: usize) -> Failure {
     let most = format!("a set has at most {SET_FILES_MAX}: share parts of it as sets of their own");
     bad(format_args!("it has {files} files, and {most}"))
 }
 
-/// The paths of the files take too much room.
 pub(super) fn long_index() -> Failure {
     bad("the paths of its files are too long together: share parts of it as sets of their own")
 }
@@ -40,13 +38,11 @@ pub(super) fn no_index() -> Failure {
     bad("it has no list of its files, or not a valid one")
 }
 
-/// The set's own file cannot be written.
 pub(super) fn not_written(error: io::Error) -> Failure {
     let kind = if is_full(&error) { FailureKind::Full } else { FailureKind::Failed };
     Failure::with(kind, format!("the set cannot be stored in the data folder: {error}")).passing()
 }
 
-/// The set's own file cannot be read.
 pub(super) fn not_read(error: io::Error) -> Failure {
     Failure::new(format!("the set's file in the data folder cannot be read: {error}")).passing()
 }
@@ -57,7 +53,6 @@ pub(super) fn changed(path: &Path) -> Failure {
     Failure::conflict(format!("{} {what}", path.display())).remedied(Remedy::Force)
 }
 
-/// It was to be read as a file.
 pub(crate) fn is_folder(name: &FileName) -> Failure {
     Failure::conflict(format!("{name} is a set, which is a folder: nekopeer get {name} brings it"))
 }

@@ -212,7 +212,6 @@ fn not_a_file(path: &Path, what: &str) -> Failure {
     Failure::invalid(message).remedied(Remedy::Exclude)
 }
 
-/// Something in the folder cannot be read.
 fn unreadable(path: &Path) -> impl Fn(io::Error) -> Failure + '_ {
     move |error| {
         let is_gone = error.kind() == io::ErrorKind::NotFound;

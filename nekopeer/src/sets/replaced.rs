@@ -30,7 +30,6 @@ use crate::{
 /// What the name of a note begins with; that of its folder follows.
 const NOTE: &str = "note-";
 
-/// Which version a folder was, and where it stood.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Replaced {
     place: PathBuf,

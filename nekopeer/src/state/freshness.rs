@@ -112,7 +112,6 @@ impl CopyState {
         self.haste = if self.adapts { before.haste } else { 0 };
     }
 
-    /// Whether `record` is that of the version on disk.
     pub(crate) fn holds(&self, record: &VerifiedRecord) -> bool {
         self.version == record.version && self.mark == record.signed().signature().mark()
     }

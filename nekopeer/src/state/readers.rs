@@ -28,7 +28,6 @@ const STANDING_MS: u64 = 10 * 60 * 1000;
 /// A name and a reader -> what that said last.
 pub(crate) type Heard = BTreeMap<(FileName, NodeId), LastHeard>;
 
-/// What readers are called.
 pub(crate) type Labels = BTreeMap<NodeId, Label>;
 
 /// What a reader said last. The stored form too.

@@ -10,16 +10,13 @@ use nekoproto::transport::slots::SlotOwner;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Turns that send at once.
     pub(crate) sending: usize,
     pub(crate) all: usize,
-    /// Turns of one reader.
     pub(crate) each: usize,
 }
 
 pub(crate) type TurnId = u64;
 
-/// What a turn does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Waiting,

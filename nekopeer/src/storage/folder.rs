@@ -15,7 +15,6 @@ use crate::failure::Failure;
 /// Mode bit of a folder that gives its files its own group.
 const SET_GROUP: u32 = 0o2000;
 
-/// An open folder.
 #[derive(Debug)]
 pub(crate) struct OpenFolder {
     pub(super) handle: Dir,
@@ -39,7 +38,6 @@ impl OpenFolder {
         Ok(Arc::new(Self { handle, path, is_on_disk_of_data, has_private_parts, group, id }))
     }
 
-    /// Whether its path still leads to it.
     pub(crate) fn is_there(&self) -> bool {
         fs::metadata(&self.path).is_ok_and(|there| (there.dev(), there.ino()) == self.id)
     }

@@ -19,7 +19,6 @@ const TEXT_BYTES_MAX: u64 = 64;
 /// one, and may be a key.
 const LEFTOVER_PREFIX: &str = ".tmp";
 
-/// Locks the data folder until dropped.
 #[derive(Debug)]
 pub(crate) struct DataLock {
     file: File,

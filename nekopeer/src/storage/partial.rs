@@ -66,7 +66,6 @@ pub(crate) struct Partial {
     path: PathBuf,
     file: Arc<File>,
     held: Mutex<Option<HeldLock>>,
-    /// Whether it may have a checkpoint.
     has_progress: AtomicBool,
 }
 
@@ -165,7 +164,6 @@ impl Place {
     }
 }
 
-/// Whether the open `file` is at `path`.
 fn is_at(path: &Path, file: &File) -> bool {
     let stamps =
         path.symlink_metadata().and_then(|there| Ok((Stamp::of(&there), Stamp::of(&file.metadata()?))));
@@ -197,12 +195,10 @@ impl Partial {
         (self.place.folder.path.clone(), Arc::clone(&self.place.folder))
     }
 
-    /// Truncates it to 0 bytes.
     pub(crate) fn clear(&self) -> Result<(), Failure> {
         self.file.set_len(0).map_err(error_at(&self.place.path))
     }
 
-    /// Its stamp.
     pub(crate) fn stamp(&self) -> Result<Stamp, Failure> {
         self.file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(error_at(&self.place.path))
     }
@@ -263,7 +259,6 @@ impl Partial {
         self.file.set_len(size).map_err(error_at(&self.place.path))
     }
 
-    /// Length of the file in bytes.
     pub(crate) fn bytes(&self) -> Result<u64, Failure> {
         self.file.metadata().map(|metadata| metadata.len()).map_err(error_at(&self.place.path))
     }

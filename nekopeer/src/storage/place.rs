@@ -49,7 +49,6 @@ impl Place {
         Ok(Self { folder, file_name: PathBuf::from(file_name), path: path.clone() })
     }
 
-    /// The absolute path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

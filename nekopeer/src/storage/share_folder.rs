@@ -33,7 +33,6 @@ impl ShareFolder {
         Ok(Self { root, handle })
     }
 
-    /// Its absolute path.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }

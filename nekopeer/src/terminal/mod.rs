@@ -35,7 +35,6 @@ pub(crate) fn has_colors() -> bool {
     io::stdout().is_terminal() && !is_dumb() && !is_unwanted
 }
 
-/// The columns that `text` takes.
 pub(crate) fn width(text: &str) -> usize {
     text.width()
 }

@@ -12,7 +12,6 @@ use nekoproto::Remedy;
 use serde::Serialize;
 use serde_json::json;
 
-/// Prints text or JSON.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     json: bool,
@@ -59,7 +58,6 @@ impl Output {
         stdout.flush()
     }
 
-    /// Prints the result as JSON.
     pub(crate) fn object(self, value: &impl Serialize) -> io::Result<()> {
         self.machine_line(&serde_json::to_string(value)?)
     }

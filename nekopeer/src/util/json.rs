@@ -58,7 +58,6 @@ pub(crate) const fn ttl_default() -> u8 {
     TTL_DEFAULT
 }
 
-/// Values as their text.
 pub(crate) mod text {
     use std::{fmt::Display, str::FromStr};
 

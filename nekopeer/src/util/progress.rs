@@ -83,7 +83,6 @@ impl Progress {
         self.kept.load(Ordering::Relaxed) + parts.iter().map(|(_, part)| part.kept()).sum::<u64>()
     }
 
-    /// The files that are in work at the moment.
     pub(crate) fn parts(&self) -> Vec<(FileName, Arc<Self>)> {
         self.parts.lock().clone()
     }

@@ -6,7 +6,6 @@ use tokio::sync::watch;
 
 use super::rate::Rate;
 
-/// The limits of one peer.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
     /// Of what is sent to all readers together.

@@ -36,7 +36,6 @@ use crate::{
     util::clock,
 };
 
-/// Maximum time between two rounds.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 const UNSETTLED_PAUSE: Duration = Duration::from_secs(1);
 /// After a file with other bytes the disk has a rest, of this many times the duration of the comparison: it may have to be

@@ -73,7 +73,6 @@ impl Framed {
         }
     }
 
-    /// The text of further rows.
     pub(crate) fn rows(&mut self, rows: &[Row]) -> String {
         let mut text = String::new();
         for row in rows {

@@ -8,7 +8,6 @@ use crate::{
 };
 
 impl FailureKind {
-    /// The exit code of a program that ends with it.
     pub(crate) const fn exit_code(self) -> u8 {
         if matches!(self, Self::NotFound) { 1 } else { 3 }
     }

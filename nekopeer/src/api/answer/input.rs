@@ -14,10 +14,8 @@ pub(crate) const PIECE_BYTES: usize = 256 * 1024;
 /// Pieces of input that wait to be read; the caller is slowed down beyond.
 pub(crate) const INPUT_WAITING_MAX: usize = 4;
 
-/// A part of the input.
 #[derive(Debug)]
 pub(crate) enum Piece {
-    /// The next bytes.
     Bytes(Vec<u8>),
     /// The input is complete. If the sender goes away without it, the input was cut off.
     End,

@@ -40,7 +40,6 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 pub(crate) struct Answer(pub(crate) mpsc::Sender<Reply>);
 
 impl Answer {
-    /// An answer, and its replies where they are taken.
     pub(crate) fn channel() -> (Self, mpsc::Receiver<Reply>) {
         let (sender, replies) = mpsc::channel(REPLIES_WAITING_MAX);
         (Self(sender), replies)
@@ -74,7 +73,6 @@ impl Answer {
         if piece.is_empty() { Ok(()) } else { self.send(Reply::Rows(piece)).await }
     }
 
-    /// Runs `work` and reports its progress while it runs.
     pub(in crate::api) async fn reporting<T>(
         &self,
         progress: &Arc<Progress>,

@@ -7,21 +7,17 @@ use utoipa::ToSchema;
 use super::{Done, Failure};
 use crate::{api::Row, library::events::Event, util::progress::Progress};
 
-/// One part of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Reply {
     /// How far a long operation is. It may be left out, and is not sent before it has run for a while.
     Progress(Snapshot),
-    /// Further rows of the result.
     Rows(Vec<Row>),
     /// Further bytes of the file that is read. They follow the line, which says how many they are.
     Bytes(#[serde(with = "followed")] Vec<u8>),
-    /// Something happened in the background.
     Event(Event),
     /// This number of events were lost, because the caller was slow.
     EventsMissed(u64),
-    /// The last reply.
     Finished(Result<Done, Failure>),
     /// Something that the user should know.
     Note(String),
@@ -55,7 +51,6 @@ impl Snapshot {
         Self { done: progress.done(), kept: progress.kept(), total: progress.total() }
     }
 
-    /// Of two operations together.
     pub(crate) const fn plus(self, other: Self) -> Self {
         Self {
             done: self.done.saturating_add(other.done),

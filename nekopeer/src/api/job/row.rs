@@ -44,7 +44,6 @@ pub(crate) struct JobRow {
 }
 
 impl JobRow {
-    /// One that begins now.
     pub(super) fn new(id: u64, kind: JobKind, name: String, background: bool) -> Self {
         Self {
             id,
@@ -106,7 +105,6 @@ impl fmt::Display for JobKind {
     }
 }
 
-/// The same.
 impl fmt::Display for JobState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)

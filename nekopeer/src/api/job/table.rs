@@ -41,7 +41,6 @@ pub(super) struct Table {
     written: HashMap<FileName, Written>,
 }
 
-/// A command that runs.
 #[derive(Debug)]
 pub(super) struct Running {
     /// As it began.

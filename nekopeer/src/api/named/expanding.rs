@@ -31,12 +31,10 @@ const QUICK_PAGE: Duration = Duration::from_millis(250);
 const PAGES_GROW_BY: usize = 4;
 const _: () = assert!(QUICK_PAGE.as_millis() * 8 <= QUERY_DEADLINE_DEFAULT.as_millis());
 
-/// Where names are looked for.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::api) enum Among<'a> {
     /// At the own indexers and these, and those within so many hops.
     Network(u8, &'a Via),
-    /// In the catalogue.
     Here,
 }
 

@@ -38,7 +38,6 @@ pub(crate) struct Pattern {
     pub(crate) origin: Option<String>,
 }
 
-/// What is known of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     /// The first digits of the origin's id.
@@ -56,7 +55,6 @@ impl Pattern {
 }
 
 impl Wanted {
-    /// The usual for all names.
     pub(crate) fn new(origin: Option<String>, ttl_hops: u8) -> Self {
         Self { origin, ttl_hops, ..Self::default() }
     }

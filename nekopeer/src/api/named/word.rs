@@ -11,11 +11,8 @@ use super::wanted::Pattern;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Word {
-    /// A name.
     Name(FileName),
-    /// A ticket.
     Ticket(Box<Ticket>),
-    /// All files of a folder, or all that match.
     Pattern(String),
     /// A ticket that cannot be read, and why.
     Wrong(String),
@@ -29,10 +26,8 @@ const SHOWN_MAX: usize = 24;
 /// Why a word is neither.
 #[derive(Debug, thiserror::Error)]
 pub enum WordError {
-    /// It is no name.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// It looks like a ticket.
     #[error(transparent)]
     Ticket(#[from] TicketError),
 }
@@ -69,12 +64,10 @@ impl Word {
         }
     }
 
-    /// The names among `words`.
     pub(in crate::api) fn names(words: &[Self]) -> Vec<&FileName> {
         words.iter().filter_map(Self::name).collect()
     }
 
-    /// The folder that it may be.
     pub(in crate::api) fn folder(&self) -> Option<FileName> {
         FileName::new(self.pattern().text.strip_suffix('/')?).ok()
     }

@@ -32,7 +32,6 @@ pub(crate) async fn framed(
     sent(inside.carry_out(command, no_input())?, Framed::new(shape)).await
 }
 
-/// Answers with the rows of `carried`.
 pub(crate) async fn sent(carried: Carried, framed: Framed) -> Result<Response, Problem> {
     let texts = stream::try_unfold(Some((carried, framed)), async |state| {
         let Some((mut carried, mut framed)) = state else { return Ok(None) };

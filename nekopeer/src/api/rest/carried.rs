@@ -74,7 +74,6 @@ impl Carried {
     }
 }
 
-/// A failure as an error of HTTP.
 pub(crate) fn problem(failure: &Failure) -> Problem {
     let (status, title) = failure.kind.http_status();
     let may_force = failure.remedy == Some(Remedy::Force);

@@ -35,7 +35,6 @@ use nekoproto::transport::slots::{SlotLimits, Slots};
 
 use crate::reading::SLOW_AFTER;
 
-/// Where the description is.
 const DESCRIPTION: &str = "/api/v1/openapi.json";
 
 /// What all routes share.

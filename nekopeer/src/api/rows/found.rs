@@ -146,7 +146,6 @@ impl FoundRow {
         answer.candidates.iter().all(|found| found.holders.is_empty())
     }
 
-    /// What was found under `name`.
     pub(crate) fn of(name: &FileName, answer: &Answer) -> Self {
         let held = answer.candidates.iter().filter(|found| !found.holders.is_empty());
         let hits = held.map(|found| HitRow { version: (&found.record).into(), holders: holders(found) });

@@ -36,13 +36,11 @@ impl PartialEq for Row {
 impl Eq for Row {}
 
 impl Row {
-    /// `value` as a row.
     pub(crate) fn of(value: &impl Serialize) -> Self {
         // Plain fields: serialising them cannot fail.
         Self(to_raw_value(value).unwrap_or_default())
     }
 
-    /// The JSON text.
     pub(crate) fn text(&self) -> &str {
         self.0.get()
     }

@@ -47,7 +47,6 @@ pub(crate) enum PublishedRow {
 /// What is told beside the versions.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct PublishedFields {
-    /// Files that cannot be shared.
     pub(crate) failed: Vec<UnpublishedRow>,
     /// Names of copies of other origins' files, which stay copies.
     pub(crate) copies: Vec<FileName>,
@@ -61,7 +60,6 @@ pub(crate) struct PublishedFields {
     pub(crate) skipped: SkippedFields,
     /// Files of these lists that are not listed here because they are too many.
     pub(crate) more: usize,
-    /// Indexers that acknowledged.
     pub(crate) indexers_told: u64,
     /// Whether each new version is listed by an indexer; until then its number may change.
     pub(crate) confirmed: bool,

@@ -24,7 +24,6 @@ pub(super) fn change_middle(path: &Path, bytes: u64) -> std::io::Result<()> {
     file.write_all_at(&vec![0xa5; len], file.metadata()?.len() / 2)
 }
 
-/// Checks that both files have the same bytes.
 pub(super) fn ensure_same(one: &Path, other: &Path) -> anyhow::Result<()> {
     let hash = |path: &Path| -> io::Result<_> {
         let mut hasher = blake3::Hasher::new();

@@ -171,7 +171,6 @@ pub(super) async fn heard(
     Ok(event)
 }
 
-/// Waits for `what`, up to the given limit.
 pub(super) async fn within<T>(
     time: Duration,
     what: &str,

@@ -6,7 +6,6 @@ use clap::{Arg, CommandFactory};
 
 use super::line::{Words, commands, usage};
 
-/// The last word of what stands before the cursor.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::cli) struct LastWord<'a> {
     /// Where it begins, its quotation mark included.
@@ -85,13 +84,11 @@ impl<'a> LastWord<'a> {
         Some(proposed.into_iter().filter(|word| word.starts_with(&self.text)).collect())
     }
 
-    /// The verbs that it may become.
     pub(super) fn verbs(&self) -> impl Iterator<Item = String> {
         commands().into_iter().filter(|word| word.starts_with(&self.text))
     }
 }
 
-/// What a line may go on with.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Rest<'a> {
     Word(String),
@@ -129,7 +126,6 @@ pub(super) fn quoted(name: &str) -> Option<Cow<'_, str>> {
     if is_plain(name) { Some(name.into()) } else { shlex::try_quote(name).ok() }
 }
 
-/// Whether `name` is a word without quotation marks.
 pub(super) fn is_plain(name: &str) -> bool {
     name.chars().all(|c| c.is_alphanumeric() || "_-./+:@%=,".contains(c))
 }

@@ -34,9 +34,7 @@ use crate::{
 };
 
 const PROMPT: &str = "neko> ";
-/// Lines of history kept across restarts.
 const HISTORY_MAX: usize = 1000;
-/// Names that are offered at once.
 const CANDIDATES_MAX: usize = 200;
 /// Time limit for names that are asked for; those who look for them have less.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
@@ -55,7 +53,6 @@ pub(super) struct Editor {
     terminal: Option<Termios>,
     /// `None` if the terminal can only print.
     printer: Option<Box<dyn ExternalPrinter + Send>>,
-    /// A line is being typed.
     is_reading: Arc<AtomicBool>,
 }
 

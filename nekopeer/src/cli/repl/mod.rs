@@ -32,10 +32,8 @@ use crate::{
     terminal::{self, Output},
 };
 
-/// Names that were typed and are remembered.
 const NAMED_MAX: usize = 1000;
 
-/// Runs until `exit` or the end of input.
 pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
     let mut stop = Stop::new()?;
     let Some(opened) = unless_stopped(&mut stop, Session::open(args, output)).await else {

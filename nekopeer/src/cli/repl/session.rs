@@ -26,9 +26,7 @@ use crate::{
 
 /// Names offered for completion, at most.
 const COMPLETED_MAX: u32 = 1000;
-/// Names that are looked for in the network at once.
 const NAMES_FOUND_MAX: u32 = 200;
-/// Time limit for looking them up.
 const COMPLETED_WITHIN: Duration = Duration::from_millis(300);
 
 /// Who carries out the lines: a peer of this process, or for each line the one that runs on the folder. If
@@ -122,7 +120,6 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Whether the peer of this process was ended.
     pub(super) fn is_stopped(&self) -> bool {
         matches!(&self.reached, Some(Reached::Here(hosted)) if hosted.host.stop.is_cancelled())
     }
@@ -132,7 +129,6 @@ impl<'a> Session<'a> {
         self.reached.as_ref()?.refusal()
     }
 
-    /// Runs a verb.
     pub(super) async fn verb(
         &mut self,
         verb: Verb,
@@ -232,7 +228,6 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The names of the files that rows are about.
 pub(in crate::cli) fn names_of(rows: &[Row]) -> Vec<String> {
     #[derive(serde::Deserialize)]
     struct Named {

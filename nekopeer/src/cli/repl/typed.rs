@@ -6,7 +6,6 @@ use rustyline::history::{FileHistory, History};
 
 use super::line::{Line, Words, parse};
 
-/// Name of the file in the data folder.
 pub(super) const HISTORY_FILE: &str = "history";
 /// Lines that are read: it takes some microseconds each.
 const LINES_MAX: usize = 100;

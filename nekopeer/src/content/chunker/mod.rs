@@ -160,7 +160,6 @@ fn chunk_once(
     Ok(Some(Chunked { stamp, hashed_at_ns, content, manifest, manifest_hash, outboard, average }))
 }
 
-/// BLAKE3 of one chunk.
 pub(crate) fn hash(bytes: &[u8]) -> ChunkHash {
     ChunkHash::from_bytes(*blake3::hash(bytes).as_bytes())
 }

@@ -16,7 +16,6 @@ use crate::library::census::Census;
 /// How long an answer waits for the files to be counted, before it goes without.
 const COUNTED_WITHIN: Duration = Duration::from_secs(5);
 
-/// The routes, with their description.
 pub(super) fn routes() -> OpenApiRouter<Arc<Inside>> {
     OpenApiRouter::new().routes(routes!(status::state)).routes(routes!(metrics::metrics))
 }

@@ -52,7 +52,6 @@ struct Wanted {
     origin: Option<String>,
 }
 
-/// Answers with a file, in whole or in part.
 async fn file(
     State(reading): State<Arc<Reading>>,
     name: Result<Path<String>, PathRejection>,
@@ -80,7 +79,6 @@ struct Request {
     sender: Option<FileSender>,
 }
 
-/// An answer without its body.
 struct Head {
     status: StatusCode,
     headers: HeaderMap,

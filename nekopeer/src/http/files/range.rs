@@ -6,7 +6,6 @@
 
 use std::ops::Range;
 
-/// Why a range is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadRange {
     /// No byte of the file is in it.

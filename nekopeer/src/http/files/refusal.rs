@@ -32,12 +32,10 @@ impl Refusal {
         self
     }
 
-    /// The path of the request is no name.
     pub(super) fn no_name(error: NameError) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "no name of a file", error.to_string())
     }
 
-    /// The request cannot be read.
     pub(super) fn malformed(detail: String) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "malformed request", detail)
     }
@@ -57,7 +55,6 @@ impl Refusal {
         refusal
     }
 
-    /// Neither GET nor HEAD.
     pub(super) fn wrong_method() -> Self {
         let detail = "a file can be read here, by GET or HEAD; share through /api/v1".to_owned();
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed", detail)

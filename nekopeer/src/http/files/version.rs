@@ -12,9 +12,7 @@ use nekoproto::{Freshness, VerifiedRecord};
 use super::conditions::Validators;
 use crate::library::opened::Validity;
 
-/// The number of the version.
 pub(super) const X_NEKO_VERSION: HeaderName = HeaderName::from_static("x-neko-version");
-/// The id of its origin.
 pub(super) const X_NEKO_ORIGIN: HeaderName = HeaderName::from_static("x-neko-origin");
 /// `fresh`, `unverified` or `stale`.
 pub(super) const X_NEKO_FRESHNESS: HeaderName = HeaderName::from_static("x-neko-freshness");

@@ -34,7 +34,6 @@ impl<S: Copy + Eq> Failures<S> {
         self.0.get(path).is_none_or(|failure| failure.tried != Some(stamp))
     }
 
-    /// The file at `path` is published, or gone.
     pub(crate) fn forget(&mut self, path: &Path) {
         self.0.remove(path);
     }

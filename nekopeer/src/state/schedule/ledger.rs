@@ -31,7 +31,6 @@ impl Availability {
         }
     }
 
-    /// The bit field of a source that is still downloading.
     fn part(&self) -> Option<&Bitfield> {
         match self {
             Self::All => None,
@@ -59,7 +58,6 @@ pub(super) struct Ledger {
     pub(super) sources: HashMap<SourceId, SourceState>,
     /// For each chunk, the number of partial sources that have it.
     pub(super) copies: Vec<u8>,
-    /// Number of sources that are still downloading.
     pub(super) partial_sources: usize,
     /// Chunks that were taken over from a late stream, and by which.
     pub(super) hedged: HashMap<usize, StreamId>,

@@ -22,7 +22,6 @@ pub(crate) use self::{
 };
 use crate::content::bitfield::Bitfield;
 
-/// The order in which chunks are leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     RarestFirst {
@@ -31,18 +30,15 @@ pub(crate) enum Order {
         /// Who downloads: with others that do, each begins with a share of its own.
         own: SourceId,
     },
-    /// In the order of the file.
     InOrder,
 }
 
-/// The next task of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Fetch these consecutive chunks.
     Fetch(Range<usize>),
     /// Nothing now: the missing chunks are leased, or this source lacks them. That may change.
     Wait,
-    /// Every chunk is had.
     Done,
     StruckOut,
 }
@@ -100,7 +96,6 @@ impl Schedule {
         next
     }
 
-    /// Whether chunk `index` is still wanted.
     pub(crate) fn wants(&self, index: usize) -> bool {
         !self.ledger.had.contains(index)
     }
@@ -152,7 +147,6 @@ impl Schedule {
         }
     }
 
-    /// Number of chunks not had.
     pub(crate) const fn left(&self) -> usize {
         self.ledger.left
     }

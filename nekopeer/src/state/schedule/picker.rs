@@ -24,7 +24,6 @@ const LOOKED_AT_MAX: usize = 32 * 1024;
 /// A leased chunk is fetched a second time if that saves at least this time, in seconds.
 const WORTH_SECS: f64 = 0.1;
 
-/// Chooses the next run of `stream`.
 pub(super) fn pick(
     ledger: &Ledger,
     stream: StreamId,

@@ -16,7 +16,6 @@ pub(super) const STANDS_STILL_AFTER: Duration = Duration::from_secs(1);
 /// Weight of a new measurement in the average speed of a stream.
 const NEW_SPEED_WEIGHT: f64 = 0.5;
 
-/// A connection to a source.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) source: SourceId,

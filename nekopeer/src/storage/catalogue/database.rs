@@ -73,7 +73,6 @@ pub(super) struct Committed {
 }
 
 impl Tables {
-    /// Opens the database in the file `path`, or creates it.
     pub(super) fn open(path: &Path, node: NodeId) -> Result<Self, Failure> {
         let live = Self {
             path: path.to_owned(),
@@ -148,7 +147,6 @@ impl Tables {
         Ok(())
     }
 
-    /// Whether the file may be the catalogue.
     fn examine(&self) -> Result<(), Failure> {
         let found =
             fs::symlink_metadata(&self.path).map_err(|error| self.failed(StorageError::from(error)))?;

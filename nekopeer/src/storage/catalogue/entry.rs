@@ -33,7 +33,6 @@ pub(crate) struct Entry {
 /// Row, encoded manifest and outboard of a copy.
 pub(super) type Placed = (TableRow<Entry>, &'static [u8], &'static [u8]);
 
-/// A downloaded file.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredCopy {
     /// What it is, and where.
@@ -65,7 +64,6 @@ pub(crate) struct PassedOver {
     pub(crate) why: Why,
 }
 
-/// Why a version is passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Why {
     /// The command of a follower failed on it.

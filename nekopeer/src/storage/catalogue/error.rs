@@ -51,7 +51,6 @@ pub(crate) fn overtaken(name: &FileName) -> Failure {
     Failure::new(format!("{name} {what}")).because(Reason::Overtaken)
 }
 
-/// The version counter of a name is at its maximum.
 pub(super) fn versions_used_up(name: &FileName) -> Failure {
     Failure::new(format!("no version number is left for {name}: share it under another name"))
 }

@@ -62,13 +62,11 @@ pub(crate) use self::{
 };
 use crate::failure::Failure;
 
-/// Name of the database's file in the data folder.
 pub(crate) const FILE: &str = "catalogue.redb";
 
 /// Entries with the same bytes that are looked at: one is mostly enough.
 const SAME_BYTES_MAX: usize = 256;
 
-/// Some entries, in the order of their names.
 #[derive(Debug)]
 pub(crate) struct Page {
     /// The entries, and an error for each that is damaged.
@@ -77,7 +75,6 @@ pub(crate) struct Page {
     pub(crate) next: Option<PageStart>,
 }
 
-/// Where a page of entries begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageStart(Option<String>);
 

@@ -25,13 +25,11 @@ pub(crate) struct Known<'a> {
     pub network: Option<&'a VerifiedRecord>,
 }
 
-/// What a draft becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Numbered<'a> {
     /// A version that this key published already, here or elsewhere.
     Old(&'a VerifiedRecord),
     New(Version),
-    /// No number is left.
     UsedUp,
 }
 

@@ -32,7 +32,6 @@ pub(crate) struct Placing<'a> {
     names: HashSet<FileName>,
 }
 
-/// A copy that is to be moved to its place.
 pub(crate) struct ToPlace<'a> {
     pub(crate) copy: &'a StoredCopy,
     /// Which versions do not take its place by themselves, once it is there.

@@ -28,7 +28,6 @@ use crate::{
 static SIGNERS: LazyLock<Option<ThreadPool>> =
     LazyLock::new(|| ThreadPoolBuilder::new().thread_name(|n| format!("sign-{n}")).build().ok());
 
-/// A file to be published.
 #[derive(Debug)]
 pub(crate) struct Draft {
     /// The name to publish it under.
@@ -53,7 +52,6 @@ impl Draft {
     }
 }
 
-/// The outcome of a draft.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Published {
     /// A new version, stored and not yet announced.
@@ -70,7 +68,6 @@ impl Published {
     }
 }
 
-/// The version that a draft becomes.
 pub(super) enum NextRecord {
     Same(VerifiedRecord),
     /// Not signed yet.

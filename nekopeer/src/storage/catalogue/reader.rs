@@ -20,7 +20,6 @@ pub(super) const READERS: Definition<&str, TableRow<ReaderState>> = Definition::
 /// runs once more on the version that it finds.
 const ACCEPTED_KEPT_MAX: usize = 4;
 
-/// What is wanted of one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReaderState {
     /// How many earlier versions are kept when a newer one takes their place.
@@ -35,7 +34,6 @@ pub(crate) struct ReaderState {
     pub(crate) keep_max: Option<u64>,
 }
 
-/// The last version that a command accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Accepted {
     command: CommandId,
@@ -95,7 +93,6 @@ impl ReaderState {
         Some((accepted.origin, accepted.version))
     }
 
-    /// Whether a command accepted this version as its last.
     pub(crate) fn is_accepted(&self, record: &Record) -> bool {
         let is_it =
             |accepted: &Accepted| (accepted.origin, accepted.version) == (record.origin, record.version);

@@ -10,7 +10,6 @@ use serde::{Serialize, de::DeserializeOwned};
 #[derive(Debug)]
 pub(super) struct TableRow<V>(PhantomData<V>);
 
-/// What can be stored in a [`TableRow`].
 pub(super) trait Stored: Debug + Sized + 'static {
     fn to_bytes(&self) -> Vec<u8>;
     fn of_bytes(bytes: &[u8]) -> Option<Self>;
@@ -54,7 +53,6 @@ impl<V: Stored> Value for TableRow<V> {
     }
 }
 
-/// A table of key and value.
 pub(super) type Definition<K, V> = TableDefinition<'static, K, V>;
 /// Kinds of keys by which entries are found.
 pub(super) mod kind {

@@ -142,7 +142,6 @@ fn read_rows<K: redb::Key + 'static, V: Value + 'static, T>(
     (taken.into_inner(), all)
 }
 
-/// Whether all pages are what was written.
 fn check_pages(path: &Path) -> Result<(), Failure> {
     let whole = guarded(|| {
         let copy = copy_of(path)?;

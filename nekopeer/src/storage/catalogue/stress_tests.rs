@@ -15,7 +15,6 @@ const COMMITS: u64 = 700;
 /// Names that are put and removed.
 const NAMES: u64 = 8;
 
-/// Writes while three threads read.
 pub(super) fn beside_readers(read: impl Fn() + Sync, write: impl FnOnce()) {
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -84,7 +84,6 @@ impl Tables {
         })
     }
 
-    /// Number of rows decoded since the start.
     #[cfg(test)]
     pub(super) fn rows_read(&self) -> u64 {
         self.rows_read.load(Ordering::Relaxed)

@@ -20,7 +20,6 @@ pub(crate) struct Trees {
     trees: Vec<Tree>,
 }
 
-/// A set that was unfolded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tree {
     /// The hash of the set's one file.

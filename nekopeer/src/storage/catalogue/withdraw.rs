@@ -17,7 +17,6 @@ use crate::{
 /// Withdrawals that are kept and told of, some 400 bytes each. Beyond that the oldest are forgotten; their numbers are not.
 pub(crate) const WITHDRAWALS_MAX: usize = 65_536;
 
-/// Why a name is withdrawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Withdrawal {
     /// The user named it: it stays unshared until it is named again.
@@ -26,7 +25,6 @@ pub(crate) enum Withdrawal {
     FileGone,
 }
 
-/// What became of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Gone {
     /// It was neither published nor held here.

@@ -22,7 +22,6 @@ pub(super) type Writing<'a> = ReentrantMutexGuard<'a, RefCell<Option<Guarded<Dat
 /// One transaction. Dropped without a commit, it changes nothing.
 pub(super) struct Write<'a> {
     pub(super) transaction: Guarded<WriteTransaction>,
-    /// The database's file.
     pub(super) path: &'a Path,
     /// Kept until the transaction has ended: a database is not closed before.
     pub(super) writing: Writing<'a>,
@@ -78,7 +77,6 @@ impl Write<'_> {
         left.into_iter().try_for_each(|before| self.drop_unused(&before.record.manifest))
     }
 
-    /// Removes a manifest unless an entry uses it.
     fn drop_unused(&self, hash: &ManifestHash) -> Result<(), Failure> {
         let (kind, half) = (kind::MANIFEST, half(hash.as_bytes()));
         let is_used = self.with(INDEX, |index| {
@@ -128,7 +126,6 @@ impl Write<'_> {
         self.put(FLOORS, [((record.name.as_str(), record.origin.as_bytes()), Some(entry))])
     }
 
-    /// Stores rows.
     pub(super) fn put<'k, 'v, K: redb::Key + 'static, V: Value + 'static>(
         &self,
         table: Definition<K, V>,
@@ -139,7 +136,6 @@ impl Write<'_> {
         })
     }
 
-    /// Removes the rows of these keys.
     pub(super) fn remove<'k, K: redb::Key + 'static, V: Value + 'static>(
         &self,
         table: Definition<K, V>,
@@ -158,7 +154,6 @@ impl Write<'_> {
         self.with(table, |table| keys.into_iter().map(|key| Ok(table.remove(&key)?.map(&take))).collect())
     }
 
-    /// Opens a table, and works in it.
     pub(super) fn with<K: redb::Key + 'static, V: Value + 'static, T>(
         &self,
         table: Definition<K, V>,

@@ -39,7 +39,6 @@ pub(super) struct SpanPlan {
     pub(super) workers: usize,
 }
 
-/// The chunks of a file and its hash.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FoundCuts {
     pub(super) chunks: Vec<Chunk>,
