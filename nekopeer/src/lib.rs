@@ -36,7 +36,7 @@ pub use content::chunker::ChunkError;
 pub use download::{Delivery, DownloadOptions, Downloaded};
 pub use failure::{Failure, FailureKind, Reason};
 pub use http::files::routes as file_routes;
-pub use indexers::{Answer, Found, SearchError, via::Via};
+pub use indexers::{Answer, Found, via::Via};
 pub use library::{
     events::Event,
     status::{Condition, FileStatus},

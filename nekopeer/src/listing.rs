@@ -7,9 +7,9 @@ use nekoproto::{FileName, NodeId};
 use crate::{
     content::stamp::Looker,
     failure::Failure,
-    library::{ENTRIES_AT_ONCE, Library, status::FileStatus},
+    library::{Library, status::FileStatus},
     peers::Peers,
-    storage::catalogue::{Entry, Page, PageStart},
+    storage::catalogue::{ENTRIES_AT_ONCE, Entry, Page, PageStart},
 };
 
 /// Files whose origins are asked in one go: several calls over one connection.

@@ -231,7 +231,7 @@ impl Api for Get {
             paths: self.output.iter().map(|path| path.0.as_path()).collect(),
             by_ticket: wanted.and_then(|(_, wanted)| wanted.by_ticket()),
             seed_secs: Some(self.seed.unwrap_or(SEED_SECS)).filter(|secs| *secs > 0),
-            ..About::needing(match self.names.iter().all(Word::is_ticket) {
+            ..About::needing(match self.names.iter().all(|word| matches!(word, Word::Ticket(_))) {
                 _ if self.background => Need::Running,
                 true => Need::Ticket,
                 false => Need::Indexer,

@@ -11,8 +11,11 @@ use super::{
     prelude::*,
 };
 use crate::{
-    api::rest::{described, framed},
     api::views::hits::Hits,
+    api::{
+        Framed, no_input,
+        rest::{described, sent},
+    },
     indexers::via::Via,
     util::json,
 };
@@ -108,5 +111,6 @@ pub(super) async fn query(
     State(inside): State<Arc<Inside>>,
     Asked(query): Asked<Query>,
 ) -> Result<Response, Problem> {
-    framed(&inside, query, Shape::List("answers")).await // also of one name
+    let answers = Framed::new(Shape::List("answers")); // also of one name
+    sent(inside.carry_out(query, no_input())?, answers).await
 }

@@ -5,11 +5,7 @@ use std::sync::Arc;
 use nekoproto::FileName;
 
 use super::{Left, Told, Watching, look::names_of};
-use crate::{
-    library::{ENTRIES_AT_ONCE, Library},
-    publish::tree::PublishedTree,
-    storage::catalogue::PageStart,
-};
+use crate::{library::Library, publish::tree::PublishedTree};
 
 impl Watching {
     /// Looks where the paths lead now. A link that leads nowhere is about to be made anew.
@@ -46,18 +42,12 @@ impl Watching {
 
 /// What was published of the trees as they were `before`, and has no file in those that are there `now`. Blocking.
 fn gone(library: &Library, before: &[PublishedTree], now: &[PublishedTree]) -> Vec<FileName> {
-    let (mut gone, mut next) = (Vec::new(), Some(PageStart::default()));
-    while let Some(start) = next {
-        let Ok(page) = library.catalogue.page(&start, ENTRIES_AT_ONCE) else { break };
-        for entry in page.entries.into_iter().flatten().filter(|entry| library.catalogue.is_own(entry)) {
-            let name = &entry.record.name;
-            let is_of = |trees| names_of(trees, &entry.path).contains(name);
-            let has_file = || now.iter().filter_map(|tree| tree.path_of(name)).any(|path| path.is_file());
-            if is_of(before) && !is_of(now) && !has_file() {
-                gone.push(name.clone());
-            }
-        }
-        next = page.next;
-    }
-    gone
+    let entries = library.catalogue.pages().map_while(Result::ok).flatten().flatten();
+    let gone = entries.filter(|entry| library.catalogue.is_own(entry)).filter(|entry| {
+        let name = &entry.record.name;
+        let is_of = |trees| names_of(trees, &entry.path).contains(name);
+        let has_file = || now.iter().filter_map(|tree| tree.path_of(name)).any(|path| path.is_file());
+        is_of(before) && !is_of(now) && !has_file()
+    });
+    gone.map(|entry| entry.record.name.clone()).collect()
 }

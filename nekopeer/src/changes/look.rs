@@ -12,7 +12,7 @@ use nekoproto::FileName;
 use crate::{
     content::stamp::{Looker, Stamp, is_missing},
     failure::Failure,
-    library::{ENTRIES_AT_ONCE, Library},
+    library::Library,
     publish::{
         PublishError, PublishOutcome,
         listing::{NamedFile, list_tree},
@@ -21,7 +21,6 @@ use crate::{
     rules::Ignores,
     sets,
     state::changes::Look,
-    storage::catalogue::PageStart,
 };
 
 #[derive(Debug, PartialEq, Eq)]
@@ -114,7 +113,8 @@ pub(super) fn to_publish(
         if copies.iter().any(|(_, folder)| is_part(tree, folder)) {
             return None;
         }
-        let name = tree.new_name_of(path)?;
+        let failed = |source| PublishError::Name { path: path.to_owned(), source };
+        let name = tree.name_of(path)?.map_err(failed);
         match tree.filter.skips(path, false, ignores) {
             Ok(Some(_)) => return None,
             Ok(None) => {}
@@ -169,17 +169,14 @@ pub(super) fn scan(library: &Library, trees: &[PublishedTree]) -> Result<Scan, F
             }
         }
     }
-    let mut next = Some(PageStart::default());
-    while let Some(start) = next {
-        let page = library.catalogue.page(&start, ENTRIES_AT_ONCE)?;
-        for entry in page.entries.into_iter().flatten().filter(|entry| library.catalogue.is_own(entry)) {
+    for page in library.catalogue.pages() {
+        for entry in page?.into_iter().flatten().filter(|entry| library.catalogue.is_own(entry)) {
             let is_theirs = names_of(trees, &entry.path).contains(&entry.record.name);
             let is_there = there.contains(&entry.stamp.device());
             if is_theirs && is_there && entry.stamp.is_removed_from(&entry.path) {
                 scan.missing.push(entry.path);
             }
         }
-        next = page.next;
     }
     Ok(scan)
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use nekoindexer::daemon::http::{Guard, HttpDoor, Token};
-use nekoproto::{Label, Remedy};
+use nekoproto::Remedy;
 use rustix::system::uname;
 use tokio::sync::broadcast;
 use tokio_util::task::AbortOnDropHandle;
@@ -71,7 +71,10 @@ fn config(args: &NodeArgs, indexers: &Indexers, serves: Serves) -> Config {
         keys: indexers.keys.clone(),
         data_dir: args.data_dir.clone(),
         secret_files: args.access.files().cloned().collect(),
-        label: args.label.clone().or_else(name_of_machine),
+        label: args
+            .label
+            .clone()
+            .or_else(|| uname().nodename().to_string_lossy().into_owned().try_into().ok()),
         network: args.network.clone().unwrap_or_default(),
         security: args.security(),
         access: args.access.loaded.clone(),
@@ -83,11 +86,6 @@ fn config(args: &NodeArgs, indexers: &Indexers, serves: Serves) -> Config {
         on_stale: args.on_stale.unwrap_or_default(),
         ..Config::new(&args.dir)
     }
-}
-
-/// What people call this machine, if it has a name.
-fn name_of_machine() -> Option<Label> {
-    uname().nodename().to_string_lossy().into_owned().try_into().ok()
 }
 
 impl Hosted {

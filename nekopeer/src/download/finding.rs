@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     failure::{Failure, Reason},
-    indexers::{Answer, SearchError, Wishes},
+    indexers::{Answer, Wishes},
     state::{
         choice::{NoChoice, Target, choose},
         freshness::OnStale,
@@ -182,8 +182,7 @@ impl Downloader {
 }
 
 /// Why none of `names` can be looked for.
-fn nobody_asked(names: &[FileName], error: SearchError) -> Vec<Result<Answer, Failure>> {
-    let failure = Failure::from(error);
+fn nobody_asked(names: &[FileName], failure: Failure) -> Vec<Result<Answer, Failure>> {
     match names {
         [_] => vec![Err(failure)],
         names => {

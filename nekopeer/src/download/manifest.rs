@@ -43,15 +43,13 @@ impl Downloader {
     /// takes its time, others are asked too. Sources that are connected are asked first.
     async fn find_manifest(&self, record: &VerifiedRecord, mut begin: Begin) -> Result<Layout, Failure> {
         if let Some((manifest, encoded)) = Manifest::implied_by(record) {
-            return Ok(Layout {
-                manifest: Arc::new(manifest),
-                encoded: encoded.into(),
-                outboard: None,
-                begin,
-            });
+            let (manifest, encoded) = (Arc::new(manifest), encoded.into());
+            return Ok(Layout { manifest, encoded, outboard: None, begin });
         }
         let (mut last, mut busy) = (None, Busy::default());
-        let mut connected = connected_in(&mut begin);
+        let sources = begin.iter_mut().enumerate();
+        let mut connected: VecDeque<(usize, Source)> =
+            sources.filter_map(|(place, (_, source))| Some((place, source.take()?))).collect();
         let mut ready: HashSet<usize> = connected.iter().map(|(place, _)| *place).collect();
         let mut waiting: VecDeque<usize> = (0..begin.len()).filter(|place| !ready.contains(place)).collect();
         let (mut asked, mut refused) = (FuturesUnordered::new(), Vec::new());
@@ -147,12 +145,6 @@ impl Downloader {
         guard.disarm();
         found
     }
-}
-
-/// The connections that are open already, and whose they are.
-fn connected_in(begin: &mut Begin) -> VecDeque<(usize, Source)> {
-    let sources = begin.iter_mut().enumerate();
-    sources.filter_map(|(place, (_, source))| Some((place, source.take()?))).collect()
 }
 
 /// What became of one step towards the manifest.

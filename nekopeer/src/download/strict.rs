@@ -32,6 +32,9 @@ impl Downloader {
         if options.version.is_some() {
             return found; // the newest is not what is wanted
         }
+        let holds_strict = |name: &FileName| {
+            self.library.catalogue.get(name).is_some_and(|held| held.record.policy.is_strict())
+        };
         let mut answers = Vec::with_capacity(found.len());
         let (mut by_origin, mut elsewhere) = (HashMap::<Holder, Vec<Target>>::new(), HashMap::new());
         for (name, found) in found {
@@ -43,7 +46,7 @@ impl Downloader {
                     }
                 }
                 // Nobody is known who could tell whether what is held is the newest.
-                Err(error) if error.is_not_found() && self.holds_strict(&name) => {
+                Err(error) if error.is_not_found() && holds_strict(&name) => {
                     answers.push((name.clone(), Err(unconfirmed(&name))));
                 }
                 found => answers.push((name, found)),
@@ -81,10 +84,6 @@ impl Downloader {
             }
             _ => Ok((target, false)),
         }
-    }
-
-    fn holds_strict(&self, name: &FileName) -> bool {
-        self.library.catalogue.get(name).is_some_and(|held| held.record.policy.is_strict())
     }
 
     /// Where the origin of `target` can be asked: as an indexer lists it, where it was last, or, in `elsewhere` for all

@@ -38,5 +38,5 @@ fn router(inside: &Arc<Inside>, guards_all: bool) -> Router {
         .merge(files)
         .merge(dashboard::router());
     let router = if guards_all { router.route_layer(from_extractor::<Authorized>()) } else { router };
-    router.merge(figures::health(inside))
+    router.merge(Router::from(figures::health_routes()).with_state(Arc::clone(inside)))
 }

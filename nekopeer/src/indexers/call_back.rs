@@ -63,7 +63,7 @@ impl Indexers {
 
     /// A client of the indexer, and the connection if it was opened for this.
     async fn client_of(&self, at: IndexerAddr) -> Option<(IndexerServiceClient, Option<Connected>)> {
-        let mut own = self.sessions.iter().filter(|session| session.remote() == Some(at.node));
+        let mut own = self.sessions().filter(|session| session.remote() == Some(at.node));
         if let Some(client) = own.find_map(Session::client) {
             return Some((client, None));
         }

@@ -15,11 +15,16 @@ use nekoproto::{
 use tracing::debug;
 
 use super::{
-    Indexers, SearchError,
-    search::{Asked, Scope, addresses},
+    Indexers,
+    search::{Asked, Scope, addresses, refused},
+    session::failed,
     via::Via,
 };
-use crate::{library::Library, state::choice::Candidate};
+use crate::{
+    failure::{Failure, FailureKind},
+    library::Library,
+    state::choice::Candidate,
+};
 
 /// One page of matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,8 +54,9 @@ impl Indexers {
         limit: usize,
         ttl_hops: u8,
         via: &Via,
-    ) -> Result<Found, SearchError> {
-        let matcher = Matcher::new(search).map_err(|error| SearchError::Pattern(error.to_string()))?;
+    ) -> Result<Found, Failure> {
+        let matcher =
+            Matcher::new(search).map_err(|error| failed(FailureKind::Invalid, error.to_string(), None))?;
         // The same id for all indexers: the network handles it once.
         let request = FindRequest {
             after: after.cloned(),
@@ -121,10 +127,10 @@ async fn ask(
     asked: Asked<'_>,
     request: &FindRequest,
     limit: Duration,
-) -> Result<(Sender, FindReply), SearchError> {
+) -> Result<(Sender, FindReply), Failure> {
     let (client, sender, limit) = asked.client(limit).await?;
     match client.find(call_within(limit), request.clone()).await {
-        Ok(page) => Ok((sender, page?)),
+        Ok(page) => Ok((sender, page.map_err(refused)?)),
         Err(error) => Err(asked.failed(error).await),
     }
 }

@@ -20,7 +20,7 @@ impl Indexers {
     /// is tried at the other addresses of this machine; where it does not answer there, others on this machine alone
     /// can use it, and it comes last.
     pub(crate) async fn known(&self) -> List<IndexerAddr, TICKET_INDEXERS_MAX> {
-        let connected = self.sessions.iter().filter_map(|session| Some(session.sender()?.at));
+        let connected = self.sessions().filter_map(|session| Some(session.sender()?.at));
         let (near, mut known): (Vec<_>, Vec<_>) = connected.partition(|at| at.addr.ip().is_loopback());
         if !near.is_empty() {
             let others = interfaces::addresses();

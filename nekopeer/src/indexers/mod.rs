@@ -29,10 +29,7 @@ use utoipa::ToSchema;
 
 pub(crate) use self::search::{Scope, Wishes};
 use self::{call_back::Callers, session::Session};
-pub use self::{
-    find::Found,
-    search::{Answer, SearchError},
-};
+pub use self::{find::Found, search::Answer};
 use crate::{
     config::Config,
     library::{
@@ -71,7 +68,7 @@ pub(crate) struct IndexerLink {
 #[derive(Debug)]
 pub(crate) struct Indexers {
     library: Arc<Library>,
-    sessions: Vec<Session>,
+    sessions: Vec<Arc<Session>>,
     registrations: Arc<Mutex<Registrations>>,
     query_deadline: Duration,
     endpoint: Arc<Endpoint>,
@@ -116,6 +113,10 @@ impl Indexers {
         indexers
     }
 
+    fn sessions(&self) -> impl Iterator<Item = &Session> {
+        self.sessions.iter().map(|session| &**session)
+    }
+
     /// Registers versions that this peer publishes or holds. Those published here that an indexer was not told
     /// before are announced; an indexer that does not answer is told as soon as it does.
     ///
@@ -133,7 +134,7 @@ impl Indexers {
 
     /// Returns the number of indexers that acknowledged all that is offered, `files` of it lately.
     pub(crate) async fn registered(&self, files: usize) -> usize {
-        let telling = self.sessions.iter().map(async |session| {
+        let telling = self.sessions().map(async |session| {
             let is_told = session.told_all().await;
             if is_told && files > 0 {
                 self.library.tell(Event::Registered { indexer: session.addr(), files });
@@ -147,7 +148,7 @@ impl Indexers {
     pub(crate) fn offer_soon(&self, records: &[VerifiedRecord]) {
         if self.library.is_listed() {
             self.registrations.lock().offer(records);
-            self.sessions.iter().for_each(Session::wake);
+            self.sessions().for_each(Session::wake);
         }
     }
 
@@ -183,7 +184,7 @@ impl Indexers {
         let found = self.library.blocking(look).await;
         let is_changed = self.registrations.lock().refresh(&found);
         if is_changed {
-            self.sessions.iter().for_each(Session::wake);
+            self.sessions().for_each(Session::wake);
         }
     }
 
@@ -215,7 +216,7 @@ impl Indexers {
     pub(crate) async fn withdraw_all(&self) {
         self.registrations.lock().close();
         if self.library.is_listed() {
-            let withdrawing = join_all(self.sessions.iter().map(Session::withdraw_all));
+            let withdrawing = join_all(self.sessions().map(Session::withdraw_all));
             for error in
                 timeout(FAREWELL_WITHIN, withdrawing).await.into_iter().flatten().filter_map(Result::err)
             {
@@ -237,7 +238,7 @@ impl Indexers {
     async fn invalidate(&self, records: &[VerifiedRecord], ttl_hops: u8) {
         // The same id for all indexers: the network carries each message once.
         let batches: Vec<_> = records.chunks(BATCH_MAX).map(|batch| (MsgId::random(), batch)).collect();
-        let telling = self.sessions.iter().map(|session| session.invalidate(&batches, ttl_hops));
+        let telling = self.sessions().map(|session| session.invalidate(&batches, ttl_hops));
         for error in join_all(telling).await.into_iter().filter_map(Result::err) {
             debug!(%error, "an indexer could not be told of a newer version");
         }
@@ -245,7 +246,7 @@ impl Indexers {
 
     /// Connects once more to each, as this peer listens by now: what it downloads is listed over the new connections.
     pub(crate) fn connect_again(&self) {
-        self.sessions.iter().for_each(Session::connect_again);
+        self.sessions().for_each(Session::connect_again);
     }
 
     pub(crate) fn links(&self) -> Vec<IndexerLink> {
@@ -257,7 +258,7 @@ impl Indexers {
             };
             IndexerLink { addr: session.addr(), is_connected, why }
         };
-        self.sessions.iter().map(link).collect()
+        self.sessions().map(link).collect()
     }
 
     /// Completes when an indexer refuses this peer because another process uses its key, and either that one was there
@@ -267,7 +268,7 @@ impl Indexers {
         loop {
             let other = refusals.borrow_and_update().clone();
             let is_first = |since: Option<Instant>| since.is_none_or(|since| since < self.began);
-            let is_listed = || self.sessions.iter().any(Session::is_listing);
+            let is_listed = || self.sessions().any(Session::is_listing);
             if let Some(other) = other.filter(|other| is_first(other.since) || !is_listed()) {
                 return other.why;
             }
@@ -278,14 +279,14 @@ impl Indexers {
     }
 
     pub(crate) async fn tried(&self) {
-        join_all(self.sessions.iter().map(Session::tried)).await;
+        join_all(self.sessions().map(Session::tried)).await;
     }
 
     /// Waits until each indexer was told of these names, or cannot be told now or soon. A peer that does not serve tells
     /// them nothing.
     pub(crate) async fn told(&self, names: &[FileName]) {
         if self.library.is_listed() {
-            join_all(self.sessions.iter().map(|session| session.told(names))).await;
+            join_all(self.sessions().map(|session| session.told(names))).await;
         }
     }
 }

@@ -4,7 +4,6 @@ mod merging;
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
     slice,
     time::{Duration, Instant},
 };
@@ -19,7 +18,7 @@ use nekoproto::{
     Answers, Cause, FileName, Hit, IdDigits, IndexerServiceClient, List, MsgId, Names, NodeTag,
     QueryAllRequest, QueryReply, QueryRequest, Refusal, Remedy, VerifiedRecord,
     limits::{BATCH_MAX, HANDSHAKE_TIMEOUT, TTL_DEFAULT},
-    transport::{call_within, shown},
+    transport::call_within,
 };
 use parking_lot::Mutex;
 use tarpc::{client::RpcError, context::Context};
@@ -28,11 +27,11 @@ use self::merging::absorb;
 pub(super) use self::merging::addresses;
 use super::{
     Indexers,
-    session::Session,
+    session::{Session, failed, unreachable},
     via::{Connected, Via},
 };
 use crate::{
-    failure::{Failure, FailureKind, Reason},
+    failure::{Failure, FailureKind},
     state::choice::Candidate,
 };
 
@@ -77,7 +76,7 @@ impl Asked<'_> {
     }
 
     /// Why a call failed: the connection may have been refused meanwhile.
-    pub(super) async fn failed(self, error: RpcError) -> SearchError {
+    pub(super) async fn failed(self, error: RpcError) -> Failure {
         if let Self::Session(session) = self
             && let Some(why) = session.refused().await
         {
@@ -86,12 +85,12 @@ impl Asked<'_> {
         self.unreachable(error.to_string())
     }
 
-    pub(super) fn unreachable(self, why: impl Into<Cause>) -> SearchError {
+    pub(super) fn unreachable(self, why: impl Into<Cause>) -> Failure {
         let indexer = match self {
             Self::Session(session) => session.addr(),
             Self::Via(connected) => connected.at.addr,
         };
-        SearchError::Unreachable { indexer, why: why.into() }
+        unreachable(indexer, &why.into())
     }
 
     /// What calls it, it as one that names holders, and the time that an answer has which takes it `limit`: the link to it
@@ -99,7 +98,7 @@ impl Asked<'_> {
     pub(super) async fn client(
         self,
         limit: Duration,
-    ) -> Result<(IndexerServiceClient, Sender, Duration), SearchError> {
+    ) -> Result<(IndexerServiceClient, Sender, Duration), Failure> {
         let began = Instant::now();
         let (client, sender) = match self {
             Self::Session(session) => {
@@ -117,8 +116,8 @@ impl Asked<'_> {
     pub(super) async fn while_alive<T>(
         self,
         has_others: bool,
-        asked: impl Future<Output = Result<T, SearchError>>,
-    ) -> Result<T, SearchError> {
+        asked: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
         let Self::Session(session) = self else { return asked.await };
         let answer = session.while_alive(has_others, asked).await;
         answer.unwrap_or_else(|| Err(self.unreachable("it does not answer")))
@@ -126,11 +125,8 @@ impl Asked<'_> {
 }
 
 impl Via {
-    pub(super) fn failure(&self) -> SearchError {
-        match self.failed.last().cloned() {
-            Some((indexer, why)) => SearchError::Unreachable { indexer, why },
-            None => SearchError::NoIndexer,
-        }
+    pub(super) fn failure(&self) -> Failure {
+        self.failed.last().map_or_else(no_indexer, |(indexer, why)| unreachable(*indexer, why))
     }
 }
 
@@ -156,55 +152,22 @@ impl Answer {
     }
 }
 
-/// Why a search failed.
-#[derive(Debug, thiserror::Error)]
-pub enum SearchError {
-    /// None was given or found.
-    #[error("no indexer found")]
-    NoIndexer,
-    /// None of the indexers answered.
-    #[error("indexer {} cannot be asked: {why}", shown(*.indexer))]
-    Unreachable {
-        /// One of them.
-        indexer: SocketAddr,
-        /// Why.
-        why: Cause,
-    },
-    /// The indexer refused.
-    #[error("the indexer refused the query: {0}")]
-    Refused(#[from] Refusal),
-    /// A glob cannot be read.
-    #[error("{0}")]
-    Pattern(String),
+pub(super) fn no_indexer() -> Failure {
+    failed(FailureKind::Away, "no indexer found".to_owned(), Some(Remedy::Indexer))
 }
 
-/// Who is not found now may be later.
-impl From<SearchError> for Failure {
-    fn from(error: SearchError) -> Self {
-        let (kind, remedy) = match &error {
-            SearchError::NoIndexer => (FailureKind::Away, Some(Remedy::Indexer)),
-            SearchError::Unreachable { why, .. } => (FailureKind::Away, why.remedy.or(Some(Remedy::Indexer))),
-            SearchError::Refused(Refusal::Busy) => (FailureKind::Busy, None),
-            SearchError::Refused(_) => (FailureKind::Failed, None),
-            SearchError::Pattern(_) => (FailureKind::Invalid, None),
-        };
-        let failure = Self::with(kind, error.to_string()).passing().because(Reason::NotThere);
-        Self { remedy, ..failure }
-    }
+pub(super) fn refused(refusal: Refusal) -> Failure {
+    let kind = if refusal == Refusal::Busy { FailureKind::Busy } else { FailureKind::Failed };
+    failed(kind, format!("the indexer refused the query: {refusal}"), None)
 }
 
 impl Indexers {
     pub(super) fn asked<'a>(&'a self, via: &'a Via) -> impl Iterator<Item = Asked<'a>> {
-        let own = self.sessions.iter().map(Asked::Session);
+        let own = self.sessions().map(Asked::Session);
         own.chain(via.connected.iter().map(Asked::Via))
     }
 
-    pub(crate) async fn search(
-        &self,
-        name: &FileName,
-        scope: Scope,
-        via: &Via,
-    ) -> Result<Answer, SearchError> {
+    pub(crate) async fn search(&self, name: &FileName, scope: Scope, via: &Via) -> Result<Answer, Failure> {
         self.search_again(name, scope, via, &Wishes::default()).await
     }
 
@@ -215,7 +178,7 @@ impl Indexers {
         names: &[FileName],
         scope: Scope,
         via: &Via,
-    ) -> Result<Vec<Answer>, SearchError> {
+    ) -> Result<Vec<Answer>, Failure> {
         self.search_for(names, scope, via, &Wishes::default()).await
     }
 
@@ -226,7 +189,7 @@ impl Indexers {
         scope: Scope,
         via: &Via,
         wishes: &Wishes,
-    ) -> Result<Answer, SearchError> {
+    ) -> Result<Answer, Failure> {
         let answers = self.search_for(slice::from_ref(name), scope, via, wishes).await?;
         Ok(answers.into_iter().next().unwrap_or_default()) // one answer per name
     }
@@ -238,7 +201,7 @@ impl Indexers {
         scope: Scope,
         via: &Via,
         wishes: &Wishes,
-    ) -> Result<Vec<Answer>, SearchError> {
+    ) -> Result<Vec<Answer>, Failure> {
         let mut merged = vec![Answer { complete: true, ..Answer::default() }; names.len()];
         let calls = names.chunks(BATCH_MAX).zip(merged.chunks_mut(BATCH_MAX));
         let calls: Vec<_> =
@@ -263,7 +226,7 @@ impl Indexers {
         scope: Scope,
         via: &Via,
         wishes: &Wishes,
-    ) -> (bool, Option<SearchError>) {
+    ) -> (bool, Option<Failure>) {
         let (mut answered, mut failure) = (false, None);
         let wishes = (wishes, self.query_deadline); // for each call as for a single query
         let msg_id = MsgId::random(); // the same for all indexers: the network handles it once
@@ -298,7 +261,7 @@ impl Indexers {
         // The same ids for all indexers: the network handles each query once.
         let batches: Vec<_> = names.chunks(BATCH_MAX).map(|names| (MsgId::random(), names)).collect();
         let scope = Scope::Network { ttl_hops: TTL_DEFAULT };
-        let asked = self.sessions.iter().filter(|session| session.is_connected()).map(async |session| {
+        let asked = self.sessions().filter(|session| session.is_connected()).map(async |session| {
             for (msg_id, names) in &batches {
                 let (asked, wishes) = (Asked::Session(session), (&Wishes::default(), self.query_deadline));
                 let asking = ask_one(asked, scope, *msg_id, names, wishes);
@@ -337,7 +300,7 @@ async fn ask_one(
     msg_id: MsgId,
     names: &[FileName],
     (wishes, limit): (&Wishes, Duration),
-) -> Result<Vec<Heard>, SearchError> {
+) -> Result<Vec<Heard>, Failure> {
     let (client, sender, limit) = asked.client(limit).await?;
     let until = call_within(limit);
     if let [name] = names {
@@ -351,13 +314,13 @@ async fn ask_one(
             }
         };
         return match reply {
-            Ok(reply) => Ok(vec![(sender, reply?)]),
+            Ok(reply) => Ok(vec![(sender, reply.map_err(refused)?)]),
             Err(error) => Err(asked.failed(error).await),
         };
     }
     let list = Names::first_of(names.iter().cloned());
     let mut replies = match call_all(&client, scope, msg_id, list, until).await {
-        Ok(replies) => replies?.into_vec(),
+        Ok(replies) => replies.map_err(refused)?.into_vec(),
         Err(error) => return Err(asked.failed(error).await),
     };
     replies.resize(names.len(), None);

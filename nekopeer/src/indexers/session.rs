@@ -15,9 +15,9 @@ use std::{
 use nekoindexer::state::holders::Sender;
 use nekoproto::{
     Cause, FileName, IndexerAddr, IndexerServiceClient, InvalidateRequest, List, MsgId, NodeId, PeerService,
-    Records, Refusal, VerifiedRecord,
+    Records, Refusal, Remedy, VerifiedRecord,
     transport::{
-        ConnectError, Connection, Endpoint, HostAddr, Link, LinkState, Remote, call_within, control,
+        ConnectError, Connection, Endpoint, HostAddr, Link, LinkState, Remote, call_within, control, shown,
     },
 };
 use parking_lot::Mutex;
@@ -27,8 +27,8 @@ use tokio::{
     time::{sleep, sleep_until, timeout},
 };
 
-use super::SearchError;
 use crate::{
+    failure::{Failure, FailureKind, Reason},
     library::Library,
     serve::{Uploads, control::PeerControl},
     state::{
@@ -40,15 +40,9 @@ use crate::{
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const LEASE_FIRST: Duration = Duration::from_secs(1);
 
+/// One task registers this peer's offers with the indexer, so that changes arrive in order.
 #[derive(Debug)]
 pub(super) struct Session {
-    worker: Arc<Worker>,
-    stop: tokio_util::sync::CancellationToken,
-}
-
-/// Registers this peer's offers with one indexer. A single task, so that changes arrive in order.
-#[derive(Debug)]
-struct Worker {
     index: IndexerIndex,
     all: Arc<[SocketAddr]>,
     library: Arc<Library>,
@@ -78,6 +72,16 @@ pub(super) enum SessionError {
     Refused(#[from] Refusal),
 }
 
+/// Why a search failed: who is not found now may be later.
+pub(super) fn failed(kind: FailureKind, message: String, remedy: Option<Remedy>) -> Failure {
+    Failure { remedy, ..Failure::with(kind, message).passing().because(Reason::NotThere) }
+}
+
+pub(super) fn unreachable(indexer: SocketAddr, why: &Cause) -> Failure {
+    let message = format!("indexer {} cannot be asked: {why}", shown(indexer));
+    failed(FailureKind::Away, message, why.remedy.or(Some(Remedy::Indexer)))
+}
+
 impl Session {
     /// Starts to connect to the indexer `all[index]`, which is `at` a host or an address, unless it is `dialed` already, and
     /// keeps the offers registered there. With a key, no other node is used there.
@@ -88,7 +92,7 @@ impl Session {
         dialing: &(Arc<Endpoint>, Option<Arc<Uploads>>),
         library: &Arc<Library>,
         registrations: &Arc<Mutex<Registrations>>,
-    ) -> Self {
+    ) -> Arc<Self> {
         let tasks = &library.tasks;
         let (serving, connecting) = (Arc::clone(library), dialing.clone());
         let open = move |connection: Connection| {
@@ -98,7 +102,7 @@ impl Session {
             let (client, driver) = control::open(connection.io, control.serve(), IndexerServiceClient::from);
             (client, Box::pin(driver) as control::Driver)
         };
-        let worker = Arc::new(Worker {
+        let session = Arc::new(Self {
             index,
             all: Arc::clone(all),
             library: Arc::clone(library),
@@ -113,34 +117,34 @@ impl Session {
             sign_wanted: Notify::new(),
             unlisted: AtomicUsize::new(0),
         });
-        let working = Arc::clone(&worker);
+        let working = Arc::clone(&session);
         tasks.spawn_until_stop(async move { working.run().await });
-        Self { worker, stop: tasks.stop.clone() }
+        session
     }
 
     /// The indexer's address; of a host, the one that was found first.
     pub(super) fn addr(&self) -> SocketAddr {
-        self.worker.link.addr()
+        self.link.addr()
     }
 
     pub(super) async fn tried(&self) {
-        self.worker.link.tried().await;
+        self.link.tried().await;
     }
 
     pub(super) fn connect_again(&self) {
-        self.worker.link.dial_again();
+        self.link.dial_again();
     }
 
     pub(super) fn wake(&self) {
-        self.worker.changed.notify_one();
+        self.changed.notify_one();
     }
 
     pub(super) fn client(&self) -> Option<IndexerServiceClient> {
-        self.worker.link.client()
+        self.link.client()
     }
 
     fn connected(&self) -> Option<Remote> {
-        match &*self.worker.link.watch().borrow() {
+        match &*self.link.watch().borrow() {
             LinkState::Up { remote, .. } => Some(*remote),
             LinkState::Connecting | LinkState::Greeting { .. } | LinkState::Down(_) => None,
         }
@@ -156,57 +160,56 @@ impl Session {
     }
 
     pub(super) fn is_connected(&self) -> bool {
-        self.worker.link.client().is_some()
+        self.link.client().is_some()
     }
 
     pub(super) fn is_listing(&self) -> bool {
-        self.is_connected() && !self.worker.is_unreachable.load(Ordering::Relaxed)
+        self.is_connected() && !self.is_unreachable.load(Ordering::Relaxed)
     }
 
     /// Waits until the indexer has acknowledged all that is offered, as [`told`](Self::told).
     pub(super) async fn told_all(&self) -> bool {
-        let names = self.worker.registrations.lock().dirty(self.worker.index);
+        let names = self.registrations.lock().dirty(self.index);
         self.told(&names).await
     }
 
     /// Waits until the indexer has acknowledged what is offered under these names (true), or cannot be told now
     /// or soon (false): it is told when it is connected again, or answers.
     pub(super) async fn told(&self, names: &[FileName]) -> bool {
-        let worker = &*self.worker;
-        let (mut told, mut left) = (worker.told.subscribe(), names);
-        let failures = worker.registrations.lock().failures(worker.index);
-        worker.changed.notify_one();
+        let (mut told, mut left) = (self.told.subscribe(), names);
+        let failures = self.registrations.lock().failures(self.index);
+        self.changed.notify_one();
         let telling = async {
             loop {
-                if worker.link.client().is_none() || worker.is_unreachable.load(Ordering::Relaxed) {
+                if self.link.client().is_none() || self.is_unreachable.load(Ordering::Relaxed) {
                     return false;
                 }
                 {
-                    let registrations = worker.registrations.lock();
-                    match registrations.left(worker.index, left) {
+                    let registrations = self.registrations.lock();
+                    match registrations.left(self.index, left) {
                         None => return true,
-                        Some(_) if registrations.failures(worker.index) > failures => return false,
+                        Some(_) if registrations.failures(self.index) > failures => return false,
                         Some(names) => left = names,
                     }
                 }
-                let asked_at = *worker.asked_at.lock();
-                let (_, limit) = worker.liveness.borrow().limits();
+                let asked_at = *self.asked_at.lock();
+                let (_, limit) = self.liveness.borrow().limits();
                 let silent_at = asked_at.unwrap_or_else(Instant::now) + limit.max(SILENT_MAX);
                 tokio::select! {
                     _ = told.changed() => {} // the sender lives as long as the session
                     () = sleep_until(silent_at.into()) => {
-                        if asked_at.is_some() && *worker.asked_at.lock() == asked_at {
+                        if asked_at.is_some() && *self.asked_at.lock() == asked_at {
                             return false;
                         }
                     }
                 }
             }
         };
-        self.stop.run_until_cancelled(telling).await.unwrap_or(false)
+        self.library.tasks.stop.run_until_cancelled(telling).await.unwrap_or(false)
     }
 
     pub(super) async fn withdraw_all(&self) -> Result<(), SessionError> {
-        let client = self.worker.link.client().ok_or(SessionError::Away)?;
+        let client = self.link.client().ok_or(SessionError::Away)?;
         Ok(client.deregister_all(call_within(ANSWER_WITHIN)).await??)
     }
 
@@ -215,9 +218,9 @@ impl Session {
         batches: &[(MsgId, &[VerifiedRecord])],
         ttl_hops: u8,
     ) -> Result<(), SessionError> {
-        let client = self.worker.link.client().ok_or(SessionError::Away)?;
+        let client = self.link.client().ok_or(SessionError::Away)?;
         for (msg_id, batch) in batches {
-            self.worker.invalidate(&client, *msg_id, batch, ttl_hops).await??;
+            self.invalidate_batch(&client, *msg_id, batch, ttl_hops).await??;
         }
         Ok(())
     }
@@ -226,8 +229,8 @@ impl Session {
     /// It may still refuse this node: then what it is asked fails.
     pub(super) async fn asked_within(&self, patience: Duration) -> Option<(IndexerServiceClient, Sender)> {
         // A timeout shows as a missing client below.
-        drop(timeout(patience, self.worker.link.tried_early()).await);
-        let (client, remote) = self.worker.link.early_client()?;
+        drop(timeout(patience, self.link.tried_early()).await);
+        let (client, remote) = self.link.early_client()?;
         Some((client, sender(&remote)))
     }
 
@@ -242,7 +245,7 @@ impl Session {
     ) -> Option<Result<T, E>> {
         tokio::select! {
             biased;
-            answer = self.worker.noted(asked) => Some(answer),
+            answer = self.noted(asked) => Some(answer),
             () = self.until_unresponsive(), if has_others => None,
         }
     }
@@ -253,10 +256,10 @@ impl Session {
         if self.asked_within(SILENT_MAX).await.is_none() {
             return; // it does not even take connections
         }
-        let (asked_at, liveness) = (Instant::now(), &self.worker.liveness);
+        let (asked_at, liveness) = (Instant::now(), &self.liveness);
         let (sign_after, silent_max) = liveness.borrow().limits();
         sleep(sign_after).await;
-        self.worker.sign_wanted.notify_one();
+        self.sign_wanted.notify_one();
         let mut signs = liveness.subscribe();
         let heard = signs.wait_for(|liveness| liveness.was_heard_since(asked_at));
         if timeout(silent_max - sign_after, heard).await.is_ok() {
@@ -266,19 +269,17 @@ impl Session {
     }
 
     /// Why the indexer lets this node in no connection, if that is a matter of secrets or lists.
-    pub(super) fn refusal(&self) -> Option<SearchError> {
-        match &*self.worker.link.watch().borrow() {
-            LinkState::Down(why) if why.is_of_access() => {
-                Some(SearchError::Unreachable { indexer: self.addr(), why: (&**why).into() })
-            }
+    pub(super) fn refusal(&self) -> Option<Failure> {
+        match &*self.link.watch().borrow() {
+            LinkState::Down(why) if why.is_of_access() => Some(unreachable(self.addr(), &(&**why).into())),
             _ => None,
         }
     }
 
     /// Why the indexer, with which there was a connection, let this node not in. Where a call failed, that may not be noted yet.
     pub(super) async fn refused(&self) -> Option<Cause> {
-        drop(timeout(ANSWER_WITHIN, self.worker.link.tried()).await);
-        match &*self.worker.link.watch().borrow() {
+        drop(timeout(ANSWER_WITHIN, self.link.tried()).await);
+        match &*self.link.watch().borrow() {
             LinkState::Down(why) if !matches!(**why, ConnectError::Unreachable { .. }) => {
                 Some((&**why).into())
             }
@@ -287,7 +288,7 @@ impl Session {
     }
 
     pub(super) fn why_away(&self) -> Cause {
-        match &*self.worker.link.watch().borrow() {
+        match &*self.link.watch().borrow() {
             LinkState::Down(why) => (&**why).into(),
             LinkState::Connecting | LinkState::Greeting { .. } => "it does not answer".into(),
             LinkState::Up { .. } => "it just came back".into(),
@@ -299,7 +300,7 @@ fn sender(remote: &Remote) -> Sender {
     Sender { at: IndexerAddr { addr: remote.addr, node: remote.node }, is_local: remote.is_local() }
 }
 
-impl Worker {
+impl Session {
     /// Waits for what the indexer was `asked`; an answer is a sign of life.
     async fn noted<T, E>(&self, asked: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let asked_at = Instant::now();
@@ -320,7 +321,7 @@ impl Worker {
     }
 
     /// Sends newer versions, at most a batch, which travel so many hops.
-    fn invalidate(
+    fn invalidate_batch(
         &self,
         client: &IndexerServiceClient,
         msg_id: MsgId,

@@ -9,20 +9,21 @@ use nekoproto::{
 };
 use tarpc::client::RpcError;
 
-use super::{Indexers, SearchError, session::Session};
+use super::{Indexers, search::no_indexer, session::Session};
+use crate::failure::Failure;
 
 impl Indexers {
     /// Follows a query for `name`: one tree for each own indexer, in the order in which they were given. Nothing in
     /// it is signed; see [`TraceReply`].
-    pub(crate) async fn trace(&self, name: &FileName, ttl_hops: u8) -> Result<Vec<TraceReply>, SearchError> {
+    pub(crate) async fn trace(&self, name: &FileName, ttl_hops: u8) -> Result<Vec<TraceReply>, Failure> {
         if self.sessions.is_empty() {
-            return Err(SearchError::NoIndexer);
+            return Err(no_indexer());
         }
         // The same id for all indexers, as every query has: the network handles it once.
         let request =
             QueryRequest { trace: true, ..QueryRequest::new(MsgId::random(), name.clone(), ttl_hops) };
         let has_others = self.sessions.len() > 1;
-        let asked = self.sessions.iter().map(async |session| {
+        let asked = self.sessions().map(async |session| {
             let (began, asking) = (Instant::now(), ask(session, self.query_deadline, request.clone()));
             let reply = session.while_alive(has_others, asking).await.unwrap_or(Err(NoAnswer::Late));
             let asked = TraceHop {
@@ -35,7 +36,7 @@ impl Indexers {
         });
         let trees = join_all(asked).await;
         let is_answered = trees.iter().flat_map(|tree| tree.hops.first()).any(|hop| hop.answer.is_ok());
-        match self.sessions.iter().find_map(Session::refusal).filter(|_| !is_answered) {
+        match self.sessions().find_map(Session::refusal).filter(|_| !is_answered) {
             Some(refusal) => Err(refusal),
             None => Ok(trees),
         }

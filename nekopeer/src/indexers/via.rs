@@ -112,7 +112,7 @@ impl Indexers {
         let home = self.home.clone();
         let remembered = self.library.blocking(move |library| remembered(&library.data_dir, &home)).await;
         let is_known = |node: &NodeId| {
-            let own = self.sessions.iter().filter_map(Session::remote);
+            let own = self.sessions().filter_map(Session::remote);
             own.chain(asked.good.iter().map(|good| good.node)).any(|known| known == *node)
         };
         let others: Vec<_> = remembered.into_iter().filter(|indexer| !is_known(&indexer.node)).collect();
@@ -151,7 +151,7 @@ impl Indexers {
         node: NodeId,
         addrs: Vec<SocketAddr>,
     ) -> (Option<Asked>, Vec<(SocketAddr, Cause)>) {
-        let mut own = self.sessions.iter().filter(|session| session.remote() == Some(node));
+        let mut own = self.sessions().filter(|session| session.remote() == Some(node));
         if let Some(session) = own.next() {
             return (Some(Asked::Own(IndexerAddr { addr: session.addr(), node })), Vec::new());
         }

@@ -6,12 +6,8 @@ use nekoproto::{FileName, Freshness};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{ENTRIES_AT_ONCE, Library, status::FileStatus};
-use crate::{
-    content::stamp::Looker,
-    failure::Failure,
-    storage::catalogue::{Entry, Page, PageStart},
-};
+use super::{Library, status::FileStatus};
+use crate::{content::stamp::Looker, failure::Failure, storage::catalogue::Entry};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selection {
@@ -148,10 +144,9 @@ impl Library {
     /// One page of the selected files. Reads all entries, and looks on disk at the files of the page only. Blocking.
     pub(crate) fn browse(&self, selection: &Selection) -> Result<Browsed, Failure> {
         let (mut browsed, mut folders) = (Browsed::default(), BTreeMap::<String, Totals>::new());
-        let (mut files, mut start) = (Vec::new(), Some(PageStart::default()));
-        while let Some(from) = start.take() {
-            let Page { entries, next } = self.catalogue.page(&from, ENTRIES_AT_ONCE)?;
-            for entry in entries {
+        let mut files = Vec::new();
+        for page in self.catalogue.pages() {
+            for entry in page? {
                 let entry = match entry {
                     Ok(entry) => entry,
                     Err(error) => {
@@ -170,7 +165,6 @@ impl Library {
                 }
                 browsed.totals.add(size, is_stale);
             }
-            start = next;
         }
         let (page, is_more) = selection.page(files);
         browsed.next = page.last().filter(|_| is_more).cloned();

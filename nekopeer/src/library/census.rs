@@ -4,12 +4,8 @@ use nekoproto::Freshness;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{ENTRIES_AT_ONCE, Library, subscribers::Subscribed};
-use crate::{
-    failure::Failure,
-    storage::catalogue::{Page, PageStart},
-    util::clock,
-};
+use super::{Library, subscribers::Subscribed};
+use crate::{failure::Failure, util::clock};
 
 /// Ages of a confirmation that copies are counted by, in seconds.
 pub(crate) const AGES_S: [u64; 9] = [1, 10, 30, 60, 300, 600, 3600, 21_600, 86_400];
@@ -51,11 +47,9 @@ impl Library {
     pub(crate) fn census(&self) -> Result<Census, Failure> {
         let now = clock::now();
         let mut census = Census { changed: self.changed.told().len() as u64, ..Census::default() };
-        let mut start = Some(PageStart::default());
-        while let Some(from) = start.take() {
-            let Page { entries, next } = self.catalogue.page(&from, ENTRIES_AT_ONCE)?;
+        for page in self.catalogue.pages() {
             let now_ms = clock::unix_ms();
-            for entry in entries.iter().flatten() {
+            for entry in page?.iter().flatten() {
                 census.bytes += entry.record.size;
                 census.sets += u64::from(entry.record.policy.is_set());
                 let is_own = self.catalogue.is_own(entry);
@@ -76,7 +70,6 @@ impl Library {
                     census.confirmed(now_ms.saturating_sub(confirmed.at_ms));
                 }
             }
-            start = next;
         }
         Ok(census)
     }

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 use nekoproto::{FileName, Freshness, NodeId, VerifiedRecord};
 use serde::{Deserialize, Serialize};
 
-use super::{ENTRIES_AT_ONCE, Library, events::Event};
+use super::{Library, events::Event};
 use crate::{
     failure::{Failure, Reason},
     state::{
         freshness::{CopyState, NoAnswer},
         outdated::Need,
     },
-    storage::catalogue::{Entry, PageStart, Preference, PreferenceChange, ReaderState},
+    storage::catalogue::{Entry, Preference, PreferenceChange, ReaderState},
     util::clock,
 };
 
@@ -104,13 +104,7 @@ impl Library {
     pub(crate) fn watch_all(&self) -> Result<(), Failure> {
         let len = self.catalogue.len()?;
         self.copies.lock().reserve(len);
-        let mut start = Some(PageStart::default());
-        while let Some(from) = start {
-            let page = self.catalogue.page(&from, ENTRIES_AT_ONCE)?;
-            self.watch(page.entries.iter().flatten());
-            start = page.next;
-        }
-        Ok(())
+        self.catalogue.pages().try_for_each(|page| page.map(|page| self.watch(page.iter().flatten())))
     }
 
     /// Ends what was interrupted in the placing of `name`, as

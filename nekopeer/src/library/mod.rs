@@ -49,9 +49,6 @@ use crate::{
     util::{progress::Progress, tasks::Tasks},
 };
 
-/// Entries of the catalogue that are read at once where all are gone through: they stay in the processor's cache.
-pub(crate) const ENTRIES_AT_ONCE: usize = 256;
-
 #[derive(Debug)]
 pub(crate) struct Library {
     pub(crate) node: NodeId,

@@ -3,14 +3,17 @@
 use nekoproto::{FileName, Position, Search, TraceReply};
 
 use super::PeerHandle;
-use crate::indexers::{Answer, Found, Scope, SearchError, via::Via};
+use crate::{
+    failure::Failure,
+    indexers::{Answer, Found, Scope, via::Via},
+};
 
 impl PeerHandle {
     /// Searches the own indexers only.
     ///
     /// # Errors
     /// No indexer answered.
-    pub async fn search(&self, name: &FileName) -> Result<Answer, SearchError> {
+    pub async fn search(&self, name: &FileName) -> Result<Answer, Failure> {
         self.indexers.search(name, Scope::Own, &Via::default()).await
     }
 
@@ -18,7 +21,7 @@ impl PeerHandle {
     ///
     /// # Errors
     /// No indexer answered, or they refused the query.
-    pub async fn query(&self, name: &FileName, ttl_hops: u8) -> Result<Answer, SearchError> {
+    pub async fn query(&self, name: &FileName, ttl_hops: u8) -> Result<Answer, Failure> {
         self.indexers.search(name, Scope::Network { ttl_hops }, &Via::default()).await
     }
 
@@ -26,7 +29,7 @@ impl PeerHandle {
     ///
     /// # Errors
     /// No indexer answered.
-    pub async fn search_all(&self, names: &[FileName]) -> Result<Vec<Answer>, SearchError> {
+    pub async fn search_all(&self, names: &[FileName]) -> Result<Vec<Answer>, Failure> {
         self.indexers.search_all(names, Scope::Own, &Via::default()).await
     }
 
@@ -35,7 +38,7 @@ impl PeerHandle {
     ///
     /// # Errors
     /// No indexer answered, or they refused the query.
-    pub async fn query_all(&self, names: &[FileName], ttl_hops: u8) -> Result<Vec<Answer>, SearchError> {
+    pub async fn query_all(&self, names: &[FileName], ttl_hops: u8) -> Result<Vec<Answer>, Failure> {
         self.indexers.search_all(names, Scope::Network { ttl_hops }, &Via::default()).await
     }
 
@@ -43,7 +46,7 @@ impl PeerHandle {
     ///
     /// # Errors
     /// No indexer is given.
-    pub async fn trace(&self, name: &FileName, ttl_hops: u8) -> Result<Vec<TraceReply>, SearchError> {
+    pub async fn trace(&self, name: &FileName, ttl_hops: u8) -> Result<Vec<TraceReply>, Failure> {
         self.indexers.trace(name, ttl_hops).await
     }
 
@@ -58,7 +61,7 @@ impl PeerHandle {
         after: Option<&Position>,
         limit: usize,
         ttl_hops: u8,
-    ) -> Result<Found, SearchError> {
+    ) -> Result<Found, Failure> {
         self.indexers.find(search, after, limit, ttl_hops, &Via::default()).await
     }
 

@@ -111,7 +111,7 @@ impl Peers {
             }
             Ok(Ok(()))
         };
-        self.call(peer, patience, tell).await
+        self.call(self.link(peer), patience, tell).await
     }
 
     /// Asks `peer` for one version by its number; its record, if the peer holds or keeps it, and sends its bytes for a
@@ -125,24 +125,14 @@ impl Peers {
             let wanted = wanted.clone();
             async move { client.lend(call_within(ANSWER_WITHIN), wanted).await }
         };
-        let Some(record) = self.call(peer, ANSWER_WITHIN, ask).await? else { return Ok(None) };
+        let Some(record) = self.call(self.link(peer), ANSWER_WITHIN, ask).await? else { return Ok(None) };
         let record = self.library.checks.verifier().verify(*record).map_err(|_| Refusal::Forged)?;
         let Numbered { origin, name, version } = wanted;
         let is_wanted = record.origin == *origin && record.name == *name && record.version == *version;
         if is_wanted && !record.is_withdrawal() { Ok(Some(record)) } else { Err(Refusal::Forged.into()) }
     }
 
-    /// Connects to `peer`, unless a connection is kept, and makes one call, within `patience`.
-    async fn call<T, F: Future<Output = Result<Result<T, Refusal>, RpcError>>>(
-        &self,
-        peer: Holder,
-        patience: Duration,
-        call: impl FnOnce(PeerServiceClient) -> F,
-    ) -> Result<T, CallError> {
-        self.call_over(self.link(peer), patience, call).await
-    }
-
-    /// The same of an origin, which is told before what people call this peer.
+    /// As [`call`](Self::call), of an origin, which is told before what people call this peer.
     async fn call_origin<T, F: Future<Output = Result<Result<T, Refusal>, RpcError>>>(
         &self,
         origin: Holder,
@@ -150,7 +140,7 @@ impl Peers {
         call: impl FnOnce(PeerServiceClient) -> F,
     ) -> Result<T, CallError> {
         let is_told = self.is_introduced(&origin.node);
-        let answer = self.call_over(self.introduced(origin), patience, call).await;
+        let answer = self.call(self.introduced(origin), patience, call).await;
         // From its answer on it knows the caller by that.
         if !is_told && answer.is_ok() {
             let mut introduced = self.introduced.lock();
@@ -162,7 +152,8 @@ impl Peers {
         answer
     }
 
-    async fn call_over<T, F: Future<Output = Result<Result<T, Refusal>, RpcError>>>(
+    /// Makes one call over `link` once that is there, all within `patience`.
+    async fn call<T, F: Future<Output = Result<Result<T, Refusal>, RpcError>>>(
         &self,
         link: impl Future<Output = Result<Arc<Link>, CallError>>,
         patience: Duration,

@@ -18,12 +18,13 @@ use super::{
     tree::{Base, PublishedTree},
 };
 use crate::{
-    library::{ENTRIES_AT_ONCE, Library},
+    library::Library,
     rules::{
         Filter, Ignores, Rules, RulesError, SkipCause, Skipped,
         links::{Links, cause},
     },
     sets,
+    storage::catalogue::ENTRIES_AT_ONCE,
 };
 
 #[derive(Debug)]

@@ -150,11 +150,6 @@ impl PublishedTree {
             }
         }
     }
-
-    /// The same, of a file that is to be published.
-    pub(crate) fn new_name_of(&self, path: &Path) -> Option<Result<FileName, PublishError>> {
-        Some(self.name_of(path)?.map_err(|source| PublishError::Name { path: path.to_owned(), source }))
-    }
 }
 
 #[cfg(test)]

@@ -19,8 +19,9 @@ use super::{
 use crate::{
     api::{Answer, Failure, Reply},
     indexers::{Answer as SearchAnswer, via::Via},
-    library::{ENTRIES_AT_ONCE, Library},
+    library::Library,
     peer::PeerHandle,
+    storage::catalogue::ENTRIES_AT_ONCE,
 };
 
 /// Names that the patterns of one command stand for at most.

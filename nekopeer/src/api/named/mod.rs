@@ -19,7 +19,8 @@ pub(in crate::api) use self::wanted::{ALL, Pattern};
 pub(crate) use self::{path::LocalPath, wanted::Wanted, word::Word};
 use crate::{
     download::DownloadOptions,
-    indexers::{Answer, SearchError, via::Via},
+    failure::Failure,
+    indexers::{Answer, via::Via},
     peer::PeerHandle,
 };
 
@@ -59,7 +60,7 @@ pub(super) async fn search(
     peer: &PeerHandle,
     names: &[FileName],
     ttl_hops: u8,
-) -> Result<Vec<Answer>, SearchError> {
+) -> Result<Vec<Answer>, Failure> {
     let (names, origins): (Vec<FileName>, Vec<Option<String>>) = names.iter().map(split).unzip();
     let mut answers = peer.query_all(&names, ttl_hops).await?;
     for (answer, origin) in answers.iter_mut().zip(origins) {

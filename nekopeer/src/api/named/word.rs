@@ -45,10 +45,6 @@ impl Word {
         }
     }
 
-    pub(crate) const fn is_ticket(&self) -> bool {
-        matches!(self, Self::Ticket(_))
-    }
-
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Ticket(ticket) => ticket.name.to_string(),

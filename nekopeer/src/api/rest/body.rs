@@ -13,23 +13,14 @@ use super::{
     Inside,
     carried::{Carried, problem},
 };
-use crate::api::{Command, Done, Failure, Framed, Outcome, Reply, Shape, no_input};
+use crate::api::{Command, Done, Failure, Framed, Outcome, Reply, no_input};
 
 /// Has `command` carried out and answers with its rows. A failure before the first row is an error; a later one cuts the
 /// answer off.
 pub(crate) async fn answered(inside: &Inside, command: impl Into<Command>) -> Result<Response, Problem> {
     let command = command.into();
-    let shape = command.api().about().shape;
-    framed(inside, command, shape).await
-}
-
-/// The same in another shape.
-pub(crate) async fn framed(
-    inside: &Inside,
-    command: impl Into<Command>,
-    shape: Shape,
-) -> Result<Response, Problem> {
-    sent(inside.carry_out(command, no_input())?, Framed::new(shape)).await
+    let framed = Framed::new(command.api().about().shape);
+    sent(inside.carry_out(command, no_input())?, framed).await
 }
 
 pub(crate) async fn sent(carried: Carried, framed: Framed) -> Result<Response, Problem> {

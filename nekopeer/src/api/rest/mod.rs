@@ -23,7 +23,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 pub(crate) use self::{
     asked::Asked,
-    body::{answered, framed, sent},
+    body::{answered, sent},
     carried::problem,
 };
 use self::{

@@ -5,7 +5,7 @@ mod status;
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{Router, extract::State};
+use axum::extract::State;
 use nekoindexer::daemon::http::Problem;
 use tokio::time::timeout;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -20,14 +20,9 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Inside>> {
     OpenApiRouter::new().routes(routes!(status::state)).routes(routes!(metrics::metrics))
 }
 
-/// Those that tell no more than whether it answers and is ready, with their description.
+/// Those that tell no more than whether it answers and is ready, with their description: everyone may ask.
 pub(super) fn health_routes() -> OpenApiRouter<Arc<Inside>> {
     OpenApiRouter::new().routes(routes!(alive)).routes(routes!(ready))
-}
-
-/// The same, ready to be served: everyone may ask.
-pub(super) fn health(inside: &Arc<Inside>) -> Router {
-    Router::from(health_routes()).with_state(Arc::clone(inside))
 }
 
 /// The files, counted on the runtime of the peer; `None` if that takes too long now.

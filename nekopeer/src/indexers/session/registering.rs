@@ -15,17 +15,18 @@ use tarpc::client::RpcError;
 use tokio::time::sleep_until;
 use tracing::{debug, warn};
 
-use super::{ANSWER_WITHIN, SessionError, Worker};
+use super::{ANSWER_WITHIN, Session, SessionError};
 use crate::{
     indexers::SPREAD_HOPS,
     library::{
-        ENTRIES_AT_ONCE, Library, OtherNode,
+        Library, OtherNode,
         events::{Event, key_in_use},
     },
     state::{
         liveness::Liveness,
         registrations::{Batch, Kind},
     },
+    storage::catalogue::ENTRIES_AT_ONCE,
 };
 
 const RENEW_AT: u32 = 3;
@@ -35,7 +36,7 @@ const NOTED_MAX: usize = 4096;
 /// others they learn when they ask.
 const UNTOLD_MAX: usize = 4096;
 
-impl Worker {
+impl Session {
     pub(super) async fn run(&self) {
         let mut state = self.link.watch();
         let mut told_away = false;
@@ -310,7 +311,7 @@ impl Worker {
         records: &[VerifiedRecord],
     ) -> Result<(), SessionError> {
         for batch in records.chunks(BATCH_MAX) {
-            self.answer(self.invalidate(client, MsgId::random(), batch, SPREAD_HOPS)).await?;
+            self.answer(self.invalidate_batch(client, MsgId::random(), batch, SPREAD_HOPS)).await?;
         }
         Ok(())
     }

@@ -32,6 +32,7 @@ mod write;
 
 use std::{
     collections::HashSet,
+    iter,
     ops::Bound,
     path::{Path, PathBuf},
     sync::Arc,
@@ -64,6 +65,8 @@ use crate::failure::Failure;
 
 pub(crate) const FILE: &str = "catalogue.redb";
 
+/// Entries that are read at once where all are gone through: they stay in the processor's cache.
+pub(crate) const ENTRIES_AT_ONCE: usize = 256;
 /// Entries with the same bytes that are looked at: one is mostly enough.
 const SAME_BYTES_MAX: usize = 256;
 
@@ -128,6 +131,18 @@ impl Catalogue {
         let is_file =
             |entry: &Result<Entry, _>| !entry.as_ref().is_ok_and(|entry| entry.record.is_withdrawal());
         Ok(Page { entries: rows.into_iter().map(|(_, entry)| entry).filter(is_file).collect(), next })
+    }
+
+    /// All entries by name, some at once, as [`page`](Self::page) gives them; none after a failure. Blocking.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = Result<Vec<Result<Entry, Failure>>, Failure>> {
+        let mut start = Some(PageStart::default());
+        iter::from_fn(move || {
+            let page = self.page(&start.take()?, ENTRIES_AT_ONCE);
+            Some(page.map(|Page { entries, next }| {
+                start = next;
+                entries
+            }))
+        })
     }
 
     /// At most `max` names, those after `last` in the order of their text; from the first if that is empty. Blocking.

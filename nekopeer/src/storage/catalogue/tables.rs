@@ -34,14 +34,11 @@ impl Tables {
     pub(super) fn checked(&self, name: &str, row: Option<Entry>) -> Result<Entry, Failure> {
         #[cfg(test)]
         self.rows_read.fetch_add(1, Ordering::Relaxed);
-        row.filter(|entry| entry.record.name.as_str() == name).ok_or_else(|| self.damaged_entry(name))
-    }
-
-    /// The entry of one name is not what was stored; nothing else is affected.
-    fn damaged_entry(&self, name: &str) -> Failure {
-        let (path, help) = (self.path.display(), format!("unshare {name}, then share or get it again"));
-        let message = format!("the entry of {name} in the catalogue {path} is damaged: {help}");
-        Failure::new(message).because(Reason::DamagedEntry)
+        row.filter(|entry| entry.record.name.as_str() == name).ok_or_else(|| {
+            let (path, help) = (self.path.display(), format!("unshare {name}, then share or get it again"));
+            let message = format!("the entry of {name} in the catalogue {path} is damaged: {help}");
+            Failure::new(message).because(Reason::DamagedEntry)
+        })
     }
 
     /// What `take` makes of the value of one key.
