@@ -96,22 +96,10 @@ pub enum Reason {
     CopyOfOther,
     /// The entry of one name in the catalogue is not what was stored; nothing else is affected.
     DamagedEntry,
+    /// No peer runs that takes commands.
+    NoPeer,
     /// The catalogue contains something that this program did not write, which is this.
     Damaged(String),
-}
-
-/// What follows from an error, and what helps.
-pub(crate) type Class = (FailureKind, Option<Remedy>);
-
-/// An error of which it is known what follows from it.
-pub(crate) trait Classified: Error {
-    fn class(&self) -> Class;
-}
-
-impl<E: Classified> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::of(&error)
-    }
 }
 
 impl From<PrivateError> for Failure {
@@ -158,12 +146,6 @@ impl Failure {
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::with(FailureKind::Invalid, message)
-    }
-
-    /// The failure that `error` is.
-    pub(crate) fn of(error: &impl Classified) -> Self {
-        let (kind, remedy) = error.class();
-        Self { remedy, ..Self::with(kind, in_one_line(error)) }
     }
 
     pub(crate) fn because(self, reason: Reason) -> Self {

@@ -44,8 +44,8 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use self::views::{Lines, View};
 pub(crate) use self::{
     answer::{
-        Answer, Class, Classified, Done, Failure, FailureKind, Framed, INPUT_WAITING_MAX, Input, Outcome,
-        PIECE_BYTES, Piece, PieceWriter, Reply, Shape, Snapshot, feed, in_one_line, no_input, pass_events,
+        Answer, Done, Failure, FailureKind, Framed, INPUT_WAITING_MAX, Input, Outcome, PIECE_BYTES, Piece,
+        PieceWriter, Reply, Shape, Snapshot, feed, in_one_line, no_input, pass_events,
     },
     host::{COMMANDS_MAX, Carried, Ending, Host},
     job::{JobRow, JobState, Jobs as JobTable},

@@ -20,7 +20,8 @@ use super::{
 };
 use crate::{
     api::{Answer, Command, Done, Failure, FailureKind, Framed, Need, Saying, Stop as End, no_input},
-    door::{DoorError, Facts},
+    door::Facts,
+    failure::Reason,
     peer::{KEY_FILE, lost_key},
     storage::{catalogue, lock::DataLock},
     terminal::Output,
@@ -42,7 +43,7 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
         let Some(running) = unless_stopped(&mut stop, running(args.data_dir(), output)).await else {
             return Ok(show::interrupted(output));
         };
-        if matches!(running, Err(DoorError::NobodyThere(_))) {
+        if matches!(running, Err(Failure { reason: Reason::NoPeer, .. })) {
             return nobody_runs(args, &command, output);
         }
     }
@@ -234,8 +235,8 @@ pub(super) async fn stop_peer(args: &NodeArgs, output: Output) -> anyhow::Result
     let mut caller = loop {
         match running(folder.clone(), output).await {
             Ok(caller) => break caller,
-            Err(DoorError::NobodyThere(_)) => {}
-            Err(error) => return Err(Failure::from(error).into()),
+            Err(Failure { reason: Reason::NoPeer, .. }) => {}
+            Err(error) => return Err(error.into()),
         }
         match DataLock::holder(&folder)? {
             None => {
@@ -263,8 +264,8 @@ pub(super) async fn stop_peer(args: &NodeArgs, output: Output) -> anyhow::Result
         sleep(LOOK_EVERY).await;
         match running(folder.clone(), output).await {
             Ok(again) if again.facts.process == process => caller = again,
-            Ok(_) | Err(DoorError::NobodyThere(_)) => break,
-            Err(error) => return Err(Failure::from(error).into()),
+            Ok(_) | Err(Failure { reason: Reason::NoPeer, .. }) => break,
+            Err(error) => return Err(error.into()),
         }
     }
     drop(caller);

@@ -16,7 +16,8 @@ use super::{
 };
 use crate::{
     api::{Command, Failure, FailureKind, Need},
-    door::{Caller, DoorError, Facts, knock},
+    door::{Caller, Facts, knock},
+    failure::Reason,
     storage::lock::DataLock,
     terminal::Output,
 };
@@ -68,8 +69,8 @@ pub(super) async fn reach(
                 sleep(TRY_EVERY).await;
                 continue;
             }
-            Err(DoorError::NobodyThere(_)) => {}
-            Err(error) => return Err(Failure::from(error).into()),
+            Err(Failure { reason: Reason::NoPeer, .. }) => {}
+            Err(error) => return Err(error.into()),
         }
         command.map_or(Ok(()), |command| command.api().check_paths())?;
         match Hosted::prepare(args, false).await {
@@ -105,7 +106,7 @@ pub(super) async fn reach(
 }
 
 /// The peer that runs on the data folder. Says so if it does not answer.
-pub(super) async fn running(folder: PathBuf, output: Output) -> Result<Caller, DoorError> {
+pub(super) async fn running(folder: PathBuf, output: Output) -> Result<Caller, Failure> {
     let knocking = knock(&folder);
     tokio::pin!(knocking);
     if let Ok(knocked) = timeout(SILENT_AFTER, &mut knocking).await {

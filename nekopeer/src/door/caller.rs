@@ -17,9 +17,10 @@ use hyper_util::{rt::TokioIo, service::TowerToHyperService};
 use tokio::{net::UnixStream, task::JoinHandle, time::timeout};
 
 use super::{
-    DoorError, Facts,
+    Facts, broken,
     facts::DOOR_VERSION,
     lines::{line, next_reply, reader},
+    nobody_there, not_allowed, other_version,
     place::SocketPlace,
     router::{FACTS, RUN, router},
 };
@@ -57,17 +58,16 @@ impl Drop for Connection {
 }
 
 /// Knocks at the door of a data folder. Waits while the peer does not answer.
-pub(crate) async fn knock(data_dir: &Path) -> Result<Caller, DoorError> {
-    let folder = || data_dir.to_owned();
-    let broken = |error: io::Error| DoorError::Broken(folder(), error);
+pub(crate) async fn knock(data_dir: &Path) -> Result<Caller, Failure> {
+    let broken = |error: io::Error| broken(data_dir, &error);
     let stream = connect(data_dir).await?;
     let stream = stream.into_std().map_err(broken)?;
     let socket = stream.try_clone().map_err(broken)?;
     let stream = UnixStream::from_std(stream).map_err(broken)?;
     // An end here: the peer ended before it looked at this connection.
     let failed = |error: hyper::Error| match error.is_parse() {
-        true => DoorError::OtherVersion(folder()),
-        false => DoorError::NobodyThere(folder()),
+        true => other_version(data_dir),
+        false => nobody_there(data_dir),
     };
     let (mut requests, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
     let driving = tokio::spawn(async move { drop(connection.await) }); // its end is seen by the requests
@@ -75,14 +75,14 @@ pub(crate) async fn knock(data_dir: &Path) -> Result<Caller, DoorError> {
     let mut connection = Connection { requests, socket, driving };
     let answer = match asked {
         Ok(answer) if answer.status() == StatusCode::OK => answer,
-        Ok(_) => return Err(DoorError::OtherVersion(folder())),
+        Ok(_) => return Err(other_version(data_dir)),
         Err(error) => return Err(failed(error)),
     };
     let facts = to_bytes(Body::new(answer.into_body()), FACTS_BYTES_MAX).await;
-    let facts = facts.map_err(|_| DoorError::NobodyThere(folder()))?;
-    let facts: Facts = serde_json::from_slice(&facts).map_err(|_| DoorError::OtherVersion(folder()))?;
+    let facts = facts.map_err(|_| nobody_there(data_dir))?;
+    let facts: Facts = serde_json::from_slice(&facts).map_err(|_| other_version(data_dir))?;
     if facts.version != DOOR_VERSION {
-        return Err(DoorError::OtherVersion(folder()));
+        return Err(other_version(data_dir));
     }
     connection.requests.ready().await.map_err(failed)?;
     Ok(Caller { facts, to: To::There(Box::new(connection)), is_answered: false })
@@ -96,15 +96,15 @@ fn request(method: &str, path: &str, body: Body) -> Request<Body> {
     request
 }
 
-async fn connect(data_dir: &Path) -> Result<UnixStream, DoorError> {
+async fn connect(data_dir: &Path) -> Result<UnixStream, Failure> {
     use io::ErrorKind;
     let failed = |error: io::Error| match error.kind() {
         ErrorKind::NotFound
         | ErrorKind::ConnectionRefused
         | ErrorKind::ConnectionReset // it has just closed its socket
-        | ErrorKind::NotADirectory => DoorError::NobodyThere(data_dir.to_owned()),
-        ErrorKind::PermissionDenied => DoorError::NotAllowed(data_dir.to_owned(), error),
-        _ => DoorError::Broken(data_dir.to_owned(), error),
+        | ErrorKind::NotADirectory => nobody_there(data_dir),
+        ErrorKind::PermissionDenied => not_allowed(data_dir, &error),
+        _ => broken(data_dir, &error),
     };
     let place = SocketPlace::find(data_dir).map_err(failed)?;
     loop {

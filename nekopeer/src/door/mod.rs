@@ -14,7 +14,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-use std::{io, path::PathBuf};
+use std::{io, path::Path};
 
 use nekoproto::Remedy;
 
@@ -23,32 +23,28 @@ pub(crate) use self::{
     facts::Facts,
     server::Door,
 };
-use crate::api::{Class, Classified, FailureKind};
+use crate::failure::{Failure, Reason};
 
-/// Why nothing can be asked at the door.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DoorError {
-    #[error("no peer takes commands at {0}")]
-    NobodyThere(PathBuf),
-    #[error("the peer of {0} belongs to another user: {1}; run this as that user")]
-    NotAllowed(PathBuf, io::Error),
-    /// The peer is of another version of the program.
-    #[error(
-        "the running peer of {0} is another version of nekopeer: end it with that version, or by a signal"
-    )]
-    OtherVersion(PathBuf),
-    /// The socket failed.
-    #[error(
-        "the running peer of {0} cannot be asked: {1}; run this again, and end the peer by a signal if it stays so"
-    )]
-    Broken(PathBuf, io::Error),
+/// Nobody takes commands.
+fn nobody_there(folder: &Path) -> Failure {
+    let message = format!("no peer takes commands at {}", folder.display());
+    Failure::new(message).because(Reason::NoPeer)
 }
 
-impl Classified for DoorError {
-    fn class(&self) -> Class {
-        match self {
-            Self::NotAllowed(..) => (FailureKind::Conflict, Some(Remedy::DataDir)),
-            Self::NobodyThere(_) | Self::OtherVersion(_) | Self::Broken(..) => (FailureKind::Failed, None),
-        }
-    }
+/// The peer runs as another user.
+fn not_allowed(folder: &Path, error: &io::Error) -> Failure {
+    let help = "run this as that user";
+    let message = format!("the peer of {} belongs to another user: {error}; {help}", folder.display());
+    Failure::conflict(message).remedied(Remedy::DataDir)
+}
+
+fn other_version(folder: &Path) -> Failure {
+    let help = "end it with that version, or by a signal";
+    Failure::new(format!("the running peer of {} is another version of nekopeer: {help}", folder.display()))
+}
+
+/// The socket failed.
+fn broken(folder: &Path, error: &io::Error) -> Failure {
+    let help = "run this again, and end the peer by a signal if it stays so";
+    Failure::new(format!("the running peer of {} cannot be asked: {error}; {help}", folder.display()))
 }

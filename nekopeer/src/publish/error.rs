@@ -7,8 +7,9 @@ use nekoproto::{FileName, NameError, Remedy, policy::BadPolicy};
 use crate::{
     content::chunker::ChunkError,
     failure::{
-        Class, Classified, Failure,
+        Failure,
         FailureKind::{Conflict, Failed, Invalid, NoSuchPath, NotFound},
+        in_one_line,
     },
     rules::RulesError,
 };
@@ -67,34 +68,36 @@ pub enum PublishError {
     /// The file cannot be read as one version.
     #[error(transparent)]
     Chunk(#[from] ChunkError),
-    /// The catalogue cannot store it.
+    /// The catalogue cannot store it, or the folder cannot be a set.
     #[error(transparent)]
     Catalogue(#[from] Failure),
     /// It is not known what in the folder is published.
     #[error(transparent)]
     Rules(#[from] RulesError),
-    /// The folder of a set cannot be published.
-    #[error(transparent)]
-    Set(Failure),
 }
 
-impl Classified for PublishError {
-    fn class(&self) -> Class {
-        let kind = match self {
-            Self::Catalogue(failure) | Self::Set(failure) | Self::NotStored { source: failure, .. } => {
-                return (failure.kind, failure.remedy);
-            }
-            Self::NotRegistered(_) => NotFound,
-            Self::Unreadable { source, .. } => match source.kind() {
+impl From<PublishError> for Failure {
+    fn from(error: PublishError) -> Self {
+        Self::of(&error)
+    }
+}
+
+impl Failure {
+    pub(crate) fn of(error: &PublishError) -> Self {
+        use PublishError as Of;
+        let (kind, remedy) = match error {
+            Of::Catalogue(failure) | Of::NotStored { source: failure, .. } => (failure.kind, failure.remedy),
+            Of::NotRegistered(_) => (NotFound, None),
+            Of::Unreadable { source, .. } => match source.kind() {
                 // Nothing can stand at a path that is too long, either.
-                io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename => NoSuchPath,
-                _ => Invalid,
+                io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename => (NoSuchPath, None),
+                _ => (Invalid, None),
             },
-            Self::NameForFolder(_) | Self::SameName { .. } => Conflict,
-            Self::Chunk(_) => Failed,
-            Self::Rules(RulesError::Unreadable { .. }) => return (Invalid, Some(Remedy::Exclude)),
-            Self::Name { .. } | Self::OwnData(_) | Self::Policy(_) | Self::Rules(_) => Invalid,
+            Of::NameForFolder(_) | Of::SameName { .. } => (Conflict, None),
+            Of::Chunk(_) => (Failed, None),
+            Of::Rules(RulesError::Unreadable { .. }) => (Invalid, Some(Remedy::Exclude)),
+            Of::Name { .. } | Of::OwnData(_) | Of::Policy(_) | Of::Rules(_) => (Invalid, None),
         };
-        (kind, None)
+        Self { remedy, ..Self::with(kind, in_one_line(error)) }
     }
 }

@@ -112,7 +112,7 @@ pub(super) fn read_and_store(
             if keeps_unshared && library.catalogue.get_stated(&name).is_some_and(|set| set.is_unshared()) {
                 return Ok(());
             }
-            let made = sets::fold(library, &name, &filter, progress, stop).map_err(PublishError::Set)?;
+            let made = sets::fold(library, &name, &filter, progress, stop)?;
             let sets::Folded { path, file, skipped } = made;
             let size = file.metadata().map_or(0, |metadata| metadata.len());
             outcome.skipped = skipped;

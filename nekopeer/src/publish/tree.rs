@@ -86,11 +86,11 @@ impl PublishedTree {
         let [path] = paths else {
             let help = "share each as a set of its own";
             let why = format!("a set is one folder, not {} paths: {help}", paths.len());
-            return Err(PublishError::Set(Failure::invalid(why)));
+            return Err(PublishError::Catalogue(Failure::invalid(why)));
         };
         let Self { base: Base::Folder(prefix), filter } = Self::of(library, path, None, Some(rules))? else {
             let why = "is no folder: a set is one, and a file is shared as it is";
-            return Err(PublishError::Set(Failure::invalid(format!("{} {why}", path.display()))));
+            return Err(PublishError::Catalogue(Failure::invalid(format!("{} {why}", path.display()))));
         };
         let name = name.map_or_else(|| FileName::from_path(&prefix), Ok);
         let name = name.map_err(|source| PublishError::Name { path: path.clone(), source })?;

@@ -23,7 +23,7 @@ pub(crate) use self::{
     reply::{Reply, Snapshot},
 };
 use super::Row;
-pub(crate) use crate::failure::{Class, Classified, Failure, FailureKind, in_one_line};
+pub(crate) use crate::failure::{Failure, FailureKind, in_one_line};
 use crate::{library::events::Event, util::progress::Progress};
 
 /// Replies that wait to be taken; a command is slowed down beyond.
