@@ -5,7 +5,10 @@ use std::{collections::HashMap, ops::Range, time::Duration};
 
 use nekoproto::Manifest;
 
-use super::stream::{SourceId, Stream};
+use super::{
+    Schedule,
+    stream::{SourceId, Stream},
+};
 use crate::content::bitfield::Bitfield;
 
 /// Identifies a connection to a source.
@@ -104,31 +107,6 @@ impl Ledger {
         }
     }
 
-    pub(super) fn offers(&mut self, source: SourceId, available: Availability) {
-        let known = self.sources.get(&source);
-        if let Some(before) = known.and_then(|known| known.available.part()) {
-            before.ones().for_each(|index| self.copies[index] = self.copies[index].saturating_sub(1));
-            self.partial_sources -= 1;
-        }
-        if let Some(now) = available.part() {
-            now.ones().for_each(|index| self.copies[index] = self.copies[index].saturating_add(1));
-            self.partial_sources += 1;
-        }
-        let strikes = known.map_or(0, |known| known.strikes);
-        self.sources.insert(source, SourceState { available, strikes });
-    }
-
-    /// A stream to `source` was opened, which took `round_trips`.
-    pub(super) fn opened(
-        &mut self,
-        stream: StreamId,
-        source: SourceId,
-        round_trips: Duration,
-        now: Duration,
-    ) {
-        self.streams.insert(stream, Stream::new(source, round_trips, now));
-    }
-
     /// Whether what a late stream was asked for may be asked of another one too.
     pub(super) fn may_hedge(&self, now: Duration) -> bool {
         let waits = |taker| self.streams.get(taker).is_some_and(|taker| !taker.is_stuck(now));
@@ -148,12 +126,6 @@ impl Ledger {
         leases == 1 || (leases > 1 && stuck.count() == leases)
     }
 
-    pub(super) fn came(&mut self, stream: StreamId, bytes: u64) {
-        if let Some(stream) = self.streams.get_mut(&stream) {
-            stream.came += bytes;
-        }
-    }
-
     pub(super) fn lease(&mut self, stream: StreamId, run: Range<usize>, now: Duration) {
         let Some(known) = self.streams.get_mut(&stream) else { return };
         if known.leased.is_empty() {
@@ -170,67 +142,6 @@ impl Ledger {
         }
     }
 
-    /// Chunk `index` is verified and written; `from` is its stream, or `None` if it came from disk. False if it was had
-    /// before: a chunk that is leased to two streams may come twice.
-    pub(super) fn had(&mut self, index: usize, from: Option<StreamId>, now: Duration) -> bool {
-        if let Some(stream) = from.and_then(|from| self.streams.get_mut(&from)) {
-            stream.moved_at = now;
-            stream.kept += u64::from(self.lens[index]);
-            // A source that delivers loses its strikes. A banned source has no streams.
-            if let Some(source) = self.sources.get_mut(&stream.source).filter(|s| s.strikes < STRIKES_MAX) {
-                source.strikes = 0;
-            }
-        }
-        if self.had.put(index) {
-            return false;
-        }
-        self.left -= 1;
-        if let Some(taker) = self.hedged.remove(&index)
-            && from.is_some_and(|from| from != taker)
-        {
-            self.hedged_in_vain += u64::from(self.lens[index]);
-        }
-        self.missing.remove(index);
-        if self.leases.remove(&index).is_some() {
-            for stream in self.streams.values_mut() {
-                stream.take(index, &self.lens);
-            }
-        }
-        true
-    }
-
-    /// The claimed chunk `index` is not on disk. It may have been received since.
-    pub(super) fn unclaim(&mut self, index: usize) {
-        if !self.had.contains(index) && !self.leases.contains_key(&index) {
-            self.missing.insert(index);
-        }
-    }
-
-    /// `stream` delivered `bytes`, one request, within `seconds`.
-    pub(super) fn measured(&mut self, stream: StreamId, bytes: u64, seconds: f64, now: Duration) {
-        if let Some(stream) = self.streams.get_mut(&stream).filter(|_| bytes > 0) {
-            stream.measured(bytes as f64 / seconds.max(1e-6), now);
-        }
-    }
-
-    /// `stream` was refused a run that it requested: the leases of these chunks end.
-    pub(super) fn refused(&mut self, stream: StreamId, run: Range<usize>) {
-        self.hedged.retain(|index, taker| *taker != stream || !run.contains(index));
-        let Some(known) = self.streams.get_mut(&stream) else { return };
-        for index in run {
-            if known.take(index, &self.lens) {
-                Self::release(&mut self.leases, &mut self.missing, index);
-            }
-        }
-    }
-
-    pub(super) fn closed(&mut self, stream: StreamId) {
-        self.hedged.retain(|_, taker| *taker != stream);
-        for index in self.streams.remove(&stream).into_iter().flat_map(|stream| stream.leased) {
-            Self::release(&mut self.leases, &mut self.missing, index);
-        }
-    }
-
     /// Ends one lease of chunk `index`; after the last one it is missing.
     fn release(leases: &mut HashMap<usize, u8>, missing: &mut Bitfield, index: usize) {
         let Some(count) = leases.get_mut(&index) else { return };
@@ -238,6 +149,108 @@ impl Ledger {
         if *count == 0 {
             leases.remove(&index);
             missing.insert(index);
+        }
+    }
+}
+
+impl Schedule {
+    /// Adds a source, or updates its availability.
+    pub(crate) fn offers(&mut self, source: SourceId, available: Availability) {
+        let known = self.ledger.sources.get(&source);
+        if let Some(before) = known.and_then(|known| known.available.part()) {
+            before
+                .ones()
+                .for_each(|index| self.ledger.copies[index] = self.ledger.copies[index].saturating_sub(1));
+            self.ledger.partial_sources -= 1;
+        }
+        if let Some(now) = available.part() {
+            now.ones()
+                .for_each(|index| self.ledger.copies[index] = self.ledger.copies[index].saturating_add(1));
+            self.ledger.partial_sources += 1;
+        }
+        let strikes = known.map_or(0, |known| known.strikes);
+        self.ledger.sources.insert(source, SourceState { available, strikes });
+    }
+
+    /// A stream to `source` was opened, which took `round_trips`.
+    pub(crate) fn opened(
+        &mut self,
+        stream: StreamId,
+        source: SourceId,
+        round_trips: Duration,
+        now: Duration,
+    ) {
+        self.ledger.streams.insert(stream, Stream::new(source, round_trips, now));
+    }
+
+    /// `stream` received `bytes` of what it asked for.
+    pub(crate) fn came(&mut self, stream: StreamId, bytes: u64) {
+        if let Some(stream) = self.ledger.streams.get_mut(&stream) {
+            stream.came += bytes;
+        }
+    }
+
+    /// Chunk `index` is verified and written; `from` is its stream, or `None` if it came from disk. False if it was had
+    /// before: a chunk that is leased to two streams may come twice.
+    pub(crate) fn had(&mut self, index: usize, from: Option<StreamId>, now: Duration) -> bool {
+        if let Some(stream) = from.and_then(|from| self.ledger.streams.get_mut(&from)) {
+            stream.moved_at = now;
+            stream.kept += u64::from(self.ledger.lens[index]);
+            // A source that delivers loses its strikes. A banned source has no streams.
+            if let Some(source) =
+                self.ledger.sources.get_mut(&stream.source).filter(|s| s.strikes < STRIKES_MAX)
+            {
+                source.strikes = 0;
+            }
+        }
+        if self.ledger.had.put(index) {
+            return false;
+        }
+        self.ledger.left -= 1;
+        if let Some(taker) = self.ledger.hedged.remove(&index)
+            && from.is_some_and(|from| from != taker)
+        {
+            self.ledger.hedged_in_vain += u64::from(self.ledger.lens[index]);
+        }
+        self.ledger.missing.remove(index);
+        if self.ledger.leases.remove(&index).is_some() {
+            for stream in self.ledger.streams.values_mut() {
+                stream.take(index, &self.ledger.lens);
+            }
+        }
+        true
+    }
+
+    /// The claimed chunk `index` is not on disk. It may have been received since.
+    pub(crate) fn unclaim(&mut self, index: usize) {
+        if !self.ledger.had.contains(index) && !self.ledger.leases.contains_key(&index) {
+            self.ledger.missing.insert(index);
+        }
+    }
+
+    /// `stream` delivered `bytes`, one request, within `seconds`.
+    pub(crate) fn measured(&mut self, stream: StreamId, bytes: u64, seconds: f64, now: Duration) {
+        if let Some(stream) = self.ledger.streams.get_mut(&stream).filter(|_| bytes > 0) {
+            stream.measured(bytes as f64 / seconds.max(1e-6), now);
+        }
+    }
+
+    /// `stream` was refused a run that it requested: the leases of these chunks end.
+    pub(crate) fn refused(&mut self, stream: StreamId, run: Range<usize>) {
+        self.ledger.hedged.retain(|index, taker| *taker != stream || !run.contains(index));
+        let Some(known) = self.ledger.streams.get_mut(&stream) else { return };
+        for index in run {
+            if known.take(index, &self.ledger.lens) {
+                Ledger::release(&mut self.ledger.leases, &mut self.ledger.missing, index);
+            }
+        }
+    }
+
+    /// `stream` is closed: its leases end.
+    pub(crate) fn closed(&mut self, stream: StreamId) {
+        self.ledger.hedged.retain(|_, taker| *taker != stream);
+        for index in self.ledger.streams.remove(&stream).into_iter().flat_map(|stream| stream.leased) {
+            Ledger::release(&mut self.ledger.leases, &mut self.ledger.missing, index);
         }
     }
 }

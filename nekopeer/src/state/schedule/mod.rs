@@ -63,27 +63,6 @@ impl Schedule {
         Self { ledger: Ledger::new(manifest, had, claimed), order, random }
     }
 
-    /// Adds a source, or updates its availability.
-    pub(crate) fn offers(&mut self, source: SourceId, available: Availability) {
-        self.ledger.offers(source, available);
-    }
-
-    /// A stream to `source` was opened, which took `round_trips`.
-    pub(crate) fn opened(
-        &mut self,
-        stream: StreamId,
-        source: SourceId,
-        round_trips: Duration,
-        now: Duration,
-    ) {
-        self.ledger.opened(stream, source, round_trips, now);
-    }
-
-    /// `stream` received `bytes` of what it asked for.
-    pub(crate) fn came(&mut self, stream: StreamId, bytes: u64) {
-        self.ledger.came(stream, bytes);
-    }
-
     /// Leases the next run to `stream`.
     pub(crate) fn next(&mut self, stream: StreamId, now: Duration) -> Next {
         let next = picker::pick(&self.ledger, stream, self.order, &mut self.random, now);
@@ -98,32 +77,6 @@ impl Schedule {
 
     pub(crate) fn wants(&self, index: usize) -> bool {
         !self.ledger.had.contains(index)
-    }
-
-    /// Chunk `index` is verified and written; `from` is its stream, or `None` if it came from disk. False if it was had
-    /// before.
-    pub(crate) fn had(&mut self, index: usize, from: Option<StreamId>, now: Duration) -> bool {
-        self.ledger.had(index, from, now)
-    }
-
-    /// The claimed chunk `index` is not on disk. It may have been received since.
-    pub(crate) fn unclaim(&mut self, index: usize) {
-        self.ledger.unclaim(index);
-    }
-
-    /// `stream` delivered `bytes`, one request, within `seconds`.
-    pub(crate) fn measured(&mut self, stream: StreamId, bytes: u64, seconds: f64, now: Duration) {
-        self.ledger.measured(stream, bytes, seconds, now);
-    }
-
-    /// `stream` was refused a run that it requested: the leases of these chunks end.
-    pub(crate) fn refused(&mut self, stream: StreamId, run: Range<usize>) {
-        self.ledger.refused(stream, run);
-    }
-
-    /// `stream` is closed: its leases end.
-    pub(crate) fn closed(&mut self, stream: StreamId) {
-        self.ledger.closed(stream);
     }
 
     /// `source` failed in a way that may pass; true if it struck out.
