@@ -2,19 +2,21 @@
 
 use std::{
     borrow::Cow,
-    io,
+    io::{self, BufRead, Read},
     path::{Path, PathBuf, absolute},
 };
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::builder::RangedI64ValueParser;
 use nekoproto::limits::{POLICY_SECS_MAX, TTL_MAX};
 
-use super::{LocalPath, Word, named::list};
+use super::{LocalPath, Word};
 use crate::{publish::PolicyChange, rules::check_glob};
 
 /// The path that stands for stdin or stdout.
 pub(super) const STDIO: &str = "-";
+/// Bytes of a line; no name and no ticket is as long.
+const LINE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Why words mean no command.
 #[derive(Debug)]
@@ -55,14 +57,35 @@ impl Saying<'_> {
         let read = if from != Path::new(STDIO) {
             let file = std::fs::File::open(self.find(from));
             let opened = file.with_context(|| format!("cannot read {}", from.display()));
-            opened.and_then(|file| list::read(io::BufReader::new(file), from))
+            opened.and_then(|file| read_names(io::BufReader::new(file), from))
         } else if self.line.is_none() {
-            list::read(io::stdin().lock(), from)
+            read_names(io::stdin().lock(), from)
         } else {
             return Err(NoCommand::usage(NO_STDIN));
         };
         read.map_err(NoCommand::Failed)
     }
+}
+
+/// The names and tickets in `lines`, one per line; empty lines are skipped. `from` is for messages.
+fn read_names(mut lines: impl BufRead, from: &Path) -> anyhow::Result<Vec<Word>> {
+    let mut names = Vec::new();
+    let mut line = String::new();
+    for number in 1.. {
+        line.clear();
+        let read = lines.by_ref().take(LINE_BYTES_MAX).read_line(&mut line);
+        let read = read.with_context(|| format!("cannot read {}", from.display()))?;
+        let too_long = read as u64 == LINE_BYTES_MAX;
+        ensure!(!too_long, "line {number} of {} is longer than any name: it is no list", from.display());
+        let name = line.trim_end_matches(['\r', '\n']);
+        if !name.is_empty() {
+            names.push(name.parse::<Word>().with_context(|| format!("line {number}: {name}"))?);
+        }
+        if read == 0 {
+            break;
+        }
+    }
+    Ok(names)
 }
 
 pub(super) const NO_STDIN: &str = "stdin has the commands, it cannot be read by one of them";
@@ -103,5 +126,14 @@ mod tests {
         let here = std::env::current_dir().unwrap();
         assert_eq!(find("Cargo.toml"), here.join("Cargo.toml"));
         assert_eq!(find("nowhere"), here.join("nowhere"));
+    }
+
+    #[test]
+    fn what_never_ends_a_line_is_no_list() {
+        let read = |text: &[u8]| read_names(text, Path::new("list")).map(|names| names.len());
+        assert_eq!(read(b"a\n\nb\r\nc").unwrap(), 3);
+        let zeros = io::BufReader::new(io::repeat(0));
+        let error = read_names(zeros, Path::new("list")).unwrap_err().to_string();
+        assert!(error.contains("line 1 of list is longer"), "{error}");
     }
 }

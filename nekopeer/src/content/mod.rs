@@ -6,6 +6,5 @@ pub(crate) mod chunker;
 pub(crate) mod equal_chunks;
 pub(crate) mod outboard;
 pub(crate) mod packed;
-pub(crate) mod parts;
 pub(crate) mod stamp;
 pub(crate) mod whole;

@@ -18,7 +18,7 @@ use super::{
     partial_files::{PartialFile, PartialFiles},
 };
 use crate::{
-    content::{bitfield, parts::read},
+    content::{bitfield, whole::read_parts},
     library::{Library, opened, status::Condition},
     storage::catalogue::Entry,
     util::clock,
@@ -41,7 +41,6 @@ impl Reply {
     }
 }
 
-/// The bytes of a reply.
 pub(super) enum Body {
     Bytes(Arc<[u8]>),
     /// Ranges of files, one after the other.
@@ -52,7 +51,6 @@ pub(super) enum Body {
 }
 
 impl Body {
-    /// Number of bytes.
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -211,7 +209,7 @@ fn packed(
     let Reply { freshness, body } = ranges_of(library, partial_files, content, vec![range])?;
     let run: Arc<[u8]> = match body {
         Body::Bytes(bytes) => bytes,
-        Body::Parts { parts, .. } => read(&parts).map_err(|_| FetchRefusal::Changed)?.into(),
+        Body::Parts { parts, .. } => read_parts(&parts).map_err(|_| FetchRefusal::Changed)?.into(),
     };
     let named = || match partial_files.with_content(&content) {
         Some(partial) => Some((partial.record.name.clone(), Arc::clone(&partial.manifest))),
@@ -231,7 +229,7 @@ fn body(parts: Vec<(Arc<File>, ByteRange)>, len: u64) -> Result<Body, FetchRefus
     if len > SHORT_BYTES {
         return Ok(Body::Parts { parts, len });
     }
-    let bytes = read(&parts).map_err(|_| FetchRefusal::Changed)?;
+    let bytes = read_parts(&parts).map_err(|_| FetchRefusal::Changed)?;
     Ok(Body::Bytes(bytes.into()))
 }
 

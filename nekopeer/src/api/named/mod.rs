@@ -4,7 +4,6 @@
 //! lists show of one. A name that ends like that is named with its origin behind it, `NAME@ID@ID`.
 
 pub(super) mod expanding;
-pub(super) mod list;
 mod path;
 pub(super) mod similar;
 pub(super) mod tickets;

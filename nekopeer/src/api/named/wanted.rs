@@ -130,7 +130,6 @@ impl Wanted {
         }
     }
 
-    /// Whether `names`, with the patterns, are not just one name.
     pub(crate) const fn are_many(&self, names: &[FileName]) -> bool {
         names.len() != 1 || !self.patterns.is_empty()
     }

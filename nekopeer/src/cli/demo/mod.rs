@@ -1,19 +1,22 @@
 //! The demo: the whole story in one process, as what users type, on real sockets and real files in a temporary folder.
 //! Every step is checked; the first failed check ends the demo with an error.
 
-mod files;
 mod network;
 mod sets;
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, BufWriter, Read},
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::Arc,
+    time::Instant,
+};
 
 use anyhow::{Context, ensure};
 use nekoindexer::daemon::signals::Stop;
 
-use self::{
-    files::{change_middle, ensure_same, write_random},
-    network::{Actor, DemoNetwork, QUIET, heard},
-};
+use self::network::{Actor, DemoNetwork, QUIET, heard};
 use super::{Ended, unless_stopped};
 use crate::{
     api::{DownloadedRow, Row},
@@ -22,11 +25,12 @@ use crate::{
 };
 
 const MIB: u64 = 1024 * 1024;
+const PIECE: usize = 1024 * 1024;
 /// The versions of weights.bin that are followed, and the one that the command refuses.
 const FOLLOWED: std::ops::RangeInclusive<u64> = 3..=5;
 const REFUSED: u64 = 4;
 
-fn say(text: &str) -> std::io::Result<()> {
+fn say(text: &str) -> io::Result<()> {
     text.lines().try_for_each(|line| QUIET.line(line))
 }
 
@@ -143,5 +147,28 @@ async fn follow(origin: &Actor, reader: &Arc<Actor>) -> anyhow::Result<()> {
     let back = reader.types("rollback weights.bin 3").await?;
     let back: DownloadedRow = back.first().and_then(Row::parse).context("there is no answer")?;
     ensure!(back.version.version == 3 && back.bytes_moved == 0, "the rollback is not right: {back:?}");
+    Ok(())
+}
+
+/// Writes `bytes` bytes that do not repeat, the same for the same seed.
+fn write_random(path: &Path, bytes: u64, seed: u64) -> io::Result<()> {
+    let mut random = blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof();
+    io::copy(&mut (&mut random).take(bytes), &mut BufWriter::with_capacity(PIECE, File::create(path)?))?;
+    Ok(())
+}
+
+fn change_middle(path: &Path, bytes: u64) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).open(path)?;
+    let len = usize::try_from(bytes).unwrap_or(PIECE);
+    file.write_all_at(&vec![0xa5; len], file.metadata()?.len() / 2)
+}
+
+fn ensure_same(one: &Path, other: &Path) -> anyhow::Result<()> {
+    let hash = |path: &Path| -> io::Result<_> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(File::open(path)?)?;
+        Ok(hasher.finalize())
+    };
+    ensure!(hash(one)? == hash(other)?, "{} is not {}", one.display(), other.display());
     Ok(())
 }

@@ -38,7 +38,6 @@ pub(super) struct DemoNetwork {
     indexers: Vec<IndexerHandle>,
 }
 
-/// A peer and its folder.
 pub(super) struct Actor {
     pub(super) name: &'static str,
     pub(super) host: Arc<Host>,

@@ -13,12 +13,7 @@ use std::{
 use anyhow::{Context, ensure};
 use cap_std::{ambient_authority, fs::Dir};
 
-use super::{
-    MIB,
-    files::{ensure_same, write_random},
-    network::Actor,
-    say,
-};
+use super::{MIB, ensure_same, network::Actor, say, write_random};
 use crate::{
     api::{DownloadedRow, Row},
     terminal::units::size,

@@ -26,7 +26,6 @@ const PIECE_BYTES: u64 = 256 * 1024;
 /// The last bytes of an answer, which are read and not sent by the system.
 const LAST_BYTES: u64 = 16 * 1024;
 
-/// Bytes of a file.
 #[derive(Debug)]
 pub(super) struct FileBody {
     file: Arc<File>,

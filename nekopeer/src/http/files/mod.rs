@@ -1,12 +1,11 @@
 //! `GET /f/NAME`: files by name, for programs that speak HTTP.
 //!
 //! What is read is decided in [`reading`](crate::reading). Here requests and answers are put into the terms of HTTP:
-//! [`range`] and [`conditions`] read requests, [`version`] and [`kind`] describe what is sent, [`body`] and
-//! [`fetched`] send it, [`refusal`] says why not.
+//! [`range`] and [`conditions`] read requests, [`version`] and [`kind`] describe what is sent, [`body`] sends
+//! it, [`refusal`] says why not.
 
 mod body;
 mod conditions;
-mod fetched;
 mod kind;
 mod range;
 mod refusal;
@@ -24,6 +23,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use futures::stream;
 use headers::{ContentLength, ContentRange, HeaderMapExt};
 use hyper::{HeaderMap, Method, StatusCode, header::RANGE};
 use nekoindexer::daemon::http::FileSender;
@@ -32,9 +32,10 @@ use serde::Deserialize;
 
 use self::{body::FileBody, conditions::Outcome, conditions::Validators, refusal::Refusal};
 use crate::{
+    failure::Failure,
     library::opened::OpenFile,
     peer::PeerHandle,
-    reading::{Elsewhere, ReadSource, Reading, in_spite},
+    reading::{Elsewhere, Fetch, ReadSource, Reading, in_spite},
 };
 
 /// The routes `GET /f/NAME` and `HEAD /f/NAME` of `peer`, for any HTTP server. To be called on the runtime of the
@@ -45,7 +46,6 @@ pub fn routes(peer: &PeerHandle) -> Router {
     Router::new().route("/f/{*name}", methods).with_state(reading)
 }
 
-/// What the query of a request says.
 #[derive(Debug, Deserialize)]
 struct Wanted {
     /// The first digits of the origin's id.
@@ -71,7 +71,6 @@ async fn file(
     }
 }
 
-/// What a request says besides the name.
 struct Request {
     method: Method,
     headers: HeaderMap,
@@ -147,7 +146,7 @@ impl Request {
         let head = self.head(record, &validators, version)?;
         let Some(range) = head.range.clone() else { return Ok(head.with(None)) };
         let held = found.held.take();
-        let body = async { fetched::body(reading.fetch(found, range)?).await };
+        let body = async { body_of(reading.fetch(found, range)?).await };
         match (body.await, held) {
             (Ok(body), _) => Ok(head.with(Some(body))),
             (Err(_), Some(held)) => self.answer_held(*in_spite(*held)?),
@@ -160,4 +159,26 @@ impl Head {
     fn with(self, body: Option<Body>) -> Response {
         (self.status, self.headers, body.unwrap_or_default()).into_response()
     }
+}
+
+/// Waits for the first bytes of `fetch`, so that a file that nobody delivers is an error and no broken answer, and
+/// returns the body. Each piece is sent when the next one is there, and the last one once all was verified: if the
+/// fetch fails, the body fails before its end, and with it the connection.
+async fn body_of(mut fetch: Fetch) -> Result<Body, Failure> {
+    let Some(first) = fetch.pieces.recv().await else {
+        fetch.end().await?;
+        return Ok(Body::empty()); // an empty file
+    };
+    let pieces = stream::try_unfold(Some((first, fetch)), |state| async {
+        let Some((piece, mut fetch)) = state else { return Ok(None) };
+        let next = match fetch.pieces.recv().await {
+            Some(next) => Some((next, fetch)),
+            None => {
+                fetch.end().await.inspect_err(|error| tracing::debug!(%error, "an answer is cut"))?;
+                None
+            }
+        };
+        Ok::<_, Failure>(Some((piece, next)))
+    });
+    Ok(Body::from_stream(pieces))
 }

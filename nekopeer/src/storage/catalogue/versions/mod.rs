@@ -22,8 +22,8 @@ use super::{Catalogue, Entry, error::not_kept, schema::KEPT};
 use crate::{
     content::{
         chunker::hash,
-        parts,
         stamp::{Stamp, open_file},
+        whole::read_parts,
     },
     failure::Failure,
     storage::DIGITS,
@@ -91,7 +91,7 @@ impl EarlierVersion {
     /// # Errors
     /// They cannot be read; what is in a file that another program changed is not noticed here.
     pub(crate) fn read(&self, ranges: &[ByteRange]) -> io::Result<Vec<u8>> {
-        parts::read(&self.parts(ranges))
+        read_parts(&self.parts(ranges))
     }
 
     /// Where the bytes of `ranges`, which are within the file, are.
