@@ -130,7 +130,7 @@ impl Connections {
 
     async fn serve(self, stream: UnixStream) {
         match stream.peer_cred() {
-            Ok(cred) if may_enter(cred.uid()) => {}
+            Ok(cred) if [0, rustix::process::geteuid().as_raw()].contains(&cred.uid()) => {}
             other => return debug!(?other, "a caller of another user was sent away"),
         }
         let Some(slot) = self.slots.enter(SlotOwner::LOCAL, Activity::default()) else {
@@ -169,9 +169,4 @@ fn opened_again(data_dir: &Path, place: &SocketPlace) -> Option<(SocketPlace, Un
     let opened = SocketPlace::make(data_dir).and_then(|place| Ok((place.listen()?, place)));
     let opened = opened.inspect_err(|error| debug!(%error, "the socket cannot be put back"));
     opened.ok().map(|(listener, place)| (place, listener))
-}
-
-/// Whether processes of this user may give commands.
-fn may_enter(uid: u32) -> bool {
-    uid == 0 || uid == rustix::process::geteuid().as_raw()
 }

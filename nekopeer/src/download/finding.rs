@@ -59,7 +59,8 @@ impl Downloader {
         if options.output.is_none() {
             self.clear_way(&found).await;
         }
-        all.extend(self.ask_further(found, options).await);
+        let found = self.found_further(found, options).await;
+        all.extend(self.confirm_strict(found, options).await);
         all
     }
 
@@ -181,7 +182,6 @@ impl Downloader {
     }
 }
 
-/// Why none of `names` can be looked for.
 fn nobody_asked(names: &[FileName], failure: Failure) -> Vec<Result<Answer, Failure>> {
     match names {
         [_] => vec![Err(failure)],

@@ -17,12 +17,7 @@ use crate::{
 impl Downloader {
     /// Asks whoever else may know of names that could not be found, or that this peer alone is listed for: the indexers
     /// may know its old copy only. A name that nobody else offers stays as it was found.
-    pub(super) async fn ask_further(&self, found: Vec<Finding>, options: &DownloadOptions) -> Vec<Finding> {
-        let found = self.found_further(found, options).await;
-        self.confirm_strict(found, options).await
-    }
-
-    async fn found_further(&self, found: Vec<Finding>, options: &DownloadOptions) -> Vec<Finding> {
+    pub(super) async fn found_further(&self, found: Vec<Finding>, options: &DownloadOptions) -> Vec<Finding> {
         let (mut all, mut failed, mut own) = (Vec::with_capacity(found.len()), Vec::new(), HashMap::new());
         for (name, found) in found {
             match found {

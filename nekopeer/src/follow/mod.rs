@@ -298,7 +298,7 @@ pub(crate) async fn answered(
 ) -> Result<(), Failure> {
     let mut accepted = 0;
     loop {
-        let freed = library.freed(); // counts from here
+        let freed = library.freed.notified(); // counts from here
         if accepted >= judges {
             return Ok(());
         }

@@ -290,7 +290,6 @@ impl Indexers {
     }
 }
 
-/// A reply, and of whom it is.
 type Heard = (Sender, QueryReply);
 
 /// Asks one indexer for at most [`BATCH_MAX`] names, each time for at most `limit`; returns one reply per name.

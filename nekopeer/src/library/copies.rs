@@ -44,7 +44,7 @@ impl Library {
                 self.copies.lock().change(name, |copy| copy.learn(&newest));
             }
         }
-        self.wake();
+        self.wake.notify_one();
     }
 
     /// How long a confirmation of the copy of `name` counts at most, if the reader says so. Blocking.
@@ -71,7 +71,7 @@ impl Library {
             let (bound, now) = (self.wanted_bound(name), clock::now());
             self.copies.lock().change(name, |copy| copy.limited(&entry.record, bound, now));
         }
-        self.wake();
+        self.wake.notify_one();
         Ok(())
     }
 

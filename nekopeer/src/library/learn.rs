@@ -40,7 +40,7 @@ impl Library {
     /// Notes what is to be acted on, and has [`watch`](crate::watch) look.
     pub(crate) fn note<T>(&self, note: impl FnOnce(&mut News) -> T) -> T {
         let noted = note(&mut self.news.lock());
-        self.wake();
+        self.wake.notify_one();
         noted
     }
 

@@ -28,7 +28,7 @@ use std::{
 use nekoindexer::checks::SignatureChecks;
 use nekoproto::{FileName, NodeId};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, broadcast, futures::Notified, watch};
+use tokio::sync::{Notify, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -82,7 +82,7 @@ pub(crate) struct Library {
     /// Names whose file is being written, by a download or from a pipe, how far that is, and what ends it.
     in_use: Mutex<HashMap<FileName, (Arc<Progress>, CancellationToken)>>,
     /// Notified when a name is no longer in use.
-    freed: Notify,
+    pub(crate) freed: Notify,
     news: Mutex<News>,
     /// This peer has no indexer, so that nobody else lists its numbers.
     is_alone: bool,
@@ -95,7 +95,7 @@ pub(crate) struct Library {
     /// Files that are not offered because they changed on disk.
     pub(crate) changed: ChangedFiles,
     /// Wakes [`watch`](crate::watch) when there may be news, or a copy to confirm.
-    wake: Notify,
+    pub(crate) wake: Notify,
     events: broadcast::Sender<Event>,
     /// Held until the last reference to this library is dropped.
     #[expect(dead_code, reason = "holding it is its use")]
@@ -259,19 +259,6 @@ impl Library {
             drop(names);
             self.freed.notify_waiters();
         })
-    }
-
-    /// Completes when a name may be free that was not.
-    pub(crate) fn freed(&self) -> Notified<'_> {
-        self.freed.notified()
-    }
-
-    pub(crate) fn wake(&self) {
-        self.wake.notify_one();
-    }
-
-    pub(crate) async fn woken(&self) {
-        self.wake.notified().await;
     }
 }
 

@@ -47,6 +47,7 @@ use self::{
 };
 use crate::{
     library::Library,
+    state::upload_turns::Phase,
     util::{rate::Rate, throttle::Throttle},
 };
 
@@ -246,12 +247,9 @@ impl Uploads {
             stream = back;
             let left = match turned? {
                 Turned::Answered => return Ok(stream),
-                Turned::Left(left) => {
-                    turn.waits();
-                    left
-                }
+                Turned::Left(left) => left,
                 Turned::Blocked(left) => {
-                    turn.is_blocked();
+                    turn.becomes(Phase::Blocked);
                     let within = READER_GRACE + Duration::from_secs(left.sent() / SLOWEST_READER);
                     let patience = within.saturating_sub(waited).min(STALL_TIMEOUT);
                     let began = Instant::now();
@@ -260,10 +258,10 @@ impl Uploads {
                         () = turn.gives_way() => {}
                     }
                     waited += began.elapsed();
-                    turn.waits();
                     left
                 }
             };
+            turn.becomes(Phase::Waiting);
             if !turn.goes_on().await {
                 debug!("an upload ended: it took too few bytes, and others wait");
                 return Err(DataError::Stalled);

@@ -59,7 +59,6 @@ impl UploadSlots {
         Some(Turn { slots: Arc::clone(self), id, changed })
     }
 
-    /// How many are used and waited for.
     pub(crate) fn now(&self) -> SlotCounts {
         let inner = self.0.lock();
         let waiting = inner.turns.count(Phase::Waiting);
@@ -110,17 +109,8 @@ impl Turn {
         }
     }
 
-    /// Gives the slot back, and waits for another.
-    pub(crate) fn waits(&self) {
-        self.becomes(Phase::Waiting);
-    }
-
-    /// Gives the slot back: the reader takes no bytes now.
-    pub(crate) fn is_blocked(&self) {
-        self.becomes(Phase::Blocked);
-    }
-
-    fn becomes(&self, phase: Phase) {
+    /// Gives the slot back: waits for another, or is blocked, as the reader takes no bytes now.
+    pub(crate) fn becomes(&self, phase: Phase) {
         let mut inner = self.slots.0.lock();
         inner.turns.becomes(self.id, phase);
         inner.wake();
@@ -159,7 +149,7 @@ mod tests {
             if ends {
                 held.pop();
             } else {
-                held[0].is_blocked();
+                held[0].becomes(Phase::Blocked);
             }
             assert!(waiting.await.unwrap());
         }
@@ -175,7 +165,7 @@ mod tests {
         let held: Vec<_> = (0..LIMITS.all).map(|n| slots.ask(node(n)).unwrap()).collect();
         let first = slots.ask(reader(99));
         assert!(first.is_some(), "others have more");
-        held[3].is_blocked();
+        held[3].becomes(Phase::Blocked);
         let _newcomer = slots.ask(reader(98)).unwrap();
         held[3].gives_way().await;
         assert!(!held[3].goes_on().await);

@@ -119,7 +119,7 @@ impl Reconciler {
             let pause = next.map_or(LOOK_EVERY, |next| next.saturating_duration_since(clock::now()));
             tokio::select! {
                 () = sleep(pause.min(LOOK_EVERY)) => {}
-                () = self.library.woken() => {}
+                () = self.library.wake.notified() => {}
                 Some((origin, is_answered)) = asking.next() => self.library.asked(origin, is_answered),
                 Some((name, (how, why), left)) = attempts.next() => {
                     if !left.is_empty() {

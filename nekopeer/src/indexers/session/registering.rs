@@ -48,7 +48,7 @@ impl Session {
                     self.liveness.send_replace(Liveness::default());
                     self.library.unreached.lock().remove(&remote.node); // it tries anew
                     self.library.tell(Event::Connected(self.link.addr()));
-                    self.library.wake();
+                    self.library.wake.notify_one();
                     tokio::select! {
                         changed = state.changed() => {
                             self.registrations.lock().disconnected(self.index);
