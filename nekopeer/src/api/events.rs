@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 use super::{EventRow, JobRow, JobState, pass_events, prelude::*};
 use crate::library::events::Event;
 
-/// Interval between two reports of a job's progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
 /// Tell what happens in the background. Answers with [`Reply::Event`](super::Reply::Event).

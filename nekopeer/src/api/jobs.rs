@@ -64,7 +64,6 @@ pub(super) async fn find(inside: &Inside, id: u64) -> Result<JobRow, Problem> {
     job.ok_or_else(|| Problem::not_found(format!("there is no job {id}: /api/v1/jobs lists them")))
 }
 
-/// The only job of an answer.
 pub(super) fn only(rows: &[Row]) -> Result<JobRow, Problem> {
     let gone = || Problem::unavailable("the job ended at once: /api/v1/jobs tells how");
     rows.iter().find_map(Row::parse).ok_or_else(gone)

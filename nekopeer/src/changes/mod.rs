@@ -43,7 +43,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Time in which events are gathered.
 const GATHERED_FOR: Duration = Duration::from_millis(20);
 
-/// What the watching did, or has to say.
 #[derive(Debug)]
 pub(crate) enum Told {
     /// Files were published, or cannot be.

@@ -185,7 +185,6 @@ async fn on_reached(
     Ok(ended)
 }
 
-/// Serves what is published, until the user or another command ends it.
 pub(super) async fn serve(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
     let mut stop = Stop::new()?;
     let reaching = reach(args, Need::Serving, None, output);

@@ -39,9 +39,7 @@ fn is_met_by(need: Need, facts: &Facts) -> bool {
 
 /// Who carries out a command.
 pub(super) enum Reached {
-    /// A peer started in this process.
     Here(Box<Hosted>),
-    /// The peer that runs already.
     There(Box<Caller>),
 }
 

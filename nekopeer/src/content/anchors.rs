@@ -53,7 +53,6 @@ impl Anchors {
         shape(size).1 * size_of::<(u32, u32)>()
     }
 
-    /// Adds the next bytes of the file.
     pub(crate) fn add(&mut self, bytes: &[u8]) {
         let (start, spacing_log) = (self.at, self.spacing_log);
         each_anchor(bytes, spacing_log, |at, hash| {

@@ -35,7 +35,6 @@ pub(crate) struct SharedBitfield {
 }
 
 impl SharedBitfield {
-    /// Starts with the chunks in `begin`.
     pub(crate) fn new(begin: &Bitfield) -> Self {
         let words = begin.as_slice().iter().map(|word| AtomicUsize::new(*word)).collect();
         Self { words, len: begin.len(), count: AtomicUsize::new(begin.count_ones(..)) }

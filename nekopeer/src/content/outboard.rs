@@ -47,7 +47,6 @@ impl Segments {
         self.hashes.len()
     }
 
-    /// The bytes of segment `index`.
     pub(crate) fn range(&self, index: usize) -> Range<u64> {
         let step = segment_bytes(self.size);
         let start = index as u64 * step;
@@ -130,7 +129,6 @@ pub(crate) struct SegmentHasher {
 }
 
 impl SegmentHasher {
-    /// Starts at `offset` in a file of `size` bytes.
     pub(crate) fn new(size: u64, offset: u64) -> Self {
         let mut feed = Self { size, at: offset, hasher: None };
         feed.begin_segment();

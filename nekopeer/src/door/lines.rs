@@ -11,7 +11,6 @@ use tokio_util::io::StreamReader;
 
 use crate::api::Reply;
 
-/// The bytes of a body, as they come.
 pub(super) fn reader(body: Body) -> impl AsyncBufRead + Send + Unpin {
     StreamReader::new(Box::pin(body.into_data_stream().map_err(io::Error::other)))
 }

@@ -25,7 +25,6 @@ pub(crate) use self::{
 };
 use crate::failure::{Failure, Reason};
 
-/// Nobody takes commands.
 fn nobody_there(folder: &Path) -> Failure {
     let message = format!("no peer takes commands at {}", folder.display());
     Failure::new(message).because(Reason::NoPeer)
@@ -43,7 +42,6 @@ fn other_version(folder: &Path) -> Failure {
     Failure::new(format!("the running peer of {} is another version of nekopeer: {help}", folder.display()))
 }
 
-/// The socket failed.
 fn broken(folder: &Path, error: &io::Error) -> Failure {
     let help = "run this again, and end the peer by a signal if it stays so";
     Failure::new(format!("the running peer of {} cannot be asked: {error}; {help}", folder.display()))

@@ -147,7 +147,6 @@ impl Downloader {
     }
 }
 
-/// What became of one step towards the manifest.
 enum ManifestStep {
     Connected(Source),
     /// The source if its stream is still usable, the manifest and its bytes, and the outboard if it has that.

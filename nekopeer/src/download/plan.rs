@@ -42,7 +42,6 @@ pub(crate) struct Layout {
     pub(super) begin: Begin,
 }
 
-/// Where a version lands.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Landing {
     /// Its path, or the folder for it; `None`: under its name in the share folder.
@@ -57,7 +56,6 @@ pub(crate) struct Landing {
 pub(super) struct DownloadRun<'a> {
     pub(super) options: &'a DownloadOptions,
     pub(super) progress: &'a Arc<Progress>,
-    /// Ends it.
     pub(super) stop: &'a CancellationToken,
     pub(super) began: Instant,
 }

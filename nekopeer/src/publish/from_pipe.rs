@@ -19,7 +19,6 @@ use crate::{
 
 const READ_BYTES: usize = 1024 * 1024;
 
-/// Where a file is published.
 #[derive(Debug)]
 pub(crate) struct PlaceOfFile {
     pub(crate) path: PathBuf,

@@ -52,7 +52,6 @@ struct FolderFiles {
     /// The files that the filter does not skip, by path.
     files: Vec<FoundFile>,
     skipped: Vec<Skipped>,
-    /// The file systems of the folders.
     disks: HashSet<u64>,
 }
 

@@ -81,7 +81,6 @@ fn link(folder: &Path, tree: &Tree, member: &Member, path: &Path) -> bool {
     is_it
 }
 
-/// Writes the bytes of `member`, which are at `at`.
 fn write(
     pack: &File,
     mut at: u64,

@@ -15,7 +15,6 @@ pub struct Candidate {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// The chosen record.
     pub record: VerifiedRecord,
     /// Holders of these bytes, each at all of its addresses: the origin first, then other complete holders, then partial ones.
     pub sources: Vec<Holder>,

@@ -213,7 +213,6 @@ impl Partial {
         File::open(&self.path).map(Arc::new).map_err(error_at(&self.place.path))
     }
 
-    /// Makes all writes so far durable.
     pub(crate) fn sync(&self) -> Result<(), Failure> {
         self.file.sync_data().map_err(error_at(&self.place.path))
     }

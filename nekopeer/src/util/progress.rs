@@ -41,7 +41,6 @@ impl Drop for Part {
     }
 }
 
-/// Bytes done and kept at one time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     done: u64,

@@ -61,7 +61,6 @@ impl Framed {
         Self { shape, is_begun: false }
     }
 
-    /// Whether rows came.
     pub(crate) const fn is_begun(&self) -> bool {
         self.is_begun
     }

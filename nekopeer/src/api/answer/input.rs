@@ -23,10 +23,8 @@ pub(crate) enum Piece {
     Failed(String),
 }
 
-/// Where a command reads its input from.
 pub(crate) type Input = mpsc::Receiver<Piece>;
 
-/// The input of a command that reads none.
 pub(crate) fn no_input() -> Input {
     mpsc::channel(1).1
 }

@@ -32,7 +32,6 @@ const REPLIES_WAITING_MAX: usize = 4;
 const ROWS_BYTES_AIMED_AT: usize = 64 * 1024;
 /// What takes less time has no progress.
 const PROGRESS_AFTER: Duration = Duration::from_millis(200);
-/// Interval between two reports of progress.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// Where a command sends its answer. Whoever takes it slowly slows the command down and nothing else.

@@ -46,7 +46,6 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Where `progress` is now.
     pub(crate) fn of(progress: &Progress) -> Self {
         Self { done: progress.done(), kept: progress.kept(), total: progress.total() }
     }

@@ -28,13 +28,10 @@ use crate::{
     util::{clock, progress::Progress},
 };
 
-/// Jobs that run in the background at once.
 pub(crate) const BACKGROUND_MAX: usize = 16;
 /// Changes kept for a slow receiver; it misses older ones.
 const CHANGES_KEPT: usize = 256;
-/// Time limit for a cancelled job to end.
 const CANCELLED_WITHIN: Duration = Duration::from_secs(2);
-/// What the caller of a cancelled command is told.
 const CANCELLED: &str = "cancelled by another command; what came so far is kept";
 
 #[derive(Debug)]

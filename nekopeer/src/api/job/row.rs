@@ -119,7 +119,6 @@ pub(super) fn called(names: &[FileName], title: String) -> String {
     })
 }
 
-/// `text`, cut where it is too long.
 pub(super) fn bounded(mut text: String) -> String {
     if text.len() > TEXT_BYTES_MAX {
         text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));

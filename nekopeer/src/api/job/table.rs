@@ -48,7 +48,6 @@ pub(super) struct Running {
     names: Vec<FileName>,
     pub(super) progress: Arc<Progress>,
     pub(super) cancelled: CancellationToken,
-    /// Cancelled when it has ended.
     pub(super) ended: CancellationToken,
 }
 

@@ -29,7 +29,6 @@ pub(crate) struct Chunked {
     pub content: ContentHash,
     /// Its encoded manifest.
     pub manifest: Vec<u8>,
-    /// Hash of the manifest.
     pub manifest_hash: ManifestHash,
     /// The hashes of its segments, see [`outboard`](crate::content::outboard).
     pub outboard: Vec<u8>,

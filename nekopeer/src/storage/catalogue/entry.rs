@@ -16,7 +16,6 @@ const SUM_BYTES: usize = 16;
 /// A file that this peer publishes, or holds a copy of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The record of the version.
     pub record: VerifiedRecord,
     /// The absolute path of the file.
     pub path: PathBuf,

@@ -30,13 +30,9 @@ static SIGNERS: LazyLock<Option<ThreadPool>> =
 
 #[derive(Debug)]
 pub(crate) struct Draft {
-    /// The name to publish it under.
     pub name: FileName,
-    /// The file's path.
     pub path: PathBuf,
-    /// What was read from the file.
     pub chunked: Chunked,
-    /// How fresh its copies must be.
     pub policy: Policy,
     /// The newest version of this name and origin that the network knows, if it was asked.
     pub known: Option<VerifiedRecord>,

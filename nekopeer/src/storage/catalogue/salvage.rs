@@ -25,7 +25,6 @@ use crate::failure::{Failure, Reason};
 /// Damaged catalogues that are kept aside.
 const ASIDE_MAX: u32 = 1000;
 
-/// What was found in a data folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub(crate) enum Examined {

@@ -58,7 +58,6 @@ pub(crate) fn takes_all_cores(size: u64) -> bool {
 }
 
 impl SpanPlan {
-    /// For a file of `size` bytes on this machine.
     pub(super) fn new(size: u64, cut: Cut) -> Self {
         let span_bytes = span_bytes(size, cut);
         let mut plan = Self { size, cut, span_bytes, workers: 1 };
