@@ -53,17 +53,15 @@ pub(super) fn look(library: &Library, trees: &[PublishedTree], path: &Path) -> A
     if names.iter().any(|name| library.is_in_use(name)) {
         return At::Look(Look::Busy);
     }
+    let is_published = || names.iter().any(|name| is_published(library, name, path));
+    let has_below = |name| library.catalogue.names_below(name, 1).map_or(true, |below| !below.is_empty());
     match symlink_metadata(path) {
         Ok(found) if found.is_file() => At::Look(Look::File(Stamp::of(&found))),
         // The file was replaced by a folder.
-        Ok(found) if found.is_dir() && names.iter().any(|name| is_published(library, name, path)) => {
-            At::Look(Look::Missing)
-        }
+        Ok(found) if found.is_dir() && is_published() => At::Look(Look::Missing),
         Ok(found) if found.is_dir() => At::Folder,
-        Err(error) if is_missing(&error) && names.iter().any(|name| is_published(library, name, path)) => {
-            At::Look(Look::Missing)
-        }
-        Err(error) if is_missing(&error) && names.iter().any(|name| has_below(library, name)) => At::Folder,
+        Err(error) if is_missing(&error) && is_published() => At::Look(Look::Missing),
+        Err(error) if is_missing(&error) && names.iter().any(has_below) => At::Folder,
         Ok(_) | Err(_) => At::Other,
     }
 }
@@ -81,10 +79,6 @@ pub(super) fn look_in_set(files: &HashMap<PathBuf, Stamp>, path: &Path) -> At {
 fn is_published(library: &Library, name: &FileName, path: &Path) -> bool {
     let entry = library.catalogue.get(name);
     entry.is_some_and(|entry| library.catalogue.is_own(&entry) && entry.path == path)
-}
-
-fn has_below(library: &Library, folder: &FileName) -> bool {
-    library.catalogue.names_below(folder, 1).map_or(true, |names| !names.is_empty())
 }
 
 /// The names under which the file at `path`, which is gone, is still published.
@@ -163,7 +157,7 @@ pub(super) fn scan(library: &Library, trees: &[PublishedTree]) -> Result<Scan, F
             }
             let is_known = entry.is_some_and(|entry| entry.path == file.path && entry.stamp == stamp);
             if is_known {
-                there.insert(stamp.device());
+                there.insert(stamp.device);
             } else if !library.is_in_use(&file.name) {
                 scan.changed.push((file.path, stamp));
             }
@@ -172,7 +166,7 @@ pub(super) fn scan(library: &Library, trees: &[PublishedTree]) -> Result<Scan, F
     for page in library.catalogue.pages() {
         for entry in page?.into_iter().flatten().filter(|entry| library.catalogue.is_own(entry)) {
             let is_theirs = names_of(trees, &entry.path).contains(&entry.record.name);
-            let is_there = there.contains(&entry.stamp.device());
+            let is_there = there.contains(&entry.stamp.device);
             if is_theirs && is_there && entry.stamp.is_removed_from(&entry.path) {
                 scan.missing.push(entry.path);
             }

@@ -32,7 +32,8 @@ async fn changes_are_found_without_events_which_is_told_once() {
     std::fs::write(dir.path().join("a"), "1").unwrap();
     let (peer, mut watching, mut told) = watching(dir.path()).await;
     watching.signs = Arc::new(Signs::none());
-    watching.changes = Changes::new(LIMIT).with_quiet_open(QUIET_FOUND);
+    watching.changes = Changes::new(LIMIT);
+    watching.changes.quiet_open = QUIET_FOUND;
     let running = tokio::spawn(watching.run());
     let (mut published, mut notes) = (Vec::new(), Vec::new());
     while published.len() < 2 {

@@ -112,7 +112,7 @@ async fn carried_out(reached: &mut Reached, command: &Command, answer: Answer) -
     if let Err(failure) = &mut result
         && failure.kind == FailureKind::Moved
     {
-        if !takes_input && (is_endless || !caller.is_answered()) {
+        if !takes_input && (is_endless || !caller.is_answered) {
             return true;
         }
         // It cannot be repeated: a part was shown, or the input is gone.

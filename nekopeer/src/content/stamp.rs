@@ -22,7 +22,8 @@ pub(crate) struct Stamp {
     modified_ns: i128,
     changed_ns: i128,
     inode: u64,
-    device: u64,
+    /// The number of the file's file system.
+    pub(crate) device: u64,
 }
 
 /// Looks at many files: the folder of the last one stays open, from which its neighbors are one step away.
@@ -90,11 +91,6 @@ impl Stamp {
     /// Size of the file in bytes.
     pub(crate) const fn size(&self) -> u64 {
         self.size
-    }
-
-    /// The number of the file's file system.
-    pub(crate) const fn device(&self) -> u64 {
-        self.device
     }
 
     /// Whether a file with this stamp has stamp `there` after it was moved: a move changes nothing but the time of

@@ -36,7 +36,7 @@ const FACTS_BYTES_MAX: usize = 1024 * 1024;
 pub(crate) struct Caller {
     pub(crate) facts: Facts,
     to: To,
-    is_answered: bool,
+    pub(crate) is_answered: bool,
 }
 
 enum To {
@@ -179,10 +179,6 @@ impl Caller {
             }
         };
         (tokio::join!(asking, gathering).0, rows)
-    }
-
-    pub(crate) const fn is_answered(&self) -> bool {
-        self.is_answered
     }
 
     /// Interrupts the command of another process. Returns when the peer has ended it, or does not say so in time.

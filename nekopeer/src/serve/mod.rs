@@ -250,7 +250,7 @@ impl Uploads {
                 Turned::Left(left) => left,
                 Turned::Blocked(left) => {
                     turn.becomes(Phase::Blocked);
-                    let within = READER_GRACE + Duration::from_secs(left.sent() / SLOWEST_READER);
+                    let within = READER_GRACE + Duration::from_secs(left.sent / SLOWEST_READER);
                     let patience = within.saturating_sub(waited).min(STALL_TIMEOUT);
                     let began = Instant::now();
                     tokio::select! {

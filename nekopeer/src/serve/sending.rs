@@ -25,7 +25,7 @@ pub(super) struct Sending {
     body: Body,
     header: u64,
     /// Bytes sent, the header included.
-    sent: u64,
+    pub(super) sent: u64,
 }
 
 /// How far a reply came.
@@ -75,11 +75,6 @@ impl Sending {
             body => body,
         };
         Ok(Self { head, body, header, sent: 0 })
-    }
-
-    /// Bytes sent so far.
-    pub(super) const fn sent(&self) -> u64 {
-        self.sent
     }
 
     /// Sends on, as fast as `limit` allows, for as long as the `share` of a turn lasts. Blocking, but never for longer

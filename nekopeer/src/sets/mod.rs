@@ -143,7 +143,7 @@ pub(crate) fn note_published(library: &Library, name: &FileName, folder: &Path) 
     let _replacing = library.catalogue.replacing(name);
     let own = library.catalogue.entry(name)?.filter(|entry| library.catalogue.is_own(entry));
     if own.is_some_and(|own| own.record.policy.is_set()) {
-        library.catalogue.set_trees(name, Some(&Trees::at(folder.to_owned(), Vec::new())))?;
+        library.catalogue.set_trees(name, Some(&Trees { path: folder.to_owned(), trees: Vec::new() }))?;
     }
     remove_files(library, name);
     Ok(())
@@ -258,7 +258,7 @@ fn unfold(
         let replaced = tree.clone().map(|tree| Replaced::new(path.clone(), tree, force));
         stage.exchange(made.folder, replaced.as_ref())?;
         // Noted before it is there, so that it is known whose it is whenever the process ends.
-        let trees = Trees::at(path.clone(), tree.iter().cloned().chain([made]).collect());
+        let trees = Trees { path: path.clone(), trees: tree.iter().cloned().chain([made]).collect() };
         library.catalogue.set_trees(name, Some(&trees))?;
         place.put_folder(&new, there)
     };
@@ -312,7 +312,7 @@ pub(crate) fn is_in_place(library: &Library, held: &Entry) -> bool {
         return true;
     }
     let Ok(Some(trees)) = library.catalogue.trees(&held.record.name) else { return false };
-    let tree = FolderId::of(trees.path()).ok().and_then(|there| trees.of(there));
+    let tree = FolderId::of(&trees.path).ok().and_then(|there| trees.of(there));
     tree.is_some_and(|tree| tree.content == held.record.content)
 }
 

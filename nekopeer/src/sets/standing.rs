@@ -41,7 +41,7 @@ pub(super) fn standing(
     };
     let place = place.outside(&library.data_dir)?;
     let there = place.folder_id()?;
-    let known = library.catalogue.trees(name)?.filter(|trees| trees.path() == place.path());
+    let known = library.catalogue.trees(name)?.filter(|trees| trees.path == place.path());
     let tree = there.and_then(|there| known?.of(there).cloned());
     match (&there, &tree) {
         (Some(_), None) if !force => {
@@ -94,7 +94,7 @@ pub(super) fn unchanged(path: &Path, tree: &Tree, stop: &CancellationToken) -> R
 pub(crate) fn remove_folder(library: &Library, entry: &Entry) -> bool {
     let Ok(trees) = library.catalogue.trees(&entry.record.name) else { return false };
     let Some(trees) = trees else { return true };
-    let path = trees.path();
+    let path = &trees.path;
     let Ok(there) = FolderId::of(path) else { return trees.are_removed() };
     let Some(tree) = trees.of(there) else { return false };
     if unchanged(path, tree, &library.tasks.stop).is_err() {

@@ -220,7 +220,7 @@ impl Two {
         let before = before.of(there).unwrap().clone();
         let replaced = Replaced::new(self.place(), before.clone(), false);
         stage.exchange(made.folder, Some(&replaced)).unwrap();
-        let trees = Trees::at(self.place(), vec![before, made]);
+        let trees = Trees { path: self.place(), trees: vec![before, made] };
         self.library.catalogue.set_trees(&name(), Some(&trees)).unwrap();
         meanwhile(&self.place());
         if is_exchanged {

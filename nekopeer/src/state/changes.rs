@@ -53,7 +53,7 @@ pub(crate) struct Changes<S> {
     /// How long a file has to be gone before it counts as removed.
     settle: Duration,
     /// How long a file that may be open has to be quiet.
-    quiet_open: Duration,
+    pub(crate) quiet_open: Duration,
     /// Not every close is seen.
     is_blind: bool,
 }
@@ -73,12 +73,6 @@ impl<S: Copy + Eq> Changes<S> {
     /// A file counts as removed once it is gone for `settle`.
     pub(crate) fn new(settle: Duration) -> Self {
         Self { paths: HashMap::new(), settle, quiet_open: QUIET_OPEN, is_blind: false }
-    }
-
-    /// The same, where what may be open has to be quiet for another time.
-    #[cfg(test)]
-    pub(crate) fn with_quiet_open(self, quiet_open: Duration) -> Self {
-        Self { quiet_open, ..self }
     }
 
     /// From now on a close may be missed.

@@ -389,7 +389,7 @@ impl Partial {
     pub(crate) fn sync_all<'a>(partials: impl Iterator<Item = (&'a Self, Stamp)>) -> Result<(), Failure> {
         let mut devices = Vec::new();
         for (partial, stamp) in partials {
-            let device = stamp.device();
+            let device = stamp.device;
             if !devices.contains(&device) {
                 devices.push(device);
                 let synced = rustix::fs::syncfs(&*partial.file).map_err(io::Error::from);

@@ -53,16 +53,12 @@ pub(crate) enum Shape {
 #[derive(Debug)]
 pub(crate) struct Framed {
     shape: Shape,
-    is_begun: bool,
+    pub(crate) is_begun: bool,
 }
 
 impl Framed {
     pub(crate) const fn new(shape: Shape) -> Self {
         Self { shape, is_begun: false }
-    }
-
-    pub(crate) const fn is_begun(&self) -> bool {
-        self.is_begun
     }
 
     /// The answer is a list, though one row was asked for.

@@ -32,7 +32,7 @@ pub(crate) async fn sent(carried: Carried, framed: Framed) -> Result<Response, P
                     return Ok(Some((framed.rows(&rows), Some((carried, framed)))));
                 }
                 Reply::Finished(Ok(done)) => {
-                    return match nothing_done(&done).filter(|_| !framed.is_begun()) {
+                    return match nothing_done(&done).filter(|_| !framed.is_begun) {
                         Some(nothing) => Err(nothing),
                         None => Ok(Some((framed.end(&done.fields), None))),
                     };

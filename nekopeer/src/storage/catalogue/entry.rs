@@ -47,10 +47,6 @@ impl StoredCopy {
     pub(super) fn of((entry, manifest, outboard): <Placed as Value>::SelfType<'_>) -> Option<Self> {
         Some(Self { entry: entry?, manifest: manifest.to_vec(), outboard: outboard.to_vec() })
     }
-
-    pub(super) fn to_stored(&self) -> <Placed as Value>::SelfType<'_> {
-        (Some(self.entry.clone()), &self.manifest, &self.outboard)
-    }
 }
 
 /// Versions that do not take the place by themselves.

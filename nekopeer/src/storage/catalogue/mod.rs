@@ -15,7 +15,6 @@ mod error;
 mod guard;
 mod heard;
 pub(crate) mod numbering;
-mod peek;
 mod placing;
 mod publish;
 mod reader;
@@ -51,12 +50,12 @@ use self::{
 pub(crate) use self::{
     entry::{Entry, PassedOver, StoredCopy, Why},
     error::overtaken,
-    peek::names_in,
     placing::ToPlace,
     publish::{Draft, Published},
     reader::{CommandId, Preference, PreferenceChange, ReaderState},
     restore::Restored,
     salvage::{Examined, Salvaged, examine},
+    tables::names_in,
     trees::{Tree, TreeFile, Trees},
     versions::{EarlierVersion, bases::BASE_BYTES_MIN, lent::Lent},
     withdraw::{Gone, WITHDRAWALS_MAX, Withdrawal},

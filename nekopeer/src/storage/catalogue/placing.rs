@@ -68,7 +68,8 @@ impl Catalogue {
         let passing = |to_place: &ToPlace<'a>| Some((name(to_place), to_place.passed_over?));
         let passing = copies.iter().filter_map(passing);
         write.put(PASSING, passing.map(|(name, passed)| (name.as_str(), Some(passed))))?;
-        let rows = copies.iter().map(|to_place| (name(to_place).as_str(), to_place.copy.to_stored()));
+        let stored = |copy: &'a StoredCopy| (Some(copy.entry.clone()), &*copy.manifest, &*copy.outboard);
+        let rows = copies.iter().map(|to_place| (name(to_place).as_str(), stored(to_place.copy)));
         write.put(PLACING, rows)?;
         self.tables.commit(write)?;
         Ok(placing)

@@ -1,22 +1,25 @@
 //! What is read from the catalogue: each operation asks what was committed last, without waiting for a writer.
 
-use std::ops::RangeBounds;
 #[cfg(test)]
 use std::sync::atomic::Ordering;
+use std::{ops::RangeBounds, path::Path};
 
 use nekoproto::FileName;
-use redb::{AccessGuard, Value};
+use redb::{AccessGuard, ReadOnlyDatabase, ReadableDatabase, Value};
 
 use super::{
+    FILE,
     database::Tables,
     entry::Entry,
+    guard::{guarded, guarded_part},
     row::{Definition, Stored, TableRow},
+    schema::FILES,
     untold::Untold,
 };
 #[cfg(test)]
 use super::{
     row::kind,
-    schema::{FILES, INDEX, MANIFESTS},
+    schema::{INDEX, MANIFESTS},
 };
 use crate::failure::{Failure, Reason};
 
@@ -95,4 +98,26 @@ impl Tables {
         let manifests = self.rows(MANIFESTS, .., usize::MAX, |_, _| Some(()))?.len();
         Ok([files, count(kind::CONTENT), count(kind::MANIFEST), count(kind::SIZE), manifests])
     }
+}
+
+/// At most `max` names of entries that begin with `begin`, in the folder of a peer that does not run; nothing there is changed
+/// or made. Blocking.
+///
+/// # Errors
+/// There is no catalogue, a process has it open, or one that had it open was killed.
+pub(crate) fn names_in(folder: &Path, begin: &str, max: usize) -> Result<Vec<String>, redb::Error> {
+    let database = guarded_part(|| ReadOnlyDatabase::open(folder.join(FILE)))?;
+    let transaction = guarded_part(|| database.begin_read())?;
+    guarded(|| {
+        let mut names = Vec::new();
+        for row in transaction.open_table(FILES)?.range(begin..)? {
+            let (name, row) = row?;
+            if !name.value().starts_with(begin) || names.len() == max {
+                break;
+            }
+            let entry = row.value().filter(|entry| !entry.record.is_withdrawal());
+            names.extend(entry.map(|_| name.value().to_owned()));
+        }
+        Ok::<_, redb::Error>(names)
+    })
 }

@@ -1,10 +1,6 @@
 //! The folders that sets were unfolded to.
 
-use std::{
-    ffi::OsStr,
-    os::unix::ffi::OsStrExt as _,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _, path::PathBuf};
 
 use nekoproto::{ContentHash, FileName};
 use serde::{Deserialize, Serialize};
@@ -15,9 +11,9 @@ use crate::{content::stamp::Stamp, failure::Failure, storage::tree::FolderId};
 /// Where a set is unfolded to, and what is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trees {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     /// The one that is there, and the one that is about to take its place: a process may end between.
-    trees: Vec<Tree>,
+    pub(crate) trees: Vec<Tree>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,14 +35,6 @@ pub(crate) struct TreeFile {
 }
 
 impl Trees {
-    pub(crate) const fn at(path: PathBuf, trees: Vec<Tree>) -> Self {
-        Self { path, trees }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     pub(crate) fn of(&self, folder: FolderId) -> Option<&Tree> {
         self.trees.iter().find(|tree| tree.folder == folder)
     }
