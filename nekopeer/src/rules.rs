@@ -190,7 +190,7 @@ impl Filter {
 
     /// Whether what is at `path`, below the folder, is this program's own, or below something that is: it is never published.
     pub(crate) fn is_own(&self, path: &Path) -> bool {
-        self.has_our_name(path) || self.is_kept(path)
+        self.has_our_name(path) || self.own.has(path)
     }
 
     /// Why what is [own](Self::is_own) is not published, if its name does not say that.
@@ -201,10 +201,6 @@ impl Filter {
     fn has_our_name(&self, path: &Path) -> bool {
         let below = path.strip_prefix(&self.root).unwrap_or(path);
         below.components().any(|part| is_ours(part.as_os_str()))
-    }
-
-    fn is_kept(&self, path: &Path) -> bool {
-        self.own.has(path)
     }
 
     /// Whether the user excludes the folder or file that was named itself.

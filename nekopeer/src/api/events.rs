@@ -52,7 +52,7 @@ pub(super) async fn events(
 ) -> Result<impl IntoResponse, Problem> {
     let host = &inside.host;
     // No command with a place of its own: as many readers may come at once as there are connections.
-    let jobs = events_of(host.jobs.changes(), |job| event("job", &job));
+    let jobs = events_of(host.jobs.changes.subscribe(), |job| event("job", &job));
     let others = events_of(host.peer.library.events(), |happened: Event| {
         let row = EventRow::from(&happened);
         happened.is_worth_showing().then(|| event(row.event, &row)).flatten()

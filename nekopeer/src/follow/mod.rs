@@ -141,11 +141,11 @@ impl Follower {
         is_alone: bool,
         wake: Arc<Notify>,
     ) -> Result<Infallible, Failure> {
-        let name = &name;
-        let _judged = self.hook.as_ref().map(|_| self.reconciler.library.begin_judging(name));
+        let (name, library) = (&name, &self.reconciler.library);
+        let _judged = self.hook.as_ref().map(|_| library.listed_in(&library.judged, name));
         let mut retry = Backoff::new(RETRY_MIN, RETRY_MAX);
         let accepted = match &self.hook {
-            Some(hook) => self.reconciler.library.catalogue.reader(name)?.accepted_by(hook.id()),
+            Some(hook) => library.catalogue.reader(name)?.accepted_by(hook.id()),
             None => None,
         };
         let mut seen = FollowState { origin: None, told: None, refused: None, why: None, accepted };
@@ -170,7 +170,7 @@ impl Follower {
                         _ => error.to_string(),
                     };
                     if told.as_ref().is_none_or(|told| *told != why && !error.may_pass) {
-                        self.reconciler.library.tell(Event::Failed { name: name.clone(), why: why.clone() });
+                        library.tell(Event::Failed { name: name.clone(), why: why.clone() });
                     }
                     told = Some(why);
                     if error.may_pass { retry.pause(rand::random()) } else { LOOK_EVERY }
@@ -245,7 +245,7 @@ impl Follower {
         let previous = seen.accepted_of(&record.origin);
         seen.told = None; // whoever put it back in its place waits for the answer
         let (library, name) = (&self.reconciler.library, record.name.clone());
-        let running = library.begin_hook(&record.name);
+        let running = library.listed_in(&library.hooked, &record.name);
         let ended =
             hook.run(record, &library.shown_path(held), previous, &self.printed, &library.tasks).await;
         drop(running);

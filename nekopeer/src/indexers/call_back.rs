@@ -13,7 +13,7 @@ use nekoproto::{
 use tokio::{net::TcpStream, time::timeout};
 use tracing::debug;
 
-use super::{Indexers, session::Session, via::Connected};
+use super::{Indexers, via::Connected};
 
 /// Time limit for a call, in which the holder connects.
 const CALLED_WITHIN: Duration = Duration::from_secs(5);
@@ -64,7 +64,7 @@ impl Indexers {
     /// A client of the indexer, and the connection if it was opened for this.
     async fn client_of(&self, at: IndexerAddr) -> Option<(IndexerServiceClient, Option<Connected>)> {
         let mut own = self.sessions().filter(|session| session.remote() == Some(at.node));
-        if let Some(client) = own.find_map(Session::client) {
+        if let Some(client) = own.find_map(|session| session.link.client()) {
             return Some((client, None));
         }
         let connected = self.connect_to(at).await?;

@@ -246,7 +246,7 @@ impl Indexers {
 
     /// Connects once more to each, as this peer listens by now: what it downloads is listed over the new connections.
     pub(crate) fn connect_again(&self) {
-        self.sessions().for_each(Session::connect_again);
+        self.sessions().for_each(|session| session.link.dial_again());
     }
 
     pub(crate) fn links(&self) -> Vec<IndexerLink> {
@@ -279,7 +279,7 @@ impl Indexers {
     }
 
     pub(crate) async fn tried(&self) {
-        join_all(self.sessions().map(Session::tried)).await;
+        join_all(self.sessions().map(|session| session.link.tried())).await;
     }
 
     /// Waits until each indexer was told of these names, or cannot be told now or soon. A peer that does not serve tells

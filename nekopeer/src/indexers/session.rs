@@ -46,7 +46,7 @@ pub(super) struct Session {
     index: IndexerIndex,
     all: Arc<[SocketAddr]>,
     library: Arc<Library>,
-    link: Link<IndexerServiceClient>,
+    pub(super) link: Link<IndexerServiceClient>,
     registrations: Arc<Mutex<Registrations>>,
     changed: Notify,
     /// Sends when a change was acknowledged, or failed.
@@ -127,20 +127,8 @@ impl Session {
         self.link.addr()
     }
 
-    pub(super) async fn tried(&self) {
-        self.link.tried().await;
-    }
-
-    pub(super) fn connect_again(&self) {
-        self.link.dial_again();
-    }
-
     pub(super) fn wake(&self) {
         self.changed.notify_one();
-    }
-
-    pub(super) fn client(&self) -> Option<IndexerServiceClient> {
-        self.link.client()
     }
 
     fn connected(&self) -> Option<Remote> {

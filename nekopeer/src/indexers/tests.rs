@@ -118,7 +118,7 @@ async fn part_is_registered_again_when_the_indexer_restarts_or_loses_it() {
     let second = indexer(addr).await;
     reader.registers(1).await;
     assert_eq!(reader.listed().await, Some((2, vec![OWN_PART])), "and not the older copy");
-    let client = reader.indexers().sessions[0].client().unwrap();
+    let client = reader.indexers().sessions[0].link.client().unwrap();
     client.deregister(call_within(LIMIT), Names::first_of([name()])).await.unwrap().unwrap();
     reader.registers(1).await; // the renewal shows the missing name
     reader.becomes(Some((2, vec![OWN_PART]))).await;

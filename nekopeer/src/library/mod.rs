@@ -64,9 +64,9 @@ pub(crate) struct Library {
     pub(crate) reads: Reads,
     pub(crate) lent: Lent,
     /// Names on which the command of a follower runs, once for each: what stands there is up to it.
-    hooked: Mutex<Vec<FileName>>,
+    pub(crate) hooked: Mutex<Vec<FileName>>,
     /// Names on whose versions a follower runs its command, once for each follower.
-    judged: Mutex<Vec<FileName>>,
+    pub(crate) judged: Mutex<Vec<FileName>>,
     pub(crate) checks: SignatureChecks,
     pub(crate) tasks: Tasks,
     pub(crate) counters: Arc<Counters>,
@@ -229,27 +229,21 @@ impl Library {
         self.in_use.lock().contains_key(name)
     }
 
-    /// The command of a follower runs on `name` until the guard is dropped.
-    pub(crate) fn begin_hook<'a>(&'a self, name: &'a FileName) -> impl Drop + 'a {
-        self.listed_in(&self.hooked, name)
-    }
-
     pub(crate) fn is_hooked(&self, name: &FileName) -> bool {
         self.hooked.lock().contains(name)
     }
 
-    /// A follower runs its command on each version of `name` until the guard is dropped.
-    pub(crate) fn begin_judging<'a>(&'a self, name: &'a FileName) -> impl Drop + 'a {
-        self.listed_in(&self.judged, name)
-    }
-
-    /// How many do.
+    /// How many followers run their command on each version of `name`.
     pub(crate) fn judges(&self, name: &FileName) -> usize {
         self.judged.lock().iter().filter(|judged| *judged == name).count()
     }
 
-    /// Lists `name` until the guard is dropped.
-    fn listed_in<'a>(&'a self, list: &'a Mutex<Vec<FileName>>, name: &'a FileName) -> impl Drop + 'a {
+    /// Lists `name` as `hooked` or `judged` until the guard is dropped.
+    pub(crate) fn listed_in<'a>(
+        &'a self,
+        list: &'a Mutex<Vec<FileName>>,
+        name: &'a FileName,
+    ) -> impl Drop + 'a {
         list.lock().push(name.clone());
         scopeguard::guard((), move |()| {
             let mut names = list.lock();

@@ -37,7 +37,8 @@ const CANCELLED: &str = "cancelled by another command; what came so far is kept"
 #[derive(Debug)]
 pub(crate) struct Jobs {
     table: Mutex<Table>,
-    changes: broadcast::Sender<JobRow>,
+    /// Begins and ends of jobs.
+    pub(crate) changes: broadcast::Sender<JobRow>,
     /// Jobs that may still begin in the background.
     background: Arc<Semaphore>,
     /// Those that run in the background.
@@ -102,11 +103,6 @@ impl Jobs {
     /// The jobs that run, and then those that ended lately, the last one first.
     pub(crate) fn rows(&self, peer: &PeerHandle) -> Vec<JobRow> {
         self.table.lock().rows(own_work(peer))
-    }
-
-    /// Begins and ends of jobs from now on.
-    pub(crate) fn changes(&self) -> broadcast::Receiver<JobRow> {
-        self.changes.subscribe()
     }
 
     /// Cancels the job with this id, or those about this name alone; returns them when they have ended.
