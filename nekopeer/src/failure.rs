@@ -92,6 +92,12 @@ pub enum Reason {
     Overtaken,
     /// The file that is to be published was changed since it was read.
     ChangedSince,
+    /// The file changed during every attempt to read it.
+    KeepsChanging,
+    /// The peer is stopping.
+    Stopped,
+    /// The file cannot be published as it is.
+    Unfit,
     /// The name is a copy of another origin's file.
     CopyOfOther,
     /// The entry of one name in the catalogue is not what was stored; nothing else is affected.

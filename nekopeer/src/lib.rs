@@ -32,7 +32,6 @@ mod util;
 mod watch;
 
 pub use config::Config;
-pub use content::chunker::ChunkError;
 pub use download::{Delivery, DownloadOptions, Downloaded};
 pub use failure::{Failure, FailureKind, Reason};
 pub use http::files::routes as file_routes;

@@ -15,7 +15,7 @@ use super::{
     look::{self, At, Scan},
 };
 use crate::{
-    content::{chunker::ChunkError, stamp::Stamp},
+    content::stamp::Stamp,
     failure::{Failure, Reason},
     library::Library,
     publish::{PublishError, PublishOutcome, Publishing, WITHDRAWN_AT_ONCE, What},
@@ -155,19 +155,16 @@ impl Watching {
 
     /// Whether the user is to be told that the file at `path` cannot be published.
     pub(super) fn is_news(&mut self, path: &Path, stamp: Option<Stamp>, error: &PublishError) -> bool {
-        use PublishError::{Catalogue, Chunk, NotStored, Unreadable};
+        use PublishError::{Failed, NotStored, Rules, Unreadable};
         let tried = match error {
             // Its writer has only begun.
-            Chunk(ChunkError::KeepsChanging(_)) => {
+            Failed(Failure { reason: Reason::KeepsChanging, .. }) => {
                 self.changes.note(path.to_owned(), Sign::Written, clock::now());
                 return false;
             }
-            Chunk(ChunkError::Stopped) => return false,
-            Catalogue(Failure { reason: Reason::CopyOfOther, .. }) => stamp,
-            Unreadable { .. } | Chunk(ChunkError::Unreadable { .. }) | NotStored { .. } | Catalogue(_) => {
-                None
-            }
-            _ => stamp,
+            Failed(Failure { reason: Reason::Stopped, .. }) => return false,
+            Failed(Failure { reason: Reason::CopyOfOther | Reason::Unfit, .. }) | Rules(_) => stamp,
+            Unreadable { .. } | NotStored { .. } | Failed(_) => None,
         };
         self.failures.note(path, tried, &error.to_string())
     }

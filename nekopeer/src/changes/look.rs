@@ -14,8 +14,9 @@ use crate::{
     failure::Failure,
     library::Library,
     publish::{
-        PublishError, PublishOutcome,
+        PublishError, PublishOutcome, bad_name,
         listing::{NamedFile, list_tree},
+        same_name,
         tree::PublishedTree,
     },
     rules::Ignores,
@@ -107,8 +108,7 @@ pub(super) fn to_publish(
         if copies.iter().any(|(_, folder)| is_part(tree, folder)) {
             return None;
         }
-        let failed = |source| PublishError::Name { path: path.to_owned(), source };
-        let name = tree.name_of(path)?.map_err(failed);
+        let name = tree.name_of(path)?.map_err(|error| bad_name(path, &error));
         match tree.filter.skips(path, false, ignores) {
             Ok(Some(_)) => return None,
             Ok(None) => {}
@@ -118,10 +118,7 @@ pub(super) fn to_publish(
             let other = library.catalogue.get(&name).filter(|entry| entry.path != path);
             let is_theirs = |first: &Path| names_of(trees, first).contains(&name) && first.exists();
             match other.filter(|entry| library.catalogue.is_own(entry) && is_theirs(&entry.path)) {
-                Some(entry) => {
-                    let (first, second) = (entry.path.clone(), path.to_owned());
-                    Err(PublishError::SameName { name, first, second })
-                }
+                Some(entry) => Err(same_name(&name, &entry.path, path)),
                 None => Ok((NamedFile { name, path: path.to_owned(), size: stamp.size() }, stamp)),
             }
         }))

@@ -14,7 +14,7 @@ use walkdir::DirEntry;
 
 use super::{
     PublishOutcome,
-    error::PublishError,
+    error::{PublishError, bad_name, same_name},
     tree::{Base, PublishedTree},
 };
 use crate::{
@@ -152,7 +152,7 @@ fn each_once(files: &mut Vec<Listed>) -> Result<(), PublishError> {
         for other in &same[1..] {
             let [first, second] = [same[0], *other].map(|file| files[file].path());
             if first != second {
-                return Err(PublishError::SameName { name: files[*other].name.clone(), first, second });
+                return Err(same_name(&files[*other].name, &first, &second));
             }
             again.insert(*other);
         }
@@ -250,10 +250,7 @@ fn list_folder(
                 };
                 files.push(Listed { name, at, size, is_named: false });
             }
-            Err(source) => {
-                let path = path.to_owned();
-                outcome.failed.push((path.clone(), PublishError::Name { path, source }));
-            }
+            Err(error) => outcome.failed.push((path.to_owned(), bad_name(path, &error))),
         }
     }
     outcome.copies.extend(copies.into_iter().map(|(name, _)| name));

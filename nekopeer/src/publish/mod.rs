@@ -20,11 +20,13 @@ use serde::{Deserialize, Serialize};
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::DropGuard;
 
+pub(crate) use self::error::{bad_name, same_name};
 pub(crate) use self::read_files::What;
 use self::{asking::Asking, bases::BaseKeeper, read_files::StoredBatch};
 pub use self::{error::PublishError, policy::PolicyChange};
 use crate::{
     config::Config,
+    failure::{Failure, Reason},
     indexers::Indexers,
     library::Library,
     peers::Peers,
@@ -248,7 +250,8 @@ impl Publisher {
                         }
                         Ok(Gone::Forgotten) => unlisted.push(name.clone()),
                         Ok(Gone::Unknown) => {
-                            outcomes.push((name.clone(), Err(PublishError::NotRegistered(name))));
+                            let why = format!("{name} is not shared here: ls lists what is");
+                            outcomes.push((name, Err(Failure::missing(why).because(Reason::Unfit).into())));
                             continue;
                         }
                         Err(error) => {

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     content::{
-        chunker::{ChunkError, Chunked, chunk_file, takes_all_cores},
+        chunker::{Chunked, chunk_file, keeps_changing, stopped, takes_all_cores},
         stamp::{Stamp, is_executable},
     },
     failure::{Failure, Reason},
@@ -213,12 +213,12 @@ impl FileReader<'_> {
             return Err(not_stored(path, failure));
         }
         if self.stop.is_cancelled() {
-            return Err(ChunkError::Stopped.into());
+            return Err(stopped().into());
         }
         let last_average = library.catalogue.last_average(&file.name)?;
         let chunked = chunk_file(path, last_average, self.progress.counter(), self.stop)?;
         if self.expected.get(&file.name).is_some_and(|stamp| *stamp != chunked.stamp) {
-            return Err(ChunkError::KeepsChanging(path.clone()).into());
+            return Err(keeps_changing(path).into());
         }
         Ok(chunked)
     }
@@ -297,7 +297,10 @@ impl FileReader<'_> {
         let is_published = own.is_some();
         let policy = match self.policy_over(before) {
             Ok(policy) => policy,
-            Err(error) => return Ok(Seen::Failed(error.into())),
+            Err(error) => {
+                let failure = Failure::invalid(error.to_string()).because(Reason::Unfit);
+                return Ok(Seen::Failed(failure.into()));
+            }
         };
         match entry.filter(|entry| entry.path == file.path && entry.stamp == stamp) {
             Some(entry) if !catalogue.is_own(&entry) => Ok(Seen::Copy),

@@ -4,9 +4,9 @@ use std::path::{Component, Path, PathBuf};
 
 use nekoproto::{FileName, NameError};
 
-use super::error::PublishError;
+use super::error::{PublishError, bad_name};
 use crate::{
-    failure::Failure,
+    failure::{Failure, Reason},
     library::Library,
     rules::{Filter, Rules, is_ignore_file},
 };
@@ -49,18 +49,24 @@ impl PublishedTree {
         let is_folder = std::fs::metadata(path).map_err(unreadable)?.is_dir();
         let root = path.canonicalize().map_err(unreadable)?;
         if library.own.has(&root) {
-            return Err(PublishError::OwnData(path.to_owned()));
+            let kept = "its data folder, network secret and list of allowed nodes are never shared";
+            let why = format!("{} is kept secret by this peer: {kept}", path.display());
+            return Err(Failure::invalid(why).because(Reason::Unfit).into());
         }
         let (relative, last) = typed(library.share.root(), path, &root);
         let top = if root.starts_with(library.share.root()) { library.share.root() } else { &root };
         let filter = Filter::new(&root, top, &library.own, rules)?;
         let base = match (name, is_folder) {
-            (Some(_), true) => return Err(PublishError::NameForFolder(path.to_owned())),
+            (Some(_), true) => {
+                let what = "is a folder: its files are named by their paths, a name cannot be given";
+                let why = format!("{} {what}", path.display());
+                return Err(Failure::conflict(why).because(Reason::Unfit).into());
+            }
             (None, true) => Base::Folder(relative.unwrap_or(last)),
             (name, false) => {
                 let relative = relative.unwrap_or(last);
                 let name = name.map_or_else(|| FileName::from_path(&relative), |name| Ok(name.clone()));
-                Base::File(name.map_err(|source| PublishError::Name { path: path.to_owned(), source })?)
+                Base::File(name.map_err(|error| bad_name(path, &error))?)
             }
         };
         Ok(Self { base, filter })
@@ -86,14 +92,14 @@ impl PublishedTree {
         let [path] = paths else {
             let help = "share each as a set of its own";
             let why = format!("a set is one folder, not {} paths: {help}", paths.len());
-            return Err(PublishError::Catalogue(Failure::invalid(why)));
+            return Err(Failure::invalid(why).into());
         };
         let Self { base: Base::Folder(prefix), filter } = Self::of(library, path, None, Some(rules))? else {
             let why = "is no folder: a set is one, and a file is shared as it is";
-            return Err(PublishError::Catalogue(Failure::invalid(format!("{} {why}", path.display()))));
+            return Err(Failure::invalid(format!("{} {why}", path.display())).into());
         };
         let name = name.map_or_else(|| FileName::from_path(&prefix), Ok);
-        let name = name.map_err(|source| PublishError::Name { path: path.clone(), source })?;
+        let name = name.map_err(|error| bad_name(path, &error))?;
         Ok((name, filter))
     }
 

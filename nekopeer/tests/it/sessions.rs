@@ -180,9 +180,14 @@ async fn what_cannot_be_published_is_named_and_the_rest_of_its_folder_is_publish
     assert!(origin.peer.files().await.is_empty(), "nothing is published");
     let (one, two) = (from.write("one/a", b"1"), from.write("two/a", b"2"));
     let error = publish(vec![from.path("one")], Some("a")).await.unwrap_err();
-    assert!(matches!(error, PublishError::NameForFolder(_)), "{error}");
+    assert!(
+        error
+            .to_string()
+            .ends_with("one is a folder: its files are named by their paths, a name cannot be given"),
+        "{error}"
+    );
     let error = publish(vec![one, two], Some("a")).await.unwrap_err();
-    assert!(matches!(error, PublishError::SameName { .. }), "{error}");
+    assert!(error.to_string().contains("would both be shared as a: "), "{error}");
 
     let tree = Folder::new();
     tree.write("good", b"content");
@@ -215,6 +220,6 @@ async fn data_folder_with_the_private_key_is_never_shared() {
     assert_eq!(names, ["good"]);
     for path in [data_dir.clone(), data_dir.join("peer.key")] {
         let refused = origin.peer.publish(vec![path], PublishOptions::default(), &Arc::default()).await;
-        assert!(matches!(refused, Err(PublishError::OwnData(_))), "{refused:?}");
+        assert!(refused.unwrap_err().to_string().contains("is kept secret by this peer"));
     }
 }

@@ -5,7 +5,7 @@ mod window;
 
 use std::{
     io,
-    path::{Path, PathBuf},
+    path::Path,
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -13,7 +13,10 @@ use nekoproto::{ChunkHash, ContentHash, Cut, Manifest, ManifestError, ManifestHa
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::spans::takes_all_cores;
-use crate::content::stamp::{Stamp, is_executable, now_ns, open_file};
+use crate::{
+    content::stamp::{Stamp, is_executable, now_ns, open_file},
+    failure::{Failure, Reason},
+};
 
 /// Attempts at a file that changes while it is read.
 const TRIES: u32 = 3;
@@ -45,37 +48,15 @@ impl Chunked {
     }
 }
 
-/// Why a file cannot be chunked.
-#[derive(Debug, thiserror::Error)]
-pub enum ChunkError {
-    /// It cannot be read.
-    #[error("cannot read {path}: {source}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// It is not a regular file.
-    #[error("{0} is not a regular file: share regular files and folders")]
-    NotAFile(PathBuf),
-    /// It exceeds the size limit.
-    #[error("{0} is larger than the limit of {FILE_BYTES_MAX} bytes")]
-    TooLarge(PathBuf),
-    /// It changed during every attempt to read it.
-    #[error("{0} keeps changing while it is read: share it again when it is complete")]
-    KeepsChanging(PathBuf),
-    /// The peer is shutting down.
-    #[error("stopped before the file was read to its end")]
-    Stopped,
-    /// Its chunks break a limit of the protocol.
-    #[error("{path} cannot be cut into chunks: {source}")]
-    Manifest {
-        /// The file.
-        path: PathBuf,
-        /// The limit.
-        source: ManifestError,
-    },
+/// It changed during every attempt to read it.
+pub(crate) fn keeps_changing(path: &Path) -> Failure {
+    let what = "keeps changing while it is read: share it again when it is complete";
+    Failure::new(format!("{} {what}", path.display())).because(Reason::KeepsChanging)
+}
+
+/// The peer is shutting down.
+pub(crate) fn stopped() -> Failure {
+    Failure::new("stopped before the file was read to its end").because(Reason::Stopped)
 }
 
 /// Why a file was not read to its end.
@@ -94,7 +75,7 @@ pub(crate) fn chunk_file(
     last_average: Option<u32>,
     progress: &AtomicU64,
     stop: &CancellationToken,
-) -> Result<Chunked, ChunkError> {
+) -> Result<Chunked, Failure> {
     let go_on = || if stop.is_cancelled() { Err(Halt::Stopped) } else { Ok(()) };
     chunk_unchanged(path, last_average, progress, &go_on)
 }
@@ -105,7 +86,7 @@ fn chunk_unchanged(
     last_average: Option<u32>,
     progress: &AtomicU64,
     go_on: &(dyn Fn() -> Result<(), Halt> + Sync),
-) -> Result<Chunked, ChunkError> {
+) -> Result<Chunked, Failure> {
     for _ in 0..TRIES {
         let counted = AtomicU64::new(0);
         let go_on = |bytes| {
@@ -118,7 +99,7 @@ fn chunk_unchanged(
         }
         progress.fetch_sub(counted.into_inner(), Ordering::Relaxed);
     }
-    Err(ChunkError::KeepsChanging(path.to_owned()))
+    Err(keeps_changing(path))
 }
 
 /// `None` if the file changed while it was read.
@@ -126,23 +107,25 @@ fn chunk_once(
     path: &Path,
     last_average: Option<u32>,
     go_on: &(dyn Fn(u64) -> Result<(), Halt> + Sync),
-) -> Result<Option<Chunked>, ChunkError> {
-    let unreadable = |source| ChunkError::Unreadable { path: path.to_owned(), source };
+) -> Result<Option<Chunked>, Failure> {
+    let unreadable = |error: io::Error| Failure::new(format!("cannot read {}: {error}", path.display()));
+    let unfit = |why: String| Failure::new(format!("{} {why}", path.display())).because(Reason::Unfit);
     let hashed_at_ns = now_ns();
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(ChunkError::NotAFile(path.to_owned())); // opening a pipe would block until a writer opens it
+        // Opening a pipe would block until a writer opens it.
+        return Err(unfit("is not a regular file: share regular files and folders".to_owned()));
     }
     let file = open_file(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
     let (stamp, is_executable) = (Stamp::of(&metadata), is_executable(&metadata));
     if stamp.size() > FILE_BYTES_MAX {
-        return Err(ChunkError::TooLarge(path.to_owned()));
+        return Err(unfit(format!("is larger than the limit of {FILE_BYTES_MAX} bytes")));
     }
     let cut = Cut::for_next_version(stamp.size(), last_average);
     let found = match spans::cut_all(&file, spans::SpanPlan::new(stamp.size(), cut), go_on) {
         Ok(found) => found,
         Err(Halt::Changed) => return Ok(None),
-        Err(Halt::Stopped) => return Err(ChunkError::Stopped),
+        Err(Halt::Stopped) => return Err(stopped()),
         Err(Halt::Unreadable(source)) => return Err(unreadable(source)),
     };
     // The stamp must match both the open file and the file that the path names now.
@@ -151,7 +134,7 @@ fn chunk_once(
     if open_now != stamp || there_now != Some(stamp) {
         return Ok(None);
     }
-    let in_manifest = |source| ChunkError::Manifest { path: path.to_owned(), source };
+    let in_manifest = |error: ManifestError| unfit(format!("cannot be cut into chunks: {error}"));
     let manifest = Manifest::new(found.chunks).map_err(in_manifest)?.of_executable(is_executable);
     let (manifest, manifest_hash) = manifest.encode().map_err(|error| in_manifest(error.into()))?;
     let (content, average) = (found.content, cut.average);
