@@ -14,7 +14,8 @@ use hyper::{
     service::Service,
 };
 use hyper_util::{rt::TokioIo, service::TowerToHyperService};
-use tokio::{net::UnixStream, task::JoinHandle, time::timeout};
+use tokio::{net::UnixStream, time::timeout};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     Facts, broken,
@@ -48,13 +49,7 @@ struct Connection {
     requests: SendRequest<Body>,
     /// The same socket, to close one direction.
     socket: std::os::unix::net::UnixStream,
-    driving: JoinHandle<()>,
-}
-
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.driving.abort();
-    }
+    driving: AbortOnDropHandle<()>,
 }
 
 /// Knocks at the door of a data folder. Waits while the peer does not answer.
@@ -70,7 +65,8 @@ pub(crate) async fn knock(data_dir: &Path) -> Result<Caller, Failure> {
         false => nobody_there(data_dir),
     };
     let (mut requests, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
-    let driving = tokio::spawn(async move { drop(connection.await) }); // its end is seen by the requests
+    let driving = async move { drop(connection.await) }; // its end is seen by the requests
+    let driving = AbortOnDropHandle::new(tokio::spawn(driving));
     let asked = requests.send_request(request("GET", FACTS, Body::empty())).await;
     let mut connection = Connection { requests, socket, driving };
     let answer = match asked {

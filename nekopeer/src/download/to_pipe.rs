@@ -100,13 +100,9 @@ impl Downloader {
         let stop = scopeguard::guard(Arc::new(AtomicBool::new(false)), |stop| {
             stop.store(true, Ordering::Relaxed);
         });
-        let writer = Writer {
-            manifest: Arc::clone(&layout.manifest),
-            range,
-            file,
-            have: Arc::clone(assembly.have()),
-            stop: Arc::clone(&stop),
-        };
+        let (manifest, have) = (Arc::clone(&layout.manifest), Arc::clone(assembly.have()));
+        let stopped = Arc::clone(&stop);
+        let write = move || write_range(&manifest, &range, &file, &have, &stopped, out);
         let transfer =
             Transfer::new(self, record.clone(), assembly, &local, Order::InOrder, progress, progress.mark());
         let look = || self.look_for_sources(&record, options);
@@ -119,7 +115,7 @@ impl Downloader {
             Ok(fetched)
         };
         let writing = async {
-            let written = blocking(move || writer.write(out)).await;
+            let written = blocking(write).await;
             written.map_err(|error| pipe_broke(&record.name, &error))
         };
         let (fetched, ()) = futures::future::try_join(fetching, writing).await?;
@@ -156,31 +152,28 @@ fn open(
     Ok((assembly, local, file))
 }
 
-struct Writer {
-    manifest: Arc<Manifest>,
-    range: Range<u64>,
-    file: Arc<File>,
-    have: Arc<SharedBitfield>,
-    stop: Arc<AtomicBool>,
-}
-
-impl Writer {
-    /// Writes the bytes in the range. Blocking. Ends without an error when told to stop.
-    fn write(&self, mut out: impl Write) -> std::io::Result<()> {
-        let mut buffer = Vec::new();
-        for index in self.manifest.chunks_in(self.range.clone()) {
-            while !self.have.contains(index) {
-                if self.stop.load(Ordering::Relaxed) {
-                    return Ok(());
-                }
-                std::thread::sleep(LOOK_EVERY);
+/// Writes the bytes in the range. Blocking. Ends without an error when told to stop.
+fn write_range(
+    manifest: &Manifest,
+    range: &Range<u64>,
+    file: &File,
+    have: &SharedBitfield,
+    stop: &AtomicBool,
+    mut out: impl Write,
+) -> std::io::Result<()> {
+    let mut buffer = Vec::new();
+    for index in manifest.chunks_in(range.clone()) {
+        while !have.contains(index) {
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
             }
-            let chunk = self.manifest.range(index);
-            let (start, end) = (chunk.start.max(self.range.start), chunk.end.min(self.range.end));
-            buffer.resize(usize::try_from(end - start).unwrap_or(usize::MAX), 0);
-            self.file.read_exact_at(&mut buffer, start)?;
-            out.write_all(&buffer)?;
+            std::thread::sleep(LOOK_EVERY);
         }
-        out.flush()
+        let chunk = manifest.range(index);
+        let (start, end) = (chunk.start.max(range.start), chunk.end.min(range.end));
+        buffer.resize(usize::try_from(end - start).unwrap_or(usize::MAX), 0);
+        file.read_exact_at(&mut buffer, start)?;
+        out.write_all(&buffer)?;
     }
+    out.flush()
 }

@@ -10,6 +10,7 @@ use std::{
 
 use nekoproto::{Record, Version};
 use rustix::process::{Pid, Signal, kill_process_group};
+use scopeguard::guard;
 use tokio::{process::Command, sync::mpsc, time::timeout};
 
 use super::output::HookRun;
@@ -49,17 +50,6 @@ fn quoted(words: &str) -> String {
     if words.is_empty() { String::new() } else { format!(": {words}") }
 }
 
-/// Kills a process and all that it started, unless disarmed.
-struct Group(Option<Pid>);
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            let _ = kill_process_group(group, Signal::KILL); // it may have ended
-        }
-    }
-}
-
 impl Hook {
     /// Identifies it by its text and its folder.
     pub(super) fn id(&self) -> CommandId {
@@ -97,7 +87,8 @@ impl Hook {
             .process_group(0);
         let (mut child, _awaited) = reaping::spawn(shell).map_err(not_run)?; // there is no shell, or no such folder
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
-        let mut group = Group(group);
+        // Killed with all that it started, unless disarmed. It may have ended.
+        let mut group = guard(group, |group| _ = group.map(|group| kill_process_group(group, Signal::KILL)));
         let mut printing = HookRun::new(&record.name, shown, child.stdout.take(), child.stderr.take());
         let status = {
             let reading = printing.read();
@@ -122,7 +113,7 @@ impl Hook {
             }
             Ok(Err(error)) => Err(not_run(error)),
             Ok(Ok(status)) => {
-                group.0 = None; // a service that it started goes on
+                *group = None; // a service that it started goes on
                 if printing.is_open() {
                     tasks.spawn_until_stop(printing.keep(SERVICE_SHOWN_FOR));
                 }

@@ -4,6 +4,7 @@ use std::{collections::HashMap, fs::File, sync::Arc, time::Instant};
 
 use nekoproto::{ByteRange, ContentHash, Manifest, ManifestHash, VerifiedRecord};
 use parking_lot::Mutex;
+use scopeguard::guard;
 
 use crate::content::{bitfield::SharedBitfield, outboard::Segments};
 
@@ -36,10 +37,17 @@ pub(crate) struct PartialFiles {
 }
 
 impl PartialFiles {
-    pub(crate) fn show(self: &Arc<Self>, file: PartialFile) -> Shown {
+    /// Until the guard is dropped.
+    pub(crate) fn show(self: &Arc<Self>, file: PartialFile) -> impl Drop + use<> {
         let file = Arc::new(file);
         self.files.lock().insert(file.record.content, Arc::clone(&file));
-        Shown { files: Arc::clone(self), file }
+        guard((Arc::clone(self), file), |(shown, file)| {
+            let mut files = shown.files.lock();
+            // Another download of the same bytes, to another place, may have replaced it.
+            if files.get(&file.record.content).is_some_and(|shown| Arc::ptr_eq(shown, &file)) {
+                files.remove(&file.record.content);
+            }
+        })
     }
 
     pub(crate) fn with_content(&self, content: &ContentHash) -> Option<Arc<PartialFile>> {
@@ -48,21 +56,5 @@ impl PartialFiles {
 
     pub(crate) fn with_manifest(&self, manifest: &ManifestHash) -> Option<Arc<PartialFile>> {
         self.files.lock().values().find(|file| file.record.manifest == *manifest).cloned()
-    }
-}
-
-#[derive(Debug)]
-pub(crate) struct Shown {
-    files: Arc<PartialFiles>,
-    file: Arc<PartialFile>,
-}
-
-impl Drop for Shown {
-    fn drop(&mut self) {
-        let mut files = self.files.files.lock();
-        // Another download of the same bytes, to another place, may have replaced it.
-        if files.get(&self.file.record.content).is_some_and(|shown| Arc::ptr_eq(shown, &self.file)) {
-            files.remove(&self.file.record.content);
-        }
     }
 }

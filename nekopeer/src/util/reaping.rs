@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, fs, io};
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, WaitOptions, child_subreaper, getpid, waitpid};
+use scopeguard::guard;
 use tokio::{
     process::{Child, Command},
     signal::unix::{SignalKind, signal},
@@ -13,22 +14,12 @@ use tokio::{
 /// Children of this process for whose end somebody waits.
 static OWN: Mutex<BTreeSet<u32>> = parking_lot::const_mutex(BTreeSet::new());
 
-/// Somebody waits for the end of a child, until this is dropped.
-#[derive(Debug)]
-pub(crate) struct Awaited(Option<u32>);
-
-impl Drop for Awaited {
-    fn drop(&mut self) {
-        self.0.map(|id| OWN.lock().remove(&id));
-    }
-}
-
-/// Starts a child, whose end is left to whoever called.
-pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, Awaited)> {
+/// Starts a child, whose end is left to whoever called until the guard is dropped.
+pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, impl Drop + use<>)> {
     let mut own = OWN.lock(); // nobody takes it for an orphan before it is noted
     let child = command.spawn()?;
     own.extend(child.id());
-    let awaited = Awaited(child.id());
+    let awaited = guard(child.id(), |id| _ = id.map(|id| OWN.lock().remove(&id)));
     Ok((child, awaited))
 }
 

@@ -108,9 +108,9 @@ impl Request {
             Some(_) if self.headers.get_all(RANGE).iter().count() > 1 => None, // several ranges
             None => None,
             Some(header) => {
-                let asked = header.to_str().map_err(|_| range::BadRange::Malformed);
+                let asked = header.to_str().map_err(|_| range::MALFORMED);
                 let asked = asked.and_then(|header| range::asked(header, record.size));
-                asked.map_err(|error| Refusal::bad_range(error, record.size))?
+                asked.map_err(|why| Refusal::bad_range(why, record.size))?
             }
         };
         kind::describe(&record.name, &mut headers);

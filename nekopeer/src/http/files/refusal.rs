@@ -9,7 +9,6 @@ use hyper::{
 use nekoindexer::daemon::http::Problem;
 use nekoproto::NameError;
 
-use super::range::BadRange;
 use crate::failure::{Failure, Reason};
 
 /// After how many seconds what may pass by itself is worth another try.
@@ -48,9 +47,9 @@ impl Refusal {
     }
 
     /// The range of a file of `size` bytes is not answered.
-    pub(super) fn bad_range(error: BadRange, size: u64) -> Self {
+    pub(super) fn bad_range(why: &str, size: u64) -> Self {
         let mut refusal =
-            Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "range not satisfiable", error.to_string());
+            Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "range not satisfiable", why.to_owned());
         refusal.headers.typed_insert(ContentRange::unsatisfied_bytes(size));
         refusal
     }

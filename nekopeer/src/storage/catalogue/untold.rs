@@ -18,18 +18,11 @@ pub(super) const UNTOLD: Definition<&str, TableRow<Untold>> = Definition::new("u
 
 /// One version that is not listed everywhere. The stored form too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Untold {
+pub(crate) struct Untold {
     version: Version,
     /// The indexers that have listed it.
     told: Vec<SocketAddr>,
     /// No indexer has listed an earlier version of its name, as far as this catalogue knows.
-    is_new: bool,
-}
-
-/// A version that no indexer has listed, so that its number may change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pending {
-    /// Nor has one listed an earlier version of its name.
     pub(crate) is_new: bool,
 }
 
@@ -54,9 +47,8 @@ impl Catalogue {
     }
 
     /// What is known of this version, which was published here, if no indexer has listed it.
-    pub(crate) fn pending(&self, record: &Record) -> Option<Pending> {
-        let row = self.untold_row(record, &self.noted.lock()).filter(|row| row.told.is_empty())?;
-        Some(Pending { is_new: row.is_new })
+    pub(crate) fn pending(&self, record: &Record) -> Option<Untold> {
+        self.untold_row(record, &self.noted.lock()).filter(|row| row.told.is_empty())
     }
 
     /// Whether this version was published here and `indexer` has not listed it yet.
