@@ -27,13 +27,8 @@ pub(crate) struct Figures {
     pub(crate) process: Process,
     library: Arc<Library>,
     serving: Option<(Arc<Uploads>, Arc<ConnectionLimiter>)>,
-    census: Mutex<Option<Taken>>,
-}
-
-#[derive(Debug)]
-struct Taken {
-    census: Census,
-    until: Instant,
+    /// What was counted last, and until when it counts.
+    census: Mutex<Option<(Census, Instant)>>,
 }
 
 impl Figures {
@@ -53,7 +48,7 @@ impl Figures {
     pub(crate) async fn census(&self) -> Census {
         let mut taken = self.census.lock().await;
         match &*taken {
-            Some(last) if Instant::now() < last.until => last.census.clone(),
+            Some((census, until)) if Instant::now() < *until => census.clone(),
             _ => {
                 let began = Instant::now();
                 let census = self.library.blocking(|library| library.census()).await;
@@ -62,7 +57,7 @@ impl Figures {
                     Census::default()
                 });
                 let until = Instant::now() + CENSUS_FOR.max(began.elapsed() * CENSUS_SHARE);
-                taken.insert(Taken { census, until }).census.clone()
+                taken.insert((census, until)).0.clone()
             }
         }
     }

@@ -11,13 +11,11 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::{
     api::Snapshot,
-    terminal::{Output, columns, cut, is_dumb, output::visible, units::size, width},
+    terminal::{Output, cut, is_dumb, line_columns, output::visible, units::size, width},
 };
 
 /// The speed shown is that of this time.
 const SPEED_OVER: Duration = Duration::from_secs(5);
-/// Columns where the terminal does not say how many it has.
-const COLUMNS_ASSUMED: usize = 80;
 /// Columns of a bar, where there is room.
 const BAR_COLUMNS: usize = 30;
 const BAR_COLUMNS_MIN: usize = 8;
@@ -87,9 +85,7 @@ impl Bar {
 
     fn draw(&mut self, now: Snapshot, above: Option<&ProgressBar>) {
         let per_s = self.speed.after(now.done.saturating_sub(now.kept), Instant::now());
-        // The last column stays free: some terminals go to the next line when it is used.
-        let columns = columns(&io::stderr()).unwrap_or(COLUMNS_ASSUMED).saturating_sub(1);
-        let line = line(&self.what, now, per_s, columns);
+        let line = line(&self.what, now, per_s, line_columns(&io::stderr()));
         let bar = self.drawn.get_or_insert_with(|| {
             let style =
                 ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar());

@@ -124,17 +124,11 @@ impl Downloader {
                 return Err(exhausted(record, report.last_failure));
             }
             let origin = sources.iter().find(|source| source.node == record.origin);
-            let file = Assembled {
-                assembly: fetched.assembly,
-                record: record.clone(),
-                origin_addr: origin.map(|origin| origin.addr),
-                encoded: Arc::clone(&layout.encoded),
-                landing: landing.clone(),
-                stop: stop.clone(),
-            };
-            let indexers = Arc::clone(&self.indexers);
+            let (origin_addr, indexers) = (origin.map(|origin| origin.addr), Arc::clone(&self.indexers));
+            let (record, encoded) = (record.clone(), Arc::clone(&layout.encoded));
+            let (landing, stop, whole) = (landing.clone(), stop.clone(), fetched.assembly);
             let place = move |library: &Arc<Library>| {
-                let placed = file.place(library)?;
+                let placed = finish(library, whole, &record, origin_addr, &encoded, &landing, &stop)?;
                 if let Ok(entry) = &placed {
                     keep(library, &indexers, std::slice::from_ref(entry));
                 }
@@ -200,34 +194,30 @@ impl Downloader {
     }
 }
 
-/// A file all of whose chunks are there, and which is not verified as a whole yet.
-struct Assembled {
+/// Verifies a whole file, all of whose chunks are there, and puts it in its place. What turns out to be damaged is returned, with
+/// the chunks that are elsewhere on this disk, so that it can be repaired. Blocking.
+fn finish(
+    library: &Library,
     assembly: Assembly,
-    record: VerifiedRecord,
+    record: &VerifiedRecord,
     origin_addr: Option<SocketAddr>,
-    encoded: Arc<[u8]>,
-    landing: Landing,
-    stop: CancellationToken,
-}
-
-impl Assembled {
-    /// Verifies the whole file and puts it in its place. What turns out to be damaged is returned, with the chunks that are
-    /// elsewhere on this disk, so that it can be repaired. Blocking.
-    fn place(self, library: &Library) -> Result<Result<Entry, Box<(Assembly, LocalChunks)>>, Failure> {
-        let Self { assembly, record, origin_addr, encoded, landing, stop } = self;
-        let catalogue = &library.catalogue;
-        catalogue.may_put(&record, landing.passed_over)?;
-        let chunks = Arc::clone(assembly.manifest());
-        if !assembly.check(&record, &stop)?.is_empty() {
-            // A damaged chunk may be intact at another position of the file.
-            let local = LocalChunks::find(catalogue, &record, None, &assembly, false, &stop);
-            return Ok(Err(Box::new((assembly, local))));
-        }
-        let (partial, outboard) = assembly.into_complete();
-        let (stamp, path) = (partial.complete(record.size)?, partial.target().to_owned());
-        let entry = copy_entry(record, origin_addr, stamp, path);
-        let copy = StoredCopy { entry, manifest: encoded.to_vec(), outboard };
-        let (manifest, landing, stop) = (&*chunks, &landing, &stop);
-        put_in_place(catalogue, vec![Complete { copy, partial, manifest, landing, stop }]).remove(0).map(Ok)
+    encoded: &[u8],
+    landing: &Landing,
+    stop: &CancellationToken,
+) -> Result<Result<Entry, Box<(Assembly, LocalChunks)>>, Failure> {
+    let catalogue = &library.catalogue;
+    catalogue.may_put(record, landing.passed_over)?;
+    let chunks = Arc::clone(assembly.manifest());
+    if !assembly.check(record, stop)?.is_empty() {
+        // A damaged chunk may be intact at another position of the file.
+        let local = LocalChunks::find(catalogue, record, None, &assembly, false, stop);
+        return Ok(Err(Box::new((assembly, local))));
     }
+    let (partial, outboard) = assembly.into_complete();
+    let (stamp, path) = (partial.complete(record.size)?, partial.target().to_owned());
+    let entry = copy_entry(record.clone(), origin_addr, stamp, path);
+    let copy = StoredCopy { entry, manifest: encoded.to_vec(), outboard };
+    put_in_place(catalogue, vec![Complete { copy, partial, manifest: &chunks, landing, stop }])
+        .remove(0)
+        .map(Ok)
 }

@@ -63,26 +63,24 @@ impl Library {
             return true;
         }
         let library = Arc::clone(self);
-        let noting = async move { library.note_all(records).await };
+        let noting = async move {
+            let note = move |library: &Arc<Self>| {
+                let (own, mut others): (Vec<_>, Vec<_>) =
+                    records.into_iter().partition(|record| record.origin == library.node);
+                library.note_own(own);
+                others.retain(|record| {
+                    let Ok(held) = library.catalogue.entry(&record.name) else { return true }; // storing it tells whether it can be acknowledged
+                    held.is_some_and(|held| record.replaces(held.newest.as_ref().unwrap_or(&held.record)))
+                });
+                others
+            };
+            let newer = library.blocking(note).await;
+            newer.is_empty() || library.note_newer(newer).await
+        };
         self.tasks.tracker.spawn(noting).await.unwrap_or_else(|error| {
             tracing::error!(%error, "noting newer versions failed");
             false
         })
-    }
-
-    async fn note_all(self: &Arc<Self>, records: Vec<VerifiedRecord>) -> bool {
-        let note = move |library: &Arc<Self>| {
-            let (own, mut others): (Vec<_>, Vec<_>) =
-                records.into_iter().partition(|record| record.origin == library.node);
-            library.note_own(own);
-            others.retain(|record| {
-                let Ok(held) = library.catalogue.entry(&record.name) else { return true }; // storing it tells whether it can be acknowledged
-                held.is_some_and(|held| record.replaces(held.newest.as_ref().unwrap_or(&held.record)))
-            });
-            others
-        };
-        let newer = self.blocking(note).await;
-        newer.is_empty() || self.note_newer(newer).await
     }
 
     async fn note_newer(self: &Arc<Self>, newer: Vec<VerifiedRecord>) -> bool {

@@ -24,6 +24,12 @@ pub(crate) fn columns(stream: &(impl IsTerminal + AsFd)) -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
+/// The columns of a line on `stream`, of 80 where it does not say how many it has. The last one stays free: some terminals go to
+/// the next line when it is used.
+pub(crate) fn line_columns(stream: &(impl IsTerminal + AsFd)) -> usize {
+    columns(stream).unwrap_or(80).saturating_sub(1)
+}
+
 /// Whether the terminal only takes text, line by line.
 pub(crate) fn is_dumb() -> bool {
     env::var_os("TERM").is_none_or(|term| term == "dumb")

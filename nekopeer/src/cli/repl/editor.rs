@@ -38,8 +38,6 @@ const HISTORY_MAX: usize = 1000;
 const CANDIDATES_MAX: usize = 200;
 /// Time limit for names that are asked for; those who look for them have less.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
-/// Columns where the terminal does not say how many it has.
-const COLUMNS_ASSUMED: usize = 80;
 
 /// The result of reading one line: the line, or `None` at the end of input.
 type Read = Result<Option<String>, ReadlineError>;
@@ -213,16 +211,15 @@ impl Completer for Words {
                 true => format!("'{name}'"),
                 false => quoted(name)?.into_owned(),
             };
-            Some(Pair { display: terminal::cut(&visible(name), columns()), replacement })
+            Some(Pair {
+                display: terminal::cut(&visible(name), terminal::line_columns(&io::stdout())),
+                replacement,
+            })
         };
         let mut named: Vec<Pair> = fitting.iter().filter_map(pair).collect();
         named.sort_by(|one, other| one.display.cmp(&other.display));
         Ok((word.start, named))
     }
-}
-
-fn columns() -> usize {
-    terminal::columns(&io::stdout()).unwrap_or(COLUMNS_ASSUMED).saturating_sub(1)
 }
 
 /// A hint as it is shown, and what is added to the line if it is taken.
@@ -254,7 +251,9 @@ impl Hinter for Words {
         };
         // Without colors it must not look like what was typed.
         let text = if self.has_colors { text } else { format!("  [{text}]") };
-        let room = columns().checked_sub(PROMPT.len() + terminal::width(line)).filter(|room| *room > 1)?;
+        let room = terminal::line_columns(&io::stdout())
+            .checked_sub(PROMPT.len() + terminal::width(line))
+            .filter(|room| *room > 1)?;
         Some(Shown { shown: terminal::cut(&text, room), taken })
     }
 }
