@@ -95,7 +95,6 @@ impl Config {
         self.data_dir.clone().unwrap_or_else(|| self.dir.join(".neko"))
     }
 
-    /// What the peer belongs to.
     pub(crate) fn home(&self) -> Home {
         Home { network: self.network.clone(), insecure: self.security == Security::Insecure }
     }

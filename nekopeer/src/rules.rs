@@ -117,7 +117,6 @@ pub struct Skipped {
 /// The ignore files that were read so far, by folder. A new one sees what they say now.
 pub(crate) type Ignores = HashMap<PathBuf, Arc<Gitignore>>;
 
-/// The rules for what is below one folder.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     /// An absolute path without links. It is published itself, whatever the rules say.

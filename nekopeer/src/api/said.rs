@@ -18,7 +18,6 @@ pub(super) const STDIO: &str = "-";
 /// Bytes of a line; no name and no ticket is as long.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Why words mean no command.
 #[derive(Debug)]
 pub(crate) enum NoCommand {
     /// They contradict each other.
@@ -33,7 +32,6 @@ impl NoCommand {
     }
 }
 
-/// Where a command was said.
 #[derive(Clone, Copy)]
 pub(crate) struct Saying<'a> {
     /// The share folder, where paths are tried that the current folder does not have.
@@ -94,7 +92,6 @@ pub(super) fn from_root(path: LocalPath) -> LocalPath {
     LocalPath(absolute(&path.0).unwrap_or(path.0))
 }
 
-/// A glob that may be excluded.
 pub(super) fn glob(text: &str) -> Result<String, String> {
     check_glob(text).map(|()| text.to_owned())
 }

@@ -120,7 +120,6 @@ impl Watching {
         self.tell(Told::Note(note)).await
     }
 
-    /// Looks whether the folders are there, and watches `anew` one of them.
     pub(super) async fn look_at_folders(&mut self, anew: Option<usize>) -> Result<(), Left> {
         let paths: Vec<PathBuf> = self.folders.iter().map(|folder| folder.path.clone()).collect();
         let look = move |_: &Arc<Library>| paths.iter().map(|path| look(path)).collect::<Vec<_>>();

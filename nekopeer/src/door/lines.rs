@@ -21,7 +21,6 @@ pub(super) fn line(value: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// One reply: its line, and the bytes that follow it.
 pub(super) fn encoded(reply: Reply) -> Bytes {
     let mut text = line(&reply);
     if let Reply::Bytes(bytes) = &reply {
@@ -50,7 +49,6 @@ pub(super) async fn next<T: DeserializeOwned>(
     }
 }
 
-/// The next reply, with the bytes that follow it.
 pub(super) async fn next_reply(from: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<Reply>> {
     let mut reply = next(from, REPLY_BYTES_MAX).await?;
     if let Some(Reply::Bytes(bytes)) = &mut reply {

@@ -13,7 +13,6 @@ use std::{
 use rustix::fs::{Mode, OFlags};
 use tokio::net::{UnixListener, UnixStream};
 
-/// The folder of the socket in the data folder.
 const FOLDER: &str = "run";
 const SOCKET: &str = "peer.sock";
 

@@ -54,7 +54,6 @@ pub(super) fn router(host: &Arc<Host>, facts: Facts) -> Router {
     Router::new().route(FACTS, get(facts)).route(RUN, post(run)).with_state(inside)
 }
 
-/// Carries out the command that the body begins with.
 async fn run(
     State(inside): State<Arc<Inside>>,
     activity: Option<Extension<Activity>>,
@@ -105,7 +104,6 @@ async fn command(body: &mut (impl AsyncBufRead + Unpin)) -> Result<Command, Fail
     timeout(COMMAND_WITHIN, reading).await.map_err(late)?
 }
 
-/// Begins a command, and passes its input on to it.
 fn begin(
     host: &Arc<Host>,
     command: Command,

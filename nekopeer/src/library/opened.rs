@@ -113,7 +113,6 @@ impl Library {
         Validity { freshness: Freshness::Fresh, left, age: Duration::ZERO }
     }
 
-    /// How fresh the bytes of `entry` are now.
     pub(crate) fn validity(&self, entry: &Entry) -> Validity {
         let freshness = self.freshness_of(entry);
         let lasts = freshness == Freshness::Fresh && !entry.record.policy.is_strict();

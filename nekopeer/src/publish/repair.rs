@@ -22,7 +22,6 @@ use crate::{
     storage::catalogue::{Entry, Restored, Salvaged},
 };
 
-/// Files that are stored in one transaction.
 const BATCH_FILES_MAX: usize = 1024;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

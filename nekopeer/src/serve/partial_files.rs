@@ -30,7 +30,6 @@ impl PartialFile {
     }
 }
 
-/// All unfinished downloads, by content.
 #[derive(Debug, Default)]
 pub(crate) struct PartialFiles {
     files: Mutex<HashMap<ContentHash, Arc<PartialFile>>>,

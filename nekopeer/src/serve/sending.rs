@@ -28,7 +28,6 @@ pub(super) struct Sending {
     pub(super) sent: u64,
 }
 
-/// How far a reply came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     All,
@@ -38,7 +37,6 @@ pub(super) enum Sent {
     Some,
 }
 
-/// What remains of one turn.
 #[derive(Debug)]
 pub(super) struct Share {
     pub(super) bytes: u64,

@@ -3,7 +3,6 @@
 
 use nekoproto::Record;
 
-/// The version published here, and what became of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mine<'a> {
     pub record: &'a Record,

@@ -34,7 +34,6 @@ use crate::{
     failure::{Failure, FailureKind},
 };
 
-/// Folder of the partial files in the data folder.
 const FOLDER: &str = "parts";
 /// What such a folder is called beside a place on another disk: no file can be moved there from the data folder.
 const BESIDE: &str = ".neko-parts";
@@ -185,12 +184,10 @@ impl Partial {
         &self.path
     }
 
-    /// The path that it is moved to.
     pub(crate) fn target(&self) -> &Path {
         &self.place.path
     }
 
-    /// The folder that it is moved to, by its path.
     pub(crate) fn folder(&self) -> (PathBuf, Arc<OpenFolder>) {
         (self.place.folder.path.clone(), Arc::clone(&self.place.folder))
     }

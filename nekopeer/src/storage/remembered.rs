@@ -25,7 +25,6 @@ pub(crate) struct Home {
     pub(crate) insecure: bool,
 }
 
-/// One line of the file.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct KeptIndexers {
     network: String,

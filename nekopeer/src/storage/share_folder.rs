@@ -16,7 +16,6 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// The folder that files are shared from and downloaded to.
 #[derive(Debug)]
 pub(crate) struct ShareFolder {
     pub(super) root: PathBuf,

@@ -175,7 +175,6 @@ fn shrunk(widths: &[usize], columns: usize) -> Vec<usize> {
     }
 }
 
-/// The cells of some rows, in one text.
 #[derive(Default)]
 pub(crate) struct Cells {
     text: String,

@@ -12,7 +12,6 @@ use nekoproto::{
 use super::Inside;
 use crate::api::{COMMANDS_MAX, Carried as AtHost, Command, Done, Failure, Input, Reply, Row};
 
-/// Rows that are gathered for one answer.
 const ROWS_MAX: usize = 100_000;
 
 /// Commands of HTTP requests carried out at once: fewer than [`COMMANDS_MAX`], so that readers who take their answers
@@ -20,7 +19,6 @@ const ROWS_MAX: usize = 100_000;
 pub(super) const HTTP_COMMANDS_MAX: usize = 48;
 const _: () = assert!(HTTP_COMMANDS_MAX < COMMANDS_MAX);
 
-/// A command that is being carried out for a request.
 pub(crate) struct Carried {
     at_host: AtHost,
     slot: Slot,

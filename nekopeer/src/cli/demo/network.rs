@@ -93,7 +93,6 @@ impl DemoNetwork {
         Ok(Arc::new(Actor { name, host, facts, folder }))
     }
 
-    /// Shuts the indexers down and removes every file.
     pub(super) async fn stop(self) {
         for indexer in self.indexers {
             indexer.shutdown().await;
@@ -160,7 +159,6 @@ impl Actor {
     }
 }
 
-/// Waits for an event of the wanted kind, and prints it.
 pub(super) async fn heard(
     events: &mut broadcast::Receiver<Event>,
     wanted: impl Fn(&Event) -> bool,

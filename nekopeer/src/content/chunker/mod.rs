@@ -21,7 +21,6 @@ use crate::{
 /// Attempts at a file that changes while it is read.
 const TRIES: u32 = 3;
 
-/// One version of a file, read from disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunked {
     /// The file's stamp, the same before and after it was read.

@@ -22,7 +22,6 @@ impl ReadAt for File {
     }
 }
 
-/// Where chunks end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cutter {
     min: usize,

@@ -18,7 +18,6 @@ use crate::{
     library::census::{AGES_S, Census},
 };
 
-/// A peer at one scrape.
 #[derive(Debug)]
 struct Node {
     host: Arc<Host>,

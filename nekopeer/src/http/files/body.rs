@@ -21,7 +21,6 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::{content::stamp::Stamp, storage::catalogue::Entry};
 
-/// Bytes that are read at once.
 const PIECE_BYTES: u64 = 256 * 1024;
 /// The last bytes of an answer, which are read and not sent by the system.
 const LAST_BYTES: u64 = 16 * 1024;

@@ -31,7 +31,6 @@ const ANCHORS_WITHIN: Duration = Duration::from_secs(2);
 /// How much of a version stands in front of a run at most, by the run's length, and at least.
 const BASE_TIMES_MAX: u64 = 4;
 const BASE_BYTES_USUAL: u64 = 256 * 1024;
-/// Bytes that are read at once for anchors.
 const READ_BYTES: u64 = 1024 * 1024;
 
 /// A version that readers have.

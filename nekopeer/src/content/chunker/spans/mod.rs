@@ -29,7 +29,6 @@ const WORKERS_MAX: usize = 16;
 /// Maximum size of all buffers together, in bytes.
 const BUFFERS_BYTES_MAX: usize = 40 * 1024 * 1024;
 
-/// How one file is divided among threads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpanPlan {
     pub(super) size: u64,

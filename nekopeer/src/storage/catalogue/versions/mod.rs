@@ -29,7 +29,6 @@ use crate::{
     storage::DIGITS,
 };
 
-/// The folder of the packs in the data folder.
 pub(super) const FOLDER: &str = "kept";
 
 /// A version of a copy: one that was replaced, or the one that is in its place.
