@@ -210,7 +210,6 @@ impl Reading {
         ended(asking).await
     }
 
-    /// Fetches the bytes in `range` of a version that was found.
     pub(crate) fn fetch(&self, found: Elsewhere, range: Range<u64>) -> Result<Fetch, Failure> {
         let Elsewhere { target, slot, .. } = found;
         if !slot.grow(mib(&range).into(), Instant::now()) {

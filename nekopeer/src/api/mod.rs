@@ -59,7 +59,6 @@ pub(crate) use self::{
 };
 use crate::storage::remembered::Home;
 
-/// What a command needs of the peer that carries it out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Need {
     /// To run already.
@@ -113,7 +112,6 @@ impl About<'_> {
     }
 }
 
-/// What all commands have in common.
 pub(crate) trait Api: Debug {
     /// Carries it out; all of the answer but its end goes to `answer`.
     ///
@@ -136,7 +134,6 @@ pub(crate) trait Api: Debug {
         Ok(self.into())
     }
 
-    /// What has to be known of it before it is carried out.
     fn about(&self) -> About<'_>;
 
     /// How its answer looks as text; as none, unless it says.

@@ -164,7 +164,6 @@ impl Downloader {
         }
     }
 
-    /// Searches for further holders of the bytes of `record`.
     pub(super) fn look_for_sources(
         &self,
         record: &VerifiedRecord,

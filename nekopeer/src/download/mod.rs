@@ -183,7 +183,6 @@ pub(crate) struct Downloader {
     pub(crate) indexers: Arc<Indexers>,
     pub(crate) peers: Arc<Peers>,
     pub(crate) endpoint: Arc<Endpoint>,
-    /// Where unfinished downloads are served from.
     pub(crate) partial_files: Arc<PartialFiles>,
     pub(crate) throttle: Arc<Throttle>,
     /// What makes a peer that serves nothing else serve what it downloads.

@@ -66,7 +66,6 @@ impl Plan {
         self.layout.as_ref().map(|layout| layout.manifest.is_executable())
     }
 
-    /// The newest version, as it was found.
     pub(crate) fn new(target: Target, output: Option<PathBuf>) -> Self {
         let landing = Landing { output, ..Landing::default() };
         Self { target, layout: None, landing, look_after: LOOK_AFTER, ready: None }
@@ -80,7 +79,6 @@ pub(super) fn begin_with(sources: &[Holder], mut ready: Option<(NodeId, Source)>
 }
 
 impl Downloader {
-    /// A plan of the version that the options ask for.
     pub(super) async fn plan(&self, name: &FileName, options: &DownloadOptions) -> Result<Plan, Failure> {
         match options.version {
             None => Ok(Plan::new(self.find(name, options).await?, options.output.clone())),

@@ -122,7 +122,6 @@ impl Indexers {
     }
 }
 
-/// A page, and of whom it is.
 async fn ask(
     asked: Asked<'_>,
     request: &FindRequest,

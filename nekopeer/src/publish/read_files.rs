@@ -272,7 +272,6 @@ impl FileReader<'_> {
         if is_lost { self.policy_over(known.policy).unwrap_or(policy) } else { policy }
     }
 
-    /// `before` with what is said of it.
     fn policy_over(&self, before: Policy) -> Result<Policy, BadPolicy> {
         Ok(self.policy.over(before)?.of_set(self.is_set))
     }

@@ -194,7 +194,6 @@ fn ranges_of(
     Ok(Reply { freshness, body: body(parts, len)? })
 }
 
-/// A range of a file, packed.
 fn packed(
     library: &Library,
     partial_files: &PartialFiles,

@@ -255,7 +255,7 @@ fn unfold(
         let before = tree.as_ref().map(|tree| (path.as_path(), tree));
         let files = unfold::unfold(&file, &index, &new, before, stop)?;
         let made = Tree { content: entry.record.content, folder: FolderId::of(&new)?, files };
-        let replaced = tree.clone().map(|tree| Replaced::new(path.clone(), tree, force));
+        let replaced = tree.clone().map(|tree| Replaced { place: path.clone(), tree, forced: force });
         stage.exchange(made.folder, replaced.as_ref())?;
         // Noted before it is there, so that it is known whose it is whenever the process ends.
         let trees = Trees { path: path.clone(), trees: tree.iter().cloned().chain([made]).collect() };

@@ -32,17 +32,13 @@ const NOTE: &str = "note-";
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Replaced {
-    place: PathBuf,
-    tree: Tree,
+    pub(super) place: PathBuf,
+    pub(super) tree: Tree,
     /// It was replaced whatever is in it.
-    forced: bool,
+    pub(super) forced: bool,
 }
 
 impl Replaced {
-    pub(super) const fn new(place: PathBuf, tree: Tree, forced: bool) -> Self {
-        Self { place, tree, forced }
-    }
-
     fn note(stage: &Path, folder: FolderId) -> PathBuf {
         stage.join(format!("{NOTE}{folder}"))
     }

@@ -100,6 +100,7 @@ pub(crate) fn remove_folder(library: &Library, entry: &Entry) -> bool {
     if unchanged(path, tree, &library.tasks.stop).is_err() {
         return false;
     }
-    Replaced::new(path.to_owned(), tree.clone(), false).remove(path); // what was put there just now stays
+    let replaced = Replaced { place: path.to_owned(), tree: tree.clone(), forced: false };
+    replaced.remove(path); // what was put there just now stays
     true
 }

@@ -218,7 +218,7 @@ impl Two {
         let files = unfold::unfold(&file, &index, &new, None, &CancellationToken::new()).unwrap();
         let made = Tree { content: entry.record.content, folder: FolderId::of(&new).unwrap(), files };
         let before = before.of(there).unwrap().clone();
-        let replaced = Replaced::new(self.place(), before.clone(), false);
+        let replaced = Replaced { place: self.place(), tree: before.clone(), forced: false };
         stage.exchange(made.folder, Some(&replaced)).unwrap();
         let trees = Trees { path: self.place(), trees: vec![before, made] };
         self.library.catalogue.set_trees(&name(), Some(&trees)).unwrap();

@@ -121,7 +121,6 @@ impl DataLock {
     }
 }
 
-/// The process that the text of the lock file names.
 fn process_in(text: &str) -> &str {
     text.lines().next().unwrap_or_default().trim()
 }

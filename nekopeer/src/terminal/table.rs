@@ -78,7 +78,6 @@ impl Table {
         out.flush()
     }
 
-    /// The columns that are shown in at most `columns`.
     fn fitting(&self, columns: usize) -> Vec<usize> {
         let least = |column: &usize| match self.is_cut_first(*column) {
             true => self.widths[*column].min(COLUMN_MIN),

@@ -128,7 +128,6 @@ impl Progress {
         self.total.store(bytes, Ordering::Relaxed);
     }
 
-    /// Where it stands, before one of several files.
     pub(crate) fn mark(&self) -> Mark {
         Mark { done: self.done.load(Ordering::Relaxed), kept: self.kept.load(Ordering::Relaxed) }
     }

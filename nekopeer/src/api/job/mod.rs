@@ -144,7 +144,6 @@ impl Jobs {
 }
 
 impl Job {
-    /// Waits for the end of `work`, unless the job is cancelled before.
     pub(in crate::api) async fn unless_cancelled<T>(
         &self,
         work: impl Future<Output = Result<T, Failure>>,

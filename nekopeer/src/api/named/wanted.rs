@@ -112,7 +112,6 @@ impl Wanted {
         self.choose(ticket.name.clone(), named)
     }
 
-    /// Wants the file of one origin under a name.
     pub(crate) fn choose(&mut self, name: FileName, named: Named) -> Result<(), &'static str> {
         match self.named.entry(name) {
             Entry::Occupied(known) if known.get().origin != named.origin => {

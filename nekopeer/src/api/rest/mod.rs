@@ -66,7 +66,6 @@ impl Modify for Secured {
     }
 }
 
-/// What the parts of the HTTP door share.
 #[derive(Debug)]
 pub(crate) struct Inside {
     pub(crate) host: Arc<Host>,

@@ -159,7 +159,6 @@ impl FoundRow {
 }
 
 impl MatchRow {
-    /// A match, and what is held here of the same origin's file.
     pub(crate) fn of(found: &Candidate, held: Option<&FileStatus>) -> Self {
         Self {
             version: (&found.record).into(),

@@ -70,7 +70,6 @@ pub(in crate::api) fn parted(any: bool, failed: Vec<FailedRow>) -> Result<Done, 
     }
 }
 
-/// How a command about names ended of which these failed.
 pub(in crate::api) fn outcome_of(failed: &[FailedRow]) -> Outcome {
     match failed {
         [] => Outcome::All,

@@ -83,7 +83,6 @@ pub(crate) enum UnaskedKind {
 }
 
 impl TraceRow {
-    /// Of a trace for `name` from each of the own indexers.
     pub(crate) fn of(name: &FileName, traces: &[TraceReply]) -> Self {
         Self {
             complete: traces.iter().all(|trace| trace.whole),

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Failures<S>(HashMap<PathBuf, Failure<S>>);
 
 #[derive(Debug)]
@@ -13,12 +13,6 @@ struct Failure<S> {
     /// The file that was tried; `None`: trying the same again may help.
     tried: Option<S>,
     why: String,
-}
-
-impl<S> Default for Failures<S> {
-    fn default() -> Self {
-        Self(HashMap::new())
-    }
 }
 
 impl<S: Copy + Eq> Failures<S> {

@@ -71,7 +71,6 @@ pub(crate) struct PreferenceChange {
 }
 
 impl PreferenceChange {
-    /// `before` with this change.
     pub(crate) fn over(self, before: Preference) -> Preference {
         let before = if self.anew { Preference::default() } else { before };
         Preference {
