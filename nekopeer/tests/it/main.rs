@@ -12,6 +12,7 @@ mod demo;
 mod discovery;
 mod docs;
 mod docs_json;
+mod far;
 mod hostile;
 mod house;
 mod http_figures;

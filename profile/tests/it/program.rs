@@ -11,6 +11,7 @@ use std::{
 };
 
 use serde_json::json;
+use testkit::{lan::Lan, machine::NETWORKS};
 
 use crate::common::{begun, drawn, ends, files_in, interrupted, ok, processes_with, read_json, refused};
 
@@ -247,6 +248,28 @@ fn floors_of_every_layout_are_shown() {
     for layout in ["no runtime", "one", "shared", "split", "cores", "processes"] {
         assert!(stdout.contains(&format!("| {layout}")), "{stdout}");
     }
+}
+
+/// A get of 1 KB has to wait six times: for TCP, TLS and the answer, of the indexer and then of the origin.
+#[test]
+fn journeys_over_a_far_link_are_counted_in_round_trips() {
+    refused(&["far", "--loss", "100"], "--loss is from 0 to less than 100 percent");
+    if NETWORKS.or_left_out(Lan::of([&[1]]).ok_or("there are none")).is_none() {
+        return;
+    }
+    let (_folder, csv) = testkit::temp_path("packets.csv");
+    let sizes = "far --rtt 5 --size 2MiB --files 20 --readers 2 --rounds 1 --goals --csv";
+    let sizes: Vec<&str> = sizes.split(' ').chain(csv.to_str()).collect();
+    let (stdout, json, plots) = drawn(&sizes);
+    let rows = json["rows"].as_array().unwrap();
+    assert_eq!(
+        (rows[1]["scenario"].as_str(), rows[1]["flights"].as_u64()),
+        (Some("get of 1 KB"), Some(6)),
+        "{stdout}"
+    );
+    assert!(rows[1]["took_s"].as_f64().unwrap() >= 6.0 * 0.005 && stdout.contains("| readers |"), "{stdout}");
+    assert_eq!(files_in(plots.path()), ["far.png", "far.svg"]);
+    assert!(fs::read_to_string(csv).unwrap().lines().count() > 100);
 }
 
 #[test]
