@@ -72,6 +72,9 @@ struct Journey {
     beside: Option<(&'static str, f64)>,
 }
 
+/// The seconds that are aimed at: of those of a round trip, and of what else does the same.
+type GoalOf = fn(f64, f64) -> f64;
+
 /// Readers that got the large file at once, and one alone.
 struct Crowd {
     took_s: f64,
@@ -238,7 +241,7 @@ impl Measured {
     fn goals(&self, far: &Far) -> Vec<Goal> {
         let rtt_s = far.rtt_s();
         let of = |name: &str| self.journeys.iter().find(|journey| journey.name == name);
-        let bounds: [(&str, fn(f64, f64) -> f64); 6] = [
+        let bounds: [(&str, GoalOf); 6] = [
             ("query of a name", |rtt_s, _| 3.0 * rtt_s + 0.03),
             ("get of 1 KB", |rtt_s, _| 6.0 * rtt_s + 0.05),
             ("get of a large file", |rtt_s, beside_s| beside_s + 5.0 * rtt_s),
