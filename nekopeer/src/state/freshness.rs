@@ -17,8 +17,8 @@ const JITTER: f64 = 0.1;
 /// Minimum and maximum pause between attempts to reach an origin.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// Pause between questions about a copy that is withdrawn, or outdated and whose origin is away, in bounds of the copy, and its
-/// limits.
+/// Pause between questions about a copy that is withdrawn, or outdated and whose origin is away for long, in bounds of the copy,
+/// and its limits.
 const SELDOM_FACTOR: u32 = 2;
 const SELDOM_MIN: Duration = Duration::from_secs(1);
 const SELDOM_MAX: Duration = Duration::from_secs(600);
@@ -190,8 +190,9 @@ impl CopyState {
             }
             NoAnswer::Away => {
                 let retry = self.retry.get_or_insert_with(|| Box::new(Backoff::new(RETRY_MIN, RETRY_MAX)));
-                let pause = retry.pause(random);
-                if self.newest.is_some() { pause.max(self.seldom()) } else { pause }
+                let (pause, is_longest) = (retry.pause(random), retry.is_at_its_longest());
+                // One that starts again soon may not know this reader any more, and so tells it nothing.
+                if self.newest.is_some() && is_longest { pause.max(self.seldom()) } else { pause }
             }
         };
         self.ask_at = now + pause;

@@ -56,3 +56,18 @@ fn folder_whose_only_source_is_gone_is_given_up_soon() {
     let said = ended.err.join("\n");
     assert!(said.contains("run it again to go on"), "{said}");
 }
+
+/// A source that lacks some files is there for the others, and says why.
+#[test]
+fn files_that_are_gone_at_their_source_are_told_as_such() {
+    let (_indexers, origin, reader) = two_homes();
+    (0..40).for_each(|n| drop(origin.write(&format!("d/f{n}"), bytes(n, 2000))));
+    ["d/big", "d/large"].iter().zip(100..).for_each(|(name, n)| drop(origin.write(name, bytes(n, 300_000))));
+    let _sharing = origin.share(&["d"]);
+    ["d/f2", "d/f3", "d/big"].iter().for_each(|name| fs::remove_file(origin.path(name)).unwrap());
+    let ended = reader.run(&["get", "d/"]);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let said = ended.err.iter().filter(|line| line.contains("the holder cannot read the file")).count();
+    assert_eq!(said, 3, "{ended:?}");
+    assert!(reader.read("d/large") == bytes(101, 300_000) && reader.path("d/f39").exists());
+}

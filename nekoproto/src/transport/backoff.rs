@@ -26,6 +26,12 @@ impl Backoff {
         floor + ceiling.saturating_sub(floor).mul_f64(random.clamp(0.0, 1.0))
     }
 
+    /// Whether further pauses are no longer than the last one.
+    #[must_use]
+    pub fn is_at_its_longest(&self) -> bool {
+        self.base.saturating_mul(2u32.saturating_pow(self.failures)) >= self.max
+    }
+
     /// After a success: the next pause is short again.
     pub const fn reset(&mut self) {
         self.failures = 0;
@@ -41,8 +47,10 @@ mod tests {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
         let pauses: Vec<_> = (0..7).map(|_| backoff.pause(1.0).as_millis()).collect();
         assert_eq!(pauses, [100, 200, 400, 800, 1600, 2000, 2000]);
+        assert!(backoff.is_at_its_longest());
         assert_eq!(backoff.pause(0.0).as_millis(), 50);
         backoff.reset();
+        assert!(!backoff.is_at_its_longest());
         assert_eq!(backoff.pause(1.0).as_millis(), 100);
     }
 

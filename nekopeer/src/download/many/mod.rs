@@ -86,9 +86,9 @@ pub(crate) struct Downloads {
     away: HashSet<NodeId>,
     /// Sources that were late; the others are asked.
     late: HashSet<NodeId>,
-    /// Sources of a file of which none delivered it, and that have delivered nothing since: when they did not take a
-    /// connection last.
-    silent: Mutex<HashMap<NodeId, Instant>>,
+    /// Sources of a file of which none delivered it, and that have delivered nothing since; and when one did not take a
+    /// connection since then.
+    silent: Mutex<HashMap<NodeId, Option<Instant>>>,
 }
 
 impl Downloads {
@@ -320,7 +320,12 @@ impl Downloads {
             Ok((done, _)) => done.sources.iter().for_each(|source| {
                 self.silent.lock().remove(&source.node);
             }),
-            Err(Failure { reason: Reason::NoSource, .. }) => self.are_silent(nodes),
+            Err(Failure { reason: Reason::NoSource, .. }) => {
+                let silent = &mut *self.silent.lock();
+                nodes.into_iter().for_each(|node| {
+                    silent.entry(node).or_default();
+                });
+            }
             Err(_) => {}
         }
         let got = got.map(|(done, origin)| {
@@ -345,20 +350,16 @@ impl Downloads {
         if target.sources.is_empty() || !target.sources.iter().all(|source| silent_at(source).is_some()) {
             return Ok(None);
         }
-        let is_due = |source: &&Holder| silent_at(source).is_none_or(|at| at.elapsed() > ASKED_AGAIN_AFTER);
+        let is_due =
+            |source: &&Holder| silent_at(source).flatten().is_none_or(|at| at.elapsed() > ASKED_AGAIN_AFTER);
         for source in target.sources.iter().filter(is_due) {
             let connecting = Source::connect(&self.downloader.endpoint, source);
             if let Ok(Ok(connected)) = timeout(ANSWERS_WITHIN, connecting).await {
                 return Ok(Some((source.node, connected)));
             }
-            self.are_silent([source.node]);
+            self.silent.lock().insert(source.node, Some(Instant::now()));
         }
         Err("none of its sources answers any more".to_owned())
-    }
-
-    fn are_silent(&self, nodes: impl IntoIterator<Item = NodeId>) {
-        let now = Instant::now();
-        self.silent.lock().extend(nodes.into_iter().map(|node| (node, now)));
     }
 
     /// What ends the download of `name`.

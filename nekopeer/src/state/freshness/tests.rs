@@ -83,14 +83,18 @@ fn an_outdated_copy_is_asked_about_within_the_lease_and_seldom_if_it_is_withdraw
         copy.learn(&version);
         assert!(copy.ask_at() <= now + TTR, "within the bound at first");
         let mut at = copy.ask_at();
-        for answers in [true, false, true, false, false, false] {
-            if answers {
-                copy.confirmed(&version, at, 0.0);
-            } else {
-                copy.not_confirmed(NoAnswer::Away, at, 0.0);
+        for failures in [1, 12] {
+            copy.confirmed(&version, at, 0.0);
+            assert!(copy.ask_at() - at < lease);
+            let mut pauses = Vec::new();
+            for _ in 0..failures {
+                at = copy.ask_at();
+                copy.not_confirmed(NoAnswer::Away, at, 1.0);
+                pauses.push(copy.ask_at() - at);
             }
-            let pause = copy.ask_at() - at;
-            assert!(if answers { pause < lease } else { TTR < pause && pause <= SELDOM_MAX }, "{pause:?}");
+            assert_eq!(pauses[0], RETRY_MIN, "it may be back at once");
+            let last = pauses.pop().unwrap();
+            assert!(failures == 1 || TTR < last && last <= SELDOM_MAX, "{last:?}");
             at = copy.ask_at();
         }
         assert_eq!(copy.freshness(now), Freshness::Stale);
