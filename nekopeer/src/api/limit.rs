@@ -85,7 +85,7 @@ impl Api for Limit {
     }
 
     fn without_peer(&self, folder: &str) -> Result<String, Failure> {
-        let start = "nekopeer serve --limit-up RATE starts one";
+        let start = "nekopeer serve starts one, also with --limit-up RATE or --limit-down RATE";
         Err(Failure::missing(format!("no peer runs on the data folder {folder}: {start}")))
     }
 }

@@ -71,6 +71,12 @@ impl Downloader {
             let why = format!("{name} is a folder: bring that to what it was, and share it anew");
             return Err(Failure::conflict(why));
         }
+        if version == own.record.version {
+            let why = format!(
+                "version {version} of {name} is the newest already: an earlier one can be shared anew"
+            );
+            return Err(Failure::conflict(why));
+        }
         let mut holders: Vec<_> = self.library.readers_of(name).iter().map(|reader| reader.holder).collect();
         holders.extend(self.look_for_sources(&own.record, options).await);
         holders.sort_unstable_by_key(|holder| holder.node);

@@ -36,7 +36,7 @@ impl Index {
 
     fn checked(members: Vec<Member>) -> Result<Self, Failure> {
         if members.is_empty() {
-            return Err(bad("there are no files in it"));
+            return Err(bad("there are no files in it, and a set has at least one"));
         }
         if members.len() > SET_FILES_MAX {
             return Err(too_many_files(members.len()));

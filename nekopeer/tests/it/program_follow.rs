@@ -316,6 +316,7 @@ fn earlier_version_that_a_reader_keeps_is_shared_anew_in_the_place_of_the_newest
     origin.share_anew("d/f", bytes(2, MIB));
     following.out_line("d/f is at version 2");
     origin.run(&["share", "d/f", "--version", "9"]).failed_with(1, &["version 9 of d/f is not here"]);
+    origin.run(&["share", "d/f", "--version", "2"]).failed_with(3, &["is the newest already"]);
     origin.write("d/f", "the user's");
     origin.run(&["share", "d/f", "--version", "1"]).failed_with(3, &["is not what was shared", "--force"]);
     assert_eq!(origin.read("d/f"), b"the user's");
