@@ -23,7 +23,7 @@ use crate::{
         Dialed,
         via::{HEARD_WITHIN, by_key},
     },
-    storage::remembered::{Home, remembered},
+    storage::remembered::{Home, remember_heard, remembered},
     terminal::Output,
 };
 
@@ -59,13 +59,13 @@ enum How {
     /// They were given, stand at the usual address, or there are none.
     #[default]
     ByAddress,
-    /// A ticket named them earlier.
+    /// A ticket named them earlier, or they were heard.
     Remembered,
     Heard,
 }
 
 impl Indexers {
-    /// The indexers given; else the one at the usual address; else those that tickets named earlier. Finding none is
+    /// The indexers given; else the one at the usual address; else those that tickets named earlier, or that were heard. Finding none is
     /// not an error.
     pub(super) async fn find_near(args: &NodeArgs, endpoint: &Arc<Endpoint>) -> Self {
         let discover = args.discovered_at();
@@ -112,10 +112,27 @@ impl Indexers {
             let left = until.saturating_duration_since(Instant::now());
             let heard = announce::browse(&network, args.insecure, |at| !tried.contains(at), left).await;
             near = near.or(Self::of_those_that_answer(endpoint, &heard, How::Heard).await);
-            if !near.addrs.is_empty() || heard.is_empty() {
+            if !near.addrs.is_empty() {
+                near.remember(args);
+                return near;
+            }
+            if heard.is_empty() {
                 return near;
             }
             tried.extend(heard); // whoever announced that does not answer: others may
+        }
+    }
+
+    /// Keeps those that were heard in the data folder for a while, if there is one: the next command that is typed within a
+    /// second would wait for a second question, as nobody answers one twice in that time (RFC 6762, section 6). Blocking.
+    fn remember(&self, args: &NodeArgs) {
+        let data_dir = args.data_dir();
+        let found: Vec<_> = self.keys.iter().map(|(&addr, &node)| IndexerAddr { addr, node }).collect();
+        let home = Home { network: args.network.clone().unwrap_or_default(), insecure: args.insecure };
+        if data_dir.is_dir()
+            && let Err(error) = remember_heard(&data_dir, &home, &found)
+        {
+            tracing::debug!(%error, "the indexers that were heard are not remembered"); // they are heard again
         }
     }
 
@@ -270,7 +287,7 @@ impl Indexers {
                     "note: uses the indexer that is announced at {addr}; --no-discovery looks for none"
                 )),
                 How::Remembered if serves_on.is_some() => output.note(&format!(
-                    "note: uses the indexer at {addr}, known here from an earlier ticket; --indexer names another"
+                    "note: uses the indexer at {addr}, known here from before; --indexer names another"
                 )),
                 How::Remembered | How::ByAddress => {}
             }

@@ -17,7 +17,10 @@ fn assert_alone(lan: &Lan, flags: &[&str]) {
 fn shared_and_fetched(lan: &Lan) -> (Running, Home) {
     let sharer = home_that_discovers(lan, 1);
     let mut sharing = sharer.share_files([(NAME, "hello\n")], &["--lan", NAME]);
-    home_that_discovers(lan, 2).gets_soon(NAME, "hello\n");
+    let reader = home_that_discovers(lan, 2);
+    reader.gets_soon(NAME, "hello\n");
+    // What was just heard is found without multicast.
+    reader.done(&["--no-discovery", "query", NAME]);
     let stranger = Home::with(&["--no-discovery"]).on(lan.host(2));
     stranger.done(&["get", &ticket_of(&mut sharing)]);
     assert_eq!(stranger.read(NAME), b"hello\n");

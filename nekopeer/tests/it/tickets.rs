@@ -124,7 +124,7 @@ fn another_key_or_nobody_at_an_address_is_passed_over_and_the_next_one_is_asked(
     assert!(got.err.is_empty(), "{got:?}");
     // Whoever serves is told that its files are listed there, too.
     reader.write("own.txt", "own\n");
-    reader.start(&["share", "own.txt"]).err_line("known here from an earlier ticket");
+    reader.start(&["share", "own.txt"]).err_line("known here from before");
     let only = Ticket { indexers: List::first_of([wrong]), ..good.clone() };
     stranger().run(&["get", &only.to_string()]).ended_with(3, "key");
     drop(indexers);
