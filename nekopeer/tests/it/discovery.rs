@@ -20,8 +20,8 @@ fn shared_and_fetched(lan: &Lan) -> (Running, Home) {
     let reader = home_that_discovers(lan, 2);
     reader.gets_soon(NAME, "hello\n");
     // What was just heard is found without multicast.
-    reader.done(&["--no-discovery", "query", NAME]);
     let stranger = Home::with(&["--no-discovery"]).on(lan.host(2));
+    stranger.done(&["--data-dir", &reader.text(".neko"), "query", NAME]);
     stranger.done(&["get", &ticket_of(&mut sharing)]);
     assert_eq!(stranger.read(NAME), b"hello\n");
     (sharing, sharer)
