@@ -65,8 +65,8 @@ enum How {
 }
 
 impl Indexers {
-    /// The indexers given; else the one at the usual address; else those that tickets named earlier, or that were heard. Finding none is
-    /// not an error.
+    /// The indexers given; else the one at the usual address; else those that tickets named earlier, or that were heard.
+    /// Finding none is not an error.
     pub(super) async fn find_near(args: &NodeArgs, endpoint: &Arc<Endpoint>) -> Self {
         let discover = args.discovered_at();
         if !args.indexer.is_empty() {

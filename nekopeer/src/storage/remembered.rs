@@ -14,8 +14,8 @@ use tempfile::NamedTempFile;
 
 /// Addresses that are kept, the newest first.
 pub(crate) const REMEMBERED_MAX: usize = 8;
-/// For how many milliseconds one that was heard is used without being heard again: whoever announces one in some network gets no hold on
-/// what is asked in the next.
+/// For how many milliseconds one that was heard is used without being heard again: whoever announces one in some network
+/// gets no hold on what is asked in the next.
 const HEARD_FOR_MS: u64 = 60_000;
 const FILE: &str = "indexers.json";
 /// Bytes of the file that are read: more than that many addresses take.

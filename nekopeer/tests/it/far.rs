@@ -1,4 +1,5 @@
-//! Over a far link a command waits as seldom as it can: turns are counted from packets, and no time is measured.
+//! Counts round trips of commands over an emulated link, from its packets: connections opened, and turns of sending after
+//! receiving. No time is measured.
 
 use testkit::{
     lan::{Wan, Wire, flights},

@@ -1,5 +1,5 @@
-//! Far links: what journeys of a user take over a network with delays, rates and losses, how often they wait for an answer,
-//! and what they move; beside plain TCP, and rsync where it is installed. Every file that arrives is compared.
+//! Measures queries, downloads and updates over an emulated network with delays, rates and losses: seconds, round trips and
+//! bytes; beside plain TCP, and rsync where it is installed. Every file that arrives is compared.
 
 mod stage;
 

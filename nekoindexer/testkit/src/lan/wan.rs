@@ -1,6 +1,6 @@
-//! A wide network on one machine: each host is a network namespace with one device, whose packets a thread carries with a
-//! rate, a delay and losses, or drops. The kernel needs no module for it, only `/dev/net/tun`. Nothing of it has a name
-//! outside this process, so it is gone when the process is.
+//! Emulates a wide network on one machine: each host is a network namespace with one TUN device, and a thread forwards the
+//! IP packets between the devices, with a rate, a delay, jitter and random loss for each. The kernel needs no module for
+//! it, only `/dev/net/tun`. Nothing of it has a name outside this process, so it is gone when the process is.
 
 use std::{
     cmp::Reverse, collections::BinaryHeap, error::Error, sync::atomic::AtomicBool, thread::JoinHandle,
@@ -112,11 +112,6 @@ impl Wan {
     /// What the wire of this host does from now on.
     pub fn set(&self, host: usize, wire: Wire) {
         self.shared.wires.lock().unwrap()[host] = wire;
-    }
-
-    /// The time since the network began.
-    pub fn now(&self) -> Duration {
-        self.shared.began.elapsed()
     }
 
     /// What was carried since this was asked last, in the order in which it was sent.

@@ -89,11 +89,7 @@ impl Stage {
 
     /// All hosts but the indexer have this wire from now on.
     pub(super) fn set_wires(&self, wire: Wire) {
-        (ORIGIN..self.hosts()).for_each(|host| self.wan.set(host, wire));
-    }
-
-    fn hosts(&self) -> usize {
-        self.wan.hosts()
+        (ORIGIN..self.wan.hosts()).for_each(|host| self.wan.set(host, wire));
     }
 
     /// `nekopeer` on a host, with its files in this folder.
