@@ -100,7 +100,6 @@ impl Arena {
         self.register(self.net.nodes.len() - 1, name).await
     }
 
-    /// Waits until the clients find this.
     pub(crate) async fn found(&self, target: &Target, within: Duration) -> anyhow::Result<()> {
         let look = async || {
             let (found, _) = self.load.askers[0].ask(target, Instant::now()).await;
@@ -135,7 +134,6 @@ impl Arena {
         indexers.chain(peers).collect()
     }
 
-    /// What each node has of memory, in MiB, by its process.
     pub(crate) fn memory_mib(&self) -> HashMap<u32, f64> {
         let of = |(_, pid)| Some((pid, mib(machine::rss_bytes(pid)?)));
         self.ids().into_iter().filter_map(of).collect()
@@ -155,7 +153,6 @@ impl Arena {
     }
 }
 
-/// The name of the file that is registered at indexer `n`.
 pub(crate) fn file_at(n: usize) -> String {
     format!("indexer-{n}/{FOUND_BY}.bin")
 }
@@ -171,5 +168,4 @@ pub(crate) async fn get(reader: &mut Process, seeder_dir: &Path, name: &str) -> 
     Ok(())
 }
 
-/// What is said of a file that is not what was published.
 pub(crate) const WRONG: &str = "the file is not the one that was shared";

@@ -76,7 +76,6 @@ impl Cluster {
         Ok(())
     }
 
-    /// Connects a peer with this identity to indexer `n`.
     pub async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
         self.net.client(n, identity).await
     }
@@ -110,14 +109,12 @@ impl Cluster {
         }
     }
 
-    /// Ends all indexers and peers.
     pub async fn stop(self) {
         drop(self.peers);
         self.net.stop().await;
     }
 }
 
-/// A query with a message id of its own.
 pub fn request(name: &FileName, ttl_hops: u8) -> QueryRequest {
     QueryRequest::new(MsgId::random(), name.clone(), ttl_hops)
 }

@@ -47,7 +47,6 @@ pub struct Rule {
     pub per_floor: bool,
 }
 
-/// A share that a figure may be off by.
 pub(crate) fn tolerance(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share: &f64| share.is_finite() && *share >= 0.0);
     share.ok_or_else(|| "the tolerance is a share of at least 0, such as 0.1".to_owned())

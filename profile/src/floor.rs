@@ -14,11 +14,9 @@ use crate::prelude::*;
 use crate::report::{Row, amount, count, figures::Figures};
 use crate::{cluster::layout::Layout, node::Role};
 
-/// Round trips of one floor.
 const TRIPS: usize = amount(4400);
 /// The first of them, which do not count.
 const WARM_UP: usize = amount(400);
-/// Calls for a throughput.
 const CALLS: usize = amount(100_000);
 
 /// The times of a round trip that is made again and again; the first of them do not count.
@@ -56,7 +54,6 @@ impl Floor {
         format!("Floor between two processes: raw TCP p50 {raw:.1} us, echo call p50 {call:.1} us.")
     }
 
-    /// Both for the results.
     pub(crate) fn facts(&self) -> Row {
         Row::default().with("floor_us", self.raw.p50).with("floor_call_us", self.call.p50)
     }

@@ -42,7 +42,6 @@ impl Scenario for Goals {
     type How = ();
     type Target = Output;
 
-    /// Measures all goals; fewer if stopped.
     async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
         let watch = &on.watch;
         let mut search = Search { options: self, watch, goals: Vec::new() };
@@ -220,7 +219,6 @@ impl Search<'_> {
         if self.watch.is_stopped() { Err(stopped()) } else { done }
     }
 
-    /// Adds what came of these runs of one scenario.
     fn query(&mut self, what: &str, setup: &Setup, runs: &[&Measured], measured: f64, bound: Bound) {
         let Some(Query { indexers, clients, ttl_hops, load, .. }) = runs.first().map(|run| &run.scenario)
         else {

@@ -77,7 +77,6 @@ pub struct Counts {
     pub arch: String,
     /// The compiler; another may make more or fewer of the same code.
     pub rustc: String,
-    /// Instructions of one round, by function.
     pub instructions: BTreeMap<String, f64>,
 }
 

@@ -15,6 +15,7 @@
 //! | `outcome` | how the program ends |
 //!
 //! It is a library for its program and its tests alone.
+#![allow(missing_docs, reason = "what a name says is not said again where nobody else calls it")]
 
 pub mod arena;
 pub mod cluster;

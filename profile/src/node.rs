@@ -16,11 +16,9 @@ use testkit::rogue::{Order, corrupt::Corruption};
 
 use crate::prelude::*;
 
-/// What a process is made of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Options {
     pub(crate) role: Role,
-    /// Plain TCP instead of TLS.
     pub insecure: bool,
     /// Threads, unless it is a peer: those have one on each core.
     pub threads: NonZeroUsize,
@@ -28,7 +26,6 @@ pub(crate) struct Options {
     pub log: Option<(String, PathBuf)>,
     /// The network it belongs to, unless it is the open one.
     pub network: Option<Private>,
-    /// An indexer answers over HTTP here.
     pub http: Option<SocketAddr>,
 }
 
@@ -39,7 +36,6 @@ pub struct Private {
     pub(crate) secret: String,
 }
 
-/// The network's name, and whom its nodes connect with.
 pub(crate) fn network(of: Option<&Private>) -> anyhow::Result<(NetworkName, Access)> {
     let Some(Private { name, secret }) = of else { return Ok(Default::default()) };
     let secret = Some(NetworkSecret::new(secret.as_bytes())?);
@@ -88,9 +84,7 @@ pub(crate) struct PeerOptions {
 /// What a process is asked to do. It ends when its stdin closes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Request {
-    /// Publish the file or the folder at this path.
     Publish(PathBuf),
-    /// Download these files into the share folder.
     Download {
         names: Vec<String>,
         /// When to begin, by [`now_s`](usage::now_s).
@@ -135,7 +129,6 @@ pub(crate) type Started = (String, SocketAddr, Option<SocketAddr>);
 pub struct Downloads {
     /// When the last of them ended, by [`now_s`](usage::now_s).
     pub ended_s: f64,
-    /// What each source sent for them.
     pub sources: Vec<Sent>,
     /// The bytes that had come by then, sampled.
     pub moments: Vec<Moment>,
@@ -143,7 +136,6 @@ pub struct Downloads {
     pub failed: Vec<String>,
 }
 
-/// What a source sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sent {
     /// The source: its node, or what that is called.

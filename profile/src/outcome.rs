@@ -19,7 +19,6 @@ impl From<anyhow::Error> for Fault {
 
 /// For whatever must work before a command can begin.
 pub trait Begin<T> {
-    /// The value, or the fault that the command cannot begin.
     fn or_cannot_begin(self) -> Result<T, Fault>;
 }
 
@@ -33,7 +32,6 @@ impl<T, E: Into<anyhow::Error>> Begin<T> for Result<T, E> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Outcome {
-    /// All is well.
     Done = 0,
     /// What was compared became worse.
     Regressed = 1,
@@ -53,7 +51,6 @@ impl Outcome {
     }
 }
 
-/// Prints this text.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{}", text.trim_end()).context("cannot write to stdout")
 }

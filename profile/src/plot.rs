@@ -9,21 +9,17 @@ pub use self::charts::lines;
 pub(crate) use self::charts::{bars, histogram, of_rows, scatter};
 pub use self::draw::save;
 
-/// One or more charts, under a title.
 #[derive(Clone, Debug)]
 pub struct Picture {
     /// What its files are called.
     name: String,
-    /// The first line.
     title: String,
-    /// The lines below it, smaller.
     subtitle: String,
     /// One below the other; more than three in two columns.
     pub(crate) charts: Vec<Chart>,
 }
 
 impl Picture {
-    /// Charts, with what is said above them.
     pub fn new(
         name: impl Into<String>,
         title: impl Into<String>,
@@ -34,37 +30,30 @@ impl Picture {
     }
 }
 
-/// Series over two axes.
 #[derive(Clone, Debug)]
 pub struct Chart {
     pub(crate) x: Axis,
     pub(crate) y: Axis,
-    /// In the order in which they are drawn.
     pub series: Vec<Series>,
 }
 
 /// Places on the horizontal axis, and heights.
 pub type Points = Vec<(f64, f64)>;
 
-/// Points by what they are called.
 pub type Lines = Vec<(String, Points)>;
 
-/// What is drawn of one kind of thing.
 #[derive(Clone, Debug)]
 pub struct Series {
     /// What the legend says; nothing if empty.
     pub label: String,
     pub(crate) shape: Shape,
-    /// Where they lie.
     pub points: Points,
 }
 
-/// How points are drawn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Shape {
     /// A line; of few points each is marked.
     Line,
-    /// Each point by itself.
     Dots,
     /// From the horizontal axis up, this wide.
     Bars(f64),

@@ -27,7 +27,6 @@ impl Row {
         }
     }
 
-    /// A row of the scenario with this name.
     pub fn named(scenario: impl Into<Value>) -> Self {
         Self::default().with("scenario", scenario)
     }
@@ -83,7 +82,6 @@ impl Section {
     }
 }
 
-/// What came of one command.
 #[derive(Default)]
 pub struct Report {
     /// Which command; `None` if the only row is all of the results.
@@ -145,7 +143,6 @@ impl Report {
     }
 }
 
-/// Results whose figures have three decimals.
 fn in_decimals(results: Value) -> Value {
     match results {
         Value::Object(values) => values.into_iter().map(|(key, value)| (key, in_decimals(value))).collect(),
@@ -157,9 +154,6 @@ fn in_decimals(results: Value) -> Value {
 
 /// Writes a line for each of `rows`, with their values under these keys, which are separated by blanks; figures have three
 /// decimals.
-///
-/// # Errors
-/// `out` takes no more.
 pub fn write_csv(out: &mut dyn Write, keys: &str, rows: impl Iterator<Item = Row>) -> io::Result<()> {
     let keys: Vec<&str> = keys.split_whitespace().collect();
     writeln!(out, "{}", keys.join(","))?;
@@ -188,13 +182,11 @@ pub(crate) const fn amount(most: usize) -> usize {
     if cfg!(debug_assertions) { most.div_ceil(20) } else { most }
 }
 
-/// A count as a figure.
 #[expect(clippy::cast_precision_loss, reason = "figures are shown with a few digits")]
 pub const fn count(count: usize) -> f64 {
     count as f64
 }
 
-/// Bytes as a figure.
 #[expect(clippy::cast_precision_loss, reason = "figures are shown with a few digits")]
 pub const fn bytes(bytes: u64) -> f64 {
     bytes as f64

@@ -27,7 +27,6 @@ pub use watch::Watch;
 /// due beyond it are sent later, which counts in their times.
 const UNDER_WAY_MAX: usize = 10_000;
 
-/// The clients of a scenario, connected.
 pub struct Clients(Vec<Asking>);
 
 /// Connects the clients of `scenario`, each to its indexer.

@@ -47,9 +47,6 @@ macro_rules! commands {
         }
 
         /// Does what the arguments say.
-        ///
-        /// # Errors
-        /// Why it could not begin, or what went wrong then.
         pub fn run(args: &Args) -> Result<Outcome, Fault> {
             nekoproto::transport::raise_file_limit();
             match &args.command {

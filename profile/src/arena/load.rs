@@ -15,7 +15,6 @@ const TTL_HOPS: u8 = 3;
 /// Pause after `Busy`.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 
-/// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Target {
     ask: Question,
@@ -40,7 +39,6 @@ pub enum Kind {
     Found,
     /// A query for a name that nobody has.
     Miss,
-    /// A search by pattern.
     Search,
 }
 
@@ -57,16 +55,12 @@ pub enum Found {
     Failed,
 }
 
-/// One question.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered {
-    /// Of which kind it was.
     pub kind: Kind,
     /// When it was due, from the beginning of the load.
     pub at: Duration,
-    /// How long the answer took.
     pub took: Duration,
-    /// What it was worth.
     pub found: Found,
 }
 
@@ -86,7 +80,6 @@ impl Target {
         Self::query(testkit::values::name(name), Vec::new())
     }
 
-    /// A file with one holder.
     pub fn held(record: SignedRecord, holder: Holder) -> Self {
         Self::query(record.unverified().name.clone(), vec![(record, holder)])
     }
@@ -210,7 +203,6 @@ async fn call(client: &Client, ask: &Question, until: Instant) -> Result<Result<
     }
 }
 
-/// What is asked, and what came of it.
 #[derive(Debug)]
 pub(crate) struct Inquiry {
     pub(super) askers: Vec<Caller>,
@@ -225,7 +217,6 @@ impl Inquiry {
         Self { askers, targets, samples, began: Instant::now() }
     }
 
-    /// From now on this is asked for too.
     pub(crate) fn add(&self, target: Target) {
         locked(&self.targets).push(target);
     }

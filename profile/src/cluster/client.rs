@@ -12,9 +12,7 @@ const RENEW_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// A connection to one indexer; dropping it closes it.
 #[derive(Debug)]
 pub struct Client {
-    /// Calls to the indexer.
     pub calls: IndexerServiceClient,
-    /// The client as it is listed.
     pub holder: Holder,
     /// The names of whose newer versions the indexer told it, each once.
     pub told: Arc<Mutex<HashSet<FileName>>>,
@@ -50,7 +48,6 @@ impl Client {
         Ok(Self { calls, holder, told: silent.told, listener: Some(listener), driver })
     }
 
-    /// Where it is listed.
     pub fn at(&self) -> NodeAddrs {
         NodeAddrs::new(self.holder.node, [self.holder.addr])
     }
@@ -61,7 +58,6 @@ impl Client {
         self
     }
 
-    /// Waits until the connection has ended.
     pub(crate) async fn ended(&mut self) {
         let _ = (&mut self.driver).await; // a task that panicked has ended too
     }
@@ -83,7 +79,6 @@ impl Client {
     }
 }
 
-/// Renews the lease for as long as the indexer is there.
 async fn stay_listed(calls: IndexerServiceClient) {
     loop {
         // Whoever calls next hears of a broken connection.

@@ -17,16 +17,12 @@ use crate::run::{folder::Folder, watch::Watch};
 pub(crate) const LEASE: Duration = Duration::from_secs(3600);
 const _: () = assert!(LEASE.as_secs() <= nekoindexer::config::LEASE_SECS_MAX as u64);
 
-/// How nodes are run.
 #[derive(Clone, Debug)]
 pub struct Deployment {
-    /// Which threads run what.
     pub layout: Layout,
-    /// TLS or plain TCP.
     pub security: Security,
     /// The network of the nodes, unless it is the open one.
     pub network: Option<Private>,
-    /// Whom indexers send queries to.
     pub routing: Routing,
     /// Indexers with the memory and the leases that users get; otherwise with room for a million names of one peer,
     /// and leases without renewals.
@@ -39,9 +35,7 @@ pub struct Deployment {
     pub runtimes: Arc<[Handle]>,
     /// What indexers that are processes of their own log, into `folder`; `None`: nothing.
     pub log: Option<String>,
-    /// Where peers have their folders.
     pub folder: PathBuf,
-    /// May end what runs there.
     pub watch: Arc<Watch>,
 }
 
@@ -53,12 +47,10 @@ impl Deployment {
         Self { layout, security, network, routing, by_default, port, threads, runtimes, log, folder, watch }
     }
 
-    /// How connections are secured, and the machine.
     pub(crate) fn in_words(&self) -> String {
         format!("{}, {}", security_name(self.security), machine::in_words())
     }
 
-    /// The same, with the files of nodes in this folder.
     pub(crate) fn within(&self, folder: &Folder) -> Self {
         Self { folder: folder.path.clone(), ..self.clone() }
     }
@@ -76,12 +68,10 @@ impl Deployment {
         }
     }
 
-    /// Starts a process called so on a free port.
     pub(crate) async fn process(&self, label: &str, role: Role) -> anyhow::Result<Process> {
         Process::start(label.to_owned(), ANY_PORT, self.options(role), None).await
     }
 
-    /// How a process is made that does what `role` says.
     pub(crate) fn options(&self, role: Role) -> Options {
         let (insecure, network) = (self.security == Security::Insecure, self.network.clone());
         Options { role, insecure, threads: self.threads, log: None, network, http: None }
@@ -153,7 +143,6 @@ impl Setup {
         if self.processes { Layout::Processes } else { self.layout }
     }
 
-    /// How nodes are run on these runtimes.
     pub(crate) fn deployment(&self, runtimes: Arc<[Handle]>, watch: &Arc<Watch>) -> Deployment {
         let (layout, watch) = (self.layout(), Arc::clone(watch));
         let &Self { routing, port, connecting: Connecting { insecure, threads }, .. } = self;

@@ -28,7 +28,6 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// Its name, as in the results.
     pub fn name(self) -> String {
         if self == Self::Processes { "processes".to_owned() } else { option_name(&self) }
     }
@@ -83,7 +82,6 @@ fn single() -> io::Result<Runtime> {
 }
 
 impl Beside {
-    /// A runtime on the n-th core.
     fn start(n: usize) -> io::Result<Self> {
         let runtime = single()?;
         let handle = runtime.handle().clone();
@@ -129,7 +127,6 @@ pub fn on_any_core() {
     }
 }
 
-/// The number of cores this process may use.
 pub fn cores() -> usize {
     let all = |allowed: CpuSet| usize::try_from(allowed.count()).unwrap_or(1);
     allowed().map_or_else(|| thread::available_parallelism().map_or(1, std::num::NonZero::get), all)

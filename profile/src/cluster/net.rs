@@ -35,7 +35,6 @@ enum NodePlace {
     Apart(Box<Process>),
 }
 
-/// Where an indexer is started.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) label: String,
@@ -79,7 +78,6 @@ impl Net {
         Ok((kept, addrs.iter().enumerate().map(place).collect()))
     }
 
-    /// Starts an indexer at each of these places.
     pub(crate) async fn of(on: &Deployment, places: Vec<Place>) -> anyhow::Result<Self> {
         let mut net = Self { deployment: on.clone(), nodes: Vec::new() };
         for place in places {
@@ -88,7 +86,6 @@ impl Net {
         Ok(net)
     }
 
-    /// Starts one indexer.
     pub(crate) async fn single(on: &Deployment) -> anyhow::Result<Self> {
         Self::start(on, &Graph::line(1), 0).await
     }
@@ -121,7 +118,6 @@ impl Net {
         self.nodes[n].addr
     }
 
-    /// How far a run has come, and whether it goes on.
     pub(crate) const fn watch(&self) -> &Arc<Watch> {
         &self.deployment.watch
     }
@@ -130,18 +126,15 @@ impl Net {
         self.nodes.iter().map(|node| node.addr).collect()
     }
 
-    /// Connects a peer with this identity to indexer `n`.
     pub(crate) async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
         let at = self.peers(n);
         self.deployment.client_runtime(n).spawn(async move { at.client(identity).await }).await?
     }
 
-    /// How peers are started at indexer `n`.
     pub(crate) fn peers(&self, n: usize) -> Peers {
         Peers { on: self.deployment.clone(), indexer: self.addr(n) }
     }
 
-    /// What each indexer counted of route probes.
     pub(crate) async fn counts(&mut self) -> anyhow::Result<Vec<ProbeCounts>> {
         let mut counts = Vec::new();
         for node in &mut self.nodes {
@@ -163,7 +156,6 @@ impl Net {
         }
     }
 
-    /// Starts it again where it was.
     pub(crate) async fn revive(&mut self, n: usize) -> anyhow::Result<()> {
         if let NodePlace::Apart(process) = &mut self.nodes[n].place {
             process.again().await.with_context(|| format!("indexer {n} does not start again"))?;
@@ -207,7 +199,6 @@ impl Peers {
 }
 
 impl Node {
-    /// Whether its own process, if it has one, has ended.
     fn has_ended(&mut self) -> bool {
         match &mut self.place {
             NodePlace::Here(_) => false,
@@ -215,7 +206,6 @@ impl Node {
         }
     }
 
-    /// What it counted of route probes, and how many tasks its process has.
     pub(crate) async fn probes(&mut self) -> anyhow::Result<Probes> {
         match &mut self.place {
             NodePlace::Here(indexer) => Ok((indexer.probes(), 0)),

@@ -51,7 +51,6 @@ pub enum Hot {
     PassProbe,
 }
 
-/// What the functions work on.
 struct Bench {
     inside: Inside,
     caller: Caller,

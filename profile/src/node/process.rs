@@ -25,7 +25,6 @@ pub(crate) struct Process {
     pub(crate) label: String,
     pub(crate) node: String,
     pub(crate) addr: SocketAddr,
-    /// Where it answers over HTTP.
     pub(crate) http: Option<SocketAddr>,
     pub(crate) dir: PathBuf,
     options: Options,
@@ -108,7 +107,6 @@ impl Process {
         bail!("{} did not respond within {} s, and was killed", self.label, RESPONDS_WITHIN.as_secs())
     }
 
-    /// What the system calls it, while it runs.
     pub(crate) fn id(&self) -> Option<u32> {
         self.child.id()
     }

@@ -83,7 +83,6 @@ pub fn summed(fetched: Vec<Fetched>) -> Downloads {
     sum
 }
 
-/// What came.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Arrivals {
     /// Names, versions and when each came, by [`now_s`].
@@ -97,7 +96,6 @@ pub(crate) struct Arrivals {
 pub(crate) struct Versions {
     /// That of the bytes in their place.
     pub(crate) held: u64,
-    /// The newest that it knows of.
     pub(crate) known: u64,
 }
 
@@ -139,7 +137,6 @@ async fn follow(mut events: Receiver<Event>, pause: Duration, seen: Arc<Mutex<Ar
     }
 }
 
-/// Which versions of `names` the peer has.
 pub(crate) async fn held(peer: &PeerHandle, names: &[String]) -> Result<Vec<Versions>, NameError> {
     let all = peer.held(parsed(names)?).await.into_iter().map(|status| {
         let Some(status) = status else { return Versions::default() };

@@ -29,7 +29,6 @@ fn seconds(clock: ClockId) -> f64 {
 /// What a process took since its meter was reset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Seconds of processor time, of all threads.
     pub cpu_s: f64,
     /// The most memory that was resident at once, in bytes; unknown where the system does not say.
     pub peak_bytes: Option<u64>,
@@ -45,7 +44,6 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Begins to look.
     pub fn start() -> io::Result<Self> {
         let memory = Arc::<Mutex<Vec<(f64, u64)>>>::default();
         let looked_at = Arc::downgrade(&memory);
@@ -61,14 +59,12 @@ impl Meter {
         Ok(Self { cpu_before_s: cpu_s(), memory })
     }
 
-    /// What comes from now on counts.
     pub fn reset(&mut self) {
         machine::forget_peak(std::process::id());
         locked(&self.memory).clear();
         self.cpu_before_s = cpu_s();
     }
 
-    /// What was taken since the last reset.
     pub fn usage(&self) -> Usage {
         Usage {
             cpu_s: cpu_s() - self.cpu_before_s,

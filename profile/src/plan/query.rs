@@ -122,7 +122,6 @@ impl Query {
         format!("{}/{}/{}", self.indexers, self.clients, self.ttl_hops)
     }
 
-    /// Measured requests of all clients together.
     pub const fn requests_of_all(&self) -> usize {
         self.load.requests * self.clients
     }

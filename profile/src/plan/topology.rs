@@ -48,19 +48,16 @@ impl Graph {
         Ok(Self::of_links(indexers, &links))
     }
 
-    /// Everybody with everybody.
     pub(crate) fn mesh(indexers: usize) -> Self {
         let links = (0..indexers).flat_map(|b| (0..b).map(move |a| (a, b)));
         Self::of_links(indexers, &links.collect::<Vec<_>>())
     }
 
-    /// Each with the next.
     pub(crate) fn line(indexers: usize) -> Self {
         let links = (1..indexers).map(|b| (b - 1, b));
         Self::of_links(indexers, &links.collect::<Vec<_>>())
     }
 
-    /// The number of places.
     pub(crate) const fn len(&self) -> usize {
         self.neighbors.len()
     }
@@ -98,7 +95,6 @@ impl Graph {
         reached
     }
 
-    /// Whether everyone is reached from everyone.
     pub fn is_connected(&self) -> bool {
         self.reach(0, u8::MAX).into_iter().all(|reached| reached)
     }

@@ -11,7 +11,6 @@ const MISSING_NAMES: usize = 4096;
 /// The files of a cluster, in the order of indexers and then of files.
 #[derive(Debug)]
 pub struct Workload {
-    /// Of all files.
     pub records: Vec<SignedRecord>,
     missing: Vec<FileName>,
     files: usize,
@@ -22,9 +21,7 @@ pub struct Workload {
 /// What one query asks for: the n-th file of all, or the n-th name that nobody has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// A file that is registered somewhere.
     File(usize),
-    /// A name that is registered nowhere.
     Missing(usize),
 }
 
@@ -44,7 +41,6 @@ pub fn sign_record(origin: &Identity, name: &str) -> VerifiedRecord {
     record.sign(origin).expect("signed by its origin")
 }
 
-/// The next version of the same file.
 #[expect(clippy::expect_used, reason = "as above, and there are more versions than anybody makes")]
 pub(crate) fn sign_next(origin: &Identity, record: &VerifiedRecord) -> VerifiedRecord {
     let version = record.version.next().expect("one more");
@@ -79,7 +75,6 @@ impl Workload {
         (place..place + self.holders).map(move |at| at % indexers)
     }
 
-    /// What the peer of indexer `at` registers there.
     pub fn registered_at(&self, at: usize) -> Vec<SignedRecord> {
         let held = |index: &usize| self.held_at(*index).any(|holder| holder == at);
         (0..self.records.len()).filter(held).map(|index| self.records[index].clone()).collect()
@@ -102,14 +97,12 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// The draw of the n-th client.
     pub fn new(scenario: &Query, client: usize) -> Self {
         let seed = scenario.load.seed.wrapping_mul(1_000_003).wrapping_add(client as u64);
         let files = scenario.load.files * scenario.indexers;
         Self { rng: StdRng::seed_from_u64(seed), miss: scenario.load.miss, files }
     }
 
-    /// What is asked next.
     pub fn ask(&mut self) -> Ask {
         if self.rng.random_bool(self.miss) {
             return Ask::Missing(self.rng.random_range(0..MISSING_NAMES));
@@ -160,7 +153,6 @@ impl Expected {
         Self { holders: found.collect(), workload }
     }
 
-    /// Whether something must be found.
     pub fn is_hit(&self, ask: Ask) -> bool {
         matches!(ask, Ask::File(index) if !self.holders[index].is_empty())
     }

@@ -25,7 +25,6 @@ pub struct Axis {
     label: String,
     is_log: bool,
     from: f64,
-    /// The least step between ticks.
     step_min: f64,
 }
 
@@ -41,7 +40,6 @@ impl Axis {
         Self { is_log: true, ..format!("{label} (logarithmic)").as_str().into() }
     }
 
-    /// One of whole numbers.
     pub(crate) fn whole(label: &str) -> Self {
         Self { step_min: 1.0, ..label.into() }
     }

@@ -3,7 +3,6 @@
 use super::{Axis, Chart, Lines, Points, Series, Shape};
 use crate::report::{Row, count, median};
 
-/// Bars of a histogram.
 const BINS: usize = 60;
 /// Marks that take as much room as a bar.
 const MARKS_OF_BAR: f64 = 6.0;
@@ -17,7 +16,6 @@ pub fn lines(x: impl Into<Axis>, y: impl Into<Axis>, mut lines: Lines) -> Chart 
     Chart::new(x, y, series.collect())
 }
 
-/// Dots, and a line through them.
 pub(crate) fn scatter(x: &str, y: &str, dots: (&str, Points), (label, line): (String, Points)) -> Chart {
     let series = vec![Series::new(dots.0, Shape::Dots, dots.1), Series::new(label, Shape::Line, line)];
     Chart::new(x, y, series)

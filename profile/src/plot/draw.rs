@@ -47,9 +47,6 @@ const PALETTE: [RGBColor; 8] = [
 type Painted<DB, T = ()> = Result<T, DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
 /// Writes `picture` by its name, as .svg and .png; returns what was written.
-///
-/// # Errors
-/// A file cannot be written.
 pub fn save(folder: &Path, picture: &Picture) -> anyhow::Result<Vec<PathBuf>> {
     static IS_FONT_KNOWN: OnceLock<bool> = OnceLock::new();
     let register = || register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).is_ok();

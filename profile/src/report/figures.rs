@@ -26,7 +26,6 @@ impl Default for Times {
 }
 
 impl Times {
-    /// One more.
     #[expect(clippy::expect_used, reason = "an automatic range takes any time")]
     pub fn add(&mut self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -59,26 +58,18 @@ impl Times {
 /// What is said of a number of response times, all in microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// Number of times.
     pub count: u64,
-    /// Mean, in microseconds.
     pub mean: f64,
-    /// Median, in microseconds.
     pub p50: f64,
-    /// 90th percentile, in microseconds.
     pub p90: f64,
-    /// 99th percentile, in microseconds.
     pub p99: f64,
-    /// 99.9th percentile, in microseconds.
     pub p999: f64,
-    /// Longest, in microseconds.
     pub max: f64,
     /// Pairs of percentile and time.
     pub percentiles: Vec<(f64, f64)>,
 }
 
 impl Figures {
-    /// The figures of `times`; without any, all of them are not a number.
     pub fn of(times: impl IntoIterator<Item = Duration>) -> Self {
         let mut all = Times::default();
         times.into_iter().for_each(|time| all.add(time));

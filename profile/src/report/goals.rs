@@ -6,23 +6,17 @@ use std::fmt;
 use super::{Report, Row, Section, machine};
 use crate::prelude::*;
 
-/// What is aimed at.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// No more than this.
     AtMost(f64),
-    /// No less than this.
     AtLeast(f64),
-    /// This and nothing else.
     Exactly(f64),
 }
 
-/// One goal.
 #[derive(Clone, Debug)]
 pub struct Goal {
     /// What is measured, with its unit.
     pub what: String,
-    /// What it should be.
     pub bound: Bound,
     /// Not a number if it could not be measured.
     pub measured: f64,
@@ -33,7 +27,6 @@ pub struct Goal {
 }
 
 impl Bound {
-    /// Whether `measured` reaches it.
     pub fn is_reached(self, measured: f64) -> bool {
         match self {
             Self::AtMost(most) => measured <= most,

@@ -24,7 +24,6 @@ pub fn describe() -> Value {
     })
 }
 
-/// The machine in a few words.
 pub fn in_words() -> String {
     format!("{} core(s) of {}", cores(), cpu())
 }

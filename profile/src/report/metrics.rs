@@ -88,7 +88,6 @@ pub(crate) fn heading(key: &str) -> String {
     known.map_or_else(own, |(_, heading)| heading.to_owned())
 }
 
-/// `figure` with the decimals of this key.
 pub(crate) fn shown(key: &str, figure: f64) -> String {
     let fixed = DECIMALS.iter().position(|keys| keys.split(' ').any(|known| known == key));
     let decimals = fixed.unwrap_or(match figure.abs() {
@@ -99,7 +98,6 @@ pub(crate) fn shown(key: &str, figure: f64) -> String {
     format!("{figure:.decimals$}")
 }
 
-/// The keys that are compared, and which way their figures should go.
 pub(crate) fn compared() -> impl Iterator<Item = (&'static str, Better)> {
     COMPARED.into_iter().flat_map(|(better, keys)| keys.split(' ').map(move |key| (key, better)))
 }

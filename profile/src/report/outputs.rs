@@ -40,7 +40,6 @@ pub(crate) struct Detailed {
     csv: Option<PathBuf>,
 }
 
-/// Paths that results go to.
 pub(crate) trait Paths: Args + Sync {
     /// Of the JSON, of the CSV, and of the folder of the pictures.
     fn paths(&self) -> [Option<&Path>; 3];
@@ -65,7 +64,6 @@ impl Paths for Detailed {
     }
 }
 
-/// All that a command writes.
 #[derive(Debug)]
 pub struct Outputs {
     json: Option<OutFile>,

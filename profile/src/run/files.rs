@@ -14,7 +14,6 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// Bytes at either end of a sparse file that are no hole.
 const EDGE_BYTES: u64 = 64 << 10;
 
-/// A large file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bulk {
     /// Bytes, the hole included.
@@ -23,14 +22,11 @@ pub struct Bulk {
     pub sparse: bool,
 }
 
-/// What becomes different in a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
     /// Share of the bytes that change, in percent.
     pub percent: f64,
-    /// The places it is spread over.
     pub places: u64,
-    /// Whether the file grows.
     pub how: How,
 }
 
@@ -132,7 +128,6 @@ fn insert(path: &Path, places: &[u64], each: u64, random: &mut OutputReader) -> 
     fs::rename(fresh, path)
 }
 
-/// The hash of all bytes of a file.
 pub fn hash(path: &Path) -> io::Result<Hash> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(File::open(path)?)?;

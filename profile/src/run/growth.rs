@@ -23,15 +23,12 @@ const TIMES_NOISE: f64 = 2.0;
 /// How one figure of a process went after its warm-up.
 #[derive(Clone, Debug)]
 pub struct Growth {
-    /// Which figure.
     pub what: &'static str,
     /// Where the line begins, and where it ends.
     pub line: [f64; 2],
-    /// By how much it grows in an hour.
     pub per_hour: f64,
     /// The deviation from the line, usually.
     pub noise: f64,
-    /// It grew, by more than noise explains.
     pub grows: bool,
 }
 

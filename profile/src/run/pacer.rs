@@ -14,7 +14,6 @@ const TIMER_SLACK: NonZeroU64 = NonZeroU64::MIN;
 /// The longest sleep, so that a run at a low rate still ends soon when it is told to.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(50);
 
-/// When requests are due.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
     /// Requests per second, of all clients together.
@@ -26,7 +25,6 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// When the n-th request is due.
     #[expect(clippy::cast_precision_loss, reason = "exact up to 2^52 requests")]
     pub fn due(&self, n: usize) -> Instant {
         self.began + Duration::from_secs_f64(n as f64 / self.rate)

@@ -8,19 +8,13 @@ use crate::prelude::*;
 use crate::report::figures::Figures;
 use crate::report::{Row, key};
 
-/// How one request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// No answer came in time.
     DeadlinePassed,
-    /// The connection ended before the answer.
     ConnectionLost,
-    /// The indexer was at a limit.
     Busy,
-    /// The indexer refused the query.
     Refused,
-    /// The indexer failed.
     Internal,
 }
 
@@ -48,10 +42,8 @@ impl From<Refusal> for Failure {
 pub const SAMPLE_BYTES: usize = 64;
 const _: () = assert!(size_of::<Sample>() == SAMPLE_BYTES);
 
-/// One request.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Number of the client.
     pub client: u32,
     /// When it was meant to begin, since the measurement began.
     pub begun: Duration,
@@ -67,16 +59,13 @@ pub struct Sample {
     pub messages: u32,
 }
 
-/// All requests of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     /// The measured ones, each client's in order, one client after the other.
     pub measured: Vec<Sample>,
-    /// Those before the measurement.
     pub warm_up: Vec<Sample>,
     /// From the first measured request to the last answer.
     pub wall: Duration,
-    /// The run was ended early.
     pub interrupted: bool,
 }
 
@@ -97,7 +86,6 @@ impl Samples {
         self.warm_up.iter().chain(&self.measured)
     }
 
-    /// Number of answers.
     pub fn answered(&self) -> usize {
         answers(&self.measured).count()
     }
@@ -112,12 +100,10 @@ impl Samples {
         answers(&self.measured).map(|sample| u64::from(sample.messages)).sum()
     }
 
-    /// Response times of the answers.
     pub fn figures(&self) -> Figures {
         Figures::of(answers(&self.measured).map(|sample| sample.took))
     }
 
-    /// Response times of the answers before the measurement.
     pub fn warm_up_figures(&self) -> Figures {
         Figures::of(answers(&self.warm_up).map(|sample| sample.took))
     }
@@ -156,7 +142,6 @@ impl Sample {
     /// The keys of [`row`](Self::row), in their order.
     pub const KEYS: &str = "client begun_us took_us late_us outcome hit messages";
 
-    /// The request by itself.
     pub fn row(self) -> Row {
         let [begun, took, late] = [self.begun, self.took, self.late].map(|time| time.as_secs_f64() * 1e6);
         let outcome = self.outcome.map_or_else(|failure| key(&failure), |verdict| key(&verdict));

@@ -48,7 +48,6 @@ impl Watch {
         self.done.store(0, Ordering::Relaxed);
     }
 
-    /// So many more are done with.
     pub fn add_done(&self, more: u64) {
         self.done.fetch_add(more, Ordering::Relaxed);
     }
@@ -138,7 +137,6 @@ impl Drop for Progress {
     }
 }
 
-/// Says something on stderr.
 pub(crate) fn note(text: &str) {
     // Nobody is left to tell if stderr is closed.
     let _ = writeln!(std::io::stderr(), "{text}");

@@ -36,7 +36,6 @@ pub(crate) struct Batch {
     seed: u64,
 }
 
-/// How long it took for all names.
 #[derive(Default)]
 struct Took {
     names: usize,
@@ -58,7 +57,6 @@ impl Scenario for Batch {
     type How = Connecting;
     type Target = Drawn;
 
-    /// Measures all that is asked for, each on an indexer of its own; ends early when stopped.
     async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
         let watch = &on.watch;
         let floor = watch.unless_stopped(Floor::measure(on)).await.or_cannot_begin()?;

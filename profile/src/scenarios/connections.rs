@@ -29,7 +29,6 @@ impl Scenario for Connections {
     type How = Connecting;
     type Target = Output;
 
-    /// Opens the connections and measures, on an indexer of its own.
     async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
         let watch = &on.watch;
         let options = Self { connections: self.connections.max(self.active), ..self.clone() };

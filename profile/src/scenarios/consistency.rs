@@ -91,7 +91,6 @@ fn with_interval(row: Row, key: &str) -> Row {
 /// How long before the end of the TTR the shipped code asks at most.
 const ASKED_EARLY_S: f64 = 1.0;
 
-/// A table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Which {
     /// Push: invalid results and messages for each update
@@ -111,9 +110,7 @@ pub enum Which {
 /// What there is to a table: seeds unless told otherwise, columns, lines, and what must hold in them.
 type Parts = (u64, &'static str, fn() -> Vec<Cell>, fn(&[Row]) -> Vec<Aim>);
 
-/// What came of one line.
 pub struct Line {
-    /// What it is about, and the figures.
     pub row: Row,
     /// Ages of stale reads, of all seeds, in seconds.
     pub stale_s: Vec<f64>,
@@ -142,12 +139,10 @@ impl Which {
         }
     }
 
-    /// Its lines.
     pub fn cells(self) -> Vec<Cell> {
         self.parts().2()
     }
 
-    /// What must hold.
     fn goals(self, lines: &[Line], seeds: u64) -> Vec<Goal> {
         let rows: Vec<Row> = lines.iter().map(|line| line.row.clone()).collect();
         let name = option_name(&self);
@@ -157,9 +152,6 @@ impl Which {
     }
 
     /// Simulates one line with each of `seeds`.
-    ///
-    /// # Errors
-    /// Its indexers cannot be linked.
     pub fn measure(self, cell: Cell, seeds: RangeInclusive<u64>) -> anyhow::Result<Line> {
         let judged = |seed| Ok(judge(&run(&cell.setting, seed)?, &cell.setting));
         let judged = seeds.map(judged).collect::<anyhow::Result<Vec<Coherence>>>()?;

@@ -56,7 +56,6 @@ impl Scenario for Delta {
         })
     }
 
-    /// Measures each pair at each rate, and what others move once; ends early when stopped.
     async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
         let folder = Folder::prepare(self.dir.as_deref()).or_cannot_begin()?;
         folder.has_room(16 * self.size).or_cannot_begin()?;
@@ -81,7 +80,6 @@ impl Delta {
         if self.goals { &[0] } else { &self.rates }
     }
 
-    /// All rows of one pair.
     async fn pair(&self, n: usize, on: &Deployment, rows: &mut Vec<Row>) -> anyhow::Result<()> {
         let folder = on.folder.join("pair");
         fs::create_dir_all(&folder)?;

@@ -100,7 +100,6 @@ impl Scenario for Far {
         Ok(())
     }
 
-    /// Makes each journey from a folder that is empty; ends early when stopped.
     async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
         let folder = Folder::prepare(None).or_cannot_begin()?;
         folder.has_room(self.size * (self.readers as u64 + 4)).or_cannot_begin()?;

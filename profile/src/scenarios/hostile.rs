@@ -43,7 +43,6 @@ impl Scenario for Hostile {
     type How = Connecting;
     type Target = Drawn;
 
-    /// Runs the attacks one after the other, each on nodes of its own.
     async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
         let folder = Folder::prepare(None)?;
         let every = || Attack::ALL.iter().map(|(attack, _)| *attack).collect();

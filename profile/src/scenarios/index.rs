@@ -47,8 +47,6 @@ impl Scenario for Index {
     type How = Connecting;
     type Target = Output;
 
-    /// Measures all that is asked for on indexers of their own; ends early when stopped, with what was
-    /// measured by then.
     async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
         let watch = &on.watch;
         let floor = watch.unless_stopped(Floor::measure(on)).await.or_cannot_begin()?;

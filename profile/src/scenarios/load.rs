@@ -17,11 +17,9 @@ use crate::scenarios::prelude::*;
 const ALONE: f64 = 0.1;
 /// And at least so long, in seconds.
 const ALONE_S_MIN: f64 = 0.5;
-/// As results call that.
 const ALONE_LABEL: &str = "one at a time";
 /// What a message broker says of itself with as many workers, messages a second, and what is aimed at, times that.
 const THEIRS: [(Protocol, f64, f64); 2] = [(Protocol::Native, 1438.29, 20.0), (Protocol::Rest, 842.68, 10.0)];
-/// Of the table, by key.
 const COLUMNS: &str =
     "scenario shared_per_s lookups_per_s p50_us p99_us twice skipped lost peak_mib_receiver verdict";
 
@@ -220,11 +218,9 @@ pub(crate) enum Trial {
     Disk,
 }
 
-/// One run of a trial.
 pub(crate) struct Plan {
     pub(crate) trial: Trial,
     pub(crate) protocol: Protocol,
-    /// As results call it.
     pub(crate) label: String,
     pub(crate) options: Load,
     pub(crate) on: Deployment,

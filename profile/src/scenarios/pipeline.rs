@@ -74,7 +74,6 @@ impl Scenario for Pipeline {
     type How = Connecting;
     type Target = Drawn;
 
-    /// Measures each row on indexers of its own; ends early when stopped, with what was measured by then.
     async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
         let folder = Folder::prepare(None).or_cannot_begin()?;
         let on = &on.within(&folder);
@@ -165,7 +164,6 @@ impl Piped {
         Ok(())
     }
 
-    /// Nothing was lost, and everything is accounted for.
     fn is_all_well(&self, options: &Pipeline) -> bool {
         let rows = self.ran.iter().all(|ran| ran.unaccounted(options) == 0 && ran.offered.lost() == 0);
         rows && self.fault.is_none()

@@ -29,12 +29,9 @@ impl Scenario for Query {
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) scenario: Query,
-    /// How nodes were run.
     pub(crate) on: Deployment,
     pub(crate) samples: Samples,
-    /// Response times of the answers.
     pub(crate) figures: Figures,
-    /// Response times of the answers before the measurement.
     pub(crate) warm_up: Figures,
     /// The floor before the run, and the one after it.
     pub(crate) floors: [Floor; 2],
@@ -107,7 +104,6 @@ pub(crate) const COLUMNS: &str = "scenario mean_us p50_us p90_us p99_us max_us q
     ratio_to_floor forerunner_published_us forerunner_rebuilt_us hits_wrong errors";
 
 impl Measured {
-    /// Answers that were not what they must be.
     pub(crate) fn hits_wrong(&self) -> usize {
         self.samples.wrong().values().sum()
     }
@@ -116,7 +112,6 @@ impl Measured {
         self.samples.failures().values().sum()
     }
 
-    /// Every answer was right, none failed, and the run was not ended early.
     pub(crate) fn is_all_well(&self) -> bool {
         self.hits_wrong() == 0 && self.errors() == 0 && !self.samples.interrupted
     }

@@ -23,7 +23,6 @@ const IN_FLIGHT_MAX: usize = 256;
 /// Probes before those that count.
 const WARM_UP: usize = amount(500);
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// What of what went wrong is shown.
 const FAULTS_SHOWN: usize = 8;
 
 /// How many nodes, hops and probes.
@@ -75,7 +74,6 @@ impl Scenario for Relay {
     type How = Connecting;
     type Target = Drawn;
 
-    /// Sends the probes; ends early when stopped, with what was measured by then.
     async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
         let watch = &on.watch;
         let floor = watch.unless_stopped(Floor::measure(on)).await.or_cannot_begin()?;
@@ -203,7 +201,6 @@ impl Relayed {
         }
     }
 
-    /// Looks at what the processes take.
     async fn look(
         &mut self,
         cluster: &mut Cluster,
@@ -220,7 +217,6 @@ impl Relayed {
         Ok(())
     }
 
-    /// Everything was as computed.
     const fn is_all_well(&self) -> bool {
         self.errors == 0 && self.fault.is_none()
     }

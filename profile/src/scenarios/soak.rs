@@ -38,7 +38,6 @@ struct Soaked {
     /// How often each kind of thing was done, and what went wrong.
     done: [usize; 4],
     faults: Vec<String>,
-    /// What clients saw.
     seen: Seen,
 }
 
@@ -46,7 +45,6 @@ impl Scenario for Soak {
     type How = Connecting;
     type Target = Drawn;
 
-    /// Runs it until its time is over or it is stopped.
     async fn run(&self, on: &Deployment) -> Result<Report, Fault> {
         let folder = Folder::prepare(None)?;
         let mut arena = Arena::start(&on.within(&folder), INDEXERS).await?;
@@ -165,7 +163,6 @@ impl Soaked {
         each.flat_map(|(label, taken)| Growth::all(taken).map(move |one| (label.as_str(), one)))
     }
 
-    /// Nothing grew, and every answer was right.
     fn is_all_well(&self) -> bool {
         self.faults.is_empty() && self.seen.faults() == 0 && !self.growths().any(|(_, growth)| growth.grows)
     }

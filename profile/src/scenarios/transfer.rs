@@ -63,7 +63,6 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// What to measure.
     fn cases(&self) -> Vec<Case> {
         if self.goals {
             return goals::cases(&self.aimed_at());
@@ -117,7 +116,6 @@ impl Scenario for Transfer {
     }
 }
 
-/// Measures these one after the other; ends early when stopped, with what was measured by then.
 async fn measure_all(cases: &[Case], place: &str, deployment: &Deployment) -> Result<Report, Fault> {
     let watch = &deployment.watch;
     let mut rows = Vec::new();

@@ -16,7 +16,6 @@ pub(crate) enum Link {
     Indexers,
 }
 
-/// What is simulated.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub(crate) indexers: usize,
@@ -27,11 +26,9 @@ pub struct Setting {
     pub(crate) update_every: Duration,
     /// Mean time between reads of one copy.
     pub(crate) read_every: Duration,
-    /// How long it lasts.
     pub lasts: Duration,
     /// Of a message. Delays are uniform, and independent: messages overtake each other.
     pub(crate) delay: RangeInclusive<Duration>,
-    /// Share of messages that are lost.
     pub(crate) loss: f64,
     /// Share of invalidations that arrive twice.
     pub(crate) doubled: f64,
@@ -49,7 +46,6 @@ pub struct Setting {
 pub(crate) enum Mishaps {
     /// Older and forged versions are sent to anybody.
     Messages,
-    /// Nodes start again.
     Restarts,
     /// The folder starts again with an older backup of itself.
     Backups,
@@ -57,9 +53,7 @@ pub(crate) enum Mishaps {
 
 /// One line of a table.
 pub struct Cell {
-    /// What it is about.
     pub about: Row,
-    /// What is simulated.
     pub setting: Setting,
 }
 

@@ -6,7 +6,6 @@ use super::cells::{Mishaps, Setting};
 use crate::prelude::*;
 use crate::report::count;
 
-/// What happened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fact {
     /// The user of the folder published another version.
@@ -21,7 +20,6 @@ pub enum Fact {
     Misled,
     /// A download ended: the reader held the first of these before, and holds the second.
     Downloaded([(Version, ContentHash); 2]),
-    /// A forged version was sent.
     Forged,
 }
 
@@ -40,7 +38,6 @@ pub enum Message {
     Answer,
 }
 
-/// What one simulation comes to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Coherence {
     /// By their keys in results.
@@ -51,7 +48,6 @@ pub struct Coherence {
     pub stale_s: Vec<f64>,
 }
 
-/// Judges what happened under `setting`.
 pub fn judge(log: &[Fact], setting: &Setting) -> Coherence {
     use Message::{Invalidation, Notice, Question, Registration};
     let all = |is: &dyn Fn(&Fact) -> bool| log.iter().filter(|fact| is(fact)).count();

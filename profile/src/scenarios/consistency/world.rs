@@ -31,7 +31,6 @@ const FOLDER: usize = 0;
 static NODES: LazyLock<Vec<Identity>> =
     LazyLock::new(|| (0..=u8::MAX).map(|n| Identity::from_seed(&[n; 32])).collect());
 
-/// What is then done.
 type Event = Box<dyn FnOnce(&mut World)>;
 
 struct World {
@@ -72,9 +71,6 @@ struct Peer {
 }
 
 /// Runs one simulation: what happened once it was warmed up.
-///
-/// # Errors
-/// Indexers cannot be linked so, or the system gives no runtime.
 pub fn run(setting: &Setting, seed: u64) -> anyhow::Result<Vec<Fact>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let _within = runtime.enter(); // the tables of message ids need a timer, though nobody waits for it
@@ -149,7 +145,6 @@ impl World {
         self.base + self.now
     }
 
-    /// `event` happens at this time.
     fn at(&mut self, at: Duration, event: impl FnOnce(&mut Self) + 'static) {
         let key = (at.max(self.now), self.number());
         self.due.insert(key, Box::new(event));
@@ -160,7 +155,6 @@ impl World {
         self.number
     }
 
-    /// `event` happens after this time.
     fn after(&mut self, pause: Duration, event: impl FnOnce(&mut Self) + 'static) {
         self.at(self.now + pause, event);
     }

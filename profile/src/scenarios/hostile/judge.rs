@@ -59,18 +59,14 @@ pub struct Seen {
     pub wrong: usize,
     /// Answers that say that something may be missing.
     pub incomplete: usize,
-    /// Questions without an answer.
     pub failed: usize,
 }
 
-/// What one run is worth.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// Before, during and after the attack.
     pub phases: [Seen; 3],
     /// How long after the end of the attack all was as before; `None` if it was not.
     pub recovered: Option<Duration>,
-    /// What did not hold.
     pub missed: Vec<String>,
     /// How much of that is neither of times, memory nor answers.
     pub(crate) others: usize,
@@ -217,7 +213,6 @@ impl Attacked {
         cells.chain([counts(during), counts(after)]).chain(figures).chain([recovered, verdict]).collect()
     }
 
-    /// What must hold, as goals.
     fn goals(&self, seconds: u32) -> Vec<Goal> {
         let judged = &self.judged;
         let recovered_s = judged.recovered.map_or(f64::INFINITY, |after| after.as_secs_f64());

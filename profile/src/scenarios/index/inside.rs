@@ -24,7 +24,6 @@ pub(crate) struct Inside {
 pub(crate) struct Costs {
     /// Finding a name that is there, and making the answer.
     pub(crate) hit_us: f64,
-    /// Finding that a name is not there.
     pub(crate) miss_us: f64,
     pub(crate) verify_us: f64,
     /// Listing a verified record.

@@ -47,7 +47,6 @@ impl Auditor {
         self.process.kill().await;
     }
 
-    /// Starts it again where it was.
     pub(crate) async fn come_back(&mut self) -> anyhow::Result<()> {
         self.process.again().await?;
         self.call::<()>(&self.follow.clone()).await

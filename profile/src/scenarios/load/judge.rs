@@ -9,25 +9,19 @@ use crate::report::some_of;
 /// A version of a name that its publisher was told of as listed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Acknowledged {
-    /// Which of the names.
     pub name: usize,
-    /// Its version.
     pub version: u64,
     /// Which of the bytes that were written under the name, by their number; 0: those of before the load, of which the
     /// reader had a copy when it began to follow.
     pub number: u64,
-    /// When its publication began, in seconds.
     pub begun_s: f64,
 }
 
 /// A version of a name that arrived at the reader.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrived {
-    /// Which of the names.
     pub name: usize,
-    /// Its version.
     pub version: u64,
-    /// When, in seconds.
     pub at_s: f64,
 }
 
@@ -100,7 +94,6 @@ pub fn judge(
 }
 
 impl Delivered {
-    /// What did not hold.
     pub fn faults(&self) -> Vec<String> {
         let all = [
             (self.lost, "acknowledged and lost"),

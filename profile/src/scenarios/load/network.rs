@@ -97,7 +97,6 @@ impl Network {
         self.net.addrs().into_iter().skip(1).rev().chain(self.strangers.iter().copied()).collect()
     }
 
-    /// How a peer of this network is made.
     fn peer(&self, dir: &str, indexers: Vec<SocketAddr>) -> anyhow::Result<Config> {
         let Deployment { security, network: private, .. } = &self.net.deployment;
         let (network, access) = network(private.as_ref())?;
@@ -105,7 +104,6 @@ impl Network {
         Ok(Config { indexers, network, security: *security, access, ..Config::new(self.dir(dir)) })
     }
 
-    /// The folder of a peer, in the folder of the run.
     fn dir(&self, peer: &str) -> PathBuf {
         self.net.deployment.folder.join(format!("{peer}-{}", self.names.label))
     }
@@ -146,7 +144,6 @@ impl Network {
         Ok(Job { names, dir, origin, node, asker, every: self.plan.every(), stop: self.stop.clone() })
     }
 
-    /// Starts a reader of all names.
     async fn start_auditor(&mut self) {
         let (dir, indexers) = (self.dir("reader"), self.far_indexers());
         let peer = PeerOptions { dir, indexers, ..PeerOptions::default() };
@@ -212,7 +209,6 @@ impl Network {
         (0..self.names.count()).map(|name| self.done.attempts.get(&name).copied().unwrap_or(0)).collect()
     }
 
-    /// What did not hold for the workers.
     pub(crate) fn broken_promises(&self) -> Vec<String> {
         let done = &self.done;
         // While an indexer is gone it cannot answer.

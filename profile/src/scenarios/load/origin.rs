@@ -115,7 +115,6 @@ impl Origin {
     }
 }
 
-/// Publishes all that waits in one call.
 async fn publish_waiting(peer: &PeerHandle, waiting: &Mutex<Vec<Waiting>>) {
     let mut waiting = std::mem::take(&mut *locked(waiting));
     let paths: Vec<PathBuf> = waiting.iter_mut().flat_map(|(paths, _)| std::mem::take(paths)).collect();

@@ -33,7 +33,6 @@ pub(super) fn failed(label: &str, error: &anyhow::Error) -> (Row, Points) {
     (Row::named(label).with("verdict", fails(&faults)).with("faults", faults), Points::new())
 }
 
-/// What failed, in one line.
 fn fails(faults: &[String]) -> String {
     let faults = faults.join("; ");
     format!("**fail**: {}", faults.lines().collect::<Vec<_>>().join(" "))

@@ -32,7 +32,6 @@ impl Names {
         format!("w{:03}/n{:03}", name / self.each, name % self.each)
     }
 
-    /// Which of the names `text` is.
     pub(crate) fn index(&self, text: &str) -> Option<usize> {
         let (worker, name) = text.strip_prefix('w')?.split_once("/n")?;
         let (worker, name): (usize, usize) = (worker.parse().ok()?, name.parse().ok()?);
@@ -101,7 +100,6 @@ impl Done {
     }
 }
 
-/// One worker, with names of its own.
 pub(crate) struct Worker {
     pub(crate) number: usize,
     pub(crate) job: Arc<Job>,
@@ -110,7 +108,6 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Works until stopped.
     pub(crate) async fn run(mut self) -> Done {
         let job = Arc::clone(&self.job);
         let mut ticks = job.every.map(interval);

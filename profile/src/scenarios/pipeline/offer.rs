@@ -21,7 +21,6 @@ pub(crate) struct Offered {
     pub(crate) arrived: u64,
     /// Those that were refused for want of room, and sent again.
     pub(crate) again: u64,
-    /// Those that were lost, by reason.
     pub(crate) lost: BTreeMap<String, u64>,
     /// Calls lost since the last one that arrived.
     lost_in_a_row: usize,
@@ -147,9 +146,7 @@ const ANNOUNCED_AT_ONCE: usize = 4;
 /// copies at the last is told of each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announced {
-    /// Versions that the first indexer acknowledged.
     pub(crate) acknowledged: u64,
-    /// Versions that the holder was told of.
     pub(crate) told: u64,
     /// Until the last was told.
     pub(crate) wall: Duration,

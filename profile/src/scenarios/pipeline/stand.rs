@@ -84,7 +84,6 @@ fn end_of(network: u8, end: u8) -> SocketAddr {
     (Ipv4Addr::new(10, 77, network, end), PORT).into()
 }
 
-/// Joins two hosts by this network.
 fn join(one: &Namespace, other: &Namespace, network: u8) -> anyhow::Result<()> {
     let there = other.path();
     let pair = format!("link add near{network} type veth peer name far{network} netns {there}");

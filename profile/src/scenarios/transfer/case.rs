@@ -7,7 +7,6 @@ use crate::report::{units::exact, units::percent, units::rate, units::shown};
 use crate::run::{files::Bulk, files::Change};
 use crate::scenarios::prelude::*;
 
-/// Times a transfer is done unless told otherwise.
 pub const ROUNDS_DEFAULT: usize = 3;
 const READERS_MAX: usize = 64;
 const FILES_MAX: usize = 1_000_000;
@@ -19,7 +18,6 @@ const ROUNDS_MAX: usize = 1000;
 /// One transfer that is measured, as far as the command line says it alike for all.
 #[derive(Clone, Debug, PartialEq, Args)]
 pub struct Case {
-    /// What is transferred.
     #[arg(skip = What::Whole(Bulk { size: 0, sparse: false }))]
     pub what: What,
     /// Who has the file when the readers begin: the origin and copies, 1 to 16
@@ -28,7 +26,6 @@ pub struct Case {
     /// Who fetch it, all beginning at once, 1 to 64
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub readers: usize,
-    /// TLS or plain TCP.
     #[arg(skip)]
     pub security: Security,
     /// Bytes a second that each peer sends at most, such as 50MB [default: no limit]
@@ -43,7 +40,6 @@ pub struct Case {
     /// How often each is measured, floors and transfer in turns; medians count
     #[arg(long, value_name = "N", default_value_t = ROUNDS_DEFAULT)]
     pub rounds: usize,
-    /// Floors are measured too.
     #[arg(skip = true)]
     pub floors: bool,
     /// The readers keep their copies fresh, and have the change by news of it; time counts from before it is shared
@@ -54,10 +50,8 @@ pub struct Case {
     pub seed: u64,
 }
 
-/// What is transferred.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
-    /// A file is fetched.
     Whole(Bulk),
     /// A file is published, and nobody fetches it.
     Publish(Bulk),
@@ -65,7 +59,6 @@ pub enum What {
     Change(Bulk, Change),
     /// Small files are published, and fetched.
     Files {
-        /// Number of files.
         count: usize,
         /// The least and the most bytes of one.
         bytes: (u64, u64),

@@ -7,13 +7,11 @@ use crate::node::{Moment, Sent, usage::SAMPLED_EVERY};
 use crate::report::{aligned, cells, turned};
 use crate::scenarios::prelude::*;
 
-/// What the origin is called.
 pub const ORIGIN: &str = "origin";
 
 /// What came of one case.
 #[derive(Clone, Debug)]
 pub struct Rounds {
-    /// What was measured.
     pub case: Case,
     /// One after the other; fewer if stopped.
     pub rounds: Vec<Round>,
@@ -32,7 +30,6 @@ pub struct Round {
     pub wanted_bytes: u64,
     /// The number of files published, and seconds.
     pub published: Option<(usize, f64)>,
-    /// The floors of the same file, where they are measured.
     pub floors: Option<Floors>,
     /// Seconds to copy the file once for each reader, where that is measured.
     pub copies_s: Option<f64>,
@@ -40,7 +37,6 @@ pub struct Round {
     pub sources: Vec<Sent>,
     /// What the origin and other honest sources took, by label.
     pub senders: Vec<(String, Usage)>,
-    /// What the readers took, by label.
     pub readers: Vec<(String, Usage)>,
     /// What had come to each reader, sampled, with labels for nodes.
     pub moments: Vec<Vec<Moment>>,
@@ -185,7 +181,6 @@ impl Rounds {
         self.rounds.len() == self.case.rounds && self.is_right() && self.errors().next().is_none()
     }
 
-    /// No file was wrong.
     pub fn is_right(&self) -> bool {
         self.rounds.iter().all(|round| round.wrong == 0)
     }

@@ -18,9 +18,7 @@ const SENT_AT_ONCE: usize = 1 << 30;
 pub struct Floors {
     /// Sent by the system from the file to a socket, received by another thread in blocks and written.
     pub tcp_s: f64,
-    /// Copied by the system.
     pub copy_s: f64,
-    /// Read and written in blocks.
     pub read_write_s: f64,
 }
 
@@ -73,7 +71,6 @@ pub fn copied(source: &Path, target: &Path) -> io::Result<()> {
     io::copy(&mut File::open(source)?, &mut File::create(target)?).map(drop)
 }
 
-/// Copies a file in blocks.
 pub fn read_and_written(source: &Path, target: &Path) -> io::Result<()> {
     in_blocks(File::open(source)?, target)
 }

@@ -25,7 +25,6 @@ enum Figure {
     InTimesOfLast(&'static str),
 }
 
-/// Goals for the memory of both sides.
 fn peaks(size: u64, how: &str) -> Vec<FigureAim> {
     let what = |side| format!("{}, {how}: peak of memory of the {side}, MiB", shown(size));
     let peaks = [("sender", "peak_mib_sender"), ("reader", "peak_mib_receiver")];

@@ -67,7 +67,6 @@ async fn floors(stage: &Stage) -> anyhow::Result<Option<floor::Floors>> {
     apart(move || floor::measure(&source, &folder)).await.map(Some)
 }
 
-/// Seconds to copy the file once for each reader.
 async fn copies(stage: &Stage) -> anyhow::Result<f64> {
     let (source, folder, readers) = (stage.path(), stage.origin.dir.clone(), stage.case.readers);
     apart(move || floor::copies(&source, &folder, readers)).await

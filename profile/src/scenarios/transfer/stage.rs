@@ -97,7 +97,6 @@ impl Stage {
         Ok(readers)
     }
 
-    /// Ends readers, and removes their folders.
     pub(crate) async fn dismiss(&self, readers: Vec<Process>) -> anyhow::Result<()> {
         for mut reader in readers {
             let dir = reader.dir.clone();

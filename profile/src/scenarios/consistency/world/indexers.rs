@@ -34,7 +34,6 @@ pub(super) struct Indexer {
 }
 
 impl Indexer {
-    /// The n-th of `graph`.
     pub(super) fn new(graph: &Graph, n: usize, base: Instant) -> Self {
         let node = NODES[NODES.len() - 1 - n].id();
         let reach = graph.reach(n, TTL_DEFAULT).into_iter().zip(0..);
@@ -50,7 +49,6 @@ impl Indexer {
 }
 
 impl World {
-    /// A connection of a peer to its indexer.
     pub(super) fn connect(&self, n: usize) -> Arc<Session> {
         let (index, Holder { node, addr, .. }) = (&self.indexers[self.peers[n].home].state.index, holder(n));
         index.open_session(NodeAddrs::new(node, [addr]), LEASE_DEFAULT, self.now())
@@ -105,13 +103,11 @@ impl World {
         held.map(|found| found.record).max_by_key(|record| record.version)
     }
 
-    /// A message to indexers about a version.
     pub(super) fn invalidation(&mut self, record: SignedRecord, ttl_hops: u8) -> InvalidateRequest {
         let (msg_id, records) = (MsgId::from_u128(self.number().into()), Records::first_of([record]));
         InvalidateRequest { msg_id, records, ttl_hops, covered: Covered::new(), from_guest: false }
     }
 
-    /// Tells an indexer of a version.
     pub(super) fn invalidate(&mut self, link: Link, at: usize, request: InvalidateRequest) {
         self.note(Message::Invalidation, &request);
         for _ in 0..self.copies() {

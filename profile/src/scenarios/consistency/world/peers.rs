@@ -21,7 +21,6 @@ const SPREAD_AFTER: u32 = 2;
 const AWAY_PART: u32 = 4;
 const PORT_FIRST: u16 = 1000;
 
-/// Where peer `n` is reached.
 pub(super) fn holder(n: usize) -> Holder {
     let port = PORT_FIRST + u16::try_from(n).unwrap_or(0);
     Holder::new(NODES[n].id(), ([127, 0, 0, 1], port).into())
@@ -132,7 +131,6 @@ impl World {
         }
     }
 
-    /// Tells a peer of a version.
     pub(super) fn tell_peer(&mut self, n: usize, link: Link, message: Message, record: SignedRecord) {
         self.note(message, &Records::first_of([record.clone()]));
         for _ in 0..self.copies() {
