@@ -6,8 +6,6 @@
 
 use std::panic::AssertUnwindSafe;
 
-/// Runs the fuzz target. `target` is the name of its test and of its corpus; `check` panics at an input that is handled
-/// wrongly.
 #[cfg(fuzzing)]
 pub fn fuzz(_target: &str, check: impl Fn(&[u8])) {
     let check = AssertUnwindSafe(check);

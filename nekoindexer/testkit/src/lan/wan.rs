@@ -36,7 +36,7 @@ pub struct Wire {
 }
 
 /// A packet of a TCP connection that was carried.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Packet {
     /// When it was sent, since the network began, and when it arrived.
     pub sent: Duration,
@@ -199,7 +199,7 @@ impl<'a> Carrier<'a> {
         self.last[to] = due;
         self.number += 1;
         self.under_way.push(Reverse((due, self.number, to, packet.to_vec())));
-        if let Some(carried) = of_tcp(packet, Packet { sent, arrived: due, from, to, ..Packet::EMPTY }) {
+        if let Some(carried) = of_tcp(packet, Packet { sent, arrived: due, from, to, ..Packet::default() }) {
             self.shared.carried.lock().unwrap().push(carried);
         }
     }
@@ -238,19 +238,6 @@ fn of_tcp(packet: &[u8], of: Packet) -> Option<Packet> {
     let opens = *tcp.get(13)? & SYN_AND_ACK == SYN;
     let (bytes, data) = (packet.len(), tcp.len().saturating_sub(head));
     Some(Packet { ports: (port(0)?, port(2)?), bytes, data, opens, ..of })
-}
-
-impl Packet {
-    const EMPTY: Self = Self {
-        sent: Duration::ZERO,
-        arrived: Duration::ZERO,
-        from: 0,
-        to: 0,
-        ports: (0, 0),
-        bytes: 0,
-        data: 0,
-        opens: false,
-    };
 }
 
 /// How often `host` had to wait for an answer before it could go on: each connection that it opened, and each time that it

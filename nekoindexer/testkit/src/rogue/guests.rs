@@ -17,7 +17,7 @@ const TOGGLES: usize = 16;
 const REFUSED_FOR: Duration = Duration::from_millis(10);
 
 async fn dial(order: &Order, to: SocketAddr) -> Result<Guest, RogueError> {
-    Guest::dial(order, to, Habit::nothing()).await
+    Ok(Guest::dial(order, to, Habit::nothing()).await?.0)
 }
 
 /// This many neighbors that may have every name.
@@ -39,9 +39,10 @@ pub(super) async fn ahead(order: &'static Order, count: usize) -> Result<(), Rog
         let (full, news) = (full.clone(), news.clone());
         async move {
             // The other one does not know that both are one node, and has somebody whom no copy covers.
-            let (here, there) = (dial(order, order.indexer).await?, dial(order, other).await?);
+            let (here, mut heard) = Guest::dial(order, order.indexer, Habit::nothing()).await?;
+            let there = dial(order, other).await?;
             let client = there.client.clone();
-            let hears = here.with(async move |mut teller, mut heard| {
+            let hears = here.with(async move |mut teller| {
                 teller.names(&full).await?;
                 let ahead = async {
                     loop {
@@ -65,10 +66,7 @@ pub(super) async fn ahead(order: &'static Order, count: usize) -> Result<(), Rog
                     stayed = teller.stays() => stayed,
                 }
             });
-            let stays = there.with(async move |teller, heard| {
-                drop(heard);
-                teller.stays().await
-            });
+            let stays = there.with(async move |teller| teller.stays().await);
             tokio::select! {
                 ended = hears => ended,
                 ended = stays => ended,
@@ -94,8 +92,7 @@ pub(super) async fn forged_relay(order: &'static Order) -> Result<(), RogueError
 
 async fn lies(guest: Guest, full: &Filter, of: NodeTag) -> Result<(), RogueError> {
     guest
-        .with(async |mut teller, heard| {
-            drop(heard);
+        .with(async |mut teller| {
             teller.names(full).await?;
             teller.neighbors(&[of]).await?;
             teller.stays().await
@@ -112,8 +109,7 @@ pub(super) async fn toggle(order: &'static Order) -> Result<(), RogueError> {
         async move {
             let guest = dial(order, order.indexer).await?;
             guest
-                .with(async move |mut teller, heard| {
-                    drop(heard);
+                .with(async move |mut teller| {
                     loop {
                         let round = async {
                             teller.names(&full).await?;

@@ -21,27 +21,30 @@ const SUMMARY_KEYS: usize = 4_000_000;
 pub(super) struct Guest {
     pub(super) to: NodeTag,
     pub(super) client: IndexerServiceClient,
-    pub(super) heard: Heard,
     driver: Driver,
 }
 
 impl Guest {
-    pub(super) async fn dial(order: &Order, to: SocketAddr, habit: Habit) -> Result<Self, RogueError> {
+    pub(super) async fn dial(
+        order: &Order,
+        to: SocketAddr,
+        habit: Habit,
+    ) -> Result<(Self, Heard), RogueError> {
         let endpoint = order.endpoint(Role::Indexer)?;
         let connection = dial(&endpoint, to, Purpose::Control).await?;
         let to = connection.remote.node.tag();
         let (pretender, heard) = Pretender::new(habit);
         let (client, driver) = pretender.open(connection.io);
-        Ok(Self { to, client, heard, driver })
+        Ok((Self { to, client, driver }, heard))
     }
 
     /// Does something besides what its habit says, until that or the connection ends.
     pub(super) async fn with(
         self,
-        does: impl AsyncFnOnce(Teller, Heard) -> Result<(), RogueError>,
+        does: impl AsyncFnOnce(Teller) -> Result<(), RogueError>,
     ) -> Result<(), RogueError> {
         let driver = AbortOnDropHandle::new(tokio::spawn(self.driver));
-        let does = does(Teller::new(self.client), self.heard);
+        let does = does(Teller::new(self.client));
         tokio::select! {
             done = does => done,
             _ = driver => Ok(()), // a task that panicked has ended too
@@ -60,10 +63,9 @@ pub(super) async fn neighbors(
     crowd(count, AGAIN_AFTER, move |_| {
         let (habit, names) = (habit.clone(), names.clone());
         async move {
-            let guest = Guest::dial(order, order.indexer, habit).await?;
+            let (guest, _) = Guest::dial(order, order.indexer, habit).await?;
             guest
-                .with(async move |mut teller, heard| {
-                    drop(heard);
+                .with(async move |mut teller| {
                     while let Some(names) = &names
                         && teller.names(names).await.is_err()
                     {
@@ -82,7 +84,7 @@ pub(super) async fn come_and_go(order: &'static Order, per_s: u32) -> Result<(),
     loop {
         ticks.tick().await;
         tokio::spawn(async move {
-            let Ok(guest) = Guest::dial(order, order.indexer, Habit::nothing()).await else { return };
+            let Ok((guest, _)) = Guest::dial(order, order.indexer, Habit::nothing()).await else { return };
             drop(timeout(STAYS, guest.driver).await); // gone either way
         });
     }

@@ -57,18 +57,12 @@ pub struct Heard {
     pub is_silent: watch::Sender<bool>,
 }
 
-const fn nothing() -> QueryReply {
-    QueryReply {
-        hits: nekoproto::List::new(),
-        complete: true,
-        guests_unheard: false,
-        messages: 0,
-        trace: None,
-    }
+fn nothing() -> QueryReply {
+    QueryReply { complete: true, ..QueryReply::default() }
 }
 
 impl Habit {
-    pub const fn nothing() -> Self {
+    pub fn nothing() -> Self {
         Self::Says(nothing())
     }
 
@@ -85,7 +79,7 @@ impl Habit {
     async fn answer(self, name: &FileName, ttl_hops: u8) -> Result<QueryReply, Refusal> {
         match self {
             Self::Says(reply) => Ok(reply),
-            Self::Knows(replies) => Ok(replies.get(name).cloned().unwrap_or(nothing())),
+            Self::Knows(replies) => Ok(replies.get(name).cloned().unwrap_or_else(nothing)),
             Self::Shows(_) | Self::Hangs(_) => Ok(nothing()),
             Self::Far(delay) => {
                 pass(delay).await;
@@ -191,11 +185,10 @@ impl Pretender {
                 Answer::Summarize(Ok(SummaryReply { clock_ms: 1, is_taken: true, confirms: 0 }))
             }
             (Ask::Register { .. } | Ask::Renew { .. }, Habit::NeverAnswers) => pending().await,
-            (Ask::Register { .. }, _) => Answer::Register(Ok(RegisterReply {
-                lease: LEASE,
-                newer: List::new(),
-                unlisted: List::new(),
-            })),
+            (Ask::Register { .. }, _) => {
+                let (newer, unlisted) = <_>::default();
+                Answer::Register(Ok(RegisterReply { lease: LEASE, newer, unlisted }))
+            }
             (Ask::Renew { .. }, habit) => {
                 if let Habit::Far(delay) = habit {
                     pass(delay).await;
