@@ -50,18 +50,27 @@ pub(crate) fn read_json(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// What it prints when it ends well, the results that it writes, and the folder of its pictures.
+/// What it prints when it ends well, and the results that it writes.
+pub(crate) fn results(args: &[&str]) -> (String, Value) {
+    let (_folder, json) = testkit::temp_path("out.json");
+    let stdout = ok(&[args, &["--json", json.to_str().unwrap()]].concat());
+    (stdout, read_json(&json))
+}
+
+/// The same, and the folder of its pictures.
 pub(crate) fn drawn(args: &[&str]) -> (String, Value, TempDir) {
-    let (plots, (_folder, json)) = (tempfile::tempdir().unwrap(), testkit::temp_path("out.json"));
-    let [json_path, plots_path] = [&json, plots.path()].map(|path| path.to_str().unwrap());
-    let stdout = ok(&[args, &["--json", json_path, "--plot", plots_path]].concat());
-    (stdout, read_json(&json), plots)
+    let plots = tempfile::tempdir().unwrap();
+    let (stdout, json) = results(&[args, &["--plot", plots.path().to_str().unwrap()]].concat());
+    (stdout, json, plots)
+}
+
+fn pids() -> impl Iterator<Item = String> {
+    fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok())
 }
 
 /// Processes whose command line has `text` in it.
 pub(crate) fn processes_with(text: &str) -> usize {
-    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let lines = pids.filter_map(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok());
+    let lines = pids().filter_map(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok());
     lines.filter(|line| String::from_utf8_lossy(line).contains(text)).count()
 }
 
@@ -88,10 +97,9 @@ pub(crate) fn interrupted(args: &[&str], text: &str) -> String {
 /// The processes that it has started, in their order.
 pub(crate) fn children(parent: &Running) -> Vec<i32> {
     let line = format!("PPid:\t{}", parent.id());
-    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     // A process that ends while it is read has no parent any more.
     let status = |pid: &String| fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let children = pids.filter(|pid| status(pid).lines().any(|one| one == line));
+    let children = pids().filter(|pid| status(pid).lines().any(|one| one == line));
     let mut children: Vec<i32> = children.filter_map(|pid| pid.parse().ok()).collect();
     children.sort_unstable();
     children

@@ -13,7 +13,9 @@ use std::{
 use serde_json::json;
 use testkit::{lan::Lan, machine::NETWORKS};
 
-use crate::common::{begun, drawn, ends, files_in, interrupted, ok, processes_with, read_json, refused};
+use crate::common::{
+    begun, drawn, ends, files_in, interrupted, ok, processes_with, read_json, refused, results,
+};
 
 /// Three ports in a row, the last of them taken as long as the listener lives. Below the range that
 /// the system hands out, so that no other test gets them meanwhile.
@@ -202,25 +204,21 @@ fn the_matrix_has_all_its_rows_right() {
 
 #[test]
 fn one_indexer_is_measured_and_its_answers_checked() {
-    let (_folder, json) = testkit::temp_path("out.json");
-    let args = ["index", "--names", "300,1000", "--depths", "1,8", "--batches", "10,100", "--lookups", "200"];
-    let more = ["--leave", "500", "--threads", "2", "--insecure", "--json", json.to_str().unwrap()];
-    let stdout = ok(&[&args[..], &more].concat());
+    let args = "index --names 300,1000 --depths 1,8 --batches 10,100 --lookups 200 --leave 500 --threads 2 --insecure";
+    let (stdout, json) = results(&args.split(' ').collect::<Vec<_>>());
     assert!(stdout.contains("| 1000 |") && stdout.contains("lookup, hit, 1 in flight"), "{stdout}");
-    let rows = read_json(&json)["rows"].as_array().unwrap().clone();
+    let rows = json["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2 * 4 + 2 * 2 + 2 * 4 + 2 + 2 * 8);
     assert!(rows.iter().all(|row| row["per_s"].as_f64().unwrap() > 0.0));
 }
 
 #[test]
 fn all_goals_stand_beside_what_is_measured() {
-    let (_folder, path) = testkit::temp_path("out.json");
     // Few clients: a thousand make a slow machine late, which is an error where it is measured.
-    let sizes = "-n 2 --mesh 20 --names 200,300 --connections 20 --clients 30 --leave 300";
-    let sizes: Vec<&str> = sizes.split(' ').collect();
-    let stdout = ok(&[&["goals", "--json", path.to_str().unwrap()], &sizes[..]].concat());
+    let args = "goals -n 2 --mesh 20 --names 200,300 --connections 20 --clients 30 --leave 300";
+    let (stdout, json) = results(&args.split(' ').collect::<Vec<_>>());
     assert!(stdout.contains("| 10/1/1, messages for a hit, flood | 9.00 | 9.00 | reached |"), "{stdout}");
-    let rows = read_json(&path)["rows"].as_array().unwrap().clone();
+    let rows = json["rows"].as_array().unwrap();
     assert!(rows.len() == 29 && rows.iter().all(|row| row["all_right"] == true), "{stdout}");
     // What is named as the command is one, and measures that goal.
     let command = rows[0]["command"].as_str().unwrap().strip_prefix("profile ").unwrap();
@@ -229,13 +227,10 @@ fn all_goals_stand_beside_what_is_measured() {
 
 #[test]
 fn many_connections_are_all_served() {
-    let (_folder, path) = testkit::temp_path("out.json");
-    let args =
-        ["connections", "-n", "40", "--active", "5", "--lookups", "20", "--json", path.to_str().unwrap()];
+    let args = ["connections", "-n", "40", "--active", "5", "--lookups", "20"];
     for security in [&[][..], &["--insecure"]] {
-        let stdout = ok(&[&args[..], security].concat());
+        let (stdout, json) = results(&[&args[..], security].concat());
         assert!(stdout.contains("40 connections") && stdout.contains("| each of 40 once | 40 |"), "{stdout}");
-        let json = read_json(&path);
         let times: Vec<u64> =
             json["rows"].as_array().unwrap().iter().map(|row| row["times"].as_u64().unwrap()).collect();
         assert_eq!((json["connections"].as_u64(), times), (Some(40), vec![100, 100, 40]));
