@@ -20,7 +20,7 @@ use crate::{plan::query::Query, plan::topology::Graph};
 /// A running cluster; dropping it ends it.
 #[derive(Debug)]
 pub struct Cluster {
-    pub(crate) net: Net,
+    pub net: Net,
     /// One peer for each indexer, with files registered there.
     pub(crate) peers: Vec<Client>,
     graph: Graph,
@@ -38,18 +38,14 @@ impl Cluster {
         let net = Net::start(deployment, &graph, 0).await;
         let net = net.with_context(|| format!("the cluster of {} did not start", scenario.name()))?;
         let mut cluster = Self { net, peers: Vec::new(), graph, workload };
-        match cluster.fill(identities).await {
-            Ok(()) => Ok(cluster),
-            Err(error) => {
-                cluster.stop().await;
-                Err(error.context(format!("the cluster of {} did not start", scenario.name())))
-            }
-        }
+        let filled = cluster.fill(identities).await;
+        filled.with_context(|| format!("the cluster of {} did not start", scenario.name()))?;
+        Ok(cluster)
     }
 
     async fn fill(&mut self, identities: Vec<Identity>) -> anyhow::Result<()> {
         for (n, identity) in identities.into_iter().enumerate() {
-            self.peers.push(self.client(n, identity).await?);
+            self.peers.push(self.net.client(n, identity).await?);
         }
         for (n, peer) in self.peers.iter().enumerate() {
             peer.register_all(&self.workload.registered_at(n)).await?;
@@ -74,10 +70,6 @@ impl Cluster {
             }
         }
         Ok(())
-    }
-
-    pub async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
-        self.net.client(n, identity).await
     }
 
     /// What clients of indexer `n` must find with `ttl_hops`.

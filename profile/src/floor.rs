@@ -99,7 +99,6 @@ where
     tokio::spawn(work(server.addr)).await?
 }
 
-/// An echo call through our own transport, one at a time.
 pub(crate) async fn call(deployment: &Deployment, security: Security) -> anyhow::Result<Figures> {
     let ask = move |addr| async move {
         let client = echo::Pinger::connect(addr, security).await?;

@@ -246,7 +246,6 @@ impl Search<'_> {
     }
 }
 
-/// One indexer in a process of its own.
 fn apart(insecure: bool) -> Setup {
     setup(Layout::Processes, Routing::Summary, insecure)
 }

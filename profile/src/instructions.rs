@@ -51,10 +51,9 @@ impl Instructions {
             run(hot, times)?;
             return Ok(Outcome::Done);
         }
-        let count = || count_all(|hot| note(&format!("counting {}", option_name(&hot)))).or_cannot_begin();
         if self.record {
             let file = OutFile::prepare(&self.recorded).or_cannot_begin()?;
-            let counted = serde_json::to_value(count()?).or_cannot_begin()?;
+            let counted = serde_json::to_value(count_all().or_cannot_begin()?).or_cannot_begin()?;
             let path = file.write(|out| Ok(writeln!(out, "{counted:#}")?))?;
             print(&format!("wrote {}", path.display()))?;
             return Ok(Outcome::Done);
@@ -63,7 +62,8 @@ impl Instructions {
         let cannot =
             format!("cannot read the recorded numbers in {recorded} (run it from the top of the repository)");
         let recorded = read(&self.recorded, &cannot)?;
-        let (table, off) = judge(&recorded, &count()?, self.tolerance).or_cannot_begin()?;
+        let (table, off) =
+            judge(&recorded, &count_all().or_cannot_begin()?, self.tolerance).or_cannot_begin()?;
         print(&table)?;
         Outcome::judged(&off, "off by more than the tolerance")
     }
@@ -81,14 +81,14 @@ pub struct Counts {
 }
 
 /// Counts the instructions of every hot function, in processes of this program under valgrind.
-pub fn count_all(mut each: impl FnMut(Hot)) -> anyhow::Result<Counts> {
+fn count_all() -> anyhow::Result<Counts> {
     ensure!(
         !cfg!(debug_assertions),
         "the recorded numbers are of release builds: run it with `cargo run --profile dist`"
     );
     let mut instructions = BTreeMap::new();
     for hot in Hot::value_variants() {
-        each(*hot);
+        note(&format!("counting {}", option_name(hot)));
         let rounds = count(*hot, MANY)?.saturating_sub(count(*hot, FEW)?);
         instructions.insert(option_name(hot), (bytes(rounds) / f64::from(MANY - FEW)).round());
     }

@@ -39,7 +39,7 @@ pub async fn connect(scenario: &Query, cluster: &Cluster, watch: &Arc<Watch>) ->
         let at = n % scenario.indexers;
         let asker = Asker {
             number: u32::try_from(n)?,
-            client: cluster.client(at, Identity::generate()).await?,
+            client: cluster.net.client(at, Identity::generate()).await?,
             workload: Arc::clone(&cluster.workload),
             expected: Arc::clone(&expected[at]),
             ttl_hops: scenario.ttl_hops,

@@ -43,8 +43,12 @@ pub fn long_name(n: usize) -> FileName {
 }
 
 pub fn file(origin: u16, name: FileName, version: u64) -> Record {
+    file_of(&identity(origin), name, version)
+}
+
+pub fn file_of(origin: &Identity, name: FileName, version: u64) -> Record {
     Record {
-        origin: identity(origin).id(),
+        origin: origin.id(),
         name,
         version: Version::new(version).unwrap(),
         size: 1 << 40,

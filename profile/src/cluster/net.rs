@@ -126,7 +126,7 @@ impl Net {
         self.nodes.iter().map(|node| node.addr).collect()
     }
 
-    pub(crate) async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
+    pub async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
         let at = self.peers(n);
         self.deployment.client_runtime(n).spawn(async move { at.client(identity).await }).await?
     }

@@ -100,11 +100,20 @@ impl Process {
 
     /// Asks for what it knows without work. If it hangs it is killed, which is the error.
     pub(crate) async fn tells<T: DeserializeOwned>(&mut self, request: &Request) -> anyhow::Result<T> {
-        if let Ok(answer) = timeout(RESPONDS_WITHIN, self.call(request)).await {
+        self.tells_within(RESPONDS_WITHIN, request).await
+    }
+
+    /// The same, for which it has this long.
+    pub(crate) async fn tells_within<T: DeserializeOwned>(
+        &mut self,
+        limit: Duration,
+        request: &Request,
+    ) -> anyhow::Result<T> {
+        if let Ok(answer) = timeout(limit, self.call(request)).await {
             return answer;
         }
         self.kill().await;
-        bail!("{} did not respond within {} s, and was killed", self.label, RESPONDS_WITHIN.as_secs())
+        bail!("{} did not respond within {} s, and was killed", self.label, limit.as_secs())
     }
 
     pub(crate) fn id(&self) -> Option<u32> {

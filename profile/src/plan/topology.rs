@@ -137,7 +137,6 @@ fn swap(links: &mut [(usize, usize)], known: &mut HashSet<(usize, usize)>, rng: 
     }
 }
 
-/// A link by its smaller end first.
 const fn in_order((a, b): (usize, usize)) -> (usize, usize) {
     if a < b { (a, b) } else { (b, a) }
 }

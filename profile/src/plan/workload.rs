@@ -1,6 +1,6 @@
 //! What is registered, what is asked, and what must come out of it. Pure, and the same for the same seed and keys.
 
-use nekoproto::{ContentHash, ManifestHash, Policy, Record, Version};
+use nekoproto::{ContentHash, Record};
 
 use crate::plan::{query::Query, topology::Graph};
 use crate::prelude::*;
@@ -28,16 +28,8 @@ pub enum Ask {
 /// The record of a made-up file called `name`, which must be an allowed name.
 #[expect(clippy::expect_used, reason = "a record signed by its own origin cannot be refused")]
 pub fn sign_record(origin: &Identity, name: &str) -> VerifiedRecord {
-    let record = Record {
-        origin: origin.id(),
-        name: testkit::values::name(name),
-        version: Version::FIRST,
-        size: name.len() as u64,
-        content: ContentHash::from_bytes([1; 32]),
-        manifest: ManifestHash::from_bytes([2; 32]),
-        policy: Policy::default(),
-        published_ms: 1_795_000_000_000,
-    };
+    let size = name.len() as u64;
+    let record = Record { size, ..testkit::values::file_of(origin, testkit::values::name(name), 1) };
     record.sign(origin).expect("signed by its origin")
 }
 

@@ -17,7 +17,7 @@ pub fn describe() -> Value {
         "cores": cores(),
         "rustc": RUSTC,
         "build": if cfg!(debug_assertions) { "debug" } else { "release" },
-        "memory_mib": line_of("/proc/meminfo", "MemTotal:").and_then(|kib| kib_to_bytes(&kib)).map(|b| b >> 20),
+        "memory_mib": bytes_of("/proc/meminfo", "MemTotal:").map(|bytes| bytes >> 20),
         "kernel": fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim(),
         "os": std::env::consts::OS,
         "arch": std::env::consts::ARCH,
@@ -45,13 +45,13 @@ pub fn cpu_s(pid: u32) -> Option<f64> {
 
 /// Resident memory of process `pid` in bytes; `None` where the system does not say.
 pub fn rss_bytes(pid: u32) -> Option<u64> {
-    kib_to_bytes(&line_of(&format!("/proc/{pid}/status"), "VmRSS:")?)
+    bytes_of(&format!("/proc/{pid}/status"), "VmRSS:")
 }
 
 /// The most memory of process `pid` that was ever resident at once, in bytes, or since it was told to
 /// forget that; `None` where the system does not say.
 pub fn peak_bytes(pid: u32) -> Option<u64> {
-    kib_to_bytes(&line_of(&format!("/proc/{pid}/status"), "VmHWM:")?)
+    bytes_of(&format!("/proc/{pid}/status"), "VmHWM:")
 }
 
 /// Makes the system forget the most memory of process `pid` so far.
@@ -79,7 +79,7 @@ pub(crate) fn taken(pid: u32, at_s: f64) -> Option<Taken> {
 
 /// Memory in bytes that programs can still have; `None` where the system does not say.
 pub fn available_bytes() -> Option<u64> {
-    kib_to_bytes(&line_of("/proc/meminfo", "MemAvailable:")?)
+    bytes_of("/proc/meminfo", "MemAvailable:")
 }
 
 fn line_of(path: &str, key: &str) -> Option<String> {
@@ -87,6 +87,6 @@ fn line_of(path: &str, key: &str) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix(key)).map(|rest| rest.trim().to_owned())
 }
 
-fn kib_to_bytes(text: &str) -> Option<u64> {
-    Some(text.trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+fn bytes_of(path: &str, key: &str) -> Option<u64> {
+    Some(line_of(path, key)?.trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
 }

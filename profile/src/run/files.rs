@@ -47,7 +47,6 @@ impl Change {
     }
 }
 
-/// Makes a large file whose bytes follow from `seed`.
 pub fn make(path: &Path, bulk: Bulk, seed: u64) -> io::Result<()> {
     let mut random = random(seed);
     let mut file = File::create(path)?;

@@ -38,9 +38,8 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// Bytes of a sample: a run of many requests is a run of much memory.
-pub const SAMPLE_BYTES: usize = 64;
-const _: () = assert!(size_of::<Sample>() == SAMPLE_BYTES);
+// A run of many requests is a run of much memory.
+const _: () = assert!(size_of::<Sample>() == 64);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {

@@ -105,8 +105,7 @@ impl Progress {
             }));
         }
         if bar.is_hidden() {
-            // Nobody is left to tell if stderr is closed.
-            let _ = writeln!(std::io::stderr(), "measuring {label}, {total} to do");
+            note(&format!("measuring {label}, {total} to do"));
         }
         let ended = Arc::new(AtomicBool::new(bar.is_hidden()));
         let draw = {

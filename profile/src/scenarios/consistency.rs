@@ -230,7 +230,7 @@ fn c2_aims(rows: &[Row]) -> Vec<Aim> {
 
 fn c3_aims(rows: &[Row]) -> Vec<Aim> {
     let rows = at(rows, &[("session_min", 30.0), ("loss_percent", 5.0)]);
-    let hybrid = rows.into_iter().find(|row| row.0.get("mode").is_some_and(|mode| mode == "hybrid"));
+    let hybrid = rows.into_iter().find(|row| row.text("mode") == "hybrid");
     let of = |key: &str| hybrid.map_or(f64::NAN, |row| row.get(key));
     let fewer = |key: &str| 100.0 - 100.0 * of(key) / of("flood");
     let aim = |what: &str, least, measured| {
@@ -255,7 +255,7 @@ fn c5_aims(rows: &[Row]) -> Vec<Aim> {
         ("two_contents", "a number for two contents"),
     ];
     let aims = |row: &Row| {
-        let mishaps = row.0.get("mishaps").and_then(|of| of.as_str()).unwrap_or_default();
+        let mishaps = row.text("mishaps");
         broken.map(|(key, what)| (format!("{mishaps}: {what}"), Bound::Exactly(0.0), row.get(key)))
     };
     rows.iter().flat_map(aims).collect()

@@ -129,7 +129,7 @@ impl Far {
 
     async fn measure(&self, stage: &Stage, measured: &mut Measured) -> anyhow::Result<()> {
         let journeys = &mut measured.journeys;
-        let query = async || stage.command(&["query", "one"]).await;
+        let query = async || stage.get(&["query", "one"], &[]).await;
         journeys.push(self.journey(stage, "query of a name", query).await?);
         for (name, file, size) in
             [("get of 1 KB", "one", stage::ONE_BYTES), ("get of a large file", "big", self.size)]
@@ -140,7 +140,6 @@ impl Far {
             journeys.push(journey.beside("TCP", plain.took_s()));
             measured.plain = plain.carried;
         }
-        let names = stage.small_names();
         let rsync = match stage.rsync().await? {
             Some(_) => Some(
                 self.journey(stage, "rsync", async || Ok(stage.rsync().await?.unwrap_or(f64::NAN))).await?,
@@ -151,7 +150,7 @@ impl Far {
             ("get of small files by names", ["get", "--names-from", stage::NAMES].as_slice()),
             ("get of a folder of small files", &["get", "many/"]),
         ] {
-            let journey = self.journey(stage, name, async || stage.get(words, &names).await).await?;
+            let journey = self.journey(stage, name, async || stage.get(words, &stage.small).await).await?;
             journeys
                 .push(rsync.iter().fold(journey, |journey, rsync| journey.beside("rsync", rsync.took_s())));
         }

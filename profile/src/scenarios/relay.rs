@@ -89,7 +89,7 @@ impl Scenario for Relay {
 async fn relay(options: &Relay, cluster: &mut Cluster, floor: Floor) -> anyhow::Result<Relayed> {
     let watch = &Arc::clone(cluster.net.watch());
     let ring = Ring { nodes: options.nodes, hops: options.hops };
-    let client = cluster.client(0, nekoproto::Identity::generate()).await?;
+    let client = cluster.net.client(0, Identity::generate()).await?;
     let order = order(cluster, &client).await?;
     let tags: Vec<NodeTag> = order.iter().map(|(_, tag)| *tag).collect();
     for _ in 0..WARM_UP {

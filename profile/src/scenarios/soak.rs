@@ -201,7 +201,6 @@ impl Soaked {
         }
     }
 
-    /// A chart for each of memory, descriptors and threads.
     fn picture(&self) -> Picture {
         let all = || self.taken.iter().map(|(label, taken)| (label.clone(), &taken[..]));
         let charts = ALLOWED.map(|(y, reading, _)| chart(y, reading, all())).into();

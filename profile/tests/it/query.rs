@@ -69,7 +69,7 @@ async fn every_answer_is_right_in_every_topology() {
 #[testkit::test]
 async fn a_holder_too_many_is_noticed() {
     let verdicts = spoiled(async |cluster| {
-        let copy = cluster.client(1, Identity::generate()).await.unwrap();
+        let copy = cluster.net.client(1, Identity::generate()).await.unwrap();
         copy.register(cluster.workload.records[..1].to_vec()).await.unwrap();
         Some(copy)
     });
@@ -114,27 +114,9 @@ async fn times_of_an_open_loop_count_from_when_requests_were_due() {
 }
 
 #[testkit::test]
-async fn a_stopped_run_keeps_what_was_measured() {
-    let scenario = Query { clients: 2, ..loaded(|load| load.requests = 1_000_000) };
-    let cluster = Cluster::start(&scenario, &deployment()).await.unwrap();
-    let watch = Arc::new(Watch::default());
-    let stopping = Arc::clone(&watch);
-    tokio::spawn(async move {
-        while stopping.done() < 50 {
-            tokio::task::yield_now().await;
-        }
-        stopping.stop();
-    });
-    let samples = watched(&scenario, &cluster, &watch).await;
-    cluster.stop().await;
-    assert!(samples.interrupted && samples.wrong().is_empty());
-    assert!((2..2_000_000).contains(&samples.answered()));
-}
-
-#[testkit::test]
 async fn an_indexer_that_is_gone_is_a_failure_and_no_answer() {
     let cluster = Cluster::start(&scenario(), &deployment()).await.unwrap();
-    let client = cluster.client(0, Identity::generate()).await.unwrap();
+    let client = cluster.net.client(0, Identity::generate()).await.unwrap();
     cluster.stop().await;
     let request = profile::cluster::request(&FileName::new("a").unwrap(), 0);
     let failure = client.calls.query(context::current(), request).await.unwrap_err();

@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 
 use super::Far;
 use crate::plan::topology::Graph;
-use crate::scenarios::load::origin::DAEMON;
+use crate::scenarios::load::origin::nekopeer;
 use crate::scenarios::prelude::*;
 
 /// The numbers of the hosts; further readers come behind the first.
@@ -36,10 +36,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 pub(super) struct Stage {
     pub(super) on: Deployment,
     pub(super) wan: Wan,
-    /// This one.
-    program: PathBuf,
     net: Net,
-    small: Vec<String>,
+    pub(super) small: Vec<String>,
     running: Vec<Child>,
 }
 
@@ -70,18 +68,14 @@ impl Stage {
         places[0].host = Some(wan.host(INDEXER).namespace.clone());
         let net = Net::of(on, places).await?;
         drop(kept);
-        let program = std::env::current_exe()?;
-        let mut stage = Self { on: on.clone(), wan, program, net, small, running: Vec::new() };
-        let origin = stage.peer(ORIGIN, "origin", &["share", "many", "one", "big", "doc"]).spawn()?;
+        let mut stage = Self { on: on.clone(), wan, net, small, running: Vec::new() };
+        let origin = stage.peer(ORIGIN, "origin", &["share", "many", "one", "big", "doc"])?.spawn()?;
         stage.running.push(origin);
         stage.serve_plain()?;
         let last = stage.small.last().context("there are small files")?;
         until(LINKED_WITHIN, async || {
-            Ok(stage
-                .command(&["query", last])
-                .await
-                .err()
-                .map(|why| format!("the origin's files are not found: {why:#}")))
+            let found = stage.get(&["query", last], &[]).await;
+            Ok(found.err().map(|why| format!("the origin's files are not found: {why:#}")))
         })
         .await?;
         Ok(stage)
@@ -93,32 +87,18 @@ impl Stage {
     }
 
     /// `nekopeer` on a host, with its files in this folder.
-    fn peer(&self, host: usize, folder: &str, words: &[&str]) -> Command {
+    fn peer(&self, host: usize, folder: &str, words: &[&str]) -> anyhow::Result<Command> {
         let (at, indexer) = (self.wan.host(host), self.wan.host(INDEXER).addr);
-        let mut command = std::process::Command::new(&self.program);
-        command.args([DAEMON, "--", "--quiet", "--no-discovery"]);
-        command
-            .arg(format!("--listen={}", SocketAddr::new(at.addr.ip(), 0)))
-            .arg(format!("--indexer={indexer}"));
-        command.arg("--dir").arg(self.on.folder.join(folder));
-        if self.on.security == Security::Insecure {
-            command.arg("--insecure");
-        }
-        command.args(words).current_dir(&self.on.folder);
+        let (listen, dir) = (SocketAddr::new(at.addr.ip(), 0), self.on.folder.join(folder));
+        let mut command = nekopeer(listen, &indexer.to_string(), &dir, self.on.security)?;
+        command.arg("--quiet").args(words).current_dir(&self.on.folder);
         let mut command = Command::from(at.namespace.command(&command));
         command.process_group(0).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        command
+        Ok(command)
     }
 
-    /// How long a command of the reader takes, from an empty folder.
-    pub(super) async fn command(&self, words: &[&str]) -> anyhow::Result<f64> {
-        let took_s = self.carry_out(READER, "reader", words).await?;
-        self.remove("reader").await?;
-        Ok(took_s)
-    }
-
-    /// The same of one that gets these files, which are compared.
+    /// How long a command of the reader takes, from an empty folder; the files that it gets are compared.
     pub(super) async fn get(&self, words: &[&str], names: &[String]) -> anyhow::Result<f64> {
         let took_s = self.carry_out(READER, "reader", words).await?;
         self.compare("reader", names).await?;
@@ -129,7 +109,7 @@ impl Stage {
     async fn carry_out(&self, host: usize, folder: &str, words: &[&str]) -> anyhow::Result<f64> {
         fs::create_dir_all(self.on.folder.join(folder))?;
         let began = Instant::now();
-        let ended = timeout(ENDED_WITHIN, self.peer(host, folder, words).output()).await;
+        let ended = timeout(ENDED_WITHIN, self.peer(host, folder, words)?.output()).await;
         let (took, ended) =
             (began.elapsed(), ended.with_context(|| format!("{} does not end", words.join(" ")))??);
         let why = String::from_utf8_lossy(&ended.stderr);
@@ -156,14 +136,10 @@ impl Stage {
         apart(move || Ok(fs::remove_dir_all(folder)?)).await
     }
 
-    pub(super) fn small_names(&self) -> Vec<String> {
-        self.small.clone()
-    }
-
     /// A reader that follows what is updated, once it has that.
     pub(super) async fn follow(&self) -> anyhow::Result<Child> {
         fs::create_dir_all(self.on.folder.join("follower"))?;
-        let follower = self.peer(READER, "follower", &["follow", "doc"]).spawn()?;
+        let follower = self.peer(READER, "follower", &["follow", "doc"])?.spawn()?;
         until(LINKED_WITHIN, async || {
             let come = self.compare("follower", &["doc".to_owned()]).await;
             Ok(come.err().map(|why| format!("the follower does not follow: {why:#}")))

@@ -46,14 +46,12 @@ pub(crate) async fn grow(
     for (what, timing) in [("register", &registered), ("renew", &renewed)].into_iter().chain(lookups) {
         let mut row = tables.row(format!("{names} names, {what}"), timing).with("names", names);
         if what == "register" {
-            row = row
-                .with("bytes_per_name", bytes_per_name)
-                .with("first_tenth_per_s", part(&|end| end <= tenth).per_s())
-                .with("last_tenth_per_s", part(&|end| end > names - tenth).per_s())
-                .with("inside_hit_us", costs.hit_us)
-                .with("inside_miss_us", costs.miss_us)
-                .with("inside_verify_us", costs.verify_us)
-                .with("inside_register_us", costs.register_us);
+            let [first, last] = [part(&|end| end <= tenth), part(&|end| end > names - tenth)];
+            row = row.and(Row::of(json!({
+                "bytes_per_name": bytes_per_name, "first_tenth_per_s": first.per_s(), "last_tenth_per_s": last.per_s(),
+                "inside_hit_us": costs.hit_us, "inside_miss_us": costs.miss_us, "inside_verify_us": costs.verify_us,
+                "inside_register_us": costs.register_us,
+            })));
         }
         tables.grown.push(row);
     }

@@ -54,11 +54,7 @@ impl Auditor {
 
     async fn call<T: serde::de::DeserializeOwned>(&mut self, request: &Request) -> anyhow::Result<T> {
         ensure!(self.process.id().is_some(), "the reader is dead");
-        if let Ok(answer) = timeout(ANSWERS_WITHIN, self.process.call(request)).await {
-            return answer;
-        }
-        self.kill().await;
-        bail!("the reader did not answer within {} s, and was killed", ANSWERS_WITHIN.as_secs())
+        self.process.tells_within(ANSWERS_WITHIN, request).await
     }
 
     /// Downloads whatever is newer than its copies, but for the name that is `dropped`, again until all of it came or there

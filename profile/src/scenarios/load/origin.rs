@@ -16,7 +16,7 @@ use crate::outcome::Outcome;
 use crate::scenarios::prelude::*;
 
 /// The hidden command that runs `nekopeer`.
-pub(crate) const DAEMON: &str = "daemon";
+const DAEMON: &str = "daemon";
 /// The environment variable with the secret of its network.
 const SECRET: &str = "PROFILE_NETWORK_SECRET";
 /// Calls of `publish` at once: while one waits for the disk the other reads files.
@@ -153,13 +153,8 @@ impl Daemon {
         let log = config.dir.with_extension("log");
         let indexers: Vec<String> = config.indexers.iter().map(|at| at.addr.to_string()).collect();
         let listen = config.listen.context("an origin listens")?;
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args([DAEMON, "--", "--no-discovery", "--http", "127.0.0.1:0"]);
-        command.arg(format!("--listen={listen}")).arg(format!("--indexer={}", indexers.join(",")));
-        command.arg("--dir").arg(&config.dir);
-        if config.security == Security::Insecure {
-            command.arg("--insecure");
-        }
+        let mut command = Command::from(nekopeer(listen, &indexers.join(","), &config.dir, config.security)?);
+        command.args(["--http", "127.0.0.1:0"]);
         if let Some(Private { name, secret }) = private {
             command.arg(format!("--network={name}")).env(SECRET, secret);
         }
@@ -176,6 +171,22 @@ impl Daemon {
         let token = fs::read_to_string(config.data_dir().join("http.token")).await?.trim().to_owned();
         Ok((Self { child, _stdout: stdout }, addr, token))
     }
+}
+
+/// `nekopeer` as a process of this program, without a command yet.
+pub(crate) fn nekopeer(
+    listen: SocketAddr,
+    indexers: &str,
+    dir: &Path,
+    security: Security,
+) -> io::Result<std::process::Command> {
+    let mut command = std::process::Command::new(std::env::current_exe()?);
+    command.args([DAEMON, "--", "--no-discovery"]).arg(format!("--listen={listen}"));
+    command.arg(format!("--indexer={indexers}")).arg("--dir").arg(dir);
+    if security == Security::Insecure {
+        command.arg("--insecure");
+    }
+    Ok(command)
 }
 
 /// A `nekopeer` of a measurement.

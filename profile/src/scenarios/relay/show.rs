@@ -113,7 +113,6 @@ impl Relayed {
         report
     }
 
-    /// Of each node what it dropped, how long a probe took there and to the next, and its memory over time.
     fn picture(&self, [counts, processing, forwarding]: &[Vec<Row>; 3]) -> Picture {
         let others =
             self.nodes.iter().map(|Passed { counted, .. }| counted.nowhere + counted.lost + counted.refused);

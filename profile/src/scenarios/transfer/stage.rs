@@ -122,7 +122,6 @@ impl Stage {
         Request::Download { names: self.goods.iter().map(|(name, _)| name.clone()).collect(), at_s }
     }
 
-    /// What each node is called, the readers among them.
     pub(crate) fn labels(&self, readers: &[Process]) -> HashMap<String, String> {
         let nodes = [&self.origin].into_iter().chain(&self.copies).chain(&self.hostile).chain(readers);
         nodes.map(|process| (process.node.clone(), process.label.clone())).collect()
@@ -158,7 +157,6 @@ impl Stage {
     }
 }
 
-/// Starts the peer called `label`, in its folder, with the caps of `case`.
 async fn start(net: &Net, label: &str, case: &Case) -> anyhow::Result<Process> {
     let (peers, &Case { cap_up, cap_down, by_news: refetches, .. }) = (net.peers(0), case);
     let peer = PeerOptions { cap_up, cap_down, refetches, ..peers.options(label) };
