@@ -29,7 +29,6 @@ pub(crate) struct Consistency {
     goals: bool,
 }
 
-/// A table that was measured.
 struct Table {
     which: Which,
     seeds: u64,

@@ -87,7 +87,6 @@ struct Crowd {
 struct Measured {
     journeys: Vec<Journey>,
     crowd: Option<Crowd>,
-    /// Bytes that came by plain TCP.
     plain: Vec<Packet>,
 }
 

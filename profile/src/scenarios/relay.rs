@@ -145,10 +145,8 @@ async fn order(cluster: &Cluster, client: &Client) -> anyhow::Result<Vec<(usize,
 }
 
 fn first(way: &ProbeReply, place: usize) -> anyhow::Result<NodeTag> {
-    way.stops
-        .get(place)
-        .map(|stop| stop.node)
-        .ok_or_else(|| anyhow::anyhow!("the ring is not linked: {}", way.end))
+    let stop = way.stops.get(place).with_context(|| format!("the ring is not linked: {}", way.end))?;
+    Ok(stop.node)
 }
 
 async fn probe(client: &Client, hops: u8) -> anyhow::Result<ProbeReply> {

@@ -23,7 +23,6 @@ pub enum Fact {
     Forged,
 }
 
-/// A message that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// The origin registers a new version.
@@ -32,9 +31,7 @@ pub enum Message {
     Notice,
     /// Any other node tells of a version.
     Invalidation,
-    /// A reader asks the origin.
     Question,
-    /// The origin answers.
     Answer,
 }
 

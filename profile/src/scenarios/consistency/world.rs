@@ -10,6 +10,7 @@ use nekoindexer::state::index::Session;
 use nekopeer::{simulate::Disk, simulate::Folder, simulate::OfferChange, simulate::Reader};
 use nekoproto::{Record, Verifier, Version, codec, limits::TTL_MAX};
 use rand::seq::SliceRandom;
+use testkit::values::name;
 
 use self::indexers::Indexer;
 use super::{cells::Link, cells::Mishaps, cells::Setting, log::Fact, log::Message};
@@ -90,9 +91,7 @@ impl World {
         let graph = Graph::new(setting.topology, setting.indexers, DEGREE, seed)?;
         let (mut rng, base) = (StdRng::seed_from_u64(seed), Instant::now());
         let verifier = Arc::<Verifier>::default();
-        #[expect(clippy::expect_used, reason = "a constant")]
-        let name = FileName::new("a").expect("a name");
-        let mut folder = Folder::new(NODES[FOLDER].clone(), name, setting.policy, base);
+        let mut folder = Folder::new(NODES[FOLDER].clone(), name("a"), setting.policy, base);
         folder.publish([0; 32], None, base);
         let Some(first) = folder.offered().cloned() else { unreachable!("there is a first number") };
         // Each at another indexer as long as there are any.

@@ -53,8 +53,8 @@ pub(crate) struct Attacked {
 pub struct Seen {
     /// Times, of questions without an answer too.
     pub figures: Figures,
-    /// The same of each kind of questions, in the order of [`Kind::ALL`].
-    pub kinds: [Figures; 3],
+    /// The same of each kind of questions.
+    pub kinds: [(Kind, &'static str, Figures); 3],
     /// Wrong answers, and those that falsely call themselves complete.
     pub wrong: usize,
     /// Answers that say that something may be missing.
@@ -83,7 +83,7 @@ impl Seen {
             incomplete: those(Found::Incomplete),
             failed: those(Found::Failed),
             figures: Figures::of(samples.clone().map(|sample| sample.took)),
-            kinds: Kind::ALL.map(|(kind, _)| Figures::of(took(kind))),
+            kinds: Kind::ALL.map(|(kind, name)| (kind, name, Figures::of(took(kind)))),
         }
     }
 
@@ -95,8 +95,8 @@ impl Seen {
         };
         let seen = times(figures)
             .and(Row::of(json!({ "wrong": wrong, "incomplete": incomplete, "failed": failed })));
-        let kinds = Kind::ALL.iter().zip(kinds).filter(|(_, figures)| figures.count > 0);
-        Value::Object(kinds.fold(seen, |seen, ((_, name), figures)| seen.with(name, times(figures).0)).0)
+        let kinds = kinds.iter().filter(|(.., figures)| figures.count > 0);
+        Value::Object(kinds.fold(seen, |seen, (_, name, figures)| seen.with(name, times(figures).0)).0)
     }
 
     pub(crate) const fn faults(&self) -> usize {
@@ -114,11 +114,11 @@ impl Judged {
         let mut judged = Self { phases, recovered: None, missed: Vec::new(), others: 0, is_saturated };
         judged.recovered = judged.recovered(samples, over, end);
         let [_, during, after] = &judged.phases;
-        let slow = |((kind, name), figures): (&(Kind, &str), &Figures)| {
+        let slow = |(kind, name, figures): &(Kind, &str, Figures)| {
             let (p99, most) = (figures.p99, judged.most_us(*kind));
             (p99 > most).then(|| format!("{name} p99 {:.1} > {:.1} ms", p99 / 1e3, most / 1e3))
         };
-        let mut missed: Vec<String> = Kind::ALL.iter().zip(&during.kinds).filter_map(slow).collect();
+        let mut missed: Vec<String> = during.kinds.iter().filter_map(slow).collect();
         // After the attack `recovered` judges those that say themselves that something is missing.
         let wrong = (during.wrong + after.wrong, "wrong");
         missed.extend(some_of([wrong, (during.incomplete, "incomplete"), (during.failed, "failed")]));
@@ -137,8 +137,8 @@ impl Judged {
             let answered =
                 |sample: &&Answered| (*from..*from + WINDOW).contains(&(sample.at + sample.took).min(end));
             let seen = Seen::of(samples.iter().filter(answered));
-            let slow = |((kind, _), figures): (&(Kind, &str), &Figures)| figures.p90 > self.most_us(*kind);
-            seen.faults() > 0 || Kind::ALL.iter().zip(&seen.kinds).any(slow)
+            let slow = |(kind, _, figures): &(Kind, &str, Figures)| figures.p90 > self.most_us(*kind);
+            seen.faults() > 0 || seen.kinds.iter().any(slow)
         };
         let after = windows.filter(is_bad).last().map_or(Duration::ZERO, |from| from + WINDOW - over);
         Some(after).filter(|after| over + *after < end)
@@ -146,8 +146,8 @@ impl Judged {
 
     /// The longest p99 of a kind in microseconds during the attack; not a number if nothing of it was asked before.
     pub(crate) fn most_us(&self, kind: Kind) -> f64 {
-        let at = Kind::ALL.iter().position(|(other, _)| *other == kind);
-        let before_us = at.map_or(f64::NAN, |at| self.phases[0].kinds[at].p99);
+        let before = self.phases[0].kinds.iter().find(|(other, ..)| *other == kind);
+        let before_us = before.map_or(f64::NAN, |(.., figures)| figures.p99);
         if before_us.is_finite() { most_us(kind, before_us, self.is_saturated) } else { f64::NAN }
     }
 
@@ -197,7 +197,7 @@ impl Attacked {
 
     fn line(&self) -> Vec<String> {
         let [before, during, after] = &self.judged.phases;
-        let times = before.kinds.iter().zip(&during.kinds).flat_map(|(before, during)| {
+        let times = before.kinds.iter().zip(&during.kinds).flat_map(|((.., before), (.., during))| {
             let both = |before, during| format!("{} / {}", ms(before), ms(during));
             [both(before.p50, during.p50), both(before.p99, during.p99)]
         });
@@ -222,8 +222,8 @@ impl Attacked {
             all_right,
             ..Goal::new(format!("{}: {what}", self.attack), bound, measured, &command)
         };
-        let times = Kind::ALL.iter().zip(&judged.phases[1].kinds).filter(|(_, figures)| figures.count > 0);
-        let times = times.map(|((kind, name), figures)| {
+        let times = judged.phases[1].kinds.iter().filter(|(.., figures)| figures.count > 0);
+        let times = times.map(|(kind, name, figures)| {
             goal(&format!("{name} p99, ms"), Bound::AtMost(judged.most_us(*kind) / 1e3), figures.p99 / 1e3)
         });
         let within_s = RECOVERED_WITHIN.as_secs_f64();

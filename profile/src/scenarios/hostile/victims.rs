@@ -90,7 +90,6 @@ impl Victims {
         }))
     }
 
-    /// A peer with many names that was there before.
     pub(super) async fn elder(arena: &mut Arena) -> anyhow::Result<()> {
         let names: Vec<String> = (0..ELDER_NAMES).map(|n| format!("elder/file-{n}.bin")).collect();
         let targets = arena.register_all(0, &names).await?;

@@ -91,7 +91,6 @@ const IN_FLIGHT: usize = 16;
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 /// Names of the peer that stays, which are looked up.
 const STAYING_NAMES: usize = amount(10_000);
-/// How often the peer leaves.
 const ROUNDS: usize = amount(5);
 
 /// Has a peer with `names` registrations leave, several times; less often if stopped.

@@ -11,7 +11,6 @@ use crate::scenarios::prelude::*;
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const WARM_UP: usize = amount(500);
 
-/// A number of calls, and how long they took.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timing {
     pub(crate) names: usize,
